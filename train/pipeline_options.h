@@ -1,4 +1,5 @@
-// PipelineRunOptions: the options of programs that can train in a pipeline.
+// Command-line options of programs that can train a network as a pipeline (dist::Pipeline): the network is cut
+// into stages, the ranks of one pipeline run one or more stages each, and a batch is divided into micro-batches.
 //
 //   struct Args : training::RunOptions {
 //     training::PipelineRunOptions pipeline;
@@ -18,25 +19,33 @@
 
 namespace gradus::training {
 
+// The default is no pipeline: one rank runs the whole network.
 struct PipelineRunOptions {
-  int ranks = 1, interleave = 1;                      // --pipeline, --interleave
-  std::string schedule = "1f1b", micro_batches = {};  // --schedule, --micro-batches: a number or "auto"
-  // --recompute: never, always, except-last; every-N: in groups of N layers; auto-BYTES: as needed to stay
-  // below BYTES on a rank.
+  int ranks = 1, interleave = 1;  // --pipeline: ranks of one pipeline; --interleave: stages per rank
+  // --schedule: a name of dist::Schedule. --micro-batches: the number of micro-batches of a pipeline's batch;
+  // "auto": chosen from measured times; "": 2 per rank of a pipeline, or 1 without one.
+  std::string schedule = "1f1b", micro_batches = {};
+  // --recompute: which forwards save only their inputs and run again before their backward, to save memory: never,
+  // always, except-last (not if the backward follows immediately); every-N: as except-last, in groups of N layers;
+  // auto-BYTES: as except-last on a rank that would otherwise need more than BYTES, else never.
   std::string recompute = "never";
   bool operator==(const PipelineRunOptions&) const = default;
 };
 
-// Adds these options. `note` describes the program's network in --help.
+// Adds the five options to `line`; `options` must outlive `line`. `note` completes the help of --pipeline: "ranks
+// that share the network, NOTE".
 void add_pipeline(CommandLine& line, PipelineRunOptions& options, const std::string& note);
-// Sets --nproc to the ranks of `pipelines` pipelines, unless it was set.
+// Sets run.nproc, the number of ranks that the program starts, to options.ranks * pipelines, if it is 1, the
+// default. Starts no ranks. To be called after parsing.
 void start_ranks_for_pipelines(RunOptions& run, const PipelineRunOptions& options, int pipelines = 1);
 
-// Returns the options of a pipeline that chooses its cuts.
-// Errors: ValueError for an invalid --micro-batches or --recompute.
+// Returns the options of a pipeline that chooses the cuts between its stages from measured times.
+// Errors: ValueError for an invalid --schedule, --micro-batches or --recompute.
 dist::PipelineOptions pipeline_options(const PipelineRunOptions& options);
-// Returns the rows of a micro-batch, at least one, if all pipelines share `rows` rows; an estimate for
-// --micro-batches auto. For the example input that constructs a pipeline.
+// Returns the number of rows of a micro-batch, at least 1, where `rows` is the number of rows of the batch of all
+// pipelines of the job: rows / (micro-batches * pipelines), rounded down. "auto" counts as 2 micro-batches per
+// rank. For the example input that constructs a pipeline; to be called in a rank.
+// Errors: ValueError for an invalid --micro-batches.
 int64_t micro_batch_rows(const PipelineRunOptions& options, int64_t rows);
 
 }  // namespace gradus::training

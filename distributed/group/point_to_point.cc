@@ -1,3 +1,6 @@
+// Point-to-point messages of tensors: send, recv, isend, irecv and batch_isend_irecv. A message is a header with
+// the dtype and shape, and the tensor's bytes; MessageWork moves it. The blocking functions start a message and
+// wait for it. Peers are ranks in the job. The functions may be called on any thread.
 #include "gradus/distributed/group/collective_argument.h"
 #include "gradus/distributed/group/collectives.h"
 #include "gradus/distributed/group/internal/message_work.h"
@@ -13,6 +16,10 @@ using internal::MessageWork;
 
 namespace internal {
 
+// `what` is the name of the option with the peer, for errors: "dst" or "src". Before the first message, waits
+// until all ranks are known to belong to one job (World::settle).
+// Errors: StateError if this process has not joined a job; ValueError if this rank or the peer is no member of the
+// group, or the peer is this rank.
 Message make_message(const char* op, const Group& handle, int peer, const char* what, uint32_t tag,
                      std::optional<Milliseconds> timeout) {
   GroupState& group = handle.state();
@@ -28,6 +35,7 @@ Message make_message(const char* op, const Group& handle, int peer, const char* 
 
 namespace {
 
+// Starts to send x, or a row-major copy of x. The message keeps the tensor that it sends alive.
 Ref<MessageWork> start_send(const char* op, const Tensor& x, const SendOptions& options) {
   const Message message =
       internal::make_message(op, options.group, options.dst, "dst", options.tag, options.timeout);
@@ -35,6 +43,10 @@ Ref<MessageWork> start_send(const char* op, const Tensor& x, const SendOptions& 
   return MessageWork::send(message, internal::header_of(in), in);
 }
 
+// Starts to receive into x, which must be row-major. When the header has arrived, the transport calls `take` and
+// writes the payload to the returned address.
+// Errors: MismatchError, thrown by the message's wait() on both ranks, if the message is no tensor of x's dtype
+// and size in bytes. The shape may differ.
 Ref<MessageWork> start_recv(const char* op, const Tensor& x, const RecvOptions& options) {
   const Message message =
       internal::make_message(op, options.group, options.src, "src", options.tag, options.timeout);
@@ -50,6 +62,7 @@ Ref<MessageWork> start_recv(const char* op, const Tensor& x, const RecvOptions& 
   return MessageWork::receive(message, take, x);
 }
 
+// Returns a Work for the message. The message makes progress in a background thread, also if the Work is dropped.
 Work detach(const Ref<MessageWork>& message, const Group& group) {
   message->detach(*group.state().world());
   return Work(Ref<internal::WorkState>(message));

@@ -1,3 +1,6 @@
+// ImageDataset and FakeData (random pixels, determined by seed and index). Random transforms give the same pixels
+// for any number of workers and ranks, and other pixels for another epoch or seed; errors name the sample; batches
+// have the transform's shape. Images are given as height x width.
 #include "gradus/data/sets/image_dataset.h"
 
 #include <gmock/gmock.h>
@@ -14,12 +17,14 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
+// Random crops, flips, colors, lighting and erasing; the result is f32[3,24,24].
 Transform training_transform() {
   return Compose({RandomResizedCrop({.size = 24}), RandomHorizontalFlip(),
                   ColorJitter({.brightness = 0.4, .hue = 0.1}), RandomGrayscale(), ToTensor(), Lighting(),
                   Normalize({.mean = {0.5f}, .std = {0.25f}}), RandomErasing({.random_value = true})});
 }
 
+// Returns all pixels of the first epoch, shuffled with a fixed seed, in the order of the batches.
 std::vector<float> epoch_of(const Dataset& d, DataLoaderOptions options) {
   options.batch_size = 4;
   options.shuffle = true;
@@ -39,6 +44,8 @@ TEST(ImageDataset, AugmentationDoesNotDependOnWorkers) {
   for (int workers : {1, 4}) EXPECT_EQ(epoch_of(d, {.num_workers = workers}), alone) << workers;
 }
 
+// A loader per rank with batches of 4, and one loader with batches of 8. Image i of rank r's batch
+// is image 2 * i + r of the global batch.
 TEST(ImageDataset, AugmentationDoesNotDependOnRanks) {
   const FakeData d({.size = 16, .image_size = {40, 50}, .transform = training_transform()});
   const auto batches = [&](DataLoaderOptions options) {
@@ -73,12 +80,13 @@ TEST(ImageDataset, AugmentationChangesWithTheEpochAndTheSeed) {
 }
 
 TEST(ImageDataset, TransformsThatGiveOtherShapesOrNoTensorAreErrorsThatNameTheSample) {
+  // Returns the text of the error of reading samples 4 and 7 with this transform.
   const auto message = [](Transform transform) {
     const FakeData d({.size = 9, .image_size = {6, 5}, .transform = std::move(transform)});
     return error_of<SampleError>([&] { d.get_batch(std::vector<int64_t>{4, 7}); });
   };
   EXPECT_THAT(message(RandomHorizontalFlip()), AllOf(HasSubstr("sample 4"), HasSubstr("ToTensor")));
-  int calls = 0;
+  int calls = 0;  // each image is one pixel narrower than the image before
   const Lambda shrinking([&](const Image& image) { return image.crop({0, 0, 5 - calls++, 6}); });
   EXPECT_THAT(
       message(Compose({shrinking, ToTensor()})),
@@ -89,6 +97,7 @@ TEST(ImageDataset, TransformsThatGiveOtherShapesOrNoTensorAreErrorsThatNameTheSa
   EXPECT_THAT(message(Compose({ToTensor(), RandomHorizontalFlip()})), HasSubstr("before ToTensor"));
 }
 
+// A transform that returns f32[1], the first pixel, gives inputs f32[N,1].
 TEST(ImageDataset, TensorsOfAnyShapeMakeABatch) {
   const FakeData d(
       {.size = 9, .image_size = {6, 5}, .transform = Compose({ToTensor(), Lambda([](const Tensor& x) {
@@ -101,6 +110,7 @@ TEST(ImageDataset, TensorsOfAnyShapeMakeABatch) {
   EXPECT_EQ(b.target.to_vector<int64_t>()[1], d.label(7));
 }
 
+// Also checks sizes, the range and spread of labels, and the errors of invalid options and indices.
 TEST(FakeData, DependsOnSeedAndIndexAlone) {
   const FakeData a({.size = 50, .image_size = {3, 7}, .classes = 4}),
       b({.size = 50, .image_size = {3, 7}, .seed = 1});

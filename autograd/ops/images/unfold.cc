@@ -1,4 +1,7 @@
-// unfold (im2col) and fold (col2im), each the gradient of the other.
+// unfold (im2col): images [N,C,H,W] -> columns [N, C * KH * KW, P * Q], one column per window; fold (col2im) adds
+// columns to the images at their windows. Both are linear and transposes of each other, so the gradient of one is
+// the other of dy, for any order. Backward needs only the options and the image size; no tensor is saved. The raw
+// functions check the arguments (errors: see the header).
 #include "gradus/autograd/ops/images/unfold.h"
 
 #include "gradus/autograd/graph/record.h"

@@ -1,4 +1,8 @@
-// What a device keeps, and how it runs: handles, plans by what they depend on, and the choice among them.
+// convolve(): runs convolutions and their gradients by cuDNN's backend API. Each device has an LRU cache of
+// execution plans by dtype, shapes, geometry and alignments. A missing plan is made from the engine that was
+// chosen earlier for the same convolution and GPU model (KeptChoices, in memory), else from cuDNN's heuristic.
+// With set_cudnn_benchmark(true), the heuristic's first kMaxCandidates plans are timed, and the fastest is chosen.
+// Thread-safe. A failed cuDNN call throws CudnnError.
 #include "gradus/tensor/cuda/cudnn/cudnn.h"
 
 #include <atomic>
@@ -22,14 +26,15 @@ namespace {
 
 using raw::ConvGeometry;
 
-// Of a device. The training of a ResNet-50 takes some 70.
+// Plans in a device's cache. The training of a ResNet-50 needs about 70.
 constexpr size_t kMaxPlans = 1024;
 
-// That are measured against each other.
+// Plans of one convolution that are timed if set_cudnn_benchmark is on.
 constexpr size_t kMaxCandidates = 8;
 
 std::atomic<bool> benchmark{false};
 
+// Returns the plan cache's key: everything that a plan depends on.
 ConvKey key_of(const Convolution& c) {
   const ConvGeometry& g = c.geometry;
   ConvKey key{.pass = c.pass,
@@ -46,14 +51,16 @@ ConvKey key_of(const Convolution& c) {
   return key;
 }
 
-// Handles live as long as the program. A handle may be used by one thread at a time, and so may a plan. To
-// make a plan takes up to a second: it has a handle of its own, so that other threads run theirs meanwhile.
+// The state of one device; never destroyed. Only one thread at a time may use a handle or execute a plan. Making a
+// plan takes up to a second, so plans are made with a second handle (planner) while other threads execute theirs.
 struct DeviceState {
+  // Guards runner, and the execution of cached plans.
   std::mutex running;
-  cudnnHandle_t runner = nullptr, planner = nullptr;
-  std::optional<DeviceModel> model;  // belongs to who plans
-  PlanCache plans{kMaxPlans};
+  cudnnHandle_t runner = nullptr, planner = nullptr;  // created on first use
+  std::optional<DeviceModel> model;  // like planner, used only by the thread that makes a plan
+  PlanCache plans{kMaxPlans};        // lets one thread at a time make a plan
 };
+// The states of all devices.
 struct States {
   std::mutex mutex;
   std::map<int, DeviceState> by_device;
@@ -67,7 +74,8 @@ DeviceState& state_of(int device) {
   return states().by_device[device];
 }
 
-// What a plan is run with.
+// The arguments of one execution: the workspace, from the caching allocator, and the variant pack, which has the
+// tensors' addresses.
 struct Arguments {
   Tensor workspace;
   Descriptor pack;
@@ -96,7 +104,8 @@ void execute(const char* op, const Calls& calls, const ConvPlan& plan, const Arg
   count_calls(op, {.library_calls = 1});
 }
 
-// Runs plans on the convolution's operands. The one that is chosen writes the result again.
+// Returns the fastest plan; the first if there is only one or if all fail. Runs every plan on the operands of c,
+// which overwrites the result: the caller executes the returned plan once more.
 ConvPlan fastest(const char* op, const Calls& calls, const Convolution& c, std::vector<ConvPlan> plans,
                  cudnnHandle_t handle, cudaStream_t stream) {
   if (plans.size() == 1) return std::move(plans[0]);
@@ -109,7 +118,8 @@ ConvPlan fastest(const char* op, const Calls& calls, const Convolution& c, std::
   return std::move(plans[find_fastest(c.x.device(), plans.size(), prepare).value_or(0)]);
 }
 
-// By the choice that is kept, if it holds; else by a new one, which is kept. No plan: the library has none.
+// Returns a plan by the kept choice if cuDNN still accepts the choice. Otherwise chooses anew, and keeps the new
+// choice. Returns a ConvPlan without a plan if cuDNN has none for this convolution.
 ConvPlan make_plan(const char* op, const Calls& calls, const Convolution& c, const ConvKey& key,
                    DeviceState& state, cudaStream_t stream) {
   calls.make_handle(&state.planner);

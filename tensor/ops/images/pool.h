@@ -1,8 +1,8 @@
-// Raw max and average pooling over 1 to 3 spatial dims, including adaptive pooling. The differentiable forms are
-// in gradus/autograd/ops/images/pool.h.
+// Raw max, average and adaptive pooling of signals [N,C,L], images [N,C,H,W] and volumes [N,C,D,H,W]. Results are
+// channels-last, with the input's dtype. The differentiable forms are in gradus/autograd/ops/images/pool.h.
 //
-// Max pooling is a gather by an index tensor, its gradient a scatter by the same indices, and the derivative of
-// this gradient the gather again. Average pooling and its gradient are transposes of each other.
+// Max pooling is max_pool_gather(x, index); its gradient is max_pool_scatter(dy, index), and the gradient of the
+// scatter is the gather. Average pooling and avg_pool_spread, its gradient, are transposes of each other.
 #pragma once
 
 #include <utility>
@@ -63,14 +63,18 @@ struct AvgPool3dOptions {
   int64_t divisor_override = 0;   // the divisor; 0: the number of cells
 };
 
-// The windows of a pooling, one for each output position: at constant strides, or for adaptive pooling at equal
-// divisions of the input. Unused dims (d and h of signals, d of images) have size 1.
+// The geometry of a pooling: one window for each output position. Windows start at multiples of the stride, minus
+// the padding. Adaptive pooling: output o of O reads inputs floor(o I / O) to ceil((o + 1) I / O) - 1 in each dim.
+// A cell is one position of a window, in the input or its padding. Unused dims (d and h of signals, d of images)
+// have size 1.
 struct PoolWindows {
   int rank = 2;  // 1: signals [N,C,L], 2: images [N,C,H,W], 3: volumes [N,C,D,H,W]
-  Size3 input, output, kernel, stride = 1, padding = 0, dilation = 1;  // adaptive: kernel is the maximum
+  // adaptive: kernel is the size of the largest window, and stride, padding and dilation are unused
+  Size3 input, output, kernel, stride = 1, padding = 0, dilation = 1;
   bool adaptive = false, count_include_pad = true;
-  int64_t divisor = 0;  // of averages; 0: the number of cells
+  int64_t divisor = 0;  // of averages; 0: the window's number of cells, with padding if count_include_pad
 
+  // Returns the number of cells of the largest window.
   int64_t cells() const { return kernel.d * kernel.h * kernel.w; }
   // Returns whether windows do not overlap.
   bool are_disjoint() const {
@@ -81,7 +85,9 @@ struct PoolWindows {
 
 namespace raw {
 
-// Check the arguments and return the windows over x.
+// Check the arguments and return the windows over x. `op` is the name of the caller, for errors.
+// Errors: ShapeError if x has other dims or no cells, or if a window exceeds the padded input; DTypeError unless x
+// is floating; ValueError for a size out of range, or a padding of more than half a window.
 PoolWindows max_pool1d_windows(const Tensor& x, const MaxPool1dOptions& options);
 PoolWindows max_pool2d_windows(const Tensor& x, const MaxPool2dOptions& options);
 PoolWindows max_pool3d_windows(const Tensor& x, const MaxPool3dOptions& options);
@@ -90,10 +96,13 @@ PoolWindows avg_pool2d_windows(const Tensor& x, const AvgPool2dOptions& options)
 PoolWindows avg_pool3d_windows(const Tensor& x, const AvgPool3dOptions& options);
 PoolWindows adaptive_windows(const char* op, const Tensor& x, int rank, Size3 output);
 
-// Returns the maximum of each window and the row-major index within the window of its first occurrence. NaN counts
-// as the maximum. Indices are u8, or i32 for windows of more than 256 cells.
+// The functions below have x or dx of shape [N,C,input...] and y, dy and index of shape [N,C,output...].
+// Errors: ShapeError for other shapes; DTypeError or DeviceError for an index of another dtype or device.
+
+// Returns the maximum of each window and the index of its first occurrence: its row-major position in a window of
+// size `kernel`. NaN counts as the maximum. Indices are u8, or i32 if the kernel has more than 256 cells.
 std::pair<Tensor, Tensor> max_pool(const Tensor& x, const PoolWindows& windows);
-// Returns zeros to which each element of dy is added at the input position given by `index`.
+// Returns dx: zeros to which each element of dy is added at the input position given by `index`.
 Tensor max_pool_scatter(const Tensor& dy, const Tensor& index, const PoolWindows& windows);
 // Returns the elements of x at the positions given by `index`.
 Tensor max_pool_gather(const Tensor& x, const Tensor& index, const PoolWindows& windows);
@@ -102,19 +111,22 @@ Tensor max_pool_gather(const Tensor& x, const Tensor& index, const PoolWindows& 
 // return_indices.
 Tensor max_pool_positions(const Tensor& index, const PoolWindows& windows);
 
+// Returns the mean of each window: the sum of its cells in x, divided by the divisor.
 Tensor avg_pool(const Tensor& x, const PoolWindows& windows);
-// Returns the gradient of avg_pool: each element of dy, divided by the divisor, is added to all cells of its
+// Returns dx, the gradient of avg_pool: each element of dy, divided by the divisor, is added to all cells of its
 // window.
 Tensor avg_pool_spread(const Tensor& dy, const PoolWindows& windows);
 
-// Returns the maximum of each window, without an index. The windows must be disjoint.
+// Returns the maximum of each window, without an index.
 Tensor max_pool_value(const Tensor& x, const PoolWindows& windows);
-// Overwrites x = relu(...) with the gradient of max_pool2d(relu(.)) for disjoint windows: dy at the first
-// maximum of a window if the maximum is positive, else 0.
+// Overwrites x = relu(h), a channels-last signal or image, with the gradient of max_pool(relu(h)) with respect to
+// h: dy at the first maximum of each window if the maximum is positive, else 0. The windows must be disjoint and
+// without padding.
+// Errors: DTypeError unless x and dy have one dtype.
 void max_pool_relu_grad_(const Tensor& x, const Tensor& dy, const PoolWindows& windows);
 
-// Kernels: f32 or f64, channels-last, no empty tensors. max_pool and max_pool_scatter also support 16-bit floats;
-// for the others these are converted to f32.
+// Kernels: channels-last, no empty tensors. dtypes: f32, f64 and 16-bit floats for max_pool, max_pool_scatter and
+// max_pool_relu_grad; f32 and f64 for the other kernels, whose 16-bit inputs the functions above convert to f32.
 extern KernelSlot<void(const Tensor& y, const Tensor& index, const Tensor& x, PoolWindows)>
     max_pool_kernel;  // index may be undefined
 extern KernelSlot<void(const Tensor& dx, const Tensor& dy, const Tensor& index, PoolWindows)>

@@ -1,4 +1,9 @@
-// A program with calls of launcher, one kind per argument: for launcher_test.
+// The program that launcher_test runs: launch_program KIND [ARGUMENT]. Each KIND is a scenario of dist::launcher
+// or dist::launch; the test compares the exit status, the output and the remaining processes.
+//
+// The launcher starts this program again for every rank, with the same arguments, so main also runs in every rank.
+// With the backend "local", ranks are threads. Exit status: the job's if launcher is called, 0 after launch, 2 for
+// an unknown KIND, 3, 4 or 9 if the results of launch are not as expected.
 #include <signal.h>
 #include <unistd.h>
 
@@ -22,6 +27,7 @@ using namespace gradus::dist;
 
 namespace {
 
+// All-reduces rank + 1 over the job, which needs all ranks. Returns the rank, and the sum in `sum`.
 int rank_and_sum(int64_t* sum = nullptr) {
   Tensor x = full({3}, get_rank() + 1, {.dtype = DType::kI64});
   all_reduce(x);
@@ -35,6 +41,7 @@ template <class T> void print(const char* what, const std::vector<T>& values) {
   std::cout << std::endl;
 }
 
+// Prints 100 * rank + sum of all n ranks. Rank 0 ends last, although its result comes first.
 int order(int n, const std::string& backend) {
   print("results", launch<int64_t>({.nproc_per_node = n, .backend = backend}, [] {
           int64_t sum = 0;
@@ -45,9 +52,10 @@ int order(int n, const std::string& backend) {
   return 0;
 }
 
+// Results of 90 MiB, which exceed the 64 MiB that the store allows for one value.
 int large() {
   const auto results = launch<std::pair<std::string, Tensor>>({.nproc_per_node = 2}, [] {
-    const size_t size = (90 << 20) + size_t(get_rank());  // beyond what a store keeps under one key
+    const size_t size = (90 << 20) + size_t(get_rank());
     return std::pair(std::string(size, char('a' + get_rank())), full({1000}, get_rank()));
   });
   for (size_t i = 0; i < results.size(); ++i) {
@@ -59,6 +67,8 @@ int large() {
   return 0;
 }
 
+// Five calls in one program. The ranks of the last call get the results of the earlier calls, without running
+// their functions.
 int several() {
   const std::vector<int> first = launch<int>({.nproc_per_node = 2}, [] { return rank_and_sum() + 1; });
   const int status = launcher({.nproc_per_node = 3}, [] { rank_and_sum(); });
@@ -70,14 +80,16 @@ int several() {
   }
   const std::vector<int> local =
       launch<int>({.nproc_per_node = 2, .backend = "local"}, [] { return get_rank() + 7; });
-  // What came before is known in these ranks too.
+  // The ranks of this call know the results of the calls before: all variables below have the launcher's values.
   print("last", launch<int>({.nproc_per_node = 2}, [&] {
           return 1000 * failed + 100 * status + 10 * (first[0] + first[1]) + local[1] + rank_and_sum();
         }));
   return 0;
 }
 
-// All ranks end in order. argument: the number of ranks to launch (0: this is a rank), and how ("8 barrier").
+// All ranks leave the job regularly and end at about the same time. argument, "8 barrier": the number of ranks to
+// launch (0: this process is a rank that another launcher started), and how the ranks leave: destroy (the process
+// group), barrier, or return.
 int ends_in_order(const std::string& argument) {
   const size_t space = argument.find(' ');
   const int ranks = std::stoi(argument.substr(0, space));
@@ -93,7 +105,7 @@ int ends_in_order(const std::string& argument) {
   return 0;
 }
 
-// Rank 1 ends as it is told; the others wait for it in a collective.
+// Rank 1 of 3 ends as `how` names, while the other ranks wait for it in a collective.
 int ends(const std::string& how) {
   return launcher({.nproc_per_node = 3}, [&] {
     rank_and_sum();
@@ -107,7 +119,7 @@ int ends(const std::string& how) {
       if (how == "abort") std::abort();
       if (how == "terminate") std::thread([] { throw StateError("thread", "of its own"); }).join();
       if (how == "return") return;
-      if (how == "static") {  // what a static object's destructor does ends the process anew
+      if (how == "static") {  // the destructor of a static object calls exit again, with status 0
         static struct Last {
           ~Last() { std::exit(0); }
         } last;
@@ -119,7 +131,8 @@ int ends(const std::string& how) {
   });
 }
 
-// Argument "HOW RANK": that rank ends in order before it joins the job, the others wait for it.
+// argument, "HOW RANK": rank RANK ends with status 0 before it joins the job, by HOW: return, exit or _exit. The
+// other ranks wait for it.
 int never_joins(const std::string& argument) {
   const size_t space = argument.find(' ');
   const char* rank = std::getenv("RANK");
@@ -132,7 +145,7 @@ int never_joins(const std::string& argument) {
   return launcher({.nproc_per_node = 3}, [] { rank_and_sum(); });
 }
 
-// Rank 1 throws; the result says so.
+// Rank 1 throws. Prints the rank and text of the LaunchError that launch throws.
 int fails() {
   try {
     launch<int>({.nproc_per_node = 2}, [] {
@@ -146,6 +159,7 @@ int fails() {
   return 9;
 }
 
+// Runs the scenario `kind` and returns the exit status. Scenarios without a function are named after their case.
 int run(const std::string& kind, const std::string& argument) {
   if (kind == "order") return order(std::stoi(argument), "gloo");
   if (kind == "local") return order(std::stoi(argument), "local");
@@ -160,7 +174,7 @@ int run(const std::string& kind, const std::string& argument) {
       if (get_rank() == 1) throw ShapeError("matmul", "inner sizes 3 and 4 differ");
       rank_and_sum();
     });
-  if (kind == "early")  // a rank that nobody waits for may end first
+  if (kind == "early")  // a rank that no other rank waits for may end first
     return launcher({.nproc_per_node = 3}, [] {
       rank_and_sum();
       if (get_rank() == 1) std::exit(0);
@@ -168,7 +182,7 @@ int run(const std::string& kind, const std::string& argument) {
       std::cout << "end" << std::endl;
     });
   if (kind == "ends-in-order") return ends_in_order(argument);
-  if (kind == "no-result") {
+  if (kind == "no-result") {  // rank 1 exits with status 0 before its function returns
     try {
       launch<int>({.nproc_per_node = 2}, [] {
         if (get_rank() == 1) std::exit(0);
@@ -180,33 +194,33 @@ int run(const std::string& kind, const std::string& argument) {
     }
     return 9;
   }
-  if (kind == "threads")
+  if (kind == "threads")  // argument: threads_per_rank; prints what rank 0 gets
     return launcher({.nproc_per_node = 2, .threads_per_rank = std::stoi(argument)}, [] {
       if (get_rank() == 0) std::cout << std::getenv("OMP_NUM_THREADS") << ' ' << num_threads() << std::endl;
     });
-  if (kind == "nested")
+  if (kind == "nested")  // a rank must not launch ranks
     return launcher({.nproc_per_node = 1}, [] { launcher({.nproc_per_node = 1}, [] {}); });
-  if (kind == "local-restart")
+  if (kind == "local-restart")  // argument: max_restarts; rank 1 fails in attempts 0 and 1
     return launcher({.nproc_per_node = 2, .backend = "local", .max_restarts = std::stoi(argument)}, [] {
       const std::string attempt = std::getenv("TORCHELASTIC_RESTART_COUNT");
       if (get_rank() == 1 && attempt != "2") throw ValueError("attempt", "number ", attempt);
       rank_and_sum();
       if (get_rank() == 0) std::cout << "done in attempt " << attempt << std::endl;
     });
-  if (kind == "restart")
+  if (kind == "restart")  // rank 1 fails in attempt 0
     return launcher({.nproc_per_node = 2, .max_restarts = 1}, [] {
       rank_and_sum();
       if (get_rank() == 1 && std::string(std::getenv("TORCHELASTIC_RESTART_COUNT")) == "0") _exit(3);
       rank_and_sum();
       if (get_rank() == 0) std::cout << "done" << std::endl;
     });
-  if (kind == "wait")  // argument: what files of the ranks that are ready begin with
+  if (kind == "wait")  // argument: a path; each rank, when ready, writes the file path + rank
     return launcher({.nproc_per_node = 2}, [&] {
       rank_and_sum();
       std::ofstream(argument + std::to_string(get_rank())) << "ready" << std::endl;
       std::this_thread::sleep_for(std::chrono::seconds(100));
     });
-  if (kind == "timeout")
+  if (kind == "timeout")  // rank 0 does not come to its second collective
     return launcher({.nproc_per_node = 2, .timeout = Milliseconds(700)}, [] {
       rank_and_sum();
       if (get_rank() == 0) std::this_thread::sleep_for(std::chrono::seconds(100));
@@ -217,9 +231,9 @@ int run(const std::string& kind, const std::string& argument) {
       rank_and_sum();
       if (get_rank() == 1) std::this_thread::sleep_for(std::chrono::seconds(100));
     });
-  if (kind == "log")
+  if (kind == "log")  // argument: log_dir
     return launcher({.nproc_per_node = 2, .log_dir = argument}, [] { std::cout << "hello" << std::endl; });
-  if (kind == "node") {  // argument: nodes' port and this one's number
+  if (kind == "node") {  // argument, "PORT:NUMBER": the master's port, and this node's number of 2
     const size_t colon = argument.find(':');
     print("results", launch<int>({.nproc_per_node = 2,
                                   .nnodes = 2,
@@ -228,7 +242,7 @@ int run(const std::string& kind, const std::string& argument) {
                                  [] { return 10 * get_rank() + rank_and_sum(); }));
     return 0;
   }
-  if (kind == "megengine") {
+  if (kind == "megengine") {  // argument, "PORT:START": MegEngine's options; START: first rank, 0 or 1
     const size_t colon = argument.find(':');
     const int start = std::stoi(argument.substr(colon + 1));
     print("results", launch<int>({.n_gpus = start ? 2 : 1,

@@ -1,4 +1,9 @@
-// Attributes of cuDNN's descriptors: which there are, of what types, and what they are set to.
+// Attributes of the emulated cuDNN's backend descriptors. A table lists the attributes of each type of descriptor.
+// set() checks a call of cudnnBackendSetAttribute against the table and stores the value; get() returns stored
+// values, or results that finalizing computed. Both check as cuDNN's documentation says and as an H100 behaves.
+//
+// A failed check (GRADUS_NEED: CUDNN_STATUS_BAD_PARAM) returns a status and sets the text for
+// cudnnGetLastErrorString. Callers hold the lock of the emulated runtime; count_descriptors() takes it.
 #include "gradus/tools/cuda_emulator/libraries/cudnn_descriptors.h"
 
 #include <algorithm>
@@ -11,6 +16,7 @@
 
 namespace gradus::cuda::emulated {
 
+// The text for the thread's next cudnnGetLastErrorString.
 thread_local std::string reason;
 
 cudnnStatus_t refuse(cudnnStatus_t status, const char* why) {
@@ -18,11 +24,14 @@ cudnnStatus_t refuse(cudnnStatus_t status, const char* why) {
   return status;
 }
 
+// Reports a fault, an argument that would crash the real library, to the test (FaultScope); aborts the program
+// without one. Returns a status of failure.
 cudnnStatus_t fault(const char* function, const std::string& what) {
   deliver(library_fault({function, gradus::internal::called_op}, FaultKind::kArgument, what));
   return refuse(CUDNN_STATUS_BAD_PARAM, "a fault");
 }
 
+// All living descriptors by their handles.
 std::unordered_map<const void*, std::shared_ptr<Descriptor>>& descriptors() {
   static auto& all = *new std::unordered_map<const void*, std::shared_ptr<Descriptor>>;
   return all;
@@ -36,15 +45,17 @@ std::shared_ptr<Descriptor> find_descriptor(const char* function, const void* p)
 
 namespace {
 
+// An attribute that a type of descriptor has.
 struct Attribute {
   cudnnBackendAttributeType_t type;
-  int64_t most;  // elements
-  bool is_result = false;
+  int64_t most;            // the maximal number of elements
+  bool is_result = false;  // can be read, but not set
 };
-constexpr int64_t kAny = 64;
-// CUDNN_TYPE_FLOAT stands for double too.
+constexpr int64_t kAny = 64;  // the maximum of lists
+// An attribute of type CUDNN_TYPE_FLOAT may also be set as CUDNN_TYPE_DOUBLE.
 using Attributes = std::map<cudnnBackendAttributeName_t, Attribute>;
 
+// Returns the attributes of a convolution operation; the arguments are their names for one pass.
 Attributes convolution_attributes(cudnnBackendAttributeName_t x, cudnnBackendAttributeName_t w,
                                   cudnnBackendAttributeName_t y, cudnnBackendAttributeName_t geometry,
                                   cudnnBackendAttributeName_t alpha, cudnnBackendAttributeName_t beta) {
@@ -52,7 +63,7 @@ Attributes convolution_attributes(cudnnBackendAttributeName_t x, cudnnBackendAtt
   return {{x, part}, {w, part}, {y, part}, {geometry, part}, {alpha, factor}, {beta, factor}};
 }
 
-// Null for a type that is not emulated.
+// Returns the attributes of a type of descriptor; null if the type is not emulated.
 const Attributes* attributes_of(cudnnBackendDescriptorType_t type) {
   static const Attribute part{CUDNN_TYPE_BACKEND_DESCRIPTOR, 1}, integer{CUDNN_TYPE_INT64, 1},
       integers{CUDNN_TYPE_INT64, kAny}, dtype{CUDNN_TYPE_DATA_TYPE, 1}, handle{CUDNN_TYPE_HANDLE, 1};
@@ -113,6 +124,7 @@ const Attributes* attributes_of(cudnnBackendDescriptorType_t type) {
   return found == all.end() ? nullptr : &found->second;
 }
 
+// Returns the size in bytes of one element. Enums and floats have 4.
 size_t size_of_element(cudnnBackendAttributeType_t type) {
   switch (type) {
     case CUDNN_TYPE_BOOLEAN:
@@ -128,7 +140,9 @@ size_t size_of_element(cudnnBackendAttributeType_t type) {
   }
 }
 
-// Fills descriptors of the caller's: fill(i, part) for each of n.
+// Returns n descriptors of `type` by attribute. As in cuDNN, the caller has created them: `to` is an array of
+// handles of `room` descriptors that are not finalized. Calls fill(i, descriptor) for the first min(n, room) of
+// them, finalizes each, and sets *count to their number.
 template <class F>
 cudnnStatus_t give_descriptors(size_t n, cudnnBackendDescriptorType_t type, int64_t room, int64_t* count,
                                void* to, F&& fill) {
@@ -147,6 +161,7 @@ cudnnStatus_t give_descriptors(size_t n, cudnnBackendDescriptorType_t type, int6
 
 bool is_emulated(cudnnBackendDescriptorType_t type) { return attributes_of(type) != nullptr; }
 
+// Implements cudnnBackendSetAttribute. Referenced descriptors must be finalized; the value keeps them alive.
 cudnnStatus_t set(Descriptor& d, cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
                   int64_t count, const void* from) {
   GRADUS_NEED(!d.finalized);
@@ -170,7 +185,7 @@ cudnnStatus_t set(Descriptor& d, cudnnBackendAttributeName_t name, cudnnBackendA
     }
   }
   if (name == CUDNN_ATTR_ENGINECFG_KNOB_CHOICES) {
-    std::set<int> types;
+    std::set<int> types;  // each knob may be set once
     for (const auto& part : value.parts) {
       const auto type_of_knob = part->value(CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, CUDNN_KNOB_TYPE_COUNTS);
       GRADUS_NEED(type_of_knob < CUDNN_KNOB_TYPE_COUNTS && types.insert(type_of_knob).second);
@@ -180,6 +195,9 @@ cudnnStatus_t set(Descriptor& d, cudnnBackendAttributeName_t name, cudnnBackendA
   return CUDNN_STATUS_SUCCESS;
 }
 
+// Implements cudnnBackendGetAttribute for a finalized descriptor: writes at most `room` elements to `to` and their
+// number to *count (may be null). For a list and room 0, *count is the list's size, except for knob choices.
+// A single element needs room 1. An attribute that was not set has 0 elements.
 cudnnStatus_t get(const Descriptor& d, cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
                   int64_t room, int64_t* count, void* to) {
   GRADUS_REFUSE_UNLESS(d.finalized, CUDNN_STATUS_NOT_INITIALIZED);
@@ -187,9 +205,10 @@ cudnnStatus_t get(const Descriptor& d, cudnnBackendAttributeName_t name, cudnnBa
   const auto found = known.find(name);
   GRADUS_NEED(found != known.end());
   GRADUS_REFUSE_UNLESS(type == found->second.type, CUDNN_STATUS_BAD_PARAM_ATTRIBUTE_TYPE);
-  int64_t none = 0;
+  int64_t none = 0;  // for a caller that does not want the count
   if (!count) count = &none;
   GRADUS_NEED(room >= 0 && (to != nullptr || room == 0));
+  // The engine, or the i-th configuration of a heuristic, with the graph of d.
   const auto share = [&](size_t i, Descriptor& part) {
     part.graph = d.graph, part.configurations = {d.configurations[i]};
   };
@@ -201,10 +220,10 @@ cudnnStatus_t get(const Descriptor& d, cudnnBackendAttributeName_t name, cudnnBa
   if (name == CUDNN_ATTR_ENGINECFG_ENGINE)
     return give_descriptors(1, CUDNN_BACKEND_ENGINE_DESCRIPTOR, room, count, to, share);
   if (name == CUDNN_ATTR_ENGINE_KNOB_INFO) {
-    GRADUS_NEED(room == 0);  // what each may be is not emulated
+    GRADUS_NEED(room == 0);  // only their number: the ranges of knob values are not emulated
     return *count = static_cast<int64_t>(d.configurations[0].engine->knobs.size()), CUDNN_STATUS_SUCCESS;
   }
-  if (name == CUDNN_ATTR_ENGINECFG_KNOB_CHOICES) {  // without room the library says 0
+  if (name == CUDNN_ATTR_ENGINECFG_KNOB_CHOICES) {  // with room 0, cuDNN returns a count of 0
     const auto& knobs = d.configurations[0].knobs;
     return give_descriptors(knobs.size(), CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR, room, count, to,
                             [&](size_t i, Descriptor& part) {
@@ -212,6 +231,7 @@ cudnnStatus_t get(const Descriptor& d, cudnnBackendAttributeName_t name, cudnnBa
                               part.put(CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, knobs[i].value);
                             });
   }
+  // Writes the elements of a list, or their number for room 0.
   const auto give = [&](const auto& list) {
     const auto all = static_cast<int64_t>(list.size());
     *count = room == 0 ? all : std::min(all, room);
@@ -226,7 +246,7 @@ cudnnStatus_t get(const Descriptor& d, cudnnBackendAttributeName_t name, cudnnBa
   if (name == CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE)
     return give(std::vector<int64_t>{static_cast<int64_t>(d.configurations[0].workspace())});
   if (type == CUDNN_TYPE_KNOB_TYPE) return give(d.list<cudnnBackendKnobType_t>(name));
-  GRADUS_NEED(type == CUDNN_TYPE_INT64);  // others are not emulated
+  GRADUS_NEED(type == CUDNN_TYPE_INT64);  // reading other types is not emulated
   return give(d.list<int64_t>(name));
 }
 
