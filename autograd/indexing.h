@@ -8,11 +8,13 @@
 //   x[mask] = 0;
 //   x[0][1] += 2;
 //
-// The result of x[...] has a reference to x's data and may be kept.
+// The result of x[...] keeps x's storage alive, and may outlive the handle x.
 //
-// An assignment writes in place, unless an open recording follows x or v. In that case the assignment computes a
-// new tensor, with gradients to x and v, and assigns it to the handle x. Other handles keep the old tensor.
-// Attached tensors and parameters cannot be replaced: write under no_record(), or assign to a clone.
+// A Tensor is a reference-counted handle. An assignment x[...] = v writes into x's storage, unless an open
+// Recording (gradient tape) follows x or v, that is, would record an op on the tensor. In that case the
+// assignment computes a new tensor, with gradients to x and v, and makes the handle x refer to the new tensor.
+// Other handles keep the old tensor. A tensor passed to GradManager::attach, or an nn::Parameter, is never
+// replaced in this way: write into such a tensor under no_record(), or into a clone.
 #pragma once
 
 #include <concepts>
@@ -27,7 +29,7 @@
 
 namespace gradus {
 
-// Selects all elements of the dims that the other indices leave.
+// Stands for as many whole dims as the other indices leave over. At most one per index list.
 struct EllipsisType {};
 inline constexpr EllipsisType Ellipsis;
 
@@ -44,8 +46,8 @@ struct Slice {
   int64_t start = 0, stop = kEnd, step = 1;
 };
 
-// One index: a number, a Slice, None, Ellipsis, an integer tensor of indices, or a bool mask over one or more
-// dims.
+// One index: a number (a negative one counts from the end), a Slice, None, Ellipsis, an i64 or i32 tensor of
+// indices, or a bool mask over one or more dims. Dims without an index are whole.
 class Index {
  public:
   enum class Kind : uint8_t { kNumber, kSlice, kNone, kEllipsis, kTensor };
@@ -70,8 +72,8 @@ class Index {
   Tensor tensor_;
 };
 
-// The result of x[...]: converts to a Tensor, and can be assigned to. `auto part = x[0];` may be kept and read.
-// Assignment needs the expression itself: `x[0] = v;`.
+// The result of x[...]: converts to a Tensor, and can be assigned to. An Indexed that is stored in a variable,
+// `auto part = x[0];`, can be read. Only the temporary can be assigned to: `x[0] = v;`.
 class Indexed {
  public:
   Indexed(const Tensor& x, Tensor* handle, std::vector<Index> index)
@@ -79,8 +81,10 @@ class Indexed {
   Indexed(const Indexed&) = delete;
 
   // Returns the indexed elements: a view, or a copy if an index is a tensor.
-  // Errors: IndexError naming index, dim and size.
-  // Grad: dy at the indexed elements, zeros elsewhere.
+  // The common shape of several index tensors replaces the indexed dims, in their position if they are
+  // adjacent, else in front, as in NumPy.
+  // Errors: IndexError naming index, dim and size; DTypeError for another dtype of an index tensor.
+  // Grad: zeros, to which dy is added at the indexed elements, once per occurrence of an element.
   Tensor get() const;
   operator Tensor() const { return get(); }
   template <class T> T item() const { return get().item<T>(); }
@@ -95,13 +99,16 @@ class Indexed {
   // Indexes the result again: x[0][1]. An assignment to x[0][1] changes x.
   Indexed operator[](std::initializer_list<Index> index) &&;
   Indexed operator[](const Index& index) &&;
-  // The same for a kept Indexed: for reading, and for writing while no recording follows x or the value.
+  // Index get() of an Indexed that is stored in a variable. An assignment to the result changes x if get() is a
+  // view, and throws StateError while a recording follows x or v.
   Indexed operator[](std::initializer_list<Index> index) const&;
   Indexed operator[](const Index& index) const&;
 
-  // Writes v, converted to x's dtype and broadcast to the shape of the indexed elements.
-  // Errors: ShapeError when v does not broadcast; StateError when a recording follows x or v and x is attached or
-  // its handle is const.
+  // Writes v, converted to x's dtype and broadcast to the shape of the indexed elements. The last of repeated
+  // indices wins. x[...] op= v is x[...] = x[...] op v, so repeated indices do not accumulate.
+  // Errors: those of get(); ShapeError when v does not broadcast, or elements of x share memory; DeviceError for
+  // tensors on different devices; ValueError for a number outside the range of an integer dtype; StateError when a
+  // recording follows x or v, and x is attached, an nn::Parameter, a const handle or a temporary.
   // Grad: to x, dy with zeros at the indexed elements; to v, dy at the indexed elements.
   void operator=(const Tensor& v) &&;
   void operator=(Number v) &&;
@@ -118,12 +125,12 @@ class Indexed {
  private:
   Indexed(std::shared_ptr<Indexed> outer, std::vector<Index> index);
   bool is_copy() const;          // whether this Indexed, or an outer one, has a tensor as index
-  void assign(const Tensor& v);  // makes the handle, or the outer part, refer to v
+  void assign(const Tensor& v);  // assigns v to outer_ if there is one, else to *handle_
 
-  Tensor x_;        // a reference of its own: the result of x[0] may outlive x
-  Tensor* handle_;  // target of an assignment in the same expression; null: const, or a temporary
+  Tensor x_;        // a handle of its own: the Indexed may outlive x
+  Tensor* handle_;  // the handle x, valid in the expression x[...] only; null: x is const or a temporary
   std::vector<Index> index_;
-  std::shared_ptr<Indexed> outer_;  // for x[0][1] this is x[0]
+  std::shared_ptr<Indexed> outer_;  // for x[0][1]: x[0]; null for x[0]
 };
 
 }  // namespace gradus

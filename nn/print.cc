@@ -1,4 +1,13 @@
-// to_string(Module): prints the tree of modules with types, options and numbers of parameters.
+// to_string(Module): the tree of modules with types, options and numbers of parameters:
+//
+//   Net(
+//     (conv1): Conv2d(in=1, out=32, kernel=3x3)     320
+//     (fc): Linear(in=128, out=10)                1,290
+//   )
+//   1,610 parameters in 4 tensors (6.3 KiB)
+//
+// A number counts the elements of all parameters of a module and of its descendants, each shared parameter
+// once. The root's number is in the last line only. Numbers are right-aligned in one column.
 #include <algorithm>
 #include <ostream>
 
@@ -10,9 +19,10 @@ namespace {
 
 struct Line {
   std::string text;
-  std::string count;  // number of parameters; empty for none
+  std::string count;  // formatted number of parameters, "1,290"; empty: the line has no number
 };
 
+// Appends the lines of m and its descendants. The root has indent 0, and is printed without its name.
 void add_lines(const Module& m, int indent, std::vector<Line>& lines) {
   const std::string pad(static_cast<size_t>(indent), ' ');
   const std::string label = m.name().empty() ? "" : "(" + m.name() + "): ";

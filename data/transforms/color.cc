@@ -1,3 +1,6 @@
+// ColorJitter, Grayscale and RandomGrayscale, as torchvision's, on images of 8-bit pixels. Random numbers come
+// from the Context's generator, which a data loader sets per sample. apply() may run on several threads, and
+// throws StateError for a picture that is a tensor already (after ToTensor).
 #include "gradus/data/transforms/color.h"
 
 #include <algorithm>
@@ -13,7 +16,11 @@ namespace {
 
 using internal::RandomNumbers;
 
-// Returns the interval of an option around `center`, inside [low, high].
+// Returns the range that a factor or shift is drawn from: jitter.interval if given, else
+// [center - amount, center + amount], with the lower bound raised to `low`. `center` is the value that changes
+// nothing: 1 for factors, 0 for the hue shift. `option` names the option in errors.
+// Errors: ValueError for an interval that is not inside [low, high], and for an amount that is negative, not
+// finite or, for the hue, above `high`.
 Interval interval_of(const char* option, Jitter jitter, double center, double low, double high) {
   if (!jitter.is_interval) {
     const double amount = jitter.amount;
@@ -37,10 +44,13 @@ ColorJitter::ColorJitter(ColorJitterOptions options)
               interval_of("saturation", options.saturation, 1, 0, HUGE_VAL),
               interval_of("hue", options.hue, 0, -0.5, 0.5)} {}
 
+// Shuffles the adjustments of brightness, contrast, saturation and hue (Fisher-Yates), then applies each with a
+// factor, or hue shift, drawn uniformly from its interval. An adjustment whose interval is only the neutral
+// value is skipped.
 void ColorJitter::apply(Picture& picture) const {
   picture.require_image("ColorJitter");
   RandomNumbers random;
-  std::array<int, 4> order = {0, 1, 2, 3};
+  std::array<int, 4> order = {0, 1, 2, 3};  // indices of factor_ and kAdjust
   for (int i = 3; i > 0; --i) std::swap(order[size_t(i)], order[static_cast<size_t>(random.below(i + 1))]);
   for (int property : order) {
     const Interval interval = factor_[property];

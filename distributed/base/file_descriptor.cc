@@ -1,3 +1,5 @@
+// POSIX helpers: closing a FileDescriptor, the text of an errno value, reading and writing whole files, and random
+// hexadecimal digits. Interrupted reads and writes (EINTR) are repeated.
 #include "gradus/distributed/base/file_descriptor.h"
 
 #include <fcntl.h>
@@ -19,6 +21,7 @@ void FileDescriptor::close() {
 
 std::string errno_text(int error) { return std::generic_category().message(error); }
 
+// Also reads files of /proc, whose size is unknown before the read. A read error ends the content early.
 std::string read_file(const std::string& path, size_t limit) {
   const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   std::string content;
@@ -33,6 +36,7 @@ std::string read_file(const std::string& path, size_t limit) {
 }
 
 bool write_all(int fd, std::string_view bytes) {
+  // Blocks SIGXFSZ on this thread: a write beyond `ulimit -f` fails with EFBIG, and does not end the process.
   const gradus::internal::BlockedSignals blocked;
   while (!bytes.empty()) {
     const ssize_t n = ::write(fd, bytes.data(), bytes.size());
@@ -50,6 +54,9 @@ std::string to_hex(std::string_view bytes) {
   return digits;
 }
 
+// The digits come from the kernel's cryptographic generator. A request of at most 256 bytes (512 digits) is never
+// filled in part.
+// Errors: StateError if getrandom fails.
 std::string random_digits(const char* op, size_t count) {
   std::string bytes(count / 2, '\0');
   if (getrandom(bytes.data(), bytes.size(), 0) != ssize_t(bytes.size()))

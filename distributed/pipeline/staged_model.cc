@@ -1,5 +1,7 @@
-// Implementation of StagedModel: builds the model with memory for this rank's tensors only, and caches stage
-// plans by input shapes.
+// Implementation of StagedModel, one rank's copy of a model divided into pipeline stages. A Cut is the trace of
+// the model's forward and its division into stages, for given input shapes; cuts are cached. The constructor
+// builds the model twice, without communication: on the meta device (shapes without memory), to find which
+// stages read each parameter and buffer; then for use, with memory for this rank's tensors only.
 #include "gradus/distributed/pipeline/staged_model.h"
 
 #include <algorithm>
@@ -16,7 +18,7 @@ namespace gradus::dist::internal {
 namespace {
 
 constexpr Device kMeta{DeviceType::kMeta};
-constexpr size_t kMaxCachedCuts = 64;  // FIFO: the oldest cut is replaced
+constexpr size_t kMaxCachedCuts = 64;  // a full cache drops its oldest entry
 
 // Returns the cache key of a cut: shapes, dtypes and layouts of the inputs, and all modules' training modes.
 std::string signature_of(const std::vector<nn::Module*>& modules, std::span<const Tensor> inputs) {
@@ -32,6 +34,8 @@ std::string signature_of(const std::vector<nn::Module*>& modules, std::span<cons
 
 }  // namespace
 
+// Initializers draw from a copy of the caller's generator, so a second construction draws the same numbers.
+// `names` receives the dotted names of all parameters and buffers in order of registration.
 std::unique_ptr<nn::Module> make_on_meta(const StagedModel::Parts& parts, std::vector<std::string>* names) {
   Context context = Context::current().snapshot();
   context.generator = std::make_shared<RandomGenerator>(*context.generator);
@@ -65,8 +69,9 @@ StagedModel::StagedModel(Parts parts) : parts_(std::move(parts)), devices_(parts
   std::map<std::string, Device> device_by_name;
   for (const StateEntry& entry : state_) device_by_name[entry.name] = entry.device;
   nn::internal::Placement placement(names, [&](const std::string& name) {
-    // A name that is missing was replaced during construction, for example weight by weight_orig, which has
-    // the name as a prefix.
+    // `names` also has tensors that the finished model lacks, because its constructor replaced them: spectral_norm
+    // replaces weight by weight_orig. Such a tensor gets the device of the first final name that starts with
+    // its own name, or meta.
     const auto found = device_by_name.lower_bound(name);
     return found != device_by_name.end() && found->first.starts_with(name) ? found->second : kMeta;
   });
@@ -74,6 +79,7 @@ StagedModel::StagedModel(Parts parts) : parts_(std::move(parts)), devices_(parts
   for (const auto& [name, module] : module_->named_modules()) modules_.push_back(module);
 }
 
+// Traces the forward of `model` on the meta device, and divides the calls into stages after the modules cut_after.
 Cut StagedModel::make_cut(nn::Module& model, std::span<const Tensor> inputs) const {
   Cut cut{trace_model(model, parts_, inputs), {}};
   cut.plan = plan_stages(cut.trace, cuts_after(cut.trace, parts_.cut_after));
@@ -81,8 +87,8 @@ Cut StagedModel::make_cut(nn::Module& model, std::span<const Tensor> inputs) con
   return cut;
 }
 
-// Assigns each parameter and buffer to the ranks of the stages that read it. A tensor that no op reads is
-// assigned like the tensor registered before it.
+// Fills state_: assigns each parameter and buffer to the ranks of the stages that read it. A tensor that no op
+// reads is assigned to the first stage of the preceding tensor that has readers, initially to stage 0.
 void StagedModel::assign_owners(const Cut& cut, const nn::Module& model) {
   std::set<std::string> parameters;
   for (const auto& [name, tensor] : model.named_parameters()) parameters.insert(name);
@@ -101,6 +107,7 @@ void StagedModel::assign_owners(const Cut& cut, const nn::Module& model) {
   }
 }
 
+// The reference is valid until a later call drops the cut from the cache.
 const Cut& StagedModel::cut_for(std::span<const Tensor> inputs) {
   const std::string signature = signature_of(modules_, inputs);
   const auto found = std::ranges::find(cached_cuts_, signature, [](const auto& k) { return k->signature; });

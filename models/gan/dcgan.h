@@ -1,4 +1,7 @@
 // DCGAN: a generator of transposed convolutions and a discriminator of strided convolutions, both with batch norm.
+// All kernels are 4x4. The generator maps a latent vector to 4x4 pixels, and then doubles height and width per
+// layer. The discriminator halves height and width per layer down to 4x4, and then has one 4x4 convolution
+// without padding.
 //
 //   struct Gan : nn::Module {
 //     models::DCGANGenerator gen{this, "gen", {.size = 32, .channels = 1}};
@@ -13,17 +16,17 @@
 namespace gradus::models {
 
 struct DCGANGeneratorOptions {
-  int64_t size = 64;     // height and width of the images: 8, 16, 32, ...
+  int64_t size = 64;     // height and width of the images in pixels: 8, 16, 32, ..., 65536
   int64_t channels = 3;  // channels of the images
   int64_t width = 64;    // channels of the last hidden layer; each preceding layer has twice as many
-  int64_t latent = 100;
-  int64_t classes = 0;  // number of classes of labels; 0: no labels
-  bool bias = false;    // the last convolution, which is not followed by a norm, has a bias
+  int64_t latent = 100;  // length of the latent vector z
+  int64_t classes = 0;   // number of classes of labels; 0: no labels
+  bool bias = false;     // whether the last convolution has a bias; the others are followed by a norm
   nn::init::NormalOptions norm_weight = {.mean = 1, .stddev = 0.02};  // initial weights of the batch norms
 };
 
 // Returns images in [-1,1]. Initial weights of convolutions are from N(0, 0.02^2).
-// Shapes: z [N,latent] or [N,latent,1,1], labels [N] -> [N,channels,size,size].
+// Shapes: z [N,latent] or [N,latent,1,1], integer labels [N] -> [N,channels,size,size].
 // Errors: ValueError for options out of range; StateError for labels without classes, and for classes without
 // labels; IndexError for a label outside of [0, classes); ShapeError. Source: Radford et al., "Unsupervised
 // representation learning with deep convolutional generative adversarial networks", ICLR 2016; pytorch/examples,
@@ -43,18 +46,18 @@ class DCGANGenerator final : public nn::LayerWith<DCGANGeneratorOptions> {
 };
 
 struct DCGANDiscriminatorOptions {
-  int64_t size = 64;     // height and width of the images: 8, 16, 32, ...
-  int64_t channels = 3;  // channels of the images
-  int64_t width = 64;    // channels of the first hidden layer; each following layer has twice as many
-  int64_t outputs = 1;
-  int64_t classes = 0;  // number of classes of labels; 0: no labels
-  double negative_slope = 0.2;
-  bool bias = false;  // the first and last convolution, which are not followed by a norm, have a bias
-  nn::init::NormalOptions norm_weight = {.mean = 1, .stddev = 0.02};
+  int64_t size = 64;            // height and width of the images in pixels: 8, 16, 32, ..., 65536
+  int64_t channels = 3;         // channels of the images
+  int64_t width = 64;           // channels of the first hidden layer; each following layer has twice as many
+  int64_t outputs = 1;          // logits per image
+  int64_t classes = 0;          // number of classes of labels; 0: no labels
+  double negative_slope = 0.2;  // slope of the leaky ReLUs for negative inputs
+  bool bias = false;  // whether the first and last convolution have a bias; the others are followed by a norm
+  nn::init::NormalOptions norm_weight = {.mean = 1, .stddev = 0.02};  // initial weights of the batch norms
 };
 
-// Returns logits; larger ones for images that are classified as real.
-// Shapes: x [N,channels,size,size], labels [N] -> [N,outputs].
+// Returns logits, without a sigmoid: larger for images that are classified as real.
+// Shapes: x [N,channels,size,size], integer labels [N] -> [N,outputs].
 // Errors, source: as DCGANGenerator.
 class DCGANDiscriminator final : public nn::LayerWith<DCGANDiscriminatorOptions> {
  public:
@@ -71,7 +74,8 @@ class DCGANDiscriminator final : public nn::LayerWith<DCGANDiscriminatorOptions>
 };
 
 // Return the options with the values of mmgeneration's networks: biases, norm weights from N(0, 1), a negative
-// slope of 0.01, 1024 channels in the generator's first layer, 128 in the discriminator's. Source:
+// slope of 0.01, 1024 channels in the generator's first layer, 128 in the discriminator's. The other options are
+// unchanged. The generator's width depends on options.size. Source:
 // open-mmlab/mmgeneration, mmgen/models/architectures/dcgan.
 DCGANGeneratorOptions mmgen(DCGANGeneratorOptions options);
 DCGANDiscriminatorOptions mmgen(DCGANDiscriminatorOptions options);

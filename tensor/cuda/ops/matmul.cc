@@ -1,5 +1,9 @@
-// Matrix products. cuBLASLt counts columns as dense; the result's rows are. So it computes the transposed
-// product, out' = b' a', from the same bytes.
+// CUDA kernels of matmul and matmul + relu, by cuBLASLt:
+//   out[G...,M,N] = a[G...,M,K] b[G...,K,N] + bias[N]    (optionally with relu)
+// out is row-major; a and b have the batch dims G of out, with stride 0 where they broadcast, and stride 1 in
+// one of the last two dims; bias may be undefined. All have one floating dtype, except that without a bias, out
+// may be f32 if a and b have 16 bits. cuBLASLt matrices are column-major, and the bytes of the row-major out
+// are a column-major out'. So cuBLASLt computes the transposed product out' = b' a'.
 #include "gradus/tensor/ops/linalg/matmul.h"
 
 #include "gradus/tensor/cuda/cublas/cublaslt.h"
@@ -12,8 +16,9 @@
 namespace gradus::cuda {
 namespace {
 
-// Returns the transposes of x's matrices. Those whose columns are dense are marked as transposed once more.
-// (A dim of size 1 has the stride that it has in a dense tensor.)
+// Returns x' as a cuBLASLt operand, for x[M,N] or x[G,M,N]. If x's rows are dense, its bytes are a column-major
+// x'. Otherwise x's columns are dense, its bytes are a column-major x, and the operand is marked `transposed`.
+// Strides of dims of size 1 are normalized (TensorImpl::strides), so a single column also counts as dense rows.
 Matrices transposes_of(const Tensor& x) {
   const int64_t rows = x.size(-2), cols = x.size(-1), row_step = x.stride(-2), col_step = x.stride(-1);
   const int64_t step = x.dim() > 2 ? x.stride(0) : 0;
@@ -21,6 +26,7 @@ Matrices transposes_of(const Tensor& x) {
   return {x.raw_ptr(), rows, cols, col_step, step, true};
 }
 
+// Errors: ShapeError if a dim, including batch dims, exceeds kMaxRows.
 void check_size(const Tensor& out, const Tensor& a, const Tensor& b) {
   for (const Tensor* x : {&out, &a, &b})
     for (int d = 0; d < x->dim(); ++d)
@@ -29,7 +35,7 @@ void check_size(const Tensor& out, const Tensor& a, const Tensor& b) {
                          " rows and columns: a ", describe(a), ", b ", describe(b));
 }
 
-// Matrix i of a batch.
+// Returns the view t[i], without the first dim.
 Tensor matrix(const Tensor& t, int64_t i) {
   Shape shape = t.shape();
   gradus::Strides strides = t.strides();
@@ -37,7 +43,8 @@ Tensor matrix(const Tensor& t, int64_t i) {
   return view_as_strided(t, shape, strides, t.impl().offset + i * t.stride(0));
 }
 
-// Merges neighboring batch dims where the strides of all three allow it.
+// Replaces each pair of adjacent batch dims by one dim, if the strides of all three tensors allow a view with the
+// merged dim. All three have the same batch dims.
 void merge_batch(Tensor& out, Tensor& a, Tensor& b) {
   Tensor* const all[] = {&out, &a, &b};
   for (int d = out.dim() - 4; d >= 0; --d) {
@@ -56,18 +63,20 @@ void merge_batch(Tensor& out, Tensor& a, Tensor& b) {
   }
 }
 
+// Returns whether x repeats matrices: a batch dim has stride 0.
 bool broadcasts(const Tensor& x) {
   for (int d = 0; d < x.dim() - 2; ++d)
     if (x.stride(d) == 0 && x.size(d) > 1) return true;
   return false;
 }
 
-// At most one batch dim.
+// Computes out = a b + bias, followed by relu if `rectifies`, in one cuBLASLt call. The tensors have at most
+// one batch dim.
 void multiply_batch(const Tensor& out, const Tensor& a, const Tensor& b, const Tensor& bias, bool rectifies) {
   check_size(out, a, b);
   const cudaStream_t stream = bias ? stream_for({&out, &a, &b, &bias}) : stream_for({&out, &a, &b});
   const MatrixProduct product{.a = transposes_of(b),
-                              .b = transposes_of(a),
+                              .b = transposes_of(a),  // out' = b' a': the operands are swapped
                               .d = transposes_of(out),
                               .dtype = a.dtype(),
                               .result_dtype = out.dtype(),
@@ -77,6 +86,7 @@ void multiply_batch(const Tensor& out, const Tensor& a, const Tensor& b, const T
   call_library([&] { multiply("matmul", product, out.device(), stream); });
 }
 
+// Computes the product for any number of batch dims: a loop over all but the last of them.
 void multiply_batches(const Tensor& out, const Tensor& a, const Tensor& b, const Tensor& bias,
                       bool rectifies) {
   if (out.dim() <= 3) return multiply_batch(out, a, b, bias, rectifies);
@@ -87,7 +97,7 @@ void multiply_batches(const Tensor& out, const Tensor& a, const Tensor& b, const
 template <bool rectifies>
 void matmul_cuda(const Tensor& out, const Tensor& a, const Tensor& b, const Tensor& bias) {
   if (out.numel() == 0) return;
-  if (a.size(-1) == 0) {
+  if (a.size(-1) == 0) {  // K = 0: the product is zero
     bias ? raw::copy_(out, bias) : raw::fill_(out, 0);
     if (rectifies) raw::Unary<functors::Relu>::kernel(out, out, {});
     return;
@@ -95,7 +105,9 @@ void matmul_cuda(const Tensor& out, const Tensor& a, const Tensor& b, const Tens
   Tensor o = out, x = a, y = b;
   merge_batch(o, x, y);
   if (o.dim() > 3) {
-    // A copy takes less than many small products. One that repeats matrices may not.
+    // More than one batch dim remains, which costs one cuBLASLt call per batch index. Copies to row-major
+    // layout make further dims mergeable, and take less time than many small products. An operand that
+    // broadcasts is not copied: the copy would repeat its matrices.
     if (!broadcasts(x)) x = raw::contiguous(x);
     if (!broadcasts(y)) y = raw::contiguous(y);
     merge_batch(o, x, y);
