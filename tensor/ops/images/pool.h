@@ -100,7 +100,8 @@ PoolWindows adaptive_windows(const char* op, const Tensor& x, int rank, Size3 ou
 // Errors: ShapeError for other shapes; DTypeError or DeviceError for an index of another dtype or device.
 
 // Returns the maximum of each window and the index of its first occurrence: its row-major position in a window of
-// size `kernel`. NaN counts as the maximum. Indices are u8, or i32 if the kernel has more than 256 cells.
+// size `kernel`. NaN counts as the maximum, the last of several. Indices are u8, or i32 if the kernel has more than
+// 256 cells.
 std::pair<Tensor, Tensor> max_pool(const Tensor& x, const PoolWindows& windows);
 // Returns dx: zeros to which each element of dy is added at the input position given by `index`.
 Tensor max_pool_scatter(const Tensor& dy, const Tensor& index, const PoolWindows& windows);
