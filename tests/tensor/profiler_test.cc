@@ -145,7 +145,7 @@ TEST(Profiler, NamesTheKernelOfAConvolution) {
     conv2d(half, to(w, DType::kF16));
   }
   const auto names = names_of(profiler.rows(Profiler::kOpAndShape));
-  EXPECT_THAT(names, Contains("conv f64[2,4,6,6] f64[2,3,8,8] f64[4,3,3,3] (patches)"));
+  EXPECT_THAT(names, Contains("conv f64[2,4,6,6] f64[2,3,8,8] f64[4,3,3,3] (im2col)"));
   EXPECT_THAT(names, Contains(StartsWith("conv f16[2,4,6,6] f16[2,3,8,8] f16[4,3,3,3] (f32, onednn, ")));
 
   EXPECT_THAT(trace_of(profiler).dump(), HasSubstr("\"kernel\":\"im2col\""));
