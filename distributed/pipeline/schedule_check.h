@@ -9,8 +9,8 @@ namespace gradus::dist {
 // Thrown for lists that cannot run.
 struct ScheduleError : ValueError {
   template <class... Parts>
-  explicit ScheduleError(std::string_view op, std::vector<Action> cycle, const Parts&... parts)
-      : ValueError(op, parts...), cycle(std::move(cycle)) {}
+  explicit ScheduleError(std::string_view op, std::vector<Action> waiting, const Parts&... parts)
+      : ValueError(op, parts...), cycle(std::move(waiting)) {}
   // A cycle of actions: each waits for the next, and the last for the first. Empty for other errors.
   std::vector<Action> cycle;
 };
