@@ -129,8 +129,12 @@ class Pass {
   }
 
   void find_targets() {
-    for (size_t t = 0; t < p_.targets.size(); ++t)
-      if (p_.targets[t].slot) targets_of_[p_.targets[t].slot.get()].push_back(t);
+    for (size_t t = 0; t < p_.targets.size(); ++t) {
+      const Edge& target = p_.targets[t];
+      if (!target.slot) continue;
+      targets_of_[target.slot.get()].push_back(t);
+      if (!target.slot->is_leaf()) computed_targets_.push_back(target);
+    }
   }
 
   bool belongs(const AutogradSlot* slot) const {
@@ -140,11 +144,10 @@ class Pass {
 
   // A fused node computes no gradient of the value between its ops. Splits the node if that value is a target.
   void split_if_target(AutogradSlot* slot) {
-    for (const Edge& t : p_.targets) {
-      if (!t.slot || t.slot->is_leaf()) continue;
-      auto* node = dynamic_cast<FusesPreviousRelu*>(slot);
-      if (node && node->fused_relu() == static_cast<Node*>(t.slot.get())->sequence()) node->split(t);
-    }
+    if (computed_targets_.empty()) return;
+    if (auto* node = dynamic_cast<FusesPreviousRelu*>(slot))
+      for (const Edge& t : computed_targets_)
+        if (node->fused_relu() == static_cast<Node*>(t.slot.get())->sequence()) node->split(t);
   }
 
   // Returns the edges along which a slot passes gradients on: a node's inputs, or the producer of a leaf
@@ -493,6 +496,7 @@ class Pass {
   BackwardPass& p_;
   std::unordered_map<const AutogradSlot*, size_t> index_;
   std::unordered_map<const AutogradSlot*, std::vector<size_t>> targets_of_;
+  std::vector<Edge> computed_targets_;  // the targets that are results of nodes
   std::vector<Visit> visits_;
   std::vector<Ref<Node>> required_nodes_;
   std::priority_queue<std::pair<uint64_t, size_t>> ready_;
