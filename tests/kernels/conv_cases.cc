@@ -17,7 +17,7 @@ namespace {
 using raw::ConvGeometry;
 
 // Sums stay exact, and a case short.
-constexpr double kMostProducts = 1.5e6;
+constexpr double kMaxProducts = 1.5e6;
 
 DType random_dtype(Random& r) {
   if (r.one_in(10)) return r.of({DType::kF16, DType::kF64});
@@ -181,7 +181,7 @@ bool choose(Random& r, Convolution& c) {
     c.g.stride.push_back(S), c.g.padding.push_back(P), c.g.dilation.push_back(D);
   }
   const double products = double(c.y.product()) * double(c.w.product() / O);
-  if (products > (kind == Kind::kOurs || kind == Kind::kWide ? 8 : 1) * kMostProducts) return false;
+  if (products > (kind == Kind::kOurs || kind == Kind::kWide ? 8 : 1) * kMaxProducts) return false;
   c.bias = r.one_in(2), c.channels_last = r.one_in(2), c.recording = r.one_in(2);
   c.wide_grad = c.dtype != DType::kF64 && r.one_in(2), c.zeros = r.one_in(4) ? 9 : 0,
   c.threads = random_threads(r);
@@ -309,7 +309,7 @@ bool choose(Random& r, Product& p) {
   if (r.one_in(8)) {  // few of long sums, which threads may share out
     p.as_linear = false, p.batch = {r.in(1, 4)}, p.k = thousands(r), p.m = r.in(1, 24), p.n = r.in(1, 24);
   }
-  if (double(p.batch.product()) * double(p.m) * double(p.k) * double(p.n) > kMostProducts) return false;
+  if (double(p.batch.product()) * double(p.m) * double(p.k) * double(p.n) > kMaxProducts) return false;
   p.bias = p.as_linear && r.one_in(2), p.wide = !p.as_linear && p.dtype != DType::kF64 && r.one_in(3);
   p.turn_a = !p.as_linear && r.one_in(2), p.turn_b = r.one_in(2);
   p.repeat_a = !p.batch.empty() && r.one_in(4), p.repeat_b = !p.batch.empty() && r.one_in(4);

@@ -228,9 +228,9 @@ Memory fill_claimed(Store& store, const std::string& key, Claim claim, size_t by
 }  // namespace
 
 HostMemory share_on_host(World& world, const std::string& key, size_t bytes, const Job::Fill& fill) {
-  constexpr size_t kMostKeyBytes = 512;
-  if (key.size() > kMostKeyBytes)
-    throw ValueError(kOp, "a key has at most ", kMostKeyBytes, " bytes, got ", key.size());
+  constexpr size_t kMaxKeyBytes = 512;
+  if (key.size() > kMaxKeyBytes)
+    throw ValueError(kOp, "a key has at most ", kMaxKeyBytes, " bytes, got ", key.size());
   if (bytes == 0 || world.local_size == 1 || !world.shared_memory) return world.Job::share(key, bytes, fill);
 
   const std::string store_key = concat("share/", world.host_of[size_t(world.rank)], '/', bytes, '/', key);

@@ -52,7 +52,7 @@ ConvKey key_of(const Convolution& c) {
 }
 
 // The state of one device; never destroyed. Only one thread at a time may use a handle or execute a plan. Making a
-// plan takes up to a second, so plans are made with a second handle (planner) while other threads execute theirs.
+// plan takes up to a second, so plans are made with a second handle (planner) while other threads execute their plans.
 struct DeviceState {
   // Guards runner, and the execution of cached plans.
   std::mutex running;

@@ -106,7 +106,7 @@ struct Identity {
 };
 
 // dst[i] = src[i], converted, for positions i of the nest. A thread has one element. Any dtypes: integers
-// pass as i64 and floats as f64, which hold all of theirs.
+// pass as i64 and floats as f64, which hold all values of narrower types.
 __global__ void __launch_bounds__(kThreads) convert_any(StridedOperands<2> o) {
   const uint32_t i = blockIdx.x * kThreads + threadIdx.x;
   if (i >= o.count) return;

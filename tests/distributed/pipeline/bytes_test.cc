@@ -98,7 +98,7 @@ void expect_bytes(int64_t width, Schedule schedule) {
   constexpr int64_t kRows = 10;  // of a replica: 3, 3, 2 and 2
   // Besides gradients: the sizes of parts, where a short sum is sent in one message; and of all sums over
   // replicas together, the rows, the loss, and what is agreed upon before each of them.
-  constexpr int64_t kMostSaid = 16, kMostAgreed = 8192;
+  constexpr int64_t kMaxSaid = 16, kMaxAgreed = 8192;
   run_ranks(4,
             [&] {
               auto& transport = internal::World::current()->transport;
@@ -131,8 +131,8 @@ void expect_bytes(int64_t width, Schedule schedule) {
               const int64_t gradients = (width * width + width) * 4;
               const auto sums = counting->count(replica, Channel::kCollective);
               EXPECT_GE(counting->backward().bytes, gradients);
-              EXPECT_LE(counting->backward().bytes, gradients + kMostSaid);
-              EXPECT_LE(sums.bytes, gradients + kMostAgreed);
+              EXPECT_LE(counting->backward().bytes, gradients + kMaxSaid);
+              EXPECT_LE(sums.bytes, gradients + kMaxAgreed);
               EXPECT_LE(sums.header_bytes, sums.messages * int64_t(internal::kMaxHeaderBytes));
 
               for (const Channel channel :

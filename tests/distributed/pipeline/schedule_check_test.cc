@@ -70,7 +70,7 @@ TEST(ScheduleCheck, ShortListsOfLargeNumbersTakeNoMemory) {
 
 // ---- lists at random ----
 
-constexpr int kLists = 1000, kMostRanks = 4, kMostStages = 3;
+constexpr int kLists = 1000, kMaxRanks = 4, kMaxStages = 3;
 
 struct RandomLists {
   ActionLists lists;
@@ -107,7 +107,7 @@ RandomLists random_lists(std::mt19937& random, int ranks) {
   r.lists.micro_batches = 1 + below(6);
   r.lists.of_rank.resize(size_t(ranks));
   for (int rank = 0; rank < ranks; ++rank)
-    r.lists.rank_of_stage.insert(r.lists.rank_of_stage.end(), size_t(1 + below(kMostStages)), rank);
+    r.lists.rank_of_stage.insert(r.lists.rank_of_stage.end(), size_t(1 + below(kMaxStages)), rank);
   std::ranges::shuffle(r.lists.rank_of_stage, random);
   std::vector<Action> left;
   for (int s = 0; s < r.lists.stages(); ++s)
@@ -226,7 +226,7 @@ std::vector<int> printed_circle(const std::string& text, const RandomLists& r) {
 TEST(RandomLists, AThousandCanRun) {
   for (int seed = 0; seed < kLists; ++seed) {
     std::mt19937 random{uint32_t(seed)};
-    const ActionLists lists = random_lists(random, 1 + seed % kMostRanks).lists;
+    const ActionLists lists = random_lists(random, 1 + seed % kMaxRanks).lists;
     EXPECT_NO_THROW(check_schedule(lists)) << testing::PrintToString(to_text(lists));
     EXPECT_NO_THROW(check_schedule(forwards_of(lists)));
   }
@@ -236,7 +236,7 @@ TEST(RandomLists, AThousandBrokenOnesAreRefused) {
   int circles = 0, over_ranks = 0;
   for (int seed = 0; seed < kLists; ++seed) {
     std::mt19937 random{uint32_t(seed)};
-    const Broken broken = broken_lists(random, 1 + seed % kMostRanks, seed / kMostRanks % 5);
+    const Broken broken = broken_lists(random, 1 + seed % kMaxRanks, seed / kMaxRanks % 5);
     SCOPED_TRACE(concat("list ", seed, ": ", testing::PrintToString(to_text(broken.random.lists))));
     try {
       check_schedule(broken.random.lists);

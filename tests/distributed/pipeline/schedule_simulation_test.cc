@@ -17,7 +17,7 @@ namespace {
 
 using testing::ElementsAre;
 
-constexpr int kMostRanks = 16, kMostMicroBatches = 64;
+constexpr int kMaxRanks = 16, kMaxMicroBatches = 64;
 const StageTimes kTimes[] = {{1, 1, 1}, {1, 0.5, 1}, {1, 1.5, 1}, {2, 1, 0.25}, {0.5, 2, 2}};
 
 // The times of one rank's share, in `depth` parts.
@@ -40,8 +40,8 @@ std::vector<int64_t> held(const SchedulePrediction& p) {
 }
 
 template <class F> void for_all_sizes(const F& f) {
-  for (int p = 1; p <= kMostRanks; ++p)
-    for (int m = 1; m <= kMostMicroBatches; ++m) f(p, m);
+  for (int p = 1; p <= kMaxRanks; ++p)
+    for (int m = 1; m <= kMaxMicroBatches; ++m) f(p, m);
 }
 
 TEST(Simulation, GPipeAnd1F1B) {
@@ -78,8 +78,8 @@ TEST(Simulation, SlowLinks) {
 
 TEST(Simulation, Interleaved) {
   for (int depth : {2, 4})
-    for (int p = 1; p <= kMostRanks; ++p)
-      for (int m = p; m <= kMostMicroBatches; m += p) {
+    for (int p = 1; p <= kMaxRanks; ++p)
+      for (int m = p; m <= kMaxMicroBatches; m += p) {
         const StageTimes t{1, 1, 1};
         const SchedulePrediction got = predict(Schedule::kInterleaved1F1B, p, m, t, depth);
         ASSERT_EQ(got.makespan, (m + double(p - 1) / depth) * 3) << p << " " << m << " " << depth;

@@ -325,7 +325,7 @@ FuzzCase choose(const OpCase& row, Dice& dice) {
         const int64_t rest = std::max<int64_t>(1, elements_of(other) / one.unit);
         set_size(other, one, std::max<int64_t>(1, (n / rest + dice.below(3)) / one.unit) * one.unit);
       }
-      if (elements_of(other) > room || extent_of(other, free) > double(kMostElements)) continue;
+      if (elements_of(other) > room || extent_of(other, free) > double(kMaxElements)) continue;
       c = other;
       break;
     }

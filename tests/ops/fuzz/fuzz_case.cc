@@ -357,7 +357,7 @@ FuzzOutcome outcome_of(const OpCase& row, const FuzzCase& c) {
   } catch (const std::exception& e) {
     o.wrong = e.what();
   }
-  if (y.defined() && y.numel() > kMostElements) o.refused = true;
+  if (y.defined() && y.numel() > kMaxElements) o.refused = true;
   if (o.refused || !o.wrong.empty()) {
     set_num_threads(before);
     return o;

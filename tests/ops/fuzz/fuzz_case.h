@@ -25,12 +25,12 @@ struct FuzzCase {
 };
 
 // Maximal number of elements of a result. The comparison needs about a dozen f64 numbers per element.
-inline constexpr int64_t kMostElements = int64_t(1) << 24;
+inline constexpr int64_t kMaxElements = int64_t(1) << 24;
 
 struct FuzzOutcome {
   std::string wrong;  // description of the wrong element, gradient or exception; "" if none
   // The case was not compared: the op threw an Error, the reference supports only the sample's sizes, or the
-  // result exceeds kMostElements.
+  // result exceeds kMaxElements.
   bool refused = false;
   bool gradient = false;  // whether the gradient was compared too
 };
