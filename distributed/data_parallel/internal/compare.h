@@ -18,11 +18,13 @@ struct Minority {
 };
 // Compares value(i) of the members i.
 template <class Value> Minority find_minority(const std::vector<size_t>& members, Value value) {
+  const auto is_like_first = [&](size_t i) { return value(i) == value(members[0]); };
+  if (std::ranges::all_of(members, is_like_first)) return {{}, members.empty() ? 0 : members[0]};
   const auto votes = [&](size_t i) {
     return std::ranges::count_if(members, [&](size_t j) { return value(i) == value(j); });
   };
   Minority found;
-  if (!members.empty()) found.majority = *std::ranges::max_element(members, {}, votes);
+  found.majority = *std::ranges::max_element(members, {}, votes);
   std::ranges::copy_if(members, std::back_inserter(found.members),
                        [&](size_t i) { return value(i) != value(found.majority); });
   return found;
