@@ -1,19 +1,25 @@
-// Error for missing kernels, and helpers of KernelSlot.
+// Launches of kernels on the meta device, with an observer, on a queue, or on a GPU.
 #include "gradus/tensor/kernel.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <memory>
+#include <string>
 
+#include "gradus/tensor/base/device_failure.h"
 #include "gradus/tensor/runtime/device_runtime.h"
 
-namespace gradus {
+namespace gradus::internal {
+namespace {
 
-void throw_no_kernel(const char* op, Device device) {
+[[noreturn]] void throw_no_kernel(const char* op, Device device) {
   if (device.type != DeviceType::kCUDA) throw DeviceError(op, "has no kernel for ", device);
-  internal::runtime_of(device, op);
+  runtime_of(device, op);
   throw DeviceError(op, "has no kernel for ", device, " yet: compute it on the CPU, to(x, kCPU)");
 }
 
-std::string internal::describe(const TensorPointers& tensors) {
+// Returns "f32[2,3] cuda:0, f32[3] cuda:0", with up to 6 tensors and the number of others.
+std::string describe(const TensorPointers& tensors) {
   constexpr size_t kShown = 6;
   std::string text;
   for (size_t i = 0; i < std::min(kShown, tensors.size()); ++i)
@@ -22,8 +28,77 @@ std::string internal::describe(const TensorPointers& tensors) {
   return text;
 }
 
-bool internal::any_on_meta(const TensorPointers& tensors) {
-  return std::ranges::any_of(tensors, [](const Tensor* x) { return x->device().type == DeviceType::kMeta; });
+TensorPointers tensors_of(const KernelCall& call) {
+  TensorPointers tensors;
+  for (const Argument& argument : call.arguments) argument.type->collect(tensors, argument.value);
+  return tensors;
 }
 
-}  // namespace gradus
+// A call on a queue. Owns copies of the arguments, so the memory of tensors lives until the kernel has run.
+class QueuedCall {
+ public:
+  explicit QueuedCall(const KernelCall& call) : kernel_(call.kernel), run_(call.run) {
+    constexpr size_t kAlign = alignof(std::max_align_t);
+    size_t bytes = 0;
+    for (const Argument& x : call.arguments) bytes += (x.type->size + kAlign - 1) / kAlign * kAlign;
+    memory_ = std::make_unique_for_overwrite<std::byte[]>(bytes);
+    copies_.reserve(call.arguments.size());
+    std::byte* to = memory_.get();
+    for (const Argument& x : call.arguments) {
+      x.type->copy(to, x.value);
+      copies_.push_back({to, x.type});
+      to += (x.type->size + kAlign - 1) / kAlign * kAlign;
+    }
+  }
+  ~QueuedCall() {
+    for (const Argument& x : copies_) x.type->destroy(const_cast<void*>(x.value));
+  }
+  QueuedCall(const QueuedCall&) = delete;
+  QueuedCall& operator=(const QueuedCall&) = delete;
+
+  void run() const { run_(kernel_, copies_.data()); }
+
+ private:
+  void (*kernel_)();
+  void (*run_)(void (*)(), const Argument*);
+  std::unique_ptr<std::byte[]> memory_;
+  std::vector<Argument> copies_;
+};
+
+}  // namespace
+
+void launch(const KernelCall& call) {
+  const Device device = static_cast<const Tensor*>(call.arguments[0].value)->device();
+  if (device.type == DeviceType::kMeta) {
+    if (Observer* o = Context::current().observer.get()) o->launched(call.op, tensors_of(call));
+    return;
+  }
+  if (!call.kernel) throw_no_kernel(call.op, device);
+  const auto is_meta = [](const Tensor* x) { return x->device().type == DeviceType::kMeta; };
+  if (Context::current().skip_meta_kernels && std::ranges::any_of(tensors_of(call), is_meta)) return;
+
+  Ref<Observer> observer(gradus::observer());
+  int64_t range = -1;
+  if (observer) {
+    const TensorPointers tensors = tensors_of(call);
+    range = observer->announce({.kind = RangeKind::kKernel, .name = call.op, .tensors = tensors});
+  }
+  if (device.type == DeviceType::kCPU) {
+    const Stream stream = current_stream(device);
+    // The range begins and ends on the stream's thread.
+    if (!stream.is_inline())
+      return stream.enqueue([observer, range, queued = std::make_shared<const QueuedCall>(call)] {
+        const RunningRange running(observer, range);
+        queued->run();
+      });
+  }
+  const RunningRange running(std::move(observer), range);
+  try {
+    call.run(call.kernel, call.arguments.data());
+  } catch (DeviceFailure& e) {
+    e.name_tensors(describe(tensors_of(call)));
+    throw;
+  }
+}
+
+}  // namespace gradus::internal

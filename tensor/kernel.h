@@ -15,20 +15,16 @@
 // thread, on other devices it is queued.
 #pragma once
 
-#include <string>
+#include <cstddef>
+#include <span>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
-#include "gradus/tensor/base/device_failure.h"
-#include "gradus/tensor/kernel_slot.h"
 #include "gradus/tensor/runtime/context.h"
-#include "gradus/tensor/runtime/stream.h"
 #include "gradus/tensor/tensor.h"
 
 namespace gradus {
-
-[[noreturn]] void throw_no_kernel(const char* op, Device device);
-
 namespace internal {
 
 // The defined tensors among a kernel's arguments. Other argument types with tensors provide for_each_tensor(value,
@@ -44,9 +40,36 @@ template <class T> void collect(TensorPointers& into, const T& arg) {
 template <class T> void collect(TensorPointers& into, const std::vector<T>& list) {
   for (const T& element : list) collect(into, element);
 }
-bool any_on_meta(const TensorPointers& tensors);
-// Returns "f32[2,3] cuda:0, f32[3] cuda:0", with up to 6 tensors and the number of others.
-std::string describe(const TensorPointers& tensors);
+
+// What launch() does with arguments of a type T.
+struct ArgumentType {
+  size_t size;
+  void (*copy)(void* to, const void* from);
+  void (*destroy)(void*);
+  void (*collect)(TensorPointers& into, const void*);
+};
+template <class T>
+inline constexpr ArgumentType argument_type = {
+    sizeof(T), [](void* to, const void* from) { new (to) T(*static_cast<const T*>(from)); },
+    [](void* value) { static_cast<T*>(value)->~T(); },
+    [](TensorPointers& into, const void* value) { internal::collect(into, *static_cast<const T*>(value)); }};
+
+// A kernel call without the types of its arguments.
+struct Argument {
+  const void* value;
+  const ArgumentType* type;
+};
+struct KernelCall {
+  const char* op;
+  void (*kernel)();  // null: the device has none
+  void (*run)(void (*kernel)(),
+              const Argument* arguments);  // casts kernel and arguments to their types and calls
+  std::span<const Argument> arguments;     // the first is the result
+};
+
+// Runs or queues a kernel on the device of the first argument, and reports the call to this thread's observer.
+// Errors: DeviceError without a kernel for the device.
+void launch(const KernelCall& call);
 
 }  // namespace internal
 
@@ -58,60 +81,23 @@ template <class... Args> class KernelSlot<void(const Tensor&, Args...)> {
 
   void operator()(const Tensor& out, Args... args) const {
     const Device device = out.device();
-    if (device.type == DeviceType::kMeta) return observe(out, args...);
-    const Function f = device.type == DeviceType::kCPU ? cpu : cuda;
-    if (!f) throw_no_kernel(op_, device);
-    if (Context::current().skip_meta_kernels && internal::any_on_meta(tensors_of(out, args...))) [[unlikely]]
-      return;
-    if (Observer* o = observer()) [[unlikely]]
-      return launch_observed(*o, f, out, args...);
-    if (device == kCPU) return f(out, args...);
-    if (device.type == DeviceType::kCUDA) return queue(f, out, args...);
-    const Stream stream = current_stream(device);
-    if (stream.is_inline()) return f(out, args...);
-    // The queued task owns copies of the tensors, so their memory lives until the kernel has run.
-    stream.enqueue([f, out, ... copies = std::decay_t<Args>(args)]() mutable { f(out, copies...); });
-  }
-
-  // Calls a GPU kernel, which queues its work itself. A DeviceFailure is annotated with the tensors.
-  static void queue(Function f, const Tensor& out, Args... args) {
-    try {
-      f(out, args...);
-    } catch (DeviceFailure& e) {
-      e.name_tensors(internal::describe(tensors_of(out, args...)));
-      throw;
-    }
+    if (device == kCPU && cpu && !observer() && !Context::current().skip_meta_kernels) [[likely]]
+      return cpu(out, args...);
+    const internal::Argument arguments[] = {{&out, &internal::argument_type<Tensor>},
+                                            {&args, &internal::argument_type<std::decay_t<Args>>}...};
+    const Function kernel = device.type == DeviceType::kCUDA ? cuda : cpu;
+    internal::launch({op_, reinterpret_cast<void (*)()>(kernel), &run, arguments});
   }
 
   Function cpu;
   Function cuda = nullptr;
 
  private:
-  void observe(const Tensor& out, const Args&... args) const {
-    if (Observer* o = Context::current().observer.get()) o->launched(op_, tensors_of(out, args...));
-  }
-
-  // Launches with an observer. On queued CPU devices the range begins and ends on the stream's thread.
-  [[gnu::noinline]] void launch_observed(Observer& o, Function f, const Tensor& out, Args... args) const {
-    const internal::TensorPointers tensors = tensors_of(out, args...);
-    const int64_t range = o.announce({.kind = RangeKind::kKernel, .name = op_, .tensors = tensors});
-    Ref<Observer> observer(&o);
-    const Stream stream = current_stream(out.device());
-    if (stream.is_inline() || out.device().type == DeviceType::kCUDA) {
-      const RunningRange running(std::move(observer), range);
-      return queue(f, out, args...);
-    }
-    stream.enqueue([f, out, observer, range, ... copies = std::decay_t<Args>(args)]() mutable {
-      const RunningRange running(observer, range);
-      f(out, copies...);
-    });
-  }
-
-  static internal::TensorPointers tensors_of(const Tensor& out, const Args&... args) {
-    internal::TensorPointers tensors;
-    internal::collect(tensors, out);
-    (internal::collect(tensors, args), ...);
-    return tensors;
+  static void run(void (*kernel)(), const internal::Argument* arguments) {
+    [&]<size_t... i>(std::index_sequence<i...>) {
+      reinterpret_cast<Function>(kernel)(*static_cast<const Tensor*>(arguments[0].value),
+                                         *static_cast<const std::decay_t<Args>*>(arguments[i + 1].value)...);
+    }(std::index_sequence_for<Args...>());
   }
 
   const char* op_;

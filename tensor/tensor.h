@@ -23,7 +23,8 @@
 
 namespace gradus {
 
-class Index;    // one coordinate of x[{...}]: gradus/autograd/indexing.h
+template <class Signature> class KernelSlot;  // an op's kernels by device: gradus/tensor/kernel.h
+class Index;                                  // one coordinate of x[{...}]: gradus/autograd/indexing.h
 class Indexed;  // the proxy that x[{...}] returns, which converts to a Tensor and can be assigned to
 
 // The autograd state of a tensor: a leaf, or an output of a node. Defined by subclasses in autograd/.

@@ -4,7 +4,6 @@
 
 #include <vector>
 
-#include "gradus/tensor/kernel_slot.h"
 #include "gradus/tensor/tensor.h"
 
 namespace gradus::raw {

@@ -7,7 +7,6 @@
 #include <functional>
 #include <vector>
 
-#include "gradus/tensor/kernel_slot.h"
 #include "gradus/tensor/ops/loss_scale.h"
 #include "gradus/tensor/tensor.h"
 

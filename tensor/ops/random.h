@@ -7,7 +7,6 @@
 #include <memory>
 #include <optional>
 
-#include "gradus/tensor/kernel_slot.h"
 #include "gradus/tensor/runtime/random.h"
 #include "gradus/tensor/tensor.h"
 

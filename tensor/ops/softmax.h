@@ -1,7 +1,6 @@
 // Raw softmax, log_softmax and their gradients. Results have x's layout.
 #pragma once
 
-#include "gradus/tensor/kernel_slot.h"
 #include "gradus/tensor/tensor.h"
 
 namespace gradus::raw {

@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "gradus/tensor/base/required.h"
-#include "gradus/tensor/kernel_slot.h"
 #include "gradus/tensor/tensor.h"
 
 namespace gradus {

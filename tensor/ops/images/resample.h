@@ -6,7 +6,6 @@
 #include <memory>
 #include <vector>
 
-#include "gradus/tensor/kernel_slot.h"
 #include "gradus/tensor/tensor.h"
 
 namespace gradus {

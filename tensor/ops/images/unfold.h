@@ -3,7 +3,6 @@
 #pragma once
 
 #include "gradus/tensor/base/required.h"
-#include "gradus/tensor/kernel_slot.h"
 #include "gradus/tensor/tensor.h"
 
 namespace gradus {

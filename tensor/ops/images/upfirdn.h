@@ -2,7 +2,6 @@
 // forms are in gradus/autograd/ops/images/upfirdn.h.
 #pragma once
 
-#include "gradus/tensor/kernel_slot.h"
 #include "gradus/tensor/tensor.h"
 
 namespace gradus {

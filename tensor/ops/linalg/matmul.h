@@ -1,7 +1,6 @@
 // Raw matmul and linear, as in PyTorch. The differentiable forms are in gradus/autograd/ops/linalg/matmul.h.
 #pragma once
 
-#include "gradus/tensor/kernel_slot.h"
 #include "gradus/tensor/tensor.h"
 
 namespace gradus::raw {

@@ -6,7 +6,6 @@
 // and p = softmax(x), or p = exp(x) if x are log-probabilities.
 #pragma once
 
-#include "gradus/tensor/kernel_slot.h"
 #include "gradus/tensor/tensor.h"
 
 namespace gradus {

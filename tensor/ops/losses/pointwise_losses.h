@@ -2,7 +2,6 @@
 // differentiable forms are in gradus/autograd/ops/losses/pointwise_losses.h.
 #pragma once
 
-#include "gradus/tensor/kernel_slot.h"
 #include "gradus/tensor/tensor.h"
 
 namespace gradus::raw {

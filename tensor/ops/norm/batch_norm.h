@@ -2,7 +2,6 @@
 // synchronized batch norm over several ranks. The differentiable form is in gradus/autograd/ops/norm/batch_norm.h.
 #pragma once
 
-#include "gradus/tensor/kernel_slot.h"
 #include "gradus/tensor/tensor.h"
 
 namespace gradus {

@@ -2,7 +2,6 @@
 // response normalization). The differentiable forms are in gradus/autograd/ops/norm/group_norm.h.
 #pragma once
 
-#include "gradus/tensor/kernel_slot.h"
 #include "gradus/tensor/tensor.h"
 
 namespace gradus::raw {

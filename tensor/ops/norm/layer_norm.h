@@ -2,7 +2,6 @@
 // in gradus/autograd/ops/norm/layer_norm.h.
 #pragma once
 
-#include "gradus/tensor/kernel_slot.h"
 #include "gradus/tensor/tensor.h"
 
 namespace gradus::raw {
