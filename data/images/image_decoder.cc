@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <iomanip>
+#include <sstream>
 #include <utility>
 
 #include "gradus/data/files/input_file.h"

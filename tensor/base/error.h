@@ -7,19 +7,33 @@
 // prints `[conv2d] weight has 16 input channels but x has 8: x f32[32,8,28,28] cpu`.
 #pragma once
 
-#include <sstream>
+#include <cstddef>
+#include <initializer_list>
+#include <memory>
+#include <ostream>
 #include <stdexcept>
 #include <string>
 #include <string_view>
-#include <utility>
 
 namespace gradus {
 
+namespace internal {
+// A value, and the function that prints it.
+struct Printed {
+  const void* value;
+  void (*print)(std::ostream& out, const void* value);
+};
+void print_literal(std::ostream& out, const void* text);
+template <size_t n> Printed printed(const char (&text)[n]) { return {text, &print_literal}; }
+template <class T> Printed printed(const T& value) {
+  return {std::addressof(value), [](std::ostream& out, const void* x) { out << *static_cast<const T*>(x); }};
+}
+std::string concat_printed(std::initializer_list<Printed> parts);
+}  // namespace internal
+
 // Concatenates the arguments as printed by operator<<.
 template <class... Parts> std::string concat(const Parts&... parts) {
-  std::ostringstream out;
-  (out << ... << parts);
-  return std::move(out).str();
+  return internal::concat_printed({internal::printed(parts)...});
 }
 
 namespace internal {
@@ -34,23 +48,19 @@ class Error : public std::runtime_error {
  public:
   template <class... Parts>
   explicit Error(std::string_view op, const Parts&... parts)
-      : std::runtime_error(""),
-        op_(internal::called_op ? std::string_view(internal::called_op) : op),
-        text_(concat('[', op_, "] ", parts...)) {}
+      : Error(op, std::initializer_list<internal::Printed>{internal::printed(parts)...}) {}
   const std::string& op() const { return op_; }
-  const char* what() const noexcept override { return text_.c_str(); }
+  const char* what() const noexcept override;
   // Prepends "<where>: " to the text, such as "while running backward of conv2d (layer3.1.conv2): ". For code that
   // catches and rethrows the error.
-  void add_context(const std::string& where) { text_ = where + ": " + text_; }
+  void add_context(const std::string& where);
   // Prepends the path of the module in which the error happened. Only the first call has an effect: that of the
   // innermost module.
-  void set_module(const std::string& path) {
-    if (has_module_ || path.empty()) return;
-    has_module_ = true;
-    add_context("in " + path);
-  }
+  void set_module(const std::string& path);
 
  private:
+  Error(std::string_view op, std::initializer_list<internal::Printed> parts);
+
   std::string op_, text_;
   bool has_module_ = false;
 };

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <memory>
 #include <set>
+#include <sstream>
 #include <utility>
 
 #include "gradus/distributed/launch/internal/devices.h"

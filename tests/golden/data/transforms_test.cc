@@ -5,6 +5,7 @@
 #include <zlib.h>
 
 #include <map>
+#include <sstream>
 #include <string>
 
 #include "gradus/io/safetensors.h"
