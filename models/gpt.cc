@@ -109,3 +109,5 @@ Tensor GPT::forward(const Tensor& x) {
 }
 
 }  // namespace gradus::models
+
+template class gradus::nn::ModuleWith<gradus::models::GPTOptions, gradus::nn::Layer>;

@@ -58,3 +58,5 @@ class GPT final : public nn::LayerWith<GPTOptions> {
 };
 
 }  // namespace gradus::models
+
+extern template class gradus::nn::ModuleWith<gradus::models::GPTOptions, gradus::nn::Layer>;

@@ -287,3 +287,5 @@ Tensor ResNet::head(const Tensor& h) { return (*layers_.back())(global_average(h
 Tensor ResNet::forward(const Tensor& x) { return (*layers_.back())(features(x)); }
 
 }  // namespace gradus::models
+
+template class gradus::nn::ModuleWith<gradus::models::ResNetOptions, gradus::nn::Layer>;

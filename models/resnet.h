@@ -108,3 +108,5 @@ class ResNet : public nn::LayerWith<ResNetOptions> {
 };
 
 }  // namespace gradus::models
+
+extern template class gradus::nn::ModuleWith<gradus::models::ResNetOptions, gradus::nn::Layer>;

@@ -121,3 +121,6 @@ DCGANDiscriminatorOptions mmgen(DCGANDiscriminatorOptions o) {
 }
 
 }  // namespace gradus::models
+
+template class gradus::nn::ModuleWith<gradus::models::DCGANGeneratorOptions, gradus::nn::Layer>;
+template class gradus::nn::ModuleWith<gradus::models::DCGANDiscriminatorOptions, gradus::nn::Layer>;

@@ -81,3 +81,6 @@ DCGANGeneratorOptions mmgen(DCGANGeneratorOptions options);
 DCGANDiscriminatorOptions mmgen(DCGANDiscriminatorOptions options);
 
 }  // namespace gradus::models
+
+extern template class gradus::nn::ModuleWith<gradus::models::DCGANGeneratorOptions, gradus::nn::Layer>;
+extern template class gradus::nn::ModuleWith<gradus::models::DCGANDiscriminatorOptions, gradus::nn::Layer>;

@@ -84,3 +84,6 @@ Tensor LSGANDiscriminator::forward(const Tensor& x) {
 }
 
 }  // namespace gradus::models
+
+template class gradus::nn::ModuleWith<gradus::models::LSGANGeneratorOptions, gradus::nn::Layer>;
+template class gradus::nn::ModuleWith<gradus::models::LSGANDiscriminatorOptions, gradus::nn::Layer>;

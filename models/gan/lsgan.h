@@ -66,3 +66,6 @@ class LSGANDiscriminator final : public nn::LayerWith<LSGANDiscriminatorOptions>
 };
 
 }  // namespace gradus::models
+
+extern template class gradus::nn::ModuleWith<gradus::models::LSGANGeneratorOptions, gradus::nn::Layer>;
+extern template class gradus::nn::ModuleWith<gradus::models::LSGANDiscriminatorOptions, gradus::nn::Layer>;

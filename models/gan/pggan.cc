@@ -218,3 +218,6 @@ PGGANDiscriminatorOptions mmgen(PGGANDiscriminatorOptions o) {
 }
 
 }  // namespace gradus::models
+
+template class gradus::nn::ModuleWith<gradus::models::PGGANGeneratorOptions, gradus::nn::Layer>;
+template class gradus::nn::ModuleWith<gradus::models::PGGANDiscriminatorOptions, gradus::nn::Layer>;

@@ -108,3 +108,6 @@ PGGANGeneratorOptions mmgen(PGGANGeneratorOptions options);
 PGGANDiscriminatorOptions mmgen(PGGANDiscriminatorOptions options);
 
 }  // namespace gradus::models
+
+extern template class gradus::nn::ModuleWith<gradus::models::PGGANGeneratorOptions, gradus::nn::Layer>;
+extern template class gradus::nn::ModuleWith<gradus::models::PGGANDiscriminatorOptions, gradus::nn::Layer>;

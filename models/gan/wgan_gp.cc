@@ -188,3 +188,8 @@ WGANGPSmallGeneratorOptions wgan_gp_cifar() {
 }
 
 }  // namespace gradus::models
+
+template class gradus::nn::ModuleWith<gradus::models::WGANGPGeneratorOptions, gradus::nn::Layer>;
+template class gradus::nn::ModuleWith<gradus::models::WGANGPDiscriminatorOptions, gradus::nn::Layer>;
+template class gradus::nn::ModuleWith<gradus::models::WGANGPSmallGeneratorOptions, gradus::nn::Layer>;
+template class gradus::nn::ModuleWith<gradus::models::WGANGPSmallDiscriminatorOptions, gradus::nn::Layer>;

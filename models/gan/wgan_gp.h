@@ -137,3 +137,9 @@ class WGANGPSmallDiscriminator final : public nn::LayerWith<WGANGPSmallDiscrimin
 WGANGPSmallGeneratorOptions wgan_gp_cifar();
 
 }  // namespace gradus::models
+
+extern template class gradus::nn::ModuleWith<gradus::models::WGANGPGeneratorOptions, gradus::nn::Layer>;
+extern template class gradus::nn::ModuleWith<gradus::models::WGANGPDiscriminatorOptions, gradus::nn::Layer>;
+extern template class gradus::nn::ModuleWith<gradus::models::WGANGPSmallGeneratorOptions, gradus::nn::Layer>;
+extern template class gradus::nn::ModuleWith<gradus::models::WGANGPSmallDiscriminatorOptions,
+                                             gradus::nn::Layer>;
