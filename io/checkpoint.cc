@@ -107,6 +107,8 @@ void Checkpoint::put(const std::string& name, const Tensor& x) {
   set(name, x);
 }
 
+void Checkpoint::put(const std::string& name, const std::string& text) { set(name, text); }
+
 void Checkpoint::put(const std::string& prefix, const NamedTensors& tensors) {
   for (const auto& [name, x] : tensors) put(join(prefix, name), x);
 }
@@ -114,6 +116,8 @@ void Checkpoint::put(const std::string& prefix, const NamedTensors& tensors) {
 void Checkpoint::put(const std::string& prefix, const Checkpoint& section) {
   for (const auto& [name, value] : section.values_) set(join(prefix, name), value);
 }
+
+bool Checkpoint::contains(const std::string& name) const { return values_.contains(name); }
 
 void Checkpoint::put(const std::string& prefix, const RandomGenerator& generator) {
   const auto [seed, draws] = generator.state();

@@ -77,8 +77,8 @@ class Checkpoint {
   // Errors: ValueError for an undefined tensor, a name that is not UTF-8, or a name that starts with "__"
   // (reserved for the format).
   void put(const std::string& name, const Tensor& x);
-  void put(const std::string& name, const std::string& text) { set(name, text); }
-  void put(const std::string& name, const char* text) { set(name, std::string(text)); }
+  void put(const std::string& name, const std::string& text);
+  void put(const std::string& name, const char* text) { put(name, std::string(text)); }
   template <std::integral T> void put(const std::string& name, T value) {
     if constexpr (std::same_as<T, bool>) {
       set(name, value);
@@ -106,7 +106,7 @@ class Checkpoint {
   template <internal::IsState T> void put(const std::string& prefix, const T& state);
   void put(const std::string& prefix, const RandomGenerator& generator);
 
-  bool contains(const std::string& name) const { return values_.contains(name); }
+  bool contains(const std::string& name) const;
   bool empty() const { return values_.empty(); }
   // Returns the names below `prefix`, sorted: all names for "", those that start with "model." for "model".
   std::vector<std::string> names(std::string_view prefix = "") const;

@@ -11,6 +11,14 @@ struct Layer::Hooks {
   int next = 0;
 };
 
+Tensor Layer::operator()(const Tensor& x) {
+  return call([&] { return hooks_ ? with_hooks(x) : forward(x); });
+}
+
+Tensor Layer::operator()(Tensor&& x) {
+  return call([&] { return hooks_ ? with_hooks(x) : forward_temporary(std::move(x)); });
+}
+
 HookHandle Layer::add_pre_hook(PreHook hook) {
   if (!hooks_) hooks_ = std::make_shared<Hooks>();
   const int id = hooks_->next++;

@@ -33,13 +33,9 @@ class Layer : public Module {
   // Computes the layer's result. Called by operator().
   virtual Tensor forward(const Tensor& x) = 0;
 
-  Tensor operator()(const Tensor& x) {
-    return call([&] { return hooks_ ? with_hooks(x) : forward(x); });
-  }
+  Tensor operator()(const Tensor& x);
   // The same for a temporary, whose buffer the result may reuse.
-  Tensor operator()(Tensor&& x) {
-    return call([&] { return hooks_ ? with_hooks(x) : forward_temporary(std::move(x)); });
-  }
+  Tensor operator()(Tensor&& x);
 
   // Registers f(layer, x), called before forward. If f returns a defined Tensor, that tensor replaces x.
   template <class F>

@@ -39,6 +39,8 @@ Tensor Step::rand(const Shape& sample) {
                          [](const Tensor& x, PhiloxKey key) { raw::uniform_kernel(x, 0.0, 1.0, {key}); });
 }
 
+void Step::log(const Sums& sums) { sums_ = sums; }
+
 Tensor Step::log(const std::string& name, const Tensor& value) {
   if (value.numel() != 1) throw ShapeError("log", name, ": expected one number, got ", describe(value));
   values_.emplace_back(name, detach(value));

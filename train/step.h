@@ -51,7 +51,7 @@ class Step {
   // Adds sums over the samples of this rank to the log, once in a step. The log shows their means. They are
   // not checked for NaN.
   //   s.log(training::score(loss, logits, s.batch()));
-  void log(const Sums& sums) { sums_ = sums; }
+  void log(const Sums& sums);
 
   // Computes the gradients of `network` ("disc") as recording.backward(loss), and returns true. If the
   // all-reduce finds NaN or infinity in the gradients (check_finite of the wrapper or callback), the training

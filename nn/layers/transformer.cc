@@ -67,6 +67,10 @@ void TransformerEncoder::add_layers() {
         LayerNormOptions{.shape = *o.layer.d_model, .eps = o.layer.layer_norm_eps, .bias = o.layer.bias});
 }
 
+Tensor TransformerEncoder::operator()(const Tensor& x, const TransformerMasks& masks) {
+  return call([&] { return encode(x, masks); });
+}
+
 Tensor TransformerEncoder::encode(const Tensor& x, const TransformerMasks& masks) {
   Tensor h = x;
   for (auto& layer : layers) h = layer(h, masks);

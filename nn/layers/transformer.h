@@ -87,9 +87,7 @@ class TransformerEncoder final : public LayerWith<TransformerEncoderOptions> {
   std::unique_ptr<LayerNorm> norm;  // null unless options().norm
 
   Tensor forward(const Tensor& x) override { return encode(x, {}); }
-  Tensor operator()(const Tensor& x, const TransformerMasks& masks) {
-    return call([&] { return encode(x, masks); });
-  }
+  Tensor operator()(const Tensor& x, const TransformerMasks& masks);
 
  private:
   void add_layers();

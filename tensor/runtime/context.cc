@@ -15,6 +15,13 @@ Context& Context::own() {
   return own;
 }
 
+Context Context::snapshot() const {
+  Context copy = *this;
+  copy.running_node = nullptr;  // a backward rule runs on one thread only
+  copy.last_run = false;
+  return copy;
+}
+
 std::string Context::module_path_text() const {
   std::string text;
   for (const std::string* name : module_path) {

@@ -49,12 +49,7 @@ struct Context {
   // Returns the calling thread's context. A thread starts with a context of its own.
   static Context& current() { return current_ ? *current_ : own(); }
   // Returns a copy for another thread. The recordings and the generator are shared with this Context.
-  Context snapshot() const {
-    Context copy = *this;
-    copy.running_node = nullptr;  // a backward rule runs on one thread only
-    copy.last_run = false;
-    return copy;
-  }
+  Context snapshot() const;
   std::string module_path_text() const;  // "layer3.1.conv2"; "" outside modules
 
  private:
