@@ -9,14 +9,16 @@
 #include "gradus/tensor/base/device_failure.h"
 #include "gradus/tensor/runtime/device_runtime.h"
 
-namespace gradus::internal {
-namespace {
+namespace gradus {
 
-[[noreturn]] void throw_no_kernel(const char* op, Device device) {
+void throw_no_kernel(const char* op, Device device) {
   if (device.type != DeviceType::kCUDA) throw DeviceError(op, "has no kernel for ", device);
-  runtime_of(device, op);
+  internal::runtime_of(device, op);
   throw DeviceError(op, "has no kernel for ", device, " yet: compute it on the CPU, to(x, kCPU)");
 }
+
+namespace internal {
+namespace {
 
 // Returns "f32[2,3] cuda:0, f32[3] cuda:0", with up to 6 tensors and the number of others.
 std::string describe(const TensorPointers& tensors) {
@@ -101,4 +103,5 @@ void launch(const KernelCall& call) {
   }
 }
 
-}  // namespace gradus::internal
+}  // namespace internal
+}  // namespace gradus

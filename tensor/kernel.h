@@ -25,6 +25,10 @@
 #include "gradus/tensor/tensor.h"
 
 namespace gradus {
+
+// Errors: always DeviceError.
+[[noreturn]] void throw_no_kernel(const char* op, Device device);
+
 namespace internal {
 
 // The defined tensors among a kernel's arguments. Other argument types with tensors provide for_each_tensor(value,

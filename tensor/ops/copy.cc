@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "gradus/tensor/base/device_failure.h"
 #include "gradus/tensor/kernel.h"
 
 namespace gradus::raw {
@@ -73,7 +74,12 @@ void copy_between_devices(const Tensor& dst, const Tensor& src) {
   if (from.type == DeviceType::kCUDA || to.type == DeviceType::kCUDA) {
     if (!copy_kernel.cuda) throw_no_kernel("copy_", from.type == DeviceType::kCUDA ? from : to);
     const RunningRange running = observed({.kind = RangeKind::kKernel, .name = "copy"});
-    return copy_kernel.queue(copy_kernel.cuda, dst, src);
+    try {
+      return copy_kernel.cuda(dst, src);
+    } catch (DeviceFailure& e) {
+      e.name_tensors(describe(dst) + ", " + describe(src));
+      throw;
+    }
   }
   copy_kernel(on_host_device(from, dst), src);
   current_stream(to).wait(Event::record(current_stream(from)));
