@@ -44,14 +44,6 @@ template <class F> Tensor ternary(const Tensor& x, const Tensor& a, const Tensor
   return y;
 }
 
-template <class F>
-void ternary_(const char* op, const Tensor& dst, const Tensor& a, const Tensor& b, double parameter) {
-  const Tensor x = source_for(op, dst, a), y = source_for(op, dst, b);
-  internal::check_destination(op, dst, true);
-  Ternary<F>::kernel(dst, dst, x, y, F{{}, parameter});
-  dst.storage()->bump_version();
-}
-
 }  // namespace
 
 Tensor add(const Tensor& a, const Tensor& b) { return binary<Add>(a, b); }
@@ -88,14 +80,7 @@ void add_(const Tensor& dst, const Tensor& src, Number alpha) {
 void sub_(const Tensor& dst, const Tensor& src) { binary_<Sub>("sub_", dst, src); }
 void mul_(const Tensor& dst, const Tensor& src) { binary_<Mul>("mul_", dst, src); }
 void div_(const Tensor& dst, const Tensor& src) { binary_<Div>("div_", dst, src); }
-void maximum_(const Tensor& dst, const Tensor& src) { binary_<Maximum>("maximum_", dst, src); }
 void lerp_(const Tensor& dst, const Tensor& src, double weight) { binary_<Lerp>("lerp_", dst, src, weight); }
-void addcmul_(const Tensor& dst, const Tensor& a, const Tensor& b, double value) {
-  ternary_<AddCMul>("addcmul_", dst, a, b, value);
-}
-void addcdiv_(const Tensor& dst, const Tensor& a, const Tensor& b, double value) {
-  ternary_<AddCDiv>("addcdiv_", dst, a, b, value);
-}
 void clamp_(const Tensor& x, Number low, Number high) {
   check_bounds("clamp_", x.dtype(), low, high);
   unary_<Clamp>("clamp_", x, low.to_double(), high.to_double(), low.to_i64(), high.to_i64());

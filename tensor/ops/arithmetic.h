@@ -310,10 +310,7 @@ void add_(const Tensor& dst, const Tensor& src, Number alpha);  // dst += alpha 
 void sub_(const Tensor& dst, const Tensor& src);
 void mul_(const Tensor& dst, const Tensor& src);
 void div_(const Tensor& dst, const Tensor& src);
-void maximum_(const Tensor& dst, const Tensor& src);
 void lerp_(const Tensor& dst, const Tensor& src, double weight);  // dst += weight (src - dst)
-void addcmul_(const Tensor& dst, const Tensor& a, const Tensor& b, double value);  // dst += value a b
-void addcdiv_(const Tensor& dst, const Tensor& a, const Tensor& b, double value);  // dst += value a / b
 void clamp_(const Tensor& dst, Number low, Number high);
 inline void add_(const Tensor& dst, Number number) { raw::add_(dst, operand(number, dst)); }
 inline void sub_(const Tensor& dst, Number number) { raw::sub_(dst, operand(number, dst)); }

@@ -28,34 +28,19 @@ Tensor ones(const Shape& shape, TensorOptions options) {
   return full(shape, 1, options);
 }
 
-Tensor full_like(const Tensor& x, Number value) {
+Tensor full_like(const Tensor& x, Number value, std::optional<DType> dtype) {
   const OpCall call("full_like", {{"x", x}});
-  check_fits("full_like", value, x.dtype());
-  Tensor y = empty_like(x);
+  const DType t = dtype.value_or(x.dtype());
+  check_fits("full_like", value, t);
+  Tensor y = empty_like(x, t);
   raw::fill_(y, value);
   return y;
 }
-Tensor zeros_like(const Tensor& x) {
-  const OpCall call("zeros_like", {{"x", x}});
-  return full_like(x, 0);
-}
-Tensor ones_like(const Tensor& x) {
-  const OpCall call("ones_like", {{"x", x}});
-  return full_like(x, 1);
-}
-
-Tensor full_like(const Tensor& x, Number value, DType dtype) {
-  const OpCall call("full_like", {{"x", x}});
-  check_fits("full_like", value, dtype);
-  Tensor y = empty_like(x, dtype);
-  raw::fill_(y, value);
-  return y;
-}
-Tensor zeros_like(const Tensor& x, DType dtype) {
+Tensor zeros_like(const Tensor& x, std::optional<DType> dtype) {
   const OpCall call("zeros_like", {{"x", x}});
   return full_like(x, 0, dtype);
 }
-Tensor ones_like(const Tensor& x, DType dtype) {
+Tensor ones_like(const Tensor& x, std::optional<DType> dtype) {
   const OpCall call("ones_like", {{"x", x}});
   return full_like(x, 1, dtype);
 }

@@ -2,6 +2,7 @@
 // row-major, on options.device.
 #pragma once
 
+#include <optional>
 #include <type_traits>
 
 #include "gradus/tensor/tensor.h"
@@ -18,14 +19,10 @@ Tensor zeros(const Shape& shape, TensorOptions options = {});
 Tensor ones(const Shape& shape, TensorOptions options = {});
 Tensor full(const Shape& shape, Number value, TensorOptions options = {});
 
-// Return a tensor with the shape, dtype, device and layout of x.
-Tensor zeros_like(const Tensor& x);
-Tensor ones_like(const Tensor& x);
-Tensor full_like(const Tensor& x, Number value);
-// The same with another dtype.
-Tensor zeros_like(const Tensor& x, DType dtype);
-Tensor ones_like(const Tensor& x, DType dtype);
-Tensor full_like(const Tensor& x, Number value, DType dtype);
+// Return a tensor with the shape, device and layout of x, and its dtype unless one is given.
+Tensor zeros_like(const Tensor& x, std::optional<DType> dtype = {});
+Tensor ones_like(const Tensor& x, std::optional<DType> dtype = {});
+Tensor full_like(const Tensor& x, Number value, std::optional<DType> dtype = {});
 
 // Returns start, start + step, ... up to `end` exclusive. For a negative step the values descend.
 // Errors: ValueError for a step of 0 or of the wrong sign, and for numbers that are not finite.

@@ -35,6 +35,15 @@ std::pair<Tensor, Tensor> extremum(const Tensor& x, int64_t dim, bool keepdim, b
   return {values, indices};
 }
 
+Tensor extreme_value(const char* op, const decltype(amax_kernel)& kernel, const Tensor& x, const Dims& dims,
+                     bool keepdim) {
+  if (is_16_bit_float(x)) return to(extreme_value(op, kernel, to(x, DType::kF32), dims, keepdim), x.dtype());
+  check_not_empty(x, dims, op);
+  const ReductionResult r = make_reduction(x, dims, keepdim, x.dtype(), op);
+  kernel(r.kept, x);
+  return r.result;
+}
+
 std::pair<Tensor, Tensor> running_extremes(const Tensor& x, int64_t dim, bool largest) {
   const std::string_view op = largest ? "cummax" : "cummin";
   const Tensor slices = as_slices(contiguous(x), dim, op);
@@ -117,19 +126,10 @@ Tensor prod(const Tensor& x, const Dims& dims, bool keepdim) {
 }
 
 Tensor amax(const Tensor& x, const Dims& dims, bool keepdim) {
-  if (is_16_bit_float(x)) return to(amax(to(x, DType::kF32), dims, keepdim), x.dtype());
-  check_not_empty(x, dims, "amax");
-  const ReductionResult r = make_reduction(x, dims, keepdim, x.dtype(), "amax");
-  amax_kernel(r.kept, x);
-  return r.result;
+  return extreme_value("amax", amax_kernel, x, dims, keepdim);
 }
-
 Tensor amin(const Tensor& x, const Dims& dims, bool keepdim) {
-  if (is_16_bit_float(x)) return to(amin(to(x, DType::kF32), dims, keepdim), x.dtype());
-  check_not_empty(x, dims, "amin");
-  const ReductionResult r = make_reduction(x, dims, keepdim, x.dtype(), "amin");
-  amin_kernel(r.kept, x);
-  return r.result;
+  return extreme_value("amin", amin_kernel, x, dims, keepdim);
 }
 
 Tensor any(const Tensor& x, const Dims& dims, bool keepdim) {

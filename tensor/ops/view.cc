@@ -137,23 +137,26 @@ Tensor expand(const Tensor& x, const Shape& shape) {
   return view_as_strided(x, s, st, x.impl().offset);
 }
 
-Tensor squeeze(const Tensor& x) {
+namespace {
+
+// Returns x without the dims of size 1 whose bit in `dropped` is set.
+Tensor without_dims(const Tensor& x, uint32_t dropped) {
   Shape s;
   Strides st;
   for (int i = 0; i < x.dim(); ++i) {
-    if (x.shape()[i] == 1) continue;
+    if (x.shape()[i] == 1 && (dropped & (1u << i))) continue;
     s.push_back(x.shape()[i]);
     st.push_back(x.strides()[i]);
   }
   return view_as_strided(x, s, st, x.impl().offset);
 }
 
+}  // namespace
+
+Tensor squeeze(const Tensor& x) { return without_dims(x, ~0u); }
+
 Tensor squeeze(const Tensor& x, int64_t dim) {
-  const int d = wrap_dim(dim, std::max(x.dim(), 1), "squeeze");
-  Shape s = x.shape();
-  Strides st = x.strides();
-  if (x.dim() > 0 && s[d] == 1) s.erase(d), st.erase(d);
-  return view_as_strided(x, s, st, x.impl().offset);
+  return without_dims(x, 1u << wrap_dim(dim, std::max(x.dim(), 1), "squeeze"));
 }
 
 Tensor squeeze(const Tensor& x, const Dims& dims) {
@@ -164,14 +167,7 @@ Tensor squeeze(const Tensor& x, const Dims& dims) {
       throw ShapeError("squeeze", "dims ", dims, " names dim ", dim, " twice: x ", describe(x));
     dropped |= flag;
   }
-  Shape s;
-  Strides st;
-  for (int i = 0; i < x.dim(); ++i) {
-    if (x.shape()[i] == 1 && (dropped & (1u << i))) continue;
-    s.push_back(x.shape()[i]);
-    st.push_back(x.strides()[i]);
-  }
-  return view_as_strided(x, s, st, x.impl().offset);
+  return without_dims(x, dropped);
 }
 
 Tensor unsqueeze(const Tensor& x, int64_t dim) {
@@ -185,15 +181,7 @@ Tensor unsqueeze(const Tensor& x, int64_t dim) {
   return view_as_strided(x, s, st, x.impl().offset);
 }
 
-Tensor movedim(const Tensor& x, int64_t from, int64_t to) {
-  const int n = x.dim(), a = wrap_dim(from, n, "movedim"), b = wrap_dim(to, n, "movedim");
-  if (n == 0) return view_as_strided(x, {}, {}, x.impl().offset);
-  Dims order;
-  for (int i = 0; i < n; ++i)
-    if (i != a) order.push_back(i);
-  order.insert(b, a);
-  return permute(x, order);
-}
+Tensor movedim(const Tensor& x, int64_t from, int64_t to) { return permute(x, moved_order(x, from, to)); }
 
 Dims moved_order(const Tensor& x, const Dims& from, const Dims& to) {
   const int n = x.dim();

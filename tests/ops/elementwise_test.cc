@@ -476,7 +476,7 @@ TEST(ElementwiseInPlace, WritesTheDestinationThroughAnyLayout) {
 
 TEST(ElementwiseInPlace, FusedFormsMatchTheirFormulas) {
   const auto fresh = [] { return random_tensor({50}, DType::kF64, 1); };
-  const Tensor a = random_tensor({50}, DType::kF64, 2), b = random_tensor({50}, DType::kF64, 3);
+  const Tensor a = random_tensor({50}, DType::kF64, 2);
   const auto check = [&](auto f, const Tensor& want) {
     const Tensor x = fresh();
     f(x);
@@ -485,9 +485,6 @@ TEST(ElementwiseInPlace, FusedFormsMatchTheirFormulas) {
   const Tensor x = fresh();
   check([&](const Tensor& t) { raw::add_(t, a, -0.5); }, x + a * -0.5);
   check([&](const Tensor& t) { raw::lerp_(t, a, 0.3); }, x + (a - x) * 0.3);
-  check([&](const Tensor& t) { raw::addcmul_(t, a, b, 0.3); }, x + a * b * 0.3);
-  check([&](const Tensor& t) { raw::addcdiv_(t, a, b, 0.3); }, x + a / b * 0.3);
-  check([&](const Tensor& t) { raw::maximum_(t, a); }, maximum(x, a));
   check([&](const Tensor& t) { raw::clamp_(t, -0.1, 0.1); }, clamp(x, -0.1, 0.1));
   check([&](const Tensor& t) { raw::unary_<functors::Square>("square_", t); }, x * x);
 }
