@@ -21,6 +21,12 @@
 namespace gradus::m {
 
 template <class T> GRADUS_HD T fma(T a, T b, T c) { return std::fma(a, b, c); }
+// Horner's scheme: c[0] x^n + ... + c[n], by n fused multiply-adds.
+template <class T, class... Rest> GRADUS_HD T polynomial(T x, T c0, Rest... c) {
+  T p = c0;
+  ((p = m::fma(p, x, c)), ...);
+  return p;
+}
 template <class T> GRADUS_HD T sqrt(T x) { return std::sqrt(x); }
 template <class T> GRADUS_HD T abs(T x) { return std::fabs(x); }
 template <class T> GRADUS_HD T copysign(T x, T sign) { return std::copysign(x, sign); }
@@ -75,12 +81,8 @@ GRADUS_HD Reduced reduce(float x, float ln2_high = kLn2High, float ln2_low = kLn
 // (e^r - 1 - r) / r^2 for |r| <= ln 2 / 2.
 // Source: coefficients of Cephes' expf (S. Moshier).
 GRADUS_HD float expm1_second(float r) {
-  float p = 1.9875691500e-4f;
-  p = m::fma(p, r, 1.3981999507e-3f);
-  p = m::fma(p, r, 8.3334519073e-3f);
-  p = m::fma(p, r, 4.1665795894e-2f);
-  p = m::fma(p, r, 1.6666665459e-1f);
-  return m::fma(p, r, 5.0000001201e-1f);
+  return m::polynomial(r, 1.9875691500e-4f, 1.3981999507e-3f, 8.3334519073e-3f, 4.1665795894e-2f,
+                       1.6666665459e-1f, 5.0000001201e-1f);
 }
 // e^r - 1 for |r| <= ln 2 / 2.
 GRADUS_HD float expm1_small(float r) { return m::fma(expm1_second(r), r * r, r); }
@@ -114,15 +116,9 @@ template <bool takes_subnormals> GRADUS_HD float log(float x) {
   const uint32_t bits = std::bit_cast<uint32_t>(scaled) + (0x3f800000u - 0x3f3504f3u);
   const float e = float(int32_t(bits >> 23) - (subnormal ? 127 + 23 : 127));
   const float f = std::bit_cast<float>((bits & 0x007fffffu) + 0x3f3504f3u) - 1.f;
-  float p = 7.0376836292e-2f;
-  p = m::fma(p, f, -1.1514610310e-1f);
-  p = m::fma(p, f, 1.1676998740e-1f);
-  p = m::fma(p, f, -1.2420140846e-1f);
-  p = m::fma(p, f, 1.4249322787e-1f);
-  p = m::fma(p, f, -1.6668057665e-1f);
-  p = m::fma(p, f, 2.0000714765e-1f);
-  p = m::fma(p, f, -2.4999993993e-1f);
-  p = m::fma(p, f, 3.3333331174e-1f);
+  const float p = m::polynomial(f, 7.0376836292e-2f, -1.1514610310e-1f, 1.1676998740e-1f, -1.2420140846e-1f,
+                                1.4249322787e-1f, -1.6668057665e-1f, 2.0000714765e-1f, -2.4999993993e-1f,
+                                3.3333331174e-1f);
   const float z = f * f;
   float y = m::fma(e, detail::kLn2Low, p * f * z);
   y = m::fma(-0.5f, z, y);
@@ -144,11 +140,8 @@ GRADUS_HD float log1p(float x) {
 // Source: coefficients of Cephes' tanhf (S. Moshier).
 GRADUS_HD float tanh(float x) {
   const float t = std::fabs(x), z = x * x;
-  float p = -5.70498872745e-3f;
-  p = m::fma(p, z, 2.06390887954e-2f);
-  p = m::fma(p, z, -5.37397155531e-2f);
-  p = m::fma(p, z, 1.33314422036e-1f);
-  p = m::fma(p, z, -3.33332819422e-1f);
+  const float p = m::polynomial(z, -5.70498872745e-3f, 2.06390887954e-2f, -5.37397155531e-2f,
+                                1.33314422036e-1f, -3.33332819422e-1f);
   const float small = m::fma(p * z, t, t), large = 1.f - 2.f / (m::exp(t + t) + 1.f);
   return std::copysign(t < 0.625f ? small : large, x);
 }
@@ -156,13 +149,8 @@ GRADUS_HD float tanh(float x) {
 // erf(x) for |x| <= 1: x + x P(x^2), where P interpolates at Chebyshev nodes.
 GRADUS_HD float erf_small(float x) {
   const float s = x * x;
-  float p = 7.87587505e-5f;
-  p = m::fma(p, s, -8.01686428e-4f);
-  p = m::fma(p, s, 5.18908742e-3f);
-  p = m::fma(p, s, -2.6854212e-2f);
-  p = m::fma(p, s, 1.12835947e-1f);
-  p = m::fma(p, s, -3.76126267e-1f);
-  p = m::fma(p, s, 1.28379166e-1f);
+  const float p = m::polynomial(s, 7.87587505e-5f, -8.01686428e-4f, 5.18908742e-3f, -2.6854212e-2f,
+                                1.12835947e-1f, -3.76126267e-1f, 1.28379166e-1f);
   return m::fma(p, x, x);
 }
 
@@ -170,15 +158,9 @@ GRADUS_HD float erf_small(float x) {
 GRADUS_HD float erf(float x) {
   const float t = std::fabs(x);
   const float c = t > 4.f ? 4.f : t;  // 1 - erf(4) is below half a unit in the last place
-  float q = 1.64267897e-6f;
-  q = m::fma(q, c, -4.61647852e-5f);
-  q = m::fma(q, c, 5.97677275e-4f);
-  q = m::fma(q, c, -4.76350966e-3f);
-  q = m::fma(q, c, 2.64316433e-2f);
-  q = m::fma(q, c, -1.10097243e-1f);
-  q = m::fma(q, c, -6.3180955e-1f);
-  q = m::fma(q, c, -1.13024188f);
-  q = m::fma(q, c, 3.21866258e-4f);
+  const float q =
+      m::polynomial(c, 1.64267897e-6f, -4.61647852e-5f, 5.97677275e-4f, -4.76350966e-3f, 2.64316433e-2f,
+                    -1.10097243e-1f, -6.3180955e-1f, -1.13024188f, 3.21866258e-4f);
   const float large = std::copysign(1.f - m::exp(q), x);
   return t < 1.f ? m::erf_small(x) : t >= 1.f ? large : x;
 }
@@ -187,16 +169,8 @@ GRADUS_HD float erf(float x) {
 GRADUS_HD float erfc(float x) {
   const float a = std::fabs(x), c = a > 10.2f ? 10.2f : a;  // erfc underflows to 0 beyond
   const float t = 1.f / m::fma(0.5f, c, 1.f);
-  float p = 0.149805024f;
-  p = m::fma(p, t, -0.707060754f);
-  p = m::fma(p, t, 1.21759295f);
-  p = m::fma(p, t, -0.775881469f);
-  p = m::fma(p, t, -0.0157489497f);
-  p = m::fma(p, t, -0.032196071f);
-  p = m::fma(p, t, 0.0456637256f);
-  p = m::fma(p, t, 0.384401649f);
-  p = m::fma(p, t, 0.998883784f);
-  p = m::fma(p, t, -1.2654599f);
+  const float p = m::polynomial(t, 0.149805024f, -0.707060754f, 1.21759295f, -0.775881469f, -0.0157489497f,
+                                -0.032196071f, 0.0456637256f, 0.384401649f, 0.998883784f, -1.2654599f);
   // c^2 = square + rest exactly.
   const float square = c * c, rest = m::fma(c, c, -square);
   const float y = t * m::exp(-square) * (m::exp(p) * (1.f - rest));
@@ -226,16 +200,12 @@ GRADUS_HD float square_of_angle(float r) { return m::fma(r, r, -1e-30f); }
 // Source: coefficients of Cephes' sinf and cosf (S. Moshier).
 GRADUS_HD float sin_small(float r) {
   const float z = square_of_angle(r);
-  float p = -1.9515295891e-4f;
-  p = m::fma(p, z, 8.3321608736e-3f);
-  p = m::fma(p, z, -1.6666654611e-1f);
+  const float p = m::polynomial(z, -1.9515295891e-4f, 8.3321608736e-3f, -1.6666654611e-1f);
   return m::fma(p * z, r, r);
 }
 GRADUS_HD float cos_small(float r) {
   const float z = square_of_angle(r);
-  float p = 2.443315711809948e-5f;
-  p = m::fma(p, z, -1.388731625493765e-3f);
-  p = m::fma(p, z, 4.166664568298827e-2f);
+  const float p = m::polynomial(z, 2.443315711809948e-5f, -1.388731625493765e-3f, 4.166664568298827e-2f);
   return m::fma(p * z, z, m::fma(-0.5f, z, 1.f));
 }
 
@@ -263,11 +233,8 @@ GRADUS_HD float tan(float x) {
 // Source: coefficients of Cephes' asinf and atanf (S. Moshier).
 namespace detail {
 GRADUS_HD float asin_small(float s, float z) {  // |s| <= 1/2, z = s^2
-  float p = 4.2163199048e-2f;
-  p = m::fma(p, z, 2.4181311049e-2f);
-  p = m::fma(p, z, 4.5470025998e-2f);
-  p = m::fma(p, z, 7.4953002686e-2f);
-  p = m::fma(p, z, 1.6666752422e-1f);
+  const float p = m::polynomial(z, 4.2163199048e-2f, 2.4181311049e-2f, 4.5470025998e-2f, 7.4953002686e-2f,
+                                1.6666752422e-1f);
   return m::fma(p * z, s, s);
 }
 }  // namespace detail
@@ -293,10 +260,8 @@ GRADUS_HD float atan(float x) {
   const bool large = a > 2.41421356f, middle = a > 0.414213562f;
   const float top = large ? -1.f : a - 1.f, bottom = large ? a : a + 1.f;
   const float t = middle ? top / bottom : a, z = t * t;
-  float p = 8.05374449538e-2f;
-  p = m::fma(p, z, -1.38776856032e-1f);
-  p = m::fma(p, z, 1.99777106478e-1f);
-  p = m::fma(p, z, -3.33329491539e-1f);
+  const float p =
+      m::polynomial(z, 8.05374449538e-2f, -1.38776856032e-1f, 1.99777106478e-1f, -3.33329491539e-1f);
   const float offset = large ? 1.57079637f : middle ? 0.785398185f : 0.f;
   return std::copysign(offset + m::fma(p * z, t, t), x);
 }
@@ -346,13 +311,7 @@ GRADUS_HD double log2_of(float x) {
   const double f = std::bit_cast<float>((bits & 0x007fffffu) + 0x3f3504f3u);
   // log f = 2 artanh(s), s = (f - 1) / (f + 1), |s| < 0.172
   const double s = (f - 1.0) / (f + 1.0), z = s * s;
-  double p = 1.0 / 15;
-  p = m::fma(p, z, 1.0 / 13);
-  p = m::fma(p, z, 1.0 / 11);
-  p = m::fma(p, z, 1.0 / 9);
-  p = m::fma(p, z, 1.0 / 7);
-  p = m::fma(p, z, 1.0 / 5);
-  p = m::fma(p, z, 1.0 / 3);
+  const double p = m::polynomial(z, 1.0 / 15, 1.0 / 13, 1.0 / 11, 1.0 / 9, 1.0 / 7, 1.0 / 5, 1.0 / 3);
   return m::fma(m::fma(p, z, 1.0) * s, 2.8853900817779268, double(e));
 }
 
@@ -360,15 +319,8 @@ GRADUS_HD double log2_of(float x) {
 GRADUS_HD double exp2_of(double x) {
   const double shifted = x + 6755399441055744.0, n = shifted - 6755399441055744.0;
   const double r = (x - n) * 0.69314718055994531;  // |r| <= 0.35
-  double p = 1.0 / 40320;
-  p = m::fma(p, r, 1.0 / 5040);
-  p = m::fma(p, r, 1.0 / 720);
-  p = m::fma(p, r, 1.0 / 120);
-  p = m::fma(p, r, 1.0 / 24);
-  p = m::fma(p, r, 1.0 / 6);
-  p = m::fma(p, r, 0.5);
-  p = m::fma(p, r, 1.0);
-  p = m::fma(p, r, 1.0);
+  const double p =
+      m::polynomial(r, 1.0 / 40320, 1.0 / 5040, 1.0 / 720, 1.0 / 120, 1.0 / 24, 1.0 / 6, 0.5, 1.0, 1.0);
   const int64_t k = std::bit_cast<int64_t>(shifted) - 0x4338000000000000;
   return p * std::bit_cast<double>((k + 1023) << 52);
 }
