@@ -6,10 +6,7 @@
 
 namespace gradus::functors {
 
-struct Relu : OnNumbers {
-  static constexpr const char* name = "relu";
-  template <class T> GRADUS_HD T operator()(T x) const { return x < T(0) ? T(0) : x; }
-};
+GRADUS_UNARY_FUNCTOR(Relu, OnNumbers, "relu", T, x < T(0) ? T(0) : x);
 struct ReluBackward : OnFloats {
   static constexpr const char* name = "relu_backward";
   template <class T> GRADUS_HD T operator()(T dy, T y) const { return y <= T(0) ? T(0) : dy; }
@@ -58,10 +55,7 @@ struct Selu : OnFloats {
     return x > T(0) ? T(1.0507009873554805) * x : T(1.0507009873554805 * 1.6732632423543772) * m::expm1(x);
   }
 };
-struct Sigmoid : OnFloats {
-  static constexpr const char* name = "sigmoid";
-  template <class T> GRADUS_HD T operator()(T x) const { return m::sigmoid(x); }
-};
+GRADUS_UNARY_FUNCTOR(Sigmoid, OnFloats, "sigmoid", T, m::sigmoid(x));
 struct SigmoidBackward : OnFloats {
   static constexpr const char* name = "sigmoid_backward";
   template <class T> GRADUS_HD T operator()(T dy, T y) const { return dy * (y * (T(1) - y)); }
@@ -73,10 +67,7 @@ struct LogSigmoid : OnFloats {
     return (x < T(0) ? x : T(0)) - m::log1p(m::exp(-m::abs(x)));
   }
 };
-struct Tanh : OnFloats {
-  static constexpr const char* name = "tanh";
-  template <class T> GRADUS_HD T operator()(T x) const { return m::tanh(x); }
-};
+GRADUS_UNARY_FUNCTOR(Tanh, OnFloats, "tanh", T, m::tanh(x));
 struct TanhBackward : OnFloats {
   static constexpr const char* name = "tanh_backward";
   template <class T> GRADUS_HD T operator()(T dy, T y) const { return dy * (T(1) - y * y); }

@@ -7,22 +7,10 @@
 
 namespace gradus::functors {
 
-struct Add : OnAll {
-  static constexpr const char* name = "add";
-  template <class T> GRADUS_HD T operator()(T a, T b) const { return T(W<T>(a) + W<T>(b)); }
-};
-struct Sub : OnNumbers {
-  static constexpr const char* name = "sub";
-  template <class T> GRADUS_HD T operator()(T a, T b) const { return T(W<T>(a) - W<T>(b)); }
-};
-struct Mul : OnAll {
-  static constexpr const char* name = "mul";
-  template <class T> GRADUS_HD T operator()(T a, T b) const { return T(W<T>(a) * W<T>(b)); }
-};
-struct Div : OnFloats {
-  static constexpr const char* name = "div";
-  template <class T> GRADUS_HD T operator()(T a, T b) const { return a / b; }
-};
+GRADUS_BINARY_FUNCTOR(Add, OnAll, "add", T, T(W<T>(a) + W<T>(b)));
+GRADUS_BINARY_FUNCTOR(Sub, OnNumbers, "sub", T, T(W<T>(a) - W<T>(b)));
+GRADUS_BINARY_FUNCTOR(Mul, OnAll, "mul", T, T(W<T>(a) * W<T>(b)));
+GRADUS_BINARY_FUNCTOR(Div, OnFloats, "div", T, a / b);
 // a + alpha b
 struct AddScaled : OnNumbers {
   static constexpr const char* name = "add";
@@ -150,14 +138,8 @@ struct TruncDivide : OnNumbers {
   }
 };
 // NaN on either side gives NaN: a comparison with NaN is false.
-struct Maximum : OnAll {
-  static constexpr const char* name = "maximum";
-  template <class T> GRADUS_HD T operator()(T a, T b) const { return a > b || a != a ? a : b; }
-};
-struct Minimum : OnAll {
-  static constexpr const char* name = "minimum";
-  template <class T> GRADUS_HD T operator()(T a, T b) const { return a < b || a != a ? a : b; }
-};
+GRADUS_BINARY_FUNCTOR(Maximum, OnAll, "maximum", T, a > b || a != a ? a : b);
+GRADUS_BINARY_FUNCTOR(Minimum, OnAll, "minimum", T, a < b || a != a ? a : b);
 struct Clamp : OnNumbers {
   static constexpr const char* name = "clamp";
   double low, high;
@@ -194,10 +176,7 @@ struct Lerp : OnFloats {
   double weight;
   template <class T> GRADUS_HD T operator()(T a, T b) const { return LerpTensor{}(a, b, T(weight)); }
 };
-struct Neg : OnNumbers {
-  static constexpr const char* name = "neg";
-  template <class T> GRADUS_HD T operator()(T x) const { return T(-W<T>(x)); }
-};
+GRADUS_UNARY_FUNCTOR(Neg, OnNumbers, "neg", T, T(-W<T>(x)));
 struct Abs : OnNumbers {
   static constexpr const char* name = "abs";
   template <class T> GRADUS_HD T operator()(T x) const {
@@ -207,26 +186,11 @@ struct Abs : OnNumbers {
       return x < T(0) ? T(-W<T>(x)) : x;
   }
 };
-struct Sign : OnNumbers {
-  static constexpr const char* name = "sign";
-  template <class T> GRADUS_HD T operator()(T x) const { return T((T(0) < x) - (x < T(0))); }
-};
-struct Square : OnNumbers {
-  static constexpr const char* name = "square";
-  template <class T> GRADUS_HD T operator()(T x) const { return T(W<T>(x) * W<T>(x)); }
-};
-struct Reciprocal : OnFloats {
-  static constexpr const char* name = "reciprocal";
-  template <class T> GRADUS_HD T operator()(T x) const { return T(1) / x; }
-};
-struct Sqrt : OnFloats {
-  static constexpr const char* name = "sqrt";
-  template <class T> GRADUS_HD T operator()(T x) const { return m::sqrt(x); }
-};
-struct Rsqrt : OnFloats {
-  static constexpr const char* name = "rsqrt";
-  template <class T> GRADUS_HD T operator()(T x) const { return T(1) / m::sqrt(x); }
-};
+GRADUS_UNARY_FUNCTOR(Sign, OnNumbers, "sign", T, T((T(0) < x) - (x < T(0))));
+GRADUS_UNARY_FUNCTOR(Square, OnNumbers, "square", T, T(W<T>(x) * W<T>(x)));
+GRADUS_UNARY_FUNCTOR(Reciprocal, OnFloats, "reciprocal", T, T(1) / x);
+GRADUS_UNARY_FUNCTOR(Sqrt, OnFloats, "sqrt", T, m::sqrt(x));
+GRADUS_UNARY_FUNCTOR(Rsqrt, OnFloats, "rsqrt", T, T(1) / m::sqrt(x));
 struct Hypot : OnFloats {
   static constexpr const char* name = "hypot";
   template <class T> GRADUS_HD T operator()(T a, T b) const {
@@ -239,32 +203,17 @@ struct Hypot : OnFloats {
                               : r;
   }
 };
-struct Copysign : OnFloats {
-  static constexpr const char* name = "copysign";
-  template <class T> GRADUS_HD T operator()(T a, T b) const { return m::copysign(a, b); }
-};
+GRADUS_BINARY_FUNCTOR(Copysign, OnFloats, "copysign", T, m::copysign(a, b));
 struct Heaviside : OnNumbers {
   static constexpr const char* name = "heaviside";
   template <class T> GRADUS_HD T operator()(T x, T at_zero) const {
     return x != x ? x : x == T(0) ? at_zero : T(x > T(0));
   }
 };
-struct Floor : OnFractions {
-  static constexpr const char* name = "floor";
-  template <class T> GRADUS_HD T operator()(T x) const { return std::floor(x); }
-};
-struct Ceil : OnFractions {
-  static constexpr const char* name = "ceil";
-  template <class T> GRADUS_HD T operator()(T x) const { return std::ceil(x); }
-};
-struct Round : OnFractions {
-  static constexpr const char* name = "round";
-  template <class T> GRADUS_HD T operator()(T x) const { return std::rint(x); }
-};
-struct Trunc : OnFractions {
-  static constexpr const char* name = "trunc";
-  template <class T> GRADUS_HD T operator()(T x) const { return std::trunc(x); }
-};
+GRADUS_UNARY_FUNCTOR(Floor, OnFractions, "floor", T, std::floor(x));
+GRADUS_UNARY_FUNCTOR(Ceil, OnFractions, "ceil", T, std::ceil(x));
+GRADUS_UNARY_FUNCTOR(Round, OnFractions, "round", T, std::rint(x));
+GRADUS_UNARY_FUNCTOR(Trunc, OnFractions, "trunc", T, std::trunc(x));
 
 }  // namespace gradus::functors
 

@@ -6,50 +6,20 @@
 
 namespace gradus::functors {
 
-struct Eq : OnAll {
-  static constexpr const char* name = "eq";
-  template <class T> GRADUS_HD bool operator()(T a, T b) const { return a == b; }
-};
-struct Ne : OnAll {
-  static constexpr const char* name = "ne";
-  template <class T> GRADUS_HD bool operator()(T a, T b) const { return a != b; }
-};
-struct Lt : OnAll {
-  static constexpr const char* name = "lt";
-  template <class T> GRADUS_HD bool operator()(T a, T b) const { return a < b; }
-};
-struct Le : OnAll {
-  static constexpr const char* name = "le";
-  template <class T> GRADUS_HD bool operator()(T a, T b) const { return a <= b; }
-};
-struct Gt : OnAll {
-  static constexpr const char* name = "gt";
-  template <class T> GRADUS_HD bool operator()(T a, T b) const { return a > b; }
-};
-struct Ge : OnAll {
-  static constexpr const char* name = "ge";
-  template <class T> GRADUS_HD bool operator()(T a, T b) const { return a >= b; }
-};
+GRADUS_BINARY_FUNCTOR(Eq, OnAll, "eq", bool, a == b);
+GRADUS_BINARY_FUNCTOR(Ne, OnAll, "ne", bool, a != b);
+GRADUS_BINARY_FUNCTOR(Lt, OnAll, "lt", bool, a < b);
+GRADUS_BINARY_FUNCTOR(Le, OnAll, "le", bool, a <= b);
+GRADUS_BINARY_FUNCTOR(Gt, OnAll, "gt", bool, a > b);
+GRADUS_BINARY_FUNCTOR(Ge, OnAll, "ge", bool, a >= b);
 struct LogicalAnd : OnBools {
   static constexpr const char* name = "logical_and";
   template <class T> GRADUS_HD bool operator()(T a, T b) const { return a & b; }
 };
-struct LogicalOr : OnBools {
-  static constexpr const char* name = "logical_or";
-  template <class T> GRADUS_HD bool operator()(T a, T b) const { return a | b; }
-};
-struct LogicalNot : OnBools {
-  static constexpr const char* name = "logical_not";
-  template <class T> GRADUS_HD bool operator()(T a) const { return !a; }
-};
-struct IsNaN : OnAll {
-  static constexpr const char* name = "isnan";
-  template <class T> GRADUS_HD bool operator()(T x) const { return x != x; }
-};
-struct IsFinite : OnAll {
-  static constexpr const char* name = "isfinite";
-  template <class T> GRADUS_HD bool operator()(T x) const { return T(x - x) == T(0); }
-};
+GRADUS_BINARY_FUNCTOR(LogicalOr, OnBools, "logical_or", bool, a | b);
+GRADUS_UNARY_FUNCTOR(LogicalNot, OnBools, "logical_not", bool, !x);
+GRADUS_UNARY_FUNCTOR(IsNaN, OnAll, "isnan", bool, x != x);
+GRADUS_UNARY_FUNCTOR(IsFinite, OnAll, "isfinite", bool, T(x - x) == T(0));
 struct IsInf : OnAll {
   static constexpr const char* name = "isinf";
   template <class T> GRADUS_HD bool operator()(T x) const {
@@ -90,14 +60,8 @@ struct BitwiseAnd : OnIntegers {
   static constexpr const char* name = "bitwise_and";
   template <class T> GRADUS_HD T operator()(T a, T b) const { return T(a & b); }
 };
-struct BitwiseOr : OnIntegers {
-  static constexpr const char* name = "bitwise_or";
-  template <class T> GRADUS_HD T operator()(T a, T b) const { return T(a | b); }
-};
-struct BitwiseXor : OnIntegers {
-  static constexpr const char* name = "bitwise_xor";
-  template <class T> GRADUS_HD T operator()(T a, T b) const { return T(a ^ b); }
-};
+GRADUS_BINARY_FUNCTOR(BitwiseOr, OnIntegers, "bitwise_or", T, T(a | b));
+GRADUS_BINARY_FUNCTOR(BitwiseXor, OnIntegers, "bitwise_xor", T, T(a ^ b));
 struct BitwiseNot : OnIntegers {
   static constexpr const char* name = "bitwise_not";
   template <class T> GRADUS_HD T operator()(T a) const {

@@ -10,6 +10,19 @@
 
 #include "gradus/tensor/ops/scalar_math.h"
 
+// Define a functor without parameters by an expression of the element x, or of the elements a and b, of type T.
+// Result: T, or bool for a predicate.
+#define GRADUS_UNARY_FUNCTOR(Name, Base, op, Result, expression)                     \
+  struct Name : Base {                                                               \
+    static constexpr const char* name = op;                                          \
+    template <class T> GRADUS_HD Result operator()(T x) const { return expression; } \
+  }
+#define GRADUS_BINARY_FUNCTOR(Name, Base, op, Result, expression)                         \
+  struct Name : Base {                                                                    \
+    static constexpr const char* name = op;                                               \
+    template <class T> GRADUS_HD Result operator()(T a, T b) const { return expression; } \
+  }
+
 namespace gradus::functors {
 
 // Accepts float and double; integer operands are converted to the default dtype.

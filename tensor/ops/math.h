@@ -7,34 +7,13 @@
 
 namespace gradus::functors {
 
-struct Exp : OnFloats {
-  static constexpr const char* name = "exp";
-  template <class T> GRADUS_HD T operator()(T x) const { return m::exp(x); }
-};
-struct Exp2 : OnFloats {
-  static constexpr const char* name = "exp2";
-  template <class T> GRADUS_HD T operator()(T x) const { return m::exp2(x); }
-};
-struct Expm1 : OnFloats {
-  static constexpr const char* name = "expm1";
-  template <class T> GRADUS_HD T operator()(T x) const { return m::expm1(x); }
-};
-struct Log : OnFloats {
-  static constexpr const char* name = "log";
-  template <class T> GRADUS_HD T operator()(T x) const { return m::log(x); }
-};
-struct Log2 : OnFloats {
-  static constexpr const char* name = "log2";
-  template <class T> GRADUS_HD T operator()(T x) const { return m::log2(x); }
-};
-struct Log10 : OnFloats {
-  static constexpr const char* name = "log10";
-  template <class T> GRADUS_HD T operator()(T x) const { return m::log10(x); }
-};
-struct Log1p : OnFloats {
-  static constexpr const char* name = "log1p";
-  template <class T> GRADUS_HD T operator()(T x) const { return m::log1p(x); }
-};
+GRADUS_UNARY_FUNCTOR(Exp, OnFloats, "exp", T, m::exp(x));
+GRADUS_UNARY_FUNCTOR(Exp2, OnFloats, "exp2", T, m::exp2(x));
+GRADUS_UNARY_FUNCTOR(Expm1, OnFloats, "expm1", T, m::expm1(x));
+GRADUS_UNARY_FUNCTOR(Log, OnFloats, "log", T, m::log(x));
+GRADUS_UNARY_FUNCTOR(Log2, OnFloats, "log2", T, m::log2(x));
+GRADUS_UNARY_FUNCTOR(Log10, OnFloats, "log10", T, m::log10(x));
+GRADUS_UNARY_FUNCTOR(Log1p, OnFloats, "log1p", T, m::log1p(x));
 struct LogAddExp : OnFloats {
   static constexpr const char* name = "logaddexp";
   template <class T> GRADUS_HD T operator()(T a, T b) const {
@@ -71,18 +50,9 @@ struct Tan : OnAngles {
   template <class T> GRADUS_HD T operator()(T x) const { return m::tan(x); }
   GRADUS_HD float fallback(float x) const { return std::tan(x); }
 };
-struct Asin : OnFloats {
-  static constexpr const char* name = "asin";
-  template <class T> GRADUS_HD T operator()(T x) const { return m::asin(x); }
-};
-struct Acos : OnFloats {
-  static constexpr const char* name = "acos";
-  template <class T> GRADUS_HD T operator()(T x) const { return m::acos(x); }
-};
-struct Atan : OnFloats {
-  static constexpr const char* name = "atan";
-  template <class T> GRADUS_HD T operator()(T x) const { return m::atan(x); }
-};
+GRADUS_UNARY_FUNCTOR(Asin, OnFloats, "asin", T, m::asin(x));
+GRADUS_UNARY_FUNCTOR(Acos, OnFloats, "acos", T, m::acos(x));
+GRADUS_UNARY_FUNCTOR(Atan, OnFloats, "atan", T, m::atan(x));
 struct Atan2 : OnFloats {
   static constexpr const char* name = "atan2";
   template <class T> GRADUS_HD T operator()(T y, T x) const {
@@ -96,39 +66,15 @@ struct Atan2 : OnFloats {
     return x != x || y != y ? x + y : m::copysign(r, y);
   }
 };
-struct Sinh : OnFloats {
-  static constexpr const char* name = "sinh";
-  template <class T> GRADUS_HD T operator()(T x) const { return m::sinh(x); }
-};
-struct Cosh : OnFloats {
-  static constexpr const char* name = "cosh";
-  template <class T> GRADUS_HD T operator()(T x) const { return m::cosh(x); }
-};
-struct Asinh : OnFloats {
-  static constexpr const char* name = "asinh";
-  template <class T> GRADUS_HD T operator()(T x) const { return m::asinh(x); }
-};
-struct Acosh : OnFloats {
-  static constexpr const char* name = "acosh";
-  template <class T> GRADUS_HD T operator()(T x) const { return m::acosh(x); }
-};
-struct Atanh : OnFloats {
-  static constexpr const char* name = "atanh";
-  template <class T> GRADUS_HD T operator()(T x) const { return m::atanh(x); }
-};
-struct Erf : OnFloats {
-  static constexpr const char* name = "erf";
-  template <class T> GRADUS_HD T operator()(T x) const { return m::erf(x); }
-};
-struct Erfc : OnFloats {
-  static constexpr const char* name = "erfc";
-  template <class T> GRADUS_HD T operator()(T x) const { return m::erfc(x); }
-};
+GRADUS_UNARY_FUNCTOR(Sinh, OnFloats, "sinh", T, m::sinh(x));
+GRADUS_UNARY_FUNCTOR(Cosh, OnFloats, "cosh", T, m::cosh(x));
+GRADUS_UNARY_FUNCTOR(Asinh, OnFloats, "asinh", T, m::asinh(x));
+GRADUS_UNARY_FUNCTOR(Acosh, OnFloats, "acosh", T, m::acosh(x));
+GRADUS_UNARY_FUNCTOR(Atanh, OnFloats, "atanh", T, m::atanh(x));
+GRADUS_UNARY_FUNCTOR(Erf, OnFloats, "erf", T, m::erf(x));
+GRADUS_UNARY_FUNCTOR(Erfc, OnFloats, "erfc", T, m::erfc(x));
 // Erfinv, Lgamma and Polygamma compute in double.
-struct Erfinv : OnFloats {
-  static constexpr const char* name = "erfinv";
-  template <class T> GRADUS_HD T operator()(T x) const { return T(m::erfinv(x)); }
-};
+GRADUS_UNARY_FUNCTOR(Erfinv, OnFloats, "erfinv", T, T(m::erfinv(x)));
 struct Lgamma : OnFloats {
   static constexpr const char* name = "lgamma";
   template <class T> GRADUS_HD T operator()(T x) const {
