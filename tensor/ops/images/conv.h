@@ -12,50 +12,35 @@ namespace gradus {
 // PyTorch's padding "valid": no padding. For "same" set same_padding.
 inline constexpr int64_t kValidPadding = 0;
 
-// Options of convolution, as in PyTorch.
-struct Conv1dFuncOptions {
-  int64_t stride = 1;
-  int64_t padding = 0;        // zeros on both sides
-  int64_t dilation = 1;       // distance between the filter's taps
+// Options of convolution, as in PyTorch. S: int64_t, Size2 or Size3.
+template <class S> struct ConvFuncOptions {
+  S stride = 1;
+  S padding = 0;              // zeros on both sides
+  S dilation = 1;             // distance between the filter's taps
   int64_t groups = 1;         // channels in independent groups
   bool same_padding = false;  // pads to keep the size (an odd zero at the end); requires stride 1, padding 0
 };
-struct Conv2dFuncOptions {
-  Size2 stride = 1;
-  Size2 padding = 0;
-  Size2 dilation = 1;
-  int64_t groups = 1;
-  bool same_padding = false;
-};
-struct Conv3dFuncOptions {
-  Size3 stride = 1;
-  Size3 padding = 0;
-  Size3 dilation = 1;
-  int64_t groups = 1;
-  bool same_padding = false;
-};
+using Conv1dFuncOptions = ConvFuncOptions<int64_t>;
+using Conv2dFuncOptions = ConvFuncOptions<Size2>;
+using Conv3dFuncOptions = ConvFuncOptions<Size3>;
 
 namespace raw {
 
 // The options for any number of spatial dims, with one entry per dim.
 struct ConvGeometry {
   ConvGeometry() = default;
-  ConvGeometry(const Conv1dFuncOptions& o)
-      : stride{o.stride}, padding{o.padding}, dilation{o.dilation}, groups(o.groups) {}
-  ConvGeometry(const Conv2dFuncOptions& o)
-      : stride{o.stride.h, o.stride.w},
-        padding{o.padding.h, o.padding.w},
-        dilation{o.dilation.h, o.dilation.w},
-        groups(o.groups) {}
-  ConvGeometry(const Conv3dFuncOptions& o)
-      : stride{o.stride.d, o.stride.h, o.stride.w},
-        padding{o.padding.d, o.padding.h, o.padding.w},
-        dilation{o.dilation.d, o.dilation.h, o.dilation.w},
-        groups(o.groups) {}
+  template <class S>
+  ConvGeometry(const ConvFuncOptions<S>& o)
+      : stride(dims(o.stride)), padding(dims(o.padding)), dilation(dims(o.dilation)), groups(o.groups) {}
   int rank() const { return stride.size(); }
 
   Dims stride, padding, dilation;
   int64_t groups = 1;
+
+ private:
+  static Dims dims(int64_t w) { return {w}; }
+  static Dims dims(Size2 s) { return {s.h, s.w}; }
+  static Dims dims(Size3 s) { return {s.d, s.h, s.w}; }
 };
 
 // Checks that x [N,C,...], w [O,C/groups,...] and bias [O] (may be undefined) are valid. Returns the shape of the

@@ -12,29 +12,17 @@
 
 namespace gradus {
 
-struct MaxPool1dOptions {
-  Required<int64_t, "kernel"> kernel;
-  int64_t stride = 0;      // 0: kernel
-  int64_t padding = 0;     // on every side, with -infinity
-  int64_t dilation = 1;    // spacing of the cells of a window
+// Options of pooling, as in PyTorch. S: int64_t, Size2 or Size3.
+template <class S> struct MaxPoolOptions {
+  Required<S, "kernel"> kernel;
+  S stride = 0;            // 0: kernel
+  S padding = 0;           // on every side, with -infinity
+  S dilation = 1;          // spacing of the cells of a window
   bool ceil_mode = false;  // windows may extend beyond the padded input
 };
-
-struct MaxPool2dOptions {
-  Required<Size2, "kernel"> kernel;
-  Size2 stride = 0;        // 0: kernel
-  Size2 padding = 0;       // on every side, with -infinity
-  Size2 dilation = 1;      // spacing of the cells of a window
-  bool ceil_mode = false;  // windows may extend beyond the padded input
-};
-
-struct MaxPool3dOptions {
-  Required<Size3, "kernel"> kernel;
-  Size3 stride = 0;        // 0: kernel
-  Size3 padding = 0;       // on every side, with -infinity
-  Size3 dilation = 1;      // spacing of the cells of a window
-  bool ceil_mode = false;  // windows may extend beyond the padded input
-};
+using MaxPool1dOptions = MaxPoolOptions<int64_t>;
+using MaxPool2dOptions = MaxPoolOptions<Size2>;
+using MaxPool3dOptions = MaxPoolOptions<Size3>;
 
 struct AvgPool1dOptions {
   Required<int64_t, "kernel"> kernel;
@@ -44,23 +32,16 @@ struct AvgPool1dOptions {
   bool count_include_pad = true;  // the divisor includes cells in the padding
 };
 
-struct AvgPool2dOptions {
-  Required<Size2, "kernel"> kernel;
-  Size2 stride = 0;   // 0: kernel
-  Size2 padding = 0;  // zeros, on every side
+template <class S> struct AvgPoolOptions {
+  Required<S, "kernel"> kernel;
+  S stride = 0;   // 0: kernel
+  S padding = 0;  // zeros, on every side
   bool ceil_mode = false;
   bool count_include_pad = true;  // the divisor includes cells in the padding
   int64_t divisor_override = 0;   // the divisor; 0: the number of cells
 };
-
-struct AvgPool3dOptions {
-  Required<Size3, "kernel"> kernel;
-  Size3 stride = 0;   // 0: kernel
-  Size3 padding = 0;  // zeros, on every side
-  bool ceil_mode = false;
-  bool count_include_pad = true;  // the divisor includes cells in the padding
-  int64_t divisor_override = 0;   // the divisor; 0: the number of cells
-};
+using AvgPool2dOptions = AvgPoolOptions<Size2>;
+using AvgPool3dOptions = AvgPoolOptions<Size3>;
 
 // The geometry of a pooling: one window for each output position. Windows start at multiples of the stride, minus
 // the padding. Adaptive pooling: output o of O reads inputs floor(o I / O) to ceil((o + 1) I / O) - 1 in each dim.
