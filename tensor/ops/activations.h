@@ -95,6 +95,7 @@ struct Silu : OnFloats {
 };
 struct SiluBackward : OnFloats {
   static constexpr const char* name = "silu_backward";
+  static constexpr DType kHalfVectors[] = {DType::kBF16};
   template <class T> GRADUS_HD T operator()(T dy, T x) const {
     const T s = m::sigmoid(x);
     return dy * s * (T(1) + x * (T(1) - s));
@@ -110,12 +111,14 @@ struct Mish : OnFloats {
 };
 struct Gelu : OnFloats {
   static constexpr const char* name = "gelu";
+  static constexpr DType kHalfVectors[] = {DType::kF64};
   template <class T> GRADUS_HD T operator()(T x) const {
     return T(0.5) * x * (T(1) + m::erf(x * T(0.70710678118654752)));
   }
 };
 struct GeluBackward : OnFloats {
   static constexpr const char* name = "gelu_backward";
+  static constexpr DType kHalfVectors[] = {DType::kF64};
   template <class T> GRADUS_HD T operator()(T dy, T x) const {
     const T cdf = T(0.5) * (T(1) + m::erf(x * T(0.70710678118654752)));
     const T pdf = T(0.39894228040143268) * m::exp(T(-0.5) * x * x);

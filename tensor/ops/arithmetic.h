@@ -21,6 +21,7 @@ struct Mul : OnAll {
 };
 struct Div : OnFloats {
   static constexpr const char* name = "div";
+  static constexpr DType kHalfVectors[] = {DType::kF64};
   template <class T> GRADUS_HD T operator()(T a, T b) const { return a / b; }
 };
 // a + alpha b
@@ -43,6 +44,7 @@ struct AddCMul : OnFloats {
 };
 struct AddCDiv : OnFloats {
   static constexpr const char* name = "addcdiv";
+  static constexpr DType kHalfVectors[] = {DType::kBF16};
   double value;
   template <class T> GRADUS_HD T operator()(T x, T a, T b) const { return m::fma(T(value), a / b, x); }
 };
@@ -229,6 +231,7 @@ struct Rsqrt : OnFloats {
 };
 struct Hypot : OnFloats {
   static constexpr const char* name = "hypot";
+  static constexpr DType kHalfVectors[] = {DType::kF64};
   template <class T> GRADUS_HD T operator()(T a, T b) const {
     const T x = m::abs(a), y = m::abs(b), large = x > y ? x : y, small = x > y ? y : x;
     const T t = large > T(0) && large < std::numeric_limits<T>::infinity() ? small / large : T(0);

@@ -58,11 +58,13 @@ struct OnAngles : OnFloats {
 };
 struct Sin : OnAngles {
   static constexpr const char* name = "sin";
+  static constexpr DType kHalfVectors[] = {DType::kF16, DType::kBF16};
   template <class T> GRADUS_HD T operator()(T x) const { return m::sin(x); }
   GRADUS_HD float fallback(float x) const { return std::sin(x); }
 };
 struct Cos : OnAngles {
   static constexpr const char* name = "cos";
+  static constexpr DType kHalfVectors[] = {DType::kF16, DType::kBF16};
   template <class T> GRADUS_HD T operator()(T x) const { return m::cos(x); }
   GRADUS_HD float fallback(float x) const { return std::cos(x); }
 };
@@ -118,6 +120,7 @@ struct Atanh : OnFloats {
 };
 struct Erf : OnFloats {
   static constexpr const char* name = "erf";
+  static constexpr DType kHalfVectors[] = {DType::kF64};
   template <class T> GRADUS_HD T operator()(T x) const { return m::erf(x); }
 };
 struct Erfc : OnFloats {

@@ -17,7 +17,7 @@ void where(const Tensor& out, const Tensor& condition, const Tensor& a, const Te
   with_compute_type<NamedWhere>(out.dtype(), [&](auto type) {
     using T = decltype(type);
     const Operands o = operands_of({&out, &condition, &a, &b});
-    elementwise<T, T, uint8_t, T, T>(NamedWhere::name, Where(), o.nest, o.views.data(), o.stream);
+    elementwise<T, T, uint8_t, T, T>(NamedWhere::name, Where(), o.index, o.views.data(), o.stream);
   });
 }
 

@@ -59,7 +59,7 @@ void copy_between_devices(const Tensor& dst, const Tensor& src) {
 void copy_cuda(const Tensor& dst, const Tensor& src) {
   if (dst.device() != src.device()) return copy_between_devices(dst, src);
   const Operands o = operands_of({&dst, &src});
-  copy("copy", o.nest, o.views.data(), o.stream);
+  copy("copy", o.index, o.views.data(), o.stream);
 }
 
 void fill_cuda(const Tensor& dst, Number value) {
@@ -71,7 +71,7 @@ void fill_cuda(const Tensor& dst, Number value) {
     if (dst.strides()[d] == 0) shape[d] = 1;
   const Tensor apart = view_as_strided(dst, shape, dst.strides(), dst.impl().offset);
   const Operands o = operands_of({&apart});
-  fill("fill_", o.nest, o.views[0], element.raw_ptr(), o.stream);
+  fill("fill_", o.index, o.views[0], element.raw_ptr(), o.stream);
 }
 
 [[maybe_unused]] const bool is_set =

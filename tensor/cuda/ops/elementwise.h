@@ -49,7 +49,7 @@ template <class F, class... In> void compute(const F& f, const Tensor& out, cons
     using T = decltype(type);
     using Out = decltype(f((void(in), T())...));
     const Operands o = operands_of({&out, &in...});
-    elementwise<T, Out, std::conditional_t<true, T, In>...>(F::name, f, o.nest, o.views.data(), o.stream);
+    elementwise<T, Out, std::conditional_t<true, T, In>...>(F::name, f, o.index, o.views.data(), o.stream);
   });
 }
 

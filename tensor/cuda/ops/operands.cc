@@ -31,7 +31,7 @@ Operands operands_of(std::initializer_list<const Tensor*> tensors) {
     o.views[k++] = view_of(*x);
   }
   const std::span<const int64_t> sizes(out.shape().begin(), static_cast<size_t>(out.dim()));
-  o.nest = make_nest(sizes, {strides.data(), k});
+  o.index = make_strided_index(sizes, {strides.data(), k});
   o.stream = stream_for(tensors);
   return o;
 }

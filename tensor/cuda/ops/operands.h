@@ -1,4 +1,4 @@
-// A kernel's tensors as kernels take them (kernels/nest.h), and the stream on which they run.
+// A kernel's tensors as kernels take them (kernels/strided_index.h), and the stream on which they run.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -8,7 +8,7 @@
 #include <initializer_list>
 #include <span>
 
-#include "gradus/tensor/cuda/kernels/nest.h"
+#include "gradus/tensor/cuda/kernels/strided_index.h"
 #include "gradus/tensor/tensor.h"
 
 namespace gradus::cuda {
@@ -24,7 +24,7 @@ inline cudaStream_t stream_for(std::initializer_list<const Tensor*> tensors) {
 inline View view_of(const Tensor& x) { return {x.raw_ptr(), x.dtype()}; }
 
 struct Operands {
-  Nest nest;
+  StridedIndex index;
   std::array<View, kMaxOperands> views;
   cudaStream_t stream;
 };

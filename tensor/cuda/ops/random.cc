@@ -52,7 +52,7 @@ void dropout_cuda(const Tensor& y, const Tensor& mask, const Tensor& x, double p
 }
 void masked_scale_cuda(const Tensor& out, const Tensor& x, const Tensor& mask, double scale) {
   const Operands o = operands_of({&out, &x, &mask});
-  masked_scale("masked_scale", o.nest, o.views.data(), scale, o.stream);
+  masked_scale("masked_scale", o.index, o.views.data(), scale, o.stream);
 }
 void throw_invalid_probability(const FoundValue& v) {
   raw::throw_invalid_probability(v.as_double(), v.position);
