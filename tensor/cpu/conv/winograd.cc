@@ -1,6 +1,6 @@
 // Winograd convolution F(2x2, 3x3), compiled per instruction set. The transforms are here, the matrix products in
 // tiles-inl.h and products-inl.h.
-#include "gradus/tensor/cpu/conv/winograd.h"
+#include "gradus/tensor/cpu/conv/kernels.h"
 
 #include <algorithm>
 

@@ -1,6 +1,6 @@
 // Winograd convolution F(2x2, 2x2) for 4x4 filters with stride 2, compiled per instruction set. The transforms are
 // here, the matrix products in tiles-inl.h and products-inl.h.
-#include "gradus/tensor/cpu/conv/winograd_stride2.h"
+#include "gradus/tensor/cpu/conv/kernels.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "tensor/cpu/conv/winograd_stride2.cc"

@@ -10,7 +10,7 @@ using namespace functors;  // NOLINT
 
 void where(const Tensor& out, const Tensor& condition, const Tensor& a, const Tensor& b) {
   const Where f;
-  with_compute_type<Where>("where", out.dtype(), [&]<class T>() {
+  raw::with_compute_type<Where>("where", out.dtype(), [&]<class T>() {
     const Tensor* in[] = {&condition, &a, &b};
     run_elementwise(
         {&elementwise_chunk<Where, T, uint8_t, T, T>, &f, dtype_v<T>, {DType::kBool, dtype_v<T>, dtype_v<T>}},

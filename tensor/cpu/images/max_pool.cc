@@ -1,6 +1,6 @@
 // Max pooling kernels compiled per instruction set: forward with indices of the maxima, the backward scatter, and
 // the fused gradient of relu and max pooling.
-#include "gradus/tensor/cpu/images/max_pool.h"
+#include "gradus/tensor/cpu/images/pool_windows.h"
 
 #include <limits>
 #include <span>
@@ -12,7 +12,6 @@
 
 #include <hwy/foreach_target.h>
 
-#include "gradus/tensor/cpu/images/pool_windows.h"
 #include "gradus/tensor/cpu/vectors-inl.h"
 #include "gradus/tensor/runtime/parallel.h"
 

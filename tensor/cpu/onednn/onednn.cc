@@ -6,7 +6,6 @@
 #include <mutex>
 #include <unordered_map>
 
-#include "gradus/tensor/cpu/onednn/weight_layout.h"
 #include "gradus/tensor/runtime/context.h"
 #include "gradus/tensor/runtime/fork.h"
 #include "gradus/tensor/runtime/neighbor.h"

@@ -125,4 +125,9 @@ bool caches_reordered(const Tensor& w);
 // beside w's storage until its version changes. `owner` owns the returned memory and must outlive it.
 dnnl::memory weights_as(const Tensor& w, const Desc& plain, const Desc& layout, Tensor& owner);
 
+// Copies the row-major filters w into `to` in the blocked layout of one of oneDNN's AVX-512 kernels and returns true.
+// Returns false, without a copy, if the layout, dtype or processor is not supported. Faster than oneDNN's reorder if w
+// is not in a cache.
+bool copy_filters(const Tensor& w, const Desc& layout, const Tensor& to);
+
 }  // namespace gradus::onednn

@@ -9,6 +9,7 @@
 #include "gradus/tensor/cuda/kernels/elementwise.h"
 #include "gradus/tensor/cuda/kernels/strided.h"
 #include "gradus/tensor/cuda/kernels/vector_io.h"
+#include "gradus/tensor/ops/scalar_math.h"
 
 namespace gradus::cuda {
 namespace {
@@ -187,6 +188,28 @@ bool run_cast(const char* op, const StridedIndex& index, const View* views, cuda
          run_dense<f16, Identity, double, float, f16>(op, {}, index, views, stream);
 }
 
+// Values before `middle` count from the start, others from the end.
+struct Spacing {
+  double start, end, step;
+  int64_t middle;
+};
+
+// out[i] = start + i * step before `middle`, end - (n - 1 - i) * step from there on. A thread has one
+// element. The multiply-adds are fused on the CPU too, by its compiler.
+__global__ void __launch_bounds__(kThreads) evenly_spaced(void* out, DType dtype, int64_t n, Spacing values) {
+  const int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x;
+  if (i >= n) return;
+  const double value = i < values.middle ? m::fma(static_cast<double>(i), values.step, values.start)
+                                         : m::fma(-static_cast<double>(n - 1 - i), values.step, values.end);
+  store_as(out, dtype, i, value);
+}
+
+void run_evenly_spaced(const char* op, const View& out, int64_t n, const Spacing& values,
+                       cudaStream_t stream) {
+  if (n > 0)
+    launch(op, evenly_spaced, {blocks_for(n, kThreads), kThreads}, stream, out.data, out.dtype, n, values);
+}
+
 }  // namespace
 
 void copy(const char* op, const StridedIndex& index, const View* views, cudaStream_t stream) {
@@ -235,6 +258,15 @@ void fill(const char* op, const StridedIndex& index, const View& view, const voi
       launch(op, fill_words<W>, {blocks_for(part.numel, kThreads), kThreads}, stream, o, word);
     });
   });
+}
+
+void arange(const char* op, const View& out, int64_t n, double start, double step, cudaStream_t stream) {
+  run_evenly_spaced(op, out, n, {start, 0, step, n}, stream);
+}
+
+void linspace(const char* op, const View& out, int64_t n, double start, double end, cudaStream_t stream) {
+  run_evenly_spaced(
+      op, out, n, {start, end, n > 1 ? (end - start) / static_cast<double>(n - 1) : 0, (n + 1) / 2}, stream);
 }
 
 }  // namespace gradus::cuda

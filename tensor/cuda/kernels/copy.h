@@ -1,4 +1,4 @@
-// Copies between layouts and dtypes, and fills.
+// Copies between layouts and dtypes, fills, and evenly spaced values.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -16,5 +16,11 @@ void copy(const char* op, const StridedIndex& index, const View* views, cudaStre
 // Writes one element, of view.dtype, into all of an index space of one operand.
 void fill(const char* op, const StridedIndex& index, const View& view, const void* element,
           cudaStream_t stream);
+
+// Evenly spaced values, computed in f64 as on the CPU.
+// out[i] = start + i step, for n elements side by side.
+void arange(const char* op, const View& out, int64_t n, double start, double step, cudaStream_t stream);
+// n values from start to end, both exact.
+void linspace(const char* op, const View& out, int64_t n, double start, double end, cudaStream_t stream);
 
 }  // namespace gradus::cuda

@@ -21,7 +21,6 @@
 #include "gradus/tensor/cuda/kernels/chunk_loop.h"
 #include "gradus/tensor/cuda/kernels/element.h"
 #include "gradus/tensor/cuda/kernels/reduce.h"
-#include "gradus/tensor/cuda/kernels/step_arrays.h"
 #include "gradus/tensor/cuda/kernels/tensor_table.h"
 #include "gradus/tensor/ops/formulas/optim_rule.h"
 

@@ -8,7 +8,7 @@
 #include <bit>
 #include <limits>
 
-#include "gradus/tensor/cuda/kernels/creation.h"
+#include "gradus/tensor/cuda/kernels/copy.h"
 #include "gradus/tensor/cuda/kernels/element.h"
 #include "gradus/tensor/cuda/kernels/elementwise.h"
 #include "gradus/tensor/cuda/kernels/report.h"

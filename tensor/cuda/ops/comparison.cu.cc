@@ -8,16 +8,11 @@ namespace {
 using namespace functors;  // NOLINT
 using raw::Binary, raw::Unary;
 
-struct NamedWhere : Where {
-  static constexpr const char* name = "where";
-};
-
 void where(const Tensor& out, const Tensor& condition, const Tensor& a, const Tensor& b) {
   if (out.numel() == 0) return;
-  with_compute_type<NamedWhere>(out.dtype(), [&](auto type) {
-    using T = decltype(type);
+  raw::with_compute_type<Where>("where", out.dtype(), [&]<class T>() {
     const Operands o = operands_of({&out, &condition, &a, &b});
-    elementwise<T, T, uint8_t, T, T>(NamedWhere::name, Where(), o.index, o.views.data(), o.stream);
+    elementwise<T, T, uint8_t, T, T>("where", Where(), o.index, o.views.data(), o.stream);
   });
 }
 

@@ -1,9 +1,10 @@
-// Copies within a device, between devices, and to and from the host.
+// Copies within a device, between devices, and to and from the host; fills, arange and linspace.
 #include "gradus/tensor/ops/copy.h"
 
 #include "gradus/tensor/cuda/kernels/copy.h"
 #include "gradus/tensor/cuda/ops/operands.h"
 #include "gradus/tensor/kernel.h"
+#include "gradus/tensor/ops/creation.h"
 #include "gradus/tensor/runtime/device_allocator.h"
 #include "gradus/tensor/runtime/device_runtime.h"
 
@@ -74,8 +75,17 @@ void fill_cuda(const Tensor& dst, Number value) {
   fill("fill_", o.index, o.views[0], element.raw_ptr(), o.stream);
 }
 
+void arange_cuda(const Tensor& out, double start, double step) {
+  arange("arange", view_of(out), out.numel(), start, step, stream_for({&out}));
+}
+
+void linspace_cuda(const Tensor& out, double start, double end) {
+  linspace("linspace", view_of(out), out.numel(), start, end, stream_for({&out}));
+}
+
 [[maybe_unused]] const bool is_set =
-    (raw::copy_kernel.cuda = &copy_cuda, raw::fill_kernel.cuda = &fill_cuda, true);
+    (raw::copy_kernel.cuda = &copy_cuda, raw::fill_kernel.cuda = &fill_cuda,
+     raw::arange_kernel.cuda = &arange_cuda, raw::linspace_kernel.cuda = &linspace_cuda, true);
 
 }  // namespace
 }  // namespace gradus::cuda

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "gradus/tensor/cuda/kernels/step_arrays.h"
+#include "gradus/tensor/cuda/kernels/tensor_table.h"
 #include "gradus/tensor/ops/formulas/optim_rule.h"
 #include "gradus/tensor/ops/optim_step.h"
 

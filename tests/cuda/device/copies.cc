@@ -3,7 +3,6 @@
 
 #include "device_test.h"
 #include "gradus/tensor/cuda/kernels/copy.h"
-#include "gradus/tensor/cuda/kernels/creation.h"
 
 namespace device_test {
 namespace {

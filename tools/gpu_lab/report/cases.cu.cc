@@ -12,7 +12,6 @@
 #include "gradus/optim/rules/sgd.h"
 #include "gradus/tensor/cuda/kernels/batch_norm.h"
 #include "gradus/tensor/cuda/kernels/copy.h"
-#include "gradus/tensor/cuda/kernels/creation.h"
 #include "gradus/tensor/cuda/kernels/cross_entropy.h"
 #include "gradus/tensor/cuda/kernels/direct_conv.h"
 #include "gradus/tensor/cuda/kernels/elementwise.h"
