@@ -52,7 +52,11 @@ class PlanKey {
   bool operator==(const PlanKey& o) const {
     return size_ == o.size_ && std::equal(values_.begin(), values_.begin() + size_, o.values_.begin());
   }
-  size_t hash() const;
+  size_t hash() const {  // FNV-1a
+    uint64_t h = 0xcbf29ce484222325u;
+    for (int i = 0; i < size_; ++i) h = (h ^ uint64_t(values_[i])) * 0x100000001b3u;
+    return h ^ (h >> 29);
+  }
 
  private:
   std::array<int64_t, 48> values_;
