@@ -172,4 +172,15 @@ struct SoftShrink : OnFloats {
   }
 };
 
+// The slots of these functors, which each device fills.
+using ActivationSlots =
+    raw::SlotList<raw::Unary<Relu>, raw::Binary<ReluBackward>, raw::Unary<LeakyRelu>,
+                  raw::Binary<LeakyReluBackward>, raw::Binary<Prelu>, raw::Unary<Threshold>, raw::Unary<Elu>,
+                  raw::Binary<EluBackward>, raw::Unary<Celu>, raw::Unary<Selu>, raw::Unary<Sigmoid>,
+                  raw::Binary<SigmoidBackward>, raw::Unary<LogSigmoid>, raw::Unary<Tanh>,
+                  raw::Binary<TanhBackward>, raw::Unary<Softplus>, raw::Unary<Silu>,
+                  raw::Binary<SiluBackward>, raw::Unary<Mish>, raw::Unary<Gelu>, raw::Binary<GeluBackward>,
+                  raw::Unary<GeluTanh>, raw::Binary<GeluTanhBackward>, raw::Unary<HardSigmoid>,
+                  raw::Unary<HardSwish>, raw::Unary<HardShrink>, raw::Unary<SoftShrink>>;
+
 }  // namespace gradus::functors

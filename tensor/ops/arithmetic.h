@@ -269,6 +269,19 @@ struct Trunc : OnFractions {
   template <class T> GRADUS_HD T operator()(T x) const { return std::trunc(x); }
 };
 
+// The slots of these functors, which each device fills.
+using ArithmeticSlots =
+    raw::SlotList<raw::Binary<Add>, raw::Binary<Sub>, raw::Binary<Mul>, raw::Binary<Div>,
+                  raw::Binary<AddScaled>, raw::Ternary<AddCMul>, raw::Ternary<AddCDiv>, raw::Binary<Pow>,
+                  raw::Binary<Maximum>, raw::Binary<Minimum>, raw::Ternary<LerpTensor>, raw::Binary<Lerp>,
+                  raw::Unary<Neg>, raw::Unary<Abs>, raw::Unary<Sign>, raw::Unary<Square>,
+                  raw::Unary<Reciprocal>, raw::Unary<Sqrt>, raw::Unary<Rsqrt>, raw::Binary<Hypot>>;
+using RoundingSlots =
+    raw::SlotList<raw::Binary<Remainder>, raw::Binary<Fmod>, raw::Binary<FloorDivide>,
+                  raw::Binary<TruncDivide>, raw::Unary<Floor>, raw::Unary<Ceil>, raw::Unary<Round>,
+                  raw::Unary<Trunc>, raw::Unary<Clamp>, raw::Binary<ClampBackward>, raw::Binary<Copysign>,
+                  raw::Binary<Heaviside>>;
+
 }  // namespace gradus::functors
 
 namespace gradus::raw {

@@ -1,9 +1,9 @@
 // Raw element-wise ops as templates over functors: raw::unary<functors::Exp>(x). A functor (functor.h) defines the
 // accepted dtypes, the op's name, and the function of one element. The templates check operands, infer dtype and
 // shape of the result, allocate it, and call the functor's slot. Functors are in arithmetic.h, comparison.h,
-// math.h and activations.h; the file with the same name in tensor/cpu/elementwise/ instantiates the slot:
+// math.h and activations.h, each with a list of its slots, which the kernels of each device fill:
 //
-//   template struct Unary<LogSigmoid>;
+//   using ActivationSlots = raw::SlotList<raw::Unary<Relu>, raw::Binary<ReluBackward>, ...>;
 //
 // Operands broadcast. Results keep the operands' common layout.
 #pragma once
@@ -30,6 +30,8 @@ template <class F> struct Binary {
 template <class F> struct Ternary {
   static KernelSlot<void(const Tensor& out, const Tensor& a, const Tensor& b, const Tensor& c, F f)> kernel;
 };
+// A list of such slots.
+template <class... Slots> struct SlotList {};
 
 // Returns the result dtype of arithmetic: promote(), except that a 0-dimensional operand takes part only if its
 // kind (bool < integer < floating) is higher than that of the other operand.

@@ -149,4 +149,14 @@ struct Polygamma : OnFloats {
   template <class T> GRADUS_HD T operator()(T x) const { return T(m::polygamma(int(n), x)); }
 };
 
+// The slots of these functors, which each device fills.
+using MathSlots = raw::SlotList<raw::Unary<Exp>, raw::Unary<Exp2>, raw::Unary<Expm1>, raw::Unary<Log>,
+                                raw::Unary<Log2>, raw::Unary<Log10>, raw::Unary<Log1p>,
+                                raw::Binary<LogAddExp>, raw::Binary<Xlogy>, raw::Unary<Erf>, raw::Unary<Erfc>,
+                                raw::Unary<Erfinv>, raw::Unary<Lgamma>, raw::Unary<Polygamma>>;
+using TrigonometrySlots =
+    raw::SlotList<raw::Unary<Sin>, raw::Unary<Cos>, raw::Unary<Tan>, raw::Unary<Asin>, raw::Unary<Acos>,
+                  raw::Unary<Atan>, raw::Binary<Atan2>, raw::Unary<Sinh>, raw::Unary<Cosh>, raw::Unary<Asinh>,
+                  raw::Unary<Acosh>, raw::Unary<Atanh>>;
+
 }  // namespace gradus::functors

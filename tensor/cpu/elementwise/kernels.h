@@ -1,5 +1,5 @@
-// Defines the CPU kernels of functors (tensor/ops/functor.h). A .cc file instantiates Unary<F>, Binary<F> or
-// Ternary<F>.
+// Defines the CPU kernels of functors (tensor/ops/functor.h). A .cc file instantiates DefineSlots for each list of slots
+// of its family.
 #pragma once
 
 #include "gradus/tensor/cpu/elementwise/elementwise.h"
@@ -69,5 +69,10 @@ constinit KernelSlot<void(const Tensor&, const Tensor&, const Tensor&, F)> Binar
 template <class F>
 constinit KernelSlot<void(const Tensor&, const Tensor&, const Tensor&, const Tensor&, F)> Ternary<F>::kernel{
     F::name, &cpu::ternary<F>};
+
+template <class List> struct DefineSlots;
+template <class... Slots> struct DefineSlots<SlotList<Slots...>> {
+  static inline const void* const kernels[] = {&Slots::kernel...};  // each use instantiates a slot
+};
 
 }  // namespace gradus::raw

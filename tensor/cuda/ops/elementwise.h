@@ -1,9 +1,6 @@
-// Fills the slots of element-wise ops (tensor/ops/elementwise.h) for CUDA. A family's file names them:
-//
-//   const Slots arithmetic{on_cuda<raw::Binary<Add>>, on_cuda<raw::Unary<Neg>>};
+// Fills the slots of element-wise ops (tensor/ops/elementwise.h) for CUDA.
 #pragma once
 
-#include <initializer_list>
 #include <type_traits>
 
 #include "gradus/tensor/cuda/kernels/elementwise.h"
@@ -35,12 +32,9 @@ template <class F> struct OnCuda<raw::Ternary<F>> {
   }
 };
 
-template <class Slot> void on_cuda() { Slot::kernel.cuda = &OnCuda<Slot>::run; }
-
-struct Slots {
-  Slots(std::initializer_list<void (*)()> fill) {
-    for (void (*const f)() : fill) f();
-  }
-};
+template <class... Slots> bool fill_slots(raw::SlotList<Slots...>) {
+  ((Slots::kernel.cuda = &OnCuda<Slots>::run), ...);
+  return true;
+}
 
 }  // namespace gradus::cuda
