@@ -1,4 +1,4 @@
-#include "gradus/tensor/cuda/cudnn/conv_graph.h"
+#include "gradus/tensor/cuda/cudnn/cudnn_calls.h"
 
 #include <limits>
 

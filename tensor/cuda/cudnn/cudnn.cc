@@ -16,7 +16,6 @@
 #include <utility>
 #include <vector>
 
-#include "gradus/tensor/cuda/cudnn/conv_graph.h"
 #include "gradus/tensor/cuda/cudnn/conv_plans.h"
 #include "gradus/tensor/cuda/cudnn/cudnn_calls.h"
 #include "gradus/tensor/cuda/cudnn/plan_cache.h"

@@ -23,6 +23,11 @@ inline cudaStream_t stream_for(std::initializer_list<const Tensor*> tensors) {
 
 inline View view_of(const Tensor& x) { return {x.raw_ptr(), x.dtype()}; }
 
+// Returns uninitialized bytes on x's device. They may be freed when the kernels that use them are queued.
+inline Tensor workspace_for(const Tensor& x, int64_t bytes) {
+  return empty({bytes}, {DType::kU8, x.device()});
+}
+
 struct Operands {
   StridedIndex index;
   std::array<View, kMaxOperands> views;

@@ -76,7 +76,7 @@ void multinomial_cuda(const Tensor& out, const Tensor& weights, const Tensor& un
   const int64_t n = weights.shape().back(), rows = weights.numel() / n;
   const Multinomial m{out.ptr<int64_t>(), weights.ptr<double>(), uniform.ptr<double>(), rows, n,
                       out.numel() / rows};
-  const Tensor workspace = empty({multinomial_workspace(m, replacement)}, {DType::kU8, out.device()});
+  const Tensor workspace = workspace_for(out, multinomial_workspace(m, replacement));
   multinomial("multinomial", m, replacement, workspace.raw_ptr(),
               reports_of(out, stream, &throw_invalid_draw, m.count, reported_per_row(n)), stream);
 }

@@ -14,8 +14,7 @@ template <class Op>
 void run_reduction(const char* name, const Tensor& out, const Lines& lines, const Op& op,
                    cudaStream_t stream) {
   const auto* const from = static_cast<const typename Op::In*>(lines.x.raw_ptr());
-  const int64_t bytes = reduce_workspace<Op>(from, lines.outer, lines.n, lines.inner);
-  const Tensor workspace = empty({bytes}, {DType::kU8, out.device()});
+  const Tensor workspace = workspace_for(out, reduce_workspace<Op>(from, lines.outer, lines.n, lines.inner));
   reduce(name, op, static_cast<typename Op::Out*>(out.raw_ptr()), from, lines.outer, lines.n, lines.inner,
          workspace.raw_ptr(), stream);
 }

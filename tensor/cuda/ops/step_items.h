@@ -32,6 +32,4 @@ DecidedOnDevice decided_on_device(const std::vector<raw::StepItem>& items);
 // As operands.h has it, for all tensors of the items.
 cudaStream_t stream_for_items(const std::vector<raw::StepItem>& items);
 
-Tensor workspace_for(const raw::StepItem& item, int64_t bytes);
-
 }  // namespace gradus::cuda
