@@ -31,8 +31,8 @@ struct Divider {
 template <int operands> struct StridedOperands {
   int dims;
   uint32_t count;
-  Divider size[kMaxLoops];
-  int64_t stride[operands][kMaxLoops];
+  Divider size[kMaxDims];
+  int64_t stride[operands][kMaxDims];
   void* data[operands];
   DType dtype[operands];
 
@@ -41,7 +41,7 @@ template <int operands> struct StridedOperands {
 #pragma unroll
     for (int k = 0; k < operands; ++k) offsets[k] = 0;
 #pragma unroll
-    for (int d = kMaxLoops - 1; d >= 0; --d) {
+    for (int d = kMaxDims - 1; d >= 0; --d) {
       if (d >= dims) continue;
       const uint32_t above = d ? size[d].quotient(i) : 0, at = i - above * size[d].divisor;
       i = above;

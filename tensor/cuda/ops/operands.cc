@@ -22,16 +22,14 @@ cudaStream_t stream_for(std::span<const Tensor* const> tensors) {
 Operands operands_of(std::initializer_list<const Tensor*> tensors) {
   const Tensor& out = **tensors.begin();
   Operands o{};
-  std::array<Strides, kMaxOperands> strides{};
-  size_t k = 0;
-  for (const Tensor* x : tensors) {
-    const int lead = out.dim() - x->dim();
-    for (int d = 0; d < x->dim(); ++d)
-      if (x->shape()[d] != 1 || k == 0) strides[k][static_cast<size_t>(lead + d)] = x->strides()[d];
-    o.views[k++] = view_of(*x);
-  }
+  size_t count = 0;
+  for (const Tensor* x : tensors) o.views[count++] = view_of(*x);
   const std::span<const int64_t> sizes(out.shape().begin(), static_cast<size_t>(out.dim()));
-  o.index = make_strided_index(sizes, {strides.data(), k});
+  o.index = gradus::make_strided_index(sizes, static_cast<int>(count), [&](int k, int d) -> int64_t {
+    const Tensor& x = *tensors.begin()[k];
+    const int own = d - (out.dim() - x.dim());
+    return own < 0 || (k > 0 && x.shape()[own] == 1) ? 0 : x.strides()[own];
+  });
   o.stream = stream_for(tensors);
   return o;
 }
