@@ -1,3 +1,4 @@
+// CUDA kernels of the activation functors in gradus/tensor/ops/activations.h.
 #include "gradus/tensor/ops/activations.h"
 
 #include "gradus/tensor/cuda/ops/elementwise.h"

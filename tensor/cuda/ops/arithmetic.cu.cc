@@ -1,3 +1,4 @@
+// CUDA kernels of the arithmetic functors in gradus/tensor/ops/arithmetic.h.
 #include "gradus/tensor/ops/arithmetic.h"
 
 #include "gradus/tensor/cuda/ops/elementwise.h"

@@ -1,3 +1,4 @@
+// CUDA kernels of batch normalization: tensors in, launches of kernels/batch_norm.h out.
 #include "gradus/tensor/ops/norm/batch_norm.h"
 
 #include "gradus/tensor/cuda/kernels/batch_norm.h"

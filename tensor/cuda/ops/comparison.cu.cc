@@ -1,3 +1,4 @@
+// CUDA kernels of the comparison, logical and bitwise functors in gradus/tensor/ops/comparison.h, and of where.
 #include "gradus/tensor/ops/comparison.h"
 
 #include "gradus/tensor/cuda/ops/elementwise.h"

@@ -1,3 +1,4 @@
+// CUDA kernels of cross entropy: tensors in, launches of kernels/cross_entropy.h out.
 #include "gradus/tensor/ops/losses/cross_entropy.h"
 
 #include "gradus/tensor/cuda/kernels/cross_entropy.h"

@@ -1,3 +1,4 @@
+// CUDA kernels of random numbers: tensors in, launches of kernels/random.h and kernels/multinomial.h out.
 #include "gradus/tensor/ops/random.h"
 
 #include <algorithm>

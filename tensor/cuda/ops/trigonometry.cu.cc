@@ -1,3 +1,4 @@
+// CUDA kernels of the trigonometric and hyperbolic functors in gradus/tensor/ops/math.h.
 #include "gradus/tensor/ops/math.h"
 
 #include "gradus/tensor/cuda/ops/elementwise.h"
