@@ -36,13 +36,13 @@ struct Operands {
 // Takes the output first. The others broadcast to its shape.
 Operands operands_of(std::initializer_list<const Tensor*> tensors);
 
-// What a reduction reads: dense elements as [outer, n, inner]. `x` keeps them, where they are a copy.
-struct Lines {
+// The operand of a reduction over n: dense elements [outer, n, inner] of `x`, which may be a copy.
+struct ReductionLayout {
   Tensor x;
   int64_t outer = 1, n = 1, inner = 1;
 };
-// Returns x as the dims say in which `out`, row-major and with as many dims, has size 1. What does not lie so
-// is copied first.
-Lines lines_of(const Tensor& out, const Tensor& x);
+// Returns x for a reduction over the dims in which `out`, row-major and with as many dims, has size 1. Copies an x
+// whose layout the reduction cannot read.
+ReductionLayout reduction_layout_of(const Tensor& out, const Tensor& x);
 
 }  // namespace gradus::cuda
