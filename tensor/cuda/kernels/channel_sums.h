@@ -142,13 +142,13 @@ template <int width>
 __device__ __forceinline__ Pair sums_of(const double* pieces, int64_t count, int64_t tile, int64_t channels,
                                         double (&parts)[kThreads]) {
   constexpr int kBoth = 2 * width, kParts = kThreads / kBoth;
-  const int mine = threadIdx.x % kBoth;
-  const int64_t channel = tile + mine % width;
+  const int local = threadIdx.x % kBoth;
+  const int64_t channel = tile + local % width;
   double sum = 0;
   if (channel < channels) {
 #pragma unroll 4
     for (int64_t p = threadIdx.x / kBoth; p < count; p += kParts)
-      sum += pieces[(p * 2 + mine / width) * channels + channel];
+      sum += pieces[(p * 2 + local / width) * channels + channel];
   }
   parts[threadIdx.x] = sum;
   __syncthreads();
@@ -180,11 +180,11 @@ template <class A, int count, int n> struct OfTile {
   }
   // Number i of channel k of a thread's.
   __device__ __forceinline__ A of(int i, int k, int lane) const { return v[i][k * kApart + lane]; }
-  __device__ __forceinline__ void take(const ThreadIndex& thread, A (&mine)[count][n]) const {
+  __device__ __forceinline__ void take(const ThreadIndex& thread, A (&local)[count][n]) const {
 #pragma unroll
     for (int i = 0; i < count; ++i)
 #pragma unroll
-      for (int k = 0; k < n; ++k) mine[i][k] = of(i, k, thread.lane);
+      for (int k = 0; k < n; ++k) local[i][k] = of(i, k, thread.lane);
   }
 };
 

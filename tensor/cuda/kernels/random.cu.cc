@@ -173,8 +173,8 @@ __global__ void __launch_bounds__(kWarp) swap_places(int64_t* order, int64_t cou
     const int64_t place = count - left + lane;
     uint32_t words[4];
     draws::philox(key, static_cast<uint64_t>(place) / 2, words);
-    const uint32_t mine[2] = {place % 2 ? words[2] : words[0], place % 2 ? words[3] : words[1]};
-    const int64_t partner = draws::partner_of(place, count, mine);
+    const uint32_t local[2] = {place % 2 ? words[2] : words[0], place % 2 ? words[3] : words[1]};
+    const int64_t partner = draws::partner_of(place, count, local);
     int turn = 0;
 #pragma unroll
     for (int l = 0; l < kWarp - 1; ++l) {
