@@ -4,10 +4,10 @@
 #include <bit>
 #include <limits>
 
-#include "gradus/tensor/cuda/kernels/thread_groups.h"
 #include "gradus/tensor/cuda/kernels/reduce.h"
 #include "gradus/tensor/cuda/kernels/reduce_ops.h"
 #include "gradus/tensor/cuda/kernels/report.h"
+#include "gradus/tensor/cuda/kernels/thread_groups.h"
 #include "gradus/tensor/ops/scalar_math.h"
 
 namespace gradus::cuda {
