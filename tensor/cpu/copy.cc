@@ -6,7 +6,7 @@
 #include <cstring>
 
 #include "gradus/tensor/cpu/convert.h"
-#include "gradus/tensor/cpu/loop_nest.h"
+#include "gradus/tensor/cpu/strided_index.h"
 #include "gradus/tensor/cpu/transpose.h"
 #include "gradus/tensor/runtime/parallel.h"
 
@@ -16,51 +16,51 @@ namespace {
 using namespace cpu;  // NOLINT
 
 // Converts row by row along the innermost loop. Long rows are divided into blocks, and threads divide the blocks.
-void copy_rows(const LoopNest& nest, char* dst, int64_t dst_size, const char* src, int64_t src_size,
+void copy_rows(const StridedIndex& index, char* dst, int64_t dst_size, const char* src, int64_t src_size,
                ConvertFunction convert) {
   constexpr int64_t kBlock = 16384;
-  const int64_t inner = nest.inner(), blocks = (inner + kBlock - 1) / kBlock;
-  const int64_t rows = nest.numel / inner;
+  const int64_t inner = index.inner(), blocks = (inner + kBlock - 1) / kBlock;
+  const int64_t rows = index.numel / inner;
   const int64_t grain = std::max<int64_t>(1, kElementwiseGrain / std::min(inner, kBlock));
   parallel_for(0, rows * blocks, grain, [&](int64_t begin, int64_t end) {
     for (int64_t item = begin; item < end; ++item) {
       const int64_t first = item % blocks * kBlock;
       int64_t at[2];
-      nest.locate(item / blocks * inner + first, at);
-      convert(std::min(kBlock, inner - first), dst + at[0] * dst_size, nest.inner_stride(0),
-              src + at[1] * src_size, nest.inner_stride(1));
+      index.locate(item / blocks * inner + first, at);
+      convert(std::min(kBlock, inner - first), dst + at[0] * dst_size, index.inner_stride(0),
+              src + at[1] * src_size, index.inner_stride(1));
     }
   });
 }
 
 // Returns the loop along which the source is contiguous, if the destination is contiguous along another one, the
 // innermost. Otherwise -1.
-int transposed_dim(const LoopNest& nest) {
-  if (nest.inner_stride(0) != 1 || nest.inner_stride(1) <= 1) return -1;
-  for (int d = 0; d < nest.dims - 1; ++d)
-    if (nest.stride[1][d] == 1) return d;
+int transposed_dim(const StridedIndex& index) {
+  if (index.inner_stride(0) != 1 || index.inner_stride(1) <= 1) return -1;
+  for (int d = 0; d < index.dims - 1; ++d)
+    if (index.stride[1][d] == 1) return d;
   return -1;
 }
 
 // Copies as transposes of [rows, cols] matrices: rows run along loop `dim`, in which the source is contiguous,
 // cols along the innermost loop, in which the destination is.
-void copy_transposed(const LoopNest& nest, int dim, char* dst, const char* src, int64_t size) {
+void copy_transposed(const StridedIndex& index, int dim, char* dst, const char* src, int64_t size) {
   // A work item is a strip of matrix rows at one position of the other loops.
-  const int64_t rows = nest.size[dim], cols = nest.inner();
+  const int64_t rows = index.size[dim], cols = index.inner();
   const int64_t strip = std::clamp<int64_t>(8192 / cols, 16, 512);
-  const int64_t strips = (rows + strip - 1) / strip, planes = nest.numel / (rows * cols);
-  const int64_t dst_row = nest.stride[0][dim], src_col = nest.inner_stride(1);
+  const int64_t strips = (rows + strip - 1) / strip, planes = index.numel / (rows * cols);
+  const int64_t dst_row = index.stride[0][dim], src_col = index.inner_stride(1);
   const int64_t grain = std::max<int64_t>(1, kElementwiseGrain / (std::min(strip, rows) * cols));
   parallel_for(0, planes * strips, grain, [&](int64_t begin, int64_t end) {
     for (int64_t item = begin; item < end; ++item) {
       const int64_t first = item % strips * strip, count = std::min(strip, rows - first);
       int64_t dst_at = first * dst_row, src_at = first;
       int64_t plane = item / strips;
-      for (int d = nest.dims - 2; d >= 0; --d) {
+      for (int d = index.dims - 2; d >= 0; --d) {
         if (d == dim) continue;
-        dst_at += plane % nest.size[d] * nest.stride[0][d];
-        src_at += plane % nest.size[d] * nest.stride[1][d];
-        plane /= nest.size[d];
+        dst_at += plane % index.size[d] * index.stride[0][d];
+        src_at += plane % index.size[d] * index.stride[1][d];
+        plane /= index.size[d];
       }
       transpose(size, dst + dst_at * size, dst_row, src + src_at * size, src_col, count, cols);
     }
@@ -74,16 +74,17 @@ void copy_cpu(const Tensor& dst, const Tensor& src) {
   if (dst.numel() == 1) return converter(dst.dtype(), src.dtype())(1, to, 1, from, 1);
 
   const Tensor* operands[] = {&dst, &src};
-  const LoopNest nest = make_loop_nest(operands, 2);
+  const StridedIndex index = strided_index_of(operands, 2);
   if (dst.dtype() == src.dtype())
-    if (const int dim = transposed_dim(nest); dim >= 0) return copy_transposed(nest, dim, to, from, dst_size);
-  copy_rows(nest, to, dst_size, from, src_size, converter(dst.dtype(), src.dtype()));
+    if (const int dim = transposed_dim(index); dim >= 0)
+      return copy_transposed(index, dim, to, from, dst_size);
+  copy_rows(index, to, dst_size, from, src_size, converter(dst.dtype(), src.dtype()));
 }
 
 void fill_cpu(const Tensor& dst, Number value) {
   const Tensor* operands[] = {&dst};
-  LoopNest nest = make_loop_nest(operands, 1);
-  nest.operands = 2;  // the source is one element with stride 0
+  StridedIndex index = strided_index_of(operands, 1);
+  index.operands = 2;  // the source is one element with stride 0
   const ConvertFunction convert = converter(dst.dtype(), dst.dtype());
   alignas(8) char element[8];  // the number, converted once
   const double floating = value.to_double();
@@ -92,7 +93,7 @@ void fill_cpu(const Tensor& dst, Number value) {
     converter(dst.dtype(), DType::kF64)(1, element, 1, &floating, 1);
   else
     converter(dst.dtype(), DType::kI64)(1, element, 1, &integer, 1);
-  copy_rows(nest, static_cast<char*>(dst.raw_ptr()), size_of(dst.dtype()), element, 0, convert);
+  copy_rows(index, static_cast<char*>(dst.raw_ptr()), size_of(dst.dtype()), element, 0, convert);
 }
 
 }  // namespace

@@ -74,42 +74,37 @@ template <class T, class Rule>
   }
 }
 
-// Updates all parameters in one parallel pass. `make.rule<T>(numbers)` returns the update rule of a parameter
-// (ops/formulas/optim_rule.h). With item.rows, the gradient is sparse: its row i belongs to row rows[i] of the
-// parameter.
-template <class Make>
-void apply_rule(const char* op, const std::vector<StepItem>& items, double decay, bool maximize, Make make) {
-  dispatch_stored(items.front().param.dtype(), op, [&]<class P, class T>() {
-    parallel_over_items(items, [&](const StepItem& item, int64_t begin, int64_t end) {
-      const auto rule = make.template rule<T>(numbers_of(item));
-      // `first` and `first_grad` are element offsets in the parameter and in the gradient.
-      const auto run = [&](int64_t first, int64_t first_grad, int64_t count) {
-        T* states[3];
-        for (size_t k = 0; k < 3; ++k)
-          states[k] = item.state[k].defined() ? item.state[k].template ptr<T>() + first : nullptr;
-        in_tiles<P, T>(item.param.ptr<P>() + first, item.grad.ptr<P>() + first_grad, count,
-                       [&](T* p, const T* g, int64_t at, int64_t n) {
-                         const auto state = [&](size_t k) { return states[k] ? states[k] + at : nullptr; };
-                         run_rule<T>(n, p, g, state(0), state(1), state(2), maximize ? T(-1) : T(1), T(decay),
-                                     rule);
-                       });
-      };
-      if (!item.rows.defined()) return run(begin, begin, end - begin);
-      const int64_t width = item.grad.numel() / item.rows.numel(), *const rows = item.rows.ptr<int64_t>();
-      for (int64_t i = begin, next; i < end; i = next) {
-        next = std::min(end, (i / width + 1) * width);
-        run(rows[i / width] * width + i % width, i, next - i);
-      }
-    });
-  });
-}
-
-// The policy that runs an optimizer's update rule on the CPU. The CUDA backend has its counterpart.
+// Runs an optimizer's update rule on the CPU. The counterpart for GPUs is cuda::ApplyOnCuda.
 struct ApplyOnCPU {
+  // Updates all parameters in one parallel pass. `make.rule<T>(numbers)` returns the update rule of a parameter
+  // (ops/formulas/optim_rule.h). With item.rows, the gradient is sparse: its row i belongs to row rows[i] of the
+  // parameter.
   template <class Make>
   static void rule(const char* op, const std::vector<StepItem>& items, double decay, bool maximize,
                    Make make) {
-    apply_rule(op, items, decay, maximize, make);
+    dispatch_stored(items.front().param.dtype(), op, [&]<class P, class T>() {
+      parallel_over_items(items, [&](const StepItem& item, int64_t begin, int64_t end) {
+        const auto update = make.template rule<T>(numbers_of(item));
+        // `first` and `first_grad` are element offsets in the parameter and in the gradient.
+        const auto run = [&](int64_t first, int64_t first_grad, int64_t count) {
+          T* states[3];
+          for (size_t k = 0; k < 3; ++k)
+            states[k] = item.state[k].defined() ? item.state[k].template ptr<T>() + first : nullptr;
+          in_tiles<P, T>(item.param.ptr<P>() + first, item.grad.ptr<P>() + first_grad, count,
+                         [&](T* p, const T* g, int64_t at, int64_t n) {
+                           const auto state = [&](size_t k) { return states[k] ? states[k] + at : nullptr; };
+                           run_rule<T>(n, p, g, state(0), state(1), state(2), maximize ? T(-1) : T(1),
+                                       T(decay), update);
+                         });
+        };
+        if (!item.rows.defined()) return run(begin, begin, end - begin);
+        const int64_t width = item.grad.numel() / item.rows.numel(), *const rows = item.rows.ptr<int64_t>();
+        for (int64_t i = begin, next; i < end; i = next) {
+          next = std::min(end, (i / width + 1) * width);
+          run(rows[i / width] * width + i % width, i, next - i);
+        }
+      });
+    });
   }
 };
 

@@ -86,6 +86,7 @@ struct Silu : OnFloats {
 };
 struct SiluBackward : OnFloats {
   static constexpr const char* name = "silu_backward";
+  static constexpr DType kHalfVectors[] = {DType::kBF16};
   template <class T> GRADUS_HD T operator()(T dy, T x) const {
     const T s = m::sigmoid(x);
     return dy * s * (T(1) + x * (T(1) - s));
@@ -101,12 +102,14 @@ struct Mish : OnFloats {
 };
 struct Gelu : OnFloats {
   static constexpr const char* name = "gelu";
+  static constexpr DType kHalfVectors[] = {DType::kF64};
   template <class T> GRADUS_HD T operator()(T x) const {
     return T(0.5) * x * (T(1) + m::erf(x * T(0.70710678118654752)));
   }
 };
 struct GeluBackward : OnFloats {
   static constexpr const char* name = "gelu_backward";
+  static constexpr DType kHalfVectors[] = {DType::kF64};
   template <class T> GRADUS_HD T operator()(T dy, T x) const {
     const T cdf = T(0.5) * (T(1) + m::erf(x * T(0.70710678118654752)));
     const T pdf = T(0.39894228040143268) * m::exp(T(-0.5) * x * x);
@@ -159,5 +162,16 @@ struct SoftShrink : OnFloats {
     return x > l ? x - l : x < -l ? x + l : x * T(0);  // NaN stays
   }
 };
+
+// The slots of these functors, which each device fills.
+using ActivationSlots =
+    raw::SlotList<raw::Unary<Relu>, raw::Binary<ReluBackward>, raw::Unary<LeakyRelu>,
+                  raw::Binary<LeakyReluBackward>, raw::Binary<Prelu>, raw::Unary<Threshold>, raw::Unary<Elu>,
+                  raw::Binary<EluBackward>, raw::Unary<Celu>, raw::Unary<Selu>, raw::Unary<Sigmoid>,
+                  raw::Binary<SigmoidBackward>, raw::Unary<LogSigmoid>, raw::Unary<Tanh>,
+                  raw::Binary<TanhBackward>, raw::Unary<Softplus>, raw::Unary<Silu>,
+                  raw::Binary<SiluBackward>, raw::Unary<Mish>, raw::Unary<Gelu>, raw::Binary<GeluBackward>,
+                  raw::Unary<GeluTanh>, raw::Binary<GeluTanhBackward>, raw::Unary<HardSigmoid>,
+                  raw::Unary<HardSwish>, raw::Unary<HardShrink>, raw::Unary<SoftShrink>>;
 
 }  // namespace gradus::functors

@@ -10,7 +10,11 @@ namespace gradus::functors {
 GRADUS_BINARY_FUNCTOR(Add, OnAll, "add", T, T(W<T>(a) + W<T>(b)));
 GRADUS_BINARY_FUNCTOR(Sub, OnNumbers, "sub", T, T(W<T>(a) - W<T>(b)));
 GRADUS_BINARY_FUNCTOR(Mul, OnAll, "mul", T, T(W<T>(a) * W<T>(b)));
-GRADUS_BINARY_FUNCTOR(Div, OnFloats, "div", T, a / b);
+struct Div : OnFloats {
+  static constexpr const char* name = "div";
+  static constexpr DType kHalfVectors[] = {DType::kF64};
+  template <class T> GRADUS_HD T operator()(T a, T b) const { return a / b; }
+};
 // a + alpha b
 struct AddScaled : OnNumbers {
   static constexpr const char* name = "add";
@@ -31,6 +35,7 @@ struct AddCMul : OnFloats {
 };
 struct AddCDiv : OnFloats {
   static constexpr const char* name = "addcdiv";
+  static constexpr DType kHalfVectors[] = {DType::kBF16};
   double value;
   template <class T> GRADUS_HD T operator()(T x, T a, T b) const { return m::fma(T(value), a / b, x); }
 };
@@ -193,6 +198,7 @@ GRADUS_UNARY_FUNCTOR(Sqrt, OnFloats, "sqrt", T, m::sqrt(x));
 GRADUS_UNARY_FUNCTOR(Rsqrt, OnFloats, "rsqrt", T, T(1) / m::sqrt(x));
 struct Hypot : OnFloats {
   static constexpr const char* name = "hypot";
+  static constexpr DType kHalfVectors[] = {DType::kF64};
   template <class T> GRADUS_HD T operator()(T a, T b) const {
     const T x = m::abs(a), y = m::abs(b), large = x > y ? x : y, small = x > y ? y : x;
     const T t = large > T(0) && large < std::numeric_limits<T>::infinity() ? small / large : T(0);
@@ -214,6 +220,19 @@ GRADUS_UNARY_FUNCTOR(Floor, OnFractions, "floor", T, std::floor(x));
 GRADUS_UNARY_FUNCTOR(Ceil, OnFractions, "ceil", T, std::ceil(x));
 GRADUS_UNARY_FUNCTOR(Round, OnFractions, "round", T, std::rint(x));
 GRADUS_UNARY_FUNCTOR(Trunc, OnFractions, "trunc", T, std::trunc(x));
+
+// The slots of these functors, which each device fills.
+using ArithmeticSlots =
+    raw::SlotList<raw::Binary<Add>, raw::Binary<Sub>, raw::Binary<Mul>, raw::Binary<Div>,
+                  raw::Binary<AddScaled>, raw::Ternary<AddCMul>, raw::Ternary<AddCDiv>, raw::Binary<Pow>,
+                  raw::Binary<Maximum>, raw::Binary<Minimum>, raw::Ternary<LerpTensor>, raw::Binary<Lerp>,
+                  raw::Unary<Neg>, raw::Unary<Abs>, raw::Unary<Sign>, raw::Unary<Square>,
+                  raw::Unary<Reciprocal>, raw::Unary<Sqrt>, raw::Unary<Rsqrt>, raw::Binary<Hypot>>;
+using RoundingSlots =
+    raw::SlotList<raw::Binary<Remainder>, raw::Binary<Fmod>, raw::Binary<FloorDivide>,
+                  raw::Binary<TruncDivide>, raw::Unary<Floor>, raw::Unary<Ceil>, raw::Unary<Round>,
+                  raw::Unary<Trunc>, raw::Unary<Clamp>, raw::Binary<ClampBackward>, raw::Binary<Copysign>,
+                  raw::Binary<Heaviside>>;
 
 }  // namespace gradus::functors
 

@@ -87,6 +87,14 @@ struct ShiftRight : OnIntegers {
   }
 };
 
+// The slots of these functors, which each device fills.
+using ComparisonSlots =
+    raw::SlotList<raw::Binary<Eq>, raw::Binary<Ne>, raw::Binary<Lt>, raw::Binary<Le>, raw::Binary<Gt>,
+                  raw::Binary<Ge>, raw::Binary<LogicalAnd>, raw::Binary<LogicalOr>, raw::Unary<LogicalNot>,
+                  raw::Unary<IsNaN>, raw::Unary<IsFinite>, raw::Unary<IsInf>, raw::Unary<NanToNum>,
+                  raw::Binary<BitwiseAnd>, raw::Binary<BitwiseOr>, raw::Binary<BitwiseXor>,
+                  raw::Unary<BitwiseNot>, raw::Binary<ShiftLeft>, raw::Binary<ShiftRight>>;
+
 }  // namespace gradus::functors
 
 namespace gradus::raw {

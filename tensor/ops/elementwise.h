@@ -1,9 +1,9 @@
 // Raw element-wise ops as templates over functors: raw::unary<functors::Exp>(x). A functor (functor.h) defines the
 // accepted dtypes, the op's name, and the function of one element. The templates check operands, infer dtype and
 // shape of the result, allocate it, and call the functor's slot. Functors are in arithmetic.h, comparison.h,
-// math.h and activations.h; the file with the same name in tensor/cpu/elementwise/ instantiates the slot:
+// math.h and activations.h, each with a list of its slots, which the kernels of each device fill:
 //
-//   template struct Unary<LogSigmoid>;
+//   using ActivationSlots = raw::SlotList<raw::Unary<Relu>, raw::Binary<ReluBackward>, ...>;
 //
 // Operands broadcast. Results keep the operands' common layout.
 #pragma once
@@ -30,6 +30,8 @@ template <class F> struct Binary {
 template <class F> struct Ternary {
   static KernelSlot<void(const Tensor& out, const Tensor& a, const Tensor& b, const Tensor& c, F f)> kernel;
 };
+// A list of such slots.
+template <class... Slots> struct SlotList {};
 
 // Returns the result dtype of arithmetic: promote(), except that a 0-dimensional operand takes part only if its
 // kind (bool < integer < floating) is higher than that of the other operand.
@@ -51,6 +53,36 @@ template <class F, class... In> DType compute_type(const Tensor& out, const In&.
     return result_dtype(in...);
   else
     return out.dtype();
+}
+
+// Calls g.operator()<T>() with the C++ type in which F computes dtype t: f32 for 16-bit floats, i32 for i8 and
+// i16, whose results are the low bits.
+// Errors: DTypeError naming `op` if F does not accept T.
+template <class F, class G> void with_compute_type(const char* op, DType t, G&& g) {
+  auto call = [&]<class T>() {
+    if constexpr (F::template accepts<T>)
+      g.template operator()<T>();
+    else
+      throw DTypeError(op, "is not defined for ", name_of(t));
+  };
+  switch (t) {
+    case DType::kF64:
+      return call.template operator()<double>();
+    case DType::kF32:
+    case DType::kF16:
+    case DType::kBF16:
+      return call.template operator()<float>();
+    case DType::kI64:
+      return call.template operator()<int64_t>();
+    case DType::kI32:
+    case DType::kI16:
+    case DType::kI8:
+      return call.template operator()<int32_t>();
+    case DType::kU8:
+      return call.template operator()<uint8_t>();
+    case DType::kBool:
+      return call.template operator()<bool>();
+  }
 }
 
 // Returns an uninitialized tensor for the result of an op on operands that broadcast. Its layout is that of the

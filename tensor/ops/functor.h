@@ -3,6 +3,9 @@
 //
 // The base class defines the accepted element types; 16-bit floats are computed as float. Members are the op's
 // parameters as double (or int64_t), in the order of the op's arguments.
+//
+// `kHalfVectors` names result types for which GPU threads take vectors of 8 bytes instead of 16: with 16, nvcc spills
+// registers, or takes so many that less than half of a multiprocessor is occupied (tools/gpu_lab/report.sh).
 #pragma once
 
 #include <cstdint>

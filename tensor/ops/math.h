@@ -37,11 +37,13 @@ struct OnAngles : OnFloats {
 };
 struct Sin : OnAngles {
   static constexpr const char* name = "sin";
+  static constexpr DType kHalfVectors[] = {DType::kF16, DType::kBF16};
   template <class T> GRADUS_HD T operator()(T x) const { return m::sin(x); }
   GRADUS_HD float fallback(float x) const { return std::sin(x); }
 };
 struct Cos : OnAngles {
   static constexpr const char* name = "cos";
+  static constexpr DType kHalfVectors[] = {DType::kF16, DType::kBF16};
   template <class T> GRADUS_HD T operator()(T x) const { return m::cos(x); }
   GRADUS_HD float fallback(float x) const { return std::cos(x); }
 };
@@ -71,7 +73,11 @@ GRADUS_UNARY_FUNCTOR(Cosh, OnFloats, "cosh", T, m::cosh(x));
 GRADUS_UNARY_FUNCTOR(Asinh, OnFloats, "asinh", T, m::asinh(x));
 GRADUS_UNARY_FUNCTOR(Acosh, OnFloats, "acosh", T, m::acosh(x));
 GRADUS_UNARY_FUNCTOR(Atanh, OnFloats, "atanh", T, m::atanh(x));
-GRADUS_UNARY_FUNCTOR(Erf, OnFloats, "erf", T, m::erf(x));
+struct Erf : OnFloats {
+  static constexpr const char* name = "erf";
+  static constexpr DType kHalfVectors[] = {DType::kF64};
+  template <class T> GRADUS_HD T operator()(T x) const { return m::erf(x); }
+};
 GRADUS_UNARY_FUNCTOR(Erfc, OnFloats, "erfc", T, m::erfc(x));
 // Erfinv, Lgamma and Polygamma compute in double.
 GRADUS_UNARY_FUNCTOR(Erfinv, OnFloats, "erfinv", T, T(m::erfinv(x)));
@@ -91,5 +97,15 @@ struct Polygamma : OnFloats {
   int64_t n = 0;
   template <class T> GRADUS_HD T operator()(T x) const { return T(m::polygamma(int(n), x)); }
 };
+
+// The slots of these functors, which each device fills.
+using MathSlots = raw::SlotList<raw::Unary<Exp>, raw::Unary<Exp2>, raw::Unary<Expm1>, raw::Unary<Log>,
+                                raw::Unary<Log2>, raw::Unary<Log10>, raw::Unary<Log1p>,
+                                raw::Binary<LogAddExp>, raw::Binary<Xlogy>, raw::Unary<Erf>, raw::Unary<Erfc>,
+                                raw::Unary<Erfinv>, raw::Unary<Lgamma>, raw::Unary<Polygamma>>;
+using TrigonometrySlots =
+    raw::SlotList<raw::Unary<Sin>, raw::Unary<Cos>, raw::Unary<Tan>, raw::Unary<Asin>, raw::Unary<Acos>,
+                  raw::Unary<Atan>, raw::Binary<Atan2>, raw::Unary<Sinh>, raw::Unary<Cosh>, raw::Unary<Asinh>,
+                  raw::Unary<Acosh>, raw::Unary<Atanh>>;
 
 }  // namespace gradus::functors

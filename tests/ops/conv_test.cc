@@ -4,11 +4,7 @@
 
 #include "gradus/autograd/functional.h"
 #include "gradus/autograd/ops/ops.h"
-#include "gradus/tensor/cpu/conv/pointwise.h"
-#include "gradus/tensor/cpu/conv/reference.h"
-#include "gradus/tensor/cpu/conv/sparse_grad.h"
-#include "gradus/tensor/cpu/conv/winograd.h"
-#include "gradus/tensor/cpu/conv/winograd_stride2.h"
+#include "gradus/tensor/cpu/conv/kernels.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/view.h"
 #include "gradus/tensor/runtime/parallel.h"

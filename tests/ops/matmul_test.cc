@@ -5,7 +5,7 @@
 #include "gradus/autograd/functional.h"
 #include "gradus/autograd/ops/linalg/matmul.h"
 #include "gradus/autograd/ops/reduce.h"
-#include "gradus/tensor/cpu/linalg/matmul_reference.h"
+#include "gradus/tensor/cpu/linalg/matmul_kernels.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/creation.h"
 #include "gradus/tensor/ops/view.h"

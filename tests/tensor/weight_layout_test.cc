@@ -1,5 +1,5 @@
 // Filters in oneDNN's layouts, compared with its own reorder, byte for byte.
-#include "gradus/tensor/cpu/onednn/weight_layout.h"
+#include "gradus/tensor/cpu/onednn/onednn.h"
 
 #include <gtest/gtest.h>
 

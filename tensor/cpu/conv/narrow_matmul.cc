@@ -1,5 +1,5 @@
 // Blocked matrix multiplication of bf16 operands in f32, compiled per instruction set.
-#include "gradus/tensor/cpu/conv/narrow_matmul.h"
+#include "gradus/tensor/cpu/linalg/matmul_kernels.h"
 
 #include <algorithm>
 
@@ -103,10 +103,35 @@ int64_t choose_block_columns(int64_t width, int64_t others) {
   return columns;
 }
 
+// The panel at column n of rows [k, k + depth) of matrix i of b.
+void pack_panel(const Tensor& b, int64_t i, int64_t k, int64_t depth, int64_t n, float* to) {
+  pack_panel(matrix(b, i), k, depth, n, std::min<int64_t>(kPanel, b.size(-1) - n), to);
+}
+
+// All panels of several matrices: [matrices][slices of K][panels][depth of the slice][kPanel].
+struct PackedPanels {
+  Tensor data;
+  int64_t K, width;
+  float* at(int64_t i, int64_t k, int64_t depth, int64_t n) const {
+    return data.ptr<float>() + (i * K + k) * width + n * depth;
+  }
+};
+PackedPanels pack_all_panels(const Tensor& b, int64_t matrices) {
+  const int64_t K = b.size(-2), panels = ceil_div(b.size(-1), kPanel), width = panels * kPanel;
+  const PackedPanels packed{scratch(matrices * K * width), K, width};
+  parallel_for(0, matrices * panels, 1 + 8192 / (K * kPanel), [&](int64_t first, int64_t last) {
+    for (int64_t item = first; item < last; ++item)
+      for (int64_t k = 0; k < K; k += kDepth) {
+        const int64_t i = item / panels, n = item % panels * kPanel, depth = std::min(kDepth, K - k);
+        pack_panel(b, i, k, depth, n, packed.at(i, k, depth, n));
+      }
+  });
+  return packed;
+}
+
 template <class T> void multiply(const Tensor& out, const Tensor& a, const Tensor& b, const Tensor& bias) {
   const int64_t batch = out.dim() == 3 ? out.size(0) : 1, M = out.size(-2), N = out.size(-1), K = a.size(-1);
-  const int64_t panels = ceil_div(N, kPanel), width = panels * kPanel;
-  const int64_t row_blocks = ceil_div(M, kMaxBlockRows);
+  const int64_t width = ceil_div(N, kPanel) * kPanel, row_blocks = ceil_div(M, kMaxBlockRows);
   const int64_t block_columns = choose_block_columns(width, batch * row_blocks);
   const int64_t column_blocks = ceil_div(width, block_columns), blocks = row_blocks * column_blocks;
   const int64_t matrices = b.dim() == 3 && b.size(0) > 1 && b.stride(0) != 0 ? batch : 1;  // of b
@@ -115,23 +140,7 @@ template <class T> void multiply(const Tensor& out, const Tensor& a, const Tenso
   const Tensor addends = scratch(width);
   std::fill_n(addends.ptr<float>(), width, 0.0f);
   if (bias.defined()) widen(bias.ptr<bf16>(), bias.stride(0), N, addends.ptr<float>());
-
-  // All panels: [matrices][slices of K][panels][depth of the slice][kPanel]
-  const Tensor packed = packed_first ? scratch(matrices * K * width) : Tensor();
-  const auto packed_panel = [&](int64_t b_index, int64_t k, int64_t depth, int64_t n) {
-    return packed.ptr<float>() + (b_index * K + k) * width + n * depth;
-  };
-  const auto pack = [&](int64_t b_index, int64_t k, int64_t depth, int64_t n, float* to) {
-    pack_panel(matrix(b, b_index), k, depth, n, std::min<int64_t>(kPanel, N - n), to);
-  };
-  if (packed_first)
-    parallel_for(0, matrices * panels, 1 + 8192 / (K * kPanel), [&](int64_t first, int64_t last) {
-      for (int64_t i = first; i < last; ++i)
-        for (int64_t k = 0; k < K; k += kDepth) {
-          const int64_t b_index = i / panels, n = i % panels * kPanel, depth = std::min(kDepth, K - k);
-          pack(b_index, k, depth, n, packed_panel(b_index, k, depth, n));
-        }
-    });
+  const PackedPanels packed = packed_first ? pack_all_panels(b, matrices) : PackedPanels{};
 
   const int64_t max_rows = std::min(kMaxBlockRows, M);
   // With several slices the partial sums of a whole block are stored, with one slice only those of one panel.
@@ -151,8 +160,8 @@ template <class T> void multiply(const Tensor& out, const Tensor& a, const Tenso
         const int64_t depth = std::min(kDepth, K - k);
         const PackedRows a_rows = pack_rows(matrix(a, g), m, rows, k, depth, a_buffer);
         for (int64_t n = first_column; n < end_column; n += kPanel) {
-          if (!packed_first) pack(g % matrices, k, depth, n, b_buffer);
-          const float* b_panel = packed_first ? packed_panel(g % matrices, k, depth, n) : b_buffer;
+          if (!packed_first) pack_panel(b, g % matrices, k, depth, n, b_buffer);
+          const float* b_panel = packed_first ? packed.at(g % matrices, k, depth, n) : b_buffer;
           float* const to = sums + (K > kDepth ? n - first_column : 0);
           for_row_blocks(rows, [&](int64_t at, int64_t count) {
             (k > 0 ? kAccumulatingProducts : kProducts)[size_t(count - 1)](

@@ -1,5 +1,5 @@
 // 1x1 convolution as a matrix product, compiled per instruction set.
-#include "gradus/tensor/cpu/conv/pointwise.h"
+#include "gradus/tensor/cpu/conv/kernels.h"
 
 #include <algorithm>
 #include <cstring>
@@ -10,8 +10,8 @@
 
 #include <hwy/foreach_target.h>
 
-#include "gradus/tensor/cpu/conv/narrow_matmul.h"
 #include "gradus/tensor/cpu/conv/products-inl.h"
+#include "gradus/tensor/cpu/linalg/matmul_kernels.h"
 #include "gradus/tensor/cpu/onednn/onednn.h"
 #include "gradus/tensor/cpu/transpose-inl.h"
 #include "gradus/tensor/cpu/widen.h"

@@ -1,6 +1,6 @@
 // Convolution and its gradients by im2col: patches [P, K * Cg] times filters [K * Cg, Og], for each image and
 // group. P is the number of output positions, K the number of taps, Cg and Og the channels per group.
-#include "gradus/tensor/cpu/conv/reference.h"
+#include "gradus/tensor/cpu/conv/kernels.h"
 
 #include <Eigen/Core>
 

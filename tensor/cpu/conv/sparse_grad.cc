@@ -1,5 +1,5 @@
 // Convolution gradients that visit only the nonzeros of dy, compiled per instruction set.
-#include "gradus/tensor/cpu/conv/sparse_grad.h"
+#include "gradus/tensor/cpu/conv/kernels.h"
 
 #include <algorithm>
 #include <bit>

@@ -209,6 +209,23 @@ inline void convolve_by_products(const TileProducts& c) {
   (by_panels ? convolve_by_panels : convolve_by_tiles)(c);
 }
 
+// Computes the weight gradient dw[O,C,...] of kTaps taps from kPlanes planes of sums over tiles of dy times kParts *
+// C channels of x. fill(first, last, base, d, v) writes the planes of dy and x, as PositionSums::compute calls it.
+// contract(sums, plane, C, dw) transforms the sums of one filter back.
+template <int kPlanes, int kParts, int kTaps, auto contract, class Fill>
+void weight_grad_by_tiles(const Tensor& dw, const Tensor& dy, const Tensor& x, Fill&& fill) {
+  const int64_t O = dw.size(0), C = dw.size(1);
+  const auto sums =
+      PositionSums{.planes = kPlanes, .O = O, .C = kParts * C, .dy = dy, .x = x, .positions = Tiles(dy).count}
+          .compute(fill);
+  parallel_for(0, O, 1 + 1024 / C, [&](int64_t first, int64_t last) {
+    for (int64_t o = first; o < last; ++o) {
+      for (int64_t p = 0; p < kPlanes; ++p) sums.total(p, o, kParts * C);
+      contract(sums.planes.at(0, o), sums.planes.plane, C, dw.ptr<float>() + o * C * kTaps);
+    }
+  });
+}
+
 }  // namespace gradus::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 

@@ -1,5 +1,5 @@
 // The bf16 weight gradient of convolution with AVX512_BF16 dot products over pairs of pixels.
-#include "gradus/tensor/cpu/conv/weight_grad_bf16.h"
+#include "gradus/tensor/cpu/conv/kernels.h"
 
 #if defined(__x86_64__)
 
@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "gradus/tensor/cpu/conv/bf16_pairs.h"
-#include "gradus/tensor/cpu/conv/bias_grad.h"
 #include "gradus/tensor/cpu/convert.h"
 #include "gradus/tensor/runtime/parallel.h"
 #include "gradus/tensor/runtime/processor.h"

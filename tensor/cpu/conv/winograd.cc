@@ -1,6 +1,6 @@
 // Winograd convolution F(2x2, 3x3), compiled per instruction set. The transforms are here, the matrix products in
 // tiles-inl.h and products-inl.h.
-#include "gradus/tensor/cpu/conv/winograd.h"
+#include "gradus/tensor/cpu/conv/kernels.h"
 
 #include <algorithm>
 
@@ -240,22 +240,13 @@ void input_grad(const ConvProblem& p) {
 
 template <class T>
 void weight_grad(const Tensor& dw, const Tensor& dy, const Tensor& x, const ConvGeometry& g) {
-  const int64_t O = dw.size(0), C = dw.size(1);
   const Image<T> in(x), grad(dy);
   const Tiles tiles(dy);
   const auto fill = [&](int64_t first, int64_t last, int64_t base, const Operands& d, const Operands& v) {
     inputs_to_planes(in, tiles, g, first, last, base, v);
     pixels_to_planes<2, transform_result_grad<T>>(grad, tiles, 0, 0, first, last, base, d);
   };
-  const auto sums =
-      PositionSums{.planes = kPlanes, .O = O, .C = C, .dy = dy, .x = x, .positions = tiles.count}.compute(
-          fill);
-  parallel_for(0, O, 1 + 1024 / C, [&](int64_t first, int64_t last) {
-    for (int64_t o = first; o < last; ++o) {
-      for (int64_t p = 0; p < kPlanes; ++p) sums.total(p, o, C);
-      filter_grads(sums.planes.at(0, o), sums.planes.plane, C, dw.ptr<float>() + o * C * 9);
-    }
-  });
+  weight_grad_by_tiles<kPlanes, 1, kTaps, filter_grads>(dw, dy, x, fill);
 }
 
 void weight_grad(const ConvProblem& p) {

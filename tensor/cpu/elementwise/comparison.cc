@@ -10,7 +10,7 @@ using namespace functors;  // NOLINT
 
 void where(const Tensor& out, const Tensor& condition, const Tensor& a, const Tensor& b) {
   const Where f;
-  with_compute_type<Where>("where", out.dtype(), [&]<class T>() {
+  raw::with_compute_type<Where>("where", out.dtype(), [&]<class T>() {
     const Tensor* in[] = {&condition, &a, &b};
     run_elementwise(
         {&elementwise_chunk<Where, T, uint8_t, T, T>, &f, dtype_v<T>, {DType::kBool, dtype_v<T>, dtype_v<T>}},
@@ -24,25 +24,7 @@ void where(const Tensor& out, const Tensor& condition, const Tensor& a, const Te
 namespace gradus::raw {
 using namespace functors;  // NOLINT
 
-template struct Binary<Eq>;
-template struct Binary<Ne>;
-template struct Binary<Lt>;
-template struct Binary<Le>;
-template struct Binary<Gt>;
-template struct Binary<Ge>;
-template struct Binary<LogicalAnd>;
-template struct Binary<LogicalOr>;
-template struct Unary<LogicalNot>;
-template struct Unary<IsNaN>;
-template struct Unary<IsFinite>;
-template struct Unary<IsInf>;
-template struct Unary<NanToNum>;
-template struct Binary<BitwiseAnd>;
-template struct Binary<BitwiseOr>;
-template struct Binary<BitwiseXor>;
-template struct Unary<BitwiseNot>;
-template struct Binary<ShiftLeft>;
-template struct Binary<ShiftRight>;
+template struct DefineSlots<ComparisonSlots>;
 constinit decltype(where_kernel) where_kernel{"where", &cpu::where};
 
 }  // namespace gradus::raw

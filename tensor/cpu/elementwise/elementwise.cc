@@ -10,7 +10,7 @@
 #include <cstring>
 
 #include "gradus/tensor/cpu/convert.h"
-#include "gradus/tensor/cpu/loop_nest.h"
+#include "gradus/tensor/cpu/strided_index.h"
 #include "gradus/tensor/cpu/vectors-inl.h"
 #include "gradus/tensor/kernel.h"
 #include "gradus/tensor/ops/copy.h"
@@ -60,13 +60,13 @@ struct Operand {
 // One element-wise call over operands that are not all contiguous. Operand 0 is the output.
 class StridedLoops {
  public:
-  StridedLoops(const ElementwiseCall& call, const LoopNest& nest, const Tensor& out,
+  StridedLoops(const ElementwiseCall& call, const StridedIndex& index, const Tensor& out,
                std::span<const Tensor* const> inputs)
-      : call_(call), nest_(nest), inputs_(static_cast<int>(inputs.size())) {
+      : call_(call), index_(index), inputs_(static_cast<int>(inputs.size())) {
     set_operand(0, out, call.out_type);
     store_ = converter(out.dtype(), call.out_type);
     for (int k = 0; k < inputs_; ++k) set_operand(k + 1, *inputs[k], call.in_types[k]);
-    const bool long_rows = nest.inner() >= kLongRow;
+    const bool long_rows = index.inner() >= kLongRow;
     for (int k = 0; k <= inputs_; ++k) {
       if (operands_[k].access == Access::kRows && !long_rows) operands_[k].access = Access::kGather;
       by_rows_ = by_rows_ || operands_[k].access == Access::kRows;
@@ -87,10 +87,10 @@ class StridedLoops {
         operands_[k + 1].load(std::min(kChunk, end - begin), buffers[k + 1], 1, operands_[k + 1].base, 0);
     for (int64_t at = begin; at < end;) {
       int64_t n = end - at;
-      if (by_rows_) n = std::min(n, nest_.inner() - at % nest_.inner());
+      if (by_rows_) n = std::min(n, index_.inner() - at % index_.inner());
       if (buffered_) n = std::min(n, kChunk);
       int64_t offsets[kMaxOperands];
-      if (by_rows_) nest_.locate(at, offsets);
+      if (by_rows_) index_.locate(at, offsets);
       for (int k = 1; k <= inputs_; ++k) in[k - 1] = load(k, at, n, offsets, buffers[k]);
       const Operand& out = operands_[0];
       switch (out.access) {
@@ -103,7 +103,7 @@ class StridedLoops {
         default:
           call_.chunk(n, buffers[0], in, call_.functor);
           for_each_row(at, n, [&](const int64_t* row, int64_t done, int64_t length) {
-            store_(length, out.base + row[0] * out.size, nest_.inner_stride(0),
+            store_(length, out.base + row[0] * out.size, index_.inner_stride(0),
                    buffers[0] + done * size_of(call_.out_type), 1);
           });
       }
@@ -120,16 +120,16 @@ class StridedLoops {
     const bool same_dtype = x.dtype() == type;
     if (k > 0 && x.numel() == 1)
       o.access = Access::kScalar;
-    else if (same_dtype && nest_.flat(k))
+    else if (same_dtype && index_.flat(k))
       o.access = Access::kDirect;
-    else if (same_dtype && nest_.inner_stride(k) == 1)
+    else if (same_dtype && index_.inner_stride(k) == 1)
       o.access = Access::kRows;
     else
       o.access = Access::kGather;
   }
 
   bool is_broadcast(int k) const {
-    return operands_[k].access == Access::kGather && nest_.inner_stride(k) == 0;
+    return operands_[k].access == Access::kGather && index_.inner_stride(k) == 0;
   }
 
   const void* load(int k, int64_t at, int64_t n, const int64_t* offsets, char* buffer) const {
@@ -146,7 +146,7 @@ class StridedLoops {
     }
     const int64_t element = size_of(call_.in_types[k - 1]);
     for_each_row(at, n, [&](const int64_t* row, int64_t done, int64_t length) {
-      o.load(length, buffer + done * element, 1, o.base + row[k] * o.size, nest_.inner_stride(k));
+      o.load(length, buffer + done * element, 1, o.base + row[k] * o.size, index_.inner_stride(k));
     });
     return buffer;
   }
@@ -156,15 +156,15 @@ class StridedLoops {
   template <class F> void for_each_row(int64_t at, int64_t n, F&& f) const {
     for (int64_t done = 0; done < n;) {
       int64_t row[kMaxOperands];
-      nest_.locate(at + done, row);
-      const int64_t length = std::min(n - done, nest_.inner() - (at + done) % nest_.inner());
+      index_.locate(at + done, row);
+      const int64_t length = std::min(n - done, index_.inner() - (at + done) % index_.inner());
       f(row, done, length);
       done += length;
     }
   }
 
   const ElementwiseCall& call_;
-  const LoopNest& nest_;
+  const StridedIndex& index_;
   int inputs_;
   Operand operands_[4];
   ConvertFunction store_;
@@ -174,8 +174,8 @@ class StridedLoops {
 
 // Returns whether a large operand has another order of dims than the output. Such an operand is copied into the
 // output's order first: a tiled transpose is many times faster than strided gathers.
-bool needs_reordering(const LoopNest& nest, int k, const Tensor& x) {
-  return nest.inner_stride(k) > 1 && x.numel() == nest.numel && nest.numel >= 4096;
+bool needs_reordering(const StridedIndex& index, int k, const Tensor& x) {
+  return index.inner_stride(k) > 1 && x.numel() == index.numel && index.numel >= 4096;
 }
 
 // Minimum size of results that are written with non-temporal stores. Such results would be evicted before they are
@@ -232,17 +232,17 @@ void run_elementwise(const ElementwiseCall& call, const Tensor& out, std::span<c
   const Tensor* operands[4] = {&out};
   std::copy(inputs.begin(), inputs.end(), operands + 1);
   const int count = static_cast<int>(inputs.size()) + 1;
-  LoopNest nest = make_loop_nest(operands, count);
+  StridedIndex index = strided_index_of(operands, count);
   Tensor reordered[4];
   for (int k = 1; k < count; ++k) {
-    if (!needs_reordering(nest, k, *operands[k])) continue;
+    if (!needs_reordering(index, k, *operands[k])) continue;
     const Tensor& x = *operands[k];
     reordered[k] = empty_like(out, x.dtype());
     raw::copy_kernel.cpu(reordered[k], x);
     operands[k] = &reordered[k];
   }
-  if (reordered[1] || reordered[2] || reordered[3]) nest = make_loop_nest(operands, count);
-  const StridedLoops loops(call, nest, out, {operands + 1, inputs.size()});
+  if (reordered[1] || reordered[2] || reordered[3]) index = strided_index_of(operands, count);
+  const StridedLoops loops(call, index, out, {operands + 1, inputs.size()});
   parallel_for(0, n, kElementwiseGrain, [&](int64_t begin, int64_t end) { loops.run(begin, end); });
 }
 

@@ -66,34 +66,4 @@ void elementwise_chunk(int64_t n, void* out, const void* const* in, const void* 
   }(std::index_sequence_for<In...>());
 }
 
-// Calls g.operator()<T>() with the C++ type in which F computes dtype t: f32 for 16-bit floats, i32 for i8 and
-// i16, whose results are the low bits.
-// Errors: DTypeError naming `op` if F does not accept T.
-template <class F, class G> void with_compute_type(const char* op, DType t, G&& g) {
-  auto call = [&]<class T>() {
-    if constexpr (F::template accepts<T>)
-      g.template operator()<T>();
-    else
-      throw DTypeError(op, "is not defined for ", name_of(t));
-  };
-  switch (t) {
-    case DType::kF64:
-      return call.template operator()<double>();
-    case DType::kF32:
-    case DType::kF16:
-    case DType::kBF16:
-      return call.template operator()<float>();
-    case DType::kI64:
-      return call.template operator()<int64_t>();
-    case DType::kI32:
-    case DType::kI16:
-    case DType::kI8:
-      return call.template operator()<int32_t>();
-    case DType::kU8:
-      return call.template operator()<uint8_t>();
-    case DType::kBool:
-      return call.template operator()<bool>();
-  }
-}
-
 }  // namespace gradus::cpu

@@ -1,5 +1,5 @@
-// Defines the CPU kernels of functors (tensor/ops/functor.h). A .cc file instantiates Unary<F>, Binary<F> or
-// Ternary<F>.
+// Defines the CPU kernels of functors (tensor/ops/functor.h). A .cc file instantiates DefineSlots for each list of slots
+// of its family.
 #pragma once
 
 #include "gradus/tensor/cpu/elementwise/elementwise.h"
@@ -41,20 +41,20 @@ template <class F, class... In> bool computed_in_bf16(const F& f, const Tensor& 
 
 template <class F> void unary(const Tensor& out, const Tensor& x, F f) {
   if (computed_in_bf16(f, out, x)) return;
-  with_compute_type<F>("elementwise", raw::compute_type<F>(out, x),
-                       [&]<class T>() { run_functor<decltype(f(T())), T>(f, out, x); });
+  raw::with_compute_type<F>("elementwise", raw::compute_type<F>(out, x),
+                            [&]<class T>() { run_functor<decltype(f(T())), T>(f, out, x); });
 }
 
 template <class F> void binary(const Tensor& out, const Tensor& a, const Tensor& b, F f = {}) {
   if (computed_in_bf16(f, out, a, b)) return;
-  with_compute_type<F>("elementwise", raw::compute_type<F>(out, a, b),
-                       [&]<class T>() { run_functor<decltype(f(T(), T())), T, T>(f, out, a, b); });
+  raw::with_compute_type<F>("elementwise", raw::compute_type<F>(out, a, b),
+                            [&]<class T>() { run_functor<decltype(f(T(), T())), T, T>(f, out, a, b); });
 }
 
 template <class F>
 void ternary(const Tensor& out, const Tensor& a, const Tensor& b, const Tensor& c, F f = {}) {
-  with_compute_type<F>("elementwise", out.dtype(),
-                       [&]<class T>() { run_functor<T, T, T, T>(f, out, a, b, c); });
+  raw::with_compute_type<F>("elementwise", out.dtype(),
+                            [&]<class T>() { run_functor<T, T, T, T>(f, out, a, b, c); });
 }
 
 }  // namespace gradus::cpu
@@ -69,5 +69,10 @@ constinit KernelSlot<void(const Tensor&, const Tensor&, const Tensor&, F)> Binar
 template <class F>
 constinit KernelSlot<void(const Tensor&, const Tensor&, const Tensor&, const Tensor&, F)> Ternary<F>::kernel{
     F::name, &cpu::ternary<F>};
+
+template <class List> struct DefineSlots;
+template <class... Slots> struct DefineSlots<SlotList<Slots...>> {
+  static inline const void* const kernels[] = {&Slots::kernel...};  // each use instantiates a slot
+};
 
 }  // namespace gradus::raw

@@ -148,7 +148,7 @@ void multinomial_cpu(const Tensor& out, const Tensor& weights, const Tensor& uni
 
 void masked_scale_cpu(const Tensor& out, const Tensor& x, const Tensor& mask, double scale) {
   const functors::MaskedScale f{{}, scale};
-  with_compute_type<functors::MaskedScale>("masked_scale", out.dtype(), [&]<class T>() {
+  raw::with_compute_type<functors::MaskedScale>("masked_scale", out.dtype(), [&]<class T>() {
     const Tensor* in[] = {&x, &mask};
     run_elementwise({&elementwise_chunk<functors::MaskedScale, T, T, uint8_t>,
                      &f,

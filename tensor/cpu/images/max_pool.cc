@@ -1,6 +1,6 @@
 // Max pooling kernels compiled per instruction set: forward with indices of the maxima, the backward scatter, and
 // the fused gradient of relu and max pooling.
-#include "gradus/tensor/cpu/images/max_pool.h"
+#include "gradus/tensor/cpu/images/pool_windows.h"
 
 #include <limits>
 #include <span>
@@ -12,7 +12,6 @@
 
 #include <hwy/foreach_target.h>
 
-#include "gradus/tensor/cpu/images/pool_windows.h"
 #include "gradus/tensor/cpu/vectors-inl.h"
 #include "gradus/tensor/runtime/parallel.h"
 
@@ -75,12 +74,11 @@ struct CoveringWindow {
 };
 using CoveringWindows = std::vector<std::vector<CoveringWindow>>;
 
-// Returns, for each position of an axis of size `in`, the windows that cover it, in order. span(i) is the range of
-// window i.
-template <class F> CoveringWindows covering_windows(int64_t in, int64_t out, F span) {
-  CoveringWindows covering(in);
-  for (int64_t i = 0; i < out; ++i) {
-    const WindowRange s = span(i);
+// Returns, for each input position of an axis, the windows that cover it, in order.
+CoveringWindows covering_windows(const PoolWindows& w, int64_t Size3::*axis) {
+  CoveringWindows covering(w.input.*axis);
+  for (int64_t i = 0; i < w.output.*axis; ++i) {
+    const WindowRange s = range_of(w, axis, i);
     for (int64_t k = s.first; k < s.last; ++k) covering[s.origin + k * s.step].push_back({i, k});
   }
   return covering;
@@ -98,12 +96,8 @@ template <class T> void pool(const Tensor& y, const Tensor& index, const Tensor&
 // is rounded once.
 template <class T>
 void scatter(const Tensor& dx, const Tensor& dy, const Tensor& index, const PoolWindows& w) {
-  const CoveringWindows slices = covering_windows(w.input.d, w.output.d,
-                                                  [&](int64_t i) { return slices_of(w, i); }),
-                        rows =
-                            covering_windows(w.input.h, w.output.h, [&](int64_t i) { return rows_of(w, i); }),
-                        columns = covering_windows(w.input.w, w.output.w,
-                                                   [&](int64_t i) { return columns_of(w, i); });
+  const CoveringWindows slices = covering_windows(w, &Size3::d), rows = covering_windows(w, &Size3::h),
+                        columns = covering_windows(w, &Size3::w);
   const int64_t C = dx.size(1), image = output_rows(w) * w.output.w * C;
   const auto sum_grads_of_row = [&](int64_t row, std::vector<Cell>& windows) {
     const int64_t h = row % w.input.h, d = row / w.input.h % w.input.d, n = row / w.input.h / w.input.d;

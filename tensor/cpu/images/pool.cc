@@ -8,7 +8,6 @@
 #include <span>
 #include <utility>
 
-#include "gradus/tensor/cpu/images/max_pool.h"
 #include "gradus/tensor/cpu/images/pool_windows.h"
 #include "gradus/tensor/cpu/widen.h"
 #include "gradus/tensor/runtime/parallel.h"

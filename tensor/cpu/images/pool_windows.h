@@ -15,18 +15,11 @@ namespace gradus::cpu {
 using WindowRange = PoolWindow<int64_t>;
 using Axis = PoolAxis<int64_t>;
 
-// The range of input positions that output index o, p or q covers along depth, height and width.
-inline WindowRange slices_of(const PoolWindows& w, int64_t o) {
-  return window_of(Axis{w.input.d, w.output.d, w.kernel.d, w.stride.d, w.padding.d, w.dilation.d, w.adaptive},
-                   o);
-}
-inline WindowRange rows_of(const PoolWindows& w, int64_t p) {
-  return window_of(Axis{w.input.h, w.output.h, w.kernel.h, w.stride.h, w.padding.h, w.dilation.h, w.adaptive},
-                   p);
-}
-inline WindowRange columns_of(const PoolWindows& w, int64_t q) {
-  return window_of(Axis{w.input.w, w.output.w, w.kernel.w, w.stride.w, w.padding.w, w.dilation.w, w.adaptive},
-                   q);
+// Returns the range of input positions along an axis that output index i covers.
+inline WindowRange range_of(const PoolWindows& w, int64_t Size3::*axis, int64_t i) {
+  return window_of(Axis{w.input.*axis, w.output.*axis, w.kernel.*axis, w.stride.*axis, w.padding.*axis,
+                        w.dilation.*axis, w.adaptive},
+                   i);
 }
 
 // One cell of a window: its row-major number within the kernel, and the offset of its C channels in the image.
@@ -75,10 +68,10 @@ template <class F>
 void for_each_window(const PoolWindows& w, int64_t C, int64_t first_row, int64_t last_row, F f) {
   std::vector<Cell> cells(max_cells(w));
   for (int64_t row = first_row; row < last_row; ++row) {
-    const WindowRange slices = slices_of(w, row / w.output.h % w.output.d),
-                      rows = rows_of(w, row % w.output.h);
+    const WindowRange slices = range_of(w, &Size3::d, row / w.output.h % w.output.d),
+                      rows = range_of(w, &Size3::h, row % w.output.h);
     for (int64_t q = 0; q < w.output.w; ++q) {
-      const WindowRange columns = columns_of(w, q);
+      const WindowRange columns = range_of(w, &Size3::w, q);
       const size_t count = list_cells(w, C, slices, rows, columns, cells.data());
       f(Window{row / output_rows(w) * image_elements(w, C),
                (row * w.output.w + q) * C,
@@ -126,5 +119,20 @@ void replace_by_relu_grad(const Tensor& x, const Tensor& dy, const PoolWindows& 
       for (int64_t n = first; n < last; ++n) clear_uncovered(x.ptr<T>() + n * image, C, w);
   });
 }
+
+// Max pooling of f32 and bf16 images in vectors (max_pool.cc): the running maxima of a window, for a vector of
+// channels, stay in a register.
+
+// Returns whether max_pool_in_registers and max_pool_scatter_in_registers support this pooling: f32 or bf16, and
+// windows of up to 256 cells.
+bool prefers_max_pool_in_registers(const Tensor& x, const PoolWindows& w);
+
+// Compute what raw::max_pool_kernel and raw::max_pool_scatter_kernel compute. `index` is u8, or undefined in the
+// forward.
+void max_pool_in_registers(const Tensor& y, const Tensor& index, const Tensor& x, const PoolWindows& w);
+void max_pool_scatter_in_registers(const Tensor& dx, const Tensor& dy, const Tensor& index,
+                                   const PoolWindows& w);
+// Computes what raw::max_pool_relu_grad_kernel computes, for f32 and bf16 and windows of any size.
+void max_pool_relu_grad_in_registers(const Tensor& x, const Tensor& dy, const PoolWindows& w);
 
 }  // namespace gradus::cpu

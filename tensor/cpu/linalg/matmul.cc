@@ -4,17 +4,59 @@
 #include "gradus/tensor/ops/linalg/matmul.h"
 #include "gradus/tensor/kernel.h"
 
+#include <Eigen/Core>
 #include <cstring>
 
-#include "gradus/tensor/cpu/conv/narrow_matmul.h"
-#include "gradus/tensor/cpu/linalg/matmul_reference.h"
+#include "gradus/tensor/cpu/linalg/matmul_kernels.h"
 #include "gradus/tensor/cpu/onednn/problems.h"
 #include "gradus/tensor/cpu/widen.h"
 #include "gradus/tensor/ops/activations.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/runtime/flush_denormal.h"
+#include "gradus/tensor/runtime/parallel.h"
 
 namespace gradus {
+namespace {
+
+using raw::internal::matrix, raw::internal::merge_batch;
+
+// A strided matrix as an Eigen map.
+template <class T>
+using Matrix = Eigen::Map<Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>, 0,
+                          Eigen::Stride<Eigen::Dynamic, Eigen::Dynamic>>;
+
+template <class T> Matrix<T> matrix_at(const Tensor& x, int64_t offset) {
+  const int n = x.dim();
+  return Matrix<T>(x.ptr<T>() + offset, x.shape()[n - 2], x.shape()[n - 1],
+                   Eigen::Stride<Eigen::Dynamic, Eigen::Dynamic>(x.strides()[n - 2], x.strides()[n - 1]));
+}
+
+}  // namespace
+
+void matmul_reference(const Tensor& out, const Tensor& a, const Tensor& b, const Tensor& bias) {
+  dispatch_floating(out.dtype(), "matmul", [&]<class T>() {
+    const int batch_dims = out.dim() - 2;
+    int64_t batch = 1;
+    for (int d = 0; d < batch_dims; ++d) batch *= out.shape()[d];
+    for (int64_t g = 0; g < batch; ++g) {
+      int64_t at_out = 0, at_a = 0, at_b = 0;
+      for (int64_t d = batch_dims - 1, rest = g; d >= 0; rest /= out.shape()[d--]) {
+        const int64_t i = rest % out.shape()[d];
+        at_out += i * out.strides()[d], at_a += i * a.strides()[d], at_b += i * b.strides()[d];
+      }
+      Matrix<T> y = matrix_at<T>(out, at_out), left = matrix_at<T>(a, at_a), right = matrix_at<T>(b, at_b);
+      const int64_t grain = 1 + 32768 / (1 + left.cols() * right.cols());
+      parallel_for(0, y.rows(), grain, [&](int64_t first, int64_t last) {
+        auto rows = y.middleRows(first, last - first);
+        rows.noalias() = left.middleRows(first, last - first) * right;
+        if (bias.defined())
+          rows.rowwise() +=
+              Eigen::Map<const Eigen::Matrix<T, 1, Eigen::Dynamic>>(bias.ptr<T>(), bias.numel());
+      });
+    }
+  });
+}
+
 namespace {
 
 // Returns the row and column strides of x as oneDNN accepts them: a dim of size 1 gets the stride of a dense
@@ -75,14 +117,6 @@ bool onednn_matmul(const Tensor& out, const Tensor& a_in, const Tensor& b_in, co
 
 void matmul_cpu(const Tensor& out, const Tensor& a, const Tensor& b, const Tensor& bias);
 
-// Returns element i along the first batch dim, as a view.
-Tensor matrix(const Tensor& t, int64_t i) {
-  Shape shape = t.shape();
-  Strides strides = t.strides();
-  shape.erase(0), strides.erase(0);
-  return view_as_strided(t, shape, strides, t.impl().offset + i * t.stride(0));
-}
-
 // The product where both a and b are broadcast along the batch dim, which oneDNN does not support: computed once
 // and copied.
 void broadcast_product(const Tensor& out, const Tensor& a, const Tensor& b, const Tensor& bias) {
@@ -106,25 +140,6 @@ void multiply(const Tensor& out, const Tensor& a, const Tensor& b, const Tensor&
   if (prefers_narrow_matmul(out, a)) return narrow_matmul(out, a, b, bias);
   cpu::compute_in_f32(
       out, [&](const Tensor& y) { matmul_cpu(y, cpu::to_f32(a), cpu::to_f32(b), cpu::to_f32(bias)); });
-}
-
-// Merges adjacent batch dims where the strides of all three tensors allow it, to call oneDNN as rarely as
-// possible.
-void merge_batch(Tensor& out, Tensor& a, Tensor& b) {
-  Tensor* all[] = {&out, &a, &b};
-  for (int d = out.dim() - 4; d >= 0; --d) {
-    bool mergeable = true;
-    for (Tensor* x : all) mergeable &= x->strides()[d] == x->strides()[d + 1] * x->shape()[d + 1];
-    if (!mergeable && out.shape()[d] != 1 && out.shape()[d + 1] != 1) continue;
-    for (Tensor* x : all) {
-      Shape shape = x->shape();
-      Strides strides = x->strides();
-      if (shape[d + 1] == 1) strides[d + 1] = strides[d];
-      shape[d + 1] *= shape[d];
-      shape.erase(d), strides.erase(d);
-      *x = view_as_strided(*x, shape, strides, x->impl().offset);
-    }
-  }
 }
 
 // The product with an inner dim of size 0: out = bias, or 0.

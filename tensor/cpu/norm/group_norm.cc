@@ -245,6 +245,54 @@ void combine_both(int64_t C, T* __restrict dx, const T* __restrict ddx, const T*
     dx[c] = dy[c] * of_dy[c] + ddx[c] * of_ddx[c] + (x[c] - high[c]) * slope[c] + shift[c];
 }
 
+// The coefficients per channel of the passes of group_norm_double_backward_cpu over one sample.
+template <class T> struct DoubleBackward {
+  explicit DoubleBackward(int64_t C) {
+    for (auto* v : {&high, &scales, &slopes, &shift, &of_dy, &of_ddx, &dx_slopes, &dx_shift})
+      v->resize(size_t(C));
+  }
+  std::vector<T> high, scales, slopes, shift;         // ddy by combine_row
+  std::vector<T> of_dy, of_ddx, dx_slopes, dx_shift;  // dx by combine_both
+};
+
+// Sets the coefficients of one group, from `sums`, the five sums per channel of add_products, and writes dweight of
+// the sample. w, dw and db may be null.
+template <class T>
+void set_group(const Samples& s, int64_t group, double mean, double variance, const std::vector<double>& sums,
+               const T* w, const T* dw, const T* db, DoubleBackward<T>& to, double* dweight) {
+  const double r = 1 / std::sqrt(variance + s.spec.eps);
+  const double low = double(T(mean)) - mean;  // x - mean = x - high + low
+  const int64_t begin = group * s.per_group, end = begin + s.per_group;
+  const auto sum_of = [&](int64_t which, int64_t c) { return sums[size_t(which * s.C + c)]; };
+  const auto a_z = [&](int64_t c) { return (sum_of(1, c) + low * sum_of(0, c)) * r; };
+  const auto dy_z = [&](int64_t c) { return (sum_of(3, c) + low * sum_of(2, c)) * r; };
+  double mean_a = 0, mean_az = 0, mean_u = 0, mean_uz = 0, mean_au = 0, mean_q = 0, mean_qz = 0;
+  for (int64_t c = begin; c < end; ++c) {
+    const double scale = w ? double(w[c]) : 1.0, q = dw ? double(dw[c]) : 0.0;
+    mean_a += sum_of(0, c), mean_az += a_z(c);
+    mean_u += scale * sum_of(2, c), mean_uz += scale * dy_z(c), mean_au += scale * sum_of(4, c);
+    mean_q += q * sum_of(2, c), mean_qz += q * dy_z(c);
+  }
+  for (double* sum : {&mean_a, &mean_az, &mean_u, &mean_uz, &mean_au, &mean_q, &mean_qz})
+    *sum /= s.group_size();
+  const double mean_h = mean_q - r * (mean_a * mean_uz + mean_u * mean_az);
+  const double mean_hz = mean_qz - 2 * r * mean_az * mean_uz;
+  const double of_std = mean_au - mean_a * mean_u - mean_az * mean_uz;
+  const double dx_slope = -r * r * (mean_hz + r * of_std);
+  for (int64_t c = begin; c < end; ++c) {
+    const double scale = w ? double(w[c]) : 1.0, q = dw ? double(dw[c]) : 0.0;
+    const double slope = r * (q - scale * r * mean_az);
+    to.scales[size_t(c)] = T(scale * r);
+    to.slopes[size_t(c)] = T(slope);
+    to.shift[size_t(c)] = T(low * slope - scale * r * mean_a + (db ? double(db[c]) : 0.0));
+    to.of_dy[size_t(c)] = T(r * (q - r * scale * mean_az));
+    to.of_ddx[size_t(c)] = T(-r * r * mean_uz);
+    to.dx_slopes[size_t(c)] = T(dx_slope);
+    to.dx_shift[size_t(c)] = T(low * dx_slope - r * mean_h);
+    dweight[c] = r * (sum_of(4, c) - mean_a * sum_of(2, c) - mean_az * dy_z(c));
+  }
+}
+
 // With r = 1 / std, z the normalized x, u = dy w, and means over a group, the backward is
 //   dx = r (u - mean(u) - z mean(u z)),  dweight = sum(dy z),  dbias = sum(dy).
 // With P(v) = v - mean(v) - z mean(v z), and a = ddx, the gradients are
@@ -265,52 +313,20 @@ void group_norm_double_backward_cpu(const Tensor& ddy, const Tensor& dx, const T
       const int64_t at = n * s.rows * s.C;
       const T *a = ddx.ptr<T>() + at, *g = dy.ptr<T>() + at, *v = x.ptr<T>() + at;
       const double *m = mean.ptr<double>() + n * s.groups, *variance = var.ptr<double>() + n * s.groups;
-      std::vector<T> high(size_t(s.C)), scales(high), slopes(high), shift(high);  // ddy from ddx
-      std::vector<T> of_dy(high), of_ddx(high), dx_slopes(high), dx_shift(high);
-      for (int64_t c = 0; c < s.C; ++c) high[size_t(c)] = T(m[c / s.per_group]);
+      DoubleBackward<T> k(s.C);
+      for (int64_t c = 0; c < s.C; ++c) k.high[size_t(c)] = T(m[c / s.per_group]);
       const auto sums = sum_rows<T, 5>(s, [&](T* part, int64_t r) {
-        add_products(s.C, part, a + r * s.C, g + r * s.C, v + r * s.C, high.data());
+        add_products(s.C, part, a + r * s.C, g + r * s.C, v + r * s.C, k.high.data());
       });
-      for (int64_t group = 0; group < s.groups; ++group) {
-        const double r = 1 / std::sqrt(variance[group] + spec.eps);
-        const double low = double(T(m[group])) - m[group];  // x - mean = x - high + low
-        const int64_t begin = group * s.per_group, end = begin + s.per_group;
-        const auto sum_of = [&](int64_t which, int64_t c) { return sums[size_t(which * s.C + c)]; };
-        const auto a_z = [&](int64_t c) { return (sum_of(1, c) + low * sum_of(0, c)) * r; };
-        const auto dy_z = [&](int64_t c) { return (sum_of(3, c) + low * sum_of(2, c)) * r; };
-        double mean_a = 0, mean_az = 0, mean_u = 0, mean_uz = 0, mean_au = 0, mean_q = 0, mean_qz = 0;
-        for (int64_t c = begin; c < end; ++c) {
-          const double scale = w ? double(w[c]) : 1.0, q = dw ? double(dw[c]) : 0.0;
-          mean_a += sum_of(0, c), mean_az += a_z(c);
-          mean_u += scale * sum_of(2, c), mean_uz += scale * dy_z(c), mean_au += scale * sum_of(4, c);
-          mean_q += q * sum_of(2, c), mean_qz += q * dy_z(c);
-        }
-        for (double* sum : {&mean_a, &mean_az, &mean_u, &mean_uz, &mean_au, &mean_q, &mean_qz})
-          *sum /= s.group_size();
-        const double mean_h = mean_q - r * (mean_a * mean_uz + mean_u * mean_az);
-        const double mean_hz = mean_qz - 2 * r * mean_az * mean_uz;
-        const double of_std = mean_au - mean_a * mean_u - mean_az * mean_uz;
-        const double dx_slope = -r * r * (mean_hz + r * of_std);
-        for (int64_t c = begin; c < end; ++c) {
-          const double scale = w ? double(w[c]) : 1.0, q = dw ? double(dw[c]) : 0.0;
-          const double slope = r * (q - scale * r * mean_az);
-          scales[size_t(c)] = T(scale * r);
-          slopes[size_t(c)] = T(slope);
-          shift[size_t(c)] = T(low * slope - scale * r * mean_a + (db ? double(db[c]) : 0.0));
-          of_dy[size_t(c)] = T(r * (q - r * scale * mean_az));
-          of_ddx[size_t(c)] = T(-r * r * mean_uz);
-          dx_slopes[size_t(c)] = T(dx_slope);
-          dx_shift[size_t(c)] = T(low * dx_slope - r * mean_h);
-          dweights[size_t(n * s.C + c)] = r * (sum_of(4, c) - mean_a * sum_of(2, c) - mean_az * dy_z(c));
-        }
-      }
+      for (int64_t group = 0; group < s.groups; ++group)
+        set_group(s, group, m[group], variance[group], sums, w, dw, db, k, dweights.data() + n * s.C);
       parallel_for(0, s.rows, 1 + kGrain / s.C, [&](int64_t first, int64_t last) {
         for (int64_t r = first; r < last; ++r) {
           const int64_t row = r * s.C;
-          combine_row(s.C, ddy.ptr<T>() + at + row, a + row, v + row, high.data(), scales.data(),
-                      slopes.data(), shift.data());
-          combine_both(s.C, dx.ptr<T>() + at + row, a + row, g + row, v + row, high.data(), of_ddx.data(),
-                       of_dy.data(), dx_slopes.data(), dx_shift.data());
+          combine_row(s.C, ddy.ptr<T>() + at + row, a + row, v + row, k.high.data(), k.scales.data(),
+                      k.slopes.data(), k.shift.data());
+          combine_both(s.C, dx.ptr<T>() + at + row, a + row, g + row, v + row, k.high.data(), k.of_ddx.data(),
+                       k.of_dy.data(), k.dx_slopes.data(), k.dx_shift.data());
         }
       });
     });

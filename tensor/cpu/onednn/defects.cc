@@ -1,6 +1,6 @@
 // The table of oneDNN implementations and the shapes for which they fail. A predicate is named after the
 // convolutions for which it is true.
-#include "gradus/tensor/cpu/onednn/defects.h"
+#include "gradus/tensor/cpu/onednn/problems.h"
 
 #include <algorithm>
 #include <string>

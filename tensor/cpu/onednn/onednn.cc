@@ -1,12 +1,10 @@
 // Implementation of the oneDNN engine, plan cache, execution and cached weight copies.
 #include "gradus/tensor/cpu/onednn/onednn.h"
 
-#include <cstring>
-#include <list>
 #include <mutex>
 #include <unordered_map>
 
-#include "gradus/tensor/cpu/onednn/weight_layout.h"
+#include "gradus/tensor/base/lru_cache.h"
 #include "gradus/tensor/runtime/context.h"
 #include "gradus/tensor/runtime/fork.h"
 #include "gradus/tensor/runtime/neighbor.h"
@@ -16,25 +14,18 @@
 // Declared here, so that this file needs no OpenMP compiler flags. oneDNN links the OpenMP library.
 extern "C" void omp_set_num_threads(int);
 
+template <> struct std::hash<gradus::onednn::PlanKey> {
+  size_t operator()(const gradus::onednn::PlanKey& k) const { return k.hash(); }
+};
+
 namespace gradus::onednn {
 namespace {
 
 constexpr size_t kMaxPlans = 1024;
 
-struct KeyHash {
-  size_t operator()(const PlanKey& k) const { return k.hash(); }
-};
-
-// LRU cache of plans. The most recently used plan is first.
-struct PlanCache {
-  std::mutex mutex;
-  std::list<std::pair<PlanKey, PlanPtr>> plans;
-  std::unordered_map<PlanKey, std::list<std::pair<PlanKey, PlanPtr>>::iterator, KeyHash> index;
-};
-
 // Never destroyed: kernels may run while the program exits.
-PlanCache& plan_cache() {
-  static auto* cache = new PlanCache;
+auto& plan_cache() {
+  static auto* cache = new LruCache<PlanKey, PlanPtr, std::unordered_map>(kMaxPlans);
   return *cache;
 }
 
@@ -103,33 +94,10 @@ std::string_view implementation(const dnnl::primitive& primitive) {
   return name ? name : "";
 }
 
-size_t PlanKey::hash() const {
-  uint64_t h = 0xcbf29ce484222325u;
-  for (int i = 0; i < size_; ++i) h = (h ^ uint64_t(values_[i])) * 0x100000001b3u;
-  return h ^ (h >> 29);
-}
-
-PlanPtr find_plan(const PlanKey& key) {
-  PlanCache& c = plan_cache();
-  std::lock_guard lock(c.mutex);
-  const auto it = c.index.find(key);
-  if (it == c.index.end()) return nullptr;
-  c.plans.splice(c.plans.begin(), c.plans, it->second);
-  return c.plans.front().second;
-}
+PlanPtr find_plan(const PlanKey& key) { return plan_cache().find(key); }
 
 PlanPtr keep_plan(const PlanKey& key, Plan plan) {
-  PlanCache& c = plan_cache();
-  std::lock_guard lock(c.mutex);
-  if (const auto it = c.index.find(key); it != c.index.end()) return it->second->second;
-  c.plans.emplace_front(key, std::make_shared<const Plan>(std::move(plan)));
-  c.index.emplace(key, c.plans.begin());
-  PlanPtr kept = c.plans.front().second;
-  if (c.plans.size() > kMaxPlans) {
-    c.index.erase(c.plans.back().first);
-    c.plans.pop_back();
-  }
-  return kept;
+  return plan_cache().insert(key, std::make_shared<const Plan>(std::move(plan)));
 }
 
 dnnl::primitive_attr user_scratchpad() {

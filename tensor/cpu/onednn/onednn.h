@@ -52,7 +52,11 @@ class PlanKey {
   bool operator==(const PlanKey& o) const {
     return size_ == o.size_ && std::equal(values_.begin(), values_.begin() + size_, o.values_.begin());
   }
-  size_t hash() const;
+  size_t hash() const {  // FNV-1a
+    uint64_t h = 0xcbf29ce484222325u;
+    for (int i = 0; i < size_; ++i) h = (h ^ uint64_t(values_[i])) * 0x100000001b3u;
+    return h ^ (h >> 29);
+  }
 
  private:
   std::array<int64_t, 48> values_;
@@ -124,5 +128,10 @@ bool caches_reordered(const Tensor& w);
 // Returns `w`, whose layout is `plain`, in `layout`. If caches_reordered(w), the reordered copy is cached
 // beside w's storage until its version changes. `owner` owns the returned memory and must outlive it.
 dnnl::memory weights_as(const Tensor& w, const Desc& plain, const Desc& layout, Tensor& owner);
+
+// Copies the row-major filters w into `to` in the blocked layout of one of oneDNN's AVX-512 kernels and returns true.
+// Returns false, without a copy, if the layout, dtype or processor is not supported. Faster than oneDNN's reorder if w
+// is not in a cache.
+bool copy_filters(const Tensor& w, const Desc& layout, const Tensor& to);
 
 }  // namespace gradus::onednn

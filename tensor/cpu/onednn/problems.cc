@@ -7,8 +7,6 @@
 #include <utility>
 #include <vector>
 
-#include "gradus/tensor/cpu/onednn/defects.h"
-
 namespace gradus::onednn {
 namespace {
 

@@ -1,8 +1,9 @@
 // Creates oneDNN primitives for convolutions and matrix products, and skips implementations with known bugs
-// (defects.h). All differences between versions 2 and 3 of oneDNN's API are handled here.
+// (defects.cc). All differences between versions 2 and 3 of oneDNN's API are handled here.
 #pragma once
 
 #include <optional>
+#include <string_view>
 
 #include "gradus/tensor/cpu/onednn/onednn.h"
 #include "gradus/tensor/ops/images/conv.h"
@@ -33,6 +34,16 @@ bool can_describe(const Matrices& m);
 // Returns a plan to multiply a by b, both of `dtype`, and to add a bias to each row. `out` is row-major.
 // Errors: as conv_plan.
 Plan matmul_plan(DType dtype, const Matrices& a, const Matrices& b, const Tensor& out, bool with_bias);
+
+// Known bugs of oneDNN: implementations that compute some convolutions or matrix products wrongly, access memory out
+// of bounds, or crash. Found by tools/fuzz-conv.sh; the table is in defects.cc.
+
+// Returns whether the implementation of this name is known to fail in this pass of a convolution of x with w.
+bool has_defect(std::string_view implementation, Pass pass, const Shape& x, const Shape& w,
+                const raw::ConvGeometry& g);
+// Returns whether the implementation is known to fail for a batch of `batch` products a b on this number of threads.
+bool has_matmul_defect(std::string_view implementation, const Matrices& a, const Matrices& b, int64_t batch,
+                       int threads);
 
 // A blocked layout as oneDNN describes it: inner blocks from the outermost to the innermost, each of size
 // block_sizes[i] along dim block_dims[i].

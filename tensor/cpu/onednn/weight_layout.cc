@@ -1,5 +1,5 @@
 // Reorder of filters into oneDNN's blocked layouts, compiled per instruction set.
-#include "gradus/tensor/cpu/onednn/weight_layout.h"
+#include "gradus/tensor/cpu/onednn/onednn.h"
 
 #include <algorithm>
 #include <optional>

@@ -51,18 +51,17 @@ cudaDataType_t type_of(DType dtype) {
 template <class Opaque> using Owned = std::unique_ptr<Opaque, cublasStatus_t (*)(Opaque*)>;
 
 Owned<cublasLtMatrixLayoutOpaque_t> make_layout(const char* op, const CublasLt& library, DType dtype,
-                                                int64_t rows, int64_t cols, int64_t ld, int64_t batch,
-                                                int64_t step) {
+                                                const Matrices& m, int64_t batch) {
   cublasLtMatrixLayout_t made = nullptr;
-  GRADUS_CHECK(cublasLtMatrixLayoutCreate, &made, type_of(dtype), static_cast<uint64_t>(rows),
-               static_cast<uint64_t>(cols), ld);
+  GRADUS_CHECK(cublasLtMatrixLayoutCreate, &made, type_of(dtype), static_cast<uint64_t>(m.rows),
+               static_cast<uint64_t>(m.cols), m.ld);
   Owned<cublasLtMatrixLayoutOpaque_t> layout(made, library.cublasLtMatrixLayoutDestroy);
   if (batch == 1) return layout;
   const auto count = static_cast<int32_t>(batch);
   GRADUS_CHECK(cublasLtMatrixLayoutSetAttribute, made, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count,
                sizeof count);
-  GRADUS_CHECK(cublasLtMatrixLayoutSetAttribute, made, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &step,
-               sizeof step);
+  GRADUS_CHECK(cublasLtMatrixLayoutSetAttribute, made, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &m.step,
+               sizeof m.step);
   return layout;
 }
 
@@ -119,9 +118,9 @@ void multiply(const char* op, const MatrixProduct& p, Device device, cudaStream_
   const CublasLt& library = cublaslt(op);
   const cublasLtHandle_t handle = handle_of(op, library, device.index);
   const auto descriptor = make_descriptor(op, library, p);
-  const auto a = make_layout(op, library, p.dtype, p.a.rows, p.a.cols, p.a.ld, p.batch, p.a.step);
-  const auto b = make_layout(op, library, p.dtype, p.b.rows, p.b.cols, p.b.ld, p.batch, p.b.step);
-  const auto d = make_layout(op, library, p.result_dtype, p.d.rows, p.d.cols, p.d.ld, p.batch, p.d.step);
+  const auto a = make_layout(op, library, p.dtype, p.a, p.batch);
+  const auto b = make_layout(op, library, p.dtype, p.b, p.batch);
+  const auto d = make_layout(op, library, p.result_dtype, p.d, p.batch);
   const auto preference = make_preference(op, library, p);
 
   // The library remembers its answers: asked again, it takes some 2 us (tools/gpu_lab/records/h100/cublaslt_layers.txt).

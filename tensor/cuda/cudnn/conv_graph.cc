@@ -1,4 +1,4 @@
-#include "gradus/tensor/cuda/cudnn/conv_graph.h"
+#include "gradus/tensor/cuda/cudnn/cudnn_calls.h"
 
 #include <limits>
 
@@ -83,39 +83,30 @@ const Names& names_of(ConvPass pass) {
   return names[static_cast<int>(pass)];
 }
 
-// y = sum + bias
-Descriptor make_addition(const Calls& calls, const Convolution& c, const Descriptor& sum,
-                         const Descriptor& y) {
-  const Descriptor how = calls.create(CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
-  calls.set(how, CUDNN_ATTR_POINTWISE_MODE, CUDNN_POINTWISE_ADD);
-  calls.set(how, CUDNN_ATTR_POINTWISE_MATH_PREC, sum_type(c));
-  calls.finalize(how);
+Descriptor make_bias(const Calls& calls, const Convolution& c) {
   Shape sizes = Dims::filled(c.y.dim(), 1);
   sizes[1] = c.y.size(1);
-  const Descriptor bias = make_tensor(
+  return make_tensor(
       calls, {kBias, data_type(c.bias.dtype()), sizes, channels_last_strides(sizes), alignment(c.bias)});
-  Descriptor d = calls.create(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
-  calls.set(d, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, {how});
-  calls.set(d, CUDNN_ATTR_OPERATION_POINTWISE_XDESC, {sum});
-  calls.set(d, CUDNN_ATTR_OPERATION_POINTWISE_BDESC, {bias});
-  calls.set(d, CUDNN_ATTR_OPERATION_POINTWISE_YDESC, {y});
-  calls.finalize(d);
-  return d;
 }
 
-// y = max(0, biased). NaN and infinity stay: by default some engines make 0 of NaN
-// (tools/gpu_lab/records/h200/cudnn_relu.txt), and infinity would become the largest number of f64.
-Descriptor make_rectification(const Calls& calls, const Convolution& c, const Descriptor& biased,
-                              const Descriptor& y) {
+// y = x + b (CUDNN_POINTWISE_ADD), or y = max(0, x) without b (CUDNN_POINTWISE_RELU_FWD). NaN and infinity stay: by
+// default some engines make 0 of NaN (tools/gpu_lab/records/h200/cudnn_relu.txt), and infinity would become the
+// largest number of f64.
+Descriptor make_pointwise(const Calls& calls, const Convolution& c, cudnnPointwiseMode_t mode,
+                          const Descriptor& x, const Descriptor& b, const Descriptor& y) {
   const Descriptor how = calls.create(CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
-  calls.set(how, CUDNN_ATTR_POINTWISE_MODE, CUDNN_POINTWISE_RELU_FWD);
+  calls.set(how, CUDNN_ATTR_POINTWISE_MODE, mode);
   calls.set(how, CUDNN_ATTR_POINTWISE_MATH_PREC, sum_type(c));
-  calls.set(how, CUDNN_ATTR_POINTWISE_NAN_PROPAGATION, CUDNN_PROPAGATE_NAN);
-  calls.set(how, CUDNN_ATTR_POINTWISE_RELU_UPPER_CLIP, std::numeric_limits<double>::infinity());
+  if (mode == CUDNN_POINTWISE_RELU_FWD) {
+    calls.set(how, CUDNN_ATTR_POINTWISE_NAN_PROPAGATION, CUDNN_PROPAGATE_NAN);
+    calls.set(how, CUDNN_ATTR_POINTWISE_RELU_UPPER_CLIP, std::numeric_limits<double>::infinity());
+  }
   calls.finalize(how);
   Descriptor d = calls.create(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
   calls.set(d, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, {how});
-  calls.set(d, CUDNN_ATTR_OPERATION_POINTWISE_XDESC, {biased});
+  calls.set(d, CUDNN_ATTR_OPERATION_POINTWISE_XDESC, {x});
+  if (b) calls.set(d, CUDNN_ATTR_OPERATION_POINTWISE_BDESC, {b});
   calls.set(d, CUDNN_ATTR_OPERATION_POINTWISE_YDESC, {y});
   calls.finalize(d);
   return d;
@@ -139,8 +130,11 @@ Descriptor make_graph(const Calls& calls, const Convolution& c, cudnnHandle_t ha
   };
   Descriptor sum, biased, addition, rectification;
   if (c.bias) sum = unstored(kSum);
-  if (c.relu) biased = unstored(kBiased), rectification = make_rectification(calls, c, biased, y);
-  if (c.bias) addition = make_addition(calls, c, sum, c.relu ? biased : y);
+  if (c.relu)
+    biased = unstored(kBiased),
+    rectification = make_pointwise(calls, c, CUDNN_POINTWISE_RELU_FWD, biased, {}, y);
+  if (c.bias)
+    addition = make_pointwise(calls, c, CUDNN_POINTWISE_ADD, sum, make_bias(calls, c), c.relu ? biased : y);
   const Names& names = names_of(c.pass);
   const Descriptor operation = calls.create(names.operation);
   calls.set(operation, names.x, {x});

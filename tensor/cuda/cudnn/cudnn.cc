@@ -5,7 +5,9 @@
 // Thread-safe. A failed cuDNN call throws CudnnError.
 #include "gradus/tensor/cuda/cudnn/cudnn.h"
 
+#include <algorithm>
 #include <atomic>
+#include <limits>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -14,12 +16,11 @@
 #include <utility>
 #include <vector>
 
-#include "gradus/tensor/cuda/cudnn/conv_graph.h"
 #include "gradus/tensor/cuda/cudnn/conv_plans.h"
 #include "gradus/tensor/cuda/cudnn/cudnn_calls.h"
-#include "gradus/tensor/cuda/cudnn/fastest.h"
 #include "gradus/tensor/cuda/cudnn/plan_cache.h"
 #include "gradus/tensor/cuda/runtime/host_calls.h"
+#include "gradus/tensor/runtime/device_runtime.h"
 
 namespace gradus::cuda {
 namespace {
@@ -104,18 +105,47 @@ void execute(const char* op, const Calls& calls, const ConvPlan& plan, const Arg
   count_calls(op, {.library_calls = 1});
 }
 
+// Events before and after each timed execution of a plan. The first execution, which loads kernels, is not timed.
+// Returns no events if an execution fails.
+using Events = std::vector<std::unique_ptr<internal::NativeEvent>>;
+Events time_plan(const char* op, const Calls& calls, const Convolution& c, const ConvPlan& plan,
+                 cudnnHandle_t handle, internal::NativeStream& stream) {
+  constexpr int kTimedExecutions = 3;
+  try {
+    const Arguments arguments = make_arguments(calls, c, plan);
+    Events events;
+    for (int i = 0; i <= kTimedExecutions; ++i) {
+      execute(op, calls, plan, arguments, handle);
+      events.push_back(std::make_unique<internal::NativeEvent>(stream.runtime(), stream.device().index,
+                                                               /*timed=*/true));
+      stream.record(*events.back());
+    }
+    return events;
+  } catch (const DeviceFailure&) {
+    return {};
+  }
+}
+
 // Returns the fastest plan; the first if there is only one or if all fail. Runs every plan on the operands of c,
-// which overwrites the result: the caller executes the returned plan once more.
+// which overwrites the result: the caller executes the returned plan once more. The host waits for the stream once.
+// Errors: CudaError if the device fails.
 ConvPlan fastest(const char* op, const Calls& calls, const Convolution& c, std::vector<ConvPlan> plans,
                  cudnnHandle_t handle, cudaStream_t stream) {
   if (plans.size() == 1) return std::move(plans[0]);
   set_stream(calls, handle, stream);
-  const auto prepare = [&](size_t i) {
-    return [&, i, arguments = std::make_shared<const Arguments>(make_arguments(calls, c, plans[i]))] {
-      execute(op, calls, plans[i], *arguments, handle);
-    };
-  };
-  return std::move(plans[find_fastest(c.x.device(), plans.size(), prepare).value_or(0)]);
+  const std::shared_ptr<internal::NativeStream> native = internal::current_native_stream(c.x.device());
+  std::vector<Events> events;
+  for (const ConvPlan& plan : plans) events.push_back(time_plan(op, calls, c, plan, handle, *native));
+  const auto last = std::find_if(events.rbegin(), events.rend(), [](const Events& e) { return !e.empty(); });
+  if (last != events.rend()) last->back()->synchronize();
+  size_t fastest = 0;
+  double min_seconds = std::numeric_limits<double>::infinity();
+  for (size_t i = 0; i < plans.size(); ++i)
+    for (size_t k = 1; k < events[i].size(); ++k)
+      if (const auto seconds = events[i][k]->seconds_since(*events[i][k - 1]);
+          seconds && *seconds < min_seconds)
+        min_seconds = *seconds, fastest = i;
+  return std::move(plans[fastest]);
 }
 
 // Returns a plan by the kept choice if cuDNN still accepts the choice. Otherwise chooses anew, and keeps the new

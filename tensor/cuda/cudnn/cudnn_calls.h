@@ -1,4 +1,4 @@
-// Calls of cuDNN's backend API: attributes of descriptors by their C++ types, and errors.
+// Calls of cuDNN's backend API: attributes of descriptors by their C++ types, and errors. A convolution as a graph.
 #pragma once
 
 #include <cudnn_graph.h>
@@ -124,5 +124,14 @@ class Calls {
   const Cudnn& library_;
   const Convolution& c_;
 };
+
+// Tensors of a graph by their numbers.
+enum Id : int64_t { kX = 1, kW, kY, kBias, kSum, kBiased };
+
+// Returns the alignment of the tensor's address in bytes, at most 16: the library asks no more.
+int64_t alignment(const Tensor& t);
+
+// Returns a convolution as a graph of cuDNN's, for plans on the handle's device. The handle may be null.
+Descriptor make_graph(const Calls& calls, const Convolution& c, cudnnHandle_t handle);
 
 }  // namespace gradus::cuda

@@ -3,7 +3,6 @@
 #include <utility>
 #include <vector>
 
-#include "gradus/tensor/cuda/cudnn/conv_graph.h"
 #include "gradus/tensor/cuda/cudnn/cudnn.h"
 #include "gradus/tensor/cuda/cudnn/cudnn_calls.h"
 

@@ -14,19 +14,20 @@ using namespace channel_sums_detail;  // NOLINT
 
 // Sums of the differences from the first row, and of their squares.
 template <class T, int n>
-__device__ __forceinline__ void sum_moments_of_block(const T* x, const Cut& cut, Place me,
+__device__ __forceinline__ void sum_moments_of_block(const T* x, const GridPartition& grid,
+                                                     ThreadIndex thread,
                                                      TileAndSums<compute_t<T>, 1, n>& shared) {
   using A = compute_t<T>;
-  auto& [top, sums] = shared;
-  top.fill(cut, me, [&](int64_t channel, A* v) { v[0] = widen(x[channel]); });
-  sums.clear(cut);
-  if (me.channel < cut.channels) {
-    for_each_stretch(me, [&](int rows) {
+  auto& [pivot, sums] = shared;
+  pivot.fill(grid, thread, [&](int64_t channel, A* v) { v[0] = widen(x[channel]); });
+  sums.clear(grid);
+  if (thread.channel < grid.channels) {
+    for_each_stretch(thread, [&](int rows) {
       A about[n]{}, sum[n]{}, squares[n]{};
       bool is_first = true;
       Vector<T, n> v[kUnderWay];
       for_each_row<kUnderWay>(
-          me, rows, [&](int e, int64_t at) { v[e] = load<n>(x + at); },
+          thread, rows, [&](int e, int64_t at) { v[e] = load<n>(x + at); },
           [&](int e, int64_t) {
 #pragma unroll
             for (int k = 0; k < n; ++k) {
@@ -40,9 +41,9 @@ __device__ __forceinline__ void sum_moments_of_block(const T* x, const Cut& cut,
           });
 #pragma unroll
       for (int k = 0; k < n; ++k) {
-        const double apart = static_cast<double>(about[k]) - static_cast<double>(top.of(0, k, me.lane));
+        const double apart = static_cast<double>(about[k]) - static_cast<double>(pivot.of(0, k, thread.lane));
         const double few = static_cast<double>(sum[k]), all = rows * apart;
-        sums.add(cut, k, few + all, static_cast<double>(squares[k]) + apart * (2 * few + all));
+        sums.add(grid, k, few + all, static_cast<double>(squares[k]) + apart * (2 * few + all));
       }
     });
   }
@@ -50,13 +51,13 @@ __device__ __forceinline__ void sum_moments_of_block(const T* x, const Cut& cut,
 
 // pieces[p, 0, c] = sum_r x[r, c] - x[0, c] and pieces[p, 1, c] = sum_r (x[r, c] - x[0, c])^2, over rows r of
 // piece p of x[rows, channels]. A block has one piece and a tile of channels, a thread n channels of every
-// cut.groups-th row.
+// grid.groups-th row.
 template <class T, int n>
-__global__ void __launch_bounds__(kThreads, 4) moments(const T* x, Cut cut, double* pieces) {
-  const Place me = place_of<n>(cut);
+__global__ void __launch_bounds__(kThreads, 4) moments(const T* x, GridPartition grid, double* pieces) {
+  const ThreadIndex thread = thread_index<n>(grid);
   auto& shared = shared_memory<TileAndSums<compute_t<T>, 1, n>>();
-  sum_moments_of_block(x, cut, me, shared);
-  write_sums(cut, me, shared.sums, pieces);
+  sum_moments_of_block(x, grid, thread, shared);
+  write_sums(grid, thread, shared.sums, pieces);
 }
 
 // Moves one running statistic, of type T or A, toward the batch's.
@@ -105,18 +106,19 @@ template <class T> __device__ __forceinline__ compute_t<T> var_of(const BatchNor
 
 // `tile` has mean, scale and shift.
 template <class T, int n, bool adds>
-__device__ __forceinline__ void normalize_block(const BatchNorm<T>& s, const Cut& cut, Place me, T* y,
-                                                const T* residual, compute_t<T> negative_slope,
+__device__ __forceinline__ void normalize_block(const BatchNorm<T>& s, const GridPartition& grid,
+                                                ThreadIndex thread, T* y, const T* residual,
+                                                compute_t<T> negative_slope,
                                                 const OfTile<compute_t<T>, 3, n>& tile) {
   using A = compute_t<T>;
-  if (me.channel >= cut.channels) return;
+  if (thread.channel >= grid.channels) return;
   A numbers[3][n];
-  tile.take(me, numbers);
+  tile.take(thread, numbers);
   const A *mean = numbers[0], *scale = numbers[1], *shift = numbers[2];
   constexpr int kEach = kUnderWay / (n == 8 ? 2 : 1) / (adds ? 2 : 1);
   Vector<T, n> v[kEach], add[kEach];
   for_each_row<kEach>(
-      me, me.rows,
+      thread, thread.rows,
       [&](int e, int64_t at) {
         v[e] = load<n>(s.x + at);
         if constexpr (adds) add[e] = load<n>(residual + at);
@@ -138,34 +140,34 @@ __device__ __forceinline__ void normalize_block(const BatchNorm<T>& s, const Cut
 // given. Threads map to [rows, channels] as in moments(). Blocks of piece 0 write mean and var.
 template <class T, int n, bool adds>
 __global__ void __launch_bounds__(kThreads, 4)
-    normalize(BatchNorm<T> s, Cut cut, T* y, const T* residual, compute_t<T> negative_slope,
+    normalize(BatchNorm<T> s, GridPartition grid, T* y, const T* residual, compute_t<T> negative_slope,
               RunningStatistics running, const double* pieces, int64_t count) {
   using A = compute_t<T>;
-  const Place me = place_of<n>(cut);
+  const ThreadIndex thread = thread_index<n>(grid);
   auto& shared = shared_memory<ForChannels<A, 3, n>>();
   Pair sums{};
-  if (pieces) sums = sums_of<kWidth<n>>(pieces, count, me.tile, cut.channels, shared.parts);
-  shared.tile.fill(cut, me, [&](int64_t channel, A* v) {
+  if (pieces) sums = sums_of<kWidth<n>>(pieces, count, thread.tile, grid.channels, shared.parts);
+  shared.tile.fill(grid, thread, [&](int64_t channel, A* v) {
     v[0] = pieces ? mean_of(s, channel, sums) : s.mean[channel];
     const A var = pieces ? var_of(s, sums) : s.var[channel];
-    if (pieces && me.piece == 0) write_statistics(s, running, channel, v[0], var);
+    if (pieces && thread.piece == 0) write_statistics(s, running, channel, v[0], var);
     v[1] = scale_of(s, channel, var);
     v[2] = shift_of(s, channel);
   });
-  normalize_block<T, n, adds>(s, cut, me, y, residual, negative_slope, shared.tile);
+  normalize_block<T, n, adds>(s, grid, thread, y, residual, negative_slope, shared.tile);
 }
 
 // moments() and normalize() for one piece: a block has all rows of its tile of channels.
 template <class T, int n, bool adds>
 __global__ void __launch_bounds__(kThreads, 4)
-    normalize_at_once(BatchNorm<T> s, Cut cut, T* y, const T* residual, compute_t<T> negative_slope,
-                      RunningStatistics running) {
+    normalize_at_once(BatchNorm<T> s, GridPartition grid, T* y, const T* residual,
+                      compute_t<T> negative_slope, RunningStatistics running) {
   using A = compute_t<T>;
-  const Place me = place_of<n>(cut);
+  const ThreadIndex thread = thread_index<n>(grid);
   auto& shared = shared_memory<AtOnce<A, 1, 3, n>>();
-  sum_moments_of_block(s.x, cut, me, shared.summing);
-  shared.sums.fill(cut, me, shared.summing.sums);
-  shared.tile.fill(cut, me, [&](int64_t channel, A* v) {
+  sum_moments_of_block(s.x, grid, thread, shared.summing);
+  shared.sums.fill(grid, thread, shared.summing.sums);
+  shared.tile.fill(grid, thread, [&](int64_t channel, A* v) {
     const Pair sums = shared.sums.of(threadIdx.x);
     v[0] = mean_of(s, channel, sums);
     const A var = var_of(s, sums);
@@ -173,7 +175,7 @@ __global__ void __launch_bounds__(kThreads, 4)
     v[1] = scale_of(s, channel, var);
     v[2] = shift_of(s, channel);
   });
-  normalize_block<T, n, adds>(s, cut, me, y, residual, negative_slope, shared.tile);
+  normalize_block<T, n, adds>(s, grid, thread, y, residual, negative_slope, shared.tile);
 }
 
 // running[c] += momentum * (batch[c] - running[c]), for mean and var of [channels]. A thread has one channel.
@@ -190,11 +192,11 @@ template <class T>
 int64_t sum_moments(const char* op, const T* x, int64_t rows, int64_t channels, double* pieces,
                     cudaStream_t stream) {
   int64_t count = 0;
-  with_cut<kFew<T>>(
+  with_partition<kSummedChannels<T>>(
       rows, channels,
-      [&]<int n>(const Cut& cut) {
-        count = cut.pieces;
-        launch(op, moments<T, n>, grid_of<TileAndSums<compute_t<T>, 1, n>>(cut), stream, x, cut, pieces);
+      [&]<int n>(const GridPartition& grid) {
+        count = grid.pieces;
+        launch(op, moments<T, n>, grid_of<TileAndSums<compute_t<T>, 1, n>>(grid), stream, x, grid, pieces);
       },
       x);
   return count;
@@ -204,11 +206,11 @@ template <class T>
 void run_normalize(const char* op, const BatchNorm<T>& s, T* y, const T* residual, double negative_slope,
                    const RunningStatistics& running, const double* pieces, int64_t count,
                    cudaStream_t stream) {
-  with_cut<kVectorSize<T>>(
+  with_partition<kVectorSize<T>>(
       s.rows, s.channels,
-      [&]<int n>(const Cut& cut) {
+      [&]<int n>(const GridPartition& grid) {
         launch(op, residual ? normalize<T, n, true> : normalize<T, n, false>,
-               grid_of<ForChannels<compute_t<T>, 3, n>>(cut), stream, s, cut, y, residual,
+               grid_of<ForChannels<compute_t<T>, 3, n>>(grid), stream, s, grid, y, residual,
                static_cast<compute_t<T>>(negative_slope), running, pieces, count);
       },
       s.x, y, residual);
@@ -218,13 +220,13 @@ template <class T>
 bool normalized_at_once(const char* op, const BatchNorm<T>& s, T* y, const T* residual, double negative_slope,
                         const RunningStatistics& running, cudaStream_t stream) {
   bool is_one = false;
-  with_cut<kFew<T>>(
+  with_partition<kSummedChannels<T>>(
       s.rows, s.channels,
-      [&]<int n>(const Cut& cut) {
-        is_one = cut.pieces == 1;
+      [&]<int n>(const GridPartition& grid) {
+        is_one = grid.pieces == 1;
         if (is_one)
           launch(op, residual ? normalize_at_once<T, n, true> : normalize_at_once<T, n, false>,
-                 grid_of<AtOnce<compute_t<T>, 1, 3, n>>(cut), stream, s, cut, y, residual,
+                 grid_of<AtOnce<compute_t<T>, 1, 3, n>>(grid), stream, s, grid, y, residual,
                  static_cast<compute_t<T>>(negative_slope), running);
       },
       s.x, y, residual);
@@ -235,7 +237,8 @@ bool normalized_at_once(const char* op, const BatchNorm<T>& s, T* y, const T* re
 
 int64_t batch_norm_workspace(int64_t rows, int64_t channels) {
   // More for larger elements, and for fewer channels of a thread.
-  const int64_t most = std::max(cut_of(rows, channels, 1, 8).pieces, cut_of(rows, channels, 2, 8).pieces);
+  const int64_t most =
+      std::max(partition_of(rows, channels, 1, 8).pieces, partition_of(rows, channels, 2, 8).pieces);
   return most * channels * static_cast<int64_t>(2 * sizeof(double));
 }
 

@@ -27,27 +27,27 @@ constexpr int kRowsOfGradients =
 // Sums of the gradients g, and of g * (x - mean). `written` may be dy.
 template <Given given, int each, class T, int n, class Written>
 __device__ __forceinline__ void sum_gradients_of_block(
-    const BatchNorm<T>& s, const Cut& cut, Place me, const T* dy, const T* y, Written* written,
-    compute_t<T> negative_slope, TileAndSums<compute_t<T>, numbers_of(given), n>& shared) {
+    const BatchNorm<T>& s, const GridPartition& grid, ThreadIndex thread, const T* dy, const T* y,
+    Written* written, compute_t<T> negative_slope, TileAndSums<compute_t<T>, numbers_of(given), n>& shared) {
   using A = compute_t<T>;
   constexpr bool kOfSum = given == Given::kOfSum, kScaled = given == Given::kScaled;
   constexpr bool kOfRectified = given == Given::kOfRectified;
   constexpr int kNumbers = numbers_of(given);
-  shared.tile.fill(cut, me, [&](int64_t channel, A* v) {
+  shared.tile.fill(grid, thread, [&](int64_t channel, A* v) {
     v[0] = s.mean[channel];
     if constexpr (kNumbers > 1) v[1] = scale_of(s, channel, s.var[channel]);
     if constexpr (kNumbers > 2) v[2] = shift_of(s, channel);
   });
-  shared.sums.clear(cut);
-  if (me.channel < cut.channels) {
+  shared.sums.clear(grid);
+  if (thread.channel < grid.channels) {
     A numbers[kNumbers][n];
-    shared.tile.take(me, numbers);
+    shared.tile.take(thread, numbers);
     const A* const mean = numbers[0];
-    for_each_stretch(me, [&](int rows) {
+    for_each_stretch(thread, [&](int rows) {
       A sum[n]{}, centered[n]{};
       Vector<T, n> v[each], g[each], of[each];
       for_each_row<each>(
-          me, rows,
+          thread, rows,
           [&](int e, int64_t at) {
             v[e] = load<n>(s.x + at), g[e] = load<n>(dy + at);
             if constexpr (kOfSum) of[e] = load<n>(y + at);
@@ -71,7 +71,7 @@ __device__ __forceinline__ void sum_gradients_of_block(
           });
 #pragma unroll
       for (int k = 0; k < n; ++k)
-        shared.sums.add(cut, k, static_cast<double>(sum[k]), static_cast<double>(centered[k]));
+        shared.sums.add(grid, k, static_cast<double>(sum[k]), static_cast<double>(centered[k]));
     });
   }
 }
@@ -81,13 +81,13 @@ __device__ __forceinline__ void sum_gradients_of_block(
 // (batch_norm.cu.cc).
 template <Given given, class T, int n, class Written>
 __global__ void __launch_bounds__(kThreads, 4)
-    gradient_sums(BatchNorm<T> s, Cut cut, const T* dy, const T* y, Written* written, double* pieces,
-                  compute_t<T> negative_slope) {
-  const Place me = place_of<n>(cut);
+    gradient_sums(BatchNorm<T> s, GridPartition grid, const T* dy, const T* y, Written* written,
+                  double* pieces, compute_t<T> negative_slope) {
+  const ThreadIndex thread = thread_index<n>(grid);
   auto& shared = shared_memory<TileAndSums<compute_t<T>, numbers_of(given), n>>();
   constexpr int kEach = kRowsOfGradients<given, compute_t<T>>;
-  sum_gradients_of_block<given, kEach>(s, cut, me, dy, y, written, negative_slope, shared);
-  write_sums(cut, me, shared.sums, pieces);
+  sum_gradients_of_block<given, kEach>(s, grid, thread, dy, y, written, negative_slope, shared);
+  write_sums(grid, thread, shared.sums, pieces);
 }
 
 // Takes the numbers that differentiate_block() needs of a channel. If this block is to, it writes the
@@ -110,17 +110,18 @@ __device__ __forceinline__ void take_slopes(const BatchNorm<T>& s, int64_t chann
 
 template <bool rectified> constexpr int kSlopes = rectified ? 5 : 4;
 template <int each, class T, int n, bool rectified>
-__device__ __forceinline__ void differentiate_block(const BatchNorm<T>& s, const Cut& cut, Place me, T* dx,
-                                                    const T* dy, compute_t<T> negative_slope,
+__device__ __forceinline__ void differentiate_block(const BatchNorm<T>& s, const GridPartition& grid,
+                                                    ThreadIndex thread, T* dx, const T* dy,
+                                                    compute_t<T> negative_slope,
                                                     const OfTile<compute_t<T>, kSlopes<rectified>, n>& tile) {
   using A = compute_t<T>;
-  if (me.channel >= cut.channels) return;
+  if (thread.channel >= grid.channels) return;
   A numbers[kSlopes<rectified>][n];
-  tile.take(me, numbers);
+  tile.take(thread, numbers);
   const A *mean = numbers[0], *scale = numbers[1], *offset = numbers[2], *slope = numbers[3];
   Vector<T, n> v[each], g[each];
   for_each_row<each>(
-      me, me.rows, [&](int e, int64_t at) { v[e] = load<n>(s.x + at), g[e] = load<n>(dy + at); },
+      thread, thread.rows, [&](int e, int64_t at) { v[e] = load<n>(s.x + at), g[e] = load<n>(dy + at); },
       [&](int e, int64_t at) {
         Vector<T, n> out;
 #pragma unroll
@@ -143,58 +144,58 @@ __device__ __forceinline__ void differentiate_block(const BatchNorm<T>& s, const
 // (batch_norm.cu.cc). Blocks of piece 0 write dweight and dbias.
 template <class T, int n, bool rectified>
 __global__ void __launch_bounds__(kThreads, 4)
-    normalize_backward(BatchNorm<T> s, Cut cut, T* dx, compute_t<T>* dweight, compute_t<T>* dbias,
+    normalize_backward(BatchNorm<T> s, GridPartition grid, T* dx, compute_t<T>* dweight, compute_t<T>* dbias,
                        const T* dy, const double* pieces, int64_t count, compute_t<T> negative_slope) {
   using A = compute_t<T>;
-  const Place me = place_of<n>(cut);
+  const ThreadIndex thread = thread_index<n>(grid);
   auto& shared = shared_memory<ForChannels<A, kSlopes<rectified>, n>>();
-  const Pair sums = sums_of<kWidth<n>>(pieces, count, me.tile, cut.channels, shared.parts);
-  shared.tile.fill(cut, me, [&](int64_t channel, A* v) {
-    take_slopes<rectified>(s, channel, sums, me.piece == 0, dweight, dbias, v);
+  const Pair sums = sums_of<kWidth<n>>(pieces, count, thread.tile, grid.channels, shared.parts);
+  shared.tile.fill(grid, thread, [&](int64_t channel, A* v) {
+    take_slopes<rectified>(s, channel, sums, thread.piece == 0, dweight, dbias, v);
   });
-  differentiate_block<kUnderWay / 2, T, n, rectified>(s, cut, me, dx, dy, negative_slope, shared.tile);
+  differentiate_block<kUnderWay / 2, T, n, rectified>(s, grid, thread, dx, dy, negative_slope, shared.tile);
 }
 
 // gradient_sums() and normalize_backward() for one piece: a block has all rows of its tile of channels.
 template <class T, int n, bool rectified>
 __global__ void __launch_bounds__(kThreads, 4)
-    backward_at_once(BatchNorm<T> s, Cut cut, T* dx, compute_t<T>* dweight, compute_t<T>* dbias, const T* dy,
-                     compute_t<T> negative_slope) {
+    backward_at_once(BatchNorm<T> s, GridPartition grid, T* dx, compute_t<T>* dweight, compute_t<T>* dbias,
+                     const T* dy, compute_t<T> negative_slope) {
   using A = compute_t<T>;
   constexpr Given kGiven = rectified ? Given::kOfRectified : Given::kAsIs;
-  const Place me = place_of<n>(cut);
+  const ThreadIndex thread = thread_index<n>(grid);
   auto& shared = shared_memory<AtOnce<A, numbers_of(kGiven), kSlopes<rectified>, n>>();
   const T* const none = nullptr;
   constexpr int kEach = kRowsOfGradients<kGiven, A>;
-  sum_gradients_of_block<kGiven, kEach, T, n, T>(s, cut, me, dy, none, nullptr, negative_slope,
+  sum_gradients_of_block<kGiven, kEach, T, n, T>(s, grid, thread, dy, none, nullptr, negative_slope,
                                                  shared.summing);
-  shared.sums.fill(cut, me, shared.summing.sums);
-  shared.tile.fill(cut, me, [&](int64_t channel, A* v) {
+  shared.sums.fill(grid, thread, shared.summing.sums);
+  shared.tile.fill(grid, thread, [&](int64_t channel, A* v) {
     take_slopes<rectified>(s, channel, shared.sums.of(threadIdx.x), true, dweight, dbias, v);
   });
-  differentiate_block<kEach, T, n, rectified>(s, cut, me, dx, dy, negative_slope, shared.tile);
+  differentiate_block<kEach, T, n, rectified>(s, grid, thread, dx, dy, negative_slope, shared.tile);
 }
 
 // dx[r, c] = add[r, c] + offset[c] + (x[r, c] - mean[c]) * slope[c] for [rows, channels]; `add` may be null.
 // Threads map as in moments() (batch_norm.cu.cc).
 template <class T, int n>
 __global__ void __launch_bounds__(kThreads, 4)
-    moments_backward(T* dx, const compute_t<T>* add, const T* x, Cut cut, const compute_t<T>* mean,
+    moments_backward(T* dx, const compute_t<T>* add, const T* x, GridPartition grid, const compute_t<T>* mean,
                      const compute_t<T>* offset, const compute_t<T>* slope) {
   using A = compute_t<T>;
-  Place me = place_of<n>(cut);
+  ThreadIndex thread = thread_index<n>(grid);
   auto& tile = shared_memory<OfTile<A, 3, n>>();
-  tile.fill(cut, me, [&](int64_t channel, A* v) {
+  tile.fill(grid, thread, [&](int64_t channel, A* v) {
     v[0] = mean[channel], v[1] = offset[channel], v[2] = slope[channel];
   });
-  if (me.channel >= cut.channels) return;
+  if (thread.channel >= grid.channels) return;
   A numbers[3][n];
-  tile.take(me, numbers);
+  tile.take(thread, numbers);
   constexpr int kEach = kUnderWay / 2;
   Vector<T, n> v[kEach];
   Vector<A, n> base[kEach];
   for_each_row<kEach>(
-      me, me.rows,
+      thread, thread.rows,
       [&](int e, int64_t at) {
         v[e] = load<n>(x + at);
         if (add) base[e] = load<n>(add + at);
@@ -216,13 +217,13 @@ template <Given given, class T, class Written>
 int64_t sum_gradients(const char* op, const BatchNorm<T>& s, const T* dy, const T* y, Written* written,
                       double* pieces, cudaStream_t stream, double negative_slope = 0) {
   int64_t count = 0;
-  with_cut<kFew<T>>(
+  with_partition<kSummedChannels<T>>(
       s.rows, s.channels,
-      [&]<int n>(const Cut& cut) {
-        count = cut.pieces;
+      [&]<int n>(const GridPartition& grid) {
+        count = grid.pieces;
         launch(op, gradient_sums<given, T, n, Written>,
-               grid_of<TileAndSums<compute_t<T>, numbers_of(given), n>>(cut), stream, s, cut, dy, y, written,
-               pieces, static_cast<compute_t<T>>(negative_slope));
+               grid_of<TileAndSums<compute_t<T>, numbers_of(given), n>>(grid), stream, s, grid, dy, y,
+               written, pieces, static_cast<compute_t<T>>(negative_slope));
       },
       s.x, dy, y, written);
   return count;
@@ -232,11 +233,11 @@ template <bool rectified, class T>
 void run_backward(const char* op, const BatchNorm<T>& s, T* dx, compute_t<T>* dweight, compute_t<T>* dbias,
                   const T* dy, const double* pieces, int64_t count, cudaStream_t stream,
                   double negative_slope = 1) {
-  with_cut<kFew<T>>(
+  with_partition<kSummedChannels<T>>(
       s.rows, s.channels,
-      [&]<int n>(const Cut& cut) {
+      [&]<int n>(const GridPartition& grid) {
         launch(op, normalize_backward<T, n, rectified>,
-               grid_of<ForChannels<compute_t<T>, kSlopes<rectified>, n>>(cut), stream, s, cut, dx, dweight,
+               grid_of<ForChannels<compute_t<T>, kSlopes<rectified>, n>>(grid), stream, s, grid, dx, dweight,
                dbias, dy, pieces, count, static_cast<compute_t<T>>(negative_slope));
       },
       s.x, dx, dy);
@@ -245,16 +246,17 @@ void run_backward(const char* op, const BatchNorm<T>& s, T* dx, compute_t<T>* dw
 template <bool rectified, class T>
 bool differentiated_at_once(const char* op, const BatchNorm<T>& s, T* dx, compute_t<T>* dweight,
                             compute_t<T>* dbias, const T* dy, double negative_slope, cudaStream_t stream) {
-  constexpr int kMaxPerThread = rectified ? kFew<T> / 2 : kFew<T>;  // registers hold no more
+  constexpr int kMaxPerThread =
+      rectified ? kSummedChannels<T> / 2 : kSummedChannels<T>;  // registers hold no more
   bool is_one = false;
-  with_cut<kMaxPerThread>(
+  with_partition<kMaxPerThread>(
       s.rows, s.channels,
-      [&]<int n>(const Cut& cut) {
-        is_one = cut.pieces == 1;
+      [&]<int n>(const GridPartition& grid) {
+        is_one = grid.pieces == 1;
         constexpr int kNumbers = numbers_of(rectified ? Given::kOfRectified : Given::kAsIs);
         if (is_one)
           launch(op, backward_at_once<T, n, rectified>,
-                 grid_of<AtOnce<compute_t<T>, kNumbers, kSlopes<rectified>, n>>(cut), stream, s, cut, dx,
+                 grid_of<AtOnce<compute_t<T>, kNumbers, kSlopes<rectified>, n>>(grid), stream, s, grid, dx,
                  dweight, dbias, dy, static_cast<compute_t<T>>(negative_slope));
       },
       s.x, dx, dy);
@@ -303,11 +305,11 @@ void batch_statistics_backward(const char* op, T* dx, const compute_t<T>* add, c
                                const compute_t<T>* mean, const compute_t<T>* offset,
                                const compute_t<T>* slope, int64_t rows, int64_t channels,
                                cudaStream_t stream) {
-  with_cut<kFew<T>>(
+  with_partition<kSummedChannels<T>>(
       rows, channels,
-      [&]<int n>(const Cut& cut) {
-        launch(op, moments_backward<T, n>, grid_of<OfTile<compute_t<T>, 3, n>>(cut), stream, dx, add, x, cut,
-               mean, offset, slope);
+      [&]<int n>(const GridPartition& grid) {
+        launch(op, moments_backward<T, n>, grid_of<OfTile<compute_t<T>, 3, n>>(grid), stream, dx, add, x,
+               grid, mean, offset, slope);
       },
       x, dx, add);
 }

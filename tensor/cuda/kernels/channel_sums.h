@@ -37,53 +37,53 @@ inline constexpr int64_t kWanted = 1024;  // blocks that fill a device
 template <int n> constexpr int kWidth = n == 1 ? kSingles : kVectors * n;
 
 // A kernel argument: without padding (tools/cuda_emulator/README.md).
-struct Cut {
+struct GridPartition {
   int64_t rows, channels, pieces, length;  // of a piece
   int64_t tiles;
-  int lanes, groups;  // threads side by side, and how often they are there
+  int lanes, groups;  // of a block: neighboring threads that share a row, and rows read at once
 };
 
-// Where a thread works.
-struct Place {
-  int64_t channel;    // the first of its own
-  int64_t rows;       // how many
-  int64_t at, apart;  // an element: the first row's; from one row's to the next
-  int64_t tile;       // the first channel of the block
+// The channels and rows of the calling thread.
+struct ThreadIndex {
+  int64_t channel;     // the first of the thread's n channels
+  int64_t rows;        // number of the thread's rows
+  int64_t at, stride;  // offset of the first row's element, and from one row to the next
+  int64_t tile;        // the first channel of the block
   int piece, lane;
 };
-template <int n> __device__ __forceinline__ Place place_of(const Cut& cut) {
-  Place me;
-  me.lane = threadIdx.x % cut.lanes;
-  me.piece = static_cast<int>(blockIdx.x / cut.tiles);
-  me.tile = blockIdx.x % cut.tiles * (cut.lanes * n);
-  me.channel = me.tile + me.lane * n;
-  const int64_t row = me.piece * cut.length + threadIdx.x / cut.lanes;
-  me.rows = (std::min(cut.rows, (me.piece + 1) * cut.length) - row + cut.groups - 1) / cut.groups;
-  me.at = row * cut.channels + me.channel;
-  me.apart = cut.groups * cut.channels;
-  return me;
+template <int n> __device__ __forceinline__ ThreadIndex thread_index(const GridPartition& grid) {
+  ThreadIndex thread;
+  thread.lane = threadIdx.x % grid.lanes;
+  thread.piece = static_cast<int>(blockIdx.x / grid.tiles);
+  thread.tile = blockIdx.x % grid.tiles * (grid.lanes * n);
+  thread.channel = thread.tile + thread.lane * n;
+  const int64_t row = thread.piece * grid.length + threadIdx.x / grid.lanes;
+  thread.rows = (std::min(grid.rows, (thread.piece + 1) * grid.length) - row + grid.groups - 1) / grid.groups;
+  thread.at = row * grid.channels + thread.channel;
+  thread.stride = grid.groups * grid.channels;
+  return thread;
 }
 
 // Calls load(e, at) and use(e, at) for the elements of so many rows, and moves on behind these. Several are
 // loaded before the first is used.
 template <int each, class N, class Load, class Use>
-__device__ __forceinline__ void for_each_row(Place& me, N rows, Load&& load, Use&& use) {
+__device__ __forceinline__ void for_each_row(ThreadIndex& thread, N rows, Load&& load, Use&& use) {
 #pragma unroll 1
   for (; each <= rows; rows -= each) {
-    int64_t at = me.at;
+    int64_t at = thread.at;
 #pragma unroll
-    for (int e = 0; e < each; ++e) load(e, at), at += me.apart;
+    for (int e = 0; e < each; ++e) load(e, at), at += thread.stride;
 #pragma unroll
-    for (int e = 0; e < each; ++e) use(e, me.at), me.at += me.apart;
+    for (int e = 0; e < each; ++e) use(e, thread.at), thread.at += thread.stride;
   }
 #pragma unroll 1
-  for (; rows > 0; --rows) load(0, me.at), use(0, me.at), me.at += me.apart;
+  for (; rows > 0; --rows) load(0, thread.at), use(0, thread.at), thread.at += thread.stride;
 }
 
 // Calls f(rows) for stretches of the thread's rows.
-template <class F> __device__ __forceinline__ void for_each_stretch(const Place& me, F&& f) {
+template <class F> __device__ __forceinline__ void for_each_stretch(const ThreadIndex& thread, F&& f) {
 #pragma unroll 1
-  for (int64_t left = me.rows; left > 0; left -= kStretch)
+  for (int64_t left = thread.rows; left > 0; left -= kStretch)
     f(static_cast<int>(std::min<int64_t>(left, kStretch)));
 }
 
@@ -91,16 +91,16 @@ template <class F> __device__ __forceinline__ void for_each_stretch(const Place&
 template <int n> struct Sums {
   double v[2 * n * (kThreads + (n == 1 ? kSingles : kVectors))];
 
-  __device__ __forceinline__ double& of(const Cut& cut, int k, int thread) {
-    return v[k * (kThreads + cut.lanes) + thread];
+  __device__ __forceinline__ double& of(const GridPartition& grid, int k, int thread) {
+    return v[k * (kThreads + grid.lanes) + thread];
   }
-  __device__ __forceinline__ void clear(const Cut& cut) {
+  __device__ __forceinline__ void clear(const GridPartition& grid) {
 #pragma unroll
-    for (int k = 0; k < 2 * n; ++k) of(cut, k, threadIdx.x) = 0;
+    for (int k = 0; k < 2 * n; ++k) of(grid, k, threadIdx.x) = 0;
   }
-  __device__ __forceinline__ void add(const Cut& cut, int k, double first, double second) {
-    of(cut, k, threadIdx.x) += first;
-    of(cut, n + k, threadIdx.x) += second;
+  __device__ __forceinline__ void add(const GridPartition& grid, int k, double first, double second) {
+    of(grid, k, threadIdx.x) += first;
+    of(grid, n + k, threadIdx.x) += second;
   }
 };
 struct Pair {
@@ -109,27 +109,29 @@ struct Pair {
 // Calls f(i, k, sum) once for each sum of the block: for sum i, the first or the second, of channel k of
 // those that the calling thread has. All threads call it.
 template <int n, class F>
-__device__ __forceinline__ void take_sums(const Cut& cut, const Place& me, Sums<n>& sums, F&& f) {
+__device__ __forceinline__ void take_sums(const GridPartition& grid, const ThreadIndex& thread, Sums<n>& sums,
+                                          F&& f) {
   __syncthreads();
-  for (int k = threadIdx.x / cut.lanes; k < 2 * n; k += cut.groups) {
+  for (int k = threadIdx.x / grid.lanes; k < 2 * n; k += grid.groups) {
     double sum = 0;
-    for (int g = 0; g < cut.groups; ++g) sum += sums.of(cut, k, g * cut.lanes + me.lane);
-    if (me.channel < cut.channels) f(k / n, k % n, sum);
+    for (int g = 0; g < grid.groups; ++g) sum += sums.of(grid, k, g * grid.lanes + thread.lane);
+    if (thread.channel < grid.channels) f(k / n, k % n, sum);
   }
 }
 // Writes the sums of a block: [piece, 2, channels]. All threads call it.
 template <int n>
-__device__ __forceinline__ void write_sums(const Cut& cut, const Place& me, Sums<n>& sums, double* pieces) {
-  take_sums(cut, me, sums, [&](int i, int k, double sum) {
-    pieces[(int64_t(me.piece) * 2 + i) * cut.channels + me.channel + k] = sum;
+__device__ __forceinline__ void write_sums(const GridPartition& grid, const ThreadIndex& thread,
+                                           Sums<n>& sums, double* pieces) {
+  take_sums(grid, thread, sums, [&](int i, int k, double sum) {
+    pieces[(int64_t(thread.piece) * 2 + i) * grid.channels + thread.channel + k] = sum;
   });
 }
 // The sums of a block's channels, for all its threads. All threads call it.
 template <int n> struct SumsOfTile {
   double v[2][kWidth<n>];
 
-  __device__ __forceinline__ void fill(const Cut& cut, const Place& me, Sums<n>& sums) {
-    take_sums(cut, me, sums, [&](int i, int k, double sum) { v[i][me.lane * n + k] = sum; });
+  __device__ __forceinline__ void fill(const GridPartition& grid, const ThreadIndex& thread, Sums<n>& sums) {
+    take_sums(grid, thread, sums, [&](int i, int k, double sum) { v[i][thread.lane * n + k] = sum; });
     __syncthreads();
   }
   __device__ __forceinline__ Pair of(int channel) const { return {v[0][channel], v[1][channel]}; }
@@ -140,13 +142,13 @@ template <int width>
 __device__ __forceinline__ Pair sums_of(const double* pieces, int64_t count, int64_t tile, int64_t channels,
                                         double (&parts)[kThreads]) {
   constexpr int kBoth = 2 * width, kParts = kThreads / kBoth;
-  const int mine = threadIdx.x % kBoth;
-  const int64_t channel = tile + mine % width;
+  const int local = threadIdx.x % kBoth;
+  const int64_t channel = tile + local % width;
   double sum = 0;
   if (channel < channels) {
 #pragma unroll 4
     for (int64_t p = threadIdx.x / kBoth; p < count; p += kParts)
-      sum += pieces[(p * 2 + mine / width) * channels + channel];
+      sum += pieces[(p * 2 + local / width) * channels + channel];
   }
   parts[threadIdx.x] = sum;
   __syncthreads();
@@ -165,11 +167,12 @@ template <class A, int count, int n> struct OfTile {
   A v[count][n * kApart];
 
   // Calls f(channel, numbers) once for each channel. All threads call it.
-  template <class F> __device__ __forceinline__ void fill(const Cut& cut, const Place& me, F&& f) {
+  template <class F>
+  __device__ __forceinline__ void fill(const GridPartition& grid, const ThreadIndex& thread, F&& f) {
     const int c = threadIdx.x;
-    if (c < kWidth<n> && me.tile + c < cut.channels) {
+    if (c < kWidth<n> && thread.tile + c < grid.channels) {
       A numbers[count];
-      f(me.tile + c, numbers);
+      f(thread.tile + c, numbers);
 #pragma unroll
       for (int i = 0; i < count; ++i) v[i][c % n * kApart + c / n] = numbers[i];
     }
@@ -177,11 +180,11 @@ template <class A, int count, int n> struct OfTile {
   }
   // Number i of channel k of a thread's.
   __device__ __forceinline__ A of(int i, int k, int lane) const { return v[i][k * kApart + lane]; }
-  __device__ __forceinline__ void take(const Place& me, A (&mine)[count][n]) const {
+  __device__ __forceinline__ void take(const ThreadIndex& thread, A (&local)[count][n]) const {
 #pragma unroll
     for (int i = 0; i < count; ++i)
 #pragma unroll
-      for (int k = 0; k < n; ++k) mine[i][k] = of(i, k, me.lane);
+      for (int k = 0; k < n; ++k) local[i][k] = of(i, k, thread.lane);
   }
 };
 
@@ -241,33 +244,33 @@ inline int64_t pieces_of(int64_t rows, int64_t element_bytes, int64_t tiles, int
       1, std::min({cheap, blocks_for(rows, kUnderWay * groups), blocks_for(kWanted, tiles)}));
 }
 
-inline Cut cut_of(int64_t rows, int64_t channels, int vector, int64_t element_bytes) {
-  Cut cut{rows, channels, 1, rows, 1, 1, kThreads};
-  while (cut.lanes < (vector == 1 ? kSingles : kVectors) && cut.lanes * vector < channels) cut.lanes *= 2;
-  cut.tiles = blocks_for(channels, int64_t(cut.lanes) * vector);
-  cut.groups = kThreads / cut.lanes;
-  const int64_t length = blocks_for(rows, pieces_of(rows, element_bytes, cut.tiles, cut.groups));
-  cut.length = blocks_for(length, cut.groups) * cut.groups;  // so that warps begin where sectors do
-  cut.pieces = blocks_for(rows, cut.length);
-  return cut;
+inline GridPartition partition_of(int64_t rows, int64_t channels, int vector, int64_t element_bytes) {
+  GridPartition grid{rows, channels, 1, rows, 1, 1, kThreads};
+  while (grid.lanes < (vector == 1 ? kSingles : kVectors) && grid.lanes * vector < channels) grid.lanes *= 2;
+  grid.tiles = blocks_for(channels, int64_t(grid.lanes) * vector);
+  grid.groups = kThreads / grid.lanes;
+  const int64_t length = blocks_for(rows, pieces_of(rows, element_bytes, grid.tiles, grid.groups));
+  grid.length = blocks_for(length, grid.groups) * grid.groups;  // so that warps begin where sectors do
+  grid.pieces = blocks_for(rows, grid.length);
+  return grid;
 }
-template <class Shared> Grid grid_of(const Cut& cut) {
-  return {cut.tiles * cut.pieces, kThreads, static_cast<int64_t>(sizeof(Shared))};
+template <class Shared> Grid grid_of(const GridPartition& grid) {
+  return {grid.tiles * grid.pieces, kThreads, static_cast<int64_t>(sizeof(Shared))};
 }
 
-// Channels of a thread: 16 bytes of elements, but of sums, and of what else takes registers, 4 at most.
-template <class T> constexpr int kFew = std::min(4, kVectorSize<T>);
+// Channels of a thread that computes sums: 16 bytes of elements, 4 channels at most, because sums take registers.
+template <class T> constexpr int kSummedChannels = std::min(4, kVectorSize<T>);
 
-// Calls f<n>(cut) with n channels of a thread: `most`, or 1 where they do not make whole, aligned vectors.
+// Calls f<n>(grid) with n channels of a thread: `most`, or 1 where they do not make whole, aligned vectors.
 // Arrays are of elements T, or of what these are computed in.
 template <int most, class T, class F, class... P>
-void with_cut(int64_t rows, int64_t channels, F&& f, const T* x, const P*... more) {
+void with_partition(int64_t rows, int64_t channels, F&& f, const T* x, const P*... more) {
   const bool fits =
       channels % most == 0 && is_aligned(x, most * sizeof(T)) && (is_aligned(more, most * sizeof(P)) && ...);
   if (fits)
-    f.template operator()<most>(cut_of(rows, channels, most, sizeof(T)));
+    f.template operator()<most>(partition_of(rows, channels, most, sizeof(T)));
   else
-    f.template operator()<1>(cut_of(rows, channels, 1, sizeof(T)));
+    f.template operator()<1>(partition_of(rows, channels, 1, sizeof(T)));
 }
 
 template <class T, class Out>

@@ -2,26 +2,15 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include "gradus/tensor/base/dtype.h"
 
 namespace gradus::cuda {
 
-template <class T> struct ComputeOf {
-  using type = T;
-};
-template <> struct ComputeOf<f16> {
-  using type = float;
-};
-template <> struct ComputeOf<bf16> {
-  using type = float;
-};
-template <> struct ComputeOf<int16_t> {
-  using type = int32_t;
-};
-template <> struct ComputeOf<int8_t> {
-  using type = int32_t;
-};
-template <class T> using compute_t = typename ComputeOf<T>::type;
+template <class T>
+using compute_t = std::conditional_t<
+    std::is_same_v<T, f16> || std::is_same_v<T, bf16>, float,
+    std::conditional_t<std::is_same_v<T, int16_t> || std::is_same_v<T, int8_t>, int32_t, T>>;
 
 }  // namespace gradus::cuda

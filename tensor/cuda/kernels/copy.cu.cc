@@ -9,6 +9,7 @@
 #include "gradus/tensor/cuda/kernels/elementwise.h"
 #include "gradus/tensor/cuda/kernels/strided.h"
 #include "gradus/tensor/cuda/kernels/vector_io.h"
+#include "gradus/tensor/ops/scalar_math.h"
 
 namespace gradus::cuda {
 namespace {
@@ -33,7 +34,7 @@ template <class F> void with_word(int64_t bytes, F&& f) {
   }
 }
 
-// dst[i] = src[i] for positions i of the nest, in words W. Thread t of block b copies words (b * kEach + e) *
+// dst[i] = src[i] for positions i of the index space, in words W. Thread t of block b copies words (b * kEach + e) *
 // kThreads + t.
 template <class W> __global__ void __launch_bounds__(kThreads) copy_words(StridedOperands<2> o) {
   const auto first = blockIdx.x * (kThreads * kEach) + threadIdx.x;
@@ -92,7 +93,7 @@ __global__ void __launch_bounds__(kThreads)
   store_first(to + at, pattern, bytes - at);
 }
 
-// dst[i] = word for positions i of the nest. A thread writes one word.
+// dst[i] = word for positions i of the index space. A thread writes one word.
 template <class W> __global__ void __launch_bounds__(kThreads) fill_words(StridedOperands<1> o, W word) {
   const uint32_t i = blockIdx.x * kThreads + threadIdx.x;
   if (i >= o.count) return;
@@ -105,7 +106,7 @@ struct Identity {
   template <class T> __device__ T operator()(T x) const { return x; }
 };
 
-// dst[i] = src[i], converted, for positions i of the nest. A thread has one element. Any dtypes: integers
+// dst[i] = src[i], converted, for positions i of the index space. A thread has one element. Any dtypes: integers
 // pass as i64 and floats as f64, which hold all values of narrower types.
 __global__ void __launch_bounds__(kThreads) convert_any(StridedOperands<2> o) {
   const uint32_t i = blockIdx.x * kThreads + threadIdx.x;
@@ -118,25 +119,25 @@ __global__ void __launch_bounds__(kThreads) convert_any(StridedOperands<2> o) {
     store_as(o.data[0], o.dtype[0], at[0], load_as<int64_t>(o.data[1], o.dtype[1], at[1]));
 }
 
-bool is_flat(const Nest& nest, size_t k) {
-  return nest.dims == 1 && (nest.numel == 1 || nest.stride[k][0] == 1);
+bool is_flat(const StridedIndex& index, size_t k) {
+  return index.dims == 1 && (index.numel == 1 || index.stride[k][0] == 1);
 }
 
 // Joins neighbors of the innermost loop into larger words while layouts and addresses allow it. Returns the
 // bytes of a word.
-int64_t join_words(Nest* nest, const View* views, int64_t bytes) {
-  const auto inner = static_cast<size_t>(nest->dims - 1);
-  if (nest->inner_stride(0) != 1 || nest->inner_stride(1) != 1) return bytes;
-  while (bytes < 16 && nest->size[inner] % 2 == 0) {
+int64_t join_words(StridedIndex* index, const View* views, int64_t bytes) {
+  const auto inner = static_cast<size_t>(index->dims - 1);
+  if (index->inner_stride(0) != 1 || index->inner_stride(1) != 1) return bytes;
+  while (bytes < 16 && index->size[inner] % 2 == 0) {
     for (size_t k = 0; k < 2; ++k) {
       if (!is_aligned(views[k].data, static_cast<size_t>(2 * bytes))) return bytes;
       for (size_t d = 0; d < inner; ++d)
-        if (nest->stride[k][d] % 2) return bytes;
+        if (index->stride[k][d] % 2) return bytes;
     }
     for (size_t k = 0; k < 2; ++k)
-      for (size_t d = 0; d < inner; ++d) nest->stride[k][d] /= 2;
-    nest->size[inner] /= 2;
-    nest->numel /= 2;
+      for (size_t d = 0; d < inner; ++d) index->stride[k][d] /= 2;
+    index->size[inner] /= 2;
+    index->numel /= 2;
     bytes *= 2;
   }
   return bytes;
@@ -144,27 +145,28 @@ int64_t join_words(Nest* nest, const View* views, int64_t bytes) {
 
 // The loop along which the source lies side by side, where the destination does so along the innermost
 // one. -1 if there is none.
-int transposed_loop(const Nest& nest) {
-  if (nest.inner_stride(0) != 1 || nest.inner_stride(1) <= 1) return -1;
-  for (int d = 0; d < nest.dims - 1; ++d)
-    if (nest.stride[1][size_t(d)] == 1 && nest.stride[0][size_t(d)] > 0) return d;
+int transposed_loop(const StridedIndex& index) {
+  if (index.inner_stride(0) != 1 || index.inner_stride(1) <= 1) return -1;
+  for (int d = 0; d < index.dims - 1; ++d)
+    if (index.stride[1][size_t(d)] == 1 && index.stride[0][size_t(d)] > 0) return d;
   return -1;
 }
 
-void run_transposed(const char* op, const Nest& nest, int loop, const View* views, cudaStream_t stream) {
-  const auto along = static_cast<size_t>(loop), inner = static_cast<size_t>(nest.dims - 1);
+void run_transposed(const char* op, const StridedIndex& index, int loop, const View* views,
+                    cudaStream_t stream) {
+  const auto along = static_cast<size_t>(loop), inner = static_cast<size_t>(index.dims - 1);
   Transposed t{};
-  t.rows = nest.size[along], t.columns = nest.size[inner];
-  t.dst_row = nest.stride[0][along], t.src_row = nest.stride[1][inner];
+  t.rows = index.size[along], t.columns = index.size[inner];
+  t.dst_row = index.stride[0][along], t.src_row = index.stride[1][inner];
   t.row_tiles = blocks_for(t.rows, kTile), t.column_tiles = blocks_for(t.columns, kTile);
-  Nest planes = nest;
+  StridedIndex planes = index;
   planes.dims = 0;
-  planes.numel = nest.numel / (t.rows * t.columns);
+  planes.numel = index.numel / (t.rows * t.columns);
   for (size_t d = 0; d < inner; ++d) {
     if (d == along) continue;
     const auto at = static_cast<size_t>(planes.dims++);
-    planes.size[at] = nest.size[d];
-    for (size_t k = 0; k < 2; ++k) planes.stride[k][at] = nest.stride[k][d];
+    planes.size[at] = index.size[d];
+    for (size_t k = 0; k < 2; ++k) planes.stride[k][at] = index.stride[k][d];
   }
   if (planes.dims == 0) planes.dims = 1, planes.size[0] = 1, planes.stride[0][0] = planes.stride[1][0] = 0;
   t.planes = strided_operands<2>(planes, views, {});
@@ -175,40 +177,62 @@ void run_transposed(const char* op, const Nest& nest, int loop, const View* view
 }
 
 // Casts between floats, of dense tensors. Returns whether it was one.
-bool run_cast(const char* op, const Nest& nest, const View* views, cudaStream_t stream) {
+bool run_cast(const char* op, const StridedIndex& index, const View* views, cudaStream_t stream) {
   using elementwise_detail::run_dense;
   const DType from = views[1].dtype;
   if (from == DType::kF32)
-    return run_dense<bf16, Identity, double, bf16, float>(op, {}, nest, views, stream) ||
-           run_dense<f16, Identity, double, f16, float>(op, {}, nest, views, stream);
+    return run_dense<bf16, Identity, double, bf16, float>(op, {}, index, views, stream) ||
+           run_dense<f16, Identity, double, f16, float>(op, {}, index, views, stream);
   if (views[0].dtype != DType::kF32) return false;
-  return run_dense<bf16, Identity, double, float, bf16>(op, {}, nest, views, stream) ||
-         run_dense<f16, Identity, double, float, f16>(op, {}, nest, views, stream);
+  return run_dense<bf16, Identity, double, float, bf16>(op, {}, index, views, stream) ||
+         run_dense<f16, Identity, double, float, f16>(op, {}, index, views, stream);
+}
+
+// Values before `middle` count from the start, others from the end.
+struct Spacing {
+  double start, end, step;
+  int64_t middle;
+};
+
+// out[i] = start + i * step before `middle`, end - (n - 1 - i) * step from there on. A thread has one
+// element. The multiply-adds are fused on the CPU too, by its compiler.
+__global__ void __launch_bounds__(kThreads) evenly_spaced(void* out, DType dtype, int64_t n, Spacing values) {
+  const int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x;
+  if (i >= n) return;
+  const double value = i < values.middle ? m::fma(static_cast<double>(i), values.step, values.start)
+                                         : m::fma(-static_cast<double>(n - 1 - i), values.step, values.end);
+  store_as(out, dtype, i, value);
+}
+
+void run_evenly_spaced(const char* op, const View& out, int64_t n, const Spacing& values,
+                       cudaStream_t stream) {
+  if (n > 0)
+    launch(op, evenly_spaced, {blocks_for(n, kThreads), kThreads}, stream, out.data, out.dtype, n, values);
 }
 
 }  // namespace
 
-void copy(const char* op, const Nest& nest, const View* views, cudaStream_t stream) {
-  if (nest.numel == 0) return;
+void copy(const char* op, const StridedIndex& index, const View* views, cudaStream_t stream) {
+  if (index.numel == 0) return;
   if (views[0].dtype != views[1].dtype) {
-    if (run_cast(op, nest, views, stream)) return;
-    return for_each_part(nest, kMaxDivided, {}, [&](const Nest& part, const auto& offsets) {
+    if (run_cast(op, index, views, stream)) return;
+    return for_each_part(index, kMaxDivided, {}, [&](const StridedIndex& part, const auto& offsets) {
       launch(op, convert_any, {blocks_for(part.numel, kThreads), kThreads}, stream,
              strided_operands<2>(part, views, offsets));
     });
   }
   int64_t bytes = size_of(views[0].dtype);
-  if (is_flat(nest, 0) && is_flat(nest, 1)) {
+  if (is_flat(index, 0) && is_flat(index, 1)) {
     check(op, "cudaMemcpyAsync",
-          cudaMemcpyAsync(views[0].data, views[1].data, static_cast<size_t>(nest.numel * bytes),
+          cudaMemcpyAsync(views[0].data, views[1].data, static_cast<size_t>(index.numel * bytes),
                           cudaMemcpyDeviceToDevice, stream));
-    return count_calls(op, {.copies_on_device = 1, .bytes_on_device = nest.numel * bytes});
+    return count_calls(op, {.copies_on_device = 1, .bytes_on_device = index.numel * bytes});
   }
-  if (const int loop = transposed_loop(nest); loop >= 0 && nest.numel < kMaxDivided)
-    return run_transposed(op, nest, loop, views, stream);
-  Nest words = nest;
+  if (const int loop = transposed_loop(index); loop >= 0 && index.numel < kMaxDivided)
+    return run_transposed(op, index, loop, views, stream);
+  StridedIndex words = index;
   bytes = join_words(&words, views, bytes);
-  for_each_part(words, kMaxDivided, {}, [&](const Nest& part, const auto& offsets) {
+  for_each_part(words, kMaxDivided, {}, [&](const StridedIndex& part, const auto& offsets) {
     auto o = strided_operands<2>(part, views, {});
     for (size_t k = 0; k < 2; ++k) o.data[k] = static_cast<char*>(views[k].data) + offsets[k] * bytes;
     with_word(bytes, [&]<class W>(W) {
@@ -217,22 +241,32 @@ void copy(const char* op, const Nest& nest, const View* views, cudaStream_t stre
   });
 }
 
-void fill(const char* op, const Nest& nest, const View& view, const void* element, cudaStream_t stream) {
-  if (nest.numel == 0) return;
+void fill(const char* op, const StridedIndex& index, const View& view, const void* element,
+          cudaStream_t stream) {
+  if (index.numel == 0) return;
   const int64_t bytes = size_of(view.dtype);
-  if (is_flat(nest, 0) && is_aligned(view.data, 16)) {
+  if (is_flat(index, 0) && is_aligned(view.data, 16)) {
     Vector<uint8_t, 16> pattern;
     for (int64_t i = 0; i < 16; i += bytes) std::memcpy(pattern.v + i, element, static_cast<size_t>(bytes));
-    return launch(op, fill_dense, {blocks_for(nest.numel * bytes, kThreads * 16), kThreads}, stream,
-                  static_cast<uint8_t*>(view.data), nest.numel * bytes, pattern);
+    return launch(op, fill_dense, {blocks_for(index.numel * bytes, kThreads * 16), kThreads}, stream,
+                  static_cast<uint8_t*>(view.data), index.numel * bytes, pattern);
   }
-  for_each_part(nest, kMaxDivided, {}, [&](const Nest& part, const auto& offsets) {
+  for_each_part(index, kMaxDivided, {}, [&](const StridedIndex& part, const auto& offsets) {
     const auto o = strided_operands<1>(part, &view, offsets);
     with_word(bytes, [&]<class W>(W word) {
       std::memcpy(&word, element, sizeof word);
       launch(op, fill_words<W>, {blocks_for(part.numel, kThreads), kThreads}, stream, o, word);
     });
   });
+}
+
+void arange(const char* op, const View& out, int64_t n, double start, double step, cudaStream_t stream) {
+  run_evenly_spaced(op, out, n, {start, 0, step, n}, stream);
+}
+
+void linspace(const char* op, const View& out, int64_t n, double start, double end, cudaStream_t stream) {
+  run_evenly_spaced(
+      op, out, n, {start, end, n > 1 ? (end - start) / static_cast<double>(n - 1) : 0, (n + 1) / 2}, stream);
 }
 
 }  // namespace gradus::cuda

@@ -4,11 +4,10 @@
 #include <bit>
 #include <limits>
 
-#include "gradus/tensor/cuda/kernels/powers.h"
 #include "gradus/tensor/cuda/kernels/reduce.h"
 #include "gradus/tensor/cuda/kernels/reduce_ops.h"
 #include "gradus/tensor/cuda/kernels/report.h"
-#include "gradus/tensor/cuda/kernels/teams.h"
+#include "gradus/tensor/cuda/kernels/thread_groups.h"
 #include "gradus/tensor/ops/scalar_math.h"
 
 namespace gradus::cuda {
@@ -45,10 +44,10 @@ template <class T> struct Target {
   T weight;  // NaN where it is no class
 };
 template <class T>
-__device__ __forceinline__ Target<T> target_of(const CrossEntropy<T>& s, const Member& me) {
+__device__ __forceinline__ Target<T> target_of(const CrossEntropy<T>& s, const ThreadIndex& thread) {
   Target<T> y{s.ignore_index, false, false, 0};
-  if (me.limit == 0) return y;
-  y.number = s.target[me.line];
+  if (thread.limit == 0) return y;
+  y.number = s.target[thread.row];
   y.counts = y.number != s.ignore_index;
   y.is_class = y.counts && 0 <= y.number && y.number < s.classes;
   if (y.is_class)
@@ -60,77 +59,77 @@ __device__ __forceinline__ Target<T> target_of(const CrossEntropy<T>& s, const M
 
 // loss[i] = (1 - smoothing) * w[t] * nll(t) + smoothing / classes * sum_c w[c] * nll(c) for samples i of
 // scores x[outer, classes, inner], where t = target[i] and nll(c) = log(sum_k e^(x[k] - max)) - (x[c] - max);
-// without stats x are logarithms of probabilities, and nll(c) = -x[c]. A team of threads (teams.h) has one
+// without stats x are logarithms of probabilities, and nll(c) = -x[c]. A thread group (thread_groups.h) has one
 // sample. If one block has all samples, it finishes the whole loss, and `total` is its weight. Else `total`
 // is null, and the samples' losses go to `losses`.
 template <class T, int vector>
-__global__ void __launch_bounds__(kTeamThreads, 4)
-    cross_entropy_samples(CrossEntropy<T> s, Teams teams, SampleLoss* losses, T* each, WholeLoss<T> whole,
-                          T* total) {
-  Member me = member_of(teams);
-  const bool is_sample = me.limit > 0;
-  const Target<T> y = target_of(s, me);
-  if (!y.is_class) me.limit = 0;  // its scores are not needed
-  auto& places = shared_memory<Places<T>>();
-  Powers<T> powers{0, 1};
-  if (s.stats) powers = sum_powers<vector>(s.x, teams, me, places);
-  const T shift = m::log(powers.sum);
+__global__ void __launch_bounds__(kBlockThreads, 4)
+    cross_entropy_samples(CrossEntropy<T> s, ThreadGroups groups, SampleLoss* losses, T* each,
+                          WholeLoss<T> whole, T* total) {
+  ThreadIndex thread = thread_index(groups);
+  const bool is_sample = thread.limit > 0;
+  const Target<T> y = target_of(s, thread);
+  if (!y.is_class) thread.limit = 0;  // its scores are not needed
+  auto& scratch = shared_memory<GroupScratch<T>>();
+  ExpSum<T> exp_sum{0, 1};
+  if (s.stats) exp_sum = sum_exp<vector>(s.x, groups, thread, scratch);
+  const T shift = m::log(exp_sum.sum);
   // -log p_c
-  const auto nll = [&](T score) { return static_cast<double>(shift - (score - powers.top)); };
+  const auto nll = [&](T score) { return static_cast<double>(shift - (score - exp_sum.row_max)); };
   double smooth = 0;
   if (s.smoothing != 0) {
-    for_each_share<1>(teams, me, [&](int64_t c) {
-      smooth += (s.weight ? static_cast<double>(s.weight[c]) : 1.0) * nll(s.x[me.first + c * s.inner]);
+    for_each_vector<1>(groups, thread, [&](int64_t c) {
+      smooth += (s.weight ? static_cast<double>(s.weight[c]) : 1.0) * nll(s.x[thread.first + c * s.inner]);
     });
-    if (s.stats) __syncthreads();  // all have read the places
-    smooth = merge_team(teams, smooth, places.sum, TakeSum{});
+    if (s.stats) __syncthreads();  // all have read `scratch`
+    smooth = merge_group(groups, smooth, scratch.sum, AddOp{});
   }
-  const int lane = me.lane;
-  SampleLoss mine{0, 0};
+  const int lane = thread.rank;
+  SampleLoss local{0, 0};
   if (is_sample && lane == 0) {
-    mine.weight = static_cast<double>(y.weight);
+    local.weight = static_cast<double>(y.weight);
     if (y.is_class)
-      mine.loss = (1 - s.smoothing) * mine.weight * nll(s.x[me.first + y.number * s.inner]) +
-                  s.smoothing / static_cast<double>(s.classes) * smooth;
+      local.loss = (1 - s.smoothing) * local.weight * nll(s.x[thread.first + y.number * s.inner]) +
+                   s.smoothing / static_cast<double>(s.classes) * smooth;
     else
-      mine.loss = mine.weight;
-    if (y.counts && !y.is_class) report(s.reports, me.line, static_cast<uint64_t>(y.number));
-    if (!total) store_vector(losses + me.line, mine);
-    if (each) each[me.line] = static_cast<T>(mine.loss);
+      local.loss = local.weight;
+    if (y.counts && !y.is_class) report(s.reports, thread.row, static_cast<uint64_t>(y.number));
+    if (!total) store_vector(losses + thread.row, local);
+    if (each) each[thread.row] = static_cast<T>(local.loss);
     if (s.stats)
-      store_vector(s.stats + 2 * me.line,
-                   y.is_class ? Vector<T, 2>{powers.top, shift} : Vector<T, 2>{y.weight, y.weight});
+      store_vector(s.stats + 2 * thread.row,
+                   y.is_class ? Vector<T, 2>{exp_sum.row_max, shift} : Vector<T, 2>{y.weight, y.weight});
   }
   if (!total) return;
-  const Teams block{1, 0, 1, kTeamThreads, 1};
-  __syncthreads();  // all have read the places
-  mine.loss = merge_team(block, mine.loss, places.sum, TakeSum{});
+  const ThreadGroups block{1, 0, 1, kBlockThreads, 1};
+  __syncthreads();  // all have read `scratch`
+  local.loss = merge_group(block, local.loss, scratch.sum, AddOp{});
   __syncthreads();
-  mine.weight = merge_team(block, mine.weight, places.sum, TakeSum{});
-  if (threadIdx.x == 0) *total = whole.finish(mine, 0);
+  local.weight = merge_group(block, local.weight, scratch.sum, AddOp{});
+  if (threadIdx.x == 0) *total = whole.finish(local, 0);
 }
 
 // dx[o, c, i] = g * (p[c] * (h + smooth * sum_k w[k]) - (c == t) * h - smooth * w[c]), where p = softmax(x),
 // or 0 without stats, t is the target, h = (1 - smoothing) * w[t], smooth = smoothing / classes, and g = dy,
-// divided by `total` if given. A team of threads (teams.h) has the classes of one sample.
+// divided by `total` if given. A thread group (thread_groups.h) has the classes of one sample.
 template <class T, int vector>
-__global__ void __launch_bounds__(kTeamThreads, 4)
-    cross_entropy_slopes(CrossEntropy<T> s, Teams teams, T* dx, const T* dy, bool each, const T* total,
-                         const T* weights) {
-  const Member me = member_of(teams);
-  const Target<T> y = target_of(s, me);
+__global__ void __launch_bounds__(kBlockThreads, 4)
+    cross_entropy_slopes(CrossEntropy<T> s, ThreadGroups groups, T* dx, const T* dy, bool each,
+                         const T* total, const T* weights) {
+  const ThreadIndex thread = thread_index(groups);
+  const Target<T> y = target_of(s, thread);
   T scale = 0;
   Vector<T, 2> stats{};
   if (y.counts) {
-    scale = (each ? dy[me.line] : *dy) * (total ? T(1) / *total : T(1));
-    if (s.stats) stats = load_vector<Vector<T, 2>>(s.stats + 2 * me.line);
+    scale = (each ? dy[thread.row] : *dy) * (total ? T(1) / *total : T(1));
+    if (s.stats) stats = load_vector<Vector<T, 2>>(s.stats + 2 * thread.row);
   }
   const T hit = static_cast<T>(1 - s.smoothing) * y.weight;
   const T smooth = static_cast<T>(s.smoothing / static_cast<double>(s.classes));
   const T all = scale * (hit + smooth * (weights ? *weights : static_cast<T>(s.classes)));
-  for_each_share<vector>(teams, me, [&](int64_t i) {
+  for_each_vector<vector>(groups, thread, [&](int64_t i) {
     Vector<T, vector> d{};
-    if (s.stats && y.counts) d = load_of_line<vector>(s.x, teams, me, i);
+    if (s.stats && y.counts) d = load_from_row<vector>(s.x, groups, thread, i);
 #pragma unroll
     for (int k = 0; k < vector; ++k) {
       T v = 0;
@@ -141,7 +140,7 @@ __global__ void __launch_bounds__(kTeamThreads, 4)
       }
       d.v[k] = v;
     }
-    store_to_line(dx, teams, me, i, d);
+    store_to_row(dx, groups, thread, i, d);
   });
 }
 
@@ -149,11 +148,11 @@ template <class T> int64_t bytes_of_losses(const CrossEntropy<T>& s) {
   return s.samples() * static_cast<int64_t>(sizeof(SampleLoss));
 }
 
-// Calls f<vector>(teams).
-template <class T, class F> void with_teams(const CrossEntropy<T>& s, bool in_vectors, F&& f) {
+// Calls f<vector>(groups).
+template <class T, class F> void with_groups(const CrossEntropy<T>& s, bool in_vectors, F&& f) {
   constexpr int kVector = kVectorSize<T>;
   const auto start = [&]<int vector>() {
-    f.template operator()<vector>(teams_for(s.outer, s.classes, s.inner, vector, kScores));
+    f.template operator()<vector>(thread_groups_for(s.outer, s.classes, s.inner, vector, kScores));
   };
   in_vectors ? start.template operator()<kVector>() : start.template operator()<1>();
 }
@@ -173,16 +172,17 @@ void cross_entropy(const char* op, const CrossEntropy<T>& s, LossOf kind, T* los
   const bool each = kind == LossOf::kEach;
   const auto whole = [&] { return WholeLoss<T>{each ? nullptr : loss, kind == LossOf::kMean}; };
   bool is_done = false;
-  with_teams(s, lie_in_vectors(s.classes, s.inner, s.x), [&]<int vector>(Teams teams) {
-    if (!s.stats && s.smoothing == 0) teams.lanes = teams.apart = 1;  // one score is read
+  with_groups(s, has_vector_rows(s.classes, s.inner, s.x), [&]<int vector>(ThreadGroups groups) {
+    if (!s.stats && s.smoothing == 0) groups.size = groups.stride = 1;  // one score is read
     // Few samples of few classes are for one block: it needs no second launch.
-    const auto lanes = kTeamThreads / static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(s.samples())));
-    if (teams.apart == 1 && lanes > 0 && lanes < teams.lanes && s.classes <= 4 * lanes * vector)
-      teams.lanes = static_cast<int>(lanes);
-    is_done = teams.blocks() == 1;
+    const auto lanes =
+        kBlockThreads / static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(s.samples())));
+    if (groups.stride == 1 && lanes > 0 && lanes < groups.size && s.classes <= 4 * lanes * vector)
+      groups.size = static_cast<int>(lanes);
+    is_done = groups.blocks() == 1;
     if (s.samples() > 0)
-      launch(op, cross_entropy_samples<T, vector>, {teams.blocks(), kTeamThreads, sizeof(Places<T>)}, stream,
-             s, teams, losses, each ? loss : nullptr, whole(), is_done ? total : nullptr);
+      launch(op, cross_entropy_samples<T, vector>, {groups.blocks(), kBlockThreads, sizeof(GroupScratch<T>)},
+             stream, s, groups, losses, each ? loss : nullptr, whole(), is_done ? total : nullptr);
   });
   if (!is_done)
     reduce_rows(op, whole(), total, losses, 1, s.samples(),
@@ -199,9 +199,9 @@ void cross_entropy_grad(const char* op, const CrossEntropy<T>& s, LossOf kind, T
     reduce_rows(op, Sum<T>{}, weights, s.weight, 1, s.classes, static_cast<char*>(workspace) + 16, stream);
   }
   const bool in_vectors =
-      s.stats ? lie_in_vectors(s.classes, s.inner, dx, s.x) : lie_in_vectors(s.classes, s.inner, dx);
-  with_teams(s, in_vectors, [&]<int vector>(const Teams& teams) {
-    launch(op, cross_entropy_slopes<T, vector>, {teams.blocks(), kTeamThreads}, stream, s, teams, dx, dy,
+      s.stats ? has_vector_rows(s.classes, s.inner, dx, s.x) : has_vector_rows(s.classes, s.inner, dx);
+  with_groups(s, in_vectors, [&]<int vector>(const ThreadGroups& groups) {
+    launch(op, cross_entropy_slopes<T, vector>, {groups.blocks(), kBlockThreads}, stream, s, groups, dx, dy,
            kind == LossOf::kEach, kind == LossOf::kMean ? total : nullptr, weights);
   });
 }

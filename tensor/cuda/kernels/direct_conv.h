@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-#include "gradus/tensor/cuda/kernels/nest.h"
+#include "gradus/tensor/cuda/kernels/strided_index.h"
 
 namespace gradus::cuda {
 

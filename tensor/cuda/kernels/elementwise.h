@@ -18,29 +18,9 @@
 #include "gradus/tensor/base/dtype.h"
 #include "gradus/tensor/cuda/kernels/element.h"
 #include "gradus/tensor/cuda/kernels/kernel.h"
-#include "gradus/tensor/cuda/kernels/nest.h"
 #include "gradus/tensor/cuda/kernels/strided.h"
+#include "gradus/tensor/cuda/kernels/strided_index.h"
 #include "gradus/tensor/cuda/kernels/vector_io.h"
-
-namespace gradus::functors {
-struct AddCDiv;
-struct BinaryCrossEntropyBackward;
-struct BinaryCrossEntropyWithLogitsBackward;
-struct Cos;
-struct Div;
-struct Erf;
-struct Gelu;
-struct GeluBackward;
-struct Hypot;
-struct KlDiv;
-struct PoissonNllBackward;
-struct PoissonNllOfLogs;
-struct SiluBackward;
-struct Sin;
-struct SmoothL1;
-struct SmoothL1Backward;
-struct SquaredErrorBackward;
-}  // namespace gradus::functors
 
 namespace gradus::cuda {
 namespace elementwise_detail {
@@ -49,26 +29,17 @@ inline constexpr int kThreads = 256;
 inline constexpr int kStridedEach = 4;  // elements of a thread of the strided kernel
 inline constexpr int kDenseEach = 2;    // vectors of a thread of the dense kernel
 
-// Functors whose vectors have 8 bytes. With 16, nvcc spills registers, or takes so many that less than half
-// of a multiprocessor is occupied (tools/gpu_lab/report.sh). What derives from them is meant, too.
-template <class F, class... Wide> constexpr bool is_one_of = (std::is_base_of_v<Wide, F> || ...);
-template <class F, class Out> constexpr bool takes_half_vectors = false;
-template <class F>
-constexpr bool takes_half_vectors<F, double> =
-    is_one_of<F, functors::Div, functors::Erf, functors::Gelu, functors::GeluBackward, functors::Hypot,
-              functors::PoissonNllOfLogs, functors::SmoothL1, functors::SmoothL1Backward>;
-template <class F>
-constexpr bool takes_half_vectors<F, f16> =
-    is_one_of<F, functors::Cos, functors::KlDiv, functors::Sin, functors::SquaredErrorBackward>;
-template <class F>
-constexpr bool takes_half_vectors<F, bf16> =
-    is_one_of<F, functors::AddCDiv, functors::BinaryCrossEntropyBackward,
-              functors::BinaryCrossEntropyWithLogitsBackward, functors::Cos, functors::PoissonNllBackward,
-              functors::SiluBackward, functors::Sin, functors::SmoothL1Backward>;
+// Whether F::kHalfVectors (tensor/ops/functor.h) contains the type of the result.
+template <class F, class Out> constexpr bool takes_half_vectors() {
+  if constexpr (requires { F::kHalfVectors; })
+    for (const DType dtype : F::kHalfVectors)
+      if (dtype == dtype_v<Out>) return true;
+  return false;
+}
 
 template <class F, class Out, class... In>
 constexpr int vector_size =
-    (takes_half_vectors<F, Out> ? 8 : 16) / static_cast<int>(std::max({sizeof(Out), sizeof(In)...}));
+    (takes_half_vectors<F, Out>() ? 8 : 16) / static_cast<int>(std::max({sizeof(Out), sizeof(In)...}));
 
 // An input of the dense kernel: elements of type T in the output's order, or one element of any dtype.
 struct DenseInput {
@@ -128,7 +99,7 @@ __global__ void __launch_bounds__(kThreads)
   run(std::index_sequence_for<In...>());
 }
 
-// out[i] = f(in_0[i], in_1[i], ...) for positions i of the nest, wherever operands have them. Thread t of
+// out[i] = f(in_0[i], in_1[i], ...) for positions i of the index space, wherever operands have them. Thread t of
 // block b computes positions (b * kStridedEach + e) * kThreads + t.
 template <class F, class... In>
 __global__ void __launch_bounds__(kThreads) strided(F f, StridedOperands<1 + sizeof...(In)> o) {
@@ -159,28 +130,29 @@ template <class S, class C, class X> using Stored = std::conditional_t<std::is_s
 
 // Runs the dense kernel for elements S, if all operands fit it.
 template <class S, class F, class C, class OutC, class... InC>
-bool run_dense(const char* op, const F& f, const Nest& nest, const View* views, cudaStream_t stream) {
+bool run_dense(const char* op, const F& f, const StridedIndex& index, const View* views,
+               cudaStream_t stream) {
   using Out = Stored<S, C, OutC>;
   constexpr int n = vector_size<F, Out, Stored<S, C, InC>...>;
-  if (nest.dims != 1 || (nest.stride[0][0] != 1 && nest.numel != 1) || !holds<Out>(views[0].dtype))
+  if (index.dims != 1 || (index.stride[0][0] != 1 && index.numel != 1) || !holds<Out>(views[0].dtype))
     return false;
   if (!is_aligned(views[0].data, n * sizeof(Out))) return false;
   std::array<DenseInput, sizeof...(InC)> in;
   bool fits = true;
   const auto take = [&]<class T>(size_t k, T*) {
     const View& v = views[k + 1];
-    const bool is_scalar = nest.stride[k + 1][0] == 0 && nest.numel != 1;
+    const bool is_scalar = index.stride[k + 1][0] == 0 && index.numel != 1;
     in[k] = {v.data, v.dtype, is_scalar};
-    fits = fits && (is_scalar || (nest.numel != 1 && nest.stride[k + 1][0] != 1
+    fits = fits && (is_scalar || (index.numel != 1 && index.stride[k + 1][0] != 1
                                       ? false
                                       : holds<T>(v.dtype) && is_aligned(v.data, n * sizeof(T))));
   };
   size_t k = 0;
   (take(k++, static_cast<Stored<S, C, InC>*>(nullptr)), ...);
   if (!fits) return false;
-  const int64_t blocks = blocks_for(nest.numel, int64_t(kThreads) * kDenseEach * n);
+  const int64_t blocks = blocks_for(index.numel, int64_t(kThreads) * kDenseEach * n);
   launch(op, dense<F, kDenseEach, Out, Stored<S, C, InC>...>, {blocks, kThreads}, stream, f,
-         static_cast<Out*>(views[0].data), nest.numel, in);
+         static_cast<Out*>(views[0].data), index.numel, in);
   return true;
 }
 
@@ -189,18 +161,19 @@ bool run_dense(const char* op, const F& f, const Nest& nest, const View* views, 
 // Computes views[0] = f(views[1], ...). C is the type to compute in; OutC and InC are those of the functor's
 // result and operands. Operands may be the output itself, element for element.
 template <class C, class OutC, class... InC, class F>
-void elementwise(const char* op, const F& f, const Nest& nest, const View* views, cudaStream_t stream) {
+void elementwise(const char* op, const F& f, const StridedIndex& index, const View* views,
+                 cudaStream_t stream) {
   using namespace elementwise_detail;  // NOLINT
-  if (nest.numel == 0) return;
+  if (index.numel == 0) return;
   const auto dense = [&]<class... S>(std::tuple<S...>*) {
-    return (run_dense<S, F, C, OutC, InC...>(op, f, nest, views, stream) || ...);
+    return (run_dense<S, F, C, OutC, InC...>(op, f, index, views, stream) || ...);
   };
   if constexpr (std::is_same_v<C, float>) {
     if (dense(static_cast<std::tuple<float, bf16, f16>*>(nullptr))) return;
   } else if constexpr (std::is_same_v<C, double>) {
     if (dense(static_cast<std::tuple<double>*>(nullptr))) return;
   }
-  for_each_part(nest, kMaxDivided, {}, [&](const Nest& part, const auto& offsets) {
+  for_each_part(index, kMaxDivided, {}, [&](const StridedIndex& part, const auto& offsets) {
     const auto operands = strided_operands<1 + static_cast<int>(sizeof...(InC))>(part, views, offsets);
     launch(op, strided<F, InC...>, {blocks_for(part.numel, kThreads * kStridedEach), kThreads}, stream, f,
            operands);

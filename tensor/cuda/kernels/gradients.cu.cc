@@ -64,23 +64,23 @@ AddTerms terms_of(double p) { return {std::isinf(p)}; }
 template <class P, class Term>
 __global__ void __launch_bounds__(kChunkThreads)
     sum_powers_of_chunks(AddTerms add, Term term, double* sums, Table table) {
-  double mine = 0;
+  double local = 0;
   over_vectors<P, false>(table, [&](const auto& v) {
 #pragma unroll
-    for (const P x : v.v) mine = add.merge(mine, term(static_cast<double>(widen(x))));
+    for (const P x : v.v) local = add.merge(local, term(static_cast<double>(widen(x))));
   });
-  mine = merge_block<kChunkThreads>(add, mine);
-  if (threadIdx.x == 0) sums[blockIdx.x] = mine;
+  local = merge_block<kChunkThreads>(add, local);
+  if (threadIdx.x == 0) sums[blockIdx.x] = local;
 }
 
 // norm = (sum of sums[n])^(1/p), or their maximum for an infinite p. One block.
 __global__ void __launch_bounds__(kChunkThreads)
     take_norm(AddTerms add, void* norm, bool is_f64, const double* sums, int64_t n, double p) {
-  double mine = 0;
-  for (int64_t i = threadIdx.x; i < n; i += kChunkThreads) mine = add.merge(mine, sums[i]);
-  mine = raw::root_of(merge_block<kChunkThreads>(add, mine), p);
+  double local = 0;
+  for (int64_t i = threadIdx.x; i < n; i += kChunkThreads) local = add.merge(local, sums[i]);
+  local = raw::root_of(merge_block<kChunkThreads>(add, local), p);
   if (threadIdx.x == 0)
-    is_f64 ? *static_cast<double*>(norm) = mine : *static_cast<float*>(norm) = static_cast<float>(mine);
+    is_f64 ? *static_cast<double*>(norm) = local : *static_cast<float*>(norm) = static_cast<float>(local);
 }
 
 // x[i] *= max_norm / (norm + 1e-6) for each tensor, if that is less than 1. A block has one chunk.
@@ -117,25 +117,25 @@ template <class P>
 __global__ void __launch_bounds__(kChunkThreads)
     unscale_chunks(int32_t* bad, double by, const double* scale, Table table) {
   const auto factor = static_cast<compute_t<P>>(scale ? 1 / *scale : by);
-  int32_t mine = 0;
+  int32_t local = 0;
   over_vectors<P, true>(table, [&](auto& v) {
 #pragma unroll
     for (P& x : v.v) {
       const compute_t<P> scaled = widen(x) * factor;
-      mine |= !raw::is_finite(scaled);
+      local |= !raw::is_finite(scaled);
       x = convert<P>(scaled);
     }
   });
-  mine = merge_block<kChunkThreads>(AnyOf{}, mine);
-  if (threadIdx.x == 0) bad[blockIdx.x] = mine;
+  local = merge_block<kChunkThreads>(AnyOf{}, local);
+  if (threadIdx.x == 0) bad[blockIdx.x] = local;
 }
 
 // *found = whether one of bad[n] is set. One block.
 __global__ void __launch_bounds__(kChunkThreads) find_bad(float* found, const int32_t* bad, int64_t n) {
-  int32_t mine = 0;
-  for (int64_t i = threadIdx.x; i < n; i += kChunkThreads) mine |= bad[i];
-  mine = merge_block<kChunkThreads>(AnyOf{}, mine);
-  if (threadIdx.x == 0) *found = static_cast<float>(mine);
+  int32_t local = 0;
+  for (int64_t i = threadIdx.x; i < n; i += kChunkThreads) local |= bad[i];
+  local = merge_block<kChunkThreads>(AnyOf{}, local);
+  if (threadIdx.x == 0) *found = static_cast<float>(local);
 }
 
 // *now = the loss scale after a step whose gradients were infinite or NaN if *found != 0. One thread.

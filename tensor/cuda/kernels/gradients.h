@@ -8,7 +8,7 @@
 #include <span>
 
 #include "gradus/tensor/base/dtype.h"
-#include "gradus/tensor/cuda/kernels/nest.h"
+#include "gradus/tensor/cuda/kernels/strided_index.h"
 #include "gradus/tensor/cuda/kernels/tensor_table.h"
 #include "gradus/tensor/cuda/runtime/value_reports.h"
 #include "gradus/tensor/ops/loss_scale.h"

@@ -32,7 +32,7 @@ __global__ void __launch_bounds__(kChunkThreads)
   if (slopes) slopes += from;
   const bool in_vectors = is_aligned(x, 16) && is_aligned(targets, 16) && is_aligned(slopes, 16);
   const auto same = static_cast<A>(target);
-  double mine = 0;
+  double local = 0;
   for_each_part<kVectorSize<T>>(chunk, in_vectors, [&]<int m>(int i) {
     const Vector<T, m> v = load<m>(x + i);
     Vector<T, m> t{}, slope{};
@@ -40,27 +40,27 @@ __global__ void __launch_bounds__(kChunkThreads)
 #pragma unroll
     for (int e = 0; e < m; ++e) {
       const A element = widen(v.v[e]), wanted = targets ? widen(t.v[e]) : same;
-      mine += static_cast<double>(loss(element, wanted));
+      local += static_cast<double>(loss(element, wanted));
       if (slopes) slope.v[e] = convert<T>(gradient(A(1), element, wanted));
     }
     if (slopes) store(slopes + i, slope);
   });
-  mine = merge_block<kChunkThreads>(Sum<double>{}, mine);
+  local = merge_block<kChunkThreads>(Sum<double>{}, local);
   if (threadIdx.x != 0) return;
   if (chunks)
-    chunks[blockIdx.x] = mine;
+    chunks[blockIdx.x] = local;
   else
-    *out = convert<T>(mine * gradient.factor);
+    *out = convert<T>(local * gradient.factor);
 }
 
 // *out = factor * sum of chunks[n]. One block.
 template <class T>
 __global__ void __launch_bounds__(kChunkThreads)
     add_sums_of_losses(T* out, const double* chunks, int64_t n, double factor) {
-  double mine = 0;
-  for (int64_t i = threadIdx.x; i < n; i += kChunkThreads) mine += chunks[i];
-  mine = merge_block<kChunkThreads>(Sum<double>{}, mine);
-  if (threadIdx.x == 0) *out = convert<T>(mine * factor);
+  double local = 0;
+  for (int64_t i = threadIdx.x; i < n; i += kChunkThreads) local += chunks[i];
+  local = merge_block<kChunkThreads>(Sum<double>{}, local);
+  if (threadIdx.x == 0) *out = convert<T>(local * factor);
 }
 
 }  // namespace loss_sum_detail

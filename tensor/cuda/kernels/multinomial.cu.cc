@@ -36,7 +36,7 @@ __device__ __forceinline__ int place_of(int element) { return element + element 
 __global__ void __launch_bounds__(kThreads, 4)
     sum_chunks(Chunk* chunks, double* sums, const double* weights, int64_t rows, int64_t n, int64_t per_row) {
   const int lane = threadIdx.x % kWarp;
-  double* const mine = shared_memory<Staged>().v[threadIdx.x / kWarp];
+  double* const local = shared_memory<Staged>().v[threadIdx.x / kWarp];
   const int64_t chunk = int64_t{blockIdx.x} * kWarps + threadIdx.x / kWarp, row = chunk / per_row;
   const int64_t before = chunk % per_row * kChunk, first = row * n + before,
                 left = row < rows ? n - before : 0;
@@ -44,10 +44,10 @@ __global__ void __launch_bounds__(kThreads, 4)
   for (int k = 0; k < kGroup; ++k) {
     const int e = k * kWarp + lane;
     const double w = e < left ? weights[first + e] : 0;
-    mine[place_of(e)] = draws::is_weight(w) ? w : std::numeric_limits<double>::quiet_NaN();
+    local[place_of(e)] = draws::is_weight(w) ? w : std::numeric_limits<double>::quiet_NaN();
   }
   __syncwarp(kAllLanes);
-  double* const group = mine + place_of(lane * kGroup);
+  double* const group = local + place_of(lane * kGroup);
   double sum = 0;
   int positive = 0;
 #pragma unroll
@@ -75,7 +75,7 @@ __global__ void __launch_bounds__(kThreads, 4)
 #pragma unroll
   for (int k = 0; k < kGroup; ++k) {
     const int e = k * kWarp + lane;
-    if (e < left) sums[first + e] = mine[place_of(e)];
+    if (e < left) sums[first + e] = local[place_of(e)];
   }
 }
 
@@ -189,11 +189,11 @@ struct Exchanged {
   Candidate v[kThreads];
 };
 // The candidate of the thread whose number differs in one bit. All threads of the block call it.
-__device__ __forceinline__ Candidate exchange(const Candidate& mine, int bit) {
+__device__ __forceinline__ Candidate exchange(const Candidate& local, int bit) {
   if (bit < kWarp)
-    return {__shfl_xor_sync(kAllLanes, mine.arrival, bit), __shfl_xor_sync(kAllLanes, mine.index, bit)};
+    return {__shfl_xor_sync(kAllLanes, local.arrival, bit), __shfl_xor_sync(kAllLanes, local.index, bit)};
   auto& places = shared_memory<Exchanged>();
-  places.v[threadIdx.x] = mine;
+  places.v[threadIdx.x] = local;
   __syncthreads();
   const auto other = load_vector<Candidate>(&places.v[threadIdx.x ^ bit]);
   __syncthreads();
@@ -209,18 +209,18 @@ __global__ void __launch_bounds__(kThreads, 4)
   const int64_t row = number / runs.count, run = number % runs.count, place = thread % tile;
   const int64_t index = run * tile + place;
   const bool is_there = row < rows && index < n;
-  Candidate mine{std::numeric_limits<uint64_t>::max(), index};
+  Candidate local{std::numeric_limits<uint64_t>::max(), index};
   if (is_there) {
     const int64_t i = row * n + index;
-    mine.arrival = std::bit_cast<uint64_t>(draws::arrival_time(uniform[i], weights[i]));
+    local.arrival = std::bit_cast<uint64_t>(draws::arrival_time(uniform[i], weights[i]));
   }
   for (int sorted = 1; sorted < tile; sorted *= 2)
     for (int bit = sorted; bit > 0; bit /= 2) {
-      const Candidate other = exchange(mine, bit);
+      const Candidate other = exchange(local, bit);
       const bool is_rising = (place & (2 * sorted)) == 0, takes_first = ((place & bit) == 0) == is_rising;
-      if (is_before(other, mine) == takes_first) mine = other;
+      if (is_before(other, local) == takes_first) local = other;
     }
-  if (is_there && place < runs.width) to.put(row * runs.in_row() + run * runs.width + place, mine);
+  if (is_there && place < runs.width) to.put(row * runs.in_row() + run * runs.width + place, local);
 }
 
 // Merges runs 2i and 2i + 1 into run i. A candidate's place there is its own place, and one more for each
@@ -230,18 +230,18 @@ __global__ void __launch_bounds__(kThreads, 4)
   const int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x, row = i / runs.in_row();
   if (row >= rows) return;
   const int64_t in_row = i % runs.in_row(), run = in_row / runs.width;
-  const auto mine = load_vector<Candidate>(from + i);
+  const auto local = load_vector<Candidate>(from + i);
   const Candidate* const other = from + row * runs.in_row() + (run ^ 1) * runs.width;
   int64_t before = 0, behind = runs.length(run ^ 1);
   while (before < behind) {
     const int64_t middle = (before + behind) / 2;
-    if (is_before(load_vector<Candidate>(other + middle), mine))
+    if (is_before(load_vector<Candidate>(other + middle), local))
       before = middle + 1;
     else
       behind = middle;
   }
   const int64_t place = in_row % runs.width + before;
-  if (place < merged.width) to.put(row * merged.in_row() + run / 2 * merged.width + place, mine);
+  if (place < merged.width) to.put(row * merged.in_row() + run / 2 * merged.width + place, local);
 }
 
 int64_t chunks_of(int64_t n) { return blocks_for(n, kChunk); }

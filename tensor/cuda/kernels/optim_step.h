@@ -21,7 +21,6 @@
 #include "gradus/tensor/cuda/kernels/chunk_loop.h"
 #include "gradus/tensor/cuda/kernels/element.h"
 #include "gradus/tensor/cuda/kernels/reduce.h"
-#include "gradus/tensor/cuda/kernels/step_arrays.h"
 #include "gradus/tensor/cuda/kernels/tensor_table.h"
 #include "gradus/tensor/ops/formulas/optim_rule.h"
 
@@ -143,14 +142,14 @@ __global__ void __launch_bounds__(kChunkThreads)
   if (is_left_out(found)) return;
   const Chunk chunk = table.chunk_of(blockIdx.x);
   if (rules) take_rule(rule, rules[chunk.tensor]);
-  Squares mine{};
+  Squares local{};
   over_elements<Rule::kMeasurePass, Rule, P>(table, chunk, [&](T& p, T g, T& a, T& b, T& c) {
     const raw::Pair<T> x = rule.measure(p, g, a, b, c);
-    mine.first += double(x.first) * double(x.first);
-    mine.second += double(x.second) * double(x.second);
+    local.first += double(x.first) * double(x.first);
+    local.second += double(x.second) * double(x.second);
   });
-  mine = merge_block<kChunkThreads>(AddSquares{}, mine);
-  if (threadIdx.x == 0) sums[blockIdx.x] = mine;
+  local = merge_block<kChunkThreads>(AddSquares{}, local);
+  if (threadIdx.x == 0) sums[blockIdx.x] = local;
 }
 
 // rates[tensor] = rule.rate(sqrt(s.first), sqrt(s.second)), s = the sum of its chunks' sums. A block has one
@@ -163,11 +162,12 @@ __global__ void __launch_bounds__(kChunkThreads)
   const int64_t tensor = blockIdx.x;
   if (rules) take_rule(rule, rules[tensor]);
   const int64_t chunks = blocks_for(table.n[tensor], kChunk), first = table.first_block[tensor];
-  Squares mine{};
+  Squares local{};
   for (int64_t i = threadIdx.x; i < chunks; i += kChunkThreads)
-    mine = AddSquares{}.merge(mine, std::bit_cast<Squares>(load_vector<Vector<double, 2>>(sums + first + i)));
-  mine = merge_block<kChunkThreads>(AddSquares{}, mine);
-  if (threadIdx.x == 0) rates[tensor] = rule.rate(m::sqrt(mine.first), m::sqrt(mine.second));
+    local =
+        AddSquares{}.merge(local, std::bit_cast<Squares>(load_vector<Vector<double, 2>>(sums + first + i)));
+  local = merge_block<kChunkThreads>(AddSquares{}, local);
+  if (threadIdx.x == 0) rates[tensor] = rule.rate(m::sqrt(local.first), m::sqrt(local.second));
 }
 
 // rule.step(rates[tensor], p[i], grad[i], states[i]) for the elements of all parameters. A block has one

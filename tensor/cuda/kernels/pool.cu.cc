@@ -20,23 +20,24 @@ constexpr int kThreads = 256;
 using WindowRange = PoolWindow<int32_t>;
 
 // The work item of a thread: an image, a position in its input or output, and the first channel.
-struct Spot {
+struct ThreadIndex {
   int64_t image, channel;
   int32_t d, h, w;
 };
 // Returns work item number `item`. Items are ordered by image, position in D x H x W, and vector of channels.
 template <int vector>
-__device__ __forceinline__ Spot spot_of(int64_t item, const Pooling& p, int32_t D, int32_t H, int32_t W) {
+__device__ __forceinline__ ThreadIndex thread_index(int64_t item, const Pooling& p, int32_t D, int32_t H,
+                                                    int32_t W) {
   const int64_t vectors = p.channels / vector, place = item / vectors, row = place / W, slice = row / H;
   return {slice / D, item % vectors * vector, static_cast<int32_t>(slice % D), static_cast<int32_t>(row % H),
           static_cast<int32_t>(place % W)};
 }
 // Return the offset, in elements, of position (d, h, w) in the image and channel of s, of the input or the output.
-__device__ __forceinline__ int64_t input_at(const Pooling& p, const Spot& s, int32_t d, int32_t h,
+__device__ __forceinline__ int64_t input_at(const Pooling& p, const ThreadIndex& s, int32_t d, int32_t h,
                                             int32_t w) {
   return (((s.image * p.d.in + d) * p.h.in + h) * p.w.in + w) * p.channels + s.channel;
 }
-__device__ __forceinline__ int64_t output_at(const Pooling& p, const Spot& s, int32_t d, int32_t h,
+__device__ __forceinline__ int64_t output_at(const Pooling& p, const ThreadIndex& s, int32_t d, int32_t h,
                                              int32_t w) {
   return (((s.image * p.d.out + d) * p.h.out + h) * p.w.out + w) * p.channels + s.channel;
 }
@@ -46,7 +47,7 @@ struct Window {
   WindowRange d, h, w;
 };
 // Returns the window of output position s.
-__device__ __forceinline__ Window window_of(const Pooling& p, const Spot& s) {
+__device__ __forceinline__ Window window_of(const Pooling& p, const ThreadIndex& s) {
   return {window_of(p.d, s.d), window_of(p.h, s.h), window_of(p.w, s.w)};
 }
 // Returns the number of cell [d, h, w] of a window.
@@ -57,7 +58,8 @@ __device__ __forceinline__ int64_t cells_of(const WindowRange& s) { return std::
 
 // Calls f(number of the cell, offset in the input) for the cells of a window inside the input, in row-major order.
 template <class F>
-__device__ __forceinline__ void for_each_cell(const Pooling& p, const Spot& s, const Window& window, F&& f) {
+__device__ __forceinline__ void for_each_cell(const Pooling& p, const ThreadIndex& s, const Window& window,
+                                              F&& f) {
   for (int32_t d = window.d.first; d < window.d.last; ++d)
     for (int32_t h = window.h.first; h < window.h.last; ++h) {
       int64_t at = input_at(p, s, window.d.at(d), window.h.at(h), window.w.at(window.w.first));
@@ -68,7 +70,7 @@ __device__ __forceinline__ void for_each_cell(const Pooling& p, const Spot& s, c
 // Calls f(window, number of the cell at s, offset of the window in the output) for all windows that contain input
 // position s, in ascending order.
 template <class F>
-__device__ __forceinline__ void for_each_window_over(const Pooling& p, const Spot& s, F&& f) {
+__device__ __forceinline__ void for_each_window_over(const Pooling& p, const ThreadIndex& s, F&& f) {
   const auto ds = windows_over(p.d, s.d), hs = windows_over(p.h, s.h), ws = windows_over(p.w, s.w);
   for (int32_t d = ds.first; d < ds.last; ++d) {
     const WindowRange slices = window_of(p.d, d);
@@ -98,7 +100,7 @@ __global__ void __launch_bounds__(kThreads, 4)
   const int64_t item = int64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (item >= items) return;
   using C = compute_t<T>;
-  const Spot s = spot_of<vector>(item, p, p.d.out, p.h.out, p.w.out);
+  const ThreadIndex s = thread_index<vector>(item, p, p.d.out, p.h.out, p.w.out);
   const Window window = window_of(p, s);
   const bool is_empty = cells_of(window.d) * cells_of(window.h) * cells_of(window.w) == 0;
   const auto first =
@@ -133,7 +135,7 @@ __global__ void __launch_bounds__(kThreads, 4)
   const int64_t item = int64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (item >= items) return;
   using C = compute_t<T>;
-  const Spot s = spot_of<vector>(item, p, p.d.in, p.h.in, p.w.in);
+  const ThreadIndex s = thread_index<vector>(item, p, p.d.in, p.h.in, p.w.in);
   Vector<C, vector> sum{};
   for_each_window_over(p, s, [&](const Window&, int32_t number, int64_t at) {
     const auto winner = load<vector>(index + at);
@@ -162,7 +164,7 @@ __global__ void __launch_bounds__(kThreads, 4) pool_relu_grad(T* x, const T* dy,
   const int64_t item = int64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (item >= items) return;
   using C = compute_t<T>;
-  const Spot s = spot_of<vector>(item, p, p.d.out, p.h.out, p.w.out);
+  const ThreadIndex s = thread_index<vector>(item, p, p.d.out, p.h.out, p.w.out);
   const Window window = window_of(p, s);
   Vector<C, vector> best{};
   Vector<int32_t, vector> winner;
@@ -197,7 +199,7 @@ __global__ void __launch_bounds__(kThreads, 4) pool_relu_grad(T* x, const T* dy,
 
 // Returns the offset in the input of cell `number` of the window of output position s; -1 if the cell is in the
 // padding.
-__device__ __forceinline__ int64_t place_of(const Pooling& p, const Spot& s, int32_t number) {
+__device__ __forceinline__ int64_t input_offset(const Pooling& p, const ThreadIndex& s, int32_t number) {
   const Window window = window_of(p, s);
   const int32_t w = number % p.w.kernel, h = number / p.w.kernel % p.h.kernel,
                 d = number / p.w.kernel / p.h.kernel;
@@ -211,8 +213,8 @@ __global__ void __launch_bounds__(kThreads, 4)
     pool_gather(T* y, const T* x, const I* index, Pooling p, int64_t items) {
   const int64_t item = int64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (item >= items) return;
-  const Spot s = spot_of<1>(item, p, p.d.out, p.h.out, p.w.out);
-  const int64_t at = place_of(p, s, index[item]);
+  const ThreadIndex s = thread_index<1>(item, p, p.d.out, p.h.out, p.w.out);
+  const int64_t at = input_offset(p, s, index[item]);
   y[item] = at < 0 ? T(0) : x[at];
 }
 
@@ -223,9 +225,9 @@ __global__ void __launch_bounds__(kThreads, 4)
     pool_positions(int64_t* positions, const I* index, Pooling p, int64_t items) {
   const int64_t item = int64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (item >= items) return;
-  const Spot s = spot_of<1>(item, p, p.d.out, p.h.out, p.w.out);
+  const ThreadIndex s = thread_index<1>(item, p, p.d.out, p.h.out, p.w.out);
   const int64_t image = int64_t(p.d.in) * p.h.in * p.w.in;
-  const int64_t at = place_of(p, s, index[item]);
+  const int64_t at = input_offset(p, s, index[item]);
   positions[item] = std::max<int64_t>(0, at) / p.channels % image;
 }
 
@@ -245,7 +247,7 @@ template <class T, int vector>
 __global__ void __launch_bounds__(kThreads, 4) pool_mean(T* y, const T* x, Pooling p, int64_t items) {
   const int64_t item = int64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (item >= items) return;
-  const Spot s = spot_of<vector>(item, p, p.d.out, p.h.out, p.w.out);
+  const ThreadIndex s = thread_index<vector>(item, p, p.d.out, p.h.out, p.w.out);
   const Window window = window_of(p, s);
   Vector<T, vector> sum{};
   for_each_cell(p, s, window, [&](int32_t, int64_t at) {
@@ -265,7 +267,7 @@ template <class T, int vector>
 __global__ void __launch_bounds__(kThreads, 4) pool_spread(T* dx, const T* dy, Pooling p, int64_t items) {
   const int64_t item = int64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (item >= items) return;
-  const Spot s = spot_of<vector>(item, p, p.d.in, p.h.in, p.w.in);
+  const ThreadIndex s = thread_index<vector>(item, p, p.d.in, p.h.in, p.w.in);
   Vector<T, vector> sum{};
   for_each_window_over(p, s, [&](const Window& window, int32_t, int64_t at) {
     const T weight = weight_of<T>(p, window);

@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "gradus/tensor/cuda/kernels/nest.h"
+#include "gradus/tensor/cuda/kernels/strided_index.h"
 #include "gradus/tensor/ops/images/pool_axis.h"
 
 namespace gradus::cuda {

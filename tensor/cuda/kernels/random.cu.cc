@@ -8,7 +8,7 @@
 #include <bit>
 #include <limits>
 
-#include "gradus/tensor/cuda/kernels/creation.h"
+#include "gradus/tensor/cuda/kernels/copy.h"
 #include "gradus/tensor/cuda/kernels/element.h"
 #include "gradus/tensor/cuda/kernels/elementwise.h"
 #include "gradus/tensor/cuda/kernels/report.h"
@@ -79,7 +79,7 @@ __device__ __forceinline__ typename Draw::Element element_of(const Draw& draw, P
   return Draw::kElements == 1 || in_counter % 2 == 0 ? elements[0] : elements[Draw::kElements - 1];
 }
 
-// out[i] = element i of the draw, for positions i of the nest. A thread has one element. Operand 1 is none:
+// out[i] = element i of the draw, for positions i of the index space. A thread has one element. Operand 1 is none:
 // its offsets, from `first` on, are the numbers of the elements.
 template <class Draw>
 __global__ void __launch_bounds__(kDrawThreads, 4)
@@ -102,20 +102,21 @@ Strides numbers_of(std::span<const int64_t> sizes) {
 // Draws elements that are stored as one of the types T.
 template <class... T, class Draw>
 void run(const char* op, const Drawn& out, const Draw& draw, const DeviceKey& key, cudaStream_t stream) {
-  const Nest nest = make_nest(out.sizes, std::array<Strides, 2>{out.strides, numbers_of(out.sizes)});
-  if (nest.numel == 0) return;
-  const bool in_rows = nest.numel == 1 || (nest.dims == 1 && nest.stride[0][0] == 1);
+  const StridedIndex index =
+      make_strided_index(out.sizes, std::array<Strides, 2>{out.strides, numbers_of(out.sizes)});
+  if (index.numel == 0) return;
+  const bool in_rows = index.numel == 1 || (index.dims == 1 && index.stride[0][0] == 1);
   if (in_rows && is_aligned(out.view.data, 16)) {
     const auto draw_as = [&]<class Stored>(Stored*) {
       if (out.view.dtype != dtype_v<Stored>) return;
       launch(op, draw_rows<Stored, Draw>,
-             {blocks_for(nest.numel, kDrawThreads * kVectorSize<Stored>), kDrawThreads}, stream,
-             out.view.as<Stored>(), nest.numel, draw, key);
+             {blocks_for(index.numel, kDrawThreads * kVectorSize<Stored>), kDrawThreads}, stream,
+             out.view.as<Stored>(), index.numel, draw, key);
     };
     return (draw_as(static_cast<T*>(nullptr)), ...);
   }
   const View views[2] = {out.view, out.view};
-  for_each_part(nest, kMaxDivided, {}, [&](const Nest& part, const auto& offsets) {
+  for_each_part(index, kMaxDivided, {}, [&](const StridedIndex& part, const auto& offsets) {
     launch(op, draw_strided<Draw>, {blocks_for(part.numel, kDrawThreads), kDrawThreads}, stream,
            strided_operands<2>(part, views, {offsets[0]}), offsets[1], draw, key);
   });
@@ -147,7 +148,7 @@ __global__ void __launch_bounds__(kDrawThreads, 4)
   store_first(mask + at, keeps, left);
 }
 
-// The same for positions i of the nest. A thread has one element. Operands: y, mask, x. The fourth is none:
+// The same for positions i of the index space. A thread has one element. Operands: y, mask, x. The fourth is none:
 // its offsets, from `number` on, are the numbers of the elements.
 template <class C>
 __global__ void __launch_bounds__(kDrawThreads, 4)
@@ -172,8 +173,8 @@ __global__ void __launch_bounds__(kWarp) swap_places(int64_t* order, int64_t cou
     const int64_t place = count - left + lane;
     uint32_t words[4];
     draws::philox(key, static_cast<uint64_t>(place) / 2, words);
-    const uint32_t mine[2] = {place % 2 ? words[2] : words[0], place % 2 ? words[3] : words[1]};
-    const int64_t partner = draws::partner_of(place, count, mine);
+    const uint32_t local[2] = {place % 2 ? words[2] : words[0], place % 2 ? words[3] : words[1]};
+    const int64_t partner = draws::partner_of(place, count, local);
     int turn = 0;
 #pragma unroll
     for (int l = 0; l < kWarp - 1; ++l) {
@@ -243,21 +244,21 @@ void dropout(const char* op, const Dropout& d, double p, double scale, const Dev
              cudaStream_t stream) {
   const draws::DropoutMask draw(p);
   const auto& [y, mask, x] = d.views;
-  const Nest nest = make_nest(
+  const StridedIndex index = make_strided_index(
       d.sizes, std::array<Strides, 4>{d.strides[0], d.strides[1], d.strides[2], numbers_of(d.sizes)});
-  if (nest.numel == 0) return;
-  bool in_rows = nest.dims == 1 && y.dtype == x.dtype;
+  if (index.numel == 0) return;
+  bool in_rows = index.dims == 1 && y.dtype == x.dtype;
   for (size_t k = 0; k < 3; ++k) {
-    in_rows = in_rows && (nest.stride[k][0] == 1 || nest.numel == 1);
+    in_rows = in_rows && (index.stride[k][0] == 1 || index.numel == 1);
     in_rows = in_rows && is_aligned(d.views[k].data, 16);
   }
   if (in_rows)
     return with_float(x.dtype, [&]<class T>(T) {
-      launch(op, drop_rows<T>, {blocks_for(nest.numel, kDrawThreads * kVectorSize<T>), kDrawThreads}, stream,
-             y.as<T>(), mask.as<bool>(), x.as<const T>(), nest.numel, draw, scale, key);
+      launch(op, drop_rows<T>, {blocks_for(index.numel, kDrawThreads * kVectorSize<T>), kDrawThreads}, stream,
+             y.as<T>(), mask.as<bool>(), x.as<const T>(), index.numel, draw, scale, key);
     });
   const View views[4] = {y, mask, x, x};
-  for_each_part(nest, kMaxDivided, {}, [&](const Nest& part, const auto& offsets) {
+  for_each_part(index, kMaxDivided, {}, [&](const StridedIndex& part, const auto& offsets) {
     launch(op, x.dtype == DType::kF64 ? drop_strided<double> : drop_strided<float>,
            {blocks_for(part.numel, kDrawThreads), kDrawThreads}, stream,
            strided_operands<4>(part, views, {offsets[0], offsets[1], offsets[2]}), offsets[3], draw, scale,
@@ -265,12 +266,13 @@ void dropout(const char* op, const Dropout& d, double p, double scale, const Dev
   });
 }
 
-void masked_scale(const char* op, const Nest& nest, const View* views, double scale, cudaStream_t stream) {
+void masked_scale(const char* op, const StridedIndex& index, const View* views, double scale,
+                  cudaStream_t stream) {
   const functors::MaskedScale f{{}, scale};
   if (views[0].dtype == DType::kF64)
-    elementwise<double, double, double, uint8_t>(op, f, nest, views, stream);
+    elementwise<double, double, double, uint8_t>(op, f, index, views, stream);
   else
-    elementwise<float, float, float, uint8_t>(op, f, nest, views, stream);
+    elementwise<float, float, float, uint8_t>(op, f, index, views, stream);
 }
 void below(const char* op, View u, View p, int64_t count, const ValueReports& reports, cudaStream_t stream) {
   if (count == 0) return;

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <span>
 
-#include "gradus/tensor/cuda/kernels/nest.h"
+#include "gradus/tensor/cuda/kernels/strided_index.h"
 #include "gradus/tensor/cuda/runtime/value_reports.h"
 #include "gradus/tensor/runtime/random.h"
 
@@ -51,7 +51,8 @@ struct Dropout {
 void dropout(const char* op, const Dropout& d, double p, double scale, const DeviceKey& key,
              cudaStream_t stream);
 // views: y, x, mask (bool). y = scale x where the mask holds, else 0.
-void masked_scale(const char* op, const Nest& nest, const View* views, double scale, cudaStream_t stream);
+void masked_scale(const char* op, const StridedIndex& index, const View* views, double scale,
+                  cudaStream_t stream);
 // u = 1 where u < p, else 0; NaN where p is no probability, which is reported. Both row by row, f64 or f32.
 void below(const char* op, View u, View p, int64_t count, const ValueReports& reports, cudaStream_t stream);
 

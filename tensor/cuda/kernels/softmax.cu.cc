@@ -1,71 +1,72 @@
-// y[i] = exp(x[i] - max(x)) / sum_k exp(x[k] - max(x)) over the n elements of a row. A team of threads
-// (teams.h) keeps its row in registers if it fits; otherwise it reads the row twice. A thread adds a few
+// y[i] = exp(x[i] - max(x)) / sum_k exp(x[k] - max(x)) over the n elements of a row. A thread group
+// (thread_groups.h) keeps its row in registers if it fits; otherwise it reads the row twice. A thread adds a few
 // elements in T, and these sums in f64.
 #include "gradus/tensor/cuda/kernels/softmax.h"
 
-#include "gradus/tensor/cuda/kernels/powers.h"
-#include "gradus/tensor/cuda/kernels/teams.h"
+#include "gradus/tensor/cuda/kernels/thread_groups.h"
 #include "gradus/tensor/ops/scalar_math.h"
 
 namespace gradus::cuda {
 namespace {
 
 // y[o, i, j] = e^(x[o, i, j] - m) / s, or x[o, i, j] - m - log(s) if `log`, with m = max_i x[o, i, j] and s =
-// sum_i e^(x[o, i, j] - m). A team of threads (teams.h) has row (o, j), a thread at most `held` of its
+// sum_i e^(x[o, i, j] - m). A thread group (thread_groups.h) has row (o, j), a thread at most `cached` of its
 // elements, in registers.
-template <class T, int vector, int held>
-__global__ void __launch_bounds__(kTeamThreads, 4) softmax_held(T* y, const T* x, Teams teams, bool log) {
-  constexpr int kEach = held / vector;
-  const Member me = member_of(teams);
-  auto& places = shared_memory<Places<T>>();
+template <class T, int vector, int cached>
+__global__ void __launch_bounds__(kBlockThreads, 4)
+    softmax_cached(T* y, const T* x, ThreadGroups groups, bool log) {
+  constexpr int kEach = cached / vector;
+  const ThreadIndex thread = thread_index(groups);
+  auto& scratch = shared_memory<GroupScratch<T>>();
   Vector<T, vector> v[kEach];
-  T top = kLowest<T>, part = 0;
-  for_each_held<kEach, vector>(teams, me, [&](int e, int i) {
-    v[e] = load_of_line<vector>(x, teams, me, i);
+  T row_max = kLowest<T>, partial_sum = 0;
+  for_each_cached<kEach, vector>(groups, thread, [&](int e, int i) {
+    v[e] = load_from_row<vector>(x, groups, thread, i);
 #pragma unroll
-    for (int k = 0; k < vector; ++k) top = TakeLarger{}(top, v[e].v[k]);
+    for (int k = 0; k < vector; ++k) row_max = MaxOp{}(row_max, v[e].v[k]);
   });
-  top = merge_team(teams, top, places.top, TakeLarger{});
-  for_each_held<kEach, vector>(teams, me, [&](int e, int) {
+  row_max = merge_group(groups, row_max, scratch.row_max, MaxOp{});
+  for_each_cached<kEach, vector>(groups, thread, [&](int e, int) {
 #pragma unroll
     for (int k = 0; k < vector; ++k) {
-      const T above = v[e].v[k] - top, power = m::exp(above);
-      part += power;
-      v[e].v[k] = log ? above : power;
+      const T above = v[e].v[k] - row_max, exp_x = m::exp(above);
+      partial_sum += exp_x;
+      v[e].v[k] = log ? above : exp_x;
     }
   });
-  const T sum = static_cast<T>(merge_team(teams, static_cast<double>(part), places.sum, TakeSum{}));
-  const T last = log ? m::log(sum) : 1 / sum;
-  for_each_held<kEach, vector>(teams, me, [&](int e, int i) {
+  const T sum = static_cast<T>(merge_group(groups, static_cast<double>(partial_sum), scratch.sum, AddOp{}));
+  const T norm = log ? m::log(sum) : 1 / sum;
+  for_each_cached<kEach, vector>(groups, thread, [&](int e, int i) {
 #pragma unroll
-    for (int k = 0; k < vector; ++k) v[e].v[k] = log ? v[e].v[k] - last : v[e].v[k] * last;
-    store_to_line(y, teams, me, i, v[e]);
+    for (int k = 0; k < vector; ++k) v[e].v[k] = log ? v[e].v[k] - norm : v[e].v[k] * norm;
+    store_to_row(y, groups, thread, i, v[e]);
   });
 }
 
-// The same for rows that do not fit registers: a team reads its row once for m and s, and once for y.
+// The same for rows that do not fit registers: a thread group reads its row once for m and s, and once for y.
 template <class T, int vector>
-__global__ void __launch_bounds__(kTeamThreads, 4) softmax_long(T* y, const T* x, Teams teams, bool log) {
-  const Member me = member_of(teams);
-  const auto [top, sum] = sum_powers<vector>(x, teams, me, shared_memory<Places<T>>());
-  const T last = log ? m::log(sum) : 1 / sum;
-  for_each_share<vector>(teams, me, [&](int64_t i) {
-    auto v = load_of_line<vector>(x, teams, me, i);
+__global__ void __launch_bounds__(kBlockThreads, 4)
+    softmax_long(T* y, const T* x, ThreadGroups groups, bool log) {
+  const ThreadIndex thread = thread_index(groups);
+  const auto [row_max, sum] = sum_exp<vector>(x, groups, thread, shared_memory<GroupScratch<T>>());
+  const T norm = log ? m::log(sum) : 1 / sum;
+  for_each_vector<vector>(groups, thread, [&](int64_t i) {
+    auto v = load_from_row<vector>(x, groups, thread, i);
 #pragma unroll
     for (int k = 0; k < vector; ++k) {
-      const T above = v.v[k] - top;
-      v.v[k] = log ? above - last : m::exp(above) * last;
+      const T above = v.v[k] - row_max;
+      v.v[k] = log ? above - norm : m::exp(above) * norm;
     }
-    store_to_line(y, teams, me, i, v);
+    store_to_row(y, groups, thread, i, v);
   });
 }
 
 template <class T, int n>
 __device__ __forceinline__ T sum_of(const Vector<T, n>& dy, const Vector<T, n>& y, bool log) {
-  T part = 0;
+  T partial_sum = 0;
 #pragma unroll
-  for (int k = 0; k < n; ++k) part += log ? dy.v[k] : dy.v[k] * y.v[k];
-  return part;
+  for (int k = 0; k < n; ++k) partial_sum += log ? dy.v[k] : dy.v[k] * y.v[k];
+  return partial_sum;
 }
 template <class T, int n>
 __device__ __forceinline__ Vector<T, n> slope(const Vector<T, n>& dy, const Vector<T, n>& y, T sum,
@@ -76,60 +77,62 @@ __device__ __forceinline__ Vector<T, n> slope(const Vector<T, n>& dy, const Vect
   return dx;
 }
 
-// dx[o, i, j] = y * (dy - sum_i dy * y), or dy - e^y * sum_i dy if `log`, all at [o, i, j]. A team of threads
-// has row (o, j), a thread at most `held` of its elements, in registers.
-template <class T, int vector, int held>
-__global__ void __launch_bounds__(kTeamThreads, 4)
-    softmax_backward_held(T* dx, const T* dy, const T* y, Teams teams, bool log) {
-  constexpr int kEach = held / vector;
-  const Member me = member_of(teams);
-  auto& places = shared_memory<Places<T>>();
+// dx[o, i, j] = y * (dy - sum_i dy * y), or dy - e^y * sum_i dy if `log`, all at [o, i, j]. A thread group
+// has row (o, j), a thread at most `cached` of its elements, in registers.
+template <class T, int vector, int cached>
+__global__ void __launch_bounds__(kBlockThreads, 4)
+    softmax_backward_cached(T* dx, const T* dy, const T* y, ThreadGroups groups, bool log) {
+  constexpr int kEach = cached / vector;
+  const ThreadIndex thread = thread_index(groups);
+  auto& scratch = shared_memory<GroupScratch<T>>();
   Vector<T, vector> g[kEach], v[kEach];
-  T part = 0;
-  for_each_held<kEach, vector>(teams, me, [&](int e, int i) {
-    g[e] = load_of_line<vector>(dy, teams, me, i);
-    v[e] = load_of_line<vector>(y, teams, me, i);
-    part += sum_of(g[e], v[e], log);
+  T partial_sum = 0;
+  for_each_cached<kEach, vector>(groups, thread, [&](int e, int i) {
+    g[e] = load_from_row<vector>(dy, groups, thread, i);
+    v[e] = load_from_row<vector>(y, groups, thread, i);
+    partial_sum += sum_of(g[e], v[e], log);
   });
-  const T sum = static_cast<T>(merge_team(teams, static_cast<double>(part), places.sum, TakeSum{}));
-  for_each_held<kEach, vector>(
-      teams, me, [&](int e, int i) { store_to_line(dx, teams, me, i, slope(g[e], v[e], sum, log)); });
+  const T sum = static_cast<T>(merge_group(groups, static_cast<double>(partial_sum), scratch.sum, AddOp{}));
+  for_each_cached<kEach, vector>(groups, thread, [&](int e, int i) {
+    store_to_row(dx, groups, thread, i, slope(g[e], v[e], sum, log));
+  });
 }
 
-// The same for rows that do not fit registers: a team reads its row twice.
+// The same for rows that do not fit registers: a thread group reads its row twice.
 template <class T, int vector>
-__global__ void __launch_bounds__(kTeamThreads, 4)
-    softmax_backward_long(T* dx, const T* dy, const T* y, Teams teams, bool log) {
-  const Member me = member_of(teams);
-  auto& places = shared_memory<Places<T>>();
-  double part = 0;
-  for_each_share<vector>(teams, me, [&](int64_t i) {
-    part += static_cast<double>(
-        sum_of(load_of_line<vector>(dy, teams, me, i), load_of_line<vector>(y, teams, me, i), log));
+__global__ void __launch_bounds__(kBlockThreads, 4)
+    softmax_backward_long(T* dx, const T* dy, const T* y, ThreadGroups groups, bool log) {
+  const ThreadIndex thread = thread_index(groups);
+  auto& scratch = shared_memory<GroupScratch<T>>();
+  double partial_sum = 0;
+  for_each_vector<vector>(groups, thread, [&](int64_t i) {
+    partial_sum += static_cast<double>(sum_of(load_from_row<vector>(dy, groups, thread, i),
+                                              load_from_row<vector>(y, groups, thread, i), log));
   });
-  const T sum = static_cast<T>(merge_team(teams, part, places.sum, TakeSum{}));
-  for_each_share<vector>(teams, me, [&](int64_t i) {
-    store_to_line(
-        dx, teams, me, i,
-        slope(load_of_line<vector>(dy, teams, me, i), load_of_line<vector>(y, teams, me, i), sum, log));
+  const T sum = static_cast<T>(merge_group(groups, partial_sum, scratch.sum, AddOp{}));
+  for_each_vector<vector>(groups, thread, [&](int64_t i) {
+    store_to_row(dx, groups, thread, i,
+                 slope(load_from_row<vector>(dy, groups, thread, i),
+                       load_from_row<vector>(y, groups, thread, i), sum, log));
   });
 }
 
-// Calls f<vector, held>(teams): held is 0 for lines that are too long to be held.
-template <class T, class F> void with_teams(int64_t outer, int64_t n, int64_t inner, bool in_vectors, F&& f) {
+// Calls f<vector, cached>(groups): cached is 0 for rows that exceed the registers.
+template <class T, class F>
+void with_groups(int64_t outer, int64_t n, int64_t inner, bool in_vectors, F&& f) {
   constexpr int kVector = kVectorSize<T>;
   const auto choose = [&]<int vector>() {
     constexpr int kMaxPerThread = vector == 1 ? 2 * kVector : 3 * kVector;  // what fits the registers
-    const Teams teams = teams_for(outer, n, inner, vector, kMaxPerThread);
-    if (n <= teams.lanes * kVector) return f.template operator()<vector, kVector>(teams);
-    if (n <= teams.lanes * kMaxPerThread) return f.template operator()<vector, kMaxPerThread>(teams);
-    f.template operator()<vector, 0>(teams);
+    const ThreadGroups groups = thread_groups_for(outer, n, inner, vector, kMaxPerThread);
+    if (n <= groups.size * kVector) return f.template operator()<vector, kVector>(groups);
+    if (n <= groups.size * kMaxPerThread) return f.template operator()<vector, kMaxPerThread>(groups);
+    f.template operator()<vector, 0>(groups);
   };
   in_vectors ? choose.template operator()<kVector>() : choose.template operator()<1>();
 }
 
-template <class T> Grid grid_of(const Teams& teams) {
-  return {teams.blocks(), kTeamThreads, sizeof(Places<T>)};
+template <class T> Grid grid_of(const ThreadGroups& groups) {
+  return {groups.blocks(), kBlockThreads, sizeof(GroupScratch<T>)};
 }
 
 }  // namespace
@@ -138,24 +141,25 @@ template <class T>
 void softmax(const char* op, T* y, const T* x, int64_t outer, int64_t n, int64_t inner, bool log,
              cudaStream_t stream) {
   if (outer * n * inner == 0) return;
-  const bool in_vectors = lie_in_vectors(n, inner, y, x);
-  with_teams<T>(outer, n, inner, in_vectors, [&]<int vector, int held>(const Teams& teams) {
-    if constexpr (held == 0)
-      launch(op, softmax_long<T, vector>, grid_of<T>(teams), stream, y, x, teams, log);
+  const bool in_vectors = has_vector_rows(n, inner, y, x);
+  with_groups<T>(outer, n, inner, in_vectors, [&]<int vector, int cached>(const ThreadGroups& groups) {
+    if constexpr (cached == 0)
+      launch(op, softmax_long<T, vector>, grid_of<T>(groups), stream, y, x, groups, log);
     else
-      launch(op, softmax_held<T, vector, held>, grid_of<T>(teams), stream, y, x, teams, log);
+      launch(op, softmax_cached<T, vector, cached>, grid_of<T>(groups), stream, y, x, groups, log);
   });
 }
 template <class T>
 void softmax_backward(const char* op, T* dx, const T* dy, const T* y, int64_t outer, int64_t n, int64_t inner,
                       bool log, cudaStream_t stream) {
   if (outer * n * inner == 0) return;
-  const bool in_vectors = lie_in_vectors(n, inner, dx, dy, y);
-  with_teams<T>(outer, n, inner, in_vectors, [&]<int vector, int held>(const Teams& teams) {
-    if constexpr (held == 0)
-      launch(op, softmax_backward_long<T, vector>, grid_of<T>(teams), stream, dx, dy, y, teams, log);
+  const bool in_vectors = has_vector_rows(n, inner, dx, dy, y);
+  with_groups<T>(outer, n, inner, in_vectors, [&]<int vector, int cached>(const ThreadGroups& groups) {
+    if constexpr (cached == 0)
+      launch(op, softmax_backward_long<T, vector>, grid_of<T>(groups), stream, dx, dy, y, groups, log);
     else
-      launch(op, softmax_backward_held<T, vector, held>, grid_of<T>(teams), stream, dx, dy, y, teams, log);
+      launch(op, softmax_backward_cached<T, vector, cached>, grid_of<T>(groups), stream, dx, dy, y, groups,
+             log);
   });
 }
 

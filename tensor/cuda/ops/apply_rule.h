@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "gradus/tensor/cuda/kernels/optim_step.h"
+#include "gradus/tensor/cuda/ops/operands.h"
 #include "gradus/tensor/cuda/ops/step_items.h"
 
 namespace gradus::cuda {
@@ -34,7 +35,7 @@ struct ApplyOnCuda {
   static void rule_by_norms(const char* op, const std::vector<raw::StepItem>& items, Make make) {
     each_group(op, items, make,
                [&]<class P>(const auto& rule, const StepGroup& group, auto stream, auto known) {
-                 const Tensor workspace = workspace_for(items.front(), norms_workspace(group.items));
+                 const Tensor workspace = workspace_for(items.front().param, norms_workspace(group.items));
                  step_by_norms<P>(op, rule, group.items, workspace.raw_ptr(), stream, known);
                });
   }
@@ -55,7 +56,8 @@ struct ApplyOnCuda {
         return;
       }
       const DecidedOnDevice all = decided_on_device(items);
-      const Tensor rules = workspace_for(items.front(), static_cast<int64_t>(items.size() * sizeof(Rule)));
+      const Tensor rules =
+          workspace_for(items.front().param, static_cast<int64_t>(items.size() * sizeof(Rule)));
       auto* const there = static_cast<Rule*>(rules.raw_ptr());
       begin_steps<T>(op, make, there, all.found, all.lr, all.numbers, stream);
       f.template operator()<P>(make.template rule<T>({.step = 1, .more = {}}), all.group, stream,

@@ -1,3 +1,4 @@
+// CUDA kernels of batch normalization: tensors in, launches of kernels/batch_norm.h out.
 #include "gradus/tensor/ops/norm/batch_norm.h"
 
 #include "gradus/tensor/cuda/kernels/batch_norm.h"
@@ -25,8 +26,8 @@ BatchNorm<T> problem_of(const Tensor& x, const Tensor& mean, const Tensor& var, 
           var.ptr<A>(),          or_null<A>(weight), or_null<A>(bias), eps};
 }
 
-Tensor workspace_for(const Tensor& x) {
-  return empty({batch_norm_workspace(x.numel() / x.size(1), x.size(1))}, {DType::kU8, x.device()});
+Tensor workspace_for_sums(const Tensor& x) {
+  return workspace_for(x, batch_norm_workspace(x.numel() / x.size(1), x.size(1)));
 }
 
 // Statistics that are not of the wide dtype are of the kernel's type T.
@@ -47,11 +48,10 @@ void batch_norm_relu_or_not(const char* op, const Tensor& y, const Tensor& mean,
                             double eps, double negative_slope, const raw::RunningStatistics& running) {
   const cudaStream_t stream = stream_for(
       {&y, &mean, &var, &x, &residual, &weight, &bias, &running.mean, &running.var, &running.batches});
-  const Tensor workspace = workspace_for(x);
   dispatch(x.dtype(), [&]<class T>() {
-    batch_norm(op, problem_of<T>(x, mean, var, weight, bias, eps), y.ptr<T>(),
-               static_cast<const T*>(or_null<T>(residual)), negative_slope,
-               moving(running, mean.dtype(), x.numel() / x.size(1)), workspace.raw_ptr(), stream);
+    batch_norm<T>(op, problem_of<T>(x, mean, var, weight, bias, eps), y.ptr<T>(), or_null<T>(residual),
+                  negative_slope, moving(running, mean.dtype(), x.numel() / x.size(1)),
+                  workspace_for_sums(x).raw_ptr(), stream);
   });
 }
 void batch_norm_cuda(const Tensor& y, const Tensor& mean, const Tensor& var, const Tensor& x,
@@ -69,7 +69,7 @@ void batch_norm_apply_cuda(const Tensor& y, const Tensor& x, const Tensor& mean,
                            const Tensor& weight, const Tensor& bias, double eps) {
   const cudaStream_t stream = stream_for({&y, &x, &mean, &var, &weight, &bias});
   dispatch(x.dtype(), [&]<class T>() {
-    batch_norm_apply("batch_norm", problem_of<T>(x, mean, var, weight, bias, eps), y.ptr<T>(), stream);
+    batch_norm_apply<T>("batch_norm", problem_of<T>(x, mean, var, weight, bias, eps), y.ptr<T>(), stream);
   });
 }
 
@@ -77,12 +77,11 @@ void batch_norm_backward_cuda(const Tensor& dx, const Tensor& dweight, const Ten
                               const Tensor& x, const Tensor& mean, const Tensor& var, const Tensor& weight,
                               const Tensor& bias, double eps, double negative_slope) {
   const cudaStream_t stream = stream_for({&dx, &dweight, &dbias, &dy, &x, &mean, &var, &weight, &bias});
-  const Tensor workspace = workspace_for(x);
   dispatch(x.dtype(), [&]<class T>() {
     using A = compute_t<T>;
-    batch_norm_backward("batch_norm_backward", problem_of<T>(x, mean, var, weight, bias, eps), dx.ptr<T>(),
-                        dweight.ptr<A>(), dbias.ptr<A>(), static_cast<const T*>(dy.ptr<T>()), negative_slope,
-                        workspace.raw_ptr(), stream);
+    batch_norm_backward<T>("batch_norm_backward", problem_of<T>(x, mean, var, weight, bias, eps), dx.ptr<T>(),
+                           dweight.ptr<A>(), dbias.ptr<A>(), dy.ptr<T>(), negative_slope,
+                           workspace_for_sums(x).raw_ptr(), stream);
   });
 }
 void batch_norm_add_relu_backward_cuda(const Tensor& dx, const Tensor& dresidual, const Tensor& dweight,
@@ -91,35 +90,31 @@ void batch_norm_add_relu_backward_cuda(const Tensor& dx, const Tensor& dresidual
                                        const Tensor& weight, double eps) {
   const cudaStream_t stream =
       stream_for({&dx, &dresidual, &dweight, &dbias, &dy, &y, &x, &mean, &var, &weight});
-  const Tensor workspace = workspace_for(x);
   dispatch(x.dtype(), [&]<class T>() {
     using A = compute_t<T>;
-    batch_norm_add_relu_backward("batch_norm_add_relu_backward", problem_of<T>(x, mean, var, weight, {}, eps),
-                                 dx.ptr<T>(), dresidual.ptr<T>(), dweight.ptr<A>(), dbias.ptr<A>(),
-                                 static_cast<const T*>(dy.ptr<T>()), static_cast<const T*>(y.ptr<T>()),
-                                 workspace.raw_ptr(), stream);
+    batch_norm_add_relu_backward<T>("batch_norm_add_relu_backward",
+                                    problem_of<T>(x, mean, var, weight, {}, eps), dx.ptr<T>(),
+                                    dresidual.ptr<T>(), dweight.ptr<A>(), dbias.ptr<A>(), dy.ptr<T>(),
+                                    y.ptr<T>(), workspace_for_sums(x).raw_ptr(), stream);
   });
 }
 void batch_norm_apply_backward_cuda(const Tensor& dx, const Tensor& sum, const Tensor& centered_sum,
                                     const Tensor& dy, const Tensor& x, const Tensor& mean, const Tensor& var,
                                     const Tensor& weight, double eps) {
   const cudaStream_t stream = stream_for({&dx, &sum, &centered_sum, &dy, &x, &mean, &var, &weight});
-  const Tensor workspace = workspace_for(x);
   dispatch(x.dtype(), [&]<class T>() {
     using A = compute_t<T>;
-    batch_norm_apply_backward("batch_norm_apply_backward", problem_of<T>(x, mean, var, weight, {}, eps),
-                              dx.ptr<A>(), sum.ptr<A>(), centered_sum.ptr<A>(),
-                              static_cast<const T*>(dy.ptr<T>()), workspace.raw_ptr(), stream);
+    batch_norm_apply_backward<T>("batch_norm_apply_backward", problem_of<T>(x, mean, var, weight, {}, eps),
+                                 dx.ptr<A>(), sum.ptr<A>(), centered_sum.ptr<A>(), dy.ptr<T>(),
+                                 workspace_for_sums(x).raw_ptr(), stream);
   });
 }
 
 void batch_statistics_cuda(const Tensor& mean, const Tensor& m2, const Tensor& x) {
   const cudaStream_t stream = stream_for({&mean, &m2, &x});
-  const Tensor workspace = workspace_for(x);
   dispatch(x.dtype(), [&]<class T>() {
-    batch_statistics("batch_statistics", mean.ptr<double>(), m2.ptr<double>(),
-                     static_cast<const T*>(x.ptr<T>()), x.numel() / x.size(1), x.size(1), workspace.raw_ptr(),
-                     stream);
+    batch_statistics<T>("batch_statistics", mean.ptr<double>(), m2.ptr<double>(), x.ptr<T>(),
+                        x.numel() / x.size(1), x.size(1), workspace_for_sums(x).raw_ptr(), stream);
   });
 }
 void batch_statistics_backward_cuda(const Tensor& dx, const Tensor& add, const Tensor& x, const Tensor& mean,

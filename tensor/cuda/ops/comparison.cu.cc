@@ -1,3 +1,4 @@
+// CUDA kernels of the comparison, logical and bitwise functors in gradus/tensor/ops/comparison.h, and of where.
 #include "gradus/tensor/ops/comparison.h"
 
 #include "gradus/tensor/cuda/ops/elementwise.h"
@@ -6,33 +7,16 @@ namespace gradus::cuda {
 namespace {
 
 using namespace functors;  // NOLINT
-using raw::Binary, raw::Unary;
-
-struct NamedWhere : Where {
-  static constexpr const char* name = "where";
-};
 
 void where(const Tensor& out, const Tensor& condition, const Tensor& a, const Tensor& b) {
   if (out.numel() == 0) return;
-  with_compute_type<NamedWhere>(out.dtype(), [&](auto type) {
-    using T = decltype(type);
+  raw::with_compute_type<Where>("where", out.dtype(), [&]<class T>() {
     const Operands o = operands_of({&out, &condition, &a, &b});
-    elementwise<T, T, uint8_t, T, T>(NamedWhere::name, Where(), o.nest, o.views.data(), o.stream);
+    elementwise<T, T, uint8_t, T, T>("where", Where(), o.index, o.views.data(), o.stream);
   });
 }
 
-const Slots comparison{
-    on_cuda<Binary<Eq>>,         on_cuda<Binary<Ne>>,
-    on_cuda<Binary<Lt>>,         on_cuda<Binary<Le>>,
-    on_cuda<Binary<Gt>>,         on_cuda<Binary<Ge>>,
-    on_cuda<Binary<LogicalAnd>>, on_cuda<Binary<LogicalOr>>,
-    on_cuda<Unary<LogicalNot>>,  on_cuda<Unary<IsNaN>>,
-    on_cuda<Unary<IsFinite>>,    on_cuda<Unary<IsInf>>,
-    on_cuda<Unary<NanToNum>>,    on_cuda<Binary<BitwiseAnd>>,
-    on_cuda<Binary<BitwiseOr>>,  on_cuda<Binary<BitwiseXor>>,
-    on_cuda<Unary<BitwiseNot>>,  on_cuda<Binary<ShiftLeft>>,
-    on_cuda<Binary<ShiftRight>>, [] { raw::where_kernel.cuda = &where; },
-};
+[[maybe_unused]] const bool is_set = (fill_slots(ComparisonSlots()), raw::where_kernel.cuda = &where, true);
 
 }  // namespace
 }  // namespace gradus::cuda

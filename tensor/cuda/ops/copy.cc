@@ -1,9 +1,10 @@
-// Copies within a device, between devices, and to and from the host.
+// Copies within a device, between devices, and to and from the host; fills, arange and linspace.
 #include "gradus/tensor/ops/copy.h"
 
 #include "gradus/tensor/cuda/kernels/copy.h"
 #include "gradus/tensor/cuda/ops/operands.h"
 #include "gradus/tensor/kernel.h"
+#include "gradus/tensor/ops/creation.h"
 #include "gradus/tensor/runtime/device_allocator.h"
 #include "gradus/tensor/runtime/device_runtime.h"
 
@@ -59,7 +60,7 @@ void copy_between_devices(const Tensor& dst, const Tensor& src) {
 void copy_cuda(const Tensor& dst, const Tensor& src) {
   if (dst.device() != src.device()) return copy_between_devices(dst, src);
   const Operands o = operands_of({&dst, &src});
-  copy("copy", o.nest, o.views.data(), o.stream);
+  copy("copy", o.index, o.views.data(), o.stream);
 }
 
 void fill_cuda(const Tensor& dst, Number value) {
@@ -71,11 +72,20 @@ void fill_cuda(const Tensor& dst, Number value) {
     if (dst.strides()[d] == 0) shape[d] = 1;
   const Tensor apart = view_as_strided(dst, shape, dst.strides(), dst.impl().offset);
   const Operands o = operands_of({&apart});
-  fill("fill_", o.nest, o.views[0], element.raw_ptr(), o.stream);
+  fill("fill_", o.index, o.views[0], element.raw_ptr(), o.stream);
+}
+
+void arange_cuda(const Tensor& out, double start, double step) {
+  arange("arange", view_of(out), out.numel(), start, step, stream_for({&out}));
+}
+
+void linspace_cuda(const Tensor& out, double start, double end) {
+  linspace("linspace", view_of(out), out.numel(), start, end, stream_for({&out}));
 }
 
 [[maybe_unused]] const bool is_set =
-    (raw::copy_kernel.cuda = &copy_cuda, raw::fill_kernel.cuda = &fill_cuda, true);
+    (raw::copy_kernel.cuda = &copy_cuda, raw::fill_kernel.cuda = &fill_cuda,
+     raw::arange_kernel.cuda = &arange_cuda, raw::linspace_kernel.cuda = &linspace_cuda, true);
 
 }  // namespace
 }  // namespace gradus::cuda

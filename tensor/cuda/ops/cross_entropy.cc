@@ -1,3 +1,4 @@
+// CUDA kernels of cross entropy: tensors in, launches of kernels/cross_entropy.h out.
 #include "gradus/tensor/ops/losses/cross_entropy.h"
 
 #include "gradus/tensor/cuda/kernels/cross_entropy.h"
@@ -29,10 +30,6 @@ LossOf kind_of(Reduction reduction) {
                                          : LossOf::kSum;
 }
 
-template <class T> Tensor workspace_for(const CrossEntropy<T>& s, const Tensor& x) {
-  return empty({cross_entropy_workspace(s)}, {DType::kU8, x.device()});
-}
-
 template <bool log_probs> void throw_invalid_class(const FoundValue& v) {
   raw::throw_invalid_class(log_probs ? "nll_loss" : "cross_entropy", v.as_integer(), v.position, v.limit);
 }
@@ -43,7 +40,7 @@ void cross_entropy_cuda(const Tensor& loss, const Tensor& stats, const Tensor& t
   const ThrowFound thrower = spec.log_probs ? &throw_invalid_class<true> : &throw_invalid_class<false>;
   dispatch_floating(x.dtype(), "cross_entropy", [&]<class T>() {
     CrossEntropy<T> s = problem_of<T>(x, target, weight, stats, spec);
-    const Tensor workspace = workspace_for(s, x);
+    const Tensor workspace = workspace_for(x, cross_entropy_workspace(s));
     s.reports = reports_of(x, stream, thrower, s.classes);
     cross_entropy("cross_entropy", s, kind_of(spec.reduction), loss.ptr<T>(), total.ptr<T>(),
                   workspace.raw_ptr(), stream);
@@ -56,7 +53,7 @@ void cross_entropy_grad_cuda(const Tensor& dx, const Tensor& dy, const Tensor& x
   const cudaStream_t stream = stream_for({&dx, &dy, &x, &target, &weight, &stats, &total});
   dispatch_floating(x.dtype(), "cross_entropy_grad", [&]<class T>() {
     const CrossEntropy<T> s = problem_of<T>(x, target, weight, stats, spec);
-    const Tensor workspace = workspace_for(s, x);
+    const Tensor workspace = workspace_for(x, cross_entropy_workspace(s));
     cross_entropy_grad("cross_entropy_grad", s, kind_of(spec.reduction), dx.ptr<T>(), dy.ptr<T>(),
                        total.defined() ? total.ptr<T>() : nullptr, workspace.raw_ptr(), stream);
   });

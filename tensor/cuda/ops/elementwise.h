@@ -1,9 +1,6 @@
-// Fills the slots of element-wise ops (tensor/ops/elementwise.h) for CUDA. A family's file names them:
-//
-//   const Slots arithmetic{on_cuda<raw::Binary<Add>>, on_cuda<raw::Unary<Neg>>};
+// Fills the slots of element-wise ops (tensor/ops/elementwise.h) for CUDA.
 #pragma once
 
-#include <initializer_list>
 #include <type_traits>
 
 #include "gradus/tensor/cuda/kernels/elementwise.h"
@@ -12,44 +9,13 @@
 
 namespace gradus::cuda {
 
-// Calls g(T()) with the type to compute `t` in, if F accepts that type. i8 and i16 are computed in i32; the
-// low bits are the result.
-// Errors: DTypeError.
-template <class F, class G> void with_compute_type(DType t, G&& g) {
-  const auto call = [&](auto type) {
-    if constexpr (F::template accepts<decltype(type)>)
-      g(type);
-    else
-      throw DTypeError(F::name, "is not defined for ", name_of(t));
-  };
-  switch (t) {
-    case DType::kF64:
-      return call(double());
-    case DType::kF32:
-    case DType::kF16:
-    case DType::kBF16:
-      return call(float());
-    case DType::kI64:
-      return call(int64_t());
-    case DType::kI32:
-    case DType::kI16:
-    case DType::kI8:
-      return call(int32_t());
-    case DType::kU8:
-      return call(uint8_t());
-    case DType::kBool:
-      return call(bool());
-  }
-}
-
 // The kernel of a functor of any number of operands of one type.
 template <class F, class... In> void compute(const F& f, const Tensor& out, const In&... in) {
   if (out.numel() == 0) return;
-  with_compute_type<F>(raw::compute_type<F>(out, in...), [&](auto type) {
-    using T = decltype(type);
+  raw::with_compute_type<F>(F::name, raw::compute_type<F>(out, in...), [&]<class T>() {
     using Out = decltype(f((void(in), T())...));
     const Operands o = operands_of({&out, &in...});
-    elementwise<T, Out, std::conditional_t<true, T, In>...>(F::name, f, o.nest, o.views.data(), o.stream);
+    elementwise<T, Out, std::conditional_t<true, T, In>...>(F::name, f, o.index, o.views.data(), o.stream);
   });
 }
 
@@ -66,12 +32,9 @@ template <class F> struct OnCuda<raw::Ternary<F>> {
   }
 };
 
-template <class Slot> void on_cuda() { Slot::kernel.cuda = &OnCuda<Slot>::run; }
-
-struct Slots {
-  Slots(std::initializer_list<void (*)()> fill) {
-    for (void (*const f)() : fill) f();
-  }
-};
+template <class... Slots> bool fill_slots(raw::SlotList<Slots...>) {
+  ((Slots::kernel.cuda = &OnCuda<Slots>::run), ...);
+  return true;
+}
 
 }  // namespace gradus::cuda

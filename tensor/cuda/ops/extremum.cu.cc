@@ -10,10 +10,10 @@ namespace {
 void extremum_cuda(const Tensor& values, const Tensor& indices, const Tensor& x, int64_t inner,
                    bool largest) {
   if (values.numel() == 0) return;
-  const Lines lines{x, values.numel() / inner, x.numel() / values.numel(), inner};
+  const ReductionLayout layout{x, values.numel() / inner, x.numel() / values.numel(), inner};
   const cudaStream_t stream = stream_for({&values, &indices, &x});
   with_elements(x.dtype(), [&](auto type) {
-    run_reduction(largest ? "max" : "min", values, lines,
+    run_reduction(largest ? "max" : "min", values, layout,
                   Extremum<decltype(type)>{largest, static_cast<int64_t*>(indices.raw_ptr())}, stream);
   });
 }

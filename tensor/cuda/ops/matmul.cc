@@ -16,6 +16,8 @@
 namespace gradus::cuda {
 namespace {
 
+using raw::internal::matrix, raw::internal::merge_batch;
+
 // Returns x' as a cuBLASLt operand, for x[M,N] or x[G,M,N]. If x's rows are dense, its bytes are a column-major
 // x'. Otherwise x's columns are dense, its bytes are a column-major x, and the operand is marked `transposed`.
 // Strides of dims of size 1 are normalized (TensorImpl::strides), so a single column also counts as dense rows.
@@ -33,34 +35,6 @@ void check_size(const Tensor& out, const Tensor& a, const Tensor& b) {
       if (x->size(d) > kMaxRows)
         throw ShapeError("matmul", "cuBLASLt multiplies matrices of at most ", kMaxRows,
                          " rows and columns: a ", describe(a), ", b ", describe(b));
-}
-
-// Returns the view t[i], without the first dim.
-Tensor matrix(const Tensor& t, int64_t i) {
-  Shape shape = t.shape();
-  gradus::Strides strides = t.strides();
-  shape.erase(0), strides.erase(0);
-  return view_as_strided(t, shape, strides, t.impl().offset + i * t.stride(0));
-}
-
-// Replaces each pair of adjacent batch dims by one dim, if the strides of all three tensors allow a view with the
-// merged dim. All three have the same batch dims.
-void merge_batch(Tensor& out, Tensor& a, Tensor& b) {
-  Tensor* const all[] = {&out, &a, &b};
-  for (int d = out.dim() - 4; d >= 0; --d) {
-    const int64_t size = out.size(d), next = out.size(d + 1);
-    bool even = true;
-    for (const Tensor* x : all) even &= x->stride(d) == x->stride(d + 1) * next;
-    if (!even && size != 1 && next != 1) continue;
-    for (Tensor* x : all) {
-      Shape shape = x->shape();
-      gradus::Strides strides = x->strides();
-      if (next == 1) strides[d + 1] = strides[d];
-      shape[d + 1] *= size;
-      shape.erase(d), strides.erase(d);
-      *x = view_as_strided(*x, shape, strides, x->impl().offset);
-    }
-  }
 }
 
 // Returns whether x repeats matrices: a batch dim has stride 0.

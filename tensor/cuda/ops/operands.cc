@@ -22,21 +22,19 @@ cudaStream_t stream_for(std::span<const Tensor* const> tensors) {
 Operands operands_of(std::initializer_list<const Tensor*> tensors) {
   const Tensor& out = **tensors.begin();
   Operands o{};
-  std::array<Strides, kMaxOperands> strides{};
-  size_t k = 0;
-  for (const Tensor* x : tensors) {
-    const int lead = out.dim() - x->dim();
-    for (int d = 0; d < x->dim(); ++d)
-      if (x->shape()[d] != 1 || k == 0) strides[k][static_cast<size_t>(lead + d)] = x->strides()[d];
-    o.views[k++] = view_of(*x);
-  }
+  size_t count = 0;
+  for (const Tensor* x : tensors) o.views[count++] = view_of(*x);
   const std::span<const int64_t> sizes(out.shape().begin(), static_cast<size_t>(out.dim()));
-  o.nest = make_nest(sizes, {strides.data(), k});
+  o.index = gradus::make_strided_index(sizes, static_cast<int>(count), [&](int k, int d) -> int64_t {
+    const Tensor& x = *tensors.begin()[k];
+    const int own = d - (out.dim() - x.dim());
+    return own < 0 || (k > 0 && x.shape()[own] == 1) ? 0 : x.strides()[own];
+  });
   o.stream = stream_for(tensors);
   return o;
 }
 
-Lines lines_of(const Tensor& out, const Tensor& x) {
+ReductionLayout reduction_layout_of(const Tensor& out, const Tensor& x) {
   const auto is_reduced = [&](int d) { return out.shape()[d] != x.shape()[d]; };
   // Dims of size 1 are anywhere.
   Dims order;  // of memory, the outermost first
@@ -46,37 +44,37 @@ Lines lines_of(const Tensor& out, const Tensor& x) {
     while (at > 0 && x.strides()[static_cast<int>(order[at - 1])] < x.strides()[d]) --at;
     order.insert(at, d);
   }
-  Lines lines{x};
+  ReductionLayout layout{x};
   bool fits = x.is_dense();
   int64_t last_kept = -1;
   for (const int64_t dim : order) {
     const int d = static_cast<int>(dim);
     const int64_t size = x.shape()[d];
     if (is_reduced(d)) {
-      fits = fits && lines.inner == 1;
-      lines.n *= size;
+      fits = fits && layout.inner == 1;
+      layout.n *= size;
     } else {
       fits = fits && d > last_kept;  // as they lie in the output
       last_kept = d;
-      (lines.n == 1 ? lines.outer : lines.inner) *= size;
+      (layout.n == 1 ? layout.outer : layout.inner) *= size;
     }
   }
-  if (fits || x.numel() == 0) return lines;
+  if (fits || x.numel() == 0) return layout;
 
   // The reduced dims go behind the others.
   Shape shape;
   gradus::Strides strides;
-  lines = {};
+  layout = {};
   for (const bool reduced : {false, true}) {
     for (int d = 0; d < x.dim(); ++d) {
       if (is_reduced(d) != reduced) continue;
       shape.push_back(x.shape()[d]);
       strides.push_back(x.strides()[d]);
-      (reduced ? lines.n : lines.outer) *= x.shape()[d];
+      (reduced ? layout.n : layout.outer) *= x.shape()[d];
     }
   }
-  lines.x = raw::contiguous(view_as_strided(x, shape, strides, x.impl().offset));
-  return lines;
+  layout.x = raw::contiguous(view_as_strided(x, shape, strides, x.impl().offset));
+  return layout;
 }
 
 }  // namespace gradus::cuda

@@ -1,4 +1,4 @@
-// A kernel's tensors as kernels take them (kernels/nest.h), and the stream on which they run.
+// A kernel's tensors as kernels take them (kernels/strided_index.h), and the stream on which they run.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -8,7 +8,7 @@
 #include <initializer_list>
 #include <span>
 
-#include "gradus/tensor/cuda/kernels/nest.h"
+#include "gradus/tensor/cuda/kernels/strided_index.h"
 #include "gradus/tensor/tensor.h"
 
 namespace gradus::cuda {
@@ -23,21 +23,26 @@ inline cudaStream_t stream_for(std::initializer_list<const Tensor*> tensors) {
 
 inline View view_of(const Tensor& x) { return {x.raw_ptr(), x.dtype()}; }
 
+// Returns uninitialized bytes on x's device. They may be freed when the kernels that use them are queued.
+inline Tensor workspace_for(const Tensor& x, int64_t bytes) {
+  return empty({bytes}, {DType::kU8, x.device()});
+}
+
 struct Operands {
-  Nest nest;
+  StridedIndex index;
   std::array<View, kMaxOperands> views;
   cudaStream_t stream;
 };
 // Takes the output first. The others broadcast to its shape.
 Operands operands_of(std::initializer_list<const Tensor*> tensors);
 
-// What a reduction reads: dense elements as [outer, n, inner]. `x` keeps them, where they are a copy.
-struct Lines {
+// The operand of a reduction over n: dense elements [outer, n, inner] of `x`, which may be a copy.
+struct ReductionLayout {
   Tensor x;
   int64_t outer = 1, n = 1, inner = 1;
 };
-// Returns x as the dims say in which `out`, row-major and with as many dims, has size 1. What does not lie so
-// is copied first.
-Lines lines_of(const Tensor& out, const Tensor& x);
+// Returns x for a reduction over the dims in which `out`, row-major and with as many dims, has size 1. Copies an x
+// whose layout the reduction cannot read.
+ReductionLayout reduction_layout_of(const Tensor& out, const Tensor& x);
 
 }  // namespace gradus::cuda

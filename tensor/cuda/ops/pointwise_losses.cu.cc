@@ -68,7 +68,7 @@ void point_loss_sum_cuda(const Tensor& y, const Tensor& slope, const Tensor& x, 
     return raw::sum_kernel.cuda(y, losses, factor);
   }
   const cudaStream_t stream = stream_for({&y, &slope, &x, &target});
-  const Tensor workspace = empty({loss_sum_workspace(x.numel())}, {DType::kU8, x.device()});
+  const Tensor workspace = workspace_for(x, loss_sum_workspace(x.numel()));
   raw::with_loss(s, [&]<class F, class G>(F loss, G gradient) {
     dispatch_all(x.dtype(), [&]<class T>() {
       if constexpr (is_floating(dtype_v<T>))

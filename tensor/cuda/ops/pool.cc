@@ -1,3 +1,4 @@
+// CUDA kernels of pooling: tensors in, launches of kernels/pool.h out.
 #include "gradus/tensor/ops/images/pool.h"
 
 #include <limits>

@@ -1,3 +1,4 @@
+// CUDA kernels of random numbers: tensors in, launches of kernels/random.h and kernels/multinomial.h out.
 #include "gradus/tensor/ops/random.h"
 
 #include <algorithm>
@@ -52,7 +53,7 @@ void dropout_cuda(const Tensor& y, const Tensor& mask, const Tensor& x, double p
 }
 void masked_scale_cuda(const Tensor& out, const Tensor& x, const Tensor& mask, double scale) {
   const Operands o = operands_of({&out, &x, &mask});
-  masked_scale("masked_scale", o.nest, o.views.data(), scale, o.stream);
+  masked_scale("masked_scale", o.index, o.views.data(), scale, o.stream);
 }
 void throw_invalid_probability(const FoundValue& v) {
   raw::throw_invalid_probability(v.as_double(), v.position);
@@ -76,7 +77,7 @@ void multinomial_cuda(const Tensor& out, const Tensor& weights, const Tensor& un
   const int64_t n = weights.shape().back(), rows = weights.numel() / n;
   const Multinomial m{out.ptr<int64_t>(), weights.ptr<double>(), uniform.ptr<double>(), rows, n,
                       out.numel() / rows};
-  const Tensor workspace = empty({multinomial_workspace(m, replacement)}, {DType::kU8, out.device()});
+  const Tensor workspace = workspace_for(out, multinomial_workspace(m, replacement));
   multinomial("multinomial", m, replacement, workspace.raw_ptr(),
               reports_of(out, stream, &throw_invalid_draw, m.count, reported_per_row(n)), stream);
 }

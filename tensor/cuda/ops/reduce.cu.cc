@@ -22,11 +22,6 @@ template <class F> void with_numbers(const char* op, DType dtype, F&& f) {
     if constexpr (!std::is_same_v<T, f16> && !std::is_same_v<T, bf16>) f(type);
   });
 }
-// Calls f(T()) with x's element type T.
-// Errors: DTypeError unless the dtype is f64 or f32.
-template <class F> void with_floats(const char* op, DType dtype, F&& f) {
-  dispatch_floating(dtype, op, [&]<class T>() { f(T()); });
-}
 
 // out = scale * sum x, for floats of any width: a mean has scale 1 / n. Sums of integers and bools are i64,
 // without scale.
@@ -36,15 +31,15 @@ void sum_cuda(const Tensor& out, const Tensor& x, double scale) {
 
 // out = scale * sum (x - mean)^2; with `root`, the square root of that.
 void var_cuda(const Tensor& out, const Tensor& x, double scale, bool root) {
-  with_floats("var", x.dtype(), [&](auto type) {
-    run_reduction("var", out, x, Variance<decltype(type)>{scale, root});
+  dispatch_floating(x.dtype(), "var", [&]<class T>() {
+    run_reduction("var", out, x, Variance<T>{scale, root});
   });
 }
 
 // Supports f64, f32 and i64.
 void prod_cuda(const Tensor& out, const Tensor& x) {
   if (x.dtype() == DType::kI64) return run_reduction("prod", out, x, Prod<int64_t>{});
-  with_floats("prod", x.dtype(), [&](auto type) { run_reduction("prod", out, x, Prod<decltype(type)>{}); });
+  dispatch_floating(x.dtype(), "prod", [&]<class T>() { run_reduction("prod", out, x, Prod<T>{}); });
 }
 
 // amax or amin. The result is NaN if an element is NaN.
@@ -62,8 +57,7 @@ template <bool any> void logical_cuda(const Tensor& out, const Tensor& x) {
 // out = scale * sum |x|^p; with `root`, the 1/p-th power of that. p = 0 counts the nonzeros, without root; p = inf
 // and p = -inf give max |x| and min |x|, without scale and root.
 void norm_cuda(const Tensor& out, const Tensor& x, double p, double scale, bool root) {
-  with_floats("norm", x.dtype(), [&](auto type) {
-    using T = decltype(type);
+  dispatch_floating(x.dtype(), "norm", [&]<class T>() {
     const auto take = [&]<Power power>() { run_reduction("norm", out, x, Norm<T, power>{{scale}, p, root}); };
     if (std::isinf(p))
       p > 0 ? run_reduction("norm", out, x, ExtremeAbs<T, true>{})

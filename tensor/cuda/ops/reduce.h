@@ -11,18 +11,18 @@
 namespace gradus::cuda {
 
 template <class Op>
-void run_reduction(const char* name, const Tensor& out, const Lines& lines, const Op& op,
+void run_reduction(const char* name, const Tensor& out, const ReductionLayout& layout, const Op& op,
                    cudaStream_t stream) {
-  const auto* const from = static_cast<const typename Op::In*>(lines.x.raw_ptr());
-  const int64_t bytes = reduce_workspace<Op>(from, lines.outer, lines.n, lines.inner);
-  const Tensor workspace = empty({bytes}, {DType::kU8, out.device()});
-  reduce(name, op, static_cast<typename Op::Out*>(out.raw_ptr()), from, lines.outer, lines.n, lines.inner,
+  const auto* const from = static_cast<const typename Op::In*>(layout.x.raw_ptr());
+  const Tensor workspace =
+      workspace_for(out, reduce_workspace<Op>(from, layout.outer, layout.n, layout.inner));
+  reduce(name, op, static_cast<typename Op::Out*>(out.raw_ptr()), from, layout.outer, layout.n, layout.inner,
          workspace.raw_ptr(), stream);
 }
 template <class Op> void run_reduction(const char* name, const Tensor& out, const Tensor& x, const Op& op) {
   if (out.numel() == 0) return;
-  const Lines lines = lines_of(out, x);
-  run_reduction(name, out, lines, op, stream_for({&out, &lines.x}));
+  const ReductionLayout layout = reduction_layout_of(out, x);
+  run_reduction(name, out, layout, op, stream_for({&out, &layout.x}));
 }
 
 // Calls f(T()) with the type of elements; bools are bytes.

@@ -1,3 +1,4 @@
+// CUDA kernels of softmax: tensors in, launches of kernels/softmax.h out.
 #include "gradus/tensor/ops/softmax.h"
 
 #include "gradus/tensor/cuda/kernels/softmax.h"

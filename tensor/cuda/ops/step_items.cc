@@ -49,8 +49,4 @@ cudaStream_t stream_for_items(const std::vector<raw::StepItem>& items) {
   return stream_for(all);
 }
 
-Tensor workspace_for(const raw::StepItem& item, int64_t bytes) {
-  return empty({bytes}, {DType::kU8, item.param.device()});
-}
-
 }  // namespace gradus::cuda

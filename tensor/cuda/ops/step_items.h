@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "gradus/tensor/cuda/kernels/step_arrays.h"
+#include "gradus/tensor/cuda/kernels/tensor_table.h"
 #include "gradus/tensor/ops/formulas/optim_rule.h"
 #include "gradus/tensor/ops/optim_step.h"
 
@@ -31,7 +31,5 @@ DecidedOnDevice decided_on_device(const std::vector<raw::StepItem>& items);
 
 // As operands.h has it, for all tensors of the items.
 cudaStream_t stream_for_items(const std::vector<raw::StepItem>& items);
-
-Tensor workspace_for(const raw::StepItem& item, int64_t bytes);
 
 }  // namespace gradus::cuda

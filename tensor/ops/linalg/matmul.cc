@@ -150,4 +150,33 @@ Tensor linear_relu(const Tensor& x, const Tensor& w, const Tensor& bias) {
   return linear_by(matmul_relu_kernel, x, w, bias);
 }
 
+namespace internal {
+
+Tensor matrix(const Tensor& x, int64_t i) {
+  Shape shape = x.shape();
+  Strides strides = x.strides();
+  shape.erase(0), strides.erase(0);
+  return view_as_strided(x, shape, strides, x.impl().offset + i * x.stride(0));
+}
+
+void merge_batch(Tensor& out, Tensor& a, Tensor& b) {
+  Tensor* const all[] = {&out, &a, &b};
+  for (int d = out.dim() - 4; d >= 0; --d) {
+    const int64_t size = out.size(d), next = out.size(d + 1);
+    bool mergeable = true;
+    for (const Tensor* x : all) mergeable &= x->stride(d) == x->stride(d + 1) * next;
+    if (!mergeable && size != 1 && next != 1) continue;
+    for (Tensor* x : all) {
+      Shape shape = x->shape();
+      Strides strides = x->strides();
+      if (next == 1) strides[d + 1] = strides[d];
+      shape[d + 1] *= size;
+      shape.erase(d), strides.erase(d);
+      *x = view_as_strided(*x, shape, strides, x->impl().offset);
+    }
+  }
+}
+
+}  // namespace internal
+
 }  // namespace gradus::raw

@@ -21,4 +21,14 @@ extern KernelSlot<void(const Tensor&, const Tensor&, const Tensor&, const Tensor
 // The same with relu applied to the result.
 extern KernelSlot<void(const Tensor&, const Tensor&, const Tensor&, const Tensor&)> matmul_relu_kernel;
 
+namespace internal {  // for kernels
+
+// Returns the view x[i], without the first dim.
+Tensor matrix(const Tensor& x, int64_t i);
+// Replaces each pair of adjacent batch dims by one dim, if the strides of all three tensors allow a view with the
+// merged dim. All three have the same batch dims.
+void merge_batch(Tensor& out, Tensor& a, Tensor& b);
+
+}  // namespace internal
+
 }  // namespace gradus::raw

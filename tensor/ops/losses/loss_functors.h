@@ -12,6 +12,7 @@ struct SquaredError : OnFloats {
   template <class T> GRADUS_HD T operator()(T x, T t) const { return (x - t) * (x - t); }
 };
 struct SquaredErrorBackward : OnFloats {
+  static constexpr DType kHalfVectors[] = {DType::kF16};
   template <class T> GRADUS_HD T operator()(T dy, T x, T t) const { return T(2) * dy * (x - t); }
 };
 struct AbsoluteError : OnFloats {
@@ -22,6 +23,7 @@ struct AbsoluteErrorBackward : OnFloats {
 };
 // d^2 / (2 beta) for |d| < beta, else |d| - beta / 2.
 struct SmoothL1 : OnFloats {
+  static constexpr DType kHalfVectors[] = {DType::kF64};
   double beta;
   template <class T> GRADUS_HD T operator()(T x, T t) const {
     const T d = m::abs(x - t), b = T(beta);
@@ -29,6 +31,7 @@ struct SmoothL1 : OnFloats {
   }
 };
 struct SmoothL1Backward : OnFloats {
+  static constexpr DType kHalfVectors[] = {DType::kF64, DType::kBF16};
   double beta;
   template <class T> GRADUS_HD T operator()(T dy, T x, T t) const {
     const T d = (x - t) / T(beta), raised = d < T(-1) ? T(-1) : d;
@@ -58,6 +61,7 @@ struct BinaryCrossEntropy : OnFloats {
   }
 };
 struct BinaryCrossEntropyBackward : OnFloats {
+  static constexpr DType kHalfVectors[] = {DType::kBF16};
   template <class T> GRADUS_HD T operator()(T dy, T x, T t) const {
     const T variance = (T(1) - x) * x, least = T(1e-12);
     return dy * (x - t) / (variance < least ? least : variance);
@@ -71,6 +75,7 @@ struct BinaryCrossEntropyWithLogits : OnFloats {
   }
 };
 struct BinaryCrossEntropyWithLogitsBackward : OnFloats {
+  static constexpr DType kHalfVectors[] = {DType::kBF16};
   template <class T> GRADUS_HD T operator()(T dy, T x, T t) const { return dy * (m::sigmoid(x) - t); }
 };
 // log(1 + e^(-t x)).
@@ -82,6 +87,7 @@ struct SoftMarginBackward : OnFloats {
 };
 // t (log t - x), 0 where t is not positive.
 struct KlDiv : OnFloats {
+  static constexpr DType kHalfVectors[] = {DType::kF16};
   template <class T> GRADUS_HD T operator()(T x, T t) const {
     const T v = t * (m::log(t) - x);
     return t > T(0) ? v : T(0);
@@ -103,11 +109,13 @@ struct PoissonNll : OnFloats {
   template <class T> GRADUS_HD T operator()(T x, T t) const { return x - t * m::log(x + T(eps)); }
 };
 struct PoissonNllBackward : OnFloats {
+  static constexpr DType kHalfVectors[] = {DType::kBF16};
   double eps;
   template <class T> GRADUS_HD T operator()(T dy, T x, T t) const { return dy * (T(1) - t / (x + T(eps))); }
 };
 // e^x - t x.
 struct PoissonNllOfLogs : OnFloats {
+  static constexpr DType kHalfVectors[] = {DType::kF64};
   template <class T> GRADUS_HD T operator()(T x, T t) const { return m::exp(x) - t * x; }
 };
 struct PoissonNllOfLogsBackward : OnFloats {

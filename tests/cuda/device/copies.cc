@@ -3,7 +3,6 @@
 
 #include "device_test.h"
 #include "gradus/tensor/cuda/kernels/copy.h"
-#include "gradus/tensor/cuda/kernels/creation.h"
 
 namespace device_test {
 namespace {
@@ -85,11 +84,11 @@ template <class To, class From> void test_copy(Group& group, const CopyLayout& l
   const Buffer in(count * sizeof(From)), out(static_cast<size_t>(to_span) * sizeof(To));
   in.put(x.get(), count * sizeof(From));
   const cuda::Strides strides[] = {l.to, l.from};
-  const cuda::Nest nest = cuda::make_nest(l.sizes, strides);
+  const cuda::StridedIndex index = cuda::make_strided_index(l.sizes, strides);
   const cuda::View views[] = {
       {out.data() + l.to_start * static_cast<int64_t>(sizeof(To)), gradus::dtype_v<To>},
       {in.data() + l.from_start * static_cast<int64_t>(sizeof(From)), gradus::dtype_v<From>}};
-  cuda::copy("test", nest, views, nullptr);
+  cuda::copy("test", index, views, nullptr);
   const std::vector<unsigned char> got = out.take();
   std::vector<unsigned char> want(got.size(), 0xA5);
   bool right = true;
@@ -122,7 +121,7 @@ template <class T> void test_fill(const char* name, T value) {
         const Buffer out(static_cast<size_t>(start + n * stride) * sizeof(T));
         const cuda::Strides strides[] = {{stride}};
         const Sizes sizes = {n};
-        cuda::fill("test", cuda::make_nest(sizes, strides),
+        cuda::fill("test", cuda::make_strided_index(sizes, strides),
                    {out.data() + start * static_cast<int64_t>(sizeof(T)), gradus::dtype_v<T>}, &value,
                    nullptr);
         const auto got = out.take();

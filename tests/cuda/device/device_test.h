@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "gradus/tensor/base/dtype.h"
-#include "gradus/tensor/cuda/kernels/nest.h"
+#include "gradus/tensor/cuda/kernels/strided_index.h"
 #include "gradus/tensor/cuda/runtime/error.h"
 
 namespace device_test {

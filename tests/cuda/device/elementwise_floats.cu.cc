@@ -19,11 +19,12 @@ template <class S> void test_number(Group& group) {
     for (size_t i = 0; i < n; ++i) x[i] = sample<S>(i, 1);
     const Elements<S> in(x), out(n);
     const Sizes sizes{static_cast<int64_t>(n)};
-    const cuda::Nest nest = cuda::make_nest(sizes, std::vector<cuda::Strides>{{1}, {1}, {0}});
+    const cuda::StridedIndex index =
+        cuda::make_strided_index(sizes, std::vector<cuda::Strides>{{1}, {1}, {0}});
     const std::vector<cuda::View> views = {{out.data(), gradus::dtype_v<S>},
                                            {in.data(), gradus::dtype_v<S>},
                                            {number.data(), gradus::DType::kF32}};
-    cuda::elementwise<float, float, float, float>("test", Mul{}, nest, views.data(), nullptr);
+    cuda::elementwise<float, float, float, float>("test", Mul{}, index, views.data(), nullptr);
     const std::vector<S> got = out.take();
     for (size_t i = 0; i < n; ++i) {
       const S want = stored<S>(widened(x[i]) * kNumber);

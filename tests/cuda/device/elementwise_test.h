@@ -100,7 +100,7 @@ void test_functor(Group& group, const F& f, Exact exact = Exact::kBits) {
   };
   (make(static_cast<Stored<S, C, InC>*>(nullptr)), ...);
   for (const Layout& l : layouts(kInputs)) {
-    const cuda::Nest nest = cuda::make_nest(l.sizes, l.strides);
+    const cuda::StridedIndex index = cuda::make_strided_index(l.sizes, l.strides);
     const auto span = [&](size_t operand) {
       int64_t n = l.start[operand] + 1;
       for (size_t d = 0; d < l.sizes.size(); ++d)
@@ -119,7 +119,7 @@ void test_functor(Group& group, const F& f, Exact exact = Exact::kBits) {
           {inputs[j]->data() + l.start[j + 1] * static_cast<int64_t>(sizeof(T)), gradus::dtype_v<T>});
     };
     (view(static_cast<Stored<S, C, InC>*>(nullptr)), ...);
-    cuda::elementwise<C, OutC, InC...>("test", f, nest, views.data(), nullptr);
+    cuda::elementwise<C, OutC, InC...>("test", f, index, views.data(), nullptr);
 
     const std::vector<unsigned char> got = output.take();
     std::vector<unsigned char> want(got.size(), 0xA5);
@@ -149,7 +149,8 @@ void test_functor(Group& group, const F& f, Exact exact = Exact::kBits) {
       std::memcpy(&want[place], &g, sizeof g);
     });
     group.check(got == want, "%s, %lld elements of %s: something else was written", l.name,
-                static_cast<long long>(nest.numel), std::string(gradus::name_of(gradus::dtype_v<S>)).c_str());
+                static_cast<long long>(index.numel),
+                std::string(gradus::name_of(gradus::dtype_v<S>)).c_str());
   }
 }
 

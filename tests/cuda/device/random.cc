@@ -234,7 +234,7 @@ template <class T> void test_masked_scale(const char* name) {
   }
   for (const Masked& l : all) {
     const cuda::Strides strides[] = {l.y, l.x, l.mask};
-    const cuda::Nest nest = cuda::make_nest(l.sizes, strides);
+    const cuda::StridedIndex index = cuda::make_strided_index(l.sizes, strides);
     std::array<size_t, 3> count{1, 1, 1};
     for (size_t k = 0; k < 3; ++k)
       for (size_t d = 0; d < l.sizes.size(); ++d)
@@ -247,7 +247,7 @@ template <class T> void test_masked_scale(const char* name) {
     const Elements<unsigned char> keep(mask, l.start);
     const cuda::View views[] = {
         {to.data(), gradus::dtype_v<T>}, {from.data(), gradus::dtype_v<T>}, {keep.data(), DType::kBool}};
-    cuda::masked_scale("test", nest, views, 1.25, nullptr);
+    cuda::masked_scale("test", index, views, 1.25, nullptr);
     const std::vector<T> y = to.take();
     for_each_position(l.sizes, {l.y, l.x, l.mask}, {0, 0, 0}, [&](const int64_t* at) {
       const T want = mask[size_t(at[2])] ? stored<T>(static_cast<C>(widened(x[size_t(at[1])]) * C(1.25)))

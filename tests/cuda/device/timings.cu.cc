@@ -44,10 +44,10 @@ template <class F> void print(const char* what, int64_t bytes_moved, F&& work) {
   std::fflush(stdout);
 }
 
-template <class T> cuda::Nest flat(int64_t n, size_t operands) {
+template <class T> cuda::StridedIndex flat(int64_t n, size_t operands) {
   const Sizes sizes = {n};
   const std::vector<cuda::Strides> strides(operands, {1});
-  return cuda::make_nest(sizes, strides);
+  return cuda::make_strided_index(sizes, strides);
 }
 
 template <int each, class T> void time_add(const char* name, const Buffer* b, int64_t bytes) {
@@ -89,11 +89,11 @@ void time_kernels() {
 
   // The host's part of a launch, and a launch that is waited for.
   {
-    const cuda::Nest nest = flat<float>(1024, 3);
+    const cuda::StridedIndex index = flat<float>(1024, 3);
     const cuda::View views[] = {
         {b[0].data(), DType::kF32}, {b[1].data(), DType::kF32}, {b[2].data(), DType::kF32}};
     const auto add = [&] {
-      cuda::elementwise<float, float, float, float>("time", Add{}, nest, views, nullptr);
+      cuda::elementwise<float, float, float, float>("time", Add{}, index, views, nullptr);
     };
     add();
     MUST(cudaDeviceSynchronize());
@@ -112,44 +112,45 @@ void time_kernels() {
     const auto f32 = bytes / 4, bf = bytes / 2;
     const auto add = [&](const char* name, DType t, int64_t n, auto type) {
       (void)type;
-      const cuda::Nest nest = flat<float>(n, 3);
+      const cuda::StridedIndex index = flat<float>(n, 3);
       const cuda::View views[] = {{b[0].data(), t}, {b[1].data(), t}, {b[2].data(), t}};
       print(name, 3 * bytes,
-            [&] { cuda::elementwise<float, float, float, float>("time", Add{}, nest, views, nullptr); });
+            [&] { cuda::elementwise<float, float, float, float>("time", Add{}, index, views, nullptr); });
     };
     add("add f32, dense", DType::kF32, f32, 0.f);
     add("add bf16, dense", DType::kBF16, bf, 0.f);
     {
-      const cuda::Nest nest = flat<float>(f32, 2);
+      const cuda::StridedIndex index = flat<float>(f32, 2);
       const cuda::View views[] = {{b[0].data(), DType::kF32}, {b[1].data(), DType::kF32}};
-      print("copy f32, flat (cudaMemcpyAsync)", 2 * bytes, [&] { cuda::copy("time", nest, views, nullptr); });
+      print("copy f32, flat (cudaMemcpyAsync)", 2 * bytes,
+            [&] { cuda::copy("time", index, views, nullptr); });
       const float one = 1;
-      const cuda::Nest single = flat<float>(f32, 1);
+      const cuda::StridedIndex single = flat<float>(f32, 1);
       print("fill f32", bytes, [&] { cuda::fill("time", single, views[0], &one, nullptr); });
     }
     {
       // Rows of 1000 out of rows of 1024.
       const Sizes sizes = {std::max<int64_t>(1, f32 / 1024), std::min<int64_t>(f32, 1000)};
       const cuda::Strides strides[] = {{1000, 1}, {1024, 1}};
-      const cuda::Nest nest = cuda::make_nest(sizes, strides);
+      const cuda::StridedIndex index = cuda::make_strided_index(sizes, strides);
       const cuda::View views[] = {{b[0].data(), DType::kF32}, {b[1].data(), DType::kF32}};
-      print("copy f32, rows with gaps", 2 * nest.numel * 4,
-            [&] { cuda::copy("time", nest, views, nullptr); });
+      print("copy f32, rows with gaps", 2 * index.numel * 4,
+            [&] { cuda::copy("time", index, views, nullptr); });
     }
     {
       // [N, 64, P] to channels last.
       const int64_t p = std::min<int64_t>(f32 / 64, 3136), images = std::max<int64_t>(1, f32 / 64 / p);
       const Sizes sizes = {images, 64, p};
       const cuda::Strides strides[] = {{64 * p, 1, 64}, {64 * p, p, 1}};
-      const cuda::Nest nest = cuda::make_nest(sizes, strides);
+      const cuda::StridedIndex index = cuda::make_strided_index(sizes, strides);
       const cuda::View views[] = {{b[0].data(), DType::kF32}, {b[1].data(), DType::kF32}};
-      print("copy f32, to channels last, 64 channels", 2 * nest.numel * 4,
-            [&] { cuda::copy("time", nest, views, nullptr); });
+      print("copy f32, to channels last, 64 channels", 2 * index.numel * 4,
+            [&] { cuda::copy("time", index, views, nullptr); });
       const cuda::Strides across[] = {{64 * p, p, 1}, {64 * p, p, 1}, {64 * p, 1, 64}};
-      const cuda::Nest three = cuda::make_nest(sizes, across);
+      const cuda::StridedIndex three = cuda::make_strided_index(sizes, across);
       const cuda::View all[] = {
           {b[0].data(), DType::kF32}, {b[1].data(), DType::kF32}, {b[2].data(), DType::kF32}};
-      print("add f32, one operand channels last", 3 * nest.numel * 4,
+      print("add f32, one operand channels last", 3 * index.numel * 4,
             [&] { cuda::elementwise<float, float, float, float>("time", Add{}, three, all, nullptr); });
     }
     time_rows<float>("sum f32, one row", b, 1, f32, 1);

@@ -22,8 +22,7 @@ CHECKS = {
     "batch_norm_backward.cu.cc": ["batch norm of f32"],
     "channel_sums.h": ["batch norm of f32"],
     "chunk_loop.h": ["gradients in f32", "steps"],
-    "copy.cu.cc": ["copy u8", "copy f32", "fill", "conversions"],
-    "creation.cu.cc": ["arange"],
+    "copy.cu.cc": ["copy u8", "copy f32", "fill", "conversions", "arange"],
     "cross_entropy.cu.cc": ["cross entropy of f32"],
     "direct_conv.cu.cc": ["convolutions of f32"],
     "elementwise.h": ["element-wise", "conversions"],
@@ -32,13 +31,12 @@ CHECKS = {
     "multinomial.cu.cc": ["multinomial"],
     "optim_step.h": ["steps"],
     "pool.cu.cc": ["pooling of f32"],
-    "powers.h": ["softmax of f32", "cross entropy of f32"],
     "random.cu.cc": ["random uniform numbers of f32", "random dropout mask of p = 0.3", "random orders",
                      "random dropout of f32", "random below p of f32"],
     "reduce.h": ["sum", "gradients in f32"],
     "strided.h": ["copy u8", "element-wise"],
     "tensor_table.h": ["gradients in f32", "steps"],
-    "teams.h": ["softmax of f32", "cross entropy of f32"],
+    "thread_groups.h": ["softmax of f32", "cross entropy of f32"],
     "vector_io.h": ["element-wise", "fill", "random uniform numbers of f32", "random dropout of f32"],
 }
 # Mutants that survive, and why the check stays: (file, kind, what stands there): reason.
@@ -50,13 +48,13 @@ SURVIVORS = {
         "the first chunk has a number that is no weight: to read on costs time alone",
     ("multinomial.cu.cc", "one thread", "lane != 0"): "all lanes of the warp report the same",
     ("multinomial.cu.cc", "off by one", "at < per_row"): "there are no chunks behind the last one: they count as 0",
-    ("powers.h", "off by one", "larger > top"):
-        "a sum relative to a number that is less by 1 at most is as good",
     ("reduce.h", "bound", "std::min<N>(n, kVector - misaligned) is n"):
         "a misaligned row is read element by element: right, but slow",
-    ("strided.h", "bound", "d >= dims"): "loops that the nest has not are of one element; to leave them out saves time",
+    ("strided.h", "bound", "d >= dims"): "loops that the index has not are of one element; to leave them out saves time",
     ("strided.h", "off by one", "d >= dims"): "the same",
-    ("teams.h", "off by one", "t.apart * t.lanes <= kWarp"): "a power of two, which 33 is not",
+    ("thread_groups.h", "off by one", "g.stride * g.size <= kWarp"): "a power of two, which 33 is not",
+    ("thread_groups.h", "off by one", "larger > row_max"):
+        "a sum relative to a number that is less by 1 at most is as good",
 }
 
 

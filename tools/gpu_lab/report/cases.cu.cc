@@ -12,7 +12,6 @@
 #include "gradus/optim/rules/sgd.h"
 #include "gradus/tensor/cuda/kernels/batch_norm.h"
 #include "gradus/tensor/cuda/kernels/copy.h"
-#include "gradus/tensor/cuda/kernels/creation.h"
 #include "gradus/tensor/cuda/kernels/cross_entropy.h"
 #include "gradus/tensor/cuda/kernels/direct_conv.h"
 #include "gradus/tensor/cuda/kernels/elementwise.h"
@@ -73,7 +72,7 @@ template <class... T> struct Operands {
     View views[sizeof...(T)];
     size_t k = 0;
     ((views[k] = {memory[k].data() + start * static_cast<int64_t>(sizeof(T)), dtype_v<T>}, ++k), ...);
-    f(make_nest(sizes, strides), views);
+    f(make_strided_index(sizes, strides), views);
     check("report", "cudaDeviceSynchronize", cudaDeviceSynchronize());
   }
 };
@@ -87,19 +86,21 @@ template <class... T> Operands<T...> dense() {
 template <class C, class OutC, class... InC, class F, class... T>
 std::function<void()> computed(const F& f, const Operands<T...>& o) {
   return [=] {
-    o.run([&](const Nest& nest, const View* views) {
-      elementwise<C, OutC, InC...>("report", f, nest, views, nullptr);
+    o.run([&](const StridedIndex& index, const View* views) {
+      elementwise<C, OutC, InC...>("report", f, index, views, nullptr);
     });
   };
 }
 template <class... T> std::function<void()> copied(const Operands<T...>& o) {
-  return [=] { o.run([](const Nest& nest, const View* views) { copy("report", nest, views, nullptr); }); };
+  return [=] {
+    o.run([](const StridedIndex& index, const View* views) { copy("report", index, views, nullptr); });
+  };
 }
 template <class T> std::function<void()> filled(const Operands<T>& o) {
   return [=] {
-    o.run([](const Nest& nest, const View* views) {
+    o.run([](const StridedIndex& index, const View* views) {
       const T zero{};
-      fill("report", nest, views[0], &zero, nullptr);
+      fill("report", index, views[0], &zero, nullptr);
     });
   };
 }
@@ -531,8 +532,8 @@ std::vector<Case> cases() {
          check("report", "cudaDeviceSynchronize", cudaDeviceSynchronize());
        }},
       {"masked scale f32", 2.25 * kAll, kDense, [] {
-         dense<float, float, bool>().run([](const Nest& nest, const View* views) {
-           masked_scale("report", nest, views, 2, nullptr);
+         dense<float, float, bool>().run([](const StridedIndex& index, const View* views) {
+           masked_scale("report", index, views, 2, nullptr);
          });
        }},
       normalized_forward<float>("batch norm f32", false),

@@ -1,0 +1,17 @@
+// Matrix products besides oneDNN's: the reference, and bf16 on processors without bf16 instructions.
+#pragma once
+
+#include "gradus/tensor/tensor.h"
+
+namespace gradus {
+
+// out[.., m, n] = sum_k a[.., m, k] * b[.., k, n] + bias[n]. The tensors have the same floating dtype and the same
+// batch dims; `bias` may be undefined.
+void matmul_reference(const Tensor& out, const Tensor& a, const Tensor& b, const Tensor& bias);
+
+// out[.., m, n] = sum_k a[.., m, k] * b[.., k, n] + bias[n], converted to f32 on the fly, summed in f32 and rounded
+// once. There is at most one batch dim. a, b and bias are bf16 with any strides; `out` is row-major, bf16 or f32.
+// `bias` may be undefined.
+void narrow_matmul(const Tensor& out, const Tensor& a, const Tensor& b, const Tensor& bias);
+
+}  // namespace gradus
