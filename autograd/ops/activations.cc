@@ -15,6 +15,7 @@
 #include "gradus/autograd/ops/math.h"
 #include "gradus/autograd/ops/precision.h"
 #include "gradus/autograd/ops/reuse.h"
+#include "gradus/autograd/ops/unary.h"
 #include "gradus/autograd/ops/view.h"
 #include "gradus/tensor/base/checked.h"
 #include "gradus/tensor/op_call.h"
@@ -90,12 +91,8 @@ Tensor leaky_relu_backward(Tensor dy, const Tensor& x, double slope) {
 }
 
 Tensor elu(const Tensor& x, double alpha) {
-  const OpCall call("elu", {{"x", x}});
-  Tensor y = raw::unary<functors::Elu>(x, alpha);
-  if (Recorder r{"elu", x})
-    r.record(
-        y, wrt(x, [x = r.save(x), alpha](Tensor dy) { return elu_backward(std::move(dy), x.get(), alpha); }));
-  return y;
+  return autograd::unary_of_input<functors::Elu>(
+      "elu", x, [alpha](Tensor dy, const Tensor& x) { return elu_backward(std::move(dy), x, alpha); }, alpha);
 }
 
 Tensor elu_backward(Tensor dy, const Tensor& x, double alpha) {
@@ -112,12 +109,8 @@ Tensor elu_backward(Tensor dy, const Tensor& x, double alpha) {
 }
 
 Tensor sigmoid(const Tensor& x) {
-  const OpCall call("sigmoid", {{"x", x}});
-  Tensor y = raw::unary<functors::Sigmoid>(x);
-  if (Recorder r{"sigmoid", x})
-    r.record(y,
-             wrt(x, [y = r.save_output(y)](Tensor dy) { return sigmoid_backward(std::move(dy), y.get()); }));
-  return y;
+  return autograd::unary_of_output<functors::Sigmoid>(
+      "sigmoid", x, [](Tensor dy, const Tensor& y) { return sigmoid_backward(std::move(dy), y); });
 }
 
 Tensor sigmoid_backward(Tensor dy, const Tensor& y) {
@@ -132,19 +125,13 @@ Tensor sigmoid_backward(Tensor dy, const Tensor& y) {
 }
 
 Tensor logsigmoid(const Tensor& x) {
-  const OpCall call("logsigmoid", {{"x", x}});
-  Tensor y = raw::unary<functors::LogSigmoid>(x);
-  if (Recorder r{"logsigmoid", x})
-    r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) { return dy * sigmoid(-x.get()); }));
-  return y;
+  return autograd::unary_of_input<functors::LogSigmoid>(
+      "logsigmoid", x, [](const Tensor& dy, const Tensor& x) { return dy * sigmoid(-x); });
 }
 
 Tensor tanh(const Tensor& x) {
-  const OpCall call("tanh", {{"x", x}});
-  Tensor y = raw::unary<functors::Tanh>(x);
-  if (Recorder r{"tanh", x})
-    r.record(y, wrt(x, [y = r.save_output(y)](Tensor dy) { return tanh_backward(std::move(dy), y.get()); }));
-  return y;
+  return autograd::unary_of_output<functors::Tanh>(
+      "tanh", x, [](Tensor dy, const Tensor& y) { return tanh_backward(std::move(dy), y); });
 }
 
 Tensor tanh_backward(Tensor dy, const Tensor& y) {
@@ -159,24 +146,19 @@ Tensor tanh_backward(Tensor dy, const Tensor& y) {
 }
 
 Tensor softplus(const Tensor& x, double beta, double threshold) {
-  const OpCall call("softplus", {{"x", x}});
-  if (autograd::Casting cast{"softplus"}) return softplus(cast(x), beta, threshold);
   if (!(beta > 0)) throw ValueError("softplus", "expected beta > 0, got ", beta);
-  Tensor y = raw::unary<functors::Softplus>(x, beta, threshold);
-  if (Recorder r{"softplus", x})
-    r.record(y, wrt(x, [x = r.save(x), beta, threshold](const Tensor& dy) {
-               const Tensor z = at_least_f32(x.get()) * beta;  // y is linear with slope 1 above the threshold
-               return dy * sigmoid(where(gt(z, threshold), std::numeric_limits<double>::infinity(), z));
-             }));
-  return y;
+  return autograd::unary_of_input<functors::Softplus>(
+      "softplus", x,
+      [beta, threshold](const Tensor& dy, const Tensor& x) {
+        const Tensor z = at_least_f32(x) * beta;  // y is linear with slope 1 above the threshold
+        return dy * sigmoid(where(gt(z, threshold), std::numeric_limits<double>::infinity(), z));
+      },
+      beta, threshold);
 }
 
 Tensor silu(const Tensor& x) {
-  const OpCall call("silu", {{"x", x}});
-  Tensor y = raw::unary<functors::Silu>(x);
-  if (Recorder r{"silu", x})
-    r.record(y, wrt(x, [x = r.save(x)](Tensor dy) { return silu_backward(std::move(dy), x.get()); }));
-  return y;
+  return autograd::unary_of_input<functors::Silu>(
+      "silu", x, [](Tensor dy, const Tensor& x) { return silu_backward(std::move(dy), x); });
 }
 
 Tensor silu_backward(Tensor dy, const Tensor& x) {
@@ -251,78 +233,60 @@ Tensor hardtanh(const Tensor& x, Number low, Number high) {
 }
 
 Tensor hardsigmoid(const Tensor& x) {
-  const OpCall call("hardsigmoid", {{"x", x}});
-  Tensor y = raw::unary<functors::HardSigmoid>(x);
-  if (Recorder r{"hardsigmoid", x})
-    r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) {
-               return where(logical_and(gt(x.get(), -3), lt(x.get(), 3)), dy * (1.0 / 6), 0);
-             }));
-  return y;
+  return autograd::unary_of_input<functors::HardSigmoid>(
+      "hardsigmoid", x, [](const Tensor& dy, const Tensor& x) {
+        return where(logical_and(gt(x, -3), lt(x, 3)), dy * (1.0 / 6), 0);
+      });
 }
 
 Tensor hardswish(const Tensor& x) {
-  const OpCall call("hardswish", {{"x", x}});
-  Tensor y = raw::unary<functors::HardSwish>(x);
-  if (Recorder r{"hardswish", x})
-    r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) {
-               const Tensor v = at_least_f32(x.get());
-               return dy * where(le(v, -3), 0, where(lt(v, 3), v * (1.0 / 3) + 0.5, 1));
-             }));
-  return y;
+  return autograd::unary_of_input<functors::HardSwish>("hardswish", x, [](const Tensor& dy, const Tensor& x) {
+    const Tensor v = at_least_f32(x);
+    return dy * where(le(v, -3), 0, where(lt(v, 3), v * (1.0 / 3) + 0.5, 1));
+  });
 }
 
 Tensor hardshrink(const Tensor& x, double lambda) {
-  const OpCall call("hardshrink", {{"x", x}});
-  Tensor y = raw::unary<functors::HardShrink>(x, lambda);
-  if (Recorder r{"hardshrink", x})
-    r.record(y, wrt(x, [x = r.save(x), lambda](const Tensor& dy) {
-               return where(logical_and(ge(x.get(), -lambda), le(x.get(), lambda)), 0, dy);
-             }));
-  return y;
+  return autograd::unary_of_input<functors::HardShrink>(
+      "hardshrink", x,
+      [lambda](const Tensor& dy, const Tensor& x) {
+        return where(logical_and(ge(x, -lambda), le(x, lambda)), 0, dy);
+      },
+      lambda);
 }
 
 Tensor softshrink(const Tensor& x, double lambda) {
-  const OpCall call("softshrink", {{"x", x}});
   if (!(lambda >= 0)) throw ValueError("softshrink", "expected lambda >= 0, got ", lambda);
-  Tensor y = raw::unary<functors::SoftShrink>(x, lambda);
-  if (Recorder r{"softshrink", x})
-    r.record(y, wrt(x, [x = r.save(x), lambda](const Tensor& dy) {
-               return where(logical_and(ge(x.get(), -lambda), le(x.get(), lambda)), 0, dy);
-             }));
-  return y;
+  return autograd::unary_of_input<functors::SoftShrink>(
+      "softshrink", x,
+      [lambda](const Tensor& dy, const Tensor& x) {
+        return where(logical_and(ge(x, -lambda), le(x, lambda)), 0, dy);
+      },
+      lambda);
 }
 
 Tensor celu(const Tensor& x, double alpha) {
-  const OpCall call("celu", {{"x", x}});
   if (alpha == 0 || std::isnan(alpha)) throw ValueError("celu", "expected alpha other than 0, got ", alpha);
-  Tensor y = raw::unary<functors::Celu>(x, alpha);
-  if (Recorder r{"celu", x})
-    r.record(y, wrt(x, [x = r.save(x), alpha](const Tensor& dy) {
-               const Tensor v = at_least_f32(x.get()), low = le(v, 0);
-               return dy * where(low, exp(where(low, v, 0) * (1 / alpha)), 1);
-             }));
-  return y;
+  return autograd::unary_of_input<functors::Celu>(
+      "celu", x,
+      [alpha](const Tensor& dy, const Tensor& x) {
+        const Tensor v = at_least_f32(x), low = le(v, 0);
+        return dy * where(low, exp(where(low, v, 0) * (1 / alpha)), 1);
+      },
+      alpha);
 }
 
 Tensor selu(const Tensor& x) {
-  const OpCall call("selu", {{"x", x}});
   constexpr double kScale = 1.0507009873554805, kAlpha = 1.6732632423543772;
-  Tensor y = raw::unary<functors::Selu>(x);
-  if (Recorder r{"selu", x})
-    r.record(
-        y, wrt(x, [x = r.save(x)](const Tensor& dy) { return elu_backward(dy * kScale, x.get(), kAlpha); }));
-  return y;
+  return autograd::unary_of_input<functors::Selu>(
+      "selu", x, [](const Tensor& dy, const Tensor& x) { return elu_backward(dy * kScale, x, kAlpha); });
 }
 
 Tensor mish(const Tensor& x) {
-  const OpCall call("mish", {{"x", x}});
-  Tensor y = raw::unary<functors::Mish>(x);
-  if (Recorder r{"mish", x})
-    r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) {
-               const Tensor v = at_least_f32(x.get()), t = tanh(softplus(v));
-               return dy * (t + v * sigmoid(v) * (1 - square(t)));
-             }));
-  return y;
+  return autograd::unary_of_input<functors::Mish>("mish", x, [](const Tensor& dy, const Tensor& x) {
+    const Tensor v = at_least_f32(x), t = tanh(softplus(v));
+    return dy * (t + v * sigmoid(v) * (1 - square(t)));
+  });
 }
 
 Tensor softsign(const Tensor& x) {

@@ -14,6 +14,7 @@
 #include "gradus/autograd/ops/math.h"
 #include "gradus/autograd/ops/precision.h"
 #include "gradus/autograd/ops/reuse.h"
+#include "gradus/autograd/ops/unary.h"
 #include "gradus/tensor/base/checked.h"
 #include "gradus/tensor/op_call.h"
 #include "gradus/tensor/ops/arithmetic.h"
@@ -460,50 +461,30 @@ Tensor neg(const Tensor& x) {
 }
 
 Tensor abs(const Tensor& x) {
-  const OpCall call("abs", {{"x", x}});
-  Tensor y = raw::unary<functors::Abs>(x);
-  if (Recorder r{"abs", x})
-    r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) { return dy * sign(x.get()); }));
-  return y;
+  return autograd::unary_of_input<functors::Abs>(
+      "abs", x, [](const Tensor& dy, const Tensor& x) { return dy * sign(x); });
 }
 
 Tensor square(const Tensor& x) {
-  const OpCall call("square", {{"x", x}});
-  if (autograd::Casting cast{"square"}) return square(cast(x));
-  Tensor y = raw::unary<functors::Square>(x);
-  if (Recorder r{"square", x})
-    r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) { return dy * (x.get() * 2); }));
-  return y;
+  return autograd::unary_of_input<functors::Square>(
+      "square", x, [](const Tensor& dy, const Tensor& x) { return dy * (x * 2); });
 }
 
 Tensor sqrt(const Tensor& x) {
-  const OpCall call("sqrt", {{"x", x}});
-  Tensor y = raw::unary<functors::Sqrt>(x);
-  if (Recorder r{"sqrt", x})
-    r.record(y, wrt(x, [y = r.save_output(y)](const Tensor& dy) { return dy / (y.get() * 2); }));
-  return y;
+  return autograd::unary_of_output<functors::Sqrt>(
+      "sqrt", x, [](const Tensor& dy, const Tensor& y) { return dy / (y * 2); });
 }
 
 Tensor rsqrt(const Tensor& x) {
-  const OpCall call("rsqrt", {{"x", x}});
-  if (autograd::Casting cast{"rsqrt"}) return rsqrt(cast(x));
-  Tensor y = raw::unary<functors::Rsqrt>(x);
-  if (Recorder r{"rsqrt", x})
-    r.record(y, wrt(x, [y = r.save_output(y)](const Tensor& dy) {
-               const Tensor v = at_least_f32(y.get());
-               return dy * (square(v) * v * -0.5);
-             }));
-  return y;
+  return autograd::unary_of_output<functors::Rsqrt>("rsqrt", x, [](const Tensor& dy, const Tensor& y) {
+    const Tensor v = at_least_f32(y);
+    return dy * (square(v) * v * -0.5);
+  });
 }
 
 Tensor reciprocal(const Tensor& x) {
-  const OpCall call("reciprocal", {{"x", x}});
-  if (autograd::Casting cast{"reciprocal"}) return reciprocal(cast(x));
-  Tensor y = raw::unary<functors::Reciprocal>(x);
-  if (Recorder r{"reciprocal", x})
-    r.record(
-        y, wrt(x, [y = r.save_output(y)](const Tensor& dy) { return -dy * square(at_least_f32(y.get())); }));
-  return y;
+  return autograd::unary_of_output<functors::Reciprocal>(
+      "reciprocal", x, [](const Tensor& dy, const Tensor& y) { return -dy * square(at_least_f32(y)); });
 }
 
 Tensor hypot(const Tensor& a, const Tensor& b) {
