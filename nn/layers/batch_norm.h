@@ -24,6 +24,7 @@ extern template class ModuleWith<BatchNormOptions, Layer>;
 // evaluation. Initial values: weight 1, bias 0, running_mean 0, running_var 1.
 class BatchNorm : public LayerWith<BatchNormOptions> {
  public:
+  using LayerWith::LayerWith;
   Parameter weight{this, "weight", initial(options().affine, 1)};
   Parameter bias{this, "bias", initial(options().affine, 0)};
   Buffer running_mean{this, "running_mean", initial(options().track_running_stats, 0)};
@@ -54,12 +55,9 @@ class BatchNorm : public LayerWith<BatchNormOptions> {
   // Fuses a ReLU or a LeakyReLU.
   std::optional<Tensor> fuse_next(const Layer& next, const Tensor& x) override;
 
- protected:
-  using LayerWith::LayerWith;
+ private:
   // Errors: ShapeError unless x has a shape that the layer takes.
   virtual void check_input(const Tensor& x) const = 0;
-
- private:
   bool reduces_statistics() const;
   template <class Op> Tensor forward_op(Op op, const Tensor& x);
   Tensor forward_reduced(const Tensor& x);
@@ -81,9 +79,7 @@ class BatchNorm : public LayerWith<BatchNormOptions> {
 // Shapes: x [N,features] or [N,features,L] -> the same.
 class BatchNorm1d final : public BatchNorm {
  public:
-  BatchNorm1d(Module* parent, std::string name, Options options)
-      : BatchNorm(parent, std::move(name), options) {}
-  explicit BatchNorm1d(Options options) : BatchNorm(options) {}
+  using BatchNorm::BatchNorm;
 
  private:
   void check_input(const Tensor& x) const override;
@@ -92,9 +88,7 @@ class BatchNorm1d final : public BatchNorm {
 // Shapes: x [N,features,H,W] -> the same.
 class BatchNorm2d final : public BatchNorm {
  public:
-  BatchNorm2d(Module* parent, std::string name, Options options)
-      : BatchNorm(parent, std::move(name), options) {}
-  explicit BatchNorm2d(Options options) : BatchNorm(options) {}
+  using BatchNorm::BatchNorm;
 
  private:
   void check_input(const Tensor& x) const override;
@@ -103,9 +97,7 @@ class BatchNorm2d final : public BatchNorm {
 // Shapes: x [N,features,D,H,W] -> the same.
 class BatchNorm3d final : public BatchNorm {
  public:
-  BatchNorm3d(Module* parent, std::string name, Options options)
-      : BatchNorm(parent, std::move(name), options) {}
-  explicit BatchNorm3d(Options options) : BatchNorm(options) {}
+  using BatchNorm::BatchNorm;
 
  private:
   void check_input(const Tensor& x) const override;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <concepts>
 
 #include "gradus/autograd/ops/activations.h"
 #include "gradus/autograd/ops/copy.h"
@@ -56,43 +57,25 @@ template <class O> Tensor padded(const Tensor& x, const O& o) {
   return y;
 }
 
-Tensor apply(const Tensor& x, const Tensor& w, const Tensor& b, const gradus::Conv1dFuncOptions& o) {
-  return conv1d(x, w, b, o);
+// Call the op for the type of sizes.
+template <class Size>
+Tensor apply(const Tensor& x, const Tensor& w, const Tensor& b, const ConvOptions<Size>& o) {
+  if constexpr (std::same_as<Size, int64_t>)
+    return conv1d(x, w, b, {o.stride, o.padding, o.dilation, o.groups, o.same_padding});
+  else if constexpr (std::same_as<Size, Size2>)
+    return conv2d(x, w, b, {o.stride, o.padding, o.dilation, o.groups, o.same_padding});
+  else
+    return conv3d(x, w, b, {o.stride, o.padding, o.dilation, o.groups, o.same_padding});
 }
-Tensor apply(const Tensor& x, const Tensor& w, const Tensor& b, const gradus::Conv2dFuncOptions& o) {
-  return conv2d(x, w, b, o);
-}
-Tensor apply(const Tensor& x, const Tensor& w, const Tensor& b, const gradus::Conv3dFuncOptions& o) {
-  return conv3d(x, w, b, o);
-}
-Tensor apply(const Tensor& x, const Tensor& w, const Tensor& b, const gradus::ConvTranspose1dFuncOptions& o) {
-  return conv_transpose1d(x, w, b, o);
-}
-Tensor apply(const Tensor& x, const Tensor& w, const Tensor& b, const gradus::ConvTranspose2dFuncOptions& o) {
-  return conv_transpose2d(x, w, b, o);
-}
-Tensor apply(const Tensor& x, const Tensor& w, const Tensor& b, const gradus::ConvTranspose3dFuncOptions& o) {
-  return conv_transpose3d(x, w, b, o);
-}
-
-// Convert the layer's options to options of the op.
-gradus::Conv1dFuncOptions to_op_options(const Conv1dOptions& o) {
-  return {o.stride, o.padding, o.dilation, o.groups, o.same_padding};
-}
-gradus::Conv2dFuncOptions to_op_options(const Conv2dOptions& o) {
-  return {o.stride, o.padding, o.dilation, o.groups, o.same_padding};
-}
-gradus::Conv3dFuncOptions to_op_options(const Conv3dOptions& o) {
-  return {o.stride, o.padding, o.dilation, o.groups, o.same_padding};
-}
-gradus::ConvTranspose1dFuncOptions to_op_options(const ConvTranspose1dOptions& o) {
-  return {o.stride, o.padding, o.output_padding, o.dilation, o.groups};
-}
-gradus::ConvTranspose2dFuncOptions to_op_options(const ConvTranspose2dOptions& o) {
-  return {o.stride, o.padding, o.output_padding, o.dilation, o.groups};
-}
-gradus::ConvTranspose3dFuncOptions to_op_options(const ConvTranspose3dOptions& o) {
-  return {o.stride, o.padding, o.output_padding, o.dilation, o.groups};
+template <class Size>
+Tensor apply(const Tensor& x, const Tensor& w, const Tensor& b, const ConvTransposeOptions<Size>& o) {
+  const ConvTransposeFuncOptions<Size> options{o.stride, o.padding, o.output_padding, o.dilation, o.groups};
+  if constexpr (std::same_as<Size, int64_t>)
+    return conv_transpose1d(x, w, b, options);
+  else if constexpr (std::same_as<Size, Size2>)
+    return conv_transpose2d(x, w, b, options);
+  else
+    return conv_transpose3d(x, w, b, options);
 }
 
 }  // namespace
@@ -123,18 +106,21 @@ template <class O> Tensor Conv<O>::forward(const Tensor& x) {
   const O& o = this->options();
   if constexpr (!kTransposed<O>) {
     if (o.padding_mode != PaddingMode::kZeros) {
-      auto unpadded = to_op_options(o);
+      O unpadded = o;
       unpadded.padding = 0;
       unpadded.same_padding = false;
       return apply(padded(x, o), weight, bias, unpadded);
     }
   }
-  return apply(x, weight, bias, to_op_options(o));
+  return apply(x, weight, bias, o);
 }
 
 Tensor Conv2d::relu(const Tensor& x) {
   if (has_hooks() || options().padding_mode != PaddingMode::kZeros) return gradus::relu((*this)(x));
-  return call([&] { return conv2d_relu(x, weight, bias, to_op_options(options())); });
+  return call([&] {
+    const Options& o = options();
+    return conv2d_relu(x, weight, bias, {o.stride, o.padding, o.dilation, o.groups, o.same_padding});
+  });
 }
 
 std::optional<Tensor> Conv2d::fuse_next(const Layer& next, const Tensor& x) {

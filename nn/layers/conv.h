@@ -8,81 +8,42 @@ namespace gradus::nn {
 // The values of the padding: zeros, the mirror image without the edge, the edge, or the elements at the other end.
 enum class PaddingMode { kZeros, kReflect, kReplicate, kCircular };
 
-struct Conv1dOptions {
+// Options of a convolution whose sizes are of type Size: int64_t, Size2 or Size3.
+template <class Size> struct ConvOptions {
   Required<int64_t, "in"> in;
   Required<int64_t, "out"> out;  // channels
-  Required<int64_t, "kernel"> kernel;
-  int64_t stride = 1;
-  int64_t padding = 0;
-  int64_t dilation = 1;
+  Required<Size, "kernel"> kernel;
+  Size stride = 1;
+  Size padding = 0;
+  Size dilation = 1;
   int64_t groups = 1;
   bool bias = true;
   bool same_padding = false;  // as much padding as keeps the size; for stride 1
   PaddingMode padding_mode = PaddingMode::kZeros;
 };
+using Conv1dOptions = ConvOptions<int64_t>;
+using Conv2dOptions = ConvOptions<Size2>;
+using Conv3dOptions = ConvOptions<Size3>;
 extern template class ModuleWith<Conv1dOptions, Layer>;
-struct Conv2dOptions {
-  Required<int64_t, "in"> in;
-  Required<int64_t, "out"> out;  // channels
-  Required<Size2, "kernel"> kernel;
-  Size2 stride = 1;
-  Size2 padding = 0;
-  Size2 dilation = 1;
-  int64_t groups = 1;
-  bool bias = true;
-  bool same_padding = false;  // as much padding as keeps the size; for stride 1
-  PaddingMode padding_mode = PaddingMode::kZeros;
-};
 extern template class ModuleWith<Conv2dOptions, Layer>;
-struct Conv3dOptions {
-  Required<int64_t, "in"> in;
-  Required<int64_t, "out"> out;  // channels
-  Required<Size3, "kernel"> kernel;
-  Size3 stride = 1;
-  Size3 padding = 0;
-  Size3 dilation = 1;
-  int64_t groups = 1;
-  bool bias = true;
-  bool same_padding = false;  // as much padding as keeps the size; for stride 1
-  PaddingMode padding_mode = PaddingMode::kZeros;
-};
 extern template class ModuleWith<Conv3dOptions, Layer>;
 
-struct ConvTranspose1dOptions {
+template <class Size> struct ConvTransposeOptions {
   Required<int64_t, "in"> in;
   Required<int64_t, "out"> out;  // channels
-  Required<int64_t, "kernel"> kernel;
-  int64_t stride = 1;
-  int64_t padding = 0;
-  int64_t output_padding = 0;
-  int64_t dilation = 1;
+  Required<Size, "kernel"> kernel;
+  Size stride = 1;
+  Size padding = 0;
+  Size output_padding = 0;
+  Size dilation = 1;
   int64_t groups = 1;
   bool bias = true;
 };
+using ConvTranspose1dOptions = ConvTransposeOptions<int64_t>;
+using ConvTranspose2dOptions = ConvTransposeOptions<Size2>;
+using ConvTranspose3dOptions = ConvTransposeOptions<Size3>;
 extern template class ModuleWith<ConvTranspose1dOptions, Layer>;
-struct ConvTranspose2dOptions {
-  Required<int64_t, "in"> in;
-  Required<int64_t, "out"> out;  // channels
-  Required<Size2, "kernel"> kernel;
-  Size2 stride = 1;
-  Size2 padding = 0;
-  Size2 output_padding = 0;
-  Size2 dilation = 1;
-  int64_t groups = 1;
-  bool bias = true;
-};
 extern template class ModuleWith<ConvTranspose2dOptions, Layer>;
-struct ConvTranspose3dOptions {
-  Required<int64_t, "in"> in;
-  Required<int64_t, "out"> out;  // channels
-  Required<Size3, "kernel"> kernel;
-  Size3 stride = 1;
-  Size3 padding = 0;
-  Size3 output_padding = 0;
-  Size3 dilation = 1;
-  int64_t groups = 1;
-  bool bias = true;
-};
 extern template class ModuleWith<ConvTranspose3dOptions, Layer>;
 
 // Base of the six layers. Initial weight and bias are uniform on +-1/sqrt(weight.size(1) * elements of the

@@ -276,30 +276,27 @@ Tensor conv_transpose1d(const Tensor& x, const Tensor& w, const Tensor& bias,
   const OpCall call("conv_transpose1d", {{"x", x}, {"weight", w}});
   if (autograd::Casting cast{"conv_transpose1d"})
     return conv_transpose1d(cast(x), cast.weight(w), cast.weight(bias), o);
-  return conv_transpose_any_rank(
-      "conv_transpose1d", x, w, bias,
-      Conv1dFuncOptions{.stride = o.stride, .padding = o.padding, .dilation = o.dilation, .groups = o.groups},
-      {o.output_padding});
+  return conv_transpose_any_rank("conv_transpose1d", x, w, bias,
+                                 Conv1dFuncOptions{o.stride, o.padding, o.dilation, o.groups},
+                                 {o.output_padding});
 }
 Tensor conv_transpose2d(const Tensor& x, const Tensor& w, const Tensor& bias,
                         const ConvTranspose2dFuncOptions& o) {
   const OpCall call("conv_transpose2d", {{"x", x}, {"weight", w}});
   if (autograd::Casting cast{"conv_transpose2d"})
     return conv_transpose2d(cast(x), cast.weight(w), cast.weight(bias), o);
-  return conv_transpose_any_rank(
-      "conv_transpose2d", x, w, bias,
-      Conv2dFuncOptions{.stride = o.stride, .padding = o.padding, .dilation = o.dilation, .groups = o.groups},
-      {o.output_padding.h, o.output_padding.w});
+  return conv_transpose_any_rank("conv_transpose2d", x, w, bias,
+                                 Conv2dFuncOptions{o.stride, o.padding, o.dilation, o.groups},
+                                 {o.output_padding.h, o.output_padding.w});
 }
 Tensor conv_transpose3d(const Tensor& x, const Tensor& w, const Tensor& bias,
                         const ConvTranspose3dFuncOptions& o) {
   const OpCall call("conv_transpose3d", {{"x", x}, {"weight", w}});
   if (autograd::Casting cast{"conv_transpose3d"})
     return conv_transpose3d(cast(x), cast.weight(w), cast.weight(bias), o);
-  return conv_transpose_any_rank(
-      "conv_transpose3d", x, w, bias,
-      Conv3dFuncOptions{.stride = o.stride, .padding = o.padding, .dilation = o.dilation, .groups = o.groups},
-      {o.output_padding.d, o.output_padding.h, o.output_padding.w});
+  return conv_transpose_any_rank("conv_transpose3d", x, w, bias,
+                                 Conv3dFuncOptions{o.stride, o.padding, o.dilation, o.groups},
+                                 {o.output_padding.d, o.output_padding.h, o.output_padding.w});
 }
 
 }  // namespace gradus
