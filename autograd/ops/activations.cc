@@ -38,6 +38,25 @@ Tensor reusable_unless_saved(const Tensor& dy, const Tensor& x) {
   return autograd::is_tracked(dy) || autograd::is_tracked(x) ? Tensor() : reusable_for(dy, x);
 }
 
+// Returns dx = F(dy, v) of an op's gradient, where v is the op's input or output, called `name`. F is linear in dy;
+// second(v) returns the derivative of F(1, v).
+template <class F, class Second, class... P>
+Tensor backward_of(const char* op, const char* name, Tensor dy, const Tensor& v, Second second,
+                   P... parameters) {
+  const OpCall call(op, {{"dy", dy}, {name, v}});
+  Tensor dx = raw::backward<F>(dy, v, reusable_unless_saved(dy, v), parameters...);
+  if (Recorder r{op, dy, v})
+    r.record(dx,
+             wrt(dy,
+                 [=, v = r.save(v)](Tensor ddx) {
+                   return backward_of<F>(op, name, std::move(ddx), v.get(), second, parameters...);
+                 }),
+             wrt(v, [dy = r.save(dy), v = r.save(v), second](const Tensor& ddx) {
+               return ddx * dy.get() * second(v.get());
+             }));
+  return dx;
+}
+
 Tensor record_relu(const Tensor& x, Tensor y) {
   if (Recorder r{"relu", x})
     r.record(y, wrt(x, [y = r.save_output(y)](Tensor dy) { return relu_backward(std::move(dy), y.get()); }));
@@ -96,16 +115,9 @@ Tensor elu(const Tensor& x, double alpha) {
 }
 
 Tensor elu_backward(Tensor dy, const Tensor& x, double alpha) {
-  const OpCall call("elu_backward", {{"dy", dy}, {"x", x}});
-  Tensor dx = raw::backward<functors::EluBackward>(dy, x, reusable_unless_saved(dy, x), alpha);
-  if (Recorder r{"elu_backward", dy, x})
-    r.record(
-        dx,
-        wrt(dy, [x = r.save(x), alpha](Tensor ddx) { return elu_backward(std::move(ddx), x.get(), alpha); }),
-        wrt(x, [dy = r.save(dy), x = r.save(x), alpha](const Tensor& ddx) {
-          return ddx * dy.get() * where(gt(x.get(), 0), 0, exp(clamp(x.get(), {}, 0)) * alpha);
-        }));
-  return dx;
+  return backward_of<functors::EluBackward>(
+      "elu_backward", "x", std::move(dy), x,
+      [alpha](const Tensor& x) { return where(gt(x, 0), 0, exp(clamp(x, {}, 0)) * alpha); }, alpha);
 }
 
 Tensor sigmoid(const Tensor& x) {
@@ -114,14 +126,8 @@ Tensor sigmoid(const Tensor& x) {
 }
 
 Tensor sigmoid_backward(Tensor dy, const Tensor& y) {
-  const OpCall call("sigmoid_backward", {{"dy", dy}, {"y", y}});
-  Tensor dx = raw::backward<functors::SigmoidBackward>(dy, y, reusable_unless_saved(dy, y));
-  if (Recorder r{"sigmoid_backward", dy, y})
-    r.record(dx, wrt(dy, [y = r.save(y)](Tensor ddx) { return sigmoid_backward(std::move(ddx), y.get()); }),
-             wrt(y, [dy = r.save(dy), y = r.save(y)](const Tensor& ddx) {
-               return ddx * dy.get() * (1 - y.get() * 2);
-             }));
-  return dx;
+  return backward_of<functors::SigmoidBackward>("sigmoid_backward", "y", std::move(dy), y,
+                                                [](const Tensor& y) { return 1 - y * 2; });
 }
 
 Tensor logsigmoid(const Tensor& x) {
@@ -135,14 +141,8 @@ Tensor tanh(const Tensor& x) {
 }
 
 Tensor tanh_backward(Tensor dy, const Tensor& y) {
-  const OpCall call("tanh_backward", {{"dy", dy}, {"y", y}});
-  Tensor dx = raw::backward<functors::TanhBackward>(dy, y, reusable_unless_saved(dy, y));
-  if (Recorder r{"tanh_backward", dy, y})
-    r.record(dx, wrt(dy, [y = r.save(y)](Tensor ddx) { return tanh_backward(std::move(ddx), y.get()); }),
-             wrt(y, [dy = r.save(dy), y = r.save(y)](const Tensor& ddx) {
-               return ddx * dy.get() * (y.get() * -2);
-             }));
-  return dx;
+  return backward_of<functors::TanhBackward>("tanh_backward", "y", std::move(dy), y,
+                                             [](const Tensor& y) { return y * -2; });
 }
 
 Tensor softplus(const Tensor& x, double beta, double threshold) {
@@ -162,15 +162,10 @@ Tensor silu(const Tensor& x) {
 }
 
 Tensor silu_backward(Tensor dy, const Tensor& x) {
-  const OpCall call("silu_backward", {{"dy", dy}, {"x", x}});
-  Tensor dx = raw::backward<functors::SiluBackward>(dy, x, reusable_unless_saved(dy, x));
-  if (Recorder r{"silu_backward", dy, x})
-    r.record(dx, wrt(dy, [x = r.save(x)](Tensor ddx) { return silu_backward(std::move(ddx), x.get()); }),
-             wrt(x, [dy = r.save(dy), x = r.save(x)](const Tensor& ddx) {
-               const Tensor s = sigmoid(x.get());
-               return ddx * dy.get() * (s * (1 - s) * (2 + x.get() * (1 - 2 * s)));
-             }));
-  return dx;
+  return backward_of<functors::SiluBackward>("silu_backward", "x", std::move(dy), x, [](const Tensor& x) {
+    const Tensor s = sigmoid(x);
+    return s * (1 - s) * (2 + x * (1 - 2 * s));
+  });
 }
 
 Tensor gelu(const Tensor& x, Gelu form) {
@@ -200,18 +195,10 @@ Tensor gelu_second(const Tensor& x, Gelu form) {
 }  // namespace
 
 Tensor gelu_backward(Tensor dy, const Tensor& x, Gelu form) {
-  const OpCall call("gelu_backward", {{"dy", dy}, {"x", x}});
-  const Tensor out = reusable_unless_saved(dy, x);
-  Tensor dx = form == Gelu::kTanh ? raw::backward<functors::GeluTanhBackward>(dy, x, out)
-                                  : raw::backward<functors::GeluBackward>(dy, x, out);
-  if (Recorder r{"gelu_backward", dy, x})
-    r.record(
-        dx,
-        wrt(dy, [x = r.save(x), form](Tensor ddx) { return gelu_backward(std::move(ddx), x.get(), form); }),
-        wrt(x, [dy = r.save(dy), x = r.save(x), form](const Tensor& ddx) {
-          return ddx * dy.get() * gelu_second(x.get(), form);
-        }));
-  return dx;
+  const auto second = [form](const Tensor& x) { return gelu_second(x, form); };
+  if (form == Gelu::kTanh)
+    return backward_of<functors::GeluTanhBackward>("gelu_backward", "x", std::move(dy), x, second);
+  return backward_of<functors::GeluBackward>("gelu_backward", "x", std::move(dy), x, second);
 }
 
 Tensor relu6(const Tensor& x) {

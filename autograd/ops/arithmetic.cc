@@ -521,22 +521,19 @@ Tensor heaviside(const Tensor& x, const Tensor& at_zero) {
   return y;
 }
 
-Tensor sign(const Tensor& x) {
-  const OpCall call("sign", {{"x", x}});
-  return record_piecewise_constant("sign", raw::unary<functors::Sign>(x), x);
+namespace {
+
+template <class F> Tensor piecewise_constant(const char* op, const Tensor& x) {
+  const OpCall call(op, {{"x", x}});
+  return record_piecewise_constant(op, raw::unary<F>(x), x);
 }
-Tensor floor(const Tensor& x) {
-  const OpCall call("floor", {{"x", x}});
-  return record_piecewise_constant("floor", raw::unary<functors::Floor>(x), x);
-}
-Tensor ceil(const Tensor& x) {
-  const OpCall call("ceil", {{"x", x}});
-  return record_piecewise_constant("ceil", raw::unary<functors::Ceil>(x), x);
-}
-Tensor round(const Tensor& x) {
-  const OpCall call("round", {{"x", x}});
-  return record_piecewise_constant("round", raw::unary<functors::Round>(x), x);
-}
+
+}  // namespace
+
+Tensor sign(const Tensor& x) { return piecewise_constant<functors::Sign>("sign", x); }
+Tensor floor(const Tensor& x) { return piecewise_constant<functors::Floor>("floor", x); }
+Tensor ceil(const Tensor& x) { return piecewise_constant<functors::Ceil>("ceil", x); }
+Tensor round(const Tensor& x) { return piecewise_constant<functors::Round>("round", x); }
 
 Tensor round(const Tensor& x, int64_t decimals) {
   const OpCall call("round", {{"x", x}});
@@ -547,65 +544,54 @@ Tensor round(const Tensor& x, int64_t decimals) {
   return to(decimals > 0 ? round(v * scale) / scale : round(v / scale) * scale, x.dtype());
 }
 
-Tensor trunc(const Tensor& x) {
-  const OpCall call("trunc", {{"x", x}});
-  return record_piecewise_constant("trunc", raw::unary<functors::Trunc>(x), x);
-}
+Tensor trunc(const Tensor& x) { return piecewise_constant<functors::Trunc>("trunc", x); }
 
 Tensor frac(const Tensor& x) {
   const OpCall call("frac", {{"x", x}});
   return x - trunc(x);
 }
 
+namespace {
+
+// Runs the in-place op `write` on x with an operand, a tensor or a number.
+template <class Y, class F> void write_in_place(const char* op, const Tensor& x, const Y& y, F write) {
+  const OpCall call(op, {{"x", x}});
+  if constexpr (std::is_same_v<Y, Tensor>) const OpCall checks_operand(op, {{"y", y}});
+  autograd::check_in_place(op, x);
+  write();
+}
+
+}  // namespace
+
 void add_(const Tensor& x, const Tensor& y) {
-  const OpCall call("add_", {{"x", x}, {"y", y}});
-  autograd::check_in_place("add_", x);
-  raw::add_(x, y);
+  write_in_place("add_", x, y, [&] { raw::add_(x, y); });
 }
 void add_(const Tensor& x, const Tensor& y, Number alpha) {
-  const OpCall call("add_", {{"x", x}, {"y", y}});
-  autograd::check_in_place("add_", x);
-  raw::add_(x, y, alpha);
+  write_in_place("add_", x, y, [&] { raw::add_(x, y, alpha); });
 }
 void add_(const Tensor& x, Number y) {
-  const OpCall call("add_", {{"x", x}});
-  autograd::check_in_place("add_", x);
-  raw::add_(x, y);
+  write_in_place("add_", x, y, [&] { raw::add_(x, y); });
 }
 void sub_(const Tensor& x, const Tensor& y) {
-  const OpCall call("sub_", {{"x", x}, {"y", y}});
-  autograd::check_in_place("sub_", x);
-  raw::sub_(x, y);
+  write_in_place("sub_", x, y, [&] { raw::sub_(x, y); });
 }
 void sub_(const Tensor& x, Number y) {
-  const OpCall call("sub_", {{"x", x}});
-  autograd::check_in_place("sub_", x);
-  raw::sub_(x, y);
+  write_in_place("sub_", x, y, [&] { raw::sub_(x, y); });
 }
 void mul_(const Tensor& x, const Tensor& y) {
-  const OpCall call("mul_", {{"x", x}, {"y", y}});
-  autograd::check_in_place("mul_", x);
-  raw::mul_(x, y);
+  write_in_place("mul_", x, y, [&] { raw::mul_(x, y); });
 }
 void mul_(const Tensor& x, Number y) {
-  const OpCall call("mul_", {{"x", x}});
-  autograd::check_in_place("mul_", x);
-  raw::mul_(x, y);
+  write_in_place("mul_", x, y, [&] { raw::mul_(x, y); });
 }
 void div_(const Tensor& x, const Tensor& y) {
-  const OpCall call("div_", {{"x", x}, {"y", y}});
-  autograd::check_in_place("div_", x);
-  raw::div_(x, y);
+  write_in_place("div_", x, y, [&] { raw::div_(x, y); });
 }
 void div_(const Tensor& x, Number y) {
-  const OpCall call("div_", {{"x", x}});
-  autograd::check_in_place("div_", x);
-  raw::div_(x, y);
+  write_in_place("div_", x, y, [&] { raw::div_(x, y); });
 }
 void lerp_(const Tensor& x, const Tensor& y, double weight) {
-  const OpCall call("lerp_", {{"x", x}, {"y", y}});
-  autograd::check_in_place("lerp_", x);
-  raw::lerp_(x, y, weight);
+  write_in_place("lerp_", x, y, [&] { raw::lerp_(x, y, weight); });
 }
 void clamp_(const Tensor& x, std::optional<Number> low, std::optional<Number> high) {
   const OpCall call("clamp_", {{"x", x}});
