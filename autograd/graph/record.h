@@ -137,6 +137,12 @@ class Recorder {
   std::array<const TensorImpl*, 4> inputs_{};  // to name the input in errors
 };
 
+// Records y as a function of x alone, with a rule that saves no tensors, and returns y.
+template <class Rule> Tensor record_unary(const char* op, const Tensor& x, Tensor y, Rule rule) {
+  if (Recorder r{op, x}) r.record(y, wrt(x, std::move(rule)));
+  return y;
+}
+
 // Returns whether an op may write its result into x's buffer: x is its sole owner, is dense and not attached,
 // and no other GPU stream uses the buffer.
 bool may_reuse(const Tensor& x);

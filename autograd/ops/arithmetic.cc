@@ -114,9 +114,7 @@ Tensor add(const Tensor& a, const Tensor& b) {
 
 Tensor add(const Tensor& a, Number b) {
   const OpCall call("add", {{"a", a}});
-  Tensor y = raw::add(a, b);
-  if (Recorder r{"add", a}) r.record(y, wrt(a, [](Tensor dy) { return dy; }));
-  return y;
+  return autograd::record_unary("add", a, raw::add(a, b), [](Tensor dy) { return dy; });
 }
 Tensor add(Number a, const Tensor& b) {
   const OpCall call("add", {{"b", b}});
@@ -133,16 +131,12 @@ Tensor sub(const Tensor& a, const Tensor& b) {
 
 Tensor sub(const Tensor& a, Number b) {
   const OpCall call("sub", {{"a", a}});
-  Tensor y = raw::sub(a, b);
-  if (Recorder r{"sub", a}) r.record(y, wrt(a, [](Tensor dy) { return dy; }));
-  return y;
+  return autograd::record_unary("sub", a, raw::sub(a, b), [](Tensor dy) { return dy; });
 }
 
 Tensor sub(Number a, const Tensor& b) {
   const OpCall call("sub", {{"b", b}});
-  Tensor y = raw::sub(a, b);
-  if (Recorder r{"sub", b}) r.record(y, wrt(b, [](const Tensor& dy) { return -dy; }));
-  return y;
+  return autograd::record_unary("sub", b, raw::sub(a, b), [](const Tensor& dy) { return -dy; });
 }
 
 Tensor mul(const Tensor& a, const Tensor& b) {
@@ -156,9 +150,7 @@ Tensor mul(const Tensor& a, const Tensor& b) {
 
 Tensor mul(const Tensor& a, Number b) {
   const OpCall call("mul", {{"a", a}});
-  Tensor y = raw::mul(a, b);
-  if (Recorder r{"mul", a}) r.record(y, wrt(a, [b](const Tensor& dy) { return dy * b; }));
-  return y;
+  return autograd::record_unary("mul", a, raw::mul(a, b), [b](const Tensor& dy) { return dy * b; });
 }
 Tensor mul(Number a, const Tensor& b) {
   const OpCall call("mul", {{"b", b}});
@@ -178,9 +170,7 @@ Tensor div(const Tensor& a, const Tensor& b) {
 
 Tensor div(const Tensor& a, Number b) {
   const OpCall call("div", {{"a", a}});
-  Tensor y = raw::div(a, b);
-  if (Recorder r{"div", a}) r.record(y, wrt(a, [b](const Tensor& dy) { return dy / b; }));
-  return y;
+  return autograd::record_unary("div", a, raw::div(a, b), [b](const Tensor& dy) { return dy / b; });
 }
 
 Tensor div(Number a, const Tensor& b) {
@@ -254,9 +244,7 @@ Tensor remainder(const Tensor& a, const Tensor& b) {
 
 Tensor remainder(const Tensor& a, Number b) {
   const OpCall call("remainder", {{"a", a}});
-  Tensor y = raw::remainder(a, b);
-  if (Recorder r{"remainder", a}) r.record(y, wrt(a, [](Tensor dy) { return dy; }));
-  return y;
+  return autograd::record_unary("remainder", a, raw::remainder(a, b), [](Tensor dy) { return dy; });
 }
 
 Tensor fmod(const Tensor& a, const Tensor& b) {
@@ -455,9 +443,7 @@ Tensor clamp(const Tensor& x, const Tensor& low, const Tensor& high) {
 
 Tensor neg(const Tensor& x) {
   const OpCall call("neg", {{"x", x}});
-  Tensor y = raw::unary<functors::Neg>(x);
-  if (Recorder r{"neg", x}) r.record(y, wrt(x, [](const Tensor& dy) { return -dy; }));
-  return y;
+  return autograd::record_unary("neg", x, raw::unary<functors::Neg>(x), [](const Tensor& dy) { return -dy; });
 }
 
 Tensor abs(const Tensor& x) {

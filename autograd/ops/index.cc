@@ -347,13 +347,10 @@ std::vector<Tensor> extremum_gradients(const Scattered& s, const Tensor& dy) {
 
 // Returns t with a rule that throws when t is differentiated.
 Tensor not_differentiable(const Tensor& t) {
-  Tensor y = detach(t);
-  if (Recorder r{"scatter_reduce", t})
-    r.record(y, wrt(t, [](const Tensor&) -> Tensor {
-               throw StateError("scatter_reduce",
-                                "prod has no second order where several zeros of src meet at one place");
-             }));
-  return y;
+  return autograd::record_unary("scatter_reduce", t, detach(t), [](const Tensor&) -> Tensor {
+    throw StateError("scatter_reduce",
+                     "prod has no second order where several zeros of src meet at one place");
+  });
 }
 
 // Returns the gradients of the product y: dy y / v for each factor v. For v = 0, y / v is computed as the

@@ -32,10 +32,8 @@ Tensor max_pool_over(const char* op, const Tensor& x, const PoolWindows& windows
 }
 
 Tensor avg_pool_over(const char* op, const Tensor& x, const PoolWindows& windows) {
-  Tensor y = raw::avg_pool(x, windows);
-  if (Recorder r{op, x})
-    r.record(y, wrt(x, [windows](const Tensor& dy) { return avg_pool_spread(dy, windows); }));
-  return y;
+  return autograd::record_unary(op, x, raw::avg_pool(x, windows),
+                                [windows](const Tensor& dy) { return avg_pool_spread(dy, windows); });
 }
 
 // Note [Pooling a relu]
@@ -281,10 +279,8 @@ Tensor max_pool_gather(const Tensor& x, const Tensor& index, const PoolWindows& 
 
 Tensor avg_pool_spread(const Tensor& dy, const PoolWindows& windows) {
   const OpCall call("avg_pool_spread", {{"dy", dy}});
-  Tensor dx = raw::avg_pool_spread(dy, windows);
-  if (Recorder r{"avg_pool_spread", dy})
-    r.record(dx, wrt(dy, [windows](const Tensor& g) { return avg_pool_over("avg_pool", g, windows); }));
-  return dx;
+  return autograd::record_unary("avg_pool_spread", dy, raw::avg_pool_spread(dy, windows),
+                                [windows](const Tensor& g) { return avg_pool_over("avg_pool", g, windows); });
 }
 
 }  // namespace gradus

@@ -181,12 +181,10 @@ Tensor channel_window_sum(const Tensor& x, const ChannelWindowOptions& window) {
   if (window.before < 0 || window.after < 0)
     throw ValueError(op, "expected extents of at least 0, got ", window.before, " before and ", window.after,
                      " after");
-  const Tensor y = raw::channel_window_sum(x, {window.before, window.after});
-  if (Recorder r{op, x})
-    r.record(y, wrt(x, [window](const Tensor& dy) {
-               return channel_window_sum(dy, {.before = window.after, .after = window.before});
-             }));
-  return y;
+  return autograd::record_unary(
+      op, x, raw::channel_window_sum(x, {window.before, window.after}), [window](const Tensor& dy) {
+        return channel_window_sum(dy, {.before = window.after, .after = window.before});
+      });
 }
 
 Tensor local_response_norm(const Tensor& x, int64_t size, const LocalResponseNormFuncOptions& o) {
