@@ -14,4 +14,3 @@
 #include "gradus/optim/schedules/cyclic_lr.h"
 #include "gradus/optim/schedules/joined_lr.h"
 #include "gradus/optim/schedules/lr_schedule.h"
-#include "gradus/optim/schedules/plateau.h"

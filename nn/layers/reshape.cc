@@ -1,0 +1,60 @@
+// Flatten, Unflatten, PixelShuffle, PixelUnshuffle, ChannelShuffle, Unfold, Fold and Upsample layers.
+#include "gradus/nn/layers/reshape.h"
+
+#include "gradus/autograd/ops/images/pixel_shuffle.h"
+#include "gradus/autograd/ops/view.h"
+
+namespace gradus::nn {
+
+Tensor Flatten::forward(const Tensor& x) { return flatten(x, options().start, options().end); }
+
+Tensor Unflatten::forward(const Tensor& x) {
+  const int dim = wrap_dim(*options().dim, x.dim(), "Unflatten");
+  Shape shape;
+  for (int d = 0; d < dim; ++d) shape.push_back(x.size(d));
+  int64_t known = 1, unknown = 0;
+  for (const int64_t n : *options().sizes) n == -1 ? ++unknown : known *= n;
+  const bool fits = unknown == 0   ? known == x.size(dim)
+                    : unknown == 1 ? known > 0 && x.size(dim) % known == 0
+                                   : false;
+  if (!fits)
+    throw ShapeError("Unflatten", "sizes ", *options().sizes, " do not multiply to size ", x.size(dim),
+                     " of dim ", dim, ": x ", describe(x));
+  for (const int64_t n : *options().sizes) shape.push_back(n == -1 ? x.size(dim) / known : n);
+  for (int d = dim + 1; d < x.dim(); ++d) shape.push_back(x.size(d));
+  return reshape(x, shape);
+}
+
+template class ModuleWith<FlattenOptions, Layer>;
+template class ModuleWith<UnflattenOptions, Layer>;
+
+Tensor PixelShuffle::forward(const Tensor& x) { return pixel_shuffle(x, options().factor); }
+Tensor PixelUnshuffle::forward(const Tensor& x) { return pixel_unshuffle(x, options().factor); }
+
+Tensor ChannelShuffle::forward(const Tensor& x) {
+  const int64_t groups = options().groups;
+  if (groups < 1) throw ValueError("ChannelShuffle", "expected groups >= 1, got ", groups);
+  if (x.dim() < 2 || x.size(1) % groups != 0)
+    throw ShapeError("ChannelShuffle", "expected x [N,C,...] with C a multiple of ", groups, ", got ",
+                     describe(x));
+  Shape grouped = x.shape();
+  grouped[1] = x.size(1) / groups;
+  grouped.insert(1, groups);
+  return reshape(transpose(reshape(x, grouped), 1, 2), x.shape());
+}
+
+template class ModuleWith<ChannelShuffleOptions, Layer>;
+template class ModuleWith<PixelShuffleOptions, Layer>;
+
+Tensor Unfold::forward(const Tensor& x) { return unfold(x, options()); }
+
+Tensor Fold::forward(const Tensor& x) {
+  const Options& o = options();
+  return fold(x, o.output,
+              {.kernel = *o.kernel, .stride = o.stride, .padding = o.padding, .dilation = o.dilation});
+}
+
+template class ModuleWith<FoldOptions, Layer>;
+template class ModuleWith<UnfoldOptions, Layer>;
+
+}  // namespace gradus::nn
