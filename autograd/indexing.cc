@@ -6,7 +6,6 @@
 
 #include "gradus/autograd/graph/record.h"
 #include "gradus/autograd/ops/arithmetic.h"
-#include "gradus/autograd/ops/in_place.h"
 #include "gradus/autograd/ops/index.h"
 #include "gradus/autograd/ops/view.h"
 #include "gradus/tensor/base/checked.h"

@@ -146,6 +146,18 @@ template <class Rule> Tensor record_unary(const char* op, const Tensor& x, Tenso
 // Returns whether an op may write its result into x's buffer: x is its sole owner, is dense and not attached,
 // and no other GPU stream uses the buffer.
 bool may_reuse(const Tensor& x);
+// Returns a tensor on dy's buffer, without a slot in the graph, for the result of an element-wise op on dy and x.
+// Returns an undefined tensor when dy has other owners, or when the shapes of dy and x differ.
+inline Tensor reusable_for(const Tensor& dy, const Tensor& x) {
+  return may_reuse(dy) && dy.shape() == x.shape() ? detach(dy) : Tensor();
+}
+
+// Throws StateError for an attached tensor. Called by `x op= y` and `x[i] = y` with a recorded operand: these
+// assign a new tensor to the handle x, while managers, optimizers and modules would keep the attached tensor.
+void check_not_leaf(const char* op, const Tensor& x);
+
+// Throws StateError when an open recording follows x: a write would change values that rules have saved.
+void check_in_place(const char* op, const Tensor& x);
 
 }  // namespace gradus::autograd
 

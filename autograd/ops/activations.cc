@@ -14,7 +14,6 @@
 #include "gradus/autograd/ops/copy.h"
 #include "gradus/autograd/ops/math.h"
 #include "gradus/autograd/ops/precision.h"
-#include "gradus/autograd/ops/reuse.h"
 #include "gradus/autograd/ops/unary.h"
 #include "gradus/autograd/ops/view.h"
 #include "gradus/tensor/base/checked.h"

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "gradus/autograd/graph/recomputing.h"
+#include "gradus/autograd/graph/tracking.h"
 #include "gradus/autograd/ops/activations.h"
 #include "gradus/autograd/ops/arithmetic.h"
 #include "gradus/autograd/ops/concat.h"
@@ -200,4 +200,5 @@ void BatchNorm3d::check_input(const Tensor& x) const {
 }
 
 template class ModuleWith<BatchNormOptions, Layer>;
+
 }  // namespace gradus::nn

@@ -1,4 +1,5 @@
-// Batch normalization layers BatchNorm1d, BatchNorm2d and BatchNorm3d.
+// Batch normalization layers BatchNorm1d, BatchNorm2d and BatchNorm3d, and the exchange of their statistics with other
+// ranks.
 #pragma once
 
 #include <memory>
@@ -6,9 +7,20 @@
 #include <utility>
 
 #include "gradus/nn/layer.h"
-#include "gradus/nn/layers/statistics_reduction.h"
+#include "gradus/tensor/tensor.h"
 
 namespace gradus::nn {
+
+// Interface of a differentiable all-gather over the ranks of a job. Implemented in distributed/.
+class StatisticsReduction {
+ public:
+  virtual ~StatisticsReduction() = default;
+  virtual int size() const = 0;
+  virtual int rank() const = 0;  // this process's rank, in [0, size)
+  // Returns the x of every rank, in order of rank.
+  // Shapes: x [k] -> [size,k].
+  virtual Tensor all_gather(const Tensor& x) = 0;
+};
 
 struct BatchNormOptions {
   Required<int64_t, "features"> features;

@@ -6,8 +6,8 @@
 #include <memory>
 
 #include "gradus/nn/layer.h"
+#include "gradus/nn/layers/batch_norm.h"
 #include "gradus/nn/layers/linear.h"
-#include "gradus/nn/layers/statistics_reduction.h"
 
 namespace gradus::nn {
 
