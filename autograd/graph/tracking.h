@@ -8,6 +8,7 @@ namespace gradus::autograd {
 
 // Returns whether an op on `x` would be recorded now.
 bool is_tracked(const Tensor& x);
+template <class... T> bool any_tracked(const T&... xs) { return (is_tracked(xs) || ...); }
 
 // Returns whether a backward rule is running on this thread. A forward within a rule is the second run of a
 // checkpoint's function. Layers that update state in a forward (running statistics of batch norm) must not update

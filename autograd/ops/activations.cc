@@ -34,7 +34,7 @@ using autograd::reusable_for;
 
 // Returns dy's buffer for reuse, unless the derivative of the gradient op needs dy's elements.
 Tensor reusable_unless_saved(const Tensor& dy, const Tensor& x) {
-  return autograd::is_tracked(dy) || autograd::is_tracked(x) ? Tensor() : reusable_for(dy, x);
+  return autograd::any_tracked(dy, x) ? Tensor() : reusable_for(dy, x);
 }
 
 // Returns dx = F(dy, v) of an op's gradient, where v is the op's input or output, called `name`. F is linear in dy;

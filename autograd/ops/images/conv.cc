@@ -51,7 +51,7 @@ Tensor as_channels_last(const Tensor& x, const ConvGeometry& g) {
 // Records that y is a convolution.
 void record_conv(Tensor& y, const Tensor& x, const Tensor& w, const Tensor& bias, const ConvGeometry& g) {
   if (Recorder r{names_of(g).conv, x, w, bias}) {
-    const bool filters = autograd::is_tracked(w) || autograd::is_tracked(bias);
+    const bool filters = autograd::any_tracked(w, bias);
     r.record_joint({&y, 1}, {x, w, bias},
                    [x = filters ? r.save(x) : autograd::Saved(),
                     w = autograd::is_tracked(x) ? r.save(w) : autograd::Saved(), x_shape = x.shape(),

@@ -131,11 +131,8 @@ Tensor triplet_margin_with_distance_loss(const Tensor& anchor, const Tensor& pos
 Tensor multilabel_soft_margin_loss(const Tensor& x, const Tensor& target,
                                    const MultilabelSoftMarginLossOptions& o) {
   const OpCall call("multilabel_soft_margin_loss", {{"x", x}, {"target", target}});
-  if (autograd::Casting cast{"multilabel_soft_margin_loss"}) {
-    MultilabelSoftMarginLossOptions options = o;
-    options.weight = cast(o.weight);
-    return multilabel_soft_margin_loss(cast(x), cast(target), options);
-  }
+  if (autograd::Casting cast{"multilabel_soft_margin_loss"})
+    return multilabel_soft_margin_loss(cast(x), cast(target), autograd::with_cast_weight(cast, o));
   const char* op = "multilabel_soft_margin_loss";
   check_floating(op, "x", x);
   check_one_device(op, x, target);
@@ -152,11 +149,8 @@ Tensor multilabel_soft_margin_loss(const Tensor& x, const Tensor& target,
 
 Tensor multi_margin_loss(const Tensor& x, const Tensor& target, const MultiMarginLossOptions& o) {
   const OpCall call("multi_margin_loss", {{"x", x}, {"target", target}});
-  if (autograd::Casting cast{"multi_margin_loss"}) {
-    MultiMarginLossOptions options = o;
-    options.weight = cast(o.weight);
-    return multi_margin_loss(cast(x), cast(target), options);
-  }
+  if (autograd::Casting cast{"multi_margin_loss"})
+    return multi_margin_loss(cast(x), cast(target), autograd::with_cast_weight(cast, o));
   const char* op = "multi_margin_loss";
   check_floating(op, "x", x);
   check_one_device(op, x, target);
