@@ -107,6 +107,5 @@ Tensor DownConv2d::forward(const Tensor& x) {
 }
 
 template class ModuleWith<UpConv2dOptions, Layer>;
-template class ModuleWith<DownConv2dOptions, Layer>;
 
 }  // namespace gradus::nn

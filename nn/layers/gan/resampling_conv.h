@@ -41,12 +41,7 @@ struct UpConv2dOptions {
   bool bias = true;
 };
 extern template class ModuleWith<UpConv2dOptions, Layer>;
-struct DownConv2dOptions {
-  Required<int64_t, "in"> in;
-  Required<int64_t, "out"> out;  // channels
-  bool bias = true;
-};
-extern template class ModuleWith<DownConv2dOptions, Layer>;
+using DownConv2dOptions = UpConv2dOptions;
 
 // Nearest-neighbor upsampling by 2 followed by a 3x3 convolution, computed as a transposed convolution with
 // stride 2 whose 4x4 filter is the sum of four shifted 3x3 filters. As in a transposed convolution, the filters
