@@ -6,6 +6,7 @@
 #include "gradus/autograd/graph/recording_state.h"
 #include "gradus/autograd/graph/relu_fusion.h"
 #include "gradus/tensor/runtime/stream_use.h"
+#include "gradus/tensor/tensor_checks.h"
 
 namespace gradus::autograd {
 namespace {
@@ -171,6 +172,12 @@ bool may_reuse(const Tensor& x) {
   if (is_used_on_other_streams(x.device(), x.storage()->data())) return false;
   const auto& slot = x.ref()->slot;
   return !slot || !slot->is_leaf();
+}
+
+void check_same_device(const char* op, const char* name_x, const Tensor& x, const char* name_y,
+                       const Tensor& y) {
+  if (!are_compatible_devices(x.device(), y.device()))
+    throw DeviceError(op, name_x, " is on ", x.device(), " but ", name_y, " on ", y.device());
 }
 
 void check_not_leaf(const char* op, const Tensor& x) {

@@ -152,6 +152,10 @@ inline Tensor reusable_for(const Tensor& dy, const Tensor& x) {
   return may_reuse(dy) && dy.shape() == x.shape() ? detach(dy) : Tensor();
 }
 
+// Throws DeviceError "[op] X is on ... but Y on ..." unless the devices of two operands fit together.
+void check_same_device(const char* op, const char* name_x, const Tensor& x, const char* name_y,
+                       const Tensor& y);
+
 // Throws StateError for an attached tensor. Called by `x op= y` and `x[i] = y` with a recorded operand: these
 // assign a new tensor to the handle x, while managers, optimizers and modules would keep the attached tensor.
 void check_not_leaf(const char* op, const Tensor& x);

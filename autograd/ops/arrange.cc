@@ -166,8 +166,7 @@ Tensor repeat_interleave(const Tensor& x, const Tensor& counts, std::optional<in
   if (counts.dtype() != DType::kI64 && counts.dtype() != DType::kI32)
     throw DTypeError(kOp, "expected i64 or i32 counts, got counts ", describe(counts),
                      how_to_convert("counts", DType::kI64));
-  if (!are_compatible_devices(counts.device(), x.device()))
-    throw DeviceError(kOp, "x is on ", x.device(), " but the counts on ", counts.device());
+  autograd::check_same_device(kOp, "x", x, "counts", counts);
   const int64_t n = x.size(d);
   if (counts.dim() > 1 || (counts.numel() != n && counts.numel() != 1))
     throw ShapeError(kOp, "expected ", n, " counts or one, got ", describe(counts), ": x ", describe(x));

@@ -25,8 +25,7 @@ void check_gates(const char* op, const char* name, const Tensor& gates, int64_t 
                      describe(gates));
   check_floating(op, name, gates);
   check_same_dtype(op, "state", state, name, gates);
-  if (!are_compatible_devices(gates.device(), state.device()))
-    throw DeviceError(op, "expected all on one device, got ", describe(gates), " and ", describe(state));
+  autograd::check_same_device(op, "state", state, name, gates);
 }
 
 // Computes the gradients of lstm_cell by differentiable ops. dh or dc may be undefined.

@@ -2,6 +2,7 @@
 #include "gradus/autograd/ops/linalg/distance.h"
 
 #include "gradus/autograd/graph/autocast.h"
+#include "gradus/autograd/graph/record.h"
 #include "gradus/autograd/ops/arithmetic.h"
 #include "gradus/autograd/ops/copy.h"
 #include "gradus/autograd/ops/precision.h"
@@ -68,8 +69,7 @@ Tensor cdist(const Tensor& a, const Tensor& b, double p) {
   if (autograd::Casting cast{"cdist"}) return cdist(cast(a), cast(b), p);
   if (!is_floating(a.dtype()) || !is_floating(b.dtype()))
     throw DTypeError("cdist", "expected floating-point tensors, got ", describe(a), " and ", describe(b));
-  if (!are_compatible_devices(a.device(), b.device()))
-    throw DeviceError("cdist", "a is on ", a.device(), " but b on ", b.device());
+  autograd::check_same_device("cdist", "a", a, "b", b);
   if (a.dim() < 2 || b.dim() < 2 || a.size(-1) != b.size(-1))
     throw ShapeError("cdist", "expected [...,m,d] and [...,n,d]: a ", describe(a), ", b ", describe(b));
   if (!(p >= 0)) throw ValueError("cdist", "expected p of at least 0, got ", p);

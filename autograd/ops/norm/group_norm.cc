@@ -39,9 +39,7 @@ void check_channels(const char* op, const Tensor& x,
                        describe(x));
     if (t->dtype() != x.dtype() && t->dtype() != at_least_f32(x.dtype()))
       internal::throw_other_dtype(op, "x", x, name, *t);
-    if (!are_compatible_devices(t->device(), x.device()))
-      throw DeviceError(op, name, " is on ", t->device(), " but x on ", x.device(), ": ", name, ' ',
-                        describe(*t));
+    autograd::check_same_device(op, "x", x, name, *t);
   }
 }
 

@@ -33,9 +33,7 @@ void check(const char* op, const Tensor& x, const Shape& shape, double eps,
                        describe(*t));
     if (t->dtype() != x.dtype() && t->dtype() != at_least_f32(x.dtype()))
       internal::throw_other_dtype(op, "x", x, name, *t);
-    if (!are_compatible_devices(t->device(), x.device()))
-      throw DeviceError(op, name, " is on ", t->device(), " but x on ", x.device(), ": ", name, ' ',
-                        describe(*t));
+    autograd::check_same_device(op, "x", x, name, *t);
   }
 }
 
