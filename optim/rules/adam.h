@@ -15,8 +15,7 @@
 
 namespace gradus::optim {
 
-// Updates one element: parameter p, gradient d (negated to maximize, plus weight decay), states m (exp_avg), v
-// (exp_avg_sq), max_v (max_exp_avg_sq, for amsgrad).
+// States m (exp_avg), v (exp_avg_sq), max_v (max_exp_avg_sq, for amsgrad).
 template <class T, bool amsgrad> struct AdamRule {
   static constexpr raw::UsedStates kUses = {true, true, amsgrad};
   raw::Moments<T> moments;
@@ -61,8 +60,7 @@ void adamw_step(const Tensor&, const std::vector<raw::StepItem>& items, const Op
   apply("adamw_step", items, o, 0, o.weight_decay);
 }
 
-// Updates one element: parameter p, gradient d (negated to maximize, plus weight decay), states m (exp_avg), u
-// (exp_inf).
+// States m (exp_avg), u (exp_inf).
 template <class T> struct AdamaxRule {
   static constexpr raw::UsedStates kUses = {true, true};
   T b1, c1, b2, rate, eps;
@@ -91,8 +89,7 @@ void adamax_step(const Tensor&, const std::vector<raw::StepItem>& items, const O
               MakeAdamax{o.lr, o.betas[0], o.betas[1], o.eps});
 }
 
-// Updates one element: parameter p, gradient d (negated to maximize, plus weight decay), states m (exp_avg), v
-// (exp_avg_sq).
+// States m (exp_avg), v (exp_avg_sq).
 // p -= (grad_rate d + momentum_rate m) / (sqrt(v) root + eps)
 template <class T> struct NAdamRule {
   static constexpr raw::UsedStates kUses = {true, true};
@@ -131,8 +128,7 @@ void nadam_step(const Tensor&, const std::vector<raw::StepItem>& items, const Op
   Apply::rule("nadam_step", items, o.weight_decay, o.maximize, MakeNAdam::of(o));
 }
 
-// Updates one element: parameter p, gradient d (negated to maximize, plus weight decay), states m (exp_avg), v
-// (exp_avg_sq).
+// States m (exp_avg), v (exp_avg_sq).
 // p -= rate m / (root sqrt(v) + offset), with root = 1 and offset = eps, or root = 0 and offset = 1 while
 // rho_t <= 5.
 template <class T> struct RAdamRule {

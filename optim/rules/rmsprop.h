@@ -15,7 +15,7 @@
 
 namespace gradus::optim {
 
-// Updates one element: parameter p, gradient d (negated to maximize, plus weight decay), state sum.
+// State sum.
 template <class T> struct AdagradRule {
   static constexpr raw::UsedStates kUses = {true};
   T rate, eps;
@@ -37,8 +37,7 @@ void adagrad_step(const Tensor&, const std::vector<raw::StepItem>& items, const 
   Apply::rule("adagrad_step", items, o.weight_decay, o.maximize, MakeAdagrad{o.lr, o.lr_decay, o.eps});
 }
 
-// Updates one element: parameter p, gradient d (negated to maximize, plus weight decay), states v (square_avg),
-// b (momentum_buffer), mean (grad_avg).
+// States v (square_avg), b (momentum_buffer), mean (grad_avg).
 template <class T, bool momentum, bool centered> struct RMSpropRule {
   static constexpr raw::UsedStates kUses = {true, momentum, centered};
   T lr, alpha, one_minus_alpha, eps, mu;
@@ -80,8 +79,7 @@ void rmsprop_step(const Tensor&, const std::vector<raw::StepItem>& items, const 
                     : apply_rmsprop<Apply, true, false>(items, o);
 }
 
-// Updates one element: parameter p, gradient d (negated to maximize, plus weight decay), states v (square_avg),
-// u (acc_delta).
+// States v (square_avg), u (acc_delta).
 template <class T> struct AdadeltaRule {
   static constexpr raw::UsedStates kUses = {true, true};
   T lr, rho, one_minus_rho, eps;

@@ -16,7 +16,7 @@
 
 namespace gradus::optim {
 
-// Without momentum. Updates one element: parameter p, gradient d (negated to maximize, plus weight decay).
+// Without momentum.
 template <class T> struct SGDRule {
   static constexpr raw::UsedStates kUses = {};
   T lr;
@@ -61,7 +61,7 @@ void sgd_step(const Tensor&, const std::vector<raw::StepItem>& items, const Opti
                            .buffer_weight = o.nesterov ? o.momentum : 1});
 }
 
-// Updates one element: parameter p, gradient d (negated to maximize, plus weight decay), state average (ax).
+// State average (ax).
 template <class T> struct ASGDRule {
   static constexpr raw::UsedStates kUses = {true};
   T eta, shrink, mu;
@@ -91,7 +91,7 @@ void asgd_step(const Tensor&, const std::vector<raw::StepItem>& items, const Opt
   Apply::rule("asgd_step", items, o.weight_decay, o.maximize, MakeASGD::of(o));
 }
 
-// Updates one element: parameter p, gradient d (negated to maximize), state m (exp_avg).
+// State m (exp_avg).
 template <class T> struct LionRule {
   static constexpr raw::UsedStates kUses = {true};
   T lr, shrink, b1, c1, b2, c2;
@@ -113,8 +113,7 @@ void lion_step(const Tensor&, const std::vector<raw::StepItem>& items, const Opt
   Apply::rule("lion_step", items, 0, o.maximize, MakeLion{o.lr, o.betas[0], o.betas[1], o.weight_decay});
 }
 
-// Updates one element: parameter p, gradient d (negated to maximize), states previous (prev: the gradient of the
-// previous step, 0 after a change of sign), size (step_size).
+// States previous (prev: the gradient of the previous step, 0 after a change of sign), size (step_size).
 template <class T> struct RpropRule {
   static constexpr raw::UsedStates kUses = {true, true};
   T eta_minus, eta_plus, min_step, max_step;
