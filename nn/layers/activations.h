@@ -9,11 +9,12 @@ namespace gradus::nn {
 
 struct NoOptions {};
 
-// Base of activations without options; F is the op.
-template <Tensor (*F)(const Tensor&)> class PlainActivation : public LayerWith<NoOptions> {
+// An activation without options: the op F, and the class's name.
+template <Tensor (*F)(const Tensor&), OptionName N> class Activation final : public LayerWith<NoOptions> {
  public:
   using LayerWith::LayerWith;
   Tensor forward(const Tensor& x) override { return F(x); }
+  std::string type_name() const override { return N.name; }
 };
 extern template class ModuleWith<NoOptions, Layer>;
 
@@ -28,59 +29,26 @@ class ReLU final : public LayerWith<NoOptions> {
 };
 
 // min(max(x, 0), 6)
-class ReLU6 final : public PlainActivation<&relu6> {
- public:
-  using PlainActivation::PlainActivation;
-};
+using ReLU6 = Activation<&relu6, "ReLU6">;
 // 1 / (1 + exp(-x))
-class Sigmoid final : public PlainActivation<&sigmoid> {
- public:
-  using PlainActivation::PlainActivation;
-};
+using Sigmoid = Activation<&sigmoid, "Sigmoid">;
 // log(sigmoid(x))
-class LogSigmoid final : public PlainActivation<&logsigmoid> {
- public:
-  using PlainActivation::PlainActivation;
-};
-class Tanh final : public PlainActivation<&tanh> {
- public:
-  using PlainActivation::PlainActivation;
-};
+using LogSigmoid = Activation<&logsigmoid, "LogSigmoid">;
+using Tanh = Activation<&tanh, "Tanh">;
 // x - tanh(x)
-class Tanhshrink final : public PlainActivation<&tanhshrink> {
- public:
-  using PlainActivation::PlainActivation;
-};
+using Tanhshrink = Activation<&tanhshrink, "Tanhshrink">;
 // x / (1 + |x|)
-class Softsign final : public PlainActivation<&softsign> {
- public:
-  using PlainActivation::PlainActivation;
-};
+using Softsign = Activation<&softsign, "Softsign">;
 // x sigmoid(x)
-class SiLU final : public PlainActivation<&silu> {
- public:
-  using PlainActivation::PlainActivation;
-};
+using SiLU = Activation<&silu, "SiLU">;
 // x tanh(softplus(x))
-class Mish final : public PlainActivation<&mish> {
- public:
-  using PlainActivation::PlainActivation;
-};
+using Mish = Activation<&mish, "Mish">;
 // scale * ELU with alpha 1.6733 and scale 1.0507, which preserve mean 0 and variance 1
-class SELU final : public PlainActivation<&selu> {
- public:
-  using PlainActivation::PlainActivation;
-};
+using SELU = Activation<&selu, "SELU">;
 // min(max(x / 6 + 1 / 2, 0), 1)
-class Hardsigmoid final : public PlainActivation<&hardsigmoid> {
- public:
-  using PlainActivation::PlainActivation;
-};
+using Hardsigmoid = Activation<&hardsigmoid, "Hardsigmoid">;
 // x hardsigmoid(x)
-class Hardswish final : public PlainActivation<&hardswish> {
- public:
-  using PlainActivation::PlainActivation;
-};
+using Hardswish = Activation<&hardswish, "Hardswish">;
 
 struct LeakyReLUOptions {
   double negative_slope = 0.01;

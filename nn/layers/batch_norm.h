@@ -68,8 +68,8 @@ class BatchNorm : public LayerWith<BatchNormOptions> {
   std::optional<Tensor> fuse_next(const Layer& next, const Tensor& x) override;
 
  private:
-  // Errors: ShapeError unless x has a shape that the layer takes.
-  virtual void check_input(const Tensor& x) const = 0;
+  virtual int spatial_dims() const = 0;
+  void check_input(const Tensor& x) const;
   bool reduces_statistics() const;
   template <class Op> Tensor forward_op(Op op, const Tensor& x);
   Tensor forward_reduced(const Tensor& x);
@@ -88,31 +88,20 @@ class BatchNorm : public LayerWith<BatchNormOptions> {
   std::optional<Deferred> deferred_;
 };
 
+// Batch norm of inputs with kRank spatial dims; N is the name of the class.
+template <int kRank, OptionName N> class BatchNormOf final : public BatchNorm {
+ public:
+  using BatchNorm::BatchNorm;
+  std::string type_name() const override { return N.name; }
+
+ private:
+  int spatial_dims() const override { return kRank; }
+};
 // Shapes: x [N,features] or [N,features,L] -> the same.
-class BatchNorm1d final : public BatchNorm {
- public:
-  using BatchNorm::BatchNorm;
-
- private:
-  void check_input(const Tensor& x) const override;
-};
-
+using BatchNorm1d = BatchNormOf<1, "BatchNorm1d">;
 // Shapes: x [N,features,H,W] -> the same.
-class BatchNorm2d final : public BatchNorm {
- public:
-  using BatchNorm::BatchNorm;
-
- private:
-  void check_input(const Tensor& x) const override;
-};
-
+using BatchNorm2d = BatchNormOf<2, "BatchNorm2d">;
 // Shapes: x [N,features,D,H,W] -> the same.
-class BatchNorm3d final : public BatchNorm {
- public:
-  using BatchNorm::BatchNorm;
-
- private:
-  void check_input(const Tensor& x) const override;
-};
+using BatchNorm3d = BatchNormOf<3, "BatchNorm3d">;
 
 }  // namespace gradus::nn

@@ -22,10 +22,6 @@ Shape sizes(Size3 s) { return {s.d, s.h, s.w}; }
 
 template <class O> constexpr bool kTransposed = requires(O o) { o.output_padding; };
 
-template <class O> std::string name_of_layer(const O& o) {
-  return concat(kTransposed<O> ? "ConvTranspose" : "Conv", sizes(*o.kernel).size(), "d");
-}
-
 // Returns the index in [0, n) of the element that padding copies to position i, which may lie outside of [0, n).
 int64_t source_index(int64_t i, int64_t n, PaddingMode mode) {
   if (mode == PaddingMode::kReplicate) return std::clamp<int64_t>(i, 0, n - 1);
@@ -34,7 +30,7 @@ int64_t source_index(int64_t i, int64_t n, PaddingMode mode) {
 }
 
 // Returns x padded by the layer's padding mode, other than zeros.
-template <class O> Tensor padded(const Tensor& x, const O& o) {
+template <class O> Tensor padded(const char* layer, const Tensor& x, const O& o) {
   Tensor y = x;
   const Shape kernel = sizes(*o.kernel), dilation = sizes(o.dilation), padding = sizes(o.padding);
   for (int d = 0; d < kernel.size(); ++d) {
@@ -48,8 +44,7 @@ template <class O> Tensor padded(const Tensor& x, const O& o) {
                           : n > 0                                    ? after
                                                                      : 0;
     if (after > limit)
-      throw ShapeError(name_of_layer(o), "padding ", after, " of this mode does not fit dim ", at, ": x ",
-                       describe(x));
+      throw ShapeError(layer, "padding ", after, " of this mode does not fit dim ", at, ": x ", describe(x));
     std::vector<int64_t> index;
     for (int64_t i = -before; i < n + after; ++i) index.push_back(source_index(i, n, o.padding_mode));
     y = index_select(y, at, gradus::to(tensor(index, {int64_t(index.size())}), x.device()));
@@ -80,36 +75,36 @@ Tensor apply(const Tensor& x, const Tensor& w, const Tensor& b, const ConvTransp
 
 }  // namespace
 
-template <class O> Tensor Conv<O>::initial_weight() const {
+template <class O, OptionName N> Tensor Conv<O, N>::initial_weight() const {
   const O& o = this->options();
   const Shape kernel = sizes(*o.kernel);
   const bool empty_kernel = std::any_of(kernel.begin(), kernel.end(), [](int64_t k) { return k < 1; });
   if (o.in < 1 || o.out < 1 || empty_kernel || o.groups < 1)
-    throw ValueError(name_of_layer(o), "expected in, out, kernel, groups >= 1, given in ", *o.in, ", out ",
-                     *o.out, ", kernel ", *o.kernel, ", groups ", o.groups);
+    throw ValueError(N.name, "expected in, out, kernel, groups >= 1, given in ", *o.in, ", out ", *o.out,
+                     ", kernel ", *o.kernel, ", groups ", o.groups);
   if (o.in % o.groups != 0 || o.out % o.groups != 0)
-    throw ValueError(name_of_layer(o), "expected in and out to be multiples of groups, given in ", *o.in,
-                     ", out ", *o.out, ", groups ", o.groups);
+    throw ValueError(N.name, "expected in and out to be multiples of groups, given in ", *o.in, ", out ",
+                     *o.out, ", groups ", o.groups);
   Shape shape = kTransposed<O> ? Shape{o.in, o.out / o.groups} : Shape{o.out, o.in / o.groups};
   for (const int64_t k : kernel) shape.push_back(k);
   return init::kaiming_uniform_(empty(shape, {.device = internal::initial_device()}), {.a = std::sqrt(5.0)});
 }
 
-template <class O> Tensor Conv<O>::initial_bias() const {
+template <class O, OptionName N> Tensor Conv<O, N>::initial_bias() const {
   if (!this->options().bias) return {};
   const double bound = 1 / std::sqrt(double(init::fans(weight).in));
   return init::uniform_(empty({this->options().out}, {.device = internal::initial_device()}),
                         {.low = -bound, .high = bound});
 }
 
-template <class O> Tensor Conv<O>::forward(const Tensor& x) {
+template <class O, OptionName N> Tensor Conv<O, N>::forward(const Tensor& x) {
   const O& o = this->options();
   if constexpr (!kTransposed<O>) {
     if (o.padding_mode != PaddingMode::kZeros) {
       O unpadded = o;
       unpadded.padding = 0;
       unpadded.same_padding = false;
-      return apply(padded(x, o), weight, bias, unpadded);
+      return apply(padded(N.name, x, o), weight, bias, unpadded);
     }
   }
   return apply(x, weight, bias, o);
@@ -128,12 +123,12 @@ std::optional<Tensor> Conv2d::fuse_next(const Layer& next, const Tensor& x) {
   return relu(x);
 }
 
-template class Conv<Conv1dOptions>;
-template class Conv<Conv2dOptions>;
-template class Conv<Conv3dOptions>;
-template class Conv<ConvTranspose1dOptions>;
-template class Conv<ConvTranspose2dOptions>;
-template class Conv<ConvTranspose3dOptions>;
+template class Conv<Conv1dOptions, "Conv1d">;
+template class Conv<Conv2dOptions, "Conv2d">;
+template class Conv<Conv3dOptions, "Conv3d">;
+template class Conv<ConvTranspose1dOptions, "ConvTranspose1d">;
+template class Conv<ConvTranspose2dOptions, "ConvTranspose2d">;
+template class Conv<ConvTranspose3dOptions, "ConvTranspose3d">;
 
 template class ModuleWith<Conv1dOptions, Layer>;
 template class ModuleWith<Conv2dOptions, Layer>;

@@ -46,9 +46,9 @@ extern template class ModuleWith<ConvTranspose1dOptions, Layer>;
 extern template class ModuleWith<ConvTranspose2dOptions, Layer>;
 extern template class ModuleWith<ConvTranspose3dOptions, Layer>;
 
-// Base of the six layers. Initial weight and bias are uniform on +-1/sqrt(weight.size(1) * elements of the
-// kernel).
-template <class O> class Conv : public LayerWith<O> {
+// A convolution layer; N is the name of the class. Initial weight and bias are uniform on
+// +-1/sqrt(weight.size(1) * elements of the kernel).
+template <class O, OptionName N> class Conv : public LayerWith<O> {
  public:
   using LayerWith<O>::LayerWith;
 
@@ -56,6 +56,7 @@ template <class O> class Conv : public LayerWith<O> {
   Parameter bias{this, "bias", initial_bias()};
 
   Tensor forward(const Tensor& x) override;
+  std::string type_name() const override { return N.name; }
 
  private:
   Tensor initial_weight() const;
@@ -64,15 +65,12 @@ template <class O> class Conv : public LayerWith<O> {
 
 // Applies conv1d.
 // Shapes: x [N,in,L] or [in,L] -> [N,out,P] or [out,P]; weight [out,in/groups,kernel], bias [out].
-class Conv1d final : public Conv<Conv1dOptions> {
- public:
-  using Conv::Conv;
-};
+using Conv1d = Conv<Conv1dOptions, "Conv1d">;
 
 // Applies conv2d.
 // Shapes: x [N,in,H,W] or [in,H,W] -> [N,out,P,Q] or [out,P,Q]; weight
 // [out,in/groups,kernel.h,kernel.w], bias [out].
-class Conv2d final : public Conv<Conv2dOptions> {
+class Conv2d final : public Conv<Conv2dOptions, "Conv2d"> {
  public:
   using Conv::Conv;
 
@@ -85,30 +83,18 @@ class Conv2d final : public Conv<Conv2dOptions> {
 // Applies conv3d.
 // Shapes: x [N,in,D,H,W] or [in,D,H,W] -> as many dims; weight
 // [out,in/groups,kernel.d,kernel.h,kernel.w], bias [out].
-class Conv3d final : public Conv<Conv3dOptions> {
- public:
-  using Conv::Conv;
-};
+using Conv3d = Conv<Conv3dOptions, "Conv3d">;
 
 // Applies conv_transpose1d.
 // Shapes: x [N,in,L] or [in,L]; weight [in,out/groups,kernel], bias [out].
-class ConvTranspose1d final : public Conv<ConvTranspose1dOptions> {
- public:
-  using Conv::Conv;
-};
+using ConvTranspose1d = Conv<ConvTranspose1dOptions, "ConvTranspose1d">;
 
 // Applies conv_transpose2d.
 // Shapes: x [N,in,H,W] or [in,H,W]; weight [in,out/groups,kernel.h,kernel.w], bias [out].
-class ConvTranspose2d final : public Conv<ConvTranspose2dOptions> {
- public:
-  using Conv::Conv;
-};
+using ConvTranspose2d = Conv<ConvTranspose2dOptions, "ConvTranspose2d">;
 
 // Applies conv_transpose3d.
 // Shapes: x [N,in,D,H,W] or [in,D,H,W]; weight [in,out/groups,kernel.d,kernel.h,kernel.w], bias [out].
-class ConvTranspose3d final : public Conv<ConvTranspose3dOptions> {
- public:
-  using Conv::Conv;
-};
+using ConvTranspose3d = Conv<ConvTranspose3dOptions, "ConvTranspose3d">;
 
 }  // namespace gradus::nn

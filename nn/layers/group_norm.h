@@ -54,30 +54,21 @@ class InstanceNorm : public LayerWith<InstanceNormOptions> {
   Tensor initial_count() const;
 };
 
+// Instance norm of inputs with kRank spatial dims; N is the name of the class.
+template <int kRank, OptionName N> class InstanceNormOf final : public InstanceNorm {
+ public:
+  using InstanceNorm::InstanceNorm;
+  std::string type_name() const override { return N.name; }
+
+ private:
+  int spatial_dims() const override { return kRank; }
+};
 // Shapes: x [N,features,L] or [features,L] -> the same.
-class InstanceNorm1d final : public InstanceNorm {
- public:
-  using InstanceNorm::InstanceNorm;
-
- private:
-  int spatial_dims() const override { return 1; }
-};
+using InstanceNorm1d = InstanceNormOf<1, "InstanceNorm1d">;
 // Shapes: x [N,features,H,W] or [features,H,W] -> the same.
-class InstanceNorm2d final : public InstanceNorm {
- public:
-  using InstanceNorm::InstanceNorm;
-
- private:
-  int spatial_dims() const override { return 2; }
-};
+using InstanceNorm2d = InstanceNormOf<2, "InstanceNorm2d">;
 // Shapes: x [N,features,D,H,W] or [features,D,H,W] -> the same.
-class InstanceNorm3d final : public InstanceNorm {
- public:
-  using InstanceNorm::InstanceNorm;
-
- private:
-  int spatial_dims() const override { return 3; }
-};
+using InstanceNorm3d = InstanceNormOf<3, "InstanceNorm3d">;
 
 struct LocalResponseNormOptions {
   Required<int64_t, "size"> size;  // number of channels in the sum

@@ -48,8 +48,9 @@ std::string headers(std::initializer_list<const char*> folders) {
 
 // Classes at the start of a line, but for the internal and the abstract ones that users do not name.
 std::set<std::string> classes(const char* folder) {
-  static const std::regex declaration(R"((?:^|\n)(?:class|struct) (\w+)(?: final)?(?: :[^;{]*)?\s*\{)"
-                                      R"(|\nusing (\w+) = (?:KernelOptimizer|FormulaLR)<)");
+  static const std::regex declaration(
+      R"((?:^|\n)(?:class|struct) (\w+)(?: final)?(?: :[^;{]*)?\s*\{)"
+      R"(|\nusing (\w+) = (?:KernelOptimizer|FormulaLR|Activation|BatchNormOf|Conv|InstanceNormOf|Pool|PadLayer)<)");
   // A header of a namespace `internal` is for other folders of Gradus.
   static const std::regex internal(
       R"(namespace gradus::\w+::internal \{[^]*?\}  // namespace gradus::\w+::internal)");
