@@ -1,13 +1,9 @@
 // Flatten, Unflatten, PixelShuffle, PixelUnshuffle, ChannelShuffle, Unfold, Fold and Upsample layers.
 #include "gradus/nn/layers/reshape.h"
 
-#include "gradus/autograd/ops/images/pixel_shuffle.h"
-#include "gradus/autograd/ops/view.h"
 #include "gradus/tensor/op_call.h"
 
 namespace gradus::nn {
-
-Tensor Flatten::forward(const Tensor& x) { return flatten(x, options().start, options().end); }
 
 Tensor Unflatten::forward(const Tensor& x) {
   const OpCall call("Unflatten");
@@ -16,9 +12,6 @@ Tensor Unflatten::forward(const Tensor& x) {
 
 template class ModuleWith<FlattenOptions, Layer>;
 template class ModuleWith<UnflattenOptions, Layer>;
-
-Tensor PixelShuffle::forward(const Tensor& x) { return pixel_shuffle(x, options().factor); }
-Tensor PixelUnshuffle::forward(const Tensor& x) { return pixel_unshuffle(x, options().factor); }
 
 Tensor ChannelShuffle::forward(const Tensor& x) {
   const int64_t groups = options().groups;

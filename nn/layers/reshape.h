@@ -5,7 +5,9 @@
 #include <vector>
 
 #include "gradus/autograd/ops/images/interpolate.h"
+#include "gradus/autograd/ops/images/pixel_shuffle.h"
 #include "gradus/autograd/ops/images/unfold.h"
+#include "gradus/autograd/ops/view.h"
 #include "gradus/nn/layer.h"
 
 namespace gradus::nn {
@@ -16,11 +18,7 @@ struct FlattenOptions {
 extern template class ModuleWith<FlattenOptions, Layer>;
 
 // Shapes: x [N,C,H,W] -> [N,C*H*W] by default.
-class Flatten final : public LayerWith<FlattenOptions> {
- public:
-  using LayerWith::LayerWith;
-  Tensor forward(const Tensor& x) override;
-};
+using Flatten = OpLayer<FlattenOptions, &flatten, "Flatten", &FlattenOptions::start, &FlattenOptions::end>;
 
 struct UnflattenOptions {
   Required<int64_t, "dim"> dim;
@@ -43,19 +41,13 @@ extern template class ModuleWith<PixelShuffleOptions, Layer>;
 
 // Applies pixel_shuffle with f = factor.
 // Shapes: x [...,C f^2,H,W] -> [...,C,H f,W f].
-class PixelShuffle final : public LayerWith<PixelShuffleOptions> {
- public:
-  using LayerWith::LayerWith;
-  Tensor forward(const Tensor& x) override;
-};
+using PixelShuffle =
+    OpLayer<PixelShuffleOptions, &pixel_shuffle, "PixelShuffle", &PixelShuffleOptions::factor>;
 
 // Applies pixel_unshuffle with f = factor, the inverse of pixel_shuffle.
 // Shapes: x [...,C,H f,W f] -> [...,C f^2,H,W].
-class PixelUnshuffle final : public LayerWith<PixelShuffleOptions> {
- public:
-  using LayerWith::LayerWith;
-  Tensor forward(const Tensor& x) override;
-};
+using PixelUnshuffle =
+    OpLayer<PixelShuffleOptions, &pixel_unshuffle, "PixelUnshuffle", &PixelShuffleOptions::factor>;
 
 struct ChannelShuffleOptions {
   Required<int64_t, "groups"> groups;

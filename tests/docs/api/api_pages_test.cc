@@ -50,7 +50,7 @@ std::string headers(std::initializer_list<const char*> folders) {
 std::set<std::string> classes(const char* folder) {
   static const std::regex declaration(
       R"((?:^|\n)(?:class|struct) (\w+)(?: final)?(?: :[^;{]*)?\s*\{)"
-      R"(|\nusing (\w+) = (?:KernelOptimizer|FormulaLR|Activation|BatchNormOf|Conv|InstanceNormOf|Pool|PadLayer)<)");
+      R"(|\nusing (\w+) = (?:KernelOptimizer|FormulaLR|BatchNormOf|Conv|DropoutOf|InstanceNormOf|OpLayer|Pool|PadLayer)<)");
   // A header of a namespace `internal` is for other folders of Gradus.
   static const std::regex internal(
       R"(namespace gradus::\w+::internal \{[^]*?\}  // namespace gradus::\w+::internal)");
