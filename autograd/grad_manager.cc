@@ -430,8 +430,8 @@ RecordingState& checked(const Ref<RecordingState>& state, const char* op) {
 Recording::Recording() = default;
 Recording::Recording(Recording&&) noexcept = default;
 Recording::Recording(Ref<RecordingState> state) : state_(std::move(state)) {
-  state_->manager->open.push_back(state_.get());
   autograd::open_recording(state_);
+  state_->manager->open.push_back(state_.get());
 }
 Recording& Recording::operator=(Recording&& other) noexcept {
   Recording taken(std::move(other));
