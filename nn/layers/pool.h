@@ -41,35 +41,25 @@ template <class O, OptionName N> class Pool final : public LayerWith<O> {
 };
 
 extern template class ModuleWith<MaxPool1dOptions, Layer>;
+extern template class ModuleWith<MaxPool2dOptions, Layer>;
+extern template class ModuleWith<MaxPool3dOptions, Layer>;
+extern template class ModuleWith<AvgPool1dOptions, Layer>;
+extern template class ModuleWith<AvgPool2dOptions, Layer>;
+extern template class ModuleWith<AvgPool3dOptions, Layer>;
+extern template class ModuleWith<LpPool1dOptions, Layer>;
+extern template class ModuleWith<LpPool2dOptions, Layer>;
 
 // The maximum of each window.
 using MaxPool1d = Pool<MaxPool1dOptions, "MaxPool1d">;
-extern template class ModuleWith<MaxPool2dOptions, Layer>;
-
 using MaxPool2d = Pool<MaxPool2dOptions, "MaxPool2d">;
-extern template class ModuleWith<MaxPool3dOptions, Layer>;
-
 using MaxPool3d = Pool<MaxPool3dOptions, "MaxPool3d">;
-
-extern template class ModuleWith<AvgPool1dOptions, Layer>;
-
 // The mean of each window.
 using AvgPool1d = Pool<AvgPool1dOptions, "AvgPool1d">;
-extern template class ModuleWith<AvgPool2dOptions, Layer>;
-
 using AvgPool2d = Pool<AvgPool2dOptions, "AvgPool2d">;
-extern template class ModuleWith<AvgPool3dOptions, Layer>;
-
 using AvgPool3d = Pool<AvgPool3dOptions, "AvgPool3d">;
-
-extern template class ModuleWith<LpPool1dOptions, Layer>;
-
 // The p-th root of the sum of each window's p-th powers.
 using LPPool1d = Pool<LpPool1dOptions, "LPPool1d">;
-extern template class ModuleWith<LpPool2dOptions, Layer>;
-
 using LPPool2d = Pool<LpPool2dOptions, "LPPool2d">;
-
 // The means, or maxima, of `output` windows that cover each sample.
 using AdaptiveAvgPool1d = Pool<AdaptiveAvgPool1dOptions, "AdaptiveAvgPool1d">;
 using AdaptiveAvgPool2d = Pool<AdaptiveAvgPool2dOptions, "AdaptiveAvgPool2d">;
