@@ -7,7 +7,6 @@
 
 #include "gradus/autograd/engine.h"
 #include "gradus/autograd/graph/autocast.h"
-#include "gradus/autograd/graph/ones.h"
 #include "gradus/autograd/graph/record.h"
 #include "gradus/autograd/graph/sparse_gradient.h"
 #include "gradus/autograd/leaf_guard.h"

@@ -174,6 +174,23 @@ bool may_reuse(const Tensor& x) {
   return !slot || !slot->is_leaf();
 }
 
+namespace {
+
+// Stored in Storage::cast, which autocast and GradScaler use for their own data.
+struct OnesMark final : Counted {
+  explicit OnesMark(uint32_t filled_version) : version(filled_version) {}
+  const uint32_t version;  // of the storage when it was filled with ones
+};
+
+}  // namespace
+
+void mark_ones(const Tensor& x) { x.storage()->cast = make_ref<OnesMark>(x.storage()->version()); }
+
+bool is_known_ones(const Tensor& x) {
+  const auto* mark = dynamic_cast<const OnesMark*>(x.storage()->cast.get());
+  return mark && mark->version == x.storage()->version();
+}
+
 void check_same_device(const char* op, const char* name_x, const Tensor& x, const char* name_y,
                        const Tensor& y) {
   if (!are_compatible_devices(x.device(), y.device()))

@@ -152,6 +152,12 @@ inline Tensor reusable_for(const Tensor& dy, const Tensor& x) {
   return may_reuse(dy) && dy.shape() == x.shape() ? detach(dy) : Tensor();
 }
 
+// mark_ones marks x's storage as filled with ones, such as the gradient of a loss with respect to itself; is_known_ones
+// returns whether the storage is marked and has not been written to since. An op that computes its input's gradient in its
+// forward (cross_entropy) can return this gradient unscaled if its dy is known to be 1.
+void mark_ones(const Tensor& x);
+bool is_known_ones(const Tensor& x);
+
 // Throws DeviceError "[op] X is on ... but Y on ..." unless the devices of two operands fit together.
 void check_same_device(const char* op, const char* name_x, const Tensor& x, const char* name_y,
                        const Tensor& y);

@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "gradus/autograd/graph/autocast.h"
-#include "gradus/autograd/graph/ones.h"
 #include "gradus/autograd/graph/record.h"
 #include "gradus/autograd/ops/activations.h"
 #include "gradus/autograd/ops/arithmetic.h"
