@@ -23,6 +23,35 @@ std::unordered_map<const AutogradSlot*, std::vector<const Node*>> consumers(
   return map;
 }
 
+// Returns all slots that lead to the loss within the recording.
+std::unordered_set<const AutogradSlot*> slots_leading_to(const Tensor& loss, const RecordingState& state) {
+  std::unordered_set<const AutogradSlot*> reached;
+  std::vector<const AutogradSlot*> stack;
+  if (loss.impl().slot) stack.push_back(loss.impl().slot.get());
+  while (!stack.empty()) {
+    const AutogradSlot* slot = stack.back();
+    stack.pop_back();
+    if (!reached.insert(slot).second || slot->is_leaf()) continue;
+    const Node* node = static_cast<const Node*>(slot);
+    if (!node->belongs_to(&state)) continue;
+    for (const Edge& e : node->edges())
+      if (e.slot) stack.push_back(e.slot.get());
+  }
+  return reached;
+}
+
+std::string joined(const std::vector<std::string>& ops) {
+  std::string text;
+  for (size_t i = 0; i < ops.size(); ++i) {
+    if (ops.size() > 8 && i == 4) {
+      text += " -> ...";
+      i = ops.size() - 3;
+    }
+    text += (i ? " -> " : "") + ops[i];
+  }
+  return text;
+}
+
 }  // namespace
 
 std::string explain(const Tensor& loss, const std::vector<std::string>& names) {
@@ -34,19 +63,7 @@ std::string explain(const Tensor& loss, const std::vector<std::string>& names) {
   const std::vector<Ref<Node>> nodes = state->nodes();
   const auto consumers_of = consumers(nodes);
 
-  // Finds all slots that lead to the loss.
-  std::unordered_set<const AutogradSlot*> reached;
-  std::vector<const AutogradSlot*> stack;
-  if (loss.impl().slot) stack.push_back(loss.impl().slot.get());
-  while (!stack.empty()) {
-    const AutogradSlot* slot = stack.back();
-    stack.pop_back();
-    if (!reached.insert(slot).second || slot->is_leaf()) continue;
-    const Node* node = static_cast<const Node*>(slot);
-    if (!node->belongs_to(state.get())) continue;
-    for (const Edge& e : node->edges())
-      if (e.slot) stack.push_back(e.slot.get());
-  }
+  const auto reached = slots_leading_to(loss, *state);
 
   // Returns the ops on a path forward from a slot, oldest first. With `toward_loss` the path leads to the loss.
   auto path_from = [&](const AutogradSlot* from, bool toward_loss) {
@@ -63,32 +80,20 @@ std::string explain(const Tensor& loss, const std::vector<std::string>& names) {
     }
     return ops;
   };
-  auto join_names = [](const std::vector<std::string>& ops) {
-    std::string text;
-    for (size_t i = 0; i < ops.size(); ++i) {
-      if (ops.size() > 8 && i == 4) {
-        text += " -> ...";
-        i = ops.size() - 3;
-      }
-      text += (i ? " -> " : "") + ops[i];
-    }
-    return text;
-  };
-
   std::string text = concat("loss ", describe(loss), "\n");
   for (size_t i = 0; i < state->leaves().size(); ++i) {
     const auto* leaf = static_cast<const Leaf*>(state->leaves()[i].get());
     const Tensor x = leaf->tensor();
     text += concat("  ", i < names.size() ? names[i] : concat("tensor ", i), " ", describe(x), ": ");
     if (reached.count(leaf)) {
-      text += "reached: " + join_names(path_from(leaf, true)) + "\n";
+      text += "reached: " + joined(path_from(leaf, true)) + "\n";
       continue;
     }
     const auto ops = path_from(leaf, false);
     if (ops.empty())
       text += "not reached: no recorded op uses it\n";
     else
-      text += "not reached: used by " + join_names(ops) +
+      text += "not reached: used by " + joined(ops) +
               ", whose result goes no further (detached, rounded, or unused)\n";
   }
   for (const std::string& note : state->notes()) text += "  " + note + "\n";

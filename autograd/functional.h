@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "gradus/autograd/grad_manager.h"
-#include "gradus/autograd/graph/recomputing.h"
 #include "gradus/autograd/graph/saved.h"
+#include "gradus/autograd/graph/tracking.h"
 
 namespace gradus::autograd {
 

@@ -7,7 +7,6 @@
 
 #include "gradus/autograd/engine.h"
 #include "gradus/autograd/graph/autocast.h"
-#include "gradus/autograd/graph/ones.h"
 #include "gradus/autograd/graph/record.h"
 #include "gradus/autograd/graph/sparse_gradient.h"
 #include "gradus/autograd/leaf_guard.h"
@@ -32,7 +31,7 @@ struct Attached {
 
 struct ManagerState {
   std::vector<Attached> attached;
-  std::vector<std::weak_ptr<OpenRecording>> open;  // innermost last
+  std::vector<RecordingState*> open;  // those with a Recording, innermost last
 
   // Returns a gradient of ones for a root, cached for the next backward on this stream. A backward overwrites only
   // buffers of which it is the sole owner. If a callback has written into the cached tensor, a new one is made.
@@ -52,7 +51,6 @@ struct ManagerState {
 
   void forget_dead() {
     std::erase_if(attached, [](const Attached& a) { return !a.leaf->tensor().defined(); });
-    std::erase_if(open, [](const auto& r) { return r.expired(); });
   }
 
  private:
@@ -85,52 +83,17 @@ template <class Predicate> Objects objects_of(const ManagerState& manager, Predi
   return found;
 }
 
-struct DeferredWeights;
-
-struct OpenRecording {
-  std::shared_ptr<ManagerState> manager;
-  Ref<RecordingState> state;
-  bool narrowed = false;                      // opened with RecordOptions::only
-  std::shared_ptr<DeferredWeights> deferred;  // between backward_inputs and backward_weights
-
-  ~OpenRecording() { drop(); }
-
-  // Returns a predicate: whether this recording differentiates an attached tensor.
-  auto followed() const {
-    return [this](const Attached& a) { return state->has_leaf(a.leaf.get()); };
-  }
-
-  // Ends the recording without a backward, unless it has ended. Allocates nothing, because the destructor calls
-  // it.
-  void drop() {
-    if (!state || state->finished()) return;
-    finish();
-    deferred = nullptr;
-    for_each_object(*manager, followed(), [](const auto& object) { object->abandon({}); });
-  }
-
-  // Runs the backward and ends the recording, also when the backward throws.
-  void backward(const std::vector<Tensor>& roots, const std::vector<Tensor>& dys);
-  void backward_inputs(const std::vector<Tensor>& inputs, const std::vector<Tensor>& roots,
-                       const std::vector<Tensor>& dys);
-  void backward_weights();
-
- private:
-  void finish(std::exception_ptr error = {}) {
-    close_recording(state.get());
-    state->finish(error);
-  }
-  void compute(const std::vector<Tensor>& roots, const std::vector<Tensor>& dys, Objects& unfinished);
-  void check_open(const char* op) const;
-  // Returns the dys of a backward from these roots.
-  std::vector<Tensor> checked_dys(const std::vector<Tensor>& roots, const std::vector<Tensor>& dys) const;
-  std::vector<Edge> targets() const;
-  std::vector<char> used_later() const;  // per target: whether it has no callbacks
-  // Calls f. If f throws, ends the recording and calls abandon on the unfinished objects.
-  template <class F> void end_on_error(const Objects& unfinished, const F& f);
-};
-
 namespace {
+
+// Returns a predicate: whether the recording differentiates an attached tensor.
+auto followed_by(const RecordingState& state) {
+  return [&state](const Attached& a) { return state.has_leaf(a.leaf.get()); };
+}
+
+void finish(RecordingState& state, std::exception_ptr error = {}) {
+  close_recording(&state);
+  state.finish(error);
+}
 
 // Passes the gradients of one backward through the callbacks and stores them in grad().
 class Deliveries {
@@ -299,75 +262,69 @@ struct DeferredWeights {
   std::unique_ptr<DeferringPass> pass;
 };
 
-void OpenRecording::check_open(const char* op) const {
-  if (state->finished())
+namespace {
+
+void check_open(const RecordingState& state, const char* op) {
+  if (state.finished())
     throw StateError(op, "no computation history: this recording was already used by backward or released; ",
                      "call record() and compute the loss again, or pass all losses to one backward({a, b})");
 }
 
-template <class F> void OpenRecording::end_on_error(const Objects& unfinished, const F& f) {
+// Calls f. If f throws, ends the recording and calls abandon on the unfinished objects.
+template <class F> void end_on_error(RecordingState& state, const Objects& unfinished, const F& f) {
   const RunningRange running = observed({.kind = RangeKind::kUser, .name = "backward"});
-  const RecordingsScope scope(recordings_of_backward(*state));
+  const RecordingsScope scope(recordings_of_backward(state));
   const NoAutocast as_recorded;
   try {
     f();
   } catch (...) {
     const std::exception_ptr error = std::current_exception();
-    finish(error);
+    finish(state, error);
     for (const auto& object : unfinished) object->abandon(error);
     throw;
   }
 }
 
-void OpenRecording::backward(const std::vector<Tensor>& roots, const std::vector<Tensor>& dys) {
-  check_open("backward");
-  if (deferred)
-    throw StateError("backward",
-                     "this recording's backward has begun with backward_inputs: call backward_weights");
-  manager->forget_dead();
-  Objects unfinished = objects_of(*manager, followed());
-  end_on_error(unfinished, [&] { compute(roots, dys, unfinished); });
-  finish();
-}
-
-std::vector<Tensor> OpenRecording::checked_dys(const std::vector<Tensor>& roots,
-                                               const std::vector<Tensor>& given) const {
-  std::vector<Tensor> dys = with_default_dys(*manager, roots, given);
+// Returns the dys of a backward from these roots.
+std::vector<Tensor> checked_dys(const RecordingState& state, const std::vector<Tensor>& roots,
+                                const std::vector<Tensor>& given) {
+  std::vector<Tensor> dys = with_default_dys(*state.manager, roots, given);
   const bool reaches = std::any_of(roots.begin(), roots.end(), [&](const Tensor& r) {
-    return r.ref()->slot && state->follows(r.ref()->slot.get());
+    return r.ref()->slot && state.follows(r.ref()->slot.get());
   });
   if (!roots.empty() && !reaches)
     throw StateError("backward", "the loss depends on no attached tensor: ", describe(roots[0]), ", ",
-                     state->leaves().size(), " tensors attached", narrowed ? " (narrowed by `only`)" : "",
-                     "; ",
-                     manager->attached.empty()
+                     state.leaves().size(), " tensors attached",
+                     state.narrowed ? " (state.narrowed by `only`)" : "", "; ",
+                     state.manager->attached.empty()
                          ? kWhoseParameters
                          : "was it computed outside of record(), or detached? autograd::explain(loss) tells");
   return dys;
 }
 
-std::vector<Edge> OpenRecording::targets() const {
+std::vector<Edge> targets_of(const RecordingState& state) {
   std::vector<Edge> all;
-  for (const Attached& a : manager->attached)
-    all.push_back(state->has_leaf(a.leaf.get()) ? Edge{a.leaf, 0} : Edge{});
+  for (const Attached& a : state.manager->attached)
+    all.push_back(state.has_leaf(a.leaf.get()) ? Edge{a.leaf, 0} : Edge{});
   return all;
 }
 
-std::vector<char> OpenRecording::used_later() const {
+// Returns per target whether it has no callbacks.
+std::vector<char> used_later(const RecordingState& state) {
   std::vector<char> flags;
-  for (const Attached& a : manager->attached) flags.push_back(a.callbacks.empty());
+  for (const Attached& a : state.manager->attached) flags.push_back(a.callbacks.empty());
   return flags;
 }
 
-void OpenRecording::compute(const std::vector<Tensor>& roots, const std::vector<Tensor>& given_dys,
-                            Objects& unfinished) {
-  std::vector<Tensor> dys = checked_dys(roots, given_dys);
-  Deliveries deliveries(manager->attached, unfinished);
-  BackwardPass pass{.recording = *state,
+void compute(RecordingState& state, const std::vector<Tensor>& roots, const std::vector<Tensor>& given_dys,
+             Objects& unfinished) {
+  std::vector<Tensor> dys = checked_dys(state, roots, given_dys);
+  Deliveries deliveries(state.manager->attached, unfinished);
+  BackwardPass pass{.recording = state,
                     .roots = roots,
                     .dys = std::move(dys),
-                    .targets = targets(),
-                    .used_later = used_later()};
+                    .targets = targets_of(state),
+                    .used_later = used_later(state)};
   pass.begin = [&](const std::vector<bool>& reached) { deliveries.begin(reached); };
   pass.deliver = [&](size_t t, Tensor grad) { deliveries.deliver(t, std::move(grad)); };
   run(pass);
@@ -375,39 +332,52 @@ void OpenRecording::compute(const std::vector<Tensor>& roots, const std::vector<
   deliveries.store();
 }
 
-void OpenRecording::backward_inputs(const std::vector<Tensor>& inputs, const std::vector<Tensor>& roots,
-                                    const std::vector<Tensor>& given_dys) {
+// Runs the backward and ends the recording, also when the backward throws.
+void run_backward(RecordingState& state, const std::vector<Tensor>& roots, const std::vector<Tensor>& dys) {
+  check_open(state, "backward");
+  if (state.deferred)
+    throw StateError("backward",
+                     "this recording's backward has begun with backward_inputs: call backward_weights");
+  state.manager->forget_dead();
+  Objects unfinished = objects_of(*state.manager, followed_by(state));
+  end_on_error(state, unfinished, [&] { compute(state, roots, dys, unfinished); });
+  finish(state);
+}
+
+void run_backward_inputs(RecordingState& state, const std::vector<Tensor>& inputs,
+                         const std::vector<Tensor>& roots, const std::vector<Tensor>& given_dys) {
   constexpr auto kOp = "backward_inputs";
-  check_open(kOp);
-  if (deferred) throw StateError(kOp, "this recording's backward has begun already: call backward_weights");
-  if (!recordings_of_backward(*state).empty())
+  check_open(state, kOp);
+  if (state.deferred)
+    throw StateError(kOp, "this recording's backward has begun already: call backward_weights");
+  if (!recordings_of_backward(state).empty())
     throw StateError(kOp,
                      "a backward in two parts is for first order alone, and a recording that was opened "
                      "before this one would record it for the second order");
-  manager->forget_dead();
-  std::vector<char> is_deferred(manager->attached.size(), true);
+  state.manager->forget_dead();
+  std::vector<char> is_deferred(state.manager->attached.size(), true);
   for (const Tensor& input : inputs) {
     const auto& slot = input.defined() ? input.ref()->slot : Ref<AutogradSlot>();
     const auto found = std::ranges::find_if(
-        manager->attached, [&](const Attached& a) { return slot && a.leaf.get() == slot.get(); });
-    if (found == manager->attached.end() || !state->has_leaf(slot.get()))
+        state.manager->attached, [&](const Attached& a) { return slot && a.leaf.get() == slot.get(); });
+    if (found == state.manager->attached.end() || !state.has_leaf(slot.get()))
       throw StateError(kOp, "an input must be attached to the manager: ",
                        input.defined() ? describe(input) : "undefined (none)");
     if (std::ranges::any_of(found->callbacks, [](const Callback& c) { return bool(c.object); }))
       throw StateError(
           kOp, "an input's callbacks must be functions: a callback object sees a backward as a whole");
-    is_deferred[size_t(found - manager->attached.begin())] = false;
+    is_deferred[size_t(found - state.manager->attached.begin())] = false;
   }
-  std::vector<Tensor> dys = checked_dys(roots, given_dys);
-  Objects unfinished = objects_of(*manager, followed());
-  deferred = std::make_shared<DeferredWeights>(
-      DeferredWeights{unfinished, {manager->attached, unfinished}, nullptr});
-  Deliveries& deliveries = deferred->deliveries;
-  BackwardPass pass{.recording = *state,
+  std::vector<Tensor> dys = checked_dys(state, roots, given_dys);
+  Objects unfinished = objects_of(*state.manager, followed_by(state));
+  state.deferred = std::make_shared<DeferredWeights>(
+      DeferredWeights{unfinished, {state.manager->attached, unfinished}, nullptr});
+  Deliveries& deliveries = state.deferred->deliveries;
+  BackwardPass pass{.recording = state,
                     .roots = roots,
                     .dys = std::move(dys),
-                    .targets = targets(),
-                    .used_later = used_later(),
+                    .targets = targets_of(state),
+                    .used_later = used_later(state),
                     .deferred = is_deferred};
   pass.begin = [&](const std::vector<bool>& reached) { deliveries.begin(reached); };
   pass.deliver = [&deliveries, is_deferred](size_t t, Tensor grad) {
@@ -416,43 +386,66 @@ void OpenRecording::backward_inputs(const std::vector<Tensor>& inputs, const std
     else
       deliveries.deliver_early(t, std::move(grad));
   };
-  deferred->pass = std::make_unique<DeferringPass>(std::move(pass));
-  end_on_error(unfinished, [&] {
-    deferred->pass->run();
+  state.deferred->pass = std::make_unique<DeferringPass>(std::move(pass));
+  end_on_error(state, unfinished, [&] {
+    state.deferred->pass->run();
     deliveries.store();
   });
-  close_recording(state.get());
+  close_recording(&state);
 }
 
-void OpenRecording::backward_weights() {
-  check_open("backward_weights");
-  if (!deferred) throw StateError("backward_weights", "call backward_inputs first");
-  const std::shared_ptr<DeferredWeights> weights = std::move(deferred);
-  end_on_error(weights->unfinished, [&] {
+void run_backward_weights(RecordingState& state) {
+  check_open(state, "backward_weights");
+  if (!state.deferred) throw StateError("backward_weights", "call backward_inputs first");
+  const std::shared_ptr<DeferredWeights> weights = std::move(state.deferred);
+  end_on_error(state, weights->unfinished, [&] {
     weights->pass->run_deferred();
     weights->deliveries.finish(weights->unfinished);
     weights->deliveries.store();
   });
-  finish();
+  finish(state);
 }
 
+// Ends the recording without a backward, unless it has ended. Allocates nothing, because destructors call it.
+void drop(RecordingState& state) {
+  if (state.finished()) return;
+  finish(state);
+  state.deferred = nullptr;
+  for_each_object(*state.manager, followed_by(state), [](const auto& object) { object->abandon({}); });
+}
+
+}  // namespace
 }  // namespace autograd
 
-using autograd::OpenRecording;
-
-Recording::Recording(Recording&&) noexcept = default;
-Recording& Recording::operator=(Recording&&) noexcept = default;
-Recording::~Recording() = default;
+using autograd::RecordingState;
 
 namespace {
-OpenRecording& checked(const std::shared_ptr<OpenRecording>& open, const char* op) {
-  if (!open) throw StateError(op, "this Recording is empty (default-made or moved from)");
-  return *open;
+RecordingState& checked(const Ref<RecordingState>& state, const char* op) {
+  if (!state) throw StateError(op, "this Recording is empty (default-made or moved from)");
+  return *state;
 }
 }  // namespace
 
+Recording::Recording() = default;
+Recording::Recording(Recording&&) noexcept = default;
+Recording::Recording(Ref<RecordingState> state) : state_(std::move(state)) {
+  autograd::open_recording(state_);
+  state_->manager->open.push_back(state_.get());
+}
+Recording& Recording::operator=(Recording&& other) noexcept {
+  Recording taken(std::move(other));
+  std::swap(state_, taken.state_);
+  return *this;
+}
+Recording::~Recording() {
+  if (!state_) return;
+  release();
+  state_->deferred = nullptr;
+  std::erase(state_->manager->open, state_.get());
+}
+
 Recording& Recording::pause() & {
-  autograd::close_recording(checked(open_, "pause").state.get());
+  autograd::close_recording(&checked(state_, "pause"));
   return *this;
 }
 
@@ -462,27 +455,27 @@ Recording&& Recording::pause() && {
 }
 
 void Recording::resume() {
-  const OpenRecording& open = checked(open_, "resume");
-  if (open.state->finished()) throw StateError("resume", "this recording has ended; call record()");
-  autograd::close_recording(open.state.get());  // resuming twice is fine
-  autograd::open_recording(open.state);
+  if (checked(state_, "resume").finished())
+    throw StateError("resume", "this recording has ended; call record()");
+  autograd::close_recording(state_.get());  // resuming twice is fine
+  autograd::open_recording(state_);
 }
 
 void Recording::backward(TensorList roots, TensorList dys) {
-  checked(open_, "backward").backward(roots.get(), dys.get());
+  autograd::run_backward(checked(state_, "backward"), roots.get(), dys.get());
 }
 
 void Recording::backward_inputs(TensorList inputs, TensorList roots, TensorList dys) {
-  checked(open_, "backward_inputs").backward_inputs(inputs.get(), roots.get(), dys.get());
+  autograd::run_backward_inputs(checked(state_, "backward_inputs"), inputs.get(), roots.get(), dys.get());
 }
 
-void Recording::backward_weights() { checked(open_, "backward_weights").backward_weights(); }
+void Recording::backward_weights() { autograd::run_backward_weights(checked(state_, "backward_weights")); }
 
 void Recording::release() {
-  if (open_) open_->drop();
+  if (state_) autograd::drop(*state_);
 }
 
-bool Recording::is_open() const { return open_ && !open_->state->finished(); }
+bool Recording::is_open() const { return state_ && !state_->finished(); }
 
 NoRecord::NoRecord() { suspended_.swap(Context::current().recordings); }
 NoRecord::~NoRecord() { suspended_.swap(Context::current().recordings); }
@@ -511,10 +504,10 @@ GradManager& GradManager::attach(TensorList tensors, std::vector<Callback> callb
       if (c.object) c.object->attached_to(x);  // may refuse x
       it->callbacks.push_back(c);
     }
-    for (const auto& weak : state_->open)
-      if (auto open = weak.lock(); open && !open->state->finished() && !open->narrowed) {
+    for (RecordingState* open : state_->open)
+      if (!open->finished() && !open->narrowed) {
         autograd::check_guard(*leaf, it->callbacks);
-        open->state->add_leaf(leaf);
+        open->add_leaf(leaf);
       }
   }
   return *this;
@@ -536,8 +529,9 @@ void notify_recording_opened(GradManager& gm, autograd::ManagerState& manager) {
     object->recording_opened(gm);
 }
 
-Ref<autograd::RecordingState> state_for(autograd::ManagerState& manager, const TensorList& only,
-                                        uint64_t level) {
+Ref<RecordingState> state_for(const std::shared_ptr<autograd::ManagerState>& owner, const TensorList& only,
+                              uint64_t level) {
+  autograd::ManagerState& manager = *owner;
   manager.forget_dead();
   std::vector<Ref<AutogradSlot>> leaves;
   const auto is_chosen = [&](const Ref<AutogradSlot>& slot) {
@@ -556,39 +550,40 @@ Ref<autograd::RecordingState> state_for(autograd::ManagerState& manager, const T
   }
   for (const auto& a : manager.attached)
     if (only.empty() || is_chosen(a.leaf)) autograd::check_guard(*a.leaf, a.callbacks);
-  return make_ref<autograd::RecordingState>(leaves, level);
+  auto state = make_ref<RecordingState>(leaves, level);
+  state->manager = owner;
+  state->narrowed = !only.empty();
+  return state;
 }
 
 }  // namespace
 
 Recording GradManager::record(RecordOptions options) {
   notify_recording_opened(*this, *state("record"));
-  auto open = std::make_shared<OpenRecording>();
-  open->manager = state_;
-  open->state = state_for(*state_, options.only, 0);
-  open->narrowed = !options.only.empty();
-  state_->open.push_back(open);
-  autograd::open_recording(open->state);
-  return Recording(std::move(open));
+  return Recording(state_for(state_, options.only, 0));
+}
+
+Ref<RecordingState> GradManager::innermost_open() const {
+  for (auto it = state_->open.rbegin(); it != state_->open.rend(); ++it)
+    if (!(*it)->finished()) return Ref<RecordingState>(*it);
+  return nullptr;
 }
 
 void GradManager::backward(TensorList roots, TensorList dys) {
   state("backward");
-  for (auto it = state_->open.rbegin(); it != state_->open.rend(); ++it)
-    if (auto open = it->lock(); open && !open->state->finished())
-      return open->backward(roots.get(), dys.get());
-  if (!state_->open.empty())
-    if (auto used = state_->open.back().lock())
-      used->backward(roots.get(), dys.get());  // throws: it has ended
-  throw StateError(
-      "backward",
-      "no computation history: call record() before the forward; a recording serves one backward");
+  Ref<RecordingState> recording = innermost_open();
+  if (!recording && !state_->open.empty())
+    recording = Ref<RecordingState>(state_->open.back());  // run_backward throws: it has ended
+  if (!recording)
+    throw StateError(
+        "backward",
+        "no computation history: call record() before the forward; a recording serves one backward");
+  autograd::run_backward(*recording, roots.get(), dys.get());
 }
 
 void GradManager::release() {
   state("release");
-  for (auto it = state_->open.rbegin(); it != state_->open.rend(); ++it)
-    if (auto open = it->lock(); open && !open->state->finished()) return open->drop();
+  if (const Ref<RecordingState> recording = innermost_open()) autograd::drop(*recording);
 }
 
 std::vector<Recording> GradManagerGroup::record() {
@@ -596,13 +591,8 @@ std::vector<Recording> GradManagerGroup::record() {
   std::vector<Recording> recordings;
   uint64_t level = 0;
   for (GradManager* gm : managers_) {
-    auto open = std::make_shared<OpenRecording>();
-    open->manager = gm->state_;
-    open->state = state_for(*gm->state_, {}, level);
-    level = open->state->level();
-    gm->state_->open.push_back(open);
-    autograd::open_recording(open->state);
-    recordings.push_back(Recording(std::move(open)));
+    recordings.push_back(Recording(state_for(gm->state_, {}, level)));
+    level = recordings.back().state_->level();
   }
   return recordings;
 }

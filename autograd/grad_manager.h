@@ -93,7 +93,7 @@ class Callback {
 
 namespace autograd {
 struct ManagerState;
-struct OpenRecording;
+class RecordingState;
 }  // namespace autograd
 
 // A gradient tape of a manager; destruction ends it. A recording can be moved and paused. One manager can have
@@ -101,7 +101,7 @@ struct OpenRecording;
 // end a recording only when no other thread records into it.
 class Recording {
  public:
-  Recording() = default;
+  Recording();
   Recording(Recording&&) noexcept;
   Recording& operator=(Recording&&) noexcept;
   ~Recording();
@@ -132,8 +132,8 @@ class Recording {
  private:
   friend class GradManager;
   friend class GradManagerGroup;
-  explicit Recording(std::shared_ptr<autograd::OpenRecording> open) : open_(std::move(open)) {}
-  std::shared_ptr<autograd::OpenRecording> open_;
+  explicit Recording(Ref<autograd::RecordingState> state);
+  Ref<autograd::RecordingState> state_;
 };
 
 struct RecordOptions {
@@ -170,6 +170,7 @@ class GradManager {
  private:
   friend class GradManagerGroup;
   const std::shared_ptr<autograd::ManagerState>& state(const char* op) const;  // StateError once moved from
+  Ref<autograd::RecordingState> innermost_open() const;
   std::shared_ptr<autograd::ManagerState> state_;
 };
 

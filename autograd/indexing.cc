@@ -6,7 +6,6 @@
 
 #include "gradus/autograd/graph/record.h"
 #include "gradus/autograd/ops/arithmetic.h"
-#include "gradus/autograd/ops/in_place.h"
 #include "gradus/autograd/ops/index.h"
 #include "gradus/autograd/ops/view.h"
 #include "gradus/tensor/base/checked.h"
@@ -144,8 +143,7 @@ void Indexed::assign(const Tensor& v) {
 }
 
 void Indexed::operator=(const Tensor& v) && {
-  if (!are_compatible_devices(v.device(), x_.device()))
-    throw DeviceError("index", "x is on ", x_.device(), " but the value on ", v.device());
+  autograd::check_same_device("index", "x", x_, "the value", v);
   if (autograd::is_tracked(x_) || autograd::is_tracked(v)) {
     autograd::check_not_leaf("index", x_);
     return assign(assigned(x_, index_, v));

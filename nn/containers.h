@@ -10,19 +10,48 @@
 //   heads["classes"](h);
 #pragma once
 
+#include <cstddef>
+#include <iterator>
 #include <memory>
 #include <vector>
 
 #include "gradus/nn/layer.h"
-#include "gradus/nn/pointee_iterator.h"
+
+namespace gradus::nn::internal {
+
+// A forward iterator over a vector of unique_ptr<T> that dereferences to T&.
+template <class T> class PointeeIterator {
+ public:
+  using iterator_category = std::forward_iterator_tag;
+  using value_type = T;
+  using difference_type = std::ptrdiff_t;
+  using pointer = T*;
+  using reference = T&;
+  using Base = typename std::vector<std::unique_ptr<T>>::const_iterator;
+
+  PointeeIterator() = default;
+  explicit PointeeIterator(Base at) : at_(at) {}
+
+  T& operator*() const { return **at_; }
+  T* operator->() const { return at_->get(); }
+  PointeeIterator& operator++() { return ++at_, *this; }
+  PointeeIterator operator++(int) { return PointeeIterator(at_++); }
+  bool operator==(const PointeeIterator&) const = default;
+
+ private:
+  Base at_;
+};
+template <class I> PointeeIterator(I) -> PointeeIterator<typename I::value_type::element_type>;
+
+}  // namespace gradus::nn::internal
 
 namespace gradus::nn {
 
-// Base of ModuleList and ModuleDict. Owns its children, whose types are M or derived from M.
-template <class M> class Container : public Module {
+// Base of ModuleList, ModuleDict and Sequential. Owns its children, whose types are M or derived from M.
+template <class M, class Base = Module> class Container : public Base {
  public:
   Container() = default;
-  Container(Module* parent, std::string name) : Module(parent, std::move(name)) {}
+  Container(Module* parent, std::string name) : Base(parent, std::move(name)) {}
 
   size_t size() const { return modules_.size(); }
   auto begin() const { return internal::PointeeIterator(modules_.begin()); }  // over M&
@@ -38,10 +67,10 @@ template <class M> class Container : public Module {
   std::vector<std::unique_ptr<M>> modules_;
 };
 
-// A list of child modules, named "0", "1", ...
-template <class M = Layer> class ModuleList final : public Container<M> {
+// Base of ModuleList and Sequential, whose children are named "0", "1", ...
+template <class M, class Base = Module> class IndexedContainer : public Container<M, Base> {
  public:
-  using Container<M>::Container;
+  using Container<M, Base>::Container;
 
   // Appends a module of type T (M by default) and returns it.
   template <class T = M>
@@ -55,6 +84,12 @@ template <class M = Layer> class ModuleList final : public Container<M> {
     internal::check_child<T, Args...>();
     return this->append(std::make_unique<T>(this, std::to_string(this->size()), std::forward<Args>(args)...));
   }
+};
+
+// A list of child modules.
+template <class M = Layer> class ModuleList final : public IndexedContainer<M> {
+ public:
+  using IndexedContainer<M>::IndexedContainer;
 
   M& operator[](size_t i) const {  // Errors: IndexError
     if (i >= this->size()) throw IndexError("ModuleList", "module ", i, " of ", this->size());

@@ -83,4 +83,12 @@ template <class O> class LayerWith : public ModuleWith<O, Layer> {
   using ModuleWith<O, Layer>::ModuleWith;
 };
 
+// A layer that calls the op F with members of its options; N is the name of the class.
+template <class O, auto F, OptionName N, auto... kMembers> class OpLayer final : public LayerWith<O> {
+ public:
+  using LayerWith<O>::LayerWith;
+  Tensor forward(const Tensor& x) override { return F(x, this->options().*kMembers...); }
+  std::string type_name() const override { return N.name; }
+};
+
 }  // namespace gradus::nn

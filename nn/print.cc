@@ -1,13 +1,5 @@
-// to_string(Module): the tree of modules with types, options and numbers of parameters:
-//
-//   Net(
-//     (conv1): Conv2d(in=1, out=32, kernel=3x3)     320
-//     (fc): Linear(in=128, out=10)                1,290
-//   )
-//   1,610 parameters in 4 tensors (6.3 KiB)
-//
-// A number counts the elements of all parameters of a module and of its descendants, each shared parameter
-// once. The root's number is in the last line only. Numbers are right-aligned in one column.
+// to_string(Module): a number counts the elements of all parameters of a module and of its descendants, each shared
+// parameter once. The root's number is in the last line only. Numbers are right-aligned in one column.
 #include <algorithm>
 #include <ostream>
 

@@ -6,7 +6,7 @@
 
 #include "gradus/autograd/grad_manager.h"
 #include "gradus/autograd/graph/autocast.h"
-#include "gradus/autograd/graph/recomputing.h"
+#include "gradus/autograd/graph/tracking.h"
 #include "gradus/autograd/ops/arithmetic.h"
 #include "gradus/autograd/ops/linalg/matmul.h"
 #include "gradus/autograd/ops/reduce.h"

@@ -9,20 +9,20 @@
 namespace gradus::nn {
 
 Layer& Sequential::operator[](size_t i) {
-  if (i >= layers_.size()) throw IndexError("Sequential", "layer ", i, " of ", layers_.size());
-  return *layers_[i];
+  if (i >= modules_.size()) throw IndexError("Sequential", "layer ", i, " of ", modules_.size());
+  return *modules_[i];
 }
 
 Layer& Sequential::operator[](const std::string& name) {
-  for (const auto& l : layers_)
+  for (const auto& l : modules_)
     if (l->name() == name) return *l;
   throw IndexError("Sequential", "no layer is named '", name, "'");
 }
 
 template <class X> Tensor Sequential::call_next(size_t& i, size_t end, X&& x) {
-  Layer& layer = *layers_[i++];
+  Layer& layer = *modules_[i++];
   if (i < end)
-    if (std::optional<Tensor> y = layer.fuse_next(*layers_[i], x)) return ++i, *std::move(y);
+    if (std::optional<Tensor> y = layer.fuse_next(*modules_[i], x)) return ++i, *std::move(y);
   return layer(std::forward<X>(x));
 }
 

@@ -12,8 +12,7 @@
 #include <memory>
 #include <vector>
 
-#include "gradus/nn/layer.h"
-#include "gradus/nn/pointee_iterator.h"
+#include "gradus/nn/containers.h"
 
 namespace gradus::nn {
 
@@ -38,36 +37,22 @@ LayerFactory layer(Args... args) {
   };
 }
 
-class Sequential : public Layer {
+class Sequential : public IndexedContainer<Layer, Layer> {
  public:
+  using IndexedContainer::IndexedContainer;
   Sequential() = default;
-  Sequential(Module* parent, std::string name) : Layer(parent, std::move(name)) {}
   explicit Sequential(const std::vector<LayerFactory>& layers) { add_all(layers); }
   Sequential(Module* parent, std::string name, const std::vector<LayerFactory>& layers)
-      : Layer(parent, std::move(name)) {
+      : IndexedContainer(parent, std::move(name)) {
     add_all(layers);
   }
 
-  // Appends a layer of type L, named by its index ("0", "1", ...), and returns it.
-  template <class L>
-    requires requires { typename L::Options; }
-  L& add(typename L::Options options = {}) {
-    return append(std::make_unique<L>(this, std::to_string(size()), std::move(options)));
-  }
-  template <class L, class... Args>
-    requires(!requires { typename L::Options; })
-  L& add(Args&&... args) {
-    internal::check_child<L, Args...>();
-    return append(std::make_unique<L>(this, std::to_string(size()), std::forward<Args>(args)...));
-  }
+  using IndexedContainer::add;
   Layer& add(const LayerFactory& make) { return append(make(this, std::to_string(size()))); }
   // Appends a layer under this name.
   // Errors: ValueError for a name that is empty, dotted or taken.
   Layer& add(const std::string& name, const LayerFactory& make) { return append(make(this, name)); }
 
-  size_t size() const { return layers_.size(); }
-  auto begin() const { return internal::PointeeIterator(layers_.begin()); }  // over Layer&
-  auto end() const { return internal::PointeeIterator(layers_.end()); }
   Layer& operator[](size_t i);                 // Errors: IndexError
   Layer& operator[](const std::string& name);  // Errors: IndexError
 
@@ -78,19 +63,12 @@ class Sequential : public Layer {
   void add_all(const std::vector<LayerFactory>& layers) {
     for (const LayerFactory& make : layers) add(make);
   }
-  template <class L> L& append(std::unique_ptr<L> layer) {
-    L& l = *layer;
-    layers_.push_back(std::move(layer));
-    return l;
-  }
   Tensor forward_temporary(Tensor&& x) override;
   // Applies layers [begin, end) to x.
   Tensor run(size_t begin, size_t end, const Tensor& x);
   // Calls layer i with x and increments i; or, if Layer::fuse_next fuses layers i and i + 1, calls both and
   // adds 2.
   template <class X> Tensor call_next(size_t& i, size_t end, X&& x);
-
-  std::vector<std::unique_ptr<Layer>> layers_;
 };
 
 // Computes net(x) with activation checkpointing, as torch.utils.checkpoint.checkpoint_sequential. Divides the

@@ -15,6 +15,7 @@
 #include "gradus/tensor/tensor_checks.h"
 
 namespace gradus::optim {
+
 namespace {
 
 // Note [Device of the scale]

@@ -30,10 +30,29 @@
 
 #include "gradus/optim/optimizer.h"
 #include "gradus/optim/scaled_gradient.h"
-#include "gradus/optim/step_outcome.h"
 #include "gradus/tensor/ops/loss_scale.h"
+#include "gradus/tensor/tensor.h"
 
 namespace gradus::optim {
+
+class StepOutcome {
+ public:
+  StepOutcome(bool stepped) : stepped_(stepped) {}
+  // The step was skipped if `found`, f32[], is not 0.
+  static StepOutcome skipped_if(Tensor found) {
+    StepOutcome outcome(true);
+    outcome.found_ = std::move(found);
+    return outcome;
+  }
+
+  // Returns whether the optimizer stepped. Waits for the device if the outcome is on a device.
+  // Errors: as every wait, DeviceFailure and errors that kernels have reported.
+  operator bool() const { return found_.defined() ? found_.item<float>() == 0 : stepped_; }
+
+ private:
+  bool stepped_;
+  Tensor found_;
+};
 
 struct GradScalerOptions {
   double init_scale = 65536;

@@ -372,6 +372,10 @@ void check_option(bool holds, const char* op, const char* name, const char* expe
   if (!holds) throw ValueError(op, "expected ", name, " ", expected, ", got ", value);
 }
 
+void check_not_negative(const char* op, std::initializer_list<std::pair<const char*, double>> options) {
+  for (const auto& [name, value] : options) check_option(value >= 0, op, name, ">= 0", value);
+}
+
 void check_no_weight_decay_for_sparse(const char* op, double weight_decay) {
   if (weight_decay != 0)
     throw ValueError(op, "expected weight_decay 0 for a parameter with a sparse gradient, got ", weight_decay,

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <array>
+#include <initializer_list>
 #include <optional>
 #include <string>
 #include <utility>
@@ -237,8 +238,70 @@ template <class O> O OptimizerWith<O>::with_numbers(O options, const Numbers& nu
   return options;
 }
 
+// An optimizer whose step is one kernel call per group. Beside the members that OptimizerWith requires, O has
+//   static constexpr const char* kName;                       the optimizer's name: "SGD"
+//   static raw::StepSlot<O> step_kernel;                      its CUDA kernel reads StepItem::on_device, found and lr
+//   std::vector<const char*> state_names() const;             see Optimizer::group_state_names
+// and those of these functions, described in Optimizer, whose results differ from Optimizer's:
+//   double initial_state(size_t state) const;
+//   bool supports_sparse_rows() const;
+//   std::vector<const char*> number_names() const;            together with
+//   std::array<double, 2> initial_numbers() const;            and
+//   void advance_numbers(const raw::StepItem&, std::array<double, 2>& numbers) const;
+template <class O> class KernelOptimizer final : public OptimizerWith<O> {
+ public:
+  explicit KernelOptimizer(const std::vector<Tensor>& params, O options = {});
+
+ private:
+  const char* kind() const override { return O::kName; }
+  std::vector<const char*> state_names(const O& o) const override { return o.state_names(); }
+  double initial_state(size_t group, size_t state) const override;
+  std::vector<const char*> number_names() const override;
+  std::array<double, 2> initial_numbers(size_t group) const override;
+  void advance_numbers(size_t group, const raw::StepItem& item,
+                       std::array<double, 2>& numbers) const override;
+  void step_group(size_t group, const std::vector<raw::StepItem>& items) override;
+  bool supports_sparse_rows(size_t group) const override;
+  bool can_skip_on_device() const override { return true; }
+};
+
+template <class O> KernelOptimizer<O>::KernelOptimizer(const std::vector<Tensor>& params, O options) {
+  this->add_param_group(params, options);
+}
+template <class O> double KernelOptimizer<O>::initial_state(size_t group, size_t state) const {
+  if constexpr (requires(const O& o) { o.initial_state(state); })
+    return this->options(group).initial_state(state);
+  return 0;
+}
+template <class O> std::vector<const char*> KernelOptimizer<O>::number_names() const {
+  if constexpr (requires(const O& o) { o.number_names(); }) return this->options().number_names();
+  return {};
+}
+template <class O> std::array<double, 2> KernelOptimizer<O>::initial_numbers(size_t group) const {
+  if constexpr (requires(const O& o) { o.initial_numbers(); }) return this->options(group).initial_numbers();
+  return {};
+}
+template <class O>
+void KernelOptimizer<O>::advance_numbers(size_t group, const raw::StepItem& item,
+                                         std::array<double, 2>& numbers) const {
+  if constexpr (requires(const O& o) { o.advance_numbers(item, numbers); })
+    this->options(group).advance_numbers(item, numbers);
+}
+// The file that instantiates this function must include gradus/tensor/kernel.h.
+template <class O>
+void KernelOptimizer<O>::step_group(size_t group, const std::vector<raw::StepItem>& items) {
+  raw::run_step(O::step_kernel, items, this->options(group));
+}
+template <class O> bool KernelOptimizer<O>::supports_sparse_rows(size_t group) const {
+  if constexpr (requires(const O& o) { o.supports_sparse_rows(); })
+    return this->options(group).supports_sparse_rows();
+  return false;
+}
+
 // Throws ValueError "[op] expected NAME EXPECTED, got VALUE" unless `holds`.
 void check_option(bool holds, const char* op, const char* name, const char* expected, double value);
+// Throws ValueError unless all options, by name, are >= 0.
+void check_not_negative(const char* op, std::initializer_list<std::pair<const char*, double>> options);
 // Throws ValueError unless weight_decay is 0, as required for updates of the rows of a sparse gradient alone.
 void check_no_weight_decay_for_sparse(const char* op, double weight_decay);
 // Throws ValueError unless both betas are in [0, 1).

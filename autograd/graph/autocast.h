@@ -76,8 +76,9 @@ DType gradient_dtype(const Tensor& x);
 // suspends the scope for its own lifetime, so ops within that call do not cast again.
 class Casting {
  public:
-  explicit Casting(CastOp op) {
-    if (Context::current().autocast) begin(op.policy(), {});
+  explicit Casting(CastOp op) : Casting(op.policy()) {}
+  explicit Casting(CastPolicy policy) {
+    if (Context::current().autocast) begin(policy, {});
   }
   // CastPolicy::kWidest chooses the dtype from all operands.
   template <class... Operands> Casting(CastOp op, const Tensor& first, const Operands&... others) {

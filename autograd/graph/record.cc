@@ -6,6 +6,7 @@
 #include "gradus/autograd/graph/recording_state.h"
 #include "gradus/autograd/graph/relu_fusion.h"
 #include "gradus/tensor/runtime/stream_use.h"
+#include "gradus/tensor/tensor_checks.h"
 
 namespace gradus::autograd {
 namespace {
@@ -171,6 +172,42 @@ bool may_reuse(const Tensor& x) {
   if (is_used_on_other_streams(x.device(), x.storage()->data())) return false;
   const auto& slot = x.ref()->slot;
   return !slot || !slot->is_leaf();
+}
+
+namespace {
+
+// Stored in Storage::cast, which autocast and GradScaler use for their own data.
+struct OnesMark final : Counted {
+  explicit OnesMark(uint32_t filled_version) : version(filled_version) {}
+  const uint32_t version;  // of the storage when it was filled with ones
+};
+
+}  // namespace
+
+void mark_ones(const Tensor& x) { x.storage()->cast = make_ref<OnesMark>(x.storage()->version()); }
+
+bool is_known_ones(const Tensor& x) {
+  const auto* mark = dynamic_cast<const OnesMark*>(x.storage()->cast.get());
+  return mark && mark->version == x.storage()->version();
+}
+
+void check_same_device(const char* op, const char* name_x, const Tensor& x, const char* name_y,
+                       const Tensor& y) {
+  if (!are_compatible_devices(x.device(), y.device()))
+    throw DeviceError(op, name_x, " is on ", x.device(), " but ", name_y, " on ", y.device());
+}
+
+void check_not_leaf(const char* op, const Tensor& x) {
+  if (x.defined() && x.ref()->slot && x.ref()->slot->is_leaf())
+    throw StateError(op, "would overwrite an attached tensor (a parameter) under a recording: x ",
+                     describe(x), "; write into it under `const auto off = no_record();`, or into clone(x)");
+}
+
+void check_in_place(const char* op, const Tensor& x) {
+  if (!is_tracked(x)) return;
+  check_not_leaf(op, x);
+  throw StateError(op, "would overwrite a tensor that an open recording follows: ", describe(x),
+                   "; use the op without '_', or do this outside of the recording");
 }
 
 }  // namespace gradus::autograd

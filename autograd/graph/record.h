@@ -137,9 +137,37 @@ class Recorder {
   std::array<const TensorImpl*, 4> inputs_{};  // to name the input in errors
 };
 
+// Records y as a function of x alone, with a rule that saves no tensors, and returns y.
+template <class Rule> Tensor record_unary(const char* op, const Tensor& x, Tensor y, Rule rule) {
+  if (Recorder r{op, x}) r.record(y, wrt(x, std::move(rule)));
+  return y;
+}
+
 // Returns whether an op may write its result into x's buffer: x is its sole owner, is dense and not attached,
 // and no other GPU stream uses the buffer.
 bool may_reuse(const Tensor& x);
+// Returns a tensor on dy's buffer, without a slot in the graph, for the result of an element-wise op on dy and x.
+// Returns an undefined tensor when dy has other owners, or when the shapes of dy and x differ.
+inline Tensor reusable_for(const Tensor& dy, const Tensor& x) {
+  return may_reuse(dy) && dy.shape() == x.shape() ? detach(dy) : Tensor();
+}
+
+// mark_ones marks x's storage as filled with ones, such as the gradient of a loss with respect to itself; is_known_ones
+// returns whether the storage is marked and has not been written to since. An op that computes its input's gradient in its
+// forward (cross_entropy) can return this gradient unscaled if its dy is known to be 1.
+void mark_ones(const Tensor& x);
+bool is_known_ones(const Tensor& x);
+
+// Throws DeviceError "[op] X is on ... but Y on ..." unless the devices of two operands fit together.
+void check_same_device(const char* op, const char* name_x, const Tensor& x, const char* name_y,
+                       const Tensor& y);
+
+// Throws StateError for an attached tensor. Called by `x op= y` and `x[i] = y` with a recorded operand: these
+// assign a new tensor to the handle x, while managers, optimizers and modules would keep the attached tensor.
+void check_not_leaf(const char* op, const Tensor& x);
+
+// Throws StateError when an open recording follows x: a write would change values that rules have saved.
+void check_in_place(const char* op, const Tensor& x);
 
 }  // namespace gradus::autograd
 

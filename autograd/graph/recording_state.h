@@ -11,8 +11,16 @@
 
 namespace gradus::autograd {
 
+struct DeferredWeights;
+struct ManagerState;
+
 class RecordingState final : public Counted {
  public:
+  // Set by GradManager for its own recordings.
+  std::shared_ptr<ManagerState> manager;
+  bool narrowed = false;                      // opened with RecordOptions::only
+  std::shared_ptr<DeferredWeights> deferred;  // between backward_inputs and backward_weights
+
   // Records the ops that depend on `leaves`. Recordings of the same `level` record each other's backward. Level 0:
   // a new level, higher than all before.
   explicit RecordingState(const std::vector<Ref<AutogradSlot>>& leaves, uint64_t level = 0);

@@ -14,7 +14,7 @@
 #include "gradus/autograd/ops/copy.h"
 #include "gradus/autograd/ops/math.h"
 #include "gradus/autograd/ops/precision.h"
-#include "gradus/autograd/ops/reuse.h"
+#include "gradus/autograd/ops/unary.h"
 #include "gradus/autograd/ops/view.h"
 #include "gradus/tensor/base/checked.h"
 #include "gradus/tensor/op_call.h"
@@ -34,7 +34,26 @@ using autograd::reusable_for;
 
 // Returns dy's buffer for reuse, unless the derivative of the gradient op needs dy's elements.
 Tensor reusable_unless_saved(const Tensor& dy, const Tensor& x) {
-  return autograd::is_tracked(dy) || autograd::is_tracked(x) ? Tensor() : reusable_for(dy, x);
+  return autograd::any_tracked(dy, x) ? Tensor() : reusable_for(dy, x);
+}
+
+// Returns dx = F(dy, v) of an op's gradient, where v is the op's input or output, called `name`. F is linear in dy;
+// second(v) returns the derivative of F(1, v).
+template <class F, class Second, class... P>
+Tensor backward_of(const char* op, const char* name, Tensor dy, const Tensor& v, Second second,
+                   P... parameters) {
+  const OpCall call(op, {{"dy", dy}, {name, v}});
+  Tensor dx = raw::backward<F>(dy, v, reusable_unless_saved(dy, v), parameters...);
+  if (Recorder r{op, dy, v})
+    r.record(dx,
+             wrt(dy,
+                 [=, v = r.save(v)](Tensor ddx) {
+                   return backward_of<F>(op, name, std::move(ddx), v.get(), second, parameters...);
+                 }),
+             wrt(v, [dy = r.save(dy), v = r.save(v), second](const Tensor& ddx) {
+               return ddx * dy.get() * second(v.get());
+             }));
+  return dx;
 }
 
 Tensor record_relu(const Tensor& x, Tensor y) {
@@ -90,105 +109,62 @@ Tensor leaky_relu_backward(Tensor dy, const Tensor& x, double slope) {
 }
 
 Tensor elu(const Tensor& x, double alpha) {
-  const OpCall call("elu", {{"x", x}});
-  Tensor y = raw::unary<functors::Elu>(x, alpha);
-  if (Recorder r{"elu", x})
-    r.record(
-        y, wrt(x, [x = r.save(x), alpha](Tensor dy) { return elu_backward(std::move(dy), x.get(), alpha); }));
-  return y;
+  return autograd::unary_of_input<functors::Elu>(
+      "elu", x, [alpha](Tensor dy, const Tensor& x) { return elu_backward(std::move(dy), x, alpha); }, alpha);
 }
 
 Tensor elu_backward(Tensor dy, const Tensor& x, double alpha) {
-  const OpCall call("elu_backward", {{"dy", dy}, {"x", x}});
-  Tensor dx = raw::backward<functors::EluBackward>(dy, x, reusable_unless_saved(dy, x), alpha);
-  if (Recorder r{"elu_backward", dy, x})
-    r.record(
-        dx,
-        wrt(dy, [x = r.save(x), alpha](Tensor ddx) { return elu_backward(std::move(ddx), x.get(), alpha); }),
-        wrt(x, [dy = r.save(dy), x = r.save(x), alpha](const Tensor& ddx) {
-          return ddx * dy.get() * where(gt(x.get(), 0), 0, exp(clamp(x.get(), {}, 0)) * alpha);
-        }));
-  return dx;
+  return backward_of<functors::EluBackward>(
+      "elu_backward", "x", std::move(dy), x,
+      [alpha](const Tensor& x) { return where(gt(x, 0), 0, exp(clamp(x, {}, 0)) * alpha); }, alpha);
 }
 
 Tensor sigmoid(const Tensor& x) {
-  const OpCall call("sigmoid", {{"x", x}});
-  Tensor y = raw::unary<functors::Sigmoid>(x);
-  if (Recorder r{"sigmoid", x})
-    r.record(y,
-             wrt(x, [y = r.save_output(y)](Tensor dy) { return sigmoid_backward(std::move(dy), y.get()); }));
-  return y;
+  return autograd::unary_of_output<functors::Sigmoid>(
+      "sigmoid", x, [](Tensor dy, const Tensor& y) { return sigmoid_backward(std::move(dy), y); });
 }
 
 Tensor sigmoid_backward(Tensor dy, const Tensor& y) {
-  const OpCall call("sigmoid_backward", {{"dy", dy}, {"y", y}});
-  Tensor dx = raw::backward<functors::SigmoidBackward>(dy, y, reusable_unless_saved(dy, y));
-  if (Recorder r{"sigmoid_backward", dy, y})
-    r.record(dx, wrt(dy, [y = r.save(y)](Tensor ddx) { return sigmoid_backward(std::move(ddx), y.get()); }),
-             wrt(y, [dy = r.save(dy), y = r.save(y)](const Tensor& ddx) {
-               return ddx * dy.get() * (1 - y.get() * 2);
-             }));
-  return dx;
+  return backward_of<functors::SigmoidBackward>("sigmoid_backward", "y", std::move(dy), y,
+                                                [](const Tensor& y) { return 1 - y * 2; });
 }
 
 Tensor logsigmoid(const Tensor& x) {
-  const OpCall call("logsigmoid", {{"x", x}});
-  Tensor y = raw::unary<functors::LogSigmoid>(x);
-  if (Recorder r{"logsigmoid", x})
-    r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) { return dy * sigmoid(-x.get()); }));
-  return y;
+  return autograd::unary_of_input<functors::LogSigmoid>(
+      "logsigmoid", x, [](const Tensor& dy, const Tensor& x) { return dy * sigmoid(-x); });
 }
 
 Tensor tanh(const Tensor& x) {
-  const OpCall call("tanh", {{"x", x}});
-  Tensor y = raw::unary<functors::Tanh>(x);
-  if (Recorder r{"tanh", x})
-    r.record(y, wrt(x, [y = r.save_output(y)](Tensor dy) { return tanh_backward(std::move(dy), y.get()); }));
-  return y;
+  return autograd::unary_of_output<functors::Tanh>(
+      "tanh", x, [](Tensor dy, const Tensor& y) { return tanh_backward(std::move(dy), y); });
 }
 
 Tensor tanh_backward(Tensor dy, const Tensor& y) {
-  const OpCall call("tanh_backward", {{"dy", dy}, {"y", y}});
-  Tensor dx = raw::backward<functors::TanhBackward>(dy, y, reusable_unless_saved(dy, y));
-  if (Recorder r{"tanh_backward", dy, y})
-    r.record(dx, wrt(dy, [y = r.save(y)](Tensor ddx) { return tanh_backward(std::move(ddx), y.get()); }),
-             wrt(y, [dy = r.save(dy), y = r.save(y)](const Tensor& ddx) {
-               return ddx * dy.get() * (y.get() * -2);
-             }));
-  return dx;
+  return backward_of<functors::TanhBackward>("tanh_backward", "y", std::move(dy), y,
+                                             [](const Tensor& y) { return y * -2; });
 }
 
 Tensor softplus(const Tensor& x, double beta, double threshold) {
-  const OpCall call("softplus", {{"x", x}});
-  if (autograd::Casting cast{"softplus"}) return softplus(cast(x), beta, threshold);
   if (!(beta > 0)) throw ValueError("softplus", "expected beta > 0, got ", beta);
-  Tensor y = raw::unary<functors::Softplus>(x, beta, threshold);
-  if (Recorder r{"softplus", x})
-    r.record(y, wrt(x, [x = r.save(x), beta, threshold](const Tensor& dy) {
-               const Tensor z = at_least_f32(x.get()) * beta;  // y is linear with slope 1 above the threshold
-               return dy * sigmoid(where(gt(z, threshold), std::numeric_limits<double>::infinity(), z));
-             }));
-  return y;
+  return autograd::unary_of_input<functors::Softplus>(
+      "softplus", x,
+      [beta, threshold](const Tensor& dy, const Tensor& x) {
+        const Tensor z = at_least_f32(x) * beta;  // y is linear with slope 1 above the threshold
+        return dy * sigmoid(where(gt(z, threshold), std::numeric_limits<double>::infinity(), z));
+      },
+      beta, threshold);
 }
 
 Tensor silu(const Tensor& x) {
-  const OpCall call("silu", {{"x", x}});
-  Tensor y = raw::unary<functors::Silu>(x);
-  if (Recorder r{"silu", x})
-    r.record(y, wrt(x, [x = r.save(x)](Tensor dy) { return silu_backward(std::move(dy), x.get()); }));
-  return y;
+  return autograd::unary_of_input<functors::Silu>(
+      "silu", x, [](Tensor dy, const Tensor& x) { return silu_backward(std::move(dy), x); });
 }
 
 Tensor silu_backward(Tensor dy, const Tensor& x) {
-  const OpCall call("silu_backward", {{"dy", dy}, {"x", x}});
-  Tensor dx = raw::backward<functors::SiluBackward>(dy, x, reusable_unless_saved(dy, x));
-  if (Recorder r{"silu_backward", dy, x})
-    r.record(dx, wrt(dy, [x = r.save(x)](Tensor ddx) { return silu_backward(std::move(ddx), x.get()); }),
-             wrt(x, [dy = r.save(dy), x = r.save(x)](const Tensor& ddx) {
-               const Tensor s = sigmoid(x.get());
-               return ddx * dy.get() * (s * (1 - s) * (2 + x.get() * (1 - 2 * s)));
-             }));
-  return dx;
+  return backward_of<functors::SiluBackward>("silu_backward", "x", std::move(dy), x, [](const Tensor& x) {
+    const Tensor s = sigmoid(x);
+    return s * (1 - s) * (2 + x * (1 - 2 * s));
+  });
 }
 
 Tensor gelu(const Tensor& x, Gelu form) {
@@ -218,18 +194,10 @@ Tensor gelu_second(const Tensor& x, Gelu form) {
 }  // namespace
 
 Tensor gelu_backward(Tensor dy, const Tensor& x, Gelu form) {
-  const OpCall call("gelu_backward", {{"dy", dy}, {"x", x}});
-  const Tensor out = reusable_unless_saved(dy, x);
-  Tensor dx = form == Gelu::kTanh ? raw::backward<functors::GeluTanhBackward>(dy, x, out)
-                                  : raw::backward<functors::GeluBackward>(dy, x, out);
-  if (Recorder r{"gelu_backward", dy, x})
-    r.record(
-        dx,
-        wrt(dy, [x = r.save(x), form](Tensor ddx) { return gelu_backward(std::move(ddx), x.get(), form); }),
-        wrt(x, [dy = r.save(dy), x = r.save(x), form](const Tensor& ddx) {
-          return ddx * dy.get() * gelu_second(x.get(), form);
-        }));
-  return dx;
+  const auto second = [form](const Tensor& x) { return gelu_second(x, form); };
+  if (form == Gelu::kTanh)
+    return backward_of<functors::GeluTanhBackward>("gelu_backward", "x", std::move(dy), x, second);
+  return backward_of<functors::GeluBackward>("gelu_backward", "x", std::move(dy), x, second);
 }
 
 Tensor relu6(const Tensor& x) {
@@ -251,78 +219,60 @@ Tensor hardtanh(const Tensor& x, Number low, Number high) {
 }
 
 Tensor hardsigmoid(const Tensor& x) {
-  const OpCall call("hardsigmoid", {{"x", x}});
-  Tensor y = raw::unary<functors::HardSigmoid>(x);
-  if (Recorder r{"hardsigmoid", x})
-    r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) {
-               return where(logical_and(gt(x.get(), -3), lt(x.get(), 3)), dy * (1.0 / 6), 0);
-             }));
-  return y;
+  return autograd::unary_of_input<functors::HardSigmoid>(
+      "hardsigmoid", x, [](const Tensor& dy, const Tensor& x) {
+        return where(logical_and(gt(x, -3), lt(x, 3)), dy * (1.0 / 6), 0);
+      });
 }
 
 Tensor hardswish(const Tensor& x) {
-  const OpCall call("hardswish", {{"x", x}});
-  Tensor y = raw::unary<functors::HardSwish>(x);
-  if (Recorder r{"hardswish", x})
-    r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) {
-               const Tensor v = at_least_f32(x.get());
-               return dy * where(le(v, -3), 0, where(lt(v, 3), v * (1.0 / 3) + 0.5, 1));
-             }));
-  return y;
+  return autograd::unary_of_input<functors::HardSwish>("hardswish", x, [](const Tensor& dy, const Tensor& x) {
+    const Tensor v = at_least_f32(x);
+    return dy * where(le(v, -3), 0, where(lt(v, 3), v * (1.0 / 3) + 0.5, 1));
+  });
 }
 
 Tensor hardshrink(const Tensor& x, double lambda) {
-  const OpCall call("hardshrink", {{"x", x}});
-  Tensor y = raw::unary<functors::HardShrink>(x, lambda);
-  if (Recorder r{"hardshrink", x})
-    r.record(y, wrt(x, [x = r.save(x), lambda](const Tensor& dy) {
-               return where(logical_and(ge(x.get(), -lambda), le(x.get(), lambda)), 0, dy);
-             }));
-  return y;
+  return autograd::unary_of_input<functors::HardShrink>(
+      "hardshrink", x,
+      [lambda](const Tensor& dy, const Tensor& x) {
+        return where(logical_and(ge(x, -lambda), le(x, lambda)), 0, dy);
+      },
+      lambda);
 }
 
 Tensor softshrink(const Tensor& x, double lambda) {
-  const OpCall call("softshrink", {{"x", x}});
   if (!(lambda >= 0)) throw ValueError("softshrink", "expected lambda >= 0, got ", lambda);
-  Tensor y = raw::unary<functors::SoftShrink>(x, lambda);
-  if (Recorder r{"softshrink", x})
-    r.record(y, wrt(x, [x = r.save(x), lambda](const Tensor& dy) {
-               return where(logical_and(ge(x.get(), -lambda), le(x.get(), lambda)), 0, dy);
-             }));
-  return y;
+  return autograd::unary_of_input<functors::SoftShrink>(
+      "softshrink", x,
+      [lambda](const Tensor& dy, const Tensor& x) {
+        return where(logical_and(ge(x, -lambda), le(x, lambda)), 0, dy);
+      },
+      lambda);
 }
 
 Tensor celu(const Tensor& x, double alpha) {
-  const OpCall call("celu", {{"x", x}});
   if (alpha == 0 || std::isnan(alpha)) throw ValueError("celu", "expected alpha other than 0, got ", alpha);
-  Tensor y = raw::unary<functors::Celu>(x, alpha);
-  if (Recorder r{"celu", x})
-    r.record(y, wrt(x, [x = r.save(x), alpha](const Tensor& dy) {
-               const Tensor v = at_least_f32(x.get()), low = le(v, 0);
-               return dy * where(low, exp(where(low, v, 0) * (1 / alpha)), 1);
-             }));
-  return y;
+  return autograd::unary_of_input<functors::Celu>(
+      "celu", x,
+      [alpha](const Tensor& dy, const Tensor& x) {
+        const Tensor v = at_least_f32(x), low = le(v, 0);
+        return dy * where(low, exp(where(low, v, 0) * (1 / alpha)), 1);
+      },
+      alpha);
 }
 
 Tensor selu(const Tensor& x) {
-  const OpCall call("selu", {{"x", x}});
   constexpr double kScale = 1.0507009873554805, kAlpha = 1.6732632423543772;
-  Tensor y = raw::unary<functors::Selu>(x);
-  if (Recorder r{"selu", x})
-    r.record(
-        y, wrt(x, [x = r.save(x)](const Tensor& dy) { return elu_backward(dy * kScale, x.get(), kAlpha); }));
-  return y;
+  return autograd::unary_of_input<functors::Selu>(
+      "selu", x, [](const Tensor& dy, const Tensor& x) { return elu_backward(dy * kScale, x, kAlpha); });
 }
 
 Tensor mish(const Tensor& x) {
-  const OpCall call("mish", {{"x", x}});
-  Tensor y = raw::unary<functors::Mish>(x);
-  if (Recorder r{"mish", x})
-    r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) {
-               const Tensor v = at_least_f32(x.get()), t = tanh(softplus(v));
-               return dy * (t + v * sigmoid(v) * (1 - square(t)));
-             }));
-  return y;
+  return autograd::unary_of_input<functors::Mish>("mish", x, [](const Tensor& dy, const Tensor& x) {
+    const Tensor v = at_least_f32(x), t = tanh(softplus(v));
+    return dy * (t + v * sigmoid(v) * (1 - square(t)));
+  });
 }
 
 Tensor softsign(const Tensor& x) {

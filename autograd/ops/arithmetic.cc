@@ -10,10 +10,9 @@
 #include "gradus/autograd/graph/record.h"
 #include "gradus/autograd/ops/comparison.h"
 #include "gradus/autograd/ops/copy.h"
-#include "gradus/autograd/ops/in_place.h"
 #include "gradus/autograd/ops/math.h"
 #include "gradus/autograd/ops/precision.h"
-#include "gradus/autograd/ops/reuse.h"
+#include "gradus/autograd/ops/unary.h"
 #include "gradus/tensor/base/checked.h"
 #include "gradus/tensor/op_call.h"
 #include "gradus/tensor/ops/arithmetic.h"
@@ -113,9 +112,7 @@ Tensor add(const Tensor& a, const Tensor& b) {
 
 Tensor add(const Tensor& a, Number b) {
   const OpCall call("add", {{"a", a}});
-  Tensor y = raw::add(a, b);
-  if (Recorder r{"add", a}) r.record(y, wrt(a, [](Tensor dy) { return dy; }));
-  return y;
+  return autograd::record_unary("add", a, raw::add(a, b), [](Tensor dy) { return dy; });
 }
 Tensor add(Number a, const Tensor& b) {
   const OpCall call("add", {{"b", b}});
@@ -132,16 +129,12 @@ Tensor sub(const Tensor& a, const Tensor& b) {
 
 Tensor sub(const Tensor& a, Number b) {
   const OpCall call("sub", {{"a", a}});
-  Tensor y = raw::sub(a, b);
-  if (Recorder r{"sub", a}) r.record(y, wrt(a, [](Tensor dy) { return dy; }));
-  return y;
+  return autograd::record_unary("sub", a, raw::sub(a, b), [](Tensor dy) { return dy; });
 }
 
 Tensor sub(Number a, const Tensor& b) {
   const OpCall call("sub", {{"b", b}});
-  Tensor y = raw::sub(a, b);
-  if (Recorder r{"sub", b}) r.record(y, wrt(b, [](const Tensor& dy) { return -dy; }));
-  return y;
+  return autograd::record_unary("sub", b, raw::sub(a, b), [](const Tensor& dy) { return -dy; });
 }
 
 Tensor mul(const Tensor& a, const Tensor& b) {
@@ -155,9 +148,7 @@ Tensor mul(const Tensor& a, const Tensor& b) {
 
 Tensor mul(const Tensor& a, Number b) {
   const OpCall call("mul", {{"a", a}});
-  Tensor y = raw::mul(a, b);
-  if (Recorder r{"mul", a}) r.record(y, wrt(a, [b](const Tensor& dy) { return dy * b; }));
-  return y;
+  return autograd::record_unary("mul", a, raw::mul(a, b), [b](const Tensor& dy) { return dy * b; });
 }
 Tensor mul(Number a, const Tensor& b) {
   const OpCall call("mul", {{"b", b}});
@@ -177,9 +168,7 @@ Tensor div(const Tensor& a, const Tensor& b) {
 
 Tensor div(const Tensor& a, Number b) {
   const OpCall call("div", {{"a", a}});
-  Tensor y = raw::div(a, b);
-  if (Recorder r{"div", a}) r.record(y, wrt(a, [b](const Tensor& dy) { return dy / b; }));
-  return y;
+  return autograd::record_unary("div", a, raw::div(a, b), [b](const Tensor& dy) { return dy / b; });
 }
 
 Tensor div(Number a, const Tensor& b) {
@@ -253,9 +242,7 @@ Tensor remainder(const Tensor& a, const Tensor& b) {
 
 Tensor remainder(const Tensor& a, Number b) {
   const OpCall call("remainder", {{"a", a}});
-  Tensor y = raw::remainder(a, b);
-  if (Recorder r{"remainder", a}) r.record(y, wrt(a, [](Tensor dy) { return dy; }));
-  return y;
+  return autograd::record_unary("remainder", a, raw::remainder(a, b), [](Tensor dy) { return dy; });
 }
 
 Tensor fmod(const Tensor& a, const Tensor& b) {
@@ -454,56 +441,34 @@ Tensor clamp(const Tensor& x, const Tensor& low, const Tensor& high) {
 
 Tensor neg(const Tensor& x) {
   const OpCall call("neg", {{"x", x}});
-  Tensor y = raw::unary<functors::Neg>(x);
-  if (Recorder r{"neg", x}) r.record(y, wrt(x, [](const Tensor& dy) { return -dy; }));
-  return y;
+  return autograd::record_unary("neg", x, raw::unary<functors::Neg>(x), [](const Tensor& dy) { return -dy; });
 }
 
 Tensor abs(const Tensor& x) {
-  const OpCall call("abs", {{"x", x}});
-  Tensor y = raw::unary<functors::Abs>(x);
-  if (Recorder r{"abs", x})
-    r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) { return dy * sign(x.get()); }));
-  return y;
+  return autograd::unary_of_input<functors::Abs>(
+      "abs", x, [](const Tensor& dy, const Tensor& x) { return dy * sign(x); });
 }
 
 Tensor square(const Tensor& x) {
-  const OpCall call("square", {{"x", x}});
-  if (autograd::Casting cast{"square"}) return square(cast(x));
-  Tensor y = raw::unary<functors::Square>(x);
-  if (Recorder r{"square", x})
-    r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) { return dy * (x.get() * 2); }));
-  return y;
+  return autograd::unary_of_input<functors::Square>(
+      "square", x, [](const Tensor& dy, const Tensor& x) { return dy * (x * 2); });
 }
 
 Tensor sqrt(const Tensor& x) {
-  const OpCall call("sqrt", {{"x", x}});
-  Tensor y = raw::unary<functors::Sqrt>(x);
-  if (Recorder r{"sqrt", x})
-    r.record(y, wrt(x, [y = r.save_output(y)](const Tensor& dy) { return dy / (y.get() * 2); }));
-  return y;
+  return autograd::unary_of_output<functors::Sqrt>(
+      "sqrt", x, [](const Tensor& dy, const Tensor& y) { return dy / (y * 2); });
 }
 
 Tensor rsqrt(const Tensor& x) {
-  const OpCall call("rsqrt", {{"x", x}});
-  if (autograd::Casting cast{"rsqrt"}) return rsqrt(cast(x));
-  Tensor y = raw::unary<functors::Rsqrt>(x);
-  if (Recorder r{"rsqrt", x})
-    r.record(y, wrt(x, [y = r.save_output(y)](const Tensor& dy) {
-               const Tensor v = at_least_f32(y.get());
-               return dy * (square(v) * v * -0.5);
-             }));
-  return y;
+  return autograd::unary_of_output<functors::Rsqrt>("rsqrt", x, [](const Tensor& dy, const Tensor& y) {
+    const Tensor v = at_least_f32(y);
+    return dy * (square(v) * v * -0.5);
+  });
 }
 
 Tensor reciprocal(const Tensor& x) {
-  const OpCall call("reciprocal", {{"x", x}});
-  if (autograd::Casting cast{"reciprocal"}) return reciprocal(cast(x));
-  Tensor y = raw::unary<functors::Reciprocal>(x);
-  if (Recorder r{"reciprocal", x})
-    r.record(
-        y, wrt(x, [y = r.save_output(y)](const Tensor& dy) { return -dy * square(at_least_f32(y.get())); }));
-  return y;
+  return autograd::unary_of_output<functors::Reciprocal>(
+      "reciprocal", x, [](const Tensor& dy, const Tensor& y) { return -dy * square(at_least_f32(y)); });
 }
 
 Tensor hypot(const Tensor& a, const Tensor& b) {
@@ -540,22 +505,19 @@ Tensor heaviside(const Tensor& x, const Tensor& at_zero) {
   return y;
 }
 
-Tensor sign(const Tensor& x) {
-  const OpCall call("sign", {{"x", x}});
-  return record_piecewise_constant("sign", raw::unary<functors::Sign>(x), x);
+namespace {
+
+template <class F> Tensor piecewise_constant(const char* op, const Tensor& x) {
+  const OpCall call(op, {{"x", x}});
+  return record_piecewise_constant(op, raw::unary<F>(x), x);
 }
-Tensor floor(const Tensor& x) {
-  const OpCall call("floor", {{"x", x}});
-  return record_piecewise_constant("floor", raw::unary<functors::Floor>(x), x);
-}
-Tensor ceil(const Tensor& x) {
-  const OpCall call("ceil", {{"x", x}});
-  return record_piecewise_constant("ceil", raw::unary<functors::Ceil>(x), x);
-}
-Tensor round(const Tensor& x) {
-  const OpCall call("round", {{"x", x}});
-  return record_piecewise_constant("round", raw::unary<functors::Round>(x), x);
-}
+
+}  // namespace
+
+Tensor sign(const Tensor& x) { return piecewise_constant<functors::Sign>("sign", x); }
+Tensor floor(const Tensor& x) { return piecewise_constant<functors::Floor>("floor", x); }
+Tensor ceil(const Tensor& x) { return piecewise_constant<functors::Ceil>("ceil", x); }
+Tensor round(const Tensor& x) { return piecewise_constant<functors::Round>("round", x); }
 
 Tensor round(const Tensor& x, int64_t decimals) {
   const OpCall call("round", {{"x", x}});
@@ -566,65 +528,54 @@ Tensor round(const Tensor& x, int64_t decimals) {
   return to(decimals > 0 ? round(v * scale) / scale : round(v / scale) * scale, x.dtype());
 }
 
-Tensor trunc(const Tensor& x) {
-  const OpCall call("trunc", {{"x", x}});
-  return record_piecewise_constant("trunc", raw::unary<functors::Trunc>(x), x);
-}
+Tensor trunc(const Tensor& x) { return piecewise_constant<functors::Trunc>("trunc", x); }
 
 Tensor frac(const Tensor& x) {
   const OpCall call("frac", {{"x", x}});
   return x - trunc(x);
 }
 
+namespace {
+
+// Runs the in-place op `write` on x with an operand, a tensor or a number.
+template <class Y, class F> void write_in_place(const char* op, const Tensor& x, const Y& y, F write) {
+  const OpCall call(op, {{"x", x}});
+  if constexpr (std::is_same_v<Y, Tensor>) const OpCall checks_operand(op, {{"y", y}});
+  autograd::check_in_place(op, x);
+  write();
+}
+
+}  // namespace
+
 void add_(const Tensor& x, const Tensor& y) {
-  const OpCall call("add_", {{"x", x}, {"y", y}});
-  autograd::check_in_place("add_", x);
-  raw::add_(x, y);
+  write_in_place("add_", x, y, [&] { raw::add_(x, y); });
 }
 void add_(const Tensor& x, const Tensor& y, Number alpha) {
-  const OpCall call("add_", {{"x", x}, {"y", y}});
-  autograd::check_in_place("add_", x);
-  raw::add_(x, y, alpha);
+  write_in_place("add_", x, y, [&] { raw::add_(x, y, alpha); });
 }
 void add_(const Tensor& x, Number y) {
-  const OpCall call("add_", {{"x", x}});
-  autograd::check_in_place("add_", x);
-  raw::add_(x, y);
+  write_in_place("add_", x, y, [&] { raw::add_(x, y); });
 }
 void sub_(const Tensor& x, const Tensor& y) {
-  const OpCall call("sub_", {{"x", x}, {"y", y}});
-  autograd::check_in_place("sub_", x);
-  raw::sub_(x, y);
+  write_in_place("sub_", x, y, [&] { raw::sub_(x, y); });
 }
 void sub_(const Tensor& x, Number y) {
-  const OpCall call("sub_", {{"x", x}});
-  autograd::check_in_place("sub_", x);
-  raw::sub_(x, y);
+  write_in_place("sub_", x, y, [&] { raw::sub_(x, y); });
 }
 void mul_(const Tensor& x, const Tensor& y) {
-  const OpCall call("mul_", {{"x", x}, {"y", y}});
-  autograd::check_in_place("mul_", x);
-  raw::mul_(x, y);
+  write_in_place("mul_", x, y, [&] { raw::mul_(x, y); });
 }
 void mul_(const Tensor& x, Number y) {
-  const OpCall call("mul_", {{"x", x}});
-  autograd::check_in_place("mul_", x);
-  raw::mul_(x, y);
+  write_in_place("mul_", x, y, [&] { raw::mul_(x, y); });
 }
 void div_(const Tensor& x, const Tensor& y) {
-  const OpCall call("div_", {{"x", x}, {"y", y}});
-  autograd::check_in_place("div_", x);
-  raw::div_(x, y);
+  write_in_place("div_", x, y, [&] { raw::div_(x, y); });
 }
 void div_(const Tensor& x, Number y) {
-  const OpCall call("div_", {{"x", x}});
-  autograd::check_in_place("div_", x);
-  raw::div_(x, y);
+  write_in_place("div_", x, y, [&] { raw::div_(x, y); });
 }
 void lerp_(const Tensor& x, const Tensor& y, double weight) {
-  const OpCall call("lerp_", {{"x", x}, {"y", y}});
-  autograd::check_in_place("lerp_", x);
-  raw::lerp_(x, y, weight);
+  write_in_place("lerp_", x, y, [&] { raw::lerp_(x, y, weight); });
 }
 void clamp_(const Tensor& x, std::optional<Number> low, std::optional<Number> high) {
   const OpCall call("clamp_", {{"x", x}});

@@ -20,9 +20,8 @@ namespace gradus {
 
 Tensor flip(const Tensor& x, const Dims& dims) {
   const OpCall call("flip", {{"x", x}});
-  Tensor y = raw::flip(x, dims);
-  if (Recorder r{"flip", x}) r.record(y, wrt(x, [dims](const Tensor& dy) { return flip(dy, dims); }));
-  return y;
+  return autograd::record_unary("flip", x, raw::flip(x, dims),
+                                [dims](const Tensor& dy) { return flip(dy, dims); });
 }
 
 Tensor fliplr(const Tensor& x) {
@@ -70,16 +69,14 @@ Tensor rot90(const Tensor& x, int64_t k, const Dims& dims) {
 
 Tensor tril(const Tensor& x, int64_t diagonal) {
   const OpCall call("tril", {{"x", x}});
-  Tensor y = raw::tril(x, diagonal);
-  if (Recorder r{"tril", x}) r.record(y, wrt(x, [diagonal](const Tensor& dy) { return tril(dy, diagonal); }));
-  return y;
+  return autograd::record_unary("tril", x, raw::tril(x, diagonal),
+                                [diagonal](const Tensor& dy) { return tril(dy, diagonal); });
 }
 
 Tensor triu(const Tensor& x, int64_t diagonal) {
   const OpCall call("triu", {{"x", x}});
-  Tensor y = raw::triu(x, diagonal);
-  if (Recorder r{"triu", x}) r.record(y, wrt(x, [diagonal](const Tensor& dy) { return triu(dy, diagonal); }));
-  return y;
+  return autograd::record_unary("triu", x, raw::triu(x, diagonal),
+                                [diagonal](const Tensor& dy) { return triu(dy, diagonal); });
 }
 
 Tensor diag_embed(const Tensor& x, DiagEmbedOptions options) {
@@ -169,8 +166,7 @@ Tensor repeat_interleave(const Tensor& x, const Tensor& counts, std::optional<in
   if (counts.dtype() != DType::kI64 && counts.dtype() != DType::kI32)
     throw DTypeError(kOp, "expected i64 or i32 counts, got counts ", describe(counts),
                      how_to_convert("counts", DType::kI64));
-  if (!are_compatible_devices(counts.device(), x.device()))
-    throw DeviceError(kOp, "x is on ", x.device(), " but the counts on ", counts.device());
+  autograd::check_same_device(kOp, "x", x, "counts", counts);
   const int64_t n = x.size(d);
   if (counts.dim() > 1 || (counts.numel() != n && counts.numel() != 1))
     throw ShapeError(kOp, "expected ", n, " counts or one, got ", describe(counts), ": x ", describe(x));

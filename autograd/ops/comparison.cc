@@ -40,83 +40,53 @@ Tensor where(const Tensor& condition, Number a, Number b) {
                     scalar(b, {b.dtype(), condition.device()}));
 }
 
-Tensor eq(const Tensor& a, const Tensor& b) {
-  const OpCall call("eq", {{"a", a}, {"b", b}});
-  return raw::eq(a, b);
+namespace {
+
+// Return the results of ops without gradients: f(a, b), F(x), F(a, b).
+Tensor compared(const char* op, const Tensor& a, const Tensor& b, Tensor (*f)(const Tensor&, const Tensor&)) {
+  const OpCall call(op, {{"a", a}, {"b", b}});
+  return f(a, b);
 }
-Tensor eq(const Tensor& a, Number b) {
-  const OpCall call("eq", {{"a", a}});
-  return raw::eq(a, b);
+Tensor compared(const char* op, const Tensor& a, Number b, Tensor (*f)(const Tensor&, Number)) {
+  const OpCall call(op, {{"a", a}});
+  return f(a, b);
 }
-Tensor ne(const Tensor& a, const Tensor& b) {
-  const OpCall call("ne", {{"a", a}, {"b", b}});
-  return raw::ne(a, b);
+template <class F> Tensor without_gradient(const char* op, const Tensor& x) {
+  const OpCall call(op, {{"x", x}});
+  return raw::unary<F>(x);
 }
-Tensor ne(const Tensor& a, Number b) {
-  const OpCall call("ne", {{"a", a}});
-  return raw::ne(a, b);
+template <class F> Tensor without_gradient(const char* op, const Tensor& a, const Tensor& b) {
+  const OpCall call(op, {{"a", a}, {"b", b}});
+  return raw::binary<F>(a, b);
 }
-Tensor lt(const Tensor& a, const Tensor& b) {
-  const OpCall call("lt", {{"a", a}, {"b", b}});
-  return raw::lt(a, b);
-}
-Tensor lt(const Tensor& a, Number b) {
-  const OpCall call("lt", {{"a", a}});
-  return raw::lt(a, b);
-}
-Tensor le(const Tensor& a, const Tensor& b) {
-  const OpCall call("le", {{"a", a}, {"b", b}});
-  return raw::le(a, b);
-}
-Tensor le(const Tensor& a, Number b) {
-  const OpCall call("le", {{"a", a}});
-  return raw::le(a, b);
-}
-Tensor gt(const Tensor& a, const Tensor& b) {
-  const OpCall call("gt", {{"a", a}, {"b", b}});
-  return raw::gt(a, b);
-}
-Tensor gt(const Tensor& a, Number b) {
-  const OpCall call("gt", {{"a", a}});
-  return raw::gt(a, b);
-}
-Tensor ge(const Tensor& a, const Tensor& b) {
-  const OpCall call("ge", {{"a", a}, {"b", b}});
-  return raw::ge(a, b);
-}
-Tensor ge(const Tensor& a, Number b) {
-  const OpCall call("ge", {{"a", a}});
-  return raw::ge(a, b);
-}
+
+}  // namespace
+
+Tensor eq(const Tensor& a, const Tensor& b) { return compared("eq", a, b, raw::eq); }
+Tensor eq(const Tensor& a, Number b) { return compared("eq", a, b, raw::eq); }
+Tensor ne(const Tensor& a, const Tensor& b) { return compared("ne", a, b, raw::ne); }
+Tensor ne(const Tensor& a, Number b) { return compared("ne", a, b, raw::ne); }
+Tensor lt(const Tensor& a, const Tensor& b) { return compared("lt", a, b, raw::lt); }
+Tensor lt(const Tensor& a, Number b) { return compared("lt", a, b, raw::lt); }
+Tensor le(const Tensor& a, const Tensor& b) { return compared("le", a, b, raw::le); }
+Tensor le(const Tensor& a, Number b) { return compared("le", a, b, raw::le); }
+Tensor gt(const Tensor& a, const Tensor& b) { return compared("gt", a, b, raw::gt); }
+Tensor gt(const Tensor& a, Number b) { return compared("gt", a, b, raw::gt); }
+Tensor ge(const Tensor& a, const Tensor& b) { return compared("ge", a, b, raw::ge); }
+Tensor ge(const Tensor& a, Number b) { return compared("ge", a, b, raw::ge); }
 Tensor logical_and(const Tensor& a, const Tensor& b) {
-  const OpCall call("logical_and", {{"a", a}, {"b", b}});
-  return raw::logical_and(a, b);
+  return compared("logical_and", a, b, raw::logical_and);
 }
-Tensor logical_or(const Tensor& a, const Tensor& b) {
-  const OpCall call("logical_or", {{"a", a}, {"b", b}});
-  return raw::logical_or(a, b);
-}
-Tensor logical_not(const Tensor& x) {
-  const OpCall call("logical_not", {{"x", x}});
-  return raw::unary<functors::LogicalNot>(x);
-}
+Tensor logical_or(const Tensor& a, const Tensor& b) { return compared("logical_or", a, b, raw::logical_or); }
+Tensor logical_not(const Tensor& x) { return without_gradient<functors::LogicalNot>("logical_not", x); }
 Tensor logical_xor(const Tensor& a, const Tensor& b) {
   const OpCall call("logical_xor", {{"a", a}, {"b", b}});
   return raw::ne(raw::to(a, DType::kBool), raw::to(b, DType::kBool));
 }
-Tensor isnan(const Tensor& x) {
-  const OpCall call("isnan", {{"x", x}});
-  return raw::unary<functors::IsNaN>(x);
-}
-Tensor isfinite(const Tensor& x) {
-  const OpCall call("isfinite", {{"x", x}});
-  return raw::unary<functors::IsFinite>(x);
-}
+Tensor isnan(const Tensor& x) { return without_gradient<functors::IsNaN>("isnan", x); }
+Tensor isfinite(const Tensor& x) { return without_gradient<functors::IsFinite>("isfinite", x); }
 
-Tensor isinf(const Tensor& x) {
-  const OpCall call("isinf", {{"x", x}});
-  return raw::unary<functors::IsInf>(x);
-}
+Tensor isinf(const Tensor& x) { return without_gradient<functors::IsInf>("isinf", x); }
 Tensor isposinf(const Tensor& x) {
   const OpCall call("isposinf", {{"x", x}});
   return logical_and(isinf(x), gt(x, 0));
@@ -162,28 +132,20 @@ Tensor nan_to_num(const Tensor& x, NanToNumOptions options) {
 }
 
 Tensor bitwise_and(const Tensor& a, const Tensor& b) {
-  const OpCall call("bitwise_and", {{"a", a}, {"b", b}});
-  return raw::binary<functors::BitwiseAnd>(a, b);
+  return without_gradient<functors::BitwiseAnd>("bitwise_and", a, b);
 }
 Tensor bitwise_or(const Tensor& a, const Tensor& b) {
-  const OpCall call("bitwise_or", {{"a", a}, {"b", b}});
-  return raw::binary<functors::BitwiseOr>(a, b);
+  return without_gradient<functors::BitwiseOr>("bitwise_or", a, b);
 }
 Tensor bitwise_xor(const Tensor& a, const Tensor& b) {
-  const OpCall call("bitwise_xor", {{"a", a}, {"b", b}});
-  return raw::binary<functors::BitwiseXor>(a, b);
+  return without_gradient<functors::BitwiseXor>("bitwise_xor", a, b);
 }
-Tensor bitwise_not(const Tensor& x) {
-  const OpCall call("bitwise_not", {{"x", x}});
-  return raw::unary<functors::BitwiseNot>(x);
-}
+Tensor bitwise_not(const Tensor& x) { return without_gradient<functors::BitwiseNot>("bitwise_not", x); }
 Tensor bitwise_left_shift(const Tensor& a, const Tensor& b) {
-  const OpCall call("bitwise_left_shift", {{"a", a}, {"b", b}});
-  return raw::binary<functors::ShiftLeft>(a, b);
+  return without_gradient<functors::ShiftLeft>("bitwise_left_shift", a, b);
 }
 Tensor bitwise_right_shift(const Tensor& a, const Tensor& b) {
-  const OpCall call("bitwise_right_shift", {{"a", a}, {"b", b}});
-  return raw::binary<functors::ShiftRight>(a, b);
+  return without_gradient<functors::ShiftRight>("bitwise_right_shift", a, b);
 }
 
 }  // namespace gradus

@@ -94,26 +94,24 @@ Tensor atleast_3d(const Tensor& x) {
   return x.dim() < 3 ? unsqueeze(atleast_2d(x), -1) : x;
 }
 
-Tensor hstack(const std::vector<Tensor>& xs) {
-  const OpCall call("hstack", "xs", xs);
-  if (xs.empty()) throw ValueError("hstack", "expected at least one tensor, got none");
-  const std::vector<Tensor> wide = each(xs, atleast_1d);
-  return cat(wide, wide[0].dim() == 1 ? 0 : 1);
+namespace {
+
+// Concatenates f of each tensor along `dim`, or along the last dim if they have fewer.
+template <class F> Tensor joined(const char* op, const std::vector<Tensor>& xs, int64_t dim, F f) {
+  const OpCall call(op, "xs", xs);
+  if (xs.empty()) throw ValueError(op, "expected at least one tensor, got none");
+  const std::vector<Tensor> parts = each(xs, f);
+  return cat(parts, std::min<int64_t>(dim, parts[0].dim() - 1));
 }
-Tensor vstack(const std::vector<Tensor>& xs) {
-  const OpCall call("vstack", "xs", xs);
-  if (xs.empty()) throw ValueError("vstack", "expected at least one tensor, got none");
-  return cat(each(xs, atleast_2d), 0);
-}
-Tensor dstack(const std::vector<Tensor>& xs) {
-  const OpCall call("dstack", "xs", xs);
-  if (xs.empty()) throw ValueError("dstack", "expected at least one tensor, got none");
-  return cat(each(xs, atleast_3d), 2);
-}
+
+}  // namespace
+
+Tensor hstack(const std::vector<Tensor>& xs) { return joined("hstack", xs, 1, atleast_1d); }
+Tensor vstack(const std::vector<Tensor>& xs) { return joined("vstack", xs, 0, atleast_2d); }
+Tensor dstack(const std::vector<Tensor>& xs) { return joined("dstack", xs, 2, atleast_3d); }
 Tensor column_stack(const std::vector<Tensor>& xs) {
-  const OpCall call("column_stack", "xs", xs);
-  if (xs.empty()) throw ValueError("column_stack", "expected at least one tensor, got none");
-  return cat(each(xs, [](const Tensor& x) { return x.dim() < 2 ? reshape(x, {x.numel(), 1}) : x; }), 1);
+  const auto column = [](const Tensor& x) { return x.dim() < 2 ? reshape(x, {x.numel(), 1}) : x; };
+  return joined("column_stack", xs, 1, column);
 }
 
 std::vector<Tensor> broadcast_tensors(const std::vector<Tensor>& xs) {
@@ -148,46 +146,35 @@ std::vector<Tensor> tensor_split(const Tensor& x, const std::vector<int64_t>& in
 
 namespace {
 
-// Returns `dim`, the dim that hsplit, vsplit or dsplit splits, after a check of x's number of dims.
-int64_t checked_split_dim(const Tensor& x, int min_dims, int64_t dim, const char* op) {
+// Splits x along `dim`, or along the last dim if x has fewer, at indices or into a number of sections of equal size.
+template <class Parts>
+std::vector<Tensor> split_along(const char* op, const Tensor& x, int min_dims, int64_t dim,
+                                const Parts& parts) {
+  const OpCall call(op, {{"x", x}});
   if (x.dim() < min_dims)
     throw ShapeError(op, "expected at least ", min_dims, min_dims == 1 ? " dim" : " dims", ", got x ",
                      describe(x));
-  return dim;
-}
-
-std::vector<Tensor> split_evenly(const Tensor& x, int64_t sections, int64_t dim, const char* op) {
-  if (sections < 1 || x.size(dim) % sections != 0)
-    throw ValueError(op, "dim ", dim, " of size ", x.size(dim), " has no ", sections,
-                     " sections of equal size: x ", describe(x));
-  return tensor_split(x, sections, dim);
+  const int64_t d = std::min<int64_t>(dim, x.dim() - 1);
+  if constexpr (std::is_same_v<Parts, int64_t>)
+    if (parts < 1 || x.size(d) % parts != 0)
+      throw ValueError(op, "dim ", d, " of size ", x.size(d), " has no ", parts,
+                       " sections of equal size: x ", describe(x));
+  return tensor_split(x, parts, d);
 }
 
 }  // namespace
 
-std::vector<Tensor> hsplit(const Tensor& x, int64_t sections) {
-  const OpCall call("hsplit", {{"x", x}});
-  return split_evenly(x, sections, checked_split_dim(x, 1, x.dim() == 1 ? 0 : 1, "hsplit"), "hsplit");
-}
+std::vector<Tensor> hsplit(const Tensor& x, int64_t n) { return split_along("hsplit", x, 1, 1, n); }
+std::vector<Tensor> vsplit(const Tensor& x, int64_t n) { return split_along("vsplit", x, 2, 0, n); }
+std::vector<Tensor> dsplit(const Tensor& x, int64_t n) { return split_along("dsplit", x, 3, 2, n); }
 std::vector<Tensor> hsplit(const Tensor& x, const std::vector<int64_t>& indices) {
-  const OpCall call("hsplit", {{"x", x}});
-  return tensor_split(x, indices, checked_split_dim(x, 1, x.dim() == 1 ? 0 : 1, "hsplit"));
-}
-std::vector<Tensor> vsplit(const Tensor& x, int64_t sections) {
-  const OpCall call("vsplit", {{"x", x}});
-  return split_evenly(x, sections, checked_split_dim(x, 2, 0, "vsplit"), "vsplit");
+  return split_along("hsplit", x, 1, 1, indices);
 }
 std::vector<Tensor> vsplit(const Tensor& x, const std::vector<int64_t>& indices) {
-  const OpCall call("vsplit", {{"x", x}});
-  return tensor_split(x, indices, checked_split_dim(x, 2, 0, "vsplit"));
-}
-std::vector<Tensor> dsplit(const Tensor& x, int64_t sections) {
-  const OpCall call("dsplit", {{"x", x}});
-  return split_evenly(x, sections, checked_split_dim(x, 3, 2, "dsplit"), "dsplit");
+  return split_along("vsplit", x, 2, 0, indices);
 }
 std::vector<Tensor> dsplit(const Tensor& x, const std::vector<int64_t>& indices) {
-  const OpCall call("dsplit", {{"x", x}});
-  return tensor_split(x, indices, checked_split_dim(x, 3, 2, "dsplit"));
+  return split_along("dsplit", x, 3, 2, indices);
 }
 
 std::vector<Tensor> split(const Tensor& x, const std::vector<int64_t>& sizes, int64_t dim) {

@@ -2,7 +2,6 @@
 #include "gradus/autograd/ops/copy.h"
 
 #include "gradus/autograd/graph/record.h"
-#include "gradus/autograd/ops/in_place.h"
 #include "gradus/tensor/base/checked.h"
 #include "gradus/tensor/op_call.h"
 #include "gradus/tensor/ops/copy.h"

@@ -6,7 +6,6 @@
 #include "gradus/autograd/graph/record.h"
 #include "gradus/autograd/ops/arithmetic.h"
 #include "gradus/autograd/ops/copy.h"
-#include "gradus/autograd/ops/reuse.h"
 #include "gradus/tensor/op_call.h"
 #include "gradus/tensor/ops/random.h"
 #include "gradus/tensor/tensor_checks.h"

@@ -137,8 +137,7 @@ Tensor index_fill(const Tensor& x, int64_t dim, const Tensor& index, const Tenso
   if (value.numel() != 1) throw ShapeError(kOp, "expected a value of one element, got ", describe(value));
   if (index.dim() > 1) throw ShapeError(kOp, "expected a 1-dimensional index, got ", describe(index));
   raw::check_index(index, x, kOp);
-  if (!are_compatible_devices(value.device(), x.device()))
-    throw DeviceError(kOp, "x is on ", x.device(), " but the value on ", value.device());
+  autograd::check_same_device(kOp, "x", x, "value", value);
   const int d = wrap_dim(dim, x.dim(), kOp);
   const Tensor positions =
       raw::reshape(raw::flat_index({index}, {x.dim() > 0 ? x.shape()[d] : 1}, d, kOp), {index.numel()});
@@ -151,8 +150,7 @@ namespace {
 
 // Returns a copy of x in which the view part(x) is overwritten with src.
 template <class Part> Tensor with_part(const char* op, const Tensor& x, const Tensor& src, Part part) {
-  if (!are_compatible_devices(src.device(), x.device()))
-    throw DeviceError(op, "x is on ", x.device(), " but src on ", src.device());
+  autograd::check_same_device(op, "x", x, "src", src);
   Tensor y = raw::clone(x);
   const Tensor target = part(y);
   if (target.shape() != src.shape())
@@ -347,13 +345,10 @@ std::vector<Tensor> extremum_gradients(const Scattered& s, const Tensor& dy) {
 
 // Returns t with a rule that throws when t is differentiated.
 Tensor not_differentiable(const Tensor& t) {
-  Tensor y = detach(t);
-  if (Recorder r{"scatter_reduce", t})
-    r.record(y, wrt(t, [](const Tensor&) -> Tensor {
-               throw StateError("scatter_reduce",
-                                "prod has no second order where several zeros of src meet at one place");
-             }));
-  return y;
+  return autograd::record_unary("scatter_reduce", t, detach(t), [](const Tensor&) -> Tensor {
+    throw StateError("scatter_reduce",
+                     "prod has no second order where several zeros of src meet at one place");
+  });
 }
 
 // Returns the gradients of the product y: dy y / v for each factor v. For v = 0, y / v is computed as the
@@ -446,8 +441,7 @@ Tensor masked_scatter(const Tensor& x, const Tensor& mask, const Tensor& src) {
   constexpr const char* kOp = "masked_scatter";
   check_mask(x, mask, kOp);
   check_same_dtype(kOp, "src", src, "x", x);
-  if (!are_compatible_devices(src.device(), x.device()))
-    throw DeviceError(kOp, "x is on ", x.device(), " but src on ", src.device());
+  autograd::check_same_device(kOp, "x", x, "src", src);
   const Shape s = broadcast_shapes(x.shape(), mask.shape(), kOp);
   const Tensor full = raw::contiguous(raw::expand(mask, s));
   Tensor y = raw::masked_scatter(raw::expand(x, s), full, src, s);

@@ -11,6 +11,7 @@
 #include "gradus/autograd/ops/comparison.h"
 #include "gradus/autograd/ops/copy.h"
 #include "gradus/autograd/ops/precision.h"
+#include "gradus/autograd/ops/unary.h"
 #include "gradus/tensor/op_call.h"
 #include "gradus/tensor/ops/arithmetic.h"
 #include "gradus/tensor/ops/math.h"
@@ -20,70 +21,40 @@ namespace gradus {
 using autograd::at_least_f32;
 
 Tensor exp(const Tensor& x) {
-  const OpCall call("exp", {{"x", x}});
-  if (autograd::Casting cast{"exp"}) return exp(cast(x));
-  Tensor y = raw::unary<functors::Exp>(x);
-  if (Recorder r{"exp", x})
-    r.record(y, wrt(x, [y = r.save_output(y)](const Tensor& dy) { return dy * y.get(); }));
-  return y;
+  return autograd::unary_of_output<functors::Exp>("exp", x,
+                                                  [](const Tensor& dy, const Tensor& y) { return dy * y; });
 }
 
 Tensor exp2(const Tensor& x) {
-  const OpCall call("exp2", {{"x", x}});
-  if (autograd::Casting cast{"exp2"}) return exp2(cast(x));
-  Tensor y = raw::unary<functors::Exp2>(x);
-  if (Recorder r{"exp2", x})
-    r.record(y,
-             wrt(x, [y = r.save_output(y)](const Tensor& dy) { return dy * (y.get() * std::numbers::ln2); }));
-  return y;
+  return autograd::unary_of_output<functors::Exp2>(
+      "exp2", x, [](const Tensor& dy, const Tensor& y) { return dy * (y * std::numbers::ln2); });
 }
 
 Tensor expm1(const Tensor& x) {
-  const OpCall call("expm1", {{"x", x}});
-  if (autograd::Casting cast{"expm1"}) return expm1(cast(x));
-  Tensor y = raw::unary<functors::Expm1>(x);
-  if (Recorder r{"expm1", x})
-    r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) { return dy * exp(x.get()); }));
-  return y;
+  return autograd::unary_of_input<functors::Expm1>(
+      "expm1", x, [](const Tensor& dy, const Tensor& x) { return dy * exp(x); });
 }
 
 Tensor log(const Tensor& x) {
-  const OpCall call("log", {{"x", x}});
-  if (autograd::Casting cast{"log"}) return log(cast(x));
-  Tensor y = raw::unary<functors::Log>(x);
-  if (Recorder r{"log", x}) r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) { return dy / x.get(); }));
-  return y;
+  return autograd::unary_of_input<functors::Log>("log", x,
+                                                 [](const Tensor& dy, const Tensor& x) { return dy / x; });
 }
 
 Tensor log2(const Tensor& x) {
-  const OpCall call("log2", {{"x", x}});
-  if (autograd::Casting cast{"log2"}) return log2(cast(x));
-  Tensor y = raw::unary<functors::Log2>(x);
-  if (Recorder r{"log2", x})
-    r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) {
-               return dy / (at_least_f32(x.get()) * std::numbers::ln2);
-             }));
-  return y;
+  return autograd::unary_of_input<functors::Log2>("log2", x, [](const Tensor& dy, const Tensor& x) {
+    return dy / (at_least_f32(x) * std::numbers::ln2);
+  });
 }
 
 Tensor log10(const Tensor& x) {
-  const OpCall call("log10", {{"x", x}});
-  if (autograd::Casting cast{"log10"}) return log10(cast(x));
-  Tensor y = raw::unary<functors::Log10>(x);
-  if (Recorder r{"log10", x})
-    r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) {
-               return dy / (at_least_f32(x.get()) * std::numbers::ln10);
-             }));
-  return y;
+  return autograd::unary_of_input<functors::Log10>("log10", x, [](const Tensor& dy, const Tensor& x) {
+    return dy / (at_least_f32(x) * std::numbers::ln10);
+  });
 }
 
 Tensor log1p(const Tensor& x) {
-  const OpCall call("log1p", {{"x", x}});
-  if (autograd::Casting cast{"log1p"}) return log1p(cast(x));
-  Tensor y = raw::unary<functors::Log1p>(x);
-  if (Recorder r{"log1p", x})
-    r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) { return dy / (x.get() + 1); }));
-  return y;
+  return autograd::unary_of_input<functors::Log1p>(
+      "log1p", x, [](const Tensor& dy, const Tensor& x) { return dy / (x + 1); });
 }
 
 Tensor logaddexp(const Tensor& a, const Tensor& b) {
@@ -135,30 +106,18 @@ Tensor logit(const Tensor& x, std::optional<double> eps) {
 }
 
 Tensor sin(const Tensor& x) {
-  const OpCall call("sin", {{"x", x}});
-  Tensor y = raw::unary<functors::Sin>(x);
-  if (Recorder r{"sin", x})
-    r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) { return dy * cos(x.get()); }));
-  return y;
+  return autograd::unary_of_input<functors::Sin>(
+      "sin", x, [](const Tensor& dy, const Tensor& x) { return dy * cos(x); });
 }
 
 Tensor cos(const Tensor& x) {
-  const OpCall call("cos", {{"x", x}});
-  Tensor y = raw::unary<functors::Cos>(x);
-  if (Recorder r{"cos", x})
-    r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) { return -dy * sin(x.get()); }));
-  return y;
+  return autograd::unary_of_input<functors::Cos>(
+      "cos", x, [](const Tensor& dy, const Tensor& x) { return -dy * sin(x); });
 }
 
 Tensor tan(const Tensor& x) {
-  const OpCall call("tan", {{"x", x}});
-  if (autograd::Casting cast{"tan"}) return tan(cast(x));
-  Tensor y = raw::unary<functors::Tan>(x);
-  if (Recorder r{"tan", x})
-    r.record(y, wrt(x, [y = r.save_output(y)](const Tensor& dy) {
-               return dy * (square(at_least_f32(y.get())) + 1);
-             }));
-  return y;
+  return autograd::unary_of_output<functors::Tan>(
+      "tan", x, [](const Tensor& dy, const Tensor& y) { return dy * (square(at_least_f32(y)) + 1); });
 }
 
 namespace {
@@ -179,30 +138,18 @@ Tensor over_squares(const Tensor& u, const Tensor& v) {
 }  // namespace
 
 Tensor asin(const Tensor& x) {
-  const OpCall call("asin", {{"x", x}});
-  if (autograd::Casting cast{"asin"}) return asin(cast(x));
-  Tensor y = raw::unary<functors::Asin>(x);
-  if (Recorder r{"asin", x})
-    r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) { return dy * rsqrt_one_minus_square(x.get()); }));
-  return y;
+  return autograd::unary_of_input<functors::Asin>(
+      "asin", x, [](const Tensor& dy, const Tensor& x) { return dy * rsqrt_one_minus_square(x); });
 }
 
 Tensor acos(const Tensor& x) {
-  const OpCall call("acos", {{"x", x}});
-  if (autograd::Casting cast{"acos"}) return acos(cast(x));
-  Tensor y = raw::unary<functors::Acos>(x);
-  if (Recorder r{"acos", x})
-    r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) { return -dy * rsqrt_one_minus_square(x.get()); }));
-  return y;
+  return autograd::unary_of_input<functors::Acos>(
+      "acos", x, [](const Tensor& dy, const Tensor& x) { return -dy * rsqrt_one_minus_square(x); });
 }
 
 Tensor atan(const Tensor& x) {
-  const OpCall call("atan", {{"x", x}});
-  Tensor y = raw::unary<functors::Atan>(x);
-  if (Recorder r{"atan", x})
-    r.record(y,
-             wrt(x, [x = r.save(x)](const Tensor& dy) { return dy / (square(at_least_f32(x.get())) + 1); }));
-  return y;
+  return autograd::unary_of_input<functors::Atan>(
+      "atan", x, [](const Tensor& dy, const Tensor& x) { return dy / (square(at_least_f32(x)) + 1); });
 }
 
 Tensor atan2(const Tensor& y, const Tensor& x) {
@@ -217,54 +164,34 @@ Tensor atan2(const Tensor& y, const Tensor& x) {
 }
 
 Tensor sinh(const Tensor& x) {
-  const OpCall call("sinh", {{"x", x}});
-  if (autograd::Casting cast{"sinh"}) return sinh(cast(x));
-  Tensor y = raw::unary<functors::Sinh>(x);
-  if (Recorder r{"sinh", x})
-    r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) { return dy * cosh(x.get()); }));
-  return y;
+  return autograd::unary_of_input<functors::Sinh>(
+      "sinh", x, [](const Tensor& dy, const Tensor& x) { return dy * cosh(x); });
 }
 
 Tensor cosh(const Tensor& x) {
-  const OpCall call("cosh", {{"x", x}});
-  if (autograd::Casting cast{"cosh"}) return cosh(cast(x));
-  Tensor y = raw::unary<functors::Cosh>(x);
-  if (Recorder r{"cosh", x})
-    r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) { return dy * sinh(x.get()); }));
-  return y;
+  return autograd::unary_of_input<functors::Cosh>(
+      "cosh", x, [](const Tensor& dy, const Tensor& x) { return dy * sinh(x); });
 }
 
 Tensor asinh(const Tensor& x) {
-  const OpCall call("asinh", {{"x", x}});
-  Tensor y = raw::unary<functors::Asinh>(x);
-  if (Recorder r{"asinh", x})
-    r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) {
-               const Tensor v = at_least_f32(x.get());
-               return dy / hypot(v, raw::operand(1, v));
-             }));
-  return y;
+  return autograd::unary_of_input<functors::Asinh>("asinh", x, [](const Tensor& dy, const Tensor& x) {
+    const Tensor v = at_least_f32(x);
+    return dy / hypot(v, raw::operand(1, v));
+  });
 }
 
 Tensor acosh(const Tensor& x) {
-  const OpCall call("acosh", {{"x", x}});
-  Tensor y = raw::unary<functors::Acosh>(x);
-  if (Recorder r{"acosh", x})
-    r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) {
-               const Tensor v = at_least_f32(x.get());
-               return dy * (rsqrt(v - 1) * rsqrt(v + 1));
-             }));
-  return y;
+  return autograd::unary_of_input<functors::Acosh>("acosh", x, [](const Tensor& dy, const Tensor& x) {
+    const Tensor v = at_least_f32(x);
+    return dy * (rsqrt(v - 1) * rsqrt(v + 1));
+  });
 }
 
 Tensor atanh(const Tensor& x) {
-  const OpCall call("atanh", {{"x", x}});
-  Tensor y = raw::unary<functors::Atanh>(x);
-  if (Recorder r{"atanh", x})
-    r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) {
-               const Tensor v = at_least_f32(x.get());
-               return dy / ((1 - v) * (v + 1));
-             }));
-  return y;
+  return autograd::unary_of_input<functors::Atanh>("atanh", x, [](const Tensor& dy, const Tensor& x) {
+    const Tensor v = at_least_f32(x);
+    return dy / ((1 - v) * (v + 1));
+  });
 }
 
 Tensor sinc(const Tensor& x) {
@@ -289,23 +216,15 @@ Tensor rad2deg(const Tensor& x) {
 }
 
 Tensor erf(const Tensor& x) {
-  const OpCall call("erf", {{"x", x}});
-  Tensor y = raw::unary<functors::Erf>(x);
-  if (Recorder r{"erf", x})
-    r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) {
-               return dy * (exp(-square(at_least_f32(x.get()))) * (2 * std::numbers::inv_sqrtpi));
-             }));
-  return y;
+  return autograd::unary_of_input<functors::Erf>("erf", x, [](const Tensor& dy, const Tensor& x) {
+    return dy * (exp(-square(at_least_f32(x))) * (2 * std::numbers::inv_sqrtpi));
+  });
 }
 
 Tensor erfc(const Tensor& x) {
-  const OpCall call("erfc", {{"x", x}});
-  Tensor y = raw::unary<functors::Erfc>(x);
-  if (Recorder r{"erfc", x})
-    r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) {
-               return dy * (exp(-square(at_least_f32(x.get()))) * (-2 * std::numbers::inv_sqrtpi));
-             }));
-  return y;
+  return autograd::unary_of_input<functors::Erfc>("erfc", x, [](const Tensor& dy, const Tensor& x) {
+    return dy * (exp(-square(at_least_f32(x))) * (-2 * std::numbers::inv_sqrtpi));
+  });
 }
 
 Tensor erfinv(const Tensor& x) {
@@ -321,12 +240,8 @@ Tensor erfinv(const Tensor& x) {
 }
 
 Tensor lgamma(const Tensor& x) {
-  const OpCall call("lgamma", {{"x", x}});
-  if (autograd::Casting cast{"lgamma"}) return lgamma(cast(x));
-  Tensor y = raw::unary<functors::Lgamma>(x);
-  if (Recorder r{"lgamma", x})
-    r.record(y, wrt(x, [x = r.save(x)](const Tensor& dy) { return dy * digamma(x.get()); }));
-  return y;
+  return autograd::unary_of_input<functors::Lgamma>(
+      "lgamma", x, [](const Tensor& dy, const Tensor& x) { return dy * digamma(x); });
 }
 
 Tensor digamma(const Tensor& x) {

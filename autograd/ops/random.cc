@@ -1,7 +1,7 @@
 // In-place random numbers, with the check that no recording follows the tensor.
 #include "gradus/autograd/ops/random.h"
 
-#include "gradus/autograd/ops/in_place.h"
+#include "gradus/autograd/graph/record.h"
 #include "gradus/tensor/op_call.h"
 
 namespace gradus {

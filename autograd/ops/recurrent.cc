@@ -25,8 +25,7 @@ void check_gates(const char* op, const char* name, const Tensor& gates, int64_t 
                      describe(gates));
   check_floating(op, name, gates);
   check_same_dtype(op, "state", state, name, gates);
-  if (!are_compatible_devices(gates.device(), state.device()))
-    throw DeviceError(op, "expected all on one device, got ", describe(gates), " and ", describe(state));
+  autograd::check_same_device(op, "state", state, name, gates);
 }
 
 // Computes the gradients of lstm_cell by differentiable ops. dh or dc may be undefined.
@@ -56,12 +55,6 @@ std::vector<Tensor> gru_cell_grads_by_ops(const Tensor& dy, const Tensor& x_gate
   return {cat({dr, dz, dn}, 1), cat({dr, dz, dn * r}, 1), dy * z};
 }
 
-bool any_tracked(std::initializer_list<const Tensor*> tensors) {
-  for (const Tensor* t : tensors)
-    if (t->defined() && autograd::is_tracked(*t)) return true;
-  return false;
-}
-
 }  // namespace
 
 LSTMState lstm_cell(const Tensor& gates, const Tensor& c) {
@@ -73,7 +66,7 @@ LSTMState lstm_cell(const Tensor& gates, const Tensor& c) {
     r.record_joint(std::vector<Tensor>{h, next}, {gates, c},
                    [gates = r.save(gates), c = r.save(c)](std::vector<Tensor> dys, autograd::Needs) {
                      const Tensor g = gates.get(), s = c.get();
-                     if (any_tracked({&dys[0], &dys[1], &g, &s}))
+                     if (autograd::any_tracked(dys[0], dys[1], g, s))
                        return lstm_cell_grads_by_ops(dys[0], dys[1], g, s);
                      const auto [dgates, dc] = raw::lstm_cell_backward(dys[0], dys[1], g, s);
                      return std::vector<Tensor>{dgates, dc};
@@ -93,7 +86,8 @@ Tensor gru_cell(const Tensor& x_gates, const Tensor& h_gates, const Tensor& h) {
                    [x_gates = r.save(x_gates), h_gates = r.save(h_gates), h = r.save(h)](
                        std::vector<Tensor> dys, autograd::Needs) {
                      const Tensor x = x_gates.get(), g = h_gates.get(), s = h.get();
-                     if (any_tracked({&dys[0], &x, &g, &s})) return gru_cell_grads_by_ops(dys[0], x, g, s);
+                     if (autograd::any_tracked(dys[0], x, g, s))
+                       return gru_cell_grads_by_ops(dys[0], x, g, s);
                      const auto d = raw::gru_cell_backward(dys[0], x, g, s);
                      return std::vector<Tensor>{d.dx_gates, d.dh_gates, d.dh};
                    });

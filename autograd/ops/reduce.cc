@@ -288,10 +288,9 @@ Tensor cumsum(const Tensor& x, int64_t dim, const CumulativeOptions& options) {
   if (autograd::Casting cast{"cumsum"}) return cumsum(cast(x), dim, options);
   const bool reverse = options.reverse;
   if (options.exclusive) return cumsum(predecessors("cumsum", x, dim, reverse, 0), dim, {.reverse = reverse});
-  Tensor y = raw::cumsum(x, dim, reverse);
-  if (Recorder r{"cumsum", x})
-    r.record(y, wrt(x, [dim, reverse](const Tensor& dy) { return cumsum(dy, dim, {.reverse = !reverse}); }));
-  return y;
+  return autograd::record_unary("cumsum", x, raw::cumsum(x, dim, reverse), [dim, reverse](const Tensor& dy) {
+    return cumsum(dy, dim, {.reverse = !reverse});
+  });
 }
 
 Tensor cumprod(const Tensor& x, int64_t dim, const CumulativeOptions& options) {

@@ -131,8 +131,7 @@ Tensor bincount(const Tensor& x, const BincountOptions& options) {
   raw::check_has_values(x, "bincount");
   Tensor w = options.weights;
   if (w.defined()) {
-    if (!are_compatible_devices(w.device(), x.device()))
-      throw DeviceError("bincount", "weights are on ", w.device(), " but x on ", x.device());
+    autograd::check_same_device("bincount", "x", x, "weights", w);
     if (w.shape() != x.shape())
       throw ShapeError("bincount", "weights ", describe(w), " do not match x ", describe(x));
     if (!is_floating(w.dtype())) w = to(w, DType::kF64);
@@ -168,8 +167,7 @@ Tensor bucketize(const Tensor& values, const Tensor& boundaries, const SearchOpt
 
 Tensor isin(const Tensor& x, const Tensor& test, const IsinOptions& options) {
   const OpCall call("isin", {{"x", x}, {"test", test}});
-  if (!are_compatible_devices(x.device(), test.device()))
-    throw DeviceError("isin", "x is on ", x.device(), " but test on ", test.device());
+  autograd::check_same_device("isin", "x", x, "test", test);
   if (test.numel() == 0) return full_like(raw::to(detach(x), DType::kBool), options.invert);
   const DType common = promote(x.dtype(), test.dtype());
   const Tensor sought = raw::to(x, common);

@@ -99,10 +99,8 @@ Tensor permute(const Tensor& x, const Dims& order) {
 
 Tensor transpose(const Tensor& x, int64_t dim0, int64_t dim1) {
   const OpCall call("transpose", {{"x", x}});
-  Tensor y = raw::transpose(x, dim0, dim1);
-  if (Recorder r{"transpose", x})
-    r.record(y, wrt(x, [dim0, dim1](const Tensor& dy) { return transpose(dy, dim0, dim1); }));
-  return y;
+  return autograd::record_unary("transpose", x, raw::transpose(x, dim0, dim1),
+                                [dim0, dim1](const Tensor& dy) { return transpose(dy, dim0, dim1); });
 }
 
 Tensor swapaxes(const Tensor& x, int64_t dim0, int64_t dim1) {
@@ -122,10 +120,8 @@ Tensor t(const Tensor& x) {
 
 Tensor movedim(const Tensor& x, int64_t from, int64_t to) {
   const OpCall call("movedim", {{"x", x}});
-  Tensor y = raw::movedim(x, from, to);
-  if (Recorder r{"movedim", x})
-    r.record(y, wrt(x, [from, to](const Tensor& dy) { return movedim(dy, to, from); }));
-  return y;
+  return autograd::record_unary("movedim", x, raw::movedim(x, from, to),
+                                [from, to](const Tensor& dy) { return movedim(dy, to, from); });
 }
 
 Tensor movedim(const Tensor& x, const Dims& from, const Dims& to) {
@@ -144,10 +140,8 @@ Tensor moveaxis(const Tensor& x, const Dims& from, const Dims& to) {
 
 Tensor expand(const Tensor& x, const Shape& shape) {
   const OpCall call("expand", {{"x", x}});
-  Tensor y = raw::expand(x, shape);
-  if (Recorder r{"expand", x})
-    r.record(y, wrt(x, [x_shape = x.shape()](const Tensor& dy) { return sum_to(dy, x_shape); }));
-  return y;
+  return autograd::record_unary("expand", x, raw::expand(x, shape),
+                                [x_shape = x.shape()](const Tensor& dy) { return sum_to(dy, x_shape); });
 }
 
 Tensor broadcast_to(const Tensor& x, const Shape& shape) {
@@ -227,12 +221,9 @@ Tensor slice_backward(const Tensor& y, const Shape& shape, int64_t dim, int64_t 
 
 Tensor diagonal(const Tensor& x, DiagonalOptions options) {
   const OpCall call("diagonal", {{"x", x}});
-  Tensor y = raw::diagonal(x, options.offset, options.dim1, options.dim2);
-  if (Recorder r{"diagonal", x})
-    r.record(y, wrt(x, [shape = x.shape(), options](const Tensor& dy) {
-               return diagonal_backward(dy, shape, options);
-             }));
-  return y;
+  return autograd::record_unary(
+      "diagonal", x, raw::diagonal(x, options.offset, options.dim1, options.dim2),
+      [shape = x.shape(), options](const Tensor& dy) { return diagonal_backward(dy, shape, options); });
 }
 
 Tensor diagonal_backward(const Tensor& dy, const Shape& shape, DiagonalOptions options) {
@@ -251,20 +242,17 @@ Tensor diagonal_backward(const Tensor& dy, const Shape& shape, DiagonalOptions o
 
 Tensor unfold_dim(const Tensor& x, int64_t dim, int64_t size, int64_t step) {
   const OpCall call("unfold_dim", {{"x", x}});
-  Tensor y = raw::unfold(x, dim, size, step);
-  if (Recorder r{"unfold_dim", x})
-    r.record(y, wrt(x, [shape = x.shape(), dim, size, step](const Tensor& dy) {
-               return unfold_dim_backward(dy, shape, dim, size, step);
-             }));
-  return y;
+  return autograd::record_unary("unfold_dim", x, raw::unfold(x, dim, size, step),
+                                [shape = x.shape(), dim, size, step](const Tensor& dy) {
+                                  return unfold_dim_backward(dy, shape, dim, size, step);
+                                });
 }
 
 Tensor unfold_dim_backward(const Tensor& dy, const Shape& shape, int64_t dim, int64_t size, int64_t step) {
   const OpCall call("unfold_dim_backward", {{"dy", dy}});
-  Tensor dx = raw::unfold_backward(dy, shape, dim, size, step);
-  if (Recorder r{"unfold_dim_backward", dy})
-    r.record(dx, wrt(dy, [dim, size, step](const Tensor& g) { return unfold_dim(g, dim, size, step); }));
-  return dx;
+  return autograd::record_unary(
+      "unfold_dim_backward", dy, raw::unfold_backward(dy, shape, dim, size, step),
+      [dim, size, step](const Tensor& g) { return unfold_dim(g, dim, size, step); });
 }
 
 }  // namespace gradus

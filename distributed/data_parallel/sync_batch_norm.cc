@@ -6,7 +6,7 @@
 #include "gradus/distributed/group/functional.h"
 #include "gradus/distributed/group/group_state.h"
 #include "gradus/nn/layers/batch_norm.h"
-#include "gradus/nn/layers/gan/minibatch_stddev.h"
+#include "gradus/nn/layers/gan/norm.h"
 
 namespace gradus::dist {
 namespace {

@@ -7,7 +7,6 @@
 #include "gradus/autograd/ops/arithmetic.h"
 #include "gradus/autograd/ops/comparison.h"
 #include "gradus/autograd/ops/random.h"
-#include "gradus/autograd/ops/softmax.h"
 #include "gradus/nn/init.h"
 #include "gradus/nn/placement.h"
 
@@ -15,8 +14,6 @@ namespace gradus::nn {
 
 Tensor ReLU::forward(const Tensor& x) { return relu(x); }
 Tensor ReLU::forward_temporary(Tensor&& x) { return relu(std::move(x)); }
-
-Tensor LeakyReLU::forward(const Tensor& x) { return leaky_relu(x, options().negative_slope); }
 
 Tensor PReLU::initial() const {
   if (options().num_parameters < 1)
@@ -36,27 +33,11 @@ Tensor RReLU::forward(const Tensor& x) {
   return where(ge(x, 0), x, x * slope);
 }
 
-Tensor ELU::forward(const Tensor& x) { return elu(x, options().alpha); }
-Tensor CELU::forward(const Tensor& x) { return celu(x, options().alpha); }
-
-Tensor GELU::forward(const Tensor& x) { return gelu(x, options().approximate); }
-
-Tensor Softplus::forward(const Tensor& x) { return softplus(x, options().beta, options().threshold); }
-
-Tensor Hardtanh::forward(const Tensor& x) { return hardtanh(x, options().low, options().high); }
-
-Tensor Hardshrink::forward(const Tensor& x) { return hardshrink(x, options().lambda); }
-Tensor Softshrink::forward(const Tensor& x) { return softshrink(x, options().lambda); }
-
 Tensor Threshold::forward(const Tensor& x) {
   return threshold(x, {.threshold = options().threshold, .value = options().value});
 }
 
-Tensor GLU::forward(const Tensor& x) { return glu(x, options().dim); }
-
-Tensor Softmax::forward(const Tensor& x) { return softmax(x, options().dim); }
 Tensor Softmin::forward(const Tensor& x) { return softmax(-x, options().dim); }
-Tensor LogSoftmax::forward(const Tensor& x) { return log_softmax(x, options().dim); }
 Tensor Softmax2d::forward(const Tensor& x) {
   if (x.dim() != 3 && x.dim() != 4)
     throw ShapeError("Softmax2d", "expected x [N,C,H,W] or [C,H,W], got ", describe(x));

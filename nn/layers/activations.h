@@ -3,18 +3,13 @@
 #pragma once
 
 #include "gradus/autograd/ops/activations.h"
+#include "gradus/autograd/ops/softmax.h"
 #include "gradus/nn/layer.h"
 
 namespace gradus::nn {
 
 struct NoOptions {};
 
-// Base of activations without options; F is the op.
-template <Tensor (*F)(const Tensor&)> class PlainActivation : public LayerWith<NoOptions> {
- public:
-  using LayerWith::LayerWith;
-  Tensor forward(const Tensor& x) override { return F(x); }
-};
 extern template class ModuleWith<NoOptions, Layer>;
 
 // max(x, 0)
@@ -28,70 +23,33 @@ class ReLU final : public LayerWith<NoOptions> {
 };
 
 // min(max(x, 0), 6)
-class ReLU6 final : public PlainActivation<&relu6> {
- public:
-  using PlainActivation::PlainActivation;
-};
+using ReLU6 = OpLayer<NoOptions, &relu6, "ReLU6">;
 // 1 / (1 + exp(-x))
-class Sigmoid final : public PlainActivation<&sigmoid> {
- public:
-  using PlainActivation::PlainActivation;
-};
+using Sigmoid = OpLayer<NoOptions, &sigmoid, "Sigmoid">;
 // log(sigmoid(x))
-class LogSigmoid final : public PlainActivation<&logsigmoid> {
- public:
-  using PlainActivation::PlainActivation;
-};
-class Tanh final : public PlainActivation<&tanh> {
- public:
-  using PlainActivation::PlainActivation;
-};
+using LogSigmoid = OpLayer<NoOptions, &logsigmoid, "LogSigmoid">;
+using Tanh = OpLayer<NoOptions, &tanh, "Tanh">;
 // x - tanh(x)
-class Tanhshrink final : public PlainActivation<&tanhshrink> {
- public:
-  using PlainActivation::PlainActivation;
-};
+using Tanhshrink = OpLayer<NoOptions, &tanhshrink, "Tanhshrink">;
 // x / (1 + |x|)
-class Softsign final : public PlainActivation<&softsign> {
- public:
-  using PlainActivation::PlainActivation;
-};
+using Softsign = OpLayer<NoOptions, &softsign, "Softsign">;
 // x sigmoid(x)
-class SiLU final : public PlainActivation<&silu> {
- public:
-  using PlainActivation::PlainActivation;
-};
+using SiLU = OpLayer<NoOptions, &silu, "SiLU">;
 // x tanh(softplus(x))
-class Mish final : public PlainActivation<&mish> {
- public:
-  using PlainActivation::PlainActivation;
-};
+using Mish = OpLayer<NoOptions, &mish, "Mish">;
 // scale * ELU with alpha 1.6733 and scale 1.0507, which preserve mean 0 and variance 1
-class SELU final : public PlainActivation<&selu> {
- public:
-  using PlainActivation::PlainActivation;
-};
+using SELU = OpLayer<NoOptions, &selu, "SELU">;
 // min(max(x / 6 + 1 / 2, 0), 1)
-class Hardsigmoid final : public PlainActivation<&hardsigmoid> {
- public:
-  using PlainActivation::PlainActivation;
-};
+using Hardsigmoid = OpLayer<NoOptions, &hardsigmoid, "Hardsigmoid">;
 // x hardsigmoid(x)
-class Hardswish final : public PlainActivation<&hardswish> {
- public:
-  using PlainActivation::PlainActivation;
-};
+using Hardswish = OpLayer<NoOptions, &hardswish, "Hardswish">;
 
 struct LeakyReLUOptions {
   double negative_slope = 0.01;
 };
 extern template class ModuleWith<LeakyReLUOptions, Layer>;
 // x where x > 0, else negative_slope x
-class LeakyReLU final : public LayerWith<LeakyReLUOptions> {
- public:
-  using LayerWith::LayerWith;
-  Tensor forward(const Tensor& x) override;
-};
+using LeakyReLU = OpLayer<LeakyReLUOptions, &leaky_relu, "LeakyReLU", &LeakyReLUOptions::negative_slope>;
 
 struct PReLUOptions {
   int64_t num_parameters = 1;  // 1, or the number of channels
@@ -128,67 +86,41 @@ struct ELUOptions {
 };
 extern template class ModuleWith<ELUOptions, Layer>;
 // x where x > 0, else alpha (exp(x) - 1)
-class ELU final : public LayerWith<ELUOptions> {
- public:
-  using LayerWith::LayerWith;
-  Tensor forward(const Tensor& x) override;
-};
+using ELU = OpLayer<ELUOptions, &elu, "ELU", &ELUOptions::alpha>;
 // x where x > 0, else alpha (exp(x / alpha) - 1)
-class CELU final : public LayerWith<ELUOptions> {
- public:
-  using LayerWith::LayerWith;
-  Tensor forward(const Tensor& x) override;
-};
+using CELU = OpLayer<ELUOptions, &celu, "CELU", &ELUOptions::alpha>;
 
 struct GELUOptions {
   Gelu approximate = Gelu::kExact;
 };
 extern template class ModuleWith<GELUOptions, Layer>;
 // x Phi(x), Phi the cumulative distribution function of the standard normal distribution
-class GELU final : public LayerWith<GELUOptions> {
- public:
-  using LayerWith::LayerWith;
-  Tensor forward(const Tensor& x) override;
-};
+using GELU = OpLayer<GELUOptions, &gelu, "GELU", &GELUOptions::approximate>;
 
 struct SoftplusOptions {
   double beta = 1, threshold = 20;
 };
 extern template class ModuleWith<SoftplusOptions, Layer>;
 // log(1 + exp(beta x)) / beta; x where beta x > threshold
-class Softplus final : public LayerWith<SoftplusOptions> {
- public:
-  using LayerWith::LayerWith;
-  Tensor forward(const Tensor& x) override;
-};
+using Softplus =
+    OpLayer<SoftplusOptions, &softplus, "Softplus", &SoftplusOptions::beta, &SoftplusOptions::threshold>;
 
 struct HardtanhOptions {
   double low = -1, high = 1;
 };
 extern template class ModuleWith<HardtanhOptions, Layer>;
 // min(max(x, low), high)
-class Hardtanh final : public LayerWith<HardtanhOptions> {
- public:
-  using LayerWith::LayerWith;
-  Tensor forward(const Tensor& x) override;
-};
+using Hardtanh =
+    OpLayer<HardtanhOptions, &hardtanh, "Hardtanh", &HardtanhOptions::low, &HardtanhOptions::high>;
 
 struct ShrinkOptions {
   double lambda = 0.5;
 };
 extern template class ModuleWith<ShrinkOptions, Layer>;
 // x where |x| > lambda, else 0
-class Hardshrink final : public LayerWith<ShrinkOptions> {
- public:
-  using LayerWith::LayerWith;
-  Tensor forward(const Tensor& x) override;
-};
+using Hardshrink = OpLayer<ShrinkOptions, &hardshrink, "Hardshrink", &ShrinkOptions::lambda>;
 // sign(x) max(|x| - lambda, 0)
-class Softshrink final : public LayerWith<ShrinkOptions> {
- public:
-  using LayerWith::LayerWith;
-  Tensor forward(const Tensor& x) override;
-};
+using Softshrink = OpLayer<ShrinkOptions, &softshrink, "Softshrink", &ShrinkOptions::lambda>;
 
 struct ThresholdOptions {
   Required<double, "threshold"> threshold;
@@ -207,22 +139,14 @@ struct GLUOptions {
 };
 extern template class ModuleWith<GLUOptions, Layer>;
 // a sigmoid(b), where a and b are the halves of x along `dim`
-class GLU final : public LayerWith<GLUOptions> {
- public:
-  using LayerWith::LayerWith;
-  Tensor forward(const Tensor& x) override;
-};
+using GLU = OpLayer<GLUOptions, &glu, "GLU", &GLUOptions::dim>;
 
 struct SoftmaxOptions {
   Required<int64_t, "dim"> dim;
 };
 extern template class ModuleWith<SoftmaxOptions, Layer>;
 // exp(x) / sum exp(x) along `dim`
-class Softmax final : public LayerWith<SoftmaxOptions> {
- public:
-  using LayerWith::LayerWith;
-  Tensor forward(const Tensor& x) override;
-};
+using Softmax = OpLayer<SoftmaxOptions, &softmax, "Softmax", &SoftmaxOptions::dim>;
 // softmax(-x) along `dim`
 class Softmin final : public LayerWith<SoftmaxOptions> {
  public:
@@ -230,11 +154,7 @@ class Softmin final : public LayerWith<SoftmaxOptions> {
   Tensor forward(const Tensor& x) override;
 };
 // log softmax(x) along `dim`
-class LogSoftmax final : public LayerWith<SoftmaxOptions> {
- public:
-  using LayerWith::LayerWith;
-  Tensor forward(const Tensor& x) override;
-};
+using LogSoftmax = OpLayer<SoftmaxOptions, &log_softmax, "LogSoftmax", &SoftmaxOptions::dim>;
 // softmax over the channels of images [N,C,H,W] or [C,H,W]
 class Softmax2d final : public LayerWith<NoOptions> {
  public:

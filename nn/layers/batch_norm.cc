@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "gradus/autograd/graph/recomputing.h"
+#include "gradus/autograd/graph/tracking.h"
 #include "gradus/autograd/ops/activations.h"
 #include "gradus/autograd/ops/arithmetic.h"
 #include "gradus/autograd/ops/concat.h"
@@ -183,21 +183,18 @@ Tensor BatchNorm::forward_reduced(const Tensor& x) {
   return batch_norm_by(local.x, mean, var, weight, bias, options().eps);
 }
 
-void BatchNorm1d::check_input(const Tensor& x) const {
-  if ((x.dim() != 2 && x.dim() != 3) || x.size(1) != options().features)
-    throw ShapeError("BatchNorm1d", "expected x [N,", *options().features, "] or [N,", *options().features,
-                     ",L], got ", describe(x));
-}
-
-void BatchNorm2d::check_input(const Tensor& x) const {
-  if (x.dim() != 4 || x.size(1) != options().features)
-    throw ShapeError("BatchNorm2d", "expected x [N,", *options().features, ",H,W], got ", describe(x));
-}
-
-void BatchNorm3d::check_input(const Tensor& x) const {
-  if (x.dim() != 5 || x.size(1) != options().features)
-    throw ShapeError("BatchNorm3d", "expected x [N,", *options().features, ",D,H,W], got ", describe(x));
+// Throws ShapeError unless x has a shape that the layer takes.
+void BatchNorm::check_input(const Tensor& x) const {
+  const int rank = spatial_dims();
+  const int64_t features = *options().features;
+  const bool fits = x.dim() == rank + 2 || (rank == 1 && x.dim() == 2);
+  if (fits && x.size(1) == features) return;
+  if (rank == 1)
+    throw ShapeError(type_name(), "expected x [N,", features, "] or [N,", features, ",L], got ", describe(x));
+  throw ShapeError(type_name(), "expected x [N,", features, rank == 2 ? ",H,W], got " : ",D,H,W], got ",
+                   describe(x));
 }
 
 template class ModuleWith<BatchNormOptions, Layer>;
+
 }  // namespace gradus::nn

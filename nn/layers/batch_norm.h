@@ -1,4 +1,5 @@
-// Batch normalization layers BatchNorm1d, BatchNorm2d and BatchNorm3d.
+// Batch normalization layers BatchNorm1d, BatchNorm2d and BatchNorm3d, and the exchange of their statistics with other
+// ranks.
 #pragma once
 
 #include <memory>
@@ -6,9 +7,20 @@
 #include <utility>
 
 #include "gradus/nn/layer.h"
-#include "gradus/nn/layers/statistics_reduction.h"
+#include "gradus/tensor/tensor.h"
 
 namespace gradus::nn {
+
+// Interface of a differentiable all-gather over the ranks of a job. Implemented in distributed/.
+class StatisticsReduction {
+ public:
+  virtual ~StatisticsReduction() = default;
+  virtual int size() const = 0;
+  virtual int rank() const = 0;  // this process's rank, in [0, size)
+  // Returns the x of every rank, in order of rank.
+  // Shapes: x [k] -> [size,k].
+  virtual Tensor all_gather(const Tensor& x) = 0;
+};
 
 struct BatchNormOptions {
   Required<int64_t, "features"> features;
@@ -24,6 +36,7 @@ extern template class ModuleWith<BatchNormOptions, Layer>;
 // evaluation. Initial values: weight 1, bias 0, running_mean 0, running_var 1.
 class BatchNorm : public LayerWith<BatchNormOptions> {
  public:
+  using LayerWith::LayerWith;
   Parameter weight{this, "weight", initial(options().affine, 1)};
   Parameter bias{this, "bias", initial(options().affine, 0)};
   Buffer running_mean{this, "running_mean", initial(options().track_running_stats, 0)};
@@ -54,12 +67,9 @@ class BatchNorm : public LayerWith<BatchNormOptions> {
   // Fuses a ReLU or a LeakyReLU.
   std::optional<Tensor> fuse_next(const Layer& next, const Tensor& x) override;
 
- protected:
-  using LayerWith::LayerWith;
-  // Errors: ShapeError unless x has a shape that the layer takes.
-  virtual void check_input(const Tensor& x) const = 0;
-
  private:
+  virtual int spatial_dims() const = 0;
+  void check_input(const Tensor& x) const;
   bool reduces_statistics() const;
   template <class Op> Tensor forward_op(Op op, const Tensor& x);
   Tensor forward_reduced(const Tensor& x);
@@ -78,37 +88,20 @@ class BatchNorm : public LayerWith<BatchNormOptions> {
   std::optional<Deferred> deferred_;
 };
 
+// Batch norm of inputs with kRank spatial dims; N is the name of the class.
+template <int kRank, OptionName N> class BatchNormOf final : public BatchNorm {
+ public:
+  using BatchNorm::BatchNorm;
+  std::string type_name() const override { return N.name; }
+
+ private:
+  int spatial_dims() const override { return kRank; }
+};
 // Shapes: x [N,features] or [N,features,L] -> the same.
-class BatchNorm1d final : public BatchNorm {
- public:
-  BatchNorm1d(Module* parent, std::string name, Options options)
-      : BatchNorm(parent, std::move(name), options) {}
-  explicit BatchNorm1d(Options options) : BatchNorm(options) {}
-
- private:
-  void check_input(const Tensor& x) const override;
-};
-
+using BatchNorm1d = BatchNormOf<1, "BatchNorm1d">;
 // Shapes: x [N,features,H,W] -> the same.
-class BatchNorm2d final : public BatchNorm {
- public:
-  BatchNorm2d(Module* parent, std::string name, Options options)
-      : BatchNorm(parent, std::move(name), options) {}
-  explicit BatchNorm2d(Options options) : BatchNorm(options) {}
-
- private:
-  void check_input(const Tensor& x) const override;
-};
-
+using BatchNorm2d = BatchNormOf<2, "BatchNorm2d">;
 // Shapes: x [N,features,D,H,W] -> the same.
-class BatchNorm3d final : public BatchNorm {
- public:
-  BatchNorm3d(Module* parent, std::string name, Options options)
-      : BatchNorm(parent, std::move(name), options) {}
-  explicit BatchNorm3d(Options options) : BatchNorm(options) {}
-
- private:
-  void check_input(const Tensor& x) const override;
-};
+using BatchNorm3d = BatchNormOf<3, "BatchNorm3d">;
 
 }  // namespace gradus::nn

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <concepts>
 
 #include "gradus/autograd/ops/activations.h"
 #include "gradus/autograd/ops/copy.h"
@@ -21,10 +22,6 @@ Shape sizes(Size3 s) { return {s.d, s.h, s.w}; }
 
 template <class O> constexpr bool kTransposed = requires(O o) { o.output_padding; };
 
-template <class O> std::string name_of_layer(const O& o) {
-  return concat(kTransposed<O> ? "ConvTranspose" : "Conv", sizes(*o.kernel).size(), "d");
-}
-
 // Returns the index in [0, n) of the element that padding copies to position i, which may lie outside of [0, n).
 int64_t source_index(int64_t i, int64_t n, PaddingMode mode) {
   if (mode == PaddingMode::kReplicate) return std::clamp<int64_t>(i, 0, n - 1);
@@ -33,7 +30,7 @@ int64_t source_index(int64_t i, int64_t n, PaddingMode mode) {
 }
 
 // Returns x padded by the layer's padding mode, other than zeros.
-template <class O> Tensor padded(const Tensor& x, const O& o) {
+template <class O> Tensor padded(const char* layer, const Tensor& x, const O& o) {
   Tensor y = x;
   const Shape kernel = sizes(*o.kernel), dilation = sizes(o.dilation), padding = sizes(o.padding);
   for (int d = 0; d < kernel.size(); ++d) {
@@ -47,8 +44,7 @@ template <class O> Tensor padded(const Tensor& x, const O& o) {
                           : n > 0                                    ? after
                                                                      : 0;
     if (after > limit)
-      throw ShapeError(name_of_layer(o), "padding ", after, " of this mode does not fit dim ", at, ": x ",
-                       describe(x));
+      throw ShapeError(layer, "padding ", after, " of this mode does not fit dim ", at, ": x ", describe(x));
     std::vector<int64_t> index;
     for (int64_t i = -before; i < n + after; ++i) index.push_back(source_index(i, n, o.padding_mode));
     y = index_select(y, at, gradus::to(tensor(index, {int64_t(index.size())}), x.device()));
@@ -56,85 +52,70 @@ template <class O> Tensor padded(const Tensor& x, const O& o) {
   return y;
 }
 
-Tensor apply(const Tensor& x, const Tensor& w, const Tensor& b, const gradus::Conv1dFuncOptions& o) {
-  return conv1d(x, w, b, o);
+// Call the op for the type of sizes.
+template <class Size>
+Tensor apply(const Tensor& x, const Tensor& w, const Tensor& b, const ConvOptions<Size>& o) {
+  if constexpr (std::same_as<Size, int64_t>)
+    return conv1d(x, w, b, {o.stride, o.padding, o.dilation, o.groups, o.same_padding});
+  else if constexpr (std::same_as<Size, Size2>)
+    return conv2d(x, w, b, {o.stride, o.padding, o.dilation, o.groups, o.same_padding});
+  else
+    return conv3d(x, w, b, {o.stride, o.padding, o.dilation, o.groups, o.same_padding});
 }
-Tensor apply(const Tensor& x, const Tensor& w, const Tensor& b, const gradus::Conv2dFuncOptions& o) {
-  return conv2d(x, w, b, o);
-}
-Tensor apply(const Tensor& x, const Tensor& w, const Tensor& b, const gradus::Conv3dFuncOptions& o) {
-  return conv3d(x, w, b, o);
-}
-Tensor apply(const Tensor& x, const Tensor& w, const Tensor& b, const gradus::ConvTranspose1dFuncOptions& o) {
-  return conv_transpose1d(x, w, b, o);
-}
-Tensor apply(const Tensor& x, const Tensor& w, const Tensor& b, const gradus::ConvTranspose2dFuncOptions& o) {
-  return conv_transpose2d(x, w, b, o);
-}
-Tensor apply(const Tensor& x, const Tensor& w, const Tensor& b, const gradus::ConvTranspose3dFuncOptions& o) {
-  return conv_transpose3d(x, w, b, o);
-}
-
-// Convert the layer's options to options of the op.
-gradus::Conv1dFuncOptions to_op_options(const Conv1dOptions& o) {
-  return {o.stride, o.padding, o.dilation, o.groups, o.same_padding};
-}
-gradus::Conv2dFuncOptions to_op_options(const Conv2dOptions& o) {
-  return {o.stride, o.padding, o.dilation, o.groups, o.same_padding};
-}
-gradus::Conv3dFuncOptions to_op_options(const Conv3dOptions& o) {
-  return {o.stride, o.padding, o.dilation, o.groups, o.same_padding};
-}
-gradus::ConvTranspose1dFuncOptions to_op_options(const ConvTranspose1dOptions& o) {
-  return {o.stride, o.padding, o.output_padding, o.dilation, o.groups};
-}
-gradus::ConvTranspose2dFuncOptions to_op_options(const ConvTranspose2dOptions& o) {
-  return {o.stride, o.padding, o.output_padding, o.dilation, o.groups};
-}
-gradus::ConvTranspose3dFuncOptions to_op_options(const ConvTranspose3dOptions& o) {
-  return {o.stride, o.padding, o.output_padding, o.dilation, o.groups};
+template <class Size>
+Tensor apply(const Tensor& x, const Tensor& w, const Tensor& b, const ConvTransposeOptions<Size>& o) {
+  const ConvTransposeFuncOptions<Size> options{o.stride, o.padding, o.output_padding, o.dilation, o.groups};
+  if constexpr (std::same_as<Size, int64_t>)
+    return conv_transpose1d(x, w, b, options);
+  else if constexpr (std::same_as<Size, Size2>)
+    return conv_transpose2d(x, w, b, options);
+  else
+    return conv_transpose3d(x, w, b, options);
 }
 
 }  // namespace
 
-template <class O> Tensor Conv<O>::initial_weight() const {
+template <class O, OptionName N> Tensor Conv<O, N>::initial_weight() const {
   const O& o = this->options();
   const Shape kernel = sizes(*o.kernel);
   const bool empty_kernel = std::any_of(kernel.begin(), kernel.end(), [](int64_t k) { return k < 1; });
   if (o.in < 1 || o.out < 1 || empty_kernel || o.groups < 1)
-    throw ValueError(name_of_layer(o), "expected in, out, kernel, groups >= 1, given in ", *o.in, ", out ",
-                     *o.out, ", kernel ", *o.kernel, ", groups ", o.groups);
+    throw ValueError(N.name, "expected in, out, kernel, groups >= 1, given in ", *o.in, ", out ", *o.out,
+                     ", kernel ", *o.kernel, ", groups ", o.groups);
   if (o.in % o.groups != 0 || o.out % o.groups != 0)
-    throw ValueError(name_of_layer(o), "expected in and out to be multiples of groups, given in ", *o.in,
-                     ", out ", *o.out, ", groups ", o.groups);
+    throw ValueError(N.name, "expected in and out to be multiples of groups, given in ", *o.in, ", out ",
+                     *o.out, ", groups ", o.groups);
   Shape shape = kTransposed<O> ? Shape{o.in, o.out / o.groups} : Shape{o.out, o.in / o.groups};
   for (const int64_t k : kernel) shape.push_back(k);
   return init::kaiming_uniform_(empty(shape, {.device = internal::initial_device()}), {.a = std::sqrt(5.0)});
 }
 
-template <class O> Tensor Conv<O>::initial_bias() const {
+template <class O, OptionName N> Tensor Conv<O, N>::initial_bias() const {
   if (!this->options().bias) return {};
   const double bound = 1 / std::sqrt(double(init::fans(weight).in));
   return init::uniform_(empty({this->options().out}, {.device = internal::initial_device()}),
                         {.low = -bound, .high = bound});
 }
 
-template <class O> Tensor Conv<O>::forward(const Tensor& x) {
+template <class O, OptionName N> Tensor Conv<O, N>::forward(const Tensor& x) {
   const O& o = this->options();
   if constexpr (!kTransposed<O>) {
     if (o.padding_mode != PaddingMode::kZeros) {
-      auto unpadded = to_op_options(o);
+      O unpadded = o;
       unpadded.padding = 0;
       unpadded.same_padding = false;
-      return apply(padded(x, o), weight, bias, unpadded);
+      return apply(padded(N.name, x, o), weight, bias, unpadded);
     }
   }
-  return apply(x, weight, bias, to_op_options(o));
+  return apply(x, weight, bias, o);
 }
 
 Tensor Conv2d::relu(const Tensor& x) {
   if (has_hooks() || options().padding_mode != PaddingMode::kZeros) return gradus::relu((*this)(x));
-  return call([&] { return conv2d_relu(x, weight, bias, to_op_options(options())); });
+  return call([&] {
+    const Options& o = options();
+    return conv2d_relu(x, weight, bias, {o.stride, o.padding, o.dilation, o.groups, o.same_padding});
+  });
 }
 
 std::optional<Tensor> Conv2d::fuse_next(const Layer& next, const Tensor& x) {
@@ -142,12 +123,12 @@ std::optional<Tensor> Conv2d::fuse_next(const Layer& next, const Tensor& x) {
   return relu(x);
 }
 
-template class Conv<Conv1dOptions>;
-template class Conv<Conv2dOptions>;
-template class Conv<Conv3dOptions>;
-template class Conv<ConvTranspose1dOptions>;
-template class Conv<ConvTranspose2dOptions>;
-template class Conv<ConvTranspose3dOptions>;
+template class Conv<Conv1dOptions, "Conv1d">;
+template class Conv<Conv2dOptions, "Conv2d">;
+template class Conv<Conv3dOptions, "Conv3d">;
+template class Conv<ConvTranspose1dOptions, "ConvTranspose1d">;
+template class Conv<ConvTranspose2dOptions, "ConvTranspose2d">;
+template class Conv<ConvTranspose3dOptions, "ConvTranspose3d">;
 
 template class ModuleWith<Conv1dOptions, Layer>;
 template class ModuleWith<Conv2dOptions, Layer>;

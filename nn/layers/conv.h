@@ -8,86 +8,47 @@ namespace gradus::nn {
 // The values of the padding: zeros, the mirror image without the edge, the edge, or the elements at the other end.
 enum class PaddingMode { kZeros, kReflect, kReplicate, kCircular };
 
-struct Conv1dOptions {
+// Options of a convolution whose sizes are of type Size: int64_t, Size2 or Size3.
+template <class Size> struct ConvOptions {
   Required<int64_t, "in"> in;
   Required<int64_t, "out"> out;  // channels
-  Required<int64_t, "kernel"> kernel;
-  int64_t stride = 1;
-  int64_t padding = 0;
-  int64_t dilation = 1;
+  Required<Size, "kernel"> kernel;
+  Size stride = 1;
+  Size padding = 0;
+  Size dilation = 1;
   int64_t groups = 1;
   bool bias = true;
   bool same_padding = false;  // as much padding as keeps the size; for stride 1
   PaddingMode padding_mode = PaddingMode::kZeros;
 };
+using Conv1dOptions = ConvOptions<int64_t>;
+using Conv2dOptions = ConvOptions<Size2>;
+using Conv3dOptions = ConvOptions<Size3>;
 extern template class ModuleWith<Conv1dOptions, Layer>;
-struct Conv2dOptions {
-  Required<int64_t, "in"> in;
-  Required<int64_t, "out"> out;  // channels
-  Required<Size2, "kernel"> kernel;
-  Size2 stride = 1;
-  Size2 padding = 0;
-  Size2 dilation = 1;
-  int64_t groups = 1;
-  bool bias = true;
-  bool same_padding = false;  // as much padding as keeps the size; for stride 1
-  PaddingMode padding_mode = PaddingMode::kZeros;
-};
 extern template class ModuleWith<Conv2dOptions, Layer>;
-struct Conv3dOptions {
-  Required<int64_t, "in"> in;
-  Required<int64_t, "out"> out;  // channels
-  Required<Size3, "kernel"> kernel;
-  Size3 stride = 1;
-  Size3 padding = 0;
-  Size3 dilation = 1;
-  int64_t groups = 1;
-  bool bias = true;
-  bool same_padding = false;  // as much padding as keeps the size; for stride 1
-  PaddingMode padding_mode = PaddingMode::kZeros;
-};
 extern template class ModuleWith<Conv3dOptions, Layer>;
 
-struct ConvTranspose1dOptions {
+template <class Size> struct ConvTransposeOptions {
   Required<int64_t, "in"> in;
   Required<int64_t, "out"> out;  // channels
-  Required<int64_t, "kernel"> kernel;
-  int64_t stride = 1;
-  int64_t padding = 0;
-  int64_t output_padding = 0;
-  int64_t dilation = 1;
+  Required<Size, "kernel"> kernel;
+  Size stride = 1;
+  Size padding = 0;
+  Size output_padding = 0;
+  Size dilation = 1;
   int64_t groups = 1;
   bool bias = true;
 };
+using ConvTranspose1dOptions = ConvTransposeOptions<int64_t>;
+using ConvTranspose2dOptions = ConvTransposeOptions<Size2>;
+using ConvTranspose3dOptions = ConvTransposeOptions<Size3>;
 extern template class ModuleWith<ConvTranspose1dOptions, Layer>;
-struct ConvTranspose2dOptions {
-  Required<int64_t, "in"> in;
-  Required<int64_t, "out"> out;  // channels
-  Required<Size2, "kernel"> kernel;
-  Size2 stride = 1;
-  Size2 padding = 0;
-  Size2 output_padding = 0;
-  Size2 dilation = 1;
-  int64_t groups = 1;
-  bool bias = true;
-};
 extern template class ModuleWith<ConvTranspose2dOptions, Layer>;
-struct ConvTranspose3dOptions {
-  Required<int64_t, "in"> in;
-  Required<int64_t, "out"> out;  // channels
-  Required<Size3, "kernel"> kernel;
-  Size3 stride = 1;
-  Size3 padding = 0;
-  Size3 output_padding = 0;
-  Size3 dilation = 1;
-  int64_t groups = 1;
-  bool bias = true;
-};
 extern template class ModuleWith<ConvTranspose3dOptions, Layer>;
 
-// Base of the six layers. Initial weight and bias are uniform on +-1/sqrt(weight.size(1) * elements of the
-// kernel).
-template <class O> class Conv : public LayerWith<O> {
+// A convolution layer; N is the name of the class. Initial weight and bias are uniform on
+// +-1/sqrt(weight.size(1) * elements of the kernel).
+template <class O, OptionName N> class Conv : public LayerWith<O> {
  public:
   using LayerWith<O>::LayerWith;
 
@@ -95,6 +56,7 @@ template <class O> class Conv : public LayerWith<O> {
   Parameter bias{this, "bias", initial_bias()};
 
   Tensor forward(const Tensor& x) override;
+  std::string type_name() const override { return N.name; }
 
  private:
   Tensor initial_weight() const;
@@ -103,15 +65,12 @@ template <class O> class Conv : public LayerWith<O> {
 
 // Applies conv1d.
 // Shapes: x [N,in,L] or [in,L] -> [N,out,P] or [out,P]; weight [out,in/groups,kernel], bias [out].
-class Conv1d final : public Conv<Conv1dOptions> {
- public:
-  using Conv::Conv;
-};
+using Conv1d = Conv<Conv1dOptions, "Conv1d">;
 
 // Applies conv2d.
 // Shapes: x [N,in,H,W] or [in,H,W] -> [N,out,P,Q] or [out,P,Q]; weight
 // [out,in/groups,kernel.h,kernel.w], bias [out].
-class Conv2d final : public Conv<Conv2dOptions> {
+class Conv2d final : public Conv<Conv2dOptions, "Conv2d"> {
  public:
   using Conv::Conv;
 
@@ -124,30 +83,18 @@ class Conv2d final : public Conv<Conv2dOptions> {
 // Applies conv3d.
 // Shapes: x [N,in,D,H,W] or [in,D,H,W] -> as many dims; weight
 // [out,in/groups,kernel.d,kernel.h,kernel.w], bias [out].
-class Conv3d final : public Conv<Conv3dOptions> {
- public:
-  using Conv::Conv;
-};
+using Conv3d = Conv<Conv3dOptions, "Conv3d">;
 
 // Applies conv_transpose1d.
 // Shapes: x [N,in,L] or [in,L]; weight [in,out/groups,kernel], bias [out].
-class ConvTranspose1d final : public Conv<ConvTranspose1dOptions> {
- public:
-  using Conv::Conv;
-};
+using ConvTranspose1d = Conv<ConvTranspose1dOptions, "ConvTranspose1d">;
 
 // Applies conv_transpose2d.
 // Shapes: x [N,in,H,W] or [in,H,W]; weight [in,out/groups,kernel.h,kernel.w], bias [out].
-class ConvTranspose2d final : public Conv<ConvTranspose2dOptions> {
- public:
-  using Conv::Conv;
-};
+using ConvTranspose2d = Conv<ConvTranspose2dOptions, "ConvTranspose2d">;
 
 // Applies conv_transpose3d.
 // Shapes: x [N,in,D,H,W] or [in,D,H,W]; weight [in,out/groups,kernel.d,kernel.h,kernel.w], bias [out].
-class ConvTranspose3d final : public Conv<ConvTranspose3dOptions> {
- public:
-  using Conv::Conv;
-};
+using ConvTranspose3d = Conv<ConvTranspose3dOptions, "ConvTranspose3d">;
 
 }  // namespace gradus::nn

@@ -1,6 +1,7 @@
 // Dropout layers: set random elements, or whole channels, to zero in training.
 #pragma once
 
+#include "gradus/autograd/ops/dropout.h"
 #include "gradus/nn/layer.h"
 
 namespace gradus::nn {
@@ -20,34 +21,21 @@ class Dropout final : public LayerWith<DropoutOptions> {
   Tensor forward_temporary(Tensor&& x) override;
 };
 
+// A dropout that calls the op F; N is the name of the class.
+template <auto F, OptionName N> class DropoutOf final : public LayerWith<DropoutOptions> {
+ public:
+  using LayerWith::LayerWith;
+  Tensor forward(const Tensor& x) override { return F(x, options().p, is_training()); }
+  std::string type_name() const override { return N.name; }
+};
 // The same for whole channels: dropout1d, dropout2d and dropout3d.
-class Dropout1d final : public LayerWith<DropoutOptions> {
- public:
-  using LayerWith::LayerWith;
-  Tensor forward(const Tensor& x) override;
-};
-class Dropout2d final : public LayerWith<DropoutOptions> {
- public:
-  using LayerWith::LayerWith;
-  Tensor forward(const Tensor& x) override;
-};
-class Dropout3d final : public LayerWith<DropoutOptions> {
- public:
-  using LayerWith::LayerWith;
-  Tensor forward(const Tensor& x) override;
-};
+using Dropout1d = DropoutOf<&dropout1d, "Dropout1d">;
+using Dropout2d = DropoutOf<&dropout2d, "Dropout2d">;
+using Dropout3d = DropoutOf<&dropout3d, "Dropout3d">;
 
 // Dropout that preserves mean 0 and variance 1 of SELU outputs: alpha_dropout, and feature_alpha_dropout for whole
 // channels.
-class AlphaDropout final : public LayerWith<DropoutOptions> {
- public:
-  using LayerWith::LayerWith;
-  Tensor forward(const Tensor& x) override;
-};
-class FeatureAlphaDropout final : public LayerWith<DropoutOptions> {
- public:
-  using LayerWith::LayerWith;
-  Tensor forward(const Tensor& x) override;
-};
+using AlphaDropout = DropoutOf<&alpha_dropout, "AlphaDropout">;
+using FeatureAlphaDropout = DropoutOf<&feature_alpha_dropout, "FeatureAlphaDropout">;
 
 }  // namespace gradus::nn

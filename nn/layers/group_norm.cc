@@ -43,10 +43,11 @@ Tensor InstanceNorm::initial_count() const {
 }
 Tensor InstanceNorm::forward(const Tensor& x) {
   const Options& o = options();
-  const bool batch = x.dim() == positions_ + 2;
-  if ((!batch && x.dim() != positions_ + 1) || x.size(batch ? 1 : 0) != o.features) {
+  const int rank = spatial_dims();
+  const bool batch = x.dim() == rank + 2;
+  if ((!batch && x.dim() != rank + 1) || x.size(batch ? 1 : 0) != o.features) {
     const char* positions[] = {"", "L", "H,W", "D,H,W"};
-    throw ShapeError(type_name().c_str(), "expected x [N,", *o.features, ",", positions[positions_],
+    throw ShapeError(type_name().c_str(), "expected x [N,", *o.features, ",", positions[rank],
                      "] or without N, got ", describe(x));
   }
   const Tensor y = instance_norm(

@@ -39,6 +39,7 @@ extern template class ModuleWith<InstanceNormOptions, Layer>;
 // Applies instance_norm: normalizes each channel of each sample over its positions.
 class InstanceNorm : public LayerWith<InstanceNormOptions> {
  public:
+  using LayerWith::LayerWith;
   Parameter weight{this, "weight", initial(options().affine, 1)};
   Parameter bias{this, "bias", initial(options().affine, 0)};
   Buffer running_mean{this, "running_mean", initial(options().track_running_stats, 0)};
@@ -47,38 +48,27 @@ class InstanceNorm : public LayerWith<InstanceNormOptions> {
 
   Tensor forward(const Tensor& x) override;
 
- protected:
-  InstanceNorm(Module* parent, std::string name, Options options, int positions)
-      : LayerWith(parent, std::move(name), options), positions_(positions) {}
-  InstanceNorm(Options options, int positions) : LayerWith(options), positions_(positions) {}
-
  private:
+  virtual int spatial_dims() const = 0;
   Tensor initial(bool enabled, double value) const;
   Tensor initial_count() const;
-  const int positions_;  // number of spatial dims
 };
 
+// Instance norm of inputs with kRank spatial dims; N is the name of the class.
+template <int kRank, OptionName N> class InstanceNormOf final : public InstanceNorm {
+ public:
+  using InstanceNorm::InstanceNorm;
+  std::string type_name() const override { return N.name; }
+
+ private:
+  int spatial_dims() const override { return kRank; }
+};
 // Shapes: x [N,features,L] or [features,L] -> the same.
-class InstanceNorm1d final : public InstanceNorm {
- public:
-  InstanceNorm1d(Module* parent, std::string name, Options options)
-      : InstanceNorm(parent, std::move(name), options, 1) {}
-  explicit InstanceNorm1d(Options options) : InstanceNorm(options, 1) {}
-};
+using InstanceNorm1d = InstanceNormOf<1, "InstanceNorm1d">;
 // Shapes: x [N,features,H,W] or [features,H,W] -> the same.
-class InstanceNorm2d final : public InstanceNorm {
- public:
-  InstanceNorm2d(Module* parent, std::string name, Options options)
-      : InstanceNorm(parent, std::move(name), options, 2) {}
-  explicit InstanceNorm2d(Options options) : InstanceNorm(options, 2) {}
-};
+using InstanceNorm2d = InstanceNormOf<2, "InstanceNorm2d">;
 // Shapes: x [N,features,D,H,W] or [features,D,H,W] -> the same.
-class InstanceNorm3d final : public InstanceNorm {
- public:
-  InstanceNorm3d(Module* parent, std::string name, Options options)
-      : InstanceNorm(parent, std::move(name), options, 3) {}
-  explicit InstanceNorm3d(Options options) : InstanceNorm(options, 3) {}
-};
+using InstanceNorm3d = InstanceNormOf<3, "InstanceNorm3d">;
 
 struct LocalResponseNormOptions {
   Required<int64_t, "size"> size;  // number of channels in the sum

@@ -1,10 +1,13 @@
-// Linear layer.
+// Linear and Bilinear layers: initial parameters and forwards.
 #include "gradus/nn/layers/linear.h"
 
 #include <cmath>
 
 #include "gradus/autograd/ops/activations.h"
+#include "gradus/autograd/ops/arithmetic.h"
 #include "gradus/autograd/ops/linalg/matmul.h"
+#include "gradus/autograd/ops/reduce.h"
+#include "gradus/autograd/ops/view.h"
 #include "gradus/nn/init.h"
 #include "gradus/nn/placement.h"
 
@@ -32,4 +35,39 @@ Tensor Linear::relu(const Tensor& x) {
 }
 
 template class ModuleWith<LinearOptions, Layer>;
+
+Tensor Bilinear::initial(bool enabled, const Shape& shape) const {
+  const Options& o = options();
+  if (o.in1 < 1 || o.in2 < 1 || o.out < 1)
+    throw ValueError("Bilinear", "expected in1, in2, out >= 1, got ", *o.in1, ", ", *o.in2, ", ", *o.out);
+  if (!enabled) return {};
+  const double bound = 1 / std::sqrt(double(*o.in1));
+  return init::uniform_(empty(shape, {.device = internal::initial_device()}), {.low = -bound, .high = bound});
+}
+
+Tensor Bilinear::operator()(const Tensor& a, const Tensor& b) {
+  return call([&] {
+    const Options& o = options();
+    const auto leading_shape = [](const Tensor& x) {
+      Shape s = x.shape();
+      s.erase(s.size() - 1);
+      return s;
+    };
+    if (a.dim() < 1 || a.dim() != b.dim() || a.size(-1) != o.in1 || b.size(-1) != o.in2 ||
+        leading_shape(a) != leading_shape(b))
+      throw ShapeError("Bilinear", "expected a [...,", *o.in1, "] and b [...,", *o.in2, "], got ",
+                       describe(a), " and ", describe(b));
+    // half[r,o,:] = a_r^T W_o by one product [rows,in1] x [in1,out*in2]; then y[r,o] = half[r,o,:] . b_r.
+    const Tensor rows = reshape(a, {-1, *o.in1});
+    const Tensor w = reshape(permute(weight, {1, 0, 2}), {*o.in1, o.out * o.in2});
+    const Tensor half = reshape(matmul(rows, w), {rows.size(0), *o.out, *o.in2});
+    const Tensor y = sum(half * reshape(b, {rows.size(0), 1, *o.in2}), -1);
+    Shape shape = leading_shape(a);
+    shape.push_back(o.out);
+    return reshape(bias.defined() ? y + bias : y, shape);
+  });
+}
+
+template class ModuleWith<BilinearOptions>;
+
 }  // namespace gradus::nn

@@ -43,65 +43,30 @@ extern template class ModuleWith<ConstantPadOptions<Padding1d>, Layer>;
 extern template class ModuleWith<ConstantPadOptions<Padding2d>, Layer>;
 extern template class ModuleWith<ConstantPadOptions<Padding3d>, Layer>;
 
-// Base of the padding layers. kMode is the value of a PadMode.
-template <class O, int kMode> class PadLayer : public LayerWith<O> {
+// A padding layer. kMode is the value of a PadMode; N is the class's name.
+template <class O, int kMode, OptionName N> class PadLayer final : public LayerWith<O> {
  public:
   using LayerWith<O>::LayerWith;
   Tensor forward(const Tensor& x) override;
+  std::string type_name() const override { return N.name; }
 };
 
 // Pads x [N,C,...] or [C,...] with `value`, or with 0.
-class ConstantPad1d final : public PadLayer<ConstantPadOptions<Padding1d>, 0> {
- public:
-  using PadLayer::PadLayer;
-};
-class ConstantPad2d final : public PadLayer<ConstantPadOptions<Padding2d>, 0> {
- public:
-  using PadLayer::PadLayer;
-};
-class ConstantPad3d final : public PadLayer<ConstantPadOptions<Padding3d>, 0> {
- public:
-  using PadLayer::PadLayer;
-};
-class ZeroPad1d final : public PadLayer<PadLayerOptions<Padding1d>, 0> {
- public:
-  using PadLayer::PadLayer;
-};
-class ZeroPad2d final : public PadLayer<PadLayerOptions<Padding2d>, 0> {
- public:
-  using PadLayer::PadLayer;
-};
-class ZeroPad3d final : public PadLayer<PadLayerOptions<Padding3d>, 0> {
- public:
-  using PadLayer::PadLayer;
-};
+using ConstantPad1d = PadLayer<ConstantPadOptions<Padding1d>, 0, "ConstantPad1d">;
+using ConstantPad2d = PadLayer<ConstantPadOptions<Padding2d>, 0, "ConstantPad2d">;
+using ConstantPad3d = PadLayer<ConstantPadOptions<Padding3d>, 0, "ConstantPad3d">;
+using ZeroPad1d = PadLayer<PadLayerOptions<Padding1d>, 0, "ZeroPad1d">;
+using ZeroPad2d = PadLayer<PadLayerOptions<Padding2d>, 0, "ZeroPad2d">;
+using ZeroPad3d = PadLayer<PadLayerOptions<Padding3d>, 0, "ZeroPad3d">;
 
 // Pads with x's mirror image, without the edge element.
-class ReflectionPad1d final : public PadLayer<PadLayerOptions<Padding1d>, 1> {
- public:
-  using PadLayer::PadLayer;
-};
-class ReflectionPad2d final : public PadLayer<PadLayerOptions<Padding2d>, 1> {
- public:
-  using PadLayer::PadLayer;
-};
-class ReflectionPad3d final : public PadLayer<PadLayerOptions<Padding3d>, 1> {
- public:
-  using PadLayer::PadLayer;
-};
+using ReflectionPad1d = PadLayer<PadLayerOptions<Padding1d>, 1, "ReflectionPad1d">;
+using ReflectionPad2d = PadLayer<PadLayerOptions<Padding2d>, 1, "ReflectionPad2d">;
+using ReflectionPad3d = PadLayer<PadLayerOptions<Padding3d>, 1, "ReflectionPad3d">;
 
 // Pads by repeating x's edge element.
-class ReplicationPad1d final : public PadLayer<PadLayerOptions<Padding1d>, 2> {
- public:
-  using PadLayer::PadLayer;
-};
-class ReplicationPad2d final : public PadLayer<PadLayerOptions<Padding2d>, 2> {
- public:
-  using PadLayer::PadLayer;
-};
-class ReplicationPad3d final : public PadLayer<PadLayerOptions<Padding3d>, 2> {
- public:
-  using PadLayer::PadLayer;
-};
+using ReplicationPad1d = PadLayer<PadLayerOptions<Padding1d>, 2, "ReplicationPad1d">;
+using ReplicationPad2d = PadLayer<PadLayerOptions<Padding2d>, 2, "ReplicationPad2d">;
+using ReplicationPad3d = PadLayer<PadLayerOptions<Padding3d>, 2, "ReplicationPad3d">;
 
 }  // namespace gradus::nn

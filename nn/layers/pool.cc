@@ -22,22 +22,24 @@ Tensor pool(const Tensor& x, const AdaptiveMaxPool3dOptions& o) { return adaptiv
 
 }  // namespace
 
-template <class O> Tensor Pool<O>::forward(const Tensor& x) { return pool(x, this->options()); }
+template <class O, OptionName N> Tensor Pool<O, N>::forward(const Tensor& x) {
+  return pool(x, this->options());
+}
 
-template class Pool<MaxPool1dOptions>;
-template class Pool<MaxPool2dOptions>;
-template class Pool<MaxPool3dOptions>;
-template class Pool<AvgPool1dOptions>;
-template class Pool<AvgPool2dOptions>;
-template class Pool<AvgPool3dOptions>;
-template class Pool<LpPool1dOptions>;
-template class Pool<LpPool2dOptions>;
-template class Pool<AdaptiveAvgPool1dOptions>;
-template class Pool<AdaptiveAvgPool2dOptions>;
-template class Pool<AdaptiveAvgPool3dOptions>;
-template class Pool<AdaptiveMaxPool1dOptions>;
-template class Pool<AdaptiveMaxPool2dOptions>;
-template class Pool<AdaptiveMaxPool3dOptions>;
+template class Pool<MaxPool1dOptions, "MaxPool1d">;
+template class Pool<MaxPool2dOptions, "MaxPool2d">;
+template class Pool<MaxPool3dOptions, "MaxPool3d">;
+template class Pool<AvgPool1dOptions, "AvgPool1d">;
+template class Pool<AvgPool2dOptions, "AvgPool2d">;
+template class Pool<AvgPool3dOptions, "AvgPool3d">;
+template class Pool<LpPool1dOptions, "LPPool1d">;
+template class Pool<LpPool2dOptions, "LPPool2d">;
+template class Pool<AdaptiveAvgPool1dOptions, "AdaptiveAvgPool1d">;
+template class Pool<AdaptiveAvgPool2dOptions, "AdaptiveAvgPool2d">;
+template class Pool<AdaptiveAvgPool3dOptions, "AdaptiveAvgPool3d">;
+template class Pool<AdaptiveMaxPool1dOptions, "AdaptiveMaxPool1d">;
+template class Pool<AdaptiveMaxPool2dOptions, "AdaptiveMaxPool2d">;
+template class Pool<AdaptiveMaxPool3dOptions, "AdaptiveMaxPool3d">;
 
 template class ModuleWith<AdaptiveAvgPool1dOptions, Layer>;
 template class ModuleWith<AdaptiveAvgPool2dOptions, Layer>;

@@ -32,91 +32,40 @@ struct AdaptiveMaxPool3dOptions {
 };
 extern template class ModuleWith<AdaptiveMaxPool3dOptions, Layer>;
 
-// Base of the pooling layers. The options O select the op.
-template <class O> class Pool : public LayerWith<O> {
+// A pooling layer: the options O select the op; N is the class's name.
+template <class O, OptionName N> class Pool final : public LayerWith<O> {
  public:
   using LayerWith<O>::LayerWith;
   Tensor forward(const Tensor& x) override;
+  std::string type_name() const override { return N.name; }
 };
 
 extern template class ModuleWith<MaxPool1dOptions, Layer>;
-
-// The maximum of each window.
-class MaxPool1d final : public Pool<MaxPool1dOptions> {
- public:
-  using Pool::Pool;
-};
 extern template class ModuleWith<MaxPool2dOptions, Layer>;
-
-class MaxPool2d final : public Pool<MaxPool2dOptions> {
- public:
-  using Pool::Pool;
-};
 extern template class ModuleWith<MaxPool3dOptions, Layer>;
-
-class MaxPool3d final : public Pool<MaxPool3dOptions> {
- public:
-  using Pool::Pool;
-};
-
 extern template class ModuleWith<AvgPool1dOptions, Layer>;
-
-// The mean of each window.
-class AvgPool1d final : public Pool<AvgPool1dOptions> {
- public:
-  using Pool::Pool;
-};
 extern template class ModuleWith<AvgPool2dOptions, Layer>;
-
-class AvgPool2d final : public Pool<AvgPool2dOptions> {
- public:
-  using Pool::Pool;
-};
 extern template class ModuleWith<AvgPool3dOptions, Layer>;
-
-class AvgPool3d final : public Pool<AvgPool3dOptions> {
- public:
-  using Pool::Pool;
-};
-
 extern template class ModuleWith<LpPool1dOptions, Layer>;
-
-// The p-th root of the sum of each window's p-th powers.
-class LPPool1d final : public Pool<LpPool1dOptions> {
- public:
-  using Pool::Pool;
-};
 extern template class ModuleWith<LpPool2dOptions, Layer>;
 
-class LPPool2d final : public Pool<LpPool2dOptions> {
- public:
-  using Pool::Pool;
-};
-
+// The maximum of each window.
+using MaxPool1d = Pool<MaxPool1dOptions, "MaxPool1d">;
+using MaxPool2d = Pool<MaxPool2dOptions, "MaxPool2d">;
+using MaxPool3d = Pool<MaxPool3dOptions, "MaxPool3d">;
+// The mean of each window.
+using AvgPool1d = Pool<AvgPool1dOptions, "AvgPool1d">;
+using AvgPool2d = Pool<AvgPool2dOptions, "AvgPool2d">;
+using AvgPool3d = Pool<AvgPool3dOptions, "AvgPool3d">;
+// The p-th root of the sum of each window's p-th powers.
+using LPPool1d = Pool<LpPool1dOptions, "LPPool1d">;
+using LPPool2d = Pool<LpPool2dOptions, "LPPool2d">;
 // The means, or maxima, of `output` windows that cover each sample.
-class AdaptiveAvgPool1d final : public Pool<AdaptiveAvgPool1dOptions> {
- public:
-  using Pool::Pool;
-};
-class AdaptiveAvgPool2d final : public Pool<AdaptiveAvgPool2dOptions> {
- public:
-  using Pool::Pool;
-};
-class AdaptiveAvgPool3d final : public Pool<AdaptiveAvgPool3dOptions> {
- public:
-  using Pool::Pool;
-};
-class AdaptiveMaxPool1d final : public Pool<AdaptiveMaxPool1dOptions> {
- public:
-  using Pool::Pool;
-};
-class AdaptiveMaxPool2d final : public Pool<AdaptiveMaxPool2dOptions> {
- public:
-  using Pool::Pool;
-};
-class AdaptiveMaxPool3d final : public Pool<AdaptiveMaxPool3dOptions> {
- public:
-  using Pool::Pool;
-};
+using AdaptiveAvgPool1d = Pool<AdaptiveAvgPool1dOptions, "AdaptiveAvgPool1d">;
+using AdaptiveAvgPool2d = Pool<AdaptiveAvgPool2dOptions, "AdaptiveAvgPool2d">;
+using AdaptiveAvgPool3d = Pool<AdaptiveAvgPool3dOptions, "AdaptiveAvgPool3d">;
+using AdaptiveMaxPool1d = Pool<AdaptiveMaxPool1dOptions, "AdaptiveMaxPool1d">;
+using AdaptiveMaxPool2d = Pool<AdaptiveMaxPool2dOptions, "AdaptiveMaxPool2d">;
+using AdaptiveMaxPool3d = Pool<AdaptiveMaxPool3dOptions, "AdaptiveMaxPool3d">;
 
 }  // namespace gradus::nn

@@ -28,38 +28,36 @@ Tensor activated(RNNActivation a, const Tensor& x) { return a == RNNActivation::
 
 }  // namespace
 
-template <class O>
-Recurrent<O>::Recurrent(Module* parent, std::string name, O options, const char* type, int64_t gates)
-    : ModuleWith<O>(parent, std::move(name), options), type_(type), gates_(gates) {
+template <class O, int64_t gates>
+Recurrent<O, gates>::Recurrent(Module* parent, std::string name, O options)
+    : ModuleWith<O>(parent, std::move(name), options) {
   add_weights();
 }
-template <class O>
-Recurrent<O>::Recurrent(O options, const char* type, int64_t gates)
-    : ModuleWith<O>(options), type_(type), gates_(gates) {
+template <class O, int64_t gates> Recurrent<O, gates>::Recurrent(O options) : ModuleWith<O>(options) {
   add_weights();
 }
 
-template <class O> int64_t Recurrent<O>::projection() const {
+template <class O, int64_t gates> int64_t Recurrent<O, gates>::projection() const {
   if constexpr (requires(O o) { o.proj_size; }) return this->options().proj_size;
   return 0;
 }
 
-template <class O>
-std::unique_ptr<Parameter> Recurrent<O>::weight(const std::string& name, const Shape& shape) {
+template <class O, int64_t gates>
+std::unique_ptr<Parameter> Recurrent<O, gates>::weight(const std::string& name, const Shape& shape) {
   return std::make_unique<Parameter>(this, name, uniform_parameter(shape, this->options().hidden_size));
 }
 
-template <class O> void Recurrent<O>::add_weights() {
+template <class O, int64_t gates> void Recurrent<O, gates>::add_weights() {
   const O& o = this->options();
   if (o.input_size < 1 || o.hidden_size < 1 || o.num_layers < 1)
-    throw ValueError(type_, "expected input_size, hidden_size, num_layers >= 1, got ", *o.input_size, ", ",
+    throw ValueError(kType, "expected input_size, hidden_size, num_layers >= 1, got ", *o.input_size, ", ",
                      *o.hidden_size, ", ", o.num_layers);
   if (!(o.dropout >= 0 && o.dropout <= 1))
-    throw ValueError(type_, "expected dropout in [0, 1], got ", o.dropout);
+    throw ValueError(kType, "expected dropout in [0, 1], got ", o.dropout);
   if (projection() < 0 || projection() >= o.hidden_size)
-    throw ValueError(type_, "expected 0 <= proj_size < hidden_size, got ", projection(), " and ",
+    throw ValueError(kType, "expected 0 <= proj_size < hidden_size, got ", projection(), " and ",
                      *o.hidden_size);
-  const int64_t rows = gates_ * o.hidden_size;
+  const int64_t rows = gates * o.hidden_size;
   for (int64_t layer = 0; layer < o.num_layers; ++layer) {
     const int64_t in = layer == 0 ? *o.input_size : output_size() * directions();
     for (int64_t d = 0; d < directions(); ++d) {
@@ -74,14 +72,14 @@ template <class O> void Recurrent<O>::add_weights() {
   }
 }
 
-template <class O>
-void Recurrent<O>::check_state(const char* name, const Tensor& given, const Shape& expected) const {
+template <class O, int64_t gates>
+void Recurrent<O, gates>::check_state(const char* name, const Tensor& given, const Shape& expected) const {
   if (given.shape() != expected)
-    throw ShapeError(type_, "expected ", name, " ", expected, ", got ", describe(given));
+    throw ShapeError(kType, "expected ", name, " ", expected, ", got ", describe(given));
 }
 
-template <class O>
-LSTMResult Recurrent<O>::unroll(const Direction& d, const Tensor& x, LSTMState state, bool backwards) {
+template <class O, int64_t gates>
+LSTMResult Recurrent<O, gates>::unroll(const Direction& d, const Tensor& x, LSTMState state, bool backwards) {
   Tensor bias;
   if (d.b_ih) bias = can_sum_biases() ? *d.b_ih + *d.b_hh : *d.b_ih;
   std::vector<Tensor> x_gates = unbind(linear(x, *d.w_ih, bias), 0), outputs;
@@ -94,12 +92,13 @@ LSTMResult Recurrent<O>::unroll(const Direction& d, const Tensor& x, LSTMState s
   return {stack(outputs, 0), state};
 }
 
-template <class O> LSTMResult Recurrent<O>::run(const Tensor& given, const LSTMState& state) {
+template <class O, int64_t gates>
+LSTMResult Recurrent<O, gates>::run(const Tensor& given, const LSTMState& state) {
   const O& o = this->options();
   const bool batch = given.dim() == 3;
   if ((given.dim() != 2 && !batch) || given.size(-1) != o.input_size ||
       given.size(o.batch_first && batch ? 1 : 0) < 1)
-    throw ShapeError(type_, "expected x ", o.batch_first ? "[N,T," : "[T,N,", *o.input_size, "] or [T,",
+    throw ShapeError(kType, "expected x ", o.batch_first ? "[N,T," : "[T,N,", *o.input_size, "] or [T,",
                      *o.input_size, "] with T >= 1, got ", describe(given));
   Tensor x = !batch ? unsqueeze(given, 1) : o.batch_first ? transpose(given, 0, 1) : given;
   const int64_t n = x.size(1), count = o.num_layers * directions();
@@ -111,7 +110,7 @@ template <class O> LSTMResult Recurrent<O>::run(const Tensor& given, const LSTMS
     return unbind(batch ? t : unsqueeze(t, 1), 0);
   };
   std::vector<Tensor> h = parts("h", state.h, output_size()), c;
-  const bool has_cell_state = gates_ == 4;
+  const bool has_cell_state = gates == 4;
   if (has_cell_state) c = parts("c", state.c, o.hidden_size);
 
   for (int64_t layer = 0; layer < o.num_layers; ++layer) {
@@ -165,39 +164,41 @@ LSTMState GRU::step(const Direction& d, const Tensor& x_gates, const LSTMState& 
 
 // --- cells ---
 
-template <class O> Tensor RecurrentCell<O>::initial_weight(int64_t in) const {
+template <class O, int64_t gates> Tensor RecurrentCell<O, gates>::initial_weight(int64_t in) const {
   const O& o = this->options();
   if (o.input_size < 1 || o.hidden_size < 1)
-    throw ValueError(type_, "expected input_size, hidden_size >= 1, got ", *o.input_size, ", ",
+    throw ValueError(kType, "expected input_size, hidden_size >= 1, got ", *o.input_size, ", ",
                      *o.hidden_size);
-  return uniform_parameter({gates_ * o.hidden_size, in}, o.hidden_size);
+  return uniform_parameter({gates * o.hidden_size, in}, o.hidden_size);
 }
-template <class O> Tensor RecurrentCell<O>::initial_bias() const {
+template <class O, int64_t gates> Tensor RecurrentCell<O, gates>::initial_bias() const {
   const O& o = this->options();
-  return o.bias ? uniform_parameter({gates_ * o.hidden_size}, o.hidden_size) : Tensor();
+  return o.bias ? uniform_parameter({gates * o.hidden_size}, o.hidden_size) : Tensor();
 }
 
-template <class O> bool RecurrentCell<O>::prepare(Tensor& x, std::initializer_list<Tensor*> state) const {
+template <class O, int64_t gates>
+bool RecurrentCell<O, gates>::prepare(Tensor& x, std::initializer_list<Tensor*> state) const {
   const O& o = this->options();
   const bool batch = x.dim() == 2;
   if ((x.dim() != 1 && !batch) || x.size(-1) != o.input_size)
-    throw ShapeError(type_, "expected x [N,", *o.input_size, "] or [", *o.input_size, "], got ", describe(x));
+    throw ShapeError(kType, "expected x [N,", *o.input_size, "] or [", *o.input_size, "], got ", describe(x));
   const Shape expected = batch ? Shape{x.size(0), o.hidden_size} : Shape{o.hidden_size};
   for (Tensor* s : state) {
     if (!s->defined()) *s = zeros(expected, {x.dtype(), x.device()});
     if (s->shape() != expected)
-      throw ShapeError(type_, "expected a state ", expected, ", got ", describe(*s));
+      throw ShapeError(kType, "expected a state ", expected, ", got ", describe(*s));
     if (!batch) *s = unsqueeze(*s, 0);
   }
   if (!batch) x = unsqueeze(x, 0);
   return batch;
 }
 
-template class Recurrent<RNNOptions>;
-template class Recurrent<LSTMOptions>;
-template class Recurrent<GRUOptions>;
-template class RecurrentCell<RNNCellOptions>;
-template class RecurrentCell<RecurrentCellOptions>;
+template class Recurrent<RNNOptions, 1>;
+template class Recurrent<LSTMOptions, 4>;
+template class Recurrent<GRUOptions, 3>;
+template class RecurrentCell<RNNCellOptions, 1>;
+template class RecurrentCell<RecurrentCellOptions, 3>;
+template class RecurrentCell<RecurrentCellOptions, 4>;
 
 Tensor RNNCell::operator()(const Tensor& given, const Tensor& given_h) {
   return call([&] {

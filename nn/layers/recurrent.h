@@ -66,16 +66,18 @@ struct LSTMResult {
   LSTMState state;
 };
 
-// Base of RNN, LSTM and GRU: the weights, and the loops over layers, directions and time steps.
-template <class O> class Recurrent : public ModuleWith<O> {
+// Base of RNN, LSTM and GRU, which have 1, 4 and 3 gates: the weights, and the loops over layers, directions and time
+// steps.
+template <class O, int64_t gates> class Recurrent : public ModuleWith<O> {
+ public:
+  Recurrent(Module* parent, std::string name, O options);
+  explicit Recurrent(O options);
+
  protected:
   // The parameters of one direction of one layer. w_hr is the projection of an LSTM.
   struct Direction {
     std::unique_ptr<Parameter> w_ih, w_hh, b_ih, b_hh, w_hr;
   };
-
-  Recurrent(Module* parent, std::string name, O options, const char* type, int64_t gates);
-  Recurrent(O options, const char* type, int64_t gates);
 
   // Runs all layers and directions over all time steps.
   LSTMResult run(const Tensor& x, const LSTMState& state);
@@ -94,17 +96,14 @@ template <class O> class Recurrent : public ModuleWith<O> {
   int64_t projection() const;
   int64_t output_size() const { return projection() ? projection() : *this->options().hidden_size; }
 
-  const char* const type_;
-  const int64_t gates_;
+  static constexpr const char* kType = gates == 1 ? "RNN" : gates == 3 ? "GRU" : "LSTM";
   std::vector<Direction> directions_;  // layer 0 forward, layer 0 reverse, layer 1 forward, ...
 };
 
 // Elman network: in every layer h' = tanh(W_ih x + b_ih + W_hh h + b_hh), or relu instead of tanh.
-class RNN final : public Recurrent<RNNOptions> {
+class RNN final : public Recurrent<RNNOptions, 1> {
  public:
-  RNN(Module* parent, std::string name, Options options)
-      : Recurrent(parent, std::move(name), options, "RNN", 1) {}
-  explicit RNN(Options options) : Recurrent(options, "RNN", 1) {}
+  using Recurrent::Recurrent;
 
   // Errors: ShapeError for an x or h that does not fit, or no times.
   RNNResult operator()(const Tensor& x, const Tensor& h = {});
@@ -114,11 +113,9 @@ class RNN final : public Recurrent<RNNOptions> {
 };
 
 // Long short-term memory: in every layer lstm_cell of the gates W_ih x + b_ih + W_hh h + b_hh.
-class LSTM final : public Recurrent<LSTMOptions> {
+class LSTM final : public Recurrent<LSTMOptions, 4> {
  public:
-  LSTM(Module* parent, std::string name, Options options)
-      : Recurrent(parent, std::move(name), options, "LSTM", 4) {}
-  explicit LSTM(Options options) : Recurrent(options, "LSTM", 4) {}
+  using Recurrent::Recurrent;
 
   // Errors: ShapeError for an x or state that does not fit, or no times.
   LSTMResult operator()(const Tensor& x, const LSTMState& state = {});
@@ -128,11 +125,9 @@ class LSTM final : public Recurrent<LSTMOptions> {
 };
 
 // Gated recurrent unit: in every layer gru_cell of the gates W_ih x + b_ih and W_hh h + b_hh.
-class GRU final : public Recurrent<GRUOptions> {
+class GRU final : public Recurrent<GRUOptions, 3> {
  public:
-  GRU(Module* parent, std::string name, Options options)
-      : Recurrent(parent, std::move(name), options, "GRU", 3) {}
-  explicit GRU(Options options) : Recurrent(options, "GRU", 3) {}
+  using Recurrent::Recurrent;
 
   // Errors: ShapeError for an x or h that does not fit, or no times.
   RNNResult operator()(const Tensor& x, const Tensor& h = {});
@@ -158,13 +153,15 @@ extern template class ModuleWith<RecurrentCellOptions>;
 
 // Base of the cells: weight_ih [gates * hidden,input], weight_hh [gates * hidden,hidden], bias_ih and bias_hh
 // [gates * hidden].
-template <class O> class RecurrentCell : public ModuleWith<O> {
- protected:
-  RecurrentCell(Module* parent, std::string name, O options, const char* type, int64_t gates)
-      : ModuleWith<O>(parent, std::move(name), options), type_(type), gates_(gates) {}
-  RecurrentCell(O options, const char* type, int64_t gates)
-      : ModuleWith<O>(options), type_(type), gates_(gates) {}
+template <class O, int64_t gates> class RecurrentCell : public ModuleWith<O> {
+ public:
+  using ModuleWith<O>::ModuleWith;
+  Parameter weight_ih{this, "weight_ih", initial_weight(this->options().input_size)};
+  Parameter weight_hh{this, "weight_hh", initial_weight(this->options().hidden_size)};
+  Parameter bias_ih{this, "bias_ih", initial_bias()};
+  Parameter bias_hh{this, "bias_hh", initial_bias()};
 
+ protected:
   // Checks x [N,input] or [input] and the states. Replaces undefined states by zeros, adds a batch dim to x and
   // to the states if x has none, and returns whether x had a batch dim.
   bool prepare(Tensor& x, std::initializer_list<Tensor*> state) const;
@@ -172,40 +169,27 @@ template <class O> class RecurrentCell : public ModuleWith<O> {
  private:
   Tensor initial_weight(int64_t in) const;
   Tensor initial_bias() const;
-  const char* const type_;
-  const int64_t gates_;
-
- public:
-  Parameter weight_ih{this, "weight_ih", initial_weight(this->options().input_size)};
-  Parameter weight_hh{this, "weight_hh", initial_weight(this->options().hidden_size)};
-  Parameter bias_ih{this, "bias_ih", initial_bias()};
-  Parameter bias_hh{this, "bias_hh", initial_bias()};
+  static constexpr const char* kType = gates == 1 ? "RNNCell" : gates == 3 ? "GRUCell" : "LSTMCell";
 };
 
 // Shapes: x [N,input], h [N,hidden] -> [N,hidden]; all without N alike.
-class RNNCell final : public RecurrentCell<RNNCellOptions> {
+class RNNCell final : public RecurrentCell<RNNCellOptions, 1> {
  public:
-  RNNCell(Module* parent, std::string name, Options options)
-      : RecurrentCell(parent, std::move(name), options, "RNNCell", 1) {}
-  explicit RNNCell(Options options) : RecurrentCell(options, "RNNCell", 1) {}
+  using RecurrentCell::RecurrentCell;
   Tensor operator()(const Tensor& x, const Tensor& h = {});
 };
 
 // Shapes: x [N,input], h and c [N,hidden] -> h and c [N,hidden]; all without N alike.
-class LSTMCell final : public RecurrentCell<RecurrentCellOptions> {
+class LSTMCell final : public RecurrentCell<RecurrentCellOptions, 4> {
  public:
-  LSTMCell(Module* parent, std::string name, Options options)
-      : RecurrentCell(parent, std::move(name), options, "LSTMCell", 4) {}
-  explicit LSTMCell(Options options) : RecurrentCell(options, "LSTMCell", 4) {}
+  using RecurrentCell::RecurrentCell;
   LSTMState operator()(const Tensor& x, const LSTMState& state = {});
 };
 
 // Shapes: x [N,input], h [N,hidden] -> [N,hidden]; all without N alike.
-class GRUCell final : public RecurrentCell<RecurrentCellOptions> {
+class GRUCell final : public RecurrentCell<RecurrentCellOptions, 3> {
  public:
-  GRUCell(Module* parent, std::string name, Options options)
-      : RecurrentCell(parent, std::move(name), options, "GRUCell", 3) {}
-  explicit GRUCell(Options options) : RecurrentCell(options, "GRUCell", 3) {}
+  using RecurrentCell::RecurrentCell;
   Tensor operator()(const Tensor& x, const Tensor& h = {});
 };
 

@@ -1,7 +1,5 @@
 // Registers the CUDA kernels of LARS and LAMB, which need the norms of each parameter, in their kernel slots.
-#include "gradus/optim/optimizers/lamb.h"
 #include "gradus/optim/optimizers/lars.h"
-#include "gradus/optim/rules/lamb.h"
 #include "gradus/optim/rules/lars.h"
 #include "gradus/tensor/cuda/ops/apply_rule.h"
 #include "gradus/tensor/kernel.h"
@@ -18,7 +16,7 @@ void lamb_step_cuda(const Tensor&, const std::vector<raw::StepItem>& items, cons
 }
 
 [[maybe_unused]] const bool is_set =
-    (lars_step_kernel.cuda = &lars_step_cuda, lamb_step_kernel.cuda = &lamb_step_cuda, true);
+    (LARSOptions::step_kernel.cuda = &lars_step_cuda, LAMBOptions::step_kernel.cuda = &lamb_step_cuda, true);
 
 }  // namespace
 }  // namespace gradus::optim

@@ -1,4 +1,4 @@
-// Adam and AdamW: checks of options and the steps.
+// Adam, AdamW, Adamax, NAdam and RAdam: checks of options and the kernels on CPUs.
 #include "gradus/optim/optimizers/adam.h"
 
 #include "gradus/optim/rules/adam.h"
@@ -7,15 +7,21 @@
 namespace gradus::optim {
 
 template class OptimizerWith<AdamOptions>;
+template class KernelOptimizer<AdamOptions>;
 template class OptimizerWith<AdamWOptions>;
+template class KernelOptimizer<AdamWOptions>;
+template class OptimizerWith<AdamaxOptions>;
+template class KernelOptimizer<AdamaxOptions>;
+template class OptimizerWith<NAdamOptions>;
+template class KernelOptimizer<NAdamOptions>;
+template class OptimizerWith<RAdamOptions>;
+template class KernelOptimizer<RAdamOptions>;
 
 namespace {
 
-template <class Options> void check_adam(const Options& o, const char* kind) {
-  check_option(o.lr >= 0, kind, "lr", ">= 0", o.lr);
-  check_betas(kind, o.betas);
-  check_option(o.eps >= 0, kind, "eps", ">= 0", o.eps);
-  check_option(o.weight_decay >= 0, kind, "weight_decay", ">= 0", o.weight_decay);
+template <class Options> void check_adam(const Options& o) {
+  check_not_negative(o.kName, {{"lr", o.lr}, {"eps", o.eps}, {"weight_decay", o.weight_decay}});
+  check_betas(o.kName, o.betas);
 }
 
 std::vector<const char*> adam_states(bool amsgrad) {
@@ -25,29 +31,36 @@ std::vector<const char*> adam_states(bool amsgrad) {
 
 }  // namespace
 
-void AdamOptions::check() const { check_adam(*this, "Adam"); }
-void AdamWOptions::check() const { check_adam(*this, "AdamW"); }
-
-std::vector<const char*> Adam::state_names(const AdamOptions& o) const { return adam_states(o.amsgrad); }
-std::vector<const char*> AdamW::state_names(const AdamWOptions& o) const { return adam_states(o.amsgrad); }
-
-constinit raw::StepSlot<AdamOptions> adam_step_kernel{"adam_step", &adam_step<raw::ApplyOnCPU>};
-constinit raw::StepSlot<AdamWOptions> adamw_step_kernel{"adamw_step", &adamw_step<raw::ApplyOnCPU>};
-
-void Adam::step_group(size_t group, const std::vector<raw::StepItem>& items) {
-  raw::run_step(adam_step_kernel, items, options(group));
-}
-void AdamW::step_group(size_t group, const std::vector<raw::StepItem>& items) {
-  raw::run_step(adamw_step_kernel, items, options(group));
-}
-
-bool Adam::supports_sparse_rows(size_t group) const {
-  check_no_weight_decay_for_sparse("Adam", options(group).weight_decay);
+constinit raw::StepSlot<AdamOptions> AdamOptions::step_kernel{"adam_step", &adam_step<raw::ApplyOnCPU>};
+void AdamOptions::check() const { check_adam(*this); }
+std::vector<const char*> AdamOptions::state_names() const { return adam_states(amsgrad); }
+bool AdamOptions::supports_sparse_rows() const {
+  check_no_weight_decay_for_sparse(kName, weight_decay);
   return true;
 }
-bool AdamW::supports_sparse_rows(size_t group) const {
-  check_no_weight_decay_for_sparse("AdamW", options(group).weight_decay);
+
+constinit raw::StepSlot<AdamWOptions> AdamWOptions::step_kernel{"adamw_step", &adamw_step<raw::ApplyOnCPU>};
+void AdamWOptions::check() const { check_adam(*this); }
+std::vector<const char*> AdamWOptions::state_names() const { return adam_states(amsgrad); }
+bool AdamWOptions::supports_sparse_rows() const {
+  check_no_weight_decay_for_sparse(kName, weight_decay);
   return true;
 }
+
+constinit raw::StepSlot<AdamaxOptions> AdamaxOptions::step_kernel{"adamax_step",
+                                                                  &adamax_step<raw::ApplyOnCPU>};
+void AdamaxOptions::check() const { check_adam(*this); }
+
+constinit raw::StepSlot<NAdamOptions> NAdamOptions::step_kernel{"nadam_step", &nadam_step<raw::ApplyOnCPU>};
+void NAdamOptions::check() const {
+  check_adam(*this);
+  check_not_negative(kName, {{"momentum_decay", momentum_decay}});
+}
+void NAdamOptions::advance_numbers(const raw::StepItem& item, std::array<double, 2>& numbers) const {
+  numbers[0] *= MakeNAdam::of(*this).mu(double(item.step));
+}
+
+constinit raw::StepSlot<RAdamOptions> RAdamOptions::step_kernel{"radam_step", &radam_step<raw::ApplyOnCPU>};
+void RAdamOptions::check() const { check_adam(*this); }
 
 }  // namespace gradus::optim

@@ -1,4 +1,6 @@
-// LARS: checks of options and the step on CPUs, in two passes: norms of parameter and gradient, then the update.
+// LARS and LAMB: checks of options and the steps on CPUs, in two passes. LARS measures the norms of parameter and
+// gradient, then updates. LAMB updates the moments and measures the norms of parameter and direction, then computes the
+// direction again and applies it.
 #include "gradus/optim/optimizers/lars.h"
 
 #include "gradus/optim/rules/lars.h"
@@ -7,13 +9,22 @@
 namespace gradus::optim {
 
 template class OptimizerWith<LARSOptions>;
+template class KernelOptimizer<LARSOptions>;
+template class OptimizerWith<LAMBOptions>;
+template class KernelOptimizer<LAMBOptions>;
 
 void LARSOptions::check() const {
-  check_option(lr >= 0.0, "LARS", "lr", ">= 0", lr);
-  check_option(momentum >= 0, "LARS", "momentum", ">= 0", momentum);
-  check_option(weight_decay >= 0, "LARS", "weight_decay", ">= 0", weight_decay);
-  check_option(trust_coefficient >= 0, "LARS", "trust_coefficient", ">= 0", trust_coefficient);
-  check_option(eps >= 0, "LARS", "eps", ">= 0", eps);
+  check_not_negative(kName, {{"lr", lr},
+                             {"momentum", momentum},
+                             {"weight_decay", weight_decay},
+                             {"trust_coefficient", trust_coefficient},
+                             {"eps", eps}});
+}
+
+void LAMBOptions::check() const {
+  check_not_negative(kName,
+                     {{"lr", lr}, {"eps", eps}, {"weight_decay", weight_decay}, {"max_norm", max_norm}});
+  check_betas(kName, betas);
 }
 
 namespace {
@@ -45,12 +56,68 @@ void lars_step_cpu(const Tensor& first_param, const std::vector<raw::StepItem>& 
   });
 }
 
+// Updates the moments of n elements.
+template <class T>
+void lamb_moments(int64_t n, const T* __restrict g, T* __restrict m, T* __restrict v,
+                  const LAMBRule<T> rule) {
+  for (int64_t i = 0; i < n; ++i) rule.update(g[i], m[i], v[i]);
+}
+
+// u = direction of the step before the trust ratio.
+template <class T>
+void lamb_directions(int64_t n, T* __restrict u, const T* __restrict p, const T* __restrict m,
+                     const T* __restrict v, const LAMBRule<T> rule) {
+  for (int64_t i = 0; i < n; ++i) u[i] = rule.direction(p[i], m[i], v[i]);
+}
+
+constexpr int64_t kTile = 512;  // elements of the direction that are computed at a time
+
+// Computes the directions of n elements tile by tile, and calls f(directions, first, count) for each tile.
+template <class T, class F>
+void lamb_tiles(int64_t n, const T* p, const T* m, const T* v, const LAMBRule<T>& rule, F f) {
+  T u[kTile];
+  for (int64_t at = 0; at < n; at += kTile) {
+    const int64_t count = std::min(kTile, n - at);
+    lamb_directions<T>(count, u, p + at, m + at, v + at, rule);
+    f(u, at, count);
+  }
+}
+
+void lamb_step_cpu(const Tensor& first_param, const std::vector<raw::StepItem>& items, const LAMBOptions& o) {
+  raw::dispatch_stored(first_param.dtype(), "lamb_step", [&]<class P, class T>() {
+    const std::vector<raw::Norms> norms =
+        raw::norms_of(items, [&](const raw::StepItem& item, int64_t begin, int64_t end,
+                                 raw::Squares& of_param, raw::Squares& of_direction) {
+          const auto rule = MakeLAMB::of(o).rule<T>(raw::numbers_of(item));
+          T *m = item.state[0].ptr<T>() + begin, *v = item.state[1].ptr<T>() + begin;
+          raw::in_tiles<P, T>(item.param.ptr<P>() + begin, item.grad.ptr<P>() + begin, end - begin,
+                              [&](const T* p, const T* g, int64_t at, int64_t n) {
+                                lamb_moments<T>(n, g, m + at, v + at, rule);
+                                of_param.add(p, n);
+                                lamb_tiles<T>(
+                                    n, p, m + at, v + at, rule,
+                                    [&](const T* u, int64_t, int64_t count) { of_direction.add(u, count); });
+                              });
+        });
+    raw::parallel_over_items(items, [&](const raw::StepItem& item, int64_t begin, int64_t end) {
+      const auto rule = MakeLAMB::of(o).rule<T>(raw::numbers_of(item));
+      const auto [param, direction] = norms[static_cast<size_t>(&item - items.data())];
+      const T rate = rule.rate(param, direction);
+      const T *m = item.state[0].ptr<T>() + begin, *v = item.state[1].ptr<T>() + begin;
+      raw::in_tiles<P, T>(item.param.ptr<P>() + begin, item.grad.ptr<P>() + begin, end - begin,
+                          [&](T* p, const T*, int64_t at, int64_t n) {
+                            lamb_tiles<T>(n, p, m + at, v + at, rule,
+                                          [&](const T* u, int64_t from, int64_t count) {
+                                            for (int64_t i = 0; i < count; ++i) p[from + i] -= rate * u[i];
+                                          });
+                          });
+    });
+  });
+}
+
 }  // namespace
 
-constinit raw::StepSlot<LARSOptions> lars_step_kernel{"lars_step", &lars_step_cpu};
-
-void LARS::step_group(size_t group, const std::vector<raw::StepItem>& items) {
-  raw::run_step(lars_step_kernel, items, options(group));
-}
+constinit raw::StepSlot<LARSOptions> LARSOptions::step_kernel{"lars_step", &lars_step_cpu};
+constinit raw::StepSlot<LAMBOptions> LAMBOptions::step_kernel{"lamb_step", &lamb_step_cpu};
 
 }  // namespace gradus::optim

@@ -1,5 +1,8 @@
-// The LARS optimizer (layer-wise adaptive rate scaling).
+// Optimizers for large batches, whose learning rate is scaled by a trust ratio of norms per parameter: LARS and LAMB.
+// Norms are 2-norms over each whole parameter. A trust ratio is 1 if one of its norms is 0.
 #pragma once
+
+#include <array>
 
 #include "gradus/optim/optimizer.h"
 
@@ -12,27 +15,45 @@ struct LARSOptions {
   double eps = 0;
   bool maximize = false;
 
+  static constexpr const char* kName = "LARS";
+  static raw::StepSlot<LARSOptions> step_kernel;
   void check() const;
+  std::vector<const char*> state_names() const { return {"momentum_buffer"}; }
   static void each(auto& o, auto&& f) {
     f("lr", o.lr), f("momentum", o.momentum), f("weight_decay", o.weight_decay);
     f("trust_coefficient", o.trust_coefficient), f("eps", o.eps), f("maximize", o.maximize);
   }
 };
 extern template class OptimizerWith<LARSOptions>;
-extern raw::StepSlot<LARSOptions> lars_step_kernel;
-
+extern template class KernelOptimizer<LARSOptions>;
+// Layer-wise adaptive rate scaling:
 // b = momentum b + lr trust_coefficient |p| / (|grad| + weight_decay |p| + eps) g;  p -= b,
-// with g = grad + weight_decay p and 2-norms over each whole parameter. The factor of lr g is 1 if |p| or |grad|
-// is 0. Source: You et al., arXiv:1708.03888, algorithm 1.
-class LARS final : public OptimizerWith<LARSOptions> {
- public:
-  LARS(const std::vector<Tensor>& params, LARSOptions options) { add_param_group(params, options); }
+// with g = grad + weight_decay p. Source: You et al., arXiv:1708.03888, algorithm 1.
+using LARS = KernelOptimizer<LARSOptions>;
 
- private:
-  const char* kind() const override { return "LARS"; }
-  std::vector<const char*> state_names(const LARSOptions&) const override { return {"momentum_buffer"}; }
-  void step_group(size_t group, const std::vector<raw::StepItem>& items) override;
-  bool can_skip_on_device() const override { return true; }
+struct LAMBOptions {
+  double lr = 1e-3;
+  std::array<double, 2> betas = {0.9, 0.999};  // decay rates of the mean of gradients, and of their squares
+  double eps = 1e-6, weight_decay = 0;
+  double max_norm = 0;          // replaces |p| in the trust ratio by min(|p|, max_norm); 0: no bound
+  bool bias_correction = true;  // divides m and v by 1 - beta^t, as Adam
+  bool maximize = false;
+
+  static constexpr const char* kName = "LAMB";
+  static raw::StepSlot<LAMBOptions> step_kernel;
+  void check() const;
+  std::vector<const char*> state_names() const { return {"exp_avg", "exp_avg_sq"}; }
+  static void each(auto& o, auto&& f) {
+    f("lr", o.lr), f("beta1", o.betas[0]), f("beta2", o.betas[1]), f("eps", o.eps);
+    f("weight_decay", o.weight_decay), f("max_norm", o.max_norm);
+    f("bias_correction", o.bias_correction), f("maximize", o.maximize);
+  }
 };
+extern template class OptimizerWith<LAMBOptions>;
+extern template class KernelOptimizer<LAMBOptions>;
+// Layer-wise adaptive moments for batch training: m, v as in Adam with grad in place of g;
+// u = m / (1 - beta1^t) / (sqrt(v / (1 - beta2^t)) + eps) + weight_decay p;  p -= lr |p| / |u| u.
+// Source: You et al., ICLR 2020 (arXiv:1904.00962), algorithm 2.
+using LAMB = KernelOptimizer<LAMBOptions>;
 
 }  // namespace gradus::optim

@@ -1,4 +1,4 @@
-// RMSprop: checks of options and the step.
+// Adagrad, RMSprop and Adadelta: checks of options and the kernels on CPUs.
 #include "gradus/optim/optimizers/rmsprop.h"
 
 #include "gradus/optim/rules/rmsprop.h"
@@ -6,29 +6,47 @@
 
 namespace gradus::optim {
 
+template class OptimizerWith<AdagradOptions>;
+template class KernelOptimizer<AdagradOptions>;
 template class OptimizerWith<RMSpropOptions>;
+template class KernelOptimizer<RMSpropOptions>;
+template class OptimizerWith<AdadeltaOptions>;
+template class KernelOptimizer<AdadeltaOptions>;
 
-void RMSpropOptions::check() const {
-  check_option(lr >= 0, "RMSprop", "lr", ">= 0", lr);
-  check_option(alpha >= 0, "RMSprop", "alpha", ">= 0", alpha);
-  check_option(eps >= 0, "RMSprop", "eps", ">= 0", eps);
-  check_option(weight_decay >= 0, "RMSprop", "weight_decay", ">= 0", weight_decay);
-  check_option(momentum >= 0, "RMSprop", "momentum", ">= 0", momentum);
+constinit raw::StepSlot<AdagradOptions> AdagradOptions::step_kernel{"adagrad_step",
+                                                                    &adagrad_step<raw::ApplyOnCPU>};
+void AdagradOptions::check() const {
+  check_not_negative(kName, {{"lr", lr},
+                             {"lr_decay", lr_decay},
+                             {"weight_decay", weight_decay},
+                             {"initial_accumulator_value", initial_accumulator_value},
+                             {"eps", eps}});
 }
-
-std::vector<const char*> RMSprop::state_names(const RMSpropOptions& o) const {
-  return {"square_avg", o.momentum == 0 ? nullptr : "momentum_buffer", o.centered ? "grad_avg" : nullptr};
-}
-
-constinit raw::StepSlot<RMSpropOptions> rmsprop_step_kernel{"rmsprop_step", &rmsprop_step<raw::ApplyOnCPU>};
-
-void RMSprop::step_group(size_t group, const std::vector<raw::StepItem>& items) {
-  raw::run_step(rmsprop_step_kernel, items, options(group));
-}
-
-bool RMSprop::supports_sparse_rows(size_t group) const {
-  check_no_weight_decay_for_sparse("RMSprop", options(group).weight_decay);
+bool AdagradOptions::supports_sparse_rows() const {
+  check_no_weight_decay_for_sparse(kName, weight_decay);
   return true;
+}
+
+constinit raw::StepSlot<RMSpropOptions> RMSpropOptions::step_kernel{"rmsprop_step",
+                                                                    &rmsprop_step<raw::ApplyOnCPU>};
+void RMSpropOptions::check() const {
+  check_not_negative(
+      kName,
+      {{"lr", lr}, {"alpha", alpha}, {"eps", eps}, {"weight_decay", weight_decay}, {"momentum", momentum}});
+}
+std::vector<const char*> RMSpropOptions::state_names() const {
+  return {"square_avg", momentum == 0 ? nullptr : "momentum_buffer", centered ? "grad_avg" : nullptr};
+}
+bool RMSpropOptions::supports_sparse_rows() const {
+  check_no_weight_decay_for_sparse(kName, weight_decay);
+  return true;
+}
+
+constinit raw::StepSlot<AdadeltaOptions> AdadeltaOptions::step_kernel{"adadelta_step",
+                                                                      &adadelta_step<raw::ApplyOnCPU>};
+void AdadeltaOptions::check() const {
+  check_not_negative(kName, {{"lr", lr}, {"eps", eps}, {"weight_decay", weight_decay}});
+  check_option(rho >= 0 && rho <= 1, kName, "rho", "in [0, 1]", rho);
 }
 
 }  // namespace gradus::optim

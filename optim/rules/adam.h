@@ -1,4 +1,11 @@
-// The element-wise update of Adam and AdamW, shared by CPU and CUDA kernels. Formulas: optim/optimizers/adam.h.
+// The element-wise updates of Adam, AdamW, Adamax, NAdam and RAdam, shared by CPU and CUDA kernels. Formulas:
+// optim/optimizers/adam.h.
+//
+// A MakeX struct makes the rule of a parameter from the options and the step number. x_step is the kernel for a device:
+// Apply is the device's loop over elements (raw::ApplyOnCPU, cuda::ApplyOnCuda). A rule updates one element: parameter
+// p, gradient d (negated to maximize, plus weight decay unless decoupled), then up to three states.
+// copy_device_scalars() copies the members that depend on the learning rate and on the step number, which CUDA kernels
+// read on the device.
 #pragma once
 
 #include <vector>
@@ -8,14 +15,11 @@
 
 namespace gradus::optim {
 
-// Updates one element: parameter p, gradient d (negated to maximize, plus weight decay), states m (exp_avg), v
-// (exp_avg_sq), max_v (max_exp_avg_sq, for amsgrad).
+// States m (exp_avg), v (exp_avg_sq), max_v (max_exp_avg_sq, for amsgrad).
 template <class T, bool amsgrad> struct AdamRule {
   static constexpr raw::UsedStates kUses = {true, true, amsgrad};
   raw::Moments<T> moments;
   T shrink, rate, root, eps;
-  // Copies the members that depend on the learning rate and on the step number, which CUDA kernels read on the
-  // device.
   GRADUS_HD void copy_device_scalars(const AdamRule& other) {
     shrink = other.shrink, rate = other.rate, root = other.root;
   }
@@ -27,7 +31,6 @@ template <class T, bool amsgrad> struct AdamRule {
   }
 };
 
-// Makes the rule of a parameter from the options and the step number.
 template <bool amsgrad> struct MakeAdam {
   double lr, beta1, beta2, eps, decay;  // decay: decoupled weight decay
   template <class T> GRADUS_HD AdamRule<T, amsgrad> rule(const raw::StepNumbers& n) const {
@@ -46,7 +49,6 @@ void apply_adam(const char* op, const std::vector<raw::StepItem>& items, const O
               MakeAdam<amsgrad>{o.lr, o.betas[0], o.betas[1], o.eps, decay});
 }
 
-// The kernels for a device. Apply is the device's loop over elements (raw::ApplyOnCPU, cuda::ApplyOnCuda).
 template <class Apply, class Options>
 void adam_step(const Tensor&, const std::vector<raw::StepItem>& items, const Options& o) {
   const auto apply = o.amsgrad ? &apply_adam<Apply, true, Options> : &apply_adam<Apply, false, Options>;
@@ -56,6 +58,111 @@ template <class Apply, class Options>
 void adamw_step(const Tensor&, const std::vector<raw::StepItem>& items, const Options& o) {
   const auto apply = o.amsgrad ? &apply_adam<Apply, true, Options> : &apply_adam<Apply, false, Options>;
   apply("adamw_step", items, o, 0, o.weight_decay);
+}
+
+// States m (exp_avg), u (exp_inf).
+template <class T> struct AdamaxRule {
+  static constexpr raw::UsedStates kUses = {true, true};
+  T b1, c1, b2, rate, eps;
+  GRADUS_HD void operator()(T& p, T d, T& m, T& u, T&) const {
+    m = b1 * m + c1 * d;
+    const T decayed = b2 * u, current = m::abs(d) + eps;
+    u = decayed > current ? decayed : current;
+    p -= rate * m / u;
+  }
+};
+
+struct MakeAdamax {
+  double lr, beta1, beta2, eps;
+  template <class T> GRADUS_HD AdamaxRule<T> rule(const raw::StepNumbers& n) const {
+    return {.b1 = T(beta1),
+            .c1 = T(1 - beta1),
+            .b2 = T(beta2),
+            .rate = T(lr / raw::correction(beta1, n.step)),
+            .eps = T(eps)};
+  }
+};
+
+template <class Apply, class Options>
+void adamax_step(const Tensor&, const std::vector<raw::StepItem>& items, const Options& o) {
+  Apply::rule("adamax_step", items, o.weight_decay, o.maximize,
+              MakeAdamax{o.lr, o.betas[0], o.betas[1], o.eps});
+}
+
+// States m (exp_avg), v (exp_avg_sq).
+// p -= (grad_rate d + momentum_rate m) / (sqrt(v) root + eps)
+template <class T> struct NAdamRule {
+  static constexpr raw::UsedStates kUses = {true, true};
+  raw::Moments<T> moments;
+  T grad_rate, momentum_rate, root, eps;
+  GRADUS_HD void copy_device_scalars(const NAdamRule& other) {
+    grad_rate = other.grad_rate, momentum_rate = other.momentum_rate, root = other.root;
+  }
+  GRADUS_HD void operator()(T& p, T d, T& m, T& v, T&) const {
+    moments.update(d, m, v);
+    p -= (grad_rate * d + momentum_rate * m) / (m::sqrt(v) * root + eps);
+  }
+};
+
+// StepNumbers::more[0] is the product mu_1 ... mu_(t-1).
+struct MakeNAdam {
+  double lr, beta1, beta2, eps, momentum_decay;
+  template <class Options> static MakeNAdam of(const Options& o) {
+    return {o.lr, o.betas[0], o.betas[1], o.eps, o.momentum_decay};
+  }
+  // Returns mu_t for t = step.
+  GRADUS_HD double mu(double step) const { return beta1 * (1 - 0.5 * m::pow(0.96, step * momentum_decay)); }
+  GRADUS_HD void advance(raw::StepNumbers& n) const { n.more[0] *= mu(n.step); }
+  template <class T> GRADUS_HD NAdamRule<T> rule(const raw::StepNumbers& n) const {
+    const double mu_t = mu(n.step), mu_next = mu(n.step + 1), product = n.more[0] * mu_t;
+    return {.moments = raw::Moments<T>::of(beta1, beta2),
+            .grad_rate = T(lr * (1 - mu_t) / (1 - product)),
+            .momentum_rate = T(lr * mu_next / (1 - product * mu_next)),
+            .root = T(1 / m::sqrt(raw::correction(beta2, n.step))),
+            .eps = T(eps)};
+  }
+};
+
+template <class Apply, class Options>
+void nadam_step(const Tensor&, const std::vector<raw::StepItem>& items, const Options& o) {
+  Apply::rule("nadam_step", items, o.weight_decay, o.maximize, MakeNAdam::of(o));
+}
+
+// States m (exp_avg), v (exp_avg_sq).
+// p -= rate m / (root sqrt(v) + offset), with root = 1 and offset = eps, or root = 0 and offset = 1 while
+// rho_t <= 5.
+template <class T> struct RAdamRule {
+  static constexpr raw::UsedStates kUses = {true, true};
+  raw::Moments<T> moments;
+  T rate, root, offset;
+  GRADUS_HD void copy_device_scalars(const RAdamRule& other) {
+    rate = other.rate, root = other.root, offset = other.offset;
+  }
+  GRADUS_HD void operator()(T& p, T d, T& m, T& v, T&) const {
+    moments.update(d, m, v);
+    p -= rate * m / (root * m::sqrt(v) + offset);
+  }
+};
+
+struct MakeRAdam {
+  double lr, beta1, beta2, eps;
+  template <class T> GRADUS_HD RAdamRule<T> rule(const raw::StepNumbers& n) const {
+    const double c2 = raw::correction(beta2, n.step), r = 2 / (1 - beta2) - 1,
+                 rho = r - 2 * n.step * m::pow(beta2, n.step) / c2;
+    double rate = lr / raw::correction(beta1, n.step);
+    const bool adapts = rho > 5;
+    if (adapts) rate *= m::sqrt((rho - 4) * (rho - 2) * r / ((r - 4) * (r - 2) * rho)) * m::sqrt(c2);
+    return {.moments = raw::Moments<T>::of(beta1, beta2),
+            .rate = T(rate),
+            .root = adapts ? T(1) : T(0),
+            .offset = adapts ? T(eps) : T(1)};
+  }
+};
+
+template <class Apply, class Options>
+void radam_step(const Tensor&, const std::vector<raw::StepItem>& items, const Options& o) {
+  Apply::rule("radam_step", items, o.weight_decay, o.maximize,
+              MakeRAdam{o.lr, o.betas[0], o.betas[1], o.eps});
 }
 
 }  // namespace gradus::optim

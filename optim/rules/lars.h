@@ -1,5 +1,10 @@
-// The update of LARS, shared by CPU and CUDA kernels. Formula: optim/optimizers/lars.h.
+// The updates of LARS and LAMB, shared by CPU and CUDA kernels. Formulas: optim/optimizers/lars.h. A rule has two passes
+// over a parameter: measure() returns the elements of two vectors, rate() computes a factor from the 2-norms of these
+// vectors, and step() applies the update with this factor. copy_device_scalars() copies the members that depend on the
+// learning rate and on the step number, which CUDA kernels read on the device.
 #pragma once
+
+#include <algorithm>
 
 #include "gradus/tensor/ops/formulas/optim_rule.h"
 
@@ -16,7 +21,6 @@ template <class T> struct LARSRule {
   T momentum, sign;
   double lr, trust, decay, eps;
 
-  // Copies the members that depend on the learning rate, which CUDA kernels read on the device.
   GRADUS_HD void copy_device_scalars(const LARSRule& other) { lr = other.lr; }
   // Returns the elements of the two vectors whose norms over the parameter are passed to rate(): parameter,
   // gradient.
@@ -31,7 +35,6 @@ template <class T> struct LARSRule {
     p -= b;
   }
 };
-// Makes the rule of a parameter from the options and the step number.
 struct MakeLARS {
   double momentum, sign, lr, trust, decay, eps;
   template <class Options> static MakeLARS of(const Options& o) {
@@ -44,6 +47,63 @@ struct MakeLARS {
   }
   template <class T> GRADUS_HD LARSRule<T> rule(const raw::StepNumbers&) const {
     return {T(momentum), T(sign), lr, trust, decay, eps};
+  }
+};
+
+// Two passes: measure() updates the moments and returns the values whose norms are computed, step() applies the
+// update. The direction is computed in both passes and not stored.
+template <class T> struct LAMBRule {
+  static constexpr raw::UsedStates kUses = {true, true};
+  static constexpr raw::Pass kMeasurePass = {
+      .reads_grad = true, .reads_states = true, .writes_states = true, .writes_param = false};
+  static constexpr raw::Pass kStepPass = {
+      .reads_grad = false, .reads_states = true, .writes_states = false, .writes_param = true};
+  raw::Moments<T> moments;
+  T sign, first, root, eps;
+  double decay, lr, max_norm;
+
+  GRADUS_HD void update(T g, T& m, T& v) const { moments.update(sign * g, m, v); }
+  GRADUS_HD T direction(T p, T m, T v) const { return first * m / (m::sqrt(v) * root + eps) + T(decay) * p; }
+
+  GRADUS_HD void copy_device_scalars(const LAMBRule& other) {
+    first = other.first, root = other.root, lr = other.lr;
+  }
+  // Returns the elements of the two vectors whose norms over the parameter are passed to rate(): parameter,
+  // direction.
+  GRADUS_HD raw::Pair<T> measure(T p, T g, T& m, T& v, T&) const {
+    update(g, m, v);
+    return {p, direction(p, m, v)};
+  }
+  // Returns lr times the trust ratio, from the norms of parameter and direction.
+  GRADUS_HD T rate(double param, double direction) const {
+    if (max_norm > 0) param = std::min(param, max_norm);
+    return T(lr * (param > 0 && direction > 0 ? param / direction : 1.0));
+  }
+  GRADUS_HD void step(T rate, T& p, T, T& m, T& v, T&) const { p -= rate * direction(p, m, v); }
+};
+struct MakeLAMB {
+  double lr, beta1, beta2, eps, decay, max_norm, sign;
+  double corrected1, corrected2;  // betas of the bias correction; 0 without bias correction
+  template <class Options> static MakeLAMB of(const Options& o) {
+    return {.lr = o.lr,
+            .beta1 = o.betas[0],
+            .beta2 = o.betas[1],
+            .eps = o.eps,
+            .decay = o.weight_decay,
+            .max_norm = o.max_norm,
+            .sign = o.maximize ? -1.0 : 1.0,
+            .corrected1 = o.bias_correction ? o.betas[0] : 0.0,
+            .corrected2 = o.bias_correction ? o.betas[1] : 0.0};
+  }
+  template <class T> GRADUS_HD LAMBRule<T> rule(const raw::StepNumbers& n) const {
+    return {.moments = raw::Moments<T>::of(beta1, beta2),
+            .sign = T(sign),
+            .first = T(1 / raw::correction(corrected1, n.step)),
+            .root = T(1 / m::sqrt(raw::correction(corrected2, n.step))),
+            .eps = T(eps),
+            .decay = decay,
+            .lr = lr,
+            .max_norm = max_norm};
   }
 };
 

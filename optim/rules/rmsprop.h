@@ -1,4 +1,11 @@
-// The element-wise update of RMSprop, shared by CPU and CUDA kernels. Formula: optim/optimizers/rmsprop.h.
+// The element-wise updates of Adagrad, RMSprop and Adadelta, shared by CPU and CUDA kernels. Formulas:
+// optim/optimizers/rmsprop.h.
+//
+// A MakeX struct makes the rule of a parameter from the options and the step number. x_step is the kernel for a device:
+// Apply is the device's loop over elements (raw::ApplyOnCPU, cuda::ApplyOnCuda). A rule updates one element: parameter
+// p, gradient d (negated to maximize, plus weight decay unless decoupled), then up to three states.
+// copy_device_scalars() copies the members that depend on the learning rate and on the step number, which CUDA kernels
+// read on the device.
 #pragma once
 
 #include <vector>
@@ -8,12 +15,32 @@
 
 namespace gradus::optim {
 
-// Updates one element: parameter p, gradient d (negated to maximize, plus weight decay), states v (square_avg),
-// b (momentum_buffer), mean (grad_avg).
+// State sum.
+template <class T> struct AdagradRule {
+  static constexpr raw::UsedStates kUses = {true};
+  T rate, eps;
+  GRADUS_HD void operator()(T& p, T d, T& sum, T&, T&) const {
+    sum += d * d;
+    p -= rate * d / (m::sqrt(sum) + eps);
+  }
+};
+
+struct MakeAdagrad {
+  double lr, lr_decay, eps;
+  template <class T> GRADUS_HD AdagradRule<T> rule(const raw::StepNumbers& n) const {
+    return {T(lr / (1 + (n.step - 1) * lr_decay)), T(eps)};
+  }
+};
+
+template <class Apply, class Options>
+void adagrad_step(const Tensor&, const std::vector<raw::StepItem>& items, const Options& o) {
+  Apply::rule("adagrad_step", items, o.weight_decay, o.maximize, MakeAdagrad{o.lr, o.lr_decay, o.eps});
+}
+
+// States v (square_avg), b (momentum_buffer), mean (grad_avg).
 template <class T, bool momentum, bool centered> struct RMSpropRule {
   static constexpr raw::UsedStates kUses = {true, momentum, centered};
   T lr, alpha, one_minus_alpha, eps, mu;
-  // Copies the members that depend on the learning rate, which CUDA kernels read on the device.
   GRADUS_HD void copy_device_scalars(const RMSpropRule& other) { lr = other.lr; }
   GRADUS_HD void operator()(T& p, T d, T& v, T& b, T& mean) const {
     v = alpha * v + one_minus_alpha * d * d;
@@ -30,7 +57,6 @@ template <class T, bool momentum, bool centered> struct RMSpropRule {
   }
 };
 
-// Makes the rule of a parameter from the options and the step number.
 template <bool has_momentum, bool centered> struct MakeRMSprop {
   double lr, alpha, eps, momentum;
   template <class T> GRADUS_HD RMSpropRule<T, has_momentum, centered> rule(const raw::StepNumbers&) const {
@@ -44,7 +70,6 @@ void apply_rmsprop(const std::vector<raw::StepItem>& items, const Options& o) {
               MakeRMSprop<momentum, centered>{o.lr, o.alpha, o.eps, o.momentum});
 }
 
-// The kernel for a device. Apply is the device's loop over elements (raw::ApplyOnCPU, cuda::ApplyOnCuda).
 template <class Apply, class Options>
 void rmsprop_step(const Tensor&, const std::vector<raw::StepItem>& items, const Options& o) {
   if (o.momentum == 0)
@@ -52,6 +77,30 @@ void rmsprop_step(const Tensor&, const std::vector<raw::StepItem>& items, const 
                       : apply_rmsprop<Apply, false, false>(items, o);
   return o.centered ? apply_rmsprop<Apply, true, true>(items, o)
                     : apply_rmsprop<Apply, true, false>(items, o);
+}
+
+// States v (square_avg), u (acc_delta).
+template <class T> struct AdadeltaRule {
+  static constexpr raw::UsedStates kUses = {true, true};
+  T lr, rho, one_minus_rho, eps;
+  GRADUS_HD void operator()(T& p, T d, T& v, T& u, T&) const {
+    v = rho * v + one_minus_rho * d * d;
+    const T delta = m::sqrt((u + eps) / (v + eps)) * d;
+    u = rho * u + one_minus_rho * delta * delta;
+    p -= lr * delta;
+  }
+};
+
+struct MakeAdadelta {
+  double lr, rho, eps;
+  template <class T> GRADUS_HD AdadeltaRule<T> rule(const raw::StepNumbers&) const {
+    return {T(lr), T(rho), T(1 - rho), T(eps)};
+  }
+};
+
+template <class Apply, class Options>
+void adadelta_step(const Tensor&, const std::vector<raw::StepItem>& items, const Options& o) {
+  Apply::rule("adadelta_step", items, o.weight_decay, o.maximize, MakeAdadelta{o.lr, o.rho, o.eps});
 }
 
 }  // namespace gradus::optim

@@ -1,6 +1,14 @@
-// The element-wise update of SGD, shared by CPU and CUDA kernels. Formula: optim/optimizers/sgd.h.
+// The element-wise updates of SGD, ASGD, Lion and Rprop, shared by CPU and CUDA kernels. Formulas:
+// optim/optimizers/sgd.h.
+//
+// A MakeX struct makes the rule of a parameter from the options and the step number. x_step is the kernel for a device:
+// Apply is the device's loop over elements (raw::ApplyOnCPU, cuda::ApplyOnCuda). A rule updates one element: parameter
+// p, gradient d (negated to maximize, plus weight decay unless decoupled), then up to three states.
+// copy_device_scalars() copies the members that depend on the learning rate and on the step number, which CUDA kernels
+// read on the device.
 #pragma once
 
+#include <algorithm>
 #include <vector>
 
 #include "gradus/tensor/ops/formulas/optim_rule.h"
@@ -8,13 +16,12 @@
 
 namespace gradus::optim {
 
-// Without momentum. Updates one element: parameter p, gradient d (negated to maximize, plus weight decay).
+// Without momentum.
 template <class T> struct SGDRule {
   static constexpr raw::UsedStates kUses = {};
   T lr;
   GRADUS_HD void operator()(T& p, T d, T&, T&, T&) const { p -= lr * d; }
 };
-// Makes the rule of a parameter from the options and the step number.
 struct MakeSGD {
   double lr;
   template <class T> GRADUS_HD SGDRule<T> rule(const raw::StepNumbers&) const { return {T(lr)}; }
@@ -30,7 +37,6 @@ template <class T> struct MomentumRule {
     p -= lr * (direct_weight * d + buffer_weight * b);
   }
 };
-// Makes the rule of a parameter from the options and the step number.
 struct MakeMomentum {
   double lr, momentum, dampening, direct_weight, buffer_weight;
   template <class T> GRADUS_HD MomentumRule<T> rule(const raw::StepNumbers& n) const {
@@ -44,7 +50,6 @@ struct MakeMomentum {
   }
 };
 
-// The kernel for a device. Apply is the device's loop over elements (raw::ApplyOnCPU, cuda::ApplyOnCuda).
 template <class Apply, class Options>
 void sgd_step(const Tensor&, const std::vector<raw::StepItem>& items, const Options& o) {
   if (o.momentum == 0) return Apply::rule("sgd_step", items, o.weight_decay, o.maximize, MakeSGD{o.lr});
@@ -54,6 +59,86 @@ void sgd_step(const Tensor&, const std::vector<raw::StepItem>& items, const Opti
                            .dampening = o.dampening,
                            .direct_weight = o.nesterov ? 1.0 : 0.0,
                            .buffer_weight = o.nesterov ? o.momentum : 1});
+}
+
+// State average (ax).
+template <class T> struct ASGDRule {
+  static constexpr raw::UsedStates kUses = {true};
+  T eta, shrink, mu;
+  GRADUS_HD void operator()(T& p, T d, T& average, T&, T&) const {
+    p = shrink * p - eta * d;
+    average = mu == T(1) ? p : average + mu * (p - average);
+  }
+};
+
+// StepNumbers::more is {eta, mu}, where mu is the weight of the parameter in its average.
+struct MakeASGD {
+  double lr, lambd, alpha, t0;
+  template <class Options> static MakeASGD of(const Options& o) { return {o.lr, o.lambd, o.alpha, o.t0}; }
+  GRADUS_HD void advance(raw::StepNumbers& n) const {
+    const double averaged = n.step - t0;
+    n.more[0] = lr / m::pow(1 + lambd * lr * n.step, alpha);
+    n.more[1] = 1 / (averaged > 1 ? averaged : 1.0);
+  }
+  template <class T> GRADUS_HD ASGDRule<T> rule(const raw::StepNumbers& n) const {
+    const double eta = n.step == 1 ? lr : n.more[0];  // lr may have changed before the first step
+    return {T(eta), T(1 - lambd * eta), T(n.more[1])};
+  }
+};
+
+template <class Apply, class Options>
+void asgd_step(const Tensor&, const std::vector<raw::StepItem>& items, const Options& o) {
+  Apply::rule("asgd_step", items, o.weight_decay, o.maximize, MakeASGD::of(o));
+}
+
+// State m (exp_avg).
+template <class T> struct LionRule {
+  static constexpr raw::UsedStates kUses = {true};
+  T lr, shrink, b1, c1, b2, c2;
+  GRADUS_HD void operator()(T& p, T d, T& m, T&, T&) const {
+    p = shrink * p - lr * raw::sign_of(b1 * m + c1 * d);
+    m = b2 * m + c2 * d;
+  }
+};
+
+struct MakeLion {
+  double lr, beta1, beta2, decay;
+  template <class T> GRADUS_HD LionRule<T> rule(const raw::StepNumbers&) const {
+    return {T(lr), T(1 - lr * decay), T(beta1), T(1 - beta1), T(beta2), T(1 - beta2)};
+  }
+};
+
+template <class Apply, class Options>
+void lion_step(const Tensor&, const std::vector<raw::StepItem>& items, const Options& o) {
+  Apply::rule("lion_step", items, 0, o.maximize, MakeLion{o.lr, o.betas[0], o.betas[1], o.weight_decay});
+}
+
+// States previous (prev: the gradient of the previous step, 0 after a change of sign), size (step_size).
+template <class T> struct RpropRule {
+  static constexpr raw::UsedStates kUses = {true, true};
+  T eta_minus, eta_plus, min_step, max_step;
+  GRADUS_HD void operator()(T& p, T d, T& previous, T& size, T&) const {
+    const T turn = d * previous;
+    const T unless_turned = turn > T(0) ? eta_plus : T(1);
+    size *= turn < T(0) ? eta_minus : unless_turned;
+    size = std::min(std::max(size, min_step), max_step);
+    const T used = turn < T(0) ? T(0) : d;
+    p -= raw::sign_of(used) * size;
+    previous = used;
+  }
+};
+
+struct MakeRprop {
+  double eta_minus, eta_plus, min_step, max_step;
+  template <class T> GRADUS_HD RpropRule<T> rule(const raw::StepNumbers&) const {
+    return {T(eta_minus), T(eta_plus), T(min_step), T(max_step)};
+  }
+};
+
+template <class Apply, class Options>
+void rprop_step(const Tensor&, const std::vector<raw::StepItem>& items, const Options& o) {
+  Apply::rule("rprop_step", items, 0, o.maximize,
+              MakeRprop{o.etas[0], o.etas[1], o.step_sizes[0], o.step_sizes[1]});
 }
 
 }  // namespace gradus::optim

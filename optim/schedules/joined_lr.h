@@ -1,8 +1,12 @@
-// SequentialLR and ChainedScheduler: several schedules of one optimizer, in sequence or combined.
+// Schedules that depend on more than the epoch: SequentialLR and ChainedScheduler, which join several schedules of one
+// optimizer, and ReduceLROnPlateau, which depends on a metric.
 //
 //   optim::LinearLR warm_up(opt, {.start_factor = 0.01, .total_iters = 5});
 //   optim::CosineAnnealingLR decay(opt, {.t_max = 95});
 //   optim::SequentialLR schedule(opt, {&warm_up, &decay}, {5});
+//
+//   optim::ReduceLROnPlateau plateau(opt, {.patience = 3});
+//   for (int epoch = 0; epoch < 50; ++epoch) { train(); plateau.step(validation_loss()); }
 #pragma once
 
 #include "gradus/optim/schedules/lr_schedule.h"
@@ -44,6 +48,46 @@ class ChainedScheduler final : public JoinedLR {
       : JoinedLR("ChainedScheduler", optimizer, std::move(schedules)) {}
   void step() override;
   void restart() override;
+};
+
+enum class MetricMode { kMin, kMax };
+enum class ThresholdMode { kRel, kAbs };
+
+struct ReduceLROnPlateauOptions {
+  MetricMode mode = MetricMode::kMin;  // whether a lower or a higher metric is better
+  double factor = 0.1;
+  int64_t patience = 10;    // number of epochs without improvement before a reduction
+  double threshold = 1e-4;  // minimum improvement
+  ThresholdMode threshold_mode = ThresholdMode::kRel;
+  int64_t cooldown = 0;  // epochs after a reduction that do not count as epochs without improvement
+  PerGroup min_lr = 0;
+  double eps = 1e-8;  // a rate is not reduced if the change is at most eps
+};
+
+class ReduceLROnPlateau {
+ public:
+  // `optimizer` must outlive the schedule.
+  // Errors: ValueError unless factor is in (0, 1), for negative options, and for a number of min_lr other than 1
+  // and the number of groups.
+  explicit ReduceLROnPlateau(Optimizer& optimizer, ReduceLROnPlateauOptions options = {});
+
+  // Ends an epoch with this metric. NaN is no improvement.
+  void step(double metric);
+  int64_t last_epoch() const { return epoch_; }
+  double best() const { return best_; }  // infinite before the first step
+  std::vector<double> last_lr() const;   // for each group
+
+  State state_dict() const;
+  // Loads a state, and sets the optimizer's learning rates.
+  // Errors: ValueError listing missing, unexpected and mismatching entries. The schedule is then unchanged.
+  void load_state_dict(const State& state);
+
+ private:
+  bool is_better(double metric) const;
+  Optimizer& optimizer_;
+  ReduceLROnPlateauOptions options_;
+  int64_t epoch_ = 0, bad_epochs_ = 0, cooldown_left_ = 0;
+  double best_;
 };
 
 }  // namespace gradus::optim

@@ -137,102 +137,70 @@ double MultiplicativeLR::rate_after_restart(size_t group, double, double now) co
   return group < factors_.size() ? now * factors_[group](last_epoch()) : now;
 }
 
-StepLR::StepLR(Optimizer& optimizer, StepLROptions options)
-    : LRSchedule(optimizer, "StepLR"), options_(options) {
-  check_option(options_.step_size >= 1, "StepLR", "step_size", ">= 1", double(options_.step_size));
-  start();
+void StepLROptions::check() const {
+  check_option(step_size >= 1, kName, "step_size", ">= 1", double(step_size));
 }
-double StepLR::rate(size_t, double, double now) const {
-  return last_epoch() == 0 || last_epoch() % options_.step_size != 0 ? now : now * options_.gamma;
+double StepLROptions::rate(int64_t epoch, double, double now) const {
+  return epoch == 0 || epoch % step_size != 0 ? now : now * gamma;
 }
 
-MultiStepLR::MultiStepLR(Optimizer& optimizer, MultiStepLROptions options)
-    : LRSchedule(optimizer, "MultiStepLR"), options_(std::move(options)) {
-  const std::vector<int64_t>& m = options_.milestones;
-  for (size_t i = 1; i < m.size(); ++i)
-    check_option(m[i - 1] <= m[i], "MultiStepLR", "milestones", "ascending", double(m[i]));
-  start();
+void MultiStepLROptions::check() const {
+  for (size_t i = 1; i < milestones.size(); ++i)
+    check_option(milestones[i - 1] <= milestones[i], kName, "milestones", "ascending", double(milestones[i]));
 }
-double MultiStepLR::rate(size_t, double, double now) const {
-  const auto times = std::count(options_.milestones.begin(), options_.milestones.end(), last_epoch());
-  return times == 0 ? now : now * std::pow(options_.gamma, double(times));
+double MultiStepLROptions::rate(int64_t epoch, double, double now) const {
+  const auto times = std::count(milestones.begin(), milestones.end(), epoch);
+  return times == 0 ? now : now * std::pow(gamma, double(times));
 }
-double MultiStepLR::rate_after_restart(size_t, double base, double) const {
-  const auto times =
-      std::count_if(options_.milestones.begin(), options_.milestones.end(), [](int64_t m) { return m <= 0; });
-  return base * std::pow(options_.gamma, double(times));
+double MultiStepLROptions::rate_after_restart(double base) const {
+  const auto times = std::count_if(milestones.begin(), milestones.end(), [](int64_t m) { return m <= 0; });
+  return base * std::pow(gamma, double(times));
 }
 
-ConstantLR::ConstantLR(Optimizer& optimizer, ConstantLROptions options)
-    : LRSchedule(optimizer, "ConstantLR"), options_(options) {
-  check_option(options_.factor > 0 && options_.factor <= 1, "ConstantLR", "factor", "in (0, 1]",
-               options_.factor);
-  check_option(options_.total_iters >= 0, "ConstantLR", "total_iters", ">= 0", double(options_.total_iters));
-  start();
+void ConstantLROptions::check() const {
+  check_option(factor > 0 && factor <= 1, kName, "factor", "in (0, 1]", factor);
+  check_option(total_iters >= 0, kName, "total_iters", ">= 0", double(total_iters));
 }
-double ConstantLR::rate(size_t, double, double now) const {
-  if (last_epoch() == 0) return now * options_.factor;
-  return last_epoch() == options_.total_iters ? now * (1.0 / options_.factor) : now;
+double ConstantLROptions::rate(int64_t epoch, double, double now) const {
+  if (epoch == 0) return now * factor;
+  return epoch == total_iters ? now * (1.0 / factor) : now;
 }
-double ConstantLR::rate_after_restart(size_t, double base, double) const {
-  return base * (options_.factor + (options_.total_iters <= 0 ? 1 - options_.factor : 0.0));
+double ConstantLROptions::rate_after_restart(double base) const {
+  return base * (factor + (total_iters <= 0 ? 1 - factor : 0.0));
 }
 
-LinearLR::LinearLR(Optimizer& optimizer, LinearLROptions options)
-    : LRSchedule(optimizer, "LinearLR"), options_(options) {
-  const auto& [start_factor, end_factor, total_iters] = options_;
-  check_option(start_factor > 0 && start_factor <= 1, "LinearLR", "start_factor", "in (0, 1]", start_factor);
-  check_option(end_factor >= 0 && end_factor <= 1, "LinearLR", "end_factor", "in [0, 1]", end_factor);
-  check_option(total_iters >= 1, "LinearLR", "total_iters", ">= 1", double(total_iters));
-  start();
+void LinearLROptions::check() const {
+  check_option(start_factor > 0 && start_factor <= 1, kName, "start_factor", "in (0, 1]", start_factor);
+  check_option(end_factor >= 0 && end_factor <= 1, kName, "end_factor", "in [0, 1]", end_factor);
+  check_option(total_iters >= 1, kName, "total_iters", ">= 1", double(total_iters));
 }
-double LinearLR::rate(size_t, double, double now) const {
-  const auto& [start_factor, end_factor, total_iters] = options_;
-  if (last_epoch() == 0) return now * start_factor;
-  if (last_epoch() > total_iters) return now;
+double LinearLROptions::rate(int64_t epoch, double, double now) const {
+  if (epoch == 0) return now * start_factor;
+  if (epoch > total_iters) return now;
   return now * (1.0 + (end_factor - start_factor) / (double(total_iters) * start_factor +
-                                                     double(last_epoch() - 1) * (end_factor - start_factor)));
-}
-double LinearLR::rate_after_restart(size_t, double base, double) const {
-  return base * options_.start_factor;
+                                                     double(epoch - 1) * (end_factor - start_factor)));
 }
 
-ExponentialLR::ExponentialLR(Optimizer& optimizer, ExponentialLROptions options)
-    : LRSchedule(optimizer, "ExponentialLR"), options_(options) {
-  start();
+void PolynomialLROptions::check() const {
+  check_option(total_iters >= 1, kName, "total_iters", ">= 1", double(total_iters));
 }
-double ExponentialLR::rate(size_t, double, double now) const {
-  return last_epoch() == 0 ? now : now * options_.gamma;
-}
-
-PolynomialLR::PolynomialLR(Optimizer& optimizer, PolynomialLROptions options)
-    : LRSchedule(optimizer, "PolynomialLR"), options_(options) {
-  check_option(options_.total_iters >= 1, "PolynomialLR", "total_iters", ">= 1",
-               double(options_.total_iters));
-  start();
-}
-double PolynomialLR::rate(size_t, double, double now) const {
-  if (last_epoch() == 0 || last_epoch() > options_.total_iters) return now;
-  const double total = double(options_.total_iters);
-  return now * std::pow((1.0 - double(last_epoch()) / total) / (1.0 - double(last_epoch() - 1) / total),
-                        options_.power);
+double PolynomialLROptions::rate(int64_t epoch, double, double now) const {
+  if (epoch == 0 || epoch > total_iters) return now;
+  const double total = double(total_iters);
+  return now * std::pow((1.0 - double(epoch) / total) / (1.0 - double(epoch - 1) / total), power);
 }
 
-CosineAnnealingLR::CosineAnnealingLR(Optimizer& optimizer, CosineAnnealingLROptions options)
-    : LRSchedule(optimizer, "CosineAnnealingLR"), options_(options) {
-  check_option(options_.t_max >= 1, "CosineAnnealingLR", "t_max", ">= 1", double(options_.t_max));
-  start();
+void CosineAnnealingLROptions::check() const {
+  check_option(t_max >= 1, kName, "t_max", ">= 1", double(t_max));
 }
-double CosineAnnealingLR::rate(size_t, double base, double now) const {
-  const double eta = options_.eta_min, epoch = double(last_epoch()), t = double(options_.t_max);
-  if (last_epoch() == 0) return now;
+double CosineAnnealingLROptions::rate(int64_t epoch, double base, double now) const {
+  const double t = double(t_max);
+  if (epoch == 0) return now;
   // In the previous epoch the rate was eta_min, from which the recurrence below cannot continue.
-  if ((last_epoch() - 1 - options_.t_max) % (2 * options_.t_max) == 0)
-    return now + (base - eta) * (1 - std::cos(pi / t)) / 2;
-  return (1 + std::cos(pi * epoch / t)) / (1 + std::cos(pi * (epoch - 1) / t)) * (now - eta) + eta;
-}
-double CosineAnnealingLR::rate_after_restart(size_t, double base, double) const {
-  return options_.eta_min + (base - options_.eta_min) * 2 / 2;
+  if ((epoch - 1 - t_max) % (2 * t_max) == 0) return now + (base - eta_min) * (1 - std::cos(pi / t)) / 2;
+  return (1 + std::cos(pi * double(epoch) / t)) / (1 + std::cos(pi * (double(epoch) - 1) / t)) *
+             (now - eta_min) +
+         eta_min;
 }
 
 CosineAnnealingWarmRestarts::CosineAnnealingWarmRestarts(Optimizer& optimizer,

@@ -113,114 +113,112 @@ class MultiplicativeLR final : public LRSchedule {
   std::vector<Factor> factors_;
 };
 
-struct StepLROptions {
-  Required<int64_t, "step_size"> step_size;
-  double gamma = 0.1;
-};
-// base gamma^floor(epoch / step_size)
-class StepLR final : public LRSchedule {
+// A schedule whose rates follow from the epoch and the options O alone, for all groups. O has
+//   static constexpr const char* kName;                              the schedule's name in errors
+//   void check() const;                                              throws ValueError for values out of range
+//   double rate(int64_t epoch, double base, double now) const;       see LRSchedule::rate
+//   double rate_after_restart(double base) const;                    see LRSchedule::rate_after_restart
+template <class O> class FormulaLR final : public LRSchedule {
  public:
-  StepLR(Optimizer& optimizer, StepLROptions options);  // Errors: ValueError for step_size < 1
+  explicit FormulaLR(Optimizer& optimizer, O options = {})
+      : LRSchedule(optimizer, O::kName), options_(std::move(options)) {
+    options_.check();
+    start();
+  }
 
  private:
-  double rate(size_t group, double base, double now) const override;
-  double rate_after_restart(size_t, double base, double) const override { return base; }
-  StepLROptions options_;
+  double rate(size_t, double base, double now) const override {
+    return options_.rate(last_epoch(), base, now);
+  }
+  double rate_after_restart(size_t, double base, double) const override {
+    return options_.rate_after_restart(base);
+  }
+  O options_;
 };
+
+struct StepLROptions {
+  Required<int64_t, "step_size"> step_size;  // at least 1
+  double gamma = 0.1;
+
+  static constexpr const char* kName = "StepLR";
+  void check() const;
+  double rate(int64_t epoch, double base, double now) const;
+  double rate_after_restart(double base) const { return base; }
+};
+// base gamma^floor(epoch / step_size)
+using StepLR = FormulaLR<StepLROptions>;
 
 struct MultiStepLROptions {
   std::vector<int64_t> milestones = {};  // ascending; a milestone that is listed twice counts twice
   double gamma = 0.1;
+
+  static constexpr const char* kName = "MultiStepLR";
+  void check() const;
+  double rate(int64_t epoch, double base, double now) const;
+  double rate_after_restart(double base) const;
 };
 // base gamma^(number of milestones <= epoch)
-class MultiStepLR final : public LRSchedule {
- public:
-  MultiStepLR(Optimizer& optimizer, MultiStepLROptions options);  // Errors: ValueError unless ascending
-
- private:
-  double rate(size_t group, double base, double now) const override;
-  double rate_after_restart(size_t group, double base, double now) const override;
-  MultiStepLROptions options_;
-};
+using MultiStepLR = FormulaLR<MultiStepLROptions>;
 
 struct ConstantLROptions {
-  double factor = 1.0 / 3;
-  int64_t total_iters = 5;
+  double factor = 1.0 / 3;  // in (0, 1]
+  int64_t total_iters = 5;  // at least 0
+
+  static constexpr const char* kName = "ConstantLR";
+  void check() const;
+  double rate(int64_t epoch, double base, double now) const;
+  double rate_after_restart(double base) const;
 };
 // factor base before epoch total_iters, then base: warm-up with a constant rate.
-class ConstantLR final : public LRSchedule {
- public:
-  // Errors: ValueError unless factor is in (0, 1] and total_iters >= 0.
-  explicit ConstantLR(Optimizer& optimizer, ConstantLROptions options = {});
-
- private:
-  double rate(size_t group, double base, double now) const override;
-  double rate_after_restart(size_t group, double base, double now) const override;
-  ConstantLROptions options_;
-};
+using ConstantLR = FormulaLR<ConstantLROptions>;
 
 struct LinearLROptions {
-  double start_factor = 1.0 / 3, end_factor = 1;
-  int64_t total_iters = 5;
+  double start_factor = 1.0 / 3, end_factor = 1;  // in (0, 1] and [0, 1]
+  int64_t total_iters = 5;                        // at least 1
+
+  static constexpr const char* kName = "LinearLR";
+  void check() const;
+  double rate(int64_t epoch, double base, double now) const;
+  double rate_after_restart(double base) const { return base * start_factor; }
 };
 // base (start_factor + (end_factor - start_factor) min(epoch, total_iters) / total_iters): linear warm-up.
-class LinearLR final : public LRSchedule {
- public:
-  // Errors: ValueError unless start_factor is in (0, 1], end_factor in [0, 1] and total_iters >= 1.
-  explicit LinearLR(Optimizer& optimizer, LinearLROptions options = {});
-
- private:
-  double rate(size_t group, double base, double now) const override;
-  double rate_after_restart(size_t, double base, double) const override;
-  LinearLROptions options_;
-};
+using LinearLR = FormulaLR<LinearLROptions>;
 
 struct ExponentialLROptions {
   Required<double, "gamma"> gamma;
+
+  static constexpr const char* kName = "ExponentialLR";
+  void check() const {}
+  double rate(int64_t epoch, double, double now) const { return epoch == 0 ? now : now * gamma; }
+  double rate_after_restart(double base) const { return base; }
 };
 // base gamma^epoch
-class ExponentialLR final : public LRSchedule {
- public:
-  ExponentialLR(Optimizer& optimizer, ExponentialLROptions options);
-
- private:
-  double rate(size_t group, double base, double now) const override;
-  double rate_after_restart(size_t, double base, double) const override { return base; }
-  ExponentialLROptions options_;
-};
+using ExponentialLR = FormulaLR<ExponentialLROptions>;
 
 struct PolynomialLROptions {
-  int64_t total_iters = 5;
+  int64_t total_iters = 5;  // at least 1
   double power = 1;
+
+  static constexpr const char* kName = "PolynomialLR";
+  void check() const;
+  double rate(int64_t epoch, double base, double now) const;
+  double rate_after_restart(double base) const { return base; }
 };
 // base (1 - min(epoch, total_iters) / total_iters)^power
-class PolynomialLR final : public LRSchedule {
- public:
-  // Errors: ValueError for total_iters < 1.
-  explicit PolynomialLR(Optimizer& optimizer, PolynomialLROptions options = {});
-
- private:
-  double rate(size_t group, double base, double now) const override;
-  double rate_after_restart(size_t, double base, double) const override { return base; }
-  PolynomialLROptions options_;
-};
+using PolynomialLR = FormulaLR<PolynomialLROptions>;
 
 struct CosineAnnealingLROptions {
-  Required<int64_t, "t_max"> t_max;
+  Required<int64_t, "t_max"> t_max;  // at least 1
   double eta_min = 0;
+
+  static constexpr const char* kName = "CosineAnnealingLR";
+  void check() const;
+  double rate(int64_t epoch, double base, double now) const;
+  double rate_after_restart(double base) const { return eta_min + (base - eta_min) * 2 / 2; }
 };
 // eta_min + (base - eta_min) (1 + cos(pi epoch / t_max)) / 2.
 // Source: Loshchilov and Hutter, ICLR 2017, without restarts.
-class CosineAnnealingLR final : public LRSchedule {
- public:
-  // Errors: ValueError for t_max < 1.
-  CosineAnnealingLR(Optimizer& optimizer, CosineAnnealingLROptions options);
-
- private:
-  double rate(size_t group, double base, double now) const override;
-  double rate_after_restart(size_t group, double base, double now) const override;
-  CosineAnnealingLROptions options_;
-};
+using CosineAnnealingLR = FormulaLR<CosineAnnealingLROptions>;
 
 struct CosineAnnealingWarmRestartsOptions {
   Required<int64_t, "t_0"> t_0;  // length of the first period, in epochs

@@ -4,7 +4,7 @@
 
 #include "gradus/autograd/grad_manager.h"
 #include "gradus/autograd/ops/ops.h"
-#include "gradus/optim/optimizers/adadelta.h"
+#include "gradus/optim/optimizers/rmsprop.h"
 #include "gradus/optim/schedules/lr_schedule.h"
 #include "gradus/tests/golden/golden.h"
 

@@ -28,10 +28,10 @@ struct OptimizerCase {
 };
 
 // Replaces the learning rate among the options of a CUDA kernel by NaN.
-template <class Options, raw::StepSlot<Options>& slot> class WithoutRate {
+template <class Options> class WithoutRate {
  public:
-  WithoutRate() { kernel_ = std::exchange(slot.cuda, &run); }
-  ~WithoutRate() { slot.cuda = kernel_; }
+  WithoutRate() { kernel_ = std::exchange(Options::step_kernel.cuda, &run); }
+  ~WithoutRate() { Options::step_kernel.cuda = kernel_; }
   WithoutRate(const WithoutRate&) = delete;
   WithoutRate& operator=(const WithoutRate&) = delete;
 
@@ -41,10 +41,10 @@ template <class Options, raw::StepSlot<Options>& slot> class WithoutRate {
     rateless.lr = std::numeric_limits<double>::quiet_NaN();
     kernel_(some, items, rateless);
   }
-  static inline decltype(slot.cuda) kernel_ = nullptr;
+  static inline decltype(Options::step_kernel.cuda) kernel_ = nullptr;
 };
 
-template <class O, auto& slot, class Options>
+template <class O, class Options>
 OptimizerCase optimizer_case(const char* name, Options options, std::vector<std::string> state,
                              std::vector<Options> invalid, bool by_norms = false) {
   using Params = std::vector<Tensor>;
@@ -58,9 +58,7 @@ OptimizerCase optimizer_case(const char* name, Options options, std::vector<std:
                 for (const Options& o : invalid) EXPECT_THROW(opt.set_options(0, o), ValueError);
                 EXPECT_THROW(opt.set_lr(-1), ValueError);
               },
-          .without_rate = []() -> std::shared_ptr<void> {
-            return std::make_shared<WithoutRate<Options, slot>>();
-          },
+          .without_rate = []() -> std::shared_ptr<void> { return std::make_shared<WithoutRate<Options>>(); },
           .by_norms = by_norms};
 }
 
@@ -75,83 +73,70 @@ template <class Options> std::vector<Options> invalid_rates_and_betas(std::vecto
 }
 
 inline const std::vector<OptimizerCase>& all_optimizers() {
-  // An optimizer, its kernel; name, options, names of the state, invalid options.
+  // An optimizer; name, options, names of the state, invalid options.
   static const std::vector<OptimizerCase> all = {
-      optimizer_case<SGD, sgd_step_kernel>(
-          "SGD", SGDOptions{.lr = 0.1, .weight_decay = 0.1, .maximize = true}, {"step"},
-          {{.lr = -1.0}, {.lr = 1.0, .momentum = -1}, {.lr = 1.0, .weight_decay = -1}}),
-      optimizer_case<SGD, sgd_step_kernel>(
-          "Momentum", SGDOptions{.lr = 0.1, .momentum = 0.9, .dampening = 0.5, .weight_decay = 0.1},
-          {"momentum_buffer", "step"}, {}),
-      optimizer_case<SGD, sgd_step_kernel>("Nesterov",
-                                           SGDOptions{.lr = 0.1, .momentum = 0.9, .nesterov = true},
-                                           {"momentum_buffer", "step"}, {}),
-      optimizer_case<Adam, adam_step_kernel>("Adam", AdamOptions{.lr = 0.1, .weight_decay = 0.1},
-                                             {"exp_avg", "exp_avg_sq", "step"},
-                                             invalid_rates_and_betas<AdamOptions>()),
-      optimizer_case<Adam, adam_step_kernel>("AmsgradAdam",
-                                             AdamOptions{.lr = 0.1, .amsgrad = true, .maximize = true},
-                                             {"exp_avg", "exp_avg_sq", "max_exp_avg_sq", "step"}, {}),
-      optimizer_case<AdamW, adamw_step_kernel>("AdamW", AdamWOptions{.lr = 0.1},
-                                               {"exp_avg", "exp_avg_sq", "step"},
-                                               invalid_rates_and_betas<AdamWOptions>()),
-      optimizer_case<AdamW, adamw_step_kernel>("AmsgradAdamW", AdamWOptions{.lr = 0.1, .amsgrad = true},
-                                               {"exp_avg", "exp_avg_sq", "max_exp_avg_sq", "step"}, {}),
-      optimizer_case<Adamax, adamax_step_kernel>("Adamax", AdamaxOptions{.lr = 0.1},
-                                                 {"exp_avg", "exp_inf", "step"},
-                                                 invalid_rates_and_betas<AdamaxOptions>()),
-      optimizer_case<NAdam, nadam_step_kernel>(
-          "NAdam", NAdamOptions{.lr = 0.1}, {"exp_avg", "exp_avg_sq", "step", "mu_product"},
-          invalid_rates_and_betas<NAdamOptions>({{.momentum_decay = -1}})),
-      optimizer_case<RAdam, radam_step_kernel>("RAdam", RAdamOptions{.lr = 0.1, .betas = {0.9, 0.7}},
-                                               {"exp_avg", "exp_avg_sq", "step"},
-                                               invalid_rates_and_betas<RAdamOptions>()),
-      optimizer_case<Adadelta, adadelta_step_kernel>(
-          "Adadelta", AdadeltaOptions{}, {"square_avg", "acc_delta", "step"},
-          {{.lr = -1}, {.rho = -0.1}, {.rho = 1.1}, {.eps = -1}, {.weight_decay = -1}}),
-      optimizer_case<Adagrad, adagrad_step_kernel>(
-          "Adagrad", AdagradOptions{.lr = 0.1, .lr_decay = 0.1, .initial_accumulator_value = 0.5},
-          {"sum", "step"},
-          {{.lr = -1},
-           {.lr_decay = -1},
-           {.weight_decay = -1},
-           {.initial_accumulator_value = -1},
-           {.eps = -1}}),
-      optimizer_case<RMSprop, rmsprop_step_kernel>(
+      optimizer_case<SGD>("SGD", SGDOptions{.lr = 0.1, .weight_decay = 0.1, .maximize = true}, {"step"},
+                          {{.lr = -1.0}, {.lr = 1.0, .momentum = -1}, {.lr = 1.0, .weight_decay = -1}}),
+      optimizer_case<SGD>("Momentum",
+                          SGDOptions{.lr = 0.1, .momentum = 0.9, .dampening = 0.5, .weight_decay = 0.1},
+                          {"momentum_buffer", "step"}, {}),
+      optimizer_case<SGD>("Nesterov", SGDOptions{.lr = 0.1, .momentum = 0.9, .nesterov = true},
+                          {"momentum_buffer", "step"}, {}),
+      optimizer_case<Adam>("Adam", AdamOptions{.lr = 0.1, .weight_decay = 0.1},
+                           {"exp_avg", "exp_avg_sq", "step"}, invalid_rates_and_betas<AdamOptions>()),
+      optimizer_case<Adam>("AmsgradAdam", AdamOptions{.lr = 0.1, .amsgrad = true, .maximize = true},
+                           {"exp_avg", "exp_avg_sq", "max_exp_avg_sq", "step"}, {}),
+      optimizer_case<AdamW>("AdamW", AdamWOptions{.lr = 0.1}, {"exp_avg", "exp_avg_sq", "step"},
+                            invalid_rates_and_betas<AdamWOptions>()),
+      optimizer_case<AdamW>("AmsgradAdamW", AdamWOptions{.lr = 0.1, .amsgrad = true},
+                            {"exp_avg", "exp_avg_sq", "max_exp_avg_sq", "step"}, {}),
+      optimizer_case<Adamax>("Adamax", AdamaxOptions{.lr = 0.1}, {"exp_avg", "exp_inf", "step"},
+                             invalid_rates_and_betas<AdamaxOptions>()),
+      optimizer_case<NAdam>("NAdam", NAdamOptions{.lr = 0.1}, {"exp_avg", "exp_avg_sq", "step", "mu_product"},
+                            invalid_rates_and_betas<NAdamOptions>({{.momentum_decay = -1}})),
+      optimizer_case<RAdam>("RAdam", RAdamOptions{.lr = 0.1, .betas = {0.9, 0.7}},
+                            {"exp_avg", "exp_avg_sq", "step"}, invalid_rates_and_betas<RAdamOptions>()),
+      optimizer_case<Adadelta>("Adadelta", AdadeltaOptions{}, {"square_avg", "acc_delta", "step"},
+                               {{.lr = -1}, {.rho = -0.1}, {.rho = 1.1}, {.eps = -1}, {.weight_decay = -1}}),
+      optimizer_case<Adagrad>("Adagrad",
+                              AdagradOptions{.lr = 0.1, .lr_decay = 0.1, .initial_accumulator_value = 0.5},
+                              {"sum", "step"},
+                              {{.lr = -1},
+                               {.lr_decay = -1},
+                               {.weight_decay = -1},
+                               {.initial_accumulator_value = -1},
+                               {.eps = -1}}),
+      optimizer_case<RMSprop>(
           "RMSprop", RMSpropOptions{.lr = 0.1}, {"square_avg", "step"},
           {{.lr = -1}, {.alpha = -1}, {.eps = -1}, {.weight_decay = -1}, {.momentum = -1}}),
-      optimizer_case<RMSprop, rmsprop_step_kernel>("MomentumRMSprop",
-                                                   RMSpropOptions{.lr = 0.1, .momentum = 0.5},
-                                                   {"square_avg", "momentum_buffer", "step"}, {}),
-      optimizer_case<RMSprop, rmsprop_step_kernel>("CenteredRMSprop",
-                                                   RMSpropOptions{.lr = 0.1, .eps = 1e-3, .centered = true},
-                                                   {"square_avg", "grad_avg", "step"}, {}),
-      optimizer_case<RMSprop, rmsprop_step_kernel>(
-          "CenteredMomentumRMSprop", RMSpropOptions{.lr = 0.1, .momentum = 0.5, .centered = true},
-          {"square_avg", "momentum_buffer", "grad_avg", "step"}, {}),
-      optimizer_case<Lion, lion_step_kernel>("Lion", LionOptions{.lr = 0.01, .weight_decay = 0.1},
-                                             {"exp_avg", "step"}, invalid_rates_and_betas<LionOptions>()),
-      optimizer_case<Rprop, rprop_step_kernel>("Rprop", RpropOptions{}, {"prev", "step_size", "step"},
-                                               {{.lr = -1},
-                                                {.etas = {0, 1.2}},
-                                                {.etas = {1, 1.2}},
-                                                {.etas = {0.5, 1}},
-                                                {.step_sizes = {-1, 1}},
-                                                {.step_sizes = {2, 1}}}),
-      optimizer_case<ASGD, asgd_step_kernel>("ASGD", ASGDOptions{.lr = 0.1, .lambd = 0.1, .t0 = 2},
-                                             {"ax", "step", "eta", "mu"},
-                                             {{.lr = -1}, {.lambd = -1}, {.weight_decay = -1}}),
-      optimizer_case<LAMB, lamb_step_kernel>(
-          "LAMB", LAMBOptions{.lr = 0.1, .weight_decay = 0.1, .max_norm = 20},
-          {"exp_avg", "exp_avg_sq", "step"}, invalid_rates_and_betas<LAMBOptions>({{.max_norm = -1}}), true),
-      optimizer_case<LARS, lars_step_kernel>("LARS", LARSOptions{.lr = 1.0, .weight_decay = 0.1},
-                                             {"momentum_buffer", "step"},
-                                             {{.lr = -1.0},
-                                              {.lr = 1.0, .momentum = -1},
-                                              {.lr = 1.0, .weight_decay = -1},
-                                              {.lr = 1.0, .trust_coefficient = -1},
-                                              {.lr = 1.0, .eps = -1}},
-                                             true),
+      optimizer_case<RMSprop>("MomentumRMSprop", RMSpropOptions{.lr = 0.1, .momentum = 0.5},
+                              {"square_avg", "momentum_buffer", "step"}, {}),
+      optimizer_case<RMSprop>("CenteredRMSprop", RMSpropOptions{.lr = 0.1, .eps = 1e-3, .centered = true},
+                              {"square_avg", "grad_avg", "step"}, {}),
+      optimizer_case<RMSprop>("CenteredMomentumRMSprop",
+                              RMSpropOptions{.lr = 0.1, .momentum = 0.5, .centered = true},
+                              {"square_avg", "momentum_buffer", "grad_avg", "step"}, {}),
+      optimizer_case<Lion>("Lion", LionOptions{.lr = 0.01, .weight_decay = 0.1}, {"exp_avg", "step"},
+                           invalid_rates_and_betas<LionOptions>()),
+      optimizer_case<Rprop>("Rprop", RpropOptions{}, {"prev", "step_size", "step"},
+                            {{.lr = -1},
+                             {.etas = {0, 1.2}},
+                             {.etas = {1, 1.2}},
+                             {.etas = {0.5, 1}},
+                             {.step_sizes = {-1, 1}},
+                             {.step_sizes = {2, 1}}}),
+      optimizer_case<ASGD>("ASGD", ASGDOptions{.lr = 0.1, .lambd = 0.1, .t0 = 2}, {"ax", "step", "eta", "mu"},
+                           {{.lr = -1}, {.lambd = -1}, {.weight_decay = -1}}),
+      optimizer_case<LAMB>("LAMB", LAMBOptions{.lr = 0.1, .weight_decay = 0.1, .max_norm = 20},
+                           {"exp_avg", "exp_avg_sq", "step"},
+                           invalid_rates_and_betas<LAMBOptions>({{.max_norm = -1}}), true),
+      optimizer_case<LARS>("LARS", LARSOptions{.lr = 1.0, .weight_decay = 0.1}, {"momentum_buffer", "step"},
+                           {{.lr = -1.0},
+                            {.lr = 1.0, .momentum = -1},
+                            {.lr = 1.0, .weight_decay = -1},
+                            {.lr = 1.0, .trust_coefficient = -1},
+                            {.lr = 1.0, .eps = -1}},
+                           true),
   };
   return all;
 }

@@ -51,7 +51,7 @@ Tensor as_channels_last(const Tensor& x, const ConvGeometry& g) {
 // Records that y is a convolution.
 void record_conv(Tensor& y, const Tensor& x, const Tensor& w, const Tensor& bias, const ConvGeometry& g) {
   if (Recorder r{names_of(g).conv, x, w, bias}) {
-    const bool filters = autograd::is_tracked(w) || autograd::is_tracked(bias);
+    const bool filters = autograd::any_tracked(w, bias);
     r.record_joint({&y, 1}, {x, w, bias},
                    [x = filters ? r.save(x) : autograd::Saved(),
                     w = autograd::is_tracked(x) ? r.save(w) : autograd::Saved(), x_shape = x.shape(),
@@ -276,30 +276,27 @@ Tensor conv_transpose1d(const Tensor& x, const Tensor& w, const Tensor& bias,
   const OpCall call("conv_transpose1d", {{"x", x}, {"weight", w}});
   if (autograd::Casting cast{"conv_transpose1d"})
     return conv_transpose1d(cast(x), cast.weight(w), cast.weight(bias), o);
-  return conv_transpose_any_rank(
-      "conv_transpose1d", x, w, bias,
-      Conv1dFuncOptions{.stride = o.stride, .padding = o.padding, .dilation = o.dilation, .groups = o.groups},
-      {o.output_padding});
+  return conv_transpose_any_rank("conv_transpose1d", x, w, bias,
+                                 Conv1dFuncOptions{o.stride, o.padding, o.dilation, o.groups},
+                                 {o.output_padding});
 }
 Tensor conv_transpose2d(const Tensor& x, const Tensor& w, const Tensor& bias,
                         const ConvTranspose2dFuncOptions& o) {
   const OpCall call("conv_transpose2d", {{"x", x}, {"weight", w}});
   if (autograd::Casting cast{"conv_transpose2d"})
     return conv_transpose2d(cast(x), cast.weight(w), cast.weight(bias), o);
-  return conv_transpose_any_rank(
-      "conv_transpose2d", x, w, bias,
-      Conv2dFuncOptions{.stride = o.stride, .padding = o.padding, .dilation = o.dilation, .groups = o.groups},
-      {o.output_padding.h, o.output_padding.w});
+  return conv_transpose_any_rank("conv_transpose2d", x, w, bias,
+                                 Conv2dFuncOptions{o.stride, o.padding, o.dilation, o.groups},
+                                 {o.output_padding.h, o.output_padding.w});
 }
 Tensor conv_transpose3d(const Tensor& x, const Tensor& w, const Tensor& bias,
                         const ConvTranspose3dFuncOptions& o) {
   const OpCall call("conv_transpose3d", {{"x", x}, {"weight", w}});
   if (autograd::Casting cast{"conv_transpose3d"})
     return conv_transpose3d(cast(x), cast.weight(w), cast.weight(bias), o);
-  return conv_transpose_any_rank(
-      "conv_transpose3d", x, w, bias,
-      Conv3dFuncOptions{.stride = o.stride, .padding = o.padding, .dilation = o.dilation, .groups = o.groups},
-      {o.output_padding.d, o.output_padding.h, o.output_padding.w});
+  return conv_transpose_any_rank("conv_transpose3d", x, w, bias,
+                                 Conv3dFuncOptions{o.stride, o.padding, o.dilation, o.groups},
+                                 {o.output_padding.d, o.output_padding.h, o.output_padding.w});
 }
 
 }  // namespace gradus

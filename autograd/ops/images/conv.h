@@ -57,28 +57,17 @@ std::pair<Tensor, Tensor> conv2d_weight_grad(const Tensor& dy, const Tensor& x, 
 std::pair<Tensor, Tensor> conv3d_weight_grad(const Tensor& dy, const Tensor& x, const Shape& w_shape,
                                              bool with_bias, const Conv3dFuncOptions& options = {});
 
-// Options of transposed convolutions.
-struct ConvTranspose1dFuncOptions {
-  int64_t stride = 1;
-  int64_t padding = 0;         // elements removed from both ends of the result
-  int64_t output_padding = 0;  // elements added to the end of the result; less than stride or dilation
-  int64_t dilation = 1;
+// Options of transposed convolutions whose sizes are of type Size: int64_t, Size2 or Size3.
+template <class Size> struct ConvTransposeFuncOptions {
+  Size stride = 1;
+  Size padding = 0;         // elements removed from both ends of the result
+  Size output_padding = 0;  // elements added to the end of the result; less than stride or dilation
+  Size dilation = 1;
   int64_t groups = 1;
 };
-struct ConvTranspose2dFuncOptions {
-  Size2 stride = 1;
-  Size2 padding = 0;
-  Size2 output_padding = 0;
-  Size2 dilation = 1;
-  int64_t groups = 1;
-};
-struct ConvTranspose3dFuncOptions {
-  Size3 stride = 1;
-  Size3 padding = 0;
-  Size3 output_padding = 0;
-  Size3 dilation = 1;
-  int64_t groups = 1;
-};
+using ConvTranspose1dFuncOptions = ConvTransposeFuncOptions<int64_t>;
+using ConvTranspose2dFuncOptions = ConvTransposeFuncOptions<Size2>;
+using ConvTranspose3dFuncOptions = ConvTransposeFuncOptions<Size3>;
 
 // Transposed convolution, the gradient of conv2d with respect to its input. Each element adds
 // x[n,c,h,w] w[c,o,i,j] to

@@ -32,8 +32,7 @@ void check(const Tensor& x, const Tensor& grid) {
   if ((x.dtype() != DType::kF32 && x.dtype() != DType::kF64) || x.dtype() != grid.dtype())
     throw DTypeError(kOp, "expected f32 or f64, the same for both: x ", describe(x), " and grid ",
                      describe(grid));
-  if (!are_compatible_devices(x.device(), grid.device()))
-    throw DeviceError(kOp, "operands on different devices: x ", describe(x), " and grid ", describe(grid));
+  autograd::check_same_device(kOp, "x", x, "grid", grid);
 }
 
 // Reflects positions at the borders of an axis of n pixels until they lie inside. `aligned`: the borders are the

@@ -184,10 +184,8 @@ Tensor interpolate(const Tensor& x, const InterpolateOptions& o) {
 
 Tensor resample(const Tensor& x, const Resampling& map) {
   const OpCall call("resample", {{"x", x}});
-  Tensor y = raw::resample(x, map);
-  if (Recorder r{"resample", x})
-    r.record(y, wrt(x, [map](const Tensor& dy) { return resample(dy, map.transposed()); }));
-  return y;
+  return autograd::record_unary("resample", x, raw::resample(x, map),
+                                [map](const Tensor& dy) { return resample(dy, map.transposed()); });
 }
 
 }  // namespace gradus

@@ -32,10 +32,8 @@ Tensor max_pool_over(const char* op, const Tensor& x, const PoolWindows& windows
 }
 
 Tensor avg_pool_over(const char* op, const Tensor& x, const PoolWindows& windows) {
-  Tensor y = raw::avg_pool(x, windows);
-  if (Recorder r{op, x})
-    r.record(y, wrt(x, [windows](const Tensor& dy) { return avg_pool_spread(dy, windows); }));
-  return y;
+  return autograd::record_unary(op, x, raw::avg_pool(x, windows),
+                                [windows](const Tensor& dy) { return avg_pool_spread(dy, windows); });
 }
 
 // Note [Pooling a relu]
@@ -130,8 +128,28 @@ void check_p(const char* op, double p) {
 
 // Returns whether x is a signal (rank 1), an image or a volume without a batch dim.
 bool is_sample(const Tensor& x, int rank) { return x.defined() && x.dim() == rank + 1; }
-std::pair<Tensor, Tensor> squeezed(const std::pair<Tensor, Tensor>& batches) {
+
+Tensor without_batch(const Tensor& x) { return squeeze(x, 0); }
+std::pair<Tensor, Tensor> without_batch(const std::pair<Tensor, Tensor>& batches) {
   return {squeeze(batches.first, 0), squeeze(batches.second, 0)};
+}
+// Returns over(op, x, windows(x)) for an x with a batch dim; a sample x becomes a batch of one.
+template <class Over, class F>
+auto over_batch(const char* op, const Tensor& x, int rank, Over over, F windows) {
+  const OpCall call(op, {{"x", x}});
+  if (!is_sample(x, rank)) return over(op, x, windows(x));
+  const Tensor batch = unsqueeze(x, 0);
+  return without_batch(over(op, batch, windows(batch)));
+}
+template <class Over, class O>
+auto pooled(const char* op, const Tensor& x, int rank, Over over,
+            PoolWindows (&windows)(const Tensor&, const O&), const O& options) {
+  return over_batch(op, x, rank, over, [&](const Tensor& batch) { return windows(batch, options); });
+}
+// Adaptive pooling.
+template <class Over> auto pooled(const char* op, const Tensor& x, int rank, Over over, Size3 output) {
+  return over_batch(op, x, rank, over,
+                    [&](const Tensor& batch) { return raw::adaptive_windows(op, batch, rank, output); });
 }
 
 Size3 with(int64_t w) { return {1, 1, w}; }
@@ -139,35 +157,26 @@ Size3 with(Size2 s) { return {1, s.h, s.w}; }
 }  // namespace
 
 Tensor max_pool1d(const Tensor& x, const MaxPool1dOptions& options) {
-  const OpCall call("max_pool1d", {{"x", x}});
-  if (is_sample(x, 1)) return squeeze(max_pool1d(unsqueeze(x, 0), options), 0);
-  return max_pool_fusing_relu("max_pool1d", x, raw::max_pool1d_windows(x, options));
+  return pooled("max_pool1d", x, 1, max_pool_fusing_relu, raw::max_pool1d_windows, options);
 }
 Tensor max_pool2d(const Tensor& x, const MaxPool2dOptions& options) {
-  const OpCall call("max_pool2d", {{"x", x}});
-  if (is_sample(x, 2)) return squeeze(max_pool2d(unsqueeze(x, 0), options), 0);
-  return max_pool_fusing_relu("max_pool2d", x, raw::max_pool2d_windows(x, options));
+  return pooled("max_pool2d", x, 2, max_pool_fusing_relu, raw::max_pool2d_windows, options);
 }
 Tensor max_pool3d(const Tensor& x, const MaxPool3dOptions& options) {
-  const OpCall call("max_pool3d", {{"x", x}});
-  if (is_sample(x, 3)) return squeeze(max_pool3d(unsqueeze(x, 0), options), 0);
-  return max_pool_over("max_pool3d", x, raw::max_pool3d_windows(x, options));
+  return pooled("max_pool3d", x, 3, max_pool_over, raw::max_pool3d_windows, options);
 }
 
 std::pair<Tensor, Tensor> max_pool1d_with_indices(const Tensor& x, const MaxPool1dOptions& options) {
-  const OpCall call("max_pool1d_with_indices", {{"x", x}});
-  if (is_sample(x, 1)) return squeezed(max_pool1d_with_indices(unsqueeze(x, 0), options));
-  return max_pool_with_indices_over("max_pool1d", x, raw::max_pool1d_windows(x, options));
+  return pooled("max_pool1d_with_indices", x, 1, max_pool_with_indices_over, raw::max_pool1d_windows,
+                options);
 }
 std::pair<Tensor, Tensor> max_pool2d_with_indices(const Tensor& x, const MaxPool2dOptions& options) {
-  const OpCall call("max_pool2d_with_indices", {{"x", x}});
-  if (is_sample(x, 2)) return squeezed(max_pool2d_with_indices(unsqueeze(x, 0), options));
-  return max_pool_with_indices_over("max_pool2d", x, raw::max_pool2d_windows(x, options));
+  return pooled("max_pool2d_with_indices", x, 2, max_pool_with_indices_over, raw::max_pool2d_windows,
+                options);
 }
 std::pair<Tensor, Tensor> max_pool3d_with_indices(const Tensor& x, const MaxPool3dOptions& options) {
-  const OpCall call("max_pool3d_with_indices", {{"x", x}});
-  if (is_sample(x, 3)) return squeezed(max_pool3d_with_indices(unsqueeze(x, 0), options));
-  return max_pool_with_indices_over("max_pool3d", x, raw::max_pool3d_windows(x, options));
+  return pooled("max_pool3d_with_indices", x, 3, max_pool_with_indices_over, raw::max_pool3d_windows,
+                options);
 }
 
 Tensor max_unpool(const Tensor& x, const Tensor& indices, const Dims& size) {
@@ -191,75 +200,42 @@ Tensor max_unpool(const Tensor& x, const Tensor& indices, const Dims& size) {
 }
 
 Tensor avg_pool1d(const Tensor& x, const AvgPool1dOptions& options) {
-  const OpCall call("avg_pool1d", {{"x", x}});
-  if (is_sample(x, 1)) return squeeze(avg_pool1d(unsqueeze(x, 0), options), 0);
-  return avg_pool_over("avg_pool1d", x, raw::avg_pool1d_windows(x, options));
+  return pooled("avg_pool1d", x, 1, avg_pool_over, raw::avg_pool1d_windows, options);
 }
 Tensor avg_pool2d(const Tensor& x, const AvgPool2dOptions& options) {
-  const OpCall call("avg_pool2d", {{"x", x}});
-  if (is_sample(x, 2)) return squeeze(avg_pool2d(unsqueeze(x, 0), options), 0);
-  return avg_pool_over("avg_pool2d", x, raw::avg_pool2d_windows(x, options));
+  return pooled("avg_pool2d", x, 2, avg_pool_over, raw::avg_pool2d_windows, options);
 }
 Tensor avg_pool3d(const Tensor& x, const AvgPool3dOptions& options) {
-  const OpCall call("avg_pool3d", {{"x", x}});
-  if (is_sample(x, 3)) return squeeze(avg_pool3d(unsqueeze(x, 0), options), 0);
-  return avg_pool_over("avg_pool3d", x, raw::avg_pool3d_windows(x, options));
+  return pooled("avg_pool3d", x, 3, avg_pool_over, raw::avg_pool3d_windows, options);
 }
 
 Tensor adaptive_avg_pool1d(const Tensor& x, int64_t output) {
-  const OpCall call("adaptive_avg_pool1d", {{"x", x}});
-  if (is_sample(x, 1)) return squeeze(adaptive_avg_pool1d(unsqueeze(x, 0), output), 0);
-  const char* op = "adaptive_avg_pool1d";
-  return avg_pool_over(op, x, raw::adaptive_windows(op, x, 1, with(output)));
+  return pooled("adaptive_avg_pool1d", x, 1, avg_pool_over, with(output));
 }
 Tensor adaptive_avg_pool2d(const Tensor& x, Size2 output) {
-  const OpCall call("adaptive_avg_pool2d", {{"x", x}});
-  if (is_sample(x, 2)) return squeeze(adaptive_avg_pool2d(unsqueeze(x, 0), output), 0);
-  const char* op = "adaptive_avg_pool2d";
-  return avg_pool_over(op, x, raw::adaptive_windows(op, x, 2, with(output)));
+  return pooled("adaptive_avg_pool2d", x, 2, avg_pool_over, with(output));
 }
 Tensor adaptive_avg_pool3d(const Tensor& x, Size3 output) {
-  const OpCall call("adaptive_avg_pool3d", {{"x", x}});
-  if (is_sample(x, 3)) return squeeze(adaptive_avg_pool3d(unsqueeze(x, 0), output), 0);
-  const char* op = "adaptive_avg_pool3d";
-  return avg_pool_over(op, x, raw::adaptive_windows(op, x, 3, output));
+  return pooled("adaptive_avg_pool3d", x, 3, avg_pool_over, output);
 }
 Tensor adaptive_max_pool1d(const Tensor& x, int64_t output) {
-  const OpCall call("adaptive_max_pool1d", {{"x", x}});
-  if (is_sample(x, 1)) return squeeze(adaptive_max_pool1d(unsqueeze(x, 0), output), 0);
-  const char* op = "adaptive_max_pool1d";
-  return max_pool_over(op, x, raw::adaptive_windows(op, x, 1, with(output)));
+  return pooled("adaptive_max_pool1d", x, 1, max_pool_over, with(output));
 }
 Tensor adaptive_max_pool2d(const Tensor& x, Size2 output) {
-  const OpCall call("adaptive_max_pool2d", {{"x", x}});
-  if (is_sample(x, 2)) return squeeze(adaptive_max_pool2d(unsqueeze(x, 0), output), 0);
-  const char* op = "adaptive_max_pool2d";
-  return max_pool_over(op, x, raw::adaptive_windows(op, x, 2, with(output)));
+  return pooled("adaptive_max_pool2d", x, 2, max_pool_over, with(output));
 }
 Tensor adaptive_max_pool3d(const Tensor& x, Size3 output) {
-  const OpCall call("adaptive_max_pool3d", {{"x", x}});
-  if (is_sample(x, 3)) return squeeze(adaptive_max_pool3d(unsqueeze(x, 0), output), 0);
-  const char* op = "adaptive_max_pool3d";
-  return max_pool_over(op, x, raw::adaptive_windows(op, x, 3, output));
+  return pooled("adaptive_max_pool3d", x, 3, max_pool_over, output);
 }
 
 std::pair<Tensor, Tensor> adaptive_max_pool1d_with_indices(const Tensor& x, int64_t output) {
-  const OpCall call("adaptive_max_pool1d_with_indices", {{"x", x}});
-  if (is_sample(x, 1)) return squeezed(adaptive_max_pool1d_with_indices(unsqueeze(x, 0), output));
-  const char* op = "adaptive_max_pool1d";
-  return max_pool_with_indices_over(op, x, raw::adaptive_windows(op, x, 1, with(output)));
+  return pooled("adaptive_max_pool1d_with_indices", x, 1, max_pool_with_indices_over, with(output));
 }
 std::pair<Tensor, Tensor> adaptive_max_pool2d_with_indices(const Tensor& x, Size2 output) {
-  const OpCall call("adaptive_max_pool2d_with_indices", {{"x", x}});
-  if (is_sample(x, 2)) return squeezed(adaptive_max_pool2d_with_indices(unsqueeze(x, 0), output));
-  const char* op = "adaptive_max_pool2d";
-  return max_pool_with_indices_over(op, x, raw::adaptive_windows(op, x, 2, with(output)));
+  return pooled("adaptive_max_pool2d_with_indices", x, 2, max_pool_with_indices_over, with(output));
 }
 std::pair<Tensor, Tensor> adaptive_max_pool3d_with_indices(const Tensor& x, Size3 output) {
-  const OpCall call("adaptive_max_pool3d_with_indices", {{"x", x}});
-  if (is_sample(x, 3)) return squeezed(adaptive_max_pool3d_with_indices(unsqueeze(x, 0), output));
-  const char* op = "adaptive_max_pool3d";
-  return max_pool_with_indices_over(op, x, raw::adaptive_windows(op, x, 3, output));
+  return pooled("adaptive_max_pool3d_with_indices", x, 3, max_pool_with_indices_over, output);
 }
 
 Tensor lp_pool1d(const Tensor& x, const LpPool1dOptions& o) {
@@ -303,10 +279,8 @@ Tensor max_pool_gather(const Tensor& x, const Tensor& index, const PoolWindows& 
 
 Tensor avg_pool_spread(const Tensor& dy, const PoolWindows& windows) {
   const OpCall call("avg_pool_spread", {{"dy", dy}});
-  Tensor dx = raw::avg_pool_spread(dy, windows);
-  if (Recorder r{"avg_pool_spread", dy})
-    r.record(dx, wrt(dy, [windows](const Tensor& g) { return avg_pool_over("avg_pool", g, windows); }));
-  return dx;
+  return autograd::record_unary("avg_pool_spread", dy, raw::avg_pool_spread(dy, windows),
+                                [windows](const Tensor& g) { return avg_pool_over("avg_pool", g, windows); });
 }
 
 }  // namespace gradus

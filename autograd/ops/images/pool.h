@@ -76,18 +76,14 @@ std::pair<Tensor, Tensor> adaptive_max_pool1d_with_indices(const Tensor& x, int6
 std::pair<Tensor, Tensor> adaptive_max_pool2d_with_indices(const Tensor& x, Size2 output);
 std::pair<Tensor, Tensor> adaptive_max_pool3d_with_indices(const Tensor& x, Size3 output);
 
-struct LpPool1dOptions {
+template <class Size> struct LpPoolOptions {
   Required<double, "p"> p;
-  Required<int64_t, "kernel"> kernel;
-  int64_t stride = 0;  // 0: the kernel's size
+  Required<Size, "kernel"> kernel;
+  Size stride = 0;  // 0: the kernel's size
   bool ceil_mode = false;
 };
-struct LpPool2dOptions {
-  Required<double, "p"> p;
-  Required<Size2, "kernel"> kernel;
-  Size2 stride = 0;
-  bool ceil_mode = false;
-};
+using LpPool1dOptions = LpPoolOptions<int64_t>;
+using LpPool2dOptions = LpPoolOptions<Size2>;
 // Lp pooling: the p-th root of the sum of each window's p-th powers; NaN where the sum is negative.
 // Errors: as avg_pool2d; ValueError for a p that is not positive and finite.
 Tensor lp_pool1d(const Tensor& x, const LpPool1dOptions& options);

@@ -21,9 +21,8 @@ Tensor unfold(const Tensor& x, const UnfoldOptions& options) {
 
 Tensor fold(const Tensor& x, Size2 output, const UnfoldOptions& options) {
   const OpCall call("fold", {{"x", x}});
-  Tensor y = raw::fold(x, output, options);
-  if (Recorder r{"fold", x}) r.record(y, wrt(x, [options](const Tensor& dy) { return unfold(dy, options); }));
-  return y;
+  return autograd::record_unary("fold", x, raw::fold(x, output, options),
+                                [options](const Tensor& dy) { return unfold(dy, options); });
 }
 
 }  // namespace gradus

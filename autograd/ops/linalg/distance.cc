@@ -2,8 +2,10 @@
 #include "gradus/autograd/ops/linalg/distance.h"
 
 #include "gradus/autograd/graph/autocast.h"
+#include "gradus/autograd/graph/record.h"
 #include "gradus/autograd/ops/arithmetic.h"
 #include "gradus/autograd/ops/copy.h"
+#include "gradus/autograd/ops/precision.h"
 #include "gradus/autograd/ops/reduce.h"
 #include "gradus/autograd/ops/view.h"
 #include "gradus/tensor/op_call.h"
@@ -22,9 +24,9 @@ Shape check(const char* op, const Tensor& a, const Tensor& b) {
   return shape;
 }
 
-// Converts 16-bit floats to f32: results are rounded once, and the eps values that prevent a division by 0 would
-// be 0 in f16.
-Tensor widened(const Tensor& x) { return x.dtype() == DType::kF64 ? x : to(x, DType::kF32); }
+// 16-bit floats are computed in f32: results are rounded once, and the eps values that prevent a division by 0 would be
+// 0 in f16.
+using autograd::at_least_f32;
 
 // Returns max(|x|, eps) along `dim`. Where |x| < eps it is a constant.
 Tensor length(const Tensor& x, int64_t dim, double eps) { return maximum(norm(x, {dim}, 2, true), eps); }
@@ -35,7 +37,8 @@ Tensor pairwise_distance(const Tensor& a, const Tensor& b, const PairwiseDistanc
   const OpCall call("pairwise_distance", {{"a", a}, {"b", b}});
   if (autograd::Casting cast{"pairwise_distance"}) return pairwise_distance(cast(a), cast(b), o);
   check("pairwise_distance", a, b);
-  return to(norm(widened(a) - widened(b) + o.eps, {-1}, o.p, o.keepdim), promote(a.dtype(), b.dtype()));
+  return to(norm(at_least_f32(a) - at_least_f32(b) + o.eps, {-1}, o.p, o.keepdim),
+            promote(a.dtype(), b.dtype()));
 }
 
 Tensor cosine_similarity(const Tensor& a, const Tensor& b, const CosineSimilarityOptions& o) {
@@ -48,7 +51,7 @@ Tensor cosine_similarity(const Tensor& a, const Tensor& b, const CosineSimilarit
                      " and ", describe(b));
   // A dim counted from the end is the same for both operands, even if their numbers of dims differ.
   const int64_t dim = o.dim < 0 ? o.dim : o.dim - shape.size();
-  const Tensor x = expand(widened(a), shape), y = expand(widened(b), shape);
+  const Tensor x = expand(at_least_f32(a), shape), y = expand(at_least_f32(b), shape);
   return to(sum((x / length(x, dim, o.eps)) * (y / length(y, dim, o.eps)), dim),
             promote(a.dtype(), b.dtype()));
 }
@@ -57,7 +60,7 @@ Tensor normalize(const Tensor& x, const NormalizeFuncOptions& o) {
   const OpCall call("normalize", {{"x", x}});
   if (autograd::Casting cast{"normalize"}) return normalize(cast(x), o);
   raw::check_reducible_float(x, {o.dim}, "normalize");
-  const Tensor v = widened(x);
+  const Tensor v = at_least_f32(x);
   return to(v / maximum(norm(v, {o.dim}, o.p, true), o.eps), x.dtype());
 }
 
@@ -66,8 +69,7 @@ Tensor cdist(const Tensor& a, const Tensor& b, double p) {
   if (autograd::Casting cast{"cdist"}) return cdist(cast(a), cast(b), p);
   if (!is_floating(a.dtype()) || !is_floating(b.dtype()))
     throw DTypeError("cdist", "expected floating-point tensors, got ", describe(a), " and ", describe(b));
-  if (!are_compatible_devices(a.device(), b.device()))
-    throw DeviceError("cdist", "a is on ", a.device(), " but b on ", b.device());
+  autograd::check_same_device("cdist", "a", a, "b", b);
   if (a.dim() < 2 || b.dim() < 2 || a.size(-1) != b.size(-1))
     throw ShapeError("cdist", "expected [...,m,d] and [...,n,d]: a ", describe(a), ", b ", describe(b));
   if (!(p >= 0)) throw ValueError("cdist", "expected p of at least 0, got ", p);

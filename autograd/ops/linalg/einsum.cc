@@ -49,6 +49,9 @@ struct Equation {
     }
   }
 
+  // For errors: ` in "ij,jk"`.
+  std::string in_text() const { return concat(" in \"", text, '"'); }
+
   Labels term(const std::string& s) const {
     Labels labels;
     for (size_t i = 0; i < s.size(); ++i) {
@@ -158,15 +161,11 @@ Operand product(Operand a, Operand b, const Labels& kept) {
   return y;
 }
 
-}  // namespace
-
-Tensor einsum(std::string_view text, const std::vector<Tensor>& operands) {
-  const OpCall call("einsum", "operands", operands);
-  if (autograd::Casting cast{"einsum"}) return einsum(text, cast(operands));
-  const Equation equation(text);
-  const auto in_text = [&] { return concat(" in \"", text, '"'); };
+// Returns the operands with their labels, and the largest number of dims that "..." stands for.
+std::pair<std::vector<Operand>, int> labeled(const Equation& equation, const std::vector<Tensor>& operands) {
   if (operands.size() != equation.inputs.size())
-    throw ValueError(kOp, operands.size(), " operands for ", equation.inputs.size(), " terms", in_text());
+    throw ValueError(kOp, operands.size(), " operands for ", equation.inputs.size(), " terms",
+                     equation.in_text());
   int ellipsis = 0;
   std::vector<Operand> all;
   for (size_t i = 0; i < operands.size(); ++i) {
@@ -174,49 +173,69 @@ Tensor einsum(std::string_view text, const std::vector<Tensor>& operands) {
     const Labels& term = equation.inputs[i];
     if (!are_compatible_devices(x.device(), operands[0].device()))
       throw DeviceError(kOp, "operands on different devices: ", describe(operands[0]), " and ", describe(x),
-                        in_text());
+                        equation.in_text());
     if (x.dtype() != operands[0].dtype() || !is_floating(x.dtype()))
       throw DTypeError(kOp, "expected one floating dtype: ", describe(operands[0]), " and ", describe(x),
-                       in_text());
+                       equation.in_text());
     const bool open = has(term, kEllipsis);
     const int letters = int(term.size()) - open;
     if (open ? x.dim() < letters : x.dim() != letters)
       throw ShapeError(kOp, "operand ", i, " has ", x.dim(), " dimensions for ", letters,
-                       " letters: ", describe(x), in_text());
+                       " letters: ", describe(x), equation.in_text());
     ellipsis = std::max(ellipsis, open ? x.dim() - letters : 0);
     all.push_back({x, expanded(term, x.dim() - letters)});
   }
+  return {std::move(all), ellipsis};
+}
 
+// Returns the size of each label: the largest size of its dims, of which the others must be 1.
+std::map<char, int64_t> sizes_of(const std::vector<Operand>& operands, const Equation& equation) {
   std::map<char, int64_t> sizes;
-  std::map<char, int> occurrences;
-  for (const Operand& o : all)
+  for (const Operand& o : operands)
     for (size_t d = 0; d < o.labels.size(); ++d) {
       const char label = o.labels[d];
       const int64_t n = o.x.size(int64_t(d));
       int64_t& size = sizes.try_emplace(label, 1).first->second;
-      ++occurrences[label];
       if (n == size || n == 1) continue;
       if (size != 1)
         throw ShapeError(kOp, "sizes ", size, " and ", n, " of ",
                          label < 'A' ? std::string("\"...\"") : concat('\'', label, '\''), ": ",
-                         describe(o.x), in_text());
+                         describe(o.x), equation.in_text());
       size = n;
     }
+  return sizes;
+}
 
-  Labels result;
-  if (equation.has_result) {
-    result = expanded(equation.result, ellipsis);
-    for (char l : result) {
-      if (!sizes.count(l)) throw ValueError(kOp, '\'', l, "' of the result is in no operand", in_text());
-      if (std::count(result.begin(), result.end(), l) > 1)
-        throw ValueError(kOp, '\'', l, "' is twice in the result", in_text());
-    }
-  } else {
-    result = expanded(Labels(1, kEllipsis), ellipsis);
+// Returns the labels of the result: the given ones, or those of "..." and the letters that occur once.
+Labels result_labels(const std::vector<Operand>& operands, const Equation& equation, int ellipsis) {
+  std::map<char, int> occurrences;
+  for (const Operand& o : operands)
+    for (char label : o.labels) ++occurrences[label];
+  if (!equation.has_result) {
+    Labels result = expanded(Labels(1, kEllipsis), ellipsis);
     for (const auto& [label, count] : occurrences)
       if (label >= 'A' && count == 1) result += label;
+    return result;
   }
+  const Labels result = expanded(equation.result, ellipsis);
+  for (char l : result) {
+    if (!occurrences.count(l))
+      throw ValueError(kOp, '\'', l, "' of the result is in no operand", equation.in_text());
+    if (std::count(result.begin(), result.end(), l) > 1)
+      throw ValueError(kOp, '\'', l, "' is twice in the result", equation.in_text());
+  }
+  return result;
+}
 
+}  // namespace
+
+Tensor einsum(std::string_view text, const std::vector<Tensor>& operands) {
+  const OpCall call("einsum", "operands", operands);
+  if (autograd::Casting cast{"einsum"}) return einsum(text, cast(operands));
+  const Equation equation(text);
+  auto [all, ellipsis] = labeled(equation, operands);
+  std::map<char, int64_t> sizes = sizes_of(all, equation);
+  const Labels result = result_labels(all, equation, ellipsis);
   for (Operand& o : all) {
     take_diagonals(o, text);
     // Removes a dim of size 1 whose label has a larger size in another operand: without the dim the operand

@@ -26,8 +26,7 @@ namespace {
 std::string both(const Tensor& a, const Tensor& b) { return concat(": ", describe(a), " and ", describe(b)); }
 
 void check_like(const char* op, const Tensor& a, const Tensor& b) {
-  if (!are_compatible_devices(a.device(), b.device()))
-    throw DeviceError(op, "operands on different devices", both(a, b));
+  autograd::check_same_device(op, "a", a, "b", b);
   check_same_dtype(op, "a", a, "b", b);
 }
 

@@ -7,6 +7,7 @@
 #include "gradus/autograd/ops/arithmetic.h"
 #include "gradus/autograd/ops/copy.h"
 #include "gradus/autograd/ops/losses/loss_reduction.h"
+#include "gradus/autograd/ops/precision.h"
 #include "gradus/autograd/ops/reduce.h"
 #include "gradus/autograd/ops/softmax.h"
 #include "gradus/autograd/ops/view.h"
@@ -16,9 +17,8 @@
 namespace gradus {
 namespace {
 
-// Whether x has 16 bits; such losses are computed in f32.
-bool is_narrow(const Tensor& x) { return x.dtype() == DType::kF16 || x.dtype() == DType::kBF16; }
-Tensor widened(const Tensor& t) { return t.defined() && is_narrow(t) ? to(t, DType::kF32) : t; }
+using autograd::at_least_f32;
+using autograd::has_16_bits;
 
 // Cross-entropy, or nll_loss with spec.log_probs, with class indices as target.
 Tensor for_class_indices(const Tensor& x, const Tensor& target, const Tensor& weight,
@@ -26,7 +26,8 @@ Tensor for_class_indices(const Tensor& x, const Tensor& target, const Tensor& we
   const char* op = spec.log_probs ? "nll_loss" : "cross_entropy";
   if (spec.reduction == Reduction::kBatchMean)
     throw ValueError(op, "takes no reduction kBatchMean; kl_div does");
-  if (is_narrow(x)) return to(for_class_indices(widened(x), target, widened(weight), spec), x.dtype());
+  if (has_16_bits(x))
+    return to(for_class_indices(at_least_f32(x), target, at_least_f32(weight), spec), x.dtype());
   if (autograd::is_tracked(weight))
     throw StateError(
         op, "has no gradient for its weight, which a recording tracks; detach(weight) makes it a constant");
@@ -53,9 +54,9 @@ Tensor for_class_probabilities(const Tensor& x, const Tensor& target, const Cros
   check_floating(op, "x", x);
   if (!(o.label_smoothing >= 0 && o.label_smoothing <= 1))
     throw ValueError(op, "expected label_smoothing in [0, 1], got ", o.label_smoothing);
-  if (is_narrow(x)) {
-    const CrossEntropyOptions wide{o.reduction, widened(o.weight), o.ignore_index, o.label_smoothing};
-    return to(for_class_probabilities(widened(x), widened(target), wide), x.dtype());
+  if (has_16_bits(x)) {
+    const CrossEntropyOptions wide{o.reduction, at_least_f32(o.weight), o.ignore_index, o.label_smoothing};
+    return to(for_class_probabilities(at_least_f32(x), at_least_f32(target), wide), x.dtype());
   }
   const int64_t dim = x.dim() == 1 ? 0 : 1, classes = x.size(dim);
   if (classes == 0) throw ShapeError(op, "there are no classes: x ", describe(x));
@@ -76,11 +77,8 @@ Tensor for_class_probabilities(const Tensor& x, const Tensor& target, const Cros
 
 Tensor cross_entropy(const Tensor& x, const Tensor& target, const CrossEntropyOptions& o) {
   const OpCall call("cross_entropy", {{"x", x}, {"target", target}});
-  if (autograd::Casting cast{"cross_entropy"}) {
-    CrossEntropyOptions options = o;
-    options.weight = cast(o.weight);
-    return cross_entropy(cast(x), cast(target), options);
-  }
+  if (autograd::Casting cast{"cross_entropy"})
+    return cross_entropy(cast(x), cast(target), autograd::with_cast_weight(cast, o));
   if (is_floating(target.dtype())) return for_class_probabilities(x, target, o);
   return for_class_indices(
       x, target, o.weight,
@@ -89,11 +87,8 @@ Tensor cross_entropy(const Tensor& x, const Tensor& target, const CrossEntropyOp
 
 Tensor nll_loss(const Tensor& x, const Tensor& target, const NllLossOptions& o) {
   const OpCall call("nll_loss", {{"x", x}, {"target", target}});
-  if (autograd::Casting cast{"nll_loss"}) {
-    NllLossOptions options = o;
-    options.weight = cast(o.weight);
-    return nll_loss(cast(x), target, options);
-  }
+  if (autograd::Casting cast{"nll_loss"})
+    return nll_loss(cast(x), target, autograd::with_cast_weight(cast, o));
   return for_class_indices(x, target, o.weight,
                            {.reduction = o.reduction, .ignore_index = o.ignore_index, .log_probs = true});
 }

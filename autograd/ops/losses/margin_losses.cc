@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "gradus/autograd/graph/autocast.h"
+#include "gradus/autograd/graph/record.h"
 #include "gradus/autograd/ops/arithmetic.h"
 #include "gradus/autograd/ops/comparison.h"
 #include "gradus/autograd/ops/copy.h"
@@ -21,11 +22,6 @@ namespace gradus {
 namespace {
 
 using autograd::reduce_losses;
-
-void check_one_device(const char* op, const Tensor& x, const Tensor& other) {
-  if (!are_compatible_devices(other.device(), x.device()))
-    throw DeviceError(op, "expected tensors on one device, got ", describe(x), " and ", describe(other));
-}
 
 // Returns max(0, x). Its gradient is 0 where x is 0.
 Tensor hinge(const Tensor& x) { return clamp(x, 0); }
@@ -56,7 +52,7 @@ Tensor hinge_embedding_loss(const Tensor& x, const Tensor& target, const HingeEm
   if (autograd::Casting cast{"hinge_embedding_loss"}) return hinge_embedding_loss(cast(x), cast(target), o);
   const char* op = "hinge_embedding_loss";
   check_floating(op, "x", x);
-  check_one_device(op, x, target);
+  autograd::check_same_device(op, "x", x, "target", target);
   broadcast_shapes(x.shape(), target.shape(), op);
   // As PyTorch: if the target is neither 1 nor -1, the loss is the sum of both terms.
   const Tensor losses = where(ne(target, 1), hinge(o.margin - x), 0) + where(ne(target, -1), x, 0);
@@ -71,8 +67,8 @@ Tensor margin_ranking_loss(const Tensor& a, const Tensor& b, const Tensor& targe
   const char* op = "margin_ranking_loss";
   check_floating(op, "a", a);
   check_floating(op, "b", b);
-  check_one_device(op, a, b);
-  check_one_device(op, a, target);
+  autograd::check_same_device(op, "a", a, "b", b);
+  autograd::check_same_device(op, "a", a, "target", target);
   broadcast_shapes(broadcast_shapes(a.shape(), b.shape(), op), target.shape(), op);
   return reduce_losses(op, hinge(o.margin - target * (a - b)), o.reduction);
 }
@@ -85,8 +81,8 @@ Tensor cosine_embedding_loss(const Tensor& a, const Tensor& b, const Tensor& tar
   const char* op = "cosine_embedding_loss";
   check_floating(op, "a", a);
   check_floating(op, "b", b);
-  check_one_device(op, a, b);
-  check_one_device(op, a, target);
+  autograd::check_same_device(op, "a", a, "b", b);
+  autograd::check_same_device(op, "a", a, "target", target);
   if ((a.dim() != 1 && a.dim() != 2) || a.shape() != b.shape() || target.dim() != a.dim() - 1 ||
       (a.dim() == 2 && target.size(0) != a.size(0)))
     throw ShapeError(op, "expected a and b [N,D] with target [N], or [D] with [], got a ", describe(a),
@@ -131,14 +127,11 @@ Tensor triplet_margin_with_distance_loss(const Tensor& anchor, const Tensor& pos
 Tensor multilabel_soft_margin_loss(const Tensor& x, const Tensor& target,
                                    const MultilabelSoftMarginLossOptions& o) {
   const OpCall call("multilabel_soft_margin_loss", {{"x", x}, {"target", target}});
-  if (autograd::Casting cast{"multilabel_soft_margin_loss"}) {
-    MultilabelSoftMarginLossOptions options = o;
-    options.weight = cast(o.weight);
-    return multilabel_soft_margin_loss(cast(x), cast(target), options);
-  }
+  if (autograd::Casting cast{"multilabel_soft_margin_loss"})
+    return multilabel_soft_margin_loss(cast(x), cast(target), autograd::with_cast_weight(cast, o));
   const char* op = "multilabel_soft_margin_loss";
   check_floating(op, "x", x);
-  check_one_device(op, x, target);
+  autograd::check_same_device(op, "x", x, "target", target);
   if (x.dim() < 1 || x.shape() != target.shape())
     throw ShapeError(op, "expected x and target [...,C] of one shape, got x ", describe(x), ", target ",
                      describe(target));
@@ -152,14 +145,11 @@ Tensor multilabel_soft_margin_loss(const Tensor& x, const Tensor& target,
 
 Tensor multi_margin_loss(const Tensor& x, const Tensor& target, const MultiMarginLossOptions& o) {
   const OpCall call("multi_margin_loss", {{"x", x}, {"target", target}});
-  if (autograd::Casting cast{"multi_margin_loss"}) {
-    MultiMarginLossOptions options = o;
-    options.weight = cast(o.weight);
-    return multi_margin_loss(cast(x), cast(target), options);
-  }
+  if (autograd::Casting cast{"multi_margin_loss"})
+    return multi_margin_loss(cast(x), cast(target), autograd::with_cast_weight(cast, o));
   const char* op = "multi_margin_loss";
   check_floating(op, "x", x);
-  check_one_device(op, x, target);
+  autograd::check_same_device(op, "x", x, "target", target);
   if ((x.dim() != 1 && x.dim() != 2) || target.dim() != x.dim() - 1 ||
       (x.dim() == 2 && target.size(0) != x.size(0)))
     throw ShapeError(op, "expected x [N,C] with target [N], or [C] with [], got x ", describe(x), ", target ",

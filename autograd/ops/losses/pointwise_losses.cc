@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "gradus/autograd/graph/autocast.h"
-#include "gradus/autograd/graph/ones.h"
 #include "gradus/autograd/graph/record.h"
 #include "gradus/autograd/ops/activations.h"
 #include "gradus/autograd/ops/arithmetic.h"
@@ -15,6 +14,7 @@
 #include "gradus/autograd/ops/copy.h"
 #include "gradus/autograd/ops/losses/loss_reduction.h"
 #include "gradus/autograd/ops/math.h"
+#include "gradus/autograd/ops/precision.h"
 #include "gradus/autograd/ops/view.h"
 #include "gradus/tensor/op_call.h"
 #include "gradus/tensor/ops/creation.h"
@@ -23,6 +23,8 @@
 namespace gradus {
 namespace {
 
+using autograd::at_least_f32;
+using autograd::has_16_bits;
 using autograd::reduce_losses;
 using raw::PointLoss;
 using raw::PointLossSpec;
@@ -85,8 +87,6 @@ Tensor derivative_target(const Tensor& x, const Tensor& t, const PointLossSpec& 
 
 // Whether x has 16 bits. Such losses are computed in f32 if rounding errors would accumulate, or if a small
 // constant that prevents a division by 0 would be 0 in f16.
-bool is_narrow(const Tensor& x) { return x.dtype() == DType::kF16 || x.dtype() == DType::kBF16; }
-Tensor wide(const Tensor& t) { return t.defined() && is_narrow(t) ? to(t, DType::kF32) : t; }
 
 // Records y = factor * losses, or their sum. `slope` is undefined, or the gradient of x for dy = 1, computed by
 // the forward kernel; the first backward whose dy is known to be 1 (is_known_ones) returns it.
@@ -100,16 +100,16 @@ void record(const char* op, const Tensor& y, const Tensor& x, const Tensor& targ
                [x = r.save(x), target = r.save(target), spec, factor, times_factor,
                 slope = std::move(slope)](const Tensor& dy) mutable {
                  const Tensor v = x.get(), t = target.get();
-                 const bool second_order =
-                     autograd::is_tracked(dy) || autograd::is_tracked(v) || autograd::is_tracked(t);
+                 const bool second_order = autograd::any_tracked(dy, v, t);
                  if (!second_order && slope.defined() && autograd::is_known_ones(dy))
                    return std::exchange(slope, {});
                  if (!second_order) return raw::point_loss_backward(dy, v, t, spec, factor);
-                 const Tensor w = t.defined() ? wide(t) : full_like(wide(v), spec.target);
-                 return times_factor(dy) * derivative_x(wide(v), w, spec);
+                 const Tensor w = t.defined() ? at_least_f32(t) : full_like(at_least_f32(v), spec.target);
+                 return times_factor(dy) * derivative_x(at_least_f32(v), w, spec);
                }),
            wrt(target, [x = r.save(x), target = r.save(target), spec, times_factor](const Tensor& dy) {
-             return times_factor(dy) * derivative_target(wide(x.get()), wide(target.get()), spec);
+             return times_factor(dy) *
+                    derivative_target(at_least_f32(x.get()), at_least_f32(target.get()), spec);
            }));
 }
 
@@ -180,11 +180,8 @@ Tensor huber_loss(const Tensor& x, const Tensor& target, const HuberLossOptions&
 
 Tensor binary_cross_entropy(const Tensor& x, const Tensor& target, const BinaryCrossEntropyOptions& o) {
   const OpCall call("binary_cross_entropy", {{"x", x}, {"target", target}});
-  if (autograd::Casting cast{"binary_cross_entropy"}) {
-    BinaryCrossEntropyOptions options = o;
-    options.weight = cast(o.weight);
-    return binary_cross_entropy(cast(x), cast(target), options);
-  }
+  if (autograd::Casting cast{"binary_cross_entropy"})
+    return binary_cross_entropy(cast(x), cast(target), autograd::with_cast_weight(cast, o));
   const char* op = "binary_cross_entropy";
   check_broadcasts(op, "weight", o.weight, x);
   const PointLossSpec spec{PointLoss::kBinaryCrossEntropy};
@@ -207,10 +204,11 @@ Tensor binary_cross_entropy_with_logits(const Tensor& x, const Tensor& target,
   const char* op = "binary_cross_entropy_with_logits";
   check_broadcasts(op, "weight", o.weight, x);
   check_broadcasts(op, "pos_weight", o.pos_weight, x);
-  if (is_narrow(x) && o.pos_weight.defined())
-    return to(binary_cross_entropy_with_logits(wide(x), wide(target),
-                                               {o.reduction, wide(o.weight), wide(o.pos_weight)}),
-              x.dtype());
+  if (has_16_bits(x) && o.pos_weight.defined())
+    return to(
+        binary_cross_entropy_with_logits(at_least_f32(x), at_least_f32(target),
+                                         {o.reduction, at_least_f32(o.weight), at_least_f32(o.pos_weight)}),
+        x.dtype());
   const PointLossSpec spec{PointLoss::kBinaryCrossEntropyWithLogits};
   if (!o.pos_weight.defined() && !o.weight.defined())
     return reduced_losses_of(op, x, target, spec, o.reduction);
@@ -248,7 +246,7 @@ Tensor kl_div(const Tensor& x, const Tensor& target, const KlDivOptions& o) {
   const Tensor losses = losses_of(op, x, target, spec);
   if (x.dim() == 0) throw ShapeError(op, "kBatchMean needs a batch, got x ", describe(x));
   // Sums in f32: the sum could overflow in f16 although the batch mean does not.
-  return to(sum(wide(losses)) / double(x.size(0)), losses.dtype());
+  return to(sum(at_least_f32(losses)) / double(x.size(0)), losses.dtype());
 }
 
 Tensor poisson_nll_loss(const Tensor& x, const Tensor& target, const PoissonNllLossOptions& o) {
@@ -256,7 +254,8 @@ Tensor poisson_nll_loss(const Tensor& x, const Tensor& target, const PoissonNllL
   if (autograd::Casting cast{"poisson_nll_loss"}) return poisson_nll_loss(cast(x), cast(target), o);
   const char* op = "poisson_nll_loss";
   if (!(o.eps > 0)) throw ValueError(op, "eps must be positive, got ", o.eps);
-  if (is_narrow(x) && o.full) return to(poisson_nll_loss(wide(x), wide(target), o), x.dtype());
+  if (has_16_bits(x) && o.full)
+    return to(poisson_nll_loss(at_least_f32(x), at_least_f32(target), o), x.dtype());
   const PointLossSpec spec = o.log_input ? PointLossSpec{PointLoss::kPoissonNllOfLogs}
                                          : PointLossSpec{PointLoss::kPoissonNll, o.eps};
   if (!o.full) return reduced_losses_of(op, x, target, spec, o.reduction);
@@ -272,7 +271,8 @@ Tensor gaussian_nll_loss(const Tensor& x, const Tensor& target, const Tensor& va
     return gaussian_nll_loss(cast(x), cast(target), cast(var), o);
   const char* op = "gaussian_nll_loss";
   if (!(o.eps > 0)) throw ValueError(op, "eps must be positive, got ", o.eps);
-  if (is_narrow(x)) return to(gaussian_nll_loss(wide(x), wide(target), wide(var), o), x.dtype());
+  if (has_16_bits(x))
+    return to(gaussian_nll_loss(at_least_f32(x), at_least_f32(target), at_least_f32(var), o), x.dtype());
   Tensor v = var;
   if (v.shape() != x.shape()) {
     Shape one = x.shape(), without = x.shape();

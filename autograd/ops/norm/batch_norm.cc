@@ -122,7 +122,7 @@ class BatchNormNode final : public autograd::Node, public autograd::FusesNextRel
   void run(const autograd::RuleArgs& args) override {
     const Tensor x = saved_.x.get(), w = saved_.weight.get(), b = saved_.bias.get();
     Tensor dy = std::move(args.dys[0]);
-    const bool second_order = autograd::is_tracked(dy) || autograd::is_tracked(x) || autograd::is_tracked(w);
+    const bool second_order = autograd::any_tracked(dy, x, w);
     if (second_order && negative_slope_ != 1) {
       const Tensor y = raw::batch_norm(x, w, b, eps_).y;
       dy = negative_slope_ == 0 ? relu_backward(dy, y) : leaky_relu_backward(dy, y, negative_slope_);
@@ -180,10 +180,7 @@ class BatchStatisticsNode final : public autograd::Node {
     const Tensor none = zeros({v.size(1)}, {wide, v.device()});
     const Tensor offset = dmean.defined() ? to(dmean / double(rows), wide) : none;
     const Tensor slope = dm2.defined() ? to(2 * dm2, wide) : none;
-    bool second_order = false;
-    for (const Tensor* t : {&v, &offset, &slope, static_cast<const Tensor*>(&dx)})
-      second_order = second_order || autograd::is_tracked(*t);
-    if (!second_order) {
+    if (!autograd::any_tracked(v, offset, slope, dx)) {
       const bool in_place = dx.defined() && autograd::may_reuse(dx);
       return raw::batch_statistics_backward(dx, v, mean_.get(), offset, slope, in_place);
     }
@@ -261,7 +258,7 @@ Tensor batch_norm_add_relu(const Tensor& x, Tensor residual, const Tensor& weigh
           const Tensor v = x.get(), w = weight.get();
           Tensor dy = std::move(dys[0]);
           dys.clear();
-          if (autograd::is_tracked(dy) || autograd::is_tracked(v) || autograd::is_tracked(w)) {
+          if (autograd::any_tracked(dy, v, w)) {
             const Tensor dsum = relu_backward(dy, y.get());
             const auto g = batch_norm_grads(dsum, v, w, eps);
             return {g.dx, g.dweight, g.dbias, dsum};
@@ -301,10 +298,7 @@ Tensor batch_norm_by(const Tensor& x, const Tensor& mean, const Tensor& var, con
                      const Tensor inv_std = rsqrt(widened(s) + eps);
                      const Tensor scale = w.defined() ? inv_std * w : inv_std;
                      Tensor dx, total, centered_total;
-                     bool second_order = false;
-                     for (const Tensor* t : {&dy, &v, &m, &s, &w})
-                       second_order = second_order || (t->defined() && autograd::is_tracked(*t));
-                     if (second_order) {
+                     if (autograd::any_tracked(dy, v, m, s, w)) {
                        const Dims dims = all_but_channels(v);
                        const Tensor g = widened(dy);
                        dx = g * per_channel(scale, v);

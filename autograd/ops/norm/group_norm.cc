@@ -8,6 +8,7 @@
 #include "gradus/autograd/ops/arithmetic.h"
 #include "gradus/autograd/ops/copy.h"
 #include "gradus/autograd/ops/norm/batch_norm.h"
+#include "gradus/autograd/ops/precision.h"
 #include "gradus/autograd/ops/reduce.h"
 #include "gradus/autograd/ops/view.h"
 #include "gradus/tensor/op_call.h"
@@ -21,7 +22,7 @@
 namespace gradus {
 namespace {
 
-DType wide(DType t) { return t == DType::kF64 ? t : DType::kF32; }
+using autograd::at_least_f32;
 
 void check_image(const char* op, const Tensor& x, int min_dims) {
   if (x.dim() < min_dims || x.dim() > 5)
@@ -36,11 +37,9 @@ void check_channels(const char* op, const Tensor& x,
     if (t->dim() != 1 || t->size(0) != x.size(1))
       throw ShapeError(op, name, " must have ", x.size(1), " elements: ", name, ' ', describe(*t), ", x ",
                        describe(x));
-    if (t->dtype() != x.dtype() && t->dtype() != wide(x.dtype()))
+    if (t->dtype() != x.dtype() && t->dtype() != at_least_f32(x.dtype()))
       internal::throw_other_dtype(op, "x", x, name, *t);
-    if (!are_compatible_devices(t->device(), x.device()))
-      throw DeviceError(op, name, " is on ", t->device(), " but x on ", x.device(), ": ", name, ' ',
-                        describe(*t));
+    autograd::check_same_device(op, "x", x, name, *t);
   }
 }
 
@@ -62,7 +61,7 @@ Dims all_but_channels(const Tensor& x) {
 raw::GroupNormDoubleGrads double_grads_by_ops(const Tensor& ddx, const Tensor& ddweight, const Tensor& ddbias,
                                               const Tensor& dy, const Tensor& x, const Tensor& weight,
                                               const raw::GroupNormSpec& spec) {
-  const DType type = wide(x.dtype());
+  const DType type = at_least_f32(x.dtype());
   const Shape grouped{x.size(0), spec.groups, x.numel() == 0 ? 0 : x.numel() / (x.size(0) * spec.groups)};
   const auto by_group = [&](const Tensor& t) { return reshape(t, grouped); };
   const auto like_x = [&](const Tensor& t) { return reshape(t, x.shape()); };
@@ -96,8 +95,7 @@ raw::GroupNormGrads recorded_backward(const Tensor& dy, const Tensor& x, const T
                      const Tensor g = dy.get(), v = x.get(), w = weight.get();
                      if (!dds[0].defined()) dds[0] = zeros_like(v);
                      const bool third_order = std::any_of(dds.begin(), dds.end(), autograd::is_tracked) ||
-                                              autograd::is_tracked(g) || autograd::is_tracked(v) ||
-                                              autograd::is_tracked(w);
+                                              autograd::any_tracked(g, v, w);
                      const auto grads = third_order
                                             ? double_grads_by_ops(dds[0], dds[1], dds[2], g, v, w, spec)
                                             : raw::group_norm_double_backward(dds[0], dds[1], dds[2], g, v,
@@ -156,7 +154,7 @@ Tensor instance_norm(const Tensor& x, const Tensor& running_mean, const Tensor& 
   if (!o.use_input_stats) {
     if (!running_mean.defined())
       throw ValueError(op, "has no running statistics to normalize by, and use_input_stats is off");
-    const DType type = wide(x.dtype());
+    const DType type = at_least_f32(x.dtype());
     const auto as = [&](const Tensor& t) { return t.defined() ? to(t, type) : t; };
     return to(
         batch_norm(to(x, type), as(weight), as(bias), as(running_mean), as(running_var), {.eps = o.eps}),
@@ -181,12 +179,10 @@ Tensor channel_window_sum(const Tensor& x, const ChannelWindowOptions& window) {
   if (window.before < 0 || window.after < 0)
     throw ValueError(op, "expected extents of at least 0, got ", window.before, " before and ", window.after,
                      " after");
-  const Tensor y = raw::channel_window_sum(x, {window.before, window.after});
-  if (Recorder r{op, x})
-    r.record(y, wrt(x, [window](const Tensor& dy) {
-               return channel_window_sum(dy, {.before = window.after, .after = window.before});
-             }));
-  return y;
+  return autograd::record_unary(
+      op, x, raw::channel_window_sum(x, {window.before, window.after}), [window](const Tensor& dy) {
+        return channel_window_sum(dy, {.before = window.after, .after = window.before});
+      });
 }
 
 Tensor local_response_norm(const Tensor& x, int64_t size, const LocalResponseNormFuncOptions& o) {
@@ -194,7 +190,7 @@ Tensor local_response_norm(const Tensor& x, int64_t size, const LocalResponseNor
   const char* op = "local_response_norm";
   check_image(op, x, 3);
   if (size < 1) throw ValueError(op, "expected a size of at least 1, got ", size);
-  const Tensor v = to(x, wide(x.dtype()));
+  const Tensor v = to(x, at_least_f32(x.dtype()));
   const Tensor sums = channel_window_sum(square(v), {.before = size / 2, .after = (size - 1) / 2});
   return to(v * pow(sums * (o.alpha / double(size)) + o.k, -o.beta), x.dtype());
 }

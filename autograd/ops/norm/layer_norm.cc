@@ -6,6 +6,7 @@
 #include "gradus/autograd/graph/record.h"
 #include "gradus/autograd/ops/arithmetic.h"
 #include "gradus/autograd/ops/copy.h"
+#include "gradus/autograd/ops/precision.h"
 #include "gradus/autograd/ops/reduce.h"
 #include "gradus/tensor/op_call.h"
 #include "gradus/tensor/ops/norm/layer_norm.h"
@@ -14,7 +15,7 @@
 namespace gradus {
 namespace {
 
-DType wide(DType t) { return t == DType::kF64 ? t : DType::kF32; }
+using autograd::at_least_f32;
 
 void check(const char* op, const Tensor& x, const Shape& shape, double eps,
            std::initializer_list<std::pair<const char*, const Tensor*>> named) {
@@ -30,18 +31,16 @@ void check(const char* op, const Tensor& x, const Shape& shape, double eps,
     if (t->shape() != shape)
       throw ShapeError(op, name, " must be shaped ", shape, " as normalized_shape: ", name, ' ',
                        describe(*t));
-    if (t->dtype() != x.dtype() && t->dtype() != wide(x.dtype()))
+    if (t->dtype() != x.dtype() && t->dtype() != at_least_f32(x.dtype()))
       internal::throw_other_dtype(op, "x", x, name, *t);
-    if (!are_compatible_devices(t->device(), x.device()))
-      throw DeviceError(op, name, " is on ", t->device(), " but x on ", x.device(), ": ", name, ' ',
-                        describe(*t));
+    autograd::check_same_device(op, "x", x, name, *t);
   }
 }
 
 // Computes the gradients by differentiable ops, for second order.
 raw::LayerNormGrads grads_by_ops(const Tensor& dy, const Tensor& x, const Tensor& weight, int dims,
                                  const raw::LayerNormSpec& spec) {
-  const DType type = wide(x.dtype());
+  const DType type = at_least_f32(x.dtype());
   const Tensor v = to(x, type), g = to(dy, type);
   Dims last, others;
   for (int d = 0; d < x.dim(); ++d) (d < x.dim() - dims ? others : last).push_back(d);
@@ -65,8 +64,7 @@ Tensor normalized(const char* op, const Tensor& x, int dims, const Tensor& weigh
                    [x = r.save(x), weight = r.save(weight), stats = stats, dims, spec](
                        std::vector<Tensor> dys, autograd::Needs) -> std::vector<Tensor> {
                      const Tensor dy = dys[0], v = x.get(), w = weight.get();
-                     const bool second_order =
-                         autograd::is_tracked(dy) || autograd::is_tracked(v) || autograd::is_tracked(w);
+                     const bool second_order = autograd::any_tracked(dy, v, w);
                      const auto g = second_order ? grads_by_ops(dy, v, w, dims, spec)
                                                  : raw::layer_norm_backward(dy, v, stats, w, dims, spec);
                      return {g.dx, g.dweight, g.dbias};

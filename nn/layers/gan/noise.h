@@ -1,5 +1,9 @@
-// NoiseInjection: adds noise with a learned strength to the pixels of an image.
+// Layers of StyleGAN after a convolution: NoiseInjection adds noise with a learned strength to the pixels of an image;
+// BiasLeakyReLU adds a bias and applies leaky ReLU and gain, the fused_leaky_relu of StyleGAN2.
 #pragma once
+
+#include <numbers>
+#include <optional>
 
 #include "gradus/nn/layer.h"
 
@@ -36,6 +40,29 @@ class NoiseInjection final : public LayerWith<NoiseInjectionOptions> {
  private:
   static Tensor initial_strength(const NoiseInjectionOptions& o);
   static Tensor initial_noise(const NoiseInjectionOptions& o);
+};
+
+struct BiasLeakyReLUOptions {
+  Required<int64_t, "channels"> channels;
+  double negative_slope = 0.2;
+  double gain = std::numbers::sqrt2;  // sqrt(2) preserves the variance
+  double lr_mul = 1;                  // factor of the bias, which multiplies its learning rate
+  std::optional<double> clamp = {};   // clamps the result to [-clamp, clamp]; StyleGAN2 uses 256 gain for f16
+};
+extern template class ModuleWith<BiasLeakyReLUOptions, Layer>;
+
+// y = gain leaky_relu(x + lr_mul bias), clamped if `clamp` is set.
+// Shapes: x [N,channels] or [N,channels,...] -> the same; bias [channels], initially 0.
+// Errors: ShapeError.
+// Source: Karras et al., "Analyzing and improving the image quality of StyleGAN", CVPR 2020.
+class BiasLeakyReLU final : public LayerWith<BiasLeakyReLUOptions> {
+ public:
+  using LayerWith::LayerWith;
+  Parameter bias{this, "bias", initial_bias(options())};
+  Tensor forward(const Tensor& x) override;
+
+ private:
+  static Tensor initial_bias(const BiasLeakyReLUOptions& o);
 };
 
 }  // namespace gradus::nn

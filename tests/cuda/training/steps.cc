@@ -8,8 +8,8 @@
 #include "gradus/autograd/ops/ops.h"
 #include "gradus/models/models.h"
 #include "gradus/nn/losses.h"
-#include "gradus/optim/optimizers/adadelta.h"
 #include "gradus/optim/optimizers/adam.h"
+#include "gradus/optim/optimizers/rmsprop.h"
 #include "gradus/optim/optimizers/sgd.h"
 #include "gradus/tensor/ops/random.h"
 

@@ -8,7 +8,7 @@
 #include <cstdlib>
 #include <thread>
 
-#include "gradus/autograd/graph/recomputing.h"
+#include "gradus/autograd/graph/tracking.h"
 #include "gradus/distributed/group/process_group.h"
 #include "gradus/distributed/pipeline/internal/recompute_choice.h"
 #include "gradus/distributed/pipeline/internal/recompute_groups.h"

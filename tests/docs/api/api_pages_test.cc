@@ -48,14 +48,17 @@ std::string headers(std::initializer_list<const char*> folders) {
 
 // Classes at the start of a line, but for the internal and the abstract ones that users do not name.
 std::set<std::string> classes(const char* folder) {
-  static const std::regex declaration(R"((?:^|\n)(?:class|struct) (\w+)(?: final)?(?: :[^;{]*)?\s*\{)");
+  static const std::regex declaration(
+      R"((?:^|\n)(?:class|struct) (\w+)(?: final)?(?: :[^;{]*)?\s*\{)"
+      R"(|\nusing (\w+) = (?:KernelOptimizer|FormulaLR|BatchNormOf|Conv|DropoutOf|InstanceNormOf|OpLayer|Pool|PadLayer)<)");
   // A header of a namespace `internal` is for other folders of Gradus.
   static const std::regex internal(
       R"(namespace gradus::\w+::internal \{[^]*?\}  // namespace gradus::\w+::internal)");
   const std::string text = std::regex_replace(headers({folder}), internal, "");
   std::set<std::string> names;
   for (std::sregex_iterator i(text.begin(), text.end(), declaration), end; i != end; ++i)
-    if (!(*i)[1].str().ends_with("Options")) names.insert((*i)[1]);
+    for (const std::string& name : {(*i)[1].str(), (*i)[2].str()})
+      if (!name.empty() && !name.ends_with("Options")) names.insert(name);
   return names;
 }
 

@@ -7,7 +7,6 @@
 #include <memory>
 
 #include "gradus/optim/rules/adam.h"
-#include "gradus/optim/rules/lamb.h"
 #include "gradus/optim/rules/lars.h"
 #include "gradus/optim/rules/sgd.h"
 #include "gradus/tensor/cuda/kernels/batch_norm.h"

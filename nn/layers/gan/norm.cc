@@ -1,15 +1,50 @@
-// MinibatchStdDev layer, over one batch or over the batches of all ranks.
-#include "gradus/nn/layers/gan/minibatch_stddev.h"
+// PixelNorm, AdaptiveInstanceNorm, and MinibatchStdDev over one batch or over the batches of all ranks.
+#include "gradus/nn/layers/gan/norm.h"
 
 #include <algorithm>
 
 #include "gradus/autograd/ops/arithmetic.h"
 #include "gradus/autograd/ops/concat.h"
 #include "gradus/autograd/ops/copy.h"
+#include "gradus/autograd/ops/math.h"
+#include "gradus/autograd/ops/norm/group_norm.h"
 #include "gradus/autograd/ops/reduce.h"
 #include "gradus/autograd/ops/view.h"
+#include "gradus/nn/reparametrize.h"
 
 namespace gradus::nn {
+
+Tensor PixelNorm::forward(const Tensor& x) {
+  if (x.dim() < 2) throw ShapeError("PixelNorm", "expected x [N,C] or [N,C,...], got ", describe(x));
+  // Computes in f32, because eps would be 0 in f16.
+  const Tensor wide = x.dtype() == DType::kF64 ? x : gradus::to(x, DType::kF32);
+  const Tensor squares = mean(square(wide), 1, true);
+  const double eps = options().eps;
+  if (options().eps_outside) return x * gradus::to(1 / (sqrt(squares) + eps), x.dtype());
+  return x * gradus::to(rsqrt(squares + eps), x.dtype());
+}
+
+template class ModuleWith<PixelNormOptions, Layer>;
+
+AdaptiveInstanceNorm::AdaptiveInstanceNorm(Module* parent, std::string name, Options options)
+    : ModuleWith(parent, std::move(name), options) {
+  equalized_lr(affine, {.gain = 1});
+}
+AdaptiveInstanceNorm::AdaptiveInstanceNorm(Options options) : ModuleWith(options) {
+  equalized_lr(affine, {.gain = 1});
+}
+
+Tensor AdaptiveInstanceNorm::forward(const Tensor& x, const Tensor& w) {
+  const int64_t C = options().channels;
+  if (x.dim() != 4 || x.size(1) != C || w.dim() != 2 || w.size(0) != x.size(0))
+    throw ShapeError("AdaptiveInstanceNorm", "expected x [N,", C, ",H,W] and w [N,", *options().style,
+                     "], got ", describe(x), " and ", describe(w));
+  const Tensor style = reshape(affine(w), {x.size(0), 2, C, 1, 1});
+  return instance_norm(x, {}, {}, {}, {}, {.eps = options().eps}) * (select(style, 1, 0) + 1) +
+         select(style, 1, 1);
+}
+
+template class ModuleWith<AdaptiveInstanceNormOptions>;
 
 // Returns the average standard deviation per sample and channel group of a batch [N,C,H,W]:
 // [N,channel_groups,1,1].
@@ -51,4 +86,5 @@ Tensor MinibatchStdDev::forward(const Tensor& x) {
 }
 
 template class ModuleWith<MinibatchStdDevOptions, Layer>;
+
 }  // namespace gradus::nn
