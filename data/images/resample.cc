@@ -95,11 +95,10 @@ AxisWeights axis_weights(int64_t in_size, double low, double high, int64_t out_s
   return axis;
 }
 
-std::vector<int32_t> nearest_inputs(int64_t in_size, double low, double high, int64_t out_size, int64_t begin,
-                                    int64_t end) {
-  const double scale = (high - low) / static_cast<double>(out_size);
+std::vector<int32_t> nearest_inputs(int64_t in_size, int64_t out_size, int64_t begin, int64_t end) {
+  const double scale = static_cast<double>(in_size) / static_cast<double>(out_size);
   std::vector<int32_t> inputs;
-  double at = low + scale * 0.5;
+  double at = scale * 0.5;
   // Accumulates the position like Pillow, since its rounding affects the result.
   for (int64_t i = 0; i < end; ++i, at += scale) {
     if (i < begin) continue;
