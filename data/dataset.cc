@@ -1,4 +1,4 @@
-// Implementation of dataset.h: collation of samples into batches, TensorDataset, Subset and ConcatDataset.
+// Implementation of dataset.h: collation of samples into batches, TensorDataset and Subset.
 #include "gradus/data/dataset.h"
 
 #include <algorithm>
@@ -107,10 +107,9 @@ Batch collate(const std::vector<Sample>& samples, std::span<const int64_t> indic
     throw ValueError("collate", "needs one index per sample and at least one sample, got ", samples.size(),
                      " samples and ", indices.size(), " indices");
   for (size_t i = 0; i < samples.size(); ++i) {
-    for (const Tensor* t : {&samples[i].input, &samples[i].target}) {
+    for (const Tensor* t : {&samples[i].input, &samples[i].target})
       if (t->defined() && t->device() != kCPU)
         throw SampleError(dataset, indices[i], concat("lies on ", t->device(), ", expected cpu"));
-    }
     if (i == 0) continue;
     const Sample &a = samples[i - 1], &b = samples[i];
     if (!stackable(a.input, b.input))
@@ -186,11 +185,10 @@ Batch TensorDataset::get_batch(std::span<const int64_t> indices) const {
 
 Subset::Subset(DatasetArg dataset, std::vector<int64_t> indices)
     : dataset_(std::move(dataset)), indices_(std::move(indices)) {
-  for (size_t i = 0; i < indices_.size(); ++i) {
+  for (size_t i = 0; i < indices_.size(); ++i)
     if (indices_[i] < 0 || indices_[i] >= dataset_->size())
       throw IndexError("Subset", "indices[", i, "] is ", indices_[i], ", outside ", dataset_->name(), " of ",
                        dataset_->size(), " samples");
-  }
 }
 
 Subset Subset::first(DatasetArg dataset, int64_t count) {
@@ -234,25 +232,6 @@ Batch Subset::get_batch(std::span<const int64_t> indices) const {
   if (batch.skipped > 0) outer = in_order_of(batch.indices, inner, outer);
   batch.indices = std::move(outer);
   return batch;
-}
-
-ConcatDataset::ConcatDataset(const std::vector<DatasetArg>& parts) : parts_(parts.begin(), parts.end()) {
-  if (parts_.empty()) throw ValueError("ConcatDataset", "needs at least one data set");
-  int64_t end = 0;
-  for (const DatasetRef& part : parts_) ends_.push_back(end += part->size());
-}
-
-std::string ConcatDataset::name() const {
-  std::string text;
-  for (const DatasetRef& part : parts_) text += (text.empty() ? "" : "+") + part->name();
-  return text;
-}
-
-Sample ConcatDataset::get(int64_t index) const {
-  check_index(index);
-  const auto end = std::upper_bound(ends_.begin(), ends_.end(), index);
-  const size_t part = static_cast<size_t>(end - ends_.begin());
-  return read_sample(*parts_[part], index - (part == 0 ? 0 : ends_[part - 1]));
 }
 
 }  // namespace gradus::data
