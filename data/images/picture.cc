@@ -235,17 +235,13 @@ const Image& Picture::materialize() {
 
 namespace {
 
-// Converts bytes to floats by table lookup, mirroring rows if `is_mirrored`.
-template <int kChannels>
-void to_floats(const Image& image, const ValueTable& values, bool is_mirrored, float* out) {
-  const int64_t w = image.width();
-  const uint8_t* row = image.data();
+template <int kChannels> void to_floats(Pixels in, const ValueTable& values, bool is_mirrored, float* out) {
+  const uint8_t* row = in.data;
   const int64_t step = is_mirrored ? -kChannels : kChannels;
-  for (int64_t y = 0; y < image.height(); ++y, row += w * kChannels) {
-    const uint8_t* from = is_mirrored ? row + (w - 1) * kChannels : row;
-    for (int64_t x = 0; x < w; ++x, from += step, out += kChannels) {
+  for (int64_t y = 0; y < in.height; ++y, row += in.width * kChannels) {
+    const uint8_t* from = is_mirrored ? row + (in.width - 1) * kChannels : row;
+    for (int64_t x = 0; x < in.width; ++x, from += step, out += kChannels)
       for (int c = 0; c < kChannels; ++c) out[c] = values.of[c][from[c]];
-    }
   }
 }
 
@@ -256,14 +252,18 @@ void copy_channels_last(const Tensor& x, float* out) {
   const int64_t channels = x.size(0), h = x.size(1), w = x.size(2);
   const float* from = x.ptr<float>();
   for (int64_t i = 0; i < h; ++i) {
-    for (int64_t j = 0; j < w; ++j) {
+    for (int64_t j = 0; j < w; ++j)
       for (int64_t c = 0; c < channels; ++c)
         *out++ = from[c * x.strides()[0] + i * x.strides()[1] + j * x.strides()[2]];
-    }
   }
 }
 
 }  // namespace
+
+void internal::to_floats(Pixels in, const ValueTable& values, bool is_mirrored, float* out) {
+  in.channels == 3 ? data::to_floats<3>(in, values, is_mirrored, out)
+                   : data::to_floats<1>(in, values, is_mirrored, out);
+}
 
 Image Picture::image() {
   require_image("Picture");
@@ -290,9 +290,7 @@ void Picture::write_channels_last(float* out) {
     }
     return;
   }
-  const Image& image = materialize();
-  image.channels() == 3 ? to_floats<3>(image, *values_, is_mirrored_, out)
-                        : to_floats<1>(image, *values_, is_mirrored_, out);
+  internal::to_floats(pixels_of(materialize()), *values_, is_mirrored_, out);
 }
 
 Tensor Picture::own_tensor() {
@@ -314,10 +312,9 @@ Tensor Picture::tensor() {
   float* out = rows.ptr<float>();
   for (int64_t c = 0; c < last.size(0); ++c) {
     const float* plane = last.ptr<float>() + c * last.strides()[0];
-    for (int64_t y = 0; y < last.size(1); ++y) {
+    for (int64_t y = 0; y < last.size(1); ++y)
       for (int64_t x = 0; x < last.size(2); ++x)
         *out++ = plane[y * last.strides()[1] + x * last.strides()[2]];
-    }
   }
   set(rows);
   return rows;
@@ -335,9 +332,8 @@ template <class F> Picture& Picture::map_values(F&& f) {
   Tensor floats = own_tensor();
   float* p = floats.ptr<float>();
   const size_t channels = static_cast<size_t>(floats.size(0));
-  for (int64_t i = 0; i < floats.numel(); i += static_cast<int64_t>(channels)) {
+  for (int64_t i = 0; i < floats.numel(); i += static_cast<int64_t>(channels))
     for (size_t c = 0; c < channels; ++c) p[static_cast<size_t>(i) + c] = f(c, p[static_cast<size_t>(i) + c]);
-  }
   return set(floats);
 }
 
