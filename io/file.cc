@@ -43,6 +43,8 @@ FileReader::FileReader(const fs::path& path, FileOptions options)
   const int error = ::fstat(fd_, &info) == 0 ? 0 : errno;
   if (error == 0 && S_ISREG(info.st_mode)) {
     size_ = info.st_size;
+    identity_ = concat(info.st_dev, ':', info.st_ino, ':', info.st_size, ':', info.st_mtim.tv_sec, '.',
+                       info.st_mtim.tv_nsec, ':', info.st_ctim.tv_sec, '.', info.st_ctim.tv_nsec);
     return;
   }
   ::close(fd_);

@@ -269,10 +269,9 @@ void download(const DownloadRequest& request) {
   if (request.urls.empty() || request.path.filename().empty())
     throw ValueError(kOp, "needs at least one URL and the path of a file, got ", request.urls.size(),
                      " URLs and \"", request.path.string(), "\"");
-  for (const std::string* sha : {&request.sha256, &request.sha256_content}) {
+  for (const std::string* sha : {&request.sha256, &request.sha256_content})
     if (!sha->empty() && !is_sha256(*sha))
       throw ValueError(kOp, "a SHA-256 has 64 lower-case hexadecimal digits, got \"", *sha, "\"");
-  }
   const bool checked = !request.sha256.empty() || !request.sha256_content.empty();
   const auto is_there = [&] {
     std::error_code ignored;

@@ -198,11 +198,11 @@ TEST(ReadIdx, BitFlipsNeverDoMoreThanChangeValuesOrThrow) {
 
 TEST(ReadIdx, WhatIsNoFileIsAnError) {
   Scratch s;
-  EXPECT_THAT(refusal(s / "absent"), HasSubstr("no such file"));
-  EXPECT_THAT(refusal(s.dir()), HasSubstr("not a regular file"));
+  EXPECT_THAT(refusal(s / "absent"), HasSubstr("No such file"));
+  EXPECT_THAT(refusal(s.dir()), HasSubstr("expected a regular file, got a folder"));
   const auto fifo = s / "fifo";
   ASSERT_EQ(::mkfifo(fifo.c_str(), 0600), 0);
-  EXPECT_THAT(refusal(fifo), HasSubstr("not a regular file"));
+  EXPECT_THAT(refusal(fifo), HasSubstr("expected a regular file"));
 }
 
 }  // namespace

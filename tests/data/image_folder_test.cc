@@ -151,7 +151,7 @@ TEST_F(Damaged, AreErrorsThatNameSampleAndFile) {
     for (const Batch& b : loader) (void)b;
   });
   EXPECT_THAT(error, AllOf(HasSubstr("sample 3"), HasSubstr("a/d.png"), HasSubstr("cut short")));
-  EXPECT_ERROR(FileError, all.get(7), "b/h.png", "no such file");
+  EXPECT_ERROR(FileError, all.get(7), "b/h.png", "No such file");
 }
 
 TEST_F(Damaged, AreSkippedOthersStandInAndAllIsCounted) {
