@@ -94,10 +94,7 @@ Sums Tally::reduce() {
   } else {
     // Names are sent: a rank without samples has none.
     dist::WireWriter wire;
-    wire.put(Job::current()->replica().index);
-    wire.put(local_.seen);
-    wire.put(local_.of);
-    wire.put(local_.seen_of);
+    wire.put(Job::current()->replica().index, local_.seen, local_.of, local_.seen_of);
     std::set<int> replicas;
     for (const std::string& bytes : dist::all_gather_object(wire.take())) {
       dist::WireReader reader(bytes);
@@ -105,9 +102,7 @@ Sums Tally::reduce() {
       reader.get(replica);
       if (!replicas.insert(replica).second) continue;
       Sums one;
-      reader.get(one.seen);
-      reader.get(one.of);
-      reader.get(one.seen_of);
+      reader.get(one.seen, one.of, one.seen_of);
       recent += one;
     }
   }
