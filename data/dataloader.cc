@@ -86,11 +86,10 @@ class Pass {
         epoch_(from.epoch),
         order_(plan_->sampler->order(epoch_)),
         schedule_(plan_->options, from, static_cast<int64_t>(order_.size())) {
-    for (int64_t index : order_) {
+    for (int64_t index : order_)
       if (index < 0 || index >= plan_->dataset->size())
         throw IndexError("DataLoader", "the sampler gave index ", index, ", outside ", plan_->dataset->name(),
                          " of ", plan_->dataset->size(), " samples");
-    }
   }
 
   int64_t batches() const { return schedule_.batches(); }

@@ -115,9 +115,8 @@ template <int kChannels> void resample_row(const uint8_t* in, const AxisWeights&
     const uint8_t* from = in + x.start[i] * kChannels;
     int32_t sum[kChannels];
     for (int c = 0; c < kChannels; ++c) sum[c] = 1 << (kPrecisionBits - 1);
-    for (int32_t k = 0; k < x.count[i]; ++k, from += kChannels) {
+    for (int32_t k = 0; k < x.count[i]; ++k, from += kChannels)
       for (int c = 0; c < kChannels; ++c) sum[c] += from[c] * weights[k];
-    }
     for (int c = 0; c < kChannels; ++c) out[c] = round_to_byte(sum[c]);
   }
 }
