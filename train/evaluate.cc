@@ -6,7 +6,6 @@
 #include "gradus/tensor/ops/creation.h"
 #include "gradus/tensor/ops/reduce.h"
 #include "gradus/tensor/ops/view.h"
-#include "gradus/train/internal/numbers.h"
 #include "gradus/train/metrics/classification.h"
 #include "gradus/train/training.h"
 

@@ -6,8 +6,9 @@
 #include "gradus/distributed/base/wire.h"
 #include "gradus/distributed/group/object.h"
 #include "gradus/distributed/group/process_group.h"
+#include "gradus/tensor/ops/copy.h"
+#include "gradus/tensor/ops/view.h"
 #include "gradus/tensor/runtime/job.h"
-#include "gradus/train/internal/numbers.h"
 #include "gradus/train/text.h"
 
 namespace gradus::training {
@@ -26,6 +27,22 @@ void add(std::vector<std::pair<std::string, T>>& all, const std::vector<std::pai
 }
 
 }  // namespace
+
+bool internal::is_on_gpu(const Tensor& x) { return x.device().type == DeviceType::kCUDA; }
+
+Tensor internal::copy_number(const Tensor& x) {
+  const Tensor number = empty({}, {DType::kF64, x.device()});
+  raw::copy_(number, raw::reshape(x, {}));
+  return number;
+}
+
+std::vector<double> internal::read_numbers(const std::vector<Tensor>& numbers) {
+  if (numbers.empty()) return {};
+  const auto count = static_cast<int64_t>(numbers.size());
+  const Tensor all = empty({count}, {DType::kF64, numbers[0].device()});
+  for (int64_t i = 0; i < count; ++i) raw::copy_(raw::select(all, 0, i), numbers[static_cast<size_t>(i)]);
+  return all.to_vector<double>();
+}
 
 Sums& Sums::operator+=(const Sums& s) {
   seen += s.seen;

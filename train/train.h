@@ -10,7 +10,6 @@
 #include "gradus/train/program.h"
 #include "gradus/train/progress.h"
 #include "gradus/train/ranks.h"
-#include "gradus/train/results.h"
 #include "gradus/train/step.h"
 #include "gradus/train/summary.h"
 #include "gradus/train/tally.h"
