@@ -94,8 +94,8 @@ bool Sums::operator==(const Sums& s) const {
 }
 
 std::string mean_text(const std::string& name, double mean) {
-  return name.starts_with("accuracy") ? format("%s %.2f %%", name.c_str(), 100 * mean)
-                                      : format("%s %.4f", name.c_str(), mean);
+  return name.starts_with("accuracy") ? format("%s %.2f %%", name, 100 * mean)
+                                      : format("%s %.4f", name, mean);
 }
 
 void Tally::add(const Sums& s) {

@@ -10,7 +10,6 @@
 #include "gradus/tensor/runtime/blocked_signals.h"
 #include "gradus/tensor/runtime/job.h"
 #include "gradus/train/ranks.h"
-#include "gradus/train/text.h"
 
 namespace gradus::training::internal {
 
@@ -66,13 +65,12 @@ void StepLog::start_progress() {
   const EpochPosition at = position_of(loader_);
   seconds_before_ = counts_.seconds;
   const bool by_epochs = run_.images == 0 && run_.iterations == 0;
-  progress_.emplace(ProgressOptions{.title = by_epochs
-                                                 ? format("Epoch %d/%d", int(at.epoch), int(run_.epochs))
-                                                 : format("Epoch %d", int(at.epoch)),
-                                    .total = at.total,
-                                    .done = at.samples,
-                                    .unit = options_.unit,
-                                    .shown = is_first_rank()});
+  progress_.emplace(ProgressOptions{
+      .title = by_epochs ? concat("Epoch ", at.epoch, '/', run_.epochs) : concat("Epoch ", at.epoch),
+      .total = at.total,
+      .done = at.samples,
+      .unit = options_.unit,
+      .shown = is_first_rank()});
   step_ended_ = Clock::now();
 }
 
