@@ -12,7 +12,7 @@ namespace {
 
 using internal::hex;
 
-constexpr const char* kOp = "read_idx";
+constexpr const char* kOp = "IdxFile";
 
 // Elements have the same size in the file and in the tensor.
 DType element_type(unsigned char code, const std::filesystem::path& path) {
@@ -76,13 +76,6 @@ void IdxFile::read(void* out) {
   char extra = 0;
   if (file_.read(&extra, 1) != 0)
     fail("goes on after the ", content, " bytes that its header claims (", shape_, ")");
-}
-
-Tensor read_idx(const std::filesystem::path& path, IdxOptions options) {
-  IdxFile file(path, options);
-  Tensor out = empty(file.shape(), {.dtype = file.dtype()});
-  file.read(out.raw_ptr());
-  return out;
 }
 
 }  // namespace gradus::data
