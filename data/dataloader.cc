@@ -173,17 +173,6 @@ class Pass {
     return batch;
   }
 
-  // Reads samples and calls DataLoaderOptions::collate.
-  Batch read_collated(const std::vector<int64_t>& indices) const {
-    std::vector<Sample> samples = get_samples(*plan_->dataset, indices);
-    std::vector<int64_t> order = indices;
-    const int64_t skipped = move_replacements_last(samples, order);
-    Batch batch = plan_->options.collate(samples, order);
-    batch.indices = std::move(order);
-    batch.skipped = skipped;
-    return batch;
-  }
-
   // Returns Batch::padding: the number of samples that are repeated or replacements.
   static int64_t padding_of(const Batch& batch, const Batch& share) {
     const auto skipped = batch.indices.end() - batch.skipped;
@@ -211,7 +200,8 @@ class Pass {
     const std::vector<int64_t>& indices = share.indices;
     const Dataset& dataset = *plan_->dataset;
     try {
-      Batch batch = plan_->options.collate ? read_collated(indices) : dataset.get_batch(indices);
+      const auto& collate = plan_->options.collate;
+      Batch batch = collate ? read_batch(dataset, indices, collate) : dataset.get_batch(indices);
       if (batch.skipped == 0) batch.indices = share.indices;
       batch.global_size = share.global_size;
       batch.padding = padding_of(batch, share);

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cstring>
 #include <exception>
-#include <functional>
 
 #include "gradus/data/sample_reading.h"
 
@@ -69,36 +68,32 @@ void Dataset::check_index(int64_t index) const {
     throw IndexError(name(), "index ", index, " is outside the data set of ", size(), " samples");
 }
 
-std::vector<Sample> get_samples(const Dataset& dataset, std::span<const int64_t> indices) {
-  internal::SampleGenerator generator;
-  std::vector<Sample> samples;
-  samples.reserve(indices.size());
-  for (int64_t index : indices) {
-    generator.begin_sample(index);
-    samples.push_back(read_sample(dataset, index));
+Batch internal::read_batch(
+    const Dataset& dataset, std::span<const int64_t> indices,
+    const std::function<Batch(const std::vector<Sample>&, std::span<const int64_t>)>& make) {
+  std::vector<Sample> samples, replacements;
+  std::vector<int64_t> order, skipped;
+  {
+    SampleGenerator generator;
+    for (int64_t index : indices) {
+      generator.begin_sample(index);
+      Sample s = read_sample(dataset, index);
+      (s.is_replacement ? skipped : order).push_back(index);
+      (s.is_replacement ? replacements : samples).push_back(std::move(s));
+    }
   }
-  return samples;
-}
-
-int64_t move_replacements_last(std::vector<Sample>& samples, std::vector<int64_t>& indices) {
-  const auto is_replacement = [](const Sample& s) { return s.is_replacement; };
-  const int64_t count = std::count_if(samples.begin(), samples.end(), is_replacement);
-  if (count == 0) return 0;
-  std::vector<int64_t> read, skipped;
-  for (size_t i = 0; i < samples.size(); ++i)
-    (samples[i].is_replacement ? skipped : read).push_back(indices[i]);
-  std::stable_partition(samples.begin(), samples.end(), std::not_fn(is_replacement));
-  std::copy(skipped.begin(), skipped.end(), std::copy(read.begin(), read.end(), indices.begin()));
-  return count;
+  samples.insert(samples.end(), replacements.begin(), replacements.end());
+  order.insert(order.end(), skipped.begin(), skipped.end());
+  Batch batch = make(samples, order);
+  batch.indices = std::move(order);
+  batch.padding = batch.skipped = static_cast<int64_t>(skipped.size());
+  return batch;
 }
 
 Batch Dataset::get_batch(std::span<const int64_t> indices) const {
-  std::vector<Sample> samples = get_samples(*this, indices);
-  std::vector<int64_t> order(indices.begin(), indices.end());
-  const int64_t skipped = move_replacements_last(samples, order);
-  Batch batch = collate(samples, order, name());
-  batch.padding = batch.skipped = skipped;
-  return batch;
+  return internal::read_batch(*this, indices, [&](const auto& samples, std::span<const int64_t> order) {
+    return collate(samples, order, name());
+  });
 }
 
 Batch collate(const std::vector<Sample>& samples, std::span<const int64_t> indices,
