@@ -16,8 +16,8 @@
 #include <string_view>
 #include <system_error>
 
+#include "gradus/io/file.h"
 #include "gradus/tensor/ops/copy.h"
-#include "gradus/tensor/runtime/blocked_signals.h"
 #include "safetensors_format.h"
 
 namespace gradus::io {
@@ -298,16 +298,10 @@ void EventWriter::append(const std::string& event) {
   const std::string record = record_of(event);
   const std::lock_guard lock(mutex_);
   if (fd_ < 0) throw StateError(kOp, path_.string(), " is closed");
-  const gradus::internal::BlockedSignals blocked;
-  for (size_t done = 0; done < record.size();) {
-    const ssize_t n = ::write(fd_, record.data() + done, record.size() - done);
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) {
-      const int error = errno;
-      if (::ftruncate(fd_, size_) != 0) fail("cannot write, nor cut off what was written", error);
-      fail("cannot write", error);
-    }
-    done += static_cast<size_t>(n);
+  if (!internal::write_all(fd_, record.data(), static_cast<int64_t>(record.size()))) {
+    const int error = errno;
+    if (::ftruncate(fd_, size_) != 0) fail("cannot write, nor cut off what was written", error);
+    fail("cannot write", error);
   }
   size_ += static_cast<int64_t>(record.size());
 }

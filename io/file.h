@@ -28,7 +28,10 @@ struct FileOptions {
 
 namespace internal {
 class FileLock;
-}
+
+// Appends all bytes to an open file. Returns false after an error, with the reason in errno.
+bool write_all(int fd, const void* data, int64_t bytes);
+}  // namespace internal
 
 // Reads a regular file sequentially, from the beginning or from a position set by seek.
 //

@@ -22,7 +22,6 @@
 #include "gradus/data/files/tar.h"
 #include "gradus/io/file.h"
 #include "gradus/io/file_lock.h"
-#include "gradus/tensor/runtime/blocked_signals.h"
 
 namespace gradus::data {
 namespace {
@@ -36,7 +35,7 @@ class PartFile {
  public:
   explicit PartFile(const fs::path& file)
       : path_(file.string() + ".part"), lock_(file, path_, kOp, io::FileOptions().lock_timeout) {
-    constexpr int kFlags = O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
+    constexpr int kFlags = O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
     fd_ = ::open(path_.c_str(), kFlags, 0644);
     struct stat info {};
     const bool is_regular_file =
@@ -59,19 +58,11 @@ class PartFile {
   }
   void clear() { truncate_to(0); }
   void append(const char* bytes, size_t n) {
-    const gradus::internal::BlockedSignals blocked;
     const int64_t before = size();
-    size_t done = 0;
-    while (done < n) {
-      const ssize_t k = ::pwrite(fd_, bytes + done, n - done, before + static_cast<off_t>(done));
-      if (k < 0 && errno == EINTR) continue;
-      if (k <= 0) {
-        const int error = errno;
-        truncate_to(before);
-        throw FileError(kOp, "cannot write ", path_.string(), ": ", std::strerror(error));
-      }
-      done += static_cast<size_t>(k);
-    }
+    if (io::internal::write_all(fd_, bytes, static_cast<int64_t>(n))) return;
+    const int error = errno;
+    truncate_to(before);
+    throw FileError(kOp, "cannot write ", path_.string(), ": ", std::strerror(error));
   }
   // Renames the part to `to` durably.
   void commit(const fs::path& to) {
