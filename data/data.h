@@ -3,7 +3,6 @@
 
 #include "gradus/data/dataloader.h"
 #include "gradus/data/dataset.h"
-#include "gradus/data/endless.h"
 #include "gradus/data/files/download.h"
 #include "gradus/data/files/idx.h"
 #include "gradus/data/images/image.h"

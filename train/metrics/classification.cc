@@ -63,6 +63,12 @@ Tensor counted(const Tensor& target, std::optional<int64_t> ignore_index) {
                       : full(target.shape(), 1, {.dtype = DType::kBool, .device = target.device()});
 }
 
+void check_number_of_classes(const char* op, int64_t classes) {
+  constexpr int64_t kMaxClasses = 1 << 15;  // the matrix has the square of it
+  if (classes < 1 || classes > kMaxClasses)
+    throw ValueError(op, "expected 1 to ", kMaxClasses, " classes, got ", classes);
+}
+
 }  // namespace
 
 // ---- Accuracy ----
