@@ -111,15 +111,16 @@ class HeaderParser final : public nlohmann::json_sax<nlohmann::json> {
       return true;
     }
     if (place_ != Place::kTensor || key_ != "dtype") return unexpected("the string " + quote(text));
-    for (const FileDType& t : kFileDTypes)
-      if (t.name == text) entry_.dtype = t.dtype, has_dtype_ = true;
-    if (!has_dtype_)
+    const auto known = std::ranges::find(kFileDTypes, std::string_view(text), &FileDType::name);
+    if (known == kFileDTypes.end())
       file_.fail(tensor(), " has dtype ", quote(text),
                  "; expected one of F64, F32, F16, BF16, I64, I32, I16, I8, U8, BOOL");
+    entry_.dtype = known->dtype;
     return true;
   }
 
   bool start_object(size_t) override {
+    keys_[1].clear();
     if (place_ == Place::kOutside) {
       place_ = Place::kTop;
     } else if (place_ == Place::kTop && key_ == kMetadata) {
@@ -128,9 +129,7 @@ class HeaderParser final : public nlohmann::json_sax<nlohmann::json> {
       place_ = Place::kTensor;
       entry_ = {};
       entry_.name = key_;
-      has_dtype_ = has_shape_ = false;
       offsets_ = 0;
-      seen_.clear();
     } else {
       return unexpected("an object");
     }
@@ -138,25 +137,18 @@ class HeaderParser final : public nlohmann::json_sax<nlohmann::json> {
   }
 
   bool key(std::string& text) override {
-    const bool is_new = place_ == Place::kTop ? names_.insert(text).second
-                        : place_ == Place::kMetadata
-                            ? !header_.metadata.contains(text)
-                            : std::find(seen_.begin(), seen_.end(), text) == seen_.end();
-    if (!is_new)
+    if (!keys_[place_ == Place::kTop ? 0 : 1].insert(text).second)
       file_.fail(place_ == Place::kTensor ? tensor() : "the header", " has ", quote(text), " twice");
-    if (place_ == Place::kTensor) {
-      if (text != "dtype" && text != "shape" && text != "data_offsets")
-        file_.fail(tensor(), " has the key ", quote(text), "; expected dtype, shape and data_offsets");
-      seen_.push_back(text);
-    }
+    if (place_ == Place::kTensor && text != "dtype" && text != "shape" && text != "data_offsets")
+      file_.fail(tensor(), " has the key ", quote(text), "; expected dtype, shape and data_offsets");
     key_ = std::move(text);
     return true;
   }
 
   bool end_object() override {
     if (place_ == Place::kTensor) {
-      if (!has_dtype_) file_.fail(tensor(), " has no dtype");
-      if (!has_shape_) file_.fail(tensor(), " has no shape");
+      for (const char* name : {"dtype", "shape"})
+        if (!keys_[1].contains(name)) file_.fail(tensor(), " has no ", name);
       if (offsets_ != 2) file_.fail(tensor(), " has ", offsets_, " data_offsets; expected 2");
       header_.entries.push_back(std::move(entry_));
     }
@@ -176,7 +168,6 @@ class HeaderParser final : public nlohmann::json_sax<nlohmann::json> {
   }
 
   bool end_array() override {
-    if (place_ == Place::kShape) has_shape_ = true;
     place_ = Place::kTensor;
     return true;
   }
@@ -216,10 +207,8 @@ class HeaderParser final : public nlohmann::json_sax<nlohmann::json> {
   SafetensorsHeader& header_;
   Place place_ = Place::kOutside;
   std::string key_;
-  std::unordered_set<std::string> names_;
+  std::unordered_set<std::string> keys_[2];  // of the header so far, and of the object in it
   SafetensorsEntry entry_{};
-  std::vector<std::string> seen_;  // keys of entry_ so far
-  bool has_dtype_ = false, has_shape_ = false;
   int offsets_ = 0;
 };
 
