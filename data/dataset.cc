@@ -102,19 +102,15 @@ Batch collate(const std::vector<Sample>& samples, std::span<const int64_t> indic
     throw ValueError("collate", "needs one index per sample and at least one sample, got ", samples.size(),
                      " samples and ", indices.size(), " indices");
   for (size_t i = 0; i < samples.size(); ++i) {
-    for (const Tensor* t : {&samples[i].input, &samples[i].target})
-      if (t->defined() && t->device() != kCPU)
-        throw SampleError(dataset, indices[i], concat("lies on ", t->device(), ", expected cpu"));
-    if (i == 0) continue;
-    const Sample &a = samples[i - 1], &b = samples[i];
-    if (!stackable(a.input, b.input))
-      throw SampleError(dataset, indices[i],
-                        concat("input ", describe_or_none(b.input), " cannot be stacked with ",
-                               describe_or_none(a.input), " of sample ", indices[i - 1]));
-    if (!stackable(a.target, b.target))
-      throw SampleError(dataset, indices[i],
-                        concat("target ", describe_or_none(b.target), " cannot be stacked with ",
-                               describe_or_none(a.target), " of sample ", indices[i - 1]));
+    for (const auto& [name, part] : {std::pair("input", &Sample::input), {"target", &Sample::target}}) {
+      const Tensor& x = samples[i].*part;
+      if (x.defined() && x.device() != kCPU)
+        throw SampleError(dataset, indices[i], concat("lies on ", x.device(), ", expected cpu"));
+      if (i > 0 && !stackable(samples[i - 1].*part, x))
+        throw SampleError(dataset, indices[i],
+                          concat(name, ' ', describe_or_none(x), " cannot be stacked with ",
+                                 describe_or_none(samples[i - 1].*part), " of sample ", indices[i - 1]));
+    }
   }
   if (!samples[0].input.defined()) throw SampleError(dataset, indices[0], "the sample has no input");
   return {stack(samples, &Sample::input), stack(samples, &Sample::target), {indices.begin(), indices.end()}};

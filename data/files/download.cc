@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cctype>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -240,9 +239,7 @@ std::string try_mirror(const DownloadRequest& request, const std::string& url, P
 }
 
 bool is_sha256(const std::string& s) {
-  return s.size() == 64 && std::all_of(s.begin(), s.end(), [](char c) {
-           return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
-         });
+  return s.size() == 64 && s.find_first_not_of("0123456789abcdef") == s.npos;
 }
 
 }  // namespace
