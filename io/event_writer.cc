@@ -106,15 +106,11 @@ void check_tag(const std::string& tag) {
 
 ProtoWriter value_of(const std::string& tag) {
   check_tag(tag);
-  ProtoWriter v;
-  v.bytes(kValueTag, tag);
-  return v;
+  return ProtoWriter().bytes(kValueTag, tag);
 }
 
 ProtoWriter event_at(int64_t step) {
-  ProtoWriter e;
-  e.f64(kEventWallTime, now()).varint(kEventStep, static_cast<uint64_t>(step));
-  return e;
+  return ProtoWriter().f64(kEventWallTime, now()).varint(kEventStep, static_cast<uint64_t>(step));
 }
 
 std::string summary_event(int64_t step, const ProtoWriter& v) {
@@ -122,10 +118,8 @@ std::string summary_event(int64_t step, const ProtoWriter& v) {
 }
 
 ProtoWriter plugin(std::string_view name, std::string_view content) {
-  ProtoWriter data;
-  data.bytes(kMetadataPluginName, name).bytes(kMetadataContent, content);
-  ProtoWriter m;
-  return m.message(kMetadataPluginData, data);
+  return ProtoWriter().message(
+      kMetadataPluginData, ProtoWriter().bytes(kMetadataPluginName, name).bytes(kMetadataContent, content));
 }
 
 // CRC-32C (Castagnoli polynomial) by table lookup; zlib's crc32 uses another polynomial.
@@ -249,10 +243,8 @@ ProtoWriter hparam_value(const HParam& h) {
   return v;
 }
 
-int hparam_type(const HParam& h) {
-  if (std::holds_alternative<double>(h.value)) return kHparamsTypeF64;
-  return std::holds_alternative<bool>(h.value) ? kHparamsTypeBool : kHparamsTypeString;
-}
+// By the index of HParam::value.
+constexpr uint64_t kHparamTypes[] = {kHparamsTypeF64, kHparamsTypeBool, kHparamsTypeString};
 
 }  // namespace
 
@@ -270,13 +262,9 @@ EventWriter::EventWriter(const fs::path& folder, EventWriterOptions options) {
   } while (fd_ < 0 && errno == EEXIST);
   if (fd_ < 0) fail("cannot create", errno);
   try {
-    ProtoWriter first;
-    append(first.f64(kEventWallTime, now()).bytes(kEventFileVersion, "brain.Event:2").take());
-    if (options.purge_step) {
-      ProtoWriter start;
-      start.varint(kSessionLogStatus, kSessionLogStart);
-      append(event_at(*options.purge_step).message(kEventSessionLog, start).take());
-    }
+    append(ProtoWriter().f64(kEventWallTime, now()).bytes(kEventFileVersion, "brain.Event:2").take());
+    const ProtoWriter start = ProtoWriter().varint(kSessionLogStatus, kSessionLogStart);
+    if (options.purge_step) append(event_at(*options.purge_step).message(kEventSessionLog, start).take());
   } catch (...) {
     ::close(fd_);
     throw;
@@ -331,8 +319,8 @@ void EventWriter::add_histogram(const std::string& tag, const Tensor& values, in
 void EventWriter::add_text(const std::string& tag, const std::string& text, int64_t step) {
   ProtoWriter v = value_of(tag);
   check_text("the text", text);
-  ProtoWriter dim, shape, t;
-  shape.message(kTensorDim, dim.varint(kTensorDimSize, 1));
+  const ProtoWriter shape = ProtoWriter().message(kTensorDim, ProtoWriter().varint(kTensorDimSize, 1));
+  ProtoWriter t;
   t.varint(kTensorDType, kTensorDTString).message(kTensorShape, shape).bytes(kTensorStringVal, text);
   append(summary_event(step, v.message(kValueMetadata, plugin("text", "")).message(kValueTensor, t)));
 }
@@ -344,22 +332,19 @@ void EventWriter::add_hparams(const std::vector<std::pair<std::string, HParam>>&
     check_text("the name", name);
     if (const auto* word = std::get_if<std::string>(&h.value)) check_text(name, *word);
     ProtoWriter info, entry;
-    info.bytes(kHparamsInfoName, name).varint(kHparamsInfoType, static_cast<uint64_t>(hparam_type(h)));
+    info.bytes(kHparamsInfoName, name).varint(kHparamsInfoType, kHparamTypes[h.value.index()]);
     experiment.message(kHparamsInfos, info);
     start.message(kHparamsEntry, entry.bytes(kHparamsKey, name).message(kHparamsEntryValue, hparam_value(h)));
   }
   for (const std::string& tag : metric_tags) {
     check_tag(tag);
-    ProtoWriter metric, metric_name;
-    metric.message(kHparamsMetricName, metric_name.bytes(kHparamsMetricTag, tag));
-    experiment.message(kHparamsMetrics, metric);
+    const ProtoWriter name = ProtoWriter().bytes(kHparamsMetricTag, tag);
+    experiment.message(kHparamsMetrics, ProtoWriter().message(kHparamsMetricName, name));
   }
   start.f64(kHparamsStartTime, now());
   const auto add = [&](const char* tag, int field, const ProtoWriter& message) {
-    ProtoWriter content;
-    ProtoWriter v = value_of(tag);
-    append(summary_event(
-        0, v.message(kValueMetadata, plugin("hparams", content.message(field, message).take()))));
+    const std::string content = ProtoWriter().message(field, message).take();
+    append(summary_event(0, value_of(tag).message(kValueMetadata, plugin("hparams", content))));
   };
   add("_hparams_/experiment", kHparamsExperiment, experiment);
   add("_hparams_/session_start_info", kHparamsSessionStart, start);
