@@ -328,7 +328,8 @@ using Pipeline = dist::Pipeline<models::ResNet>;
 void load_pretrained(Pipeline& pipe, const fs::path& file) {
   if (!is_checkpoint(file)) {
     nn::StateDict weights;
-    for (const io::SafetensorsEntry& e : io::read_safetensors_header(file).entries)
+    const io::SafetensorsReader reader(file);
+    for (const io::SafetensorsEntry& e : reader.header().entries)
       weights.emplace_back(e.name, empty(e.shape, {.dtype = e.dtype, .device = {DeviceType::kMeta}}));
     pipe.load_weights(file, {.except = mismatching_names(pipe.module(), weights)});
     return;
