@@ -4,7 +4,6 @@
 #include "gradus/train/command_line.h"
 #include "gradus/train/evaluate.h"
 #include "gradus/train/gan/gan.h"
-#include "gradus/train/log_lines.h"
 #include "gradus/train/metrics/metrics.h"
 #include "gradus/train/pipeline_options.h"
 #include "gradus/train/program.h"

@@ -14,7 +14,8 @@
 #include <vector>
 
 #include "gradus/data/dataloader.h"
-#include "gradus/data/transforms/transforms.h"
+#include "gradus/data/transforms/color.h"
+#include "gradus/data/transforms/tensor.h"
 #include "gradus/tests/support/error.h"
 #include "gradus/tests/support/scratch.h"
 

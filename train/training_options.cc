@@ -1,4 +1,4 @@
-#include "gradus/train/log_lines.h"
+#include "gradus/train/training_options.h"
 
 #include "gradus/train/text.h"
 
