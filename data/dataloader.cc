@@ -86,11 +86,10 @@ class Pass {
         epoch_(from.epoch),
         order_(plan_->sampler->order(epoch_)),
         schedule_(plan_->options, from, static_cast<int64_t>(order_.size())) {
-    for (int64_t index : order_) {
+    for (int64_t index : order_)
       if (index < 0 || index >= plan_->dataset->size())
         throw IndexError("DataLoader", "the sampler gave index ", index, ", outside ", plan_->dataset->name(),
                          " of ", plan_->dataset->size(), " samples");
-    }
   }
 
   int64_t batches() const { return schedule_.batches(); }
@@ -174,17 +173,6 @@ class Pass {
     return batch;
   }
 
-  // Reads samples and calls DataLoaderOptions::collate.
-  Batch read_collated(const std::vector<int64_t>& indices) const {
-    std::vector<Sample> samples = get_samples(*plan_->dataset, indices);
-    std::vector<int64_t> order = indices;
-    const int64_t skipped = move_replacements_last(samples, order);
-    Batch batch = plan_->options.collate(samples, order);
-    batch.indices = std::move(order);
-    batch.skipped = skipped;
-    return batch;
-  }
-
   // Returns Batch::padding: the number of samples that are repeated or replacements.
   static int64_t padding_of(const Batch& batch, const Batch& share) {
     const auto skipped = batch.indices.end() - batch.skipped;
@@ -212,7 +200,8 @@ class Pass {
     const std::vector<int64_t>& indices = share.indices;
     const Dataset& dataset = *plan_->dataset;
     try {
-      Batch batch = plan_->options.collate ? read_collated(indices) : dataset.get_batch(indices);
+      const auto& collate = plan_->options.collate;
+      Batch batch = collate ? read_batch(dataset, indices, collate) : dataset.get_batch(indices);
       if (batch.skipped == 0) batch.indices = share.indices;
       batch.global_size = share.global_size;
       batch.padding = padding_of(batch, share);
@@ -362,12 +351,55 @@ void check_same_on_ranks(Job& job, const Sampler& sampler, const DataLoaderOptio
                      "; give the same options and .seed, or .world_size = 1 for samples of one's own");
 }
 
+void require(bool ok, std::string_view option, std::string_view expected, int64_t got) {
+  if (!ok) throw ValueError("DataLoader", option, " must be ", expected, ", got ", got);
+}
+
+// Replaces a rank and world_size of -1 by the sampler's share, or else the job's. Returns whether both are the
+// job's.
+// Errors: ValueError for an invalid rank or world_size.
+bool set_share(DataLoaderOptions& o, Job& job) {
+  std::optional<Share> share = o.sampler ? o.sampler->share() : std::nullopt;
+  const bool by_job = !share && o.rank == -1 && o.world_size == -1;
+  if (by_job) check_joined("DataLoader");
+  if (!share) {
+    const Replica replica = by_job ? job.freeze_replica() : job.replica();
+    share = Share{replica.index, replica.count};
+  }
+  if (o.world_size == 1 && o.rank == -1) o.rank = 0;
+  if (o.rank == -1) o.rank = share->rank;
+  if (o.world_size == -1) o.world_size = share->world_size;
+  require(o.world_size >= 1, "world_size", "at least 1", o.world_size);
+  require(o.rank >= 0 && o.rank < o.world_size, "rank", "0 to world_size - 1", o.rank);
+  return by_job;
+}
+
+// Checks the batch sizes of all ranks together. Sets batch_size if there is a global_batch_size.
+// Errors: ValueError.
+void set_batch_size(DataLoaderOptions& o) {
+  const auto check_global = [&](const char* option, int64_t size) {
+    const int64_t ranks = o.world_size;
+    require(o.batch_size == 1, "batch_size", concat("left out when ", option, " is given"), o.batch_size);
+    require(size >= ranks, option, concat("at least the number of ranks, ", ranks), size);
+    require(o.uneven == Uneven::kBalance || size % ranks == 0, option,
+            concat("a multiple of the number of ranks, ", ranks, ", without Uneven::kBalance"), size);
+  };
+  if (o.global_batch_size != 0) {
+    check_global("global_batch_size", o.global_batch_size);
+    o.batch_size = (o.global_batch_size - 1) / o.world_size + 1;
+  }
+  const auto& sizes = o.global_batch_sizes;
+  if (sizes.empty()) return;
+  require(o.global_batch_size == 0, "global_batch_size", "left out when global_batch_sizes is given",
+          o.global_batch_size);
+  require(sizes.begin()->first == 0, "the first of global_batch_sizes", "that from 0 samples on",
+          sizes.begin()->first);
+  for (const auto& [shown, size] : sizes) check_global("global_batch_sizes", size);
+}
+
 }  // namespace
 
 DataLoader::DataLoader(DatasetArg dataset, DataLoaderOptions options) {
-  const auto require = [&](bool ok, const char* option, const char* expected, int64_t given) {
-    if (!ok) throw ValueError("DataLoader", option, " must be ", expected, ", got ", given);
-  };
   require(options.batch_size >= 1, "batch_size", "at least 1", options.batch_size);
   require(options.num_workers >= 0 && options.num_workers <= 1024, "num_workers", "0 to 1024",
           options.num_workers);
@@ -377,40 +409,9 @@ DataLoader::DataLoader(DatasetArg dataset, DataLoaderOptions options) {
           "0 without workers: nobody waits for any", options.timeout.count());
   std::optional<internal::DeviceCopies> copies;
   if (options.device) copies.emplace(*options.device);
-
   const Ref<Job> job = Job::current();
-  std::optional<Share> share = options.sampler ? options.sampler->share() : std::nullopt;
-  const bool by_job = !share && options.rank == -1 && options.world_size == -1;
-  if (by_job) check_joined("DataLoader");
-  if (!share) {
-    const Replica replica = by_job ? job->freeze_replica() : job->replica();
-    share = Share{replica.index, replica.count};
-  }
-  if (options.world_size == 1 && options.rank == -1) options.rank = 0;
-  if (options.rank == -1) options.rank = share->rank;
-  if (options.world_size == -1) options.world_size = share->world_size;
-  require(options.world_size >= 1, "world_size", "at least 1", options.world_size);
-  require(options.rank >= 0 && options.rank < options.world_size, "rank", "0 to world_size - 1",
-          options.rank);
-  const auto check_global = [&](const char* option, int64_t size) {
-    const int64_t ranks = options.world_size;
-    require(options.batch_size == 1, "batch_size", concat("left out when ", option, " is given").c_str(),
-            options.batch_size);
-    require(size >= ranks, option, concat("at least the number of ranks, ", ranks).c_str(), size);
-    require(options.uneven == Uneven::kBalance || size % ranks == 0, option,
-            concat("a multiple of the number of ranks, ", ranks, ", without Uneven::kBalance").c_str(), size);
-  };
-  if (options.global_batch_size != 0) {
-    check_global("global_batch_size", options.global_batch_size);
-    options.batch_size = (options.global_batch_size - 1) / options.world_size + 1;
-  }
-  if (const auto& sizes = options.global_batch_sizes; !sizes.empty()) {
-    require(options.global_batch_size == 0, "global_batch_size", "left out when global_batch_sizes is given",
-            options.global_batch_size);
-    require(sizes.begin()->first == 0, "the first of global_batch_sizes", "that from 0 samples on",
-            sizes.begin()->first);
-    for (const auto& [shown, size] : sizes) check_global("global_batch_sizes", size);
-  }
+  const bool by_job = set_share(options, *job);
+  set_batch_size(options);
   if (options.sampler && options.shuffle)
     throw ValueError("DataLoader", "shuffle and sampler exclude each other: the sampler gives the order");
 
@@ -490,6 +491,18 @@ DataLoader::Iterator& DataLoader::Iterator::operator++() {
   batch_ = prefetcher->take();
   prefetcher_ = std::move(prefetcher);
   return *this;
+}
+
+const Batch& Endless::next() {
+  if (at_) ++*at_;
+  // A loader that was resumed at the end of an epoch has one empty pass; the next pass is not empty.
+  for (int passes = 0; !at_ || *at_ == std::default_sentinel; ++passes) {
+    if (passes == 2)
+      throw ValueError("Endless", "the loader of ", loader_->dataset().name(), " has no batches");
+    at_.reset();  // ends the previous workers before new ones start
+    at_ = loader_->begin();
+  }
+  return **at_;
 }
 
 }  // namespace gradus::data

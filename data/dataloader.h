@@ -184,4 +184,25 @@ class DataLoader::Iterator {
   Batch batch_;
 };
 
+// Endless: an infinite sequence of the batches of a DataLoader, epoch after epoch, for loops that count steps.
+//   data::Endless batches(loader);
+//   for (int step = 0; step < steps; ++step) train(batches.next());
+// The position is that of the loader: a loader.state() saved while one batch is in use resumes with the batch
+// after it. Not thread-safe.
+class Endless {
+ public:
+  // The loader must outlive the Endless. No other code may iterate over the loader meanwhile.
+  explicit Endless(DataLoader& loader) : loader_(&loader) {}
+
+  // Returns the next batch. Starts the next epoch after the last batch of an epoch. The reference is valid until
+  // the next call.
+  // Errors: those of DataLoader::Iterator, which end the epoch, so that a later call starts the next epoch;
+  // ValueError if the loader has no batches.
+  const Batch& next();
+
+ private:
+  DataLoader* loader_;
+  std::optional<DataLoader::Iterator> at_;  // position in the current epoch; empty before the first batch
+};
+
 }  // namespace gradus::data

@@ -1,10 +1,9 @@
-// Implementation of dataset.h: collation of samples into batches, TensorDataset, Subset and ConcatDataset.
+// Implementation of dataset.h: collation of samples into batches, TensorDataset and Subset.
 #include "gradus/data/dataset.h"
 
 #include <algorithm>
 #include <cstring>
 #include <exception>
-#include <functional>
 
 #include "gradus/data/sample_reading.h"
 
@@ -69,36 +68,32 @@ void Dataset::check_index(int64_t index) const {
     throw IndexError(name(), "index ", index, " is outside the data set of ", size(), " samples");
 }
 
-std::vector<Sample> get_samples(const Dataset& dataset, std::span<const int64_t> indices) {
-  internal::SampleGenerator generator;
-  std::vector<Sample> samples;
-  samples.reserve(indices.size());
-  for (int64_t index : indices) {
-    generator.begin_sample(index);
-    samples.push_back(read_sample(dataset, index));
+Batch internal::read_batch(
+    const Dataset& dataset, std::span<const int64_t> indices,
+    const std::function<Batch(const std::vector<Sample>&, std::span<const int64_t>)>& make) {
+  std::vector<Sample> samples, replacements;
+  std::vector<int64_t> order, skipped;
+  {
+    SampleGenerator generator;
+    for (int64_t index : indices) {
+      generator.begin_sample(index);
+      Sample s = read_sample(dataset, index);
+      (s.is_replacement ? skipped : order).push_back(index);
+      (s.is_replacement ? replacements : samples).push_back(std::move(s));
+    }
   }
-  return samples;
-}
-
-int64_t move_replacements_last(std::vector<Sample>& samples, std::vector<int64_t>& indices) {
-  const auto is_replacement = [](const Sample& s) { return s.is_replacement; };
-  const int64_t count = std::count_if(samples.begin(), samples.end(), is_replacement);
-  if (count == 0) return 0;
-  std::vector<int64_t> read, skipped;
-  for (size_t i = 0; i < samples.size(); ++i)
-    (samples[i].is_replacement ? skipped : read).push_back(indices[i]);
-  std::stable_partition(samples.begin(), samples.end(), std::not_fn(is_replacement));
-  std::copy(skipped.begin(), skipped.end(), std::copy(read.begin(), read.end(), indices.begin()));
-  return count;
+  samples.insert(samples.end(), replacements.begin(), replacements.end());
+  order.insert(order.end(), skipped.begin(), skipped.end());
+  Batch batch = make(samples, order);
+  batch.indices = std::move(order);
+  batch.padding = batch.skipped = static_cast<int64_t>(skipped.size());
+  return batch;
 }
 
 Batch Dataset::get_batch(std::span<const int64_t> indices) const {
-  std::vector<Sample> samples = get_samples(*this, indices);
-  std::vector<int64_t> order(indices.begin(), indices.end());
-  const int64_t skipped = move_replacements_last(samples, order);
-  Batch batch = collate(samples, order, name());
-  batch.padding = batch.skipped = skipped;
-  return batch;
+  return internal::read_batch(*this, indices, [&](const auto& samples, std::span<const int64_t> order) {
+    return collate(samples, order, name());
+  });
 }
 
 Batch collate(const std::vector<Sample>& samples, std::span<const int64_t> indices,
@@ -107,20 +102,15 @@ Batch collate(const std::vector<Sample>& samples, std::span<const int64_t> indic
     throw ValueError("collate", "needs one index per sample and at least one sample, got ", samples.size(),
                      " samples and ", indices.size(), " indices");
   for (size_t i = 0; i < samples.size(); ++i) {
-    for (const Tensor* t : {&samples[i].input, &samples[i].target}) {
-      if (t->defined() && t->device() != kCPU)
-        throw SampleError(dataset, indices[i], concat("lies on ", t->device(), ", expected cpu"));
+    for (const auto& [name, part] : {std::pair("input", &Sample::input), {"target", &Sample::target}}) {
+      const Tensor& x = samples[i].*part;
+      if (x.defined() && x.device() != kCPU)
+        throw SampleError(dataset, indices[i], concat("lies on ", x.device(), ", expected cpu"));
+      if (i > 0 && !stackable(samples[i - 1].*part, x))
+        throw SampleError(dataset, indices[i],
+                          concat(name, ' ', describe_or_none(x), " cannot be stacked with ",
+                                 describe_or_none(samples[i - 1].*part), " of sample ", indices[i - 1]));
     }
-    if (i == 0) continue;
-    const Sample &a = samples[i - 1], &b = samples[i];
-    if (!stackable(a.input, b.input))
-      throw SampleError(dataset, indices[i],
-                        concat("input ", describe_or_none(b.input), " cannot be stacked with ",
-                               describe_or_none(a.input), " of sample ", indices[i - 1]));
-    if (!stackable(a.target, b.target))
-      throw SampleError(dataset, indices[i],
-                        concat("target ", describe_or_none(b.target), " cannot be stacked with ",
-                               describe_or_none(a.target), " of sample ", indices[i - 1]));
   }
   if (!samples[0].input.defined()) throw SampleError(dataset, indices[0], "the sample has no input");
   return {stack(samples, &Sample::input), stack(samples, &Sample::target), {indices.begin(), indices.end()}};
@@ -186,11 +176,10 @@ Batch TensorDataset::get_batch(std::span<const int64_t> indices) const {
 
 Subset::Subset(DatasetArg dataset, std::vector<int64_t> indices)
     : dataset_(std::move(dataset)), indices_(std::move(indices)) {
-  for (size_t i = 0; i < indices_.size(); ++i) {
+  for (size_t i = 0; i < indices_.size(); ++i)
     if (indices_[i] < 0 || indices_[i] >= dataset_->size())
       throw IndexError("Subset", "indices[", i, "] is ", indices_[i], ", outside ", dataset_->name(), " of ",
                        dataset_->size(), " samples");
-  }
 }
 
 Subset Subset::first(DatasetArg dataset, int64_t count) {
@@ -234,25 +223,6 @@ Batch Subset::get_batch(std::span<const int64_t> indices) const {
   if (batch.skipped > 0) outer = in_order_of(batch.indices, inner, outer);
   batch.indices = std::move(outer);
   return batch;
-}
-
-ConcatDataset::ConcatDataset(const std::vector<DatasetArg>& parts) : parts_(parts.begin(), parts.end()) {
-  if (parts_.empty()) throw ValueError("ConcatDataset", "needs at least one data set");
-  int64_t end = 0;
-  for (const DatasetRef& part : parts_) ends_.push_back(end += part->size());
-}
-
-std::string ConcatDataset::name() const {
-  std::string text;
-  for (const DatasetRef& part : parts_) text += (text.empty() ? "" : "+") + part->name();
-  return text;
-}
-
-Sample ConcatDataset::get(int64_t index) const {
-  check_index(index);
-  const auto end = std::upper_bound(ends_.begin(), ends_.end(), index);
-  const size_t part = static_cast<size_t>(end - ends_.begin());
-  return read_sample(*parts_[part], index - (part == 0 ? 0 : ends_[part - 1]));
 }
 
 }  // namespace gradus::data

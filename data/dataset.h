@@ -1,4 +1,4 @@
-// Dataset: a finite collection of samples that are read by index; Subset, ConcatDataset and TensorDataset.
+// Dataset: a finite collection of samples that are read by index; Subset and TensorDataset.
 //
 //   class Squares : public data::Dataset {
 //    public:
@@ -10,6 +10,7 @@
 
 #include <concepts>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -89,12 +90,15 @@ class Dataset {
 Batch collate(const std::vector<Sample>& samples, std::span<const int64_t> indices,
               const std::string& dataset);
 
-// Reads samples one by one, each with a separate generator.
-// Errors: SampleError naming the sample.
-std::vector<Sample> get_samples(const Dataset& dataset, std::span<const int64_t> indices);
+namespace internal {
 
-// Moves replacement samples (Sample::is_replacement), and their indices, to the end. Returns their number.
-int64_t move_replacements_last(std::vector<Sample>& samples, std::vector<int64_t>& indices);
+// Reads samples one by one, each with a separate generator, and calls `make` for a batch of them. Replacement samples
+// (Sample::is_replacement), and their indices, come last.
+// Errors: SampleError naming the sample; those of `make`.
+Batch read_batch(const Dataset& dataset, std::span<const int64_t> indices,
+                 const std::function<Batch(const std::vector<Sample>&, std::span<const int64_t>)>& make);
+
+}  // namespace internal
 
 // A reference to a data set. It owns an rvalue or a shared_ptr; `return set;` moves a local set into it. It
 // borrows an lvalue only by explicit conversion, DatasetRef(set); the set must then outlive the reference.
@@ -154,20 +158,6 @@ class Subset : public Dataset {
  private:
   DatasetRef dataset_;
   std::vector<int64_t> indices_;
-};
-
-// The concatenation of several data sets.
-class ConcatDataset : public Dataset {
- public:
-  explicit ConcatDataset(const std::vector<DatasetArg>& parts);  // Errors: ValueError for no parts
-
-  std::string name() const override;
-  int64_t size() const override { return ends_.back(); }
-  Sample get(int64_t index) const override;
-
- private:
-  std::vector<DatasetRef> parts_;
-  std::vector<int64_t> ends_;
 };
 
 }  // namespace gradus::data

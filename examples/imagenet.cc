@@ -177,10 +177,9 @@ std::string meters(const training::Sums& recent, const training::Sums& all) {
 // Shows means since the line before, and in brackets those of the epoch so far.
 std::string epoch_line(const training::StepReport& r) {
   const int digits = int(concat(r.batches).size());
-  return training::format("Epoch: [%lld][%*lld/%lld]\tTime %6.3f (%6.3f)\tData %6.3f (%6.3f)\t",
-                          static_cast<long long>(r.epoch - 1), digits, static_cast<long long>(r.batch),
-                          static_cast<long long>(r.batches), r.step_time.last, r.step_time.mean(),
-                          r.data_time.last, r.data_time.mean()) +
+  return training::format("Epoch: [%lld][%*lld/%lld]\tTime %6.3f (%6.3f)\tData %6.3f (%6.3f)\t", r.epoch - 1,
+                          digits, r.batch, r.batches, r.step_time.last, r.step_time.mean(), r.data_time.last,
+                          r.data_time.mean()) +
          meters(r.recent, r.all);
 }
 
@@ -329,7 +328,8 @@ using Pipeline = dist::Pipeline<models::ResNet>;
 void load_pretrained(Pipeline& pipe, const fs::path& file) {
   if (!is_checkpoint(file)) {
     nn::StateDict weights;
-    for (const io::SafetensorsEntry& e : io::read_safetensors_header(file).entries)
+    const io::SafetensorsReader reader(file);
+    for (const io::SafetensorsEntry& e : reader.header().entries)
       weights.emplace_back(e.name, empty(e.shape, {.dtype = e.dtype, .device = {DeviceType::kMeta}}));
     pipe.load_weights(file, {.except = mismatching_names(pipe.module(), weights)});
     return;

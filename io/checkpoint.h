@@ -79,19 +79,17 @@ class Checkpoint {
   void put(const std::string& name, const Tensor& x);
   void put(const std::string& name, const std::string& text);
   void put(const std::string& name, const char* text) { put(name, std::string(text)); }
-  template <std::integral T> void put(const std::string& name, T value) {
-    if constexpr (std::same_as<T, bool>) {
-      set(name, value);
-    } else if constexpr (std::is_signed_v<T>) {
-      set(name, static_cast<int64_t>(value));
-    } else {
-      set(name, static_cast<uint64_t>(value));
-    }
-  }
   template <class T>
-    requires std::same_as<T, float> || std::same_as<T, double>
+    requires std::is_arithmetic_v<T>
   void put(const std::string& name, T value) {
-    set(name, static_cast<double>(value));
+    if constexpr (std::same_as<T, bool>)
+      set(name, value);
+    else if constexpr (std::floating_point<T>)
+      set(name, static_cast<double>(value));
+    else if constexpr (std::is_signed_v<T>)
+      set(name, static_cast<int64_t>(value));
+    else
+      set(name, static_cast<uint64_t>(value));
   }
   // Sets prefix.NAME for every element.
   void put(const std::string& prefix, const NamedTensors& tensors);

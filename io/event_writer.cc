@@ -1,4 +1,4 @@
-// Implementation of EventWriter: TFRecords with TensorFlow's Event messages, written with protobuf.h.
+// Implementation of EventWriter: TFRecords with TensorFlow's Event messages.
 #include "gradus/io/event_writer.h"
 
 #include <fcntl.h>
@@ -7,23 +7,66 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <bit>
 #include <cerrno>
 #include <chrono>
 #include <cmath>
 #include <limits>
+#include <span>
 #include <string_view>
 #include <system_error>
 
+#include "gradus/io/file.h"
 #include "gradus/tensor/ops/copy.h"
-#include "gradus/tensor/runtime/blocked_signals.h"
-#include "protobuf.h"
 #include "safetensors_format.h"
 
 namespace gradus::io {
 namespace {
 
 namespace fs = std::filesystem;
-using internal::ProtoWriter;
+
+// Encodes the subset of the protocol buffers wire format that event files use. Fields may be in any order:
+//   ProtoWriter value;
+//   value.bytes(1, "loss").f32(2, 0.25f);  // field numbers and values
+//   std::string record = ProtoWriter().message(5, value).take();
+class ProtoWriter {
+ public:
+  ProtoWriter& varint(int field, uint64_t value) { return key(field, 0).number(value); }
+  ProtoWriter& f64(int field, double value) {
+    return key(field, 1).little_endian(std::bit_cast<uint64_t>(value), 8);
+  }
+  ProtoWriter& f32(int field, float value) {
+    return key(field, 5).little_endian(std::bit_cast<uint32_t>(value), 4);
+  }
+  ProtoWriter& bytes(int field, std::string_view value) {
+    key(field, 2).number(value.size());
+    out_ += value;
+    return *this;
+  }
+  ProtoWriter& message(int field, const ProtoWriter& m) { return bytes(field, m.out_); }
+  // Writes a repeated field of doubles, packed.
+  ProtoWriter& f64s(int field, std::span<const double> values) {
+    key(field, 2).number(8 * values.size());
+    for (const double v : values) little_endian(std::bit_cast<uint64_t>(v), 8);
+    return *this;
+  }
+
+  std::string take() { return std::move(out_); }
+
+ private:
+  ProtoWriter& key(int field, int wire_type) { return number(static_cast<uint64_t>(field) << 3 | wire_type); }
+  ProtoWriter& number(uint64_t v) {
+    for (; v >= 0x80; v >>= 7) out_ += static_cast<char>(v | 0x80);
+    out_ += static_cast<char>(v);
+    return *this;
+  }
+  ProtoWriter& little_endian(uint64_t v, int bytes) {
+    for (int i = 0; i < bytes; ++i) out_ += static_cast<char>(v >> 8 * i);
+    return *this;
+  }
+
+  std::string out_;
+};
 
 // Field numbers of TensorFlow's messages (event.proto, summary.proto, tensor.proto).
 constexpr int kEventWallTime = 1, kEventStep = 2, kEventFileVersion = 3, kEventSummary = 5,
@@ -63,15 +106,11 @@ void check_tag(const std::string& tag) {
 
 ProtoWriter value_of(const std::string& tag) {
   check_tag(tag);
-  ProtoWriter v;
-  v.bytes(kValueTag, tag);
-  return v;
+  return ProtoWriter().bytes(kValueTag, tag);
 }
 
 ProtoWriter event_at(int64_t step) {
-  ProtoWriter e;
-  e.f64(kEventWallTime, now()).varint(kEventStep, static_cast<uint64_t>(step));
-  return e;
+  return ProtoWriter().f64(kEventWallTime, now()).varint(kEventStep, static_cast<uint64_t>(step));
 }
 
 std::string summary_event(int64_t step, const ProtoWriter& v) {
@@ -79,10 +118,8 @@ std::string summary_event(int64_t step, const ProtoWriter& v) {
 }
 
 ProtoWriter plugin(std::string_view name, std::string_view content) {
-  ProtoWriter data;
-  data.bytes(kMetadataPluginName, name).bytes(kMetadataContent, content);
-  ProtoWriter m;
-  return m.message(kMetadataPluginData, data);
+  return ProtoWriter().message(
+      kMetadataPluginData, ProtoWriter().bytes(kMetadataPluginName, name).bytes(kMetadataContent, content));
 }
 
 // CRC-32C (Castagnoli polynomial) by table lookup; zlib's crc32 uses another polynomial.
@@ -206,10 +243,8 @@ ProtoWriter hparam_value(const HParam& h) {
   return v;
 }
 
-int hparam_type(const HParam& h) {
-  if (std::holds_alternative<double>(h.value)) return kHparamsTypeF64;
-  return std::holds_alternative<bool>(h.value) ? kHparamsTypeBool : kHparamsTypeString;
-}
+// By the index of HParam::value.
+constexpr uint64_t kHparamTypes[] = {kHparamsTypeF64, kHparamsTypeBool, kHparamsTypeString};
 
 }  // namespace
 
@@ -227,13 +262,9 @@ EventWriter::EventWriter(const fs::path& folder, EventWriterOptions options) {
   } while (fd_ < 0 && errno == EEXIST);
   if (fd_ < 0) fail("cannot create", errno);
   try {
-    ProtoWriter first;
-    append(first.f64(kEventWallTime, now()).bytes(kEventFileVersion, "brain.Event:2").take());
-    if (options.purge_step) {
-      ProtoWriter start;
-      start.varint(kSessionLogStatus, kSessionLogStart);
-      append(event_at(*options.purge_step).message(kEventSessionLog, start).take());
-    }
+    append(ProtoWriter().f64(kEventWallTime, now()).bytes(kEventFileVersion, "brain.Event:2").take());
+    const ProtoWriter start = ProtoWriter().varint(kSessionLogStatus, kSessionLogStart);
+    if (options.purge_step) append(event_at(*options.purge_step).message(kEventSessionLog, start).take());
   } catch (...) {
     ::close(fd_);
     throw;
@@ -255,16 +286,10 @@ void EventWriter::append(const std::string& event) {
   const std::string record = record_of(event);
   const std::lock_guard lock(mutex_);
   if (fd_ < 0) throw StateError(kOp, path_.string(), " is closed");
-  const gradus::internal::BlockedSignals blocked;
-  for (size_t done = 0; done < record.size();) {
-    const ssize_t n = ::write(fd_, record.data() + done, record.size() - done);
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) {
-      const int error = errno;
-      if (::ftruncate(fd_, size_) != 0) fail("cannot write, nor cut off what was written", error);
-      fail("cannot write", error);
-    }
-    done += static_cast<size_t>(n);
+  if (!internal::write_all(fd_, record.data(), static_cast<int64_t>(record.size()))) {
+    const int error = errno;
+    if (::ftruncate(fd_, size_) != 0) fail("cannot write, nor cut off what was written", error);
+    fail("cannot write", error);
   }
   size_ += static_cast<int64_t>(record.size());
 }
@@ -294,8 +319,8 @@ void EventWriter::add_histogram(const std::string& tag, const Tensor& values, in
 void EventWriter::add_text(const std::string& tag, const std::string& text, int64_t step) {
   ProtoWriter v = value_of(tag);
   check_text("the text", text);
-  ProtoWriter dim, shape, t;
-  shape.message(kTensorDim, dim.varint(kTensorDimSize, 1));
+  const ProtoWriter shape = ProtoWriter().message(kTensorDim, ProtoWriter().varint(kTensorDimSize, 1));
+  ProtoWriter t;
   t.varint(kTensorDType, kTensorDTString).message(kTensorShape, shape).bytes(kTensorStringVal, text);
   append(summary_event(step, v.message(kValueMetadata, plugin("text", "")).message(kValueTensor, t)));
 }
@@ -307,22 +332,19 @@ void EventWriter::add_hparams(const std::vector<std::pair<std::string, HParam>>&
     check_text("the name", name);
     if (const auto* word = std::get_if<std::string>(&h.value)) check_text(name, *word);
     ProtoWriter info, entry;
-    info.bytes(kHparamsInfoName, name).varint(kHparamsInfoType, static_cast<uint64_t>(hparam_type(h)));
+    info.bytes(kHparamsInfoName, name).varint(kHparamsInfoType, kHparamTypes[h.value.index()]);
     experiment.message(kHparamsInfos, info);
     start.message(kHparamsEntry, entry.bytes(kHparamsKey, name).message(kHparamsEntryValue, hparam_value(h)));
   }
   for (const std::string& tag : metric_tags) {
     check_tag(tag);
-    ProtoWriter metric, metric_name;
-    metric.message(kHparamsMetricName, metric_name.bytes(kHparamsMetricTag, tag));
-    experiment.message(kHparamsMetrics, metric);
+    const ProtoWriter name = ProtoWriter().bytes(kHparamsMetricTag, tag);
+    experiment.message(kHparamsMetrics, ProtoWriter().message(kHparamsMetricName, name));
   }
   start.f64(kHparamsStartTime, now());
   const auto add = [&](const char* tag, int field, const ProtoWriter& message) {
-    ProtoWriter content;
-    ProtoWriter v = value_of(tag);
-    append(summary_event(
-        0, v.message(kValueMetadata, plugin("hparams", content.message(field, message).take()))));
+    const std::string content = ProtoWriter().message(field, message).take();
+    append(summary_event(0, value_of(tag).message(kValueMetadata, plugin("hparams", content))));
   };
   add("_hparams_/experiment", kHparamsExperiment, experiment);
   add("_hparams_/session_start_info", kHparamsSessionStart, start);

@@ -34,6 +34,19 @@ uint32_t extend_crc(uint32_t crc, const void* data, int64_t bytes) {
 
 }  // namespace
 
+bool internal::write_all(int fd, const void* data, int64_t bytes) {
+  const gradus::internal::BlockedSignals blocked;
+  const char* p = static_cast<const char*>(data);
+  while (bytes > 0) {
+    const ssize_t n = ::write(fd, p, static_cast<size_t>(std::min(bytes, kChunk)));
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return false;
+    p += n;
+    bytes -= n;
+  }
+  return true;
+}
+
 FileReader::FileReader(const fs::path& path, FileOptions options)
     : path_(path), options_(std::move(options)) {
   // O_NONBLOCK: opening a named pipe would otherwise block until there is a writer.
@@ -43,6 +56,8 @@ FileReader::FileReader(const fs::path& path, FileOptions options)
   const int error = ::fstat(fd_, &info) == 0 ? 0 : errno;
   if (error == 0 && S_ISREG(info.st_mode)) {
     size_ = info.st_size;
+    identity_ = concat(info.st_dev, ':', info.st_ino, ':', info.st_size, ':', info.st_mtim.tv_sec, '.',
+                       info.st_mtim.tv_nsec, ':', info.st_ctim.tv_sec, '.', info.st_ctim.tv_nsec);
     return;
   }
   ::close(fd_);
@@ -108,15 +123,7 @@ void AtomicFile::fail(std::string_view what) const {
 
 void AtomicFile::write(const void* data, int64_t bytes) {
   if (bytes > 0 && options_.checksum) crc_ = extend_crc(crc_, data, bytes);
-  const gradus::internal::BlockedSignals blocked;
-  const char* p = static_cast<const char*>(data);
-  while (bytes > 0) {
-    const ssize_t n = ::write(fd_, p, static_cast<size_t>(std::min(bytes, kChunk)));
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) fail("cannot write");
-    p += n;
-    bytes -= n;
-  }
+  if (!internal::write_all(fd_, data, bytes)) fail("cannot write");
 }
 
 void AtomicFile::sync_folder() const {

@@ -28,7 +28,10 @@ struct FileOptions {
 
 namespace internal {
 class FileLock;
-}
+
+// Appends all bytes to an open file. Returns false after an error, with the reason in errno.
+bool write_all(int fd, const void* data, int64_t bytes);
+}  // namespace internal
 
 // Reads a regular file sequentially, from the beginning or from a position set by seek.
 //
@@ -40,12 +43,15 @@ class FileReader {
   FileReader(const FileReader&) = delete;
   FileReader& operator=(const FileReader&) = delete;
 
+  const std::filesystem::path& path() const { return path_; }
   int64_t size() const { return size_; }
   int64_t remaining() const { return size_ - position_; }
   void read(void* into, int64_t bytes);
   // Sets the position in bytes. Resets the checksum.
   void seek(int64_t position);
   int64_t bytes_read() const { return bytes_read_; }
+  // Returns an identifier of the content on this host: device, inode, size and modification time.
+  const std::string& identity() const { return identity_; }
   // Returns the CRC-32 of the bytes read since the last seek or the beginning (with FileOptions::checksum).
   uint32_t crc32() const { return crc_; }
 
@@ -73,6 +79,7 @@ class FileReader {
   FileOptions options_;
   int fd_ = -1;
   int64_t size_ = 0;
+  std::string identity_;
   int64_t position_ = 0;
   int64_t bytes_read_ = 0;
   uint32_t crc_ = 0;

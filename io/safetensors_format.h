@@ -1,4 +1,4 @@
-// The safetensors format on open files, shared by safetensors.cc and checkpoint_file.cc.
+// The safetensors format on open files, shared by safetensors.cc, checkpoint.cc, checkpoint_file.cc and event_writer.cc.
 #pragma once
 
 #include <string>

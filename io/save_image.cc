@@ -9,21 +9,17 @@
 
 #include "gradus/io/file.h"
 #include "gradus/tensor/ops/copy.h"
+#include "gradus/tensor/ops/view.h"
 
 namespace gradus::io {
 namespace {
 
 // Returns the images as a batch [N,C,H,W].
-Tensor as_batch(const Tensor& x, std::string_view op) {
-  Shape shape = x.shape();
-  Strides strides = x.strides();
-  if (shape.size() < 2 || shape.size() > 4 || x.numel() == 0)
+Tensor as_batch(Tensor x, std::string_view op) {
+  if (x.dim() < 2 || x.dim() > 4 || x.numel() == 0)
     throw ShapeError(op, "expected images [N,C,H,W], [C,H,W] or [H,W] with pixels, got ", describe(x));
-  while (shape.size() < 4) {
-    shape.insert(0, 1);
-    strides.insert(0, 0);
-  }
-  return view_as_strided(x, shape, strides, x.impl().offset);
+  while (x.dim() < 4) x = raw::unsqueeze(x, 0);
+  return x;
 }
 
 // Clamps to [low, high], and maps [low, high] linearly to [0, 1].
@@ -98,10 +94,7 @@ Tensor make_grid(const Tensor& images, const GridOptions& options) {
   for (int64_t i = 0; i < n; ++i) {
     const int64_t top = i / columns * (height + padding) + padding;
     const int64_t left = i % columns * (width + padding) + padding;
-    raw::copy_(view_as_strided(grid, {channels, height, width}, grid.strides(), top * grid_width + left),
-               view_as_strided(batch, {batch.size(1), height, width},
-                               {batch.stride(1), batch.stride(2), batch.stride(3)},
-                               batch.impl().offset + i * batch.stride(0)));
+    raw::copy_(raw::narrow(raw::narrow(grid, 1, top, height), 2, left, width), raw::select(batch, 0, i));
   }
   return grid;
 }
@@ -110,9 +103,7 @@ std::string encode_png(const Tensor& image) {
   constexpr char kOp[] = "encode_png";
   if (image.dim() != 2 && image.dim() != 3)
     throw ShapeError(kOp, "expected an image [C,H,W] or [H,W], got ", describe(image));
-  const Tensor batch = as_batch(image, kOp);
-  const Tensor x = view_as_strided(batch, {batch.size(1), batch.size(2), batch.size(3)},
-                                   {batch.stride(1), batch.stride(2), batch.stride(3)}, batch.impl().offset);
+  const Tensor x = raw::select(as_batch(image, kOp), 0, 0);
   const int64_t channels = x.size(0);
   if (channels != 1 && channels != 3 && channels != 4)
     throw ShapeError(kOp, "expected 1, 3 or 4 channels, got ", describe(image));

@@ -1,6 +1,7 @@
 // MnistNet: the small convolutional network for 28x28 digits from PyTorch's mnist example.
 #pragma once
 
+#include "gradus/autograd/ops/ops.h"
 #include "gradus/nn/nn.h"
 
 namespace gradus::models {
@@ -19,8 +20,11 @@ struct MnistNet : nn::Layer {
 
   // Returns the input of the last layer before its dropout: the result of fc1 after ReLU.
   // Shapes: x [N,1,28,28] -> [N,128].
-  Tensor features(const Tensor& x);
-  Tensor forward(const Tensor& x) override;
+  Tensor features(const Tensor& x) {
+    Tensor h = max_pool2d(conv2.relu(conv1.relu(x)), {.kernel = 2});
+    return fc1.relu(flatten(dropout1(std::move(h)), 1));
+  }
+  Tensor forward(const Tensor& x) override { return fc2(dropout2(features(x))); }
 };
 
 }  // namespace gradus::models

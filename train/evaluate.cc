@@ -1,57 +1,22 @@
 #include "gradus/train/evaluate.h"
 
-#include <cmath>
-
 #include "gradus/autograd/grad_manager.h"
 #include "gradus/autograd/ops/losses/cross_entropy.h"
-#include "gradus/tensor/ops/comparison.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/creation.h"
 #include "gradus/tensor/ops/reduce.h"
 #include "gradus/tensor/ops/view.h"
-#include "gradus/train/internal/numbers.h"
+#include "gradus/train/metrics/classification.h"
 #include "gradus/train/training.h"
 
 namespace gradus::training {
 namespace {
 
-// As count_correct, for f32; the count stays on the device.
-Tensor correct_on_device(const Tensor& x, const Tensor& target, int64_t k) {
-  if (k == 1) {
-    const auto [largest, index] = raw::max(x, 1);  // a NaN is the largest
-    return raw::sum(raw::logical_and(raw::eq(index, target), raw::eq(largest, largest)));
-  }
-  const Tensor y = raw::unsqueeze(target, 1), classes = arange(x.size(1), {DType::kI64, x.device()});
-  const Tensor none = zeros({}, {x.dtype(), x.device()});
-  const Tensor at_target = raw::sum(raw::where(raw::eq(classes, y), x, none), {1}, true);
-  // Not <=: larger, or NaN.
-  const Tensor larger = raw::unary<functors::LogicalNot>(raw::le(x, at_target));
-  const Tensor equal = raw::logical_and(raw::eq(x, at_target), raw::lt(classes, y));
-  const Tensor before = raw::sum(raw::logical_or(larger, equal), {1}, true);
-  return raw::sum(raw::logical_and(raw::lt(before, k), raw::eq(at_target, at_target)));
-}
-
-int64_t correct_on_host(const Tensor& values, const Tensor& target, int64_t k) {
-  const float* x = values.data<float>();
-  const int64_t* y = target.data<int64_t>();
-  const int64_t rows = values.size(0), classes = values.size(1);
-  int64_t correct = 0;
-  for (int64_t i = 0; i < rows; ++i, x += classes) {
-    const float at_target = x[y[i]];
-    int64_t before = 0;  // values that rank higher
-    for (int64_t c = 0; c < classes; ++c)
-      before += x[c] > at_target || (x[c] == at_target && c < y[i]) || (std::isnan(x[c]) && c != y[i]);
-    correct += before < k && !std::isnan(at_target);
-  }
-  return correct;
-}
-
 // As count_correct. The count of logits on a GPU stays there.
 Tensor correct(const Tensor& logits, const Tensor& target, int64_t k, int64_t rows) {
-  const Tensor x = raw::to(raw::narrow(logits, 0, 0, rows), DType::kF32), y = raw::narrow(target, 0, 0, rows);
-  if (internal::is_on_gpu(x)) return correct_on_device(x, raw::to(y, x.device()), k);
-  return scalar(correct_on_host(raw::contiguous(raw::to(x, kCPU)), raw::contiguous(raw::to(y, kCPU)), k),
-                {.dtype = DType::kI64});
+  const Tensor x = raw::to(raw::narrow(logits, 0, 0, rows), DType::kF32);
+  const Tensor y = raw::to(raw::narrow(target, 0, 0, rows), x.device());
+  return raw::sum(metrics::internal::in_top_k(x, y, k));
 }
 
 // Returns the sum in f64. That of losses on a GPU stays there.

@@ -6,8 +6,9 @@
 #include "gradus/distributed/base/wire.h"
 #include "gradus/distributed/group/object.h"
 #include "gradus/distributed/group/process_group.h"
+#include "gradus/tensor/ops/copy.h"
+#include "gradus/tensor/ops/view.h"
 #include "gradus/tensor/runtime/job.h"
-#include "gradus/train/internal/numbers.h"
 #include "gradus/train/text.h"
 
 namespace gradus::training {
@@ -26,6 +27,22 @@ void add(std::vector<std::pair<std::string, T>>& all, const std::vector<std::pai
 }
 
 }  // namespace
+
+bool internal::is_on_gpu(const Tensor& x) { return x.device().type == DeviceType::kCUDA; }
+
+Tensor internal::copy_number(const Tensor& x) {
+  const Tensor number = empty({}, {DType::kF64, x.device()});
+  raw::copy_(number, raw::reshape(x, {}));
+  return number;
+}
+
+std::vector<double> internal::read_numbers(const std::vector<Tensor>& numbers) {
+  if (numbers.empty()) return {};
+  const auto count = static_cast<int64_t>(numbers.size());
+  const Tensor all = empty({count}, {DType::kF64, numbers[0].device()});
+  for (int64_t i = 0; i < count; ++i) raw::copy_(raw::select(all, 0, i), numbers[static_cast<size_t>(i)]);
+  return all.to_vector<double>();
+}
 
 Sums& Sums::operator+=(const Sums& s) {
   seen += s.seen;
@@ -77,8 +94,8 @@ bool Sums::operator==(const Sums& s) const {
 }
 
 std::string mean_text(const std::string& name, double mean) {
-  return name.starts_with("accuracy") ? format("%s %.2f %%", name.c_str(), 100 * mean)
-                                      : format("%s %.4f", name.c_str(), mean);
+  return name.starts_with("accuracy") ? format("%s %.2f %%", name, 100 * mean)
+                                      : format("%s %.4f", name, mean);
 }
 
 void Tally::add(const Sums& s) {
@@ -94,10 +111,7 @@ Sums Tally::reduce() {
   } else {
     // Names are sent: a rank without samples has none.
     dist::WireWriter wire;
-    wire.put(Job::current()->replica().index);
-    wire.put(local_.seen);
-    wire.put(local_.of);
-    wire.put(local_.seen_of);
+    wire.put(Job::current()->replica().index, local_.seen, local_.of, local_.seen_of);
     std::set<int> replicas;
     for (const std::string& bytes : dist::all_gather_object(wire.take())) {
       dist::WireReader reader(bytes);
@@ -105,9 +119,7 @@ Sums Tally::reduce() {
       reader.get(replica);
       if (!replicas.insert(replica).second) continue;
       Sums one;
-      reader.get(one.seen);
-      reader.get(one.of);
-      reader.get(one.seen_of);
+      reader.get(one.seen, one.of, one.seen_of);
       recent += one;
     }
   }

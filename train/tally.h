@@ -12,6 +12,19 @@
 
 namespace gradus::training {
 
+namespace internal {
+
+// Numbers on a GPU are read late and many at once; at most this many stay unread.
+inline constexpr size_t kMaxUnread = 1000;
+
+bool is_on_gpu(const Tensor& x);
+// Returns a copy in f64 of the one element of x, on its device.
+Tensor copy_number(const Tensor& x);
+// Returns the values of f64 scalars on one device. Waits for the device once.
+std::vector<double> read_numbers(const std::vector<Tensor>& numbers);
+
+}  // namespace internal
+
 // Sums over samples, each under the name of its mean: the number of correct answers is "accuracy".
 struct Sums {
   // A value on a GPU: number * factor.

@@ -64,9 +64,8 @@ void Training::load(const std::string& file) {
     std::cerr << program_ << ": " << loaded.warning << std::endl;
   impl_->log.restore_epoch(internal::get_sums(c, "epoch"));
   history_ = internal::get_history(c);
-  print(format("Resuming from %s: epoch %lld, %lld %s done", loaded.path.c_str(),
-               static_cast<long long>(epoch()) + 1, static_cast<long long>(loader_.state().samples),
-               options_.unit.c_str()));
+  print(format("Resuming from %s: epoch %lld, %lld %s done", loaded.path, epoch() + 1,
+               loader_.state().samples, options_.unit));
 }
 
 void Training::save(const std::string& file) {

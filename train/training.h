@@ -25,7 +25,6 @@
 
 #include "gradus/data/dataloader.h"
 #include "gradus/train/command_line.h"
-#include "gradus/train/results.h"
 #include "gradus/train/step.h"
 #include "gradus/train/training_options.h"
 #include "gradus/train/training_state.h"
@@ -35,6 +34,16 @@ class EventWriter;
 }
 
 namespace gradus::training {
+
+// The result of a test and of the training before it, over all ranks. Checkpoints hold all of them.
+struct EpochResult {
+  int64_t epoch = 0;  // completed epochs
+  Sums train, test;
+  double seconds = 0;  // of training, over all runs
+  int64_t images = 0;  // shown in the training
+
+  bool operator==(const EpochResult&) const = default;
+};
 
 class Training {
  public:

@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cctype>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -22,7 +21,6 @@
 #include "gradus/data/files/tar.h"
 #include "gradus/io/file.h"
 #include "gradus/io/file_lock.h"
-#include "gradus/tensor/runtime/blocked_signals.h"
 
 namespace gradus::data {
 namespace {
@@ -36,7 +34,7 @@ class PartFile {
  public:
   explicit PartFile(const fs::path& file)
       : path_(file.string() + ".part"), lock_(file, path_, kOp, io::FileOptions().lock_timeout) {
-    constexpr int kFlags = O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
+    constexpr int kFlags = O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
     fd_ = ::open(path_.c_str(), kFlags, 0644);
     struct stat info {};
     const bool is_regular_file =
@@ -59,19 +57,11 @@ class PartFile {
   }
   void clear() { truncate_to(0); }
   void append(const char* bytes, size_t n) {
-    const gradus::internal::BlockedSignals blocked;
     const int64_t before = size();
-    size_t done = 0;
-    while (done < n) {
-      const ssize_t k = ::pwrite(fd_, bytes + done, n - done, before + static_cast<off_t>(done));
-      if (k < 0 && errno == EINTR) continue;
-      if (k <= 0) {
-        const int error = errno;
-        truncate_to(before);
-        throw FileError(kOp, "cannot write ", path_.string(), ": ", std::strerror(error));
-      }
-      done += static_cast<size_t>(k);
-    }
+    if (io::internal::write_all(fd_, bytes, static_cast<int64_t>(n))) return;
+    const int error = errno;
+    truncate_to(before);
+    throw FileError(kOp, "cannot write ", path_.string(), ": ", std::strerror(error));
   }
   // Renames the part to `to` durably.
   void commit(const fs::path& to) {
@@ -249,9 +239,7 @@ std::string try_mirror(const DownloadRequest& request, const std::string& url, P
 }
 
 bool is_sha256(const std::string& s) {
-  return s.size() == 64 && std::all_of(s.begin(), s.end(), [](char c) {
-           return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
-         });
+  return s.size() == 64 && s.find_first_not_of("0123456789abcdef") == s.npos;
 }
 
 }  // namespace
@@ -269,10 +257,9 @@ void download(const DownloadRequest& request) {
   if (request.urls.empty() || request.path.filename().empty())
     throw ValueError(kOp, "needs at least one URL and the path of a file, got ", request.urls.size(),
                      " URLs and \"", request.path.string(), "\"");
-  for (const std::string* sha : {&request.sha256, &request.sha256_content}) {
+  for (const std::string* sha : {&request.sha256, &request.sha256_content})
     if (!sha->empty() && !is_sha256(*sha))
       throw ValueError(kOp, "a SHA-256 has 64 lower-case hexadecimal digits, got \"", *sha, "\"");
-  }
   const bool checked = !request.sha256.empty() || !request.sha256_content.empty();
   const auto is_there = [&] {
     std::error_code ignored;

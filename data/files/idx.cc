@@ -3,9 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <iomanip>
-#include <span>
-#include <sstream>
 #include <utility>
 
 #include "gradus/tensor/base/error.h"
@@ -13,13 +10,9 @@
 namespace gradus::data {
 namespace {
 
-constexpr const char* kOp = "read_idx";
+using internal::hex;
 
-std::string hex(std::span<const unsigned char> bytes) {
-  std::ostringstream out;
-  for (unsigned char b : bytes) out << std::hex << std::setw(2) << std::setfill('0') << int(b);
-  return out.str();
-}
+constexpr const char* kOp = "IdxFile";
 
 // Elements have the same size in the file and in the tensor.
 DType element_type(unsigned char code, const std::filesystem::path& path) {
@@ -83,13 +76,6 @@ void IdxFile::read(void* out) {
   char extra = 0;
   if (file_.read(&extra, 1) != 0)
     fail("goes on after the ", content, " bytes that its header claims (", shape_, ")");
-}
-
-Tensor read_idx(const std::filesystem::path& path, IdxOptions options) {
-  IdxFile file(path, options);
-  Tensor out = empty(file.shape(), {.dtype = file.dtype()});
-  file.read(out.raw_ptr());
-  return out;
 }
 
 }  // namespace gradus::data

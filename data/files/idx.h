@@ -6,7 +6,8 @@
 #include <string>
 
 #include "gradus/data/files/input_file.h"
-#include "gradus/tensor/tensor.h"
+#include "gradus/tensor/base/dtype.h"
+#include "gradus/tensor/base/shape.h"
 
 namespace gradus::data {
 
@@ -14,8 +15,10 @@ struct IdxOptions {
   int64_t max_bytes = int64_t{4} << 30;  // limit of the array's size, checked before memory is allocated
 };
 
-// An open IDX file whose header has been read and checked.
-// Errors: as read_idx.
+// An open IDX file whose header has been read and checked: two zero bytes, a type (08 u8, 09 i8, 0B i16, 0C i32,
+// 0D f32, 0E f64), the number of dimensions, each dimension as a big-endian 32-bit number. The elements follow,
+// big-endian, row-major; the content must end exactly after the last one.
+// Errors: FileError naming the file, what was expected and what was found.
 class IdxFile {
  public:
   explicit IdxFile(const std::filesystem::path& path, IdxOptions options = {});
@@ -35,12 +38,5 @@ class IdxFile {
   DType dtype_ = DType::kU8;
   Shape shape_;
 };
-
-// Reads an IDX file: two zero bytes, a type (08 u8, 09 i8, 0B i16, 0C i32, 0D f32, 0E f64), the number of
-// dimensions, each dimension as a big-endian 32-bit number, then the elements, big-endian, row-major. Returns
-// a tensor of the corresponding dtype. The header's size is checked against the file's
-// size before memory is allocated, and the content must end exactly after the last element.
-// Errors: FileError naming the file, what was expected and what was found.
-Tensor read_idx(const std::filesystem::path& path, IdxOptions options = {});
 
 }  // namespace gradus::data

@@ -5,10 +5,15 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 
 namespace gradus::data {
+
+namespace internal {
+std::string hex(std::span<const uint8_t> bytes);  // "1f8b"
+}
 
 class InputFile {
  public:

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <memory>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -31,12 +32,7 @@ template <class Next> std::string digest_of(Next next) {
   std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
   unsigned int size = 0;
   check(EVP_DigestFinal_ex(context.get(), digest.data(), &size) == 1);
-  std::string text;
-  for (unsigned int i = 0; i < size; ++i) {
-    text += "0123456789abcdef"[digest[i] >> 4];
-    text += "0123456789abcdef"[digest[i] & 15];
-  }
-  return text;
+  return internal::hex(std::span(digest).first(size));
 }
 
 constexpr int64_t kChunk = 1 << 16;

@@ -96,6 +96,16 @@ void from_hsv(HSV hsv, uint8_t* rgb) {
   set(r, g, b);
 }
 
+// Calls f(from, to) for each pixel of an RGB image. Gray images are unchanged.
+template <class F> Image map_colors(const Image& image, F f) {
+  if (image.channels() == 1) return image;
+  Image out(image.height(), image.width(), 3);
+  const uint8_t* from = image.data();
+  uint8_t* to = out.mutable_data();
+  for (int64_t i = 0; i < image.bytes(); i += 3) f(from + i, to + i);
+  return out;
+}
+
 }  // namespace
 
 Image to_grayscale(const Image& image, int64_t channels) {
@@ -125,31 +135,21 @@ Image adjust_contrast(const Image& image, double factor) {
 
 Image adjust_saturation(const Image& image, double factor) {
   check_factor("adjust_saturation", factor);
-  if (image.channels() == 1) return image;
-  Image out(image.height(), image.width(), 3);
-  const uint8_t* from = image.data();
-  uint8_t* to = out.mutable_data();
-  for (int64_t i = 0; i < image.bytes(); i += 3) {
-    const int gray = luma(from + i);
-    for (int64_t c = 0; c < 3; ++c) to[i + c] = blend(gray, from[i + c], static_cast<float>(factor));
-  }
-  return out;
+  return map_colors(image, [factor](const uint8_t* from, uint8_t* to) {
+    const int gray = luma(from);
+    for (int c = 0; c < 3; ++c) to[c] = blend(gray, from[c], static_cast<float>(factor));
+  });
 }
 
 Image adjust_hue(const Image& image, double shift) {
   if (!(shift >= -0.5 && shift <= 0.5))
     throw ValueError("adjust_hue", "the shift must lie in [-0.5, 0.5], got ", shift);
-  if (image.channels() == 1) return image;
   const uint8_t turn = static_cast<uint8_t>(static_cast<int>(shift * 255));
-  Image out(image.height(), image.width(), 3);
-  const uint8_t* from = image.data();
-  uint8_t* to = out.mutable_data();
-  for (int64_t i = 0; i < image.bytes(); i += 3) {
-    HSV hsv = to_hsv(from + i);
+  return map_colors(image, [turn](const uint8_t* from, uint8_t* to) {
+    HSV hsv = to_hsv(from);
     hsv.h = static_cast<uint8_t>(hsv.h + turn);
-    from_hsv(hsv, to + i);
-  }
-  return out;
+    from_hsv(hsv, to);
+  });
 }
 
 }  // namespace gradus::data

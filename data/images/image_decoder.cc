@@ -2,8 +2,7 @@
 #include "gradus/data/images/image_decoder.h"
 
 #include <algorithm>
-#include <iomanip>
-#include <sstream>
+#include <span>
 #include <utility>
 
 #include "gradus/data/files/input_file.h"
@@ -75,13 +74,6 @@ class FileSource : public ImageSource {
   Orientation orientation_;
 };
 
-std::string first_bytes(const std::vector<uint8_t>& content) {
-  std::ostringstream out;
-  for (size_t i = 0; i < std::min<size_t>(content.size(), 8); ++i)
-    out << std::hex << std::setw(2) << std::setfill('0') << int(content[i]);
-  return out.str();
-}
-
 Image open(EncodedImage file) {
   if (file.options.max_pixels < 1 || file.options.max_bytes < 1)
     throw ValueError("decode_image", "max_pixels and max_bytes must be at least 1, got ",
@@ -90,7 +82,8 @@ Image open(EncodedImage file) {
     file.fail("has ", file.bytes.size(), " bytes, more than the limit of ", file.options.max_bytes);
   if (file.bytes.empty()) file.fail("is empty");
   if (!internal::is_jpeg(file) && !internal::is_png(file))
-    file.fail("is neither JPEG nor PNG: starts with ", first_bytes(file.bytes));
+    file.fail("is neither JPEG nor PNG: starts with ",
+              internal::hex(std::span(file.bytes).first(std::min<size_t>(file.bytes.size(), 8))));
   return Image(std::make_shared<FileSource>(std::move(file)));
 }
 
@@ -103,8 +96,7 @@ Image decode_image(const std::filesystem::path& path, const DecodeOptions& optio
   if (in.file_size() > options.max_bytes)
     file.fail("has ", in.file_size(), " bytes, more than the limit of ", options.max_bytes);
   file.bytes.resize(static_cast<size_t>(in.file_size()));
-  const int64_t got = in.read(file.bytes.data(), in.file_size());
-  if (got != in.file_size()) file.fail("ends after ", got, " bytes of ", in.file_size(), " while it is read");
+  in.read(file.bytes.data(), in.file_size());
   return open(std::move(file));
 }
 

@@ -43,9 +43,8 @@ int64_t source_index(int64_t i, int64_t size, PaddingMode mode) {
 
 Image pad(const Image& image, Padding padding, PadImageOptions options) {
   constexpr int64_t kMax = int64_t{1} << 24;
-  for (int64_t n : {padding.left, padding.top, padding.right, padding.bottom}) {
+  for (int64_t n : {padding.left, padding.top, padding.right, padding.bottom})
     if (n < 0 || n > kMax) throw ValueError("pad", "padding must be 0 to ", kMax, " pixels, got ", n);
-  }
   const int64_t h = image.height(), w = image.width(), c = image.channels();
   const bool too_thin =
       (h == 1 && padding.top + padding.bottom > 0) || (w == 1 && padding.left + padding.right > 0);

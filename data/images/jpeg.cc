@@ -133,23 +133,19 @@ class JpegReader {
     Image out(box.height, box.width, channels);
     uint8_t* to = out.mutable_data();
     const int64_t row_bytes = box.width * channels;
-    if (int64_t{width} == box.width && info_.output_components == channels) {
-      read_rows(
-          box, [=](int64_t y) { return to + y * row_bytes; }, [](int64_t) {});
-      return out;
-    }
-    std::vector<uint8_t> row(static_cast<size_t>(width) * static_cast<size_t>(info_.output_components));
+    const bool is_direct = int64_t{width} == box.width && info_.output_components == channels;
+    std::vector<uint8_t> row(is_direct ? 0 : size_t{width} * static_cast<size_t>(info_.output_components));
     uint8_t* const scratch = row.data();
     const uint8_t* const from = scratch + (box.left - left) * info_.output_components;
     const bool is_cmyk = info_.output_components == 4;
     read_rows(
-        box, [=](int64_t) { return scratch; },
+        box, [=](int64_t y) { return is_direct ? to + y * row_bytes : scratch; },
         [=](int64_t y) {
-          if (is_cmyk) {
+          if (is_direct) return;
+          if (is_cmyk)
             rgb_of_cmyk(from, to + y * row_bytes, box.width);
-          } else {
+          else
             std::memcpy(to + y * row_bytes, from, static_cast<size_t>(row_bytes));
-          }
         });
     return out;
   }

@@ -149,35 +149,45 @@ Pixels pixels_of(const Image& image) {
   return {image.data(), image.height(), image.width(), image.channels()};
 }
 
-// Copies the pixels at these rows and columns.
-Image gather_pixels(const Image& from, const std::vector<int32_t>& rows,
-                    const std::vector<int32_t>& columns) {
-  const int64_t c = from.channels();
-  Image out(static_cast<int64_t>(rows.size()), static_cast<int64_t>(columns.size()), c);
-  const uint8_t* in = from.data();
+// Returns the window of `in` resized to `size` with Interpolation::kNearest.
+Image resize_nearest(const Image& in, Size2 size, Box window) {
+  const int64_t c = in.channels();
+  Image out(window.height, window.width, c);
   uint8_t* to = out.mutable_data();
-  for (int32_t y : rows) {
+  const std::vector<int32_t> columns =
+      internal::nearest_inputs(in.width(), size.w, window.left, window.left + window.width);
+  for (int32_t y : internal::nearest_inputs(in.height(), size.h, window.top, window.top + window.height))
     for (int32_t x : columns) {
-      std::memcpy(to, in + (int64_t{y} * from.width() + x) * c, static_cast<size_t>(c));
+      std::memcpy(to, in.data() + (int64_t{y} * in.width() + x) * c, static_cast<size_t>(c));
       to += c;
     }
-  }
   return out;
+}
+
+// Resamples the rows of `image` by `x` and the columns by `y`; null: unchanged.
+Image resample(Image image, const AxisWeights* x, const AxisWeights* y, bool columns_first) {
+  const auto resample_rows = [&] {
+    if (!x) return;
+    Image out(image.height(), static_cast<int64_t>(x->start.size()), image.channels());
+    internal::resample_rows(pixels_of(image), *x, out.mutable_data());
+    image = out;
+  };
+  if (!columns_first) resample_rows();
+  if (y) {
+    Image out(static_cast<int64_t>(y->start.size()), image.width(), image.channels());
+    internal::resample_columns(pixels_of(image), *y, out.mutable_data());
+    image = out;
+  }
+  if (columns_first) resample_rows();
+  return image;
 }
 
 }  // namespace
 
 // Returns the window of the resized box.
 Image Picture::resized() const {
-  const Size2 size = resize_->size;
-  const Interpolation filter = resize_->filter;
-  if (filter == Interpolation::kNearest) {
-    const Image part = image_.crop(box_);
-    const double h = static_cast<double>(box_.height), w = static_cast<double>(box_.width);
-    return gather_pixels(
-        part, internal::nearest_inputs(box_.height, 0, h, size.h, window_.top, window_.top + window_.height),
-        internal::nearest_inputs(box_.width, 0, w, size.w, window_.left, window_.left + window_.width));
-  }
+  const auto& [size, filter, scaled_decoding] = *resize_;
+  if (filter == Interpolation::kNearest) return resize_nearest(image_.crop(box_), size, window_);
   const auto weights_of_rows = [&](int64_t in, double low, double high) {
     return internal::axis_weights(in, low, high, size.h, filter, window_.top, window_.top + window_.height);
   };
@@ -187,49 +197,28 @@ Image Picture::resized() const {
   AxisWeights y = weights_of_rows(box_.height, 0, static_cast<double>(box_.height));
   AxisWeights x = weights_of_columns(box_.width, 0, static_cast<double>(box_.width));
   // The part of the box on which the window depends.
-  Box source_box{box_.left + x.first, box_.top + y.first, x.last - x.first, y.last - y.first};
+  Box source{x.first, y.first, x.last - x.first, y.last - y.first};
   bool keeps_rows = size.h == box_.height, keeps_columns = size.w == box_.width;
-  if (keeps_rows) source_box.top = box_.top + window_.top, source_box.height = window_.height;
-  if (keeps_columns) source_box.left = box_.left + window_.left, source_box.width = window_.width;
+  if (keeps_rows) source.top = window_.top, source.height = window_.height;
+  if (keeps_columns) source.left = window_.left, source.width = window_.width;
   Image part;
-  if (resize_->scaled_decoding) {
+  if (scaled_decoding) {
     const Region region = image_.decode(box_, size.h, size.w);
     part = region.image;
-    const bool is_scaled = part.height() != box_.height || part.width() != box_.width;
-    if (is_scaled) {
+    if (part.height() != box_.height || part.width() != box_.width) {
       y = weights_of_rows(part.height(), region.top, region.top + region.height);
       x = weights_of_columns(part.width(), region.left, region.left + region.width);
       keeps_rows = keeps_columns = false;
-      part = part.crop({x.first, y.first, x.last - x.first, y.last - y.first});
-    } else {
-      part = part.crop(
-          {source_box.left - box_.left, source_box.top - box_.top, source_box.width, source_box.height});
+      source = {x.first, y.first, x.last - x.first, y.last - y.first};
     }
+    part = part.crop(source);
   } else {
-    part = image_.crop(source_box);
+    part = image_.crop({box_.left + source.left, box_.top + source.top, source.width, source.height});
   }
-  const auto horizontal_pass = [&] {
-    if (keeps_columns) return;
-    Image out(part.height(), window_.width, part.channels());
-    internal::resample_rows(pixels_of(part), x, out.mutable_data());
-    part = out;
-  };
-  const auto vertical_pass = [&] {
-    if (keeps_rows) return;
-    Image out(window_.height, part.width(), part.channels());
-    internal::resample_columns(pixels_of(part), y, out.mutable_data());
-    part = out;
-  };
   // Order of passes as in Pillow 13; it affects results, since the first pass rounds to 8 bits.
   const int64_t fewer_rows = box_.height - size.h, fewer_columns = box_.width - size.w;
-  if (fewer_rows > std::max<int64_t>(0, 2 * fewer_columns)) {
-    vertical_pass();
-    horizontal_pass();
-  } else {
-    horizontal_pass();
-    vertical_pass();
-  }
-  return part;
+  return resample(part, keeps_columns ? nullptr : &x, keeps_rows ? nullptr : &y,
+                  fewer_rows > std::max<int64_t>(0, 2 * fewer_columns));
 }
 
 // Applies all pending operations except mirroring, and returns the pixels.
@@ -246,17 +235,13 @@ const Image& Picture::materialize() {
 
 namespace {
 
-// Converts bytes to floats by table lookup, mirroring rows if `is_mirrored`.
-template <int kChannels>
-void to_floats(const Image& image, const ValueTable& values, bool is_mirrored, float* out) {
-  const int64_t w = image.width();
-  const uint8_t* row = image.data();
+template <int kChannels> void to_floats(Pixels in, const ValueTable& values, bool is_mirrored, float* out) {
+  const uint8_t* row = in.data;
   const int64_t step = is_mirrored ? -kChannels : kChannels;
-  for (int64_t y = 0; y < image.height(); ++y, row += w * kChannels) {
-    const uint8_t* from = is_mirrored ? row + (w - 1) * kChannels : row;
-    for (int64_t x = 0; x < w; ++x, from += step, out += kChannels) {
+  for (int64_t y = 0; y < in.height; ++y, row += in.width * kChannels) {
+    const uint8_t* from = is_mirrored ? row + (in.width - 1) * kChannels : row;
+    for (int64_t x = 0; x < in.width; ++x, from += step, out += kChannels)
       for (int c = 0; c < kChannels; ++c) out[c] = values.of[c][from[c]];
-    }
   }
 }
 
@@ -267,14 +252,18 @@ void copy_channels_last(const Tensor& x, float* out) {
   const int64_t channels = x.size(0), h = x.size(1), w = x.size(2);
   const float* from = x.ptr<float>();
   for (int64_t i = 0; i < h; ++i) {
-    for (int64_t j = 0; j < w; ++j) {
+    for (int64_t j = 0; j < w; ++j)
       for (int64_t c = 0; c < channels; ++c)
         *out++ = from[c * x.strides()[0] + i * x.strides()[1] + j * x.strides()[2]];
-    }
   }
 }
 
 }  // namespace
+
+void internal::to_floats(Pixels in, const ValueTable& values, bool is_mirrored, float* out) {
+  in.channels == 3 ? data::to_floats<3>(in, values, is_mirrored, out)
+                   : data::to_floats<1>(in, values, is_mirrored, out);
+}
 
 Image Picture::image() {
   require_image("Picture");
@@ -301,9 +290,7 @@ void Picture::write_channels_last(float* out) {
     }
     return;
   }
-  const Image& image = materialize();
-  image.channels() == 3 ? to_floats<3>(image, *values_, is_mirrored_, out)
-                        : to_floats<1>(image, *values_, is_mirrored_, out);
+  internal::to_floats(pixels_of(materialize()), *values_, is_mirrored_, out);
 }
 
 Tensor Picture::own_tensor() {
@@ -325,10 +312,9 @@ Tensor Picture::tensor() {
   float* out = rows.ptr<float>();
   for (int64_t c = 0; c < last.size(0); ++c) {
     const float* plane = last.ptr<float>() + c * last.strides()[0];
-    for (int64_t y = 0; y < last.size(1); ++y) {
+    for (int64_t y = 0; y < last.size(1); ++y)
       for (int64_t x = 0; x < last.size(2); ++x)
         *out++ = plane[y * last.strides()[1] + x * last.strides()[2]];
-    }
   }
   set(rows);
   return rows;
@@ -346,9 +332,8 @@ template <class F> Picture& Picture::map_values(F&& f) {
   Tensor floats = own_tensor();
   float* p = floats.ptr<float>();
   const size_t channels = static_cast<size_t>(floats.size(0));
-  for (int64_t i = 0; i < floats.numel(); i += static_cast<int64_t>(channels)) {
+  for (int64_t i = 0; i < floats.numel(); i += static_cast<int64_t>(channels))
     for (size_t c = 0; c < channels; ++c) p[static_cast<size_t>(i) + c] = f(c, p[static_cast<size_t>(i) + c]);
-  }
   return set(floats);
 }
 

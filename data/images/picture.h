@@ -38,6 +38,12 @@ struct ValueTable {
   static const std::shared_ptr<const ValueTable>& plain();
 };
 
+namespace internal {
+// Converts bytes to floats by table lookup, mirroring rows if `is_mirrored`.
+// Shapes: in [H,W,C], C 1 or 3 -> out f32[H,W,C].
+void to_floats(Pixels in, const ValueTable& values, bool is_mirrored, float* out);
+}  // namespace internal
+
 struct MaskOptions {
   uint8_t fill = 255;  // class of padding; losses and metrics can ignore it (.ignore_index = 255)
 };

@@ -152,26 +152,22 @@ class PngReader {
     if (png_get_rowbytes(state_.png, state_.info) != row_bytes)
       file_.fail("unsupported PNG: a row is ", png_get_rowbytes(state_.png, state_.info), " bytes, expected ",
                  row_bytes);
-    if (passes > 1 || box == Box{0, 0, width, height}) {
-      Image all(height, width, channels);
-      uint8_t* to = all.mutable_data();
-      if (file_.options.allow_damaged) std::memset(to, 0, static_cast<size_t>(all.bytes()));
-      read_rows(passes, height, [=](int64_t y) { return to + static_cast<size_t>(y) * row_bytes; });
-      return all.crop(box);
-    }
-    Image out(box.height, box.width, channels);
-    uint8_t* to = out.mutable_data();
+    // An interlaced image is read as a whole.
+    const bool is_whole = passes > 1 || box == Box{0, 0, width, height};
+    Image out(is_whole ? height : box.height, is_whole ? width : box.width, channels);
+    uint8_t* const to = out.mutable_data();
     if (file_.options.allow_damaged) std::memset(to, 0, static_cast<size_t>(out.bytes()));
-    std::vector<uint8_t> row(row_bytes);
+    std::vector<uint8_t> row(is_whole ? 0 : row_bytes);
     uint8_t* const scratch = row.data();
     const size_t bytes = static_cast<size_t>(box.width * channels);
-    const auto copy = [=](int64_t y) {
-      if (y < box.top) return;
-      std::memcpy(to + static_cast<size_t>(y - box.top) * bytes, scratch + box.left * channels, bytes);
-    };
     read_rows(
-        1, box.top + box.height, [=](int64_t) { return scratch; }, copy);
-    return out;
+        passes, is_whole ? height : box.top + box.height,
+        [=](int64_t y) { return is_whole ? to + static_cast<size_t>(y) * row_bytes : scratch; },
+        [=](int64_t y) {
+          if (is_whole || y < box.top) return;
+          std::memcpy(to + static_cast<size_t>(y - box.top) * bytes, scratch + box.left * channels, bytes);
+        });
+    return is_whole ? out.crop(box) : out;
   }
 
  private:
@@ -218,9 +214,6 @@ class PngReader {
     } catch (const FileError&) {
       if (!file_.options.allow_damaged) throw;
     }
-  }
-  template <class Target> void read_rows(int passes, int64_t rows, const Target& target) {
-    read_rows(passes, rows, target, [](int64_t) {});
   }
 
   const EncodedImage& file_;

@@ -95,11 +95,10 @@ AxisWeights axis_weights(int64_t in_size, double low, double high, int64_t out_s
   return axis;
 }
 
-std::vector<int32_t> nearest_inputs(int64_t in_size, double low, double high, int64_t out_size, int64_t begin,
-                                    int64_t end) {
-  const double scale = (high - low) / static_cast<double>(out_size);
+std::vector<int32_t> nearest_inputs(int64_t in_size, int64_t out_size, int64_t begin, int64_t end) {
+  const double scale = static_cast<double>(in_size) / static_cast<double>(out_size);
   std::vector<int32_t> inputs;
-  double at = low + scale * 0.5;
+  double at = scale * 0.5;
   // Accumulates the position like Pillow, since its rounding affects the result.
   for (int64_t i = 0; i < end; ++i, at += scale) {
     if (i < begin) continue;
@@ -116,9 +115,8 @@ template <int kChannels> void resample_row(const uint8_t* in, const AxisWeights&
     const uint8_t* from = in + x.start[i] * kChannels;
     int32_t sum[kChannels];
     for (int c = 0; c < kChannels; ++c) sum[c] = 1 << (kPrecisionBits - 1);
-    for (int32_t k = 0; k < x.count[i]; ++k, from += kChannels) {
+    for (int32_t k = 0; k < x.count[i]; ++k, from += kChannels)
       for (int c = 0; c < kChannels; ++c) sum[c] += from[c] * weights[k];
-    }
     for (int c = 0; c < kChannels; ++c) out[c] = round_to_byte(sum[c]);
   }
 }

@@ -28,8 +28,7 @@ AxisWeights axis_weights(int64_t in_size, double low, double high, int64_t out_s
                          int64_t begin, int64_t end);
 
 // Returns the index of the input that each of the results [begin, end) copies, for kNearest.
-std::vector<int32_t> nearest_inputs(int64_t in_size, double low, double high, int64_t out_size, int64_t begin,
-                                    int64_t end);
+std::vector<int32_t> nearest_inputs(int64_t in_size, int64_t out_size, int64_t begin, int64_t end);
 
 // Pixels with interleaved channels, rows without gaps.
 struct Pixels {

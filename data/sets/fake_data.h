@@ -5,7 +5,7 @@
 #include <string>
 
 #include "gradus/data/sets/image_dataset.h"
-#include "gradus/data/transforms/transforms.h"
+#include "gradus/data/transforms/tensor.h"
 
 namespace gradus::data {
 

@@ -144,7 +144,7 @@ ImageFilesOptions files_options(const ImageFolderOptions& options) {
 
 struct ImageFolder::Listing {
   std::vector<std::string> classes;
-  internal::FileList files;
+  std::vector<ImageFile> files;
 };
 
 ImageFolder::Listing ImageFolder::list(const fs::path& root, const ImageFolderOptions& options) {
@@ -154,13 +154,11 @@ ImageFolder::Listing ImageFolder::list(const fs::path& root, const ImageFolderOp
   for (size_t label = 0; label < listing.classes.size(); ++label) {
     const std::vector<Folder> folders = walk.folders(root / listing.classes[label]);
     if (folders.empty()) empty.push_back(listing.classes[label]);
-    for (const Folder& folder : folders) {
-      const int32_t number = listing.files.add_folder(folder.path);
+    for (const Folder& folder : folders)
       for (const std::string& name : folder.files)
-        listing.files.add(number, name, static_cast<int64_t>(label));
-    }
+        listing.files.push_back({folder.path / name, static_cast<int64_t>(label)});
   }
-  if ((!empty.empty() && !options.allow_empty) || listing.files.size() == 0)
+  if ((!empty.empty() && !options.allow_empty) || listing.files.empty())
     throw FileError(kOp, root.string(), ": no images (", walk.extensions(), ") for ", empty.size(), " of ",
                     listing.classes.size(), " classes: ", abbreviate(empty));
   return listing;

@@ -3,7 +3,20 @@
 #include <cstring>
 #include <utility>
 
+#include "gradus/tensor/runtime/job.h"
+
 namespace gradus::data {
+
+HostTensor host_tensor(const std::string& key, int64_t size, const std::function<void(uint8_t* out)>& fill) {
+  const HostMemory memory =
+      Job::current()->share("data/" + key, static_cast<size_t>(size),
+                            [&](std::byte* out) { fill(reinterpret_cast<uint8_t*>(out)); });
+  HostTensor result;
+  result.bytes = from_blob(const_cast<std::byte*>(memory.bytes.get()), {size}, {.dtype = DType::kU8},
+                           [keep = memory.bytes] {});
+  (memory.shared ? result.memory.shared : result.memory.own) = size;
+  return result;
+}
 
 ImagesInMemory::ImagesInMemory(std::string name, Tensor images, Tensor labels, int64_t num_classes,
                                Transform transform, std::optional<MemoryUse> memory)
@@ -19,11 +32,10 @@ ImagesInMemory::ImagesInMemory(std::string name, Tensor images, Tensor labels, i
                      "row-major labels [N], got images ", describe(images_), ", labels ", describe(labels_));
   if (images_.dtype() != DType::kU8 || labels_.dtype() != DType::kU8)
     throw DTypeError(name_, "expected u8, got images ", describe(images_), ", labels ", describe(labels_));
-  for (int64_t i = 0; i < labels_.numel(); ++i) {
+  for (int64_t i = 0; i < labels_.numel(); ++i)
     if (labels_.ptr<uint8_t>()[i] >= num_classes)
       throw ValueError(name_, "label ", i, " is ", int(labels_.ptr<uint8_t>()[i]), ", expected less than ",
                        num_classes);
-  }
   const Transform& step = this->transform();
   if (step.is_pointwise()) values_ = step(Image(1, 1, channels)).values();
 }
@@ -44,17 +56,6 @@ int64_t ImagesInMemory::label(int64_t index) const {
   return labels_.ptr<uint8_t>()[index];
 }
 
-namespace {
-
-template <int kChannels>
-void fill(const uint8_t* from, int64_t pixels, const ValueTable& values, float* out) {
-  for (int64_t i = 0; i < pixels; ++i, from += kChannels, out += kChannels) {
-    for (int c = 0; c < kChannels; ++c) out[c] = values.of[c][from[c]];
-  }
-}
-
-}  // namespace
-
 Batch ImagesInMemory::get_batch(std::span<const int64_t> indices) const {
   if (!values_) return ImageDataset::get_batch(indices);
   for (int64_t index : indices) check_index(index);
@@ -65,11 +66,9 @@ Batch ImagesInMemory::get_batch(std::span<const int64_t> indices) const {
           {indices.begin(), indices.end()}};
   float* out = b.input.ptr<float>();
   int64_t* target = b.target.ptr<int64_t>();
-  const int64_t plane = shape[2] * shape[3];
   for (int64_t index : indices) {
-    shape[1] == 1 ? fill<1>(pixels(index), plane, *values_, out)
-                  : fill<3>(pixels(index), plane, *values_, out);
-    out += shape[1] * plane;
+    internal::to_floats({pixels(index), shape[2], shape[3], shape[1]}, *values_, false, out);
+    out += shape[1] * shape[2] * shape[3];
     *target++ = labels_.ptr<uint8_t>()[index];
   }
   return b;

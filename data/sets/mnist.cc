@@ -74,11 +74,10 @@ HostTensor read(IdxFile& file, const Kind& kind) {
   return host_tensor(file.identity(), file.bytes(), [&](uint8_t* out) {
     file.read(out);
     if (file.shape().size() != 1) return;
-    for (int64_t i = 0; i < file.bytes(); ++i) {
+    for (int64_t i = 0; i < file.bytes(); ++i)
       if (out[i] > 9)
         throw FileError(kind.name, file.path().string(), ": label ", i, " is ", int(out[i]),
                         ", expected 0 to 9");
-    }
   });
 }
 

@@ -7,7 +7,7 @@
 #include <optional>
 
 #include "gradus/data/sets/images_in_memory.h"
-#include "gradus/data/transforms/transforms.h"
+#include "gradus/data/transforms/tensor.h"
 
 namespace gradus::data {
 

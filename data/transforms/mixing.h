@@ -40,10 +40,7 @@ class MixUp {
   MixUpOptions options_;
 };
 
-struct CutMixOptions {
-  Required<int64_t, "num_classes"> num_classes;
-  double alpha = 1;  // of the beta distribution
-};
+using CutMixOptions = MixUpOptions;
 
 // CutMix (Yun et al. 2019): replaces a box of each image by the same box of the previous sample. The batch has one
 // r ~ Beta(alpha, alpha), and one box, whose center is uniform over the image:

@@ -13,9 +13,8 @@ using internal::RandomNumbers;
 Normalize::Normalize(NormalizeOptions options)
     : mean_(options.mean.begin(), options.mean.end()), std_(options.std.begin(), options.std.end()) {
   if (mean_.empty() || std_.empty()) throw ValueError("Normalize", "needs a mean and a std for each channel");
-  for (float s : std_) {
+  for (float s : std_)
     if (!(s > 0)) throw ValueError("Normalize", "std must be above 0, got ", s);
-  }
   auto table = std::make_shared<ValueTable>(*ValueTable::plain());
   for (size_t c = 0; c < 3; ++c) {
     const float mean = mean_[std::min(c, mean_.size() - 1)], std = std_[std::min(c, std_.size() - 1)];

@@ -116,6 +116,15 @@ void write_summary(const training::Training& t, const Args& a, const Images& ima
   training::write_summary(t, more);
 }
 
+data::DataLoader image_loader(const Args& a, const Images& images, const std::optional<gan::Growth>& growth) {
+  return data::DataLoader(images.set, {.global_batch_sizes = batch_sizes(a, growth),
+                                       .shuffle = true,
+                                       .num_workers = a.workers,
+                                       .drop_last = true,
+                                       .seed = a.seed,
+                                       .device = a.device});
+}
+
 }  // namespace
 
 void train_gan(const Args& a) {
@@ -140,12 +149,7 @@ void train_gan(const Args& a) {
         return watch.update(recent.means(), steps);
       }};
   metrics.add_to(options);
-  data::DataLoader loader(images.set, {.global_batch_sizes = batch_sizes(a, trained.growth),
-                                       .shuffle = true,
-                                       .num_workers = a.workers,
-                                       .drop_last = true,
-                                       .seed = a.seed,
-                                       .device = a.device});
+  data::DataLoader loader = image_loader(a, images, trained.growth);
   training::Training training("gan", a, loader,
                               {{"model", *net},
                                {"optimizer_disc", trainer.disc.optimizer()},

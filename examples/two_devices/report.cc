@@ -55,7 +55,7 @@ const Timing& Report::best() const { return *std::ranges::min_element(pipelined,
 std::string Report::table() const {
   std::string text = format("\n%-28s %9s %10s %10s\n", "", "seconds", "deviation", "predicted");
   const auto add = [&](const Timing& t) {
-    text += format("%-28s %9.3f %10.3f", t.name.c_str(), t.mean(), t.deviation());
+    text += format("%-28s %9.3f %10.3f", t.name, t.mean(), t.deviation());
     text += t.predicted > 0 ? format(" %10.3f\n", t.predicted) : "\n";
   };
   for (const Timing* t : {&one_device, &model_parallel, &data_parallel}) add(*t);

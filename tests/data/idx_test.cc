@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include "gradus/tensor/runtime/random.h"
+#include "gradus/tensor/tensor.h"
 #include "gradus/tests/support/scratch.h"
 
 namespace gradus::data {
@@ -46,6 +47,13 @@ std::string gzip(const std::string& bytes) {
   out.resize(z.total_out);
   deflateEnd(&z);
   return out;
+}
+
+Tensor read_idx(const std::filesystem::path& path, IdxOptions options = {}) {
+  IdxFile file(path, options);
+  Tensor x = empty(file.shape(), {.dtype = file.dtype()});
+  file.read(x.raw_ptr());
+  return x;
 }
 
 // Returns the text of the FileError, which must name the file.
@@ -114,7 +122,7 @@ TEST(ReadIdx, EveryTruncationIsAnErrorThatNamesTheFile) {
   const std::string plain = small_file(), packed = gzip(plain);
   for (const std::string& whole : {plain, packed}) {
     for (size_t n = 0; n < whole.size(); ++n)
-      EXPECT_THAT(refusal(s.write("cut", whole.substr(0, n))), HasSubstr("[read_idx]"))
+      EXPECT_THAT(refusal(s.write("cut", whole.substr(0, n))), HasSubstr("[IdxFile]"))
           << n << " of " << whole.size();
   }
   EXPECT_THAT(refusal(s.write("cut", plain.substr(0, 70))),
@@ -125,7 +133,7 @@ TEST(ReadIdx, TrailingBytesAreAnError) {
   Scratch s;
   EXPECT_THAT(refusal(s.write("a", small_file() + "x")), HasSubstr("77 bytes long, expected 76"));
   EXPECT_THAT(refusal(s.write("b", gzip(small_file() + "x"))), HasSubstr("goes on after"));
-  EXPECT_THAT(refusal(s.write("c", gzip(small_file()) + "x")), HasSubstr("[read_idx]"));
+  EXPECT_THAT(refusal(s.write("c", gzip(small_file()) + "x")), HasSubstr("[IdxFile]"));
   EXPECT_THAT(refusal(s.write("d", gzip(small_file()) + gzip("x"))), HasSubstr("goes on after"));
 }
 
@@ -145,8 +153,8 @@ TEST(ReadIdx, HeadersThatClaimTooMuchTakeNoMemory) {
   // 2^32 - 1 in every dimension: products beyond 64 bits.
   for (size_t n = 1; n <= 8; ++n) {
     const std::string lie = header(0x08, std::vector<uint32_t>(n, 0xffffffff)) + "abc";
-    EXPECT_THAT(refusal(s.write("a", lie)), HasSubstr("[read_idx]"));
-    EXPECT_THAT(refusal(s.write("b", gzip(lie))), HasSubstr("[read_idx]"));
+    EXPECT_THAT(refusal(s.write("a", lie)), HasSubstr("[IdxFile]"));
+    EXPECT_THAT(refusal(s.write("b", gzip(lie))), HasSubstr("[IdxFile]"));
   }
   EXPECT_THAT(refusal(s.write("g", header(0x09, {33554432, 33554673, 0, 175}))), HasSubstr("claims"))
       << "nothing, of a size that no tensor has";
@@ -198,11 +206,11 @@ TEST(ReadIdx, BitFlipsNeverDoMoreThanChangeValuesOrThrow) {
 
 TEST(ReadIdx, WhatIsNoFileIsAnError) {
   Scratch s;
-  EXPECT_THAT(refusal(s / "absent"), HasSubstr("no such file"));
-  EXPECT_THAT(refusal(s.dir()), HasSubstr("not a regular file"));
+  EXPECT_THAT(refusal(s / "absent"), HasSubstr("No such file"));
+  EXPECT_THAT(refusal(s.dir()), HasSubstr("expected a regular file, got a folder"));
   const auto fifo = s / "fifo";
   ASSERT_EQ(::mkfifo(fifo.c_str(), 0600), 0);
-  EXPECT_THAT(refusal(fifo), HasSubstr("not a regular file"));
+  EXPECT_THAT(refusal(fifo), HasSubstr("expected a regular file"));
 }
 
 }  // namespace

@@ -14,7 +14,8 @@
 #include <vector>
 
 #include "gradus/data/dataloader.h"
-#include "gradus/data/transforms/transforms.h"
+#include "gradus/data/transforms/color.h"
+#include "gradus/data/transforms/tensor.h"
 #include "gradus/tests/support/error.h"
 #include "gradus/tests/support/scratch.h"
 
@@ -151,7 +152,7 @@ TEST_F(Damaged, AreErrorsThatNameSampleAndFile) {
     for (const Batch& b : loader) (void)b;
   });
   EXPECT_THAT(error, AllOf(HasSubstr("sample 3"), HasSubstr("a/d.png"), HasSubstr("cut short")));
-  EXPECT_ERROR(FileError, all.get(7), "b/h.png", "no such file");
+  EXPECT_ERROR(FileError, all.get(7), "b/h.png", "No such file");
 }
 
 TEST_F(Damaged, AreSkippedOthersStandInAndAllIsCounted) {

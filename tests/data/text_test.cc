@@ -11,7 +11,6 @@
 
 #include "gradus/data/dataloader.h"
 #include "gradus/data/sets/generated_text.h"
-#include "gradus/data/sets/markov_source.h"
 #include "gradus/tests/support/error.h"
 #include "gradus/tests/support/scratch.h"
 

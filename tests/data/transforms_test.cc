@@ -1,4 +1,4 @@
-#include "gradus/data/transforms/transforms.h"
+#include "gradus/data/transforms/color.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,6 +7,7 @@
 #include <map>
 
 #include "gradus/data/images/image_decoder.h"
+#include "gradus/data/transforms/tensor.h"
 #include "gradus/tensor/runtime/context.h"
 #include "gradus/tests/support/error.h"
 

@@ -2,6 +2,7 @@
 #include <zlib.h>
 
 #include "gradus/data/files/idx.h"
+#include "gradus/tensor/tensor.h"
 #include "gradus/tests/fuzz/fuzz.h"
 
 namespace gradus::fuzz {
@@ -51,7 +52,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   file.set({reinterpret_cast<const char*>(data), size});
   fuzz::survives([] {
     constexpr int64_t kMaxBytes = 1 << 20;
-    const Tensor x = data::read_idx(file.path(), {.max_bytes = kMaxBytes});
+    data::IdxFile array(file.path(), {.max_bytes = kMaxBytes});
+    const Tensor x = empty(array.shape(), {.dtype = array.dtype()});
+    array.read(x.raw_ptr());
     FUZZ_CHECK(x.nbytes() <= kMaxBytes);
     fuzz::touch(x.raw_ptr(), x.nbytes());
   });

@@ -30,7 +30,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static const fuzz::MemoryFile file;
   file.set({reinterpret_cast<const char*>(data), size});
   io::SafetensorsHeader header;
-  const bool has_header = fuzz::survives([&] { header = io::read_safetensors_header(file.path()); });
+  const bool has_header = fuzz::survives([&] { header = io::SafetensorsReader(file.path()).header(); });
   fuzz::survives([&] {
     const io::SafetensorsFile loaded = io::load_safetensors(file.path());
     FUZZ_CHECK(has_header && loaded.tensors.size() == header.entries.size());

@@ -116,12 +116,13 @@ TEST(Safetensors, AlignsEveryTensorToItsElements) {
   uint64_t header_bytes = 0;
   slurp(dir / "a").copy(reinterpret_cast<char*>(&header_bytes), 8);
   EXPECT_EQ(header_bytes % 8, 0u);
-  for (const SafetensorsEntry& e : read_safetensors_header(dir / "a").entries)
+  const SafetensorsReader reader(dir / "a");
+  for (const SafetensorsEntry& e : reader.header().entries)
     EXPECT_EQ(e.begin % size_of(e.dtype), 0) << e.name;
 }
 
 TEST(Safetensors, ReadsTheHeaderAlone) {
-  const SafetensorsHeader header = read_safetensors_header(kGolden);
+  const SafetensorsHeader header = SafetensorsReader(kGolden).header();
   ASSERT_EQ(header.entries.size(), 11u);
   EXPECT_EQ(header.entries[0].name, "counts.i64");
   EXPECT_EQ(header.entries[0].dtype, DType::kI64);

@@ -1,23 +1,19 @@
 #include "gradus/train/gan/watch.h"
 
 #include <cmath>
-#include <cstdio>
 
 #include "gradus/autograd/grad_manager.h"
 #include "gradus/autograd/ops/copy.h"
 #include "gradus/autograd/ops/reduce.h"
 #include "gradus/tensor/ops/creation.h"
+#include "gradus/train/text.h"
 
 namespace gradus::gan {
 namespace {
 
 using Means = std::map<std::string, double>;
 
-std::string text(double x) {
-  char digits[32];
-  std::snprintf(digits, sizeof digits, "%.4f", x);
-  return digits;
-}
+std::string text(double x) { return training::format("%.4f", x); }
 
 // The mean over pixels of the variance over the batch.
 double variance(const Tensor& x) {

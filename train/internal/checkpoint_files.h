@@ -1,4 +1,5 @@
-// CheckpointFiles: where a training's checkpoints lie, which one a run resumes from, and what must match.
+// CheckpointFiles: where a training's checkpoints lie, which one a run resumes from, and what must match. Functions
+// that put results of tests into a checkpoint.
 #pragma once
 
 #include <string>
@@ -7,6 +8,7 @@
 
 #include "gradus/io/checkpoint.h"
 #include "gradus/train/command_line.h"
+#include "gradus/train/training.h"
 
 namespace gradus::training::internal {
 
@@ -31,5 +33,11 @@ class CheckpointFiles {
   std::string program_, dir_, resume_, dataset_;
   std::vector<std::pair<std::string, std::string>> fixed_;
 };
+
+// Writes and reads sums, and the results of all tests.
+void put(io::Checkpoint& c, const std::string& name, const Sums& s);
+Sums get_sums(const io::Checkpoint& c, const std::string& name);
+void put_history(io::Checkpoint& c, const std::vector<EpochResult>& history);
+std::vector<EpochResult> get_history(const io::Checkpoint& c);
 
 }  // namespace gradus::training::internal

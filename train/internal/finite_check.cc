@@ -6,7 +6,6 @@
 #include "gradus/distributed/group/process_group.h"
 #include "gradus/tensor/base/error.h"
 #include "gradus/tensor/ops/copy.h"
-#include "gradus/train/internal/numbers.h"
 #include "gradus/train/ranks.h"
 
 namespace gradus::training::internal {

@@ -1,11 +1,13 @@
 // StepLog: what a training reports of its steps: their sums over all ranks, lines or a progress bar, event
-// files.
+// files. SampleLog: the samples of each step.
 #pragma once
 
 #include <chrono>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "gradus/data/dataloader.h"
 #include "gradus/io/event_writer.h"
@@ -28,6 +30,24 @@ struct EpochPosition {
   int64_t samples, total;  // of the epoch: so far, and all
 };
 EpochPosition position_of(const data::DataLoader& loader);
+
+// Records the samples of each step in a text file, which rank 0 writes, so that tests can check that each sample
+// is used once. Every run of a training appends to the file:
+//   from EPOCH SAMPLES              a run begins at this position; earlier lines of later positions are void
+//   EPOCH SAMPLES INDEX INDEX ...   a step of all ranks ends at this position, and uses these samples
+// The line of a step is written before the step changes a weight.
+class SampleLog {
+ public:
+  explicit SampleLog(std::filesystem::path file) : file_(std::move(file)) {}  // "": none
+
+  void begin(const data::LoaderState& at) const;
+  // Collective, when there is a file.
+  void add(const data::LoaderState& at, const std::vector<int64_t>& indices) const;
+
+ private:
+  void write(const std::string& line) const;
+  std::filesystem::path file_;
+};
 
 class StepLog {
  public:

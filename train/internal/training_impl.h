@@ -4,7 +4,6 @@
 
 #include "gradus/train/internal/checkpoint_files.h"
 #include "gradus/train/internal/finite_check.h"
-#include "gradus/train/internal/sample_log.h"
 #include "gradus/train/internal/step_log.h"
 #include "gradus/train/internal/stop.h"
 #include "gradus/train/training.h"

@@ -7,6 +7,10 @@
 #include <vector>
 
 #include "gradus/autograd/ops/ops.h"
+#include "gradus/tensor/ops/comparison.h"
+#include "gradus/tensor/ops/creation.h"
+#include "gradus/tensor/ops/reduce.h"
+#include "gradus/tensor/ops/view.h"
 #include "gradus/tensor/tensor_checks.h"
 
 namespace gradus::metrics {
@@ -59,28 +63,6 @@ Tensor counted(const Tensor& target, std::optional<int64_t> ignore_index) {
                       : full(target.shape(), 1, {.dtype = DType::kBool, .device = target.device()});
 }
 
-// Counts of pairs (target, prediction), as i64[C,C].
-Tensor confusion(const char* op, const Tensor& output, const Tensor& target, int64_t classes,
-                 std::optional<int64_t> ignore_index) {
-  if (is_floating(output.dtype())) {
-    check_classes(op, output, target);
-    if (output.size(1) != classes)
-      throw ShapeError(op, "expected scores of ", classes, " classes: scores ", describe(output));
-  } else {
-    check_integers(op, "target", target);
-    if (output.shape() != target.shape())
-      throw ShapeError(op, "expected a class for each target: output ", describe(output), ", target ",
-                       describe(target));
-  }
-  if (target.numel() == 0) return counts({classes, classes});
-  const Tensor predicted = is_floating(output.dtype()) ? argmax(rows(output), 1) : flat(output);
-  const Tensor targets = flat(target), keep = counted(targets, ignore_index);
-  const Tensor t = masked_select(targets, keep), p = masked_select(predicted, keep);
-  check_range(op, "target", t, classes);
-  check_range(op, "output", p, classes);
-  return reshape(bincount(t * classes + p, {.minlength = classes * classes}), {classes, classes});
-}
-
 void check_number_of_classes(const char* op, int64_t classes) {
   constexpr int64_t kMaxClasses = 1 << 15;  // the matrix has the square of it
   if (classes < 1 || classes > kMaxClasses)
@@ -98,20 +80,11 @@ Accuracy::Accuracy(AccuracyOptions options)
 
 Tensor Accuracy::count(const Tensor& output, const Tensor& target) const {
   check_classes(name(), output, target);
-  const int64_t classes = output.size(1);
   const Tensor scores = rows(output), targets = flat(target), keep = counted(targets, options_.ignore_index);
   const Tensor known = where(keep, targets, 0);
-  check_range(name(), "target", known, classes);
+  check_range(name(), "target", known, output.size(1));
   if (targets.numel() == 0) return counts({2});
-  const Tensor index = unsqueeze(to(known, DType::kI64), 1);
-  const Tensor own = gather(scores, 1, index);
-  // The rank of the target: the number of classes with a higher score, or an equal one and a lower index.
-  const Tensor lower =
-      lt(unsqueeze(arange(classes, {.dtype = DType::kI64, .device = scores.device()}), 0), index);
-  const Tensor before = logical_or(logical_not(le(scores, own)), logical_and(eq(scores, own), lower));
-  const Tensor rank = sum(to(before, DType::kI64), {1});
-  const Tensor nan = squeeze(isnan(own), 1);
-  const Tensor right = logical_and(logical_and(lt(rank, options_.k), logical_not(nan)), keep);
+  const Tensor right = logical_and(internal::in_top_k(scores, to(known, DType::kI64), options_.k), keep);
   return stack({count_nonzero(right), count_nonzero(keep)});
 }
 
@@ -120,34 +93,53 @@ double Accuracy::compute() const {
   return n[1] > 0 ? n[0] / n[1] : kNone;
 }
 
+Tensor internal::in_top_k(const Tensor& x, const Tensor& target, int64_t k) {
+  if (k == 1) {
+    const auto [highest, index] = raw::max(x, 1);  // a NaN is the highest
+    return raw::logical_and(raw::eq(index, target), raw::eq(highest, highest));
+  }
+  const Tensor y = raw::unsqueeze(target, 1), classes = arange(x.size(1), {DType::kI64, x.device()});
+  const Tensor none = zeros({}, {x.dtype(), x.device()});
+  const Tensor own = raw::sum(raw::where(raw::eq(classes, y), x, none), {1}, true);
+  // Not <=: higher, or NaN.
+  const Tensor higher = raw::unary<functors::LogicalNot>(raw::le(x, own));
+  const Tensor equal = raw::logical_and(raw::eq(x, own), raw::lt(classes, y));
+  const Tensor rank = raw::sum(raw::logical_or(higher, equal), {1}, true);
+  return raw::reshape(raw::logical_and(raw::lt(rank, k), raw::eq(own, own)), target.shape());
+}
+
 // ---- ConfusionMatrix, IoU ----
 
-ConfusionMatrix::ConfusionMatrix(ConfusionMatrixOptions options)
-    : Metric("ConfusionMatrix",
-             (check_number_of_classes("ConfusionMatrix", options.classes),
-              counts({options.classes, options.classes})),
+ConfusionMatrix::ConfusionMatrix(const char* name, const ConfusionMatrixOptions& options)
+    : Metric(name,
+             (check_number_of_classes(name, options.classes), counts({options.classes, options.classes})),
              options.group),
       options_(options) {}
 
 Tensor ConfusionMatrix::count(const Tensor& output, const Tensor& target) const {
-  return confusion(name(), output, target, options_.classes, options_.ignore_index);
-}
-
-IoU::IoU(IoUOptions options)
-    : Metric("IoU", (check_number_of_classes("IoU", options.classes), counts({3, options.classes})),
-             options.group),
-      options_(options) {}
-
-// True positives, targets and predictions of each class.
-Tensor IoU::count(const Tensor& output, const Tensor& target) const {
-  const Tensor pairs = confusion(name(), output, target, options_.classes, options_.ignore_index);
-  return stack({diagonal(pairs), sum(pairs, {1}), sum(pairs, {0})});
+  const int64_t classes = options_.classes;
+  if (is_floating(output.dtype())) {
+    check_classes(name(), output, target);
+    if (output.size(1) != classes)
+      throw ShapeError(name(), "expected scores of ", classes, " classes: scores ", describe(output));
+  } else {
+    check_integers(name(), "target", target);
+    if (output.shape() != target.shape())
+      throw ShapeError(name(), "expected a class for each target: output ", describe(output), ", target ",
+                       describe(target));
+  }
+  if (target.numel() == 0) return counts({classes, classes});
+  const Tensor predicted = is_floating(output.dtype()) ? argmax(rows(output), 1) : flat(output);
+  const Tensor targets = flat(target), keep = counted(targets, options_.ignore_index);
+  const Tensor t = masked_select(targets, keep), p = masked_select(predicted, keep);
+  check_range(name(), "target", t, classes);
+  check_range(name(), "output", p, classes);
+  return reshape(bincount(t * classes + p, {.minlength = classes * classes}), {classes, classes});
 }
 
 Tensor IoU::compute_per_class() const {
-  const Tensor all = to(total(), DType::kF64);
-  const Tensor hits = select(all, 0, 0);
-  return hits / (select(all, 0, 1) + select(all, 0, 2) - hits);  // 0 / 0 for classes that do not occur
+  const Tensor pairs = to(total(), DType::kF64), hits = diagonal(pairs);
+  return hits / (sum(pairs, {1}) + sum(pairs, {0}) - hits);  // 0 / 0 for classes that do not occur
 }
 
 double IoU::compute() const { return nanmean(compute_per_class()).item<double>(); }

@@ -30,6 +30,14 @@ class Accuracy final : public Metric {
   AccuracyOptions options_;
 };
 
+namespace internal {
+
+// Returns bool[N]: whether the target of each row is among the k highest scores, as in Accuracy. Records nothing.
+// Shapes: scores [N,C] of floating point, target i64[N].
+Tensor in_top_k(const Tensor& scores, const Tensor& target, int64_t k);
+
+}  // namespace internal
+
 struct ConfusionMatrixOptions {
   Required<int64_t, "classes"> classes;
   std::optional<int64_t> ignore_index = {};
@@ -38,37 +46,33 @@ struct ConfusionMatrixOptions {
 
 // Counts of pairs (target, prediction).
 // Shapes: update(scores[N,C,...], target i[N,...]), or update(classes i[N,...], target i[N,...]).
-class ConfusionMatrix final : public Metric {
+class ConfusionMatrix : public Metric {
  public:
-  explicit ConfusionMatrix(ConfusionMatrixOptions options);  // Errors: ValueError for classes < 1
+  // Errors: ValueError for classes < 1
+  explicit ConfusionMatrix(ConfusionMatrixOptions options) : ConfusionMatrix("ConfusionMatrix", options) {}
   // Returns i64[C,C]: rows are targets, columns are predictions.
   Tensor compute() const { return total(); }
+
+ protected:
+  ConfusionMatrix(const char* name, const ConfusionMatrixOptions& options);
 
  private:
   Tensor count(const Tensor& output, const Tensor& target) const override;
   ConfusionMatrixOptions options_;
 };
 
-struct IoUOptions {
-  Required<int64_t, "classes"> classes;
-  std::optional<int64_t> ignore_index = {};
-  dist::Group group = {};
-};
+using IoUOptions = ConfusionMatrixOptions;
 
 // Intersection over union (Jaccard index) of each class: TP / (TP + FN + FP). For segmentation: scores
 // [N,C,H,W], masks i[N,H,W].
 // Shapes: as of ConfusionMatrix.
-class IoU final : public Metric {
+class IoU final : public ConfusionMatrix {
  public:
-  explicit IoU(IoUOptions options);  // Errors: ValueError for classes < 1
+  explicit IoU(IoUOptions options) : ConfusionMatrix("IoU", options) {}  // Errors: as ConfusionMatrix
   // Returns the mean over classes that occur as target or prediction; NaN without any.
   double compute() const;
   // Returns f64[C], NaN for classes that do not occur.
   Tensor compute_per_class() const;
-
- private:
-  Tensor count(const Tensor& output, const Tensor& target) const override;
-  IoUOptions options_;
 };
 
 struct PerplexityOptions {

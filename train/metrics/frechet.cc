@@ -55,14 +55,6 @@ double trace_of_root(const Matrix& a, const Matrix& b) {
   return roots(Solver(root * b * root, Eigen::EigenvaluesOnly)).sum();
 }
 
-void check_numbers(const char* name, const Tensor& x, double largest) {
-  const double* p = x.data<double>();
-  for (int64_t i = 0; i < x.numel(); ++i)
-    if (!(std::abs(p[i]) <= largest))
-      throw ValueError(kDistance, "expected finite numbers below ", largest, ", got ", p[i], " in ", name,
-                       ' ', describe(x));
-}
-
 // Returns moments on the host, row-major.
 FeatureMoments checked(const FeatureMoments& given) {
   for (const Tensor* x : {&given.mean, &given.covariance}) {
@@ -75,8 +67,8 @@ FeatureMoments checked(const FeatureMoments& given) {
                      ", covariance ", describe(given.covariance));
   const auto host = [](const Tensor& x) { return raw::contiguous(raw::to(x, kCPU)); };
   const FeatureMoments m{host(given.mean), host(given.covariance), given.count};
-  check_numbers("mean", m.mean, 1e40);
-  check_numbers("covariance", m.covariance, 1e100);
+  internal::check_magnitude(kDistance, "mean", m.mean, 1e40);
+  internal::check_magnitude(kDistance, "covariance", m.covariance, 1e100);
   const auto c = matrix(m.covariance);
   if ((c - c.transpose()).cwiseAbs().maxCoeff() > 1e-9 * c.cwiseAbs().maxCoeff())
     throw ValueError(kDistance, "expected a symmetric covariance: covariance ", describe(m.covariance));

@@ -1,4 +1,4 @@
-// Which samples a training has used, as its sample log tells (gradus/train/internal/sample_log.h).
+// Which samples a training has used, as its sample log tells (gradus/train/internal/step_log.h).
 #pragma once
 
 #include <compare>

@@ -8,7 +8,8 @@
 
 #include "gradus/data/dataloader.h"
 #include "gradus/data/sets/segmentation_files.h"
-#include "gradus/data/transforms/transforms.h"
+#include "gradus/data/transforms/color.h"
+#include "gradus/data/transforms/tensor.h"
 #include "gradus/io/safetensors.h"
 #include "gradus/tensor/runtime/context.h"
 #include "gradus/tests/support/error.h"

@@ -1,5 +1,6 @@
 // Transforms of images give what torchvision and Pillow give, bit by bit.
-#include "gradus/data/transforms/transforms.h"
+#include "gradus/data/transforms/color.h"
+#include "gradus/data/transforms/tensor.h"
 
 #include <gtest/gtest.h>
 #include <zlib.h>

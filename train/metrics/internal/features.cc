@@ -9,6 +9,14 @@
 
 namespace gradus::metrics::internal {
 
+void check_magnitude(const char* metric, const char* name, const Tensor& x, double largest) {
+  const double* p = x.data<double>();
+  for (int64_t i = 0; i < x.numel(); ++i)
+    if (!(std::abs(p[i]) <= largest))
+      throw ValueError(metric, "expected finite numbers below ", largest, ", got ", p[i], " in row ",
+                       i / x.size(-1), " of ", name, ' ', describe(x));
+}
+
 Tensor checked_features(const char* metric, const char* name, const Tensor& features) {
   constexpr double kMaxMagnitude = 1e40;  // above the range of f32
   if (!features.defined()) throw ValueError(metric, name, " is undefined");
@@ -17,11 +25,7 @@ Tensor checked_features(const char* metric, const char* name, const Tensor& feat
   check_floating(metric, name, features);
   const auto off = no_record();
   const Tensor x = raw::contiguous(raw::to(raw::to(features, kCPU), DType::kF64));
-  const double* p = x.data<double>();
-  for (int64_t i = 0; i < x.numel(); ++i)
-    if (!(std::abs(p[i]) <= kMaxMagnitude))
-      throw ValueError(metric, "expected finite numbers below ", kMaxMagnitude, ", got ", p[i], " in row ",
-                       i / x.size(1), " of ", name, ' ', describe(features));
+  check_magnitude(metric, name, x, kMaxMagnitude);
   return x;
 }
 

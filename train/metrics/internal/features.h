@@ -11,6 +11,10 @@ namespace gradus::metrics::internal {
 // magnitudes above 1e40, whose powers would overflow f64.
 Tensor checked_features(const char* metric, const char* name, const Tensor& features);
 
+// Checks that the numbers of a row-major f64 tensor on the host are finite, and at most `largest` in magnitude.
+// Errors: ValueError.
+void check_magnitude(const char* metric, const char* name, const Tensor& x, double largest);
+
 // The same for two sets of features.
 // Errors: also ShapeError unless both have the same D.
 struct FeaturePair {
