@@ -33,7 +33,7 @@ Step step(const char* name, bool checkpoint) {
 }
 
 TEST(ResNetCheckpoint, GivesTheSameBits) {
-  for (const char* name : {"resnet18", "resnet50", "resnet20"}) {
+  for (const char* name : {"resnet50", "resnet20"}) {
     const Step plain = step(name, false), again = step(name, true);
     EXPECT_EQ(plain.loss, again.loss) << name;
     EXPECT_EQ(plain.grads, again.grads) << name;
