@@ -118,81 +118,7 @@ TEST(ElementwiseAccuracy, VectorsAndSingleElementsGiveTheSameBits) {
   }
 }
 
-// --- layouts: every op gives the same bits whatever its operands' strides ---
-
-using Op = std::function<Tensor(const Tensor& a, const Tensor& b)>;
-const std::pair<const char*, Op> kOps[] = {
-    {"add", [](const Tensor& a, const Tensor& b) { return raw::add(a, b); }},
-    {"sub", [](const Tensor& a, const Tensor& b) { return raw::sub(a, b); }},
-    {"mul", [](const Tensor& a, const Tensor& b) { return raw::mul(a, b); }},
-    {"div", [](const Tensor& a, const Tensor& b) { return raw::div(a, b); }},
-    {"pow", [](const Tensor& a, const Tensor& b) { return raw::pow(raw::unary<functors::Abs>(a), b); }},
-    {"remainder", [](const Tensor& a, const Tensor& b) { return raw::remainder(a, b); }},
-    {"maximum", [](const Tensor& a, const Tensor& b) { return raw::maximum(a, b); }},
-    {"minimum", [](const Tensor& a, const Tensor& b) { return raw::minimum(a, b); }},
-    {"add scaled", [](const Tensor& a, const Tensor& b) { return raw::add(a, b, 0.3); }},
-    {"add number", [](const Tensor& a, const Tensor&) { return raw::add(a, 0.3); }},
-    {"lerp", [](const Tensor& a, const Tensor& b) { return raw::lerp(a, b, 0.7); }},
-    {"lerp tensor",
-     [](const Tensor& a, const Tensor& b) { return raw::lerp(a, b, raw::unary<functors::Abs>(b)); }},
-    {"where", [](const Tensor& a, const Tensor& b) { return raw::where(raw::gt(a, b), a, b); }},
-    {"eq", [](const Tensor& a, const Tensor& b) { return raw::eq(a, b); }},
-    {"ne", [](const Tensor& a, const Tensor& b) { return raw::ne(a, b); }},
-    {"lt", [](const Tensor& a, const Tensor& b) { return raw::lt(a, b); }},
-    {"le", [](const Tensor& a, const Tensor& b) { return raw::le(a, b); }},
-    {"gt", [](const Tensor& a, const Tensor& b) { return raw::gt(a, b); }},
-    {"ge", [](const Tensor& a, const Tensor& b) { return raw::ge(a, b); }},
-    {"and", [](const Tensor& a, const Tensor& b) { return raw::logical_and(raw::gt(a, 0), raw::gt(b, 0)); }},
-    {"or", [](const Tensor& a, const Tensor& b) { return raw::logical_or(raw::gt(a, 0), raw::gt(b, 0)); }},
-    {"not", [](const Tensor& a, const Tensor&) { return raw::unary<functors::LogicalNot>(raw::gt(a, 0)); }},
-    {"isnan", [](const Tensor& a, const Tensor&) { return raw::unary<functors::IsNaN>(a); }},
-    {"isfinite", [](const Tensor& a, const Tensor&) { return raw::unary<functors::IsFinite>(a); }},
-    {"neg", [](const Tensor& a, const Tensor&) { return raw::unary<functors::Neg>(a); }},
-    {"abs", [](const Tensor& a, const Tensor&) { return raw::unary<functors::Abs>(a); }},
-    {"sign", [](const Tensor& a, const Tensor&) { return raw::unary<functors::Sign>(a); }},
-    {"square", [](const Tensor& a, const Tensor&) { return raw::unary<functors::Square>(a); }},
-    {"exp", [](const Tensor& a, const Tensor&) { return raw::unary<functors::Exp>(a); }},
-    {"log",
-     [](const Tensor& a, const Tensor&) { return raw::unary<functors::Log>(raw::unary<functors::Abs>(a)); }},
-    {"sqrt",
-     [](const Tensor& a, const Tensor&) { return raw::unary<functors::Sqrt>(raw::unary<functors::Abs>(a)); }},
-    {"reciprocal", [](const Tensor& a, const Tensor&) { return raw::unary<functors::Reciprocal>(a); }},
-    {"tanh", [](const Tensor& a, const Tensor&) { return raw::unary<functors::Tanh>(a); }},
-    {"sigmoid", [](const Tensor& a, const Tensor&) { return raw::unary<functors::Sigmoid>(a); }},
-    {"erf", [](const Tensor& a, const Tensor&) { return raw::unary<functors::Erf>(a); }},
-    {"floor", [](const Tensor& a, const Tensor&) { return raw::unary<functors::Floor>(a); }},
-    {"ceil", [](const Tensor& a, const Tensor&) { return raw::unary<functors::Ceil>(a); }},
-    {"round", [](const Tensor& a, const Tensor&) { return raw::unary<functors::Round>(a); }},
-    {"clamp", [](const Tensor& a, const Tensor&) { return raw::clamp(a, -0.2, 0.4); }},
-    {"relu", [](const Tensor& a, const Tensor&) { return raw::unary<functors::Relu>(a); }},
-    {"leaky_relu", [](const Tensor& a, const Tensor&) { return raw::unary<functors::LeakyRelu>(a, 0.1); }},
-    {"elu", [](const Tensor& a, const Tensor&) { return raw::unary<functors::Elu>(a, 1.5); }},
-    {"softplus", [](const Tensor& a, const Tensor&) { return raw::unary<functors::Softplus>(a, 2.0, 20.0); }},
-    {"silu", [](const Tensor& a, const Tensor&) { return raw::unary<functors::Silu>(a); }},
-    {"gelu", [](const Tensor& a, const Tensor&) { return raw::unary<functors::Gelu>(a); }},
-    {"gelu_tanh", [](const Tensor& a, const Tensor&) { return raw::unary<functors::GeluTanh>(a); }},
-    {"relu_backward",
-     [](const Tensor& a, const Tensor& b) { return raw::backward<functors::ReluBackward>(a, b); }},
-    {"leaky_relu_backward",
-     [](const Tensor& a,
-        const Tensor& b) { return raw::backward<functors::LeakyReluBackward>(a, b, Tensor(), 0.1); }},
-    {"elu_backward",
-     [](const Tensor& a,
-        const Tensor& b) { return raw::backward<functors::EluBackward>(a, b, Tensor(), 1.5); }},
-    {"sigmoid_backward",
-     [](const Tensor& a, const Tensor& b) { return raw::backward<functors::SigmoidBackward>(a, b); }},
-    {"tanh_backward",
-     [](const Tensor& a, const Tensor& b) { return raw::backward<functors::TanhBackward>(a, b); }},
-    {"silu_backward",
-     [](const Tensor& a, const Tensor& b) { return raw::backward<functors::SiluBackward>(a, b); }},
-    {"gelu_backward",
-     [](const Tensor& a, const Tensor& b) { return raw::backward<functors::GeluBackward>(a, b); }},
-    {"gelu_tanh_backward",
-     [](const Tensor& a, const Tensor& b) { return raw::backward<functors::GeluTanhBackward>(a, b); }},
-    {"clamp_backward",
-     [](const Tensor& a,
-        const Tensor& b) { return raw::backward<functors::ClampBackward>(a, b, Tensor(), -0.5, 0.5); }},
-};
+// --- layouts ---
 
 // The same logical elements in other places: channels-last, transposed storage, every second
 // column, reversed dims.
@@ -206,40 +132,6 @@ std::vector<Tensor> layouts_of(const Tensor& x) {
   raw::copy_(gapped, x);
   all.push_back(gapped);
   return all;
-}
-
-TEST(ElementwiseLayouts, EveryOpGivesTheSameBitsForAnyStrides) {
-  for (const Shape& shape : {Shape{2, 3, 5, 7}, Shape{3, 16, 12, 11}, Shape{1, 2, 1, 700}}) {
-    for (DType t : {DType::kF32, DType::kF64}) {
-      const Tensor a = random_tensor(shape, t, 1), b = random_tensor(shape, t, 2);
-      const auto as = layouts_of(a), bs = layouts_of(b);
-      for (const auto& [name, op] : kOps) {
-        const auto want = values(op(a, b));
-        for (const Tensor& x : as)
-          for (const Tensor& y : bs)
-            ASSERT_EQ(values(op(x, y)), want) << name << " of " << describe(x) << ", " << describe(y);
-      }
-    }
-  }
-}
-
-TEST(ElementwiseLayouts, SixteenBitFloatsAreComputedAsF32AndRoundedOnce) {
-  for (DType t : {DType::kF16, DType::kBF16}) {
-    const Tensor a = raw::to(random_tensor({1003}, DType::kF32, 1), t);
-    const Tensor b = raw::to(random_tensor({1003}, DType::kF32, 2), t);
-    for (const auto& [name, op] : kOps) {
-      const Tensor got = op(a, b);
-      const Tensor wide = op(raw::to(a, DType::kF32), raw::to(b, DType::kF32));
-      ASSERT_EQ(got.dtype(), wide.dtype() == DType::kF32 ? t : wide.dtype()) << name;
-      // Ops of two steps round twice.
-      const double tolerance = t == DType::kF16 ? 0x1p-9 : 0x1p-6;
-      const auto g = values(got), w = values(wide);
-      for (size_t i = 0; i < g.size(); ++i)
-        ASSERT_NEAR(g[i], w[i], tolerance * std::max(1.0, std::abs(w[i]))) << name << " in " << name_of(t);
-    }
-    EXPECT_EQ(values(raw::unary<functors::Exp>(a)),
-              values(raw::to(raw::unary<functors::Exp>(raw::to(a, DType::kF32)), t)));
-  }
 }
 
 TEST(ElementwiseLayouts, ResultsDoNotDependOnThreads) {
@@ -622,17 +514,6 @@ TEST(Temporaries, KeepTheBufferThatARuleHasSaved) {
       autograd::grad([](const std::vector<Tensor>& v) { return (exp(v[0]) + 1.0) * 3.0 - v[0]; }, {x}, ones);
   for (size_t i = 0; i < 5; ++i)
     EXPECT_NEAR(g[0].to_vector<double>()[i], 3 * std::exp(x.to_vector<double>()[i]) - 1, 1e-12);
-}
-
-TEST(Closeness, OfWholeTensors) {
-  const Tensor a = random_tensor({3, 4}, DType::kF64, 1);
-  EXPECT_TRUE(allclose(a, a * (1 + 1e-9)));
-  EXPECT_FALSE(allclose(a, a * (1 + 1e-3)));
-  EXPECT_TRUE(equal(a, clone(a)));
-  EXPECT_FALSE(equal(a, a * (1 + 1e-9)));
-  EXPECT_FALSE(equal(a, reshape(a, {4, 3})));
-  EXPECT_FALSE(allclose(full({2}, NAN), full({2}, NAN)));
-  EXPECT_TRUE(allclose(full({2}, NAN), full({2}, NAN), {.equal_nan = true}));
 }
 
 // Angles, powers and logarithms where f32 has its edges.

@@ -67,42 +67,6 @@ TEST_P(BatchNorm, SurvivesALargeMean) {
   for (int64_t c : {0, 1}) EXPECT_NEAR(r.var.to_vector<double>()[c], moments(channel(x, c)).second, 1e-4);
 }
 
-// Finite differences of <dy, batch_norm(x)> in f64.
-TEST(BatchNormBackward, IsTheDerivative) {
-  const Tensor x = random_tensor({3, 2, 2, 2}, DType::kF64, 1), w = random_tensor({2}, DType::kF64, 2);
-  const Tensor b = random_tensor({2}, DType::kF64, 3), dy = random_tensor({3, 2, 2, 2}, DType::kF64, 4);
-  const auto r = raw::batch_norm(x, w, b, 1e-5);
-  const auto g = raw::batch_norm_backward(dy, x, r.mean, r.var, w, {}, {});
-  auto slope = [&](const Tensor& t, int64_t i) {
-    const double h = 1e-6, before = t.ptr<double>()[i];
-    t.ptr<double>()[i] = before + h;
-    const double up = sum_of_products(raw::batch_norm(x, w, b, 1e-5).y, dy);
-    t.ptr<double>()[i] = before - h;
-    const double down = sum_of_products(raw::batch_norm(x, w, b, 1e-5).y, dy);
-    t.ptr<double>()[i] = before;
-    return (up - down) / (2 * h);
-  };
-  const auto dx = g.dx.to_vector<double>();
-  for (int64_t i = 0; i < x.numel(); ++i) EXPECT_NEAR(dx[i], slope(x, i), 1e-7);
-  for (int64_t c : {0, 1}) {
-    EXPECT_NEAR(g.dweight.to_vector<double>()[c], slope(w, c), 1e-7);
-    EXPECT_NEAR(g.dbias.to_vector<double>()[c], slope(b, c), 1e-7);
-  }
-}
-
-TEST(BatchNormBackward, F32AgreesWithF64) {
-  const Shape shape{16, 20, 9, 9};
-  const Tensor x = random_tensor(shape, DType::kF64, 1), w = random_tensor({20}, DType::kF64, 2),
-               dy = random_tensor(shape, DType::kF64, 3);
-  const auto r = raw::batch_norm(x, w, {}, 1e-5);
-  const auto g = raw::batch_norm_backward(dy, x, r.mean, r.var, w, {}, {});
-  auto f = [](const Tensor& t) { return raw::to(t, DType::kF32); };
-  const auto h = raw::batch_norm_backward(f(dy), f(x), f(r.mean), f(r.var), f(w), {}, {});
-  expect_near(h.dx, g.dx, 1e-5);
-  expect_near(h.dweight, g.dweight, 1e-4);
-  expect_near(h.dbias, g.dbias, 1e-4);
-}
-
 // Every shape of rows: few channels, which are joined, many, an odd number of rows.
 TEST(BatchNormKernel, AgreesWithF64) {
   const auto wide = [](const Tensor& t) { return raw::to(t, DType::kF64); };
