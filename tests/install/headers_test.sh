@@ -24,11 +24,15 @@ users() {
 for c in "${compilers[@]}"; do users "$c" c++20; done
 users g++ c++23
 
-# Each mistake of mistakes.cc stands under `#if MISTAKE == N`, with what is to be said in a comment behind it.
+# Each mistake of mistakes.cc stands under `#if MISTAKE == N`, with what is to be said in a comment behind it. Its headers are
+# precompiled: compilers find all.h.gch and all.h.pch beside all.h.
+grep '^#include' "$here/mistakes.cc" >"$work/all.h"
 said() {
-  "$1" -std=c++20 -fsyntax-only -DMISTAKE="$2" -I"$include" "$here/mistakes.cc" >"$work/log" 2>&1
+  printf '#define MISTAKE %s\n#include "%s"\n' "$2" "$here/mistakes.cc" >"$work/mistake.cc"
+  "$1" -std=c++20 -fsyntax-only -I"$include" -include "$work/all.h" "$work/mistake.cc" >"$work/log" 2>&1
 }
 for c in "${compilers[@]}"; do
+  "$c" -std=c++20 -I"$include" -x c++-header "$work/all.h" -o "$work/all.h.$([[ $c == g++ ]] && echo gch || echo pch)"
   said "$c" 0 || { cat "$work/log"; echo "FAILED: $c without a mistake"; failed=1; }
   while read -r number text; do
     if said "$c" "$number"; then

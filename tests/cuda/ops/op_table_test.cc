@@ -48,32 +48,6 @@ std::set<size_t>& rows_without_kernels() {
   return rows;
 }
 
-std::string bits(const Tensor& t) {
-  const Tensor c = raw::contiguous(t);
-  return dispatch_all(c.dtype(), [&]<class T>() {
-    return std::string(reinterpret_cast<const char*>(c.data<T>()), size_t(c.nbytes()));
-  });
-}
-
-Tensor strided(const Tensor& x) {
-  Shape wide = x.shape();
-  for (int64_t& n : wide) n *= 2;
-  const Tensor base = empty(wide, {.dtype = x.dtype(), .device = x.device()});
-  raw::fill_(base, 77);
-  Strides strides = base.strides();
-  for (int64_t& s : strides) s *= 2;
-  const Tensor y = view_as_strided(base, x.shape(), strides, 0);
-  raw::copy_(y, x);
-  return y;
-}
-Tensor reversed_order(const Tensor& x) {
-  Strides strides = x.strides();
-  int64_t step = 1;
-  for (int d = 0; d < x.dim(); ++d) strides[d] = step, step *= std::max<int64_t>(1, x.size(d));
-  const Tensor y = empty_strided(x.shape(), strides, {.dtype = x.dtype(), .device = x.device()});
-  raw::copy_(y, x);
-  return y;
-}
 Tensor channels_last(const Tensor& x) { return x.dim() == 4 ? raw::channels_last(x) : x; }
 
 class CudaTable : public testing::TestWithParam<size_t> {
