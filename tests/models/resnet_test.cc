@@ -5,7 +5,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <fstream>
 #include <map>
 #include <sstream>
@@ -147,16 +146,6 @@ TEST(ResNet, GoesThroughItsPartsOneByOne) {
     EXPECT_EQ(net.head(h).to_vector<float>(), net(x).to_vector<float>()) << name;
     EXPECT_THROW(net.stage(0, h), ValueError);
     EXPECT_THROW(net.stage(stages + 1, h), ValueError);
-  }
-}
-
-TEST(ResNet, MapsImagesToLogits) {
-  manual_seed(1);
-  for (const char* name : {"resnet18", "resnet20", "resnet32"}) {
-    ResNet net(resnet(name, {.classes = 7}));
-    const Tensor y = net(randn({2, 3, 32, 32}));
-    EXPECT_EQ(to_string(y.shape()), "[2,7]") << name;
-    for (double v : y.to_vector<double>()) EXPECT_TRUE(std::isfinite(v)) << name;
   }
 }
 
