@@ -88,9 +88,9 @@ TEST(GptProgram, TrainsInAPipelineAsInOneProcess) {
 
 TEST(GptProgram, LearnsTheSameInMixedPrecision) {
   Scratch s;
-  ASSERT_EQ(gpt(s.dir(), small("60")).status, 0);
+  ASSERT_EQ(gpt(s.dir(), small("30")).status, 0);
   const double want = summary(s.dir() / "s.json").at("validation_loss");
-  const Result r = gpt(s.dir(), small("60", {"--amp", "bf16", "--pipeline", "2"}));
+  const Result r = gpt(s.dir(), small("30", {"--amp", "bf16", "--pipeline", "2"}));
   ASSERT_EQ(r.status, 0) << r.output;
   // bf16 rounds a number by up to 2^-9 of it; in a mean over many, most of that cancels.
   EXPECT_NEAR(summary(s.dir() / "s.json").at("validation_loss"), want, 0.01);

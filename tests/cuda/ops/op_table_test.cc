@@ -9,7 +9,7 @@
 // have gradients, in the row's first dtype alone. Beyond the first dtype, and the first one of floats, all
 // inputs change their layout at once, and gradients have no gradients: a kernel is one template for all
 // dtypes. --brief tries small inputs in the first dtype alone. `./run test` runs all in one order of threads,
-// and --brief in another.
+// and --brief in another for ops whose threads share sums or memory.
 #include <gtest/gtest.h>
 
 #include <algorithm>
