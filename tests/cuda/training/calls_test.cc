@@ -62,6 +62,7 @@ template <class Opt, class Options> void expect_few_calls_of_scaled(Options opti
 TEST(Calls, ScaledMnist) {
   expect_few_calls_of_scaled<optim::SGD>(optim::SGDOptions{.lr = 0.01, .momentum = 0.9}, 55);
   expect_few_calls_of_scaled<optim::Adam>(optim::AdamOptions{}, 55);
+  expect_few_calls_of_scaled<optim::AdamW>(optim::AdamWOptions{}, 55);
 }
 
 // With a learning rate that changes at each step, and is read on the device.
