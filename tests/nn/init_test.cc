@@ -116,7 +116,7 @@ TEST(Init, DependsOnTheSeedAloneNotOnThreads) {
   const auto draw = [](uint64_t seed, int threads) {
     set_num_threads(threads);
     manual_seed(seed);
-    return normal_(empty({20000})).to_vector<float>();
+    return init::normal_(empty({20000})).to_vector<float>();
   };
   const std::vector<float> a = draw(7, 1), b = draw(7, 2), c = draw(8, 2);
   EXPECT_EQ(a, b);
