@@ -69,20 +69,6 @@ TEST(CustomFunction, IsDifferentiableAgain) {
   EXPECT_TRUE(second) << second.message;
 }
 
-TEST(CustomFunction, GoesToTheSecondOrderWithTwoManagers) {
-  const Tensor x = f64({2});
-  GradManager outer, inner;
-  outer.attach(x);
-  inner.attach(x);
-  auto r1 = outer.record();
-  auto r2 = inner.record();
-  inner.backward(cube(x));
-  const Tensor g = x.grad();
-  x.set_grad({});
-  outer.backward(g);
-  EXPECT_THAT(values(x.grad()), ElementsAre(12));
-}
-
 TEST(CustomFunction, ReceivesNoneForResultsThatAreNotUsed) {
   for (int used : {0, 1, 2}) {
     const Tensor a = f64({2}), b = f64({5});

@@ -22,7 +22,7 @@ namespace gradus {
 namespace {
 
 using Tensors = std::vector<Tensor>;
-constexpr int kRounds = 100;
+constexpr int kRounds = 50;
 constexpr int64_t kElements = 64;
 
 bool has_cuda() {

@@ -78,10 +78,12 @@ TEST(Docs, TheFirstGanLearnsOnTwoRanks) {
   EXPECT_LT(std::atof(output.c_str() + at + said.size()), -0.4) << "it begins at 0, the digits have -0.7";
 }
 
-// Each of the eight places gets 5 % of the samples or more, all together three quarters.
-TEST(Docs, TheRingOfTheGuideIsLearnedOnTwoRanks) {
+// A part of the training: what it prints and saves. With GRADUS_LONG_TESTS, as tools/gan-quality.sh sets it, all
+// of it: each of the eight places gets 5 % of the samples or more, all together three quarters.
+TEST(Docs, TheRingOfTheGuideTrainsOnTwoRanks) {
+  const bool is_long = std::getenv("GRADUS_LONG_TESTS");
   const std::string place = testing::TempDir() + "/ring";
-  const std::string program = fs::absolute("tests/docs/ring_gan").string();
+  const std::string program = fs::absolute("tests/docs/ring_gan").string() + (is_long ? "" : " 100000");
   std::istringstream lines(
       output_of("rm -rf " + place + " && mkdir -p " + place + " && cd " + place + " && " + program));
   std::string last;
@@ -90,11 +92,12 @@ TEST(Docs, TheRingOfTheGuideIsLearnedOnTwoRanks) {
   double sum = 0;
   int places = 0;
   for (double share = 0; shares >> share; ++places) {
-    EXPECT_GE(share, 0.05) << last;
+    EXPECT_GE(share, is_long ? 0.05 : 0) << last;
     sum += share;
   }
   EXPECT_EQ(places, 8) << last;
-  EXPECT_GE(sum, 0.75) << last;
+  EXPECT_GE(sum, is_long ? 0.75 : 0) << last;
+  EXPECT_LE(sum, 1 + 1e-6) << last;
   EXPECT_TRUE(fs::exists(place + "/runs/ring/ring.ckpt"));
   fs::remove_all(place);
 }

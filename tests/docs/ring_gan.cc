@@ -1,7 +1,8 @@
-// The program of docs/guide/gans.md.
+// The program of docs/guide/gans.md; an argument is a number of images that replaces its 3,000,000.
 #include <cmath>
 #include <iostream>
 #include <numbers>
+#include <string>
 
 #include "gradus/gradus.h"
 using namespace gradus;
@@ -42,7 +43,7 @@ void print_shares(Gan& net, const gan::Ema& ema) {
   std::cout << std::endl;
 }
 
-void run() {
+void run(int64_t images) {
   Gan net;
   data::DataLoader loader(Ring(), {.global_batch_size = 256, .shuffle = true, .drop_last = true});
   dist::SeparateDistributedDataParallel ddp(net);
@@ -53,7 +54,7 @@ void run() {
   optim::Adam opt_g(net.gen.parameters(), {.lr = 2e-3, .betas = {0.5, 0.9}});
   gan::Ema ema(net.gen, {.half_life_images = 10'000});
   training::Training training(
-      "ring", {.images = 3'000'000, .log_interval = 500, .checkpoint_dir = "runs/ring"}, loader,
+      "ring", {.images = images, .log_interval = 500, .checkpoint_dir = "runs/ring"}, loader,
       {{"model", net}, {"optimizer_disc", opt_d}, {"optimizer_gen", opt_g}, {"ema", ema}});
 
   for (training::Step& s : training) {  // resumed where it was; log, checkpoints, Ctrl-C
@@ -75,4 +76,7 @@ void run() {
   if (dist::get_rank() == 0) print_shares(net, ema);
 }
 
-int main() { return dist::launcher({.nproc_per_node = 2}, run); }
+int main(int argc, char** argv) {
+  const int64_t images = argc > 1 ? std::stoll(argv[1]) : 3'000'000;
+  return dist::launcher({.nproc_per_node = 2}, [&] { run(images); });
+}

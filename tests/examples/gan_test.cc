@@ -71,20 +71,22 @@ INSTANTIATE_TEST_SUITE_P(Models, GanProgram, testing::ValuesIn(all_models()),
 TEST_P(GanProgram, TrainsUnderEveryKindOfDataParallelism) {
   Scratch s;
   make_images(s.dir());
-  for (const std::string ranks : {"2", "4"})
-    for (const std::string ddp : {"separate", "whole", "callbacks"}) {
-      const Result r = gan(s.dir(), small(GetParam(), {"--nproc", ranks, "--ddp", ddp}));
-      ASSERT_EQ(r.status, 0) << ddp << ", " << ranks << " ranks: " << r.output;
-      const nlohmann::json j = summary(s.dir() / "s.json");
-      EXPECT_EQ(j.at("model"), GetParam().name);
-      EXPECT_EQ(j.at("ddp"), ddp);
-      EXPECT_EQ(j.at("images"), 160);
-      EXPECT_EQ(j.at("d_steps"), 10);
-      EXPECT_EQ(j.at("g_steps"), GetParam().name == "wgan_gp" ? 5 : 10);
-      for (const char* key : {"loss_d", "loss_g", "d_real", "d_fake"})
-        EXPECT_TRUE(std::isfinite(j.at(key).get<double>())) << key;
-      for (const char* key : {"bytes_sent_d", "bytes_sent_g"}) EXPECT_GT(j.at(key), 0) << key;
-    }
+  for (const auto& [ranks, ddp] : {std::pair<std::string, std::string>("2", "separate"),
+                                   {"4", "separate"},
+                                   {"4", "whole"},
+                                   {"2", "callbacks"}}) {
+    const Result r = gan(s.dir(), small(GetParam(), {"--nproc", ranks, "--ddp", ddp}));
+    ASSERT_EQ(r.status, 0) << ddp << ", " << ranks << " ranks: " << r.output;
+    const nlohmann::json j = summary(s.dir() / "s.json");
+    EXPECT_EQ(j.at("model"), GetParam().name);
+    EXPECT_EQ(j.at("ddp"), ddp);
+    EXPECT_EQ(j.at("images"), 160);
+    EXPECT_EQ(j.at("d_steps"), 10);
+    EXPECT_EQ(j.at("g_steps"), GetParam().name == "wgan_gp" ? 5 : 10);
+    for (const char* key : {"loss_d", "loss_g", "d_real", "d_fake"})
+      EXPECT_TRUE(std::isfinite(j.at(key).get<double>())) << key;
+    for (const char* key : {"bytes_sent_d", "bytes_sent_g"}) EXPECT_GT(j.at(key), 0) << key;
+  }
 }
 
 TEST_P(GanProgram, GoesOnToTheSameBitsAfterBeingInterruptedOrKilled) {

@@ -58,17 +58,17 @@ TEST(GptProgram, LearnsMoreThanASingleCharacterTells) {
   EXPECT_EQ(j.at("characters"), 27);
 }
 
-// f32 rounds a loss of 3 by 2e-7, and each of 30 steps adds to that.
+// f32 rounds a loss of 3 by 2e-7, and each of up to 30 steps adds to that.
 constexpr double kSameLoss = 1e-5;
 
 TEST(GptProgram, TrainsInAPipelineAsInOneProcess) {
   Scratch s;
-  const Result alone = gpt(s.dir(), small("30"));
+  const Result alone = gpt(s.dir(), small("12"));
   ASSERT_EQ(alone.status, 0) << alone.output;
   const nlohmann::json want = summary(s.dir() / "s.json");
   const auto expect_same = [&](const Arguments& more, int ranks) {
     const std::string what = testing::PrintToString(more);
-    const Result r = gpt(s.dir(), small("30", more));
+    const Result r = gpt(s.dir(), small("12", more));
     ASSERT_EQ(r.status, 0) << what << r.output;
     const nlohmann::json j = summary(s.dir() / "s.json");
     EXPECT_EQ(j.at("ranks"), ranks) << what;
@@ -78,10 +78,8 @@ TEST(GptProgram, TrainsInAPipelineAsInOneProcess) {
   };
   expect_same({"--micro-batches", "3"}, 1);
   expect_same({"--replicas", "2"}, 2);
-  expect_same({"--pipeline", "2"}, 2);
   expect_same({"--pipeline", "2", "--micro-batches", "auto"}, 2);
   expect_same({"--pipeline", "2", "--schedule", "zb-h1", "--micro-batches", "3"}, 2);
-  expect_same({"--pipeline", "2", "--recompute", "always"}, 2);
   expect_same({"--pipeline", "2", "--recompute", "every-1"}, 2);
   expect_same({"--pipeline", "2", "--recompute", "auto-1e9"}, 2);
   expect_same({"--pipeline", "2", "--interleave", "2", "--schedule", "zb-v"}, 2);
@@ -90,9 +88,9 @@ TEST(GptProgram, TrainsInAPipelineAsInOneProcess) {
 
 TEST(GptProgram, LearnsTheSameInMixedPrecision) {
   Scratch s;
-  ASSERT_EQ(gpt(s.dir(), small("60")).status, 0);
+  ASSERT_EQ(gpt(s.dir(), small("30")).status, 0);
   const double want = summary(s.dir() / "s.json").at("validation_loss");
-  const Result r = gpt(s.dir(), small("60", {"--amp", "bf16", "--pipeline", "2"}));
+  const Result r = gpt(s.dir(), small("30", {"--amp", "bf16", "--pipeline", "2"}));
   ASSERT_EQ(r.status, 0) << r.output;
   // bf16 rounds a number by up to 2^-9 of it; in a mean over many, most of that cancels.
   EXPECT_NEAR(summary(s.dir() / "s.json").at("validation_loss"), want, 0.01);
@@ -130,37 +128,41 @@ TEST(GptProgram, GoesOnWhereItWasKilled) {
   expect_same(s.dir(), straight.dir());
 }
 
+// Ranks that are killed, interrupted, or started again because one of them was killed end as undisturbed ones.
 TEST(GptInAPipeline, GoesOnWhereItsRanksWereKilledOrInterrupted) {
-  for (const size_t replicas : {1u, 2u}) {
-    const Arguments args =
-        with(small("30", kSaving), {"--pipeline", "2", "--replicas", std::to_string(replicas)});
-    Scratch straight, killed, interrupted;
-    ASSERT_EQ(gpt(straight.dir(), args).status, 0);
-    {
-      const auto ranks = start_ranks("gpt", killed.dir(), std::vector<Arguments>(2 * replicas, args));
-      ASSERT_TRUE(ranks[0]->wait_for("step 10 "));
-      for (const auto& rank : ranks) rank->kill(SIGKILL);
-      for (const auto& rank : ranks) EXPECT_EQ(rank->end().status, 128 + SIGKILL);
-    }
-    const Result first = gpt(interrupted.dir(), args, SIGINT, "step 10 ");
-    EXPECT_EQ(first.status, 130) << first.output;
-    EXPECT_THAT(first.output, HasSubstr("continue with --resume c/gpt.ckpt"));
-    for (const Scratch* s : {&killed, &interrupted}) {
-      const Result r = gpt(s->dir(), args);
-      ASSERT_EQ(r.status, 0) << r.output;
-      EXPECT_THAT(r.output, HasSubstr("Resuming from c/gpt.ckpt: epoch 1, "));
-      expect_same(s->dir(), straight.dir());
-    }
+  const Arguments args = with(small("30", kSaving), {"--pipeline", "2", "--replicas", "2"});
+  Scratch straight, killed, interrupted, restarted;
+  ASSERT_EQ(gpt(straight.dir(), args).status, 0);
+  const auto ranks = start_ranks("gpt", killed.dir(), std::vector<Arguments>(4, args));
+  ASSERT_TRUE(ranks[0]->wait_for("step 10 "));
+  for (const auto& rank : ranks) rank->kill(SIGKILL);
+  for (const auto& rank : ranks) EXPECT_EQ(rank->end().status, 128 + SIGKILL);
+  const Result first = gpt(interrupted.dir(), args, SIGINT, "step 10 ");
+  EXPECT_EQ(first.status, 130) << first.output;
+  EXPECT_THAT(first.output, HasSubstr("continue with --resume c/gpt.ckpt"));
+  for (const Scratch* s : {&killed, &interrupted}) {
+    const Result r = gpt(s->dir(), args);
+    ASSERT_EQ(r.status, 0) << r.output;
+    EXPECT_THAT(r.output, HasSubstr("Resuming from c/gpt.ckpt: epoch 1, "));
+    expect_same(s->dir(), straight.dir());
   }
+
+  Program program("gpt", restarted.dir(), with(args, {"--max-restarts", "1"}));
+  ASSERT_TRUE(program.wait_for("step 10 "));
+  EXPECT_TRUE(program.kill_rank(1, SIGKILL));
+  const Result r = program.end();
+  EXPECT_EQ(r.status, 0) << r.output;
+  EXPECT_THAT(r.output, HasSubstr("all ranks start again"));
+  EXPECT_THAT(r.output, HasSubstr("Resuming from c/gpt.ckpt"));
+  expect_same(restarted.dir(), straight.dir());
 }
 
 TEST(GptInAPipeline, AnyDivisionGoesOnFromAnyOther) {
   Scratch straight;
   ASSERT_EQ(gpt(straight.dir(), small("30", {"--log-interval", "1"})).status, 0);
   const nlohmann::json want = summary(straight.dir() / "s.json");
-  const Arguments one = {}, two = {"--pipeline", "2"}, four = {"--pipeline", "4"},
-                  square = {"--pipeline", "2", "--replicas", "2"};
-  const std::pair<Arguments, Arguments> pairs[] = {{four, one}, {square, one}, {one, two}, {two, square}};
+  const Arguments one = {}, four = {"--pipeline", "4"}, square = {"--pipeline", "2", "--replicas", "2"};
+  const std::pair<Arguments, Arguments> pairs[] = {{four, one}, {one, square}, {square, four}};
   for (const auto& [before, after] : pairs) {
     Scratch s;
     const std::string what = testing::PrintToString(before) + testing::PrintToString(after);
@@ -176,20 +178,6 @@ TEST(GptInAPipeline, AnyDivisionGoesOnFromAnyOther) {
     for (const char* loss : {"loss", "validation_loss"})
       EXPECT_NEAR(summary(s.dir() / "s.json").at(loss), want.at(loss).get<double>(), kSameLoss) << what;
   }
-}
-
-TEST(GptInAPipeline, StartsAgainAfterARankWasKilled) {
-  const Arguments args = with(small("30", kSaving), {"--pipeline", "2", "--max-restarts", "1"});
-  Scratch straight, s;
-  ASSERT_EQ(gpt(straight.dir(), args).status, 0);
-  Program program("gpt", s.dir(), args);
-  ASSERT_TRUE(program.wait_for("step 10 "));
-  EXPECT_TRUE(program.kill_rank(1, SIGKILL));
-  const Result r = program.end();
-  EXPECT_EQ(r.status, 0) << r.output;
-  EXPECT_THAT(r.output, HasSubstr("all ranks start again"));
-  EXPECT_THAT(r.output, HasSubstr("Resuming from c/gpt.ckpt"));
-  expect_same(s.dir(), straight.dir());
 }
 
 TEST(GptInAPipeline, RefusesTheCheckpointOfAnotherTraining) {

@@ -161,24 +161,22 @@ TEST(MnistProgram, RefusesTheCheckpointOfAnotherRun) {
 
 // ---- several ranks ----
 
-TEST(MnistOnSeveralRanks, LearnsAndRankZeroAloneSpeaks) {
+TEST(MnistOnSeveralRanks, RankZeroAloneSpeaks) {
   Scratch s;
   const Result r =
-      run(s.dir(), {"--nproc", "2", "--train-samples", "6400", "--test-samples", "501", "--epochs", "1",
+      run(s.dir(), {"--nproc", "2", "--train-samples", "640", "--test-samples", "501", "--epochs", "1",
                     "--batch-size", "32", "--threads", "1", "--summary", "s.json", "--save-model"});
   ASSERT_EQ(r.status, 0) << r.output;
   EXPECT_EQ(count_of("1,199,882 parameters", r.output), 1) << r.output;
   EXPECT_EQ(count_of("Training on generated digits", r.output), 1);
-  EXPECT_EQ(count_of("Train Epoch: 1 [64/6400 (1%)]", r.output), 1);
+  EXPECT_EQ(count_of("Train Epoch: 1 [64/640 (10%)]", r.output), 1);
   EXPECT_EQ(count_of("Test set: ", r.output), 1);
   EXPECT_THAT(r.output, HasSubstr("/501 ("));  // each once: 501 is no multiple of 2
   EXPECT_THAT(r.output, HasSubstr("2 ranks, 1 threads each"));
   const nlohmann::json j = summary(s.dir() / "s.json");
-  EXPECT_GE(j.at("test_accuracy").get<double>(), 0.85);
-  EXPECT_LE(j.at("test_loss").get<double>(), 0.5);
   EXPECT_EQ(j.at("world_size"), 2);
   EXPECT_EQ(j.at("test_samples"), 501);
-  EXPECT_EQ(j.at("train_samples"), 6400);
+  EXPECT_EQ(j.at("train_samples"), 640);
   EXPECT_TRUE(fs::exists(s.dir() / "mnist_cnn.safetensors"));
 }
 

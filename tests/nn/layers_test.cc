@@ -9,9 +9,7 @@
 #include "gradus/autograd/ops/ops.h"
 #include "gradus/models/mnist_net.h"
 #include "gradus/nn/nn.h"
-#include "gradus/optim/optim.h"
 #include "gradus/tensor/ops/copy.h"
-#include "gradus/tensor/runtime/parallel.h"
 #include "gradus/tests/support/error.h"
 
 namespace gradus {
@@ -218,28 +216,6 @@ TEST(MnistNet, HasPyTorchsNamesAndSizes) {
   EXPECT_EQ(net(nn::init::zeros_(empty({2, 1, 28, 28}))).shape(), (Shape{2, 10}));
   EXPECT_THAT(to_string(net), HasSubstr("(conv2): Conv2d(in=32, out=64, kernel=3x3)"));
   EXPECT_THAT(to_string(net), HasSubstr("1,199,882 parameters in 8 tensors (4.6 MiB)"));
-}
-
-TEST(MnistNet, LearnsABatchByHeart) {
-  manual_seed(3);
-  set_num_threads(1);  // a small batch, and tests run side by side
-  models::MnistNet net;
-  const Tensor x = nn::init::normal_(empty({16, 1, 28, 28}));
-  std::vector<int64_t> labels;
-  for (int64_t i = 0; i < 16; ++i) labels.push_back(i % 10);
-  const Tensor y = tensor(labels, {16});
-  GradManager gm;
-  gm.attach(net.parameters());
-  optim::Adam opt(net.parameters());
-  double loss = 0;
-  for (int step = 0; step < 40; ++step) {
-    auto recording = gm.record();
-    const Tensor l = nn::cross_entropy(net(x), y);
-    gm.backward(l);
-    opt.step().clear_grad();
-    loss = l.item<double>();
-  }
-  EXPECT_LT(loss, 0.05);
 }
 
 }  // namespace

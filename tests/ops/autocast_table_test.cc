@@ -11,13 +11,6 @@
 namespace gradus::optest {
 namespace {
 
-std::string bits(const Tensor& t) {
-  const Tensor c = raw::contiguous(t);
-  return dispatch_all(c.dtype(), [&]<class T>() {
-    return std::string(reinterpret_cast<const char*>(c.data<T>()), size_t(c.nbytes()));
-  });
-}
-
 std::optional<autograd::CastPolicy> policy_of(const std::string& op) {
   if (op == "linear_relu") return policy_of("linear");  // the relu of what linear gives
   if (op == "conv2d_relu") return policy_of("conv2d");

@@ -452,34 +452,32 @@ TEST(NarrowConv2dKernels, GiveTheBitsOfF32Rounded) {
   for (const auto& [size, options] : filters)
     for (const auto& [C, O] :
          {std::pair(16, 8), {16, 16}, {16, 32}, {32, 16}, {48, 16}, {32, 24}, {15, 16}, {17, 32}, {64, 33}})
-      for (const int64_t images : {1, 5, 8})
-        for (const int64_t width : {6, 8, 9, 14}) {
-          const Case c{"", {images, C, 8, width}, {O, C, size, size}, options};
-          const Shape y = result_shape(c);
-          const Tensor x = random_tensor(c.x, DType::kBF16, ++seed), w = random_tensor(c.w, DType::kBF16, 2),
-                       b = random_tensor({O}, DType::kBF16, 3);
-          const Tensor y32 = raw::conv2d(wide(x), wide(w), wide(b), options);
-          ASSERT_EQ(raw::conv2d(x, w, b, options).to_vector<float>(), rounded(y32)) << c.x << c.w;
-          for (const uint32_t one_in : {1, 4, 20}) {
-            const Tensor dy = random_tensor(y, DType::kBF16, ++seed);
-            for (int64_t i = 0; i < dy.numel(); ++i)
-              if (philox(seed, 0, uint64_t(i))[0] % one_in) dy.ptr<bf16>()[i] = 0.f;
-            const auto what = [&] { return concat(c.x, c.w, " one in ", one_in); };
-            ASSERT_EQ(raw::conv2d_input_grad(dy, w, c.x, options).to_vector<float>(),
-                      rounded(raw::conv2d_input_grad(wide(dy), wide(w), c.x, options)))
-                << what();
-            const auto [dw, db] = raw::conv2d_weight_grad(dy, x, c.w, true, options);
-            const auto [dw32, db32] = raw::conv2d_weight_grad(wide(dy), wide(x), c.w, true, options);
-            ASSERT_EQ(dw.to_vector<float>(), rounded(dw32)) << what();
-            ASSERT_EQ(db.to_vector<float>(), rounded(db32)) << what();
-            const auto unrounded =
-                raw::conv_weight_grad("conv2d", dy, x, c.w, false, options, DType::kF32).first;
-            ASSERT_EQ(
-                unrounded.to_vector<float>(),
-                raw::conv2d_weight_grad(wide(dy), wide(x), c.w, false, options).first.to_vector<float>())
-                << what();
-          }
+      for (const auto& [images, width] : {std::pair(1, 9), {5, 6}, {5, 14}, {8, 8}}) {
+        const Case c{"", {images, C, 8, width}, {O, C, size, size}, options};
+        const Shape y = result_shape(c);
+        const Tensor x = random_tensor(c.x, DType::kBF16, ++seed), w = random_tensor(c.w, DType::kBF16, 2),
+                     b = random_tensor({O}, DType::kBF16, 3);
+        const Tensor y32 = raw::conv2d(wide(x), wide(w), wide(b), options);
+        ASSERT_EQ(raw::conv2d(x, w, b, options).to_vector<float>(), rounded(y32)) << c.x << c.w;
+        for (const uint32_t one_in : {1, 4, 20}) {
+          const Tensor dy = random_tensor(y, DType::kBF16, ++seed);
+          for (int64_t i = 0; i < dy.numel(); ++i)
+            if (philox(seed, 0, uint64_t(i))[0] % one_in) dy.ptr<bf16>()[i] = 0.f;
+          const auto what = [&] { return concat(c.x, c.w, " one in ", one_in); };
+          ASSERT_EQ(raw::conv2d_input_grad(dy, w, c.x, options).to_vector<float>(),
+                    rounded(raw::conv2d_input_grad(wide(dy), wide(w), c.x, options)))
+              << what();
+          const auto [dw, db] = raw::conv2d_weight_grad(dy, x, c.w, true, options);
+          const auto [dw32, db32] = raw::conv2d_weight_grad(wide(dy), wide(x), c.w, true, options);
+          ASSERT_EQ(dw.to_vector<float>(), rounded(dw32)) << what();
+          ASSERT_EQ(db.to_vector<float>(), rounded(db32)) << what();
+          const auto unrounded =
+              raw::conv_weight_grad("conv2d", dy, x, c.w, false, options, DType::kF32).first;
+          ASSERT_EQ(unrounded.to_vector<float>(),
+                    raw::conv2d_weight_grad(wide(dy), wide(x), c.w, false, options).first.to_vector<float>())
+              << what();
         }
+      }
 }
 
 // Extents far beyond those above, where oneDNN computes wrongly in one of its ways

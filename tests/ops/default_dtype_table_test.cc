@@ -15,13 +15,6 @@ struct DefaultDtype {
   ~DefaultDtype() { set_default_dtype(DType::kF32); }
 };
 
-std::string bits(const Tensor& t) {
-  const Tensor c = raw::contiguous(t);
-  return dispatch_all(c.dtype(), [&]<class T>() {
-    return std::string(reinterpret_cast<const char*>(c.data<T>()), size_t(c.nbytes()));
-  });
-}
-
 class DefaultDtypeTable : public testing::TestWithParam<size_t> {};
 
 TEST_P(DefaultDtypeTable, RowsOfFloatsGiveTheSame) {

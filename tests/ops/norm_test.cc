@@ -1,7 +1,6 @@
 #include "gradus/autograd/ops/norm/batch_norm.h"
 
 #include "gradus/autograd/functional.h"
-#include "gradus/autograd/gradcheck.h"
 #include "gradus/autograd/ops/ops.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/view.h"
@@ -67,42 +66,6 @@ TEST_P(BatchNorm, SurvivesALargeMean) {
   for (int64_t c : {0, 1}) EXPECT_NEAR(r.var.to_vector<double>()[c], moments(channel(x, c)).second, 1e-4);
 }
 
-// Finite differences of <dy, batch_norm(x)> in f64.
-TEST(BatchNormBackward, IsTheDerivative) {
-  const Tensor x = random_tensor({3, 2, 2, 2}, DType::kF64, 1), w = random_tensor({2}, DType::kF64, 2);
-  const Tensor b = random_tensor({2}, DType::kF64, 3), dy = random_tensor({3, 2, 2, 2}, DType::kF64, 4);
-  const auto r = raw::batch_norm(x, w, b, 1e-5);
-  const auto g = raw::batch_norm_backward(dy, x, r.mean, r.var, w, {}, {});
-  auto slope = [&](const Tensor& t, int64_t i) {
-    const double h = 1e-6, before = t.ptr<double>()[i];
-    t.ptr<double>()[i] = before + h;
-    const double up = sum_of_products(raw::batch_norm(x, w, b, 1e-5).y, dy);
-    t.ptr<double>()[i] = before - h;
-    const double down = sum_of_products(raw::batch_norm(x, w, b, 1e-5).y, dy);
-    t.ptr<double>()[i] = before;
-    return (up - down) / (2 * h);
-  };
-  const auto dx = g.dx.to_vector<double>();
-  for (int64_t i = 0; i < x.numel(); ++i) EXPECT_NEAR(dx[i], slope(x, i), 1e-7);
-  for (int64_t c : {0, 1}) {
-    EXPECT_NEAR(g.dweight.to_vector<double>()[c], slope(w, c), 1e-7);
-    EXPECT_NEAR(g.dbias.to_vector<double>()[c], slope(b, c), 1e-7);
-  }
-}
-
-TEST(BatchNormBackward, F32AgreesWithF64) {
-  const Shape shape{16, 20, 9, 9};
-  const Tensor x = random_tensor(shape, DType::kF64, 1), w = random_tensor({20}, DType::kF64, 2),
-               dy = random_tensor(shape, DType::kF64, 3);
-  const auto r = raw::batch_norm(x, w, {}, 1e-5);
-  const auto g = raw::batch_norm_backward(dy, x, r.mean, r.var, w, {}, {});
-  auto f = [](const Tensor& t) { return raw::to(t, DType::kF32); };
-  const auto h = raw::batch_norm_backward(f(dy), f(x), f(r.mean), f(r.var), f(w), {}, {});
-  expect_near(h.dx, g.dx, 1e-5);
-  expect_near(h.dweight, g.dweight, 1e-4);
-  expect_near(h.dbias, g.dbias, 1e-4);
-}
-
 // Every shape of rows: few channels, which are joined, many, an odd number of rows.
 TEST(BatchNormKernel, AgreesWithF64) {
   const auto wide = [](const Tensor& t) { return raw::to(t, DType::kF64); };
@@ -156,16 +119,6 @@ TEST(RectifiedBatchNorm, GivesTheSameGradientsInOneNode) {
   const auto shared = gradients(false, true), apart = gradients(true, true);
   for (size_t i = 0; i < one.size(); ++i)
     EXPECT_EQ(shared[i].to_vector<float>(), apart[i].to_vector<float>()) << i;
-}
-
-TEST(RectifiedBatchNorm, HasASecondDerivative) {
-  const Tensor x = random_tensor({3, 2, 2, 3}, DType::kF64, 1), w = random_tensor({2}, DType::kF64, 2);
-  const Tensor b = random_tensor({2}, DType::kF64, 3);
-  const auto f = [](const std::vector<Tensor>& v) {
-    return square(relu(batch_norm(v[0], v[1], v[2], {}, {}, {.training = true})));
-  };
-  EXPECT_TRUE(autograd::gradcheck(f, {x, w, b}));
-  EXPECT_TRUE(autograd::gradgradcheck(f, {x, w, b}));
 }
 
 class BatchNormReluKernel : public testing::TestWithParam<DType> {};
@@ -264,18 +217,6 @@ TEST(BatchNormLeakyRelu, GivesTheBitsOfTwoOps) {
 
 TEST(BatchNormLeakyRelu, OfSlope0IsNoRelu) { expect_slope_0_as_of_two_ops(kCPU); }
 
-TEST(BatchNormLeakyRelu, HasASecondDerivative) {
-  const Tensor x = random_tensor({3, 2, 2, 3}, DType::kF64, 1), w = random_tensor({2}, DType::kF64, 2);
-  const Tensor b = random_tensor({2}, DType::kF64, 3);
-  for (const double slope : {0.2, -0.5, 0., 1.}) {
-    const auto f = [&](const std::vector<Tensor>& v) {
-      return square(batch_norm_leaky_relu(v[0], slope, v[1], v[2], {}, {}, {.training = true}));
-    };
-    EXPECT_TRUE(autograd::gradcheck(f, {x, w, b})) << slope;
-    EXPECT_TRUE(autograd::gradgradcheck(f, {x, w, b})) << slope;
-  }
-}
-
 // Sums in bf16 are rounded once: after the rectifier.
 TEST(BatchNormLeakyRelu, RoundsOnceInBF16) {
   const Tensor x = raw::to(image({4, 6, 5, 5}, 1), DType::kBF16);
@@ -371,22 +312,6 @@ TEST(BatchNormAddRelu, TakesTheFusedPathInBF16) {
   expect_same_bits(g[2], masked);
 }
 
-TEST(BatchNormAddRelu, HasASecondDerivative) {
-  const Tensor x = random_tensor({3, 2, 2, 3}, DType::kF64, 1), w = random_tensor({2}, DType::kF64, 2);
-  const Tensor b = random_tensor({2}, DType::kF64, 3), r = random_tensor({3, 2, 2, 3}, DType::kF64, 4);
-  const BatchNormFuncOptions options{.training = true};
-  const auto sum = [&](const std::vector<Tensor>& v) {
-    return square(batch_norm_add_relu(v[0], v[3] * v[3], v[1], v[2], {}, {}, options));
-  };
-  EXPECT_TRUE(autograd::gradcheck(sum, {x, w, b, r}));
-  EXPECT_TRUE(autograd::gradgradcheck(sum, {x, w, b, r}));
-  const auto alone = [&](const std::vector<Tensor>& v) {
-    return square(batch_norm_relu(v[0], v[1], v[2], {}, {}, options));
-  };
-  EXPECT_TRUE(autograd::gradcheck(alone, {x, w, b}));
-  EXPECT_TRUE(autograd::gradgradcheck(alone, {x, w, b}));
-}
-
 // The residual gives its buffer to y, and y to x's gradient, when nobody else holds them.
 TEST(BatchNormAddRelu, TakesBuffersOver) {
   const Tensor x = image({8, 16, 16, 16}, 1), r = image({8, 16, 16, 16}, 2);
@@ -429,30 +354,6 @@ TEST(BatchNormErrors, SayWhatWasGiven) {
   EXPECT_ERROR(DTypeError, raw::batch_norm(x, empty({3}, {DType::kF64, kCPU}), {}, 1e-5),
                "x is f32 but weight is f64");
   EXPECT_ERROR(DTypeError, raw::batch_norm(empty({2, 3}, {DType::kI32, kCPU}), {}, {}, 1e-5), "i32");
-}
-
-TEST(BatchNormGradients, OfFirstAndSecondOrder) {
-  const Tensor w = random_tensor({3}, DType::kF64, 2), b = random_tensor({3}, DType::kF64, 3);
-  const Tensor mean = random_tensor({3}, DType::kF64, 4), var = raw::clone(mean);
-  raw::fill_(var, 0.5);
-  for (const Shape& shape : {Shape{5, 3}, Shape{2, 3, 4}, Shape{2, 3, 2, 3}})
-    for (bool training : {true, false}) {
-      const Tensor x = random_tensor(shape, DType::kF64, 1);
-      const auto f = [&](const std::vector<Tensor>& v) {
-        return batch_norm(v[0], v[1], v[2], training ? Tensor() : mean, training ? Tensor() : var,
-                          {.training = training});
-      };
-      const auto first = autograd::gradcheck(f, {x, w, b});
-      EXPECT_TRUE(first) << shape << ' ' << training << ' ' << first.message;
-      const auto second = autograd::gradgradcheck(f, {x, w, b});
-      EXPECT_TRUE(second) << shape << ' ' << training << ' ' << second.message;
-      const auto plain = autograd::gradgradcheck(
-          [&](const std::vector<Tensor>& v) {
-            return f({v[0], {}, {}});
-          },
-          {x});
-      EXPECT_TRUE(plain) << shape << ' ' << training << ' ' << plain.message;
-    }
 }
 
 TEST(BatchNormTraining, UpdatesTheRunningStatistics) {

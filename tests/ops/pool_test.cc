@@ -31,56 +31,6 @@ std::vector<PoolWindows> max_windows(const Tensor& x) {
           raw::adaptive_windows("adaptive_max_pool2d", x, 2, {1, 9, 1})};
 }
 
-// The definition of max pooling, cell by cell.
-Tensor naive_max(const Tensor& x, const PoolWindows& w) {
-  Tensor y = empty({x.size(0), x.size(1), w.output.h, w.output.w}, {DType::kF64, kCPU});
-  const auto v = x.to_vector<double>();
-  double* at = y.ptr<double>();
-  for (int64_t nc = 0; nc < x.size(0) * x.size(1); ++nc)
-    for (int64_t p = 0; p < w.output.h; ++p)
-      for (int64_t q = 0; q < w.output.w; ++q) {
-        double best = -std::numeric_limits<double>::infinity();
-        for (int64_t h = 0; h < w.input.h; ++h)
-          for (int64_t c = 0; c < w.input.w; ++c) {
-            auto covers = [&](int64_t in, int64_t out, int64_t i, int64_t at, int64_t k, int64_t s,
-                              int64_t pad, int64_t d) {
-              if (w.adaptive) return at >= i * in / out && at < ((i + 1) * in + out - 1) / out;
-              const int64_t distance = at - (i * s - pad);
-              return distance >= 0 && distance % d == 0 && distance / d < k;
-            };
-            if (covers(w.input.h, w.output.h, p, h, w.kernel.h, w.stride.h, w.padding.h, w.dilation.h) &&
-                covers(w.input.w, w.output.w, q, c, w.kernel.w, w.stride.w, w.padding.w, w.dilation.w))
-              best = std::max(best, v[(nc * w.input.h + h) * w.input.w + c]);
-          }
-        *at++ = best;
-      }
-  return y;
-}
-
-TEST_P(Pool, MaxIsTheDefinition) {
-  const Tensor x = random_tensor({2, 5, 7, 8}, GetParam());
-  for (const PoolWindows& w : max_windows(x)) {
-    const auto [y, index] = raw::max_pool(x, w);
-    EXPECT_TRUE(y.is_channels_last());
-    EXPECT_EQ(index.dtype(), DType::kU8);
-    expect_near(y, naive_max(x, w), 0);
-    expect_near(raw::max_pool_value(raw::channels_last(x), w), y, 0);
-    expect_near(raw::max_pool_gather(x, index, w), y, 0);
-  }
-}
-
-TEST_P(Pool, ScatterIsTheTransposeOfGather) {
-  const Tensor x = random_tensor({2, 5, 7, 8}, GetParam(), 1);
-  for (const PoolWindows& w : max_windows(x)) {
-    const auto [y, index] = raw::max_pool(x, w);
-    const Tensor dy = random_tensor(y.shape(), GetParam(), 2), g = random_tensor(x.shape(), GetParam(), 3);
-    const Tensor dx = raw::max_pool_scatter(dy, index, w);
-    EXPECT_EQ(dx.shape(), x.shape());
-    EXPECT_NEAR(sum_of_products(dx, g), sum_of_products(dy, raw::max_pool_gather(g, index, w)), 1e-4);
-    EXPECT_NEAR(sum_of_products(dx, x), sum_of_products(dy, y), 1e-4);
-  }
-}
-
 // 16-bit floats: the same comparisons and sums in f32, rounded once.
 TEST(NarrowPool, IsF32sRoundedOnce) {
   for (DType t : {DType::kBF16, DType::kF16})
@@ -98,20 +48,6 @@ TEST(NarrowPool, IsF32sRoundedOnce) {
         expect_near(dx, raw::to(raw::max_pool_scatter(raw::to(dy, DType::kF32), index, w), t), 0);
       }
     }
-}
-
-TEST_P(Pool, AverageAndItsSpreadAreTransposes) {
-  const Tensor x = random_tensor({2, 5, 7, 8}, GetParam(), 1);
-  for (const PoolWindows& w :
-       {raw::avg_pool2d_windows(x, {.kernel = 2}),
-        raw::avg_pool2d_windows(x, {.kernel = 3, .stride = 2, .padding = 1}),
-        raw::avg_pool2d_windows(x, {.kernel = 3, .stride = 2, .padding = 1, .ceil_mode = true}),
-        raw::avg_pool2d_windows(x, {.kernel = 3, .stride = 2, .padding = 1, .count_include_pad = false}),
-        raw::adaptive_windows("adaptive_avg_pool2d", x, 2, {1, 3, 5}),
-        raw::adaptive_windows("adaptive_avg_pool2d", x, 2, {1, 10, 10})}) {
-    const Tensor y = raw::avg_pool(x, w), dy = random_tensor(y.shape(), GetParam(), 2);
-    EXPECT_NEAR(sum_of_products(raw::avg_pool_spread(dy, w), x), sum_of_products(dy, y), 1e-4);
-  }
 }
 
 TEST(MaxPool2d, TheFirstOfEqualsWins) {
@@ -137,13 +73,6 @@ TEST(MaxPool2d, LargeWindowsUseWiderIndices) {
   const auto [y, index] = raw::max_pool(x, w);
   EXPECT_EQ(index.dtype(), DType::kI32);
   expect_near(raw::max_pool_gather(x, index, w), y, 0);
-}
-
-TEST(MaxPool2d, CeilModeKeepsARest) {
-  const Tensor x = image({1, 2, 3, 4, 5, 6, 7, 8, 9}, 3, 3);
-  EXPECT_EQ(
-      raw::max_pool(x, raw::max_pool2d_windows(x, {.kernel = 2, .ceil_mode = true})).first.to_vector<float>(),
-      (std::vector<float>{5, 6, 8, 9}));
 }
 
 // Figures from PyTorch 2.15.
@@ -190,21 +119,6 @@ TEST(CeilMode, TakesAWindowLargerThanTheImageAsFarAsItReaches) {
   const AvgPool2dOptions padded{
       .kernel = Size2(1, 5), .stride = Size2(1, 4), .padding = Size2(0, 1), .ceil_mode = true};
   EXPECT_EQ(avg_pool2d(image, padded).item<float>(), 1.25);
-}
-
-TEST(AvgPool2d, CountsThePaddingOrNot) {
-  const Tensor x = image({4, 4, 4, 4}, 2, 2);
-  const AvgPool2dOptions counted{.kernel = 2, .padding = 1},
-      not_counted{.kernel = 2, .padding = 1, .count_include_pad = false};
-  EXPECT_EQ(raw::avg_pool(x, raw::avg_pool2d_windows(x, counted)).to_vector<float>(),
-            (std::vector<float>{1, 1, 1, 1}));
-  EXPECT_EQ(raw::avg_pool(x, raw::avg_pool2d_windows(x, not_counted)).to_vector<float>(),
-            (std::vector<float>{4, 4, 4, 4}));
-}
-
-TEST(AdaptivePool2d, OneCellIsTheWholeImage) {
-  const Tensor x = image({1, 2, 3, 4, 5, 9}, 2, 3);
-  EXPECT_EQ(raw::avg_pool(x, raw::adaptive_windows("adaptive_avg_pool2d", x, 2, {1, 1, 1})).item<float>(), 4);
 }
 
 TEST(MaxPool2dOfRelu, OverwritesItsInputByTheGradient) {

@@ -282,16 +282,6 @@ TEST(Reduce, FirstOfEqualsIsTheIndex) {
   EXPECT_EQ(argmax(to(x, DType::kI32), 1).to_vector<int64_t>(), (std::vector<int64_t>{1, 0}));
 }
 
-TEST(Reduce, Norms) {
-  const Tensor x = f32({3, -4, 0}, {3});
-  EXPECT_FLOAT_EQ(norm(x).item<float>(), 5);
-  EXPECT_FLOAT_EQ(norm(x, {}, 1).item<float>(), 7);
-  EXPECT_FLOAT_EQ(norm(x, {}, 0).item<float>(), 2);
-  EXPECT_FLOAT_EQ(norm(x, {}, INFINITY).item<float>(), 4);
-  EXPECT_FLOAT_EQ(norm(x, {}, -INFINITY).item<float>(), 0);
-  EXPECT_FLOAT_EQ(norm(x, {}, 3).item<float>(), std::cbrt(27.f + 64.f));
-}
-
 TEST(Reduce, VarianceDividesByElementsLessCorrection) {
   const Tensor x = f32({1, 2, 3, 4}, {4});
   EXPECT_FLOAT_EQ(var(x).item<float>(), 5.f / 3);

@@ -1,7 +1,5 @@
 #include "gradus/autograd/ops/softmax.h"
 
-#include <limits>
-
 #include "gradus/autograd/functional.h"
 #include "gradus/autograd/ops/arithmetic.h"
 #include "gradus/autograd/ops/copy.h"
@@ -13,32 +11,6 @@
 
 namespace gradus {
 namespace {
-
-constexpr float kInf = std::numeric_limits<float>::infinity();
-
-TEST(Softmax, MatchesTheDefinitionInF64OverAnyDim) {
-  for (const Shape& shape : {Shape{7, 10}, Shape{5, 31}, Shape{5, 32}, Shape{5, 47}, Shape{3, 129},
-                             Shape{3, 1000}, Shape{2, 5, 3, 4}, Shape{4, 3, 300}, Shape{1}, Shape{}}) {
-    const Tensor x = random_tensor(shape, DType::kF64);
-    for (int dim = 0; dim < std::max(x.dim(), 1); ++dim) {
-      const Tensor y = softmax(x, dim);
-      Tensor want = empty(shape, {.dtype = DType::kF64});
-      const int64_t n = x.dim() ? x.size(dim) : 1, step = x.dim() ? x.stride(dim) : 1;
-      for (int64_t i = 0; i < x.numel(); ++i) {
-        const int64_t first = i - (n == 1 ? 0 : i / step % n * step);
-        double total = 0;
-        for (int64_t j = 0; j < n; ++j) total += std::exp(x.ptr<double>()[first + (n == 1 ? 0 : j * step)]);
-        want.ptr<double>()[i] = std::exp(x.ptr<double>()[i]) / total;
-      }
-      expect_near(y, want, 1e-14);
-      expect_near(softmax(to(x, DType::kF32), dim), want, 1e-6);
-      expect_near(softmax(to(x, DType::kBF16), dim), want, 1e-2);
-      for (int64_t i = 0; i < x.numel(); ++i) want.ptr<double>()[i] = std::log(want.ptr<double>()[i]);
-      expect_near(log_softmax(x, dim), want, 1e-13);
-      expect_near(log_softmax(to(x, DType::kF32), dim), want, 2e-6);
-    }
-  }
-}
 
 TEST(Softmax, TakesAnyLayout) {
   const Tensor x = random_tensor({2, 6, 5, 7});
@@ -52,16 +24,6 @@ TEST(Softmax, TakesAnyLayout) {
     expect_near(softmax_backward(channels_last(dy), softmax(x, dim), dim),
                 softmax_backward(dy, softmax(x, dim), dim), 0);
   }
-}
-
-TEST(Softmax, LargeAndInfiniteScores) {
-  const Tensor x = tensor(std::vector<float>{1e30f, -1e30f, 1e4f, 1e4f, 0, -kInf}, {3, 2});
-  EXPECT_EQ(softmax(x, 1).to_vector<float>(), (std::vector<float>{1, 0, .5f, .5f, 1, 0}));
-  const std::vector<float> y = log_softmax(x, 1).to_vector<float>();
-  EXPECT_EQ(y[0], 0);
-  EXPECT_EQ(y[1], -2e30f);
-  EXPECT_FLOAT_EQ(y[2], -std::log(2.f));
-  EXPECT_EQ(y[5], -kInf);
 }
 
 TEST(Softmax, DoesNotDependOnThreads) {
@@ -101,14 +63,6 @@ TEST(Softmax, EmptyAndWrong) {
   EXPECT_ERROR(IndexError, softmax(empty({2, 3}), 2), "[softmax]", "2");
   EXPECT_ERROR(DTypeError, log_softmax(tensor({1, 2}), 0), "[log_softmax]", "i64[2] cpu");
   EXPECT_ERROR(ShapeError, softmax_backward(empty({2}), empty({3}), 0), "f32[2]", "f32[3]");
-}
-
-TEST(Softmax, GradientOfARowSumsToZero) {
-  const Tensor x = random_tensor({4, 9}, DType::kF64), dy = random_tensor({4, 9}, DType::kF64, 2);
-  for (int dim : {0, 1}) {
-    const Tensor dx = autograd::grad([&](const Tensor& x) { return log_softmax(x, dim); }, x, dy);
-    for (double v : sum(dx, dim).to_vector<double>()) EXPECT_NEAR(v, 0, 1e-13);
-  }
 }
 
 TEST(GumbelSoftmax, DrawsClassesAsOftenAsSoftmaxSays) {

@@ -5,18 +5,16 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
-#include <fstream>
 #include <functional>
 #include <limits>
 #include <map>
 #include <set>
-#include <sstream>
 #include <string>
 #include <vector>
 
 #include "gradus/autograd/functional.h"
 #include "gradus/autograd/ops/ops.h"
+#include "gradus/io/safetensors.h"
 #include "gradus/tensor/ops/creation.h"
 
 namespace gradus {
@@ -147,23 +145,22 @@ struct Row {
   double y;
 };
 
-// Returns the rows of each op.
+// Returns the rows of each op: the inputs, y, and as many gradients.
 std::map<std::string, std::vector<Row>> read_rows() {
-  std::ifstream file("tests/golden/ops/special_values.txt");
   std::map<std::string, std::vector<Row>> all;
-  for (std::string line; std::getline(file, line);) {
-    if (line[0] == '#') continue;
-    std::istringstream in(line);
-    std::string op, word;
-    in >> op;
-    std::vector<double> v;
-    while (in >> word) v.push_back(std::strtod(word.c_str(), nullptr));
-    const size_t inputs = v.size() / 2;  // the inputs, y, and as many gradients
-    all[op].push_back({{v.begin(), v.begin() + inputs}, {v.begin() + inputs + 1, v.end()}, v[inputs]});
+  const auto file = io::load_safetensors("tests/golden/ops/special_values.safetensors");
+  for (const auto& [op, matrix] : file.tensors) {
+    const std::vector<double> v = matrix.to_vector<double>();
+    const size_t columns = size_t(matrix.size(1)), inputs = columns / 2;
+    for (auto row = v.begin(); row != v.end(); row += columns)
+      all[op].push_back({{row, row + inputs}, {row + inputs + 1, row + columns}, row[inputs]});
   }
   return all;
 }
-const auto kRows = read_rows();
+const std::map<std::string, std::vector<Row>>& rows_of_ops() {
+  static const auto all = read_rows();
+  return all;
+}
 
 double rounded(double v, DType t) { return full({}, v, {.dtype = t}).item<double>(); }
 
@@ -207,7 +204,7 @@ TEST_P(SpecialValues, AreAsInPyTorch) {
     const std::string dtype(name_of(p.dtype));
     if (kFewDigits.count(op)) p.value = std::max(p.value, 1e-8), p.gradient = std::max(p.gradient, 1e-7);
     if (kNearOne.count(op)) p.smallest = p.value, p.least_normal = p.gradient;
-    for (const Row& row : kRows.at(op)) {
+    for (const Row& row : rows_of_ops().at(op)) {
       bool exact = true, is_nan = false;
       for (const double x : row.inputs) {
         exact = exact && (std::isnan(x) || rounded(x, p.dtype) == x);
@@ -257,8 +254,8 @@ INSTANTIATE_TEST_SUITE_P(Ops, SpecialValues, testing::ValuesIn(names()), [](cons
 });
 
 TEST(SpecialValues, AllRowsAreTested) {
-  EXPECT_EQ(kRows.size(), names().size());
-  for (const std::string& op : names()) EXPECT_TRUE(kRows.count(op)) << op;
+  EXPECT_EQ(rows_of_ops().size(), names().size());
+  for (const std::string& op : names()) EXPECT_TRUE(rows_of_ops().count(op)) << op;
 }
 
 }  // namespace

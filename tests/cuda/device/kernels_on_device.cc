@@ -2,6 +2,8 @@
 // end "N passed, N failed".
 //
 //   kernels_on_device [--small] [--seconds N] [--only TEXT] [--no-times]
+//
+// --small leaves out large shapes and types that have the kernels of another. What N seconds (50) do not allow is left out.
 #include <unistd.h>
 
 #include <exception>

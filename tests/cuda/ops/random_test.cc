@@ -122,10 +122,9 @@ Tensor weights(const Shape& shape, DType dtype) {
 // Lengths of rows around those of groups, warps, tiles, chunks and 32 chunks.
 TEST(RandomOnCuda, IndicesByWeightsAreTheCpus) {
   int which = 0;
-  for (const int64_t n :
-       {1, 2, 15, 16, 17, 31, 33, 65, 255, 256, 257, 511, 512, 513, 1025, 2500, 16384, 16900})
+  for (const int64_t n : {1, 2, 15, 16, 17, 31, 33, 65, 255, 256, 257, 511, 512, 513, 1025, 16900})
     for (const int64_t rows : {1, 3, 9}) {
-      if (n * rows > 20000) continue;
+      if (rows > 1 && n * rows > 5000) continue;
       const DType t = kFloats[which++ % 4];
       const std::string name = std::string(name_of(t)) + " of " + std::to_string(n);
       manual_seed(static_cast<uint64_t>(which));

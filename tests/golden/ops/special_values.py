@@ -1,13 +1,12 @@
 #!/usr/bin/env python3
 """Element-wise ops at zeros, kinks, infinities, NaN and the ends of the range, by PyTorch in f64:
-python3 tests/golden/ops/special_values.py writes special_values.txt.
+python3 tests/golden/ops/special_values.py writes special_values.safetensors.
 
-A line: op, x, y, dx, or op, a, b, y, da, db. Gradients are for dy = 1. All inputs but the smallest and the largest are exact in
-every floating dtype, so rounding the line's y gives the result in the others.
+Each op has a matrix with rows x, y, dx, or a, b, y, da, db. Gradients are for dy = 1. All inputs but the smallest and the largest
+are exact in every floating dtype, so rounding y gives the result in the others.
 """
-import os
-
 import torch
+from golden import Family
 from torch.nn import functional as F
 
 inf, nan = float("inf"), float("nan")
@@ -52,10 +51,6 @@ BINARY["div_trunc"] = lambda a, b: torch.div(a, b, rounding_mode="trunc")
 NO_GRADIENT = ("floor_divide",)
 
 
-def number(v):
-    return repr(int(v)) if v == v and abs(v) < 2**53 and v == int(v) and str(v) != "-0.0" else repr(v)
-
-
 def rows(op, f, *inputs):
     for values in zip(*(i.tolist() for i in inputs)):
         # One element at a time: vector code of PyTorch's own differs at the ends of the range.
@@ -63,16 +58,15 @@ def rows(op, f, *inputs):
         y = f(*xs)
         grads = torch.autograd.grad(y, xs, allow_unused=True) if y.requires_grad else [None] * len(xs)
         grads = [0.0 if g is None else g.item() for g in grads]
-        yield " ".join([op, *map(number, (*values, y.item(), *grads))])
+        yield [*values, y.item(), *grads]
 
 
 if __name__ == "__main__":
-    lines = [f"# PyTorch {torch.__version__}, by special_values.py"]
+    family = Family("special_values")
     x = torch.tensor(X, dtype=torch.float64)
-    for op, f in UNARY.items():
-        lines += rows(op, f, x)
     a = torch.tensor(A, dtype=torch.float64)
-    for op, f in BINARY.items():
-        lines += rows(op, f, a.repeat_interleave(len(A)), a.repeat(len(A)))
-    with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "special_values.txt"), "w") as out:
-        out.write("\n".join(lines) + "\n")
+    pairs = (a.repeat_interleave(len(A)), a.repeat(len(A)))
+    for functions, inputs in ((UNARY, (x,)), (BINARY, pairs)):
+        for op, f in functions.items():
+            family.tensors[op] = torch.tensor(list(rows(op, f, *inputs)), dtype=torch.float64)
+    family.save()

@@ -430,19 +430,4 @@ void describe_rows(std::ostream& o) {
   }
 }
 
-bool takes_nothing(const OpCase& r) {
-  return std::all_of(r.samples.begin(), r.samples.end(), [](const Sample& s) { return s.empty(); });
-}
-
-std::vector<std::string> rows_of_fixed_sizes() {
-  std::vector<std::string> names;
-  for (const OpCase& r : all_rows()) {
-    if (!r.reference || takes_nothing(r)) continue;
-    const auto& samples = freedom_of(r).of_sample;
-    if (std::all_of(samples.begin(), samples.end(), [](const auto& f) { return f.empty(); }))
-      names.push_back(name_of_row(r));
-  }
-  return names;
-}
-
 }  // namespace gradus::optest

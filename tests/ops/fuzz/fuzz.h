@@ -30,12 +30,7 @@ struct FuzzReport {
 // Searches until a case is bad or the limits are reached.
 FuzzReport fuzz(const FuzzOptions& options);
 
-// Whether the op makes a tensor of nothing, as eye does: its sizes are arguments.
-bool takes_nothing(const OpCase& row);
-
 // Writes a line for each row: which of its sizes the search may change.
 void describe_rows(std::ostream& o);
-// Rows with a reference of which no size can be changed.
-std::vector<std::string> rows_of_fixed_sizes();
 
 }  // namespace gradus::optest

@@ -1,4 +1,4 @@
-// A minute of the search with a fixed seed, and tests of its parts.
+// The first cases of the search (tools/fuzz-ops.sh) with a fixed seed, and tests of its parts.
 #include "gradus/tests/ops/fuzz/fuzz.h"
 
 #include <gtest/gtest.h>
@@ -7,19 +7,11 @@ namespace gradus::optest {
 namespace {
 
 TEST(FuzzOps, TheFirstCasesOfAFixedSeedAreRight) {
-  const FuzzReport report = fuzz({.cases = 3000, .seed = 1, .failures = 10});
+  const FuzzReport report = fuzz({.cases = 1000, .seed = 1, .failures = 10});
   for (const std::string& failure : report.failures) ADD_FAILURE() << failure;
   // Most cases must say something.
   EXPECT_LT(report.refused * 4, report.cases);
   EXPECT_GT(report.gradients * 4, report.cases);
-}
-
-TEST(FuzzOps, SizesOfMostRowsCanBeChanged) {
-  size_t rows = 0;
-  for (const OpCase& r : all_rows()) rows += r.reference != nullptr && !takes_nothing(r);
-  const std::vector<std::string> fixed = rows_of_fixed_sizes();
-  // A reference that knows the sizes of its samples leaves its kernel unsearched: see docs/internals/adding-an-op.md.
-  EXPECT_LT(fixed.size() * 10, rows) << testing::PrintToString(fixed);
 }
 
 TEST(FuzzOps, AFailureIsPrintedAsAProgramOfFiveLines) {

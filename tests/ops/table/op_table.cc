@@ -200,6 +200,34 @@ std::vector<Tensor> make_inputs(const OpCase& row, size_t sample, DType dtype, D
   return out;
 }
 
+Tensor strided(const Tensor& x) {
+  Shape wide = x.shape();
+  for (int64_t& n : wide) n *= 2;
+  const Tensor base = empty(wide, {.dtype = x.dtype(), .device = x.device()});
+  raw::fill_(base, 77);
+  Strides strides = base.strides();
+  for (int64_t& s : strides) s *= 2;
+  const Tensor y = view_as_strided(base, x.shape(), strides, 0);
+  raw::copy_(y, x);
+  return y;
+}
+
+Tensor reversed_order(const Tensor& x) {
+  Strides strides = x.strides();
+  int64_t step = 1;
+  for (int d = 0; d < x.dim(); ++d) strides[d] = step, step *= std::max<int64_t>(1, x.size(d));
+  const Tensor y = empty_strided(x.shape(), strides, {.dtype = x.dtype(), .device = x.device()});
+  raw::copy_(y, x);
+  return y;
+}
+
+std::string bits(const Tensor& x) {
+  const Tensor c = raw::contiguous(x);
+  return dispatch_all(c.dtype(), [&]<class T>() {
+    return std::string(reinterpret_cast<const char*>(c.data<T>()), size_t(c.nbytes()));
+  });
+}
+
 std::vector<Array> to_arrays(X x) {
   std::vector<Array> out;
   for (const Tensor& t : x) {

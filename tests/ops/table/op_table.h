@@ -141,6 +141,11 @@ const std::vector<std::pair<std::string, std::string>>& ops_covered_elsewhere();
 Tensor make_input(const Input& want, uint64_t key, uint64_t stream, DType dtype);
 // The row's inputs for one sample; floating ones in `dtype`.
 std::vector<Tensor> make_inputs(const OpCase& row, size_t sample, DType dtype, Device device = kCPU);
+// The same elements in other places: the stride of each dimension doubled, or the order of the dimensions reversed.
+Tensor strided(const Tensor& x);
+Tensor reversed_order(const Tensor& x);
+// The bytes of the elements, row-major.
+std::string bits(const Tensor& x);
 std::vector<Array> to_arrays(X x);
 double tolerance(const OpCase& row, DType dtype, const Array& expected);
 

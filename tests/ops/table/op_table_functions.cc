@@ -353,8 +353,8 @@ void add_tests_and_bits() {
            .differentiable = false,
            .dtypes = {DType::kI64, DType::kI32},
            .errors = {ERROR_CASE(bitwise_not(empty({2})), "f32")}});
-  covered_elsewhere("allclose", "Closeness.OfWholeTensors");
-  covered_elsewhere("equal", "Closeness.OfWholeTensors");
+  covered_elsewhere("allclose", "Functions.AllcloseAndEqualLookAtAllElements");
+  covered_elsewhere("equal", "Functions.AllcloseAndEqualLookAtAllElements");
 }
 
 void add_activations() {

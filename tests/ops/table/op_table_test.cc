@@ -16,13 +16,6 @@
 namespace gradus::optest {
 namespace {
 
-std::string bits(const Tensor& t) {
-  const Tensor c = raw::contiguous(t);
-  return dispatch_all(c.dtype(), [&]<class T>() {
-    return std::string(reinterpret_cast<const char*>(c.data<T>()), size_t(c.nbytes()));
-  });
-}
-
 // Result and expectation agree within the row's tolerance, element by element; NaN and infinities exactly.
 void expect_close(const OpCase& row, const Tensor& y, const Array& expected, DType dtype,
                   const std::string& where) {
@@ -36,29 +29,6 @@ void expect_close(const OpCase& row, const Tensor& y, const Array& expected, DTy
     FAIL() << where << ": element " << i << " of " << describe(y) << " is " << v[i] << ", expected " << e
            << " (off by " << std::abs(v[i] - e) << ", allowed " << allowed << ")";
   }
-}
-
-// The same elements with every dimension's stride doubled: nothing about it is dense.
-Tensor strided(const Tensor& x) {
-  Shape wide = x.shape();
-  for (int64_t& n : wide) n *= 2;
-  const Tensor base = empty(wide, {.dtype = x.dtype(), .device = x.device()});
-  raw::fill_(base, 77);
-  Strides strides = base.strides();
-  for (int64_t& s : strides) s *= 2;
-  const Tensor y = view_as_strided(base, x.shape(), strides, 0);
-  raw::copy_(y, x);
-  return y;
-}
-
-// The same elements, laid out in reversed order of the dimensions.
-Tensor reversed_order(const Tensor& x) {
-  Strides strides = x.strides();
-  int64_t step = 1;
-  for (int d = 0; d < x.dim(); ++d) strides[d] = step, step *= std::max<int64_t>(1, x.size(d));
-  const Tensor y = empty_strided(x.shape(), strides, {.dtype = x.dtype(), .device = x.device()});
-  raw::copy_(y, x);
-  return y;
 }
 
 class OpTable : public testing::TestWithParam<size_t> {

@@ -57,7 +57,7 @@ constexpr size_t size_of_element(uint32_t type) {
 }
 
 // Returns what the library answers to a product of such types and shapes, as recorded
-// (tests/cuda_emulator/cublaslt_answers.txt) or more strictly.
+// (tools/cuda_emulator/tests/cublaslt_answers.txt) or more strictly.
 cublasStatus_t check_product(const Product& p);
 
 // A product whose arguments were checked, as it waits on a stream.

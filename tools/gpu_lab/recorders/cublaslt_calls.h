@@ -1,5 +1,5 @@
 // Calls of cuBLASLt, right and wrong: a GPU's answers to them are recorded (cublaslt_answers.cu), and the
-// emulated library must give them too (tests/cuda_emulator/cublaslt_test.cc).
+// emulated library must give them too (tools/cuda_emulator/tests/cublaslt_test.cc).
 //
 // Matrices are column-major unless said: D[m, n] = op(A) op(B) + C.
 #pragma once

@@ -1,5 +1,5 @@
 // Calls of cuDNN's backend API, right and wrong: a GPU's answers to them are recorded (cudnn_answers.cu), and
-// the emulated library must give them too (tests/cuda_emulator/cudnn_test.cc).
+// the emulated library must give them too (tools/cuda_emulator/tests/cudnn_test.cc).
 #pragma once
 
 #include <functional>

@@ -45,7 +45,7 @@ constexpr bool kAnyEnum = true;
 // The recorded answers to each call in their order, by group and by what was asked.
 std::map<std::pair<std::string, std::string>, std::deque<std::string>> record() {
   std::map<std::pair<std::string, std::string>, std::deque<std::string>> answers;
-  std::ifstream file("tests/cuda_emulator/cudnn_answers.txt");
+  std::ifstream file("tools/cuda_emulator/tests/cudnn_answers.txt");
   EXPECT_TRUE(file) << "the record is not there";
   for (std::string line; std::getline(file, line);) {
     const size_t first = line.find('\t'), second = line.find('\t', first + 1);

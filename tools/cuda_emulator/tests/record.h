@@ -13,7 +13,7 @@
 class Record {
  public:
   explicit Record(const std::string& group) {
-    std::ifstream file("tests/cuda_emulator/cudart_answers.txt");
+    std::ifstream file("tools/cuda_emulator/tests/cudart_answers.txt");
     EXPECT_TRUE(file) << "the record is not there";
     for (std::string line; std::getline(file, line);) {
       const size_t first = line.find('\t'), second = line.find('\t', first + 1);

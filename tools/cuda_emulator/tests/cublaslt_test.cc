@@ -55,7 +55,7 @@ constexpr bool kAnyEnum = true;
 // The recorded answer to each call, by group and by what was asked.
 std::map<std::pair<std::string, std::string>, std::string> record() {
   std::map<std::pair<std::string, std::string>, std::string> answers;
-  std::ifstream file("tests/cuda_emulator/cublaslt_answers.txt");
+  std::ifstream file("tools/cuda_emulator/tests/cublaslt_answers.txt");
   EXPECT_TRUE(file) << "the record is not there";
   for (std::string line; std::getline(file, line);) {
     const size_t first = line.find('\t'), second = line.find('\t', first + 1);

@@ -77,7 +77,7 @@ TEST(Report, HasAllThatFindsTheFaultAndItsSeedRepeatsIt) {
       "  memory device 0, allocation \\d+ of 4 bytes for conv2d, byte 0\n"
       "  repeat with GRADUS_EMULATED_SEED=(\\d+)\n[^]*");
   std::vector<std::string> source(1);  // lines are counted from 1
-  std::ifstream file("tests/cuda_emulator/planted.cu.cc");
+  std::ifstream file("tools/cuda_emulator/tests/planted.cu.cc");
   for (std::string line; std::getline(file, line);) source.push_back(line);
   std::set<std::string> blocks;
   for (int seed = 1; seed <= 8; ++seed) {
