@@ -474,10 +474,10 @@ Outcome supervise(const SupervisorOptions& given) {
   const std::function<void()> check = [&] {
     if (const int signal = interrupts.take()) throw Interrupted{signal};
   };
-  const std::string random = random_digits(spec.op, 32), id = "gradus-" + random;
+  const std::string random = random_hex(spec.op, 32), id = "gradus-" + random;
   if (!spec.rendezvous.several()) {
     spec.rendezvous.job_id = id;
-    if (spec.rendezvous.token.empty()) spec.rendezvous.token = random_digits(spec.op, 32);
+    if (spec.rendezvous.token.empty()) spec.rendezvous.token = random_hex(spec.op, 32);
   }
   Outcome outcome;
   std::optional<NodeRendezvous> rendezvous_or_none;

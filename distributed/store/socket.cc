@@ -183,11 +183,11 @@ Io send_all(const FileDescriptor& socket, std::string_view bytes, const Deadline
   return Io::kDone;
 }
 
-Io receive_some(const FileDescriptor& socket, std::string* bytes, const Deadline& deadline,
-                std::string* why) {
+Io receive_some(const FileDescriptor& socket, std::string* bytes, const Deadline& deadline, std::string* why,
+                size_t limit) {
   char chunk[64 << 10];
   for (;;) {
-    const ssize_t n = ::recv(socket.fd(), chunk, sizeof chunk, 0);
+    const ssize_t n = ::recv(socket.fd(), chunk, std::min(sizeof chunk, limit), 0);
     if (n > 0) {
       bytes->append(chunk, static_cast<size_t>(n));
       return Io::kDone;

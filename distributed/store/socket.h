@@ -44,7 +44,8 @@ void set_up_connection(const FileDescriptor& socket);
 enum class Io { kDone, kClosed, kTimeout };
 // Sends all bytes.
 Io send_all(const FileDescriptor& socket, std::string_view bytes, const Deadline& deadline, std::string* why);
-// Waits for some bytes and appends them.
-Io receive_some(const FileDescriptor& socket, std::string* bytes, const Deadline& deadline, std::string* why);
+// Waits for some bytes and appends them, at most `limit`.
+Io receive_some(const FileDescriptor& socket, std::string* bytes, const Deadline& deadline, std::string* why,
+                size_t limit = size_t(-1));
 
 }  // namespace gradus::dist::internal

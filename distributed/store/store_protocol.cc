@@ -191,6 +191,6 @@ bool equal_proofs(std::string_view a, std::string_view b) {
          CRYPTO_memcmp(a.data(), b.data(), kProofBytes) == 0;
 }
 
-std::string random_nonce() { return random_digits("store", kNonceBytes); }
+std::string random_nonce() { return random_hex("store", kNonceBytes); }
 
 }  // namespace gradus::dist::internal

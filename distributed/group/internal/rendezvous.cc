@@ -99,7 +99,7 @@ JobStore find_through_torchrun(const StoreAddress& torchrun_address, const JobPo
   StoreAddress& address = store.address;
   if (position.rank == 0) {
     address.port = 0;
-    address.job_id = random_digits(kOp, 32);
+    address.job_id = random_hex(kOp, 32);
     host_store(store, torchrun_address.host, position.size);
     torchrun.set(key, to_wire(std::pair(address.port, address.job_id)));
   } else {
@@ -123,7 +123,7 @@ JobStore find_through_store(std::shared_ptr<Store> store, const std::string& fil
   StoreAddress& address = found.address;
   if (position.rank == 0) {
     if (address.token.empty())
-      address.token = random_digits(kOp, 32);  // known to all that see the other store
+      address.token = random_hex(kOp, 32);  // known to all that see the other store
     const bool one_host = std::ranges::count(hosts, hosts[0]) == position.size;
     const std::string host = one_host ? "127.0.0.1" : own_address();
     if (host.empty()) throw ConnectionError(kOp, 0, "rank 0 has no address that other hosts could reach");

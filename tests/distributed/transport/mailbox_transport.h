@@ -61,14 +61,6 @@ class MailboxTransport final : public Transport {
     throw_wait(op, outcome, watch, item.peers());
   }
 
-  int probe(Tag tag, const std::vector<int>& sources) override {
-    std::lock_guard lock(office_->mutex);
-    for (const Ref<Letter>& letter : office_->letters)
-      if (letter->to == rank_ && letter->tag == tag && std::ranges::count(sources, letter->from))
-        return letter->from;
-    return kAnySource;
-  }
-
   void progress_in_background() override {}
 
  private:

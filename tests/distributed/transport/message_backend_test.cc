@@ -108,7 +108,6 @@ class LossyTransport final : public Transport {
   void wait(Request& request, const Watch& watch, const char* op) override {
     if (!dynamic_cast<Done*>(&request)) below_->wait(request, watch, op);
   }
-  int probe(Tag tag, const std::vector<int>& sources) override { return below_->probe(tag, sources); }
   void progress_in_background() override {}
 
  private:

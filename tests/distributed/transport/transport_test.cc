@@ -8,8 +8,6 @@
 
 #include "gradus/distributed/base/error.h"
 #include "gradus/distributed/store/memory_store.h"
-#include "gradus/distributed/transport/gloo_transport.h"
-#include "gradus/distributed/transport/ring_transport.h"
 #include "gradus/tests/distributed/transport/backend_checks.h"
 #include "gradus/tests/distributed/transport/transport_rank.h"
 
@@ -32,12 +30,11 @@ class TransportTest : public testing::TestWithParam<const char*> {
     for (int rank = 0; rank < size; ++rank) all.push_back(rank);
     std::vector<std::shared_ptr<Transport>> rings;
     for (int rank = 0; rank < size; ++rank)
-      rings.push_back(make_ring_transport(segment, memberships_[rank], all, rank));
+      rings.push_back(make_stream_transport(segment, memberships_[rank], all, rank));
     on_threads(size, [&](int rank) {
       Rank me{rank, memberships_[rank], rings[rank]};
-      if (GetParam() == std::string("gloo"))
-        me.transport =
-            make_gloo_transport({rank, size, store, memberships_[rank], "127.0.0.1"}, me.watch(20s));
+      if (GetParam() == std::string("sockets"))
+        me.transport = make_socket_transport(rank, size, store, memberships_[rank], me.watch(20s));
       body(me);
       me.membership->leave();
     });
@@ -45,7 +42,7 @@ class TransportTest : public testing::TestWithParam<const char*> {
 
   std::vector<std::shared_ptr<Membership>> memberships_;
 };
-INSTANTIATE_TEST_SUITE_P(, TransportTest, testing::Values("ring", "gloo"),
+INSTANTIATE_TEST_SUITE_P(, TransportTest, testing::Values("ring", "sockets"),
                          [](const auto& info) { return std::string(info.param); });
 
 TEST_P(TransportTest, MessagesOfAllSizesArriveInOrder) {
@@ -137,22 +134,6 @@ TEST_P(TransportTest, AReceiveFromAnyRankTakesEachMessageOnceAndHasItsSource) {
       }
       EXPECT_THAT(next, testing::ElementsAre(0, kEach, kEach, kEach));
     });
-}
-
-TEST_P(TransportTest, AProbeFindsAMessageThatNoReceiveIsFor) {
-  on_ranks(2, [](const Rank& me) {
-    if (me.rank == 0) {
-      me.send(1, 4, "in the way");
-      me.send(1, 3, "x");
-      return;
-    }
-    while (me.transport->probe(Rank::tag(3), {0, 1}) != 0) std::this_thread::sleep_for(1ms);
-    EXPECT_EQ(me.transport->probe(Rank::tag(5), {0, 1}), kAnySource);
-    EXPECT_EQ(me.transport->probe(Rank::tag(3), {1}), kAnySource);
-    EXPECT_EQ(me.receive(0, 3), "x");
-    EXPECT_EQ(me.transport->probe(Rank::tag(3), {0, 1}), kAnySource);
-    EXPECT_EQ(me.receive(0, 4), "in the way");
-  });
 }
 
 TEST_P(TransportTest, ARankMaySendToItself) {
