@@ -55,9 +55,9 @@ class CollectiveNode final : public autograd::Node {
 
   void run(const autograd::RuleArgs& args) override {
     const auto& [dys, needs, dxs, ending] = args;
-    bool mine = false;
-    for (const Tensor& dy : dys) mine = mine || dy.defined();
-    if (!internal::any_gradient(group_, record_, mine)) return;
+    bool local = false;
+    for (const Tensor& dy : dys) local = local || dy.defined();
+    if (!internal::any_gradient(group_, record_, local)) return;
     std::vector<Tensor> all;
     for (size_t i = 0; i < dys.size(); ++i) {
       const autograd::ValueInfo& y = outputs()[i];

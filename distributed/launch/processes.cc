@@ -141,9 +141,9 @@ std::string find_program(const char* op, const std::string& name) {
     if (colon == std::string_view::npos) break;
     left.remove_prefix(colon + 1);
   }
-  const bool here = is_file(name);
+  const bool in_folder = is_file(name);
   throw ValueError(op, "there is no program '", name, "' in PATH",
-                   here ? concat("; the one in this folder is ./", name) : "");
+                   in_folder ? concat("; the one in this folder is ./", name) : "");
 }
 
 namespace {
@@ -184,9 +184,9 @@ void add_descendants(const Stats& all, const std::set<pid_t>& except, std::set<p
 
 Adoption::Adoption() {
   prctl(PR_GET_CHILD_SUBREAPER, &before_);
-  std::set<pid_t> mine = {getpid()};
-  add_descendants(all_stats(), {}, mine);
-  strangers_.assign(mine.begin(), mine.end());
+  std::set<pid_t> own = {getpid()};
+  add_descendants(all_stats(), {}, own);
+  strangers_.assign(own.begin(), own.end());
   prctl(PR_SET_CHILD_SUBREAPER, 1);
 }
 
