@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "gradus/distributed/base/split.h"
 #include "gradus/distributed/launch/internal/devices.h"
 #include "gradus/distributed/launch/internal/failure_report.h"
 #include "gradus/distributed/launch/internal/log_multiplexer.h"
@@ -171,16 +172,6 @@ int number(const char* what, std::string_view text, int low, int high) {
   return value;
 }
 
-std::vector<std::string> split(const std::string& text, char separator) {
-  std::vector<std::string> parts;
-  for (size_t begin = 0; begin < text.size();) {
-    const size_t end = std::min(text.find(separator, begin), text.size());
-    parts.push_back(text.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return parts;
-}
-
 int ranks_per_node(const std::string& text) {
   const int gpus = gpu_count();
   if (text == "cpu") return usable_cores();
@@ -195,7 +186,7 @@ int ranks_per_node(const std::string& text) {
 }
 
 std::pair<int, int> node_range(const std::string& text) {
-  const std::vector<std::string> parts = split(text, ':');
+  const std::vector<std::string> parts = split(text, ":");
   if (parts.empty() || parts.size() > 2 || text.back() == ':')
     fail("--nnodes is '", text, "'; expected N or MIN:MAX");
   const int low = number("--nnodes", parts[0], 1, kMaxNodes);
@@ -208,8 +199,8 @@ std::pair<int, int> node_range(const std::string& text) {
 std::vector<int> streams(const char* what, const std::string& text, int nproc) {
   if (text.find(':') == std::string::npos) return std::vector<int>(size_t(nproc), number(what, text, 0, 3));
   std::vector<int> result(size_t(nproc), 0);
-  for (const std::string& part : split(text, ',')) {
-    const std::vector<std::string> pair = split(part, ':');
+  for (const std::string& part : split(text, ",")) {
+    const std::vector<std::string> pair = split(part, ":");
     if (pair.size() != 2)
       fail(what, " is '", text, "'; expected 0 to 3, or rank:value pairs such as 0:1,1:3");
     result[size_t(number(what, pair[0], 0, nproc - 1))] = number(what, pair[1], 0, 3);
@@ -220,14 +211,14 @@ std::vector<int> streams(const char* what, const std::string& text, int nproc) {
 std::vector<bool> shown_ranks(const std::string& text, int nproc) {
   if (text.empty()) return {};
   std::vector<bool> shown(size_t(nproc), false);
-  for (const std::string& rank : split(text, ','))
+  for (const std::string& rank : split(text, ","))
     shown[size_t(number("--local-ranks-filter", rank, 0, nproc - 1))] = true;
   return shown;
 }
 
 std::vector<int> signals(const std::string& text) {
   std::vector<int> result;
-  for (const std::string& name : split(text, ',')) {
+  for (const std::string& name : split(text, ",")) {
     int found = 0;
     for (int s = 1; s < NSIG; ++s)
       if (signal_name(s) == name) found = s;
@@ -251,7 +242,7 @@ void read_endpoint(const std::string& text, RendezvousOptions& rendezvous) {
 }
 
 void read_conf(const Args& a, RendezvousOptions& rendezvous) {
-  for (const std::string& part : split(a.rdzv_conf, ',')) {
+  for (const std::string& part : split(a.rdzv_conf, ",")) {
     const size_t equals = part.find('=');
     const std::string key = part.substr(0, equals);
     if (equals == std::string::npos) fail("--rdzv-conf has '", part, "'; expected key=value");

@@ -13,6 +13,7 @@
 
 #include "gradus/distributed/base/file_descriptor.h"
 #include "gradus/distributed/base/rank_error.h"
+#include "gradus/distributed/base/split.h"
 #include "gradus/distributed/group/object.h"
 #include "gradus/distributed/group/process_group.h"
 #include "gradus/distributed/group/run_ranks.h"
@@ -282,12 +283,8 @@ Ended run_threads_with_restarts(const LauncherOptions& options, const Body& body
 }
 
 std::vector<std::string> own_arguments() {
-  const std::string all = internal::read_file("/proc/self/cmdline");
-  std::vector<std::string> arguments;
-  for (size_t begin = 0, end; begin < all.size(); begin = end + 1) {
-    end = std::min(all.find('\0', begin), all.size());
-    arguments.push_back(all.substr(begin, end - begin));
-  }
+  std::vector<std::string> arguments =
+      internal::split(internal::read_file("/proc/self/cmdline"), std::string_view("\0", 1));
   if (arguments.empty())
     throw ValueError(kOp, "cannot read this program's arguments: /proc/self/cmdline is empty");
   return arguments;
