@@ -16,8 +16,6 @@
 #include <vector>
 
 #include "gradus/distributed/base/split.h"
-#include "gradus/distributed/launch/internal/devices.h"
-#include "gradus/distributed/launch/internal/failure_report.h"
 #include "gradus/distributed/launch/internal/log_multiplexer.h"
 #include "gradus/distributed/launch/processes.h"
 #include "gradus/distributed/launch/supervisor.h"

@@ -823,8 +823,7 @@ class StreamTransport final : public Transport, public std::enable_shared_from_t
   const std::shared_ptr<Membership> membership_;
   const size_t ring_count_;  // number of ranks of this host
   const size_t index_;
-  std::vector<int>
-      members_;  // the ranks of this host, then those with a connection; only the constructor changes it
+  std::vector<int> members_;  // the ranks of this host, then those with a connection; set by the constructor
   const size_t capacity_;
   Doorbell* const doorbells_;
   Ring* const rings_;
@@ -839,7 +838,7 @@ class StreamTransport final : public Transport, public std::enable_shared_from_t
   std::list<Unexpected> unexpected_;  // in order of arrival
   bool someone_finished_ = false;
   bool broken_ =
-      false;  // nothing moves any more: a half-sent message was given up, or the connections are closed
+      false;  // nothing moves any more: a half-sent message was given up, or connections are closed
   std::atomic<int> sleepers_ = 0;  // threads of this rank that wait for a message
   bool has_background_ = false;
   std::atomic<int> corrupt_{-1};  // the rank that wrote malformed data to a ring

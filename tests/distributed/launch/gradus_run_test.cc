@@ -9,7 +9,7 @@
 #include <set>
 #include <utility>
 
-#include "gradus/distributed/launch/internal/devices.h"
+#include "gradus/distributed/launch/processes.h"
 #include "gradus/tensor/runtime/parallel.h"
 #include "gradus/tests/distributed/subprocess.h"
 

@@ -1,5 +1,4 @@
-#include "gradus/distributed/launch/internal/failure_report.h"
-
+// failure_report, as text: one line for the first failure, then its details, and one line for each other rank.
 #include <unistd.h>
 
 #include <algorithm>
@@ -7,6 +6,7 @@
 #include <ctime>
 
 #include "gradus/distributed/base/split.h"
+#include "gradus/distributed/launch/supervisor.h"
 #include "gradus/tensor/base/error.h"
 
 namespace gradus::dist::internal {
