@@ -3,7 +3,7 @@
 #include "gradus/distributed/transport/hosts.h"
 #include "gradus/distributed/transport/message.h"
 #include "gradus/tests/distributed/transport/backend_checks.h"
-#include "gradus/tests/distributed/transport/mailbox_transport.h"
+#include "gradus/tests/distributed/transport/transport_rank.h"
 
 namespace gradus::dist::internal {
 namespace {
@@ -14,7 +14,7 @@ struct Job {
       : host(std::move(host)),
         size(int(this->host.size())),
         memberships(make_local_memberships(size)),
-        transports(MailboxTransport::make(size)) {}
+        transports(make_ring_transports(memberships)) {}
 
   Call call(int rank, const char* op = "test", Milliseconds timeout = std::chrono::seconds(20)) {
     return {op, {memberships[rank].get(), Deadline::after(timeout)}};

@@ -46,6 +46,18 @@ struct TransportRank {
   void wait(const Ref<Request>& request) const { transport->wait(*request, watch(), "test"); }
 };
 
+// Makes the transports of ranks that share memory.
+inline std::vector<std::shared_ptr<Transport>> make_ring_transports(
+    const std::vector<std::shared_ptr<Membership>>& memberships) {
+  std::vector<int> ranks;
+  for (const auto& membership : memberships) ranks.push_back(membership->rank());
+  const auto segment = std::make_shared<Segment>(ring_bytes(int(ranks.size())));
+  std::vector<std::shared_ptr<Transport>> transports;
+  for (int rank : ranks)
+    transports.push_back(make_stream_transport(segment, memberships[size_t(rank)], ranks, rank));
+  return transports;
+}
+
 // Makes the transport of a rank that has a TCP connection to each other rank. Collective over the ranks.
 inline std::shared_ptr<Transport> make_socket_transport(int rank, int size, std::shared_ptr<Store> store,
                                                         std::shared_ptr<Membership> membership,

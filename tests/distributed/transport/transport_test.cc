@@ -24,13 +24,8 @@ class TransportTest : public testing::TestWithParam<const char*> {
   // Runs body on as many ranks, which leave the job afterward.
   void on_ranks(int size, const std::function<void(const Rank&)>& body) {
     memberships_ = make_local_memberships(size);
-    const auto segment = std::make_shared<Segment>(ring_bytes(size));
     const auto store = make_memory_store();
-    std::vector<int> all;
-    for (int rank = 0; rank < size; ++rank) all.push_back(rank);
-    std::vector<std::shared_ptr<Transport>> rings;
-    for (int rank = 0; rank < size; ++rank)
-      rings.push_back(make_stream_transport(segment, memberships_[rank], all, rank));
+    const auto rings = make_ring_transports(memberships_);
     on_threads(size, [&](int rank) {
       Rank me{rank, memberships_[rank], rings[rank]};
       if (GetParam() == std::string("sockets"))
