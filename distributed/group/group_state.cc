@@ -4,7 +4,6 @@
 #include <cstring>
 #include <numeric>
 
-#include "gradus/distributed/group/work_state.h"
 #include "gradus/distributed/transport/single_rank_backend.h"
 #include "gradus/tensor/runtime/context.h"
 #include "gradus/tensor/runtime/environment.h"

@@ -15,7 +15,7 @@
 #include "gradus/distributed/group/group.h"
 #include "gradus/distributed/group/internal/call_log.h"
 #include "gradus/distributed/group/internal/call_queue.h"
-#include "gradus/distributed/group/work_state.h"
+#include "gradus/distributed/group/work.h"
 #include "gradus/distributed/health/membership.h"
 #include "gradus/distributed/transport/backend.h"
 #include "gradus/distributed/transport/segment.h"
