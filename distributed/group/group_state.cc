@@ -264,12 +264,4 @@ Group make_group(const Group& parent, const GroupPlan& plan,
   }
 }
 
-template <class T> std::string to_text(const std::vector<T>& numbers) {
-  std::string text;
-  for (const T& number : numbers) text += concat(text.empty() ? "" : ", ", number);
-  return text;
-}
-template std::string to_text(const std::vector<int>&);
-template std::string to_text(const std::vector<int64_t>&);
-
 }  // namespace gradus::dist::internal

@@ -144,7 +144,11 @@ Group duplicate(const Group& group, Op op, std::string_view owner = {});
 std::vector<std::string> gather_strings(GroupState& group, Op op, const std::string& local,
                                         std::optional<Milliseconds> timeout = {});
 
-// Returns "0, 1, 2". T is int or int64_t.
-template <class T> std::string to_text(const std::vector<T>& numbers);
+// Returns "0, 1, 2".
+template <class T> std::string to_text(const std::vector<T>& numbers) {
+  std::string text;
+  for (const T& number : numbers) text += concat(text.empty() ? "" : ", ", number);
+  return text;
+}
 
 }  // namespace gradus::dist::internal

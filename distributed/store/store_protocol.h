@@ -30,34 +30,34 @@ inline constexpr size_t kAnyCount = ~size_t(0);  // up to the limit of a list
 
 // One row per type of message: its name, and how many numbers and texts it has.
 // clang-format off
-#define GRADUS_STORE_MESSAGES(ROW)                                                                  \
-  ROW(kHello, 5, 4)                  /* version, role, attempt, rank, world size; magic, nonce, job id, name */ \
-  ROW(kChallenge, 0, 1)              /* ; nonce */                                                  \
-  ROW(kProof, 0, 1)                  /* ; HMAC */                                                   \
-  ROW(kWelcome, 0, 1)                /* ; HMAC */                                                   \
-  ROW(kRefused, 1, 1)                /* Refusal; why */                                             \
-  ROW(kSet, 0, 2)                    /* ; key, value. From here to kNumKeys: in the order of StoreRequest::Op */ \
-  ROW(kGet, 1, 1)                    /* milliseconds; key */                                        \
-  ROW(kPop, 1, 1)                    /* milliseconds; key */                                        \
-  ROW(kAdd, 1, 1)                    /* amount; key */                                              \
-  ROW(kCompareSet, 0, 3)             /* ; key, expected, desired */                                 \
-  ROW(kAppend, 0, 2)                 /* ; key, value */                                             \
-  ROW(kWait, 1, kAnyCount)           /* milliseconds; keys */                                       \
-  ROW(kCheck, 0, kAnyCount)          /* ; keys */                                                   \
-  ROW(kDelete, 0, 1)                 /* ; key */                                                    \
-  ROW(kNumKeys, 0, 0)                /* ; */                                                        \
-  ROW(kAnswer, 1, 1)                 /* number; value */                                            \
-  ROW(kTimedOut, 0, kAnyCount)       /* ; missing keys */                                           \
-  ROW(kInvalid, 0, 1)                /* ; what is wrong */                                          \
-  ROW(kHeartbeat, 1, 1)              /* the last kQueryStill that it answers; the status (status_wire.h) */ \
-  ROW(kLeave, 0, 0)                  /* ; */                                                        \
-  ROW(kReport, 3, 1)                 /* attempt, kind, rank; text */                                \
-  ROW(kQueryStatuses, 0, 0)          /* ; */                                                        \
-  ROW(kFailed, 3, 1)                 /* attempt, kind, rank; text */                                \
-  ROW(kLeft, 1, 0)                   /* rank */                                                     \
-  ROW(kStatuses, kAnyCount, kAnyCount) /* rank, left, silent milliseconds of each; status of each */ \
-  ROW(kEnded, 2, 0)                  /* attempt, rank */                                            \
-  ROW(kQueryStill, 1, 0)             /* number: requests a heartbeat now */
+#define GRADUS_STORE_MESSAGES(ROW)                                                                                    \
+  ROW(kHello, 5, 4)                    /* version, role, attempt, rank, world size; magic, nonce, job id, name */     \
+  ROW(kChallenge, 0, 1)                /* ; nonce */                                                                  \
+  ROW(kProof, 0, 1)                    /* ; HMAC */                                                                   \
+  ROW(kWelcome, 0, 1)                  /* ; HMAC */                                                                   \
+  ROW(kRefused, 1, 1)                  /* Refusal; why */                                                             \
+  ROW(kSet, 0, 2)                      /* ; key, value. From here to kNumKeys: in the order of StoreRequest::Op */    \
+  ROW(kGet, 1, 1)                      /* milliseconds; key */                                                        \
+  ROW(kPop, 1, 1)                      /* milliseconds; key */                                                        \
+  ROW(kAdd, 1, 1)                      /* amount; key */                                                              \
+  ROW(kCompareSet, 0, 3)               /* ; key, expected, desired */                                                 \
+  ROW(kAppend, 0, 2)                   /* ; key, value */                                                             \
+  ROW(kWait, 1, kAnyCount)             /* milliseconds; keys */                                                       \
+  ROW(kCheck, 0, kAnyCount)            /* ; keys */                                                                   \
+  ROW(kDelete, 0, 1)                   /* ; key */                                                                    \
+  ROW(kNumKeys, 0, 0)                  /* ; */                                                                        \
+  ROW(kAnswer, 1, 1)                   /* number; value */                                                            \
+  ROW(kTimedOut, 0, kAnyCount)         /* ; missing keys */                                                           \
+  ROW(kInvalid, 0, 1)                  /* ; what is wrong */                                                          \
+  ROW(kHeartbeat, 1, 1)                /* the last kQueryStill that it answers; the status (status_wire.h) */         \
+  ROW(kLeave, 0, 0)                    /* ; */                                                                        \
+  ROW(kReport, 3, 1)                   /* attempt, kind, rank; text */                                                \
+  ROW(kQueryStatuses, 0, 0)            /* ; */                                                                        \
+  ROW(kFailed, 3, 1)                   /* attempt, kind, rank; text */                                                \
+  ROW(kLeft, 1, 0)                     /* rank */                                                                     \
+  ROW(kStatuses, kAnyCount, kAnyCount) /* rank, left, silent milliseconds of each; status of each */                  \
+  ROW(kEnded, 2, 0)                    /* attempt, rank */                                                            \
+  ROW(kQueryStill, 1, 0)               /* number: requests a heartbeat now */
 // clang-format on
 
 #define GRADUS_ENUMERATOR(type, ...) type,

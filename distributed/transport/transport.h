@@ -1,4 +1,4 @@
-// Transport: moves messages between ranks of the job. stream_transport.h implements it; tests have another one.
+// Transport: moves messages between ranks of the job. stream_transport.h implements it; tests wrap it.
 // Point-to-point messages, remote_send, remote_recv and the collectives between hosts are built on it.
 #pragma once
 
