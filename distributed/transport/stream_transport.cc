@@ -259,7 +259,7 @@ class StreamTransport final : public Transport, public std::enable_shared_from_t
       std::optional<TimePoint> next;
       {
         std::lock_guard lock(mutex_);
-        const TimePoint time = now();
+        const TimePoint time = time_for_connections();
         seen = local_doorbell().events.load(std::memory_order_seq_cst);
         left = all_left(request);
         end = advance(request, time);
@@ -291,7 +291,7 @@ class StreamTransport final : public Transport, public std::enable_shared_from_t
     End end;
     {
       std::lock_guard lock(mutex_);
-      end = advance(request, now());
+      end = advance(request, time_for_connections());
       if (!request.finished && end.kind == End::Kind::kNone && !membership_->failed()) return false;
       forget_locked(request);
     }
@@ -369,6 +369,9 @@ class StreamTransport final : public Transport, public std::enable_shared_from_t
     request.finished.store(true, std::memory_order_release);
     someone_finished_ = true;
   }
+
+  // Returns the time that connections are judged by. Rings need none.
+  TimePoint time_for_connections() const { return connections_.empty() ? TimePoint() : now(); }
 
   // Moves messages until the request is finished or nothing moves. Returns whether the request can still finish.
   End advance(StreamRequest& request, TimePoint time) {
