@@ -7,9 +7,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <exception>
-#include <filesystem>
 #include <iostream>
-#include <random>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -31,17 +29,16 @@ namespace {
 constexpr const char* kOp = "gradus-run";
 constexpr int kMaxRanks = 4096, kMaxNodes = 65536;
 
+// The values of options: those that need no further reading are in `spec`.
 struct Args {
+  SupervisorOptions spec{.op = kOp, .rendezvous = {.op = kOp}};
   std::string nnodes = "1:1", nproc = "1";
-  int node_rank = 0;
-  std::string master_addr, rdzv_backend = "static", rdzv_endpoint, rdzv_id = "none", rdzv_conf, local_addr;
-  int master_port = 0;
-  bool standalone = false, pass_local_rank = false, ignored = false;
-  int max_restarts = 0;
+  int node_rank = 0, master_port = 0;
+  std::string master_addr, rdzv_backend = "static", rdzv_endpoint, rdzv_conf;
+  bool standalone = false, ignored = false;
   double monitor_interval = 0.1, shutdown_timeout = 3, exit_timeout = 600;
-  std::string role = "default", log_dir, redirects = "0", tee = "0", filter, start_method = "spawn";
+  std::string redirects = "0", tee = "0", filter, start_method = "spawn";
   std::string signals = "SIGTERM,SIGINT,SIGHUP,SIGQUIT";
-  std::vector<std::string> command;
 };
 
 template <class... Parts> [[noreturn]] void fail(const Parts&... parts) { throw ValueError(kOp, parts...); }
@@ -85,13 +82,14 @@ void add_node_options(Options add, Args& a) {
   add.shown("rdzv-backend", a.rdzv_backend,
             "how machines find each other: static (each knows its number) or c10d (in order of arrival)");
   add.option("rdzv-endpoint", a.rdzv_endpoint, "HOST[:PORT] of the first machine");
-  add.shown("rdzv-id", a.rdzv_id, "the job's name");
+  add.shown("rdzv-id", a.spec.run_id, "the job's name");
   add.option("rdzv-conf", a.rdzv_conf, "join_timeout=SECONDS,last_call_timeout=SECONDS");
-  add.option("local-addr", a.local_addr, "this machine's address, as others reach it");
+  add.option("local-addr", a.spec.rendezvous.local_addr, "this machine's address, as others reach it");
 }
 
 void add_rank_options(Options add, Args& a) {
-  add.shown("max-restarts", a.max_restarts, "how often all ranks are started again after a failure")
+  add.shown("max-restarts", a.spec.rendezvous.max_restarts,
+            "how often all ranks are started again after a failure")
       ->check(CLI::Range(0, 1'000'000));
   add.shown("monitor-interval", a.monitor_interval, "seconds between two looks at the ranks, at most")
       ->check(CLI::Range(0.001, 3600.0));
@@ -100,8 +98,8 @@ void add_rank_options(Options add, Args& a) {
       ->check(CLI::Range(0., 1e9));
   add.shown("shutdown-timeout", a.shutdown_timeout, "seconds between asking ranks to end and killing them")
       ->check(CLI::Range(0.0, 86400.0));
-  add.shown("role", a.role, "ROLE_NAME of the ranks");
-  add.option("log-dir", a.log_dir, "a folder for what the ranks write, and for their errors");
+  add.shown("role", a.spec.role, "ROLE_NAME of the ranks");
+  add.option("log-dir", a.spec.log_dir, "a folder for what the ranks write, and for their errors");
   add.app
       .add_option(
           "-r,--redirects", a.redirects,
@@ -119,7 +117,7 @@ void add_rank_options(Options add, Args& a) {
       ->check(CLI::IsMember({"spawn", "fork", "forkserver"}));
   add.flag("no-python", a.ignored, "accepted; the program is always run as it is");
   add.flag("use-env", a.ignored, "accepted; ranks always find their places in the environment");
-  add.app.add_flag("--pass-local-rank,--pass_local_rank", a.pass_local_rank,
+  add.app.add_flag("--pass-local-rank,--pass_local_rank", a.spec.pass_local_rank,
                    "adds --local-rank=N to the program's arguments, as torch.distributed.launch did");
 }
 
@@ -155,8 +153,8 @@ Args parse(int argc, char** argv) {
     const std::string name = std::string(names).substr(0, std::string_view(names).find(','));
     if (app.count(name)) fail(name, " is not supported: ", why);
   }
-  a.command = app.remaining();
-  if (!a.command.empty() && a.command[0] == "--") a.command.erase(a.command.begin());
+  a.spec.argv = app.remaining();
+  if (!a.spec.argv.empty() && a.spec.argv[0] == "--") a.spec.argv.erase(a.spec.argv.begin());
   return a;
 }
 
@@ -256,10 +254,8 @@ void read_conf(const Args& a, RendezvousOptions& rendezvous) {
 }
 
 RendezvousOptions rendezvous_options(const Args& a) {
-  RendezvousOptions rendezvous{.op = kOp};
+  RendezvousOptions rendezvous = a.spec.rendezvous;
   std::tie(rendezvous.min_nodes, rendezvous.max_nodes) = node_range(a.nnodes);
-  rendezvous.max_restarts = a.max_restarts;
-  rendezvous.local_addr = a.local_addr;
   if (const char* token = std::getenv("GRADUS_TOKEN")) rendezvous.token = token;
   read_conf(a, rendezvous);
 
@@ -285,7 +281,7 @@ RendezvousOptions rendezvous_options(const Args& a) {
     return rendezvous;
   }
 
-  rendezvous.job_id = a.rdzv_id;
+  rendezvous.job_id = a.spec.run_id;
   if (a.rdzv_backend == "static") {
     if (rendezvous.min_nodes != rendezvous.max_nodes)
       fail("--nnodes MIN:MAX needs --rdzv-backend c10d and --rdzv-endpoint HOST:PORT");
@@ -302,27 +298,21 @@ RendezvousOptions rendezvous_options(const Args& a) {
 }
 
 SupervisorOptions job(const Args& a) {
-  if (a.command.empty()) fail("which program? gradus-run [options] PROGRAM [arguments]");
-  if (a.command[0].starts_with("-")) fail("unknown option ", a.command[0], "; see gradus-run --help");
-  SupervisorOptions spec{.op = kOp};
+  SupervisorOptions spec = a.spec;
+  if (spec.argv.empty()) fail("which program? gradus-run [options] PROGRAM [arguments]");
+  if (spec.argv[0].starts_with("-")) fail("unknown option ", spec.argv[0], "; see gradus-run --help");
   spec.rendezvous = rendezvous_options(a);
   spec.nproc = ranks_per_node(a.nproc);
-  spec.argv = a.command;
-  spec.pass_local_rank = a.pass_local_rank;
-  spec.run_id = a.rdzv_id;
-  spec.role = a.role;
-  spec.log_dir = a.log_dir;
   spec.redirects = streams("--redirects", a.redirects, spec.nproc);
   spec.tee = streams("--tee", a.tee, spec.nproc);
   spec.shown = shown_ranks(a.filter, spec.nproc);
-  if (a.log_dir.empty() &&
-      std::any_of(spec.redirects.begin(), spec.redirects.end(), [](int s) { return s != 0; }))
+  if (spec.log_dir.empty() && std::ranges::any_of(spec.redirects, [](int s) { return s != 0; }))
     fail("--redirects needs --log-dir, the folder for the files");
   spec.signals = signals(a.signals);
   spec.rendezvous.exit_timeout = Milliseconds(int64_t(a.exit_timeout * 1000));
   spec.shutdown_timeout = Milliseconds(int64_t(a.shutdown_timeout * 1000));
   spec.monitor_interval = Milliseconds(std::max<int64_t>(1, int64_t(a.monitor_interval * 1000)));
-  spec.path = find_program(kOp, a.command[0]);
+  spec.path = find_program(kOp, spec.argv[0]);
   return spec;
 }
 
