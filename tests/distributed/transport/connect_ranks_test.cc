@@ -18,7 +18,7 @@
 namespace gradus::dist::internal {
 namespace {
 
-constexpr size_t kMoreThanAKernelBuffers = 64 << 20;
+constexpr size_t kMoreThanKernelBuffers = 64 << 20;
 // What a rank publishes: where it listens, and its secret for each peer.
 using Contact = std::pair<std::pair<std::string, int>, std::vector<std::pair<int, std::string>>>;
 
@@ -92,7 +92,7 @@ TEST(ConnectRanks, APayloadThatNobodyTakesIsATimeoutOfItsSender) {
   on_threads(2, [&](int rank) {
     const TransportRank me{rank, job.memberships[rank], job.connect(rank)};
     if (rank == 0) {
-      const std::string mine = text_of(kMoreThanAKernelBuffers, 0);
+      const std::string mine(kMoreThanKernelBuffers, 'x');
       const auto request = me.start_send(1, 1, mine);
       EXPECT_THROW(me.transport->wait(*request, me.watch(Milliseconds(300)), "send"), TimeoutError);
       return;
@@ -107,7 +107,7 @@ TEST(ConnectRanks, ABrokenConnectionIsAnErrorWhenNobodyKnowsBetter) {
     on_threads(2, [&](int rank) {
       const TransportRank me{rank, job.memberships[rank], job.connect(rank)};
       if (rank == 1) return;  // without leaving
-      const std::string mine = text_of(kMoreThanAKernelBuffers, 0);
+      const std::string mine(kMoreThanKernelBuffers, 'x');
       std::string received;
       const auto request = sends ? me.start_send(1, 1, mine) : me.start_receive(1, 1, received);
       const auto start = now();
