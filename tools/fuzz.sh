@@ -81,7 +81,7 @@ sources=$(cd "$root" && printf '%s\n' data/dataset.cc data/{images,transforms}/*
   tensor/*.cc tensor/{base,runtime,runtime/internal}/*.cc tensor/ops/copy.cc tensor/cpu/{convert,copy,transpose}.cc \
   distributed/base/{error,key_table,simulation_hooks}.cc \
   distributed/health/{blame,deadlock,membership,rank_status,roster,still_threads}.cc \
-  distributed/health/internal/rank_set.cc distributed/store/{store_protocol,store_table}.cc \
+  distributed/store/{store_protocol,store_table}.cc \
   distributed/store/internal/{status_wire,store_service}.cc tests/fuzz/{fuzz,fuzz_seeds,image_checks}.cc)
 for name in "${names[@]}"; do
   sources+=$'\n'$(cd "$root" && find tests -name "${name}_fuzz.cc")

@@ -21,7 +21,7 @@ libpng-dev            libpng: PNG images
 libxxhash-dev         xxHash: checksums of tensors
 libcurl4-openssl-dev  curl: downloads
 libssl-dev            OpenSSL: checksums of downloads
-libgloo-dev           gloo: messages between hosts
+libgloo-dev           gloo: the other side of benchmarks of collectives
 ca-certificates       certificates for downloads
 libgtest-dev          GoogleTest: tests
 libgmock-dev          GoogleMock: tests

@@ -57,7 +57,7 @@ std::string to_hex(std::string_view bytes) {
 // The digits come from the kernel's cryptographic generator. A request of at most 256 bytes (512 digits) is never
 // filled in part.
 // Errors: StateError if getrandom fails.
-std::string random_digits(const char* op, size_t count) {
+std::string random_hex(const char* op, size_t count) {
   std::string bytes(count / 2, '\0');
   if (getrandom(bytes.data(), bytes.size(), 0) != ssize_t(bytes.size()))
     throw StateError(op, "the system has no random numbers: ", errno_text());

@@ -46,6 +46,6 @@ bool write_all(int fd, std::string_view bytes);
 std::string to_hex(std::string_view bytes);
 // Returns `count` hexadecimal digits from getrandom(2), for tokens and nonces. `count` must be even.
 // Errors: StateError from `op` if the system has no random numbers.
-std::string random_digits(const char* op, size_t count);
+std::string random_hex(const char* op, size_t count);
 
 }  // namespace gradus::dist::internal

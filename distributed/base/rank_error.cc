@@ -22,19 +22,11 @@ std::string seconds_since_epoch() {
   return std::to_string(std::chrono::duration_cast<std::chrono::seconds>(now).count());
 }
 
-// Returns the value at a path of keys, or null.
-const nlohmann::json* value_at(const nlohmann::json& json, std::initializer_list<const char*> keys) {
-  const nlohmann::json* at = &json;
-  for (const char* key : keys) {
-    if (!at->is_object() || !at->contains(key)) return nullptr;
-    at = &(*at)[key];
-  }
-  return at;
-}
-// Returns the string at a path of keys, or "".
-std::string string_at(const nlohmann::json& json, std::initializer_list<const char*> keys) {
-  const nlohmann::json* at = value_at(json, keys);
-  return at && at->is_string() ? at->get<std::string>().substr(0, kMaxText) : "";
+// Returns the string at a path of keys ("/message/extraInfo"), or "".
+std::string string_at(const nlohmann::json& json, const char* path) {
+  const nlohmann::json::json_pointer pointer(path);
+  if (!json.contains(pointer) || !json.at(pointer).is_string()) return "";
+  return json.at(pointer).get<std::string>().substr(0, kMaxText);
 }
 
 std::optional<int> rank_at_fault(const std::exception_ptr& error) {
@@ -110,14 +102,12 @@ void write_error_file(const std::exception_ptr& error) noexcept {
 std::optional<ErrorFile> parse_error_file(std::string_view content) {
   const nlohmann::json json = nlohmann::json::parse(content, nullptr, /*allow_exceptions=*/false);
   ErrorFile file;
-  file.message = string_at(json, {"message", "message"});
-  if (file.message.empty()) file.message = string_at(json, {"message"});
+  file.message = string_at(json, "/message/message");
+  if (file.message.empty()) file.message = string_at(json, "/message");
   if (file.message.empty()) return {};
-  file.text = string_at(json, {"message", "extraInfo", "text"});
-  if (file.text.empty()) file.text = file.message;
-  file.traceback = string_at(json, {"message", "extraInfo", "py_callstack"});
-  if (const auto* rank = value_at(json, {"message", "extraInfo", "rank"}); rank && rank->is_number_integer())
-    file.rank_at_fault = rank->get<int>();
+  file.traceback = string_at(json, "/message/extraInfo/py_callstack");
+  const nlohmann::json::json_pointer rank("/message/extraInfo/rank");
+  if (json.contains(rank) && json.at(rank).is_number_integer()) file.rank_at_fault = json.at(rank).get<int>();
   return file;
 }
 

@@ -33,7 +33,6 @@ void write_error_file(const std::exception_ptr& error) noexcept;
 // The content of an error file. A rank may be any program, so torchrun's own forms are understood too.
 struct ErrorFile {
   std::string message;               // "ShapeError: [matmul] ..."
-  std::string text;                  // without the type, where that is known
   std::string traceback;             // "" when there is none
   std::optional<int> rank_at_fault;  // of a DistributedError
 };

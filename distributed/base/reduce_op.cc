@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <type_traits>
 
 #include "gradus/tensor/cpu/half.h"
@@ -39,16 +40,6 @@ struct Max {
     return a != a ? a : r;
   }
 };
-struct Band {
-  template <class T> T operator()(T a, T b) const { return T(a & b); }
-};
-struct Bor {
-  template <class T> T operator()(T a, T b) const { return T(a | b); }
-};
-struct Bxor {
-  template <class T> T operator()(T a, T b) const { return T(a ^ b); }
-};
-
 // Calls f(function object) for the op on values of T.
 template <class T, class F> void dispatch_op(ReduceOp op, F&& f) {
   switch (op) {
@@ -62,13 +53,13 @@ template <class T, class F> void dispatch_op(ReduceOp op, F&& f) {
     case ReduceOp::kMax:
       return f(Max());
     case ReduceOp::kBand:
-      if constexpr (std::is_integral_v<T>) return f(Band());
+      if constexpr (std::is_integral_v<T>) return f(std::bit_and<>());
       break;
     case ReduceOp::kBor:
-      if constexpr (std::is_integral_v<T>) return f(Bor());
+      if constexpr (std::is_integral_v<T>) return f(std::bit_or<>());
       break;
     case ReduceOp::kBxor:
-      if constexpr (std::is_integral_v<T>) return f(Bxor());
+      if constexpr (std::is_integral_v<T>) return f(std::bit_xor<>());
       break;
   }
   throw InternalError("reduction ", name_of(op), " of this dtype");
@@ -77,7 +68,7 @@ template <class T, class F> void dispatch_op(ReduceOp op, F&& f) {
 // out may be a or b.
 template <class T, class Op> void combine(T* out, const T* a, const T* b, int64_t n, Op op) {
 #pragma GCC ivdep
-  for (int64_t i = 0; i < n; ++i) out[i] = op(a[i], b[i]);
+  for (int64_t i = 0; i < n; ++i) out[i] = T(op(a[i], b[i]));
 }
 template <class T> void divide(T* x, int64_t n, int size) {
   const T divisor = static_cast<T>(size);
@@ -105,6 +96,7 @@ template <class T> struct Plain {
     const auto input = [&](int i) { return static_cast<const T*>(inputs[i]); };
     if (count == 1) {
       if (n > 0 && out != input(0)) std::memcpy(out, input(0), n * sizeof(T));
+      if (divisor != 1) divide(out, n, divisor);
       return;
     }
     for_blocks(n, [&](int64_t first, int64_t m) {
@@ -118,8 +110,6 @@ template <class T> struct Plain {
       if (divisor != 1) divide(out + first, m, divisor);
     });
   }
-
-  static void finish(T* x, int64_t n, int size) { divide(x, n, size); }
 };
 
 // Reduces 16-bit floats in f32.
@@ -136,11 +126,6 @@ template <class T> struct Widened {
       if (divisor != 1) divide(sum, m, divisor);
       store(out + first, sum, m);
     });
-  }
-
-  static void finish(T* x, int64_t n, int size) {
-    const void* inputs[] = {x};
-    all_into(x, inputs, 1, n, size, Sum());
   }
 };
 
@@ -174,6 +159,14 @@ template <class F> void dispatch_reduction(DType dtype, ReduceOp op, F&& f) {
   throw InternalError("reduction of unknown dtype ", int(dtype));
 }
 
+void reduce_and_divide(void* out, const void* const* inputs, int count, int64_t n, DType dtype, ReduceOp op,
+                       int divisor) {
+  dispatch_reduction(dtype, op, [&]<class T, class Reduction, class Value>(ReduceOp op) {
+    dispatch_op<Value>(
+        op, [&](auto f) { Reduction::all_into(static_cast<T*>(out), inputs, count, n, divisor, f); });
+  });
+}
+
 }  // namespace
 
 std::string_view name_of(ReduceOp op) {
@@ -190,18 +183,11 @@ void check_reduce_op(std::string_view op_name, ReduceOp op, DType dtype) {
 }
 
 void reduce_all_into(void* out, const void* const* inputs, int count, int64_t n, DType dtype, ReduceOp op) {
-  const int divisor = op == ReduceOp::kAvg ? count : 1;
-  dispatch_reduction(dtype, op, [&]<class T, class Reduction, class Value>(ReduceOp op) {
-    dispatch_op<Value>(
-        op, [&](auto f) { Reduction::all_into(static_cast<T*>(out), inputs, count, n, divisor, f); });
-  });
+  reduce_and_divide(out, inputs, count, n, dtype, op, op == ReduceOp::kAvg ? count : 1);
 }
 
 void finish_reduce(void* x, int64_t n, DType dtype, ReduceOp op, int size) {
-  if (op != ReduceOp::kAvg) return;
-  dispatch_reduction(dtype, op, [&]<class T, class Reduction, class Value>(ReduceOp) {
-    Reduction::finish(static_cast<T*>(x), n, size);
-  });
+  if (op == ReduceOp::kAvg) reduce_and_divide(x, &x, 1, n, dtype, op, size);
 }
 
 }  // namespace gradus::dist

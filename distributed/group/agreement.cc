@@ -98,14 +98,14 @@ std::vector<RecordingState*> unfinished_recordings(std::string_view op) {
 
 Agreement run_forward(const Group& group, const Forward& forward) {
   const std::vector<RecordingState*> open = unfinished_recordings(name_of(forward.op));
-  Note mine;
-  mine.open = open.size();
+  Note local;
+  local.open = open.size();
   for (size_t i = 0; i < open.size(); ++i) {
     if (open[i]->is_probe()) open[i]->set_communicates();
-    if (follows_any(*open[i], forward.inputs)) mine.wants |= uint64_t{1} << i;
+    if (follows_any(*open[i], forward.inputs)) local.wants |= uint64_t{1} << i;
   }
   if (info_of(forward.op).list)
-    for (const Tensor& x : forward.inputs) mine.forms.emplace_back(x);
+    for (const Tensor& x : forward.inputs) local.forms.emplace_back(x);
 
   Agreement agreed;
   CallRecord& record = agreed.record;
@@ -130,14 +130,14 @@ Agreement run_forward(const Group& group, const Forward& forward) {
       if (wants >> i & 1) agreed.recordings.push_back(open[i]);
     forward.move(matched, forms);
   };
-  group.state().run({name_of(forward.op).data(), record, write(mine), check, move}, false, {});
+  group.state().run({name_of(forward.op).data(), record, write(local), check, move}, false, {});
   return agreed;
 }
 
-bool any_gradient(const Group& group, CallRecord record, bool mine) {
+bool any_gradient(const Group& group, CallRecord record, bool local) {
   bool any = false;
   record.part = Part::kBackward;
-  record.flags = mine;
+  record.flags = local;
   const auto move = [&](MatchedCall& matched) {
     for (const CallRecord& r : matched.records) any = any || r.flags;
   };

@@ -49,7 +49,7 @@ struct Agreement {
 Agreement run_forward(const Group& group, const Forward& forward);
 // Returns whether a gradient has arrived on any member, in the backward of the call with `record`. Collective
 // over the group.
-bool any_gradient(const Group& group, CallRecord record, bool mine);
+bool any_gradient(const Group& group, CallRecord record, bool local);
 
 // Reports to the job that this rank's backward threw, or what else `what` says, since other ranks wait for
 // gradients from here. Does nothing if the exception comes from another rank's failure. For Node::skipped.

@@ -10,15 +10,15 @@ namespace gradus::dist {
 std::vector<std::string> attempt(std::string_view op, const std::function<std::string()>& f,
                                  const Group& group) {
   constexpr char kDone = '+', kFailed = '-';
-  std::string mine;
+  std::string local;
   std::exception_ptr error;
   try {
-    mine = kDone + f();
+    local = kDone + f();
   } catch (...) {
     error = std::current_exception();
-    mine = kFailed + internal::error_to_wire(error);
+    local = kFailed + internal::error_to_wire(error);
   }
-  std::vector<std::string> all = all_gather_object(mine, {.group = group});
+  std::vector<std::string> all = all_gather_object(local, {.group = group});
   for (size_t i = 0; i < all.size(); ++i) {
     const char outcome = all[i].at(0);
     all[i].erase(0, 1);

@@ -211,9 +211,9 @@ void group_barrier(const Group& group, std::optional<Milliseconds> timeout) {
       std::vector<std::string> keys;
       for (int rank : missing) keys.push_back(key(number, rank));
       const bool all = wait_for(*world.store, keys, std::min(watch.deadline.left(), kPoll));
-      const auto here = [&](int rank) { return all || world.store->check({key(number, rank)}); };
-      std::erase_if(missing, here);
-      for (int rank : missing) check_left(kOp, watch, rank, [&] { return !here(rank); });
+      const auto has_arrived = [&](int rank) { return all || world.store->check({key(number, rank)}); };
+      std::erase_if(missing, has_arrived);
+      for (int rank : missing) check_left(kOp, watch, rank, [&] { return !has_arrived(rank); });
       if (!missing.empty() && watch.deadline.passed())
         internal::throw_wait(kOp, internal::WaitResult::kTimeout, watch, missing);
       world.membership->look_for_deadlock();

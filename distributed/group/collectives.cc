@@ -187,16 +187,16 @@ Work all_reduce_coalesced(const std::vector<Tensor>& xs, const AllReduceOptions&
 Work reduce(const Tensor& x, const ReduceOptions& options) {
   GroupState& group = member_state(options.group, "reduce");
   const int root = group.index_of(options.dst, "reduce", "dst");
-  const bool mine = root == group.index();
-  if (mine) check_output("reduce", "x", x);
-  const Tensor in = mine ? x : check_input("reduce", "x", x);
+  const bool is_root = root == group.index();
+  if (is_root) check_output("reduce", "x", x);
+  const Tensor in = is_root ? x : check_input("reduce", "x", x);
   check_reduce_op("reduce", options.op, x.dtype());
   Collective call{.op = "reduce", .record = make_record(Op::kReduce, x, options.op, root)};
-  call.move = [in, mine, root, op = options.op](MatchedCall& matched) {
-    matched.backend.reduce(matched.call, root, in.raw_ptr(), mine ? in.raw_ptr() : nullptr, in.numel(),
+  call.move = [in, is_root, root, op = options.op](MatchedCall& matched) {
+    matched.backend.reduce(matched.call, root, in.raw_ptr(), is_root ? in.raw_ptr() : nullptr, in.numel(),
                            in.dtype(), op);
   };
-  return run(group, std::move(call), mine ? std::vector{x} : std::vector<Tensor>(), options);
+  return run(group, std::move(call), is_root ? std::vector{x} : std::vector<Tensor>(), options);
 }
 
 Work reduce_scatter(const Tensor& output, const std::vector<Tensor>& inputs,
@@ -250,13 +250,13 @@ Work reduce_scatter_tensor(const Tensor& output, const Tensor& x, const AllReduc
 Work broadcast(const Tensor& x, const BroadcastOptions& options) {
   GroupState& group = member_state(options.group, "broadcast");
   const int root = group.index_of(options.src, "broadcast", "src");
-  const bool mine = root == group.index();
+  const bool is_root = root == group.index();
   check_output("broadcast", "x", x);
   Collective call{.op = "broadcast", .record = make_record(Op::kBroadcast, x, {}, root)};
   call.move = [x, root](MatchedCall& matched) {
     matched.backend.broadcast(matched.call, root, x.raw_ptr(), x.nbytes());
   };
-  return run(group, std::move(call), mine ? std::vector<Tensor>() : std::vector{x}, options);
+  return run(group, std::move(call), is_root ? std::vector<Tensor>() : std::vector{x}, options);
 }
 
 Work gather(const Tensor& x, const std::vector<Tensor>& outputs, const GatherOptions& options) {

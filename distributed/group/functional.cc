@@ -2,6 +2,7 @@
 
 #include <cstring>
 #include <functional>
+#include <type_traits>
 #include <utility>
 
 #include "gradus/autograd/grad_manager.h"  // NoRecord
@@ -23,7 +24,6 @@ namespace {
 
 using autograd::RecordingState;
 using autograd::Saved;
-using internal::Agreement;
 using internal::block;
 using internal::blocks;
 using internal::const_block;
@@ -33,7 +33,6 @@ using internal::Forward;
 using internal::MatchedCall;
 using internal::Op;
 using internal::resolved;
-using internal::run_forward;
 using Forms = std::vector<std::vector<Form>>;
 
 // Computes the inputs' gradients from the outputs' gradients, all of which are defined. It communicates, so
@@ -55,9 +54,9 @@ class CollectiveNode final : public autograd::Node {
 
   void run(const autograd::RuleArgs& args) override {
     const auto& [dys, needs, dxs, ending] = args;
-    bool mine = false;
-    for (const Tensor& dy : dys) mine = mine || dy.defined();
-    if (!internal::any_gradient(group_, record_, mine)) return;
+    bool local = false;
+    for (const Tensor& dy : dys) local = local || dy.defined();
+    if (!internal::any_gradient(group_, record_, local)) return;
     std::vector<Tensor> all;
     for (size_t i = 0; i < dys.size(); ++i) {
       const autograd::ValueInfo& y = outputs()[i];
@@ -84,16 +83,26 @@ class CollectiveNode final : public autograd::Node {
   Rule rule_;
 };
 
-// Records the call if any member wants gradients. `make_rule` gets the Recorder, to save tensors.
-template <class MakeRule>
-void record(const Agreement& agreed, const Group& group, std::span<const Tensor> inputs,
-            std::span<const Tensor> outputs, MakeRule make_rule) {
-  Recorder recorder(name_of(agreed.record.op).data(), agreed.recordings);
+std::span<const Tensor> as_span(const Tensor& x) { return {&x, 1}; }
+std::span<const Tensor> as_span(const std::vector<Tensor>& xs) { return xs; }
+
+// Runs the call, and records it if any member wants gradients. `outputs` is a tensor or a list; forward.move may set it.
+// `rule` is a Rule, or makes one from a Recorder, to save tensors.
+template <class Outputs, class AnyRule>
+void run(const Group& group, const Forward& forward, const Outputs& outputs, AnyRule rule) {
+  const internal::Agreement agreed = internal::run_forward(group, forward);
+  Recorder recorder(name_of(forward.op).data(), agreed.recordings);
   if (!recorder) return;
   std::vector<autograd::Edge> edges;
-  for (const Tensor& x : inputs) edges.push_back(recorder.edge_to(x));
-  Ref<autograd::Node> node(new CollectiveNode(agreed.record, group, make_rule(recorder)));
-  recorder.attach(std::move(node), outputs, std::move(edges));
+  for (const Tensor& x : forward.inputs) edges.push_back(recorder.edge_to(x));
+  const auto make_rule = [&]() -> Rule {
+    if constexpr (std::is_invocable_v<AnyRule, Recorder&>)
+      return rule(recorder);
+    else
+      return std::move(rule);
+  };
+  Ref<autograd::Node> node(new CollectiveNode(agreed.record, group, make_rule()));
+  recorder.attach(std::move(node), as_span(outputs), std::move(edges));
 }
 
 // Returns x as backends need it: dense, in host memory, and written by its device.
@@ -159,13 +168,10 @@ Tensor reduce_scatter_parts(const std::vector<Tensor>& given, ReduceOp op, const
   const auto move = [&](MatchedCall& matched, const Forms&) {
     matched.backend.reduce_scatter(matched.call, const_blocks(xs), y.raw_ptr(), y.dtype(), op);
   };
-  const Agreement agreed =
-      run_forward(group, {.op = Op::kReduceScatter, .reduce = op, .inputs = xs, .move = move});
-  record(agreed, group, xs, {&y, 1}, [&](Recorder&) -> Rule {
-    return [op, group](std::vector<Tensor> dys) {
-      return all_gather(scaled(dys[0], op, group), {.group = group});
-    };
-  });
+  run(group, {.op = Op::kReduceScatter, .reduce = op, .inputs = xs, .move = move}, y,
+      [op, group](std::vector<Tensor> dys) {
+        return all_gather(scaled(dys[0], op, group), {.group = group});
+      });
   return y;
 }
 
@@ -179,34 +185,23 @@ Tensor all_reduce(const Tensor& given, ReduceOp op, const FunctionalOptions& opt
   const auto move = [&](MatchedCall& matched, const Forms&) {
     matched.backend.all_reduce(matched.call, x.raw_ptr(), y.raw_ptr(), x.numel(), x.dtype(), op);
   };
-  const Agreement agreed =
-      run_forward(group, {.op = Op::kAllReduce, .reduce = op, .inputs = {&x, 1}, .move = move});
-  record(agreed, group, {&x, 1}, {&y, 1}, [&](Recorder& r) -> Rule {
-    if (has_smooth_rule(op))
-      return [op, group](std::vector<Tensor> dys) {
-        return std::vector{all_reduce(dys[0], op, {.group = group})};
-      };
-    if (op == ReduceOp::kProduct)
-      return [x = r.save(x), group](std::vector<Tensor> dys) {
-        const Tensor dy = all_reduce(dys[0], ReduceOp::kSum, {.group = group});
-        const Tensor others = product_of_others(x.get(), group);
-        return std::vector{others.defined() ? dy * others : dy};
-      };
-    return [share = share_of_winners(x, y, group), group](std::vector<Tensor> dys) {
-      return std::vector{all_reduce(dys[0], ReduceOp::kSum, {.group = group}) * share};
-    };
-  });
+  run(group, {.op = Op::kAllReduce, .reduce = op, .inputs = {&x, 1}, .move = move}, y,
+      [&](Recorder& r) -> Rule {
+        if (has_smooth_rule(op))
+          return [op, group](std::vector<Tensor> dys) {
+            return std::vector{all_reduce(dys[0], op, {.group = group})};
+          };
+        if (op == ReduceOp::kProduct)
+          return [x = r.save(x), group](std::vector<Tensor> dys) {
+            const Tensor dy = all_reduce(dys[0], ReduceOp::kSum, {.group = group});
+            const Tensor others = product_of_others(x.get(), group);
+            return std::vector{others.defined() ? dy * others : dy};
+          };
+        return [share = share_of_winners(x, y, group), group](std::vector<Tensor> dys) {
+          return std::vector{all_reduce(dys[0], ReduceOp::kSum, {.group = group}) * share};
+        };
+      });
   return y;
-}
-
-Tensor all_reduce_sum(const Tensor& x, const FunctionalOptions& options) {
-  return all_reduce(x, ReduceOp::kSum, options);
-}
-Tensor all_reduce_max(const Tensor& x, const FunctionalOptions& options) {
-  return all_reduce(x, ReduceOp::kMax, options);
-}
-Tensor all_reduce_min(const Tensor& x, const FunctionalOptions& options) {
-  return all_reduce(x, ReduceOp::kMin, options);
 }
 
 Tensor reduce(const Tensor& given, ReduceOp op, const RootOptions& options) {
@@ -229,13 +224,10 @@ Tensor reduce(const Tensor& given, ReduceOp op, const RootOptions& options) {
     matched.backend.reduce(matched.call, root, x.raw_ptr(), at_root ? y.raw_ptr() : nullptr, x.numel(),
                            x.dtype(), op);
   };
-  const Agreement agreed =
-      run_forward(group, {.op = Op::kReduce, .reduce = op, .root = root, .inputs = {&x, 1}, .move = move});
-  record(agreed, group, {&x, 1}, {&y, 1}, [&](Recorder&) -> Rule {
-    return [op, back](std::vector<Tensor> dys) {
-      return std::vector{broadcast(scaled(dys[0], op, back.group), back)};
-    };
-  });
+  run(group, {.op = Op::kReduce, .reduce = op, .root = root, .inputs = {&x, 1}, .move = move}, y,
+      [op, back](std::vector<Tensor> dys) {
+        return std::vector{broadcast(scaled(dys[0], op, back.group), back)};
+      });
   return y;
 }
 
@@ -254,11 +246,8 @@ Tensor broadcast(const Tensor& given, const RootOptions& options) {
     if (at_root && y.nbytes()) std::memcpy(y.raw_ptr(), inputs[0].raw_ptr(), size_t(y.nbytes()));
     matched.backend.broadcast(matched.call, root, y.raw_ptr(), y.nbytes());
   };
-  const Agreement agreed =
-      run_forward(group, {.op = Op::kBroadcast, .root = root, .inputs = inputs, .move = move});
-  record(agreed, group, inputs, {&y, 1}, [&](Recorder&) -> Rule {
-    return [back](std::vector<Tensor> dys) { return std::vector{reduce(dys[0], ReduceOp::kSum, back)}; };
-  });
+  run(group, {.op = Op::kBroadcast, .root = root, .inputs = inputs, .move = move}, y,
+      [back](std::vector<Tensor> dys) { return std::vector{reduce(dys[0], ReduceOp::kSum, back)}; });
   return y;
 }
 
@@ -270,11 +259,8 @@ std::vector<Tensor> all_gather(const Tensor& given, const FunctionalOptions& opt
     for (const internal::CallRecord& r : matched.records) ys.push_back(Form(r).make(x.device()));
     matched.backend.all_gather(matched.call, const_block(x), blocks(ys));
   };
-  const Agreement agreed = run_forward(group, {.op = Op::kAllGather, .inputs = {&x, 1}, .move = move});
-  record(agreed, group, {&x, 1}, ys, [&](Recorder&) -> Rule {
-    return [group](std::vector<Tensor> dys) {
-      return std::vector{reduce_scatter_parts(dys, ReduceOp::kSum, group)};
-    };
+  run(group, {.op = Op::kAllGather, .inputs = {&x, 1}, .move = move}, ys, [group](std::vector<Tensor> dys) {
+    return std::vector{reduce_scatter_parts(dys, ReduceOp::kSum, group)};
   });
   return ys;
 }
@@ -295,11 +281,8 @@ std::vector<Tensor> gather(const Tensor& given, const RootOptions& options) {
       for (const internal::CallRecord& r : matched.records) ys.push_back(Form(r).make(x.device()));
     matched.gather(root, const_block(x), blocks(ys));
   };
-  const Agreement agreed =
-      run_forward(group, {.op = Op::kGather, .root = root, .inputs = {&x, 1}, .move = move});
-  record(agreed, group, {&x, 1}, ys, [&](Recorder&) -> Rule {
-    return [back](std::vector<Tensor> dys) { return std::vector{scatter(dys, back)}; };
-  });
+  run(group, {.op = Op::kGather, .root = root, .inputs = {&x, 1}, .move = move}, ys,
+      [back](std::vector<Tensor> dys) { return std::vector{scatter(dys, back)}; });
   return ys;
 }
 
@@ -320,9 +303,8 @@ Tensor scatter(const std::vector<Tensor>& given, const RootOptions& options) {
     y = forms[root].at(group.rank()).make(device);
     matched.scatter(root, const_blocks(xs), block(y));
   };
-  const Agreement agreed = run_forward(group, {.op = Op::kScatter, .root = root, .inputs = xs, .move = move});
-  record(agreed, group, xs, {&y, 1},
-         [&](Recorder&) -> Rule { return [back](std::vector<Tensor> dys) { return gather(dys[0], back); }; });
+  run(group, {.op = Op::kScatter, .root = root, .inputs = xs, .move = move}, y,
+      [back](std::vector<Tensor> dys) { return gather(dys[0], back); });
   return y;
 }
 
@@ -352,10 +334,8 @@ std::vector<Tensor> all_to_all(const std::vector<Tensor>& given, const Functiona
     for (const std::vector<Form>& sent : forms) ys.push_back(sent.at(group.rank()).make(device));
     matched.backend.exchange_blocks(matched.call, const_blocks(xs), blocks(ys));
   };
-  const Agreement agreed = run_forward(group, {.op = Op::kAllToAll, .inputs = xs, .move = move});
-  record(agreed, group, xs, ys, [&](Recorder&) -> Rule {
-    return [group](std::vector<Tensor> dys) { return all_to_all(dys, {.group = group}); };
-  });
+  run(group, {.op = Op::kAllToAll, .inputs = xs, .move = move}, ys,
+      [group](std::vector<Tensor> dys) { return all_to_all(dys, {.group = group}); });
   return ys;
 }
 

@@ -47,9 +47,9 @@ std::vector<Grid::Axis> checked(std::vector<Grid::Axis> axes, int ranks) {
 }
 
 // Checks that all ranks make the same grid. Collective over the job.
-void check_alike(const std::string& mine) {
+void check_alike(const std::string& local) {
   internal::GroupState& job = Group().state();
-  const std::vector<std::string> grids = internal::gather_strings(job, internal::Op::kGrid, mine);
+  const std::vector<std::string> grids = internal::gather_strings(job, internal::Op::kGrid, local);
   for (size_t rank = 1; rank < grids.size(); ++rank)
     if (grids[rank] != grids[0])
       throw_failure("Grid",

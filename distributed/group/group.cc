@@ -52,7 +52,7 @@ Group Group::split(int color, int key) const {
     for (const auto& [_, i] : order) members.push_back(ranks[i]);
     return members;
   };
-  return internal::make_group(*this, {.op = internal::Op::kSplit, .says = {color, key}}, choose);
+  return internal::make_group(*this, {.op = internal::Op::kSplit, .values = {color, key}}, choose);
 }
 
 Group internal::duplicate(const Group& group, Op op, std::string_view owner) {

@@ -4,7 +4,6 @@
 #include <cstring>
 #include <numeric>
 
-#include "gradus/distributed/group/work_state.h"
 #include "gradus/distributed/transport/single_rank_backend.h"
 #include "gradus/tensor/runtime/context.h"
 #include "gradus/tensor/runtime/environment.h"
@@ -93,9 +92,9 @@ GroupState::GroupState(Setup setup)
                : world_      ? world_->timeout
                              : Milliseconds(600'000)),
       queue_(world_ ? world_->posted : std::make_shared<PostedCalls>(), series()) {
-  const auto me = std::ranges::find(members_, world_ ? world_->rank : 0);
-  if (me == members_.end()) return;
-  index_ = int(me - members_.begin());
+  const auto found = std::ranges::find(members_, world_ ? world_->rank : 0);
+  if (found == members_.end()) return;
+  index_ = int(found - members_.begin());
   backend_ =
       size() == 1 ? make_single_rank_backend() : make_backend({*world_, members_, index_, id_}, watch({}));
 }
@@ -237,7 +236,7 @@ Group make_group(const Group& parent, const GroupPlan& plan,
   World* const world = state.world();
   int64_t id = 0;
   std::vector<int> members;
-  Collective agree{.op = name_of(plan.op).data(), .record = {.op = plan.op}, .sizes = plan.says};
+  Collective agree{.op = name_of(plan.op).data(), .record = {.op = plan.op}, .sizes = plan.values};
   // The new id is the next one that no member has used. It travels in a field of the record that
   // is not compared.
   agree.record.bytes = world ? world->last_group_id.load() : 0;
@@ -264,13 +263,5 @@ Group make_group(const Group& parent, const GroupPlan& plan,
     throw;
   }
 }
-
-template <class T> std::string to_text(const std::vector<T>& numbers) {
-  std::string text;
-  for (const T& number : numbers) text += concat(text.empty() ? "" : ", ", number);
-  return text;
-}
-template std::string to_text(const std::vector<int>&);
-template std::string to_text(const std::vector<int64_t>&);
 
 }  // namespace gradus::dist::internal

@@ -125,9 +125,9 @@ std::optional<Failure> find_size_mismatch(
 
 // How a group is made from another group's members.
 struct GroupPlan {
-  Op op;                           // the function that the user called
-  std::vector<int64_t> says = {};  // numbers that the other ranks get
-  bool equal = false;              // all ranks must pass the same `says`
+  Op op;                             // the function that the user called
+  std::vector<int64_t> values = {};  // numbers that the other ranks get
+  bool equal = false;                // all ranks must pass the same `values`
   std::string name = {};
   std::string_view base = {};   // the name is `base`.number; default: the parent's name
   std::string_view owner = {};  // the name; if another group has it, `owner`.number
@@ -141,10 +141,14 @@ Group make_group(const Group& parent, const GroupPlan& plan,
 // Does Group::duplicate on behalf of another function. The copy gets its owner's name, if one is given.
 Group duplicate(const Group& group, Op op, std::string_view owner = {});
 // Returns every member's string, in the group's order. Collective. `op` is the op of the calling function.
-std::vector<std::string> gather_strings(GroupState& group, Op op, const std::string& mine,
+std::vector<std::string> gather_strings(GroupState& group, Op op, const std::string& local,
                                         std::optional<Milliseconds> timeout = {});
 
-// Returns "0, 1, 2". T is int or int64_t.
-template <class T> std::string to_text(const std::vector<T>& numbers);
+// Returns "0, 1, 2".
+template <class T> std::string to_text(const std::vector<T>& numbers) {
+  std::string text;
+  for (const T& number : numbers) text += concat(text.empty() ? "" : ", ", number);
+  return text;
+}
 
 }  // namespace gradus::dist::internal

@@ -8,7 +8,7 @@
 #include "gradus/distributed/group/group_state.h"
 #include "gradus/distributed/group/internal/message_work.h"
 #include "gradus/distributed/store/tcp_store.h"
-#include "gradus/distributed/transport/ring_transport.h"
+#include "gradus/distributed/transport/stream_transport.h"
 #include "gradus/tensor/runtime/context.h"
 #include "gradus/tensor/runtime/parallel.h"
 
@@ -52,7 +52,7 @@ void connect(World& world) {
   std::vector<int> all(world.size);
   std::iota(all.begin(), all.end(), 0);
   if (world.size > 1)
-    world.transport = make_ring_transport(
+    world.transport = make_stream_transport(
         world.segments->open("messages", all, world.rank, ring_bytes(world.size), world.watch()),
         world.membership, all, world.rank);
   world.default_group =

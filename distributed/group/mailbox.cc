@@ -92,17 +92,17 @@ Mailbox::Expected& Mailbox::expected(int from, const Address& address, Device de
   if (found != expected_.end()) return *found->second;
   const Message message = this->message(from, n);
   auto expected = std::make_unique<Expected>();
-  const int me = group_.state().world()->rank;
+  const int receiver = group_.state().world()->rank;
   expected->work = MessageWork::receive(
       message,
-      [arrived = expected->arrived, address, device, me, program = program_, number = program_number_](
+      [arrived = expected->arrived, address, device, receiver, program = program_, number = program_number_](
           int source, const MessageHeader& header, size_t bytes) -> void* {
         if (header.program != number)
-          throw MismatchError(kOp, source, "rank ", source, " runs another step than rank ", me,
+          throw MismatchError(kOp, source, "rank ", source, " runs another step than rank ", receiver,
                               ", which runs ", program, " and waits for ", to_string(address));
         if (header.step != address.step)
-          throw MismatchError(kOp, source, "rank ", source, " is at step ", header.step, ", and rank ", me,
-                              " waits for ", to_string(address));
+          throw MismatchError(kOp, source, "rank ", source, " is at step ", header.step, ", and rank ",
+                              receiver, " waits for ", to_string(address));
         if (header.parcels < 0)
           throw MismatchError(kOp, source, "rank ", source, " sent a malformed message");
         arrived->header = header;

@@ -59,13 +59,13 @@ std::vector<std::string> all_gather_object(const std::string& object, const Coll
   return internal::gather_strings(group, Op::kAllGatherObject, object, options.timeout);
 }
 
-std::vector<std::string> internal::gather_strings(GroupState& group, Op op, const std::string& mine,
+std::vector<std::string> internal::gather_strings(GroupState& group, Op op, const std::string& local,
                                                   std::optional<Milliseconds> timeout) {
   std::vector<std::string> all;
-  Collective call{.op = name_of(op).data(), .record = {.op = op, .bytes = int64_t(mine.size())}};
+  Collective call{.op = name_of(op).data(), .record = {.op = op, .bytes = int64_t(local.size())}};
   call.move = [&](MatchedCall& matched) {
     all = make_room(matched);
-    matched.backend.all_gather(matched.call, const_block(mine), blocks(all));
+    matched.backend.all_gather(matched.call, const_block(local), blocks(all));
   };
   group.run(std::move(call), false, timeout);
   return all;
@@ -90,8 +90,8 @@ std::string scatter_object(const std::vector<std::string>& objects, const Scatte
   constexpr const char* kOp = "scatter_object";
   GroupState& group = member_state(options.group, kOp, options.async_op);
   const int root = group.index_of(options.src, kOp, "src");
-  const bool mine = root == group.index();
-  if (objects.size() != (mine ? size_t(group.size()) : 0))
+  const bool is_root = root == group.index();
+  if (objects.size() != (is_root ? size_t(group.size()) : 0))
     throw ValueError(kOp, "objects must be given on rank ", options.src, ", one per rank of group '",
                      group.name(), "' (", group.size(), "), and nowhere else; got ", objects.size());
   std::string result;
@@ -119,11 +119,11 @@ std::string recv_object(const RecvOptions& options) {
       internal::make_message("recv_object", options.group, options.src, "src", options.tag, options.timeout);
   // Shared with the transport, which may still use it after a wait that fails.
   const auto object = std::make_shared<std::string>();
-  const int me = message.group.world()->rank;
-  const auto take = [object, me](int source, const MessageHeader& header, size_t bytes) -> void* {
+  const int receiver = message.group.world()->rank;
+  const auto take = [object, receiver](int source, const MessageHeader& header, size_t bytes) -> void* {
     if (header.kind != MessageHeader::Kind::kObject)
       throw MismatchError("recv_object", source, "rank ", source, " sent ", describe(header), ", where rank ",
-                          me, " receives an object");
+                          receiver, " receives an object");
     object->resize(bytes);
     return object->data();
   };

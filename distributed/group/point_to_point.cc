@@ -51,11 +51,11 @@ Ref<MessageWork> start_recv(const char* op, const Tensor& x, const RecvOptions& 
   const Message message =
       internal::make_message(op, options.group, options.src, "src", options.tag, options.timeout);
   check_output(op, "x", x);
-  const int me = message.group.world()->rank;
-  const auto take = [op, x, me](int source, const MessageHeader& header, size_t bytes) -> void* {
+  const int receiver = message.group.world()->rank;
+  const auto take = [op, x, receiver](int source, const MessageHeader& header, size_t bytes) -> void* {
     if (header.kind != MessageHeader::Kind::kTensor || header.dtype != x.dtype() ||
         bytes != size_t(x.nbytes()))
-      throw MismatchError(op, source, "rank ", source, " sent ", describe(header), ", where rank ", me,
+      throw MismatchError(op, source, "rank ", source, " sent ", describe(header), ", where rank ", receiver,
                           " receives ", x.dtype(), x.shape());
     return x.raw_ptr();
   };

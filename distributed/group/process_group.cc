@@ -62,7 +62,6 @@ void destroy_process_group() {
 }
 
 bool is_initialized() { return World::current() != nullptr; }
-bool is_available() { return true; }
 
 Group world() { return Group(Ref<GroupState>(&Group().state())); }
 int get_rank(const Group& group) { return group.is_default() ? Job::current()->rank : group.rank(); }
@@ -83,7 +82,6 @@ int get_global_rank(const Group& group, int group_rank) {
                      "' of ", ranks.size(), " ranks");
   return ranks[group_rank];
 }
-std::vector<int> get_process_group_ranks(const Group& group) { return group.ranks(); }
 
 bool is_launched() { return std::getenv("GRADUS_JOB_ID") || std::getenv("TORCHELASTIC_RUN_ID"); }
 
@@ -105,19 +103,19 @@ void check_ranks(const char* op, const std::vector<std::vector<int>>& lists) {
 // the group if there is one list, else of no ranks.
 Group make_groups(Op op, const std::vector<std::vector<int>>& lists, const NewGroupOptions& options) {
   check_ranks(name_of(op).data(), lists);
-  std::vector<int64_t> says;
+  std::vector<int64_t> values;
   for (const std::vector<int>& ranks : lists) {
-    says.insert(says.end(), ranks.begin(), ranks.end());
-    if (lists.size() > 1) says.push_back(-1);  // ends a list
+    values.insert(values.end(), ranks.begin(), ranks.end());
+    if (lists.size() > 1) values.push_back(-1);  // ends a list
   }
-  const int me = get_rank();
-  const auto mine = std::ranges::find_if(
-      lists, [&](const std::vector<int>& ranks) { return std::ranges::find(ranks, me) != ranks.end(); });
-  const std::vector<int> members = mine != lists.end() ? *mine
-                                   : lists.size() == 1 ? lists[0]
-                                                       : std::vector<int>();
+  const int rank = get_rank();
+  const auto local = std::ranges::find_if(
+      lists, [&](const std::vector<int>& ranks) { return std::ranges::find(ranks, rank) != ranks.end(); });
+  const std::vector<int> members = local != lists.end() ? *local
+                                   : lists.size() == 1  ? lists[0]
+                                                        : std::vector<int>();
   return internal::make_group(
-      {}, {.op = op, .says = says, .equal = true, .name = options.name, .timeout = options.timeout},
+      {}, {.op = op, .values = values, .equal = true, .name = options.name, .timeout = options.timeout},
       [&](const MatchedCall&) { return members; });
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -13,9 +14,8 @@
 #include "gradus/distributed/base/call_record.h"
 #include "gradus/distributed/base/store.h"
 #include "gradus/distributed/group/group.h"
-#include "gradus/distributed/group/internal/call_log.h"
 #include "gradus/distributed/group/internal/call_queue.h"
-#include "gradus/distributed/group/work_state.h"
+#include "gradus/distributed/group/work.h"
 #include "gradus/distributed/health/membership.h"
 #include "gradus/distributed/transport/backend.h"
 #include "gradus/distributed/transport/segment.h"
@@ -23,6 +23,22 @@
 #include "gradus/tensor/runtime/job.h"
 
 namespace gradus::dist::internal {
+
+// The last collectives of a rank, for the text of timeouts.
+class CallLog {
+ public:
+  void add(const CallRecord& record, const std::string& group);
+  // Returns one line per call, newest first; equal calls in a row share a line. "" without calls.
+  std::string text() const;
+
+ private:
+  struct Entry {
+    CallRecord record;
+    std::string group;
+  };
+  mutable std::mutex mutex_;
+  std::deque<Entry> entries_;  // newest first
+};
 
 // A job of several ranks. A rank that is a thread has its World in its Context; a process has one World.
 // Every Job is a World, except the Job of a process without other ranks.

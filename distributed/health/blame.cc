@@ -40,14 +40,14 @@ class Waits {
  public:
   explicit Waits(const std::vector<RankStatus>& statuses)
       : missing_from_(statuses.size()), holds_of_(statuses.size()) {
-    std::map<int, int> index_of;           // by rank
-    std::map<CallId, std::set<int>> here;  // by call
-    std::set<CallId> complete;             // calls at which all have arrived
+    std::map<int, int> index_of;              // by rank
+    std::map<CallId, std::set<int>> arrived;  // by call
+    std::set<CallId> complete;                // calls at which all have arrived
     for (size_t i = 0; i < statuses.size(); ++i) {
       index_of[statuses[i].rank] = int(i);
       for (const RankWait& wait : statuses[i].waits) {
         if (!wait.call.defined()) continue;
-        here[wait.call].insert(statuses[i].rank);
+        arrived[wait.call].insert(statuses[i].rank);
         if (wait.blocks && wait.ranks.empty()) complete.insert(wait.call);
       }
     }
@@ -58,7 +58,7 @@ class Waits {
       if (complete.contains(wait.call)) return number;
       for (int rank : wait.ranks.ranks()) {
         const auto at = index_of.find(rank);
-        if (at == index_of.end() || here[wait.call].contains(rank) || budget == 0) continue;
+        if (at == index_of.end() || arrived[wait.call].contains(rank) || budget == 0) continue;
         --budget;
         hold.missing.push_back(at->second);
         missing_from_[at->second].push_back(number);
@@ -134,31 +134,54 @@ struct Blame {
   std::vector<std::vector<int>> either;
   bool circle = false;       // they wait for each other
   std::vector<int> between;  // ranks that wait in another call
-  int misses_me = -1;        // a rank that waits for `me`, if `me` is at fault
+  int waiter = -1;           // a rank that waits for the local rank, if that is at fault
 };
 
-// `call` is the group's call that rank `me` is in, if it is in one.
-Blame find_blame(const std::vector<RankStatus>& statuses, const Waits& waits, int me, const CallId& call) {
-  const auto is_here = [&](int rank) {
-    return rank == me ||
+// Finds the smallest sets of ranks that explain a circle: the ranks `reached` wait for each other. Ranks with few fellow
+// waiters are listed first, as the likely culprits.
+void explain_circle(const Waits& waits, const std::vector<int>& reached, Blame& blame) {
+  const std::vector<std::vector<int>> parts = waits.parts();
+  for (const std::vector<int>& part : parts) {
+    std::map<std::vector<int>, bool> explains;  // by missing_from: the answer depends on that alone
+    for (int rank : part) {
+      const auto [known, is_new] = explains.try_emplace(waits.missing_from(rank));
+      if (is_new) known->second = waits.would_go_on(reached, {rank});
+      if (known->second) blame.either.push_back({rank});
+    }
+  }
+  for (const std::vector<int>& part : parts)
+    if ((blame.either.empty() || blame.either[0].size() == part.size()) && part.size() > 1 &&
+        waits.would_go_on(reached, part))
+      blame.either.push_back(part);
+  blame.circle = blame.either.size() != 1;
+  if (blame.either.empty())
+    for (blame.either.emplace_back(); const std::vector<int>& part : parts)
+      std::ranges::copy_if(part, std::back_inserter(blame.either[0]),
+                           [&](int rank) { return std::ranges::find(reached, rank) != reached.end(); });
+}
+
+// `call` is the group's call that rank `local` is in, if it is in one.
+Blame find_blame(const std::vector<RankStatus>& statuses, const Waits& waits, int local, const CallId& call) {
+  const auto is_in_call = [&](int rank) {
+    return rank == local ||
            (call.defined() && std::ranges::count(statuses[rank].waits, call, &RankWait::call) > 0);
   };
   Blame blame;
-  std::vector<int> way = {me}, culprits;
-  std::set<int> seen = {me}, seen_holds;
-  for (size_t i = 0; i < way.size(); ++i) {
-    const int rank = way[i];
+  std::vector<int> reached = {local}, culprits;
+  std::set<int> seen = {local}, seen_holds;
+  for (size_t i = 0; i < reached.size(); ++i) {
+    const int rank = reached[i];
     for (int hold : waits.holds_of(rank)) {
       if (!seen_holds.insert(hold).second) continue;
       for (int next : waits.missing_in(hold))
-        if (seen.insert(next).second) way.push_back(next);
+        if (seen.insert(next).second) reached.push_back(next);
     }
-    if (is_gone(statuses[rank]) || (waits.holds_of(rank).empty() && !is_here(rank)))
+    if (is_gone(statuses[rank]) || (waits.holds_of(rank).empty() && !is_in_call(rank)))
       culprits.push_back(rank);
-    else if (!is_here(rank))
+    else if (!is_in_call(rank))
       blame.between.push_back(rank);
   }
-  // Every rank on the way waits. Then a silent rank is at fault, if there is one.
+  // All these ranks wait. Then a silent rank is at fault, if there is one.
   if (culprits.empty()) {
     for (int rank = 0; rank < int(statuses.size()); ++rank)
       if (statuses[rank].silent >= kSilent && !statuses[rank].left) culprits.push_back(rank);
@@ -166,36 +189,16 @@ Blame find_blame(const std::vector<RankStatus>& statuses, const Waits& waits, in
   }
   std::ranges::sort(culprits);
   if (!culprits.empty()) blame.either = {culprits};
-  if (!culprits.empty() || std::ranges::all_of(way, is_here)) return blame;
+  if (!culprits.empty() || std::ranges::all_of(reached, is_in_call)) return blame;
 
-  // Looks for the smallest sets that explain the circle. Ranks with few fellow waiters are listed first, as
-  // the likely culprits.
-  const std::vector<std::vector<int>> parts = waits.parts();
-  for (const std::vector<int>& part : parts) {
-    std::map<std::vector<int>, bool> explains;  // by missing_from: the answer depends on that alone
-    for (int rank : part) {
-      const auto [known, is_new] = explains.try_emplace(waits.missing_from(rank));
-      if (is_new) known->second = waits.would_go_on(way, {rank});
-      if (known->second) blame.either.push_back({rank});
-    }
-  }
-  for (const std::vector<int>& part : parts)
-    if ((blame.either.empty() || blame.either[0].size() == part.size()) && part.size() > 1 &&
-        waits.would_go_on(way, part))
-      blame.either.push_back(part);
-  blame.circle = blame.either.size() != 1;
-  if (blame.either.empty())
-    for (blame.either.emplace_back(); const std::vector<int>& part : parts)
-      std::ranges::copy_if(part, std::back_inserter(blame.either[0]),
-                           [&](int rank) { return seen.contains(rank); });
+  explain_circle(waits, reached, blame);
   if (blame.circle) return blame;
-
   const int culprit = blame.either[0][0];
-  if (waits.awaits(me, culprit)) return blame;
-  const auto other = std::ranges::find_if(way, [&](int rank) { return waits.awaits(rank, culprit); });
-  if (other == way.end()) return blame;
-  if (culprit == me)
-    blame.misses_me = *other;
+  if (waits.awaits(local, culprit)) return blame;
+  const auto other = std::ranges::find_if(reached, [&](int rank) { return waits.awaits(rank, culprit); });
+  if (other == reached.end()) return blame;
+  if (culprit == local)
+    blame.waiter = *other;
   else
     blame.between = {*other};
   return blame;
@@ -221,8 +224,8 @@ std::string blame_text(const std::vector<RankStatus>& statuses, const Waits& wai
     text += concat(culprits.empty() ? "" : " or ", list(one));
     culprits.insert(culprits.end(), one.begin(), one.end());
   }
-  if (blame.misses_me >= 0 && statuses[blame.misses_me].activity == Activity::kInCall)
-    text += concat(" did not come to ", statuses[blame.misses_me].call, limit);
+  if (blame.waiter >= 0 && statuses[blame.waiter].activity == Activity::kInCall)
+    text += concat(" did not come to ", statuses[blame.waiter].call, limit);
   else if (blame.between.empty() && !blame.circle)
     text += concat(" did not come to ", call, limit);
   else  // the culprit waits in another call, so "did not come" would mislead
@@ -251,10 +254,10 @@ std::string blame_text(const std::vector<RankStatus>& statuses, const Waits& wai
 
 }  // namespace
 
-Blamed blame_for(const std::vector<RankStatus>& statuses, int me, const CallId& call, const std::string& text,
-                 const std::string& limit) {
+Blamed blame_for(const std::vector<RankStatus>& statuses, int local, const CallId& call,
+                 const std::string& text, const std::string& limit) {
   const Waits waits(statuses);
-  const Blame blame = find_blame(statuses, waits, me, call);
+  const Blame blame = find_blame(statuses, waits, local, call);
   if (blame.either.empty()) return {};
   return {statuses[blame.either[0][0]].rank, blame_text(statuses, waits, blame, text, limit)};
 }
@@ -274,10 +277,10 @@ Failure deadlock_failure(const std::vector<RankStatus>& statuses, const std::vec
   }
   const auto most =
       std::ranges::max_element(in_call, {}, [](const auto& entry) { return entry.second.size(); });
-  const int me = most == in_call.end() ? 0 : most->second[0];
-  const RankStatus& status = deadlocked[me];
+  const int local = most == in_call.end() ? 0 : most->second[0];
+  const RankStatus& status = deadlocked[local];
   const Blamed blamed =
-      blame_for(deadlocked, me, most == in_call.end() ? CallId() : most->first,
+      blame_for(deadlocked, local, most == in_call.end() ? CallId() : most->first,
                 status.activity == Activity::kInCall ? status.call : activity_text(status), "");
   return {Failure::Kind::kDeadlock, blamed.rank, blamed.text};
 }

@@ -24,6 +24,9 @@ enum class WaitResult { kReady, kFailed, kTimeout };
 // dies leaves nothing locked.
 class Futex {
  public:
+  struct Nothing {
+    void operator()() const {}
+  };
   // Makes all waiters look again. Call it after the change that they wait for.
   void notify();
 
@@ -31,12 +34,9 @@ class Futex {
   // ready() holds at the end, else kFailed if the job has failed, else kTimeout. Calls ready() `spins`
   // times before the first sleep; pass 0 if the awaited thread needs this core. Calls sleeps() once,
   // before the first sleep.
-  template <class Ready>
-  WaitResult wait(const Watch& watch, Ready&& ready, const char* what, int spins = spin_limit()) {
-    return wait(watch, std::forward<Ready>(ready), what, spins, [] {});
-  }
-  template <class Ready, class Sleeps>
-  WaitResult wait(const Watch& watch, Ready&& ready, const char* what, int spins, Sleeps&& sleeps) {
+  template <class Ready, class Sleeps = Nothing>
+  WaitResult wait(const Watch& watch, Ready&& ready, const char* what, int spins = spin_limit(),
+                  Sleeps&& sleeps = {}) {
     if (Simulation* simulation = Simulation::current()) {
       sleeps();
       const auto stop = [&] { return ready() || watch.membership->failed(); };

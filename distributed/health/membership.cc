@@ -82,24 +82,6 @@ CallId Membership::next_message(int source) const {
   return {messages(source, rank_), it == received_.end() ? 1 : it->second + 1};
 }
 
-Wait Wait::for_call(const char* op, std::string text, const CallId& call, const std::vector<int>& members) {
-  return {.kind = Kind::kCall, .call = call, .op = op, .text = std::move(text), .members = members};
-}
-Wait Wait::for_message(const char* op, std::string text, const CallId& call) {
-  return {.kind = Kind::kCall, .call = call, .op = op, .text = std::move(text)};
-}
-Wait Wait::for_ranks(std::function<std::vector<int>()> missing) {
-  return {.kind = Kind::kRanks, .missing = std::move(missing)};
-}
-Wait Wait::for_any_rank(std::function<std::vector<int>()> missing) {
-  return {.kind = Kind::kRanks, .missing = std::move(missing), .any = true};
-}
-Wait Wait::for_queue(const void* queue, bool limited) {
-  return {.kind = Kind::kQueue, .queue = queue, .limited = limited};
-}
-Wait Wait::posted(const CallSeries& series) { return {.kind = Kind::kPosted, .call = {series, 0}}; }
-Wait Wait::program_thread() { return {.kind = Kind::kProgram}; }
-
 constinit thread_local const WaitScope* WaitScope::current_call_ = nullptr;
 
 WaitScope::WaitScope(Membership& membership, Wait wait)

@@ -5,13 +5,37 @@
 #include <compare>
 #include <cstdint>
 #include <map>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "gradus/distributed/base/deadline.h"
-#include "gradus/distributed/health/internal/rank_set.h"
 
 namespace gradus::dist {
+
+// A set of ranks, stored as runs. Groups consist of few runs, however many ranks they have.
+class RankSet {
+ public:
+  RankSet() = default;
+  explicit RankSet(std::vector<int> ranks);  // in any order
+
+  bool empty() const { return runs_.empty(); }
+  bool contains(int rank) const;
+  std::vector<int> ranks() const;
+  // Ranks first, first + step, ..., last.
+  struct Run {
+    int first, last, step;
+    auto operator<=>(const Run&) const = default;
+  };
+  const std::vector<Run>& runs() const { return runs_; }
+  // Takes runs from outside. Leaves out malformed runs and runs with ranks outside of the world.
+  static RankSet from_runs(std::span<const Run> runs, int world_size);
+
+  auto operator<=>(const RankSet&) const = default;
+
+ private:
+  std::vector<Run> runs_;
+};
 
 enum class Activity : uint8_t {
   kUnknown,

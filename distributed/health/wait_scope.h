@@ -5,6 +5,7 @@
 #include <functional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gradus/distributed/health/rank_status.h"
@@ -32,16 +33,25 @@ struct Wait {
   bool limited = false;                            // kQueue: the program continues after a time limit
 
   // `members` must outlive the wait.
-  static Wait for_call(const char* op, std::string text, const CallId& call, const std::vector<int>& members);
+  static Wait for_call(const char* op, std::string text, const CallId& call,
+                       const std::vector<int>& members) {
+    return {.kind = Kind::kCall, .call = call, .op = op, .text = std::move(text), .members = members};
+  }
   // A receive is a call of the sender alone. The sender arrives by sending. `call`: Membership::next_message.
-  static Wait for_message(const char* op, std::string text, const CallId& call);
+  static Wait for_message(const char* op, std::string text, const CallId& call) {
+    return {.kind = Kind::kCall, .call = call, .op = op, .text = std::move(text)};
+  }
   // While members of the thread's call have not arrived, the thread counts as waiting for those instead.
-  static Wait for_ranks(std::function<std::vector<int>()> missing);
-  static Wait for_any_rank(std::function<std::vector<int>()> missing);
-  static Wait for_queue(const void* queue, bool limited);
-  static Wait posted(const CallSeries& series);
+  static Wait for_ranks(std::function<std::vector<int>()> missing) { return {.missing = std::move(missing)}; }
+  static Wait for_any_rank(std::function<std::vector<int>()> missing) {
+    return {.missing = std::move(missing), .any = true};
+  }
+  static Wait for_queue(const void* queue, bool limited) {
+    return {.kind = Kind::kQueue, .queue = queue, .limited = limited};
+  }
+  static Wait posted(const CallSeries& series) { return {.kind = Kind::kPosted, .call = {series, 0}}; }
   // Needed where ranks are threads. If the rank is a process, all its threads are examined.
-  static Wait program_thread();
+  static Wait program_thread() { return {.kind = Kind::kProgram}; }
 };
 
 class WaitScope {

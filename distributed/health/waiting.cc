@@ -57,9 +57,9 @@ Failure timeout_failure(const char* op, const Watch& watch, std::vector<int> mis
                    ": the job's store does not answer (is this host cut off?)")};
   statuses.push_back(own_status(membership, missing));
   std::ranges::sort(statuses, {}, &RankStatus::rank);
-  const int me = int(std::ranges::find(statuses, membership.rank(), &RankStatus::rank) - statuses.begin());
+  const int local = int(std::ranges::find(statuses, membership.rank(), &RankStatus::rank) - statuses.begin());
   const WaitScope* const in_call = WaitScope::current_call();
-  const Blamed blamed = blame_for(statuses, me, in_call ? in_call->wait().call : CallId(), call, limit);
+  const Blamed blamed = blame_for(statuses, local, in_call ? in_call->wait().call : CallId(), call, limit);
   if (blamed.text.empty())
     return {Failure::Kind::kTimeout, -1,
             concat(call, " did not end", limit, ": ", list_ranks(missing), " did not answer in it")};

@@ -7,16 +7,13 @@
 #include <csignal>
 #include <cstdlib>
 #include <exception>
-#include <filesystem>
 #include <iostream>
-#include <random>
 #include <string>
 #include <tuple>
 #include <utility>
 #include <vector>
 
-#include "gradus/distributed/launch/internal/devices.h"
-#include "gradus/distributed/launch/internal/failure_report.h"
+#include "gradus/distributed/base/split.h"
 #include "gradus/distributed/launch/internal/log_multiplexer.h"
 #include "gradus/distributed/launch/processes.h"
 #include "gradus/distributed/launch/supervisor.h"
@@ -32,17 +29,16 @@ namespace {
 constexpr const char* kOp = "gradus-run";
 constexpr int kMaxRanks = 4096, kMaxNodes = 65536;
 
+// The values of options: those that need no further reading are in `spec`.
 struct Args {
+  SupervisorOptions spec{.op = kOp, .rendezvous = {.op = kOp}};
   std::string nnodes = "1:1", nproc = "1";
-  int node_rank = 0;
-  std::string master_addr, rdzv_backend = "static", rdzv_endpoint, rdzv_id = "none", rdzv_conf, local_addr;
-  int master_port = 0;
-  bool standalone = false, pass_local_rank = false, ignored = false;
-  int max_restarts = 0;
+  int node_rank = 0, master_port = 0;
+  std::string master_addr, rdzv_backend = "static", rdzv_endpoint, rdzv_conf;
+  bool standalone = false, ignored = false;
   double monitor_interval = 0.1, shutdown_timeout = 3, exit_timeout = 600;
-  std::string role = "default", log_dir, redirects = "0", tee = "0", filter, start_method = "spawn";
+  std::string redirects = "0", tee = "0", filter, start_method = "spawn";
   std::string signals = "SIGTERM,SIGINT,SIGHUP,SIGQUIT";
-  std::vector<std::string> command;
 };
 
 template <class... Parts> [[noreturn]] void fail(const Parts&... parts) { throw ValueError(kOp, parts...); }
@@ -58,95 +54,107 @@ std::string variable(std::string name) {
   return "PET_" + name;
 }
 
+// Adds options to an App under both spellings and torchrun's variable.
+struct Options {
+  CLI::App& app;
+
+  template <class T> CLI::Option* option(const std::string& name, T& value, const std::string& help) {
+    return app.add_option(spellings(name), value, help)->envname(variable(name));
+  }
+  // An option whose default value is part of the help.
+  template <class T> CLI::Option* shown(const std::string& name, T& value, const std::string& help) {
+    return option(name, value, help)->capture_default_str();
+  }
+  void flag(const std::string& name, bool& value, const std::string& help) {
+    app.add_flag(spellings(name), value, help)->envname(variable(name));
+  }
+};
+
+void add_node_options(Options add, Args& a) {
+  add.shown("nnodes", a.nnodes, "machines: N, or MIN:MAX");
+  add.shown("nproc-per-node", a.nproc, "ranks on this machine: a number, auto, cpu or gpu");
+  add.option("node-rank", a.node_rank, "this machine's number")->check(CLI::Range(0, kMaxNodes - 1));
+  add.option("master-addr", a.master_addr, "the first machine [127.0.0.1]");
+  add.option("master-port", a.master_port,
+             "its port for the store [29500; on one machine: MASTER_PORT of the ranks, any free one]")
+      ->check(CLI::Range(1, 65535));
+  add.flag("standalone", a.standalone, "one machine, and nothing that two jobs could share");
+  add.shown("rdzv-backend", a.rdzv_backend,
+            "how machines find each other: static (each knows its number) or c10d (in order of arrival)");
+  add.option("rdzv-endpoint", a.rdzv_endpoint, "HOST[:PORT] of the first machine");
+  add.shown("rdzv-id", a.spec.run_id, "the job's name");
+  add.option("rdzv-conf", a.rdzv_conf, "join_timeout=SECONDS,last_call_timeout=SECONDS");
+  add.option("local-addr", a.spec.rendezvous.local_addr, "this machine's address, as others reach it");
+}
+
+void add_rank_options(Options add, Args& a) {
+  add.shown("max-restarts", a.spec.rendezvous.max_restarts,
+            "how often all ranks are started again after a failure")
+      ->check(CLI::Range(0, 1'000'000));
+  add.shown("monitor-interval", a.monitor_interval, "seconds between two looks at the ranks, at most")
+      ->check(CLI::Range(0.001, 3600.0));
+  add.shown("exit-timeout", a.exit_timeout,
+            "seconds for which ranks may go on when another one has ended in order; 0: for ever")
+      ->check(CLI::Range(0., 1e9));
+  add.shown("shutdown-timeout", a.shutdown_timeout, "seconds between asking ranks to end and killing them")
+      ->check(CLI::Range(0.0, 86400.0));
+  add.shown("role", a.spec.role, "ROLE_NAME of the ranks");
+  add.option("log-dir", a.spec.log_dir, "a folder for what the ranks write, and for their errors");
+  add.app
+      .add_option(
+          "-r,--redirects", a.redirects,
+          "to files instead of here: 0 nothing, 1 stdout, 2 stderr, 3 both; or per local rank 0:1,1:3")
+      ->capture_default_str()
+      ->envname("PET_REDIRECTS");
+  add.app
+      .add_option("-t,--tee", a.tee,
+                  "to files (with --log-dir) and here, each line with its rank; values as above")
+      ->capture_default_str()
+      ->envname("PET_TEE");
+  add.option("local-ranks-filter", a.filter, "show only these local ranks here: 0,2");
+  add.shown("signals-to-handle", a.signals, "signals that end the job; the ranks get them too");
+  add.option("start-method", a.start_method, "accepted; every rank is started afresh")
+      ->check(CLI::IsMember({"spawn", "fork", "forkserver"}));
+  add.flag("no-python", a.ignored, "accepted; the program is always run as it is");
+  add.flag("use-env", a.ignored, "accepted; ranks always find their places in the environment");
+  add.app.add_flag("--pass-local-rank,--pass_local_rank", a.spec.pass_local_rank,
+                   "adds --local-rank=N to the program's arguments, as torch.distributed.launch did");
+}
+
+// Options of torchrun that gradus-run does not have, with the reason.
+constexpr std::pair<const char*, const char*> kRefused[] = {
+    {"-m,--module", "it starts programs; a Python module is: gradus-run ... python3 -m NAME"},
+    {"--run-path,--run_path", "it starts programs; a script is: gradus-run ... python3 SCRIPT"},
+    {"--logs-specs,--logs_specs", "it is an entry point of Python; see --log-dir, --redirects and --tee"},
+    {"--event-log-handler,--event_log_handler",
+     "there are no handlers to choose from; failures are shown on stderr"},
+    {"--numa-binding,--numa_binding",
+     "let the program be started by numactl: gradus-run ... numactl --cpunodebind=N PROGRAM"},
+    {"--virtual-local-rank,--virtual_local_rank", "LOCAL_RANK is always the rank's number on its machine"},
+    {"--duplicate-stdout-filters,--duplicate_stdout_filters", "see --tee and --local-ranks-filter"},
+    {"--duplicate-stderr-filters,--duplicate_stderr_filters", "see --tee and --local-ranks-filter"},
+};
+
 Args parse(int argc, char** argv) {
   Args a;
   CLI::App app{"Starts PROGRAM [arguments] on several ranks, with torchrun's options and environment", kOp};
   app.footer("gradus-run [options] PROGRAM [arguments]: everything from PROGRAM on is the program's own.");
   app.prefix_command();
-  const auto option = [&](const std::string& name, auto& value, const std::string& help) {
-    return app.add_option(spellings(name), value, help)->envname(variable(name));
-  };
-  const auto flag = [&](const std::string& name, bool& value, const std::string& help) {
-    return app.add_flag(spellings(name), value, help)->envname(variable(name));
-  };
-  option("nnodes", a.nnodes, "machines: N, or MIN:MAX")->capture_default_str();
-  option("nproc-per-node", a.nproc, "ranks on this machine: a number, auto, cpu or gpu")
-      ->capture_default_str();
-  option("node-rank", a.node_rank, "this machine's number")->check(CLI::Range(0, kMaxNodes - 1));
-  option("master-addr", a.master_addr, "the first machine [127.0.0.1]");
-  option("master-port", a.master_port,
-         "its port for the store [29500; on one machine: MASTER_PORT of the ranks, any free one]")
-      ->check(CLI::Range(1, 65535));
-  flag("standalone", a.standalone, "one machine, and nothing that two jobs could share");
-  option("rdzv-backend", a.rdzv_backend,
-         "how machines find each other: static (each knows its number) or c10d (in order of arrival)")
-      ->capture_default_str();
-  option("rdzv-endpoint", a.rdzv_endpoint, "HOST[:PORT] of the first machine");
-  option("rdzv-id", a.rdzv_id, "the job's name")->capture_default_str();
-  option("rdzv-conf", a.rdzv_conf, "join_timeout=SECONDS,last_call_timeout=SECONDS");
-  option("local-addr", a.local_addr, "this machine's address, as others reach it");
-  option("max-restarts", a.max_restarts, "how often all ranks are started again after a failure")
-      ->capture_default_str()
-      ->check(CLI::Range(0, 1'000'000));
-  option("monitor-interval", a.monitor_interval, "seconds between two looks at the ranks, at most")
-      ->capture_default_str()
-      ->check(CLI::Range(0.001, 3600.0));
-  option("exit-timeout", a.exit_timeout,
-         "seconds for which ranks may go on when another one has ended in order; 0: for ever")
-      ->check(CLI::Range(0., 1e9))
-      ->capture_default_str();
-  option("shutdown-timeout", a.shutdown_timeout, "seconds between asking ranks to end and killing them")
-      ->capture_default_str()
-      ->check(CLI::Range(0.0, 86400.0));
-  option("role", a.role, "ROLE_NAME of the ranks")->capture_default_str();
-  option("log-dir", a.log_dir, "a folder for what the ranks write, and for their errors");
-  app.add_option("-r,--redirects", a.redirects,
-                 "to files instead of here: 0 nothing, 1 stdout, 2 stderr, 3 both; or per local rank 0:1,1:3")
-      ->capture_default_str()
-      ->envname("PET_REDIRECTS");
-  app.add_option("-t,--tee", a.tee,
-                 "to files (with --log-dir) and here, each line with its rank; values as above")
-      ->capture_default_str()
-      ->envname("PET_TEE");
-  option("local-ranks-filter", a.filter, "show only these local ranks here: 0,2");
-  option("signals-to-handle", a.signals, "signals that end the job; the ranks get them too")
-      ->capture_default_str();
-  option("start-method", a.start_method, "accepted; every rank is started afresh")
-      ->check(CLI::IsMember({"spawn", "fork", "forkserver"}));
-  flag("no-python", a.ignored, "accepted; the program is always run as it is");
-  flag("use-env", a.ignored, "accepted; ranks always find their places in the environment");
-  app.add_flag("--pass-local-rank,--pass_local_rank", a.pass_local_rank,
-               "adds --local-rank=N to the program's arguments, as torch.distributed.launch did");
-
-  // Options of torchrun that gradus-run does not have, with the reason.
-  const std::pair<const char*, const char*> refused[] = {
-      {"-m,--module", "it starts programs; a Python module is: gradus-run ... python3 -m NAME"},
-      {"--run-path,--run_path", "it starts programs; a script is: gradus-run ... python3 SCRIPT"},
-      {"--logs-specs,--logs_specs", "it is an entry point of Python; see --log-dir, --redirects and --tee"},
-      {"--event-log-handler,--event_log_handler",
-       "there are no handlers to choose from; failures are shown on stderr"},
-      {"--numa-binding,--numa_binding",
-       "let the program be started by numactl: gradus-run ... numactl --cpunodebind=N PROGRAM"},
-      {"--virtual-local-rank,--virtual_local_rank", "LOCAL_RANK is always the rank's number on its machine"},
-      {"--duplicate-stdout-filters,--duplicate_stdout_filters", "see --tee and --local-ranks-filter"},
-      {"--duplicate-stderr-filters,--duplicate_stderr_filters", "see --tee and --local-ranks-filter"},
-  };
-  std::vector<CLI::Option*> refusals;
+  add_node_options({app}, a);
+  add_rank_options({app}, a);
   std::string ignored_value;
-  for (const auto& [names, why] : refused) refusals.push_back(app.add_flag(names, ignored_value)->group(""));
-
+  for (const auto& [names, why] : kRefused) app.add_flag(names, ignored_value)->group("");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
     std::exit(app.exit(e) == 0 ? 0 : 2);
   }
-  for (size_t i = 0; i < refusals.size(); ++i) {
-    const std::string names = refused[i].first;
-    if (refusals[i]->count())
-      fail(names.substr(0, names.find(',')), " is not supported: ", refused[i].second);
+  for (const auto& [names, why] : kRefused) {
+    const std::string name = std::string(names).substr(0, std::string_view(names).find(','));
+    if (app.count(name)) fail(name, " is not supported: ", why);
   }
-  a.command = app.remaining();
-  if (!a.command.empty() && a.command[0] == "--") a.command.erase(a.command.begin());
+  a.spec.argv = app.remaining();
+  if (!a.spec.argv.empty() && a.spec.argv[0] == "--") a.spec.argv.erase(a.spec.argv.begin());
   return a;
 }
 
@@ -158,16 +166,6 @@ int number(const char* what, std::string_view text, int low, int high) {
   if (error != std::errc() || end != text.data() + text.size() || value < low || value > high)
     fail(what, " is '", text, "'; expected a number between ", low, " and ", high);
   return value;
-}
-
-std::vector<std::string> split(const std::string& text, char separator) {
-  std::vector<std::string> parts;
-  for (size_t begin = 0; begin < text.size();) {
-    const size_t end = std::min(text.find(separator, begin), text.size());
-    parts.push_back(text.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return parts;
 }
 
 int ranks_per_node(const std::string& text) {
@@ -184,7 +182,7 @@ int ranks_per_node(const std::string& text) {
 }
 
 std::pair<int, int> node_range(const std::string& text) {
-  const std::vector<std::string> parts = split(text, ':');
+  const std::vector<std::string> parts = split(text, ":");
   if (parts.empty() || parts.size() > 2 || text.back() == ':')
     fail("--nnodes is '", text, "'; expected N or MIN:MAX");
   const int low = number("--nnodes", parts[0], 1, kMaxNodes);
@@ -197,8 +195,8 @@ std::pair<int, int> node_range(const std::string& text) {
 std::vector<int> streams(const char* what, const std::string& text, int nproc) {
   if (text.find(':') == std::string::npos) return std::vector<int>(size_t(nproc), number(what, text, 0, 3));
   std::vector<int> result(size_t(nproc), 0);
-  for (const std::string& part : split(text, ',')) {
-    const std::vector<std::string> pair = split(part, ':');
+  for (const std::string& part : split(text, ",")) {
+    const std::vector<std::string> pair = split(part, ":");
     if (pair.size() != 2)
       fail(what, " is '", text, "'; expected 0 to 3, or rank:value pairs such as 0:1,1:3");
     result[size_t(number(what, pair[0], 0, nproc - 1))] = number(what, pair[1], 0, 3);
@@ -209,14 +207,14 @@ std::vector<int> streams(const char* what, const std::string& text, int nproc) {
 std::vector<bool> shown_ranks(const std::string& text, int nproc) {
   if (text.empty()) return {};
   std::vector<bool> shown(size_t(nproc), false);
-  for (const std::string& rank : split(text, ','))
+  for (const std::string& rank : split(text, ","))
     shown[size_t(number("--local-ranks-filter", rank, 0, nproc - 1))] = true;
   return shown;
 }
 
 std::vector<int> signals(const std::string& text) {
   std::vector<int> result;
-  for (const std::string& name : split(text, ',')) {
+  for (const std::string& name : split(text, ",")) {
     int found = 0;
     for (int s = 1; s < NSIG; ++s)
       if (signal_name(s) == name) found = s;
@@ -240,7 +238,7 @@ void read_endpoint(const std::string& text, RendezvousOptions& rendezvous) {
 }
 
 void read_conf(const Args& a, RendezvousOptions& rendezvous) {
-  for (const std::string& part : split(a.rdzv_conf, ',')) {
+  for (const std::string& part : split(a.rdzv_conf, ",")) {
     const size_t equals = part.find('=');
     const std::string key = part.substr(0, equals);
     if (equals == std::string::npos) fail("--rdzv-conf has '", part, "'; expected key=value");
@@ -249,17 +247,15 @@ void read_conf(const Args& a, RendezvousOptions& rendezvous) {
     if (key == "join_timeout" || key == "timeout")
       rendezvous.join_timeout = seconds();
     else if (key == "last_call_timeout")
-      rendezvous.last_call = seconds();
+      rendezvous.join_window = seconds();
     else if (key != "close_timeout" && key != "read_timeout")
       fail("--rdzv-conf has '", key, "'; known are join_timeout and last_call_timeout");
   }
 }
 
 RendezvousOptions rendezvous_options(const Args& a) {
-  RendezvousOptions rendezvous{.op = kOp};
+  RendezvousOptions rendezvous = a.spec.rendezvous;
   std::tie(rendezvous.min_nodes, rendezvous.max_nodes) = node_range(a.nnodes);
-  rendezvous.max_restarts = a.max_restarts;
-  rendezvous.local_addr = a.local_addr;
   if (const char* token = std::getenv("GRADUS_TOKEN")) rendezvous.token = token;
   read_conf(a, rendezvous);
 
@@ -269,13 +265,13 @@ RendezvousOptions rendezvous_options(const Args& a) {
   if (a.rdzv_backend != "static" && a.rdzv_backend != "c10d")
     fail("--rdzv-backend is '", a.rdzv_backend, "'; expected static or c10d");
   if (a.standalone) {
-    if (rendezvous.several()) fail("--standalone is for one machine, but --nnodes is ", a.nnodes);
+    if (rendezvous.multi_node()) fail("--standalone is for one machine, but --nnodes is ", a.nnodes);
     return rendezvous;  // a port of its own, whatever else was said
   }
   rendezvous.host = a.master_addr.empty() ? "127.0.0.1" : a.master_addr;
   rendezvous.port = a.master_port;
   if (!a.rdzv_endpoint.empty()) read_endpoint(a.rdzv_endpoint, rendezvous);
-  if (!rendezvous.several()) {
+  if (!rendezvous.multi_node()) {
     // With one machine the endpoint is not used. It is a place for machines to meet, and not
     // the ranks' MASTER_PORT.
     if (a.rdzv_backend == "c10d") {
@@ -285,7 +281,7 @@ RendezvousOptions rendezvous_options(const Args& a) {
     return rendezvous;
   }
 
-  rendezvous.job_id = a.rdzv_id;
+  rendezvous.job_id = a.spec.run_id;
   if (a.rdzv_backend == "static") {
     if (rendezvous.min_nodes != rendezvous.max_nodes)
       fail("--nnodes MIN:MAX needs --rdzv-backend c10d and --rdzv-endpoint HOST:PORT");
@@ -302,27 +298,21 @@ RendezvousOptions rendezvous_options(const Args& a) {
 }
 
 SupervisorOptions job(const Args& a) {
-  if (a.command.empty()) fail("which program? gradus-run [options] PROGRAM [arguments]");
-  if (a.command[0].starts_with("-")) fail("unknown option ", a.command[0], "; see gradus-run --help");
-  SupervisorOptions spec{.op = kOp};
+  SupervisorOptions spec = a.spec;
+  if (spec.argv.empty()) fail("which program? gradus-run [options] PROGRAM [arguments]");
+  if (spec.argv[0].starts_with("-")) fail("unknown option ", spec.argv[0], "; see gradus-run --help");
   spec.rendezvous = rendezvous_options(a);
   spec.nproc = ranks_per_node(a.nproc);
-  spec.argv = a.command;
-  spec.pass_local_rank = a.pass_local_rank;
-  spec.run_id = a.rdzv_id;
-  spec.role = a.role;
-  spec.log_dir = a.log_dir;
   spec.redirects = streams("--redirects", a.redirects, spec.nproc);
   spec.tee = streams("--tee", a.tee, spec.nproc);
   spec.shown = shown_ranks(a.filter, spec.nproc);
-  if (a.log_dir.empty() &&
-      std::any_of(spec.redirects.begin(), spec.redirects.end(), [](int s) { return s != 0; }))
+  if (spec.log_dir.empty() && std::ranges::any_of(spec.redirects, [](int s) { return s != 0; }))
     fail("--redirects needs --log-dir, the folder for the files");
   spec.signals = signals(a.signals);
   spec.rendezvous.exit_timeout = Milliseconds(int64_t(a.exit_timeout * 1000));
   spec.shutdown_timeout = Milliseconds(int64_t(a.shutdown_timeout * 1000));
   spec.monitor_interval = Milliseconds(std::max<int64_t>(1, int64_t(a.monitor_interval * 1000)));
-  spec.path = find_program(kOp, a.command[0]);
+  spec.path = find_program(kOp, spec.argv[0]);
   return spec;
 }
 

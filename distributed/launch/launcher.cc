@@ -9,16 +9,17 @@
 #include <iostream>
 #include <mutex>
 #include <optional>
+#include <tuple>
 
 #include "gradus/distributed/base/file_descriptor.h"
 #include "gradus/distributed/base/rank_error.h"
+#include "gradus/distributed/base/split.h"
 #include "gradus/distributed/group/object.h"
 #include "gradus/distributed/group/process_group.h"
 #include "gradus/distributed/group/run_ranks.h"
 #include "gradus/distributed/group/world.h"
-#include "gradus/distributed/launch/internal/devices.h"
-#include "gradus/distributed/launch/internal/failure_report.h"
 #include "gradus/distributed/launch/internal/log_multiplexer.h"
+#include "gradus/distributed/launch/processes.h"
 #include "gradus/distributed/launch/supervisor.h"
 #include "gradus/tensor/runtime/environment.h"
 #include "gradus/tensor/runtime/fork.h"
@@ -62,26 +63,28 @@ T same(const char* name, const T& value, const char* other_name, const T& other,
   return value != unset ? value : other;
 }
 
-void check_range(const char* name, int64_t value, int64_t low, int64_t high) {
-  if (value < low || value > high)
-    throw ValueError(kOp, name, " is ", value, "; expected ", low, " to ", high);
+void check_ranges(const LauncherOptions& o) {
+  const std::tuple<const char*, int64_t, int64_t, int64_t> ranges[] = {
+      {"nproc_per_node", o.nproc_per_node, 0, kMaxRanks},
+      {"n_gpus", o.n_gpus, 0, kMaxRanks},
+      {"nnodes", o.nnodes, 1, 65536},
+      {"node_rank", o.node_rank, 0, o.nnodes - 1},
+      {"world_size", o.world_size, 0, 1'000'000},
+      {"rank_start", o.rank_start, 0, std::max(0, o.world_size - 1)},
+      {"master_port", o.master_port, 0, 65535},
+      {"port", o.port, 0, 65535},
+      {"max_restarts", o.max_restarts, 0, 1'000'000},
+      {"threads_per_rank", o.threads_per_rank, 0, 4096},
+      {"timeout", o.timeout.count(), 1, INT64_MAX},
+      {"shutdown_timeout", o.shutdown_timeout.count(), 0, INT64_MAX}};
+  for (const auto& [name, value, low, high] : ranges)
+    if (value < low || value > high)
+      throw ValueError(kOp, name, " is ", value, "; expected ", low, " to ", high);
 }
 
 // Merges PyTorch's and MegEngine's names of options.
 SupervisorOptions read_options(const LauncherOptions& o) {
-  for (const auto& [name, value] :
-       {std::pair("nproc_per_node", o.nproc_per_node), std::pair("n_gpus", o.n_gpus)})
-    check_range(name, value, 0, kMaxRanks);
-  check_range("nnodes", o.nnodes, 1, 65536);
-  check_range("node_rank", o.node_rank, 0, o.nnodes - 1);
-  check_range("world_size", o.world_size, 0, 1'000'000);
-  check_range("rank_start", o.rank_start, 0, std::max(0, o.world_size - 1));
-  check_range("master_port", o.master_port, 0, 65535);
-  check_range("port", o.port, 0, 65535);
-  check_range("max_restarts", o.max_restarts, 0, 1'000'000);
-  check_range("threads_per_rank", o.threads_per_rank, 0, 4096);
-  check_range("timeout", o.timeout.count(), 1, INT64_MAX);
-  check_range("shutdown_timeout", o.shutdown_timeout.count(), 0, INT64_MAX);
+  check_ranges(o);
   if (o.backend != "gloo" && o.backend != "local")
     throw ValueError(kOp, "backend is '", o.backend, "'; expected gloo or local");
 
@@ -120,9 +123,9 @@ SupervisorOptions read_options(const LauncherOptions& o) {
       nodes.first_rank = o.rank_start;
     }
   }
-  if (nodes.several() && o.backend == "local")
+  if (nodes.multi_node() && o.backend == "local")
     throw ValueError(kOp, "backend is local: its ranks are threads of one process, not of several machines");
-  if (nodes.several() && !nodes.port)
+  if (nodes.multi_node() && !nodes.port)
     throw ValueError(kOp, "ranks on several machines need a master_port that all of them know");
   if (const char* token = std::getenv("GRADUS_TOKEN")) nodes.token = token;
   nodes.max_restarts = o.max_restarts;
@@ -166,8 +169,8 @@ Started* started() {
   return instance.get();
 }
 
-// Tells the other ranks and the launcher what ends this rank.
-void tell(const std::exception_ptr& error) {
+// Reports to the other ranks and the launcher what ends this rank.
+void report_error(const std::exception_ptr& error) {
   if (const World* world = World::current(); world && !world->membership->is_rank())
     return;  // a forked child
   write_error_file(error);
@@ -192,7 +195,7 @@ void write_results(const FileDescriptor& file, std::string_view bytes) {
     destroy_process_group();
     status = 0;
   } catch (...) {
-    tell(std::current_exception());
+    report_error(std::current_exception());
   }
   std::exit(status);
 }
@@ -207,7 +210,7 @@ Ended run_in_place(const LauncherOptions& options, const Body& body, Results res
     ended.results = {bytes};
     if (results == Results::kAll) ended.results = all_gather_object(bytes);
   } catch (...) {
-    tell(std::current_exception());
+    report_error(std::current_exception());
     throw;
   }
   return ended;
@@ -215,7 +218,7 @@ Ended run_in_place(const LauncherOptions& options, const Body& body, Results res
 
 // ---- in the launcher ----
 
-void say(const std::string& text) {
+void print(const std::string& text) {
   internal::write_console(2, concat(kOp, ": ", text, '\n'), Milliseconds(1'000));
 }
 
@@ -271,20 +274,16 @@ Ended run_threads_with_restarts(const LauncherOptions& options, const Body& body
     const Ended ended = run_threads(options, body, ranks);
     if (!ended.status) return ended;
     const bool again = attempt < options.max_restarts;
-    say(again ? concat(ended.text, "; all ranks start again (restart ", attempt + 1, " of ",
-                       options.max_restarts, ')')
-              : ended.text);
+    print(again ? concat(ended.text, "; all ranks start again (restart ", attempt + 1, " of ",
+                         options.max_restarts, ')')
+                : ended.text);
     if (!again) return ended;
   }
 }
 
 std::vector<std::string> own_arguments() {
-  const std::string all = internal::read_file("/proc/self/cmdline");
-  std::vector<std::string> arguments;
-  for (size_t begin = 0, end; begin < all.size(); begin = end + 1) {
-    end = std::min(all.find('\0', begin), all.size());
-    arguments.push_back(all.substr(begin, end - begin));
-  }
+  std::vector<std::string> arguments =
+      internal::split(internal::read_file("/proc/self/cmdline"), std::string_view("\0", 1));
   if (arguments.empty())
     throw ValueError(kOp, "cannot read this program's arguments: /proc/self/cmdline is empty");
   return arguments;
@@ -326,7 +325,7 @@ Ended run_processes(SupervisorOptions spec, int ordinal, const std::vector<Ended
       ended.status = 1;
       ended.rank = int(rank);
       ended.text = concat("rank ", rank, " exited with code 0 before its function returned");
-      say(ended.text);
+      print(ended.text);
       break;
     }
     result.pop_back();

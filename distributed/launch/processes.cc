@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cerrno>
 #include <cinttypes>
 #include <cstdlib>
@@ -141,9 +142,9 @@ std::string find_program(const char* op, const std::string& name) {
     if (colon == std::string_view::npos) break;
     left.remove_prefix(colon + 1);
   }
-  const bool here = is_file(name);
+  const bool in_folder = is_file(name);
   throw ValueError(op, "there is no program '", name, "' in PATH",
-                   here ? concat("; the one in this folder is ./", name) : "");
+                   in_folder ? concat("; the one in this folder is ./", name) : "");
 }
 
 namespace {
@@ -184,9 +185,9 @@ void add_descendants(const Stats& all, const std::set<pid_t>& except, std::set<p
 
 Adoption::Adoption() {
   prctl(PR_GET_CHILD_SUBREAPER, &before_);
-  std::set<pid_t> mine = {getpid()};
-  add_descendants(all_stats(), {}, mine);
-  strangers_.assign(mine.begin(), mine.end());
+  std::set<pid_t> own = {getpid()};
+  add_descendants(all_stats(), {}, own);
+  strangers_.assign(own.begin(), own.end());
   prctl(PR_SET_CHILD_SUBREAPER, 1);
 }
 
@@ -241,5 +242,20 @@ void reap_adopted(const Family& family, const std::vector<pid_t>& except) {
 }
 
 char process_state(pid_t pid) { return read_stat(pid).state; }
+
+int gpu_count() {
+  int present = 0;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator("/dev", error)) {
+    const std::string name = entry.path().filename();
+    present += name.size() > 6 && name.starts_with("nvidia") &&
+               std::all_of(name.begin() + 6, name.end(), [](unsigned char c) { return std::isdigit(c); });
+  }
+  const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");
+  if (!visible) return present;
+  const std::string list = visible;
+  if (list.empty() || list[0] == '-') return 0;
+  return std::min<int>(present, 1 + int(std::count(list.begin(), list.end(), ',')));
+}
 
 }  // namespace gradus::dist::internal

@@ -1,4 +1,4 @@
-// Processes of a launcher: how one is started, and how all are found and ended.
+// Processes of a launcher: how one is started, and how all are found and ended; and the GPUs that they may use.
 #pragma once
 
 #include <sys/types.h>
@@ -84,5 +84,9 @@ void reap_adopted(const Family& family, const std::vector<pid_t>& except);
 // Returns the state letter of /proc/PID/stat ('R', 'S', 'T' stopped, 'Z' ended); 0 if there is
 // no such process.
 char process_state(pid_t pid);
+
+// Returns how many NVIDIA GPUs programs started here may use: those of CUDA_VISIBLE_DEVICES if it
+// is set, else all.
+int gpu_count();
 
 }  // namespace gradus::dist::internal

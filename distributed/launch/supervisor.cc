@@ -193,7 +193,7 @@ class Attempt {
     const NodePlacement& placement = rendezvous_.placement();
     const auto text = [](const auto& value) { return concat(value); };
     const std::string size = text(placement.world_size), number = text(rank.end.rank);
-    std::map<std::string, std::string> ours = {
+    std::map<std::string, std::string> own = {
         {"RANK", number},
         {"LOCAL_RANK", text(rank.end.local_rank)},
         {"GROUP_RANK", text(placement.node)},
@@ -216,23 +216,23 @@ class Attempt {
         {"GRADUS_JOB_ID", spec_.rendezvous.job_id},
         {"GRADUS_LAUNCHER_ID", id_},
     };
-    if (!std::getenv("TORCH_NCCL_ASYNC_ERROR_HANDLING")) ours["TORCH_NCCL_ASYNC_ERROR_HANDLING"] = "1";
+    if (!std::getenv("TORCH_NCCL_ASYNC_ERROR_HANDLING")) own["TORCH_NCCL_ASYNC_ERROR_HANDLING"] = "1";
     if (spec_.threads > 0 || !std::getenv("OMP_NUM_THREADS"))
-      ours["OMP_NUM_THREADS"] =
+      own["OMP_NUM_THREADS"] =
           text(spec_.threads > 0 ? spec_.threads : std::max(1, usable_cores() / spec_.nproc));
-    if (rank.result) ours["GRADUS_RESULT_FD"] = text(rank.result.fd());
+    if (rank.result) own["GRADUS_RESULT_FD"] = text(rank.result.fd());
     // This launcher may run in a rank of another launcher. Then its ranks belong to both.
     if (const char* outer = std::getenv("GRADUS_LAUNCHER_ID"))
-      ours["GRADUS_LAUNCHER_ID"] = concat(outer, ',', id_);
+      own["GRADUS_LAUNCHER_ID"] = concat(outer, ',', id_);
 
     std::vector<std::string> all = spec_.variables;
-    for (const auto& [name, value] : ours) all.push_back(name + '=' + value);
+    for (const auto& [name, value] : own) all.push_back(name + '=' + value);
     for (char** variable = environ; *variable; ++variable) {
       const std::string name(*variable, std::strcspn(*variable, "="));
       const bool replaced = std::any_of(spec_.variables.begin(), spec_.variables.end(),
                                         [&](const std::string& v) { return v.starts_with(name + '='); });
       const bool stale = name == "GRADUS_LAUNCH" || name == "GRADUS_RESULT_FD" || name == "GRADUS_JOB_GUARD";
-      if (!ours.count(name) && !replaced && !stale) all.push_back(*variable);
+      if (!own.count(name) && !replaced && !stale) all.push_back(*variable);
     }
     return all;
   }
@@ -286,7 +286,7 @@ class Attempt {
     if (end.by_launcher || failed_) return;
     if (end.ok()) {
       if (!first_end_) first_end_.emplace(end.rank, Deadline::after(spec_.rendezvous.exit_timeout));
-      return rendezvous_.ended(end.rank);
+      return rendezvous_.rank_exited(end.rank);
     }
     failure_ = {.kind = end.signal ? Failure::Kind::kDied : Failure::Kind::kFailed,
                 .rank = end.rank,
@@ -474,10 +474,10 @@ Outcome supervise(const SupervisorOptions& given) {
   const std::function<void()> check = [&] {
     if (const int signal = interrupts.take()) throw Interrupted{signal};
   };
-  const std::string random = random_digits(spec.op, 32), id = "gradus-" + random;
-  if (!spec.rendezvous.several()) {
+  const std::string random = random_hex(spec.op, 32), id = "gradus-" + random;
+  if (!spec.rendezvous.multi_node()) {
     spec.rendezvous.job_id = id;
-    if (spec.rendezvous.token.empty()) spec.rendezvous.token = random_digits(spec.op, 32);
+    if (spec.rendezvous.token.empty()) spec.rendezvous.token = random_hex(spec.op, 32);
   }
   Outcome outcome;
   std::optional<NodeRendezvous> rendezvous_or_none;

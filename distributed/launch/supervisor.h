@@ -78,6 +78,10 @@ struct Outcome {
 // Errors: ValueError and ConnectionError if the job cannot begin.
 Outcome supervise(const SupervisorOptions& spec);
 
+// Returns the report of a failed job, in several lines: the first failure with all that is known about it, and how the
+// other ranks ended. Returns "" for a job that did not fail. `op` is the name in messages.
+std::string failure_report(const char* op, const Outcome& outcome);
+
 // Returns "SIGKILL" for 9.
 std::string signal_name(int signal);
 

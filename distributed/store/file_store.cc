@@ -21,7 +21,6 @@
 #include "gradus/distributed/base/key_table.h"
 #include "gradus/distributed/base/wire.h"
 #include "gradus/distributed/store/store_protocol.h"
-#include "gradus/tensor/runtime/blocked_signals.h"
 
 namespace gradus::dist {
 namespace {
@@ -206,21 +205,13 @@ class FileStore final : public Store {
     write(op, bytes);
   }
 
-  // Appends the bytes at end_, all or none: truncates the file to end_ if a write fails. Blocks SIGXFSZ, so that a
-  // file beyond `ulimit -f` is a FileError.
+  // Appends the bytes at end_, all or none: truncates the file to end_ if a write fails.
   void write(const char* op, std::string_view bytes) {
-    const gradus::internal::BlockedSignals blocked;
-    size_t done = 0;
-    while (done < bytes.size()) {
-      const ssize_t n =
-          ::pwrite(file_.fd(), bytes.data() + done, bytes.size() - done, static_cast<off_t>(end_ + done));
-      if (n < 0 && errno == EINTR) continue;
-      if (n <= 0) {
-        const std::string why = internal::errno_text();
-        (void)!::ftruncate(file_.fd(), static_cast<off_t>(end_));
-        throw FileError(op, "cannot write ", path_, ": ", why);
-      }
-      done += static_cast<size_t>(n);
+    if (::lseek(file_.fd(), static_cast<off_t>(end_), SEEK_SET) < 0 ||
+        !internal::write_all(file_.fd(), bytes)) {
+      const std::string why = internal::errno_text();
+      (void)!::ftruncate(file_.fd(), static_cast<off_t>(end_));
+      throw FileError(op, "cannot write ", path_, ": ", why);
     }
     end_ += bytes.size();
   }

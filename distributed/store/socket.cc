@@ -2,6 +2,8 @@
 
 #include <arpa/inet.h>
 #include <fcntl.h>
+#include <ifaddrs.h>
+#include <net/if.h>
 #include <netdb.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -26,6 +28,12 @@ struct Lookup {
   std::string why;
 };
 
+SocketAddress address_of(const sockaddr* address, socklen_t length) {
+  SocketAddress result{.length = length};
+  std::memcpy(&result.storage, address, length);
+  return result;
+}
+
 void look_up(const std::string& host, int port, int flags, Lookup& lookup) {
   addrinfo hints{};
   hints.ai_family = AF_UNSPEC;
@@ -39,10 +47,7 @@ void look_up(const std::string& host, int port, int flags, Lookup& lookup) {
   lookup.why = why;
   for (addrinfo* a = list; a != nullptr; a = a->ai_next) {
     if (a->ai_addrlen > sizeof(sockaddr_storage)) continue;
-    SocketAddress address;
-    std::memcpy(&address.storage, a->ai_addr, a->ai_addrlen);
-    address.length = a->ai_addrlen;
-    lookup.found.push_back(address);
+    lookup.found.push_back(address_of(a->ai_addr, a->ai_addrlen));
   }
   if (list != nullptr) ::freeaddrinfo(list);
   lookup.done = true;
@@ -84,11 +89,38 @@ int SocketAddress::port() const {
   return 0;
 }
 
+std::string SocketAddress::host() const {
+  char host[NI_MAXHOST] = "";
+  return ::getnameinfo(get(), length, host, sizeof host, nullptr, 0, NI_NUMERICHOST) == 0 ? host : "";
+}
+
 std::string SocketAddress::text() const {
-  char host[NI_MAXHOST] = "?";
-  (void)::getnameinfo(get(), length, host, sizeof host, nullptr, 0, NI_NUMERICHOST);
-  const std::string name = storage.ss_family == AF_INET6 ? '[' + std::string(host) + ']' : host;
-  return name + ':' + std::to_string(port());
+  return (storage.ss_family == AF_INET6 ? '[' + host() + ']' : host()) + ':' + std::to_string(port());
+}
+
+bool is_loopback(const std::string& host) {
+  return host == "localhost" || host == "::1" || host.starts_with("127.");
+}
+
+std::string address_toward(const std::string& host, int port, const Deadline& deadline) {
+  std::string why;
+  for (const SocketAddress& peer : resolve(host, port, deadline, &why)) {
+    const FileDescriptor socket(::socket(peer.storage.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+    if (socket && ::connect(socket.fd(), peer.get(), peer.length) == 0) return local_address(socket).host();
+  }
+  return "";
+}
+
+std::string own_address() {
+  ifaddrs* all = nullptr;
+  if (::getifaddrs(&all) != 0) return "";
+  std::string found;
+  for (const ifaddrs* at = all; at && found.empty(); at = at->ifa_next)
+    if (at->ifa_addr && at->ifa_addr->sa_family == AF_INET && (at->ifa_flags & IFF_UP) &&
+        !(at->ifa_flags & IFF_LOOPBACK))
+      found = address_of(at->ifa_addr, sizeof(sockaddr_in)).host();
+  ::freeifaddrs(all);
+  return found;
 }
 
 std::vector<SocketAddress> resolve(const std::string& host, int port, const Deadline& deadline,
@@ -183,11 +215,11 @@ Io send_all(const FileDescriptor& socket, std::string_view bytes, const Deadline
   return Io::kDone;
 }
 
-Io receive_some(const FileDescriptor& socket, std::string* bytes, const Deadline& deadline,
-                std::string* why) {
+Io receive_some(const FileDescriptor& socket, std::string* bytes, const Deadline& deadline, std::string* why,
+                size_t limit) {
   char chunk[64 << 10];
   for (;;) {
-    const ssize_t n = ::recv(socket.fd(), chunk, sizeof chunk, 0);
+    const ssize_t n = ::recv(socket.fd(), chunk, std::min(sizeof chunk, limit), 0);
     if (n > 0) {
       bytes->append(chunk, static_cast<size_t>(n));
       return Io::kDone;

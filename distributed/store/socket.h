@@ -1,4 +1,4 @@
-// Sockets with deadlines. Every call that may block ends in time, and says why it failed.
+// Sockets with deadlines, and addresses of hosts. Every call that may block ends in time, and says why it failed.
 #pragma once
 
 #include <netinet/in.h>
@@ -20,8 +20,16 @@ struct SocketAddress {
   const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&storage); }
   bool is_loopback() const;
   int port() const;
+  std::string host() const;  // "10.0.0.1", "::1"; "" if it has none
   std::string text() const;  // "10.0.0.1:29500", "[::1]:29500"
 };
+
+// Returns whether a host name or address is one of loopback.
+bool is_loopback(const std::string& host);
+// Returns the address of this host that a peer sees, or "". Sends no packet.
+std::string address_toward(const std::string& host, int port, const Deadline& deadline);
+// Returns the address of the first interface that is up and no loopback, or "".
+std::string own_address();
 
 // Returns the addresses of a host name. Returns none, and sets `why`, if there is no such host or the name
 // service does not answer.
@@ -44,7 +52,8 @@ void set_up_connection(const FileDescriptor& socket);
 enum class Io { kDone, kClosed, kTimeout };
 // Sends all bytes.
 Io send_all(const FileDescriptor& socket, std::string_view bytes, const Deadline& deadline, std::string* why);
-// Waits for some bytes and appends them.
-Io receive_some(const FileDescriptor& socket, std::string* bytes, const Deadline& deadline, std::string* why);
+// Waits for some bytes and appends them, at most `limit`.
+Io receive_some(const FileDescriptor& socket, std::string* bytes, const Deadline& deadline, std::string* why,
+                size_t limit = size_t(-1));
 
 }  // namespace gradus::dist::internal

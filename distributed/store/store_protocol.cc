@@ -15,44 +15,16 @@ namespace gradus::dist::internal {
 namespace {
 
 constexpr Milliseconds kMaxWait = std::chrono::hours(24 * 365);
-constexpr size_t kAny = std::numeric_limits<size_t>::max();  // up to kMaxListed
 
-// How many numbers and texts a type of message has, in the order of MessageType.
+// How many numbers and texts a message has, by type.
 struct Form {
   size_t numbers, texts;
 };
-constexpr Form kForms[] = {
-    {5, 4},        // kHello
-    {0, 1},        // kChallenge
-    {0, 1},        // kProof
-    {0, 1},        // kWelcome
-    {1, 1},        // kRefused
-    {0, 2},        // kSet
-    {1, 1},        // kGet
-    {1, 1},        // kPop
-    {1, 1},        // kAdd
-    {0, 3},        // kCompareSet
-    {0, 2},        // kAppend
-    {1, kAny},     // kWait
-    {0, kAny},     // kCheck
-    {0, 1},        // kDelete
-    {0, 0},        // kNumKeys
-    {1, 1},        // kAnswer
-    {0, kAny},     // kTimedOut
-    {0, 1},        // kInvalid
-    {1, 1},        // kHeartbeat
-    {0, 0},        // kLeave
-    {3, 1},        // kReport
-    {0, 0},        // kQueryStatuses
-    {3, 1},        // kFailed
-    {1, 0},        // kLeft
-    {kAny, kAny},  // kStatuses
-    {2, 0},        // kEnded
-    {1, 0},        // kQueryStill
-};
-static_assert(std::size(kForms) == size_t(MessageType::kQueryStill));
+#define GRADUS_FORM(type, numbers, texts) {numbers, texts},
+constexpr Form kForms[] = {{0, 0}, GRADUS_STORE_MESSAGES(GRADUS_FORM)};
+#undef GRADUS_FORM
 
-bool fits(size_t count, size_t expected) { return expected == kAny || count == expected; }
+bool fits(size_t count, size_t expected) { return expected == kAnyCount || count == expected; }
 
 }  // namespace
 
@@ -68,12 +40,12 @@ std::optional<Message> parse(std::string_view body) {
     WireReader wire(body);
     Message message;
     wire.get(message.type);
-    const size_t index = size_t(message.type) - 1;
-    if (index >= std::size(kForms)) return {};
+    if (message.type == MessageType::kNone || size_t(message.type) >= std::size(kForms)) return {};
+    const Form& form = kForms[size_t(message.type)];
     wire.get_at_most(3 * kMaxListed, message.numbers);  // statuses have three numbers for each rank
     wire.get_at_most(kMaxListed, message.texts);
-    if (wire.left() != 0 || !fits(message.numbers.size(), kForms[index].numbers) ||
-        !fits(message.texts.size(), kForms[index].texts))
+    if (wire.left() != 0 || !fits(message.numbers.size(), form.numbers) ||
+        !fits(message.texts.size(), form.texts))
       return {};
     return message;
   } catch (const StoreError&) {
@@ -191,6 +163,6 @@ bool equal_proofs(std::string_view a, std::string_view b) {
          CRYPTO_memcmp(a.data(), b.data(), kProofBytes) == 0;
 }
 
-std::string random_nonce() { return random_digits("store", kNonceBytes); }
+std::string random_nonce() { return random_hex("store", kNonceBytes); }
 
 }  // namespace gradus::dist::internal

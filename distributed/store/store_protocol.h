@@ -3,8 +3,7 @@
 // A frame is a length (u32) and that many bytes: one message. A message is a type, numbers and texts, as wire.h
 // writes them:
 //   u8 type | u64 n | n times i64 | u64 m | m times (u64 length, bytes)
-// Each type has its own count of numbers and texts (store_protocol.cc). Bytes that do not fit it
-// are no message.
+// Each type has its own count of numbers and texts. Bytes that do not fit it are no message.
 //
 //   client                                  server
 //   kHello: who it is, its nonce     ->
@@ -27,35 +26,44 @@
 
 namespace gradus::dist::internal {
 
-enum class MessageType : uint8_t {
-  kHello = 1,      // version, role, attempt, rank, world size; magic, nonce, job id, name
-  kChallenge,      // ; nonce
-  kProof,          // ; HMAC
-  kWelcome,        // ; HMAC
-  kRefused,        // Refusal; why
-  kSet,            // ; key, value. From here to kNumKeys: in the order of StoreRequest::Op
-  kGet,            // milliseconds; key
-  kPop,            // milliseconds; key
-  kAdd,            // amount; key
-  kCompareSet,     // ; key, expected, desired
-  kAppend,         // ; key, value
-  kWait,           // milliseconds; keys
-  kCheck,          // ; keys
-  kDelete,         // ; key
-  kNumKeys,        // ;
-  kAnswer,         // number; value
-  kTimedOut,       // ; missing keys
-  kInvalid,        // ; what is wrong
-  kHeartbeat,      // the last kQueryStill that it answers; the status (status_wire.h)
-  kLeave,          // ;
-  kReport,         // attempt, kind, rank; text
-  kQueryStatuses,  // ;
-  kFailed,         // attempt, kind, rank; text
-  kLeft,           // rank
-  kStatuses,       // rank, left, silent milliseconds of each; status of each
-  kEnded,          // attempt, rank
-  kQueryStill,     // number: requests a heartbeat now
-};
+inline constexpr size_t kAnyCount = ~size_t(0);  // up to the limit of a list
+
+// One row per type of message: its name, and how many numbers and texts it has.
+// clang-format off
+#define GRADUS_STORE_MESSAGES(ROW)                                                                                    \
+  ROW(kHello, 5, 4)                    /* version, role, attempt, rank, world size; magic, nonce, job id, name */     \
+  ROW(kChallenge, 0, 1)                /* ; nonce */                                                                  \
+  ROW(kProof, 0, 1)                    /* ; HMAC */                                                                   \
+  ROW(kWelcome, 0, 1)                  /* ; HMAC */                                                                   \
+  ROW(kRefused, 1, 1)                  /* Refusal; why */                                                             \
+  ROW(kSet, 0, 2)                      /* ; key, value. From here to kNumKeys: in the order of StoreRequest::Op */    \
+  ROW(kGet, 1, 1)                      /* milliseconds; key */                                                        \
+  ROW(kPop, 1, 1)                      /* milliseconds; key */                                                        \
+  ROW(kAdd, 1, 1)                      /* amount; key */                                                              \
+  ROW(kCompareSet, 0, 3)               /* ; key, expected, desired */                                                 \
+  ROW(kAppend, 0, 2)                   /* ; key, value */                                                             \
+  ROW(kWait, 1, kAnyCount)             /* milliseconds; keys */                                                       \
+  ROW(kCheck, 0, kAnyCount)            /* ; keys */                                                                   \
+  ROW(kDelete, 0, 1)                   /* ; key */                                                                    \
+  ROW(kNumKeys, 0, 0)                  /* ; */                                                                        \
+  ROW(kAnswer, 1, 1)                   /* number; value */                                                            \
+  ROW(kTimedOut, 0, kAnyCount)         /* ; missing keys */                                                           \
+  ROW(kInvalid, 0, 1)                  /* ; what is wrong */                                                          \
+  ROW(kHeartbeat, 1, 1)                /* the last kQueryStill that it answers; the status (status_wire.h) */         \
+  ROW(kLeave, 0, 0)                    /* ; */                                                                        \
+  ROW(kReport, 3, 1)                   /* attempt, kind, rank; text */                                                \
+  ROW(kQueryStatuses, 0, 0)            /* ; */                                                                        \
+  ROW(kFailed, 3, 1)                   /* attempt, kind, rank; text */                                                \
+  ROW(kLeft, 1, 0)                     /* rank */                                                                     \
+  ROW(kStatuses, kAnyCount, kAnyCount) /* rank, left, silent milliseconds of each; status of each */                  \
+  ROW(kEnded, 2, 0)                    /* attempt, rank */                                                            \
+  ROW(kQueryStill, 1, 0)               /* number: requests a heartbeat now */
+// clang-format on
+
+#define GRADUS_ENUMERATOR(type, ...) type,
+// kNone is no valid type: types count from 1.
+enum class MessageType : uint8_t { kNone, GRADUS_STORE_MESSAGES(GRADUS_ENUMERATOR) };
+#undef GRADUS_ENUMERATOR
 
 enum class Role : uint8_t { kClient, kMember, kLauncher };
 enum class Refusal : uint8_t { kVersion, kToken, kJob, kOver, kNotYet, kRank, kFull };

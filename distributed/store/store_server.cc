@@ -7,16 +7,11 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cerrno>
 #include <exception>
-#include <map>
-#include <mutex>
 #include <system_error>
-#include <thread>
 
 #include "gradus/distributed/health/still_threads.h"
-#include "gradus/distributed/store/internal/store_service.h"
 #include "gradus/distributed/store/socket.h"
 
 namespace gradus::dist {
@@ -55,233 +50,215 @@ FileDescriptor listen_somewhere(const StoreServerOptions& options) {
                         taken ? "the port is taken by another process" : why);
 }
 
+FileDescriptor open_spare() { return FileDescriptor(::open("/dev/null", O_RDONLY | O_CLOEXEC)); }
+
 }  // namespace
 
-class StoreServer::Impl {
- public:
-  explicit Impl(const StoreServerOptions& options)
-      : listener_(listen_somewhere(options)),
-        wake_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)),
-        epoll_(::epoll_create1(EPOLL_CLOEXEC)),
-        port_(internal::local_address(listener_).port()),
-        service_({.job_id = options.job_id,
-                  .token = options.token,
-                  .launcher_token = options.launcher_token,
-                  .max_connections = max_connections(),
-                  .max_greeting = std::min<size_t>(256, max_connections() / 2),
-                  .known_by_port_alone = options.known_by_port_alone}) {
-    if (!wake_ || !epoll_) throw ConnectionError(kOp, -1, "no file descriptors left");
-    watch(EPOLL_CTL_ADD, listener_, kListener, EPOLLIN);
-    watch(EPOLL_CTL_ADD, wake_, kWake, EPOLLIN);
-    thread_ = std::thread([this] {
-      internal::name_own_thread("store");
-      run();
-    });
-  }
-  ~Impl() {
-    stop_ = true;
-    wake();
-    thread_.join();
-  }
+StoreServer::StoreServer(const StoreServerOptions& options)
+    : listener_(listen_somewhere(options)),
+      wake_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)),
+      epoll_(::epoll_create1(EPOLL_CLOEXEC)),
+      spare_(open_spare()),
+      port_(internal::local_address(listener_).port()),
+      service_({.job_id = options.job_id,
+                .token = options.token,
+                .launcher_token = options.launcher_token,
+                .max_connections = max_connections(),
+                .max_greeting = std::min<size_t>(256, max_connections() / 2),
+                .known_by_port_alone = options.known_by_port_alone}) {
+  if (!wake_ || !epoll_) throw ConnectionError(kOp, -1, "no file descriptors left");
+  watch(EPOLL_CTL_ADD, listener_, kListener, EPOLLIN);
+  watch(EPOLL_CTL_ADD, wake_, kWake, EPOLLIN);
+  thread_ = std::thread([this] {
+    internal::name_own_thread("store");
+    run();
+  });
+}
 
-  int port() const { return port_; }
-  // Calls f with the service under the lock.
-  template <class F> auto with_service(F&& f) {
+StoreServer::~StoreServer() {
+  stop_ = true;
+  wake();
+  thread_.join();
+}
+
+void StoreServer::run() {
+  std::vector<epoll_event> events;
+  while (!stop_) {
+    // Room for all connections: expire() below knows what every rank has sent so far.
+    events.resize(sockets_.size() + 2);
+    const int n = ::epoll_wait(epoll_.fd(), events.data(), int(events.size()), time_to_wait());
     std::lock_guard lock(mutex_);
-    return f(service_);
-  }
-  template <class F> void change(F&& f) {
-    with_service(f);
-    wake();
-  }
-
- private:
-  void run() {
-    std::vector<epoll_event> events;
-    while (!stop_) {
-      // Room for all connections: expire() below knows what every rank has sent so far.
-      events.resize(sockets_.size() + 2);
-      const int n = ::epoll_wait(epoll_.fd(), events.data(), int(events.size()), time_to_wait());
-      std::lock_guard lock(mutex_);
-      for (int i = 0; i < n; ++i) {
-        if (events[i].data.u64 == kListener)
-          accept_some();
-        else if (events[i].data.u64 == kWake)
-          clear_wake();
-        else
-          serve(events[i].data.u64, events[i].events);
-      }
-      service_.expire(now());
-      flush();
-    }
-    std::lock_guard lock(mutex_);
-    flush();  // sends the last messages
-  }
-
-  int time_to_wait() {
-    std::lock_guard lock(mutex_);
-    const std::optional<TimePoint> next = service_.next_deadline();
-    if (!next) return -1;
-    const auto left = std::chrono::ceil<Milliseconds>(*next - now());
-    return static_cast<int>(std::clamp<int64_t>(left.count(), 0, 3'600'000));
-  }
-
-  void accept_some() {
-    for (int i = 0; i < 64; ++i) {
-      FileDescriptor socket(::accept4(listener_.fd(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
-      if (!socket) {
-        if (errno == EMFILE || errno == ENFILE) refuse_one();
-        return;
-      }
-      internal::set_up_connection(socket);
-      const Id id = service_.connect(now());
-      if (watch(EPOLL_CTL_ADD, socket, id, EPOLLIN))
-        sockets_.emplace(id, std::move(socket));
+    for (int i = 0; i < n; ++i) {
+      if (events[i].data.u64 == kListener)
+        accept_some();
+      else if (events[i].data.u64 == kWake)
+        clear_wake();
       else
-        service_.disconnect(id, "", now());
+        serve(events[i].data.u64, events[i].events);
     }
+    service_.expire(now());
+    flush();
   }
+  std::lock_guard lock(mutex_);
+  flush();  // sends the last messages
+}
 
-  // Turns a client away when there are no file descriptors left. It uses the spare descriptor; otherwise
-  // epoll would report the waiting client again and again.
-  void refuse_one() {
-    spare_.close();
-    FileDescriptor(::accept4(listener_.fd(), nullptr, nullptr, SOCK_CLOEXEC));
-    spare_ = open_spare();
-  }
-  static FileDescriptor open_spare() { return FileDescriptor(::open("/dev/null", O_RDONLY | O_CLOEXEC)); }
+int StoreServer::time_to_wait() {
+  std::lock_guard lock(mutex_);
+  const std::optional<TimePoint> next = service_.next_deadline();
+  if (!next) return -1;
+  const auto left = std::chrono::ceil<Milliseconds>(*next - now());
+  return static_cast<int>(std::clamp<int64_t>(left.count(), 0, 3'600'000));
+}
 
-  void serve(Id id, uint32_t events) {
-    if (!sockets_.contains(id)) return;  // closed meanwhile
-    if (events & EPOLLOUT)
-      write(id);
+void StoreServer::accept_some() {
+  for (int i = 0; i < 64; ++i) {
+    FileDescriptor socket(::accept4(listener_.fd(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    if (!socket) {
+      if (errno == EMFILE || errno == ENFILE) refuse_one();
+      return;
+    }
+    internal::set_up_connection(socket);
+    const Id id = service_.connect(now());
+    if (watch(EPOLL_CTL_ADD, socket, id, EPOLLIN))
+      sockets_.emplace(id, std::move(socket));
     else
-      read(id, events);
+      service_.disconnect(id, "", now());
   }
+}
 
-  void read(Id id, uint32_t events) {
-    const auto it = sockets_.find(id);
-    // Reads at most this much at a time, so that other connections get their turn.
-    for (int i = 0; i < 4 && service_.wants_input(id); ++i) {
-      const ssize_t n = ::recv(it->second.fd(), chunk_, sizeof chunk_, 0);
-      if (n <= 0) {
-        if (n == 0 || !(errno == EAGAIN || errno == EINTR)) end(id, n == 0 ? 0 : errno);
-        return;
-      }
-      if (!receive(id, n)) return end(id, ENOMEM);
-      if (n < static_cast<ssize_t>(sizeof chunk_)) break;
+// Turns a client away when there are no file descriptors left. It uses the spare descriptor; otherwise
+// epoll would report the waiting client again and again.
+void StoreServer::refuse_one() {
+  spare_.close();
+  FileDescriptor(::accept4(listener_.fd(), nullptr, nullptr, SOCK_CLOEXEC));
+  spare_ = open_spare();
+}
+
+void StoreServer::serve(Id id, uint32_t events) {
+  if (!sockets_.contains(id)) return;  // closed meanwhile
+  if (events & EPOLLOUT)
+    write(id);
+  else
+    read(id, events);
+}
+
+void StoreServer::read(Id id, uint32_t events) {
+  const auto it = sockets_.find(id);
+  // Reads at most this much at a time, so that other connections get their turn.
+  for (int i = 0; i < 4 && service_.wants_input(id); ++i) {
+    const ssize_t n = ::recv(it->second.fd(), chunk_, sizeof chunk_, 0);
+    if (n <= 0) {
+      if (n == 0 || !(errno == EAGAIN || errno == EINTR)) end(id, n == 0 ? 0 : errno);
+      return;
     }
-    if (!service_.wants_input(id) && events & (EPOLLERR | EPOLLHUP)) {
-      int error = 0;
-      socklen_t size = sizeof error;
-      (void)::getsockopt(it->second.fd(), SOL_SOCKET, SO_ERROR, &error, &size);
-      lose(id, error);
-    }
+    if (!receive(id, n)) return end(id, ENOMEM);
+    if (n < static_cast<ssize_t>(sizeof chunk_)) break;
   }
-
-  // Passes n bytes of chunk_ on. Returns false if memory is not enough.
-  bool receive(Id id, ssize_t n) {
-    try {
-      service_.receive(id, {chunk_, static_cast<size_t>(n)}, now());
-      return true;
-    } catch (const std::exception&) {
-      return false;
-    }
+  if (!service_.wants_input(id) && events & (EPOLLERR | EPOLLHUP)) {
+    int error = 0;
+    socklen_t size = sizeof error;
+    (void)::getsockopt(it->second.fd(), SOL_SOCKET, SO_ERROR, &error, &size);
+    lose(id, error);
   }
+}
 
-  // Ends a connection whose client has closed it, or cannot be reached. All that the client sent before is
-  // received first: after a kLeave the rank is not lost.
-  void lose(Id id, int error) {
-    const int fd = sockets_.at(id).fd();
-    for (ssize_t n; (n = ::recv(fd, chunk_, sizeof chunk_, 0)) > 0 && receive(id, n);) {
-    }
-    end(id, error);
+// Passes n bytes of chunk_ on. Returns false if memory is not enough.
+bool StoreServer::receive(Id id, ssize_t n) {
+  try {
+    service_.receive(id, {chunk_, static_cast<size_t>(n)}, now());
+    return true;
+  } catch (const std::exception&) {
+    return false;
   }
+}
 
-  // Sends what there is to send, and updates what each connection waits for.
-  void flush() {
-    for (std::vector<Id> changed = service_.take_changed(); !changed.empty();
-         changed = service_.take_changed())
-      for (const Id id : changed) write(id);
+// Ends a connection whose client has closed it, or cannot be reached. All that the client sent before is
+// received first: after a kLeave the rank is not lost.
+void StoreServer::lose(Id id, int error) {
+  const int fd = sockets_.at(id).fd();
+  for (ssize_t n; (n = ::recv(fd, chunk_, sizeof chunk_, 0)) > 0 && receive(id, n);) {
   }
+  end(id, error);
+}
 
-  void write(Id id) {
-    const auto it = sockets_.find(id);
-    if (it == sockets_.end()) return;
-    std::string_view output = service_.output(id);
-    while (!output.empty()) {
-      const ssize_t n = ::send(it->second.fd(), output.data(), output.size(), MSG_NOSIGNAL);
-      if (n < 0 && errno == EINTR) continue;
-      if (n < 0 && errno != EAGAIN) return lose(id, errno);
-      if (n < 0) break;
-      service_.sent(id, static_cast<size_t>(n), now());
-      output = service_.output(id);
-    }
-    if (output.empty() && service_.finished(id)) return end(id, 0);
-    watch(EPOLL_CTL_MOD, it->second, id,
-          (service_.wants_input(id) ? uint32_t(EPOLLIN) : 0) | (output.empty() ? 0 : uint32_t(EPOLLOUT)));
+// Sends what there is to send, and updates what each connection waits for.
+void StoreServer::flush() {
+  for (std::vector<Id> changed = service_.take_changed(); !changed.empty(); changed = service_.take_changed())
+    for (const Id id : changed) write(id);
+}
+
+void StoreServer::write(Id id) {
+  const auto it = sockets_.find(id);
+  if (it == sockets_.end()) return;
+  std::string_view output = service_.output(id);
+  while (!output.empty()) {
+    const ssize_t n = ::send(it->second.fd(), output.data(), output.size(), MSG_NOSIGNAL);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0 && errno != EAGAIN) return lose(id, errno);
+    if (n < 0) break;
+    service_.sent(id, static_cast<size_t>(n), now());
+    output = service_.output(id);
   }
+  if (output.empty() && service_.finished(id)) return end(id, 0);
+  watch(EPOLL_CTL_MOD, it->second, id,
+        (service_.wants_input(id) ? uint32_t(EPOLLIN) : 0) | (output.empty() ? 0 : uint32_t(EPOLLOUT)));
+}
 
-  void end(Id id, int error) {
-    sockets_.erase(id);
-    const bool closed = error == 0 || error == ECONNRESET || error == EPIPE;
-    service_.disconnect(
-        id,
-        closed ? "died: its connection closed"
-               : "is out of reach: its connection failed: " + std::generic_category().message(error),
-        now());
-  }
+void StoreServer::end(Id id, int error) {
+  sockets_.erase(id);
+  const bool closed = error == 0 || error == ECONNRESET || error == EPIPE;
+  service_.disconnect(
+      id,
+      closed ? "died: its connection closed"
+             : "is out of reach: its connection failed: " + std::generic_category().message(error),
+      now());
+}
 
-  bool watch(int operation, const FileDescriptor& socket, Id id, uint32_t events) {
-    epoll_event event{};
-    event.events = events;
-    event.data.u64 = id;
-    return ::epoll_ctl(epoll_.fd(), operation, socket.fd(), &event) == 0;
-  }
-  void wake() { (void)!::eventfd_write(wake_.fd(), 1); }
-  void clear_wake() {
-    eventfd_t count;
-    (void)!::eventfd_read(wake_.fd(), &count);
-  }
-
-  FileDescriptor listener_, wake_, epoll_, spare_ = open_spare();
-  const int port_;
-  std::mutex mutex_;  // of what follows
-  internal::StoreService service_;
-  std::map<Id, FileDescriptor> sockets_;
-  char chunk_[64 << 10];
-  std::atomic<bool> stop_{false};
-  std::thread thread_;
-};
-
-StoreServer::StoreServer(const StoreServerOptions& options) : impl_(std::make_unique<Impl>(options)) {}
-StoreServer::~StoreServer() = default;
-int StoreServer::port() const { return impl_->port(); }
+bool StoreServer::watch(int operation, const FileDescriptor& socket, Id id, uint32_t events) {
+  epoll_event event{};
+  event.events = events;
+  event.data.u64 = id;
+  return ::epoll_ctl(epoll_.fd(), operation, socket.fd(), &event) == 0;
+}
+void StoreServer::wake() { (void)!::eventfd_write(wake_.fd(), 1); }
+void StoreServer::clear_wake() {
+  eventfd_t count;
+  (void)!::eventfd_read(wake_.fd(), &count);
+}
 
 void StoreServer::report(const Failure& failure) {
-  impl_->change([&](auto& service) { service.report(failure); });
+  std::lock_guard lock(mutex_);
+  service_.report(failure);
+  wake();
 }
 
 void StoreServer::ended(int rank) {
-  impl_->change([&](auto& service) { service.ended(rank, now()); });
+  std::lock_guard lock(mutex_);
+  service_.ended(rank, now());
+  wake();
 }
 
 bool StoreServer::failed(Failure* failure) const {
-  const std::optional<Failure> found = impl_->with_service([](auto& service) { return service.failure(); });
-  if (found && failure != nullptr) *failure = *found;
-  return found.has_value();
+  std::lock_guard lock(mutex_);
+  if (service_.failure() && failure != nullptr) *failure = *service_.failure();
+  return service_.failure().has_value();
 }
 
 std::string StoreServer::refusals() const {
-  return impl_->with_service([](auto& service) { return service.refusals(); });
+  std::lock_guard lock(mutex_);
+  return service_.refusals();
 }
 
 int StoreServer::launchers() const {
-  return impl_->with_service([](auto& service) { return service.launchers(); });
+  std::lock_guard lock(mutex_);
+  return service_.launchers();
 }
 
 void StoreServer::begin_attempt(int attempt) {
-  impl_->change([&](auto& service) { service.begin_attempt(attempt, now()); });
+  std::lock_guard lock(mutex_);
+  service_.begin_attempt(attempt, now());
+  wake();
 }
 
 }  // namespace gradus::dist

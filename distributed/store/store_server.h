@@ -3,12 +3,15 @@
 // survives any client.
 #pragma once
 
-#include <memory>
+#include <atomic>
+#include <map>
+#include <mutex>
 #include <string>
-#include <vector>
+#include <thread>
 
-#include "gradus/distributed/base/deadline.h"
 #include "gradus/distributed/base/error.h"
+#include "gradus/distributed/base/file_descriptor.h"
+#include "gradus/distributed/store/internal/store_service.h"
 
 namespace gradus::dist {
 
@@ -32,8 +35,10 @@ class StoreServer {
   // a loopback address.
   explicit StoreServer(const StoreServerOptions& options);
   ~StoreServer();  // ends all connections
+  StoreServer(const StoreServer&) = delete;
+  StoreServer& operator=(const StoreServer&) = delete;
 
-  int port() const;
+  int port() const { return port_; }
   // Ends the job's current attempt for all its ranks: they get this failure. For the launcher,
   // which knows why a rank ended. The server gives the launcher half a second for this before it
   // reports a broken connection.
@@ -53,8 +58,31 @@ class StoreServer {
   void begin_attempt(int attempt);
 
  private:
-  class Impl;
-  std::unique_ptr<Impl> impl_;
+  using Id = internal::StoreService::Id;
+  void run();
+  int time_to_wait();
+  void accept_some();
+  void refuse_one();
+  void serve(Id id, uint32_t events);
+  void read(Id id, uint32_t events);
+  bool receive(Id id, ssize_t n);
+  void lose(Id id, int error);
+  void flush();
+  void write(Id id);
+  void end(Id id, int error);
+  bool watch(int operation, const internal::FileDescriptor& socket, Id id, uint32_t events);
+  void wake();
+  void clear_wake();
+
+  internal::FileDescriptor listener_, wake_, epoll_;
+  internal::FileDescriptor spare_;  // closed to refuse a client when no descriptors are left
+  const int port_;
+  mutable std::mutex mutex_;  // of what follows
+  internal::StoreService service_;
+  std::map<Id, internal::FileDescriptor> sockets_;
+  char chunk_[64 << 10];
+  std::atomic<bool> stop_{false};
+  std::thread thread_;
 };
 
 }  // namespace gradus::dist

@@ -84,10 +84,10 @@ std::optional<std::string> read_token(const char* op, const FileDescriptor& fold
 // Makes the token, unless another process is faster. Readers never see an incomplete file. Returns false, and sets
 // `why`, if the file cannot be made.
 bool make_token(const char* op, const FileDescriptor& folder, std::string* why) {
-  const std::string draft = concat(kName, '.', random_digits(op, 16));
+  const std::string draft = concat(kName, '.', random_hex(op, 16));
   const FileDescriptor file(
       openat(folder.fd(), draft.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
-  const bool made = file && write_all(file.fd(), random_digits(op, kDigits)) && fsync(file.fd()) == 0 &&
+  const bool made = file && write_all(file.fd(), random_hex(op, kDigits)) && fsync(file.fd()) == 0 &&
                     (linkat(folder.fd(), draft.c_str(), folder.fd(), kName, 0) == 0 || errno == EEXIST);
   if (!made) *why = errno_text();
   if (file) unlinkat(folder.fd(), draft.c_str(), 0);

@@ -66,7 +66,7 @@ class ArenaBackend : public Backend {
   ArenaBackend(std::shared_ptr<Segment> segment, std::vector<int> members, int index)
       : segment_(std::move(segment)),
         members_(std::move(members)),
-        me_(index),
+        index_(index),
         arrival_(*reinterpret_cast<Arrival*>(segment_->data())),
         slots_(reinterpret_cast<Slot*>(segment_->data() + sizeof(Arrival))),
         buffers_(segment_->data() + head_bytes(size())) {
@@ -74,11 +74,11 @@ class ArenaBackend : public Backend {
       throw InternalError("arena of ", size(), " members in ", segment_->bytes(), " bytes");
   }
 
-  std::vector<std::string> exchange(const Call& call, std::string_view mine) override {
-    const uint64_t bytes = mine.size();
+  std::vector<std::string> exchange(const Call& call, std::string_view local) override {
+    const uint64_t bytes = local.size();
     if (bytes > kMaxExchangeBytes) throw InternalError("exchange of ", bytes, " bytes");
     std::memcpy(next(), &bytes, sizeof bytes);
-    if (bytes) std::memcpy(next() + sizeof bytes, mine.data(), bytes);
+    if (bytes) std::memcpy(next() + sizeof bytes, local.data(), bytes);
     meet(call);
     std::vector<std::string> all(size());
     for (size_t i = 0; i < size(); ++i) {
@@ -96,7 +96,7 @@ class ArenaBackend : public Backend {
 
   void reduce(const Call& call, int root, const void* in, void* out, int64_t n, DType dtype,
               ReduceOp op) override {
-    reduce_to(call, me_ == size_t(root), in, out, n, dtype, op);
+    reduce_to(call, index_ == size_t(root), in, out, n, dtype, op);
   }
 
   void reduce_scatter(const Call& call, std::span<const ConstBlock> blocks, void* out, DType dtype,
@@ -105,19 +105,20 @@ class ArenaBackend : public Backend {
     for (const ConstBlock& block : blocks) longest = std::max(longest, block.bytes);
     for (size_t done = 0; done < longest; done += share()) {
       for (size_t i = 0; i < size(); ++i)
-        if (i != me_) copy(next() + i * share(), piece(blocks[i], done, share()));
+        if (i != index_) copy(next() + i * share(), piece(blocks[i], done, share()));
       meet(call);
-      const std::span<const std::byte> mine = piece(blocks[me_], done, share());
-      reduce_piece(mine, me_ * share(), static_cast<std::byte*>(out) + (mine.empty() ? 0 : done), dtype, op);
+      const std::span<const std::byte> local = piece(blocks[index_], done, share());
+      reduce_piece(local, index_ * share(), static_cast<std::byte*>(out) + (local.empty() ? 0 : done), dtype,
+                   op);
     }
   }
 
   void broadcast(const Call& call, int root, void* data, size_t bytes) override {
     const Block block{data, bytes};
     for (size_t done = 0; done < bytes; done += kBufferBytes) {
-      if (me_ == size_t(root)) copy(next(), piece(block, done, kBufferBytes));
+      if (index_ == size_t(root)) copy(next(), piece(block, done, kBufferBytes));
       meet(call);
-      if (me_ != size_t(root)) copy(piece(block, done, kBufferBytes), read(root));
+      if (index_ != size_t(root)) copy(piece(block, done, kBufferBytes), read(root));
     }
   }
 
@@ -128,24 +129,24 @@ class ArenaBackend : public Backend {
       copy(next(), piece(in, done, kBufferBytes));
       meet(call);
       for (size_t i = 0; i < size(); ++i)
-        if (i != me_) copy(piece(out[i], done, kBufferBytes), read(i));
+        if (i != index_) copy(piece(out[i], done, kBufferBytes), read(i));
     }
-    copy(out[me_], in);
+    copy(out[index_], in);
   }
 
   void exchange_blocks(const Call& call, std::span<const ConstBlock> in,
                        std::span<const Block> out) override {
     size_t longest = 0;
     for (size_t i = 0; i < size(); ++i)
-      if (i != me_) longest = std::max(longest, in[i].bytes);
+      if (i != index_) longest = std::max(longest, in[i].bytes);
     for (size_t done = 0; done == 0 || more(); done += share()) {
       for (size_t i = 0; i < size(); ++i)
-        if (i != me_) copy(next() + i * share(), piece(in[i], done, share()));
+        if (i != index_) copy(next() + i * share(), piece(in[i], done, share()));
       meet(call, rest(longest, done + share()));
       for (size_t i = 0; i < size(); ++i)
-        if (i != me_) copy(piece(out[i], done, share()), read(i) + me_ * share());
+        if (i != index_) copy(piece(out[i], done, share()), read(i) + index_ * share());
     }
-    copy(out[me_], in[me_]);
+    copy(out[index_], in[index_]);
   }
 
  private:
@@ -156,7 +157,7 @@ class ArenaBackend : public Backend {
     return buffers_ + (2 * member + round % 2) * kBufferBytes;
   }
   // This member's buffer of the coming round.
-  std::byte* next() const { return buffer(me_, round_ + 1); }
+  std::byte* next() const { return buffer(index_, round_ + 1); }
   // A member's buffer of the round that was met last.
   const std::byte* read(size_t member) const { return buffer(member, round_); }
   // Returns whether any member had more to send in the round that was met last.
@@ -166,11 +167,13 @@ class ArenaBackend : public Backend {
     return false;
   }
 
-  bool is_here(size_t member) const { return slots_[member].round.load(std::memory_order_seq_cst) >= round_; }
+  bool has_arrived(size_t member) const {
+    return slots_[member].round.load(std::memory_order_seq_cst) >= round_;
+  }
   std::vector<int> missing() const {
     std::vector<int> ranks;
     for (size_t i = 0; i < size(); ++i)
-      if (!is_here(i)) ranks.push_back(members_[i]);
+      if (!has_arrived(i)) ranks.push_back(members_[i]);
     return ranks;
   }
 
@@ -178,28 +181,28 @@ class ArenaBackend : public Backend {
   void meet(const Call& call, uint64_t left = 0) {
     if (Simulation* simulation = Simulation::current()) simulation->step("arena round");
     ++round_;
-    slots_[me_].left[round_ % 2] = left;
-    slots_[me_].round.store(round_, std::memory_order_seq_cst);
+    slots_[index_].left[round_ % 2] = left;
+    slots_[index_].round.store(round_, std::memory_order_seq_cst);
     // If two members come last at the same time, at least one of them sees that all are here, and
     // wakes the others.
-    const auto all_here = [this] {
+    const auto all_arrived = [this] {
       for (size_t i = 0; i < size(); ++i)
-        if (!is_here(i)) return false;
+        if (!has_arrived(i)) return false;
       return true;
     };
-    if (all_here()) return arrival_.signal.notify();
+    if (all_arrived()) return arrival_.signal.notify();
     const auto someone_left = [&] {
       for (size_t i = 0; i < size(); ++i)
-        if (call.watch.membership->has_left(members_[i]) && !is_here(i)) return true;
+        if (call.watch.membership->has_left(members_[i]) && !has_arrived(i)) return true;
       return false;
     };
     std::optional<WaitScope> waiting;
     const WaitResult outcome = arrival_.signal.wait(
-        call.watch, [&] { return all_here() || someone_left(); }, call.op, Futex::spin_limit(),
+        call.watch, [&] { return all_arrived() || someone_left(); }, call.op, Futex::spin_limit(),
         [&] { waiting.emplace(*call.watch.membership, Wait::for_ranks([this] { return missing(); })); });
     if (outcome != WaitResult::kReady) throw_wait(call.op, outcome, call.watch, missing());
     for (size_t i = 0; i < size(); ++i)
-      check_left(call.op, call.watch, members_[i], [&] { return !is_here(i); });
+      check_left(call.op, call.watch, members_[i], [&] { return !has_arrived(i); });
   }
 
   // Returns the size of the parts that the chunk from `start` is cut into. Parts are whole cache lines; the
@@ -216,22 +219,22 @@ class ArenaBackend : public Backend {
   // Reduces all members' `in`. Writes the result to `out` if it is `wanted`.
   void reduce_to(const Call& call, bool wanted, const void* in, void* out, int64_t n, DType dtype,
                  ReduceOp op) {
-    const ConstBlock mine{in, size_t(n * size_of(dtype))};
-    const Block result{wanted ? out : nullptr, wanted ? mine.bytes : 0};
-    if (size() == 2 || mine.bytes * size() <= kDirectBytes)
-      reduce_directly(call, mine, result, dtype, op);
+    const ConstBlock local{in, size_t(n * size_of(dtype))};
+    const Block result{wanted ? out : nullptr, wanted ? local.bytes : 0};
+    if (size() == 2 || local.bytes * size() <= kDirectBytes)
+      reduce_directly(call, local, result, dtype, op);
     else
-      reduce_in_parts(call, mine, result, dtype, op);
+      reduce_in_parts(call, local, result, dtype, op);
   }
 
   // Every member reads everything. With two members this is no more traffic than passing on halves.
   void reduce_directly(const Call& call, const ConstBlock& in, const Block& out, DType dtype, ReduceOp op) {
     for (size_t done = 0; done < in.bytes; done += kBufferBytes) {
-      const std::span<const std::byte> mine = piece(in, done, kBufferBytes);
-      copy(next(), mine);
+      const std::span<const std::byte> local = piece(in, done, kBufferBytes);
+      copy(next(), local);
       meet(call);
       const std::span<std::byte> result = piece(out, done, kBufferBytes);
-      if (!result.empty()) reduce_piece(mine, 0, result.data(), dtype, op);
+      if (!result.empty()) reduce_piece(local, 0, result.data(), dtype, op);
     }
   }
 
@@ -244,23 +247,23 @@ class ArenaBackend : public Backend {
     for (size_t start = 0; start <= end; start += chunk) {
       if (start > 0) {
         const size_t part = part_bytes(in.bytes, start - chunk);
-        const std::span<const std::byte> mine = part_of(in, start - chunk, part, me_);
-        reduce_piece(mine, me_ * share(), next() + me_ * share(), dtype, op);
+        const std::span<const std::byte> local = part_of(in, start - chunk, part, index_);
+        reduce_piece(local, index_ * share(), next() + index_ * share(), dtype, op);
       }
       for (size_t i = 0; i < size(); ++i)
-        if (i != me_) copy(next() + i * share(), part_of(in, start, part_bytes(in.bytes, start), i));
+        if (i != index_) copy(next() + i * share(), part_of(in, start, part_bytes(in.bytes, start), i));
       meet(call);
       for (size_t i = 0; start > 0 && i < size(); ++i)
         copy(part_of(out, start - chunk, part_bytes(in.bytes, start - chunk), i), read(i) + i * share());
     }
   }
-  // Sets out to the reduction of `mine` and of the data at `offset` in the others' buffers of the last round.
-  void reduce_piece(std::span<const std::byte> mine, size_t offset, std::byte* out, DType dtype,
+  // Sets out to the reduction of `local` and of the data at `offset` in the others' buffers of the last round.
+  void reduce_piece(std::span<const std::byte> local, size_t offset, std::byte* out, DType dtype,
                     ReduceOp op) {
-    if (mine.empty()) return;
+    if (local.empty()) return;
     inputs_.resize(size());
-    for (size_t i = 0; i < size(); ++i) inputs_[i] = i == me_ ? mine.data() : read(i) + offset;
-    reduce_all_into(out, inputs_.data(), int(size()), int64_t(mine.size()) / size_of(dtype), dtype, op);
+    for (size_t i = 0; i < size(); ++i) inputs_[i] = i == index_ ? local.data() : read(i) + offset;
+    reduce_all_into(out, inputs_.data(), int(size()), int64_t(local.size()) / size_of(dtype), dtype, op);
   }
 
   [[noreturn]] void throw_corrupt(const Call& call, size_t member) const {
@@ -270,7 +273,7 @@ class ArenaBackend : public Backend {
 
   const std::shared_ptr<Segment> segment_;
   const std::vector<int> members_;
-  const size_t me_;
+  const size_t index_;
   Arrival& arrival_;
   Slot* const slots_;
   std::byte* const buffers_;

@@ -43,8 +43,8 @@ class Backend {
  public:
   virtual ~Backend() = default;
 
-  // Returns all members' `mine`, in the group's order. Each has at most kMaxExchangeBytes. Also a barrier.
-  virtual std::vector<std::string> exchange(const Call& call, std::string_view mine) = 0;
+  // Returns all members' `local`, in the group's order. Each has at most kMaxExchangeBytes. Also a barrier.
+  virtual std::vector<std::string> exchange(const Call& call, std::string_view local) = 0;
 
   // Sets out[i] to the reduction over members of in[i]. in == out is allowed. The order of reduction depends
   // only on the group's size and n, so the result is the same bits on every member and in every run.

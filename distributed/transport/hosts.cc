@@ -31,8 +31,8 @@ class HostsBackend final : public Backend {
 
   // The ranks of a host exchange first. Then leaders exchange the results, and pass them to their host. What
   // does not fit into the backends' exchanges travels as data.
-  std::vector<std::string> exchange(const Call& call, std::string_view mine) override {
-    std::string records = to_wire(within().exchange(call, mine));
+  std::vector<std::string> exchange(const Call& call, std::string_view local) override {
+    std::string records = to_wire(within().exchange(call, local));
     if (is_leader()) records = to_wire(gather_any(*setup_.across, call, records));
     const auto of_hosts = from_wire<std::vector<std::string>>(broadcast_any(call, records));
 
@@ -127,11 +127,11 @@ class HostsBackend final : public Backend {
     }
   }
 
-  // Exchanges `mine`, of any size.
-  static std::vector<std::string> gather_any(Backend& backend, const Call& call, const std::string& mine) {
-    const bool fits = mine.size() < kMaxExchangeBytes;
+  // Exchanges `local`, of any size.
+  static std::vector<std::string> gather_any(Backend& backend, const Call& call, const std::string& local) {
+    const bool fits = local.size() < kMaxExchangeBytes;
     std::vector<std::string> all =
-        backend.exchange(call, fits ? "=" + mine : "#" + to_wire(uint64_t(mine.size())));
+        backend.exchange(call, fits ? "=" + local : "#" + to_wire(uint64_t(local.size())));
     if (std::ranges::all_of(all, [](const std::string& s) { return s[0] == '='; })) {
       for (std::string& block : all) block.erase(0, 1);
       return all;
@@ -140,7 +140,7 @@ class HostsBackend final : public Backend {
       block.resize(block[0] == '=' ? block.size() - 1 : from_wire<uint64_t>(block.substr(1)));
     std::vector<Block> blocks;
     for (std::string& block : all) blocks.push_back({block.data(), block.size()});
-    backend.all_gather(call, {mine.data(), mine.size()}, blocks);
+    backend.all_gather(call, {local.data(), local.size()}, blocks);
     return all;
   }
 

@@ -162,12 +162,12 @@ class MessageBackend final : public Backend {
         index_(index),
         tag_{.group = group_id, .channel = Channel::kCollective} {}
 
-  std::vector<std::string> exchange(const Call& call, std::string_view mine) override {
-    if (mine.size() > kMaxExchangeBytes)
-      throw InternalError("exchange: ", mine.size(), " bytes, at most ", kMaxExchangeBytes);
+  std::vector<std::string> exchange(const Call& call, std::string_view local) override {
+    if (local.size() > kMaxExchangeBytes)
+      throw InternalError("exchange: ", local.size(), " bytes, at most ", kMaxExchangeBytes);
     // Every call begins with this exchange, so its messages have one name. The records say what the call is.
     Traffic traffic = start(call, "exchange");
-    std::vector<std::string> all = gather_all(traffic, mine, kMaxExchangeBytes);
+    std::vector<std::string> all = gather_all(traffic, local, kMaxExchangeBytes);
     traffic.finish();
     return all;
   }
@@ -256,18 +256,18 @@ class MessageBackend final : public Backend {
 
   // Returns every member's block, in log2 steps. In each step, a member that has n blocks sends them to the
   // member at distance n.
-  std::vector<std::string> gather_all(Traffic& traffic, std::string_view mine, size_t limit) {
-    std::vector<std::string> have{std::string(mine)};  // of this member, the next one, ...
+  std::vector<std::string> gather_all(Traffic& traffic, std::string_view local, size_t limit) {
+    std::vector<std::string> have{std::string(local)};  // of this member, the next one, ...
     for (uint32_t step = 0; have.size() < size_; ++step) {
       const size_t distance = have.size(), count = std::min(distance, size_ - distance);
-      std::string& theirs = traffic.keep({});
+      std::string& remote = traffic.keep({});
       const size_t most = sizeof(uint64_t) + count * (sizeof(uint64_t) + limit);
-      const Ref<Request> receive = traffic.receive((index_ + distance) % size_, step, &theirs, most);
-      const std::string& ours =
+      const Ref<Request> receive = traffic.receive((index_ + distance) % size_, step, &remote, most);
+      const std::string& sent =
           traffic.keep(to_wire(std::vector<std::string>(have.begin(), have.begin() + count)));
-      traffic.send((index_ + size_ - distance) % size_, step, ours.data(), ours.size());
+      traffic.send((index_ + size_ - distance) % size_, step, sent.data(), sent.size());
       traffic.wait(receive);
-      for (std::string& block : from_wire<std::vector<std::string>>(theirs)) have.push_back(std::move(block));
+      for (std::string& block : from_wire<std::vector<std::string>>(remote)) have.push_back(std::move(block));
       if (have.size() != distance + count) WireReader::fail();
     }
     std::ranges::rotate(have, have.begin() + (size_ - index_) % size_);

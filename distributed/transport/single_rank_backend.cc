@@ -11,8 +11,8 @@ void copy(void* out, const void* in, size_t bytes) {
 
 class SingleRankBackend final : public Backend {
  public:
-  std::vector<std::string> exchange(const Call&, std::string_view mine) override {
-    return {std::string(mine)};
+  std::vector<std::string> exchange(const Call&, std::string_view local) override {
+    return {std::string(local)};
   }
   void all_reduce(const Call&, const void* in, void* out, int64_t n, DType dtype, ReduceOp) override {
     copy(out, in, n * size_of(dtype));

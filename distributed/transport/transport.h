@@ -1,5 +1,4 @@
-// Transport: moves messages between ranks of the job. There are memory rings for ranks of one host
-// (ring_transport.h), gloo between hosts (gloo_transport.h), and the two together (hybrid_transport.h).
+// Transport: moves messages between ranks of the job. stream_transport.h implements it; tests wrap it.
 // Point-to-point messages, remote_send, remote_recv and the collectives between hosts are built on it.
 #pragma once
 
@@ -60,9 +59,6 @@ class Transport {
   // it, if the peer has left and nothing more can come; TimeoutError, after reporting it, if time
   // is over (gradus/distributed/health/waiting.h).
   virtual void wait(Request& request, const Watch& watch, const char* op) = 0;
-  // Returns one of `sources` from which a message with `tag` has come that no receive is for; kAnySource
-  // if there is none.
-  virtual int probe(Tag tag, const std::vector<int>& sources) = 0;
   // Starts a thread, if needed. From now on sends and receives make progress even if nobody waits for them.
   virtual void progress_in_background() = 0;
 };

@@ -10,12 +10,11 @@
 #include "gradus/distributed/group/group_state.h"
 #include "gradus/distributed/group/internal/core_share.h"
 #include "gradus/distributed/group/internal/exchange_hosts.h"
-#include "gradus/distributed/group/internal/host_address.h"
 #include "gradus/distributed/group/internal/rendezvous.h"
 #include "gradus/distributed/store/memory_store.h"
-#include "gradus/distributed/transport/gloo_transport.h"
-#include "gradus/distributed/transport/hybrid_transport.h"
-#include "gradus/distributed/transport/ring_transport.h"
+#include "gradus/distributed/store/socket.h"
+#include "gradus/distributed/transport/connect_ranks.h"
+#include "gradus/distributed/transport/stream_transport.h"
 #include "gradus/tensor/runtime/parallel.h"
 
 namespace gradus::dist::internal {
@@ -58,27 +57,21 @@ void set_hosts(World& world, const JobPosition& position, const Hosts& of) {
   if (position.local_size > 0) world.local_size = position.local_size;
 }
 
+// Ranks that share memory exchange messages through rings. All other pairs of ranks have a connection.
 std::shared_ptr<Transport> make_transport(World& world, const std::string& address, const Watch& watch) {
-  std::vector<int> neighbors;
-  for (int rank = 0; rank < world.size; ++rank)
-    if (world.host_of[rank] == world.host_of[world.rank]) neighbors.push_back(rank);
-  std::shared_ptr<Transport> within, across;
-  if (world.shared_memory && neighbors.size() > 1) {
-    const auto me = std::ranges::find(neighbors, world.rank);
-    const int index = int(me - neighbors.begin());
-    auto segment = world.segments->open(concat("messages/", neighbors[0]), neighbors, index,
-                                        ring_bytes(int(neighbors.size())), watch);
-    within = make_ring_transport(std::move(segment), world.membership, neighbors, index);
+  std::vector<int> neighbors, others;
+  for (int rank = 0; rank < world.size; ++rank) {
+    const bool near = world.shared_memory && world.host_of[rank] == world.host_of[world.rank];
+    (near || rank == world.rank ? neighbors : others).push_back(rank);
   }
-  if (!world.shared_memory || int(neighbors.size()) < world.size)
-    across = make_gloo_transport({.rank = world.rank,
-                                  .size = world.size,
-                                  .store = world.store,
-                                  .membership = world.membership,
-                                  .address = address},
-                                 watch);
-  if (within && across) return make_hybrid_transport(within, across, world.host_of, world.rank);
-  return within ? within : across;
+  const int index = int(std::ranges::find(neighbors, world.rank) - neighbors.begin());
+  const size_t bytes = ring_bytes(int(neighbors.size()));
+  auto segment = neighbors.size() > 1
+                     ? world.segments->open(concat("messages/", neighbors[0]), neighbors, index, bytes, watch)
+                     : std::make_shared<Segment>(bytes);
+  std::map<int, FileDescriptor> sockets;
+  if (!others.empty()) sockets = connect_ranks({world.rank, others, world.store, address}, watch);
+  return make_stream_transport(std::move(segment), world.membership, neighbors, index, std::move(sockets));
 }
 
 // Sets up a job of one rank, without a server or a network.

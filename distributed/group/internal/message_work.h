@@ -6,7 +6,7 @@
 #include <string>
 
 #include "gradus/distributed/group/group_state.h"
-#include "gradus/distributed/group/work_state.h"
+#include "gradus/distributed/group/work.h"
 #include "gradus/distributed/transport/transport.h"
 #include "gradus/tensor/tensor.h"
 

@@ -10,11 +10,12 @@
 #include <utility>
 
 #include "gradus/distributed/base/file_descriptor.h"
+#include "gradus/distributed/base/split.h"
 #include "gradus/distributed/base/wire.h"
 #include "gradus/distributed/group/internal/exchange_hosts.h"
-#include "gradus/distributed/group/internal/host_address.h"
 #include "gradus/distributed/health/roster.h"
 #include "gradus/distributed/store/file_store.h"
+#include "gradus/distributed/store/socket.h"
 #include "gradus/distributed/store/torchrun_store.h"
 #include "gradus/distributed/store/user_token.h"
 #include "gradus/tensor/runtime/environment.h"
@@ -99,7 +100,7 @@ JobStore find_through_torchrun(const StoreAddress& torchrun_address, const JobPo
   StoreAddress& address = store.address;
   if (position.rank == 0) {
     address.port = 0;
-    address.job_id = random_digits(kOp, 32);
+    address.job_id = random_hex(kOp, 32);
     host_store(store, torchrun_address.host, position.size);
     torchrun.set(key, to_wire(std::pair(address.port, address.job_id)));
   } else {
@@ -122,8 +123,7 @@ JobStore find_through_store(std::shared_ptr<Store> store, const std::string& fil
   JobStore found{.address = {.token = token}};
   StoreAddress& address = found.address;
   if (position.rank == 0) {
-    if (address.token.empty())
-      address.token = random_digits(kOp, 32);  // known to all that see the other store
+    if (address.token.empty()) address.token = random_hex(kOp, 32);  // known to all that see the other store
     const bool one_host = std::ranges::count(hosts, hosts[0]) == position.size;
     const std::string host = one_host ? "127.0.0.1" : own_address();
     if (host.empty()) throw ConnectionError(kOp, 0, "rank 0 has no address that other hosts could reach");
@@ -200,12 +200,9 @@ Rendezvous from_environment(const InitOptions& options, JobPosition& position, S
 // Reads "host:port?rank=0&world_size=2".
 Rendezvous from_tcp(std::string text, JobPosition& position, StoreAddress address) {
   if (const size_t query = text.find('?'); query != std::string::npos) {
-    std::string left = text.substr(query + 1);
+    const std::vector<std::string> items = split(text.substr(query + 1), "&");
     text.resize(query);
-    while (!left.empty()) {
-      const size_t end = std::min(left.find('&'), left.size());
-      const std::string item = left.substr(0, end);
-      left.erase(0, end + 1);
+    for (const std::string& item : items) {
       if (item.starts_with("rank="))
         position.rank = to_number(item.substr(5), "init_method's rank", 0, 1 << 20);
       else if (item.starts_with("world_size="))

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "gradus/distributed/base/file_descriptor.h"
+#include "gradus/distributed/base/split.h"
 #include "gradus/tensor/base/error.h"
 #include "gradus/tensor/runtime/blocked_signals.h"
 
@@ -107,11 +108,9 @@ std::vector<std::string> LogMultiplexer::last_lines(int rank, size_t count) cons
     std::lock_guard lock(mutex_);
     if (const auto it = tails_.find(rank); it != tails_.end()) tail = it->second;
   }
-  std::vector<std::string> lines;
-  for (size_t begin = 0, end; begin < tail.size(); begin = end + 1) {
-    end = std::min(tail.find_first_of("\n\r", begin), tail.size());
-    if (end > begin) lines.push_back(tail.substr(begin, std::min<size_t>(end - begin, 400)));
-  }
+  std::vector<std::string> lines = split(tail, "\n\r");
+  std::erase(lines, "");
+  for (std::string& line : lines) line.resize(std::min<size_t>(line.size(), 400));
   if (lines.size() > count) lines.erase(lines.begin(), lines.end() - std::ptrdiff_t(count));
   return lines;
 }
@@ -162,14 +161,10 @@ bool LogMultiplexer::copy(Stream& s, std::vector<char>& buffer) {
     tail.append(part);
     if (tail.size() > 2 * kTail) tail.erase(0, tail.size() - kTail);
   }
-  write_file(s, part);
-  write_lines(s, part, /*flush=*/n <= 0);
-  return n > 0;
-}
-
-void LogMultiplexer::write_file(const Stream& s, std::string_view part) {
   if (s.file && !write_all(s.file.fd(), part))
     lose(s, s.options.file, errno);  // a full disk does not end the job
+  write_lines(s, part, /*flush=*/n <= 0);
+  return n > 0;
 }
 
 // Shows the first loss.
@@ -195,12 +190,8 @@ void LogMultiplexer::write_lines(Stream& s, std::string_view part, bool flush) {
     out += std::exchange(s.line, "");
   }
   if (flush && !s.line.empty()) out += std::exchange(s.line, "") + (prefix ? "\n" : "");
-  write_console(s, out);
-}
-
-void LogMultiplexer::write_console(const Stream& s, std::string_view part) {
   if (s.options.console < 0) return;
-  const int error = write_patiently(s.options.console, part, [&] { return stop_.load(); });
+  const int error = write_patiently(s.options.console, out, [&] { return stop_.load(); });
   if (error != 0 && error != EPIPE) lose(s, s.options.console == 1 ? "stdout" : "stderr", error);
 }
 

@@ -55,10 +55,8 @@ class LogMultiplexer {
   void wake();
   void run();
   bool copy(Stream& s, std::vector<char>& buffer);
-  void write_file(const Stream& s, std::string_view part);
   void lose(const Stream& s, const std::string& where, int error);
   void write_lines(Stream& s, std::string_view part, bool flush);
-  void write_console(const Stream& s, std::string_view part);
 
   mutable std::mutex mutex_;
   std::condition_variable closed_;

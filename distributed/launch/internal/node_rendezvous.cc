@@ -71,7 +71,7 @@ struct NodeRendezvous::Node {
 NodeRendezvous::NodeRendezvous(const RendezvousOptions& options, int nproc, std::function<void()> check)
     : options_(options), check_(std::move(check)) {
   placement_.max_restarts = options.max_restarts;
-  if (options.several()) {
+  if (options.multi_node()) {
     meet(nproc);
   } else {
     server_ =
@@ -92,8 +92,9 @@ void NodeRendezvous::begin_attempt(int attempt) {
   attempt_ = attempt;
   if (server_) {
     if (attempt > 0) server_->begin_attempt(attempt);
-    placement_.master_port =
-        !options_.several() && options_.port ? options_.port : free_port(options_.op, placement_.master_addr);
+    placement_.master_port = !options_.multi_node() && options_.port
+                                 ? options_.port
+                                 : free_port(options_.op, placement_.master_addr);
     if (store_) store_->set(key("begin"), std::to_string(placement_.master_port));
   } else {
     placement_.master_port = std::stoi(wait_for(key("begin"), options_.join_timeout));
@@ -105,7 +106,7 @@ void NodeRendezvous::report(const Failure& failure) {
   if (link_) link_->report(attempt_, failure);
 }
 
-void NodeRendezvous::ended(int rank) {
+void NodeRendezvous::rank_exited(int rank) {
   if (server_) server_->ended(rank);
   if (link_) link_->ended(attempt_, rank);
 }
@@ -116,7 +117,7 @@ bool NodeRendezvous::failed(Failure* failure) const {
 
 Verdict NodeRendezvous::end_attempt(bool ok, std::vector<std::string>* results) {
   const bool restart = attempt_ < placement_.max_restarts;
-  if (!store_) return ok ? Verdict::kDone : restart ? Verdict::kRestart : Verdict::kOver;
+  if (!store_) return ok ? Verdict::kDone : restart ? Verdict::kRestart : Verdict::kFailed;
 
   try {
     if (ok) put_results(*results);
@@ -131,7 +132,7 @@ Verdict NodeRendezvous::end_attempt(bool ok, std::vector<std::string>* results) 
     return verdict;
   } catch (const DistributedError&) {
     if (!failed(nullptr)) throw;
-    return Verdict::kOver;  // another launcher is gone
+    return Verdict::kFailed;  // another launcher is gone
   }
 }
 
@@ -239,8 +240,8 @@ void NodeRendezvous::announce(int nproc) {
   // The node that hosts the store is the first. The others are numbered in order of arrival.
   if (node.index < 0) node.index = server_ ? 0 : int(store_->add(concat(kKeys, "arrivals"), 1));
   // The process id makes the announcements of two launchers differ.
-  const std::string mine = node.to_bytes() + std::to_string(getpid());
-  if (store_->compare_set(node_key(node.index), "", mine) != mine)
+  const std::string local = node.to_bytes() + std::to_string(getpid());
+  if (store_->compare_set(node_key(node.index), "", local) != local)
     throw ValueError(options_.op, "two launchers say that they are node ", node.index);
   index_ = node.index;
 }
@@ -249,7 +250,7 @@ void NodeRendezvous::announce(int nproc) {
 
 std::string NodeRendezvous::make_plan() {
   const Deadline deadline = Deadline::after(options_.join_timeout);
-  std::optional<Deadline> last_call;
+  std::optional<Deadline> join_end;
   std::vector<Node> nodes;
   for (;;) {
     nodes.clear();
@@ -262,8 +263,8 @@ std::string NodeRendezvous::make_plan() {
     for (const Node& n : nodes) ranks += n.nproc;
     if (options_.world_size ? ranks >= options_.world_size : int(nodes.size()) == options_.max_nodes) break;
     if (!options_.world_size && int(nodes.size()) >= options_.min_nodes) {
-      if (!last_call) last_call = Deadline::after(options_.last_call);
-      if (last_call->passed()) break;
+      if (!join_end) join_end = Deadline::after(options_.join_window);
+      if (join_end->passed()) break;
     }
     check_();
     if (deadline.passed()) throw_missing(nodes, ranks);
@@ -306,14 +307,14 @@ std::string NodeRendezvous::refusals() const { return server_ ? server_->refusal
 Verdict NodeRendezvous::decide(bool restart) {
   // Without a failure, ranks of other nodes may run for long. After a failure, launchers answer soon.
   std::optional<Deadline> deadline;
-  const auto ended = [&](int node, const char* how) {
+  // Whether a node's ranks, or all nodes' ranks, have exited; with a status, whether that is what the launcher wrote.
+  const auto exited = [&](int node, const char* status) {
     const std::string name = key(concat("ended/", node));
-    return store_->check({name}) && (!*how || store_->get(name, kConnect) == how);
+    return store_->check({name}) && (!*status || store_->get(name, kConnect) == status);
   };
-  const auto all = [&](const char* how) {
-    for (int n = 0; n < placement_.nodes; ++n)
-      if (!ended(n, how)) return false;
-    return true;
+  const auto all = [&](const char* status) {
+    return std::ranges::all_of(std::views::iota(0, placement_.nodes),
+                               [&](int node) { return exited(node, status); });
   };
   const std::optional<Deadline> last_end = exit_deadline();
   while (!all("")) {
@@ -321,7 +322,7 @@ Verdict NodeRendezvous::decide(bool restart) {
     // A launcher that is gone was interrupted or died, so there is nothing to wait for.
     if (server_->launchers() < placement_.nodes - 1 || (deadline && deadline->passed())) break;
     if (last_end && last_end->passed()) {
-      const auto missing = [&](int node) { return !ended(node, ""); };
+      const auto missing = [&](int node) { return !exited(node, ""); };
       report_straggler(*std::ranges::find_if(std::views::iota(0, placement_.nodes), missing));
     }
     check_();
@@ -329,7 +330,7 @@ Verdict NodeRendezvous::decide(bool restart) {
   }
   const Verdict verdict = all("ok")            ? Verdict::kDone
                           : restart && all("") ? Verdict::kRestart
-                                               : Verdict::kOver;
+                                               : Verdict::kFailed;
   store_->set(key("verdict"), std::to_string(int(verdict)));
   return verdict;
 }
@@ -354,12 +355,12 @@ void NodeRendezvous::read_plan(const std::string& bytes) {
   WireReader r(bytes);
   r.get(plan, placement_.world_size, placement_.max_restarts, placement_.master_addr);
   placement_.nodes = int(plan.size());
-  const auto mine = std::find_if(plan.begin(), plan.end(), [&](const auto& p) { return p.first == index_; });
-  if (mine == plan.end())
+  const auto local = std::find_if(plan.begin(), plan.end(), [&](const auto& p) { return p.first == index_; });
+  if (local == plan.end())
     throw ConnectionError(options_.op, -1, "the job has begun without this node, on ", placement_.nodes,
                           " others");
-  placement_.node = int(mine - plan.begin());
-  placement_.first_rank = mine->second;
+  placement_.node = int(local - plan.begin());
+  placement_.first_rank = local->second;
 }
 
 Verdict NodeRendezvous::wait_for_verdict() {
@@ -369,7 +370,7 @@ Verdict NodeRendezvous::wait_for_verdict() {
     check_();
     if (last_end && last_end->passed()) report_straggler(0);
     if (failed(nullptr) && !deadline) deadline = Deadline::after(2 * kOthersEnd);
-    if (deadline && deadline->passed()) return Verdict::kOver;
+    if (deadline && deadline->passed()) return Verdict::kFailed;
     std::this_thread::sleep_for(kPoll);
   }
   return Verdict(std::stoi(store_->get(key("verdict"), kConnect)));

@@ -35,12 +35,12 @@ struct RendezvousOptions {
   // the token of this user (user_token.h).
   std::string job_id = "none", token;
   Milliseconds join_timeout{600'000};
-  Milliseconds last_call{30'000};  // maximal wait for further nodes once min_nodes have arrived
-  int max_restarts = 0;            // all nodes use the first node's value
+  Milliseconds join_window{30'000};  // maximal wait for further nodes once min_nodes have arrived
+  int max_restarts = 0;              // all nodes use the first node's value
   // Maximal time that ranks may run after the ranks of another node have ended with exit code 0; 0: no limit.
   Milliseconds exit_timeout{600'000};
 
-  bool several() const { return max_nodes > 1; }
+  bool multi_node() const { return max_nodes > 1; }
 };
 
 // The agreed numbers of this node and of the job, from which the launcher sets the environment of its ranks.
@@ -58,11 +58,11 @@ struct NodePlacement {
 enum class Verdict {
   kDone,     // all ranks have ended with exit code 0
   kRestart,  // the attempt has failed and restarts are left: all nodes begin the next attempt
-  kOver      // the job has failed
+  kFailed    // the job has failed
 };
 
 // An attempt is one run of all ranks. Order of calls: the constructor; then for each attempt begin_attempt, any of
-// report, ended and failed while the ranks run, and end_attempt. Not thread-safe.
+// report, rank_exited and failed while the ranks run, and end_attempt. Not thread-safe.
 class NodeRendezvous {
  public:
   // Waits for the other nodes. `nproc` is the number of ranks of this node. Functions of this class that wait for
@@ -80,7 +80,7 @@ class NodeRendezvous {
   // Does nothing if the attempt has failed already. Does not wait.
   void report(const Failure& failure);
   // Tells the store that a rank (numbered in the whole job) of this node has ended with exit code 0.
-  void ended(int rank);
+  void rank_exited(int rank);
   // Returns whether the attempt has failed on any node, and if so sets `failure` to the failure that was reported
   // first. Does not wait.
   bool failed(Failure* failure = nullptr) const;

@@ -248,7 +248,7 @@ TEST(Deterministic, RunsOfThreadsAreBitEqualWhateverTheTiming) {
   }
 }
 
-// ---- processes, connected by gloo
+// ---- processes
 
 void join_job() {
   init_process_group({.init_method = "file://" + std::string(std::getenv("MEETING")),

@@ -25,7 +25,6 @@
 #include "gradus/distributed/group/client.h"
 #include "gradus/distributed/group/collectives.h"
 #include "gradus/distributed/group/process_group.h"
-#include "gradus/distributed/launch/internal/failure_report.h"
 #include "gradus/distributed/launch/supervisor.h"
 #include "gradus/tensor/ops/creation.h"
 #include "gradus/tests/distributed/data_parallel/throwing_training.h"

@@ -10,7 +10,7 @@
 #include <sstream>
 #include <utility>
 
-#include "gradus/distributed/launch/internal/devices.h"
+#include "gradus/distributed/launch/processes.h"
 #include "gradus/tensor/runtime/parallel.h"
 #include "gradus/tests/distributed/subprocess.h"
 

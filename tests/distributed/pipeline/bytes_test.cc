@@ -52,9 +52,6 @@ class CountingTransport final : public internal::Transport {
   void wait(internal::Request& request, const internal::Watch& watch, const char* op) override {
     inner_->wait(request, watch, op);
   }
-  int probe(internal::Tag tag, const std::vector<int>& sources) override {
-    return inner_->probe(tag, sources);
-  }
   void progress_in_background() override { inner_->progress_in_background(); }
 
   void reset() {

@@ -7,7 +7,7 @@
 
 #include "gradus/distributed/base/error.h"
 #include "gradus/tests/distributed/transport/backend_checks.h"
-#include "gradus/tests/distributed/transport/mailbox_transport.h"
+#include "gradus/tests/distributed/transport/transport_rank.h"
 
 namespace gradus::dist::internal {
 namespace {
@@ -15,7 +15,7 @@ namespace {
 // A job whose ranks are threads, and its message backends over all ranks.
 struct Job {
   explicit Job(int size)
-      : size(size), memberships(make_local_memberships(size)), transports(MailboxTransport::make(size)) {
+      : size(size), memberships(make_local_memberships(size)), transports(make_ring_transports(memberships)) {
     for (int rank = 0; rank < size; ++rank) all.push_back(rank);
   }
   std::unique_ptr<Backend> backend(int rank, uint32_t group = 1) {
@@ -108,7 +108,6 @@ class LossyTransport final : public Transport {
   void wait(Request& request, const Watch& watch, const char* op) override {
     if (!dynamic_cast<Done*>(&request)) below_->wait(request, watch, op);
   }
-  int probe(Tag tag, const std::vector<int>& sources) override { return below_->probe(tag, sources); }
   void progress_in_background() override {}
 
  private:

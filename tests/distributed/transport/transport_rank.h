@@ -5,7 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "gradus/distributed/transport/transport.h"
+#include "gradus/distributed/transport/connect_ranks.h"
+#include "gradus/distributed/transport/stream_transport.h"
 
 namespace gradus::dist::internal {
 
@@ -44,6 +45,30 @@ struct TransportRank {
   }
   void wait(const Ref<Request>& request) const { transport->wait(*request, watch(), "test"); }
 };
+
+// Makes the transports of ranks that share memory.
+inline std::vector<std::shared_ptr<Transport>> make_ring_transports(
+    const std::vector<std::shared_ptr<Membership>>& memberships) {
+  std::vector<int> ranks;
+  for (const auto& membership : memberships) ranks.push_back(membership->rank());
+  const auto segment = std::make_shared<Segment>(ring_bytes(int(ranks.size())));
+  std::vector<std::shared_ptr<Transport>> transports;
+  for (int rank : ranks)
+    transports.push_back(make_stream_transport(segment, memberships[size_t(rank)], ranks, rank));
+  return transports;
+}
+
+// Makes the transport of a rank that has a TCP connection to each other rank. Collective over the ranks.
+inline std::shared_ptr<Transport> make_socket_transport(int rank, int size, std::shared_ptr<Store> store,
+                                                        std::shared_ptr<Membership> membership,
+                                                        const Watch& watch) {
+  std::vector<int> peers;
+  for (int peer = 0; peer < size; ++peer)
+    if (peer != rank) peers.push_back(peer);
+  auto sockets = connect_ranks({rank, peers, std::move(store), "127.0.0.1"}, watch);
+  return make_stream_transport(std::make_shared<Segment>(ring_bytes(1)), std::move(membership), {rank}, 0,
+                               std::move(sockets));
+}
 
 inline std::string text_of(size_t bytes, int seed) {
   std::string text(bytes, ' ');

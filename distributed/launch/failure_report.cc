@@ -1,11 +1,12 @@
-#include "gradus/distributed/launch/internal/failure_report.h"
-
+// failure_report, as text: one line for the first failure, then its details, and one line for each other rank.
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <ctime>
 
+#include "gradus/distributed/base/split.h"
+#include "gradus/distributed/launch/supervisor.h"
 #include "gradus/tensor/base/error.h"
 
 namespace gradus::dist::internal {
@@ -31,11 +32,7 @@ std::string first_line(const std::string& text, size_t width) {
 
 std::string indented(const std::string& text, const char* indent) {
   std::string result;
-  for (size_t begin = 0; begin < text.size();) {
-    const size_t end = std::min(text.find('\n', begin), text.size());
-    result += indent + text.substr(begin, end - begin) + '\n';
-    begin = end + 1;
-  }
+  for (const std::string& line : split(text, "\n")) result += indent + line + '\n';
   return result;
 }
 

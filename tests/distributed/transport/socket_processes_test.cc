@@ -1,5 +1,5 @@
 // Messages between ranks that are processes, of which one is killed or stops. They are forked off this
-// program, so no test of it may have started threads: gloo keeps those of its connections.
+// program, so no test of it may have started threads.
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -10,25 +10,27 @@
 #include "gradus/distributed/base/error.h"
 #include "gradus/distributed/store/store_server.h"
 #include "gradus/distributed/store/tcp_store.h"
-#include "gradus/distributed/transport/gloo_transport.h"
 #include "gradus/distributed/transport/message.h"
 #include "gradus/tests/distributed/transport/backend_checks.h"
 #include "gradus/tests/distributed/transport/forked_process.h"
+#include "gradus/tests/distributed/transport/transport_rank.h"
 
 namespace gradus::dist::internal {
 namespace {
 
 constexpr Tag kTag = {.group = 5, .channel = Channel::kUser, .number = 1};
 
-// Runs body(rank, transport, membership) in a process for each rank; its status is 0 when body returns.
+// Runs body(rank, transport, membership) in a process for each rank; its status is 0 when body returns. `ignorant`: the
+// transport's membership learns nothing of other ranks.
 class Processes {
  public:
   using Body = std::function<void(int, std::shared_ptr<Transport>, std::shared_ptr<Membership>)>;
 
-  Processes(int size, const Body& body) {
+  Processes(int size, const Body& body, bool ignorant = false) {
     for (int rank = 0; rank < size; ++rank)  // before this process has threads
-      ranks_.push_back(std::make_unique<ForkedClient>([&, rank](int port) { run(rank, size, port, body); }));
-    server_.emplace(StoreServerOptions{.job_id = "gloo_processes_test"});
+      ranks_.push_back(std::make_unique<ForkedClient>(
+          [&, rank, ignorant](int port) { run(rank, size, port, body, ignorant); }));
+    server_.emplace(StoreServerOptions{.job_id = "socket_processes_test"});
     for (const auto& rank : ranks_) rank->start(server_->port());
   }
 
@@ -36,12 +38,13 @@ class Processes {
   int wait(int rank) { return (*ranks_[rank])->wait(); }
 
  private:
-  static void run(int rank, int size, int port, const Body& body) {
-    const StoreAddress address{.host = "127.0.0.1", .port = port, .job_id = "gloo_processes_test"};
+  static void run(int rank, int size, int port, const Body& body, bool ignorant) {
+    const StoreAddress address{.host = "127.0.0.1", .port = port, .job_id = "socket_processes_test"};
     const auto membership = join_tcp(address, rank, size, std::chrono::seconds(20));
     const auto store = guarded_store(connect_tcp_store(address, std::chrono::seconds(20)), membership);
     const Watch watch{membership.get(), Deadline::after(std::chrono::seconds(20))};
-    body(rank, make_gloo_transport({rank, size, store, membership, "127.0.0.1"}, watch), membership);
+    const auto known = ignorant ? make_local_memberships(size)[rank] : membership;
+    body(rank, make_socket_transport(rank, size, store, known, watch), known);
     membership->leave();
   }
 
@@ -67,7 +70,7 @@ void reduce_until_rank_1_fails(int rank, const std::shared_ptr<Transport>& trans
   }
 }
 
-TEST(GlooProcesses, AKilledRankIsAnErrorOnTheOthersWithinTwoSeconds) {
+TEST(SocketProcesses, AKilledRankIsAnErrorOnTheOthersWithinTwoSeconds) {
   for (const size_t n : {10, 4'000'000}) {
     Processes ranks(3, [&](int rank, auto transport, auto membership) {
       reduce_until_rank_1_fails<PeerError>(rank, transport, membership, n, std::chrono::seconds(30));
@@ -81,10 +84,9 @@ TEST(GlooProcesses, AKilledRankIsAnErrorOnTheOthersWithinTwoSeconds) {
   }
 }
 
-TEST(GlooProcesses, AConnectionThatBreaksWithinAMessageIsNoticedEvenWhenNobodyTells) {
-  Processes ranks(2, [](int rank, auto transport, auto) {
-    const auto ignorant = make_local_memberships(2)[rank];
-    const Watch watch{ignorant.get(), Deadline::after(std::chrono::seconds(20))};
+TEST(SocketProcesses, AConnectionThatBreaksWithinAMessageIsNoticedEvenWhenNobodyTells) {
+  const auto body = [](int rank, auto transport, auto membership) {
+    const Watch watch{membership.get(), Deadline::after(std::chrono::seconds(20))};
     std::string data(64 << 20, 'x');
     const auto place = [&](int, std::span<const std::byte>, size_t) { return data.data(); };
     try {
@@ -95,7 +97,8 @@ TEST(GlooProcesses, AConnectionThatBreaksWithinAMessageIsNoticedEvenWhenNobodyTe
     } catch (const PeerError& e) {
       if (e.rank() != 1) throw;
     }
-  });
+  };
+  Processes ranks(2, body, /*ignorant=*/true);
   std::this_thread::sleep_for(Milliseconds(700));
   const auto start = now();
   ranks.send_signal(1, SIGKILL);
@@ -103,7 +106,7 @@ TEST(GlooProcesses, AConnectionThatBreaksWithinAMessageIsNoticedEvenWhenNobodyTe
   EXPECT_LT(now() - start, std::chrono::seconds(4));
 }
 
-TEST(GlooProcesses, AStoppedRankIsATimeoutOnTheOthers) {
+TEST(SocketProcesses, AStoppedRankIsATimeoutOnTheOthers) {
   Processes ranks(3, [](int rank, auto transport, auto membership) {
     reduce_until_rank_1_fails<TimeoutError>(rank, transport, membership, 4'000'000, std::chrono::seconds(3));
   });

@@ -1,0 +1,23 @@
+// StreamTransport: messages over streams of bytes, one in each direction between two ranks. Ranks of one host have rings
+// in shared memory, ranks of different hosts a TCP connection.
+#pragma once
+
+#include <map>
+
+#include "gradus/distributed/base/file_descriptor.h"
+#include "gradus/distributed/transport/segment.h"
+#include "gradus/distributed/transport/transport.h"
+
+namespace gradus::dist::internal {
+
+// Returns the size of the segment for the rings of `members` ranks.
+size_t ring_bytes(int members);
+// `members` are the ranks that share the segment, this one included; `index` is this rank's index among them. `sockets`
+// has the connection to each other rank of the job, by rank (connect_ranks.h). When the last user drops the transport, it
+// waits for up to two seconds until what was sent has arrived, and closes the connections.
+std::shared_ptr<Transport> make_stream_transport(std::shared_ptr<Segment> segment,
+                                                 std::shared_ptr<Membership> membership,
+                                                 std::vector<int> members, int index,
+                                                 std::map<int, FileDescriptor> sockets = {});
+
+}  // namespace gradus::dist::internal
