@@ -211,7 +211,7 @@ void AllReduceCallback::plan() {
 }
 
 BackwardNote AllReduceCallback::note(int64_t kind, const Backward* backward) const {
-  BackwardNote note{.kind = kind, .number = number_, .plan = plan_->fingerprint, .reached = {}};
+  BackwardNote note{.kind = kind, .number = number_, .plan_fingerprint = plan_->fingerprint, .reached = {}};
   if (backward)
     note.reached = backward->reached;
   else

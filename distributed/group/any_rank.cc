@@ -4,9 +4,9 @@
 
 namespace gradus::dist {
 
-bool any_rank(bool here, const Group& group) {
+bool any_rank(bool local, const Group& group) {
   const Tensor flag = empty({}, {.dtype = DType::kI32});
-  *flag.ptr<int32_t>() = here;
+  *flag.ptr<int32_t>() = local;
   all_reduce(flag, {.op = ReduceOp::kMax, .group = group});
   return *flag.ptr<int32_t>() != 0;
 }

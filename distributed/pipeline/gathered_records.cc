@@ -37,7 +37,7 @@ std::string to_bytes(const std::vector<RankRecord>& records) {
       writer.put(s.number);
       write_all(writer, s.actions);
       write_all(writer, s.messages);
-      writer.put(s.reduced_bytes);
+      writer.put(s.all_reduce_bytes);
     }
   }
   return writer.take();
@@ -54,7 +54,7 @@ void append_from_bytes(const std::string& bytes, std::vector<RankRecord>& record
       reader.get(s.number);
       read_all(reader, s.actions);
       read_all(reader, s.messages);
-      reader.get(s.reduced_bytes);
+      reader.get(s.all_reduce_bytes);
     }
   }
   if (reader.left()) WireReader::fail();

@@ -270,16 +270,16 @@ void PipelineBase::measure(const Batch& batch, const Compute& compute) {
 std::vector<StageTimes> PipelineBase::measure_stages(const Batch& batch, const Compute& compute,
                                                      int64_t rows) {
   const Batch part = slice_rows(batch, 0, rows);
-  const bool split = splits_backwards(lists_for(1));
+  const bool split_backward = splits_backwards(lists_for(1));
   std::vector<StageTimes> times(static_cast<size_t>(stages()));
   for (int s = 0; s < stages(); ++s) {
     if (model_.rank_of(s) != model_.rank()) continue;
     Context context = Context::current().snapshot();
     context.device = model_.device_of(s);
     const ContextScope on_device(context);
-    const Cut& cut = model_.cut_for(part.inputs);
-    const nn::ParameterScope tied(model_.module(), model_.from_other_devices(cut, s), {.partial = true});
-    times[s] = measure_stage(model_.module(), cut, s, split,
+    const StageSplit& split = model_.split_for(part.inputs);
+    const nn::ParameterScope tied(model_.module(), model_.from_other_devices(split, s), {.partial = true});
+    times[s] = measure_stage(model_.module(), split, s, split_backward,
                              [&] { return Tensors{compute(on_current_device(part), s + 1 == stages())}; });
   }
   return sum_over_ranks(std::move(times), grid_.size("replica"));

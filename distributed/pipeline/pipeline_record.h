@@ -32,7 +32,7 @@ struct StepRecord {
   uint64_t number = 0;  // number of the step, counted by the executor
   std::vector<ActionRecord> actions = {};
   std::vector<MessageRecord> messages = {};
-  int64_t reduced_bytes = 0;  // size of the gradients that the all-reduce over replicas sent
+  int64_t all_reduce_bytes = 0;  // size of the gradients that the all-reduce over replicas sent
 };
 
 struct RankRecord {

@@ -45,7 +45,7 @@ std::vector<int> candidate_cuts(const ModelTrace& trace, int stages) {
 }
 
 // Allocates the unit's tensors and measures the unit.
-StageTimes measure_unit(nn::Module& model, const Cut& units, int unit, bool split,
+StageTimes measure_unit(nn::Module& model, const StageSplit& units, int unit, bool split_backward,
                         const StagedModel::Parts& parts) {
   const nn::StateDict all = model.state_dict();
   std::set<std::string> parameters;
@@ -60,11 +60,12 @@ StageTimes measure_unit(nn::Module& model, const Cut& units, int unit, bool spli
     unit_state.emplace_back(name, real);
   }
   const nn::ParameterScope with_memory(model, unit_state, {.partial = true});
-  return measure_stage(model, units, unit, split, [&] { return parts.forward(model, parts.inputs); });
+  return measure_stage(model, units, unit, split_backward,
+                       [&] { return parts.forward(model, parts.inputs); });
 }
 
 // Returns the bytes of the results of earlier units that units [begin, end) read, counting each result once.
-double received_bytes(const Cut& units, int begin, int end) {
+double received_bytes(const StageSplit& units, int begin, int end) {
   std::set<std::pair<int, int>> seen;
   double bytes = 0;
   for (int u = begin; u < end; ++u)
@@ -75,7 +76,7 @@ double received_bytes(const Cut& units, int begin, int end) {
 }
 
 // Returns for each unit the bytes of the tensors that cross a cut after it.
-std::vector<double> bytes_after(const Cut& units) {
+std::vector<double> bytes_after(const StageSplit& units) {
   std::vector<double> bytes;
   for (int u = 0; u < units.plan.stages; ++u)
     bytes.push_back(received_bytes(units, u + 1, units.plan.stages));
@@ -83,7 +84,8 @@ std::vector<double> bytes_after(const Cut& units) {
 }
 
 // Returns the bytes of the parameters that units [begin, end) read, counting each parameter once.
-double parameter_bytes(const Cut& units, const std::vector<double>& bytes_of_state, int begin, int end) {
+double parameter_bytes(const StageSplit& units, const std::vector<double>& bytes_of_state, int begin,
+                       int end) {
   double bytes = 0;
   for (size_t i = 0; i < units.trace.state.size(); ++i)
     if (std::ranges::any_of(units.plan.owners[i], [&](int u) { return begin <= u && u < end; }))
@@ -126,7 +128,7 @@ CutChoice choose_cuts(const StagedModel::Parts& parts, const ActionLists& lists,
   const ContextScope in_context(context);
   const std::unique_ptr<nn::Module> model = make_on_meta(parts);
   const int stages = lists.stages();
-  Cut units{trace_model(*model, parts, parts.inputs), {}};
+  StageSplit units{trace_model(*model, parts, parts.inputs), {}};
   const std::vector<int> cuts = candidate_cuts(units.trace, stages);
   if (int(cuts.size()) < stages - 1) {
     std::string text;
@@ -137,10 +139,10 @@ CutChoice choose_cuts(const StagedModel::Parts& parts, const ActionLists& lists,
   units.plan = plan_stages(units.trace, cuts);
   const int n = units.plan.stages;
 
-  const bool split = splits_backwards(lists);
+  const bool split_backward = splits_backwards(lists);
   std::vector<StageTimes> times(static_cast<size_t>(n));
   for (int u = get_rank(); u < n; u += get_world_size())
-    times[u] = measure_unit(*model, units, u, split, parts);
+    times[u] = measure_unit(*model, units, u, split_backward, parts);
   times = sum_over_ranks(std::move(times));
   // Times of units [begin, end) as one stage.
   const auto sum_of_units = [&](int begin, int end) {
