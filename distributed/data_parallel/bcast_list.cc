@@ -22,12 +22,6 @@ nn::StateDict with_numbers(const std::vector<Tensor>& tensors) {
   return named;
 }
 
-nn::StateDict state_of(const nn::Module& module) {
-  nn::StateDict all = module.named_parameters();
-  for (auto& buffer : module.named_buffers()) all.push_back(std::move(buffer));
-  return all;
-}
-
 // Checks that all members have tensors of the same names, dtypes and shapes, and bitwise equal elements if
 // `values` is set.
 // Errors: MismatchError if they do not.
@@ -41,6 +35,12 @@ void check_tensors(Op op, const nn::StateDict& tensors, bool values, const Group
 }
 
 }  // namespace
+
+nn::StateDict internal::named_tensors(const nn::Module& module) {
+  nn::StateDict all = module.named_parameters();
+  for (auto& buffer : module.named_buffers()) all.push_back(std::move(buffer));
+  return all;
+}
 
 void bcast_list_(const nn::StateDict& tensors, const BcastListOptions& options) {
   for (const auto& [name, x] : tensors) {
@@ -66,7 +66,7 @@ void bcast_list_(const std::vector<Tensor>& tensors, const BcastListOptions& opt
 }
 
 void bcast_list_(const nn::Module& module, const BcastListOptions& options) {
-  bcast_list_(state_of(module), options);
+  bcast_list_(internal::named_tensors(module), options);
 }
 
 void bcast_list_(optim::Optimizer& optimizer, const BcastListOptions& options) {
@@ -96,7 +96,7 @@ void check_synchronized(const nn::StateDict& tensors, const Group& group) {
 }
 
 void check_synchronized(const nn::Module& module, const Group& group) {
-  check_synchronized(state_of(module), group);
+  check_synchronized(internal::named_tensors(module), group);
 }
 
 }  // namespace gradus::dist

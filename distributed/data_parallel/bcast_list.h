@@ -41,4 +41,9 @@ void bcast_list_(optim::Optimizer& optimizer, const BcastListOptions& options = 
 void check_synchronized(const nn::StateDict& tensors, const Group& group = {});
 void check_synchronized(const nn::Module& module, const Group& group = {});
 
+namespace internal {
+// Returns all parameters and buffers by name: state_dict() and the buffers that are not persistent.
+nn::StateDict named_tensors(const nn::Module& module);
+}  // namespace internal
+
 }  // namespace gradus::dist

@@ -173,7 +173,7 @@ PipelineBase::PipelineBase(StagedModel::Parts parts, const PipelineOptions& opti
   if (replicas.size() == 1) return;
   // The replicas' generators may differ, so the initial weights are broadcast from the first replica.
   std::vector<Tensor> state;
-  for (const auto& [name, tensor] : model_.module().state_dict()) state.push_back(tensor);
+  for (const auto& [name, tensor] : named_tensors(model_.module())) state.push_back(tensor);
   bcast_list_(without_meta(std::move(state)), {.group = replicas});
   // uneven_no_sync: replicas with different numbers of rows may have different numbers of micro-batches.
   all_reduce_ = make_allreduce_cb(

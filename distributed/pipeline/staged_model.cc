@@ -10,6 +10,7 @@
 #include <sstream>
 
 #include "gradus/autograd/ops/copy.h"
+#include "gradus/distributed/data_parallel/bcast_list.h"
 #include "gradus/nn/placement.h"
 #include "gradus/tensor/base/error.h"
 #include "gradus/tensor/runtime/context.h"
@@ -121,7 +122,7 @@ const StageSplit& StagedModel::split_for(std::span<const Tensor> inputs) {
 nn::StateDict StagedModel::from_other_devices(const StageSplit& split, int stage) const {
   nn::StateDict copies;
   if (!has_devices()) return copies;
-  const nn::StateDict all = module_->state_dict();
+  const nn::StateDict all = named_tensors(*module_);
   for (size_t i = 0; i < split.trace.state.size(); ++i)
     if (split.plan.reads(stage, i))
       if (const Tensor& x = all.at(split.trace.state[i]); x.device() != device_of(stage))

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "gradus/autograd/ops/ops.h"
+#include "gradus/distributed/data_parallel/bcast_list.h"
 #include "gradus/distributed/group/collectives.h"
 #include "gradus/distributed/group/process_group.h"
 #include "gradus/distributed/pipeline/internal/balance.h"
@@ -47,13 +48,13 @@ std::vector<int> candidate_cuts(const ModelTrace& trace, int stages) {
 // Allocates the unit's tensors and measures the unit.
 StageTimes measure_unit(nn::Module& model, const StageSplit& units, int unit, bool split_backward,
                         const StagedModel::Parts& parts) {
-  const nn::StateDict all = model.state_dict();
+  const nn::StateDict all = named_tensors(model);
   std::set<std::string> parameters;
   for (const auto& [name, p] : model.named_parameters()) parameters.insert(name);
   nn::StateDict unit_state;
   for (size_t i = 0; i < units.trace.state.size(); ++i) {
     const std::string& name = units.trace.state[i];
-    if (!units.plan.reads(unit, i) || !all.contains(name)) continue;
+    if (!units.plan.reads(unit, i)) continue;
     const Tensor& meta = all.at(name);
     const Tensor real = full(meta.shape(), 1, {meta.dtype(), kCPU});
     if (parameters.contains(name) && is_floating(meta.dtype())) normal_(real, 0, 0.02);
