@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "gradus/distributed/pipeline/internal/recompute_choice.h"
+#include "gradus/distributed/pipeline/recompute.h"
 
 namespace gradus::dist::internal {
 

@@ -13,7 +13,6 @@
 #include "gradus/distributed/group/process_group.h"
 #include "gradus/distributed/pipeline/auto_micro_batches.h"
 #include "gradus/distributed/pipeline/internal/auto_cut.h"
-#include "gradus/distributed/pipeline/internal/recompute_groups.h"
 #include "gradus/distributed/pipeline/internal/stage_timing.h"
 #include "gradus/nn/layers/batch_norm.h"
 #include "gradus/optim/grad_scaler.h"
