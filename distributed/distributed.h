@@ -23,7 +23,5 @@
 #include "gradus/distributed/launch/launcher.h"
 #include "gradus/distributed/pipeline/pipeline.h"
 #include "gradus/distributed/pipeline/pipeline_report.h"
-#include "gradus/distributed/pipeline/pipeline_trace.h"
 #include "gradus/distributed/pipeline/schedule.h"
-#include "gradus/distributed/pipeline/schedule_check.h"
 #include "gradus/distributed/pipeline/schedule_simulation.h"

@@ -23,7 +23,7 @@ namespace {
 
 // Note [Checkpoints of several ranks]
 // Saving: each rank of the first replica sends the names and shapes of its tensors. The job's first rank writes
-// the file. It requests the elements from their owners in the order of the file, in pieces, so that it never has
+// the file. It requests the elements from their owners in the order of the file, in chunks, so that it never has
 // memory for a whole tensor of another rank. A final request tells the owners that writing has ended.
 //
 // Loading: each rank reads only its own tensors. The ranks combine the checksums of the tensors that they have
@@ -33,8 +33,8 @@ constexpr const char* kOp = "Pipeline";
 constexpr const char* kModel = "model";
 constexpr const char* kOptimizer = "optimizer";
 constexpr const char* kGenerator = "generator";
-constexpr uint32_t kTag = 0x636b7074;  // "ckpt": tag of requests and pieces
-constexpr int64_t kMaxPieceBytes = 4 << 20;
+constexpr uint32_t kTag = 0x636b7074;  // "ckpt": tag of requests and chunks
+constexpr int64_t kMaxChunkBytes = 4 << 20;
 
 bool has_data(const Tensor& x) { return x.device().type != DeviceType::kMeta; }
 
@@ -74,33 +74,33 @@ RankContents contents_from_wire(std::string_view bytes) {
   return contents;
 }
 
-// A request for a piece of a tensor: the elements from `first` on, in row-major order, at most kMaxPieceBytes.
+// A request for a chunk of a tensor: the elements from `first` on, in row-major order, at most kMaxChunkBytes.
 // Tensor -1 ends the requests.
-struct PieceRequest {
+struct ChunkRequest {
   int64_t tensor = -1, first = 0;
 };
 
-int64_t size_of_piece(const Tensor& x, int64_t first) {
-  return std::min(x.numel() - first, kMaxPieceBytes / size_of(x.dtype()));
+int64_t size_of_chunk(const Tensor& x, int64_t first) {
+  return std::min(x.numel() - first, kMaxChunkBytes / size_of(x.dtype()));
 }
 
-void request_piece(const Group& group, int member, const PieceRequest& piece) {
-  send(tensor(std::vector<int64_t>{piece.tensor, piece.first}, {2}),
+void request_chunk(const Group& group, int member, const ChunkRequest& chunk) {
+  send(tensor(std::vector<int64_t>{chunk.tensor, chunk.first}, {2}),
        {.dst = get_global_rank(group, member), .tag = kTag, .group = group});
 }
 
-// Answers the requests of the group's first rank for pieces of `tensors`.
+// Answers the requests of the group's first rank for chunks of `tensors`.
 void serve(const NamedTensors& tensors, const Group& group) {
   const int writer = get_global_rank(group, 0);
   const Tensor request = empty({2}, {.dtype = DType::kI64});
-  PieceRequest last;
+  ChunkRequest last;
   for (Tensor rows;;) {  // row-major copy of the last requested tensor
     recv(request, {.src = writer, .tag = kTag, .group = group});
-    const PieceRequest piece{request.ptr<int64_t>()[0], request.ptr<int64_t>()[1]};
-    if (piece.tensor < 0) return;
-    if (piece.tensor != last.tensor) rows = raw::contiguous(raw::to(tensors.at(piece.tensor).second, kCPU));
-    last = piece;
-    send(view_as_strided(rows, {size_of_piece(rows, piece.first)}, {1}, rows.impl().offset + piece.first),
+    const ChunkRequest chunk{request.ptr<int64_t>()[0], request.ptr<int64_t>()[1]};
+    if (chunk.tensor < 0) return;
+    if (chunk.tensor != last.tensor) rows = raw::contiguous(raw::to(tensors.at(chunk.tensor).second, kCPU));
+    last = chunk;
+    send(view_as_strided(rows, {size_of_chunk(rows, chunk.first)}, {1}, rows.impl().offset + chunk.first),
          {.dst = writer, .tag = kTag, .group = group});
   }
 }
@@ -142,11 +142,11 @@ void write(const std::filesystem::path& path, const io::Checkpoint& more,
       file.write(own.tensors.at(number).second);
     } else {
       for (int64_t first = 0; first < x.numel();) {
-        const Tensor piece = empty({size_of_piece(x, first)}, {.dtype = x.dtype()});
-        request_piece(group, member, {number, first});
-        recv(piece, {.src = get_global_rank(group, member), .tag = kTag, .group = group});
-        file.write(piece);
-        first += piece.numel();
+        const Tensor chunk = empty({size_of_chunk(x, first)}, {.dtype = x.dtype()});
+        request_chunk(group, member, {number, first});
+        recv(chunk, {.src = get_global_rank(group, member), .tag = kTag, .group = group});
+        file.write(chunk);
+        first += chunk.numel();
       }
     }
   }
@@ -306,7 +306,7 @@ void PipelineBase::save(const std::filesystem::path& path, const optim::Optimize
     } catch (...) {
       error = std::current_exception();
     }
-    for (int member = 1; member < group_.size(); ++member) request_piece(group_, member, {});
+    for (int member = 1; member < group_.size(); ++member) request_chunk(group_, member, {});
   } else if (is_first_replica) {
     try {
       serve(own.tensors, group_);

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <optional>
-#include <tuple>
 
 #include "gradus/autograd/graph/tracking.h"
 #include "gradus/autograd/ops/ops.h"
@@ -18,9 +17,6 @@ namespace {
 
 constexpr int kMaxSlots = 256;
 constexpr int kPrefetchedActions = 2;  // number of later actions whose receives are posted in advance
-
-// An Address without its step: stage, micro-batch, slot, gradient.
-using LocalKey = std::tuple<int, int, int, bool>;
 
 }  // namespace
 
@@ -42,7 +38,7 @@ struct Executor::Step {
   const StepWork& work;
   uint64_t number;
   std::map<std::pair<int, int>, Running> running;  // by stage and micro-batch
-  std::map<LocalKey, Parcel> local;                // between stages of this rank
+  std::map<Address, Parcel> local;                 // between stages of this rank
   std::vector<Tensor> losses;                      // of this rank's micro-batches, in order
 
   Running& at(const Action& a) { return running[{a.stage, a.micro_batch}]; }
@@ -219,16 +215,14 @@ void Executor::forward(Step& step, const Action& action, bool recomputes) {
 
 void Executor::run_own_stage(Step& step, const Action& action) {
   Running& running = step.at(action);
-  Tensor loss;
   std::optional<nn::ParameterScope> tied;
   if (model_.has_devices())
     tied.emplace(model_.module(), model_.from_other_devices(*running.split, action.stage),
                  nn::ParameterScopeOptions{.partial = true});
   running.output = run_stage(running.split->trace, running.split->plan, action.stage, running.input, [&] {
     const bool is_last = action.stage + 1 == running.split->plan.stages;
-    loss = step.work.compute(action.micro_batch, is_last);
+    running.loss = step.work.compute(action.micro_batch, is_last);
   });
-  running.loss = loss;
 }
 
 void Executor::backward(Step& step, const Action& action) {
@@ -311,7 +305,7 @@ void Executor::send(Step& step, int to_stage, const Address& address, Parcel par
   const int to = model_.rank_of(to_stage);
   if (to == model_.rank()) {
     if (parcel.tensor.defined()) parcel.tensor = gradus::to(parcel.tensor, model_.device_of(to_stage));
-    step.local[{address.stage, address.micro_batch, address.slot, address.gradient}] = std::move(parcel);
+    step.local[address] = std::move(parcel);
     return;
   }
   recorder_.begin_message();
@@ -327,7 +321,7 @@ Parcel Executor::take(Step& step, int from_stage, const Address& address, const 
     recorder_.received(from, address, parcel.tensor);
     return parcel;
   }
-  const auto found = step.local.find({address.stage, address.micro_batch, address.slot, address.gradient});
+  const auto found = step.local.find(address);
   if (found == step.local.end())
     throw StateError("Pipeline", "nothing was made for ", internal::to_string(address));
   Parcel parcel = std::move(found->second);

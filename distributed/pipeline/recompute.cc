@@ -42,9 +42,9 @@ std::vector<MicroBatchesInFlight> max_in_flight(const ActionLists& lists) {
       MicroBatchesInFlight &n = current[size_t(a.stage)], &m = max[size_t(a.stage)];
       const bool begins = a.kind == ActionKind::kBackward || a.kind == ActionKind::kInputGradient;
       const bool ends = a.kind == ActionKind::kBackward || a.kind == ActionKind::kWeightGradient;
-      if (a.kind == ActionKind::kForward) m.most = std::max(m.most, ++n.most);
-      if (begins) m.most_in_backward = std::max(m.most_in_backward, ++n.most_in_backward);
-      if (ends) --n.most, --n.most_in_backward;
+      if (a.kind == ActionKind::kForward) m.total = std::max(m.total, ++n.total);
+      if (begins) m.in_backward = std::max(m.in_backward, ++n.in_backward);
+      if (ends) --n.total, --n.in_backward;
     }
   return max;
 }
@@ -58,7 +58,8 @@ RecomputeChoice choose_recomputation(Recompute mode, const ActionLists& lists, s
   const std::vector<char> can_recompute = recomputed_stages(mode, lists);
   const std::vector<MicroBatchesInFlight> held = max_in_flight(lists);
   const auto freed_per_second = [&](int s) {
-    return double(held[size_t(s)].most) * stages[size_t(s)].bytes / std::max(stages[size_t(s)].forward, 1e-9);
+    return double(held[size_t(s)].total) * stages[size_t(s)].bytes /
+           std::max(stages[size_t(s)].forward, 1e-9);
   };
   for (size_t s = 0; s < stages.size(); ++s) stages[s].recomputed = can_recompute[s] && !is_auto;
   for (;;) {

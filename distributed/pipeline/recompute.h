@@ -39,8 +39,8 @@ inline constexpr double kBytesPerParameterByte = 4;
 
 // Maximal numbers of micro-batches in flight on a stage.
 struct MicroBatchesInFlight {
-  int64_t most = 0;              // between F and the end of B or W
-  int64_t most_in_backward = 0;  // between the begin of B or I and the end of B or W
+  int64_t total = 0;        // between F and the end of B or W
+  int64_t in_backward = 0;  // between the begin of B or I and the end of B or W
 };
 std::vector<MicroBatchesInFlight> max_in_flight(const ActionLists& lists);
 

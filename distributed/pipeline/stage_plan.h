@@ -1,8 +1,10 @@
 // StagePlan: divides a traced model into stages, and determines for each stage its module calls, its inputs
-// from other stages, and its parameters.
+// from other stages, and its parameters. run_stage runs one stage.
 #pragma once
 
 #include <algorithm>
+#include <array>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -64,5 +66,21 @@ StagePlan plan_stages(const ModelTrace& trace, const std::vector<int>& cuts);
 // Returns the calls of the modules at these paths, in ascending order of their ends.
 // Errors: ValueError, which lists the possible paths, for a module that is not called exactly once.
 std::vector<int> cuts_after(const ModelTrace& trace, const std::vector<std::string>& paths);
+
+struct StageInput {
+  std::vector<Tensor> received;            // by slot of StagePlan::needs
+  std::array<uint64_t, 2> generator = {};  // state of the random generator at the stage's start
+};
+
+struct StageOutput {
+  std::vector<Tensor> sent;                // in the order of StagePlan::sends
+  std::array<uint64_t, 2> generator = {};  // state of the random generator at the stage's end
+};
+
+// Runs `forward`, which calls the model, as one stage. Except on the last stage, the model returns tensors on the meta
+// device. Sets the calling thread's generator to input.generator at the stage's start.
+// Errors: those of the forward; ValueError if the calls differ from the traced ones.
+StageOutput run_stage(const ModelTrace& trace, const StagePlan& plan, int stage, const StageInput& input,
+                      const std::function<void()>& forward);
 
 }  // namespace gradus::dist::internal

@@ -211,8 +211,8 @@ double Units::bytes(int stage, int begin, int end, bool recompute) const {
       recomputed = std::max(recomputed, times(u, group_end).bytes);
     }
   }
-  return kBytesPerParameterByte * parameters + double(in_flight_[stage].most) * saved +
-         double(in_flight_[stage].most_in_backward) * recomputed;
+  return kBytesPerParameterByte * parameters + double(in_flight_[stage].total) * saved +
+         double(in_flight_[stage].in_backward) * recomputed;
 }
 
 bool Units::is_recomputed(int stage, int begin, int end) const {

@@ -113,30 +113,27 @@ optim::State ParameterNumbers::undivided(const optim::State& own) const {
 
 optim::State ParameterNumbers::own(const optim::State& undivided,
                                    const std::function<Tensor(const std::string&)>& read) const {
-  const auto is_of_another_rank = [&](const std::string& text) {
-    const std::optional<Name> name = parse(text);
-    return name && name->kind == kState && name->number < parameters_ && !own_.contains(name->number);
-  };
+  // Returns this rank's name of an entry, or nullopt for an entry of another rank's parameter.
   const auto translate = [&](const std::string& text) -> std::optional<std::string> {
     std::optional<Name> name = parse(text);
-    if (!name || name->kind != kState || !own_.contains(name->number)) return {};
-    name->number = own_.at(name->number);
+    if (!name || name->kind != kState || name->number >= parameters_) return text;
+    const auto found = own_.find(name->number);
+    if (found == own_.end()) return {};
+    name->number = found->second;
     return to_string(*name);
   };
   optim::State state;
   for (const auto& [text, value] : undivided.numbers) {
-    if (is_of_another_rank(text)) continue;
+    const std::optional<std::string> name = translate(text);
+    if (!name) continue;
     const std::optional<size_t> group = group_of_size_entry(text, sizes_.size());
     if (group && value != double(sizes_[*group]))
       throw ValueError(kOp, "expected ", sizes_[*group], " parameters in the optimizer's group ", *group,
                        ", got ", value);
-    state.numbers.emplace_back(translate(text).value_or(text), group ? double(own_sizes_[*group]) : value);
+    state.numbers.emplace_back(*name, group ? double(own_sizes_[*group]) : value);
   }
-  for (const auto& [text, x] : undivided.tensors) {
-    if (is_of_another_rank(text)) continue;
-    const auto name = translate(text);
-    state.tensors.emplace_back(name.value_or(text), name ? read(text) : x);
-  }
+  for (const auto& [text, x] : undivided.tensors)
+    if (const auto name = translate(text)) state.tensors.emplace_back(*name, read(text));
   return state;
 }
 

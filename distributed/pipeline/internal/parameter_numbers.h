@@ -26,7 +26,7 @@ class ParameterNumbers {
   // Errors: ValueError for an entry that belongs to no parameter (LBFGS).
   optim::State undivided(const optim::State& own) const;
   // Converts an undivided state to this rank's indices. Entries of other ranks' parameters are dropped;
-  // unknown entries are kept unchanged. read(name) returns the data of this rank's tensors.
+  // unknown entries are kept unchanged. read(name) returns a tensor's data.
   // Errors: ValueError if the sizes of parameter groups differ.
   optim::State own(const optim::State& undivided,
                    const std::function<Tensor(const std::string& name)>& read) const;

@@ -9,7 +9,6 @@
 #include "gradus/autograd/ops/ops.h"
 #include "gradus/distributed/group/collectives.h"
 #include "gradus/distributed/group/process_group.h"
-#include "gradus/distributed/pipeline/stage_run.h"
 #include "gradus/tensor/runtime/allocator.h"
 #include "gradus/tensor/runtime/context.h"
 
