@@ -8,7 +8,6 @@
 #include "gradus/distributed/data_parallel/comm_hook.h"
 #include "gradus/distributed/data_parallel/data_parallel.h"
 #include "gradus/distributed/data_parallel/distributed_data_parallel.h"
-#include "gradus/distributed/data_parallel/separate_data_parallel.h"
 #include "gradus/distributed/data_parallel/sync_batch_norm.h"
 #include "gradus/distributed/data_parallel/verify.h"
 #include "gradus/distributed/group/any_rank.h"

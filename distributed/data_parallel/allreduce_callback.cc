@@ -52,11 +52,11 @@ std::shared_ptr<AllReduceCallback> make_allreduce_cb(std::string_view op, const 
   return make_allreduce_cb(op, {.group = group});
 }
 
-NoSync::NoSync(std::vector<std::shared_ptr<AllReduceCallback>> callbacks) : callbacks_(std::move(callbacks)) {
-  for (const auto& callback : callbacks_) ++callback->no_sync_;
-}
-NoSync::~NoSync() {
-  for (const auto& callback : callbacks_) --callback->no_sync_;
+NoSync::NoSync(const std::vector<std::shared_ptr<AllReduceCallback>>& callbacks) {
+  for (const auto& callback : callbacks) {
+    ++callback->no_sync_;
+    scopes_.emplace_back(callback.get(), [callback](void*) { --callback->no_sync_; });
+  }
 }
 
 AllReduceCallback::AllReduceCallback(ReduceOp op, AllReduceCallbackOptions options, Op maker)
@@ -99,28 +99,28 @@ void AllReduceCallback::begin(const std::vector<Tensor>& attached, const std::ve
   for (size_t t = 0; t < attached.size(); ++t) {
     const size_t i = params_->index_of(attached[t]);
     indices += concat(i, ' ');
-    b.reached[i] = reached[t] || (!b.keeping && (*params_)[i].accumulated.defined());
+    b.reached[i] = reached[t] || (!b.accumulating && (*params_)[i].accumulated.defined());
   }
-  if (b.keeping || is_single_rank()) return;
+  if (b.accumulating || is_single_rank()) return;
   plan();
-  b.outer = is_outer_recording_open();
+  b.in_outer_recording = is_outer_recording_open();
   const int every = options_.check_divergence_every;
   const bool compare = every > 0 && (synchronized_ + 1) % every == 0;
-  if (plan_->settled) {
-    const std::vector<bool>& before = plan_->settled->notes[group_.rank()].reached;
+  if (plan_->static_consensus) {
+    const std::vector<bool>& before = plan_->static_consensus->notes[group_.rank()].reached;
     for (size_t i = 0; i < before.size(); ++i)
       if (b.reached[i] != before[i])
         throw StateError("backward", params_->name_of(i),
                          before[i] ? " is no longer reached" : " is reached now",
                          ", but static_graph promises that every backward reaches the same");
     if (!join_ && !compare) {
-      b.start(plan_, plan_->settled);
-      return b.settle();
+      b.start(plan_, plan_->static_consensus);
+      return b.wait_for_consensus();
     }
   }
   BackwardNote local_note = note(BackwardNote::kBackward, &b);
   local_note.attached = internal::checksum_of(indices);
-  if (b.outer) local_note.flags |= BackwardNote::kEnclosingRecording;
+  if (b.in_outer_recording) local_note.flags |= BackwardNote::kEnclosingRecording;
   if (compare) local_note.checksum = internal::checksum_of(params_->tensors()) | 1;
   send(local_note);
   b.start(plan_, last_consensus_);
@@ -132,7 +132,7 @@ void AllReduceCallback::begin(const std::vector<Tensor>& attached, const std::ve
 std::optional<Tensor> AllReduceCallback::ready(const Tensor& param, const Tensor& grad) {
   const std::shared_ptr<Backward> b = backward_;
   const size_t i = params_->index_of(param);
-  if (b && b->keeping) {
+  if (b && b->accumulating) {
     params_->accumulate(i, grad);
   } else if (is_single_rank()) {
     const Tensor total = internal::sum_of((*params_)[i].accumulated, grad);
@@ -140,7 +140,8 @@ std::optional<Tensor> AllReduceCallback::ready(const Tensor& param, const Tensor
     return total;
   } else if (b && b->reached[i]) {
     b->set_gradient(i, (*params_)[i].accumulated, grad);
-    if (options_.overlap && !b->outer && (!options_.comm_hook || b->try_settle())) b->launch_ready();
+    if (options_.overlap && !b->in_outer_recording && (!options_.comm_hook || b->try_consensus()))
+      b->launch_ready();
   }
   return std::nullopt;
 }
@@ -149,7 +150,7 @@ std::vector<GradCallback::Delivery> AllReduceCallback::landed() {
   std::vector<Delivery> all;
   const std::shared_ptr<Backward> b = backward_;
   if (!b || !b->is_reducing() || options_.comm_hook) return all;
-  if (!b->all_delivered() && b->try_settle()) b->deliver_completed(all);
+  if (!b->all_delivered() && b->try_consensus()) b->deliver_completed(all);
   return all;
 }
 
@@ -164,13 +165,13 @@ std::vector<GradCallback::Delivery> AllReduceCallback::finish() {
   std::vector<Delivery> all;
   const TimePoint computed = internal::clock_now();
   if (b->is_reducing()) {
-    b->settle();
+    b->wait_for_consensus();
     if (!b->is_canceled()) b->finish(&all);
     check_open();
   }
   if (b->is_canceled()) {
     ++stats_.canceled;
-  } else if (!b->keeping) {
+  } else if (!b->accumulating) {
     b->conclude();
     b->count(computed);
   }
@@ -256,7 +257,7 @@ int AllReduceCallback::serve_until_all_joined() {
     if (last_consensus_->active < 0) return before ? before->root() : 0;
     users_group_.state().backward_begins();  // as on the ranks that run this backward
     b.start(plan_, last_consensus_);
-    b.settle();
+    b.wait_for_consensus();
     if (b.is_canceled()) {
       ++stats_.canceled;
       continue;
@@ -268,7 +269,7 @@ int AllReduceCallback::serve_until_all_joined() {
 
 void join(const std::vector<std::shared_ptr<AllReduceCallback>>& callbacks, const std::function<void()>& body,
           const JoinOptions& options, const std::vector<Tensor>& also) {
-  if (callbacks.empty() || !options.enable) return body();
+  if (callbacks.empty()) return body();
   struct Scope {
     const std::vector<std::shared_ptr<AllReduceCallback>>& callbacks;
     size_t begun = 0;

@@ -75,16 +75,15 @@ void bcast_list_(optim::Optimizer& optimizer, const BcastListOptions& options) {
   const int src = options.src < 0 ? group.ranks()[0] : options.src;
   // Other ranks may have no state yet, so names, dtypes and shapes are sent first.
   optim::State state = get_rank() == src ? optimizer.state_dict() : optim::State();
-  std::vector<std::pair<std::string, std::pair<DType, std::vector<int64_t>>>> specs;
-  for (const auto& [name, x] : state.tensors)
-    specs.push_back({name, {x.dtype(), {x.shape().begin(), x.shape().end()}}});
+  std::vector<std::pair<std::string, std::pair<DType, Shape>>> specs;
+  for (const auto& [name, x] : state.tensors) specs.push_back({name, {x.dtype(), x.shape()}});
   using Text = std::pair<decltype(specs), decltype(state.numbers)>;
   const Text text =
       from_wire<Text>(broadcast_object(to_wire(Text{specs, state.numbers}), {.src = src, .group = group}));
   if (get_rank() != src) {
     state.numbers = text.second;
     for (const auto& [name, spec] : text.first)
-      state.tensors.emplace_back(name, empty(Shape(std::span(spec.second)), {.dtype = spec.first}));
+      state.tensors.emplace_back(name, empty(spec.second, {.dtype = spec.first}));
   }
   bcast_list_(state.tensors, options);
   if (get_rank() != src) optimizer.load_state_dict(state);

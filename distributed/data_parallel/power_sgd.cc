@@ -57,22 +57,17 @@ class PowerSGD : public std::enable_shared_from_this<PowerSGD> {
 
   // Returns the matrix of a parameter, or null if the parameter's gradient is sent uncompressed.
   Matrix* find_matrix(const Tensor& parameter);
-  void draw(const Tensor& x);
+  // Fills x with random numbers that are the same on all ranks, without using the Context's generator.
+  void draw(const Tensor& x) { raw::normal_kernel(x, 0, 1, {generator_.next()}); }
   void prepare(Item& item);
   void complete(const GradBucket& bucket, std::vector<Item>& items, const std::vector<Tensor>& rest,
                 const Work& work);
-  void end_backward();
 
   const PowerSGDOptions options_;
   RandomGenerator generator_;
   int64_t backwards_ = 0;
   std::unordered_map<const TensorImpl*, Matrix> matrices_;
 };
-
-bool is_zero(const Tensor& row) {
-  const std::vector<double> values = row.to_vector<double>();
-  return std::ranges::all_of(values, [](double v) { return v == 0; });
-}
 
 PowerSGD::PowerSGD(const PowerSGDOptions& options) : options_(options), generator_(options.seed) {
   constexpr const char* kOp = "power_sgd_hook";
@@ -128,9 +123,6 @@ PowerSGD::Matrix* PowerSGD::find_matrix(const Tensor& parameter) {
   return smaller ? &matrix : nullptr;
 }
 
-// Fills x with random numbers that are the same on all ranks, without using the Context's generator.
-void PowerSGD::draw(const Tensor& x) { raw::normal_kernel(x, 0, 1, {generator_.next()}); }
-
 void PowerSGD::prepare(Item& item) {
   Matrix& matrix = *item.matrix;
   if (options_.use_error_feedback) {
@@ -145,8 +137,10 @@ void PowerSGD::prepare(Item& item) {
   }
   // Replaces rows of zeros, which come from steps in which all gradients were zero: a zero row would stay
   // zero.
-  for (int64_t k = 0; k < matrix.r; ++k)
-    if (const Tensor row = raw::select(matrix.q, 0, k); is_zero(row)) draw(row);
+  for (int64_t k = 0; k < matrix.r; ++k) {
+    const Tensor row = raw::select(matrix.q, 0, k);
+    if (std::ranges::all_of(row.to_vector<double>(), [](double v) { return v == 0; })) draw(row);
+  }
   orthonormalize(matrix.q, options_.orthogonalization_epsilon);
   item.p = raw::matmul(matrix.q, raw::transpose(item.source(), 0, 1));
 }
@@ -178,10 +172,7 @@ void PowerSGD::complete(const GradBucket& bucket, std::vector<Item>& items,
       matrix.q = finite && options_.warm_start ? qs[i] : Tensor();
     }
   }
-  if (bucket.is_last) end_backward();
-}
-
-void PowerSGD::end_backward() {
+  if (!bucket.is_last) return;
   ++backwards_;
   std::erase_if(matrices_, [](const auto& entry) { return entry.second.parameter.ref()->use_count() == 1; });
 }

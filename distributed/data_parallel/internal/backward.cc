@@ -17,7 +17,7 @@ namespace gradus::dist {
 using namespace internal;
 
 AllReduceCallback::Backward::Backward(AllReduceCallback& callback)
-    : keeping(callback.in_no_sync()),
+    : accumulating(callback.in_no_sync()),
       finite(callback.options_.check_finite),
       reached(callback.params_->size()),
       callback_(callback) {}
@@ -55,8 +55,8 @@ template <class F> void AllReduceCallback::Backward::check_on_all_ranks(F check)
   agreed_error = false;
 }
 
-void AllReduceCallback::Backward::settle() {
-  if (is_settled_) return;
+void AllReduceCallback::Backward::wait_for_consensus() {
+  if (has_consensus_) return;
   const Group& group = callback_.group_;
   try {
     consensus_->wait();
@@ -69,7 +69,7 @@ void AllReduceCallback::Backward::settle() {
     throw_failure("backward", failure);
   }
   check_on_all_ranks([&] { consensus_->check_joined(group.ranks()); });
-  is_settled_ = true;
+  has_consensus_ = true;
   for (size_t b = 0; b < buckets_.size(); ++b)
     if (buckets_[b]->is_used(consensus_->used)) last_ = b;
   if (consensus_->diverged) {
@@ -86,12 +86,12 @@ void AllReduceCallback::Backward::settle() {
     });
   }
   if (callback_.options_.static_graph && consensus_->joined < 0 && !consensus_->canceled)
-    plan_->settled = consensus_;
+    plan_->static_consensus = consensus_;
 }
 
-bool AllReduceCallback::Backward::try_settle() {
+bool AllReduceCallback::Backward::try_consensus() {
   if (!consensus_->is_completed()) return false;
-  settle();
+  wait_for_consensus();
   return !is_canceled();
 }
 
@@ -114,7 +114,7 @@ void AllReduceCallback::Backward::launch_ready() {
 void AllReduceCallback::Backward::launch(bool finishing) {
   const size_t index = launched_++;
   const std::shared_ptr<Bucket>& bucket = buckets_[index];
-  if (is_settled_ && !bucket->is_used(consensus_->used)) return;
+  if (has_consensus_ && !bucket->is_used(consensus_->used)) return;
   bucket->allocate(plan_->memory[index]);
   plan_->memory[index] = bucket->memory;
   if (callback_.options_.comm_hook) {
@@ -164,9 +164,9 @@ void AllReduceCallback::Backward::deliver_next(Deliveries* to) {
 // Launches the remaining buckets, broadcasts buffers, and waits. If an enclosing recording tracks gradients, they
 // are reduced one by one with the differentiable all-reduce instead.
 void AllReduceCallback::Backward::finish(Deliveries* to) {
-  outer = outer && any_rank_tracks();
-  if (outer) deliver_tracked(*to);
-  while (!outer && launched_ < buckets_.size()) launch(true);
+  in_outer_recording = in_outer_recording && any_rank_tracks();
+  if (in_outer_recording) deliver_tracked(*to);
+  while (!in_outer_recording && launched_ < buckets_.size()) launch(true);
   if (const auto& tensors = callback_.options_.broadcast_after)
     broadcast_.emplace(callback_.group_, tensors(), consensus_->root());
   while (delivered_ < launched_) deliver_next(to);

@@ -25,23 +25,23 @@ class AllReduceCallback::Backward {
              std::shared_ptr<const internal::Consensus> consensus);
   bool is_reducing() const { return consensus_ != nullptr; }
   // Whether the consensus is known, and the step is canceled on all ranks.
-  bool is_canceled() const { return is_settled_ && consensus_->canceled; }
+  bool is_canceled() const { return has_consensus_ && consensus_->canceled; }
 
-  // Waits for the consensus and throws the errors that follow from it. try_settle() does so only if the
+  // Waits for the consensus and throws the errors that follow from it. try_consensus() does so only if the
   // exchange has completed. Returns whether it has and the step is not canceled.
-  void settle();
-  bool try_settle();
+  void wait_for_consensus();
+  bool try_consensus();
 
   // Sets this rank's gradient of a tensor to accumulated + grad; either may be undefined.
   void set_gradient(size_t param, const Tensor& accumulated, const Tensor& grad);
-  // Launches the buckets that are complete and next in order, without waiting. With a comm hook, settle() must
+  // Launches the buckets that are complete and next in order, without waiting. With a comm hook, wait_for_consensus() must
   // have run; the all-reduce without a hook reads the consensus later, when it runs.
   void launch_ready();
   bool all_delivered() const { return delivered_ == launched_; }
   // Appends the results of launched buckets that have completed, without waiting.
   void deliver_completed(Deliveries& to);
 
-  // Reduces and delivers all remaining gradients after settle(). Null `to`: discards the results.
+  // Reduces and delivers all remaining gradients after wait_for_consensus(). Null `to`: discards the results.
   void finish(Deliveries* to);
   // Checks the results, and updates the buffers of broadcast_after.
   void conclude();
@@ -51,12 +51,12 @@ class AllReduceCallback::Backward {
   void abandon();
 
   const TimePoint begun = internal::clock_now();
-  const bool keeping;  // within no_sync
+  const bool accumulating;  // within no_sync
   internal::FiniteCheck finite;
-  std::vector<bool> reached;      // per attached tensor: this rank has a gradient for it
-  bool outer = false;             // an enclosing recording may record this backward
-  bool agreed_error = false;      // all ranks throw the same error, so no failure report is sent
-  int pending_cancellations = 0;  // recordings that ended without a backward during this backward
+  std::vector<bool> reached;        // per attached tensor: this rank has a gradient for it
+  bool in_outer_recording = false;  // an enclosing recording may record this backward
+  bool agreed_error = false;        // all ranks throw the same error, so no failure report is sent
+  int pending_cancellations = 0;    // recordings that ended without a backward during this backward
 
  private:
   template <class F> void check_on_all_ranks(F check);
@@ -69,7 +69,7 @@ class AllReduceCallback::Backward {
   AllReduceCallback& callback_;
   std::shared_ptr<internal::BucketPlan> plan_;
   std::shared_ptr<const internal::Consensus> consensus_;  // null within no_sync and in a group of one rank
-  bool is_settled_ = false;
+  bool has_consensus_ = false;
   std::vector<std::shared_ptr<internal::Bucket>> buckets_;
   std::vector<std::pair<internal::Bucket*, internal::Gradient*>> gradients_;  // by attached tensor
   size_t launched_ = 0, delivered_ = 0;                 // numbers of launched and of delivered buckets
