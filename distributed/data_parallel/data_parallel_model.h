@@ -65,7 +65,6 @@ class DataParallelModel {
   Tensor to_output(const Tensor& y) const;
 
  private:
-  class Part;
   class State;
   class Watcher;
   std::shared_ptr<State> state_;

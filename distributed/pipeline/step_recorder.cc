@@ -18,46 +18,39 @@
 namespace gradus::dist::internal {
 namespace {
 
-template <class T> void write_all(WireWriter& writer, const std::vector<T>& items) {
+template <class T> std::string_view bytes_of(const std::vector<T>& items) {
   static_assert(std::is_trivially_copyable_v<T>);
-  writer.put(std::string_view(reinterpret_cast<const char*>(items.data()), items.size() * sizeof(T)));
+  return {reinterpret_cast<const char*>(items.data()), items.size() * sizeof(T)};
 }
-template <class T> void read_all(WireReader& reader, std::vector<T>& items) {
-  std::string bytes;
-  reader.get(bytes);
+template <class T> std::vector<T> from_bytes(std::string_view bytes) {
   if (bytes.size() % sizeof(T) != 0) WireReader::fail();
-  items.resize(bytes.size() / sizeof(T));
+  std::vector<T> items(bytes.size() / sizeof(T));
   if (!items.empty()) std::memcpy(items.data(), bytes.data(), bytes.size());
+  return items;
 }
 
-std::string to_bytes(const std::vector<RankRecord>& records) {
+std::string to_wire(const std::vector<RankRecord>& records) {
   WireWriter writer;
   writer.put(uint64_t(records.size()));
   for (const RankRecord& r : records) {
-    for (int number : {r.rank, r.replica, r.pipeline_rank}) writer.put(number);
-    writer.put(uint64_t(r.steps.size()));
-    for (const StepRecord& s : r.steps) {
-      writer.put(s.number);
-      write_all(writer, s.actions);
-      write_all(writer, s.messages);
-      writer.put(s.all_reduce_bytes);
-    }
+    writer.put(r.rank, r.replica, r.pipeline_rank, uint64_t(r.steps.size()));
+    for (const StepRecord& s : r.steps)
+      writer.put(s.number, bytes_of(s.actions), bytes_of(s.messages), s.all_reduce_bytes);
   }
   return writer.take();
 }
 
-void append_from_bytes(const std::string& bytes, std::vector<RankRecord>& records) {
+void append_from_wire(std::string_view bytes, std::vector<RankRecord>& records) {
   WireReader reader(bytes);
   uint64_t ranks, steps;
   for (reader.get(ranks); ranks > 0; --ranks) {
     RankRecord& r = records.emplace_back();
-    for (int* number : {&r.rank, &r.replica, &r.pipeline_rank}) reader.get(*number);
-    for (reader.get(steps); steps > 0; --steps) {
+    for (reader.get(r.rank, r.replica, r.pipeline_rank, steps); steps > 0; --steps) {
       StepRecord& s = r.steps.emplace_back();
-      reader.get(s.number);
-      read_all(reader, s.actions);
-      read_all(reader, s.messages);
-      reader.get(s.all_reduce_bytes);
+      std::string_view actions, messages;
+      reader.get(s.number, actions, messages, s.all_reduce_bytes);
+      s.actions = from_bytes<ActionRecord>(actions);
+      s.messages = from_bytes<MessageRecord>(messages);
     }
   }
   if (reader.left()) WireReader::fail();
@@ -157,8 +150,8 @@ std::vector<RankRecord> gathered_records(std::vector<RankRecord> local, const Gr
   }
   std::vector<RankRecord> all;
   for (const std::string& bytes :
-       gather_object(to_bytes(local), {.dst = group.ranks().front(), .group = group}))
-    append_from_bytes(bytes, all);
+       gather_object(to_wire(local), {.dst = group.ranks().front(), .group = group}))
+    append_from_wire(bytes, all);
   return all;
 }
 
