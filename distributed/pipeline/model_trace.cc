@@ -1,6 +1,6 @@
 // Implementation of trace_model: an Observer of ops and a CallInterceptor of module calls record a forward on
 // the meta device.
-#include "gradus/distributed/pipeline/model_trace.h"
+#include "gradus/distributed/pipeline/stage_plan.h"
 
 #include <array>
 #include <unordered_map>

@@ -35,15 +35,17 @@ ActionLists schedule_of(const PipelineOptions& o, int micro_batches) {
 
 // Checks the options and fills in `stages`.
 PipelineOptions checked(PipelineOptions o) {
-  if (o.micro_batches < 0) throw ValueError(kOp, "expected micro_batches >= 0, got ", o.micro_batches);
-  if (o.micro_batch_size < 0)
-    throw ValueError(kOp, "expected micro_batch_size >= 0, got ", o.micro_batch_size);
+  const std::pair<const char*, int64_t> counts[] = {{"micro_batches", o.micro_batches},
+                                                    {"micro_batch_size", o.micro_batch_size},
+                                                    {"memory_limit", o.memory_limit},
+                                                    {"recompute_every", o.recompute_every},
+                                                    {"stages", o.stages}};
+  for (const auto& [name, value] : counts)
+    if (value < 0) throw ValueError(kOp, "expected ", name, " >= 0, got ", value);
   if (o.micro_batches > 0 && o.micro_batch_size > 0)
     throw ValueError(kOp, "expected micro_batches or micro_batch_size, got both");
-  if (o.memory_limit < 0) throw ValueError(kOp, "expected memory_limit >= 0, got ", o.memory_limit);
   if (o.recompute == Recompute::kAuto && o.memory_limit == 0)
     throw ValueError(kOp, "expected a memory_limit for Recompute::kAuto, got none");
-  if (o.recompute_every < 0) throw ValueError(kOp, "expected recompute_every >= 0, got ", o.recompute_every);
   if (o.recompute_every > 0 && o.recompute == Recompute::kNever)
     throw ValueError(kOp, "expected stages that run again for recompute_every = ", o.recompute_every,
                      ", got none");
@@ -52,7 +54,6 @@ PipelineOptions checked(PipelineOptions o) {
       throw ValueError(kOp, "expected as many stages as devices, got ", o.stages, " and ", o.devices.size());
     o.stages = int(o.devices.size());
   }
-  if (o.stages < 0) throw ValueError(kOp, "expected stages >= 0, got ", o.stages);
   if (o.stages == 0) o.stages = get_world_size();
   return o;
 }
@@ -200,14 +201,12 @@ ActionLists PipelineBase::lists_for(int micro_batches) const {
 
 std::vector<double> PipelineBase::weights_of(const std::vector<Batch>& micro_batches,
                                              const StepOptions& options) const {
+  const double replicas = grid_.size("replica");
+  if (options.reduction == Reduction::kSum)  // gradients are averaged over the replicas
+    return std::vector<double>(micro_batches.size(), replicas);
   std::vector<double> counts;
   double total = 0;
-  const double replicas = grid_.size("replica");
   for (const Batch& micro_batch : micro_batches) {
-    if (options.reduction == Reduction::kSum) {
-      counts.push_back(replicas);  // gradients are averaged over the replicas
-      continue;
-    }
     if (options.count)
       counts.push_back(options.count(micro_batch.targets));
     else if (options.ignore_index)
@@ -217,7 +216,6 @@ std::vector<double> PipelineBase::weights_of(const std::vector<Batch>& micro_bat
       counts.push_back(double(rows_of(micro_batch)));
     total += counts.back();
   }
-  if (options.reduction == Reduction::kSum) return counts;
   if (replicas > 1) {
     const Tensor all = full({}, total, {.dtype = DType::kF64});
     dist::all_reduce(all, {.group = grid_.group("replica")});

@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "gradus/distributed/data_parallel/allreduce_callback.h"
+#include "gradus/distributed/data_parallel/bcast_list.h"
 #include "gradus/distributed/data_parallel/internal/bucket.h"
 #include "gradus/distributed/data_parallel/internal/bucket_plan.h"
-#include "gradus/distributed/data_parallel/internal/packed_broadcast.h"
 
 namespace gradus::dist {
 

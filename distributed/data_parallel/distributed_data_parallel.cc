@@ -1,6 +1,6 @@
 // Implementation of DataParallelModel: compares and broadcasts a model's tensors, finds new ones, and attaches
 // them to the all-reduce callback of their part.
-#include "gradus/distributed/data_parallel/data_parallel_model.h"
+#include "gradus/distributed/data_parallel/distributed_data_parallel.h"
 
 #include <algorithm>
 #include <deque>
@@ -9,8 +9,8 @@
 
 #include "gradus/autograd/leaf_guard.h"
 #include "gradus/autograd/ops/copy.h"
+#include "gradus/distributed/data_parallel/bcast_list.h"
 #include "gradus/distributed/data_parallel/internal/compare.h"
-#include "gradus/distributed/data_parallel/internal/packed_broadcast.h"
 #include "gradus/distributed/data_parallel/internal/reducer_checks.h"
 
 namespace gradus::dist::internal {
