@@ -60,8 +60,9 @@ void check_options(std::string_view op, const DistributedDataParallelOptions& o)
 
 }  // namespace
 
-// The parts of the model, which have a reducer each: "" has the parameters and buffers of the root module itself, or
-// of the whole model. Owned by the wrapper. Callbacks in managers, which may live longer, have weak pointers.
+// The parts of the model, which have a reducer each: "" has the parameters and buffers of the root module
+// itself, or of the whole model. Owned by the wrapper. Callbacks in managers, which may live longer, have weak
+// pointers.
 class DataParallelModel::State final : public autograd::LeafGuard,
                                        public std::enable_shared_from_this<State> {
  public:

@@ -55,9 +55,9 @@ struct RecomputeChoice {
 };
 
 // Greedy: simulates the lists, and while a rank needs more than `limit` bytes (0: no limit), recomputes one
-// more of its stages if `mode` is kAuto, the one that frees the most bytes per second of recomputation. A rank may exceed
-// the limit even with all its stages recomputed. `rank_bytes` is the memory of each rank that does not
-// depend on micro-batches.
+// more of its stages if `mode` is kAuto, the one that frees the most bytes per second of recomputation. A rank
+// may exceed the limit even with all its stages recomputed. `rank_bytes` is the memory of each rank that does
+// not depend on micro-batches.
 RecomputeChoice choose_recomputation(Recompute mode, const ActionLists& lists, std::vector<StageTimes> stages,
                                      const std::vector<double>& rank_bytes, double limit);
 

@@ -1,6 +1,6 @@
-// ModelTrace: the module calls and ops of a model's forward, recorded by running the forward once on the meta device
-// (shapes without data). StagePlan: divides a traced model into stages, and determines for each stage its module calls, its inputs
-// from other stages, and its parameters. run_stage runs one stage.
+// ModelTrace: the module calls and ops of a model's forward, recorded by running the forward once on the meta
+// device (shapes without data). StagePlan: divides a traced model into stages, and determines for each stage
+// its module calls, its inputs from other stages, and its parameters. run_stage runs one stage.
 #pragma once
 
 #include <algorithm>

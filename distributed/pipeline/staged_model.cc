@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <map>
-#include <set>
 #include <sstream>
 
 #include "gradus/autograd/ops/copy.h"
@@ -91,12 +90,10 @@ StageSplit StagedModel::make_split(nn::Module& model, std::span<const Tensor> in
 // Fills state_: assigns each parameter and buffer to the ranks of the stages that read it. A tensor that no op
 // reads is assigned to the first stage of the preceding tensor that has readers, initially to stage 0.
 void StagedModel::assign_owners(const StageSplit& split, const nn::Module& model) {
-  std::set<std::string> parameters;
-  for (const auto& [name, tensor] : model.named_parameters()) parameters.insert(name);
+  const size_t parameters = model.named_parameters().size();  // the first tensors of the trace's state
   std::vector<int> last = {0};
   for (size_t i = 0; i < split.trace.state.size(); ++i) {
-    const std::string& name = split.trace.state[i];
-    StateEntry entry{name, parameters.contains(name), {}, kMeta};
+    StateEntry entry{split.trace.state[i], i < parameters, {}, kMeta};
     for (int stage : split.plan.owners[i].empty() ? last : split.plan.owners[i]) {
       const int rank = rank_of(stage);
       if (std::ranges::find(entry.ranks, rank) != entry.ranks.end()) continue;

@@ -34,8 +34,8 @@ class AllReduceCallback::Backward {
 
   // Sets this rank's gradient of a tensor to accumulated + grad; either may be undefined.
   void set_gradient(size_t param, const Tensor& accumulated, const Tensor& grad);
-  // Launches the buckets that are complete and next in order, without waiting. With a comm hook, wait_for_consensus() must
-  // have run; the all-reduce without a hook reads the consensus later, when it runs.
+  // Launches the buckets that are complete and next in order, without waiting. With a comm hook,
+  // wait_for_consensus() must have run; the all-reduce without a hook reads the consensus later, when it runs.
   void launch_ready();
   bool all_delivered() const { return delivered_ == launched_; }
   // Appends the results of launched buckets that have completed, without waiting.
