@@ -11,7 +11,6 @@
 #include "gradus/distributed/data_parallel/checksum.h"
 #include "gradus/distributed/data_parallel/internal/attached_params.h"
 #include "gradus/distributed/data_parallel/internal/backward.h"
-#include "gradus/distributed/data_parallel/internal/reducer_checks.h"
 #include "gradus/distributed/group/agreement.h"
 
 namespace gradus::dist {

@@ -10,8 +10,8 @@
 #include "gradus/autograd/leaf_guard.h"
 #include "gradus/autograd/ops/copy.h"
 #include "gradus/distributed/data_parallel/bcast_list.h"
+#include "gradus/distributed/data_parallel/internal/attached_params.h"
 #include "gradus/distributed/data_parallel/internal/compare.h"
-#include "gradus/distributed/data_parallel/internal/reducer_checks.h"
 
 namespace gradus::dist::internal {
 namespace {

@@ -12,7 +12,59 @@ class ActionGraph {
  public:
   // Errors: ScheduleError unless each stage is on one rank, each stage and micro-batch has one F, and either
   // none has a backward or each has one: B, or I and W.
-  explicit ActionGraph(const ActionLists& lists);
+  ActionGraph(const ActionLists& lists) : lists_(lists) {
+    const auto fail = [](const auto&... why) { throw ScheduleError("check_schedule", {}, why...); };
+    int64_t count = 0;
+    for (const auto& list : lists.of_rank) count += int64_t(list.size());
+    const int64_t stages = lists.stages(), micro_batches = lists.micro_batches;
+    if (count > kMaxActions || stages > kMaxActions || micro_batches < 0 ||
+        (stages > 0 && micro_batches > kMaxActions / stages))
+      fail("too many actions: the limit is ", kMaxActions);
+    if (stages == 0 || micro_batches == 0) fail("expected actions, got none");
+    // Checked before allocating memory.
+    if (count < stages * micro_batches)
+      fail(stages, " stages and ", micro_batches, " micro-batches have ", stages * micro_batches,
+           " forwards, and there are ", count, " actions");
+
+    forward_.assign(size_t(stages * micro_batches), -1);
+    input_gradient_ = forward_;
+    std::vector<char> weight_gradient(forward_.size());
+    actions_.reserve(size_t(count));
+    for (int rank = 0; rank < lists.ranks(); ++rank) {
+      begins_.push_back(size());
+      for (const Action& a : lists.of_rank[rank]) {
+        if (a.stage < 0 || a.stage >= stages || a.micro_batch < 0 || a.micro_batch >= micro_batches)
+          fail("rank ", rank, " has ", to_string(a), ", but there are ", stages, " stages and ",
+               micro_batches, " micro-batches");
+        if (lists.rank_of_stage[a.stage] != rank)
+          fail("rank ", rank, " has ", to_string(a), ", but stage ", a.stage, " is on rank ",
+               lists.rank_of_stage[a.stage]);
+        const size_t index = index_of(a.stage, a.micro_batch);
+        bool twice = false;
+        if (a.kind == ActionKind::kForward)
+          twice = std::exchange(forward_[index], size()) >= 0;
+        else if (a.kind == ActionKind::kWeightGradient)
+          twice = std::exchange(weight_gradient[index], 1);
+        else
+          twice = std::exchange(input_gradient_[index], size()) >= 0;
+        if (a.kind == ActionKind::kBackward) twice = std::exchange(weight_gradient[index], 1) || twice;
+        if (twice) fail("rank ", rank, " has ", to_string(a), " or a part of it twice");
+        has_backwards_ = has_backwards_ || a.kind != ActionKind::kForward;
+        actions_.push_back(&a);
+      }
+    }
+    begins_.push_back(size());
+    for (int stage = 0; stage < stages; ++stage)
+      for (int k = 0; k < micro_batches; ++k) {
+        const size_t index = index_of(stage, k);
+        const auto missing = [&](ActionKind kind) {
+          fail("no rank has ", to_string(Action{kind, stage, k}));
+        };
+        if (forward_[index] < 0) missing(ActionKind::kForward);
+        if (has_backwards_ && input_gradient_[index] < 0) missing(ActionKind::kBackward);
+        if (has_backwards_ && !weight_gradient[index]) missing(ActionKind::kWeightGradient);
+      }
+  }
 
   int32_t size() const { return int32_t(actions_.size()); }
   const Action& action(int32_t id) const { return *actions_[id]; }
@@ -70,7 +122,39 @@ class ActionGraph {
 
  private:
   // `next` has the first action of each rank that did not run; `rank` is a rank with such an action.
-  [[noreturn]] void throw_cycle(const std::vector<int32_t>& next, int rank) const;
+  void throw_cycle(const std::vector<int32_t>& next, int rank) const {
+    // The next action of each blocked rank waits for an action that another blocked rank has not reached.
+    // Following these dependencies leads to a rank for the second time: a cycle.
+    std::vector<int32_t> path;  // alternates: waiting action, needed action
+    std::vector<int> path_position(lists_.ranks(), -1);
+    while (path_position[rank] < 0) {
+      path_position[rank] = int(path.size());
+      const int32_t waiting = next[rank];
+      int32_t needed = -1;
+      each_needed(waiting, [&](int32_t id) {
+        if (id >= next[this->rank(id)]) needed = id;
+      });
+      path.push_back(waiting);
+      path.push_back(needed);
+      rank = this->rank(needed);
+    }
+    path.erase(path.begin(), path.begin() + path_position[rank]);
+
+    std::vector<Action> cycle;  // without repetitions: a needed action may be the next action of its rank
+    for (int32_t id : path)
+      if (cycle.empty() || cycle.back() != action(id)) cycle.push_back(action(id));
+    if (cycle.size() > 1 && cycle.front() == cycle.back()) cycle.pop_back();
+    std::string text;
+    for (size_t i = 0; i < path.size(); i += 2) {
+      const int32_t waiting = path[i], needed = path[i + 1], predecessor = path[(i + 2) % path.size()];
+      text += concat(i ? "; " : "", to_string(action(waiting)), " waits for ", to_string(action(needed)));
+      if (needed != predecessor)
+        text += concat(", which comes after ", to_string(action(predecessor)), " on rank ",
+                       this->rank(predecessor));
+    }
+    throw ScheduleError("check_schedule", cycle, "actions wait for each other in a circle: ", text);
+  }
+
   size_t index_of(int stage, int micro_batch) const {
     return size_t(stage) * lists_.micro_batches + micro_batch;
   }
@@ -81,91 +165,6 @@ class ActionGraph {
   std::vector<int32_t> forward_, input_gradient_;  // action by index_of(stage, micro_batch); B counts as I
   bool has_backwards_ = false;
 };
-
-ActionGraph::ActionGraph(const ActionLists& lists) : lists_(lists) {
-  const auto fail = [](const auto&... why) { throw ScheduleError("check_schedule", {}, why...); };
-  int64_t count = 0;
-  for (const auto& list : lists.of_rank) count += int64_t(list.size());
-  const int64_t stages = lists.stages(), micro_batches = lists.micro_batches;
-  if (count > kMaxActions || stages > kMaxActions || micro_batches < 0 ||
-      (stages > 0 && micro_batches > kMaxActions / stages))
-    fail("too many actions: the limit is ", kMaxActions);
-  if (stages == 0 || micro_batches == 0) fail("expected actions, got none");
-  // Checked before allocating memory.
-  if (count < stages * micro_batches)
-    fail(stages, " stages and ", micro_batches, " micro-batches have ", stages * micro_batches,
-         " forwards, and there are ", count, " actions");
-
-  forward_.assign(size_t(stages * micro_batches), -1);
-  input_gradient_ = forward_;
-  std::vector<char> weight_gradient(forward_.size());
-  actions_.reserve(size_t(count));
-  for (int rank = 0; rank < lists.ranks(); ++rank) {
-    begins_.push_back(size());
-    for (const Action& a : lists.of_rank[rank]) {
-      if (a.stage < 0 || a.stage >= stages || a.micro_batch < 0 || a.micro_batch >= micro_batches)
-        fail("rank ", rank, " has ", to_string(a), ", but there are ", stages, " stages and ", micro_batches,
-             " micro-batches");
-      if (lists.rank_of_stage[a.stage] != rank)
-        fail("rank ", rank, " has ", to_string(a), ", but stage ", a.stage, " is on rank ",
-             lists.rank_of_stage[a.stage]);
-      const size_t index = index_of(a.stage, a.micro_batch);
-      bool twice = false;
-      if (a.kind == ActionKind::kForward)
-        twice = std::exchange(forward_[index], size()) >= 0;
-      else if (a.kind == ActionKind::kWeightGradient)
-        twice = std::exchange(weight_gradient[index], 1);
-      else
-        twice = std::exchange(input_gradient_[index], size()) >= 0;
-      if (a.kind == ActionKind::kBackward) twice = std::exchange(weight_gradient[index], 1) || twice;
-      if (twice) fail("rank ", rank, " has ", to_string(a), " or a part of it twice");
-      has_backwards_ = has_backwards_ || a.kind != ActionKind::kForward;
-      actions_.push_back(&a);
-    }
-  }
-  begins_.push_back(size());
-  for (int stage = 0; stage < stages; ++stage)
-    for (int k = 0; k < micro_batches; ++k) {
-      const size_t index = index_of(stage, k);
-      const auto missing = [&](ActionKind kind) { fail("no rank has ", to_string(Action{kind, stage, k})); };
-      if (forward_[index] < 0) missing(ActionKind::kForward);
-      if (has_backwards_ && input_gradient_[index] < 0) missing(ActionKind::kBackward);
-      if (has_backwards_ && !weight_gradient[index]) missing(ActionKind::kWeightGradient);
-    }
-}
-
-void ActionGraph::throw_cycle(const std::vector<int32_t>& next, int rank) const {
-  // The next action of each blocked rank waits for an action that another blocked rank has not reached.
-  // Following these dependencies leads to a rank for the second time: a cycle.
-  std::vector<int32_t> path;  // alternates: waiting action, needed action
-  std::vector<int> path_position(lists_.ranks(), -1);
-  while (path_position[rank] < 0) {
-    path_position[rank] = int(path.size());
-    const int32_t waiting = next[rank];
-    int32_t needed = -1;
-    each_needed(waiting, [&](int32_t id) {
-      if (id >= next[this->rank(id)]) needed = id;
-    });
-    path.push_back(waiting);
-    path.push_back(needed);
-    rank = this->rank(needed);
-  }
-  path.erase(path.begin(), path.begin() + path_position[rank]);
-
-  std::vector<Action> cycle;  // without repetitions: a needed action may be the next action of its rank
-  for (int32_t id : path)
-    if (cycle.empty() || cycle.back() != action(id)) cycle.push_back(action(id));
-  if (cycle.size() > 1 && cycle.front() == cycle.back()) cycle.pop_back();
-  std::string text;
-  for (size_t i = 0; i < path.size(); i += 2) {
-    const int32_t waiting = path[i], needed = path[i + 1], predecessor = path[(i + 2) % path.size()];
-    text += concat(i ? "; " : "", to_string(action(waiting)), " waits for ", to_string(action(needed)));
-    if (needed != predecessor)
-      text += concat(", which comes after ", to_string(action(predecessor)), " on rank ",
-                     this->rank(predecessor));
-  }
-  throw ScheduleError("check_schedule", cycle, "actions wait for each other in a circle: ", text);
-}
 
 void check_times(const ActionLists& lists, const std::vector<StageTimes>& stages, double message_seconds) {
   constexpr auto kOp = "simulate";

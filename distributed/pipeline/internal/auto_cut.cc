@@ -93,30 +93,115 @@ class Units {
   // `model` is on the meta device.
   // Errors: ValueError if the model has fewer possible cuts than `lists` needs.
   Units(nn::Module& model, const StagedModel::Parts& parts, const ActionLists& lists,
-        const CutOptions& options);
+        const CutOptions& options)
+      : lists_(lists),
+        options_(options),
+        limit_(options.memory_limit > 0 ? double(options.memory_limit) : INFINITY),
+        split_{trace_model(model, parts, parts.inputs), {}},
+        cuts_(candidate_cuts(split_.trace, lists.stages())),
+        may_be_recomputed_(recomputed_stages(options.recompute, lists)),
+        in_flight_(max_in_flight(lists)) {
+    const int stages = lists.stages();
+    if (int(cuts_.size()) < stages - 1) {
+      std::string text;
+      for (int c : cuts_) text += " " + split_.trace.calls[c].path;
+      throw ValueError("Pipeline", "expected a model with at least ", stages - 1, " positions to cut for ",
+                       stages, " stages, got one that can be cut after:", text.empty() ? " nothing" : text);
+    }
+    split_.plan = plan_stages(split_.trace, cuts_);
+    for (const auto& [name, p] : model.named_parameters()) parameter_bytes_.push_back(double(p.nbytes()));
+    if (options.recompute_every > 0)  // at least all groups except the last are recomputed
+      may_be_recomputed_.assign(size_t(stages), options.recompute != Recompute::kNever);
+  }
 
   // Measures the units, each on one rank. Collective over the job.
-  void measure(nn::Module& model, const StagedModel::Parts& parts);
+  void measure(nn::Module& model, const StagedModel::Parts& parts) {
+    times_.resize(size_t(size()));
+    for (int u = get_rank(); u < size(); u += get_world_size()) times_[u] = measure_unit(model, parts, u);
+    times_ = sum_over_ranks(std::move(times_));
+  }
 
   double limit() const { return limit_; }
   int size() const { return split_.plan.stages; }
   // Returns the path of the module after which a stage of units up to `end` is cut.
   const std::string& cut_after(int end) const { return split_.trace.calls[cuts_[end - 1]].path; }
   // Returns for each unit the bytes of the tensors that cross a cut after it.
-  std::vector<double> bytes_after() const;
+  std::vector<double> bytes_after() const {
+    std::vector<double> bytes;
+    for (int u = 0; u < size(); ++u) bytes.push_back(received_bytes(u + 1, size()));
+    return bytes;
+  }
+
   // Returns the sums of the units' times.
-  StageTimes times(int begin, int end) const;
+  StageTimes times(int begin, int end) const {
+    StageTimes total;
+    for (int u = begin; u < end; ++u)
+      for (const auto time : kStageTimes) total.*time += times_[u].*time;
+    return total;
+  }
+
   // Returns the bytes of the results of earlier units that the units read, counting each result once.
-  double received_bytes(int begin, int end) const;
+  double received_bytes(int begin, int end) const {
+    std::set<std::pair<int, int>> seen;
+    double bytes = 0;
+    for (int u = begin; u < end; ++u)
+      for (const StageInputSource& c : split_.plan.needs[u])
+        if (c.call >= 0 && c.stage < begin && seen.insert({c.call, c.result}).second)
+          bytes += double(split_.result(c).nbytes());
+    return bytes;
+  }
+
   // Returns the memory that a rank needs for the stage.
-  double bytes(int stage, int begin, int end, bool recompute) const;
+  double bytes(int stage, int begin, int end, bool recompute) const {
+    double parameters = 0, saved = 0, recomputed = 0;
+    for (size_t i = 0; i < parameter_bytes_.size(); ++i)
+      if (std::ranges::any_of(split_.plan.owners[i], [&](int u) { return begin <= u && u < end; }))
+        parameters += parameter_bytes_[i];
+    if (!recompute) {
+      saved = received_bytes(begin, end) + times(begin, end).bytes;
+    } else {
+      const int group_length = options_.recompute_every > 0 ? options_.recompute_every : size();
+      for (int u = begin; u < end; u += group_length) {
+        const int group_end = std::min(u + group_length, end);
+        saved += received_bytes(u, group_end);
+        recomputed = std::max(recomputed, times(u, group_end).bytes);
+      }
+    }
+    return kBytesPerParameterByte * parameters + double(in_flight_[stage].total) * saved +
+           double(in_flight_[stage].in_backward) * recomputed;
+  }
+
   bool may_be_recomputed(int stage) const { return may_be_recomputed_[stage]; }
-  bool is_recomputed(int stage, int begin, int end) const;
+  bool is_recomputed(int stage, int begin, int end) const {
+    if (options_.recompute != Recompute::kAuto || !may_be_recomputed(stage)) return may_be_recomputed(stage);
+    const auto stages_of_rank = std::ranges::count(lists_.rank_of_stage, lists_.rank_of_stage[stage]);
+    return bytes(stage, begin, end, false) > limit_ / double(stages_of_rank);
+  }
+
   // Returns the time of the stage, or infinity if the stage exceeds the memory limit.
-  double seconds(int stage, int begin, int end) const;
+  double seconds(int stage, int begin, int end) const {
+    const bool recompute = is_recomputed(stage, begin, end);
+    if (options_.memory_limit > 0 && bytes(stage, begin, end, recompute) > limit_) return INFINITY;
+    const StageTimes t = times(begin, end);
+    return (recompute ? 2 : 1) * t.forward + t.input_gradient + t.weight_gradient;
+  }
 
  private:
-  StageTimes measure_unit(nn::Module& model, const StagedModel::Parts& parts, int unit) const;
+  // Allocates the unit's tensors and measures the unit.
+  StageTimes measure_unit(nn::Module& model, const StagedModel::Parts& parts, int unit) const {
+    const nn::StateDict all = named_tensors(model);
+    nn::StateDict unit_state;
+    for (size_t i = 0; i < all.size(); ++i) {
+      if (!split_.plan.reads(unit, i)) continue;
+      const auto& [name, meta] = all[i];
+      const Tensor real = full(meta.shape(), 1, {meta.dtype(), kCPU});
+      if (i < parameter_bytes_.size() && is_floating(meta.dtype())) normal_(real, 0, 0.02);
+      unit_state.emplace_back(name, real);
+    }
+    const nn::ParameterScope with_memory(model, unit_state, {.partial = true});
+    return measure_stage(model, split_, unit, splits_backwards(lists_),
+                         [&] { return parts.forward(model, parts.inputs); });
+  }
 
   const ActionLists& lists_;
   const CutOptions& options_;
@@ -128,105 +213,6 @@ class Units {
   std::vector<char> may_be_recomputed_;  // per stage
   std::vector<MicroBatchesInFlight> in_flight_;
 };
-
-Units::Units(nn::Module& model, const StagedModel::Parts& parts, const ActionLists& lists,
-             const CutOptions& options)
-    : lists_(lists),
-      options_(options),
-      limit_(options.memory_limit > 0 ? double(options.memory_limit) : INFINITY),
-      split_{trace_model(model, parts, parts.inputs), {}},
-      cuts_(candidate_cuts(split_.trace, lists.stages())),
-      may_be_recomputed_(recomputed_stages(options.recompute, lists)),
-      in_flight_(max_in_flight(lists)) {
-  const int stages = lists.stages();
-  if (int(cuts_.size()) < stages - 1) {
-    std::string text;
-    for (int c : cuts_) text += " " + split_.trace.calls[c].path;
-    throw ValueError("Pipeline", "expected a model with at least ", stages - 1, " positions to cut for ",
-                     stages, " stages, got one that can be cut after:", text.empty() ? " nothing" : text);
-  }
-  split_.plan = plan_stages(split_.trace, cuts_);
-  for (const auto& [name, p] : model.named_parameters()) parameter_bytes_.push_back(double(p.nbytes()));
-  if (options.recompute_every > 0)  // at least all groups except the last are recomputed
-    may_be_recomputed_.assign(size_t(stages), options.recompute != Recompute::kNever);
-}
-
-void Units::measure(nn::Module& model, const StagedModel::Parts& parts) {
-  times_.resize(size_t(size()));
-  for (int u = get_rank(); u < size(); u += get_world_size()) times_[u] = measure_unit(model, parts, u);
-  times_ = sum_over_ranks(std::move(times_));
-}
-
-// Allocates the unit's tensors and measures the unit.
-StageTimes Units::measure_unit(nn::Module& model, const StagedModel::Parts& parts, int unit) const {
-  const nn::StateDict all = named_tensors(model);
-  nn::StateDict unit_state;
-  for (size_t i = 0; i < all.size(); ++i) {
-    if (!split_.plan.reads(unit, i)) continue;
-    const auto& [name, meta] = all[i];
-    const Tensor real = full(meta.shape(), 1, {meta.dtype(), kCPU});
-    if (i < parameter_bytes_.size() && is_floating(meta.dtype())) normal_(real, 0, 0.02);
-    unit_state.emplace_back(name, real);
-  }
-  const nn::ParameterScope with_memory(model, unit_state, {.partial = true});
-  return measure_stage(model, split_, unit, splits_backwards(lists_),
-                       [&] { return parts.forward(model, parts.inputs); });
-}
-
-std::vector<double> Units::bytes_after() const {
-  std::vector<double> bytes;
-  for (int u = 0; u < size(); ++u) bytes.push_back(received_bytes(u + 1, size()));
-  return bytes;
-}
-
-StageTimes Units::times(int begin, int end) const {
-  StageTimes total;
-  for (int u = begin; u < end; ++u)
-    for (const auto time : kStageTimes) total.*time += times_[u].*time;
-  return total;
-}
-
-double Units::received_bytes(int begin, int end) const {
-  std::set<std::pair<int, int>> seen;
-  double bytes = 0;
-  for (int u = begin; u < end; ++u)
-    for (const StageInputSource& c : split_.plan.needs[u])
-      if (c.call >= 0 && c.stage < begin && seen.insert({c.call, c.result}).second)
-        bytes += double(split_.result(c).nbytes());
-  return bytes;
-}
-
-double Units::bytes(int stage, int begin, int end, bool recompute) const {
-  double parameters = 0, saved = 0, recomputed = 0;
-  for (size_t i = 0; i < parameter_bytes_.size(); ++i)
-    if (std::ranges::any_of(split_.plan.owners[i], [&](int u) { return begin <= u && u < end; }))
-      parameters += parameter_bytes_[i];
-  if (!recompute) {
-    saved = received_bytes(begin, end) + times(begin, end).bytes;
-  } else {
-    const int group_length = options_.recompute_every > 0 ? options_.recompute_every : size();
-    for (int u = begin; u < end; u += group_length) {
-      const int group_end = std::min(u + group_length, end);
-      saved += received_bytes(u, group_end);
-      recomputed = std::max(recomputed, times(u, group_end).bytes);
-    }
-  }
-  return kBytesPerParameterByte * parameters + double(in_flight_[stage].total) * saved +
-         double(in_flight_[stage].in_backward) * recomputed;
-}
-
-bool Units::is_recomputed(int stage, int begin, int end) const {
-  if (options_.recompute != Recompute::kAuto || !may_be_recomputed(stage)) return may_be_recomputed(stage);
-  const auto stages_of_rank = std::ranges::count(lists_.rank_of_stage, lists_.rank_of_stage[stage]);
-  return bytes(stage, begin, end, false) > limit_ / double(stages_of_rank);
-}
-
-double Units::seconds(int stage, int begin, int end) const {
-  const bool recompute = is_recomputed(stage, begin, end);
-  if (options_.memory_limit > 0 && bytes(stage, begin, end, recompute) > limit_) return INFINITY;
-  const StageTimes t = times(begin, end);
-  return (recompute ? 2 : 1) * t.forward + t.input_gradient + t.weight_gradient;
-}
 
 // Returns whether exactly one floating-point tensor crosses a cut after the call.
 bool is_narrow(const ModelTrace& trace, int call) {
