@@ -142,7 +142,7 @@ class AllReduceCallback final : public GradCallback, public std::enable_shared_f
   friend class NoSync;
   friend void join(const std::vector<std::shared_ptr<AllReduceCallback>>&, const std::function<void()>&,
                    const JoinOptions&, const std::vector<Tensor>&);
-  class Backward;  // internal/backward.h
+  class Backward;
 
   bool is_single_rank() const { return group_.size() == 1; }
   Backward& open_backward();
