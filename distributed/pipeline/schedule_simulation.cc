@@ -12,7 +12,7 @@ class ActionGraph {
  public:
   // Errors: ScheduleError unless each stage is on one rank, each stage and micro-batch has one F, and either
   // none has a backward or each has one: B, or I and W.
-  ActionGraph(const ActionLists& lists) : lists_(lists) {
+  explicit ActionGraph(const ActionLists& lists) : lists_(lists) {
     const auto fail = [](const auto&... why) { throw ScheduleError("check_schedule", {}, why...); };
     int64_t count = 0;
     for (const auto& list : lists.of_rank) count += int64_t(list.size());
@@ -122,7 +122,7 @@ class ActionGraph {
 
  private:
   // `next` has the first action of each rank that did not run; `rank` is a rank with such an action.
-  void throw_cycle(const std::vector<int32_t>& next, int rank) const {
+  [[noreturn]] void throw_cycle(const std::vector<int32_t>& next, int rank) const {
     // The next action of each blocked rank waits for an action that another blocked rank has not reached.
     // Following these dependencies leads to a rank for the second time: a cycle.
     std::vector<int32_t> path;  // alternates: waiting action, needed action

@@ -164,7 +164,7 @@ class Scheduler final : public Simulation {
 
   double uniform() { return double(random() >> 11) * 0x1p-53; }
 
-  // in [1, limit], log-uniformly distributed
+  // Returns a number in [1, limit], log-uniformly distributed.
   uint64_t log_uniform(double limit) { return uint64_t(std::exp2(uniform() * std::log2(limit))); }
 
   std::thread launch(int rank, std::function<void()> body) {
