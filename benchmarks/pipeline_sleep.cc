@@ -153,7 +153,7 @@ struct Theory {
       for (auto& t : times) t.input_gradient = t.weight_gradient = forward;
       times[0].input_gradient = 0, times[0].weight_gradient = 2 * forward;
     }
-    return simulate(lists, times, {latency, latency});
+    return simulate(lists, times, latency);
   }
 };
 

@@ -95,7 +95,7 @@ void GradScaler::place_scale(std::optional<Device> device) {
   if (device && !current_.on_device.defined()) {
     const raw::LossScale& n = current_.on_host;
     current_.on_device =
-        raw::to(tensor<double>({n.scale, n.good_steps, n.skipped, n.found_inf}, {4}), *device);
+        raw::to(tensor<double>({n.scale, n.growth_tracker, n.skipped, n.found_inf}, {4}), *device);
   }
 }
 
@@ -273,7 +273,7 @@ State GradScaler::state_dict() const {
                       {"growth_factor", options_.growth_factor},
                       {"backoff_factor", options_.backoff_factor},
                       {"growth_interval", double(options_.growth_interval)},
-                      {"growth_tracker", scale.good_steps},
+                      {"growth_tracker", scale.growth_tracker},
                       {"skipped_steps", scale.skipped}}};
 }
 
@@ -284,11 +284,11 @@ void GradScaler::load_state_dict(const State& state) {
   options.growth_factor = in.number("growth_factor");
   options.backoff_factor = in.number("backoff_factor");
   options.growth_interval = in.count("growth_interval");
-  const int64_t good_steps = in.count("growth_tracker"), skipped = in.count("skipped_steps");
+  const int64_t growth_tracker = in.count("growth_tracker"), skipped = in.count("skipped_steps");
   in.finish("this GradScaler");
   check(options);
   current_ = {.on_host = {.scale = std::exchange(options.init_scale, options_.init_scale),
-                          .good_steps = double(good_steps),
+                          .growth_tracker = double(growth_tracker),
                           .skipped = double(skipped)},
               .on_device = {}};
   next_.reset();

@@ -82,7 +82,7 @@ void store(bf16* to, const float* from, int64_t n) {
   for (int64_t i = 0; i < n; ++i) to[i] = bf16(from[i]);
 }
 void load(float* to, const f16* from, int64_t n) { cpu::to_floats(to, from, n); }
-void store(f16* to, const float* from, int64_t n) { cpu::to_halves(to, from, n); }
+void store(f16* to, const float* from, int64_t n) { cpu::to_f16(to, from, n); }
 
 // Calls f(first, count) on consecutive blocks of [0, n).
 template <class F> void for_blocks(int64_t n, F&& f) {

@@ -1,4 +1,5 @@
-// Implementation of AllReduceCallback: the callbacks of a backward, the notes to other ranks, no_sync and join.
+// Implementation of AllReduceCallback. Backward: the consensus, buckets by all-reduce or comm hook, and delivery in one
+// backward. AllReduceCallback: the calls of GradManager, the notes to other ranks, no_sync and join.
 #include "gradus/distributed/data_parallel/allreduce_callback.h"
 
 #include <algorithm>
@@ -7,16 +8,23 @@
 
 #include "gradus/autograd/graph/record.h"
 #include "gradus/autograd/graph/recording_state.h"
+#include "gradus/autograd/ops/arithmetic.h"
+#include "gradus/distributed/base/error.h"
 #include "gradus/distributed/base/simulation_hooks.h"
+#include "gradus/distributed/data_parallel/bcast_list.h"
 #include "gradus/distributed/data_parallel/checksum.h"
 #include "gradus/distributed/data_parallel/internal/attached_params.h"
-#include "gradus/distributed/data_parallel/internal/backward.h"
-#include "gradus/distributed/data_parallel/internal/reducer_checks.h"
+#include "gradus/distributed/data_parallel/internal/bucket.h"
+#include "gradus/distributed/data_parallel/internal/bucket_plan.h"
+#include "gradus/distributed/data_parallel/internal/compare.h"
 #include "gradus/distributed/group/agreement.h"
+#include "gradus/distributed/group/any_rank.h"
+#include "gradus/distributed/group/functional.h"
+#include "gradus/tensor/ops/creation.h"
 
 namespace gradus::dist {
 
-using internal::BackwardNote, internal::Consensus, internal::Op;
+using namespace internal;
 
 namespace {
 
@@ -36,6 +44,257 @@ Group duplicate_for(const Group& group, ReduceOp op, const AllReduceCallbackOpti
 
 }  // namespace
 
+// A backward of the callback. Launches the buckets and delivers their results, both in the order of buckets.
+class AllReduceCallback::Backward {
+ public:
+  using Deliveries = std::vector<Delivery>;
+
+  explicit Backward(AllReduceCallback& callback)
+      : accumulating(callback.in_no_sync()),
+        finite(callback.options_.check_finite),
+        reached(callback.params_->size()),
+        callback_(callback) {}
+  // A queued all-reduce may outlive the Backward. It must not keep parameters alive, since all ranks must find
+  // the same parameters alive in the next backward.
+  ~Backward() {
+    for (const auto& bucket : buckets_)
+      for (Gradient& g : bucket->gradients) g.param = Tensor();
+  }
+
+  // Starts the reduction of the gradients that `reached` and the consensus name.
+  void start(std::shared_ptr<BucketPlan> plan, std::shared_ptr<const Consensus> consensus) {
+    plan_ = std::move(plan);
+    consensus_ = std::move(consensus);
+    gradients_.resize(reached.size());
+    for (const std::vector<size_t>& params : plan_->buckets) {
+      Bucket& bucket = *buckets_.emplace_back(std::make_shared<Bucket>());
+      bucket.as_views = callback_.options_.gradient_as_bucket_view;
+      for (size_t i : params) {
+        const Tensor param = callback_.params_->tensor(i);
+        bucket.gradients.push_back({.index = i, .param = param, .bytes = param.nbytes()});
+        bucket.waiting += reached[i];
+      }
+      for (Gradient& g : bucket.gradients) gradients_[g.index] = {&bucket, &g};
+    }
+  }
+
+  bool is_reducing() const { return consensus_ != nullptr; }
+  // Whether the consensus is known, and the step is canceled on all ranks.
+  bool is_canceled() const { return has_consensus_ && consensus_->canceled; }
+
+  // Waits for the consensus and throws the errors that follow from it. try_consensus() does so only if the
+  // exchange has completed. Returns whether it has and the step is not canceled.
+  void wait_for_consensus() {
+    if (has_consensus_) return;
+    const Group& group = callback_.group_;
+    try {
+      consensus_->wait();
+    } catch (const DistributedError&) {
+      const Membership& job = *group.state().world()->membership;
+      if (callback_.join_ || !job.failed()) throw;
+      Failure failure = job.failure();
+      if (failure.kind != Failure::Kind::kLeft && failure.kind != Failure::Kind::kDeadlock) throw;
+      failure.text += ". If some ranks have fewer batches than others: join() lets them take part to the end";
+      throw_failure("backward", failure);
+    }
+    check_on_all_ranks([&] { consensus_->check_joined(group.ranks()); });
+    has_consensus_ = true;
+    for (size_t b = 0; b < buckets_.size(); ++b)
+      if (buckets_[b]->is_used(consensus_->used)) last_ = b;
+    if (consensus_->diverged) {
+      const AttachedParams& params = *callback_.params_;
+      std::vector<std::string> lines;
+      for (const Tensor& x : params.tensors())
+        lines.push_back(concat(params.name_of(params.index_of(x)), " with checksum ", checksum_of(x)));
+      const auto difference = find_difference(Op::kCheckSynchronized, lines, group);
+      if (!difference) throw InternalError("checksums that differ, of parameters that do not");
+      check_on_all_ranks([&] {
+        throw MismatchError("backward", difference->rank, "parameters have diverged: ", difference->text,
+                            ", before synchronizing backward ", callback_.synchronized_ + 1,
+                            " (and may have diverged since the last comparison)");
+      });
+    }
+    if (callback_.options_.static_graph && consensus_->joined < 0 && !consensus_->canceled)
+      plan_->static_consensus = consensus_;
+  }
+
+  bool try_consensus() {
+    if (!consensus_->is_completed()) return false;
+    wait_for_consensus();
+    return !is_canceled();
+  }
+
+  // Sets this rank's gradient of a tensor to accumulated + grad; either may be undefined.
+  void set_gradient(size_t param, const Tensor& accumulated, const Tensor& grad) {
+    const auto [bucket, g] = gradients_[param];
+    g->grad = sum_of(accumulated, grad);
+    // The only references are those of the autograd engine and of this Gradient.
+    if (g->grad.defined() && g->grad.is_same(grad) && grad.ref()->use_count() == 2 &&
+        grad.storage()->use_count() == 1 && !grad.storage()->is_external())
+      g->ownership = Ownership::kExclusive;
+    --bucket->waiting;
+  }
+
+  // Launches the buckets that are complete and next in order, without waiting. With a comm hook,
+  // wait_for_consensus() must have run; the all-reduce without a hook reads the consensus later, when it runs.
+  void launch_ready() {
+    while (launched_ < buckets_.size() && buckets_[launched_]->waiting == 0) launch(false);
+  }
+
+  bool all_delivered() const { return delivered_ == launched_; }
+  // Appends the results of launched buckets that have completed, without waiting.
+  void deliver_completed(Deliveries& to) {
+    while (delivered_ < launched_ && buckets_[delivered_]->work.is_completed()) deliver_next(&to);
+  }
+
+  // After wait_for_consensus(): launches the remaining buckets, broadcasts buffers, waits, and delivers. Null `to`:
+  // discards the results. If an enclosing recording tracks gradients, they are reduced one by one with the
+  // differentiable all-reduce instead.
+  void finish(Deliveries* to) {
+    in_outer_recording = in_outer_recording && any_rank_tracks();
+    if (in_outer_recording) deliver_tracked(*to);
+    while (!in_outer_recording && launched_ < buckets_.size()) launch(true);
+    if (const auto& tensors = callback_.options_.broadcast_after)
+      broadcast_.emplace(callback_.group_, tensors(), consensus_->root());
+    while (delivered_ < launched_) deliver_next(to);
+  }
+
+  // Checks the results, and updates the buffers of broadcast_after.
+  void conclude() {
+    const std::string text = finite.findings(callback_.group_, *callback_.params_);
+    if (!text.empty()) {
+      callback_.drop_pending();
+      check_on_all_ranks([&] { throw NotFiniteError("backward", text); });
+    }
+    if (broadcast_) broadcast_->finish();
+    ++callback_.synchronized_;
+  }
+
+  // Updates the callback's statistics. `computed` is the end of the computation.
+  void count(TimePoint computed) const {
+    const auto seconds = [](TimePoint from, TimePoint to) {
+      return std::chrono::duration<double>(to - from).count();
+    };
+    ReducerStats& stats = callback_.stats_;
+    stats = {.backwards = stats.backwards + 1, .canceled = stats.canceled, .bytes = tracked_bytes_};
+    TimePoint until = begun;  // communication before `until` is counted, so overlaps of buckets count once
+    for (size_t b = 0; b < launched_; ++b) {
+      const Bucket& bucket = *buckets_[b];
+      if (!bucket.is_used(consensus_->used)) continue;
+      ++stats.buckets;
+      const TimePoint start = std::max(until, bucket.start), end = std::max(start, bucket.end);
+      stats.bytes += bucket.bytes;
+      stats.communication_s += seconds(start, end);
+      stats.exposed_s += seconds(std::max(start, computed), std::max(end, computed));
+      until = std::max(until, end);
+    }
+    stats.backward_s = seconds(begun, clock_now());
+    for (size_t i = 0; i < reached.size(); ++i) {
+      AttachedParam& p = (*callback_.params_)[i];
+      const bool used = consensus_ ? consensus_->used[i] : reached[i];
+      if (used) p.last_use = stats.backwards;
+      p.locally_unused = used && !reached[i];
+      if (reached[i]) p.accumulated = Tensor();
+    }
+  }
+
+  // Releases memory that communication may still use. No further bucket is launched or delivered.
+  void abandon() {
+    if (launched_ > 0) plan_->memory.assign(plan_->memory.size(), Tensor());
+    launched_ = delivered_ = buckets_.size();
+  }
+
+  const TimePoint begun = internal::clock_now();
+  const bool accumulating;  // within no_sync
+  internal::FiniteCheck finite;
+  std::vector<bool> reached;        // per attached tensor: this rank has a gradient for it
+  bool in_outer_recording = false;  // an enclosing recording may record this backward
+  bool agreed_error = false;        // all ranks throw the same error, so no failure report is sent
+  int pending_cancellations = 0;    // recordings that ended without a backward during this backward
+
+ private:
+  // Calls a check that throws on all ranks or on none, so that its error is not reported to the other ranks.
+  template <class F> void check_on_all_ranks(F check) {
+    agreed_error = true;
+    check();
+    agreed_error = false;
+  }
+
+  void launch(bool finishing) {
+    const size_t index = launched_++;
+    const std::shared_ptr<Bucket>& bucket = buckets_[index];
+    if (has_consensus_ && !bucket->is_used(consensus_->used)) return;
+    bucket->allocate(plan_->memory[index]);
+    plan_->memory[index] = bucket->memory;
+    if (callback_.options_.comm_hook) {
+      bucket->start = bucket->end = clock_now();
+      bucket->complete = call_hook(index);
+      return;
+    }
+    bucket->prepare(finite);
+    const Group& group = callback_.group_;
+    Collective call = bucket_all_reduce(bucket, callback_.op_, group, consensus_);
+    call.sizes = {callback_.number_, int64_t(index)};
+    // After the computation, the last bucket runs in this thread, which saves a switch of threads.
+    bucket->work = group.state().run(std::move(call), !(finishing && index == last_), {});
+  }
+
+  std::function<void()> call_hook(size_t index) {
+    Bucket& bucket = *buckets_[index];
+    bucket.pack(consensus_->used, finite);
+    if (bucket.bytes == 0) return {};
+    GradBucket grad_bucket{.index = int(index),
+                           .is_last = index == last_,
+                           .buffer = bucket.view(0, {bucket.bytes / size_of(bucket.dtype())}),
+                           .op = callback_.op_,
+                           .divisor = consensus_->divisor,
+                           .group = callback_.group_};
+    bucket.for_each_used(consensus_->used, [&](Gradient& g, const Tensor& view) {
+      grad_bucket.gradients.push_back(view);
+      grad_bucket.parameters.push_back(g.param);
+    });
+    return callback_.options_.comm_hook(grad_bucket);
+  }
+
+  void deliver_next(Deliveries* to) {
+    Bucket& bucket = *buckets_[delivered_++];
+    bucket.work.wait();  // throws the errors of the communication
+    if (bucket.complete) bucket.complete();
+    if (callback_.options_.comm_hook) bucket.end = clock_now();
+    if (to) bucket.unpack(consensus_->used, *to);
+  }
+
+  // Returns whether an enclosing recording tracks a gradient on any rank. Collective.
+  bool any_rank_tracks() const {
+    const bool local = std::ranges::any_of(gradients_, [](const auto& entry) {
+      return entry.second->grad.defined() && autograd::is_tracked(entry.second->grad);
+    });
+    return any_rank(local, callback_.group_);
+  }
+
+  void deliver_tracked(Deliveries& to) {
+    for (const auto& bucket : buckets_)
+      for (const Gradient& g : bucket->gradients) {
+        if (!consensus_->used[g.index]) continue;
+        if (g.grad.defined()) finite.check(g.index, g.grad);
+        const Tensor grad = g.grad.defined() ? g.grad : zeros_like(g.param);
+        tracked_bytes_ += grad.nbytes();
+        to.push_back({g.param, functional::all_reduce(grad, callback_.op_, {callback_.users_group_})});
+      }
+  }
+
+  AllReduceCallback& callback_;
+  std::shared_ptr<internal::BucketPlan> plan_;
+  std::shared_ptr<const internal::Consensus> consensus_;  // null within no_sync and in a group of one rank
+  bool has_consensus_ = false;
+  std::vector<std::shared_ptr<internal::Bucket>> buckets_;
+  std::vector<std::pair<internal::Bucket*, internal::Gradient*>> gradients_;  // by attached tensor
+  size_t launched_ = 0, delivered_ = 0;                 // numbers of launched and of delivered buckets
+  size_t last_ = 0;                                     // index of the last bucket that some rank uses
+  std::optional<internal::PackedBroadcast> broadcast_;  // of broadcast_after
+  int64_t tracked_bytes_ = 0;  // size of gradients reduced one by one, outside of buckets
+};
+
 std::shared_ptr<AllReduceCallback> make_allreduce_cb(ReduceOp op, AllReduceCallbackOptions options) {
   return std::make_shared<AllReduceCallback>(op, std::move(options), Op::kMakeAllreduceCb);
 }
@@ -52,11 +311,11 @@ std::shared_ptr<AllReduceCallback> make_allreduce_cb(std::string_view op, const 
   return make_allreduce_cb(op, {.group = group});
 }
 
-NoSync::NoSync(std::vector<std::shared_ptr<AllReduceCallback>> callbacks) : callbacks_(std::move(callbacks)) {
-  for (const auto& callback : callbacks_) ++callback->no_sync_;
-}
-NoSync::~NoSync() {
-  for (const auto& callback : callbacks_) --callback->no_sync_;
+NoSync::NoSync(const std::vector<std::shared_ptr<AllReduceCallback>>& callbacks) {
+  for (const auto& callback : callbacks) {
+    ++callback->no_sync_;
+    scopes_.emplace_back(callback.get(), [callback](void*) { --callback->no_sync_; });
+  }
 }
 
 AllReduceCallback::AllReduceCallback(ReduceOp op, AllReduceCallbackOptions options, Op maker)
@@ -99,28 +358,28 @@ void AllReduceCallback::begin(const std::vector<Tensor>& attached, const std::ve
   for (size_t t = 0; t < attached.size(); ++t) {
     const size_t i = params_->index_of(attached[t]);
     indices += concat(i, ' ');
-    b.reached[i] = reached[t] || (!b.keeping && (*params_)[i].accumulated.defined());
+    b.reached[i] = reached[t] || (!b.accumulating && (*params_)[i].accumulated.defined());
   }
-  if (b.keeping || is_single_rank()) return;
+  if (b.accumulating || is_single_rank()) return;
   plan();
-  b.outer = is_outer_recording_open();
+  b.in_outer_recording = is_outer_recording_open();
   const int every = options_.check_divergence_every;
   const bool compare = every > 0 && (synchronized_ + 1) % every == 0;
-  if (plan_->settled) {
-    const std::vector<bool>& before = plan_->settled->notes[group_.rank()].reached;
+  if (plan_->static_consensus) {
+    const std::vector<bool>& before = plan_->static_consensus->notes[group_.rank()].reached;
     for (size_t i = 0; i < before.size(); ++i)
       if (b.reached[i] != before[i])
         throw StateError("backward", params_->name_of(i),
                          before[i] ? " is no longer reached" : " is reached now",
                          ", but static_graph promises that every backward reaches the same");
     if (!join_ && !compare) {
-      b.start(plan_, plan_->settled);
-      return b.settle();
+      b.start(plan_, plan_->static_consensus);
+      return b.wait_for_consensus();
     }
   }
   BackwardNote local_note = note(BackwardNote::kBackward, &b);
   local_note.attached = internal::checksum_of(indices);
-  if (b.outer) local_note.flags |= BackwardNote::kEnclosingRecording;
+  if (b.in_outer_recording) local_note.flags |= BackwardNote::kEnclosingRecording;
   if (compare) local_note.checksum = internal::checksum_of(params_->tensors()) | 1;
   send(local_note);
   b.start(plan_, last_consensus_);
@@ -132,7 +391,7 @@ void AllReduceCallback::begin(const std::vector<Tensor>& attached, const std::ve
 std::optional<Tensor> AllReduceCallback::ready(const Tensor& param, const Tensor& grad) {
   const std::shared_ptr<Backward> b = backward_;
   const size_t i = params_->index_of(param);
-  if (b && b->keeping) {
+  if (b && b->accumulating) {
     params_->accumulate(i, grad);
   } else if (is_single_rank()) {
     const Tensor total = internal::sum_of((*params_)[i].accumulated, grad);
@@ -140,7 +399,8 @@ std::optional<Tensor> AllReduceCallback::ready(const Tensor& param, const Tensor
     return total;
   } else if (b && b->reached[i]) {
     b->set_gradient(i, (*params_)[i].accumulated, grad);
-    if (options_.overlap && !b->outer && (!options_.comm_hook || b->try_settle())) b->launch_ready();
+    if (options_.overlap && !b->in_outer_recording && (!options_.comm_hook || b->try_consensus()))
+      b->launch_ready();
   }
   return std::nullopt;
 }
@@ -149,7 +409,7 @@ std::vector<GradCallback::Delivery> AllReduceCallback::landed() {
   std::vector<Delivery> all;
   const std::shared_ptr<Backward> b = backward_;
   if (!b || !b->is_reducing() || options_.comm_hook) return all;
-  if (!b->all_delivered() && b->try_settle()) b->deliver_completed(all);
+  if (!b->all_delivered() && b->try_consensus()) b->deliver_completed(all);
   return all;
 }
 
@@ -164,13 +424,13 @@ std::vector<GradCallback::Delivery> AllReduceCallback::finish() {
   std::vector<Delivery> all;
   const TimePoint computed = internal::clock_now();
   if (b->is_reducing()) {
-    b->settle();
+    b->wait_for_consensus();
     if (!b->is_canceled()) b->finish(&all);
     check_open();
   }
   if (b->is_canceled()) {
     ++stats_.canceled;
-  } else if (!b->keeping) {
+  } else if (!b->accumulating) {
     b->conclude();
     b->count(computed);
   }
@@ -211,7 +471,7 @@ void AllReduceCallback::plan() {
 }
 
 BackwardNote AllReduceCallback::note(int64_t kind, const Backward* backward) const {
-  BackwardNote note{.kind = kind, .number = number_, .plan = plan_->fingerprint, .reached = {}};
+  BackwardNote note{.kind = kind, .number = number_, .plan_fingerprint = plan_->fingerprint, .reached = {}};
   if (backward)
     note.reached = backward->reached;
   else
@@ -256,7 +516,7 @@ int AllReduceCallback::serve_until_all_joined() {
     if (last_consensus_->active < 0) return before ? before->root() : 0;
     users_group_.state().backward_begins();  // as on the ranks that run this backward
     b.start(plan_, last_consensus_);
-    b.settle();
+    b.wait_for_consensus();
     if (b.is_canceled()) {
       ++stats_.canceled;
       continue;
@@ -268,7 +528,7 @@ int AllReduceCallback::serve_until_all_joined() {
 
 void join(const std::vector<std::shared_ptr<AllReduceCallback>>& callbacks, const std::function<void()>& body,
           const JoinOptions& options, const std::vector<Tensor>& also) {
-  if (callbacks.empty() || !options.enable) return body();
+  if (callbacks.empty()) return body();
   struct Scope {
     const std::vector<std::shared_ptr<AllReduceCallback>>& callbacks;
     size_t begun = 0;

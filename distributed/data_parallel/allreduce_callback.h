@@ -88,7 +88,6 @@ struct JoinOptions {
   // true: a mean divides by the size of the group. false: by the number of ranks that still have data.
   bool divide_by_initial_world_size = true;
   bool throw_on_early_termination = false;  // PeerError on all ranks once the first rank has no more data
-  bool enable = true;                       // false: join() only calls the body
 };
 
 class AllReduceCallback;
@@ -96,16 +95,10 @@ class AllReduceCallback;
 // Ends no_sync when it goes out of scope. Movable: `std::optional<NoSync> off; off.emplace(ddp.no_sync());`.
 class [[nodiscard]] NoSync {
  public:
-  explicit NoSync(std::vector<std::shared_ptr<AllReduceCallback>> callbacks);
-  ~NoSync();
-  NoSync(NoSync&& other) noexcept : callbacks_(std::exchange(other.callbacks_, {})) {}
-  NoSync& operator=(NoSync&& other) noexcept {
-    callbacks_.swap(other.callbacks_);  // the destructor of `other` ends the previous scope
-    return *this;
-  }
+  explicit NoSync(const std::vector<std::shared_ptr<AllReduceCallback>>& callbacks);
 
  private:
-  std::vector<std::shared_ptr<AllReduceCallback>> callbacks_;
+  std::vector<std::shared_ptr<void>> scopes_;  // the deleters end no_sync
 };
 
 // The result of make_allreduce_cb, the counterpart of PyTorch's c10d::Reducer. One object may be attached to
@@ -149,7 +142,7 @@ class AllReduceCallback final : public GradCallback, public std::enable_shared_f
   friend class NoSync;
   friend void join(const std::vector<std::shared_ptr<AllReduceCallback>>&, const std::function<void()>&,
                    const JoinOptions&, const std::vector<Tensor>&);
-  class Backward;  // internal/backward.h
+  class Backward;
 
   bool is_single_rank() const { return group_.size() == 1; }
   Backward& open_backward();

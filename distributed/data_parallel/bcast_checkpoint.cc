@@ -3,6 +3,7 @@
 #include "gradus/distributed/data_parallel/bcast_checkpoint.h"
 
 #include <exception>
+#include <tuple>
 #include <utility>
 
 #include "gradus/distributed/base/error_wire.h"
@@ -16,68 +17,43 @@ namespace {
 
 constexpr const char* kOp = "bcast_checkpoint";
 
-// The types of a checkpoint's entries. Names, values, dtypes and shapes are serialized; tensors' elements are
-// broadcast separately.
-enum class ValueKind : uint8_t { kTensor, kBool, kI64, kU64, kF64, kString };
+// The entries of a checkpoint by type. A tensor has its dtype and shape; its elements are broadcast separately.
+template <class T> using Entries = std::vector<std::pair<std::string, T>>;
+using AllEntries = std::tuple<Entries<std::pair<DType, Shape>>, Entries<bool>, Entries<int64_t>,
+                              Entries<uint64_t>, Entries<double>, Entries<std::string>>;
 
-// A visitor for Checkpoint::each: serializes the entries, and collects the tensors.
-struct CheckpointWriter {
+// Serializes the checkpoint, and appends its tensors to `tensors`.
+std::string serialize(const io::Checkpoint& checkpoint, std::vector<Tensor>& tensors) {
+  AllEntries all;
+  checkpoint.each([&]<class T>(const std::string& name, const T& value) {
+    if constexpr (std::is_same_v<T, Tensor>) {
+      std::get<0>(all).emplace_back(name, std::pair(value.dtype(), value.shape()));
+      tensors.push_back(value);
+    } else {
+      std::get<Entries<T>>(all).emplace_back(name, value);
+    }
+  });
   WireWriter wire;
-  std::vector<Tensor> tensors;
-
-  void operator()(const std::string& name, const Tensor& x) {
-    header(name, ValueKind::kTensor);
-    wire.put(x.dtype());
-    wire.put(std::vector<int64_t>(x.shape().begin(), x.shape().end()));
-    tensors.push_back(x);
-  }
-  void operator()(const std::string& name, bool v) { header(name, ValueKind::kBool), wire.put(v); }
-  void operator()(const std::string& name, int64_t v) { header(name, ValueKind::kI64), wire.put(v); }
-  void operator()(const std::string& name, uint64_t v) { header(name, ValueKind::kU64), wire.put(v); }
-  void operator()(const std::string& name, double v) { header(name, ValueKind::kF64), wire.put(v); }
-  void operator()(const std::string& name, const std::string& v) {
-    header(name, ValueKind::kString), wire.put(v);
-  }
-  void header(const std::string& name, ValueKind kind) { wire.put(name), wire.put(kind); }
-};
-
-template <class T> T take(WireReader& wire) {
-  T value{};
-  wire.get(value);
-  return value;
+  std::apply([&](const auto&... entries) { wire.put(entries...); }, all);
+  return wire.take();
 }
 
-// Deserializes the output of CheckpointWriter. Appends an uninitialized tensor to `tensors` per tensor entry.
-void read(WireReader& wire, io::Checkpoint& checkpoint, std::vector<Tensor>& tensors) {
-  while (wire.left()) {
-    const auto name = take<std::string>(wire);
-    switch (take<ValueKind>(wire)) {
-      case ValueKind::kTensor: {
-        const auto dtype = take<DType>(wire);
-        const auto shape = take<std::vector<int64_t>>(wire);
-        tensors.push_back(empty(Shape(std::span(shape)), {.dtype = dtype}));
+// Returns the checkpoint with uninitialized tensors, and appends these to `tensors`.
+io::Checkpoint parse(WireReader& wire, std::vector<Tensor>& tensors) {
+  io::Checkpoint checkpoint;
+  const auto put = [&]<class T>(const Entries<T>& entries) {
+    for (const auto& [name, value] : entries)
+      if constexpr (std::is_same_v<T, std::pair<DType, Shape>>) {
+        tensors.push_back(empty(value.second, {.dtype = value.first}));
         checkpoint.put(name, tensors.back());
-        break;
+      } else {
+        checkpoint.put(name, value);
       }
-      case ValueKind::kBool:
-        checkpoint.put(name, take<bool>(wire));
-        break;
-      case ValueKind::kI64:
-        checkpoint.put(name, take<int64_t>(wire));
-        break;
-      case ValueKind::kU64:
-        checkpoint.put(name, take<uint64_t>(wire));
-        break;
-      case ValueKind::kF64:
-        checkpoint.put(name, take<double>(wire));
-        break;
-      case ValueKind::kString:
-        checkpoint.put(name, take<std::string>(wire));
-        break;
-      default:
-        WireReader::fail();
-    }
-  }
+  };
+  AllEntries all;
+  std::apply([&](auto&... entries) { wire.get(entries...), (put(entries), ...); }, all);
+  if (wire.left()) WireReader::fail();
+  return checkpoint;
 }
 
 }  // namespace
@@ -89,12 +65,13 @@ io::LoadedCheckpoint bcast_checkpoint(const std::function<io::LoadedCheckpoint()
   get_group_rank(group, src);  // throws if src is not a member
   const bool is_src = get_rank() == src;
   io::LoadedCheckpoint loaded;
-  CheckpointWriter writer;
+  std::vector<Tensor> tensors;
+  std::string entries;
   std::exception_ptr error;
   if (is_src) {
     try {
       loaded = load();
-      loaded.checkpoint.each(writer);
+      entries = serialize(loaded.checkpoint, tensors);
     } catch (...) {
       error = std::current_exception();
     }
@@ -102,16 +79,15 @@ io::LoadedCheckpoint bcast_checkpoint(const std::function<io::LoadedCheckpoint()
   WireWriter header;
   for (const std::string& text : {error ? internal::error_to_wire(error) : "", loaded.path, loaded.warning})
     header.put(text);
-  const std::string message = broadcast_object(
-      is_src ? header.take() + (error ? "" : writer.wire.take()) : "", {.src = src, .group = group});
+  const std::string message =
+      broadcast_object(is_src ? header.take() + entries : "", {.src = src, .group = group});
   if (error) std::rethrow_exception(error);
-  std::vector<Tensor> tensors = std::move(writer.tensors);
   if (!is_src) {
     WireReader wire(message);
     std::string failure;
     for (std::string* text : {&failure, &loaded.path, &loaded.warning}) wire.get(*text);
     if (!failure.empty()) internal::throw_from_wire(failure, kOp, src, "failed to load");
-    read(wire, loaded.checkpoint, tensors);
+    loaded.checkpoint = parse(wire, tensors);
   }
   bcast_list_(tensors, {.group = group, .src = src});
   return loaded;

@@ -3,29 +3,36 @@
 #include "gradus/distributed/data_parallel/bcast_list.h"
 
 #include "gradus/autograd/graph/record.h"
-#include "gradus/distributed/base/wire.h"
+#include "gradus/distributed/data_parallel/bcast_checkpoint.h"
 #include "gradus/distributed/data_parallel/checksum.h"
 #include "gradus/distributed/data_parallel/internal/compare.h"
-#include "gradus/distributed/data_parallel/internal/packed_broadcast.h"
-#include "gradus/distributed/group/object.h"
+#include "gradus/distributed/group/collectives.h"
 #include "gradus/distributed/group/process_group.h"
+#include "gradus/tensor/ops/copy.h"
 
 namespace gradus::dist {
 namespace {
 
 using internal::Op;
 constexpr const char* kOp = "bcast_list_";
+constexpr int64_t kMaxPackBytes = int64_t(25) << 20;
+constexpr int64_t kAlignment = 16;  // in bytes, of each tensor in its pack
+
+int64_t padded_bytes(const Tensor& x) { return (x.nbytes() + kAlignment - 1) / kAlignment * kAlignment; }
+
+// Calls f(tensor, row-major view of its elements in the pack) for each tensor.
+template <class F> void for_each(const std::vector<Tensor>& tensors, const Tensor& flat, F f) {
+  char* data = static_cast<char*>(flat.raw_ptr());
+  for (const Tensor& x : tensors) {
+    f(x, from_blob(data, x.shape(), {.dtype = x.dtype()}));
+    data += padded_bytes(x);
+  }
+}
 
 nn::StateDict with_numbers(const std::vector<Tensor>& tensors) {
   nn::StateDict named;
   for (const Tensor& x : tensors) named.emplace_back(concat("tensor ", named.size()), x);
   return named;
-}
-
-nn::StateDict state_of(const nn::Module& module) {
-  nn::StateDict all = module.named_parameters();
-  for (auto& buffer : module.named_buffers()) all.push_back(std::move(buffer));
-  return all;
 }
 
 // Checks that all members have tensors of the same names, dtypes and shapes, and bitwise equal elements if
@@ -41,6 +48,45 @@ void check_tensors(Op op, const nn::StateDict& tensors, bool values, const Group
 }
 
 }  // namespace
+
+namespace internal {
+
+nn::StateDict named_tensors(const nn::Module& module) {
+  nn::StateDict all = module.named_parameters();
+  for (auto& buffer : module.named_buffers()) all.push_back(std::move(buffer));
+  return all;
+}
+
+PackedBroadcast::PackedBroadcast(const Group& group, const std::vector<Tensor>& tensors, int root)
+    : is_root_(group.rank() == root) {
+  std::vector<int64_t> bytes;
+  for (const Tensor& x : tensors) {
+    if (packs_.empty() || bytes.back() + padded_bytes(x) > kMaxPackBytes) {
+      packs_.emplace_back();
+      bytes.push_back(0);
+    }
+    packs_.back().tensors.push_back(x);
+    bytes.back() += padded_bytes(x);
+  }
+  for (size_t i = 0; i < packs_.size(); ++i) {
+    Pack& pack = packs_[i];
+    pack.flat = empty({bytes[i]}, {.dtype = DType::kU8});
+    if (is_root_)
+      for_each(pack.tensors, pack.flat, [](const Tensor& x, const Tensor& packed) { raw::copy_(packed, x); });
+    pack.work = broadcast(pack.flat, {.src = group.ranks()[root], .group = group, .async_op = true});
+  }
+}
+
+void PackedBroadcast::finish() {
+  for (Pack& pack : packs_) {
+    pack.work.wait();
+    if (!is_root_)
+      for_each(pack.tensors, pack.flat, [](const Tensor& x, const Tensor& packed) { raw::copy_(x, packed); });
+  }
+  packs_.clear();
+}
+
+}  // namespace internal
 
 void bcast_list_(const nn::StateDict& tensors, const BcastListOptions& options) {
   for (const auto& [name, x] : tensors) {
@@ -66,28 +112,20 @@ void bcast_list_(const std::vector<Tensor>& tensors, const BcastListOptions& opt
 }
 
 void bcast_list_(const nn::Module& module, const BcastListOptions& options) {
-  bcast_list_(state_of(module), options);
+  bcast_list_(internal::named_tensors(module), options);
 }
 
 void bcast_list_(optim::Optimizer& optimizer, const BcastListOptions& options) {
-  const Group& group = options.group;
-  if (get_world_size(group) == 1) return;
-  const int src = options.src < 0 ? group.ranks()[0] : options.src;
-  // Other ranks may have no state yet, so names, dtypes and shapes are sent first.
-  optim::State state = get_rank() == src ? optimizer.state_dict() : optim::State();
-  std::vector<std::pair<std::string, std::pair<DType, std::vector<int64_t>>>> specs;
-  for (const auto& [name, x] : state.tensors)
-    specs.push_back({name, {x.dtype(), {x.shape().begin(), x.shape().end()}}});
-  using Text = std::pair<decltype(specs), decltype(state.numbers)>;
-  const Text text =
-      from_wire<Text>(broadcast_object(to_wire(Text{specs, state.numbers}), {.src = src, .group = group}));
-  if (get_rank() != src) {
-    state.numbers = text.second;
-    for (const auto& [name, spec] : text.first)
-      state.tensors.emplace_back(name, empty(Shape(std::span(spec.second)), {.dtype = spec.first}));
-  }
-  bcast_list_(state.tensors, options);
-  if (get_rank() != src) optimizer.load_state_dict(state);
+  if (get_world_size(options.group) == 1) return;
+  const int src = options.src < 0 ? options.group.ranks()[0] : options.src;
+  const auto save = [&] {
+    io::LoadedCheckpoint state;
+    state.checkpoint.put("optimizer", optimizer);
+    return state;
+  };
+  // Other ranks may have no state yet, so names, dtypes and shapes are sent as well.
+  const io::LoadedCheckpoint state = bcast_checkpoint(save, {.group = options.group, .src = src});
+  if (get_rank() != src) state.checkpoint.get("optimizer", optimizer);
 }
 
 void check_synchronized(const nn::StateDict& tensors, const Group& group) {
@@ -96,7 +134,7 @@ void check_synchronized(const nn::StateDict& tensors, const Group& group) {
 }
 
 void check_synchronized(const nn::Module& module, const Group& group) {
-  check_synchronized(state_of(module), group);
+  check_synchronized(internal::named_tensors(module), group);
 }
 
 }  // namespace gradus::dist

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "gradus/distributed/group/group.h"
+#include "gradus/distributed/group/work.h"
 #include "gradus/nn/module.h"
 #include "gradus/optim/optimizer.h"
 #include "gradus/tensor/tensor.h"
@@ -40,5 +41,29 @@ void bcast_list_(optim::Optimizer& optimizer, const BcastListOptions& options = 
 // value differs from that of the group's majority.
 void check_synchronized(const nn::StateDict& tensors, const Group& group = {});
 void check_synchronized(const nn::Module& module, const Group& group = {});
+
+namespace internal {
+// Returns all parameters and buffers by name: state_dict() and the buffers that are not persistent.
+nn::StateDict named_tensors(const nn::Module& module);
+
+// Broadcasts many tensors from one rank in few messages. The constructor starts the broadcast; finish() waits
+// and writes the tensors. Tensors may have any dtypes, layouts and devices. Shapes and dtypes must be equal on
+// all ranks. Open recordings do not record the broadcast.
+class PackedBroadcast {
+ public:
+  // `root` is a rank in the group.
+  PackedBroadcast(const Group& group, const std::vector<Tensor>& tensors, int root);
+  void finish();
+
+ private:
+  struct Pack {
+    std::vector<Tensor> tensors;
+    Tensor flat;
+    Work work;
+  };
+  bool is_root_;
+  std::vector<Pack> packs_;
+};
+}  // namespace internal
 
 }  // namespace gradus::dist

@@ -9,6 +9,7 @@
 
 #include "gradus/autograd/ops/concat.h"
 #include "gradus/autograd/ops/copy.h"
+#include "gradus/distributed/data_parallel/bcast_list.h"
 #include "gradus/tensor/base/error.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/runtime/parallel.h"
@@ -35,13 +36,6 @@ std::unique_ptr<nn::Layer> make_on(const DataParallelBase::Factory& make, Contex
   std::unique_ptr<nn::Layer> model = make();
   if (!model) throw ValueError(kOp, "the factory made no model");
   return model;
-}
-
-void check_devices(const nn::StateDict& tensors, Device device) {
-  for (const auto& [name, t] : tensors)
-    if (t.device() != device)
-      throw DeviceError(kOp, "expected all parameters and buffers on ", device,
-                        ", the first of device_ids, but '", name, "' is ", describe(t));
 }
 
 // Copies the training mode of each module, since single modules may be in evaluation mode.
@@ -76,116 +70,95 @@ struct ReplicaScope {
 
 }  // namespace
 
-namespace internal {
-
-class Replicas {
- public:
-  Replicas(const DataParallelBase::Factory& make, DataParallelOptions options)
-      : options_(std::move(options)) {
-    Context& caller = Context::current();
-    if (options_.device_ids.empty()) options_.device_ids = {caller.device};
-    check_options(options_);
-    model_ = make_on(make, caller.snapshot(), device(0));
-    check_model();
-    // Replicas are made with a separate generator: only their structure is used, so the caller's random
-    // numbers must not depend on the number of devices.
-    Context replica_context = caller.snapshot();
-    replica_context.recordings.clear();
-    replica_context.generator = std::make_shared<RandomGenerator>();
-    for (size_t i = 1; i < options_.device_ids.size(); ++i) {
-      replicas_.push_back(make_on(make, replica_context, device(i)));
-      replicas_.back()->to(Device{DeviceType::kMeta});  // frees the weights that `make` initialized
-    }
+DataParallelBase::DataParallelBase(const Factory& make, DataParallelOptions options)
+    : options_(std::move(options)) {
+  Context& caller = Context::current();
+  if (options_.device_ids.empty()) options_.device_ids = {caller.device};
+  check_options(options_);
+  layers_.push_back(make_on(make, caller.snapshot(), options_.device_ids[0]));
+  check_devices();
+  // Replicas are made with a separate generator: only their structure is used, so the caller's random
+  // numbers must not depend on the number of devices.
+  Context replica_context = caller.snapshot();
+  replica_context.recordings.clear();
+  replica_context.generator = std::make_shared<RandomGenerator>();
+  for (size_t i = 1; i < options_.device_ids.size(); ++i) {
+    layers_.push_back(make_on(make, replica_context, options_.device_ids[i]));
+    layers_[i]->to(Device{DeviceType::kMeta});  // frees the weights that `make` initialized
   }
+}
 
-  nn::Layer& model() { return *model_; }
+void DataParallelBase::check_devices() const {
+  const Device device = options_.device_ids[0];
+  for (const auto& [name, t] : internal::named_tensors(*layers_[0]))
+    if (t.device() != device)
+      throw DeviceError(kOp, "expected all parameters and buffers on ", device,
+                        ", the first of device_ids, but '", name, "' is ", describe(t));
+}
 
-  Tensor forward(const Tensor& x) {
-    check_model();
-    if (x.dim() == 0) throw ShapeError(kOp, "expected x with a dimension to split, got ", describe(x));
-    const Device target = options_.output_device.value_or(device(0));
-    if (replicas_.empty()) return to((*model_)(to(x, device(0))), target);
+Tensor DataParallelBase::operator()(const Tensor& x) {
+  check_devices();
+  if (x.dim() == 0) throw ShapeError(kOp, "expected x with a dimension to split, got ", describe(x));
+  const std::vector<Device>& devices = options_.device_ids;
+  const Device target = options_.output_device.value_or(devices[0]);
+  if (layers_.size() == 1) return to(layer()(to(x, devices[0])), target);
 
-    const bool empty_batch = x.size(options_.dim) == 0;
-    std::vector<Tensor> chunks =
-        chunk(x, empty_batch ? 1 : int64_t(options_.device_ids.size()), options_.dim);
-    for (size_t i = 0; i < chunks.size(); ++i) chunks[i] = to(chunks[i], device(i));
-    std::list<ReplicaScope> scopes;
-    for (size_t i = 1; i < chunks.size(); ++i) scopes.emplace_back(*model_, layer(i), device(i));
-    std::vector<Tensor> results = run(chunks);
-    bool scalars = true;
-    for (size_t i = 0; i < results.size(); ++i) {
-      if (!results[i].defined()) throw ValueError(kOp, "the model returned no tensor on ", device(i));
-      scalars = scalars && results[i].dim() == 0;
-      results[i] = to(results[i], target);
-    }
-    return scalars ? stack(results) : cat(results, options_.dim);
+  const bool empty_batch = x.size(options_.dim) == 0;
+  std::vector<Tensor> chunks = chunk(x, empty_batch ? 1 : int64_t(devices.size()), options_.dim);
+  for (size_t i = 0; i < chunks.size(); ++i) chunks[i] = to(chunks[i], devices[i]);
+  std::list<ReplicaScope> scopes;
+  for (size_t i = 1; i < chunks.size(); ++i) scopes.emplace_back(layer(), *layers_[i], devices[i]);
+  std::vector<Tensor> results = run(chunks);
+  bool scalars = true;
+  for (size_t i = 0; i < results.size(); ++i) {
+    if (!results[i].defined()) throw ValueError(kOp, "the model returned no tensor on ", devices[i]);
+    scalars = scalars && results[i].dim() == 0;
+    results[i] = to(results[i], target);
   }
+  return scalars ? stack(results) : cat(results, options_.dim);
+}
 
- private:
-  Device device(size_t i) const { return options_.device_ids[i]; }
-  nn::Layer& layer(size_t i) { return i == 0 ? *model_ : *replicas_[i - 1]; }
-
-  void check_model() const {
-    check_devices(model_->named_parameters(), device(0));
-    check_devices(model_->named_buffers(), device(0));
+// Runs replica i on chunks[i], one thread each. Throws the exception of the first replica that threw.
+std::vector<Tensor> DataParallelBase::run(const std::vector<Tensor>& chunks) {
+  const size_t n = chunks.size();
+  std::vector<Tensor> results(n);
+  std::vector<std::exception_ptr> errors(n);
+  Context& caller = Context::current();
+  const PhiloxKey key = caller.generator->next();
+  std::vector<Context> contexts(n, caller.snapshot());
+  for (size_t i = 0; i < n; ++i) {
+    const auto bits = philox(key.seed, key.stream, i);
+    contexts[i].generator = std::make_shared<RandomGenerator>(uint64_t(bits[1]) << 32 | bits[0]);
+    contexts[i].device = options_.device_ids[i];
+    contexts[i].threads = std::max(1, num_threads() / int(n));
   }
-
-  // Runs replica i on chunks[i], one thread each. Throws the exception of the first replica that threw.
-  std::vector<Tensor> run(const std::vector<Tensor>& chunks) {
-    const size_t n = chunks.size();
-    std::vector<Tensor> results(n);
-    std::vector<std::exception_ptr> errors(n);
-    Context& caller = Context::current();
-    const PhiloxKey key = caller.generator->next();
-    std::vector<Context> contexts(n, caller.snapshot());
-    for (size_t i = 0; i < n; ++i) {
-      const auto bits = philox(key.seed, key.stream, i);
-      contexts[i].generator = std::make_shared<RandomGenerator>(uint64_t(bits[1]) << 32 | bits[0]);
-      contexts[i].device = device(i);
-      contexts[i].threads = std::max(1, num_threads() / int(n));
-    }
-    const auto run_one = [&](size_t i) {
-      const ContextScope scope(contexts[i]);
+  const auto run_one = [&](size_t i) {
+    const ContextScope scope(contexts[i]);
+    try {
+      results[i] = (*layers_[i])(chunks[i]);
+    } catch (Error& e) {
+      e.add_context(concat(kOp, " on ", options_.device_ids[i]));
+      errors[i] = std::current_exception();
+    } catch (const InternalError&) {
+      errors[i] = std::current_exception();
+    } catch (const std::exception& e) {
       try {
-        results[i] = layer(i)(chunks[i]);
-      } catch (Error& e) {
-        e.add_context(concat(kOp, " on ", device(i)));
-        errors[i] = std::current_exception();
-      } catch (const InternalError&) {
-        errors[i] = std::current_exception();
-      } catch (const std::exception& e) {
-        try {
-          std::throw_with_nested(Error(kOp, "on ", device(i), ": ", e.what()));
-        } catch (...) {
-          errors[i] = std::current_exception();
-        }
+        std::throw_with_nested(Error(kOp, "on ", options_.device_ids[i], ": ", e.what()));
       } catch (...) {
         errors[i] = std::current_exception();
       }
-    };
-    {
-      std::vector<std::jthread> threads;
-      for (size_t i = 1; i < n; ++i) threads.emplace_back(run_one, i);
-      run_one(0);
+    } catch (...) {
+      errors[i] = std::current_exception();
     }
-    for (const std::exception_ptr& e : errors)
-      if (e) std::rethrow_exception(e);
-    return results;
+  };
+  {
+    std::vector<std::jthread> threads;
+    for (size_t i = 1; i < n; ++i) threads.emplace_back(run_one, i);
+    run_one(0);
   }
-
-  DataParallelOptions options_;
-  std::unique_ptr<nn::Layer> model_;
-  std::vector<std::unique_ptr<nn::Layer>> replicas_;  // of the further devices
-};
-
-}  // namespace internal
-
-DataParallelBase::DataParallelBase(Factory make, DataParallelOptions options)
-    : replicas_(std::make_unique<internal::Replicas>(make, std::move(options))) {}
-DataParallelBase::~DataParallelBase() = default;
-
-nn::Layer& DataParallelBase::layer() { return replicas_->model(); }
-Tensor DataParallelBase::operator()(const Tensor& x) { return replicas_->forward(x); }
+  for (const std::exception_ptr& e : errors)
+    if (e) std::rethrow_exception(e);
+  return results;
+}
 
 }  // namespace gradus::dist

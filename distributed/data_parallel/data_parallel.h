@@ -26,10 +26,6 @@ struct DataParallelOptions {
   int64_t dim = 0;                           // dim along which inputs are split and outputs concatenated
 };
 
-namespace internal {
-class Replicas;
-}
-
 // Calls `make` once per device, with the Context's device set to that device. In every forward, the other
 // replicas get the parameters, buffers and training mode of the first replica. Hooks that are added to the
 // first replica later are not copied.
@@ -45,14 +41,17 @@ class Replicas;
 class DataParallelBase {
  public:
   using Factory = std::function<std::unique_ptr<nn::Layer>()>;
-  DataParallelBase(Factory make, DataParallelOptions options);
-  ~DataParallelBase();
-  nn::Layer& layer();
+  DataParallelBase(const Factory& make, DataParallelOptions options);
+  nn::Layer& layer() { return *layers_[0]; }
   // Shapes: x [..,N,..], with N at `dim`, on any device -> the replicas' results, concatenated along `dim`.
   Tensor operator()(const Tensor& x);
 
  private:
-  std::unique_ptr<internal::Replicas> replicas_;
+  void check_devices() const;
+  std::vector<Tensor> run(const std::vector<Tensor>& chunks);
+
+  DataParallelOptions options_;
+  std::vector<std::unique_ptr<nn::Layer>> layers_;  // the model, and its replicas on the other devices
 };
 
 template <class M> class DataParallel : public DataParallelBase {

@@ -25,9 +25,10 @@ class GroupStatisticsReduction final : public nn::StatisticsReduction {
   const Group group_;
 };
 
-// Sets the reduction of all layers of type L. Returns the number of layers.
-template <class L>
-int set_reduction(nn::Module& module, const std::shared_ptr<nn::StatisticsReduction>& reduction) {
+// Sets a reduction over the group in all layers of type L. Returns the number of layers.
+template <class L> int convert(const char* op, nn::Module& module, const Group& group) {
+  group.state().check_member(op);
+  const auto reduction = std::make_shared<GroupStatisticsReduction>(group);
   int count = 0;
   module.apply([&](nn::Module& m) {
     if (auto* layer = dynamic_cast<L*>(&m)) {
@@ -41,19 +42,11 @@ int set_reduction(nn::Module& module, const std::shared_ptr<nn::StatisticsReduct
 }  // namespace
 
 int convert_sync_batchnorm(nn::Module& module, const Group& group) {
-  group.state().check_member("convert_sync_batchnorm");
-  return set_reduction<nn::BatchNorm>(module, std::make_shared<GroupStatisticsReduction>(group));
+  return convert<nn::BatchNorm>("convert_sync_batchnorm", module, group);
 }
-
-int revert_sync_batchnorm(nn::Module& module) { return set_reduction<nn::BatchNorm>(module, nullptr); }
 
 int convert_sync_minibatch_stddev(nn::Module& module, const Group& group) {
-  group.state().check_member("convert_sync_minibatch_stddev");
-  return set_reduction<nn::MinibatchStdDev>(module, std::make_shared<GroupStatisticsReduction>(group));
-}
-
-int revert_sync_minibatch_stddev(nn::Module& module) {
-  return set_reduction<nn::MinibatchStdDev>(module, nullptr);
+  return convert<nn::MinibatchStdDev>("convert_sync_minibatch_stddev", module, group);
 }
 
 }  // namespace gradus::dist

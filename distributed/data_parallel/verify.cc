@@ -190,214 +190,6 @@ std::string list(const Names& names) {
 
 Tensor as_f64(const Tensor& x) { return x.defined() && is_floating(x.dtype()) ? raw::to(x, DType::kF64) : x; }
 
-// Runs the training in several configurations and compares the results.
-class Verification {
- public:
-  Verification(const internal::MakeModule& make, const internal::LossOf& loss, const data::Dataset& data,
-               const VerifyOptions& options)
-      : make_(make), loss_(loss), options_(options) {
-    check_options(data);
-    read(data);
-  }
-
-  VerifyReport report();
-
- private:
-  struct Shared {
-    std::vector<TrainingState> states;  // per rank, after the current step
-    Outcome outcome;
-  };
-
-  void check_options(const data::Dataset& data) const;
-  void read(const data::Dataset& data);
-  std::vector<int64_t> positions_of(int step, int rank, int world) const;
-  data::Batch batch_of(const Setup& setup, int step, int rank) const;
-
-  Outcome run(const Setup& setup);
-  void train(const Setup& setup, Shared& shared);
-  void take_weights(const nn::Module& model);
-
-  std::pair<Cause, std::string> cause_of(const Outcome& outcome);
-  std::string sizes(int step) const;
-  std::string text_of(const StateDifference& first) const;
-
-  const internal::MakeModule& make_;
-  const internal::LossOf& loss_;
-  const VerifyOptions& options_;
-  const Context& caller_ = Context::current();
-  std::vector<data::Batch> joined_;  // joined batch of each step
-  // Results of the first run, which trains one rank on the joined batches.
-  std::optional<TrainingState> start_;   // initial weights
-  std::vector<TrainingState> expected_;  // states after each step
-  Names batch_norms_, dropouts_;         // names of the layers in training mode
-};
-
-void Verification::check_options(const data::Dataset& data) const {
-  const auto check = [](bool holds, const char* expected, const auto& given) {
-    if (!holds) throw ValueError("verify", "expected ", expected, ", got ", given);
-  };
-  check(options_.world >= 1, "world >= 1", options_.world);
-  check(options_.batch_size >= 1, "batch_size >= 1", options_.batch_size);
-  check(options_.steps >= 1, "steps >= 1", options_.steps);
-  check(options_.tolerance >= 0, "tolerance >= 0", options_.tolerance);
-  if (data.size() < options_.world)
-    throw ValueError("verify", "expected a sample for each of ", options_.world, " ranks at least, got ",
-                     data.size(), " in ", data.name());
-}
-
-// Reads all batches in advance, so that random transforms give the same samples in all runs.
-void Verification::read(const data::Dataset& data) {
-  Context context = caller_.snapshot();
-  context.recordings.clear();
-  context.generator = std::make_shared<RandomGenerator>(options_.seed);
-  ContextScope scope(context);
-  const int steps = options_.steps + (options_.unequal && options_.world > 1);
-  int64_t at = 0;
-  for (int step = 0; step < steps; ++step) {
-    int64_t size = options_.world * options_.batch_size;
-    if (step == options_.steps) size += options_.world / 2;
-    std::vector<int64_t> indices;
-    for (int64_t i = 0; i < size; ++i) indices.push_back(at++ % data.size());
-    data::Batch batch = data.get_batch(indices);
-    batch.input = as_f64(batch.input), batch.target = as_f64(batch.target);
-    batch.indices = std::move(indices);
-    joined_.push_back(std::move(batch));
-  }
-}
-
-// Returns the positions of a rank's samples in the joined batch: rank, rank + world, ..., as in a DataLoader.
-std::vector<int64_t> Verification::positions_of(int step, int rank, int world) const {
-  std::vector<int64_t> positions;
-  for (int64_t at = rank; at < joined_[step].size(); at += world) positions.push_back(at);
-  return positions;
-}
-
-data::Batch Verification::batch_of(const Setup& setup, int step, int rank) const {
-  const data::Batch& joined = joined_[step];
-  const std::vector<int64_t> positions = positions_of(step, setup.same_batch ? 0 : rank, setup.world);
-  const Tensor rows = tensor(positions, {std::ssize(positions)});
-  const auto part = [&](const Tensor& x) { return x.defined() ? raw::index_select(x, 0, rows) : x; };
-  data::Batch batch{.input = part(joined.input), .target = part(joined.target)};
-  for (int64_t at : positions) batch.indices.push_back(joined.indices[at]);
-  batch.global_size = setup.same_batch ? batch.size() * setup.world : joined.size();
-  return batch;
-}
-
-// Stores the initial weights in the first run, and loads them in later runs.
-void Verification::take_weights(const nn::Module& model) {
-  const TrainingState model_state(model, 0);
-  if (!start_) {
-    start_ = model_state.clone();
-    return;
-  }
-  for (StateKind kind : {StateKind::kParameter, StateKind::kBuffer}) {
-    const nn::StateDict &from = (*start_)[kind], &to = model_state[kind];
-    for (size_t i = 0; i < std::max(from.size(), to.size()); ++i) {
-      const auto text = [&](const nn::StateDict& dict) {
-        return i < dict.size() ? concat(prefix(kind), dict[i].first, " ", describe(dict[i].second))
-                               : "no more";
-      };
-      if (text(from) != text(to))
-        throw ValueError(
-            "verify", "expected a model with the same tensors whatever the number of ranks, got ", text(to),
-            " on rank ", get_rank(), " of ", get_world_size(), " but ", text(from), " in a job of one");
-      raw::copy_(to[i].second, from[i].second);
-    }
-  }
-}
-
-// Runs the training on one rank.
-void Verification::train(const Setup& setup, Shared& shared) {
-  Context& context = Context::current();
-  context.device = caller_.device;
-  context.deterministic = caller_.deterministic;
-  context.generator->manual_seed(options_.seed);
-  const int rank = get_rank();
-  const bool first_run = !start_;
-
-  const std::unique_ptr<nn::Module> model = make_();
-  if (!model) throw ValueError("verify", "expected a model, got none");
-  if (options_.prepare) options_.prepare(*model);
-  model->to(DType::kF64);
-  take_weights(*model);
-  if (first_run) {
-    batch_norms_ = names_of<nn::BatchNorm>(*model, [](nn::BatchNorm& m) {
-      return !m.reduction() && (m.is_training() || !m.running_mean.defined());
-    });
-    dropouts_ =
-        names_of<nn::Dropout>(*model, [](nn::Dropout& m) { return m.is_training() && m.options().p > 0; });
-  }
-  if (setup.sync_batch_norm) convert_sync_batchnorm(*model);
-  if (setup.other_seed) context.generator->manual_seed(context.generator->seed() + 1);
-  const std::array<uint64_t, 2> numbers = context.generator->state();
-
-  GradManager gm;
-  gm.attach(model->parameters(), make_allreduce_cb(ReduceOp::kMean));
-  optim::SGD optimizer(model->parameters(), {.lr = options_.lr});
-  for (int step = 0; step < std::ssize(joined_); ++step) {
-    const data::Batch batch = batch_of(setup, step, rank);
-    Tensor loss;
-    {
-      auto recording = gm.record();
-      loss = loss_(*model, batch);
-      if (setup.weighted) loss = loss * internal::weight_of(batch);
-      gm.backward(loss);
-    }
-    optimizer.step();
-    const TrainingState state(*model, loss.item<double>());
-    if (first_run) {
-      if (!std::isfinite(state.loss()))
-        throw ValueError("verify", "expected a finite loss, got ", state.loss(),
-                         " on the joined batch of step ", step);
-      expected_.push_back(state.clone());
-      optimizer.clear_grad();
-      continue;
-    }
-    shared.states[rank] = state;
-    barrier();
-    if (rank == 0) {  // ranks are threads: rank 0 reads all ranks' tensors
-      Outcome& outcome = shared.outcome;
-      compare(shared.states, setup.same_batch ? nullptr : &expected_[step], step, options_.tolerance,
-              setup.same_batch, outcome);
-      outcome.drew_numbers |= context.generator->state() != numbers;
-    }
-    barrier();
-    if (shared.outcome.first) return;
-    optimizer.clear_grad();
-  }
-}
-
-Outcome Verification::run(const Setup& setup) {
-  Shared shared{.states = std::vector<TrainingState>(setup.world)};
-  run_ranks(setup.world, [&] { train(setup, shared); });
-  return shared.outcome;
-}
-
-std::string Verification::sizes(int step) const {
-  if (step < options_.steps) return concat("equal batches of ", options_.batch_size);
-  Names each;
-  for (int rank = 0; rank < options_.world; ++rank)
-    each.push_back(std::to_string(positions_of(step, rank, options_.world).size()));
-  return "unequal batches of " + list(each);
-}
-
-std::string Verification::text_of(const StateDifference& first) const {
-  std::ostringstream text;
-  const Difference& d = first.difference;
-  text << prefix(first.kind) << first.name << " differs in step " << first.step << " (" << sizes(first.step)
-       << "): ";
-  if (!first.one_element) text << "element " << d.at << " is ";
-  text << d.actual;
-  if (first.rank >= 0)
-    text << " on rank " << first.rank << ", " << d.expected << " on rank 0";
-  else
-    text << " on " << options_.world << " ranks" << (first.kind == StateKind::kLoss ? " (mean)" : "") << ", "
-         << d.expected << " on one with all samples";
-  text.precision(2);
-  text << "; relative " << d.relative << ", expected at most " << options_.tolerance << '.';
-  return std::move(text).str();
-}
-
 // ---- texts of the likely causes, with instructions
 
 std::string random_text(const Names& dropouts) {
@@ -458,57 +250,250 @@ std::string unknown_text(StateKind kind) {
          "The gradients agree, so look for what else writes to the parameter, from a rank's own batch.";
 }
 
-// Runs the training in other configurations until one removes or explains the first difference.
-std::pair<Cause, std::string> Verification::cause_of(const Outcome& outcome) {
-  const StateDifference& first = *outcome.first;
-  const int world = options_.world;
-  const auto explains = [&](const Setup& setup) {
-    const std::optional<StateDifference> remaining = run(setup).first;
-    return !remaining || remaining->position() > first.position();
-  };
-  const Outcome same = run({.world = world, .same_batch = true});
-  const bool random = run({.other_seed = true}).first.has_value();
-  if (random || (same.first && same.drew_numbers)) return {Cause::kRandomness, random_text(dropouts_)};
-  if (same.first) return {Cause::kDependsOnRank, rank_text(*same.first)};
+// Runs the training in several configurations and compares the results.
+class Verification {
+ public:
+  Verification(const internal::MakeModule& make, const internal::LossOf& loss, const data::Dataset& data,
+               const VerifyOptions& options)
+      : make_(make), loss_(loss), options_(options) {
+    check_options(data);
+    read(data);
+  }
 
-  const double actual = first.difference.actual, expected = first.difference.expected;
-  if (first.kind == StateKind::kLoss && first.step < options_.steps &&
-      std::abs(actual * world - expected) <= options_.tolerance * std::abs(expected))
-    return {Cause::kSumOverBatch, kSumText};
-  if (!batch_norms_.empty() && explains({.world = world, .sync_batch_norm = true}))
-    return {Cause::kBatchNormStatistics, batch_norm_text(batch_norms_)};
-  if (explains({.world = world, .weighted = true})) return {Cause::kUnequalBatches, kUnequalText};
-  if (first.kind == StateKind::kBuffer) return {Cause::kBuffer, buffer_text(first.name)};
-  if (!outcome.buffer.empty()) return {Cause::kBuffer, buffer_text(outcome.buffer)};
-  return {Cause::kUnknown, unknown_text(first.kind)};
-}
-
-VerifyReport Verification::report() {
-  run({});
-  const Outcome outcome = run({.world = options_.world});
-  VerifyReport report;
-  if (!outcome.first) {
-    report.difference = outcome.largest;
-    std::ostringstream text;
-    text.precision(2);
-    text << options_.world << (options_.world == 1 ? " rank agrees" : " ranks agree")
-         << " with one on the joined batch: loss, gradients, parameters and buffers, to " << outcome.largest
-         << ", in " << options_.steps << (options_.steps == 1 ? " step of " : " steps of ") << sizes(0);
-    if (std::ssize(joined_) > options_.steps) text << " and one of " << sizes(options_.steps);
-    report.text = text.str() + ".";
+  VerifyReport report() {
+    run({});
+    const Outcome outcome = run({.world = options_.world});
+    VerifyReport report;
+    if (!outcome.first) {
+      report.difference = outcome.largest;
+      std::ostringstream text;
+      text.precision(2);
+      text << options_.world << (options_.world == 1 ? " rank agrees" : " ranks agree")
+           << " with one on the joined batch: loss, gradients, parameters and buffers, to " << outcome.largest
+           << ", in " << options_.steps << (options_.steps == 1 ? " step of " : " steps of ") << sizes(0);
+      if (std::ssize(joined_) > options_.steps) text << " and one of " << sizes(options_.steps);
+      report.text = text.str() + ".";
+      return report;
+    }
+    const StateDifference& first = *outcome.first;
+    report.agrees = false;
+    report.tensor = prefix(first.kind) + first.name;
+    report.step = first.step;
+    report.rank = first.rank;
+    report.difference = first.difference.relative;
+    std::string cause;
+    std::tie(report.cause, cause) = cause_of(outcome);
+    report.text = concat(text_of(first), "\nLikely cause: ", cause);
     return report;
   }
-  const StateDifference& first = *outcome.first;
-  report.agrees = false;
-  report.tensor = prefix(first.kind) + first.name;
-  report.step = first.step;
-  report.rank = first.rank;
-  report.difference = first.difference.relative;
-  std::string cause;
-  std::tie(report.cause, cause) = cause_of(outcome);
-  report.text = concat(text_of(first), "\nLikely cause: ", cause);
-  return report;
-}
+
+ private:
+  struct Shared {
+    std::vector<TrainingState> states;  // per rank, after the current step
+    Outcome outcome;
+  };
+
+  void check_options(const data::Dataset& data) const {
+    const auto check = [](bool holds, const char* expected, const auto& given) {
+      if (!holds) throw ValueError("verify", "expected ", expected, ", got ", given);
+    };
+    check(options_.world >= 1, "world >= 1", options_.world);
+    check(options_.batch_size >= 1, "batch_size >= 1", options_.batch_size);
+    check(options_.steps >= 1, "steps >= 1", options_.steps);
+    check(options_.tolerance >= 0, "tolerance >= 0", options_.tolerance);
+    if (data.size() < options_.world)
+      throw ValueError("verify", "expected a sample for each of ", options_.world, " ranks at least, got ",
+                       data.size(), " in ", data.name());
+  }
+
+  // Reads all batches in advance, so that random transforms give the same samples in all runs.
+  void read(const data::Dataset& data) {
+    Context context = caller_.snapshot();
+    context.recordings.clear();
+    context.generator = std::make_shared<RandomGenerator>(options_.seed);
+    ContextScope scope(context);
+    const int steps = options_.steps + (options_.unequal && options_.world > 1);
+    int64_t at = 0;
+    for (int step = 0; step < steps; ++step) {
+      int64_t size = options_.world * options_.batch_size;
+      if (step == options_.steps) size += options_.world / 2;
+      std::vector<int64_t> indices;
+      for (int64_t i = 0; i < size; ++i) indices.push_back(at++ % data.size());
+      data::Batch batch = data.get_batch(indices);
+      batch.input = as_f64(batch.input), batch.target = as_f64(batch.target);
+      batch.indices = std::move(indices);
+      joined_.push_back(std::move(batch));
+    }
+  }
+
+  // Returns the positions of a rank's samples in the joined batch: rank, rank + world, ..., as in a DataLoader.
+  std::vector<int64_t> positions_of(int step, int rank, int world) const {
+    std::vector<int64_t> positions;
+    for (int64_t at = rank; at < joined_[step].size(); at += world) positions.push_back(at);
+    return positions;
+  }
+
+  data::Batch batch_of(const Setup& setup, int step, int rank) const {
+    const data::Batch& joined = joined_[step];
+    const std::vector<int64_t> positions = positions_of(step, setup.same_batch ? 0 : rank, setup.world);
+    const Tensor rows = tensor(positions, {std::ssize(positions)});
+    const auto part = [&](const Tensor& x) { return x.defined() ? raw::index_select(x, 0, rows) : x; };
+    data::Batch batch{.input = part(joined.input), .target = part(joined.target)};
+    for (int64_t at : positions) batch.indices.push_back(joined.indices[at]);
+    batch.global_size = setup.same_batch ? batch.size() * setup.world : joined.size();
+    return batch;
+  }
+
+  Outcome run(const Setup& setup) {
+    Shared shared{.states = std::vector<TrainingState>(setup.world)};
+    run_ranks(setup.world, [&] { train(setup, shared); });
+    return shared.outcome;
+  }
+
+  // Runs the training on one rank.
+  void train(const Setup& setup, Shared& shared) {
+    Context& context = Context::current();
+    context.device = caller_.device;
+    context.deterministic = caller_.deterministic;
+    context.generator->manual_seed(options_.seed);
+    const int rank = get_rank();
+    const bool first_run = !start_;
+
+    const std::unique_ptr<nn::Module> model = make_();
+    if (!model) throw ValueError("verify", "expected a model, got none");
+    if (options_.prepare) options_.prepare(*model);
+    model->to(DType::kF64);
+    take_weights(*model);
+    if (first_run) {
+      batch_norms_ = names_of<nn::BatchNorm>(*model, [](nn::BatchNorm& m) {
+        return !m.reduction() && (m.is_training() || !m.running_mean.defined());
+      });
+      dropouts_ =
+          names_of<nn::Dropout>(*model, [](nn::Dropout& m) { return m.is_training() && m.options().p > 0; });
+    }
+    if (setup.sync_batch_norm) convert_sync_batchnorm(*model);
+    if (setup.other_seed) context.generator->manual_seed(context.generator->seed() + 1);
+    const std::array<uint64_t, 2> numbers = context.generator->state();
+
+    GradManager gm;
+    gm.attach(model->parameters(), make_allreduce_cb(ReduceOp::kMean));
+    optim::SGD optimizer(model->parameters(), {.lr = options_.lr});
+    for (int step = 0; step < std::ssize(joined_); ++step) {
+      const data::Batch batch = batch_of(setup, step, rank);
+      Tensor loss;
+      {
+        auto recording = gm.record();
+        loss = loss_(*model, batch);
+        if (setup.weighted) loss = loss * internal::weight_of(batch);
+        gm.backward(loss);
+      }
+      optimizer.step();
+      const TrainingState state(*model, loss.item<double>());
+      if (first_run) {
+        if (!std::isfinite(state.loss()))
+          throw ValueError("verify", "expected a finite loss, got ", state.loss(),
+                           " on the joined batch of step ", step);
+        expected_.push_back(state.clone());
+        optimizer.clear_grad();
+        continue;
+      }
+      shared.states[rank] = state;
+      barrier();
+      if (rank == 0) {  // ranks are threads: rank 0 reads all ranks' tensors
+        Outcome& outcome = shared.outcome;
+        compare(shared.states, setup.same_batch ? nullptr : &expected_[step], step, options_.tolerance,
+                setup.same_batch, outcome);
+        outcome.drew_numbers |= context.generator->state() != numbers;
+      }
+      barrier();
+      if (shared.outcome.first) return;
+      optimizer.clear_grad();
+    }
+  }
+
+  // Stores the initial weights in the first run, and loads them in later runs.
+  void take_weights(const nn::Module& model) {
+    const TrainingState model_state(model, 0);
+    if (!start_) {
+      start_ = model_state.clone();
+      return;
+    }
+    for (StateKind kind : {StateKind::kParameter, StateKind::kBuffer}) {
+      const nn::StateDict &from = (*start_)[kind], &to = model_state[kind];
+      for (size_t i = 0; i < std::max(from.size(), to.size()); ++i) {
+        const auto text = [&](const nn::StateDict& dict) {
+          return i < dict.size() ? concat(prefix(kind), dict[i].first, " ", describe(dict[i].second))
+                                 : "no more";
+        };
+        if (text(from) != text(to))
+          throw ValueError(
+              "verify", "expected a model with the same tensors whatever the number of ranks, got ", text(to),
+              " on rank ", get_rank(), " of ", get_world_size(), " but ", text(from), " in a job of one");
+        raw::copy_(to[i].second, from[i].second);
+      }
+    }
+  }
+
+  // Runs the training in other configurations until one removes or explains the first difference.
+  std::pair<Cause, std::string> cause_of(const Outcome& outcome) {
+    const StateDifference& first = *outcome.first;
+    const int world = options_.world;
+    const auto explains = [&](const Setup& setup) {
+      const std::optional<StateDifference> remaining = run(setup).first;
+      return !remaining || remaining->position() > first.position();
+    };
+    const Outcome same = run({.world = world, .same_batch = true});
+    const bool random = run({.other_seed = true}).first.has_value();
+    if (random || (same.first && same.drew_numbers)) return {Cause::kRandomness, random_text(dropouts_)};
+    if (same.first) return {Cause::kDependsOnRank, rank_text(*same.first)};
+
+    const double actual = first.difference.actual, expected = first.difference.expected;
+    if (first.kind == StateKind::kLoss && first.step < options_.steps &&
+        std::abs(actual * world - expected) <= options_.tolerance * std::abs(expected))
+      return {Cause::kSumOverBatch, kSumText};
+    if (!batch_norms_.empty() && explains({.world = world, .sync_batch_norm = true}))
+      return {Cause::kBatchNormStatistics, batch_norm_text(batch_norms_)};
+    if (explains({.world = world, .weighted = true})) return {Cause::kUnequalBatches, kUnequalText};
+    const std::string& buffer = first.kind == StateKind::kBuffer ? first.name : outcome.buffer;
+    if (!buffer.empty()) return {Cause::kBuffer, buffer_text(buffer)};
+    return {Cause::kUnknown, unknown_text(first.kind)};
+  }
+
+  std::string sizes(int step) const {
+    if (step < options_.steps) return concat("equal batches of ", options_.batch_size);
+    Names each;
+    for (int rank = 0; rank < options_.world; ++rank)
+      each.push_back(std::to_string(positions_of(step, rank, options_.world).size()));
+    return "unequal batches of " + list(each);
+  }
+
+  std::string text_of(const StateDifference& first) const {
+    std::ostringstream text;
+    const Difference& d = first.difference;
+    text << prefix(first.kind) << first.name << " differs in step " << first.step << " (" << sizes(first.step)
+         << "): ";
+    if (!first.one_element) text << "element " << d.at << " is ";
+    text << d.actual;
+    if (first.rank >= 0)
+      text << " on rank " << first.rank << ", " << d.expected << " on rank 0";
+    else
+      text << " on " << options_.world << " ranks" << (first.kind == StateKind::kLoss ? " (mean)" : "")
+           << ", " << d.expected << " on one with all samples";
+    text.precision(2);
+    text << "; relative " << d.relative << ", expected at most " << options_.tolerance << '.';
+    return std::move(text).str();
+  }
+
+  const internal::MakeModule& make_;
+  const internal::LossOf& loss_;
+  const VerifyOptions& options_;
+  const Context& caller_ = Context::current();
+  std::vector<data::Batch> joined_;  // joined batch of each step
+  // Results of the first run, which trains one rank on the joined batches.
+  std::optional<TrainingState> start_;   // initial weights
+  std::vector<TrainingState> expected_;  // states after each step
+  Names batch_norms_, dropouts_;         // names of the layers in training mode
+};
 
 }  // namespace
 

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <array>
+#include <compare>
 #include <map>
 #include <memory>
 #include <string>
@@ -26,6 +27,7 @@ struct Address {
   int micro_batch = 0;
   int slot = 0;  // which of the tensors that the stage takes
   bool gradient = false;
+  auto operator<=>(const Address&) const = default;
 };
 std::string to_string(const Address& address);  // "input 1 of stage 2, micro-batch 0, step 7"
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "gradus/distributed/pipeline/internal/recompute_choice.h"
+#include "gradus/distributed/pipeline/recompute.h"
 
 namespace gradus::dist::internal {
 
@@ -38,7 +38,7 @@ class AutoMicroBatches {
   void record_time(int64_t rows, double seconds, const std::function<double(double)>& largest);
   // Returns whether the trials have ended and the choice is final.
   bool done() const { return tried_ == trials_; }
-  // Returns "8 micro-batches of 4 rows (predicted 0.120 s, idle 0.111; ran in 0.123 s), chosen among ...".
+  // Returns a line per candidate, best first: "8 micro-batches of 4 rows: predicted 0.12 s, idle 0.1; ran in 0.13 s".
   std::string describe() const;
   // next() is the recomputation of the next step, best() that of the best candidate so far.
   const RecomputeChoice& next() const { return candidates_[tried()].choice; }

@@ -1,10 +1,12 @@
 // Checkpoints of PipelineBase: save, load and load_weights.
 #include <algorithm>
+#include <charconv>
 #include <exception>
 #include <map>
 #include <optional>
 #include <system_error>
 #include <type_traits>
+#include <unordered_map>
 
 #include "gradus/distributed/base/error.h"
 #include "gradus/distributed/base/wire.h"
@@ -12,7 +14,6 @@
 #include "gradus/distributed/group/attempt.h"
 #include "gradus/distributed/group/collectives.h"
 #include "gradus/distributed/group/process_group.h"
-#include "gradus/distributed/pipeline/internal/parameter_numbers.h"
 #include "gradus/distributed/pipeline/pipeline_base.h"
 #include "gradus/io/checkpoint_file.h"
 #include "gradus/tensor/ops/copy.h"
@@ -23,7 +24,7 @@ namespace {
 
 // Note [Checkpoints of several ranks]
 // Saving: each rank of the first replica sends the names and shapes of its tensors. The job's first rank writes
-// the file. It requests the elements from their owners in the order of the file, in pieces, so that it never has
+// the file. It requests the elements from their owners in the order of the file, in chunks, so that it never has
 // memory for a whole tensor of another rank. A final request tells the owners that writing has ended.
 //
 // Loading: each rank reads only its own tensors. The ranks combine the checksums of the tensors that they have
@@ -33,8 +34,8 @@ constexpr const char* kOp = "Pipeline";
 constexpr const char* kModel = "model";
 constexpr const char* kOptimizer = "optimizer";
 constexpr const char* kGenerator = "generator";
-constexpr uint32_t kTag = 0x636b7074;  // "ckpt": tag of requests and pieces
-constexpr int64_t kMaxPieceBytes = 4 << 20;
+constexpr uint32_t kTag = 0x636b7074;  // "ckpt": tag of requests and chunks
+constexpr int64_t kMaxChunkBytes = 4 << 20;
 
 bool has_data(const Tensor& x) { return x.device().type != DeviceType::kMeta; }
 
@@ -74,33 +75,33 @@ RankContents contents_from_wire(std::string_view bytes) {
   return contents;
 }
 
-// A request for a piece of a tensor: the elements from `first` on, in row-major order, at most kMaxPieceBytes.
+// A request for a chunk of a tensor: the elements from `first` on, in row-major order, at most kMaxChunkBytes.
 // Tensor -1 ends the requests.
-struct PieceRequest {
+struct ChunkRequest {
   int64_t tensor = -1, first = 0;
 };
 
-int64_t size_of_piece(const Tensor& x, int64_t first) {
-  return std::min(x.numel() - first, kMaxPieceBytes / size_of(x.dtype()));
+int64_t size_of_chunk(const Tensor& x, int64_t first) {
+  return std::min(x.numel() - first, kMaxChunkBytes / size_of(x.dtype()));
 }
 
-void request_piece(const Group& group, int member, const PieceRequest& piece) {
-  send(tensor(std::vector<int64_t>{piece.tensor, piece.first}, {2}),
+void request_chunk(const Group& group, int member, const ChunkRequest& chunk) {
+  send(tensor(std::vector<int64_t>{chunk.tensor, chunk.first}, {2}),
        {.dst = get_global_rank(group, member), .tag = kTag, .group = group});
 }
 
-// Answers the requests of the group's first rank for pieces of `tensors`.
+// Answers the requests of the group's first rank for chunks of `tensors`.
 void serve(const NamedTensors& tensors, const Group& group) {
   const int writer = get_global_rank(group, 0);
   const Tensor request = empty({2}, {.dtype = DType::kI64});
-  PieceRequest last;
+  ChunkRequest last;
   for (Tensor rows;;) {  // row-major copy of the last requested tensor
     recv(request, {.src = writer, .tag = kTag, .group = group});
-    const PieceRequest piece{request.ptr<int64_t>()[0], request.ptr<int64_t>()[1]};
-    if (piece.tensor < 0) return;
-    if (piece.tensor != last.tensor) rows = raw::contiguous(raw::to(tensors.at(piece.tensor).second, kCPU));
-    last = piece;
-    send(view_as_strided(rows, {size_of_piece(rows, piece.first)}, {1}, rows.impl().offset + piece.first),
+    const ChunkRequest chunk{request.ptr<int64_t>()[0], request.ptr<int64_t>()[1]};
+    if (chunk.tensor < 0) return;
+    if (chunk.tensor != last.tensor) rows = raw::contiguous(raw::to(tensors.at(chunk.tensor).second, kCPU));
+    last = chunk;
+    send(view_as_strided(rows, {size_of_chunk(rows, chunk.first)}, {1}, rows.impl().offset + chunk.first),
          {.dst = writer, .tag = kTag, .group = group});
   }
 }
@@ -142,11 +143,11 @@ void write(const std::filesystem::path& path, const io::Checkpoint& more,
       file.write(own.tensors.at(number).second);
     } else {
       for (int64_t first = 0; first < x.numel();) {
-        const Tensor piece = empty({size_of_piece(x, first)}, {.dtype = x.dtype()});
-        request_piece(group, member, {number, first});
-        recv(piece, {.src = get_global_rank(group, member), .tag = kTag, .group = group});
-        file.write(piece);
-        first += piece.numel();
+        const Tensor chunk = empty({size_of_chunk(x, first)}, {.dtype = x.dtype()});
+        request_chunk(group, member, {number, first});
+        recv(chunk, {.src = get_global_rank(group, member), .tag = kTag, .group = group});
+        file.write(chunk);
+        first += chunk.numel();
       }
     }
   }
@@ -175,6 +176,151 @@ NamedTensors read_own(nn::Module& module, const NamedTensors& of_file, const nn:
     if (has_data(x) && own.contains(name)) x = read(name);
   return given;
 }
+
+constexpr std::string_view kState = "state", kGroup = "group";
+
+// A parsed name: "state.3.exp_avg" or "group.0.lr".
+struct Name {
+  std::string_view kind;
+  size_t number = 0;
+  std::string_view rest;
+};
+
+std::optional<Name> parse(std::string_view text) {
+  const size_t dot = text.find('.');
+  if (dot == text.npos) return {};
+  Name name;
+  name.kind = text.substr(0, dot);
+  const auto [end, error] = std::from_chars(text.data() + dot + 1, text.data() + text.size(), name.number);
+  if (error != std::errc() || end == text.data() + text.size() || *end != '.') return {};
+  name.rest = text.substr(size_t(end - text.data()) + 1);
+  if (name.kind != kState && name.kind != kGroup) return {};
+  return name;
+}
+
+std::string to_string(const Name& name) { return concat(name.kind, '.', name.number, '.', name.rest); }
+
+// Returns g if `text` is "group.<g>.params", the entry with the size of group g, and g < groups.
+std::optional<size_t> group_of_size_entry(std::string_view text, size_t groups) {
+  const std::optional<Name> name = parse(text);
+  if (!name || name->kind != kGroup || name->rest != "params" || name->number >= groups) return {};
+  return name->number;
+}
+
+// Note [Numbers of parameters]
+// Optimizer state identifies parameters by index: "state.3.exp_avg" belongs to parameter 3, counted over all
+// parameter groups. The undivided state uses the indices of an optimizer in a one-rank program, whose groups
+// list parameters in the model's order. A rank's optimizer may have any order.
+class ParameterNumbers {
+ public:
+  // Exchanges the names of the optimizers' parameters between all ranks of the job. Collective.
+  // Errors, on all ranks: ValueError if an optimizer has a parameter that is not of its rank's stages, or if
+  // the parameter groups differ between ranks.
+  ParameterNumbers(StagedModel& model, const optim::Optimizer& opt) {
+    std::vector<std::vector<std::string>> local_names;  // names, by group
+    const std::vector<std::string> all = attempt(kOp, [&] {
+      std::unordered_map<const TensorImpl*, std::string> names;
+      for (const auto& [name, p] : model.named_parameters()) names[p.ref().get()] = name;
+      for (size_t g = 0; g < opt.num_groups(); ++g) {
+        local_names.emplace_back();
+        for (const Tensor& p : opt.parameters(g)) {
+          const auto found = names.find(p.ref().get());
+          if (found == names.end())
+            throw ValueError(kOp, "expected an optimizer over pipe.parameters(), got one with ", describe(p),
+                             " in group ", g);
+          local_names.back().push_back(found->second);
+        }
+      }
+      return dist::to_wire(local_names);
+    });
+
+    std::unordered_map<std::string, size_t> group_of;
+    size_t expected = 0;
+    for (size_t rank = 0; rank < all.size(); ++rank) {
+      const auto groups = from_wire<std::vector<std::vector<std::string>>>(all[rank]);
+      if (rank == 0) expected = groups.size();
+      if (groups.size() != expected)
+        throw ValueError(kOp,
+                         "expected as many groups of parameters on all ranks: the optimizer of rank 0 has ",
+                         expected, ", that of rank ", rank, " has ", groups.size());
+      for (size_t g = 0; g < groups.size(); ++g)
+        for (const std::string& name : groups[g])
+          if (group_of.try_emplace(name, g).first->second != g)
+            throw ValueError(kOp, "parameter '", name, "' is in group ", g, " on rank ", rank,
+                             ", and elsewhere in group ", group_of[name]);
+    }
+    std::unordered_map<std::string, size_t> number_of;
+    for (size_t g = 0; g < local_names.size(); ++g) {
+      const size_t first = parameters_;
+      for (const auto& [name, p] : model.module().named_parameters())
+        if (const auto group = group_of.find(name); group != group_of.end() && group->second == g)
+          number_of[name] = parameters_++;
+      sizes_.push_back(parameters_ - first);
+      own_sizes_.push_back(local_names[g].size());
+    }
+    for (const auto& group : local_names)
+      for (const std::string& name : group) {
+        own_[number_of.at(name)] = undivided_.size();
+        undivided_.push_back(number_of.at(name));
+      }
+  }
+
+  // Converts this rank's state to undivided indices.
+  // Errors: ValueError for an entry that belongs to no parameter (LBFGS).
+  optim::State undivided(const optim::State& own) const {
+    const auto translate = [&](const std::string& text) {
+      std::optional<Name> name = parse(text);
+      if (!name)
+        throw ValueError(kOp, "the optimizer's '", text,
+                         "' belongs to no parameter, and cannot be cut into stages");
+      if (name->kind == kState) name->number = undivided_.at(name->number);
+      return to_string(*name);
+    };
+    optim::State state;
+    for (const auto& [text, x] : own.tensors) state.tensors.emplace_back(translate(text), x);
+    for (const auto& [text, value] : own.numbers) {
+      const std::optional<size_t> group = group_of_size_entry(text, sizes_.size());
+      state.numbers.emplace_back(translate(text), group ? double(sizes_[*group]) : value);
+    }
+    return state;
+  }
+
+  // Converts an undivided state to this rank's indices. Entries of other ranks' parameters are dropped;
+  // unknown entries are kept unchanged. read(name) returns a tensor's data.
+  // Errors: ValueError if the sizes of parameter groups differ.
+  optim::State own(const optim::State& undivided,
+                   const std::function<Tensor(const std::string&)>& read) const {
+    // Returns this rank's name of an entry, or nullopt for an entry of another rank's parameter.
+    const auto translate = [&](const std::string& text) -> std::optional<std::string> {
+      std::optional<Name> name = parse(text);
+      if (!name || name->kind != kState || name->number >= parameters_) return text;
+      const auto found = own_.find(name->number);
+      if (found == own_.end()) return {};
+      name->number = found->second;
+      return to_string(*name);
+    };
+    optim::State state;
+    for (const auto& [text, value] : undivided.numbers) {
+      const std::optional<std::string> name = translate(text);
+      if (!name) continue;
+      const std::optional<size_t> group = group_of_size_entry(text, sizes_.size());
+      if (group && value != double(sizes_[*group]))
+        throw ValueError(kOp, "expected ", sizes_[*group], " parameters in the optimizer's group ", *group,
+                         ", got ", value);
+      state.numbers.emplace_back(*name, group ? double(own_sizes_[*group]) : value);
+    }
+    for (const auto& [text, x] : undivided.tensors)
+      if (const auto name = translate(text)) state.tensors.emplace_back(*name, read(text));
+    return state;
+  }
+
+ private:
+  std::vector<size_t> undivided_;  // undivided index of each of this rank's indices
+  std::map<size_t, size_t> own_;   // inverse of undivided_
+  std::vector<size_t> sizes_;      // sizes of the undivided parameter groups
+  std::vector<size_t> own_sizes_;  // sizes of this rank's parameter groups
+  size_t parameters_ = 0;          // number of parameters in all undivided groups
+};
 
 using CheckCheckpoint = std::function<void(const io::LoadedCheckpoint&)>;
 
@@ -306,7 +452,7 @@ void PipelineBase::save(const std::filesystem::path& path, const optim::Optimize
     } catch (...) {
       error = std::current_exception();
     }
-    for (int member = 1; member < group_.size(); ++member) request_piece(group_, member, {});
+    for (int member = 1; member < group_.size(); ++member) request_chunk(group_, member, {});
   } else if (is_first_replica) {
     try {
       serve(own.tensors, group_);

@@ -10,7 +10,7 @@
 namespace gradus::dist::internal {
 
 std::string PipelineBase::describe() {
-  const Cut& cut = model_.cut_for(example_);
+  const StageSplit& split = model_.split_for(example_);
   const nn::StateDict parameters = model_.module().named_parameters();
   const RecomputeChoice* choice = auto_ ? &auto_->best() : nullptr;
   const auto modes = choice ? choice->of_stage : std::vector(size_t(stages()), options_.recompute);
@@ -21,15 +21,15 @@ std::string PipelineBase::describe() {
   for (int s = 0; s < stages(); ++s) {
     std::set<const nn::Module*> modules;  // modules without nested calls (layers)
     std::string last;
-    for (size_t i = 0; i < cut.trace.calls.size(); ++i) {
-      const TracedCall& call = cut.trace.calls[i];
-      if (cut.plan.calls[i].stage == s && call.end == int(i) + 1) modules.insert(call.module);
-      if (cut.plan.calls[i].stage == s && cut.plan.calls[i].cut) last = call.path;
+    for (size_t i = 0; i < split.trace.calls.size(); ++i) {
+      const TracedCall& call = split.trace.calls[i];
+      if (split.plan.calls[i].stage == s && call.end == int(i) + 1) modules.insert(call.module);
+      if (split.plan.calls[i].stage == s && split.plan.calls[i].cut) last = call.path;
     }
     int64_t elements = 0;
-    for (size_t i = 0; i < cut.trace.state.size(); ++i)
-      if (cut.plan.reads(s, i) && parameters.contains(cut.trace.state[i]))
-        elements += parameters.at(cut.trace.state[i]).numel();
+    for (size_t i = 0; i < split.trace.state.size(); ++i)
+      if (split.plan.reads(s, i) && parameters.contains(split.trace.state[i]))
+        elements += parameters.at(split.trace.state[i]).numel();
     text << "stage " << s << " on ";
     if (model_.has_devices())
       text << model_.device_of(s);
@@ -47,10 +47,10 @@ std::string PipelineBase::describe() {
     }
     int64_t bytes = 0;
     std::string from;
-    for (const StageInputSource& need : cut.plan.needs[s]) {
+    for (const StageInputSource& need : split.plan.needs[s]) {
       if (need.call < 0) continue;
-      bytes += cut.result(need).nbytes();
-      from += (from.empty() ? "" : ", ") + cut.trace.calls[need.call].path;
+      bytes += split.result(need).nbytes();
+      from += (from.empty() ? "" : ", ") + split.trace.calls[need.call].path;
     }
     if (s > 0) text << "; receives " << bytes << " bytes from " << from;
     if (modes[size_t(s)] == Recompute::kAlways) text << "; runs again";

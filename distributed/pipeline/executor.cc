@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <optional>
-#include <tuple>
 
 #include "gradus/autograd/graph/tracking.h"
 #include "gradus/autograd/ops/ops.h"
@@ -19,14 +18,11 @@ namespace {
 constexpr int kMaxSlots = 256;
 constexpr int kPrefetchedActions = 2;  // number of later actions whose receives are posted in advance
 
-// An Address without its step: stage, micro-batch, slot, gradient.
-using LocalKey = std::tuple<int, int, int, bool>;
-
 }  // namespace
 
 // State of a micro-batch on a stage between its forward and the end of its backward.
 struct Executor::Running {
-  const Cut* cut = nullptr;
+  const StageSplit* split = nullptr;
   bool recomputes = false;  // the forward runs again before the backward
   nn::StateDict buffers;    // copies of the buffers that the first run of the forward changed
   Recording recording;
@@ -42,7 +38,7 @@ struct Executor::Step {
   const StepWork& work;
   uint64_t number;
   std::map<std::pair<int, int>, Running> running;  // by stage and micro-batch
-  std::map<LocalKey, Parcel> local;                // between stages of this rank
+  std::map<Address, Parcel> local;                 // between stages of this rank
   std::vector<Tensor> losses;                      // of this rank's micro-batches, in order
 
   Running& at(const Action& a) { return running[{a.stage, a.micro_batch}]; }
@@ -130,14 +126,14 @@ double Executor::run_list(Step& step) {
 // Returns a text for errors with the received inputs whose shapes differ from this rank's trace.
 std::string Executor::mismatching_inputs(const Step& step, const Action& action) const {
   const auto found = step.running.find({action.stage, action.micro_batch});
-  if (found == step.running.end() || !found->second.cut) return "";
-  const Cut& cut = *found->second.cut;
+  if (found == step.running.end() || !found->second.split) return "";
+  const StageSplit& split = *found->second.split;
   const auto& received = found->second.input.received;
   std::string text;
   for (size_t slot = 0; slot < received.size(); ++slot) {
-    const StageInputSource& need = cut.plan.needs[size_t(action.stage)][slot];
+    const StageInputSource& need = split.plan.needs[size_t(action.stage)][slot];
     if (need.call < 0 || !received[slot].defined()) continue;
-    const Shape& expected = cut.result(need).shape();
+    const Shape& expected = split.result(need).shape();
     if (received[slot].shape() != expected)
       text += concat(", where rank ", get_global_rank(group_, model_.rank_of(need.stage)), " sent ",
                      received[slot].shape(), " in place of ", expected);
@@ -166,8 +162,8 @@ std::vector<Executor::ActionPosition> Executor::order_of(const ActionLists& list
 void Executor::forward(Step& step, const Action& action, bool recomputes) {
   const int s = action.stage, k = action.micro_batch;
   Running& running = step.at(action);
-  running.cut = &model_.cut_for(step.work.inputs[k]);
-  const auto& needs = running.cut->plan.needs[s];
+  running.split = &model_.split_for(step.work.inputs[k]);
+  const auto& needs = running.split->plan.needs[s];
   if (s == 0) running.input.generator = RandomGenerator::of_part(step.work.draw, uint64_t(k)).state();
   for (size_t slot = 0; slot < needs.size(); ++slot) {
     Parcel parcel = take(step, needs[slot].stage, {step.number, s, k, int(slot), false}, action);
@@ -195,7 +191,7 @@ void Executor::forward(Step& step, const Action& action, bool recomputes) {
   if (running.recomputes) probe.emplace(model_.module());
   run_own_stage(step, action);
   if (running.loss.defined()) step.losses.push_back(detach(running.loss));
-  const auto sends = running.cut->plan.sends(s);
+  const auto sends = running.split->plan.sends(s);
   for (size_t i = 0; i < sends.size(); ++i) {
     const Tensor& y = running.output.sent[i];
     running.tracked.push_back(step.work.gm && y.defined() && autograd::is_tracked(y));
@@ -219,22 +215,20 @@ void Executor::forward(Step& step, const Action& action, bool recomputes) {
 
 void Executor::run_own_stage(Step& step, const Action& action) {
   Running& running = step.at(action);
-  Tensor loss;
   std::optional<nn::ParameterScope> tied;
   if (model_.has_devices())
-    tied.emplace(model_.module(), model_.from_other_devices(*running.cut, action.stage),
+    tied.emplace(model_.module(), model_.from_other_devices(*running.split, action.stage),
                  nn::ParameterScopeOptions{.partial = true});
-  running.output = run_stage(running.cut->trace, running.cut->plan, action.stage, running.input, [&] {
-    const bool is_last = action.stage + 1 == running.cut->plan.stages;
-    loss = step.work.compute(action.micro_batch, is_last);
+  running.output = run_stage(running.split->trace, running.split->plan, action.stage, running.input, [&] {
+    const bool is_last = action.stage + 1 == running.split->plan.stages;
+    running.loss = step.work.compute(action.micro_batch, is_last);
   });
-  running.loss = loss;
 }
 
 void Executor::backward(Step& step, const Action& action) {
   const int s = action.stage, k = action.micro_batch;
   Running& running = step.at(action);
-  const StagePlan& plan = running.cut->plan;
+  const StagePlan& plan = running.split->plan;
   if (running.recomputes) {  // before waiting for gradients
     const RecomputedForward recomputing(model_.module(), running.buffers);
     running.recording.resume();
@@ -293,13 +287,14 @@ void Executor::expect(Step& step, const Action& action) {
     if (from != model_.rank()) mailbox_->expect(from, address);
   };
   if (action.kind == ActionKind::kForward) {
-    const auto& needs = model_.cut_for(step.work.inputs[k]).plan.needs[s];
+    const auto& needs = model_.split_for(step.work.inputs[k]).plan.needs[s];
     for (size_t slot = 0; slot < needs.size(); ++slot)
       post(needs[slot].stage, {step.number, s, k, int(slot), false});
-  } else if (const auto found = step.running.find({s, k});
-             found != step.running.end() && found->second.cut && action.kind != ActionKind::kWeightGradient) {
+  } else if (const auto found = step.running.find({s, k}); found != step.running.end() &&
+                                                           found->second.split &&
+                                                           action.kind != ActionKind::kWeightGradient) {
     const Running& running = found->second;
-    const auto sends = running.cut->plan.sends(s);
+    const auto sends = running.split->plan.sends(s);
     for (size_t i = 0; i < running.tracked.size(); ++i)
       if (running.tracked[i])
         for (const auto& [stage, slot] : sends[i].to) post(stage, {step.number, stage, k, slot, true});
@@ -310,7 +305,7 @@ void Executor::send(Step& step, int to_stage, const Address& address, Parcel par
   const int to = model_.rank_of(to_stage);
   if (to == model_.rank()) {
     if (parcel.tensor.defined()) parcel.tensor = gradus::to(parcel.tensor, model_.device_of(to_stage));
-    step.local[{address.stage, address.micro_batch, address.slot, address.gradient}] = std::move(parcel);
+    step.local[address] = std::move(parcel);
     return;
   }
   recorder_.begin_message();
@@ -326,7 +321,7 @@ Parcel Executor::take(Step& step, int from_stage, const Address& address, const 
     recorder_.received(from, address, parcel.tensor);
     return parcel;
   }
-  const auto found = step.local.find({address.stage, address.micro_batch, address.slot, address.gradient});
+  const auto found = step.local.find(address);
   if (found == step.local.end())
     throw StateError("Pipeline", "nothing was made for ", internal::to_string(address));
   Parcel parcel = std::move(found->second);

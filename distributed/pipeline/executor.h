@@ -14,7 +14,6 @@
 #include "gradus/distributed/group/mailbox.h"
 #include "gradus/distributed/pipeline/recompute.h"
 #include "gradus/distributed/pipeline/schedule.h"
-#include "gradus/distributed/pipeline/stage_run.h"
 #include "gradus/distributed/pipeline/staged_model.h"
 #include "gradus/distributed/pipeline/step_recorder.h"
 

@@ -1,11 +1,12 @@
 // Implementation of trace_model: an Observer of ops and a CallInterceptor of module calls record a forward on
 // the meta device.
-#include "gradus/distributed/pipeline/model_trace.h"
+#include "gradus/distributed/pipeline/stage_plan.h"
 
 #include <array>
 #include <unordered_map>
 
 #include "gradus/autograd/grad_manager.h"
+#include "gradus/distributed/data_parallel/bcast_list.h"
 #include "gradus/tensor/ops/creation.h"
 #include "gradus/tensor/runtime/context.h"
 
@@ -98,8 +99,7 @@ ModelTrace trace_model(nn::Module& model, const std::vector<Tensor>& inputs,
   const ContextScope in_context(context);
 
   nn::StateDict state;
-  for (const auto& [name, t] : model.named_parameters()) state.emplace_back(name, on_meta(t));
-  for (const auto& [name, t] : model.named_buffers()) state.emplace_back(name, on_meta(t));
+  for (const auto& [name, t] : named_tensors(model)) state.emplace_back(name, on_meta(t));
   const nn::ParameterScope substituted(model, state);
 
   GradManager gm;  // its recording shows which calls are inside checkpoint(): they see other recordings

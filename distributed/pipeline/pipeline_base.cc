@@ -13,7 +13,6 @@
 #include "gradus/distributed/group/process_group.h"
 #include "gradus/distributed/pipeline/auto_micro_batches.h"
 #include "gradus/distributed/pipeline/internal/auto_cut.h"
-#include "gradus/distributed/pipeline/internal/recompute_groups.h"
 #include "gradus/distributed/pipeline/internal/stage_timing.h"
 #include "gradus/nn/layers/batch_norm.h"
 #include "gradus/optim/grad_scaler.h"
@@ -36,15 +35,17 @@ ActionLists schedule_of(const PipelineOptions& o, int micro_batches) {
 
 // Checks the options and fills in `stages`.
 PipelineOptions checked(PipelineOptions o) {
-  if (o.micro_batches < 0) throw ValueError(kOp, "expected micro_batches >= 0, got ", o.micro_batches);
-  if (o.micro_batch_size < 0)
-    throw ValueError(kOp, "expected micro_batch_size >= 0, got ", o.micro_batch_size);
+  const std::pair<const char*, int64_t> counts[] = {{"micro_batches", o.micro_batches},
+                                                    {"micro_batch_size", o.micro_batch_size},
+                                                    {"memory_limit", o.memory_limit},
+                                                    {"recompute_every", o.recompute_every},
+                                                    {"stages", o.stages}};
+  for (const auto& [name, value] : counts)
+    if (value < 0) throw ValueError(kOp, "expected ", name, " >= 0, got ", value);
   if (o.micro_batches > 0 && o.micro_batch_size > 0)
     throw ValueError(kOp, "expected micro_batches or micro_batch_size, got both");
-  if (o.memory_limit < 0) throw ValueError(kOp, "expected memory_limit >= 0, got ", o.memory_limit);
   if (o.recompute == Recompute::kAuto && o.memory_limit == 0)
     throw ValueError(kOp, "expected a memory_limit for Recompute::kAuto, got none");
-  if (o.recompute_every < 0) throw ValueError(kOp, "expected recompute_every >= 0, got ", o.recompute_every);
   if (o.recompute_every > 0 && o.recompute == Recompute::kNever)
     throw ValueError(kOp, "expected stages that run again for recompute_every = ", o.recompute_every,
                      ", got none");
@@ -53,7 +54,6 @@ PipelineOptions checked(PipelineOptions o) {
       throw ValueError(kOp, "expected as many stages as devices, got ", o.stages, " and ", o.devices.size());
     o.stages = int(o.devices.size());
   }
-  if (o.stages < 0) throw ValueError(kOp, "expected stages >= 0, got ", o.stages);
   if (o.stages == 0) o.stages = get_world_size();
   return o;
 }
@@ -173,7 +173,7 @@ PipelineBase::PipelineBase(StagedModel::Parts parts, const PipelineOptions& opti
   if (replicas.size() == 1) return;
   // The replicas' generators may differ, so the initial weights are broadcast from the first replica.
   std::vector<Tensor> state;
-  for (const auto& [name, tensor] : model_.module().state_dict()) state.push_back(tensor);
+  for (const auto& [name, tensor] : named_tensors(model_.module())) state.push_back(tensor);
   bcast_list_(without_meta(std::move(state)), {.group = replicas});
   // uneven_no_sync: replicas with different numbers of rows may have different numbers of micro-batches.
   all_reduce_ = make_allreduce_cb(
@@ -201,14 +201,12 @@ ActionLists PipelineBase::lists_for(int micro_batches) const {
 
 std::vector<double> PipelineBase::weights_of(const std::vector<Batch>& micro_batches,
                                              const StepOptions& options) const {
+  const double replicas = grid_.size("replica");
+  if (options.reduction == Reduction::kSum)  // gradients are averaged over the replicas
+    return std::vector<double>(micro_batches.size(), replicas);
   std::vector<double> counts;
   double total = 0;
-  const double replicas = grid_.size("replica");
   for (const Batch& micro_batch : micro_batches) {
-    if (options.reduction == Reduction::kSum) {
-      counts.push_back(replicas);  // gradients are averaged over the replicas
-      continue;
-    }
     if (options.count)
       counts.push_back(options.count(micro_batch.targets));
     else if (options.ignore_index)
@@ -218,7 +216,6 @@ std::vector<double> PipelineBase::weights_of(const std::vector<Batch>& micro_bat
       counts.push_back(double(rows_of(micro_batch)));
     total += counts.back();
   }
-  if (options.reduction == Reduction::kSum) return counts;
   if (replicas > 1) {
     const Tensor all = full({}, total, {.dtype = DType::kF64});
     dist::all_reduce(all, {.group = grid_.group("replica")});
@@ -270,16 +267,16 @@ void PipelineBase::measure(const Batch& batch, const Compute& compute) {
 std::vector<StageTimes> PipelineBase::measure_stages(const Batch& batch, const Compute& compute,
                                                      int64_t rows) {
   const Batch part = slice_rows(batch, 0, rows);
-  const bool split = splits_backwards(lists_for(1));
+  const bool split_backward = splits_backwards(lists_for(1));
   std::vector<StageTimes> times(static_cast<size_t>(stages()));
   for (int s = 0; s < stages(); ++s) {
     if (model_.rank_of(s) != model_.rank()) continue;
     Context context = Context::current().snapshot();
     context.device = model_.device_of(s);
     const ContextScope on_device(context);
-    const Cut& cut = model_.cut_for(part.inputs);
-    const nn::ParameterScope tied(model_.module(), model_.from_other_devices(cut, s), {.partial = true});
-    times[s] = measure_stage(model_.module(), cut, s, split,
+    const StageSplit& split = model_.split_for(part.inputs);
+    const nn::ParameterScope tied(model_.module(), model_.from_other_devices(split, s), {.partial = true});
+    times[s] = measure_stage(model_.module(), split, s, split_backward,
                              [&] { return Tensors{compute(on_current_device(part), s + 1 == stages())}; });
   }
   return sum_over_ranks(std::move(times), grid_.size("replica"));

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <vector>
 
 #include "gradus/distributed/pipeline/schedule.h"
@@ -32,7 +33,7 @@ struct StepRecord {
   uint64_t number = 0;  // number of the step, counted by the executor
   std::vector<ActionRecord> actions = {};
   std::vector<MessageRecord> messages = {};
-  int64_t reduced_bytes = 0;  // size of the gradients that the all-reduce over replicas sent
+  int64_t all_reduce_bytes = 0;  // size of the gradients that the all-reduce over replicas sent
 };
 
 struct RankRecord {
@@ -47,5 +48,12 @@ struct RankRecord {
 struct PipelineRecord {
   std::vector<RankRecord> ranks;
 };
+
+// Writes the record as JSON in the Trace Event Format of ui.perfetto.dev and chrome://tracing. Each rank is a
+// process with a track of actions ("2F0") and a track of messages; the duration of a receive is the rank's
+// waiting time. Flow arrows lead from the sending to the receiving action. Counters show the rank's
+// micro-batches in flight and the bytes of its process's tensors.
+// Errors: FileError naming the file.
+void write_trace(const PipelineRecord& record, const std::filesystem::path& path);
 
 }  // namespace gradus::dist

@@ -107,7 +107,7 @@ void add_step(RankReport& report, const StepRecord& step, int64_t begin, int64_t
     waiting += m.end - m.begin;
     waiting_for_sender += std::clamp(sent->second, m.begin, m.end) - m.begin;
   }
-  report.reduced_bytes += double(step.reduced_bytes);
+  report.all_reduce_bytes += double(step.all_reduce_bytes);
   int64_t busy = 0;
   for (const ActionRecord& a : step.actions) busy += a.end - a.begin;
   const int64_t first = step.actions.front().begin, last = step.actions.back().end;
@@ -153,7 +153,7 @@ void add_pipeline(PipelineReport& report, std::span<const RankRecord> ranks, dou
     for (double RankReport::*time :
          {&RankReport::busy, &RankReport::fill, &RankReport::drain, &RankReport::slower_stage,
           &RankReport::communication, &RankReport::overhead, &RankReport::sent_bytes,
-          &RankReport::reduced_bytes})
+          &RankReport::all_reduce_bytes})
       r.*time /= double(report.steps);
   }
   report.stages.insert(report.stages.end(), stages.begin(), stages.end());
@@ -213,7 +213,7 @@ std::string to_string(const PipelineReport& report) {
   for (const RankReport& r : report.ranks)
     text += formatted("%5d%10.3f%10.3f%10.3f%14.3f%15.3f%10.3f%6d%10.3f%10.3f\n", r.rank, 1e3 * r.busy,
                       1e3 * r.fill, 1e3 * r.drain, 1e3 * r.slower_stage, 1e3 * r.communication,
-                      1e3 * r.overhead, int(r.max_in_flight), 1e-6 * r.sent_bytes, 1e-6 * r.reduced_bytes);
+                      1e3 * r.overhead, int(r.max_in_flight), 1e-6 * r.sent_bytes, 1e-6 * r.all_reduce_bytes);
   return text + formatted("\nstep %.3f ms, idle %.2f %%; theory %.3f ms, idle %.2f %%\n",
                           1e3 * report.makespan, 100 * report.idle_fraction, 1e3 * report.predicted_makespan,
                           100 * report.predicted_idle_fraction);

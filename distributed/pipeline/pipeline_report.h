@@ -34,7 +34,7 @@ struct RankReport {
   double overhead = 0;        // between actions, not waiting for a message
   int64_t max_in_flight = 0;  // maximal number of micro-batches between F and the end of B or W, in any step
   double sent_bytes = 0;      // activations and gradients sent to other ranks of the pipeline, mean per step
-  double reduced_bytes = 0;   // gradients sent by the all-reduce over replicas, mean per step
+  double all_reduce_bytes = 0;  // gradients sent by the all-reduce over replicas, mean per step
 };
 
 struct PipelineReport {

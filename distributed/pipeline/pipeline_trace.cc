@@ -1,5 +1,5 @@
 // Implementation of write_trace.
-#include "gradus/distributed/pipeline/pipeline_trace.h"
+#include "gradus/distributed/pipeline/pipeline_record.h"
 
 #include <map>
 #include <tuple>

@@ -1,12 +1,12 @@
 // Recompute: activation recomputation (checkpointing) of pipeline stages. The forward of a stage saves only
-// its inputs, and runs again before the backward.
+// its inputs, and runs again before the backward. choose_recomputation chooses the stages by a memory limit.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
 #include "gradus/autograd/graph/recording_state.h"
-#include "gradus/distributed/pipeline/schedule.h"
+#include "gradus/distributed/pipeline/schedule_simulation.h"
 #include "gradus/nn/module.h"
 
 namespace gradus::dist {
@@ -33,6 +33,33 @@ namespace internal {
 bool is_recomputed(Recompute mode, const std::vector<Action>& list, size_t i);
 // Returns for each stage whether any of its forwards is recomputed.
 std::vector<char> recomputed_stages(Recompute mode, const ActionLists& lists);
+
+// Memory per byte of parameters: the parameter, its gradient and two moments.
+inline constexpr double kBytesPerParameterByte = 4;
+
+// Maximal numbers of micro-batches in flight on a stage.
+struct MicroBatchesInFlight {
+  int64_t total = 0;        // between F and the end of B or W
+  int64_t in_backward = 0;  // between the begin of B or I and the end of B or W
+};
+std::vector<MicroBatchesInFlight> max_in_flight(const ActionLists& lists);
+
+struct RecomputeChoice {
+  std::vector<Recompute> of_stage;  // without kAuto
+  std::vector<StageTimes> stages;   // with `recomputed` set accordingly
+  double makespan = 0, idle_fraction = 0;
+  std::vector<double> rank_bytes;  // estimated peak memory per rank
+
+  // Returns the maximum of rank_bytes.
+  double peak_bytes() const;
+};
+
+// Greedy: simulates the lists, and while a rank needs more than `limit` bytes (0: no limit), recomputes one
+// more of its stages if `mode` is kAuto, the one that frees the most bytes per second of recomputation. A rank
+// may exceed the limit even with all its stages recomputed. `rank_bytes` is the memory of each rank that does
+// not depend on micro-batches.
+RecomputeChoice choose_recomputation(Recompute mode, const ActionLists& lists, std::vector<StageTimes> stages,
+                                     const std::vector<double>& rank_bytes, double limit);
 
 // The scope of the first run of a recomputed forward.
 class ProbeForward {

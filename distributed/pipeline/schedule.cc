@@ -3,8 +3,6 @@
 
 #include <algorithm>
 
-#include "gradus/tensor/base/error.h"
-
 namespace gradus::dist {
 namespace {
 
@@ -60,6 +58,7 @@ class RankList {
   // Returns the number of calls of next(kind, chunk).
   int done(ActionKind kind, int chunk) const { return chunks_[chunk].done[int(kind)]; }
 
+  int chunks() const { return int(chunks_.size()); }
   std::vector<Action> take() { return std::move(list_); }
 
  private:
@@ -76,9 +75,8 @@ class RankList {
 // micro-batches on chunk 0, then on chunk 1, and so on, then the next group of micro-batches. Backwards do
 // the same from the last chunk to the first. `group` divides `micro_batches`. newest_first: backwards start with
 // the last micro-batch.
-void warmup_then_alternate(RankList& list, int chunks, int micro_batches, int group, int64_t warmup,
-                           bool newest_first) {
-  const int n = chunks * micro_batches;
+void warmup_then_alternate(RankList& list, int micro_batches, int group, int64_t warmup, bool newest_first) {
+  const int chunks = list.chunks(), n = chunks * micro_batches;
   const int warmup_count = int(std::min<int64_t>(warmup, n));
   const auto chunk_of = [&](int i) { return i / group % chunks; };
   const auto micro_batch_of = [&](int i) { return i / group / chunks * group + i % group; };
@@ -152,34 +150,35 @@ std::vector<Action> list_of_rank(Schedule schedule, const ScheduleOptions& optio
   } else {
     list.add_chunk(rank * stages_per_rank, rank * stages_per_rank + stages_per_rank - 1);
   }
-  const auto alternate = [&](int64_t warmup) { warmup_then_alternate(list, 1, m, m, warmup, false); };
+  int group = m;
+  int64_t warmup = m;
+  bool newest_first = false;
   switch (schedule) {
     case Schedule::kGPipe:
-      alternate(m);
       break;
     case Schedule::kGPipeLIFO:
-      warmup_then_alternate(list, 1, m, m, m, true);
+      newest_first = true;
       break;
     case Schedule::k1F1B:
     case Schedule::k1F1BSlowLinks:
-      alternate(later_ranks * (int64_t(1) + options.extra_warmup));
+      warmup = later_ranks * (int64_t(1) + options.extra_warmup);
       break;
-    case Schedule::kInterleaved1F1B: {
-      const int group = interleaved_group(ranks, m);
-      warmup_then_alternate(list, stages_per_rank, m, group,
-                            int64_t(stages_per_rank - 1) * group + 2 * later_ranks, false);
+    case Schedule::kInterleaved1F1B:
+      group = interleaved_group(ranks, m);
+      warmup = int64_t(stages_per_rank - 1) * group + 2 * later_ranks;
       break;
-    }
     case Schedule::kLoopedBreadthFirst:
-      warmup_then_alternate(list, stages_per_rank, m, m, int64_t(stages_per_rank) * m, true);
+      warmup = int64_t(stages_per_rank) * m;
+      newest_first = true;
       break;
     case Schedule::kZeroBubbleH1:
       zero_bubble_h1(list, ranks, rank, m);
-      break;
+      return list.take();
     case Schedule::kZeroBubbleV:
       zero_bubble_v(list, ranks, rank, m);
-      break;
+      return list.take();
   }
+  warmup_then_alternate(list, m, group, warmup, newest_first);
   return list.take();
 }
 

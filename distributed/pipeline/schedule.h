@@ -7,6 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "gradus/tensor/base/error.h"
+
 namespace gradus::dist {
 
 // Note [Schedules]
@@ -81,6 +83,21 @@ inline constexpr int64_t kMaxActions = int64_t(1) << 26;
 // Errors: ValueError for a count below 1, more than kMaxActions actions, extra_warmup < 0 or in a schedule
 // other than 1f1b-slow-links, and zb-v unless stages_per_rank is 2.
 ActionLists make_schedule(Schedule schedule, const ScheduleOptions& options);
+
+// Thrown for lists that cannot run.
+struct ScheduleError : ValueError {
+  template <class... Parts>
+  explicit ScheduleError(std::string_view op, std::vector<Action> waiting, const Parts&... parts)
+      : ValueError(op, parts...), cycle(std::move(waiting)) {}
+  // A cycle of actions: each waits for the next, and the last for the first. Empty for other errors.
+  std::vector<Action> cycle;
+};
+
+// Checks that the lists run to their end for any durations of actions: each stage is on one rank, each F
+// occurs once, each backward once, either as B or as I and W, and the dependencies have no cycle. Lists of
+// forwards only are valid. Takes time proportional to the number of actions.
+// Errors: ScheduleError, which names a missing, repeated or misplaced action, or prints the cycle.
+void check_schedule(const ActionLists& lists);
 
 // Returns the lists without backwards, for an evaluation.
 ActionLists forwards_of(const ActionLists& lists);

@@ -15,14 +15,9 @@ struct StageTimes {
   // Recomputation: the forward saves nothing, and runs again at the start of B or I.
   bool recomputed = false;
 };
-struct LinkTimes {
-  // Seconds that a message to another rank takes (latency + transfer), in parallel with computation.
-  double forward = 0, backward = 0;
-};
 
 struct RankPrediction {
   double busy = 0;            // seconds in actions
-  double begin = 0, end = 0;  // begin of the first and end of the last action
   int64_t max_in_flight = 0;  // maximal number of micro-batches between F and the end of B or W
   double peak_bytes = 0;      // peak memory of received inputs and saved tensors
 };
@@ -34,9 +29,10 @@ struct SchedulePrediction {
 };
 
 // Runs the lists in simulated time: each action begins when its predecessor on the rank has ended and its
-// inputs have arrived. Six million actions take about a second.
-// Errors: those of check_schedule; ValueError unless `stages` has finite times >= 0 for each stage.
+// inputs have arrived. A message to another rank takes message_seconds (latency + transfer), in parallel with
+// computation. Six million actions take about a second.
+// Errors: ScheduleError, as check_schedule; ValueError unless `stages` has finite times >= 0 for each stage.
 SchedulePrediction simulate(const ActionLists& lists, const std::vector<StageTimes>& stages,
-                            LinkTimes links = {});
+                            double message_seconds = 0);
 
 }  // namespace gradus::dist

@@ -1,6 +1,6 @@
 // Implementation of run_stage: skips module calls of earlier stages, replaces their results, and stops at the
 // end of the stage.
-#include "gradus/distributed/pipeline/stage_run.h"
+#include "gradus/distributed/pipeline/stage_plan.h"
 
 #include <algorithm>
 

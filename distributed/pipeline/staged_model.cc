@@ -1,4 +1,4 @@
-// Implementation of StagedModel, one rank's copy of a model divided into pipeline stages. A Cut is the trace of
+// Implementation of StagedModel, one rank's copy of a model divided into pipeline stages. A StageSplit is the trace of
 // the model's forward and its division into stages, for given input shapes; cuts are cached. The constructor
 // builds the model twice, without communication: on the meta device (shapes without memory), to find which
 // stages read each parameter and buffer; then for use, with memory for this rank's tensors only.
@@ -6,10 +6,10 @@
 
 #include <algorithm>
 #include <map>
-#include <set>
 #include <sstream>
 
 #include "gradus/autograd/ops/copy.h"
+#include "gradus/distributed/data_parallel/bcast_list.h"
 #include "gradus/nn/placement.h"
 #include "gradus/tensor/base/error.h"
 #include "gradus/tensor/runtime/context.h"
@@ -18,7 +18,7 @@ namespace gradus::dist::internal {
 namespace {
 
 constexpr Device kMeta{DeviceType::kMeta};
-constexpr size_t kMaxCachedCuts = 64;  // a full cache drops its oldest entry
+constexpr size_t kMaxCachedSplits = 64;  // a full cache drops its oldest entry
 
 // Returns the cache key of a cut: shapes, dtypes and layouts of the inputs, and all modules' training modes.
 std::string signature_of(const std::vector<nn::Module*>& modules, std::span<const Tensor> inputs) {
@@ -64,7 +64,7 @@ StagedModel::StagedModel(Parts parts) : parts_(std::move(parts)), devices_(parts
   std::vector<std::string> names;
   {
     const std::unique_ptr<nn::Module> model = make_on_meta(parts_, &names);
-    assign_owners(make_cut(*model, parts_.inputs), *model);
+    assign_owners(make_split(*model, parts_.inputs), *model);
   }
   std::map<std::string, Device> device_by_name;
   for (const StateEntry& entry : state_) device_by_name[entry.name] = entry.device;
@@ -80,51 +80,50 @@ StagedModel::StagedModel(Parts parts) : parts_(std::move(parts)), devices_(parts
 }
 
 // Traces the forward of `model` on the meta device, and divides the calls into stages after the modules cut_after.
-Cut StagedModel::make_cut(nn::Module& model, std::span<const Tensor> inputs) const {
-  Cut cut{trace_model(model, parts_, inputs), {}};
-  cut.plan = plan_stages(cut.trace, cuts_after(cut.trace, parts_.cut_after));
+StageSplit StagedModel::make_split(nn::Module& model, std::span<const Tensor> inputs) const {
+  StageSplit split{trace_model(model, parts_, inputs), {}};
+  split.plan = plan_stages(split.trace, cuts_after(split.trace, parts_.cut_after));
   check_cuts(parts_.cut_after, stages());
-  return cut;
+  return split;
 }
 
 // Fills state_: assigns each parameter and buffer to the ranks of the stages that read it. A tensor that no op
 // reads is assigned to the first stage of the preceding tensor that has readers, initially to stage 0.
-void StagedModel::assign_owners(const Cut& cut, const nn::Module& model) {
-  std::set<std::string> parameters;
-  for (const auto& [name, tensor] : model.named_parameters()) parameters.insert(name);
+void StagedModel::assign_owners(const StageSplit& split, const nn::Module& model) {
+  const size_t parameters = model.named_parameters().size();  // the first tensors of the trace's state
   std::vector<int> last = {0};
-  for (size_t i = 0; i < cut.trace.state.size(); ++i) {
-    const std::string& name = cut.trace.state[i];
-    StateEntry entry{name, parameters.contains(name), {}, kMeta};
-    for (int stage : cut.plan.owners[i].empty() ? last : cut.plan.owners[i]) {
+  for (size_t i = 0; i < split.trace.state.size(); ++i) {
+    StateEntry entry{split.trace.state[i], i < parameters, {}, kMeta};
+    for (int stage : split.plan.owners[i].empty() ? last : split.plan.owners[i]) {
       const int rank = rank_of(stage);
       if (std::ranges::find(entry.ranks, rank) != entry.ranks.end()) continue;
       entry.ranks.push_back(rank);
       if (rank == parts_.rank) entry.device = device_of(stage);
     }
-    if (!cut.plan.owners[i].empty()) last = {cut.plan.owners[i].front()};
+    if (!split.plan.owners[i].empty()) last = {split.plan.owners[i].front()};
     state_.push_back(std::move(entry));
   }
 }
 
 // The reference is valid until a later call drops the cut from the cache.
-const Cut& StagedModel::cut_for(std::span<const Tensor> inputs) {
+const StageSplit& StagedModel::split_for(std::span<const Tensor> inputs) {
   const std::string signature = signature_of(modules_, inputs);
-  const auto found = std::ranges::find(cached_cuts_, signature, [](const auto& k) { return k->signature; });
-  if (found != cached_cuts_.end()) return (*found)->cut;
-  if (cached_cuts_.size() == kMaxCachedCuts) cached_cuts_.erase(cached_cuts_.begin());
-  cached_cuts_.push_back(std::make_unique<CachedCut>(CachedCut{signature, make_cut(*module_, inputs)}));
-  return cached_cuts_.back()->cut;
+  const auto found = std::ranges::find(cached_splits_, signature, [](const auto& k) { return k->signature; });
+  if (found != cached_splits_.end()) return (*found)->split;
+  if (cached_splits_.size() == kMaxCachedSplits) cached_splits_.erase(cached_splits_.begin());
+  cached_splits_.push_back(
+      std::make_unique<CachedSplit>(CachedSplit{signature, make_split(*module_, inputs)}));
+  return cached_splits_.back()->split;
 }
 
-nn::StateDict StagedModel::from_other_devices(const Cut& cut, int stage) const {
+nn::StateDict StagedModel::from_other_devices(const StageSplit& split, int stage) const {
   nn::StateDict copies;
   if (!has_devices()) return copies;
-  const nn::StateDict all = module_->state_dict();
-  for (size_t i = 0; i < cut.trace.state.size(); ++i)
-    if (cut.plan.reads(stage, i))
-      if (const Tensor& x = all.at(cut.trace.state[i]); x.device() != device_of(stage))
-        copies.emplace_back(cut.trace.state[i], to(x, device_of(stage)));
+  const nn::StateDict all = named_tensors(*module_);
+  for (size_t i = 0; i < split.trace.state.size(); ++i)
+    if (split.plan.reads(stage, i))
+      if (const Tensor& x = all.at(split.trace.state[i]); x.device() != device_of(stage))
+        copies.emplace_back(split.trace.state[i], to(x, device_of(stage)));
   return copies;
 }
 

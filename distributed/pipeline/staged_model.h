@@ -12,7 +12,7 @@
 namespace gradus::dist::internal {
 
 // The trace and the stage plan for inputs of given shapes.
-struct Cut {
+struct StageSplit {
   ModelTrace trace;
   StagePlan plan;
 
@@ -48,10 +48,10 @@ class StagedModel {
   // Returns the device of a stage of this rank.
   Device device_of(int stage) const { return devices_[size_t(stage)]; }
   // Returns copies on the stage's device, by name, of the tensors that the stage reads from other devices.
-  nn::StateDict from_other_devices(const Cut& cut, int stage) const;
+  nn::StateDict from_other_devices(const StageSplit& split, int stage) const;
 
   // Returns the trace and plan for these inputs and the modules' current training modes (cached).
-  const Cut& cut_for(std::span<const Tensor> inputs);
+  const StageSplit& split_for(std::span<const Tensor> inputs);
 
   // A parameter or buffer, and the ranks that have memory for it, in the order of their stages.
   struct StateEntry {
@@ -65,19 +65,19 @@ class StagedModel {
   nn::StateDict named_parameters() const;
 
  private:
-  Cut make_cut(nn::Module& model, std::span<const Tensor> inputs) const;
-  void assign_owners(const Cut& cut, const nn::Module& model);
+  StageSplit make_split(nn::Module& model, std::span<const Tensor> inputs) const;
+  void assign_owners(const StageSplit& split, const nn::Module& model);
 
   Parts parts_;
   std::vector<Device> devices_;  // per stage
   std::unique_ptr<nn::Module> module_;
-  std::vector<nn::Module*> modules_;  // all modules, cached for cut_for
+  std::vector<nn::Module*> modules_;  // all modules, cached for split_for
   std::vector<StateEntry> state_;
-  struct CachedCut {
+  struct CachedSplit {
     std::string signature;
-    Cut cut;
+    StageSplit split;
   };
-  std::vector<std::unique_ptr<CachedCut>> cached_cuts_;  // cache of cut_for, oldest first
+  std::vector<std::unique_ptr<CachedSplit>> cached_splits_;  // cache of split_for, oldest first
 };
 
 // Makes the model on the meta device, and returns the names of its tensors in the order of their construction

@@ -29,7 +29,7 @@ class StepRecorder {
   }
   void end();
   // Sets the size of the gradients sent by the all-reduce over replicas.
-  void reduced(int64_t bytes) { step_.reduced_bytes = bytes; }
+  void reduced(int64_t bytes) { step_.all_reduce_bytes = bytes; }
 
   // begin_message, and sent or received, surround a call of the mailbox. The waiting time of received() is
   // moved in front of the action: the action's duration contains only computation.

@@ -35,7 +35,7 @@ void convert(int64_t n, void* dst, int64_t dst_stride, const void* src, int64_t 
     else if constexpr (std::is_same_v<To, float> && std::is_same_v<From, f16>)
       to_floats(d, s, n);
     else if constexpr (std::is_same_v<To, f16> && std::is_same_v<From, float>)
-      to_halves(d, s, n);
+      to_f16(d, s, n);
     else
       for (int64_t i = 0; i < n; ++i) d[i] = convert_one<To>(s[i]);
   } else if (dst_stride == 1 && src_stride == 0) {

@@ -16,7 +16,7 @@ void to_floats(float* to, const f16* from, int64_t n) {
           hn::PromoteTo(kFloats, hn::LoadU(kHalves, reinterpret_cast<const hwy::float16_t*>(from + i))));
   for (; i < n; ++i) to[i] = float(from[i]);
 }
-void to_halves(f16* to, const float* from, int64_t n) {
+void to_f16(f16* to, const float* from, int64_t n) {
   int64_t i = 0;
   for (; i + kLanes <= n; i += kLanes)
     hn::StoreU(hn::DemoteTo(kHalves, load(from + i)), kHalves, reinterpret_cast<hwy::float16_t*>(to + i));

@@ -11,6 +11,6 @@ namespace gradus::cpu {
 // to[i] = float(from[i]) for i < n, exact. The arrays must not overlap.
 void to_floats(float* to, const f16* from, int64_t n);
 // to[i] = f16(from[i]) for i < n, rounded to nearest, ties to even. The arrays must not overlap.
-void to_halves(f16* to, const float* from, int64_t n);
+void to_f16(f16* to, const float* from, int64_t n);
 
 }  // namespace gradus::cpu

@@ -7,8 +7,8 @@
 
 #include "gradus/autograd/grad_manager.h"
 #include "gradus/distributed/base/reduce_op.h"
+#include "gradus/distributed/data_parallel/internal/attached_params.h"
 #include "gradus/distributed/data_parallel/internal/consensus.h"
-#include "gradus/distributed/data_parallel/internal/reducer_checks.h"
 #include "gradus/tensor/tensor.h"
 
 namespace gradus::dist::internal {

@@ -49,7 +49,7 @@ struct BucketPlan {
   // What the plan depends on as text, for errors: one line with the options, then one line per tensor.
   std::shared_ptr<const std::vector<std::string>> lines;
   // static_graph: the consensus that all later backwards reuse. Null before the first backward.
-  std::shared_ptr<const Consensus> settled = {};
+  std::shared_ptr<const Consensus> static_consensus = {};
 };
 
 // Returns the caps in bytes of the first bucket and of the other buckets.

@@ -46,13 +46,8 @@ std::vector<std::vector<std::string>> exchange_lines(const MatchedCall& matched,
 
 // The record: kHeaderSize numbers, then `reached` with 64 bits per number, the lowest bit first.
 std::vector<int64_t> serialize(const BackwardNote& note) {
-  std::vector<int64_t> record{note.kind,
-                              note.number,
-                              note.plan,
-                              note.attached,
-                              note.flags,
-                              note.checksum,
-                              int64_t(note.reached.size())};
+  std::vector<int64_t> record{note.kind,  note.number,   note.plan_fingerprint,       note.attached,
+                              note.flags, note.checksum, int64_t(note.reached.size())};
   record.resize(kHeaderSize + (note.reached.size() + 63) / 64);
   for (size_t i = 0; i < note.reached.size(); ++i)
     if (note.reached[i]) record[kHeaderSize + i / 64] |= int64_t(uint64_t{1} << i % 64);
@@ -93,7 +88,7 @@ std::optional<Failure> find_mismatch(const std::vector<std::optional<BackwardNot
     i = found.members[0], other = found.majority;
     return true;
   };
-  if (differs(all, [](const auto& n) { return std::pair(n.plan, n.reached.size()); }))
+  if (differs(all, [](const auto& n) { return std::pair(n.plan_fingerprint, n.reached.size()); }))
     return mismatch(i, " attached other tensors to its all-reduce callback than rank ", ranks[other],
                     ", or gave it other options: ", difference());
   if (differs(all, [](const auto& n) { return n.flags & ~BackwardNote::kEnclosingRecording; }))

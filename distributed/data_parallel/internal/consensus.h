@@ -27,9 +27,9 @@ struct BackwardNote {
     kEndEarly = 8,            // throw_on_early_termination
   };
   int64_t kind = kBackward;
-  int64_t number = 0;    // number of the backward, counting those in no_sync unless uneven_no_sync is set
-  int64_t plan = 0;      // fingerprint of the attached tensors and the options
-  int64_t attached = 0;  // fingerprint of the tensors attached to the backward's manager
+  int64_t number = 0;  // number of the backward, counting those in no_sync unless uneven_no_sync is set
+  int64_t plan_fingerprint = 0;  // fingerprint of the attached tensors and the options
+  int64_t attached = 0;          // fingerprint of the tensors attached to the backward's manager
   int64_t flags = 0;
   int64_t checksum = 0;       // checksum of the parameters; 0: parameters are not compared in this backward
   std::vector<bool> reached;  // per attached tensor: whether this rank has a gradient for it

@@ -1,11 +1,11 @@
-// choose_cuts: chooses the cuts of a model into stages automatically.
+// Chooses the modules after which a model is cut into stages, and those after which recomputation groups end.
 #pragma once
 
-#include <optional>
+#include <functional>
 #include <string>
 #include <vector>
 
-#include "gradus/distributed/pipeline/internal/recompute_choice.h"
+#include "gradus/distributed/pipeline/recompute.h"
 #include "gradus/distributed/pipeline/staged_model.h"
 
 namespace gradus::dist::internal {
@@ -15,8 +15,7 @@ namespace gradus::dist::internal {
 // (between the blocks of a network, not within them); positions with more crossing tensors are added until
 // there are at least twice as many candidates as stages. The part of the model between two candidates is a
 // unit. Ranks measure different units concurrently, so that the measurement has the load of training. A rank
-// has memory for one unit at a time. Dynamic programming (balance.h) then finds the cuts that minimize the
-// time of the slowest stage.
+// has memory for one unit at a time. balance() then finds the cuts that minimize the time of the slowest stage.
 
 struct CutOptions {
   int64_t memory_limit = 0;  // bytes per rank; 0: no limit
@@ -36,12 +35,34 @@ struct CutChoice {
 // Errors: ValueError for a model with fewer possible cuts than needed, and if all choices exceed the limit.
 CutChoice choose_cuts(const StagedModel::Parts& parts, const ActionLists& lists, const CutOptions& options);
 
-// Returns the calls after which the model may be cut, in order. If nested calls end together, only the
-// outermost is returned.
-std::vector<int> outermost_calls(const ModelTrace& trace);
-// Returns plan_stages(trace, cuts), or nullopt if plan_stages throws ValueError.
-std::optional<StagePlan> plan_if_possible(const ModelTrace& trace, const std::vector<int>& cuts);
+// Returns the time of units [begin, end) as one stage; infinity if they cannot be one stage.
+using StageSeconds = std::function<double(int stage, int begin, int end)>;
+// Linear partitioning of units by dynamic programming. bytes_after[u] is the number of bytes that cross a cut
+// after unit u. Returns for each stage the end of its range of units; ranges are not empty. Among the partitions
+// whose slowest stage is within 1 % of the optimum, returns the one with the fewest crossing bytes. Returns an
+// empty list if every partition has a stage with infinite time. Takes time O(stages * units^2).
+std::vector<int> balance(const std::vector<double>& bytes_after, int stages, const StageSeconds& seconds);
+
 // Returns whether the lists split backwards into I and W.
 bool splits_backwards(const ActionLists& lists);
+
+// Note [Recomputation groups]
+// A stage that is recomputed as a whole needs the memory of its whole forward. A stage in groups of layers
+// saves the activations between groups, and needs the memory of one group at a time. Each group is
+// implemented as a stage on the same rank, whose actions are adjacent in the list, so everything that applies
+// to recomputed stages (Note [Recomputation] in recompute.h) applies to groups. autograd's checkpoint() is
+// not used since it takes a function of tensors, which a stage of a forward is not, and does not restore
+// buffers that other micro-batches change before the backward.
+//
+// A layer ends where a single floating-point tensor crosses, as after a block of a transformer or a ResNet. Then
+// no op runs in two groups, and gradients are added in the order of the undivided stage, except for parameters
+// that several groups read: each group adds its gradient separately.
+
+// Returns for each stage the paths of the modules after which a group ends: every `every` layers.
+// Errors: those of cuts_after and check_cuts.
+std::vector<std::vector<std::string>> group_ends(const StagedModel::Parts& parts, int stages, int every);
+
+// Replaces each stage s by groups_of_stage[s] stages. Returns `lists` if groups_of_stage is empty.
+ActionLists in_groups(const ActionLists& lists, const std::vector<int>& groups_of_stage);
 
 }  // namespace gradus::dist::internal

@@ -9,7 +9,6 @@
 #include "gradus/autograd/ops/ops.h"
 #include "gradus/distributed/group/collectives.h"
 #include "gradus/distributed/group/process_group.h"
-#include "gradus/distributed/pipeline/stage_run.h"
 #include "gradus/tensor/runtime/allocator.h"
 #include "gradus/tensor/runtime/context.h"
 
@@ -71,7 +70,7 @@ std::vector<StageTimes> sum_over_ranks(std::vector<StageTimes> stages, double di
   return stages;
 }
 
-StageTimes measure_stage(nn::Module& model, const Cut& cut, int stage, bool split,
+StageTimes measure_stage(nn::Module& model, const StageSplit& split, int stage, bool split_backward,
                          const std::function<std::vector<Tensor>()>& forward) {
   Context context = Context::current().snapshot();
   context.generator = std::make_shared<RandomGenerator>();
@@ -82,8 +81,8 @@ StageTimes measure_stage(nn::Module& model, const Cut& cut, int stage, bool spli
   StageTimes times;
   StageInput input;
   std::vector<Tensor> inputs;  // those that get a gradient
-  for (const StageInputSource& need : cut.plan.needs[stage]) {
-    const Tensor x = need.call < 0 ? Tensor() : random_like(cut.result(need));
+  for (const StageInputSource& need : split.plan.needs[stage]) {
+    const Tensor x = need.call < 0 ? Tensor() : random_like(split.result(need));
     if (x.defined() && is_floating(x.dtype())) inputs.push_back(x);
     input.received.push_back(x);
     if (x.defined()) times.input_bytes += double(x.nbytes());
@@ -97,7 +96,7 @@ StageTimes measure_stage(nn::Module& model, const Cut& cut, int stage, bool spli
     const double bytes_before = double(memory_stats(context.device).live_bytes), begin = synchronized_time();
     Recording recording = gm.record();
     std::vector<Tensor> roots;
-    StageOutput output = run_stage(cut.trace, cut.plan, stage, input, [&] { roots = forward(); });
+    StageOutput output = run_stage(split.trace, split.plan, stage, input, [&] { roots = forward(); });
     roots.insert(roots.end(), output.sent.begin(), output.sent.end());
     output.sent.clear();
     const double middle = synchronized_time();
@@ -110,7 +109,7 @@ StageTimes measure_stage(nn::Module& model, const Cut& cut, int stage, bool spli
     double after_inputs = 0;
     if (roots.empty()) {
       recording.release();
-    } else if (split) {
+    } else if (split_backward) {
       recording.backward_inputs(inputs, std::move(roots), std::move(dys));
       after_inputs = synchronized_time();
       recording.backward_weights();

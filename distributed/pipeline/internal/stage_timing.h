@@ -20,11 +20,11 @@ std::vector<StageTimes> sum_over_ranks(std::vector<StageTimes> stages, double di
 // Runs a stage several times, with random inputs in place of other stages' results, and returns the median of
 // each time. `forward` calls the model and the loss, if there is one, and returns the tensors from which the
 // last stage's backward starts. The model's gradients and buffers and the thread's generator are restored. If
-// `split`, backward runs as I and W; otherwise the time of the whole backward is `input_gradient`. `bytes` is
+// `split_backward`, backward runs as I and W; otherwise the time of the whole backward is `input_gradient`. `bytes` is
 // the growth of the process's live memory in a forward; ranks that are threads of one process count each
 // other's memory. `input_bytes` is the size of the tensors that other stages send.
 // Errors: those of the model.
-StageTimes measure_stage(nn::Module& model, const Cut& cut, int stage, bool split,
+StageTimes measure_stage(nn::Module& model, const StageSplit& split, int stage, bool split_backward,
                          const std::function<std::vector<Tensor>()>& forward);
 
 }  // namespace gradus::dist::internal

@@ -16,14 +16,14 @@ GRADUS_HD LossScale updated(const LossScale& before, const LossScale& latest, bo
   LossScale now = before;
   now.skipped = latest.skipped + (found_inf ? 1 : 0);
   now.found_inf = found_inf || latest.found_inf != 0 ? 1 : 0;
-  now.good_steps = before.good_steps + 1;
+  now.growth_tracker = before.growth_tracker + 1;
   if (now.found_inf != 0) {
     now.scale = before.scale * o.backoff_factor;
-    now.good_steps = 0;
-  } else if (now.good_steps >= o.growth_interval) {
+    now.growth_tracker = 0;
+  } else if (now.growth_tracker >= o.growth_interval) {
     const double larger = before.scale * o.growth_factor;
     if (larger <= double(std::numeric_limits<float>::max())) now.scale = larger;
-    now.good_steps = 0;
+    now.growth_tracker = 0;
   }
   return now;
 }

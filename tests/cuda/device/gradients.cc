@@ -178,7 +178,7 @@ void test_scales() {
           const raw::LossScale before{scale, clean, 5, 1},
               latest{scale / 2, 0, 6, static_cast<double>(latest_found == 1)};
           const auto put = [](const raw::LossScale& s) {
-            return std::vector<double>{s.scale, s.good_steps, s.skipped, s.found_inf};
+            return std::vector<double>{s.scale, s.growth_tracker, s.skipped, s.found_inf};
           };
           const Elements<double> now(4), first(put(before)), last(put(latest));
           const Elements<float> there(std::vector<float>{found ? 1.f : 0.f});

@@ -28,7 +28,7 @@ Consensus of(BackwardNotes notes) {
 TEST(BackwardNote, ComesBackAsItWasWritten) {
   BackwardNote given = note(std::vector<bool>(130), BackwardNote::kJoined, BackwardNote::kEnclosingRecording);
   given.reached[0] = given.reached[64] = given.reached[129] = true;
-  given.number = 7, given.plan = -8, given.attached = 9, given.checksum = -10;
+  given.number = 7, given.plan_fingerprint = -8, given.attached = 9, given.checksum = -10;
   std::vector<int64_t> record = serialize(given);
   const std::optional<BackwardNote> back = parse(record);
   ASSERT_TRUE(back);

@@ -9,7 +9,7 @@
 #include <thread>
 
 #include "gradus/autograd/ops/ops.h"
-#include "gradus/distributed/data_parallel/separate_data_parallel.h"
+#include "gradus/distributed/data_parallel/distributed_data_parallel.h"
 #include "gradus/distributed/group/object.h"
 #include "gradus/nn/layers/batch_norm.h"
 #include "gradus/nn/layers/linear.h"

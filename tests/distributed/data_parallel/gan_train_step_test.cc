@@ -8,7 +8,7 @@
 #include "gradus/autograd/grad_manager.h"
 #include "gradus/autograd/ops/ops.h"
 #include "gradus/data/dataset.h"
-#include "gradus/distributed/data_parallel/separate_data_parallel.h"
+#include "gradus/distributed/data_parallel/distributed_data_parallel.h"
 #include "gradus/distributed/data_parallel/sync_batch_norm.h"
 #include "gradus/distributed/group/process_group.h"
 #include "gradus/distributed/group/run_ranks.h"

@@ -124,15 +124,10 @@ TEST(Join, LoopsOfOneLengthChangeNothing) {
   });
 }
 
-TEST(Join, InAGroupOfOneAndDisabledItRunsTheBody) {
+TEST(Join, InAGroupOfOneItRunsTheBody) {
   Walk walk;
   join({walk.cb}, [&] { walk.step(); });
   EXPECT_THAT(walk.log, ElementsAre(1));
-  on_ranks(2, [] {
-    Walk walk;
-    join({walk.cb}, [&] { walk.step(); }, {.enable = false});
-    EXPECT_THAT(walk.log, ElementsAre(1.5));
-  });
 }
 
 // A rank without data does not know which of the callbacks the others use next.

@@ -365,7 +365,7 @@ struct Deep : nn::Layer {
   }
 };
 
-TEST(ConvertSyncBatchNorm, FindsEveryLayerAndGoesBack) {
+TEST(ConvertSyncBatchNorm, FindsEveryLayer) {
   run_ranks(2, [] {
     Deep net;
     Tensor x = ones({2, 2});
@@ -375,14 +375,6 @@ TEST(ConvertSyncBatchNorm, FindsEveryLayerAndGoesBack) {
     EXPECT_FLOAT_EQ(net.mean_of("blocks.0.bn"), 0.1f * 2);  // of 1, 1, 5, 1
     EXPECT_NEAR(net.mean_of("blocks.1.bn"), 0, 1e-6);       // of what is normal already
     EXPECT_NEAR(net.mean_of("head"), 0, 1e-6);
-    net.eval();
-    EXPECT_EQ(revert_sync_batchnorm(net), 3);
-    net.train();
-    net.apply([](nn::Module& m) {
-      if (auto* bn = dynamic_cast<nn::BatchNorm*>(&m)) bn->reset_running_stats();
-    });
-    net(x);
-    EXPECT_FLOAT_EQ(net.mean_of("blocks.0.bn"), get_rank() == 0 ? 0.1f * 1 : 0.1f * 3);
   });
 }
 

@@ -15,7 +15,6 @@
 #include "gradus/autograd/ops/ops.h"
 #include "gradus/distributed/base/error.h"
 #include "gradus/distributed/data_parallel/distributed_data_parallel.h"
-#include "gradus/distributed/data_parallel/separate_data_parallel.h"
 #include "gradus/distributed/data_parallel/sync_batch_norm.h"
 #include "gradus/distributed/group/collectives.h"
 #include "gradus/distributed/group/process_group.h"

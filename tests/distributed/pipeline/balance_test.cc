@@ -1,4 +1,4 @@
-#include "gradus/distributed/pipeline/internal/balance.h"
+#include "gradus/distributed/pipeline/internal/auto_cut.h"
 
 #include <gmock/gmock.h>
 

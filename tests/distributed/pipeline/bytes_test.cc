@@ -142,7 +142,7 @@ void expect_bytes(int64_t width, Schedule schedule) {
               const PipelineReport report = make_report(*record);
               for (const RankReport& r : report.ranks) {
                 EXPECT_EQ(r.sent_bytes, double(crossing)) << r.rank;
-                EXPECT_EQ(r.reduced_bytes, double(gradients)) << r.rank;
+                EXPECT_EQ(r.all_reduce_bytes, double(gradients)) << r.rank;
               }
             },
             {.messages_only = true});

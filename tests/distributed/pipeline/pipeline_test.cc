@@ -137,6 +137,31 @@ TEST(Pipeline, ALossMayBeASumOrAMeanOverValidTargets) {
   }
 }
 
+// Two stages read a buffer that state_dict() lacks.
+struct SharedBuffer : nn::Layer {
+  nn::Linear fc1{this, "fc1", {.in = 6, .out = 8}}, fc2{this, "fc2", {.in = 8, .out = 3}};
+  nn::Buffer scale{this, "scale", full({1}, 0.5), {.persistent = false}};
+  Tensor forward(const Tensor& x) override { return fc2(fc1(x * scale) * scale); }
+};
+
+// Without cuts the constructor measures the stages.
+TEST(Pipeline, DevicesShareABufferThatIsNotPersistent) {
+  const Tensor x = random_tensor({4, 6}, DType::kF64), target = random_tensor({4, 3}, DType::kF64, 1);
+  manual_seed(5);
+  const double want = nn::mse_loss((*make_f64<SharedBuffer>())(x), target).item<double>();
+  for (const std::vector<std::string>& cut_after : {std::vector<std::string>{"fc1"}, {}})
+    run_ranks(1, [&] {
+      manual_seed(5);
+      Pipeline<SharedBuffer> pipe(make_f64<SharedBuffer>, x,
+                                  {.devices = {{DeviceType::kCPU, 1}, {DeviceType::kCPU, 2}},
+                                   .micro_batches = 2,
+                                   .cut_after = cut_after});
+      GradManager gm;
+      pipe.attach(gm);
+      EXPECT_NEAR(pipe.step(gm, x, target, nn::mse_loss), want, 1e-12);
+    });
+}
+
 TEST(Pipeline, ARankHoldsItsOwnStagesOnly) {
   run_ranks(2, [] {
     Pipeline<ResidualMLP> pipe(make_f64<ResidualMLP>, random_tensor({2, 6}, DType::kF64),

@@ -10,8 +10,7 @@
 
 #include "gradus/autograd/graph/tracking.h"
 #include "gradus/distributed/group/process_group.h"
-#include "gradus/distributed/pipeline/internal/recompute_choice.h"
-#include "gradus/distributed/pipeline/internal/recompute_groups.h"
+#include "gradus/distributed/pipeline/internal/auto_cut.h"
 #include "gradus/nn/reparametrize.h"
 #include "gradus/tensor/runtime/allocator.h"
 #include "gradus/tests/distributed/pipeline/action_lists.h"

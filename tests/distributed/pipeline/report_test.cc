@@ -66,7 +66,7 @@ TEST(PipelineReport, SplitsIdleTime) {
     EXPECT_NEAR(r.overhead, overhead * ms, kExact) << r.rank;
     EXPECT_EQ(r.max_in_flight, 1);
     EXPECT_EQ(r.sent_bytes, 1e6);
-    EXPECT_EQ(r.reduced_bytes, 2e6);
+    EXPECT_EQ(r.all_reduce_bytes, 2e6);
   };
   expect(report.ranks[0], 30, 0, 0, 35 - 12, 40 - 35, 12 - 10);
   expect(report.ranks[1], 22, 13, 24, 0, 0, 1);

@@ -1,5 +1,5 @@
 // check_schedule: what it refuses, and what it says; and lists at random, whose number is their seed.
-#include "gradus/distributed/pipeline/schedule_check.h"
+#include "gradus/distributed/pipeline/schedule.h"
 
 #include <gmock/gmock.h>
 

@@ -30,7 +30,7 @@ SchedulePrediction predict(Schedule s, int ranks, int micro_batches, StageTimes 
                            int extra = 0, double link = 0) {
   const ActionLists lists = make_schedule(
       s, {.ranks = ranks, .stages_per_rank = depth, .micro_batches = micro_batches, .extra_warmup = extra});
-  return simulate(lists, equal_stages(lists, t, depth), {link, link});
+  return simulate(lists, equal_stages(lists, t, depth), link);
 }
 
 std::vector<int64_t> held(const SchedulePrediction& p) {
@@ -145,7 +145,7 @@ TEST(Simulation, ArgumentsAreChecked) {
   EXPECT_THROW(simulate(lists, {{1, 1, 1}}), ValueError);
   EXPECT_THROW(simulate(lists, {{1, 1, 1}, {1, -1, 1}}), ValueError);
   EXPECT_THROW(simulate(lists, {{1, 1, 1}, {1, NAN, 1}}), ValueError);
-  EXPECT_THROW(simulate(lists, {{1, 1, 1}, {1, 1, 1}}, {NAN, 0}), ValueError);
+  EXPECT_THROW(simulate(lists, {{1, 1, 1}, {1, 1, 1}}, NAN), ValueError);
   EXPECT_THROW(simulate(lists_of({"0B0 0F0"}), {{1, 1, 1}}), ValueError);
 }
 

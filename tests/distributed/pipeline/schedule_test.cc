@@ -3,7 +3,6 @@
 
 #include <gmock/gmock.h>
 
-#include "gradus/distributed/pipeline/schedule_check.h"
 #include "gradus/tests/support/error.h"
 
 namespace gradus::dist {

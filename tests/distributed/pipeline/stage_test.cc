@@ -4,7 +4,7 @@
 
 #include "gradus/autograd/functional.h"
 #include "gradus/autograd/grad_manager.h"
-#include "gradus/distributed/pipeline/stage_run.h"
+#include "gradus/distributed/pipeline/stage_plan.h"
 #include "gradus/models/resnet.h"
 #include "gradus/tests/distributed/pipeline/small_models.h"
 #include "gradus/tests/ops/values.h"

@@ -1,5 +1,5 @@
 // The trace of a pipeline: whole, in order, and the same as the report.
-#include "gradus/distributed/pipeline/pipeline_trace.h"
+#include "gradus/distributed/pipeline/pipeline_record.h"
 
 #include <gmock/gmock.h>
 

@@ -1,17 +1,17 @@
 // Implementation of DataParallelModel: compares and broadcasts a model's tensors, finds new ones, and attaches
 // them to the all-reduce callback of their part.
-#include "gradus/distributed/data_parallel/data_parallel_model.h"
+#include "gradus/distributed/data_parallel/distributed_data_parallel.h"
 
 #include <algorithm>
-#include <map>
+#include <deque>
 #include <unordered_map>
 #include <unordered_set>
 
 #include "gradus/autograd/leaf_guard.h"
 #include "gradus/autograd/ops/copy.h"
+#include "gradus/distributed/data_parallel/bcast_list.h"
+#include "gradus/distributed/data_parallel/internal/attached_params.h"
 #include "gradus/distributed/data_parallel/internal/compare.h"
-#include "gradus/distributed/data_parallel/internal/packed_broadcast.h"
-#include "gradus/distributed/data_parallel/internal/reducer_checks.h"
 
 namespace gradus::dist::internal {
 namespace {
@@ -60,150 +60,11 @@ void check_options(std::string_view op, const DistributedDataParallelOptions& o)
 
 }  // namespace
 
-// The parameters and buffers that share one reducer.
-class DataParallelModel::Part final : public autograd::LeafGuard, public std::enable_shared_from_this<Part> {
- public:
-  // Returns the current names and tensors. Later calls may return more, since a model may get new modules.
-  using NamedTensors = std::function<nn::StateDict()>;
-
-  // `owner` is the name of the module that has the parameters, for errors.
-  Part(std::string owner, NamedTensors parameters, NamedTensors buffers,
-       const DistributedDataParallelOptions& options, Op maker)
-      : maker_(maker),
-        owner_(std::move(owner)),
-        parameters_(std::move(parameters)),
-        buffers_(std::move(buffers)),
-        options_(options) {}
-
-  void start() {
-    const std::shared_ptr<const ParameterNames> names = names_;
-    AllReduceCallbackOptions options{.group = options_.process_group,
-                                     .bucket_cap_mb = options_.bucket_cap_mb,
-                                     .first_bucket_mb = std::min(1.0, options_.bucket_cap_mb),
-                                     .overlap = options_.overlap,
-                                     .gradient_as_bucket_view = options_.gradient_as_bucket_view,
-                                     .static_graph = options_.static_graph,
-                                     .comm_hook = options_.comm_hook,
-                                     .check_divergence_every = options_.check_divergence_every,
-                                     .check_finite = options_.check_finite,
-                                     .name_of = [names](const Tensor& p) { return names->of(p); },
-                                     .group_name = "DDP of " + owner_};
-    if (broadcasts_buffers())  // the callback may outlive the wrapper
-      options.broadcast_after = [weak = weak_from_this()] {
-        std::vector<Tensor> tensors;
-        if (const auto part = weak.lock())
-          for (auto& [name, b] : part->buffers_()) tensors.push_back(std::move(b));
-        return tensors;
-      };
-    callback_ = std::make_shared<AllReduceCallback>(ReduceOp::kMean, std::move(options), maker_);
-    if (group().size() > 1)
-      check_equal(
-          maker_, "options",
-          {concat("bucket_cap_mb = ", options_.bucket_cap_mb),
-           concat("broadcast_buffers = ", broadcasts_buffers()), concat("init_sync = ", options_.init_sync),
-           concat("gradient_as_bucket_view = ", options_.gradient_as_bucket_view),
-           concat("static_graph = ", options_.static_graph), concat("overlap = ", options_.overlap),
-           concat("check_finite = ", options_.check_finite),
-           concat("check_divergence_every = ", options_.check_divergence_every),
-           concat("a comm_hook = ", bool(options_.comm_hook))},
-          group());
-    sync_new_tensors();
-  }
-
-  // Finds parameters and buffers that are new since the last call. If there are any: compares their names,
-  // dtypes and shapes over the ranks, and broadcasts the group's first rank's values.
-  void sync_new_tensors() {
-    nn::StateDict params, buffers;
-    std::unordered_set<std::string> changed;  // modules with new parameters: their buffers count as new
-    for (auto& [name, p] : parameters_())
-      if (!names_->contains(p)) {
-        changed.insert(module_of(name));
-        params.emplace_back(name, p);
-      }
-    for (auto& [name, b] : buffers_())
-      if (!known_buffers_.count(name) || changed.count(module_of(name))) buffers.emplace_back(name, b);
-    if (params.empty() && buffers.empty()) return;
-
-    check_devices(params);
-    if (group().size() > 1) {
-      std::vector<std::string> lines = lines_of("parameter", params);
-      for (std::string& line : lines_of("buffer", buffers)) lines.push_back(std::move(line));
-      check_models_agree(lines, params.empty() ? buffers[0].first : params[0].first);
-      std::vector<Tensor> all;
-      for (const auto* list : {&params, &buffers})
-        for (const auto& [name, x] : *list) all.push_back(x);
-      if (options_.init_sync) PackedBroadcast(group(), all, 0).finish();
-    }
-    names_->remove_destroyed();
-    std::vector<Ref<autograd::Leaf>> leaves;
-    for (const auto& [name, p] : params) {
-      names_->add(name, p);
-      leaves.push_back(autograd::leaf_of(p));
-    }
-    guard(leaves);
-    for (const auto& [name, b] : buffers) known_buffers_.insert(name);
-    started_ = true;
-  }
-
-  // Errors: StateError if a recording tracks `param` but none of its callbacks all-reduces: the ranks'
-  // parameters would diverge.
-  void check_recording(const Tensor& param, const std::vector<Callback>& callbacks) const override {
-    const auto reduces = [](const Callback& c) {
-      return dynamic_cast<const AllReduceCallback*>(c.object.get()) != nullptr;
-    };
-    if (group().size() == 1 || callback_->in_no_sync() || std::ranges::any_of(callbacks, reduces)) return;
-    throw StateError("record", "'", names_->of(param), "' is a parameter of a ", name_of(maker_),
-                     ", but this GradManager is not attached to it: its gradients would stay this rank's "
-                     "own. Call ddp.attach(gm), instead of gm.attach(net.parameters()) or besides; for "
-                     "gradients of this rank alone, record within ddp.no_sync()");
-  }
-
-  const std::shared_ptr<AllReduceCallback>& callback() const { return callback_; }
-
- private:
-  // The reducer's group, which also carries the backwards: if only one rank's model has new tensors, the
-  // other ranks' next call in this group is a backward, and the mismatch is an error.
-  const Group& group() const { return callback_->group(); }
-  bool broadcasts_buffers() const {
-    return options_.broadcast_buffers.value_or(maker_ == Op::kDistributedDataParallel);
-  }
-  static std::string module_of(const std::string& name) { return name.substr(0, name.rfind('.') + 1); }
-
-  void check_models_agree(const std::vector<std::string>& lines, const std::string& first) const {
-    if (!started_) return check_equal(maker_, "the models", lines, group());
-    try {
-      check_equal(maker_, "the models", lines, group());
-    } catch (Error& error) {
-      error.add_context(concat("while ranks agree on what is new in the model ('", first, "' first)"));
-      throw;
-    }
-  }
-
-  void check_devices(const nn::StateDict& params) const {
-    for (const auto& [name, p] : params) {
-      if (group().size() > 1) check_can_average(name_of(maker_), concat("parameter '", name, "'"), p);
-      if (!options_.device_ids.empty() && p.device() != options_.device_ids[0])
-        throw ValueError(name_of(maker_), "parameter '", name, "' is on ", p.device(), ", device_ids says ",
-                         options_.device_ids[0], ": move the model there first");
-      if (p.device().type != params[0].second.device().type)
-        throw ValueError(name_of(maker_), "parameters are on devices of several types: '", params[0].first,
-                         "' on ", params[0].second.device(), ", '", name, "' on ", p.device());
-    }
-  }
-
-  const Op maker_;
-  const std::string owner_;
-  const NamedTensors parameters_, buffers_;
-  const DistributedDataParallelOptions& options_;
-  const std::shared_ptr<ParameterNames> names_ = std::make_shared<ParameterNames>();
-  std::unordered_set<std::string> known_buffers_;
-  bool started_ = false;
-  std::shared_ptr<AllReduceCallback> callback_;
-};
-
-// The parts by name: "" for the parameters and buffers of the root module itself, or of the whole model. Owned by
-// the wrapper. Callbacks in managers, which may live longer, have weak pointers.
-class DataParallelModel::State {
+// The parts of the model, which have a reducer each: "" has the parameters and buffers of the root module
+// itself, or of the whole model. Owned by the wrapper. Callbacks in managers, which may live longer, have weak
+// pointers.
+class DataParallelModel::State final : public autograd::LeafGuard,
+                                       public std::enable_shared_from_this<State> {
  public:
   // Parameters, and the reducer of their part.
   using Attachable = std::pair<std::shared_ptr<AllReduceCallback>, nn::StateDict>;
@@ -213,8 +74,11 @@ class DataParallelModel::State {
         options_(std::move(options)),
         maker_(separate ? Op::kSeparateDistributedDataParallel : Op::kDistributedDataParallel) {
     check_options(name_of(maker_), options_);
+  }
+
+  void start() {
     sync_new_tensors();
-    if (order_.empty())
+    if (parts_.empty())
       throw ValueError(name_of(maker_), "the model has no parameters: without any to learn it needs no ",
                        name_of(maker_));
   }
@@ -222,18 +86,37 @@ class DataParallelModel::State {
   // Finds new tensors in all parts, also in parts that the current recording does not track, since they take
   // part in the forward.
   void sync_new_tensors() {
-    for (const std::string& part : order_) parts_.at(part)->sync_new_tensors();
+    for (Part& part : parts_) sync_new_tensors(part);
     add_part("");
     if (is_separate())
       for (const nn::Module* child : module_.children()) add_part(child->name());
   }
 
+  // Errors: StateError if a recording tracks `param` but none of its callbacks all-reduces: the ranks'
+  // parameters would diverge.
+  void check_recording(const Tensor& param, const std::vector<Callback>& callbacks) const override {
+    const auto reduces = [](const Callback& c) {
+      return dynamic_cast<const AllReduceCallback*>(c.object.get()) != nullptr;
+    };
+    const AllReduceCallback& reducer = *callback(owners_.of(param));
+    if (reducer.group().size() == 1 || reducer.in_no_sync() || std::ranges::any_of(callbacks, reduces))
+      return;
+    throw StateError("record", "'", names_->of(param), "' is a parameter of a ", name_of(maker_),
+                     ", but this GradManager is not attached to it: its gradients would stay this rank's "
+                     "own. Call ddp.attach(gm), instead of gm.attach(net.parameters()) or besides; for "
+                     "gradients of this rank alone, record within ddp.no_sync()");
+  }
+
   const DistributedDataParallelOptions& options() const { return options_; }
   bool is_separate() const { return maker_ == Op::kSeparateDistributedDataParallel; }
-  // Returns the parts in the order in which they were found, which is equal on all ranks.
-  const std::vector<std::string>& order() const { return order_; }
+  // Returns the names of the parts in the order in which they were found, which is equal on all ranks.
+  std::vector<std::string> part_names() const {
+    std::vector<std::string> names;
+    for (const Part& part : parts_) names.push_back(part.name);
+    return names;
+  }
   const std::shared_ptr<AllReduceCallback>& callback(const std::string& part) const {
-    return parts_.at(part)->callback();
+    return std::ranges::find(parts_, part, &Part::name)->callback;
   }
   nn::StateDict parameters(const std::string& part) {
     nn::StateDict owned;
@@ -245,28 +128,123 @@ class DataParallelModel::State {
   // Returns the name of the part.
   // Errors: ValueError if `part` is neither the model nor a child with parameters.
   std::string name_of_part(const nn::Module& part) const {
-    const auto& children = module_.children();
-    const bool is_part =
-        &part == &module_ || std::find(children.begin(), children.end(), &part) != children.end();
-    const std::string name = &part == &module_ ? "" : part.name();
-    if (is_part && parts_.count(name)) return name;
+    const bool is_root = &part == &module_;
+    const std::string name = is_root ? "" : part.name();
+    if ((is_root || std::ranges::count(module_.children(), &part)) && has_part(name)) return name;
     std::string names;
-    for (const std::string& n : order_) names += n.empty() ? " the model itself" : " '" + n + "'";
+    for (const Part& p : parts_) names += p.name.empty() ? " the model itself" : " '" + p.name + "'";
     throw ValueError(name_of(maker_),
                      "expected the model or a direct child of it, with parameters of its own, got ",
                      part.type_name(), " '", part.path(), "'; there are:", names);
   }
 
  private:
+  struct Part {
+    std::string name;
+    // Its group also carries the backwards: if only one rank's model has new tensors, the other ranks' next call
+    // in this group is a backward, and the mismatch is an error.
+    std::shared_ptr<AllReduceCallback> callback;
+    std::unordered_set<std::string> known_buffers = {};
+    bool started = false;
+  };
+
+  bool has_part(const std::string& name) const { return std::ranges::count(parts_, name, &Part::name) > 0; }
+  bool broadcasts_buffers() const { return options_.broadcast_buffers.value_or(!is_separate()); }
+  static std::string module_of(const std::string& name) { return name.substr(0, name.rfind('.') + 1); }
+
   void add_part(const std::string& name) {
-    if (parts_.count(name) || parameters(name).empty()) return;
+    if (has_part(name) || parameters(name).empty()) return;
     const std::string root = module_.name().empty() ? module_.type_name() : module_.name();
-    const auto part = std::make_shared<Part>(
-        name.empty() ? root : name, [this, name] { return parameters(name); },
-        [this, name] { return tensors(name, &nn::Module::named_buffers); }, options_, maker_);
-    part->start();
-    parts_.emplace(name, part);
-    order_.push_back(name);
+    AllReduceCallbackOptions options{.group = options_.process_group,
+                                     .bucket_cap_mb = options_.bucket_cap_mb,
+                                     .first_bucket_mb = std::min(1.0, options_.bucket_cap_mb),
+                                     .overlap = options_.overlap,
+                                     .gradient_as_bucket_view = options_.gradient_as_bucket_view,
+                                     .static_graph = options_.static_graph,
+                                     .comm_hook = options_.comm_hook,
+                                     .check_divergence_every = options_.check_divergence_every,
+                                     .check_finite = options_.check_finite,
+                                     .name_of = [names = std::shared_ptr<const ParameterNames>(names_)](
+                                                    const Tensor& p) { return names->of(p); },
+                                     .group_name = "DDP of " + (name.empty() ? root : name)};
+    if (broadcasts_buffers())  // the callback may outlive the wrapper
+      options.broadcast_after = [weak = weak_from_this(), name] {
+        std::vector<Tensor> buffers;
+        if (const auto state = weak.lock())
+          for (auto& [_, b] : state->tensors(name, &nn::Module::named_buffers))
+            buffers.push_back(std::move(b));
+        return buffers;
+      };
+    const auto callback = std::make_shared<AllReduceCallback>(ReduceOp::kMean, std::move(options), maker_);
+    if (callback->group().size() > 1)
+      check_equal(
+          maker_, "options",
+          {concat("bucket_cap_mb = ", options_.bucket_cap_mb),
+           concat("broadcast_buffers = ", broadcasts_buffers()), concat("init_sync = ", options_.init_sync),
+           concat("gradient_as_bucket_view = ", options_.gradient_as_bucket_view),
+           concat("static_graph = ", options_.static_graph), concat("overlap = ", options_.overlap),
+           concat("check_finite = ", options_.check_finite),
+           concat("check_divergence_every = ", options_.check_divergence_every),
+           concat("a comm_hook = ", bool(options_.comm_hook))},
+          callback->group());
+    Part part{name, callback};
+    sync_new_tensors(part);
+    parts_.push_back(std::move(part));
+  }
+
+  // Finds parameters and buffers that are new since the last call. If there are any: compares their names,
+  // dtypes and shapes over the ranks, and broadcasts the group's first rank's values.
+  void sync_new_tensors(Part& part) {
+    nn::StateDict params, buffers;
+    std::unordered_set<std::string> changed;  // modules with new parameters: their buffers count as new
+    for (auto& [name, p] : parameters(part.name))
+      if (!names_->contains(p)) {
+        changed.insert(module_of(name));
+        params.emplace_back(name, p);
+      }
+    for (auto& [name, b] : tensors(part.name, &nn::Module::named_buffers))
+      if (!part.known_buffers.count(name) || changed.count(module_of(name))) buffers.emplace_back(name, b);
+    if (params.empty() && buffers.empty()) return;
+
+    const Group& group = part.callback->group();
+    check_devices(params, group);
+    if (group.size() > 1) {
+      std::vector<std::string> lines = lines_of("parameter", params);
+      for (std::string& line : lines_of("buffer", buffers)) lines.push_back(std::move(line));
+      try {
+        check_equal(maker_, "the models", lines, group);
+      } catch (Error& error) {
+        if (part.started)
+          error.add_context(concat("while ranks agree on what is new in the model ('",
+                                   (params.empty() ? buffers : params)[0].first, "' first)"));
+        throw;
+      }
+      std::vector<Tensor> all;
+      for (const auto* list : {&params, &buffers})
+        for (const auto& [name, x] : *list) all.push_back(x);
+      if (options_.init_sync) PackedBroadcast(group, all, 0).finish();
+    }
+    names_->remove_destroyed();
+    std::vector<Ref<autograd::Leaf>> leaves;
+    for (const auto& [name, p] : params) {
+      names_->add(name, p);
+      leaves.push_back(autograd::leaf_of(p));
+    }
+    guard(leaves);
+    for (const auto& [name, b] : buffers) part.known_buffers.insert(name);
+    part.started = true;
+  }
+
+  void check_devices(const nn::StateDict& params, const Group& group) const {
+    for (const auto& [name, p] : params) {
+      if (group.size() > 1) check_can_average(name_of(maker_), concat("parameter '", name, "'"), p);
+      if (!options_.device_ids.empty() && p.device() != options_.device_ids[0])
+        throw ValueError(name_of(maker_), "parameter '", name, "' is on ", p.device(), ", device_ids says ",
+                         options_.device_ids[0], ": move the model there first");
+      if (p.device().type != params[0].second.device().type)
+        throw ValueError(name_of(maker_), "parameters are on devices of several types: '", params[0].first,
+                         "' on ", params[0].second.device(), ", '", name, "' on ", p.device());
+    }
   }
 
   // Returns the part's tensors, with their names in the whole model.
@@ -286,8 +264,9 @@ class DataParallelModel::State {
   nn::Module& module_;
   const DistributedDataParallelOptions options_;
   const Op maker_;
-  std::map<std::string, std::shared_ptr<Part>> parts_;
-  std::vector<std::string> order_;
+  std::deque<Part> parts_;  // callback() returns references into the parts
+  const std::shared_ptr<ParameterNames> names_ =
+      std::make_shared<ParameterNames>();  // of compared parameters
   // The part of each parameter. A shared parameter belongs to the first part that has it.
   ParameterNames owners_;
 };
@@ -329,7 +308,9 @@ class DataParallelModel::Watcher final : public GradCallback, public std::enable
 
 DataParallelModel::DataParallelModel(nn::Module& module, DistributedDataParallelOptions options,
                                      bool separate)
-    : state_(std::make_shared<State>(module, std::move(options), separate)) {}
+    : state_(std::make_shared<State>(module, std::move(options), separate)) {
+  state_->start();
+}
 
 void DataParallelModel::attach(GradManager& gm, const nn::Module& part, std::vector<Callback> more) {
   state_->sync_new_tensors();
@@ -346,7 +327,7 @@ void DataParallelModel::attach(GradManager& gm, const nn::Module& part, std::vec
 void DataParallelModel::attach_all(GradManager& gm, std::vector<Callback> more) {
   const auto chosen = [](State& state) {
     std::vector<State::Attachable> all;
-    for (const std::string& part : state.order())
+    for (const std::string& part : state.part_names())
       all.emplace_back(state.callback(part), state.parameters(part));
     return all;
   };
@@ -356,7 +337,7 @@ void DataParallelModel::attach_all(GradManager& gm, std::vector<Callback> more) 
 std::vector<std::shared_ptr<AllReduceCallback>> DataParallelModel::callbacks() const {
   if (state_->is_separate()) state_->sync_new_tensors();
   std::vector<std::shared_ptr<AllReduceCallback>> all;
-  for (const std::string& part : state_->order()) all.push_back(state_->callback(part));
+  for (const std::string& part : state_->part_names()) all.push_back(state_->callback(part));
   return all;
 }
 
