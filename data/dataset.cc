@@ -1,4 +1,4 @@
-// Implementation of dataset.h: collation of samples into batches, TensorDataset and Subset.
+// Implementation of dataset.h: collation of samples into batches, TensorDataset, Subset and ConcatDataset.
 #include "gradus/data/dataset.h"
 
 #include <algorithm>
@@ -223,6 +223,25 @@ Batch Subset::get_batch(std::span<const int64_t> indices) const {
   if (batch.skipped > 0) outer = in_order_of(batch.indices, inner, outer);
   batch.indices = std::move(outer);
   return batch;
+}
+
+ConcatDataset::ConcatDataset(const std::vector<DatasetArg>& parts) : parts_(parts.begin(), parts.end()) {
+  if (parts_.empty()) throw ValueError("ConcatDataset", "needs at least one data set");
+  int64_t end = 0;
+  for (const DatasetRef& part : parts_) ends_.push_back(end += part->size());
+}
+
+std::string ConcatDataset::name() const {
+  std::string text;
+  for (const DatasetRef& part : parts_) text += (text.empty() ? "" : "+") + part->name();
+  return text;
+}
+
+Sample ConcatDataset::get(int64_t index) const {
+  check_index(index);
+  const auto end = std::upper_bound(ends_.begin(), ends_.end(), index);
+  const size_t part = static_cast<size_t>(end - ends_.begin());
+  return read_sample(*parts_[part], index - (part == 0 ? 0 : ends_[part - 1]));
 }
 
 }  // namespace gradus::data

@@ -1,4 +1,4 @@
-// Dataset: a finite collection of samples that are read by index; Subset and TensorDataset.
+// Dataset: a finite collection of samples that are read by index; Subset, ConcatDataset and TensorDataset.
 //
 //   class Squares : public data::Dataset {
 //    public:
@@ -158,6 +158,20 @@ class Subset : public Dataset {
  private:
   DatasetRef dataset_;
   std::vector<int64_t> indices_;
+};
+
+// The concatenation of several data sets.
+class ConcatDataset : public Dataset {
+ public:
+  explicit ConcatDataset(const std::vector<DatasetArg>& parts);  // Errors: ValueError for no parts
+
+  std::string name() const override;
+  int64_t size() const override { return ends_.back(); }
+  Sample get(int64_t index) const override;
+
+ private:
+  std::vector<DatasetRef> parts_;
+  std::vector<int64_t> ends_;
 };
 
 }  // namespace gradus::data

@@ -428,6 +428,11 @@ SafetensorsFile load_safetensors(const std::filesystem::path& path) {
   return result;
 }
 
+SafetensorsHeader read_safetensors_header(const std::filesystem::path& path) {
+  FileReader file(path, {.op = "read_safetensors_header"});
+  return file.parse([&] { return internal::read_header(file); });
+}
+
 SafetensorsReader::SafetensorsReader(const std::filesystem::path& path)
     : file_(path, {.op = "load_safetensors"}),
       header_(file_.parse([&] { return internal::read_header(file_); })) {}

@@ -65,6 +65,10 @@ void save_safetensors(const std::filesystem::path& path, const NamedTensors& ten
 // Errors: FileError naming the file and its defect: missing, truncated, malformed, or an unsupported dtype.
 SafetensorsFile load_safetensors(const std::filesystem::path& path);
 
+// Reads and checks only the header: names, dtypes, shapes.
+// Errors: as load_safetensors.
+SafetensorsHeader read_safetensors_header(const std::filesystem::path& path);
+
 // Reads the header, and single tensors, of a file.
 class SafetensorsReader {
  public:

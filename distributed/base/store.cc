@@ -29,6 +29,10 @@ std::vector<std::string> Store::multi_get(const std::vector<std::string>& keys,
   return values;
 }
 
+void Store::multi_set(const std::vector<std::pair<std::string, std::string>>& entries) {
+  for (const auto& [key, value] : entries) set(key, value);
+}
+
 namespace {
 
 class PrefixStore final : public Store {

@@ -81,6 +81,7 @@ class Store {
   int64_t num_keys() { return execute({Op::kNumKeys}).number; }
   std::vector<std::string> multi_get(const std::vector<std::string>& keys,
                                      std::optional<Milliseconds> timeout = {});
+  void multi_set(const std::vector<std::pair<std::string, std::string>>& entries);
 
   // The call that all of the above are made of.
   virtual StoreAnswer execute(const StoreRequest& request) = 0;

@@ -528,7 +528,7 @@ int AllReduceCallback::serve_until_all_joined() {
 
 void join(const std::vector<std::shared_ptr<AllReduceCallback>>& callbacks, const std::function<void()>& body,
           const JoinOptions& options, const std::vector<Tensor>& also) {
-  if (callbacks.empty()) return body();
+  if (callbacks.empty() || !options.enable) return body();
   struct Scope {
     const std::vector<std::shared_ptr<AllReduceCallback>>& callbacks;
     size_t begun = 0;

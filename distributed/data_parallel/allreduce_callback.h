@@ -88,6 +88,7 @@ struct JoinOptions {
   // true: a mean divides by the size of the group. false: by the number of ranks that still have data.
   bool divide_by_initial_world_size = true;
   bool throw_on_early_termination = false;  // PeerError on all ranks once the first rank has no more data
+  bool enable = true;                       // false: join() only calls the body
 };
 
 class AllReduceCallback;

@@ -25,10 +25,9 @@ class GroupStatisticsReduction final : public nn::StatisticsReduction {
   const Group group_;
 };
 
-// Sets a reduction over the group in all layers of type L. Returns the number of layers.
-template <class L> int convert(const char* op, nn::Module& module, const Group& group) {
-  group.state().check_member(op);
-  const auto reduction = std::make_shared<GroupStatisticsReduction>(group);
+// Sets the reduction of all layers of type L. Returns the number of layers.
+template <class L>
+int set_reduction(nn::Module& module, const std::shared_ptr<nn::StatisticsReduction>& reduction) {
   int count = 0;
   module.apply([&](nn::Module& m) {
     if (auto* layer = dynamic_cast<L*>(&m)) {
@@ -42,11 +41,19 @@ template <class L> int convert(const char* op, nn::Module& module, const Group& 
 }  // namespace
 
 int convert_sync_batchnorm(nn::Module& module, const Group& group) {
-  return convert<nn::BatchNorm>("convert_sync_batchnorm", module, group);
+  group.state().check_member("convert_sync_batchnorm");
+  return set_reduction<nn::BatchNorm>(module, std::make_shared<GroupStatisticsReduction>(group));
 }
 
+int revert_sync_batchnorm(nn::Module& module) { return set_reduction<nn::BatchNorm>(module, nullptr); }
+
 int convert_sync_minibatch_stddev(nn::Module& module, const Group& group) {
-  return convert<nn::MinibatchStdDev>("convert_sync_minibatch_stddev", module, group);
+  group.state().check_member("convert_sync_minibatch_stddev");
+  return set_reduction<nn::MinibatchStdDev>(module, std::make_shared<GroupStatisticsReduction>(group));
+}
+
+int revert_sync_minibatch_stddev(nn::Module& module) {
+  return set_reduction<nn::MinibatchStdDev>(module, nullptr);
 }
 
 }  // namespace gradus::dist

@@ -17,10 +17,14 @@ namespace gradus::dist {
 // Makes every batch norm in the module synchronize. Returns their number. Parameters, buffers and training
 // mode do not change.
 int convert_sync_batchnorm(nn::Module& module, const Group& group = {});
+// Undoes convert_sync_batchnorm. Returns the number of batch norms.
+int revert_sync_batchnorm(nn::Module& module);
 
 // Makes every MinibatchStdDev in the module use the joined batch of all ranks. Returns their number. In
 // training each layer runs one collective in its forward and one in its backward. The ranks' batches must
 // have equal shapes. Gradients of any order are those of the joined batch.
 int convert_sync_minibatch_stddev(nn::Module& module, const Group& group = {});
+// Undoes convert_sync_minibatch_stddev. Returns the number of layers.
+int revert_sync_minibatch_stddev(nn::Module& module);
 
 }  // namespace gradus::dist

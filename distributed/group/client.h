@@ -85,5 +85,9 @@ Client get_client();
 // can. It can be repeated.
 // Errors: TimeoutError that names the missing ranks. Like any timeout, it is the job's failure.
 void group_barrier(const Group& group = {}, std::optional<Milliseconds> timeout = {});
+// The name of group_barrier in PyTorch.
+inline void monitored_barrier(const Group& group = {}, std::optional<Milliseconds> timeout = {}) {
+  group_barrier(group, timeout);
+}
 
 }  // namespace gradus::dist

@@ -204,6 +204,16 @@ Tensor all_reduce(const Tensor& given, ReduceOp op, const FunctionalOptions& opt
   return y;
 }
 
+Tensor all_reduce_sum(const Tensor& x, const FunctionalOptions& options) {
+  return all_reduce(x, ReduceOp::kSum, options);
+}
+Tensor all_reduce_max(const Tensor& x, const FunctionalOptions& options) {
+  return all_reduce(x, ReduceOp::kMax, options);
+}
+Tensor all_reduce_min(const Tensor& x, const FunctionalOptions& options) {
+  return all_reduce(x, ReduceOp::kMin, options);
+}
+
 Tensor reduce(const Tensor& given, ReduceOp op, const RootOptions& options) {
   const Group group = resolved(options.group);
   const int root = root_index("reduce", options);

@@ -37,6 +37,9 @@ struct RootOptions {
 // elements; ties over all ranks share it equally.
 // Errors: DTypeError for bit operations on a recorded tensor.
 Tensor all_reduce(const Tensor& x, ReduceOp op = ReduceOp::kSum, const FunctionalOptions& options = {});
+Tensor all_reduce_sum(const Tensor& x, const FunctionalOptions& options = {});
+Tensor all_reduce_max(const Tensor& x, const FunctionalOptions& options = {});
+Tensor all_reduce_min(const Tensor& x, const FunctionalOptions& options = {});
 // Returns the reduction on the root. Elsewhere returns zeros without meaning; a loss may use them or not.
 Tensor reduce(const Tensor& x, ReduceOp op = ReduceOp::kSum, const RootOptions& options = {});
 // Returns the root's x; elsewhere x may be undefined.

@@ -62,6 +62,7 @@ void destroy_process_group() {
 }
 
 bool is_initialized() { return World::current() != nullptr; }
+bool is_available() { return true; }
 
 Group world() { return Group(Ref<GroupState>(&Group().state())); }
 int get_rank(const Group& group) { return group.is_default() ? Job::current()->rank : group.rank(); }
@@ -82,6 +83,7 @@ int get_global_rank(const Group& group, int group_rank) {
                      "' of ", ranks.size(), " ranks");
   return ranks[group_rank];
 }
+std::vector<int> get_process_group_ranks(const Group& group) { return group.ranks(); }
 
 bool is_launched() { return std::getenv("GRADUS_JOB_ID") || std::getenv("TORCHELASTIC_RUN_ID"); }
 

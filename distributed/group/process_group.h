@@ -45,6 +45,7 @@ void init_process_group(const InitOptions& options = {});
 // error that says so.
 void destroy_process_group();
 bool is_initialized();
+bool is_available();  // always true
 
 // Returns the default group; before init_process_group, a group of one.
 Group world();
@@ -57,6 +58,7 @@ std::string get_backend(const Group& group = {});
 // Errors: ValueError if the rank is no member.
 int get_group_rank(const Group& group, int global_rank);
 int get_global_rank(const Group& group, int group_rank);
+std::vector<int> get_process_group_ranks(const Group& group);
 bool is_launched();  // whether dist::launcher, gradus-run or torchrun started this process
 
 struct NewGroupOptions {

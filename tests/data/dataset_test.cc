@@ -1,4 +1,4 @@
-// Tests of the data sets in memory (TensorDataset, Subset), of batches and their errors, of random
+// Tests of the data sets in memory (TensorDataset, Subset, ConcatDataset), of batches and their errors, of random
 // numbers in Dataset::get, and of the ownership rules of DatasetRef and DatasetArg.
 #include "gradus/data/dataset.h"
 
@@ -181,5 +181,20 @@ TEST(DatasetRef, BorrowsOnlyWhenItSaysSo) {
 }
 
 // Index 15 of 2 + 0 + 14 samples is sample 13 of the third data set; a SampleError has the index 13.
+TEST(ConcatDataset, PlacesSetsOneAfterTheOther) {
+  const Numbers a(2), none(0), b(14);
+  const ConcatDataset all({a, none, b});
+  ASSERT_EQ(all.size(), 16);
+  EXPECT_THAT(all.get_batch(std::vector<int64_t>{0, 1, 2, 14}).target.to_vector<float>(),
+              ElementsAre(0, 1, 0, 12));
+  try {
+    all.get_batch(std::vector<int64_t>{15});
+    FAIL();
+  } catch (const SampleError& e) {
+    EXPECT_EQ(e.index, 13);
+  }
+  EXPECT_THROW(all.get(16), IndexError);
+  EXPECT_THROW(ConcatDataset({}), ValueError);
+}
 }  // namespace
 }  // namespace gradus::data

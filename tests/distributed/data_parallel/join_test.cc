@@ -124,10 +124,15 @@ TEST(Join, LoopsOfOneLengthChangeNothing) {
   });
 }
 
-TEST(Join, InAGroupOfOneItRunsTheBody) {
+TEST(Join, InAGroupOfOneAndDisabledItRunsTheBody) {
   Walk walk;
   join({walk.cb}, [&] { walk.step(); });
   EXPECT_THAT(walk.log, ElementsAre(1));
+  on_ranks(2, [] {
+    Walk walk;
+    join({walk.cb}, [&] { walk.step(); }, {.enable = false});
+    EXPECT_THAT(walk.log, ElementsAre(1.5));
+  });
 }
 
 // A rank without data does not know which of the callbacks the others use next.

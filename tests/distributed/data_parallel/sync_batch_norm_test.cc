@@ -365,7 +365,7 @@ struct Deep : nn::Layer {
   }
 };
 
-TEST(ConvertSyncBatchNorm, FindsEveryLayer) {
+TEST(ConvertSyncBatchNorm, FindsEveryLayerAndGoesBack) {
   run_ranks(2, [] {
     Deep net;
     Tensor x = ones({2, 2});
@@ -375,6 +375,14 @@ TEST(ConvertSyncBatchNorm, FindsEveryLayer) {
     EXPECT_FLOAT_EQ(net.mean_of("blocks.0.bn"), 0.1f * 2);  // of 1, 1, 5, 1
     EXPECT_NEAR(net.mean_of("blocks.1.bn"), 0, 1e-6);       // of what is normal already
     EXPECT_NEAR(net.mean_of("head"), 0, 1e-6);
+    net.eval();
+    EXPECT_EQ(revert_sync_batchnorm(net), 3);
+    net.train();
+    net.apply([](nn::Module& m) {
+      if (auto* bn = dynamic_cast<nn::BatchNorm*>(&m)) bn->reset_running_stats();
+    });
+    net(x);
+    EXPECT_FLOAT_EQ(net.mean_of("blocks.0.bn"), get_rank() == 0 ? 0.1f * 1 : 0.1f * 3);
   });
 }
 

@@ -82,10 +82,13 @@ TEST_P(SyncMinibatchStdDev, EqualsTheJoinedBatchToSecondOrder) {
       EXPECT_LT(distance(d.dx, part(expected.dx, rank, world)), 1e-12);
       EXPECT_LT(distance(d.second, part(expected.second, rank, world)), 1e-11);
 
-      // In evaluation a rank looks at its own batch.
+      // In evaluation, and after revert_sync_minibatch_stddev, a rank uses its own batch.
       nn::MinibatchStdDev plain(o);
       const Tensor mine = part(x, rank, world);
       layer.eval();
+      EXPECT_EQ(distance(layer(mine), plain(mine)), 0);
+      layer.train();
+      EXPECT_EQ(revert_sync_minibatch_stddev(net), 1);
       EXPECT_EQ(distance(layer(mine), plain(mine)), 0);
     });
   }

@@ -271,8 +271,7 @@ TEST_P(StoreTest, CheckAndDeleteAndCountKeys) {
 }
 
 TEST_P(StoreTest, ManyKeysAtOnce) {
-  for (const auto& [key, value] : {std::pair("a", "1"), std::pair("b", "2"), std::pair("c", "3")})
-    store_->set(key, value);
+  store_->multi_set({{"a", "1"}, {"b", "2"}, {"c", "3"}});
   EXPECT_THAT(open()->multi_get({"c", "a", "b"}), ElementsAre("3", "1", "2"));
   EXPECT_THAT(error_of<TimeoutError>([&] {
                 store_->multi_get({"a", "d"}, kShort);
