@@ -13,6 +13,9 @@
 #include <cstddef>
 #include <iterator>
 #include <memory>
+#include <string>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "gradus/nn/layer.h"
@@ -79,7 +82,7 @@ template <class M, class Base = Module> class IndexedContainer : public Containe
     return this->append(std::make_unique<T>(this, std::to_string(this->size()), std::move(options)));
   }
   template <class T = M, class... Args>
-    requires(!requires { typename T::Options; })
+    requires(!requires { typename T::Options; } && !std::is_abstract_v<T>)
   T& add(Args&&... args) {
     internal::check_child<T, Args...>();
     return this->append(std::make_unique<T>(this, std::to_string(this->size()), std::forward<Args>(args)...));
