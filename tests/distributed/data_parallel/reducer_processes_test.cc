@@ -1,6 +1,5 @@
 // The all-reduce callback of data-parallel training (make_allreduce_cb) between three processes, once through
 // shared memory and once through sockets. Each rank is a process of this program that runs a RankFunction.
-// Processes::run starts the ranks and sets their environment: MEETING is the path of the rendezvous file.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -19,15 +18,6 @@ namespace gradus::dist {
 namespace {
 
 using testing::HasSubstr;
-
-// Joins the job, on a rank.
-void meet() {
-  init_process_group({.init_method = "file://" + std::string(std::getenv("MEETING")),
-                      .world_size = test_world(),
-                      .rank = test_rank(),
-                      .timeout = Milliseconds(30'000),
-                      .shared_memory = std::getenv("SHARED_MEMORY") != nullptr});
-}
 
 // 12 parameters with 300,000 elements, in 10 buckets. On rank r, loss = sum over i != r of (r + 1) * (i + 1) *
 // sum(params[i]). So the gradient of params[i] is (r + 1) * (i + 1) per element, and parameter r has no gradient
@@ -64,7 +54,7 @@ struct Training {
 
 // Exit codes: 0, or 1 for a wrong gradient.
 const RankFunction trains{"trains", [] {
-                            meet();
+                            join_job();
                             Training training;
                             for (int step = 1; step <= 5; ++step) {
                               training.step();
@@ -78,7 +68,7 @@ const RankFunction trains{"trains", [] {
 // still complete that step, so they start another one. Exit codes: 0 if the error names rank 1; 1 if the error
 // names another rank; 2 without an error.
 const RankFunction loses_a_rank{"loses_a_rank", [] {
-                                  meet();
+                                  join_job();
                                   Training training;
                                   training.gm.attach(training.params[6], [](const Tensor&, const Tensor& g) {
                                     if (get_rank() == 1) std::raise(SIGKILL);
@@ -95,26 +85,16 @@ const RankFunction loses_a_rank{"loses_a_rank", [] {
                                 }};
 
 // The parameter: whether ranks communicate through shared memory.
-class Processes : public testing::TestWithParam<bool> {
- protected:
-  // Runs the RankFunction `function` on three ranks. Returns their exit codes and output, by rank.
-  std::vector<RankEnd> run(const std::string& function) const {
-    const std::string meeting = fresh_path("meeting");
-    return run_processes(function, 3, {.variables = [&](int) {
-                           Variables all{{"MEETING", meeting}};
-                           if (GetParam()) all.emplace_back("SHARED_MEMORY", "1");
-                           return all;
-                         }});
-  }
-};
+class Processes : public testing::TestWithParam<bool> {};
 INSTANTIATE_TEST_SUITE_P(Reducer, Processes, testing::Bool());
 
 TEST_P(Processes, GradientsAreTheMeanOverProcesses) {
-  for (const RankEnd& end : run("trains")) EXPECT_EQ(end.exit_code, 0) << end.output;
+  for (const RankEnd& end : run_processes("trains", 3, job_options(GetParam())))
+    EXPECT_EQ(end.exit_code, 0) << end.output;
 }
 
 TEST_P(Processes, AProcessThatIsKilledInItsBackwardIsNamed) {
-  const std::vector<RankEnd> ends = run("loses_a_rank");
+  const std::vector<RankEnd> ends = run_processes("loses_a_rank", 3, job_options(GetParam()));
   EXPECT_EQ(ends[1].signal, SIGKILL);
   for (int rank : {0, 2}) EXPECT_EQ(ends[rank].exit_code, 0) << ends[rank].output;
 }

@@ -13,7 +13,7 @@ namespace gradus::dist {
 namespace {
 
 constexpr int kWorld = 3;
-constexpr uint64_t kSeeds = 150;
+constexpr uint64_t kSeeds = 60;
 
 double grad_of(const Tensor& x) { return x.grad().defined() ? x.grad().item<double>() : 0; }
 

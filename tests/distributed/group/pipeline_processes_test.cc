@@ -20,14 +20,6 @@ namespace {
 
 using testing::HasSubstr;
 
-void join() {
-  init_process_group({.init_method = "file://" + std::string(std::getenv("MEETING")),
-                      .world_size = test_world(),
-                      .rank = test_rank(),
-                      .timeout = Milliseconds(30'000),
-                      .shared_memory = std::getenv("SHARED_MEMORY") != nullptr});
-}
-
 Tensor any(int64_t n, int seed) { return random_tensor({n}, DType::kF64, seed); }
 
 // A micro-batch's way to the next stage, in a recording that is left open.
@@ -47,7 +39,7 @@ std::pair<Recording, Tensor> forward(GradManager& gm, const Tensor& x, const Ten
 TensorList roots_of(const Tensor& loss) { return loss.defined() ? TensorList(loss) : TensorList(); }
 
 int run_pipeline() {
-  join();
+  join_job();
   for (const int64_t n : {3, 1 << 18}) {
     const Tensor w = any(n, get_rank());
     GradManager gm;
@@ -72,7 +64,7 @@ int run_pipeline() {
 const RankFunction pipeline{"pipeline", run_pipeline};
 
 int run_until_killed() {
-  join();
+  join_job();
   const Tensor w = any(3, get_rank());
   GradManager gm;
   gm.attach(w);
@@ -88,24 +80,15 @@ int run_until_killed() {
 }
 const RankFunction killed{"killed", run_until_killed};
 
-ProcessOptions options(bool shared_memory) {
-  const std::string meeting = fresh_path("meeting");
-  return {.variables = [=](int) {
-    Variables v = {{"MEETING", meeting}, {"OMP_NUM_THREADS", "1"}};
-    if (shared_memory) v.emplace_back("SHARED_MEMORY", "1");
-    return v;
-  }};
-}
-
 TEST(PipelineProcesses, GiveTheGradientsOfOneProcess) {
   for (const bool shared_memory : {true, false})
-    for (const RankEnd& end : run_processes("pipeline", 3, options(shared_memory)))
+    for (const RankEnd& end : run_processes("pipeline", 3, job_options(shared_memory)))
       EXPECT_EQ(end.exit_code, 0) << end.output;
 }
 
 TEST(PipelineProcesses, AStageThatIsKilledIsNamedByTheOthers) {
   for (const bool shared_memory : {true, false}) {
-    const std::vector<RankEnd> ends = run_processes("killed", 3, options(shared_memory));
+    const std::vector<RankEnd> ends = run_processes("killed", 3, job_options(shared_memory));
     EXPECT_EQ(ends[2].signal, SIGKILL);
     for (int r : {0, 1}) {
       EXPECT_EQ(ends[r].exit_code, 0) << ends[r].output;

@@ -15,17 +15,17 @@ namespace {
 using testing::HasSubstr;
 
 TEST(Stalls, AreBlamedOnTheRankThatStalls) {
-  for (uint64_t seed = 0; seed < 150; ++seed) EXPECT_EQ(try_stall(seed).wrong, "");
+  for (uint64_t seed = 0; seed < 60; ++seed) EXPECT_EQ(try_stall(seed).wrong, "");
 }
 
 TEST(Deadlocks, AreNamedAtOnceAndNeverSuspected) {
   int deadlocked = 0;
-  for (uint64_t seed = 0; seed < 400; ++seed) {
+  for (uint64_t seed = 0; seed < 150; ++seed) {
     const DeadlockReport report = try_deadlock(seed);
     EXPECT_EQ(report.wrong, "");
     deadlocked += report.deadlocked;
   }
-  EXPECT_GT(deadlocked, 50);
+  EXPECT_GT(deadlocked, 18);
 }
 
 // Two launchers of two ranks each: to the ranks they are two hosts. What all four ranks say, in any order.

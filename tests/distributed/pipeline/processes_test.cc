@@ -2,8 +2,7 @@
 // undivided model does.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-#include <tuple>
+#include <utility>
 
 #include "gradus/distributed/group/process_group.h"
 #include "gradus/tests/distributed/pipeline/undivided.h"
@@ -24,11 +23,7 @@ template <class M> void expect_undivided(const char* model) {
 }
 
 const RankFunction train{"train", [] {
-                           init_process_group({.init_method = "file://" + std::string(std::getenv("MEETING")),
-                                               .world_size = test_world(),
-                                               .rank = test_rank(),
-                                               .timeout = Milliseconds(60'000),
-                                               .shared_memory = std::getenv("SHARED_MEMORY") != nullptr});
+                           join_job();
                            expect_undivided<ResidualMLP>("ResidualMLP");
                            expect_undivided<RowwiseUNet>("RowwiseUNet");
                            expect_undivided<TiedText>("TiedText");
@@ -36,23 +31,10 @@ const RankFunction train{"train", [] {
                            return int(testing::Test::HasFailure());
                          }};
 
-class PipelineProcesses : public testing::TestWithParam<std::tuple<int, bool>> {};
-INSTANTIATE_TEST_SUITE_P(All, PipelineProcesses, testing::Combine(testing::Values(2, 4), testing::Bool()),
-                         [](const auto& info) {
-                           return std::to_string(std::get<0>(info.param)) +
-                                  (std::get<1>(info.param) ? "BySharedMemory" : "BySockets");
-                         });
-
-TEST_P(PipelineProcesses, TrainAsOneProcessDoes) {
-  const auto [ranks, shared_memory] = GetParam();
-  const std::string meeting = fresh_path("meeting");
-  const auto variables = [&, shared = shared_memory](int) {
-    Variables v = {{"MEETING", meeting}, {"OMP_NUM_THREADS", "1"}};
-    if (shared) v.emplace_back("SHARED_MEMORY", "1");
-    return v;
-  };
-  for (const RankEnd& end : run_processes("train", ranks, {.variables = variables}))
-    EXPECT_EQ(end.exit_code, 0) << end.output;
+TEST(PipelineProcesses, TrainAsOneProcessDoes) {
+  for (const auto& [ranks, shared_memory] : {std::pair(4, true), {2, false}})
+    for (const RankEnd& end : run_processes("train", ranks, job_options(shared_memory)))
+      EXPECT_EQ(end.exit_code, 0) << end.output;
 }
 
 }  // namespace

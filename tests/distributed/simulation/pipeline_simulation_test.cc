@@ -9,7 +9,7 @@ namespace {
 
 TEST(PipelineSimulation, StepsEndWithTheRightGradientsOrTheRightError) {
   int killed = 0, lost = 0, trained = 0;
-  for (uint64_t seed = 0; seed < 200; ++seed) {
+  for (uint64_t seed = 0; seed < 80; ++seed) {
     const PipelineReport report = try_pipeline(seed);
     EXPECT_EQ(report.wrong, "") << describe(report.run);
     killed += report.run.killed >= 0;
@@ -17,9 +17,9 @@ TEST(PipelineSimulation, StepsEndWithTheRightGradientsOrTheRightError) {
     trained += report.trained;
   }
   // Enough goes wrong, and enough goes right, for the test to mean something.
-  EXPECT_GT(killed, 20);
-  EXPECT_GT(lost, 10);
-  EXPECT_GT(trained, 60);
+  EXPECT_GT(killed, 7);
+  EXPECT_GT(lost, 3);
+  EXPECT_GT(trained, 22);
 }
 
 }  // namespace

@@ -273,7 +273,7 @@ TEST(StoreServerTest, AServerThatDoesNotKnowTheTokenIsNotTrusted) {
 TEST(StoreServerTest, GarbageIsDropped) {
   StoreServer server({});
   std::mt19937 random(7);
-  for (int i = 0; i < 200; ++i) {
+  for (int i = 0; i < 60; ++i) {
     FileDescriptor socket = connect_raw(server.port());
     std::string bytes(1 + random() % 2000, '\0');
     for (char& c : bytes) c = static_cast<char>(random());
@@ -313,15 +313,15 @@ TEST(StoreServerTest, HalfOpenConnectionsEndInTime) {
   EXPECT_TRUE(is_closed_within(unproven, Milliseconds(2'000)));
 }
 
-TEST(StoreServerTest, ThousandsOfStrangersKeepNobodyOut) {
+TEST(StoreServerTest, AThousandStrangersKeepNobodyOut) {
   StoreServer server({});
   auto member = join_tcp(address_of(server), 0, 1, kLong);
   auto store = connect_tcp_store(address_of(server), kLong);
   std::vector<FileDescriptor> held;
-  for (int i = 0; i < 3000; ++i) {
+  for (int i = 0; i < 1000; ++i) {
     FileDescriptor socket = connect_raw(server.port());
     if (i % 10 == 0) held.push_back(std::move(socket));  // some stay, most go away
-    if (i % 500 == 0) expect_alive(server);
+    if (i % 200 == 0) expect_alive(server);
   }
   store->set("key", "value");
   expect_alive(server);

@@ -68,17 +68,15 @@ void reduce_until_rank_1_fails(int rank, const std::shared_ptr<Transport>& trans
 }
 
 TEST(GlooProcesses, AKilledRankIsAnErrorOnTheOthersWithinTwoSeconds) {
-  for (const size_t n : {10, 4'000'000}) {
-    Processes ranks(3, [&](int rank, auto transport, auto membership) {
-      reduce_until_rank_1_fails<PeerError>(rank, transport, membership, n, std::chrono::seconds(30));
-    });
-    std::this_thread::sleep_for(Milliseconds(700));
-    const auto start = now();
-    ranks.send_signal(1, SIGKILL);
-    EXPECT_EQ(ranks.wait(0), 0);
-    EXPECT_EQ(ranks.wait(2), 0);
-    EXPECT_LT(now() - start, std::chrono::seconds(2));
-  }
+  Processes ranks(3, [&](int rank, auto transport, auto membership) {
+    reduce_until_rank_1_fails<PeerError>(rank, transport, membership, 4'000'000, std::chrono::seconds(30));
+  });
+  std::this_thread::sleep_for(Milliseconds(700));
+  const auto start = now();
+  ranks.send_signal(1, SIGKILL);
+  EXPECT_EQ(ranks.wait(0), 0);
+  EXPECT_EQ(ranks.wait(2), 0);
+  EXPECT_LT(now() - start, std::chrono::seconds(2));
 }
 
 TEST(GlooProcesses, AConnectionThatBreaksWithinAMessageIsNoticedEvenWhenNobodyTells) {

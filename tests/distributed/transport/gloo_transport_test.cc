@@ -44,7 +44,7 @@ struct Job {
 };
 
 TEST(GlooTransport, CarriesAllCollectives) {
-  for (int size = 1; size <= 4; ++size)
+  for (const int size : {1, 3})
     Job(size).run([&](int rank, Transport& transport, const Watch& watch) {
       std::vector<int> all(size);
       for (int r = 0; r < size; ++r) all[r] = r;

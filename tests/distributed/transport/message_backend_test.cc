@@ -30,8 +30,8 @@ struct Job {
   std::vector<std::shared_ptr<Transport>> transports;
 };
 
-TEST(MessageBackend, EveryCollectiveIsRightOn1To8Ranks) {
-  for (int size = 1; size <= 8; ++size) {
+TEST(MessageBackend, EveryCollectiveIsRight) {
+  for (const int size : {1, 2, 3, 5, 8}) {
     Job job(size);
     on_threads(size, [&](int rank) {
       BackendChecks(*job.backend(rank), rank, size, job.memberships[rank].get()).all();
