@@ -164,17 +164,6 @@ TEST(Arena, CorruptMemoryIsAnError) {
   });
 }
 
-TEST(ArenaOfProcesses, EveryCollectiveIsRight) {
-  Job job(3);
-  std::vector<ForkedProcess> others;
-  for (int rank = 1; rank < job.size; ++rank)
-    others.emplace_back([&job, rank] {
-      BackendChecks(*job.backend(rank), rank, job.size, job.memberships[rank].get()).all();
-    });
-  BackendChecks(*job.backend(0), 0, job.size, job.memberships[0].get()).all();
-  for (ForkedProcess& other : others) EXPECT_EQ(other.wait(), 0);
-}
-
 // Kills rank 1 somewhere inside of a collective, several times at different points.
 TEST(ArenaOfProcesses, ARankThatIsKilledInACollectiveEndsItOnTheOthers) {
   for (int i = 0; i < 4; ++i) {

@@ -43,17 +43,6 @@ struct Job {
   std::vector<std::shared_ptr<Membership>> memberships;
 };
 
-TEST(GlooTransport, CarriesAllCollectives) {
-  for (const int size : {1, 3})
-    Job(size).run([&](int rank, Transport& transport, const Watch& watch) {
-      std::vector<int> all(size);
-      for (int r = 0; r < size; ++r) all[r] = r;
-      const std::shared_ptr<Transport> shared(&transport, [](Transport*) {});
-      const auto backend = make_message_backend(shared, all, rank, 1);
-      BackendChecks(*backend, rank, size, watch.membership).all();
-    });
-}
-
 TEST(GlooTransport, ARankThatDoesNotComeIsNamedWithinTheTimeout) {
   const Job job(3);
   const auto start = now();
