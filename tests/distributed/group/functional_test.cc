@@ -391,13 +391,8 @@ TEST(Functional, WorksThroughMessagesAndOnSeveralHosts) {
   }
 }
 
-TEST(Functional, TakesMegEnginesShapes) {
-  for (const Shape& shape : {Shape{}, Shape{1}, Shape{2, 3}, Shape{8, 10}, Shape{99, 77}, Shape{0, 3}})
-    for (const Row& row : rows_of_reductions(shape, 1)) compare(row, 2);
-}
-
 TEST(Functional, UnderManySchedulesEndsWithTheRightGradientsOrWithErrors) {
-  for (uint64_t seed = 0; seed < 300; ++seed) {
+  for (uint64_t seed = 0; seed < 100; ++seed) {
     const SimulationOptions options{
         .seed = seed, .kill = seed % 3 ? 0.0 : 1.0, .messages_only = seed % 2 == 1};
     const SimulationReport report = simulate(3, options, [] {
@@ -518,19 +513,6 @@ TEST(Functional, GoesThroughACheckpoint) {
       used_by_all || get_rank() == 0 ? gm.backward(sum(y)) : gm.backward();
       expect_near(x.grad(), (used_by_all ? 2 : 1) * 8 * x, 1e-12);
     });
-}
-
-TEST(Functional, AGradientInsideOfAnOpenRecordingGoesThrough) {
-  run_ranks(2, [] {
-    const Tensor x = any({3}, get_rank());
-    GradManager gm;
-    auto recording = gm.attach(x).record();
-    const Tensor total = functional::all_reduce(square(x));
-    const Tensor g = autograd::grad(sum(total), {x})[0];  // 4x
-    expect_near(g, 4 * x, 1e-12);
-    gm.backward(sum(square(g)));
-    expect_near(x.grad(), 32 * x, 1e-12);
-  });
 }
 
 TEST(Functional, ResultsAreKeptInTheBackwardsOrderThoughOneRankDropsThem) {
@@ -685,13 +667,6 @@ TEST(FunctionalErrors, ShapesThatDoNotDivideAreRefused) {
     EXPECT_THROW(functional::broadcast(any({3}, 0), {.root = 2}), ValueError);
     EXPECT_THROW(functional::all_reduce(Tensor()), ValueError);
   });
-}
-
-TEST(FunctionalErrors, DifferentShapesAreNamed) {
-  for (const std::string& e : errors_of(2, [] { functional::all_reduce(any({2 + get_rank()}, 0)); })) {
-    EXPECT_THAT(e, HasSubstr("f64[2]"));
-    EXPECT_THAT(e, HasSubstr("f64[3]"));
-  }
 }
 
 }  // namespace

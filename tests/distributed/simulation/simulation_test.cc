@@ -120,20 +120,6 @@ TEST(Simulation, AThreadThatGoesInCirclesCountsAsHung) {
   EXPECT_TRUE(report.hung);
 }
 
-TEST(Simulation, AWrongOrderIsTheSameErrorOnAllRanks) {
-  for (uint64_t seed = 0; seed < 30; ++seed) {
-    const auto report = simulate(3, {.seed = seed, .messages_only = seed % 2 == 1}, [] {
-      const Tensor x = tensor({1.f});
-      if (get_rank() == 2) broadcast(x, {.src = 0});
-      all_reduce(x);
-      if (get_rank() != 2) broadcast(x, {.src = 0});
-    });
-    for (const auto& error : report.errors)
-      EXPECT_THAT(text_of<MismatchError>(error),
-                  HasSubstr("rank 2 called broadcast(f32[1], root 0) as call 1"));
-  }
-}
-
 TEST(Simulation, ARankThatDoesNotComeIsATimeoutInNoTime) {
   const auto report = simulate(3, {.timeout = Milliseconds(7'000)}, [] {
     if (get_rank() == 1) get_client().store().get("never", std::chrono::minutes(5));
@@ -143,17 +129,6 @@ TEST(Simulation, ARankThatDoesNotComeIsATimeoutInNoTime) {
               HasSubstr("rank 1 did not come to barrier #1 of group 'world' within 7000 ms"));
   EXPECT_THAT(text_of<TimeoutError>(report.errors[1]), HasSubstr("rank 1 did not come"));
   EXPECT_THAT(text_of<TimeoutError>(report.errors[2]), HasSubstr("rank 1 did not come"));
-}
-
-TEST(Simulation, ARankThatLeavesEarlyIsNamed) {
-  for (uint64_t seed = 0; seed < 20; ++seed) {
-    const auto report = simulate(3, {.seed = seed, .messages_only = seed % 2 == 1}, [] {
-      if (get_rank() != 1) barrier();
-    });
-    EXPECT_FALSE(report.errors[1]);
-    EXPECT_THAT(text_of<PeerError>(report.errors[0]), HasSubstr("rank 1 has left the job"));
-    EXPECT_THAT(text_of<PeerError>(report.errors[2]), HasSubstr("rank 1 has left the job"));
-  }
 }
 
 TEST(Simulation, AKilledRankIsNamedByAllOthers) {
@@ -171,20 +146,6 @@ TEST(Simulation, AKilledRankIsNamedByAllOthers) {
       }
   }
   EXPECT_GT(killed, 15);
-}
-
-TEST(Simulation, ThreadsDieWithTheirRank) {
-  for (uint64_t seed = 0; seed < 30; ++seed) {
-    const auto report = simulate(2, {.seed = seed, .kill = 1}, [] {
-      const Tensor x = tensor({1.f}), y = tensor({2.f});
-      for (int i = 0; i < 20; ++i) {
-        const Work a = all_reduce(x, {.async_op = true}), b = all_reduce(y, {.async_op = true});
-        b.wait();
-        a.wait();
-      }
-    });
-    EXPECT_FALSE(report.hung);
-  }
 }
 
 TEST(Simulation, ALostMessageIsATimeoutOnAllRanks) {
