@@ -166,26 +166,6 @@ struct Three {
   }
 };
 
-TEST(CommHookInCallback, HooksMakeGradientsTheMeanOfAllRanks) {
-  struct Case {
-    CommHook hook;
-    double tolerance;
-  };
-  for (const Case& c : {Case{allreduce_hook(), 1e-7}, Case{fp16_compress_hook(), 0x1p-10},
-                        Case{bf16_compress_hook(), 0x1p-8}})
-    run_ranks(2, [&] {
-      Three net(c.hook);
-      for (int step = 0; step < 2; ++step) {
-        net.step();
-        const std::vector<V> given = net.take_gradients();
-        for (size_t i = 0; i < given.size(); ++i) {
-          const V mean = mean_of_values(2, net.params[i].shape());
-          for (size_t k = 0; k < mean.size(); ++k) EXPECT_NEAR(given[i][k], mean[k], c.tolerance);
-        }
-      }
-    });
-}
-
 TEST(CommHookInCallback, WhatAHookThrowsOnOneRankEndsTheStepOnAll) {
   const auto errors = errors_of(3, [] {
     const CommHook hook = [](const GradBucket& bucket) -> std::function<void()> {

@@ -64,22 +64,6 @@ TEST(LowRank, RowsBecomeOrthonormalAlsoWhenTheyNearlyDependOnEachOther) {
     }
 }
 
-TEST(LowRank, ARowOfZerosStaysOneAndEpsilonIsAddedToNorms) {
-  const Tensor x = zeros({2, 4}), y = ones({1, 4});
-  internal::orthonormalize(x, 0);
-  EXPECT_THAT(x.to_vector<double>(), Each(0));
-  internal::orthonormalize(y, 2);
-  EXPECT_THAT(y.to_vector<double>(), Each(0.25));
-}
-
-TEST(LowRank, AProductIsAdded) {
-  const Tensor a = normal({3, 70}, 1, 0), b = normal({3, 900}, 2, 0),
-               out = ones({70, 900}, {.dtype = DType::kF64});
-  internal::add_product(out, a, b, -2);
-  const V expected = (1 - 2 * matmul(transpose(a, 0, 1), b)).to_vector<double>();
-  EXPECT_LT(distance(out.to_vector<double>(), expected), 1e-11);
-}
-
 // ---- the algorithm ----
 
 PowerSGDOptions soon(PowerSGDOptions options) {
