@@ -166,13 +166,6 @@ TEST(GradusRun, TheFirstFailureEndsAllAndIsShown) {
                     HasSubstr("rank 2 "), HasSubstr("ended by the launcher (SIGTERM)")));
 }
 
-TEST(GradusRun, SignalsAreNamed) {
-  const auto p =
-      run(Arguments{"--nproc-per-node", "2"} + shell("[ $RANK = 1 ] && kill -SEGV $$; exec sleep 100"));
-  EXPECT_EQ(p->wait(), 1);
-  EXPECT_THAT(p->err(), HasSubstr("gradus-run: rank 1 was killed by signal 11 (SIGSEGV)"));
-}
-
 TEST(GradusRun, TheErrorFileSaysWhy) {
   const auto p =
       run(Arguments{"--nproc-per-node", "2"} +

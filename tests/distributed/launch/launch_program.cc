@@ -206,24 +206,11 @@ int run(const std::string& kind, const std::string& argument) {
       rank_and_sum();
       if (get_rank() == 0) std::cout << "done in attempt " << attempt << std::endl;
     });
-  if (kind == "restart")  // rank 1 fails in attempt 0
-    return launcher({.nproc_per_node = 2, .max_restarts = 1}, [] {
-      rank_and_sum();
-      if (get_rank() == 1 && std::string(std::getenv("TORCHELASTIC_RESTART_COUNT")) == "0") _exit(3);
-      rank_and_sum();
-      if (get_rank() == 0) std::cout << "done" << std::endl;
-    });
   if (kind == "wait")  // argument: a path; each rank, when ready, writes the file path + rank
     return launcher({.nproc_per_node = 2}, [&] {
       rank_and_sum();
       std::ofstream(argument + std::to_string(get_rank())) << "ready" << std::endl;
       std::this_thread::sleep_for(std::chrono::seconds(100));
-    });
-  if (kind == "timeout")  // rank 0 does not come to its second collective
-    return launcher({.nproc_per_node = 2, .timeout = Milliseconds(700)}, [] {
-      rank_and_sum();
-      if (get_rank() == 0) std::this_thread::sleep_for(std::chrono::seconds(100));
-      rank_and_sum();
     });
   if (kind == "log")  // argument: log_dir
     return launcher({.nproc_per_node = 2, .log_dir = argument}, [] { std::cout << "hello" << std::endl; });

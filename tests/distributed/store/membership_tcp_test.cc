@@ -270,14 +270,6 @@ TEST(TcpMembershipTest, TheFirstReportCountsForAll) {
   EXPECT_EQ(members[0]->failure().text, failure.text);
 }
 
-TEST(TcpMembershipTest, LatecomersHearOfTheFailure) {
-  StoreServer server({});
-  server.report({Failure::Kind::kFailed, 1, "rank 1 exited with code 3"});
-  auto member = join_tcp(address_of(server), 0, 2, kLong);
-  EXPECT_TRUE(comes_true([&] { return member->failed(); }));
-  EXPECT_EQ(member->failure().text, "rank 1 exited with code 3");
-}
-
 TEST(TcpMembershipTest, ALostServerIsTheJobsFailure) {
   auto server = std::make_unique<StoreServer>(StoreServerOptions{});
   auto stays = join_tcp(address_of(*server), 0, 2, kLong),
@@ -423,15 +415,6 @@ TEST(LauncherLinkTest, ADeadLauncherIsNamed) {
   EXPECT_EQ(member->failure().text, "the launcher of node 2 (there) died: its connection closed");
 }
 
-TEST(LauncherLinkTest, ALostServerCountsAsAFailure) {
-  auto server = std::make_unique<StoreServer>(StoreServerOptions{.launcher_token = kLaunchers});
-  auto link = join_tcp_as_launcher(launcher_address(*server), "node 1", kLong);
-  server.reset();
-  Failure failure;
-  EXPECT_TRUE(comes_true([&] { return link->failed(0, &failure); }));
-  EXPECT_THAT(failure.text, HasSubstr("lost the store"));
-}
-
 // ---- the roster alone
 
 TEST(RosterTest, ADeathSeenBeforeATimeoutIsTheCause) {
@@ -455,19 +438,6 @@ TEST(RosterTest, ATimeoutBeforeADeathIsTheCause) {
   roster.lost(0, "died: its connection closed", start);
   EXPECT_EQ(roster.failure()->text, "rank 1 did not come");
   EXPECT_FALSE(roster.next_deadline());
-}
-
-TEST(RosterTest, StatusesSayWhoNeverCame) {
-  internal::Roster roster;
-  const TimePoint start;
-  ASSERT_FALSE(roster.join(0, 2, start));
-  roster.heartbeat(0, 0, {.activity = Activity::kInCall, .call = "barrier #1"}, start + Milliseconds(1'000));
-  const auto statuses = roster.statuses(start + Milliseconds(1'300));
-  ASSERT_EQ(statuses.size(), 2u);
-  EXPECT_EQ(statuses[0].silent, Milliseconds(300));
-  EXPECT_EQ(activity_text(statuses[0]), "in barrier #1");
-  EXPECT_EQ(statuses[1].silent, Milliseconds(1'300));
-  EXPECT_EQ(activity_text(statuses[1]), "not in the job yet");
 }
 
 TEST(RosterTest, EndsADeadlockWhenNobodyHasMovedSinceItWasSeen) {
