@@ -303,19 +303,6 @@ TEST(CheckpointWriter, WritesPiecesToTheSameFile) {
   EXPECT_EQ(slurp(dir / "pieces"), slurp(dir / "whole"));
 }
 
-TEST(CheckpointWriter, LeavesTheOldFileUnlessAllIsWritten) {
-  TempDir dir;
-  save_checkpoint(dir / "c", of_tensors());
-  const std::string before = slurp(dir / "c");
-  {
-    CheckpointWriter file(dir / "c", without_data(of_tensors()));
-    EXPECT_THROW(file.write(file.tensors().at("a")), DeviceError);
-    EXPECT_THROW(file.commit(), InternalError);
-  }
-  EXPECT_EQ(slurp(dir / "c"), before);
-  EXPECT_THAT(dir.names(), ElementsAre("c"));
-}
-
 TEST(CheckpointReader, ReadsSingleTensorsAndJoinsWhatOthersHaveRead) {
   TempDir dir;
   const Checkpoint c = of_tensors();
@@ -352,15 +339,6 @@ TEST(SaveCheckpoint, SaysWhereItCannotWrite) {
               AllOf(StartsWith("[save_checkpoint] " + (dir / "no/c").string()), HasSubstr("does not exist")));
   EXPECT_THROW(save_checkpoint("/proc/c", {}), FileError);
   EXPECT_THROW(save_checkpoint(dir.path(), {}), FileError);
-}
-
-TEST(SaveCheckpoint, NamesAnotherWriterThatDoesNotGetOn) {
-  TempDir dir;
-  const AtomicFile other(dir / "c");
-  EXPECT_THAT(error_of<FileError>(
-                  [&] { save_checkpoint(dir / "c", {}, {.lock_timeout = std::chrono::milliseconds(50)}); }),
-              AllOf(StartsWith("[save_checkpoint] " + (dir / "c").string()),
-                    HasSubstr(concat("process ", ::getpid(), " on host "))));
 }
 
 TEST(SaveCheckpoint, DoesNotKeepADamagedOneInPlaceOfAGoodOne) {
