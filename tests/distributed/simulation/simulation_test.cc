@@ -1,5 +1,5 @@
 // Ranks under a scheduler that a seed drives: it finds faults and replays them, and the framework stands up
-// to it. `tools/simulate.sh` tries many more seeds.
+// to it. `tools/simulate.sh` tries many more seeds, of pipelines too with `--pipelines`.
 #include "gradus/distributed/simulation/simulation.h"
 
 #include <gmock/gmock.h>
@@ -11,6 +11,7 @@
 #include "gradus/distributed/group/collectives.h"
 #include "gradus/distributed/group/process_group.h"
 #include "gradus/distributed/health/futex.h"
+#include "gradus/tests/distributed/simulation/random_pipeline.h"
 #include "gradus/tests/distributed/simulation/random_program.h"
 
 namespace gradus::dist {
@@ -180,6 +181,23 @@ TEST(Simulation, RandomProgramsEndRightOrWithTheRightError) {
   // Enough goes wrong for the test to mean something.
   EXPECT_GT(killed, 10);
   EXPECT_GT(lost, 7);
+}
+
+// ---- pipelines ----
+
+TEST(PipelineSimulation, StepsEndWithTheRightGradientsOrTheRightError) {
+  int killed = 0, lost = 0, trained = 0;
+  for (uint64_t seed = 0; seed < 80; ++seed) {
+    const PipelineReport report = try_pipeline(seed);
+    EXPECT_EQ(report.wrong, "") << describe(report.run);
+    killed += report.run.killed >= 0;
+    lost += report.run.dropped;
+    trained += report.trained;
+  }
+  // Enough goes wrong, and enough goes right, for the test to mean something.
+  EXPECT_GT(killed, 7);
+  EXPECT_GT(lost, 3);
+  EXPECT_GT(trained, 22);
 }
 
 }  // namespace
