@@ -10,7 +10,7 @@
 #include <random>
 #include <vector>
 
-#include "gradus/tensor/base/error.h"
+#include "gradus/tests/support/error.h"
 
 namespace gradus::dist {
 namespace {
@@ -207,11 +207,8 @@ TEST(ReduceOp, NamesAndWhatIsRefused) {
       else
         EXPECT_THROW(check_reduce_op("all_reduce", op, dtype), DTypeError);
     }
-  try {
-    check_reduce_op("all_reduce", ReduceOp::kBand, DType::kF32);
-  } catch (const DTypeError& error) {
-    EXPECT_STREQ(error.what(), "[all_reduce] band is for integers and bool, got f32");
-  }
+  EXPECT_EQ(error_of([] { check_reduce_op("all_reduce", ReduceOp::kBand, DType::kF32); }),
+            "[all_reduce] band is for integers and bool, got f32");
 }
 
 }  // namespace

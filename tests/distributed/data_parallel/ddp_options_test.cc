@@ -368,8 +368,6 @@ TEST(DistributedDataParallelOption, Checks) {
   }
 }
 
-// --- accumulation, uneven inputs ---
-
 // --- calls that go to the model ---
 
 struct Runnable : nn::Module {

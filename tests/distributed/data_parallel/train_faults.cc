@@ -18,6 +18,7 @@
 #include <nlohmann/json.hpp>
 #include <random>
 #include <set>
+#include <sstream>
 
 #include "gradus/data/sets/digits.h"
 #include "gradus/data/transforms/tensor.h"
@@ -72,7 +73,7 @@ int64_t images_of(int64_t steps) {
   return all;
 }
 
-// ---- the sample log (gradus/train/internal/sample_log.h) ----
+// ---- the sample log ----
 
 // Positions are counted in images since the beginning of the training.
 struct History {

@@ -17,7 +17,6 @@
 #include "gradus/distributed/group/group_state.h"
 #include "gradus/distributed/group/process_group.h"
 #include "gradus/distributed/group/run_ranks.h"
-#include "gradus/distributed/simulation/simulation.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tests/distributed/late.h"
 #include "gradus/tests/distributed/threads.h"
@@ -388,29 +387,6 @@ TEST(Functional, WorksThroughMessagesAndOnSeveralHosts) {
   for (const Row& row : all_rows(1)) {
     compare(row, 3, everyone, {.messages_only = true});
     compare(row, 4, everyone, {.hosts = 2});
-  }
-}
-
-TEST(Functional, UnderManySchedulesEndsWithTheRightGradientsOrWithErrors) {
-  for (uint64_t seed = 0; seed < 100; ++seed) {
-    const SimulationOptions options{
-        .seed = seed, .kill = seed % 3 ? 0.0 : 1.0, .messages_only = seed % 2 == 1};
-    const SimulationReport report = simulate(3, options, [] {
-      const Tensor x = any({3}, get_rank());
-      GradManager gm;
-      auto recording = gm.attach(x).record();
-      const Tensor y = functional::all_reduce(square(x), ReduceOp::kAvg);
-      const Tensor z = functional::broadcast(get_rank() == 1 ? x : Tensor(), {.root = 1});
-      get_rank() == 2 ? gm.backward(sum(y) + sum(z)) : gm.backward();
-      functional::all_reduce(x);
-      expect_near(x.grad(), 2 * x / 3 + (get_rank() == 1 ? 1.0 : 0.0), 1e-12);
-    });
-    ASSERT_FALSE(report.hung) << "seed " << seed;
-    for (int rank = 0; rank < 3; ++rank) {
-      if (!report.errors[rank] || rank == report.killed) continue;
-      EXPECT_GE(report.killed, 0) << "seed " << seed;
-      EXPECT_THROW(std::rethrow_exception(report.errors[rank]), DistributedError) << "seed " << seed;
-    }
   }
 }
 

@@ -89,12 +89,11 @@ class Listener {
 
 // ---- ways to find each other
 
-// By tcp:// and ADDRESS. INIT_TIMEOUT, WORLD and AS_RANK replace the default ones.
+// By tcp:// and ADDRESS. INIT_TIMEOUT and WORLD replace the default ones.
 int by_tcp() {
   InitOptions o = options("tcp://" + variable("ADDRESS"));
   if (!variable("INIT_TIMEOUT").empty()) o.init_timeout = Milliseconds(std::stoi(variable("INIT_TIMEOUT")));
   if (!variable("WORLD").empty()) o.world_size = std::stoi(variable("WORLD"));
-  if (!variable("AS_RANK").empty()) o.rank = std::stoi(variable("AS_RANK"));
   init_process_group(o);
   show_sum();
   return 0;
@@ -450,16 +449,6 @@ TEST(InitProcessGroup, ATakenPortIsAnErrorOfRankZero) {
                     HasSubstr("each job needs a port of its own")));
 }
 
-TEST(InitProcessGroup, ABadHostNameIsAnErrorInTime) {
-  const auto start = std::chrono::steady_clock::now();
-  EXPECT_THAT(error_of({.init_method = "tcp://no-such-host.invalid:29500",
-                        .world_size = 2,
-                        .rank = 1,
-                        .init_timeout = Milliseconds(1000)}),
-              HasSubstr("no-such-host.invalid"));
-  EXPECT_LT(seconds_since(start), 4);
-}
-
 TEST(InitProcessGroup, SeveralHostsNeedASecret) {
   EXPECT_THAT(error_of({.init_method = "tcp://10.1.2.3:29500", .world_size = 2, .rank = 0}),
               HasSubstr("GRADUS_TOKEN"));
@@ -572,15 +561,6 @@ TEST(InitProcessGroup, RanksAgreeOnTheirNumber) {
   };
   const auto ends = run_processes("tcp", 2, at_port(other_size));
   EXPECT_THAT(ends[0].output + ends[1].output, HasSubstr("has world_size"));
-}
-
-TEST(InitProcessGroup, ARankComesOnce) {
-  const auto twins = [](int process) {
-    return Variables{{"INIT_TIMEOUT", "1000"}, {"AS_RANK", std::to_string(std::min(process, 1))}};
-  };
-  const auto ends = run_processes("tcp", 3, at_port(twins));
-  EXPECT_THAT(ends[1].output + ends[2].output,
-              HasSubstr("[init_process_group] two processes came as rank 1"));
 }
 
 // ---- how ranks end

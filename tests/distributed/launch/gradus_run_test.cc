@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <memory>
 #include <set>
+#include <sstream>
 #include <utility>
 
 #include "gradus/distributed/launch/internal/devices.h"

@@ -173,13 +173,6 @@ int run(const std::string& kind, const std::string& argument) {
       if (get_rank() == 1) throw ShapeError("matmul", "inner sizes 3 and 4 differ");
       rank_and_sum();
     });
-  if (kind == "early")  // a rank that no other rank waits for may end first
-    return launcher({.nproc_per_node = 3}, [] {
-      rank_and_sum();
-      if (get_rank() == 1) std::exit(0);
-      std::this_thread::sleep_for(std::chrono::milliseconds(800));
-      std::cout << "end" << std::endl;
-    });
   if (kind == "ends-in-order") return ends_in_order(argument);
   if (kind == "no-result") {  // rank 1 exits with status 0 before its function returns
     try {
@@ -212,8 +205,6 @@ int run(const std::string& kind, const std::string& argument) {
       std::ofstream(argument + std::to_string(get_rank())) << "ready" << std::endl;
       std::this_thread::sleep_for(std::chrono::seconds(100));
     });
-  if (kind == "log")  // argument: log_dir
-    return launcher({.nproc_per_node = 2, .log_dir = argument}, [] { std::cout << "hello" << std::endl; });
   if (kind == "node") {  // argument, "PORT:NUMBER": the master's port, and this node's number of 2
     const size_t colon = argument.find(':');
     print("results", launch<int>({.nproc_per_node = 2,

@@ -15,6 +15,7 @@
 #include "gradus/distributed/store/store_server.h"
 #include "gradus/distributed/store/tcp_store.h"
 #include "gradus/tests/distributed/transport/forked_process.h"
+#include "gradus/tests/support/error.h"
 
 namespace gradus::dist {
 namespace {
@@ -316,12 +317,7 @@ TEST(TcpMembershipTest, ARankIsThereOnceAndInsideOfTheWorld) {
   StoreServer server({});
   auto member = join_tcp(address_of(server), 1, 2, kLong);
   const auto error_of = [&](int rank, int world_size) {
-    try {
-      join_tcp(address_of(server), rank, world_size, kLong);
-    } catch (const ConnectionError& error) {
-      return std::string(error.what());
-    }
-    return std::string("no error");
+    return gradus::error_of<ConnectionError>([&] { join_tcp(address_of(server), rank, world_size, kLong); });
   };
   EXPECT_THAT(error_of(1, 2), HasSubstr("rank 1 is announced already"));
   EXPECT_THAT(error_of(0, 3), HasSubstr("3 ranks"));

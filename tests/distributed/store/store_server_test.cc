@@ -13,6 +13,7 @@
 #include "gradus/distributed/store/socket.h"
 #include "gradus/distributed/store/store_protocol.h"
 #include "gradus/distributed/store/tcp_store.h"
+#include "gradus/tests/support/error.h"
 
 namespace gradus::dist {
 namespace {
@@ -62,13 +63,7 @@ void expect_alive(const StoreServer& server) {
 }
 
 std::string error_of(const StoreAddress& address, Milliseconds timeout = kShort) {
-  try {
-    connect_tcp_store(address, timeout);
-  } catch (const ConnectionError& error) {
-    return error.what();
-  }
-  ADD_FAILURE() << "no error";
-  return "";
+  return gradus::error_of<ConnectionError>([&] { connect_tcp_store(address, timeout); });
 }
 
 // ---- who is let in
@@ -172,12 +167,7 @@ TEST(StoreServerTest, ATakenPortIsAnErrorThatNamesThePort) {
 }
 
 TEST(StoreServerTest, BadAddressesAreErrorsThatNameThem) {
-  try {
-    StoreServer({.host = "192.0.2.1", .token = "secret"});
-    FAIL();
-  } catch (const ConnectionError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("192.0.2.1"));
-  }
+  EXPECT_ERROR(ConnectionError, StoreServer({.host = "192.0.2.1", .token = "secret"}), "192.0.2.1");
   EXPECT_THROW(StoreServer({.port = 70'000}), ValueError);
 }
 
@@ -353,13 +343,7 @@ TEST(StoreServerTest, ItIsGoneAndTheErrorSaysSo) {
   auto server = std::make_unique<StoreServer>(StoreServerOptions{});
   auto store = connect_tcp_store(address_of(*server), kLong);
   std::string text;
-  std::thread waiter([&] {
-    try {
-      store->get("key", kLong);
-    } catch (const ConnectionError& error) {
-      text = error.what();
-    }
-  });
+  std::thread waiter([&] { text = gradus::error_of<ConnectionError>([&] { store->get("key", kLong); }); });
   std::this_thread::sleep_for(Milliseconds(100));
   server.reset();
   waiter.join();

@@ -9,7 +9,6 @@
 
 #include "gradus/distributed/base/error.h"
 #include "gradus/distributed/transport/hosts.h"
-#include "gradus/distributed/transport/hybrid_transport.h"
 #include "gradus/distributed/transport/ring_transport.h"
 #include "gradus/tests/distributed/transport/backend_checks.h"
 
@@ -158,8 +157,7 @@ struct JobOnHosts {
       : host(std::move(host)),
         size(int(this->host.size())),
         memberships(make_local_memberships(size)),
-        within(memberships),
-        across(memberships) {}
+        rings(memberships) {}
 
   Call call(int rank, const char* op = "test", Milliseconds timeout = std::chrono::seconds(20)) {
     return {op, {memberships[rank].get(), Deadline::after(timeout)}};
@@ -175,18 +173,17 @@ struct JobOnHosts {
       return int(std::find(ranks.begin(), ranks.end(), rank) - ranks.begin());
     };
     HostsSetup setup{.members = all, .host = host, .index = rank};
-    setup.within = make_message_backend(within.of_rank[rank], near, place(near), 1);
+    setup.within = make_message_backend(rings.of_rank[rank], near, place(near), 1);
     if (place(near) == 0)
-      setup.across = make_message_backend(across.of_rank[rank], leaders, place(leaders), 2);
-    setup.flat = make_message_backend(
-        make_hybrid_transport(within.of_rank[rank], across.of_rank[rank], host, rank), all, rank, 3);
+      setup.across = make_message_backend(rings.of_rank[rank], leaders, place(leaders), 2);
+    setup.flat = make_message_backend(rings.of_rank[rank], all, rank, 3);
     return make_hosts_backend(std::move(setup));
   }
 
   const std::vector<int> host;
   const int size;
   std::vector<std::shared_ptr<Membership>> memberships;
-  Rings within, across;
+  Rings rings;
 };
 
 TEST(HostsBackend, EveryCollectiveIsRightWhateverRankIsWhere) {
