@@ -27,7 +27,6 @@ namespace gradus::data {
 namespace {
 
 namespace fs = std::filesystem;
-using gradus::testing::Scratch;
 using ::testing::AllOf;
 using ::testing::AnyOf;
 using ::testing::HasSubstr;

@@ -25,7 +25,7 @@ using testing::HasSubstr;
 using testing::StartsWith;
 
 Checkpoint round_trip(const Checkpoint& c) {
-  TempDir dir;
+  Scratch dir;
   save_checkpoint(dir / "c", c);
   LoadedCheckpoint loaded = load_checkpoint(dir / "c");
   EXPECT_EQ(loaded.warning, "");
@@ -136,7 +136,7 @@ TEST(Checkpoint, PuttingAgainReplaces) {
 }
 
 TEST(Checkpoint, NamesWhatIsMissingOrOfAnotherKind) {
-  TempDir dir;
+  Scratch dir;
   Checkpoint c;
   c.put("epoch", 300);
   c.put("w", counted({2}, DType::kF32));
@@ -160,7 +160,7 @@ TEST(Checkpoint, RefusesNamesOfTheFormatAndUndefinedTensors) {
 }
 
 TEST(Checkpoint, IsASafetensorsFile) {
-  TempDir dir;
+  Scratch dir;
   Checkpoint c;
   c.put("lr", 0.1);
   c.put("model.w", counted({2}, DType::kF32));
@@ -171,7 +171,7 @@ TEST(Checkpoint, IsASafetensorsFile) {
 }
 
 TEST(LoadCheckpoint, FallsBackToThePreviousOneAndSaysSo) {
-  TempDir dir;
+  Scratch dir;
   for (int epoch : {1, 2, 3}) {
     Checkpoint c;
     c.put("epoch", epoch);
@@ -189,7 +189,7 @@ TEST(LoadCheckpoint, FallsBackToThePreviousOneAndSaysSo) {
 }
 
 TEST(InspectCheckpoint, ChecksTheFileAndKeepsNoElements) {
-  TempDir dir;
+  Scratch dir;
   for (int epoch : {1, 2}) {
     Checkpoint c;
     c.put("epoch", epoch);
@@ -211,7 +211,7 @@ TEST(InspectCheckpoint, ChecksTheFileAndKeepsNoElements) {
 }
 
 TEST(LoadCheckpoint, NamesBothFilesWhenNeitherIsGood) {
-  TempDir dir;
+  Scratch dir;
   spit(dir / "c", "short");
   save_safetensors(dir / "c.previous", {});
   EXPECT_THAT(
@@ -220,7 +220,7 @@ TEST(LoadCheckpoint, NamesBothFilesWhenNeitherIsGood) {
             HasSubstr((dir / "c").string() + ": has 5 bytes"),
             HasSubstr((dir / "c.previous").string() + ": is a safetensors file, but not a checkpoint")));
   EXPECT_ERROR(FileError, load_checkpoint(dir / "d"), (dir / "d").string(), (dir / "d.previous").string());
-  EXPECT_THROW(load_checkpoint(dir.path()), FileError);
+  EXPECT_THROW(load_checkpoint(dir.dir()), FileError);
 }
 
 // While it lives, this process gets no more than so much memory.
@@ -255,7 +255,7 @@ TEST(LoadCheckpoint, ANewestTooLargeForTheMemoryLeadsToThePreviousOne) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "sanitizers take more address space than the limit";
 #endif
-  TempDir dir;
+  Scratch dir;
   Checkpoint c;
   c.put("epoch", 1);
   save_checkpoint(dir / "c.previous", c);
@@ -271,7 +271,7 @@ TEST(LoadCheckpoint, ANewestTooLargeForTheMemoryLeadsToThePreviousOne) {
 }
 
 TEST(LoadCheckpoint, RefusesAnotherVersion) {
-  TempDir dir;
+  Scratch dir;
   save_safetensors(dir / "c", {}, {{"__checkpoint__", "2"}});
   EXPECT_ERROR(FileError, load_checkpoint(dir / "c"), "version '2'; expected 1");
 }
@@ -294,7 +294,7 @@ Checkpoint of_tensors() {
 }
 
 TEST(CheckpointWriter, WritesPiecesToTheSameFile) {
-  TempDir dir;
+  Scratch dir;
   const Checkpoint c = of_tensors();
   save_checkpoint(dir / "whole", c);
   CheckpointWriter file(dir / "pieces", without_data(c));
@@ -308,7 +308,7 @@ TEST(CheckpointWriter, WritesPiecesToTheSameFile) {
 }
 
 TEST(CheckpointReader, ReadsSingleTensorsAndJoinsWhatOthersHaveRead) {
-  TempDir dir;
+  Scratch dir;
   const Checkpoint c = of_tensors();
   save_checkpoint(dir / "c", c);
   CheckpointReader one(dir / "c"), other(dir / "c");
@@ -338,15 +338,15 @@ TEST(CheckpointReader, ReadsSingleTensorsAndJoinsWhatOthersHaveRead) {
 }
 
 TEST(SaveCheckpoint, SaysWhereItCannotWrite) {
-  TempDir dir;
+  Scratch dir;
   EXPECT_THAT(error_of<FileError>([&] { save_checkpoint(dir / "no/c", {}); }),
               AllOf(StartsWith("[save_checkpoint] " + (dir / "no/c").string()), HasSubstr("does not exist")));
   EXPECT_THROW(save_checkpoint("/proc/c", {}), FileError);
-  EXPECT_THROW(save_checkpoint(dir.path(), {}), FileError);
+  EXPECT_THROW(save_checkpoint(dir.dir(), {}), FileError);
 }
 
 TEST(SaveCheckpoint, DoesNotKeepADamagedOneInPlaceOfAGoodOne) {
-  TempDir dir;
+  Scratch dir;
   Checkpoint c;
   for (int epoch : {1, 2}) {
     c.put("epoch", epoch);
@@ -385,7 +385,7 @@ int64_t step_of(const Checkpoint& c) {
 }
 
 TEST(CheckpointCrash, ATruncatedNewestFallsBackAtEveryLength) {
-  TempDir dir;
+  Scratch dir;
   save_checkpoint(dir / "c", of_step(1));
   save_checkpoint(dir / "c", of_step(2));
   const std::string content = slurp(dir / "c");
@@ -398,7 +398,7 @@ TEST(CheckpointCrash, ATruncatedNewestFallsBackAtEveryLength) {
 }
 
 TEST(CheckpointCrash, EveryChangedByteIsNoticed) {
-  TempDir dir;
+  Scratch dir;
   save_checkpoint(dir / "c", of_step(1));
   save_checkpoint(dir / "c", of_step(2));
   const std::string content = slurp(dir / "c");
@@ -413,7 +413,7 @@ TEST(CheckpointCrash, EveryChangedByteIsNoticed) {
 }
 
 TEST(CheckpointCrash, AHalfWrittenNewOneIsNotSeen) {
-  TempDir dir;
+  Scratch dir;
   save_checkpoint(dir / "new", of_step(2));
   const std::string content = slurp(dir / "new");
   save_checkpoint(dir / "c", of_step(1));
@@ -429,7 +429,7 @@ TEST(CheckpointCrash, AHalfWrittenNewOneIsNotSeen) {
 }
 
 TEST(CheckpointCrash, ADiskThatFillsUpAtAnyByteLosesNothing) {
-  TempDir dir;
+  Scratch dir;
   save_checkpoint(dir / "c", of_step(1));
   save_checkpoint(dir / "c", of_step(2));
   const auto bytes = static_cast<int64_t>(slurp(dir / "c").size());
@@ -445,7 +445,7 @@ TEST(CheckpointCrash, ADiskThatFillsUpAtAnyByteLosesNothing) {
 }
 
 TEST(CheckpointCrash, ASecondNameLeftByACrashDoesNotDisturb) {
-  TempDir dir;
+  Scratch dir;
   save_checkpoint(dir / "c", of_step(1));
   std::filesystem::create_hard_link(dir / "c", dir / "c.previous.tmp");  // it died between the two
   save_checkpoint(dir / "c", of_step(2));
@@ -455,7 +455,7 @@ TEST(CheckpointCrash, ASecondNameLeftByACrashDoesNotDisturb) {
 }
 
 TEST(CheckpointCrash, AProcessKilledWhileSavingLeavesAGoodCheckpoint) {
-  TempDir dir;
+  Scratch dir;
   save_checkpoint(dir / "c", of_step(0, 50'000));
   std::mt19937 random(3);
   int64_t last = 0;

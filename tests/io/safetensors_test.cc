@@ -42,7 +42,7 @@ NamedTensors golden_tensors() {
 }
 
 TEST(Safetensors, RoundTripsEveryDType) {
-  TempDir dir;
+  Scratch dir;
   for (const DType t : kAllDTypes) {
     const Tensor x = counted({2, 3, 5}, t);
     save_safetensors(dir / "a", {{"x", x}});
@@ -53,7 +53,7 @@ TEST(Safetensors, RoundTripsEveryDType) {
 }
 
 TEST(Safetensors, RoundTripsScalarsEmptyTensorsAndNothingAtAll) {
-  TempDir dir;
+  Scratch dir;
   const NamedTensors tensors{{"scalar", counted({}, DType::kF32)},
                              {"none", empty({0})},
                              {"none2", empty({3, 0, 2}, {.dtype = DType::kI64})},
@@ -69,7 +69,7 @@ TEST(Safetensors, RoundTripsScalarsEmptyTensorsAndNothingAtAll) {
 }
 
 TEST(Safetensors, WritesAnyLayoutRowMajor) {
-  TempDir dir;
+  Scratch dir;
   const Tensor x = counted({2, 3, 4, 5}, DType::kF32);
   const Tensor transposed = view_as_strided(x, {5, 4, 3, 2}, {1, 5, 20, 60}, 0);
   const Tensor part = view_as_strided(x, {2, 3, 2, 5}, {60, 20, 10, 1}, 5);
@@ -86,14 +86,14 @@ TEST(Safetensors, WritesAnyLayoutRowMajor) {
 }
 
 TEST(Safetensors, WritesTensorsOfOtherDevices) {
-  TempDir dir;
+  Scratch dir;
   const Tensor x = counted({100, 7}, DType::kF32);
   save_safetensors(dir / "a", {{"x", raw::to(x, Device::parse("cpu:1"))}});
   EXPECT_TRUE(same(load_safetensors(dir / "a").at("x"), x));
 }
 
 TEST(Safetensors, KeepsMetadata) {
-  TempDir dir;
+  Scratch dir;
   const Metadata metadata{{"format", "gradus"}, {"note", "\"a\"\n\u00e4"}, {"", ""}};
   save_safetensors(dir / "a", {{"x", counted({2}, DType::kF32)}}, metadata);
   EXPECT_EQ(load_safetensors(dir / "a").metadata, metadata);
@@ -107,13 +107,13 @@ TEST(Safetensors, ReadsAFileOfThePythonLibrary) {
 }
 
 TEST(Safetensors, WritesTheSameBytesAsThePythonLibrary) {
-  TempDir dir;
+  Scratch dir;
   save_safetensors(dir / "a", golden_tensors(), {{"format", "gradus"}});
   EXPECT_EQ(slurp(dir / "a"), slurp(kGolden));
 }
 
 TEST(Safetensors, AlignsEveryTensorToItsElements) {
-  TempDir dir;
+  Scratch dir;
   NamedTensors tensors;
   for (const DType t : kAllDTypes) tensors.emplace_back(concat("x", name_of(t)), counted({3}, t));
   save_safetensors(dir / "a", tensors);
@@ -135,7 +135,7 @@ TEST(Safetensors, ReadsTheHeaderAlone) {
 }
 
 TEST(Safetensors, NamesAMissingTensorAndThoseThereAre) {
-  TempDir dir;
+  Scratch dir;
   save_safetensors(dir / "a", {{"fc.weight", empty({2})}, {"fc.bias", empty({2})}});
   const SafetensorsFile file = load_safetensors(dir / "a");
   EXPECT_TRUE(file.contains("fc.bias"));
@@ -145,7 +145,7 @@ TEST(Safetensors, NamesAMissingTensorAndThoseThereAre) {
 }
 
 TEST(Safetensors, RefusesWhatTheFormatCannotHoldAndKeepsTheOldFile) {
-  TempDir dir;
+  Scratch dir;
   const Tensor x = counted({2}, DType::kF32);
   save_safetensors(dir / "a", {{"x", x}});
   const auto save = [&](const NamedTensors& tensors, const Metadata& metadata = {}) {
@@ -163,13 +163,13 @@ TEST(Safetensors, RefusesWhatTheFormatCannotHoldAndKeepsTheOldFile) {
 }
 
 TEST(Safetensors, NamesAFileThatCannotBeWrittenOrRead) {
-  TempDir dir;
+  Scratch dir;
   EXPECT_THAT(error_of<FileError>([&] { save_safetensors(dir / "no/a", {}); }),
               AllOf(StartsWith("[save_safetensors] "), HasSubstr((dir / "no/a").string())));
   EXPECT_ERROR(FileError, save_safetensors("/proc/a", {}), "/proc/a");
   EXPECT_THAT(error_of<FileError>([&] { load_safetensors(dir / "a"); }),
               AllOf(StartsWith("[load_safetensors] "), HasSubstr((dir / "a").string())));
-  EXPECT_ERROR(FileError, load_safetensors(dir.path()), "got a folder");
+  EXPECT_ERROR(FileError, load_safetensors(dir.dir()), "got a folder");
 }
 
 // ---- files from outside: any bytes give a result or a FileError that names the file ----
@@ -228,7 +228,7 @@ class Malformed : public testing::Test {
   }
 
  private:
-  TempDir dir_;
+  Scratch dir_;
 };
 
 TEST_F(Malformed, EveryTruncationIsAnError) {

@@ -30,7 +30,6 @@
 namespace gradus::dist {
 namespace {
 
-using gradus::testing::Scratch;
 using ::testing::AllOf;
 using ::testing::Each;
 using ::testing::HasSubstr;
