@@ -5,7 +5,6 @@
 #include <limits>
 
 #include "gradus/autograd/ops/ops.h"
-#include "gradus/distributed/data_parallel/allreduce_callback.h"
 #include "gradus/distributed/data_parallel/checksum.h"
 #include "gradus/distributed/data_parallel/comm_hook.h"
 #include "gradus/distributed/data_parallel/internal/low_rank.h"
@@ -290,42 +289,6 @@ TEST(PowerSGD, OptionsOutOfRangeAreRefused) {
   EXPECT_NO_THROW(power_sgd_hook({.start_iter = 0, .use_error_feedback = false, .warm_start = false}));
   EXPECT_THROW(power_sgd_hook({.min_compression_rate = 0}), ValueError);
   EXPECT_THROW(power_sgd_hook({.orthogonalization_epsilon = -1}), ValueError);
-}
-
-// ---- in a callback ----
-
-// The loss after some steps of regression of 24 outputs on 32 inputs, each rank on its own data.
-// `make` makes each rank's hook: a hook with a state serves one callback.
-double train(const std::function<CommHook()>& make) {
-  double loss_of_all = 0;
-  run_ranks(2, [&] {
-    const CommHook hook = make();
-    const Tensor truth = normal({32, 24}, 5, 0);
-    Tensor w = zeros({32, 24}, {.dtype = DType::kF64}), b = zeros({24}, {.dtype = DType::kF64});
-    GradManager gm;
-    gm.attach({w, b}, make_allreduce_cb(ReduceOp::kMean, {.bucket_cap_mb = 1e-6, .comm_hook = hook}));
-    Tensor loss;
-    for (int step = 0; step < 150; ++step) {
-      const Tensor x = normal({64, 32}, 10 + get_rank(), step), y = matmul(x, truth);
-      auto recording = gm.record();
-      loss = mean(square(matmul(x, w) + b - y));
-      gm.backward(loss);
-      for (Tensor* p : {&w, &b}) {
-        add_(*p, p->grad(), -2.0);
-        p->set_grad({});
-      }
-    }
-    expect_equal_on_all_ranks(w);
-    if (get_rank() == 0) loss_of_all = loss.item<double>();
-  });
-  return loss_of_all;
-}
-
-TEST(PowerSGDInCallback, ACompressedTrainingLearnsAndParametersStayEqual) {
-  const double plain = train([] { return CommHook(); }), first = 32;  // at the start: the variance of y
-  EXPECT_LT(plain, 1e-3 * first);
-  const auto compressed = [] { return power_sgd_hook({.matrix_approximation_rank = 4, .start_iter = 2}); };
-  EXPECT_LT(train(compressed), 0.02 * first);
 }
 
 }  // namespace

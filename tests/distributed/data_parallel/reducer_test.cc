@@ -343,29 +343,6 @@ TEST(Reducer, AStaticGraphThatChangesIsAnErrorByName) {
 
 // ---- recordings that end otherwise ----
 
-TEST_P(OfWorlds, ADroppedRecordingCancelsTheStepOnAllRanks) {
-  const int world = GetParam();
-  on_ranks(world, [&] {
-    const Tensor x = f64({1});
-    auto cb = make_allreduce_cb(ReduceOp::kSum);
-    GradManager gm;
-    gm.attach(x, cb);
-    for (int step = 0; step < 6; ++step) {
-      auto recording = gm.record();
-      const Tensor loss = x * (get_rank() + 1);
-      const bool skips = step % 2 && step % world == get_rank();
-      if (skips && step == 3) gm.release();
-      if (!skips) gm.backward(loss);
-    }
-    int whole = 0;
-    for (int step = 0; step < 6; ++step) whole += !(step % 2);
-    EXPECT_THAT(values(x.grad()), ElementsAre(whole * world * (world + 1) / 2));
-    EXPECT_EQ(cb->stats().backwards, whole);
-    EXPECT_EQ(cb->stats().canceled, world == 1 ? 0 : 3);
-    { auto dropped_by_all = gm.record(); }
-  });
-}
-
 TEST(Reducer, ARecordingMayBeDroppedInTheMiddleOfAnothersBackward) {
   on_ranks(2, [] {
     const Tensor a = f64({1}), b = f64({1});

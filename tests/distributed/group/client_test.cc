@@ -78,22 +78,6 @@ TEST(Client, WhoGivesUpWaitingTakesNothing) {
   });
 }
 
-TEST(Client, HoldsEmptyAndLargeValues) {
-  run_ranks(2, [] {
-    Client client = get_client();
-    const std::string large(5 << 20, 'x');
-    if (get_rank() == 0) {
-      client.user_set("empty", "");
-      client.user_set("large", large);
-      client.user_push("queue", "");
-    } else {
-      EXPECT_EQ(client.user_get("empty"), "");
-      EXPECT_EQ(client.user_get("large"), large);
-      EXPECT_EQ(client.user_pop("queue"), "");
-    }
-  });
-}
-
 TEST(Client, PopTakesWhatWasSet) {
   run_ranks(2, [] {
     Client client = get_client();

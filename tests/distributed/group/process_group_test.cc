@@ -794,37 +794,5 @@ TEST(DestroyProcessGroup, WaitsForPostedCallsThatOthersComeToLater) {
   EXPECT_THAT(run_processes("posts-and-leaves", 3, at_meeting()), Each(succeeded("left in order")));
 }
 
-// A stopped rank: the others' timeout names it.
-int stopped() {
-  init_process_group(meeting());
-  barrier();
-  if (test_rank() == 1) {
-    if (fork() == 0) {
-      std::this_thread::sleep_for(Milliseconds(4200));
-      kill(getppid(), SIGKILL);
-      _exit(0);
-    }
-    raise(SIGSTOP);
-  }
-  std::this_thread::sleep_for(Milliseconds(2500));
-  try {
-    barrier({.timeout = Milliseconds(500)});
-  } catch (const TimeoutError& error) {
-    std::cout << "rank " << error.rank() << ": " << error.what() << std::endl;
-    return 7;
-  }
-  return 0;
-}
-const RankFunction stopped_function{"stopped", stopped};
-
-TEST(RankEnd, AStoppedRankIsATimeoutThatNamesIt) {
-  const auto ends = run_processes("stopped", 3, at_meeting());
-  for (int rank : {0, 2}) {
-    EXPECT_EQ(ends[rank].exit_code, 7);
-    EXPECT_THAT(ends[rank].output, AllOf(HasSubstr("rank 1: [barrier] rank 1 did not come to barrier #2"),
-                                         HasSubstr("no sign of life")));
-  }
-}
-
 }  // namespace
 }  // namespace gradus::dist

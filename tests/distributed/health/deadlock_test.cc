@@ -1,5 +1,5 @@
-// Ranks that wait for each other in calls of different groups: as processes, as threads, and the rule alone
-// on statuses made by hand.
+// Ranks that wait for each other in calls of different groups or for each other's messages: as processes, as
+// threads, and the rule alone on statuses made by hand.
 #include "gradus/distributed/health/deadlock.h"
 
 #include <gmock/gmock.h>
@@ -19,6 +19,7 @@
 #include "gradus/distributed/data_parallel/sync_batch_norm.h"
 #include "gradus/distributed/group/collectives.h"
 #include "gradus/distributed/group/process_group.h"
+#include "gradus/distributed/group/remote.h"
 #include "gradus/nn/nn.h"
 #include "gradus/tensor/ops/creation.h"
 #include "gradus/tensor/ops/linalg/matmul.h"
@@ -160,6 +161,10 @@ void receive_or_barrier() {
   if (get_rank() != 0) send(x, {.dst = 0});
 }
 
+int next_rank() { return (get_rank() + 1) % get_world_size(); }
+void receive_circle() { recv(ones({4}), {.src = next_rank()}); }
+void remote_receive_circle() { remote_recv({.src_rank = next_rank()}); }
+
 // Rank 0 waits for a message of 64 MB, which is under way while rank 1 waits for it in the barrier.
 void a_message_is_under_way() {
   const Tensor x = ones({1 << 24});
@@ -202,6 +207,8 @@ const std::map<std::string, void (*)()> kPrograms = {
     {"one_computes", one_computes},
     {"a_thread_comes_late", a_thread_comes_late},
     {"receive_or_barrier", receive_or_barrier},
+    {"receive_circle", receive_circle},
+    {"remote_receive_circle", remote_receive_circle},
     {"a_message_is_under_way", a_message_is_under_way},
 };
 
@@ -264,6 +271,16 @@ TEST(Deadlocks, AreNamedOnAllRanks) {
              {kEachOther, "of group 'DDP of gen'", "it is in all_gather #", "at once"}},
         Case{"one_model_grows", true, {kEachOther, "of group 'DDP of gen'", "of group 'world'", "at once"}},
         Case{"parts", true, {kEachOther, "of group 'DDP of gen'", "of group 'DDP of disc'", "at once"}},
+        Case{"receive_circle",
+             false,
+             {kEachOther, "rank 0: it is in recv from rank 1", "rank 1: it is in recv from rank 2",
+              "rank 2: it is in recv from rank 0", "at once"},
+             3},
+        Case{"remote_receive_circle",
+             true,
+             {kEachOther, "rank 0: it is in remote_recv from rank 1",
+              "rank 3: it is in remote_recv from rank 0", "at once"},
+             4},
         // Of three ranks the one that is elsewhere.
         Case{"backward_or_barrier",
              true,

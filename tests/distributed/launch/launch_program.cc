@@ -199,12 +199,6 @@ int run(const std::string& kind, const std::string& argument) {
       rank_and_sum();
       if (get_rank() == 0) std::cout << "done in attempt " << attempt << std::endl;
     });
-  if (kind == "wait")  // argument: a path; each rank, when ready, writes the file path + rank
-    return launcher({.nproc_per_node = 2}, [&] {
-      rank_and_sum();
-      std::ofstream(argument + std::to_string(get_rank())) << "ready" << std::endl;
-      std::this_thread::sleep_for(std::chrono::seconds(100));
-    });
   if (kind == "node") {  // argument, "PORT:NUMBER": the master's port, and this node's number of 2
     const size_t colon = argument.find(':');
     print("results", launch<int>({.nproc_per_node = 2,

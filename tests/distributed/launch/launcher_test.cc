@@ -139,18 +139,6 @@ TEST(Launcher, RanksCannotLaunch) {
   EXPECT_THAT(p->err(), HasSubstr("cannot launch ranks"));
 }
 
-// ---- signals ----
-
-TEST(Launcher, NothingSurvivesItsDeath) {
-  TestFolder folder;
-  Subprocess p({kProgram, "wait", folder / "rank"});
-  ASSERT_TRUE(wait_for_file(folder / "rank0") && wait_for_file(folder / "rank1"));
-  EXPECT_EQ(p.left().size(), 4u);  // itself, its guard, two ranks
-  p.kill(SIGKILL);
-  p.wait();
-  EXPECT_LT(p.until_none_left(5), 5);
-}
-
 // ---- other launchers ----
 
 TEST(Launcher, UnderGradusRunNothingIsStarted) {
