@@ -136,31 +136,16 @@ TEST(GanTrainStep, AccumulatesAndCommunicatesOncePerStep) {
   });
 }
 
-TEST(GanTrainStep, SavesBetweenStepsAndRefusesToWithinOne) {
+TEST(GanTrainStep, IsNotSavedBetweenItsBatches) {
   const std::string file = testing::TempDir() + "gan_train_step.ckpt";
-  std::filesystem::remove(file);
-  State expected;
-  const std::vector<std::string> errors = errors_of(kRanks, [&] {
-    Training t(false, 2);
-    const TrainingState parts{{"net", t.net}, {"optimizers", *t.optim}};
-    for (int i = 0; i < 2; ++i) t.step(batch_of(0, i, 2));
-    parts.save(file);
-    for (int i = 0; i < 2; ++i) t.step(batch_of(1, i, 2));
-    const State state = t.state();
-    if (get_rank() == 0) expected = state;
-    t.step(batch_of(2, 0, 2));
-    EXPECT_THROW(t.optim->load_state_dict({}), StateError);
-    parts.save(file);
-  });
-  for (const std::string& error : errors)
+  for (const std::string& error : errors_of(kRanks, [&] {
+         Training t(false, 2);
+         t.step(batch_of(0, 0, 2));
+         EXPECT_THROW(t.optim->load_state_dict({}), StateError);
+         TrainingState({{"net", t.net}, {"optimizers", *t.optim}}).save(file);
+       }))
     EXPECT_THAT(error, AllOf(HasSubstr("'disc'"), HasSubstr("of 1 batch"), HasSubstr("between two steps")));
-
-  run_ranks(kRanks, [&] {
-    Training t(false, 2);
-    TrainingState({{"net", t.net}, {"optimizers", *t.optim}}).load(file);
-    for (int i = 0; i < 2; ++i) t.step(batch_of(1, i, 2));
-    EXPECT_EQ(t.state(), expected) << "the file is the first one, and the same bits follow";
-  });
+  EXPECT_FALSE(std::filesystem::exists(file));
 }
 
 }  // namespace

@@ -6,7 +6,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <random>
 #include <thread>
 
 #include "gradus/distributed/store/internal/store_service.h"
@@ -259,24 +258,6 @@ TEST(StoreServerTest, AServerThatDoesNotKnowTheTokenIsNotTrusted) {
 }
 
 // ---- what it survives
-
-TEST(StoreServerTest, GarbageIsDropped) {
-  StoreServer server({});
-  std::mt19937 random(7);
-  for (int i = 0; i < 60; ++i) {
-    FileDescriptor socket = connect_raw(server.port());
-    std::string bytes(1 + random() % 2000, '\0');
-    for (char& c : bytes) c = static_cast<char>(random());
-    // Half of them with a length that fits.
-    if (i % 2 == 0)
-      bytes.replace(0, std::min<size_t>(4, bytes.size()),
-                    std::string("\x40\0\0\0", 4).substr(0, std::min<size_t>(4, bytes.size())));
-    send_raw(socket, bytes);
-    if (i % 3 == 0 || bytes.size() < 0x44) continue;  // and away
-    EXPECT_TRUE(is_closed_within(socket, kLong)) << i;
-  }
-  expect_alive(server);
-}
 
 TEST(StoreServerTest, OversizedFramesAreDroppedBeforeTheyAreSent) {
   StoreServer server({});
