@@ -219,14 +219,6 @@ TEST(Download, TriesEveryMirrorAndTellsWhatEachAnswered) {
   EXPECT_EQ(s.read("file"), good.content);
 }
 
-TEST(Download, AnErrorPageNeverBecomesTheFile) {
-  Scratch s;
-  Server server;
-  server.status = 500;
-  EXPECT_THAT(failure({.urls = {server.url()}, .path = s / "file"}), HasSubstr("HTTP 500"));
-  EXPECT_FALSE(std::filesystem::exists(s / "file"));
-}
-
 TEST(Download, ATransferThatBreaksOffIsContinued) {
   Scratch s;
   Server server;

@@ -19,8 +19,6 @@
 namespace gradus {
 namespace {
 
-using io::FileSizeLimit;
-using testing::AllOf;
 using testing::Each;
 using testing::HasSubstr;
 

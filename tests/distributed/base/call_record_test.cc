@@ -10,8 +10,6 @@
 namespace gradus::dist::internal {
 namespace {
 
-using ::testing::Each;
-
 struct Call {
   Op op;
   Shape shape = {4};
@@ -35,10 +33,6 @@ std::optional<Failure> compare(const std::vector<Call>& calls) {
     records.push_back(make_record(call));
   }
   return find_mismatch(records, ranks, "world");
-}
-std::string text_of(const std::vector<Call>& calls) {
-  const auto failure = compare(calls);
-  return failure ? failure->text : "";
 }
 
 TEST(CallRecord, IsDescribedAsACall) {

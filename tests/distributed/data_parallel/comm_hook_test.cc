@@ -24,7 +24,6 @@ namespace {
 using testing::AllOf;
 using testing::Each;
 using testing::HasSubstr;
-using testing::IsEmpty;
 
 using V = std::vector<double>;
 

@@ -24,7 +24,6 @@
 namespace gradus::dist {
 namespace {
 
-using testing::AllOf;
 using testing::Each;
 using testing::HasSubstr;
 

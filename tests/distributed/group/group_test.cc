@@ -10,9 +10,7 @@
 namespace gradus::dist {
 namespace {
 
-using testing::Each;
 using testing::ElementsAre;
-using testing::HasSubstr;
 
 double sum_over(const Group& group, double value) {
   const Tensor x = scalar(value);
@@ -180,12 +178,6 @@ TEST(Group, OutlivesItsJobAsAHandle) {
   });
   EXPECT_EQ(kept.size(), 2);
   EXPECT_THROW(sum_over(kept, 1), Error);  // the other one has left
-}
-
-TEST(Group, ManyCanBeMade) {
-  run_ranks(3, [] {
-    for (int i = 0; i < 50; ++i) EXPECT_EQ(sum_over(Group().duplicate(), 1), 3);
-  });
 }
 
 TEST(Group, CallsFromSeveralThreadsTakeTurns) {

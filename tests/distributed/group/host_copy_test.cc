@@ -31,7 +31,6 @@ namespace gradus::dist {
 namespace {
 
 using ::testing::AllOf;
-using ::testing::Each;
 using ::testing::HasSubstr;
 
 constexpr size_t kBytes = 100'000;

@@ -24,7 +24,6 @@
 namespace gradus::dist {
 namespace {
 
-using testing::HasSubstr;
 using testing::StartsWith;
 
 // As gradus-run and torchrun do.

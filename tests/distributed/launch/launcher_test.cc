@@ -16,10 +16,8 @@ namespace gradus::dist {
 namespace {
 
 using testing::AllOf;
-using testing::AnyOf;
 using testing::HasSubstr;
 using testing::IsEmpty;
-using testing::Not;
 
 constexpr const char* kProgram = "tests/distributed/launch/launch_program";
 

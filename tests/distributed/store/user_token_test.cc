@@ -17,8 +17,6 @@ namespace {
 
 using testing::AllOf;
 using testing::HasSubstr;
-using testing::IsEmpty;
-using testing::Not;
 
 mode_t mode_of(const std::string& path) {
   struct stat info {};
