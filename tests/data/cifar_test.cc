@@ -13,7 +13,6 @@
 namespace gradus::data {
 namespace {
 
-using gradus::testing::Scratch;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;

@@ -22,7 +22,6 @@
 namespace gradus::data {
 namespace {
 
-using gradus::testing::Scratch;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -218,14 +217,6 @@ TEST(Download, TriesEveryMirrorAndTellsWhatEachAnswered) {
   request.urls.push_back(good.url());
   download(request);
   EXPECT_EQ(s.read("file"), good.content);
-}
-
-TEST(Download, AnErrorPageNeverBecomesTheFile) {
-  Scratch s;
-  Server server;
-  server.status = 500;
-  EXPECT_THAT(failure({.urls = {server.url()}, .path = s / "file"}), HasSubstr("HTTP 500"));
-  EXPECT_FALSE(std::filesystem::exists(s / "file"));
 }
 
 TEST(Download, ATransferThatBreaksOffIsContinued) {

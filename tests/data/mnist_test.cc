@@ -14,7 +14,6 @@
 namespace gradus::data {
 namespace {
 
-using gradus::testing::Scratch;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 

@@ -442,17 +442,6 @@ TEST(Shares, OfSubsetsAndOtherSamplersAreOfTheirOrder) {
   }
 }
 
-TEST(Shares, WorkersDoNotChangeThem) {
-  const Count d(101);
-  for (int world : {2, 3}) {
-    const DataLoaderOptions options{.batch_size = 4, .shuffle = true, .seed = 8};
-    DataLoaderOptions with_workers = options;
-    with_workers.num_workers = 3;
-    EXPECT_EQ(samples_of(joined(passes_of(d, with_workers, world))),
-              samples_of(joined(passes_of(d, options, world))));
-  }
-}
-
 // A job of threads that know of each other what first_value tells.
 class FakeJob : public Job {
  public:

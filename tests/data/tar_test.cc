@@ -13,7 +13,6 @@
 namespace gradus::data {
 namespace {
 
-using gradus::testing::Scratch;
 using ::testing::HasSubstr;
 
 // A member as tar writes it.

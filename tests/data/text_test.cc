@@ -20,7 +20,7 @@ namespace {
 // ---- files ----
 
 TEST(ReadText, ReadsPlainAndGzipFiles) {
-  const testing::Scratch dir;
+  const Scratch dir;
   std::string text(3 << 20, 'x');
   text += "the end\n\xff";
   EXPECT_EQ(read_text(dir.write("a.txt", text)), text);
@@ -34,7 +34,7 @@ TEST(ReadText, ReadsPlainAndGzipFiles) {
 }
 
 TEST(ReadText, FilesThatCannotBeReadAreErrors) {
-  const testing::Scratch dir;
+  const Scratch dir;
   EXPECT_THROW(read_text(dir / "nothing"), FileError);
   EXPECT_THROW(read_text(dir.dir()), FileError);
   EXPECT_ERROR(FileError, read_text(dir.write("empty", "")), "is empty");

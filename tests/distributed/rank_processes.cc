@@ -1,6 +1,7 @@
 #include "gradus/tests/distributed/rank_processes.h"
 
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <poll.h>
 #include <signal.h>
@@ -17,6 +18,8 @@
 #include <iostream>
 #include <map>
 #include <stdexcept>
+
+#include "gradus/distributed/group/process_group.h"
 
 extern char** environ;
 
@@ -59,7 +62,7 @@ Rank start(const std::string& function, int rank, int world, const Variables& va
   pointers.push_back(nullptr);
 
   int ends[2];
-  if (pipe(ends) != 0) throw std::runtime_error("pipe");
+  if (pipe2(ends, O_CLOEXEC) != 0) throw std::runtime_error("pipe");
   char name[] = "rank";
   char* const arguments[] = {name, nullptr};
   const pid_t parent = getpid(), pid = fork();
@@ -68,8 +71,6 @@ Rank start(const std::string& function, int rank, int world, const Variables& va
     if (getppid() != parent) _exit(99);
     dup2(ends[1], 1);
     dup2(ends[1], 2);
-    close(ends[0]);
-    close(ends[1]);
     execve("/proc/self/exe", arguments, pointers.data());
     _exit(98);
   }
@@ -131,6 +132,21 @@ std::vector<RankEnd> run_processes(const std::string& function, int world, const
     ends.push_back(std::move(rank.end));
   }
   return ends;
+}
+
+ProcessOptions job_options(bool shared_memory, Variables more) {
+  more.emplace_back("MEETING", fresh_path("meeting"));
+  more.emplace_back("OMP_NUM_THREADS", "1");
+  if (shared_memory) more.emplace_back("SHARED_MEMORY", "1");
+  return {.variables = [more](int) { return more; }};
+}
+
+void join_job(Milliseconds timeout) {
+  init_process_group({.init_method = std::string("file://") + variable("MEETING"),
+                      .world_size = test_world(),
+                      .rank = test_rank(),
+                      .timeout = timeout,
+                      .shared_memory = *variable("SHARED_MEMORY") != 0});
 }
 
 std::string fresh_path(const std::string& name) {

@@ -39,6 +39,11 @@ struct ProcessOptions {
 std::vector<RankEnd> run_processes(const std::string& function, int world,
                                    const ProcessOptions& options = {});
 
+// Options for ranks that meet in a fresh file and call join_job(). `more`: further variables of all ranks.
+ProcessOptions job_options(bool shared_memory, Variables more = {});
+// Joins such a job, in a rank. The helper for tests in which joining is not what is tested.
+void join_job(Milliseconds timeout = Milliseconds(60'000));
+
 // A path in a fresh folder of this test's; nothing is there yet.
 std::string fresh_path(const std::string& name);
 // A port of the loopback interface that nobody listens on.

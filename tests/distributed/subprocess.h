@@ -3,8 +3,10 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -164,6 +166,34 @@ class Subprocess {
   int status_ = 0;
   double seconds_ = 0;
 };
+
+// A port of the loopback interface that is taken for its lifetime.
+class TakenPort {
+ public:
+  TakenPort() {
+    socket_ = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof address;
+    bind(socket_, reinterpret_cast<sockaddr*>(&address), size);
+    listen(socket_, 1);
+    getsockname(socket_, reinterpret_cast<sockaddr*>(&address), &size);
+    port_ = ntohs(address.sin_port);
+  }
+  ~TakenPort() { release(); }
+  void release() {
+    if (socket_ >= 0) close(socket_);
+    socket_ = -1;
+  }
+  std::string port() const { return std::to_string(port_); }
+
+ private:
+  int socket_, port_;
+};
+
+// Returns a port of the loopback interface that nobody listens on.
+inline std::string unused_port() { return TakenPort().port(); }
 
 // A folder that is gone at the end of its scope.
 class TestFolder {

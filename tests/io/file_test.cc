@@ -18,7 +18,7 @@ using testing::HasSubstr;
 using testing::StartsWith;
 
 TEST(FileReader, ReadsInOrderAndKeepsAChecksum) {
-  TempDir dir;
+  Scratch dir;
   spit(dir / "a", "123456789");
   FileReader file(dir / "a", {.op = "test", .checksum = true});
   EXPECT_EQ(file.size(), 9);
@@ -31,7 +31,7 @@ TEST(FileReader, ReadsInOrderAndKeepsAChecksum) {
 }
 
 TEST(FileReader, SeeksAndJoinsChecksumsOfParts) {
-  TempDir dir;
+  Scratch dir;
   spit(dir / "a", "123456789");
   FileReader file(dir / "a", {.op = "test", .checksum = true});
   char text[10] = {};
@@ -50,7 +50,7 @@ TEST(FileReader, SeeksAndJoinsChecksumsOfParts) {
 }
 
 TEST(FileReader, NeverReadsBeyondTheEnd) {
-  TempDir dir;
+  Scratch dir;
   spit(dir / "a", "123");
   FileReader file(dir / "a", {.op = "test"});
   char text[10];
@@ -60,16 +60,16 @@ TEST(FileReader, NeverReadsBeyondTheEnd) {
 }
 
 TEST(FileReader, NamesAFileItCannotOpen) {
-  TempDir dir;
+  Scratch dir;
   EXPECT_ERROR(FileError, FileReader(dir / "none"), (dir / "none").string(), "No such file");
-  EXPECT_ERROR(FileError, FileReader(dir.path()), "got a folder");
+  EXPECT_ERROR(FileError, FileReader(dir.dir()), "got a folder");
   ASSERT_EQ(::mkfifo((dir / "pipe").c_str(), 0600), 0);
   EXPECT_ERROR(FileError, FileReader(dir / "pipe"), "got a device or pipe");
   EXPECT_ERROR(FileError, FileReader("/dev/zero"), "got a device or pipe");
 }
 
 TEST(ReadFile, ReturnsTheContentUpToALimit) {
-  TempDir dir;
+  Scratch dir;
   spit(dir / "a", std::string("x\0y", 3));
   spit(dir / "empty", "");
   EXPECT_EQ(read_file(dir / "a"), std::string("x\0y", 3));
@@ -78,7 +78,7 @@ TEST(ReadFile, ReturnsTheContentUpToALimit) {
 }
 
 TEST(AtomicFile, ReplacesAFileOnlyAtCommit) {
-  TempDir dir;
+  Scratch dir;
   spit(dir / "a", "old");
   {
     AtomicFile file(dir / "a");
@@ -91,7 +91,7 @@ TEST(AtomicFile, ReplacesAFileOnlyAtCommit) {
 }
 
 TEST(AtomicFile, LeavesEverythingAsItWasWithoutCommit) {
-  TempDir dir;
+  Scratch dir;
   spit(dir / "a", "old");
   {
     AtomicFile file(dir / "a");
@@ -102,7 +102,7 @@ TEST(AtomicFile, LeavesEverythingAsItWasWithoutCommit) {
 }
 
 TEST(AtomicFile, LeavesEverythingAsItWasWhenTheDiskIsFull) {
-  TempDir dir;
+  Scratch dir;
   spit(dir / "a", "old");
   {
     FileSizeLimit limit(100);
@@ -114,11 +114,11 @@ TEST(AtomicFile, LeavesEverythingAsItWasWhenTheDiskIsFull) {
 }
 
 TEST(AtomicFile, SaysWhyItCannotBeCreated) {
-  TempDir dir;
+  Scratch dir;
   spit(dir / "a", "old");
   EXPECT_ERROR(FileError, write_file(dir / "no/a", ""), "does not exist");
   EXPECT_ERROR(FileError, write_file(dir / "a/b", ""), "is not a folder");
-  EXPECT_ERROR(FileError, write_file(dir.path(), ""), "got a folder");
+  EXPECT_ERROR(FileError, write_file(dir.dir(), ""), "got a folder");
   EXPECT_ERROR(FileError, write_file("", ""), "expected a file name");
   EXPECT_ERROR(FileError, write_file("/proc/a", ""), "cannot create a.lock");
   EXPECT_ERROR(FileError, write_file(dir / std::string(252, 'x'), ""), "too long");
@@ -127,7 +127,7 @@ TEST(AtomicFile, SaysWhyItCannotBeCreated) {
 }
 
 TEST(AtomicFile, TakesOverWhatACrashedWriterLeft) {
-  TempDir dir;
+  Scratch dir;
   spit(dir / "a.tmp", "a much longer half-written file");
   spit(dir / "a.lock", "process 1 on host gone");
   write_file(dir / "a", "new");
@@ -138,7 +138,7 @@ TEST(AtomicFile, TakesOverWhatACrashedWriterLeft) {
 TEST(AtomicFile, DoesNotWriteThroughALinkInPlaceOfItsOwnFiles) {
   for (const char* name : {"a.tmp", "a.lock"})
     for (const bool hard : {true, false}) {
-      TempDir dir;
+      Scratch dir;
       spit(dir / "victim", "precious");
       if (hard)
         std::filesystem::create_hard_link(dir / "victim", dir / name);
@@ -155,7 +155,7 @@ TEST(AtomicFile, ALimitOfFileSizesIsAnErrorAndNoSignalOfTheProgram) {
   static int signals;
   signals = 0;
   const auto before = ::signal(SIGXFSZ, [](int) { ++signals; });
-  TempDir dir;
+  Scratch dir;
   {
     FileSizeLimit limit(100);
     EXPECT_ERROR(FileError, write_file(dir / "a", std::string(101, 'x')), "File too large");
@@ -170,7 +170,7 @@ TEST(AtomicFile, ALimitOfFileSizesIsAnErrorAndNoSignalOfTheProgram) {
 }
 
 TEST(AtomicFile, AWriterThatWasStoppedIsNamedByTheNext) {
-  TempDir dir;
+  Scratch dir;
   const pid_t child = ::fork();
   if (child == 0) {
     AtomicFile file(dir / "a");
@@ -195,7 +195,7 @@ TEST(AtomicFile, AWriterThatWasStoppedIsNamedByTheNext) {
 }
 
 TEST(AtomicFile, AWriterThatGetsOnIsWaitedFor) {
-  TempDir dir;
+  Scratch dir;
   std::latch begun(1);
   std::thread slow([&] {
     AtomicFile file(dir / "a");
@@ -213,7 +213,7 @@ TEST(AtomicFile, AWriterThatGetsOnIsWaitedFor) {
 }
 
 TEST(AtomicFile, KeepsThePreviousOne) {
-  TempDir dir;
+  Scratch dir;
   for (const char* content : {"one", "two", "three"}) {
     AtomicFile file(dir / "a");
     file.write(content, static_cast<int64_t>(strlen(content)));
@@ -225,7 +225,7 @@ TEST(AtomicFile, KeepsThePreviousOne) {
 }
 
 TEST(AtomicFile, WritersOfOneFileTakeTurns) {
-  TempDir dir;
+  Scratch dir;
   constexpr int kThreads = 4, kWrites = 10;
   std::latch start(kThreads);
   std::vector<std::thread> threads;

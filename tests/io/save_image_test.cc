@@ -109,7 +109,7 @@ TEST(EncodePng, SaysWhatIsNoImage) {
 }
 
 TEST(SaveImage, WritesAGridAsAFile) {
-  TempDir dir;
+  Scratch dir;
   const Tensor x = counted({5, 3, 4, 4}, DType::kU8);
   save_image(dir / "grid.png", x, {.nrow = 3});
   EXPECT_EQ(slurp(dir / "grid.png"), encode_png(make_grid(x, {.nrow = 3})));

@@ -4,10 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
-#include <stdlib.h>
 #include <sys/resource.h>
 
-#include <algorithm>
 #include <exception>
 #include <filesystem>
 #include <fstream>
@@ -19,33 +17,9 @@
 
 #include "gradus/tensor/tensor.h"
 #include "gradus/tests/support/error.h"
+#include "gradus/tests/support/scratch.h"
 
 namespace gradus::io {
-
-// A folder of its own, removed at the end.
-class TempDir {
- public:
-  TempDir() {
-    std::string name = (std::filesystem::path(testing::TempDir()) / "gradus-io-XXXXXX").string();
-    if (!::mkdtemp(name.data())) throw std::runtime_error("mkdtemp " + name);
-    path_ = name;
-  }
-  ~TempDir() { std::filesystem::remove_all(path_); }
-  TempDir(const TempDir&) = delete;
-  TempDir& operator=(const TempDir&) = delete;
-
-  std::filesystem::path operator/(std::string_view name) const { return path_ / name; }
-  const std::filesystem::path& path() const { return path_; }
-  std::vector<std::string> names() const {
-    std::vector<std::string> names;
-    for (const auto& e : std::filesystem::directory_iterator(path_)) names.push_back(e.path().filename());
-    std::sort(names.begin(), names.end());
-    return names;
-  }
-
- private:
-  std::filesystem::path path_;
-};
 
 // Plain reads and writes, for files the code under test then sees.
 inline std::string slurp(const std::filesystem::path& path) {

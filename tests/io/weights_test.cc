@@ -27,7 +27,7 @@ void expect_equal(const nn::StateDict& a, const nn::StateDict& b) {
 }
 
 TEST(Weights, ComeBack) {
-  const TempDir folder;
+  const Scratch folder;
   const std::string path = folder / "weights.safetensors";
   models::ResNet net(small(3)), other(small(3));
   net(randn({2, 3, 32, 32}));  // running statistics, and a count of batches
@@ -39,7 +39,7 @@ TEST(Weights, ComeBack) {
 }
 
 TEST(Weights, OfHalfPrecisionAreConverted) {
-  const TempDir folder;
+  const Scratch folder;
   const std::string path = folder / "half.safetensors";
   models::ResNet net(small(3)), other(small(3));
   net.to(DType::kF16);
@@ -51,7 +51,7 @@ TEST(Weights, OfHalfPrecisionAreConverted) {
 }
 
 TEST(Weights, OfAnotherHeadAreKeptWhereTheUserSaysSo) {
-  const TempDir folder;
+  const Scratch folder;
   const std::string path = folder / "head.safetensors";
   const models::ResNet net(small(10));
   save_weights(net, path);
@@ -72,7 +72,7 @@ TEST(Weights, OfAnotherHeadAreKeptWhereTheUserSaysSo) {
 }
 
 TEST(Weights, ThatDoNotFitAreListedAllAtOnce) {
-  const TempDir folder;
+  const Scratch folder;
   const std::string path = folder / "misfit.safetensors";
   models::ResNet net(small(3));
   NamedTensors tensors = net.state_dict();

@@ -1,16 +1,19 @@
-// A folder of a test's own, and files in it.
+// Scratch: a folder of a test's own that is removed at the end, and files in it.
 #pragma once
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <stdexcept>
 #include <string>
+#include <string_view>
+#include <vector>
 
-namespace gradus::testing {
+namespace gradus {
 
 class Scratch {
  public:
@@ -27,7 +30,14 @@ class Scratch {
   Scratch& operator=(const Scratch&) = delete;
 
   const std::filesystem::path& dir() const { return dir_; }
-  std::filesystem::path operator/(const std::string& name) const { return dir_ / name; }
+  std::filesystem::path operator/(std::string_view name) const { return dir_ / name; }
+  // The names of what is in the folder, sorted.
+  std::vector<std::string> names() const {
+    std::vector<std::string> names;
+    for (const auto& e : std::filesystem::directory_iterator(dir_)) names.push_back(e.path().filename());
+    std::sort(names.begin(), names.end());
+    return names;
+  }
 
   std::filesystem::path write(const std::string& name, const std::string& bytes) const {
     std::filesystem::create_directories((dir_ / name).parent_path());
@@ -43,4 +53,4 @@ class Scratch {
   std::filesystem::path dir_;
 };
 
-}  // namespace gradus::testing
+}  // namespace gradus

@@ -139,7 +139,7 @@ INSTANTIATE_TEST_SUITE_P(Sources, NotFinite, testing::ValuesIn(kCases),
 
 TEST_P(NotFinite, EndsAllRanksWithinTwoSecondsAndSaysWhere) {
   const Case& c = GetParam();
-  for (const int world : {1, 2, 4})
+  for (const int world : {1, 3})
     for (const double value : {double(NAN), double(INFINITY)}) {
       const auto begin = std::chrono::steady_clock::now();
       const auto errors = dist::errors_of(world, [&] { train_gan({c.source, value}, {}); });

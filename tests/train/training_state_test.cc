@@ -15,7 +15,6 @@
 namespace gradus {
 namespace {
 
-using io::TempDir;
 using testing::AllOf;
 using testing::HasSubstr;
 
@@ -141,7 +140,7 @@ void train(Gan& gan, int64_t steps) {
 }
 
 TEST(TrainingState, AGanGoesOnBitForBitOnAsManyRanks) {
-  const TempDir dir;
+  const Scratch dir;
   const auto path = dir / "runs" / "gan.ckpt";  // its folder is not there yet
   dist::run_ranks(2, [&] {
     Gan gan(1);
@@ -174,7 +173,7 @@ TEST(TrainingState, AGanGoesOnBitForBitOnAsManyRanks) {
 }
 
 TEST(TrainingState, AnyNumberOfRanksReadsIt) {
-  const TempDir dir;
+  const Scratch dir;
   const auto path = dir / "gan.ckpt";
   std::vector<std::vector<double>> saved;
   std::multiset<int64_t> first;
@@ -218,7 +217,7 @@ TEST(TrainingState, AnyNumberOfRanksReadsIt) {
 }
 
 TEST(TrainingState, RanksWithOneGeneratorKeepOne) {
-  const TempDir dir;
+  const Scratch dir;
   const auto path = dir / "run.ckpt";
   dist::run_ranks(2, [&] {
     manual_seed(4);
@@ -232,7 +231,7 @@ TEST(TrainingState, RanksWithOneGeneratorKeepOne) {
 }
 
 TEST(TrainingState, ResumesWhereThereIsSomething) {
-  const TempDir dir;
+  const Scratch dir;
   const auto path = dir / "run.ckpt";
   nn::Linear net({.in = 2, .out = 2});
   int64_t steps = 1;
@@ -260,7 +259,7 @@ TEST(TrainingState, ResumesWhereThereIsSomething) {
 }
 
 TEST(TrainingState, ErrorsNameTheFileAndThePart) {
-  const TempDir dir;
+  const Scratch dir;
   const auto path = dir / "run.ckpt";
   nn::Linear net({.in = 2, .out = 2}), wide({.in = 3, .out = 2});
   optim::SGD opt(net.parameters(), {.lr = 0.1});
@@ -279,7 +278,7 @@ TEST(TrainingState, ErrorsNameTheFileAndThePart) {
 
 // Ranks that leave save out go on to another collective, or end.
 TEST(TrainingState, SaveOnOneRankSaysThatAllMustCallIt) {
-  const TempDir dir;
+  const Scratch dir;
   int64_t steps = 1;
   const auto save_on_first = [&] {
     if (dist::get_rank() == 0) TrainingState({{"steps", steps}}).save(dir / "run.ckpt");
@@ -295,7 +294,7 @@ TEST(TrainingState, SaveOnOneRankSaysThatAllMustCallIt) {
 }
 
 TEST(TrainingState, RefusesAnOptimizerBetweenTheBatchesOfAStep) {
-  const TempDir dir;
+  const Scratch dir;
   nn::Linear net({.in = 2, .out = 1});
   GradManager gm;
   gm.attach(net.parameters());

@@ -78,7 +78,7 @@ TEST(Training, EndsAfterIterationsInTheMiddleOfAnEpoch) {
 }
 
 TEST(Training, GoesOnInTheMiddleOfAnEpochWithTheSamplesThatAreLeft) {
-  const io::TempDir folder;
+  const Scratch folder;
   Pair straight({.epochs = 2});
   straight.train_on();
   Pair first({.epochs = 2, .checkpoint_dir = folder / "c", .checkpoint_interval = 3});
@@ -93,7 +93,7 @@ TEST(Training, GoesOnInTheMiddleOfAnEpochWithTheSamplesThatAreLeft) {
 }
 
 TEST(Training, ThatCountsEpochsResumesOnlyIfAsked) {
-  const io::TempDir folder;
+  const Scratch folder;
   for (int run = 0; run < 2; ++run) {
     Pair p({.epochs = 1, .checkpoint_dir = folder / "c"});
     p.train_on();
@@ -157,7 +157,7 @@ TEST(Training, EvaluationRestoresTheModeOfEachModuleAlsoWhenItIsInterrupted) {
 }
 
 TEST(Training, LogsEveryMeanAndEveryLearningRate) {
-  const io::TempDir folder;
+  const Scratch folder;
   Pair p({.epochs = 1, .log_interval = 1, .summary = folder / "s.json", .tensorboard = folder / "t"},
          {.test =
               [] {

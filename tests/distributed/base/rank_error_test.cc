@@ -14,14 +14,20 @@
 namespace gradus::dist {
 namespace {
 
-TEST(ErrorFile, HasTheTimeAsAWholeNumberWhichTorchrunParses) {
+// What a rank writes that ends with this error.
+std::string error_file(const std::exception_ptr& error) {
   const std::string path = testing::TempDir() + "/error.json";
   std::remove(path.c_str());
   unsetenv("GRADUS_ERROR_FILE");
-  ASSERT_EQ(setenv("TORCHELASTIC_ERROR_FILE", path.c_str(), 1), 0);
+  EXPECT_EQ(setenv("TORCHELASTIC_ERROR_FILE", path.c_str(), 1), 0);
+  write_error_file(error);
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+TEST(ErrorFile, HasTheTimeAsAWholeNumberWhichTorchrunParses) {
   const std::time_t before = std::time(nullptr);
-  write_error_file(std::make_exception_ptr(ValueError("loop", "no luck")));
-  const nlohmann::json file = nlohmann::json::parse(std::ifstream(path));
+  const auto file = nlohmann::json::parse(error_file(std::make_exception_ptr(ValueError("loop", "no luck"))));
   const auto& message = file.at("message");
   EXPECT_EQ(message.at("message"), "ValueError: [loop] no luck");
   const std::string time = message.at("extraInfo").at("timestamp");
@@ -31,19 +37,10 @@ TEST(ErrorFile, HasTheTimeAsAWholeNumberWhichTorchrunParses) {
 }
 
 TEST(ErrorFile, HasTheRankAtFaultOfADistributedError) {
-  const std::string path = testing::TempDir() + "/error_of_peer.json";
-  unsetenv("GRADUS_ERROR_FILE");
-  ASSERT_EQ(setenv("TORCHELASTIC_ERROR_FILE", path.c_str(), 1), 0);
-  const auto parsed = [&](const std::exception_ptr& error) {
-    std::remove(path.c_str());
-    write_error_file(error);
-    std::ifstream file(path);
-    return parse_error_file(std::string(std::istreambuf_iterator<char>(file), {})).value();
-  };
-  EXPECT_EQ(parsed(std::make_exception_ptr(PeerError("recv", 2, "rank 2 died"))).rank_at_fault, 2);
-  EXPECT_EQ(parsed(std::make_exception_ptr(ValueError("loop", "no luck"))).rank_at_fault, std::nullopt);
-  EXPECT_EQ(parse_error_file(R"({"message": {"message": "x", "extraInfo": {"rank": "2"}}})")->rank_at_fault,
-            std::nullopt);
+  const auto rank = [](const std::string& file) { return parse_error_file(file).value().rank_at_fault; };
+  EXPECT_EQ(rank(error_file(std::make_exception_ptr(PeerError("recv", 2, "rank 2 died")))), 2);
+  EXPECT_EQ(rank(error_file(std::make_exception_ptr(ValueError("loop", "no luck")))), std::nullopt);
+  EXPECT_EQ(rank(R"({"message": {"message": "x", "extraInfo": {"rank": "2"}}})"), std::nullopt);
 }
 
 }  // namespace

@@ -4,11 +4,17 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 
 #include "gradus/autograd/ops/ops.h"
 #include "gradus/distributed/data_parallel/allreduce_callback.h"
+#include "gradus/distributed/data_parallel/checksum.h"
+#include "gradus/distributed/data_parallel/internal/low_rank.h"
 #include "gradus/distributed/group/collectives.h"
 #include "gradus/distributed/group/process_group.h"
+#include "gradus/tensor/kernel.h"
+#include "gradus/tensor/ops/random.h"
+#include "gradus/tensor/runtime/parallel.h"
 #include "gradus/tests/distributed/data_parallel/grad_buckets.h"
 #include "gradus/tests/distributed/threads.h"
 
@@ -18,7 +24,6 @@ namespace {
 using testing::AllOf;
 using testing::Each;
 using testing::HasSubstr;
-using testing::IsEmpty;
 
 using V = std::vector<double>;
 
@@ -166,26 +171,6 @@ struct Three {
   }
 };
 
-TEST(CommHookInCallback, HooksMakeGradientsTheMeanOfAllRanks) {
-  struct Case {
-    CommHook hook;
-    double tolerance;
-  };
-  for (const Case& c : {Case{allreduce_hook(), 1e-7}, Case{fp16_compress_hook(), 0x1p-10},
-                        Case{bf16_compress_hook(), 0x1p-8}})
-    run_ranks(2, [&] {
-      Three net(c.hook);
-      for (int step = 0; step < 2; ++step) {
-        net.step();
-        const std::vector<V> given = net.take_gradients();
-        for (size_t i = 0; i < given.size(); ++i) {
-          const V mean = mean_of_values(2, net.params[i].shape());
-          for (size_t k = 0; k < mean.size(); ++k) EXPECT_NEAR(given[i][k], mean[k], c.tolerance);
-        }
-      }
-    });
-}
-
 TEST(CommHookInCallback, WhatAHookThrowsOnOneRankEndsTheStepOnAll) {
   const auto errors = errors_of(3, [] {
     const CommHook hook = [](const GradBucket& bucket) -> std::function<void()> {
@@ -196,6 +181,265 @@ TEST(CommHookInCallback, WhatAHookThrowsOnOneRankEndsTheStepOnAll) {
   });
   EXPECT_THAT(errors, Each(AllOf(HasSubstr("out of luck"))));
   EXPECT_THAT(errors[0], HasSubstr("rank 1"));
+}
+
+// ---- PowerSGD ----
+
+Tensor normal(const Shape& shape, uint64_t seed, uint64_t draw, DType dtype = DType::kF64) {
+  Tensor x = empty(shape, {.dtype = dtype});
+  raw::normal_kernel(x, 0, 1, {{seed, draw}});
+  return x;
+}
+
+double norm_of(const V& v) {
+  double square = 0;
+  for (const double x : v) square += x * x;
+  return std::sqrt(square);
+}
+
+double distance(const V& a, const V& b) {
+  V difference(a.size());
+  for (size_t i = 0; i < a.size(); ++i) difference[i] = a[i] - b[i];
+  return norm_of(difference);
+}
+
+TEST(LowRank, RowsBecomeOrthonormalAlsoWhenTheyNearlyDependOnEachOther) {
+  for (const DType dtype : {DType::kF32, DType::kF64})
+    for (const double apart : {1.0, 1e-5}) {
+      const Tensor common = normal({1, 50}, 1, 0);
+      const Tensor x = to(contiguous(common + normal({4, 50}, 2, 0) * apart), dtype);
+      internal::orthonormalize(x, 0);
+      const Tensor y = to(x, DType::kF64);
+      const V products = matmul(y, transpose(y, 0, 1)).to_vector<double>();
+      const double epsilon = dtype == DType::kF32 ? 1e-6 : 1e-14;
+      for (int i = 0; i < 16; ++i) EXPECT_NEAR(products[i], i % 5 == 0 ? 1 : 0, epsilon);
+    }
+}
+
+PowerSGDOptions soon(PowerSGDOptions options) {
+  options.start_iter = 2;
+  return options;
+}
+
+// A hook that has its uncompressed backwards behind it.
+CommHook started(const PowerSGDOptions& options, const std::vector<Tensor>& params) {
+  const CommHook hook = power_sgd_hook(soon(options));
+  for (int i = 0; i < 2; ++i) {
+    std::vector<Tensor> gradients;
+    for (const Tensor& p : params) gradients.push_back(zeros(p.shape(), {.dtype = p.dtype()}));
+    run_hook(hook, make_bucket(params, gradients));
+  }
+  return hook;
+}
+
+V mean_over_ranks(const Tensor& x) {
+  const Tensor mean = clone(x);
+  all_reduce(mean, {.op = ReduceOp::kAvg});
+  return mean.to_vector<double>();
+}
+
+// tests/golden/power_sgd_test.cc compares lower ranks with PyTorch.
+TEST(PowerSGD, ARankThatIsHighEnoughGivesTheMean) {
+  for (const Shape& shape : {Shape{6, 4}, Shape{4, 6}, Shape{5, 5}, Shape{3, 2, 2}})
+    for (const bool warm : {true, false})
+      run_ranks(3, [&] {
+        const Tensor p = ones(shape, {.dtype = DType::kF64});
+        const CommHook hook = started(
+            {.matrix_approximation_rank = 100, .min_compression_rate = 1e-3, .warm_start = warm}, {p});
+        for (int step = 0; step < 4; ++step) {
+          const Tensor g = normal(shape, get_rank(), step);
+          const V mean = mean_over_ranks(g);
+          const GradBucket bucket = make_bucket({p}, {g});
+          run_hook(hook, bucket);
+          // Projections onto bases that are orthonormal to some 1e-15, of at most 6 columns; condition numbers
+          // of such P are below 1e3.
+          EXPECT_LT(distance(bucket.gradients[0].to_vector<double>(), mean), 1e-11 * norm_of(mean));
+        }
+      });
+}
+
+// How far the sum of `steps` results is from that of the same gradient's means, in steps.
+double lag(int steps, bool feedback) {
+  double lag = 0;
+  run_ranks(2, [&] {
+    const Tensor p = ones({16, 16}), g = normal({16, 16}, get_rank(), 0, DType::kF32);
+    const CommHook hook = started({.use_error_feedback = feedback}, {p});
+    V sum(256);
+    for (int step = 0; step < steps; ++step) {
+      const GradBucket bucket = make_bucket({p}, {g});
+      run_hook(hook, bucket);
+      const V given = bucket.gradients[0].to_vector<double>();
+      for (size_t i = 0; i < sum.size(); ++i) sum[i] += given[i];
+    }
+    V all = mean_over_ranks(g);
+    const double one = norm_of(all);
+    for (double& v : all) v *= steps;
+    if (get_rank() == 0) lag = distance(sum, all) / one;
+  });
+  return lag;
+}
+
+TEST(PowerSGD, WithErrorFeedbackNothingIsLostOnlyLate) {
+  // Rank 1 of 16: what is late stays below some 16 steps, however long it goes on.
+  EXPECT_LT(lag(50, true), 16);
+  EXPECT_LT(lag(200, true), 16);
+  EXPECT_GT(lag(50, false), 0.5 * 50);
+}
+
+TEST(PowerSGD, AMeanCountsTheRanksThatTheBucketSaysAndASumNone) {
+  run_ranks(3, [] {
+    const Tensor p = ones({4, 4}), b = ones({4});
+    for (const bool sum : {false, true}) {
+      const CommHook hook = started({.matrix_approximation_rank = 4, .min_compression_rate = 0.1}, {p, b});
+      GradBucket bucket = make_bucket({p, b}, {normal({4, 4}, 1, 0, DType::kF32), ones({4})});
+      if (sum) bucket.op = ReduceOp::kSum;
+      bucket.divisor = 2;
+      const V whole = bucket.gradients[0].to_vector<double>();
+      run_hook(hook, bucket);
+      const V given = bucket.gradients[0].to_vector<double>();
+      for (size_t i = 0; i < 16; ++i) EXPECT_NEAR(given[i], whole[i] * (sum ? 3 : 1.5), 1e-5);
+      EXPECT_THAT(bucket.gradients[1].to_vector<double>(), Each(sum ? 3 : 1.5));
+    }
+  });
+}
+
+TEST(PowerSGD, RanksGetTheSameBitsWhateverTheirThreads) {
+  for (const DType dtype : {DType::kF32, DType::kF64})
+    for (const bool messages : {false, true})
+      run_ranks(3,
+                [=] {
+                  set_num_threads(get_rank() + 1);
+                  const Tensor p = ones({150, 300}, {.dtype = dtype}), b = ones({33}, {.dtype = dtype});
+                  const CommHook hook = started({.matrix_approximation_rank = 4}, {p, b});
+                  for (int step = 0; step < 3; ++step) {
+                    const GradBucket bucket = make_bucket(
+                        {p, b},
+                        {normal({150, 300}, get_rank(), step, dtype), normal({33}, get_rank(), step, dtype)});
+                    run_hook(hook, bucket);
+                    expect_equal_on_all_ranks(bucket.buffer);
+                  }
+                },
+                {.messages_only = messages});
+}
+
+TEST(PowerSGD, TheFirstBackwardsAreNotCompressedWhateverTheNumberOfBuckets) {
+  run_ranks(2, [] {
+    const Tensor p = ones({20, 20});
+    const CommHook hook = power_sgd_hook({.start_iter = 3});
+    for (int backward = 0; backward < 5; ++backward)
+      for (const bool last : {false, true}) {
+        const Tensor g = normal({20, 20}, get_rank(), backward, DType::kF32);
+        const V mean = mean_over_ranks(g);
+        GradBucket bucket = make_bucket({p}, {g});
+        bucket.is_last = last;
+        run_hook(hook, bucket);
+        const double off = distance(bucket.buffer.to_vector<double>(), mean) / norm_of(mean);
+        if (backward < 3)
+          EXPECT_EQ(off, 0);
+        else
+          EXPECT_GT(off, 0.1);
+      }
+  });
+}
+
+TEST(PowerSGD, WhatIsSentIsTwoSmallMessagesAndWhatDoesNotShrinkGoesAlong) {
+  run_ranks(2, [] {
+    // [10,5] would shrink to 30 of 50 with rank 2: less than half is asked for.
+    const std::vector<Tensor> params = {ones({100, 50}), ones({100}), ones({10, 5}), ones({30, 40})};
+    const CommHook hook = started({.matrix_approximation_rank = 2}, params);
+    EXPECT_THAT(last_calls().at(0), HasSubstr("f32[6350]"));
+    run_hook(hook, make_bucket(params, params));
+    const std::vector<std::string> calls = last_calls();
+    EXPECT_THAT(calls.at(0), HasSubstr("f32[180]"));  // Qs: 2 * (50 + 40)
+    EXPECT_THAT(calls.at(1), HasSubstr("f32[410]"));  // Ps, and the rest: 2 * (100 + 30) + 100 + 50
+    EXPECT_THAT(calls.at(2), HasSubstr("f32[6350]"));
+  });
+}
+
+TEST(PowerSGD, GradientsOfZeroLoseNoDirection) {
+  run_ranks(2, [] {
+    const Tensor p = ones({6, 6});
+    const CommHook hook = started({.matrix_approximation_rank = 6, .min_compression_rate = 0.1}, {p});
+    for (int step = 0; step < 3; ++step) {
+      const GradBucket zero = make_bucket({p}, {zeros({6, 6})});
+      run_hook(hook, zero);
+      EXPECT_THAT(zero.buffer.to_vector<double>(), Each(0));
+    }
+    const Tensor g = normal({6, 6}, get_rank(), 0, DType::kF32);
+    const V mean = mean_over_ranks(g);
+    const GradBucket bucket = make_bucket({p}, {g});
+    run_hook(hook, bucket);
+    EXPECT_LT(distance(bucket.buffer.to_vector<double>(), mean), 1e-4 * norm_of(mean));
+    expect_equal_on_all_ranks(bucket.buffer);
+  });
+}
+
+TEST(PowerSGD, SmallAndLargeGradientsStayInRange) {
+  for (const double scale : {1e-25, 1e25})
+    run_ranks(2, [=] {
+      const Tensor p = ones({6, 6});
+      const CommHook hook = started({.matrix_approximation_rank = 6, .min_compression_rate = 0.1}, {p});
+      for (int step = 0; step < 4; ++step) {  // without care, Q and P hold higher and higher powers
+        const Tensor g = normal({6, 6}, get_rank(), step, DType::kF32) * scale;
+        const V mean = mean_over_ranks(g);
+        const GradBucket bucket = make_bucket({p}, {g});
+        run_hook(hook, bucket);
+        EXPECT_LT(distance(bucket.buffer.to_vector<double>(), mean), 1e-4 * norm_of(mean));
+      }
+    });
+}
+
+TEST(PowerSGD, NanAndInfinityReachAllRanksAndLeaveNothingBehind) {
+  for (const float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()})
+    run_ranks(2, [=] {
+      const Tensor p = ones({20, 20});
+      const CommHook hook = started({}, {p});
+      Tensor g = normal({20, 20}, get_rank(), 0, DType::kF32);
+      if (get_rank() == 1) g.mutable_data<float>()[37] = bad;
+      const GradBucket spoilt = make_bucket({p}, {g});
+      run_hook(hook, spoilt);
+      EXPECT_GE(internal::first_not_finite(spoilt.buffer), 0);
+      for (int step = 1; step < 3; ++step) {
+        const GradBucket next = make_bucket({p}, {normal({20, 20}, get_rank(), step, DType::kF32)});
+        run_hook(hook, next);
+        EXPECT_EQ(internal::first_not_finite(next.buffer), -1);
+        expect_equal_on_all_ranks(next.buffer);
+      }
+    });
+}
+
+TEST(PowerSGD, GradientsOf16BitsGoUncompressed) {
+  run_ranks(2, [] {
+    const Tensor p = ones({20, 20}, {.dtype = DType::kBF16});
+    const CommHook hook = started({}, {p});
+    const GradBucket bucket = make_bucket({p}, {p});
+    run_hook(hook, bucket);
+    EXPECT_THAT(bucket.buffer.to_vector<double>(), Each(1));
+    EXPECT_THAT(last_calls().at(0), HasSubstr("bf16[400]"));
+  });
+}
+
+TEST(PowerSGD, AParameterThatIsDroppedIsForgotten) {
+  bool released = false;
+  std::vector<float> memory(400);
+  Tensor p = from_blob(memory.data(), {20, 20}, {}, [&] { released = true; });
+  const Tensor other = ones({20, 20});
+  const CommHook hook = started({}, {p, other});
+  run_hook(hook, make_bucket({p, other}, {other, other}));
+  p = Tensor();
+  EXPECT_FALSE(released);
+  run_hook(hook, make_bucket({other}, {other}));
+  EXPECT_TRUE(released);
+}
+
+TEST(PowerSGD, OptionsOutOfRangeAreRefused) {
+  EXPECT_THROW(power_sgd_hook({.matrix_approximation_rank = 0}), ValueError);
+  EXPECT_THROW(power_sgd_hook({.start_iter = 1}), ValueError);
+  EXPECT_THROW(power_sgd_hook({.start_iter = 1, .warm_start = false}), ValueError);
+  EXPECT_THROW(power_sgd_hook({.start_iter = 1, .use_error_feedback = false}), ValueError);
+  EXPECT_NO_THROW(power_sgd_hook({.start_iter = 0, .use_error_feedback = false, .warm_start = false}));
+  EXPECT_THROW(power_sgd_hook({.min_compression_rate = 0}), ValueError);
+  EXPECT_THROW(power_sgd_hook({.orthogonalization_epsilon = -1}), ValueError);
 }
 
 }  // namespace

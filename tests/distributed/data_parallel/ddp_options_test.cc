@@ -368,50 +368,6 @@ TEST(DistributedDataParallelOption, Checks) {
   }
 }
 
-TEST(DistributedDataParallelOption, Overlap) {
-  for (const bool on : {false, true}) {
-    std::atomic<int> early{0};  // buckets on their way before the last gradient was there
-    run_ranks(2, [&] {
-      Net net;
-      int gradients = 0;
-      const CommHook hook = [&](const GradBucket& bucket) {
-        early += gradients < 3;
-        all_reduce(bucket.buffer, {.group = bucket.group});
-        return std::function<void()>();
-      };
-      DistributedDataParallel ddp(net, {.bucket_cap_mb = 1e-6, .comm_hook = hook, .overlap = on});
-      GradManager gm;
-      // Time for the ranks to hear of each other, as the computation of large layers gives it.
-      gm.attach(net.parameters(), [&](const Tensor&, const Tensor& g) {
-        std::this_thread::sleep_for(std::chrono::milliseconds(50));
-        return ++gradients, g;
-      });
-      ddp.attach(gm);
-      backward(gm, net);
-    });
-    EXPECT_EQ(early > 0, on);
-  }
-}
-
-// --- accumulation, uneven inputs ---
-
-TEST(DistributedDataParallel, JoinsRanksWithFewerBatches) {
-  run_ranks(2, [] {
-    Net net;
-    DistributedDataParallel ddp(net);
-    GradManager gm;
-    ddp.attach(gm);
-    optim::SGD sgd(net.parameters(), {.lr = 1});
-    ddp.join([&] {
-      for (int i = 0; i <= get_rank(); ++i) {
-        backward(gm, net);
-        sgd.step().clear_grad();
-      }
-    });
-    EXPECT_THAT(values(net.head.bias), ElementsAre(1 - 1.5f - 1)) << "rank 1's second batch counts half";
-  });
-}
-
 // --- calls that go to the model ---
 
 struct Runnable : nn::Module {

@@ -1,17 +1,26 @@
 // An exception of one rank reaches the others at once, wherever it is thrown. No destructor that it passes
 // waits for the other ranks.
-#include <thread>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <functional>
+#include <memory>
+#include <optional>
+#include <random>
+#include <stdexcept>
+#include <thread>
+
+#include "gradus/autograd/functional.h"
 #include "gradus/autograd/ops/ops.h"
+#include "gradus/distributed/data_parallel/distributed_data_parallel.h"
 #include "gradus/distributed/data_parallel/distributed_data_parallel.h"
 #include "gradus/distributed/data_parallel/sync_batch_norm.h"
 #include "gradus/distributed/group/collectives.h"
+#include "gradus/distributed/group/object.h"
+#include "gradus/distributed/group/process_group.h"
 #include "gradus/nn/nn.h"
+#include "gradus/optim/optimizers/sgd.h"
 #include "gradus/tensor/ops/creation.h"
-#include "gradus/tests/distributed/data_parallel/throwing_training.h"
 #include "gradus/tests/distributed/threads.h"
 
 namespace gradus::dist {
@@ -70,11 +79,196 @@ TEST(Exceptions, CallsOutliveTheirGroup) {
       kLong);
 }
 
+// ---- random trainings ----
+
+constexpr int kSteps = 6;
+constexpr const char* kText = "thrown on purpose";
+
+struct Strange {};  // no std::exception
+
+struct DeepNet : nn::Layer {
+  nn::Linear first{this, "first", {.in = 3, .out = 4}};
+  nn::BatchNorm1d norm{this, "norm", {.features = 4}};
+  nn::Linear last{this, "last", {.in = 4, .out = 1}};
+  Tensor forward(const Tensor& x) override { return last(relu(norm(first(x)))); }
+};
+
+// The identity; its gradient is a call.
+struct InBackward : autograd::Function {
+  explicit InBackward(std::function<void()> called) : called(std::move(called)) {}
+  std::vector<Tensor> forward(const std::vector<Tensor>& x) override { return {x[0] + 0}; }
+  std::vector<Tensor> backward(std::vector<Tensor> dy) override {
+    called();
+    return dy;
+  }
+  std::function<void()> called;
+};
+
+template <class... Names> std::string name_in(size_t i, Names... names) {
+  const char* const all[] = {names...};
+  return all[i];
+}
+
+// A small training on several ranks in which one rank throws, at any place of a step. A seed makes up the case.
+struct ThrowingTraining {
+  enum Wrapper { kWhole, kSeparate, kCallback, kWrappers };
+  enum Place { kLoading, kForward, kLoss, kBeforeBackward, kBackward, kGradCallback, kStep, kPlaces };
+  enum Thrown { kShapeError, kRuntimeError, kOther, kThrowns };
+  // Not at all; around the step, or where the model is gone, and thrown again; around the step, to go on with
+  // the next batch; around everything, to return.
+  enum Caught { kNot, kInStep, kOutside, kGoesOn, kReturns, kCaughts };
+
+  int world = 2;
+  Wrapper wrapper = kWhole;
+  bool sync_batch_norm = false;
+  bool metric = false;  // an all-reduce of the loss between forward and backward
+  int victim = 0, step = 0;
+  Place place = kForward;
+  Thrown thrown = kShapeError;
+  Caught caught = kNot;
+
+  static ThrowingTraining random(uint64_t seed, int world);
+  // "2 ranks, whole, SyncBatchNorm, metric: rank 1 throws ShapeError in forward of step 3, not caught"
+  std::string text() const;
+
+  // The training, on every rank of a job. `on_fault` is called where the exception is about to be thrown.
+  void run(const std::function<void()>& on_fault) const;
+  // What is wrong with an error that an innocent rank got, "" for nothing: the rank that it names, its text.
+  // `text` is empty for none.
+  std::string judge(int named, const std::string& text) const;
+
+ private:
+  void train(const std::function<void()>& on_fault) const;
+  bool in_backward() const { return place == kBackward || place == kGradCallback; }
+};
+
+ThrowingTraining ThrowingTraining::random(uint64_t seed, int world) {
+  std::mt19937_64 random(seed * 7919 + uint64_t(world));
+  const auto below = [&](int n) { return int(random() % uint64_t(n)); };
+  ThrowingTraining t;
+  t.world = world;
+  t.wrapper = Wrapper(below(kWrappers));
+  t.sync_batch_norm = below(2);
+  t.metric = below(2);
+  t.victim = below(world);
+  t.step = below(kSteps);
+  t.place = Place(below(kPlaces));
+  t.thrown = Thrown(below(kThrowns));
+  t.caught = Caught(below(kCaughts));
+  // Weights that one rank did not update are found by check_divergence_every.
+  // And a rank that has run fewer backwards is known when it leaves.
+  if ((t.place == kStep || t.place == kLoading) && t.caught == kGoesOn) t.caught = kInStep;
+  return t;
+}
+
+std::string ThrowingTraining::text() const {
+  return concat(world, " ranks, ", name_in(wrapper, "whole", "separate", "callback"),
+                sync_batch_norm ? ", SyncBatchNorm" : "", metric ? ", metric" : "", ": rank ", victim,
+                " throws ", name_in(thrown, "ShapeError", "runtime_error", "a strange type"), " in ",
+                name_in(place, "loading", "forward", "loss", "before backward", "backward", "a callback",
+                        "the optimizer"),
+                " of step ", step, ", ",
+                name_in(caught, "not caught", "thrown again in the step", "thrown again outside",
+                        "caught to go on", "caught to return"));
+}
+
+void ThrowingTraining::run(const std::function<void()>& on_fault) const {
+  if (caught != kOutside && caught != kReturns) return train(on_fault);
+  try {
+    train(on_fault);
+  } catch (const Error&) {
+    if (caught == kOutside || get_rank() != victim) throw;
+  } catch (...) {
+    if (caught == kOutside) throw;
+  }
+}
+
+void ThrowingTraining::train(const std::function<void()>& on_fault) const {
+  DeepNet net;
+  if (sync_batch_norm) convert_sync_batchnorm(net);
+  GradManager gm;
+  int now = 0;
+  const auto perhaps = [&](Place here) {
+    if (here != place || now != step || get_rank() != victim) return;
+    on_fault();
+    if (thrown == kShapeError) throw ShapeError("training", kText);
+    if (thrown == kRuntimeError) throw std::runtime_error(kText);
+    throw Strange();
+  };
+  const Callback late = [&](const Tensor&, const Tensor& g) {
+    perhaps(kGradCallback);
+    return g;
+  };
+  std::optional<DistributedDataParallel<DeepNet>> whole;
+  std::optional<SeparateDistributedDataParallel<DeepNet>> separate;
+  if (wrapper == kWhole) {
+    whole.emplace(net);
+    whole->attach(gm, late);
+  } else if (wrapper == kSeparate) {
+    separate.emplace(net);
+    separate->attach(gm, late);
+  } else {
+    gm.attach(net.parameters(), {make_allreduce_cb("mean"), late});
+  }
+  optim::SGD opt(net.parameters(), {.lr = 0.1});
+
+  const auto one_step = [&] {
+    perhaps(kLoading);
+    const Tensor x = full({2 + get_rank(), 3}, now + 1);
+    auto recording = gm.record();
+    // A batch with one feature too many is what a user's exception looks like most of the time.
+    perhaps(kForward);
+    const auto in_backward = std::make_shared<InBackward>([&] { perhaps(kBackward); });
+    const Tensor y = autograd::apply(in_backward, {net(x)})[0];
+    perhaps(kLoss);
+    const Tensor loss = mean(square(y));
+    if (metric) all_reduce(detach(loss) * 1, {.op = ReduceOp::kAvg});
+    perhaps(kBeforeBackward);
+    gm.backward(loss);
+    perhaps(kStep);
+    opt.step().clear_grad();
+  };
+  for (; now < kSteps; ++now) {
+    if (caught != kInStep && caught != kGoesOn) {
+      one_step();
+      continue;
+    }
+    try {
+      one_step();
+    } catch (...) {
+      if (caught == kInStep || get_rank() != victim || now != step) throw;
+    }
+  }
+  // In order: then all have the same weights.
+  std::string mine;
+  for (const Tensor& p : net.parameters())
+    for (const double v : p.to_vector<double>()) mine += concat(v, ' ');
+  for (const std::string& theirs : all_gather_object(mine))
+    if (theirs != mine) throw StateError("training", "the ranks' weights differ");
+}
+
+std::string ThrowingTraining::judge(int named, const std::string& text) const {
+  // Where no other call depends on it, a step that one rank drops is dropped by all.
+  const bool may_end_well =
+      caught == kGoesOn && !in_backward() && !sync_batch_norm && (!metric || place == kBeforeBackward);
+  if (text.empty()) return may_end_well ? "" : "no error";
+  if (named != victim) return concat("names rank ", named);
+  const std::string rank = concat("rank ", victim);
+  const auto says = [&](const std::string& part) { return text.find(part) != std::string::npos; };
+  if (!says(rank)) return "does not name the rank";
+  const bool known = in_backward() || caught == kNot || caught == kInStep || caught == kOutside;
+  if (!known) return "";
+  const std::string type = name_in(thrown, "ShapeError", "runtime_error", "Strange");
+  if (!says(type)) return "does not name the type";
+  if (thrown != kOther && !says(kText)) return "does not tell the exception's text";
+  return "";
+}
+
 class ThrowingTrainings : public testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(Random, ThrowingTrainings, testing::Values(2, 3, 4));
 
 TEST_P(ThrowingTrainings, AreErrorsThatNameTheRankTheTypeAndTheText) {
-  for (uint64_t seed = 0; seed < 40; ++seed) {
+  for (uint64_t seed = 0; seed < 20; ++seed) {
     const ThrowingTraining training = ThrowingTraining::random(seed, GetParam());
     const int hosts = seed % 3 == 2 ? 2 : 1;
     std::vector<std::string> texts(GetParam());

@@ -117,18 +117,17 @@ struct Training {
   std::optional<optim::OptimizerDict> optim;
 };
 
-class GanTrainStep : public testing::TestWithParam<int> {};
-INSTANTIATE_TEST_SUITE_P(Ranks, GanTrainStep, testing::Values(2, 4));
+constexpr int kRanks = 2;
 
 // With batch norm over all ranks, both accumulate the same batches.
-TEST_P(GanTrainStep, AccumulatesAndCommunicatesOncePerStep) {
+TEST(GanTrainStep, AccumulatesAndCommunicatesOncePerStep) {
   Training one(true, 2);
   const State before = one.state();
   for (int i = 0; i < kSteps; ++i) one.step(batch_of(i / 2, i % 2, 2, true));
   const State expected = one.state();
   for (const auto& [name, t] : one.net.named_parameters())
     EXPECT_NE(before.at(name), expected.at(name)) << name << " is trained";
-  run_ranks(GetParam(), [&] {
+  run_ranks(kRanks, [&] {
     Training ranks(false, 2);
     for (int i = 0; i < kSteps; ++i) ranks.step(batch_of(i / 2, i % 2, 2));
     EXPECT_EQ(difference(ranks.state(), expected, kTolerance), "") << "rank " << get_rank();
@@ -137,31 +136,16 @@ TEST_P(GanTrainStep, AccumulatesAndCommunicatesOncePerStep) {
   });
 }
 
-TEST_P(GanTrainStep, SavesBetweenStepsAndRefusesToWithinOne) {
-  const std::string file = testing::TempDir() + "gan_train_step_" + std::to_string(GetParam()) + ".ckpt";
-  std::filesystem::remove(file);
-  State expected;
-  const std::vector<std::string> errors = errors_of(GetParam(), [&] {
-    Training t(false, 2);
-    const TrainingState parts{{"net", t.net}, {"optimizers", *t.optim}};
-    for (int i = 0; i < 2; ++i) t.step(batch_of(0, i, 2));
-    parts.save(file);
-    for (int i = 0; i < 2; ++i) t.step(batch_of(1, i, 2));
-    const State state = t.state();
-    if (get_rank() == 0) expected = state;
-    t.step(batch_of(2, 0, 2));
-    EXPECT_THROW(t.optim->load_state_dict({}), StateError);
-    parts.save(file);
-  });
-  for (const std::string& error : errors)
+TEST(GanTrainStep, IsNotSavedBetweenItsBatches) {
+  const std::string file = testing::TempDir() + "gan_train_step.ckpt";
+  for (const std::string& error : errors_of(kRanks, [&] {
+         Training t(false, 2);
+         t.step(batch_of(0, 0, 2));
+         EXPECT_THROW(t.optim->load_state_dict({}), StateError);
+         TrainingState({{"net", t.net}, {"optimizers", *t.optim}}).save(file);
+       }))
     EXPECT_THAT(error, AllOf(HasSubstr("'disc'"), HasSubstr("of 1 batch"), HasSubstr("between two steps")));
-
-  run_ranks(GetParam(), [&] {
-    Training t(false, 2);
-    TrainingState({{"net", t.net}, {"optimizers", *t.optim}}).load(file);
-    for (int i = 0; i < 2; ++i) t.step(batch_of(1, i, 2));
-    EXPECT_EQ(t.state(), expected) << "the file is the first one, and the same bits follow";
-  });
+  EXPECT_FALSE(std::filesystem::exists(file));
 }
 
 }  // namespace

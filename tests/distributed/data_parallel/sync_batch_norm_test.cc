@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <functional>
 #include <limits>
 #include <optional>
 
@@ -13,7 +12,6 @@
 #include "gradus/autograd/grad_manager.h"
 #include "gradus/autograd/graph/autocast.h"
 #include "gradus/autograd/ops/ops.h"
-#include "gradus/distributed/data_parallel/distributed_data_parallel.h"
 #include "gradus/distributed/group/collectives.h"
 #include "gradus/distributed/group/functional.h"
 #include "gradus/distributed/group/process_group.h"
@@ -21,13 +19,11 @@
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/creation.h"
 #include "gradus/tensor/ops/random.h"
-#include "gradus/tests/distributed/rank_processes.h"
 #include "gradus/tests/distributed/threads.h"
 
 namespace gradus::dist {
 namespace {
 
-using testing::AllOf;
 using testing::Each;
 using testing::HasSubstr;
 
@@ -279,63 +275,6 @@ INSTANTIATE_TEST_SUITE_P(Batches, SyncBatchNormIn16Bits,
                                               {.features = kChannels, .affine = false}}),
                          [](const auto& info) { return info.param.name; });
 
-struct Small : nn::Layer {
-  nn::Linear fc1{this, "fc1", {.in = 6, .out = 8}};
-  nn::BatchNorm1d bn{this, "bn", {.features = 8}};
-  nn::Linear fc2{this, "fc2", {.in = 8, .out = 1}};
-  Small() {
-    Context context;
-    ContextScope scope(context);
-    manual_seed(3);
-    for (Tensor p : parameters()) raw::normal_(p, 0.3, 0.5);
-  }
-  Tensor forward(const Tensor& x) override { return fc2(bn.relu(fc1(x))); }
-};
-std::vector<Tensor> gradients(Small& net, const Tensor& x, bool amp,
-                              const std::function<void(GradManager&)>& attach) {
-  GradManager gm;
-  attach(gm);
-  auto recording = gm.record();
-  Tensor loss;
-  {
-    std::optional<Autocast> scope;
-    if (amp) scope.emplace(DType::kBF16);
-    loss = sum(square(net(x)));
-  }
-  gm.backward(loss);
-  std::vector<Tensor> all;
-  for (const Tensor& p : net.parameters()) all.push_back(raw::clone(p.grad()));
-  return all;
-}
-
-TEST(SyncBatchNormIn16Bits, TrainsUnderDataParallelismAndAutocast) {
-  manual_seed(9);
-  const Tensor x = randn({24, 6});
-  const auto attach_to = [](Small& net) { return [&](GradManager& gm) { gm.attach(net.parameters()); }; };
-  Small exact_net, plain_net;
-  exact_net.to(DType::kF64);
-  const auto exact = gradients(exact_net, to(x, DType::kF64), false, attach_to(exact_net));
-  const auto plain = gradients(plain_net, x, true, attach_to(plain_net));
-  for (const std::vector<int64_t>& begins : {std::vector<int64_t>{0, 13, 24}, {0, 0, 11, 24}})
-    run_ranks(int(begins.size()) - 1, [&] {
-      const int64_t begin = begins[size_t(get_rank())], end = begins[size_t(get_rank()) + 1];
-      Small net;
-      convert_sync_batchnorm(net);
-      DistributedDataParallel ddp(net);
-      const auto mean =
-          gradients(net, narrow(x, 0, begin, end - begin), true, [&](GradManager& gm) { ddp.attach(gm); });
-      for (size_t i = 0; i < mean.size(); ++i) {
-        // Each rank rounds its part of a product's weight gradient to bf16, and the biases' in front of a
-        // batch norm are 0 but for rounding.
-        const double rounding = double(begins.size()) * unit(DType::kBF16) * std::max(largest(exact[i]), 1.0);
-        EXPECT_LT(std::sqrt(squared_error(mean[i] * double(get_world_size()), exact[i])),
-                  1.1 * std::sqrt(squared_error(plain[i], exact[i])) + rounding)
-            << net.named_parameters()[i].first;
-      }
-      EXPECT_LT(distance(net.bn.running_var, exact_net.bn.running_var), 4 * unit(DType::kBF16));
-    });
-}
-
 TEST(SyncBatchNormTraining, TakesBatchesThatAreEmptyOnAllRanks) {
   run_ranks(2, [] {
     nn::BatchNorm2d bn({.features = 2});
@@ -453,37 +392,6 @@ TEST(SyncBatchNormTraining, ALargeMeanCostsNoMoreAccuracyThanOnOneRank) {
     EXPECT_LT(here, std::pow(0x1p-11, 2));
     EXPECT_LT(distance(bn.running_var, exact.running_var), 1e-5);
   });
-}
-
-const RankFunction trains{"trains", [] {
-                            init_process_group({.timeout = Milliseconds(20'000)});
-                            nn::BatchNorm2d bn({.features = 2});
-                            convert_sync_batchnorm(bn);
-                            GradManager gm;
-                            gm.attach(bn.parameters());
-                            for (int i = 0; i < 20; ++i) {
-                              auto recording = gm.record();
-                              manual_seed(uint64_t(i * 2 + get_rank()));
-                              const Tensor y = bn(randn({3 + get_rank(), 2, 4, 4}));
-                              gm.backward(sum(y * y * y));
-                            }
-                            Tensor least = raw::clone(bn.running_var), most = raw::clone(bn.running_var);
-                            all_reduce(least, {.op = ReduceOp::kMin}),
-                                all_reduce(most, {.op = ReduceOp::kMax});
-                            const bool same = least.to_vector<float>() == most.to_vector<float>();
-                            destroy_process_group();
-                            return same ? 0 : 1;
-                          }};
-
-TEST(SyncBatchNormTraining, RunsBetweenProcesses) {
-  const int port = free_port();
-  const auto ends = run_processes("trains", 3, {.variables = [&](int rank) -> Variables {
-                                    return {{"RANK", std::to_string(rank)},
-                                            {"WORLD_SIZE", "3"},
-                                            {"MASTER_ADDR", "127.0.0.1"},
-                                            {"MASTER_PORT", std::to_string(port)}};
-                                  }});
-  for (const RankEnd& end : ends) EXPECT_EQ(end.exit_code, 0) << end.output;
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include "gradus/distributed/base/error.h"
 #include "gradus/distributed/group/process_group.h"
 #include "gradus/tests/distributed/threads.h"
+#include "gradus/tests/support/error.h"
 
 namespace gradus::dist {
 namespace {
@@ -16,12 +17,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 
 template <class E> std::string text_of(const std::function<std::string()>& f) {
-  try {
-    attempt("test", f);
-  } catch (const E& e) {
-    return e.what();
-  }
-  return "no error";
+  return error_of<E>([&] { attempt("test", f); });
 }
 
 TEST(Attempt, ReturnsWhatAllRanksReturn) {

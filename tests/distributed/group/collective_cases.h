@@ -1,5 +1,5 @@
 // One list of cases for collectives, with closed-form results. It knows nothing of backends: ranks may be
-// threads or processes, and tensors may lie on any device.
+// threads or processes.
 #pragma once
 
 #include <functional>
@@ -26,13 +26,10 @@ struct CollectiveCase {
   std::string run() const;
 };
 
-// What a backend can do and what the cases may use.
+// What the cases may use.
 struct CaseLimits {
-  Device device = kCPU;
   std::vector<DType> dtypes = {DType::kF64, DType::kF32, DType::kF16, DType::kBF16, DType::kI64,
                                DType::kI32, DType::kI16, DType::kI8,  DType::kU8,   DType::kBool};
-  bool bit_operations = true;
-  bool any_source = true;
   int64_t large = 100'003;  // elements
   int64_t shift = 0;        // other values for other shifts
 };

@@ -72,15 +72,10 @@ Outcome run_threads(int world, const RunRanksOptions& options) {
 }
 
 int run_rank() {
-  const bool shared_memory = std::getenv("SHARED_MEMORY") != nullptr;
-  init_process_group({.init_method = "file://" + std::string(std::getenv("MEETING")),
-                      .world_size = test_world(),
-                      .rank = test_rank(),
-                      .timeout = Milliseconds(60'000),
-                      .shared_memory = shared_memory});
+  join_job();
   // Sockets carry bytes: the messages of threads have shown the other dtypes.
   CaseLimits limits;
-  if (!shared_memory) limits.dtypes = {DType::kF32, DType::kU8};
+  if (!std::getenv("SHARED_MEMORY")) limits.dtypes = {DType::kF32, DType::kU8};
   run_cases(limits, [](const std::string& line) { std::cout << line + '\n' << std::flush; });
   destroy_process_group();
   return 0;
@@ -88,15 +83,10 @@ int run_rank() {
 const RankFunction rank_function{"cases", run_rank};
 
 Outcome run_as_processes(int world, bool shared_memory) {
-  const std::string meeting = fresh_path("meeting");
-  const auto variables = [&](int) {
-    Variables v = {{"MEETING", meeting}, {"OMP_NUM_THREADS", "1"}};
-    if (shared_memory) v.emplace_back("SHARED_MEMORY", "1");
-    return v;
-  };
+  ProcessOptions options = job_options(shared_memory);
+  options.limit = Milliseconds(240'000);
   Outcome outcome;
-  for (const RankEnd& end :
-       run_processes("cases", world, {.variables = variables, .limit = Milliseconds(240'000)})) {
+  for (const RankEnd& end : run_processes("cases", world, options)) {
     std::istringstream lines(end.output);
     for (std::string line; std::getline(lines, line);) read_report(line, outcome);
     if (end.exit_code != 0)
@@ -155,18 +145,16 @@ std::string name_of(const testing::TestParamInfo<Parameter>& info) {
   return concat(info.param.op, "_world", info.param.world);
 }
 
-INSTANTIATE_TEST_SUITE_P(Local, Collectives, testing::ValuesIn(parameters("local", {1, 2, 3, 4, 5, 6, 7, 8})),
+// Numbers of ranks that are powers of two and others, and hosts with equal and unequal shares.
+INSTANTIATE_TEST_SUITE_P(Local, Collectives, testing::ValuesIn(parameters("local", {1, 2, 3, 5, 8})),
                          name_of);
-INSTANTIATE_TEST_SUITE_P(Messages, Collectives,
-                         testing::ValuesIn(parameters("messages", {2, 3, 4, 5, 6, 7, 8})), name_of);
-INSTANTIATE_TEST_SUITE_P(Hosts, Collectives, testing::ValuesIn(parameters("hosts", {3, 4, 5, 6, 7, 8})),
+INSTANTIATE_TEST_SUITE_P(Messages, Collectives, testing::ValuesIn(parameters("messages", {2, 3, 5, 8})),
                          name_of);
-INSTANTIATE_TEST_SUITE_P(ThreeHosts, Collectives, testing::ValuesIn(parameters("three_hosts", {5, 6, 7})),
+INSTANTIATE_TEST_SUITE_P(Hosts, Collectives, testing::ValuesIn(parameters("hosts", {3, 4, 7})), name_of);
+INSTANTIATE_TEST_SUITE_P(ThreeHosts, Collectives, testing::ValuesIn(parameters("three_hosts", {5, 6})),
                          name_of);
-INSTANTIATE_TEST_SUITE_P(Gloo, Collectives, testing::ValuesIn(parameters("gloo", {1, 2, 3, 4, 5, 6, 7, 8})),
-                         name_of);
-INSTANTIATE_TEST_SUITE_P(Sockets, Collectives, testing::ValuesIn(parameters("sockets", {2, 3, 4, 5, 8})),
-                         name_of);
+INSTANTIATE_TEST_SUITE_P(Gloo, Collectives, testing::ValuesIn(parameters("gloo", {1, 2, 3, 8})), name_of);
+INSTANTIATE_TEST_SUITE_P(Sockets, Collectives, testing::ValuesIn(parameters("sockets", {2, 3, 5})), name_of);
 
 }  // namespace
 }  // namespace gradus::dist

@@ -17,7 +17,6 @@
 #include "gradus/distributed/group/group_state.h"
 #include "gradus/distributed/group/process_group.h"
 #include "gradus/distributed/group/run_ranks.h"
-#include "gradus/distributed/simulation/simulation.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tests/distributed/late.h"
 #include "gradus/tests/distributed/threads.h"
@@ -391,34 +390,6 @@ TEST(Functional, WorksThroughMessagesAndOnSeveralHosts) {
   }
 }
 
-TEST(Functional, TakesMegEnginesShapes) {
-  for (const Shape& shape : {Shape{}, Shape{1}, Shape{2, 3}, Shape{8, 10}, Shape{99, 77}, Shape{0, 3}})
-    for (const Row& row : rows_of_reductions(shape, 1)) compare(row, 2);
-}
-
-TEST(Functional, UnderManySchedulesEndsWithTheRightGradientsOrWithErrors) {
-  for (uint64_t seed = 0; seed < 300; ++seed) {
-    const SimulationOptions options{
-        .seed = seed, .kill = seed % 3 ? 0.0 : 1.0, .messages_only = seed % 2 == 1};
-    const SimulationReport report = simulate(3, options, [] {
-      const Tensor x = any({3}, get_rank());
-      GradManager gm;
-      auto recording = gm.attach(x).record();
-      const Tensor y = functional::all_reduce(square(x), ReduceOp::kAvg);
-      const Tensor z = functional::broadcast(get_rank() == 1 ? x : Tensor(), {.root = 1});
-      get_rank() == 2 ? gm.backward(sum(y) + sum(z)) : gm.backward();
-      functional::all_reduce(x);
-      expect_near(x.grad(), 2 * x / 3 + (get_rank() == 1 ? 1.0 : 0.0), 1e-12);
-    });
-    ASSERT_FALSE(report.hung) << "seed " << seed;
-    for (int rank = 0; rank < 3; ++rank) {
-      if (!report.errors[rank] || rank == report.killed) continue;
-      EXPECT_GE(report.killed, 0) << "seed " << seed;
-      EXPECT_THROW(std::rethrow_exception(report.errors[rank]), DistributedError) << "seed " << seed;
-    }
-  }
-}
-
 // --- what the table does not say ---
 
 TEST(Functional, NobodysGradientIsNoGradient) {
@@ -518,19 +489,6 @@ TEST(Functional, GoesThroughACheckpoint) {
       used_by_all || get_rank() == 0 ? gm.backward(sum(y)) : gm.backward();
       expect_near(x.grad(), (used_by_all ? 2 : 1) * 8 * x, 1e-12);
     });
-}
-
-TEST(Functional, AGradientInsideOfAnOpenRecordingGoesThrough) {
-  run_ranks(2, [] {
-    const Tensor x = any({3}, get_rank());
-    GradManager gm;
-    auto recording = gm.attach(x).record();
-    const Tensor total = functional::all_reduce(square(x));
-    const Tensor g = autograd::grad(sum(total), {x})[0];  // 4x
-    expect_near(g, 4 * x, 1e-12);
-    gm.backward(sum(square(g)));
-    expect_near(x.grad(), 32 * x, 1e-12);
-  });
 }
 
 TEST(Functional, ResultsAreKeptInTheBackwardsOrderThoughOneRankDropsThem) {
@@ -685,13 +643,6 @@ TEST(FunctionalErrors, ShapesThatDoNotDivideAreRefused) {
     EXPECT_THROW(functional::broadcast(any({3}, 0), {.root = 2}), ValueError);
     EXPECT_THROW(functional::all_reduce(Tensor()), ValueError);
   });
-}
-
-TEST(FunctionalErrors, DifferentShapesAreNamed) {
-  for (const std::string& e : errors_of(2, [] { functional::all_reduce(any({2 + get_rank()}, 0)); })) {
-    EXPECT_THAT(e, HasSubstr("f64[2]"));
-    EXPECT_THAT(e, HasSubstr("f64[3]"));
-  }
 }
 
 }  // namespace

@@ -11,21 +11,13 @@
 #include "gradus/tensor/ops/random.h"
 #include "gradus/tensor/runtime/job.h"
 #include "gradus/tests/distributed/threads.h"
+#include "gradus/tests/support/error.h"
 
 namespace gradus::dist {
 namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
-
-template <class E, class F> std::string error_of(F&& f) {
-  try {
-    f();
-  } catch (const E& e) {
-    return e.what();
-  }
-  return "no error";
-}
 
 TEST(Grid, RowsOfTheLastAxisAreNeighbors) {
   run_ranks(6, [] {

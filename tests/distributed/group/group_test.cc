@@ -10,9 +10,7 @@
 namespace gradus::dist {
 namespace {
 
-using testing::Each;
 using testing::ElementsAre;
-using testing::HasSubstr;
 
 double sum_over(const Group& group, double value) {
   const Tensor x = scalar(value);
@@ -72,10 +70,6 @@ TEST(Group, SplitsByColorAndKey) {
     const Group half = backwards.split(rank / 3);  // of a group that is no default
     EXPECT_THAT(half.ranks(), rank < 3 ? std::vector<int>({2, 1, 0}) : std::vector<int>({4, 3}));
   });
-}
-
-TEST(Group, OfEqualKeysIsOrderedByRank) {
-  run_ranks(4, [] { EXPECT_THAT(Group().split(0, 1).ranks(), ElementsAre(0, 1, 2, 3)); });
 }
 
 TEST(Group, OfOneRankNeedsNobody) {
@@ -184,25 +178,6 @@ TEST(Group, OutlivesItsJobAsAHandle) {
   });
   EXPECT_EQ(kept.size(), 2);
   EXPECT_THROW(sum_over(kept, 1), Error);  // the other one has left
-}
-
-TEST(Group, ManyCanBeMade) {
-  run_ranks(3, [] {
-    for (int i = 0; i < 50; ++i) EXPECT_EQ(sum_over(Group().duplicate(), 1), 3);
-  });
-}
-
-TEST(Group, WithAsynchronousCallsMayBeDropped) {
-  run_ranks(3, [] {
-    std::vector<Work> works;
-    std::vector<Tensor> xs;
-    for (int i = 0; i < 5; ++i) {
-      xs.push_back(scalar(1));
-      works.push_back(all_reduce(xs.back(), {.group = Group().duplicate(), .async_op = true}));
-    }
-    for (const Work& work : works) work.wait();
-    for (const Tensor& x : xs) EXPECT_EQ(x.item<double>(), 3);
-  });
 }
 
 TEST(Group, CallsFromSeveralThreadsTakeTurns) {

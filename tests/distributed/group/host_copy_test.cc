@@ -31,9 +31,7 @@
 namespace gradus::dist {
 namespace {
 
-using gradus::testing::Scratch;
 using ::testing::AllOf;
-using ::testing::Each;
 using ::testing::HasSubstr;
 
 constexpr size_t kBytes = 100'000;
@@ -341,30 +339,9 @@ TEST(ImagesInMemory, OfAFileThatHasChangedAreReadAgain) {
   });
 }
 
-TEST(GeneratedDigits, AreTheSameSharedOrNot) {
-  const data::GeneratedDigits alone({.size = 30, .seed = 3});
-  run_ranks(2, [&] {
-    const data::GeneratedDigits shared({.size = 30, .seed = 3}), other({.size = 30, .seed = 4});
-    EXPECT_EQ(shared.images().to_vector<int>(), alone.images().to_vector<int>());
-    EXPECT_EQ(shared.labels().to_vector<int>(), alone.labels().to_vector<int>());
-    EXPECT_NE(other.images().to_vector<int>(), alone.images().to_vector<int>());
-    group_barrier();
-  });
-}
-
 // ---- ranks as processes
 
 constexpr size_t kLarge = size_t(48) << 20;
-
-void init() {
-  init_process_group({.init_method = concat("tcp://", std::getenv("ADDRESS")),
-                      .world_size = test_world(),
-                      .rank = test_rank(),
-                      .timeout = Milliseconds(20'000)});
-}
-std::function<Variables(int)> address(int port) {
-  return [port](int) { return Variables{{"ADDRESS", concat("127.0.0.1:", port)}}; };
-}
 
 // Bytes that no other process maps. A sanitizer's own, which grow with what is touched, would
 // count: none then.
@@ -385,7 +362,7 @@ size_t private_bytes() {
 }
 
 int use_together() {
-  init();
+  join_job(Milliseconds(20'000));
   const size_t before = private_bytes();
   int fills = 0;
   const HostMemory memory = share(
@@ -409,7 +386,7 @@ int use_together() {
 const RankFunction use_together_function{"use together", use_together};
 
 TEST(HostCopyOfProcesses, IsNobodysOwnMemory) {
-  const auto ends = run_processes("use together", 3, {.variables = address(free_port())});
+  const auto ends = run_processes("use together", 3, job_options(true));
   int fills = 0;
   for (const RankEnd& end : ends) {
     EXPECT_EQ(end.exit_code, 0) << end.output;
@@ -418,34 +395,8 @@ TEST(HostCopyOfProcesses, IsNobodysOwnMemory) {
   EXPECT_EQ(fills, 1);
 }
 
-int drop_and_take() {
-  init();
-  int fills = 0;
-  const auto fill = [&](std::byte* to) {
-    ++fills;
-    std::memset(to, 5, kBytes);
-  };
-  HostMemory memory;
-  if (test_rank() == 0) memory = share("key", fill);
-  group_barrier();
-  memory = {};  // before the other one asks
-  group_barrier();
-  if (test_rank() == 1) memory = share("key", fill);
-  group_barrier();
-  if (test_rank() == 0) memory = share("key", fill);
-  if (!holds(memory, 5)) return 1;
-  group_barrier();
-  return fills == 1 ? 0 : 2;
-}
-const RankFunction drop_and_take_function{"drop and take", drop_and_take};
-
-TEST(HostCopyOfProcesses, IsMadeAnewByAnotherWhenTheFirstHasDroppedIt) {
-  for (const RankEnd& end : run_processes("drop and take", 2, {.variables = address(free_port())}))
-    EXPECT_EQ(end.exit_code, 0) << end.output;
-}
-
 int die_while_filling() {
-  init();
+  join_job(Milliseconds(20'000));
   if (test_rank() != 1) get_client().user_get("filling");
   share("key", [&](std::byte*) {
     get_client().user_set("filling", "yes");
@@ -458,35 +409,13 @@ const RankFunction die_while_filling_function{"die while filling", die_while_fil
 
 TEST(HostCopyOfProcesses, ThatTheMakersDeathCutsShortIsAnErrorNamingIt) {
   const auto start = std::chrono::steady_clock::now();
-  const auto ends = run_processes("die while filling", 3, {.variables = address(free_port())});
+  const auto ends = run_processes("die while filling", 3, job_options(true));
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(10)) << "not by the time limit";
   EXPECT_EQ(ends[1].signal, SIGKILL);
   for (int rank : {0, 2}) {
     EXPECT_EQ(ends[size_t(rank)].exit_code, 3);
     EXPECT_THAT(ends[size_t(rank)].output, HasSubstr("rank 1")) << "rank " << rank;
   }
-}
-
-int read_images() {
-  init();
-  const data::MNIST d(std::getenv("IMAGES"));
-  std::cout << "own " << d.memory().own << " shared " << d.memory().shared << " label "
-            << int(d.get(7).target.item<int>()) << std::endl;
-  group_barrier();
-  return 0;
-}
-const RankFunction read_images_function{"read images", read_images};
-
-TEST(ImagesInMemory, OfProcessesAreThereOnce) {
-  Scratch s;
-  write_mnist(s, 50);
-  const int port = free_port();
-  const auto ends =
-      run_processes("read images", 2, {.variables = [&](int) {
-                      return Variables{{"ADDRESS", concat("127.0.0.1:", port)}, {"IMAGES", s.dir().string()}};
-                    }});
-  for (const RankEnd& end : ends)
-    EXPECT_THAT(end.output, HasSubstr(concat("own 0 shared ", 50 * 785, " label 7")));
 }
 
 }  // namespace

@@ -14,6 +14,7 @@
 #include "gradus/distributed/group/process_group.h"
 #include "gradus/tests/distributed/threads.h"
 #include "gradus/tests/ops/values.h"
+#include "gradus/tests/support/error.h"
 
 namespace gradus::dist {
 namespace {
@@ -22,15 +23,6 @@ using internal::Address;
 using internal::Mailbox;
 using internal::Parcel;
 using testing::HasSubstr;
-
-template <class E, class F> std::string error_of(F&& f) {
-  try {
-    f();
-  } catch (const E& e) {
-    return e.what();
-  }
-  return "no error";
-}
 
 std::vector<double> values(const Tensor& x) { return x.to_vector<double>(); }
 

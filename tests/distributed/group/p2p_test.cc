@@ -1,4 +1,4 @@
-// Messages between two ranks, besides the cases of collectives_test.
+// Messages between two ranks, and objects, besides the cases of collectives_test.
 #include <gmock/gmock.h>
 
 #include <functional>
@@ -8,11 +8,13 @@
 #include "gradus/distributed/group/collectives.h"
 #include "gradus/distributed/group/object.h"
 #include "gradus/tests/distributed/threads.h"
+#include "gradus/tests/support/error.h"
 
 namespace gradus::dist {
 namespace {
 
 using testing::AllOf;
+using testing::ElementsAre;
 using testing::HasSubstr;
 
 Tensor value(float x) { return tensor(std::vector<float>{x}, {1}); }
@@ -83,20 +85,6 @@ TEST(Messages, FromARankThatHasLeftAreAnError) {
   EXPECT_THAT(errors[0], HasSubstr("[recv] rank 1 has left the job"));
 }
 
-TEST(Messages, SentBeforeLeavingArrive) {
-  run_ranks(2, [] {
-    if (get_rank() == 1) {
-      for (int i = 0; i < 3; ++i) isend(value(float(i)), {.dst = 0});  // nobody waits
-      return;
-    }
-    for (int i = 0; i < 3; ++i) {
-      const Tensor y = value(-1);
-      EXPECT_EQ(recv(y, {.src = 1}), 1);
-      EXPECT_EQ(y.item<float>(), i);
-    }
-  });
-}
-
 TEST(Messages, MoveWhileNobodyWaitsForThem) {
   run_ranks(2, [] {
     const Tensor x = empty({1 << 20});
@@ -149,32 +137,12 @@ TEST(Messages, TellWhenTheyAreDone) {
   });
 }
 
-TEST(Messages, InDifferentGroupsAreApart) {
-  run_ranks(2, [] {
-    const std::vector<Group> groups = {world(), Group().duplicate(), Group().split(0), new_group({0, 1})};
-    if (get_rank() == 0) {
-      for (size_t i = 0; i < groups.size(); ++i) isend(value(float(i)), {.dst = 1, .group = groups[i]});
-    } else {
-      for (size_t i = groups.size(); i-- > 0;) {
-        const Tensor y = value(-1);
-        recv(y, {.src = 0, .group = groups[i]});
-        EXPECT_EQ(y.item<float>(), i);
-      }
-    }
-  });
-}
-
 TEST(Messages, UnderARecordingPointToTheirDifferentiableForms) {
   run_ranks(2, [] {
     const Tensor w = value(2);
     GradManager gm;
     auto recording = gm.attach(w).record();
-    try {
-      send(w * 2, {.dst = 1 - get_rank()});
-      FAIL();
-    } catch (const StateError& error) {
-      EXPECT_THAT(error.what(), HasSubstr("dist::remote_send"));
-    }
+    EXPECT_ERROR(StateError, send(w * 2, {.dst = 1 - get_rank()}), "dist::remote_send");
   });
 }
 
@@ -189,6 +157,42 @@ TEST(Messages, StridedTensorsCanBeSentButNotReceived) {
       recv(y);
       EXPECT_EQ(y.to_vector<float>(), std::vector<float>({1, 3, 2, 4}));
     }
+  });
+}
+
+// ---- objects ----
+
+TEST(Objects, WithoutAJobAreCopies) {
+  EXPECT_EQ(broadcast_object("a"), "a");
+  EXPECT_THAT(all_gather_object("a"), ElementsAre("a"));
+  EXPECT_THAT(gather_object("a"), ElementsAre("a"));
+  EXPECT_EQ(scatter_object({"a"}), "a");
+}
+
+TEST(Objects, MayHoldAnyBytes) {
+  const std::string bytes("\0\xff\n\0", 4);
+  run_ranks(3, [&] {
+    EXPECT_EQ(broadcast_object(get_rank() == 1 ? bytes : "ignored", {.src = 1}), bytes);
+    EXPECT_THAT(all_gather_object(get_rank() == 2 ? "" : bytes), ElementsAre(bytes, bytes, ""));
+  });
+}
+
+TEST(Objects, ListsAreGivenOnTheRootAlone) {
+  run_ranks(2, [] {
+    if (get_rank() == 0)
+      EXPECT_THROW(scatter_object({"one"}), ValueError);
+    else
+      EXPECT_THROW(scatter_object({"one", "two"}), ValueError);
+    EXPECT_THROW(all_gather_object("x", {.async_op = true}), ValueError);
+    EXPECT_THROW(broadcast_object("x", {.src = 2}), ValueError);
+  });
+}
+
+TEST(Objects, ComeFromAnyRank) {
+  run_ranks(3, [] {
+    if (get_rank() > 0) return send_object(std::to_string(get_rank()), {.dst = 0});
+    std::vector<std::string> got = {recv_object(), recv_object()};
+    EXPECT_THAT(got, testing::UnorderedElementsAre("1", "2"));
   });
 }
 

@@ -1,4 +1,4 @@
-#include "gradus/tests/distributed/group/random_stalls.h"
+#include "gradus/tests/distributed/group/random_deadlock.h"
 
 #include <algorithm>
 #include <map>

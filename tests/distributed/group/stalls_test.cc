@@ -1,11 +1,11 @@
-// Ranks that live but make no call: some of the stalls of tools/simulate.sh --stalls, and some
-// of real processes.
+// Ranks that wait for each other, as a seed makes up (tools/simulate.sh --deadlocks tries more), and processes that
+// live but make no call.
 #include <memory>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "gradus/tests/distributed/group/random_stalls.h"
+#include "gradus/tests/distributed/group/random_deadlock.h"
 #include "gradus/tests/distributed/rank_processes.h"
 #include "gradus/tests/distributed/subprocess.h"
 
@@ -14,18 +14,14 @@ namespace {
 
 using testing::HasSubstr;
 
-TEST(Stalls, AreBlamedOnTheRankThatStalls) {
-  for (uint64_t seed = 0; seed < 150; ++seed) EXPECT_EQ(try_stall(seed).wrong, "");
-}
-
 TEST(Deadlocks, AreNamedAtOnceAndNeverSuspected) {
   int deadlocked = 0;
-  for (uint64_t seed = 0; seed < 400; ++seed) {
+  for (uint64_t seed = 0; seed < 150; ++seed) {
     const DeadlockReport report = try_deadlock(seed);
     EXPECT_EQ(report.wrong, "");
     deadlocked += report.deadlocked;
   }
-  EXPECT_GT(deadlocked, 50);
+  EXPECT_GT(deadlocked, 18);
 }
 
 // Two launchers of two ranks each: to the ranks they are two hosts. What all four ranks say, in any order.

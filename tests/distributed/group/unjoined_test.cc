@@ -19,27 +19,18 @@
 #include "gradus/distributed/group/run_ranks.h"
 #include "gradus/nn/nn.h"
 #include "gradus/tensor/ops/creation.h"
+#include "gradus/tests/support/error.h"
 
 namespace gradus::dist {
 namespace {
 
-using testing::HasSubstr;
 using testing::StartsWith;
 
 // As gradus-run and torchrun do.
 const bool is_started_as_a_rank = setenv("RANK", "1", 1) == 0 && setenv("WORLD_SIZE", "4", 1) == 0;
 
-template <class F> std::string error_of(F&& f) {
-  try {
-    f();
-  } catch (const StateError& e) {
-    return e.what();
-  }
-  return "";
-}
-
 template <class F> void expect_refused(const std::string& op, F&& f) {
-  EXPECT_THAT(error_of(f),
+  EXPECT_THAT(error_of<StateError>(f),
               StartsWith("[" + op +
                          "] this process is rank 1 of 4, as RANK and WORLD_SIZE say, but it is in "
                          "no job: call dist::launcher or dist::init_process_group first"))

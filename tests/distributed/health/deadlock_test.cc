@@ -1,5 +1,5 @@
-// Ranks that wait for each other in calls of different groups: as processes, as threads, and the rule alone
-// on statuses made by hand.
+// Ranks that wait for each other in calls of different groups or for each other's messages: as processes, as
+// threads, and the rule alone on statuses made by hand.
 #include "gradus/distributed/health/deadlock.h"
 
 #include <gmock/gmock.h>
@@ -18,6 +18,7 @@
 #include "gradus/distributed/data_parallel/sync_batch_norm.h"
 #include "gradus/distributed/group/collectives.h"
 #include "gradus/distributed/group/process_group.h"
+#include "gradus/distributed/group/remote.h"
 #include "gradus/nn/nn.h"
 #include "gradus/tensor/ops/creation.h"
 #include "gradus/tensor/ops/linalg/matmul.h"
@@ -35,7 +36,7 @@ using testing::IsEmpty;
 
 // Two heartbeats and an answer take a good second where the machine has a core for each rank, and some ten
 // times that where others take the cores. The timeout is a minute: half of it tells the two apart.
-constexpr std::chrono::seconds kAtOnce{30}, kSlow{3};
+constexpr std::chrono::seconds kAtOnce{30}, kSlow{2};
 
 struct Gen : nn::Layer {
   nn::Linear fc{this, "fc", {.in = 2, .out = 2}};
@@ -159,6 +160,10 @@ void receive_or_barrier() {
   if (get_rank() != 0) send(x, {.dst = 0});
 }
 
+int next_rank() { return (get_rank() + 1) % get_world_size(); }
+void receive_circle() { recv(ones({4}), {.src = next_rank()}); }
+void remote_receive_circle() { remote_recv({.src_rank = next_rank()}); }
+
 // Rank 0 waits for a message of 64 MB, which is under way while rank 1 waits for it in the barrier.
 void a_message_is_under_way() {
   const Tensor x = ones({1 << 24});
@@ -201,16 +206,14 @@ const std::map<std::string, void (*)()> kPrograms = {
     {"one_computes", one_computes},
     {"a_thread_comes_late", a_thread_comes_late},
     {"receive_or_barrier", receive_or_barrier},
+    {"receive_circle", receive_circle},
+    {"remote_receive_circle", remote_receive_circle},
     {"a_message_is_under_way", a_message_is_under_way},
 };
 
 // Prints what was thrown, and whether it came at once.
 const RankFunction runs{"runs", [] {
-                          init_process_group({.init_method = "file://" + std::string(std::getenv("MEETING")),
-                                              .world_size = test_world(),
-                                              .rank = test_rank(),
-                                              .timeout = Milliseconds(60'000),
-                                              .shared_memory = std::getenv("SHARED_MEMORY") != nullptr});
+                          join_job();
                           const auto begin = std::chrono::steady_clock::now();
                           try {
                             kPrograms.at(std::getenv("PROGRAM"))();
@@ -223,59 +226,80 @@ const RankFunction runs{"runs", [] {
                           return 0;
                         }};
 
-class Deadlocks : public testing::TestWithParam<bool> {
- protected:
-  static std::vector<std::string> outputs(const std::string& program, int world = 2) {
-    const std::string meeting = fresh_path("meeting");
-    std::vector<std::string> outputs;
-    for (const RankEnd& end : run_processes("runs", world, {.variables = [&](int) {
-                                              Variables variables{{"MEETING", meeting}, {"PROGRAM", program}};
-                                              if (GetParam()) variables.emplace_back("SHARED_MEMORY", "1");
-                                              return variables;
-                                            }})) {
-      EXPECT_EQ(end.exit_code, 0) << end.output;
-      outputs.push_back(end.output);
-    }
-    return outputs;
-  }
-  static void expect_on_all(const std::string& program, const std::string& one, const std::string& other,
-                            const std::string& more = "", int world = 2) {
-    for (const std::string& text : outputs(program, world))
-      EXPECT_THAT(text, AllOf(HasSubstr("they wait for each other"), HasSubstr(one), HasSubstr(other),
-                              HasSubstr(more), HasSubstr("at once")));
-  }
+// A program, and what each rank must print.
+struct Case {
+  const char* program;
+  bool shared_memory = true;
+  std::vector<std::string> parts = {};
+  int world = 2;
 };
 
-TEST_P(Deadlocks, OfABackwardAndABarrierAreNamedOnAllRanks) {
-  expect_on_all("backward_or_barrier", "it is in backward #", "of group 'DDP of gen'", "it is in barrier #");
+// Runs the programs at the same time: the ranks wait more than they compute.
+void expect_all(const std::vector<Case>& cases) {
+  std::vector<std::thread> jobs;
+  for (const Case& c : cases)
+    jobs.emplace_back([&c] {
+      const auto options = job_options(c.shared_memory, {{"PROGRAM", c.program}});
+      for (const RankEnd& end : run_processes("runs", c.world, options)) {
+        EXPECT_EQ(end.exit_code, 0) << end.output;
+        for (const std::string& part : c.parts) EXPECT_THAT(end.output, HasSubstr(part)) << c.program;
+        if (c.parts.empty()) {
+          EXPECT_EQ(end.output, "it ends\n") << c.program;
+        }
+      }
+    });
+  for (std::thread& job : jobs) job.join();
 }
-TEST_P(Deadlocks, OfBatchNormAndABackwardAreNamedOnAllRanks) {
-  expect_on_all("batch_norm_or_backward", "of group 'DDP of gen'", "it is in all_gather #");
+
+const char* const kEachOther = "they wait for each other";
+
+TEST(Deadlocks, AreNamedOnAllRanks) {
+  std::vector<Case> cases;
+  for (const bool shared_memory : {true, false})
+    cases.push_back(
+        {"backward_or_barrier",
+         shared_memory,
+         {kEachOther, "it is in backward #", "of group 'DDP of gen'", "it is in barrier #", "at once"}});
+  for (const bool shared_memory : {true, false})
+    cases.push_back({"receive_or_barrier",
+                     shared_memory,
+                     {kEachOther, "it is in recv from rank 1 (tag 0)", "it is in barrier #", "at once"}});
+  for (const Case& c :
+       {Case{"batch_norm_or_backward",
+             true,
+             {kEachOther, "of group 'DDP of gen'", "it is in all_gather #", "at once"}},
+        Case{"one_model_grows", true, {kEachOther, "of group 'DDP of gen'", "of group 'world'", "at once"}},
+        Case{"parts", true, {kEachOther, "of group 'DDP of gen'", "of group 'DDP of disc'", "at once"}},
+        Case{"receive_circle",
+             false,
+             {kEachOther, "rank 0: it is in recv from rank 1", "rank 1: it is in recv from rank 2",
+              "rank 2: it is in recv from rank 0", "at once"},
+             3},
+        Case{"remote_receive_circle",
+             true,
+             {kEachOther, "rank 0: it is in remote_recv from rank 1",
+              "rank 3: it is in remote_recv from rank 0", "at once"},
+             4},
+        // Of three ranks the one that is elsewhere.
+        Case{"backward_or_barrier",
+             true,
+             {"] rank 0 did not come to barrier #", "it is in backward #",
+              "of group 'DDP of gen', where it waits for ranks 1, 2", "at once"},
+             3}})
+    cases.push_back(c);
+  expect_all(cases);
 }
-TEST_P(Deadlocks, OfAModelThatGrowsOnOneRankAreNamedOnAllRanks) {
-  expect_on_all("one_model_grows", "of group 'DDP of gen'", "of group 'world'");
+TEST(Deadlocks, OfARankWithMoreBatchesSayWhatToDo) {
+  const auto ends = run_processes("runs", 2, job_options(true, {{"PROGRAM", "one_has_more_data"}}));
+  EXPECT_THAT(ends[1].output, AllOf(HasSubstr("of group 'DDP of gen'"), HasSubstr("join()")));
 }
-TEST_P(Deadlocks, OfPartsOfAModelAreCalledAfterThem) {
-  expect_on_all("parts", "of group 'DDP of gen'", "of group 'DDP of disc'");
+TEST(Deadlocks, AreNotSeenWhereARankIsSlow) {
+  for (const bool shared_memory : {true, false})
+    expect_all({{"one_sleeps", shared_memory},
+                {"one_computes", shared_memory},
+                {"a_thread_comes_late", shared_memory},
+                {"a_message_is_under_way", shared_memory}});
 }
-TEST_P(Deadlocks, OfThreeRanksNameTheOneThatIsElsewhere) {
-  for (const std::string& text : outputs("backward_or_barrier", 3))
-    EXPECT_THAT(
-        text, AllOf(HasSubstr("] rank 0 did not come to barrier #"), HasSubstr("it is in backward #"),
-                    HasSubstr("of group 'DDP of gen', where it waits for ranks 1, 2"), HasSubstr("at once")));
-}
-TEST_P(Deadlocks, OfARankWithMoreBatchesSayWhatToDo) {
-  EXPECT_THAT(outputs("one_has_more_data")[1],
-              AllOf(HasSubstr("of group 'DDP of gen'"), HasSubstr("join()")));
-}
-TEST_P(Deadlocks, OfAReceiveAndABarrierAreNamedOnAllRanks) {
-  expect_on_all("receive_or_barrier", "it is in recv from rank 1 (tag 0)", "it is in barrier #");
-}
-TEST_P(Deadlocks, AreNotSeenWhereARankIsSlow) {
-  for (const char* program : {"one_sleeps", "one_computes", "a_thread_comes_late", "a_message_is_under_way"})
-    EXPECT_THAT(outputs(program), ElementsAre("it ends\n", "it ends\n")) << program;
-}
-INSTANTIATE_TEST_SUITE_P(OverSharedMemoryOrMessages, Deadlocks, testing::Bool());
 
 TEST(DeadlocksOfThreads, AreNamedOnAllRanks) {
   for (const std::string& text : errors_of(2, backward_or_barrier))
@@ -283,7 +307,7 @@ TEST(DeadlocksOfThreads, AreNamedOnAllRanks) {
                             HasSubstr("barrier #")));
 }
 TEST(DeadlocksOfThreads, AreNotSeenWhereARankIsSlow) {
-  for (const char* program : {"one_sleeps", "one_computes", "a_thread_comes_late", "a_message_is_under_way"})
+  for (const char* program : {"one_computes", "a_thread_comes_late"})
     EXPECT_THAT(errors_of(2, kPrograms.at(program)), ElementsAre("", "")) << program;
 }
 

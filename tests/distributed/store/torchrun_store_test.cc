@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "gradus/distributed/base/error.h"
+#include "gradus/tests/support/error.h"
 
 namespace gradus::dist::internal {
 namespace {
@@ -57,15 +58,6 @@ const std::string kCheckA = std::string("\5") + number(1) + number(1) + "k";
 const std::string kGetA = std::string("\3") + number(1) + "k";
 
 Deadline soon(int ms = 5'000) { return Deadline::after(Milliseconds(ms)); }
-
-template <class E, class F> std::string error_of(F&& f) {
-  try {
-    f();
-  } catch (const E& e) {
-    return e.what();
-  }
-  return "";
-}
 
 TEST(TorchrunStore, SetsAKeyAndSeesThatItIsThere) {
   const std::string all = kHello + kSetA + kCheckA;

@@ -9,16 +9,14 @@
 #include <thread>
 #include <utility>
 
-#include "gradus/tensor/base/error.h"
 #include "gradus/tests/distributed/subprocess.h"
+#include "gradus/tests/support/error.h"
 
 namespace gradus::dist::internal {
 namespace {
 
 using testing::AllOf;
 using testing::HasSubstr;
-using testing::IsEmpty;
-using testing::Not;
 
 mode_t mode_of(const std::string& path) {
   struct stat info {};
@@ -36,12 +34,7 @@ class UserTokenTest : public testing::Test {
     }
   }
   static std::string error_of(const std::string& remote_host = "") {
-    try {
-      user_token("test", remote_host);
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return "";
+    return gradus::error_of([&] { user_token("test", remote_host); });
   }
 
   TestFolder folder_;
@@ -83,7 +76,7 @@ TEST_F(UserTokenTest, AFileThatOthersMayReadIsRefused) {
     EXPECT_THAT(error_of(), AllOf(HasSubstr("[test] " + file_), HasSubstr("nobody else may read")));
   }
   chmod(file_.c_str(), 0600);
-  EXPECT_EQ(error_of(), "");
+  EXPECT_EQ(error_of(), "no error");
 }
 
 TEST_F(UserTokenTest, WhatIsNoTokenIsRefused) {

@@ -31,7 +31,7 @@ struct Job {
 double seconds_since(TimePoint start) { return std::chrono::duration<double>(now() - start).count(); }
 
 class ArenaOfRanks : public ::testing::TestWithParam<int> {};
-INSTANTIATE_TEST_SUITE_P(, ArenaOfRanks, ::testing::Range(1, 9));
+INSTANTIATE_TEST_SUITE_P(, ArenaOfRanks, ::testing::Values(1, 2, 3, 5, 8));
 
 TEST_P(ArenaOfRanks, EveryCollectiveIsRight) {
   Job job(GetParam());
@@ -127,7 +127,7 @@ TEST(Arena, ARankThatHasLeftIsAnErrorAtOnce) {
 }
 
 TEST(Arena, WhatARankGaveBeforeItLeftCounts) {
-  for (int i = 0; i < 50; ++i) {
+  for (int i = 0; i < 20; ++i) {
     Job job(2);
     on_threads(2, [&](int rank) {
       int32_t x = rank + 1;
@@ -164,20 +164,9 @@ TEST(Arena, CorruptMemoryIsAnError) {
   });
 }
 
-TEST(ArenaOfProcesses, EveryCollectiveIsRight) {
-  Job job(3);
-  std::vector<ForkedProcess> others;
-  for (int rank = 1; rank < job.size; ++rank)
-    others.emplace_back([&job, rank] {
-      BackendChecks(*job.backend(rank), rank, job.size, job.memberships[rank].get()).all();
-    });
-  BackendChecks(*job.backend(0), 0, job.size, job.memberships[0].get()).all();
-  for (ForkedProcess& other : others) EXPECT_EQ(other.wait(), 0);
-}
-
 // Kills rank 1 somewhere inside of a collective, several times at different points.
 TEST(ArenaOfProcesses, ARankThatIsKilledInACollectiveEndsItOnTheOthers) {
-  for (int i = 0; i < 10; ++i) {
+  for (int i = 0; i < 4; ++i) {
     Job job(3);
     const auto run = [&job](int rank) {
       const auto backend = job.backend(rank);
@@ -190,7 +179,7 @@ TEST(ArenaOfProcesses, ARankThatIsKilledInACollectiveEndsItOnTheOthers) {
     ForkedProcess other([&] { run(2); });
     TimePoint killed{};
     std::thread watcher([&] {
-      std::this_thread::sleep_for(20ms + i * 1ms);
+      std::this_thread::sleep_for(20ms + i * 3ms);
       killed = now();
       EXPECT_EQ(WTERMSIG(victim.kill()), SIGKILL);
       job.memberships[0]->report({Failure::Kind::kDied, 1, "rank 1 was killed by signal 9 (SIGKILL)"});

@@ -161,7 +161,7 @@ TEST(RingTransport, MemoryOfARequestThatWasGivenUpIsNotTouched) {
 // Every value a rank may find there is either refused or harmless.
 TEST(RingTransport, CorruptMemoryIsAnError) {
   std::minstd_rand random(1);
-  for (int i = 0; i < 200; ++i) {
+  for (int i = 0; i < 60; ++i) {
     Job job(2);
     const Rank me = job.rank(0);
     std::byte* memory = job.segment->data();
@@ -189,48 +189,6 @@ TEST(RingTransport, CorruptMemoryIsAnError) {
       EXPECT_EQ(error.rank(), 1);
       EXPECT_THAT(error.what(), HasSubstr("rank 1 corrupted the shared-memory message ring"));
     }
-  }
-}
-
-TEST(RingTransportOfProcesses, MessagesArrive) {
-  Job job(2);
-  const auto play = [&job](int rank) {
-    const Rank me = job.rank(rank);
-    for (int i = 0; i < 200; ++i) {
-      const std::string text = text_of(i * 1000, i);
-      if (rank == i % 2)
-        me.send(1 - rank, 0, text);
-      else
-        ASSERT_TRUE(me.receive(1 - rank, 0) == text);
-    }
-  };
-  ForkedProcess other([&] { play(1); });
-  play(0);
-  EXPECT_EQ(other.wait(), 0);
-}
-
-TEST(RingTransportOfProcesses, ARankThatIsKilledEndsTheWaitsOfOthers) {
-  for (int i = 0; i < 5; ++i) {
-    Job job(2);
-    ForkedProcess victim([&] {
-      const Rank me = job.rank(1);
-      const std::string text = text_of(kLarge, 1);
-      for (;;) me.send(0, 0, text);
-    });
-    TimePoint killed{};
-    std::thread watcher([&] {
-      std::this_thread::sleep_for(20ms + i * 1ms);
-      killed = now();
-      victim.kill();
-      job.memberships[0]->report({Failure::Kind::kDied, 1, "rank 1 was killed by signal 9 (SIGKILL)"});
-    });
-    try {
-      for (;;) job.rank(0).receive(1, 0);
-    } catch (const PeerError& error) {
-      EXPECT_STREQ(error.what(), "[recv] rank 1 was killed by signal 9 (SIGKILL)");
-    }
-    watcher.join();
-    EXPECT_LT(now() - killed, 1s);
   }
 }
 

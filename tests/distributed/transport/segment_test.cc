@@ -214,7 +214,7 @@ TEST(SegmentsOfProcesses, ProcessesShareMemoryAndLeaveNothingBehind) {
 // got the memory.
 TEST(SegmentsOfProcesses, AMemberThatIsKilledWhileOpeningHoldsUpNobody) {
   int failed = 0;
-  for (int i = 0; i < 30; ++i) {
+  for (int i = 0; i < 15; ++i) {
     Job job(2);
     const int victim_rank = i % 2, my_rank = 1 - victim_rank;  // rank 0 gives, rank 1 takes
     ForkedProcess victim([&] {
@@ -224,7 +224,7 @@ TEST(SegmentsOfProcesses, AMemberThatIsKilledWhileOpeningHoldsUpNobody) {
     job.store->guard = job.memberships[my_rank].get();
     TimePoint killed_at{};
     std::thread watcher([&] {
-      std::this_thread::sleep_for(std::chrono::microseconds(i * 100));
+      std::this_thread::sleep_for(std::chrono::microseconds(i * 200));
       killed_at = now();
       victim.kill();
       job.memberships[my_rank]->report({Failure::Kind::kDied, victim_rank, "a rank was killed"});

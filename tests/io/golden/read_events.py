@@ -1,4 +1,4 @@
-"""Reads, with TensorBoard itself, the run that event_writer_tensorboard_test.cc writes (made with tensorboard 2.21).
+"""Reads, with TensorBoard itself, the run that event_writer_test.cc writes (made with tensorboard 2.21).
 
     python3 read_events.py FOLDER     # 0: all is there; 77: tensorboard is not installed
 """

@@ -23,7 +23,7 @@ struct Gan : nn::Module {
   models::DCGANDiscriminator disc{this, "disc", {.size = 16, .channels = 1, .width = 4}};
 };
 
-// Trains 50 steps of 8 images, of all ranks together. Returns images of fixed latents.
+// Trains 15 steps of 8 images, of all ranks together. Returns images of fixed latents.
 std::vector<double> images_of_a_training() {
   manual_seed(3);
   Gan net;
@@ -37,7 +37,7 @@ std::vector<double> images_of_a_training() {
   // Gradients that rounding alone makes, as of biases before a norm, stay small with this eps.
   optim::Adam opt_d(net.disc.parameters(), {.lr = 2e-4, .betas = {0.5, 0.999}, .eps = 1e-3});
   optim::Adam opt_g(net.gen.parameters(), {.lr = 2e-4, .betas = {0.5, 0.999}, .eps = 1e-3});
-  const training::RunOptions run = {.iterations = 50};
+  const training::RunOptions run = {.iterations = 15};
   training::Training training("dcgan", run, loader,
                               {{"model", net}, {"optimizer_disc", opt_d}, {"optimizer_gen", opt_g}});
   for (training::Step& s : training) {
@@ -73,9 +73,7 @@ TEST(DCGANOnRanks, MakesTheSameImagesFromTheSameLatents) {
     }
 }
 
-TEST(DCGANOnRanks, HasTheSameBitsAgain) {
-  for (const int world : {1, 2}) EXPECT_EQ(on_ranks(world), on_ranks(world)) << world;
-}
+TEST(DCGANOnRanks, HasTheSameBitsAgain) { EXPECT_EQ(on_ranks(2), on_ranks(2)); }
 
 }  // namespace
 }  // namespace gradus
