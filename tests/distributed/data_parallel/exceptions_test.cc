@@ -13,7 +13,6 @@
 #include "gradus/autograd/functional.h"
 #include "gradus/autograd/ops/ops.h"
 #include "gradus/distributed/data_parallel/distributed_data_parallel.h"
-#include "gradus/distributed/data_parallel/distributed_data_parallel.h"
 #include "gradus/distributed/data_parallel/sync_batch_norm.h"
 #include "gradus/distributed/group/collectives.h"
 #include "gradus/distributed/group/object.h"
