@@ -154,7 +154,7 @@ Work all_reduce_coalesced(const std::vector<Tensor>& xs, const AllReduceOptions&
     shapes = {-1, int64_t(hash)};
   }
   const auto text = [](const std::vector<int64_t>& shapes) {
-    if (!shapes.empty() && shapes[0] < 0) return concat("shapes of hash ", std::hex, uint64_t(shapes.at(1)));
+    if (!shapes.empty() && shapes[0] < 0) return concat("shapes of hash ", uint64_t(shapes.at(1)));
     std::string text = "shapes";
     for (size_t i = 0; i < shapes.size(); i += 1 + shapes[i])
       text += concat(' ', Shape(std::span(shapes).subspan(i + 1, shapes[i])));
