@@ -39,7 +39,7 @@ namespace {
 int64_t checked_number(const Characters& characters, char c) {
   const int64_t number = characters.number(c);
   if (number < 0)
-    throw ValueError("Characters", "the byte ", int(uint8_t(c)), " is none of the ", characters.size(),
+    throw ValueError("Characters", "the byte ", int(uint8_t(c)), " is not among the ", characters.size(),
                      " characters");
   return number;
 }

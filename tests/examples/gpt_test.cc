@@ -243,7 +243,7 @@ TEST(GptProgram, WritesTextLikeThatOfItsFile) {
   EXPECT_EQ(gpt(s.dir(), with(sample, {"--prompt", "be"})).output, want.substr(0, 52) + "\n");
   const Result unknown = gpt(s.dir(), with(sample, {"--prompt", "x"}));
   EXPECT_EQ(unknown.status, 1);
-  EXPECT_THAT(unknown.output, HasSubstr("gpt sample: [Characters] the byte 120 is none of the 6"));
+  EXPECT_THAT(unknown.output, HasSubstr("gpt sample: [Characters] the byte 120 is not among the 6"));
 }
 
 TEST(GptInAPipeline, WritesTextAndACheckpointThatSampleReads) {

@@ -192,7 +192,7 @@ TEST(PoolErrors, SayWhatWasGiven) {
                "i64");
   EXPECT_ERROR(ValueError, raw::adaptive_windows("adaptive_avg_pool2d", x, 2, {1, 0, 0}),
                "[adaptive_avg_pool2d]", "output size");
-  EXPECT_ERROR(ShapeError, raw::max_pool2d_windows(empty({2, 3, 0, 4}), {.kernel = 2}), "no cells");
+  EXPECT_ERROR(ShapeError, raw::max_pool2d_windows(empty({2, 3, 0, 4}), {.kernel = 2}), "no pixels");
   const PoolWindows w = raw::max_pool2d_windows(x, {.kernel = 2});
   const Tensor dy = empty({2, 3, 2, 2});
   EXPECT_ERROR(DTypeError, raw::max_pool_scatter(dy, empty({2, 3, 2, 2}, {DType::kI64, kCPU}), w),

@@ -280,6 +280,13 @@ TEST(Multinomial, WithoutReplacementTheFirstDrawIsInProportionAndNoneRepeats) {
   EXPECT_NEAR(second_after_2[0] / first[2], 1.0 / 3, 0.01);
 }
 
+// The quotient of an exponential random number and the weight is infinite in some rows.
+TEST(Multinomial, WithoutReplacementATinyWeightIsDrawnBeforeAWeightOfZero) {
+  manual_seed(4);
+  const Tensor row = tensor(std::vector{0.0, 1e-308});  // f64
+  for (int64_t i : multinomial(contiguous(expand(row, {100, 2})), 1).to_vector<int64_t>()) EXPECT_EQ(i, 1);
+}
+
 TEST(Multinomial, SeedAloneDecides) {
   const Tensor weights = rand({50, 30});
   for (bool replacement : {false, true}) {

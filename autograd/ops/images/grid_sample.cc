@@ -28,7 +28,7 @@ void check(const Tensor& x, const Tensor& grid) {
   if (x.dim() != 4 || grid.dim() != 4 || grid.size(3) != 2 || grid.size(0) != x.size(0))
     throw ShapeError(kOp, "x must be [N,C,H,W] and grid [N,P,Q,2]: x ", describe(x), " and grid ",
                      describe(grid));
-  if (x.size(2) == 0 || x.size(3) == 0) throw ShapeError(kOp, "x has no cells: x ", describe(x));
+  if (x.size(2) == 0 || x.size(3) == 0) throw ShapeError(kOp, "x has no pixels: x ", describe(x));
   if ((x.dtype() != DType::kF32 && x.dtype() != DType::kF64) || x.dtype() != grid.dtype())
     throw DTypeError(kOp, "expected f32 or f64, the same for both: x ", describe(x), " and grid ",
                      describe(grid));

@@ -130,7 +130,7 @@ void check(const Tensor& x, const InterpolateOptions& o) {
                      wanted ? wanted + 2 : 3, wanted ? "" : " and at most 5 dims", ": x ", describe(x));
   check_floating(kOp, "x", x);
   for (int d = 1; d < x.dim(); ++d)
-    if (x.size(d) == 0) throw ShapeError(kOp, "x has no cells to take values from: x ", describe(x));
+    if (x.size(d) == 0) throw ShapeError(kOp, "x has no pixels to interpolate: x ", describe(x));
   if (o.size.empty() == o.scale_factor.empty()) throw ValueError(kOp, "give either size or scale_factor");
   const int entries = o.size.empty() ? int(o.scale_factor.size()) : o.size.size();
   if (entries != rank && !(entries == 1 && o.size.empty()))

@@ -88,7 +88,7 @@ void check_value(const Tensor& x, double value) {
   if (is_floating(t)) return;
   check_fits(kOp, value, t);
   if (value != std::trunc(value) || (t == DType::kBool && value != 0 && value != 1))
-    throw ValueError(kOp, "a value of ", value, " is none of ", t, ": x ", describe(x));
+    throw ValueError(kOp, "the value ", value, " is not representable in ", t, ": x ", describe(x));
 }
 
 // Returns the index in [0, n) of the element that padding copies to position i, which may lie outside of [0, n).
@@ -100,12 +100,12 @@ int64_t source(PadMode mode, int64_t i, int64_t n) {
 
 std::shared_ptr<const AxisTaps> taps_of(const Tensor& x, int d, Sides s, PadMode mode) {
   const int64_t n = x.size(d), max_pad = std::max(s.front, s.back);
-  if (n == 0) throw ShapeError(kOp, "dim ", d, " has no cells to pad with: x ", describe(x));
+  if (n == 0) throw ShapeError(kOp, "dim ", d, " has no elements to pad with: x ", describe(x));
   if (mode == PadMode::kReflect && max_pad >= n)
-    throw ValueError(kOp, "cannot reflect ", max_pad, " of the ", n, " cells of dim ", d, ": x ",
-                     describe(x));
+    throw ValueError(kOp, "reflection padding of ", max_pad, " must be less than the size of dim ", d, " (",
+                     n, "): x ", describe(x));
   if (mode == PadMode::kCircular && max_pad > n)
-    throw ValueError(kOp, "cannot go round by ", max_pad, " on the ", n, " cells of dim ", d, ": x ",
+    throw ValueError(kOp, "circular padding of ", max_pad, " exceeds the size of dim ", d, " (", n, "): x ",
                      describe(x));
   check_bounds(kOp, "a size of x", n, 1, kMaxTable);
   check_bounds(kOp, "a size of the result", n + s.front + s.back, 0, kMaxTable);

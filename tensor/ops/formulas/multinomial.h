@@ -32,7 +32,9 @@ GRADUS_HD double threshold(double u, double total, double below) { return std::m
 // Without replacement, the elements with the smallest arrival times are drawn: exponential random numbers divided
 // by the weights. Their order has the distribution of successive draws without replacement.
 GRADUS_HD double arrival_time(double u, double weight) {
-  return weight > 0 ? -m::log1p(-u) / weight : std::numeric_limits<double>::infinity();
+  // A time that overflows is still before that of a weight of 0.
+  constexpr double kMax = std::numeric_limits<double>::max();
+  return weight > 0 ? std::min(-m::log1p(-u) / weight, kMax) : std::numeric_limits<double>::infinity();
 }
 
 }  // namespace gradus::draws

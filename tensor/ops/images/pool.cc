@@ -23,7 +23,7 @@ void check_input(const char* op, const Tensor& x, int rank) {
   check_floating(op, "x", x);
   const Size3 in = extent(x, rank);
   if (x.size(1) == 0 || in.d == 0 || in.h == 0 || in.w == 0)
-    throw ShapeError(op, "x has no cells to pool: x ", describe(x));
+    throw ShapeError(op, "x has no pixels to pool: x ", describe(x));
   for (int64_t n : {in.d, in.h, in.w}) check_bounds(op, "a side of x", n, 1);
 }
 
@@ -61,7 +61,7 @@ PoolWindows windows_of(const char* op, const Tensor& x, int rank, Size3 kernel, 
   if (stride.d == 0) stride.d = kernel.d;
   if (stride.h == 0) stride.h = kernel.h;
   if (stride.w == 0) stride.w = kernel.w;
-  check_bounds(op, "number of cells in the window", Checked(op, kernel.d) * kernel.h * kernel.w, 1);
+  check_bounds(op, "number of pixels in the window", Checked(op, kernel.d) * kernel.h * kernel.w, 1);
   const Size3 in = extent(x, rank);
   const Size3 output{output_extent(op, x, in.d, kernel.d, stride.d, padding.d, dilation.d, ceil_mode),
                      output_extent(op, x, in.h, kernel.h, stride.h, padding.h, dilation.h, ceil_mode),

@@ -50,7 +50,7 @@ Tensor resample(const Tensor& x, const Resampling& map) {
     if (!taps) continue;
     const int d = x.dim() - 3 + a;  // axes D, H, W are the last dims; dims 0 and 1 are N and C
     if (d < 2 || x.size(d) != taps->in)
-      throw ShapeError("resample", "an axis of ", taps->in, " cells is not dim ", d, " of x ", describe(x));
+      throw ShapeError("resample", "an axis of ", taps->in, " pixels is not dim ", d, " of x ", describe(x));
     shape[d] = taps->out;
   }
   // 16-bit floats are computed in f32. A result of an empty input is zeros.

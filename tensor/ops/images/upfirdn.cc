@@ -42,7 +42,7 @@ UpfirdnGeometry upfirdn2d_geometry(const Tensor& x, const Tensor& kernel, const 
   for (const Size2& s : {o.up, o.down}) check_bounds(kOp, "up and down", s, 1);
   for (int64_t p : {o.padding.left, o.padding.right, o.padding.top, o.padding.bottom})
     check_bounds(kOp, "padding", p, -kMaxExtent);
-  if (x.size(2) == 0 || x.size(3) == 0) throw ShapeError(kOp, "x has no cells: x ", describe(x));
+  if (x.size(2) == 0 || x.size(3) == 0) throw ShapeError(kOp, "x has no pixels: x ", describe(x));
   UpfirdnGeometry g{
       {x.size(2), x.size(3)}, {},     {kernel.size(0), kernel.size(1)}, o.up, o.down, o.padding.left,
       o.padding.top,          flipped};

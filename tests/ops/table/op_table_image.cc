@@ -124,7 +124,7 @@ void add_interpolate() {
            refuses("scale", {2, 2, 2}, {.scale_factor = {-1}}, {"positive", "-1"}),
            refuses("corners", {2, 2, 2}, {.size = {1}, .align_corners = true}, {"align_corners"}),
            refuses("antialias", {2, 2, 2}, {.size = {1}, .antialias = true}, {"antialias"}),
-           refuses("no cells", {2, 2, 0}, {.size = {1}}, {"no cells", "[2,2,0]"}),
+           refuses("no cells", {2, 2, 0}, {.size = {1}}, {"no pixels", "[2,2,0]"}),
            refuses("integers", {2, 2, 2}, {.size = {1}}, {"i64"}, kIntegers)}});
 }
 
@@ -630,7 +630,7 @@ void add_sampling() {
                  .errors = {refuses("dims", {2, 2}, {2, 1, 1, 2}, {"[2,2]", "[2,1,1,2]"}),
                             refuses("grid", {2, 1, 2, 2}, {2, 1, 1, 3}, {"[2,1,1,3]"}),
                             refuses("batch", {2, 1, 2, 2}, {3, 1, 1, 2}, {"[3,1,1,2]"}),
-                            refuses("no cells", {2, 1, 0, 2}, {2, 1, 1, 2}, {"no cells", "[2,1,0,2]"}),
+                            refuses("no cells", {2, 1, 0, 2}, {2, 1, 1, 2}, {"no pixels", "[2,1,0,2]"}),
                             refuses("dtypes", {2, 1, 2, 2}, {2, 1, 1, 2}, {"f64", "f32"},
                                     {.dtype = DType::kF64})}});
       }
