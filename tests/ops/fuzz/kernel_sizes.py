@@ -11,8 +11,11 @@ import sys
 COMMENT = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\])*"|\'(?:\\.|[^\'\\])\'', re.S)
 INCLUDE = re.compile(r'#include "gradus/tensor/cpu/([\w/]+)\.h"')
 SLOT = re.compile(r'\w+_kernel\s*\{\s*"(\w+)"')
-FUNCTOR = re.compile(r"template struct (?:Unary|Binary|Ternary)<(\w+)")
+FUNCTOR = re.compile(r"(?:Unary|Binary|Ternary)<(\w+)")
+LIST = re.compile(r"using (\w+) =\s*raw::SlotList<(.*?)>;", re.S)
+DEFINED = re.compile(r"template struct (?:DefineSlots<(\w+)>|((?:Unary|Binary|Ternary)<\w+))")
 NAME = re.compile(r'struct (\w+) : \w+ \{\s*static constexpr const char\* name = "(\w+)"')
+SHORT_NAME = re.compile(r'GRADUS_(?:UNARY|BINARY)_FUNCTOR\((\w+), \w+, "(\w+)"')
 SHIFT = re.compile(r"(?<![\w.])(?:int64_t\s*[({]\s*)?(\d+)\s*[)}]?\s*<<\s*(\d+)(?![\w.])")
 NUMBER = re.compile(r"(?<![\w.])(\d+)(?![\w.])")
 LEAST, MOST = 3, 1 << 20
@@ -26,11 +29,12 @@ def sizes_in(text):
 
 
 def main(out, paths):
-    files, names = {}, {}
+    files, names, lists = {}, {}, {}  # path -> text, functor -> op, list of slots -> functors
     for path in paths:
         with open(path) as f:
             text = f.read()
-        names.update(NAME.findall(text))
+        names.update(NAME.findall(text) + SHORT_NAME.findall(text))
+        lists.update((name, FUNCTOR.findall(slots)) for name, slots in LIST.findall(COMMENT.sub(" ", text)))
         if "tensor/cpu/" in path:
             files[path.split("tensor/cpu/", 1)[1]] = text
     stems = {}  # stem -> [its .h and .cc, without comments]
@@ -48,7 +52,8 @@ def main(out, paths):
 
     by_op = {}
     for name, text in files.items():
-        ops = SLOT.findall(text) + [names[functor] for functor in FUNCTOR.findall(text)]
+        defined = [lists.get(slots) or FUNCTOR.findall(slot) for slots, slot in DEFINED.findall(text)]
+        ops = SLOT.findall(text) + [names[functor] for functors in defined for functor in functors]
         if not ops:
             continue
         sizes = set()
