@@ -523,7 +523,9 @@ class StreamTransport final : public Transport, public std::enable_shared_from_t
 
   bool read_connection(size_t source) {
     Connection& c = connection(source);
-    if (!c.readable || c.drained) return false;
+    // A message without payload may have waited for its receive: of that nothing is left in the connection.
+    const bool matched = read_pieces(source, 0);
+    if (!c.readable || c.drained) return matched;
     int available = 0;
     (void)::ioctl(c.socket.fd(), FIONREAD, &available);
     if (available <= 0) {
@@ -532,9 +534,12 @@ class StreamTransport final : public Transport, public std::enable_shared_from_t
       if (n > 0 || (n < 0 && errno == EINTR)) return true;  // data has come meanwhile
       c.readable = false;
       if (n == 0 || !would_block()) end_reading(c, n == 0 ? "connection closed" : errno_text());
-      return false;
+      return matched;
     }
-    uint64_t ready = std::min<size_t>(size_t(available), kSocketStep);
+    return read_pieces(source, std::min<size_t>(size_t(available), kSocketStep)) || matched;
+  }
+  // Reads from a stream that has `ready` bytes. Returns whether a message advanced.
+  bool read_pieces(size_t source, uint64_t ready) {
     bool moved = false;
     while (read_piece(source, ready)) moved = true;
     return moved;
@@ -544,14 +549,12 @@ class StreamTransport final : public Transport, public std::enable_shared_from_t
     if (is_remote(source)) return read_connection(source);
     Ring& ring = this->ring(source, index_);
     const uint64_t start = read_[source];
-    uint64_t ready = ring.written.load(std::memory_order_seq_cst) - start;
+    const uint64_t ready = ring.written.load(std::memory_order_seq_cst) - start;
     if (ready > capacity_) {
       corrupt_ = members_[source];
       return false;
     }
-    ready = std::min<uint64_t>(ready, step_bytes());
-    bool moved = false;
-    while (read_piece(source, ready)) moved = true;
+    const bool moved = read_pieces(source, std::min<uint64_t>(ready, step_bytes()));
     if (read_[source] != start) {
       ring.read.store(read_[source], std::memory_order_seq_cst);
       if (ring.writer_waits.load(std::memory_order_seq_cst) && ring.writer_waits.exchange(0))
