@@ -10,7 +10,8 @@
 namespace gradus::dist::internal {
 
 std::string PipelineBase::describe() {
-  const StageSplit& split = model_.split_for(example_);
+  const auto cached = model_.split_for(example_);
+  const StageSplit& split = *cached;
   const nn::StateDict parameters = model_.module().named_parameters();
   const RecomputeChoice* choice = auto_ ? &auto_->best() : nullptr;
   const auto modes = choice ? choice->of_stage : std::vector(size_t(stages()), options_.recompute);

@@ -3,6 +3,7 @@
 #include "gradus/distributed/pipeline/executor.h"
 
 #include <algorithm>
+#include <memory>
 #include <optional>
 
 #include "gradus/autograd/graph/tracking.h"
@@ -22,7 +23,7 @@ constexpr int kPrefetchedActions = 2;  // number of later actions whose receives
 
 // State of a micro-batch on a stage between its forward and the end of its backward.
 struct Executor::Running {
-  const StageSplit* split = nullptr;
+  std::shared_ptr<const StageSplit> split;
   bool recomputes = false;  // the forward runs again before the backward
   nn::StateDict buffers;    // copies of the buffers that the first run of the forward changed
   Recording recording;
@@ -162,7 +163,7 @@ std::vector<Executor::ActionPosition> Executor::order_of(const ActionLists& list
 void Executor::forward(Step& step, const Action& action, bool recomputes) {
   const int s = action.stage, k = action.micro_batch;
   Running& running = step.at(action);
-  running.split = &model_.split_for(step.work.inputs[k]);
+  running.split = model_.split_for(step.work.inputs[k]);
   const auto& needs = running.split->plan.needs[s];
   if (s == 0) running.input.generator = RandomGenerator::of_part(step.work.draw, uint64_t(k)).state();
   for (size_t slot = 0; slot < needs.size(); ++slot) {
@@ -287,7 +288,8 @@ void Executor::expect(Step& step, const Action& action) {
     if (from != model_.rank()) mailbox_->expect(from, address);
   };
   if (action.kind == ActionKind::kForward) {
-    const auto& needs = model_.split_for(step.work.inputs[k]).plan.needs[s];
+    const auto split = model_.split_for(step.work.inputs[k]);
+    const auto& needs = split->plan.needs[s];
     for (size_t slot = 0; slot < needs.size(); ++slot)
       post(needs[slot].stage, {step.number, s, k, int(slot), false});
   } else if (const auto found = step.running.find({s, k}); found != step.running.end() &&

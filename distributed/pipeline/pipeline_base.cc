@@ -274,7 +274,8 @@ std::vector<StageTimes> PipelineBase::measure_stages(const Batch& batch, const C
     Context context = Context::current().snapshot();
     context.device = model_.device_of(s);
     const ContextScope on_device(context);
-    const StageSplit& split = model_.split_for(part.inputs);
+    const auto cached = model_.split_for(part.inputs);
+    const StageSplit& split = *cached;
     const nn::ParameterScope tied(model_.module(), model_.from_other_devices(split, s), {.partial = true});
     times[s] = measure_stage(model_.module(), split, s, split_backward,
                              [&] { return Tensors{compute(on_current_device(part), s + 1 == stages())}; });

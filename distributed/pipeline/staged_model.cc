@@ -105,15 +105,13 @@ void StagedModel::assign_owners(const StageSplit& split, const nn::Module& model
   }
 }
 
-// The reference is valid until a later call drops the cut from the cache.
-const StageSplit& StagedModel::split_for(std::span<const Tensor> inputs) {
+std::shared_ptr<const StageSplit> StagedModel::split_for(std::span<const Tensor> inputs) {
   const std::string signature = signature_of(modules_, inputs);
-  const auto found = std::ranges::find(cached_splits_, signature, [](const auto& k) { return k->signature; });
-  if (found != cached_splits_.end()) return (*found)->split;
+  const auto found = std::ranges::find(cached_splits_, signature, &CachedSplit::signature);
+  if (found != cached_splits_.end()) return found->split;
   if (cached_splits_.size() == kMaxCachedSplits) cached_splits_.erase(cached_splits_.begin());
-  cached_splits_.push_back(
-      std::make_unique<CachedSplit>(CachedSplit{signature, make_split(*module_, inputs)}));
-  return cached_splits_.back()->split;
+  cached_splits_.push_back({signature, std::make_shared<StageSplit>(make_split(*module_, inputs))});
+  return cached_splits_.back().split;
 }
 
 nn::StateDict StagedModel::from_other_devices(const StageSplit& split, int stage) const {

@@ -51,7 +51,7 @@ class StagedModel {
   nn::StateDict from_other_devices(const StageSplit& split, int stage) const;
 
   // Returns the trace and plan for these inputs and the modules' current training modes (cached).
-  const StageSplit& split_for(std::span<const Tensor> inputs);
+  std::shared_ptr<const StageSplit> split_for(std::span<const Tensor> inputs);
 
   // A parameter or buffer, and the ranks that have memory for it, in the order of their stages.
   struct StateEntry {
@@ -75,9 +75,9 @@ class StagedModel {
   std::vector<StateEntry> state_;
   struct CachedSplit {
     std::string signature;
-    StageSplit split;
+    std::shared_ptr<const StageSplit> split;
   };
-  std::vector<std::unique_ptr<CachedSplit>> cached_splits_;  // cache of split_for, oldest first
+  std::vector<CachedSplit> cached_splits_;  // cache of split_for, oldest first
 };
 
 // Makes the model on the meta device, and returns the names of its tensors in the order of their construction
