@@ -149,7 +149,8 @@ const Tensor& trunc_normal_(const Tensor& x, TruncNormalOptions o) {
   return fill_random("trunc_normal_", x, [=](const ElementBits& d) {
     for (int i = 1; i <= tries; ++i)
       if (const double z = normal(d(i)); z >= a && z <= b) return o.mean + o.stddev * sign * z;
-    return o.mean + o.stddev * sign * normal_quantile(p_a + (p_b - p_a) * uniform(d()), a, b);
+    const double z = normal_quantile(p_a + (p_b - p_a) * uniform(d()), a, b);
+    return std::clamp(o.mean + o.stddev * sign * z, o.low, o.high);
   });
 }
 

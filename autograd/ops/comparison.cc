@@ -104,9 +104,13 @@ Tensor isclose(const Tensor& a_in, const Tensor& b_in, Closeness options) {
   Tensor close = eq(a, b);
   if (options.equal_nan) close = logical_or(close, logical_and(isnan(a), isnan(b)));
   if (is_integral(a.dtype()) && is_integral(b.dtype()) && options.rtol == 0 && options.atol < 1) return close;
-  const Tensor difference = abs(a - b);
+  // Integers may not hold their difference.
+  const bool is_floating_point = is_floating(a.dtype()) || is_floating(b.dtype());
+  const Tensor x = is_floating_point ? a : to(a, get_default_dtype()),
+               y = is_floating_point ? b : to(b, get_default_dtype());
+  const Tensor difference = abs(x - y);
   return logical_or(close,
-                    logical_and(isfinite(difference), le(difference, abs(b) * options.rtol + options.atol)));
+                    logical_and(isfinite(difference), le(difference, abs(y) * options.rtol + options.atol)));
 }
 bool allclose(const Tensor& a, const Tensor& b, Closeness options) {
   const OpCall call("allclose", {{"a", a}, {"b", b}});

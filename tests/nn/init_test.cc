@@ -68,6 +68,10 @@ TEST(Init, TruncNormalStaysWithinItsBounds) {
   EXPECT_GE(tail.low, 5);
   const Moments other = moments(trunc_normal_(empty({20000}), {.low = -50, .high = -5}));
   EXPECT_NEAR(other.mean, -5.1865, 0.01);
+  // Beyond 38 deviations the distribution function is 0 in f64.
+  const Moments end = moments(trunc_normal_(empty({100}), {.low = -50, .high = -40}));
+  EXPECT_GE(end.low, -50);
+  EXPECT_LE(end.high, -40);
 }
 
 TEST(Init, FansCountTheKernel) {

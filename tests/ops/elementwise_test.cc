@@ -315,6 +315,12 @@ TEST(ElementwiseTypes, IntegersWrapAndDoNotTrap) {
   EXPECT_EQ(raw::unary<functors::Abs>(i).to_vector<int32_t>(), (std::vector<int32_t>{INT32_MAX, INT32_MIN}));
 }
 
+TEST(ElementwiseTypes, ClosenessOfIntegersIsOfTheirTrueDifference) {
+  const Tensor a = to(tensor({0, 1, 7}), DType::kU8), b = to(tensor({255, 3, 4}), DType::kU8);
+  EXPECT_EQ(isclose(a, b, {.rtol = 0, .atol = 2}).to_vector<bool>(), (std::vector<bool>{false, true, false}));
+  EXPECT_EQ(isclose(gt(a, 0), gt(b, 0)).to_vector<bool>(), (std::vector<bool>{false, true, true}));
+}
+
 TEST(ElementwiseTypes, UnsupportedOnesAreErrors) {
   const Tensor flag = ones({2}, {.dtype = DType::kBool});
   EXPECT_ERROR(DTypeError, sub(flag, flag), "[sub]", "bool");
