@@ -295,7 +295,7 @@ std::vector<Tensor> checked_dys(const RecordingState& state, const std::vector<T
   if (!roots.empty() && !reaches)
     throw StateError("backward", "the loss depends on no attached tensor: ", describe(roots[0]), ", ",
                      state.leaves().size(), " tensors attached",
-                     state.narrowed ? " (state.narrowed by `only`)" : "", "; ",
+                     state.narrowed ? " (narrowed by `only`)" : "", "; ",
                      state.manager->attached.empty()
                          ? kWhoseParameters
                          : "was it computed outside of record(), or detached? autograd::explain(loss) tells");

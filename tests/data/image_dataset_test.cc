@@ -8,6 +8,8 @@
 
 #include "gradus/data/dataloader.h"
 #include "gradus/data/sets/fake_data.h"
+#include "gradus/data/transforms/color.h"
+#include "gradus/data/transforms/tensor.h"
 #include "gradus/tensor/runtime/context.h"
 #include "gradus/tests/support/error.h"
 
