@@ -429,8 +429,10 @@ RecordingState& checked(const Ref<RecordingState>& state, const char* op) {
 Recording::Recording() = default;
 Recording::Recording(Recording&&) noexcept = default;
 Recording::Recording(Ref<RecordingState> state) : state_(std::move(state)) {
+  std::vector<RecordingState*>& open = state_->manager->open;
+  open.reserve(open.size() + 1);  // what may throw is done before the recording is open
   autograd::open_recording(state_);
-  state_->manager->open.push_back(state_.get());
+  open.push_back(state_.get());
 }
 Recording& Recording::operator=(Recording&& other) noexcept {
   Recording taken(std::move(other));
