@@ -71,7 +71,7 @@ std::string report_with_seed(const std::string& seed) {
 TEST(Report, HasAllThatFindsTheFaultAndItsSeedRepeatsIt) {
   const std::regex expected(
       "gradus emulated device: a race: [^\n]*block \\d+, thread \\d+[^\n]*\n"
-      "  at \\S*(cuda_emulator/planted\\.cu\\.cc):(\\d+), block (\\d+), thread (\\d+)\n"
+      "  at \\S*(cuda_emulator/tests/planted\\.cu\\.cc):(\\d+), block (\\d+), thread (\\d+)\n"
       "  op (\\w+), kernel [^\n]*one_place\\(float\\*\\), 2 blocks of 1 threads, 0 bytes of shared memory, "
       "device 0\n"
       "  memory device 0, allocation \\d+ of 4 bytes for conv2d, byte 0\n"
