@@ -113,7 +113,7 @@ class Connector {
     const std::string hello = to_wire(int32_t(options_.rank)) + own_secrets_.at(peer);
     if (send_all(socket, hello, watch_.deadline, &why) != Io::kDone) throw_unreachable(peer, why);
     while (answer.size() < kSecretBytes) {
-      check({peer});
+      check_job({peer});  // the peer may have answered and left: its answer, or the connection's end, arrives
       const Deadline limit = Deadline::after(kPoll);
       if (receive_some(socket, &answer, limit, &why, kSecretBytes - answer.size()) == Io::kClosed)
         throw_unreachable(peer, why);
@@ -179,8 +179,12 @@ class Connector {
 
   // Throws if the job has failed, one of the ranks has left, or time is over.
   void check(const std::vector<int>& missing) const {
-    if (watch_.membership->failed()) throw_wait(kOp, WaitResult::kFailed, watch_, missing);
+    check_job(missing);
     for (int rank : missing) check_left(kOp, watch_, rank, [] { return true; });
+  }
+  // Throws if the job has failed or time is over.
+  void check_job(const std::vector<int>& missing) const {
+    if (watch_.membership->failed()) throw_wait(kOp, WaitResult::kFailed, watch_, missing);
     if (watch_.deadline.passed()) throw_wait(kOp, WaitResult::kTimeout, watch_, missing);
   }
 
