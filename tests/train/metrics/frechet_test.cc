@@ -180,8 +180,8 @@ TEST(FrechetDistance, WhatDoesNotFitIsNamed) {
   EXPECT_ERROR(DTypeError, with(zeros({3}), c)(), "f64");
   EXPECT_ERROR(ShapeError, with(zeros({2}, kF64), c)(), "covariance [D,D]");
   EXPECT_ERROR(ShapeError, with(zeros({2}, kF64), eye(2, -1, kF64))(), "both sides");
-  EXPECT_ERROR(ValueError, with(good.mean * std::nan(""), c)(), "in mean");
-  EXPECT_ERROR(ValueError, with(good.mean, c * 1e200)(), "in covariance");
+  EXPECT_ERROR(ValueError, with(good.mean * std::nan(""), c)(), "of mean");
+  EXPECT_ERROR(ValueError, with(good.mean, c * 1e200)(), "of covariance");
   EXPECT_ERROR(ValueError, with(good.mean, triu(c))(), "symmetric");
 }
 
