@@ -1,4 +1,7 @@
-// Launches of kernels on the meta device, with an observer, on a queue, or on a GPU.
+// launch() runs one kernel call by the device of its first argument (the result): nothing on meta; in the
+// calling thread on cpu:0; as a queued call on the streams of other CPU devices; a CUDA kernel function
+// launches asynchronously itself. An observer (profiler) of the thread receives the call. Arguments are
+// type-erased pointers (Argument), which must live until launch() returns; a queued call copies them.
 #include "gradus/tensor/kernel.h"
 
 #include <algorithm>
@@ -30,6 +33,7 @@ std::string describe(const TensorPointers& tensors) {
   return text;
 }
 
+// Returns the defined tensors among the arguments, without ownership.
 TensorPointers tensors_of(const KernelCall& call) {
   TensorPointers tensors;
   for (const Argument& argument : call.arguments) argument.type->collect(tensors, argument.value);

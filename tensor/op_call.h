@@ -1,11 +1,14 @@
-// OpCall: an RAII object at the entry of a public op, which sets the op's name for errors and checks that
-// arguments are defined:
+// OpCall: an RAII object at the entry of a public op, which names the op in errors (and in reports of device
+// memory) and checks that tensor arguments are defined:
 //
 //   Tensor linear(const Tensor& x, const Tensor& w, const Tensor& bias) {
 //     const OpCall call("linear", {{"x", x}, {"weight", w}});
+//     ...
+//   }
 //
-// Errors thrown during its lifetime on this thread have this name. If ops call each other, the name is that of the
-// outermost op, which the user called.
+// Errors that are thrown on this thread during the lifetime of an OpCall have its op's name. If ops call each
+// other, errors have the name of the outermost op, which the user called. Pass op names as string literals: only
+// the pointer is kept.
 #pragma once
 
 #include <initializer_list>
@@ -23,15 +26,18 @@ class OpCall {
     const Tensor& tensor;
   };
 
+  // Checks no arguments.
   explicit OpCall(const char* op) : outer_(internal::called_op) {
     if (!outer_) internal::called_op = op;
   }
-  // Errors: StateError for an undefined argument.
+  // Errors: StateError if one of the `needed` tensors is undefined.
   OpCall(const char* op, std::initializer_list<Argument> needed) : OpCall(op) {
     for (const Argument& a : needed)
       if (!a.tensor.defined()) [[unlikely]]
         throw_undefined(op, a.name);
   }
+  // For an argument `name` that is a list of tensors; errors name the tensor "name[i]".
+  // Errors: StateError if one of the `needed` tensors is undefined.
   OpCall(const char* op, const char* name, const std::vector<Tensor>& needed) : OpCall(op) {
     for (size_t i = 0; i < needed.size(); ++i)
       if (!needed[i].defined()) [[unlikely]]
@@ -44,7 +50,7 @@ class OpCall {
  private:
   [[noreturn, gnu::cold]] static void throw_undefined(const char* op, std::string_view name);
 
-  const char* outer_;
+  const char* outer_;  // the name of the OpCall around this one; null for the outermost
 };
 
 }  // namespace gradus

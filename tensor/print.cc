@@ -1,4 +1,7 @@
-// Printing of tensors in PyTorch's format: aligned columns, and large tensors abridged.
+// to_string and operator<< of tensors, in PyTorch's format: nested brackets, aligned columns, one number
+// format per tensor, dims of tensors of more than 1000 elements abridged to 3 elements at either end; then
+// dtype, shape and device on a last line. Tensors of other devices are copied to the host, which waits for
+// them; meta tensors have only the last line. Bools, integers and floats of any strides.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -17,6 +20,7 @@ constexpr int kLineWidth = 80;
 // The number format, the same for all elements of a tensor: 3, true, 3., 3.1416 or 3.1416e+00.
 enum class Style { kInteger, kTruth, kWhole, kFixed, kScientific };
 
+// Returns the text of a float, in Style kWhole, kFixed or kScientific.
 std::string format_number(double v, Style style) {
   if (std::isnan(v)) return "nan";
   if (std::isinf(v)) return v > 0 ? "inf" : "-inf";
@@ -29,6 +33,7 @@ std::string format_number(double v, Style style) {
   return text;
 }
 
+// Formats one tensor in host memory. Passes over its printed elements: the style, the column width, the text.
 class Printer {
  public:
   explicit Printer(const Tensor& x) : x_(x), abridge_(x.numel() > kMaxPrinted), style_(choose_style()) {
@@ -47,10 +52,11 @@ class Printer {
       visit(d + 1, offset + i * x_.strides()[d], f);
     }
   }
+  // Returns whether element i of dim d is the first of those that are replaced by "...".
   bool starts_gap(int d, int64_t i) const { return abridge_ && x_.shape()[d] > 2 * kEdge && i == kEdge; }
 
-  // Whole numbers print as 3., others with four decimals, or in scientific notation if the range is too large for
-  // four decimals.
+  // Whole numbers print as 3., others with four decimals, or in scientific notation if the range is too large
+  // for four decimals.
   Style choose_style() const {
     if (x_.dtype() == DType::kBool) return Style::kTruth;
     if (is_integral(x_.dtype())) return Style::kInteger;
@@ -80,6 +86,8 @@ class Printer {
     return format_number(value(offset), style_);
   }
 
+  // Returns the text of the slice at `offset` that spans dims [d, dim()). Elements of the last dim fill lines
+  // of kLineWidth; outer dims are separated by newlines.
   std::string block(int d, int64_t offset) const {
     if (d == x_.dim()) {
       const std::string number = element(offset);
@@ -112,7 +120,7 @@ class Printer {
   const Tensor& x_;
   const bool abridge_;
   const Style style_;
-  size_t width_ = 0;
+  size_t width_ = 0;  // characters of the longest element
 };
 
 }  // namespace

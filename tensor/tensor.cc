@@ -1,4 +1,7 @@
-// Tensor and TensorImpl: layouts, access from the host, and creation.
+// Tensor and TensorImpl: layouts, access from the host, and creation. Strides and offsets count elements.
+// Functions that read values (item, to_vector, host_data) wait until the tensor's device has computed them.
+// Devices: cpu:0 computes in the calling thread; cpu:1 and up have a worker thread and a queue, cuda:N
+// streams; meta tensors have no memory.
 #include "gradus/tensor/tensor.h"
 
 #include <algorithm>
@@ -16,8 +19,8 @@
 namespace gradus {
 namespace {
 
-// Returns the strides with those of size-1 dims replaced by the row-major value, so that equal layouts have equal
-// strides.
+// Returns the strides with those of size-1 dims replaced by the row-major value, so that equal layouts have
+// equal strides.
 Strides normalized(const Shape& shape, Strides strides) {
   int64_t next = 1;
   for (int i = shape.size() - 1; i >= 0; --i) {
@@ -56,6 +59,7 @@ Tensor one_element_on_host(const Tensor& x) {
   return internal::in_host_memory(x, "item");
 }
 
+// Reads one element of a tensor in host memory.
 double read_as_double(const Tensor& x, int64_t offset) {
   return dispatch_all(x.dtype(), [&]<class T>() { return static_cast<double>(x.ptr<T>()[offset]); });
 }
@@ -90,6 +94,7 @@ bool Tensor::is_channels_last() const {
   return true;
 }
 
+// A layout is dense if its elements fill a block without gaps or overlap, in any order of dims.
 bool Tensor::is_dense() const {
   if (is_row_major()) return true;
   int64_t step = 1;
@@ -232,6 +237,7 @@ template Tensor tensor(const std::vector<bool>&, const Shape&, Device);
 
 namespace {
 
+// Converts a number to the element type T: bool by != 0, integers by truncation, 16-bit floats through f32.
 template <class T> T element(Number number) {
   if constexpr (std::is_same_v<T, bool>)
     return number.to_double() != 0;
@@ -263,6 +269,7 @@ void append(const Row& row, int dim, const Shape& shape, std::vector<const Liter
   }
 }
 
+// Returns the widest dtype of the numbers; the default dtype for none, and for integers mixed with floats.
 DType common_dtype(const std::vector<const Literal*>& numbers) {
   if (numbers.empty()) return get_default_dtype();
   DType widest = numbers[0]->dtype();

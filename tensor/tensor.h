@@ -27,7 +27,8 @@ template <class Signature> class KernelSlot;  // an op's kernels by device: grad
 class Index;                                  // one coordinate of x[{...}]: gradus/autograd/indexing.h
 class Indexed;  // the proxy that x[{...}] returns, which converts to a Tensor and can be assigned to
 
-// The autograd state of a tensor: a leaf, or an output of a node. Defined by subclasses in autograd/.
+// The autograd state of a tensor: a leaf, or the node (recorded op) that computed it. Defined by subclasses
+// in autograd/.
 class AutogradSlot : public Counted {
  public:
   // Returns whether this is a leaf (an attached tensor) rather than the node of an op.
@@ -44,7 +45,8 @@ class AutogradSlot : public Counted {
   bool is_leaf_;
 };
 
-// The array that a handle refers to.
+// The array that Tensor handles refer to: a strided view into a Storage. Views of one array share the
+// Storage.
 class TensorImpl final : public Counted {
  public:
   TensorImpl(Ref<Storage> storage, int64_t offset, const Shape& shape, const Strides& strides, DType dtype);
@@ -73,26 +75,28 @@ class Tensor {
   // On a temporary, shape() returns a copy, so `for (int64_t n : f(x).shape())` is safe.
   const Shape& shape() const& { return impl().shape; }
   Shape shape() && { return impl().shape; }
-  int64_t size(int64_t dim) const;  // negative counts from the back. Errors: IndexError
+  int64_t size(int64_t dim) const;  // a negative dim counts from the last. Errors: IndexError
   int dim() const { return impl().shape.size(); }
   int64_t numel() const { return impl().numel; }
   const Strides& strides() const& { return impl().strides; }
   Strides strides() && { return impl().strides; }
-  int64_t stride(int64_t dim) const;
+  int64_t stride(int64_t dim) const;  // in elements; dim as for size
   DType dtype() const { return impl().dtype; }
   Device device() const { return impl().storage->device(); }
   int64_t nbytes() const { return numel() * size_of(dtype()); }
 
   // Returns whether the tensor is contiguous in row-major order.
   bool is_row_major() const { return impl().row_major; }
-  // Returns whether a tensor of 3 to 5 dims is contiguous with channels (dim 1) innermost, and not row-major too.
+  // Returns whether a tensor of 3 to 5 dims is contiguous with channels (dim 1) innermost. False for a tensor
+  // that is also row-major, as with one channel.
   bool is_channels_last() const;
   // Returns whether the tensor is contiguous (no gaps, no overlaps) in some order of its dims.
   bool is_dense() const;
 
   // Return a pointer to the elements of a row-major tensor, after the device has computed them. mutable_data
-  // increments the version.
-  // Errors: DTypeError unless the dtype is T's; ShapeError unless row-major; DeviceError unless in host memory.
+  // increments the storage's version counter, by which autograd detects in-place writes.
+  // Errors: DTypeError unless the dtype is T's; ShapeError unless row-major; DeviceError unless in host
+  // memory.
   template <class T> const T* data() const { return static_cast<const T*>(host_data(dtype_v<T>)); }
   template <class T> T* mutable_data() {
     T* p = static_cast<T*>(const_cast<void*>(host_data(dtype_v<T>)));
@@ -119,10 +123,10 @@ class Tensor {
   // Returns a tensor that shares the elements and has no autograd history.
   Tensor detach() const;
 
-  // grad() returns the accumulated gradient, undefined if there is none. Only attached tensors have a gradient.
-  // set_grad replaces it; an undefined `grad` removes it. Both are defined in autograd/.
-  // Errors: ShapeError, DTypeError, DeviceError unless `grad` has the tensor's shape, dtype and device; ValueError
-  // if it is the tensor itself (a reference cycle).
+  // grad() returns the accumulated gradient, undefined if there is none. Only attached tensors have a
+  // gradient. set_grad replaces it; an undefined `grad` removes it. Both are defined in autograd/.
+  // Errors: ShapeError, DTypeError, DeviceError unless `grad` has the tensor's shape, dtype and device;
+  // ValueError if it is the tensor itself (a reference cycle).
   Tensor grad() const;
   void set_grad(const Tensor& grad) const;
 
@@ -172,8 +176,8 @@ Tensor empty_channels_last(const Shape& shape, TensorOptions options = {});
 // Returns a tensor of x's shape with unspecified contents, contiguous with the dims in x's memory order.
 Tensor empty_like(const Tensor& x);
 Tensor empty_like(const Tensor& x, DType dtype);
-// Returns a row-major tensor that views memory of the caller, without copying. `release` is called when the last
-// tensor that views it is destroyed.
+// Returns a row-major tensor that views memory of the caller, without copying. `release` (may be empty) is
+// called when the last tensor that views the memory is destroyed.
 Tensor from_blob(void* data, const Shape& shape, TensorOptions options = {},
                  std::function<void()> release = {});
 // Returns a row-major tensor of T's dtype with these values. On meta the values are ignored.
@@ -241,18 +245,18 @@ Tensor tensor(const List& values) {
   }
   return tensor(all, {values.size()});
 }
-// Returns a 0-dimensional tensor. Conversion to integer dtypes truncates; values outside an integer dtype narrower
-// than i64 wrap.
+// Returns a 0-dimensional tensor. Conversion to integer dtypes truncates; values outside an integer dtype
+// narrower than i64 wrap.
 Tensor scalar(Number value, TensorOptions options = {});
 
-// Returns a view of x's storage with this shape, strides and offset (in elements from the start of the storage),
-// without autograd history. Bounds are not checked.
+// Returns a view of x's storage with this shape, strides and offset (in elements from the start of the
+// storage), without autograd history. Bounds are not checked.
 Tensor view_as_strided(const Tensor& x, const Shape& shape, const Strides& strides, int64_t offset);
 // Returns a tensor that shares x's elements and has no autograd history.
 Tensor detach(const Tensor& x);
 
-// Returns "f32[32,8,28,28] cpu", with " channels-last" or " strided" if x is not row-major; "undefined" for an
-// undefined x.
+// Returns "f32[32,8,28,28] cpu", with " channels-last" or " strided" if x is not row-major; "undefined" for
+// an undefined x.
 std::string describe(const Tensor& x);
 // Returns values, dtype and shape as text. Long dims are abridged as in PyTorch.
 std::string to_string(const Tensor& x);

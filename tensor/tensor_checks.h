@@ -1,4 +1,5 @@
-// Common checks of op arguments. Errors describe the tensors and how to convert them:
+// Common checks of op arguments. `op` is the name of the op in the error, `name` that of the argument x. Tensors
+// must be defined. Errors describe the tensors and suggest a conversion:
 //
 //   [linear] x is f64 but weight is f32: x f64[2,3] cpu, weight f32[4,3] cpu;
 //            to(x, DType::kF32) converts x, net.to(DType::kF64) a module
@@ -23,7 +24,7 @@ namespace internal {
 [[gnu::cold]] bool are_compatible_with_meta(Device a, Device b);
 }  // namespace internal
 
-// Returns the end of an error about a dtype: "; to(x, DType::kF32) converts x".
+// Returns the end of an error about a dtype, for name "x" and dtype f32: "; to(x, DType::kF32) converts x".
 std::string how_to_convert(std::string_view name, DType dtype);
 
 // Checks that x has a floating dtype.
@@ -33,7 +34,8 @@ inline void check_floating(std::string_view op, std::string_view name, const Ten
     internal::throw_not_floating(op, name, x);
 }
 
-// Checks that x has an integer dtype other than bool. `what` describes x in the error ("class numbers").
+// Checks that x has an integer dtype other than bool. `what` describes the elements of x in the error ("class
+// numbers").
 // Errors: DTypeError.
 inline void check_integers(std::string_view op, std::string_view what, std::string_view name,
                            const Tensor& x) {
@@ -48,8 +50,8 @@ inline void check_bool(std::string_view op, std::string_view name, const Tensor&
     internal::throw_not_bool(op, name, x);
 }
 
-// Checks that x has the dtype of `other`. The error suggests to convert x, so x should be the data and `other` a
-// parameter.
+// Checks that x has the dtype of `other`. The error suggests a conversion of x, so pass the data as x and a
+// parameter as `other`.
 // Errors: DTypeError.
 inline void check_same_dtype(std::string_view op, std::string_view name, const Tensor& x,
                              std::string_view other_name, const Tensor& other) {
@@ -57,13 +59,14 @@ inline void check_same_dtype(std::string_view op, std::string_view name, const T
     internal::throw_other_dtype(op, name, x, other_name, other);
 }
 
-// Returns whether an op may have operands on devices a and b.
+// Returns whether an op may have operands on devices a and b: a == b, or one of them is meta while this thread's
+// Context skips the kernels of meta tensors (Context::skip_meta_kernels).
 inline bool are_compatible_devices(Device a, Device b) {
   return a == b || internal::are_compatible_with_meta(a, b);
 }
 
-// Checks that x has one element. `what` describes x in the error ("the loss"), `otherwise` is an alternative for
-// the user.
+// Checks that x has one element. `what` names x in the error ("the loss"). `otherwise` is appended to the error's
+// first clause and states an alternative: " (or pass its dy)".
 // Errors: ShapeError.
 inline void check_one_element(std::string_view op, std::string_view what, const Tensor& x,
                               std::string_view otherwise = "") {
@@ -71,7 +74,7 @@ inline void check_one_element(std::string_view op, std::string_view what, const 
     internal::throw_not_one_element(op, what, x, otherwise);
 }
 
-// The explanation in errors about an empty list of parameters.
+// The end of errors about an empty list of parameters: explains which parameters a module has.
 inline constexpr const char* kWhoseParameters =
     "a module's parameters() are those of the layers that were made with it as their parent: "
     "nn::Linear fc{this, \"fc\", {.in = 2, .out = 1}}";

@@ -1,5 +1,5 @@
-// Overflow-checked 64-bit arithmetic for sizes that a caller passes, and bounds checks of options. An overflow
-// throws ValueError.
+// Checks of the sizes and options that a caller passes to an op: Checked, an int64_t whose arithmetic throws
+// ValueError on overflow, and checks of bounds, with the usual maxima. Errors begin with the name `op`.
 //
 //   const int64_t room = Checked(op, in) * up + front + back - kernel;
 #pragma once
@@ -16,29 +16,34 @@ namespace gradus {
 
 // Maximum number of elements of a tensor: 2^62 bytes of f64.
 inline constexpr int64_t kMaxNumel = int64_t{1} << 59;
-// Maximum of kernel sizes, strides, paddings, dilations and factors: a product of two fits into 64 bits.
+// Maximum of each kernel size, stride, padding, dilation and scale factor. The product of two such numbers fits
+// into 64 bits.
 inline constexpr int64_t kMaxExtent = (int64_t{1} << 31) - 1;
-// Maximum size of an axis for which a table of weights or positions is computed.
+// Maximum size of an axis for which an op such as interpolate computes a table with an entry per position.
 inline constexpr int64_t kMaxTable = int64_t{1} << 27;
 // Maximum number of tensors that an op splits its input into.
 inline constexpr int64_t kMaxSplits = int64_t{1} << 24;
 
 // Checks that least <= value <= most. `what` names the option in the error.
-// Errors: ValueError with the bound and `value`.
+// Errors: ValueError with the violated bound and `value`.
 void check_bounds(std::string_view op, std::string_view what, int64_t value, int64_t least,
                   int64_t most = kMaxExtent);
 
+// Checks height and width alike.
 void check_bounds(std::string_view op, std::string_view what, Size2 value, int64_t least,
                   int64_t most = kMaxExtent);
 
-// Checks that `value` without its fraction fits into the integer dtype `dtype`. u8 accepts integers from -255 on,
-// of which it stores the low bits (-3 becomes 253). Floating dtypes and bool accept every value.
-// Errors: ValueError.
+// Checks that `value` without its fraction fits into the integer dtype `dtype`. NaN does not fit. u8 also accepts
+// the integers -255 to -1 (not as floating point), of which the op stores the low 8 bits, as PyTorch does: -3
+// becomes 253. Floating dtypes and bool accept every value.
+// Errors: ValueError with `value` and `dtype`.
 void check_fits(std::string_view op, Number value, DType dtype);
 
+// Throws the ValueError for an overflow of `a sign b`, where sign is '+', '-' or '*'.
 [[noreturn]] void throw_overflow(std::string_view op, int64_t a, char sign, int64_t b);
 
-// An int64_t whose +, - and * throw ValueError naming `op` on overflow.
+// An int64_t whose +, - and * throw ValueError naming `op` on overflow. Other operators, such as /, convert it to
+// int64_t, and their result is not checked any more. The text of `op` must outlive the object.
 class Checked {
  public:
   Checked(std::string_view op, int64_t value) : op_(op), value_(value) {}
@@ -65,7 +70,7 @@ class Checked {
   template <std::integral T> friend Checked operator+(Checked a, T b) { return a + Checked(a.op_, b); }
   template <std::integral T> friend Checked operator-(Checked a, T b) { return a - Checked(a.op_, b); }
   template <std::integral T> friend Checked operator*(Checked a, T b) { return a * Checked(a.op_, b); }
-  // The checked number must be the left operand.
+  // Deleted: the Checked number must be the left operand.
   template <std::integral T> friend Checked operator+(T, Checked) = delete;
   template <std::integral T> friend Checked operator-(T, Checked) = delete;
   template <std::integral T> friend Checked operator*(T, Checked) = delete;

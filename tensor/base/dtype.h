@@ -1,5 +1,6 @@
-// Element types, their names and sizes, the 16-bit float types, and dispatch from a runtime
-// DType to a C++ type.
+// Element types (DType), their names and sizes in bytes, the C++ storage types of 16-bit floats, type
+// promotion, and dispatch from a runtime DType to a C++ type. Arithmetic on bf16 and f16 goes through
+// implicit conversions to float.
 //
 //   dispatch_floating(x.dtype(), "relu", [&]<class T>() { relu_kernel<T>(...); });
 #pragma once
@@ -15,6 +16,7 @@
 
 namespace gradus {
 
+// The order matters: floating types first, and tables below are indexed by the enumerator.
 enum class DType : uint8_t { kF64, kF32, kF16, kBF16, kI64, kI32, kI16, kI8, kU8, kBool };
 
 // bfloat16: the upper half of an f32. Conversion rounds to nearest even; NaN stays NaN.
@@ -34,7 +36,8 @@ using Half = __fp16;  // g++ 12 has no _Float16 there
 #elif defined(__FLT16_MANT_DIG__)
 using Half = _Float16;
 #endif
-// Conversions for compilers without a 16-bit float type (clang 14 on x86), compiled by another compiler.
+// Conversions, rounding to nearest even, for compilers without a 16-bit float type (clang 14 on x86). Defined
+// in a file that another compiler compiles.
 uint16_t half_of(float f);
 float float_of(uint16_t half);
 }  // namespace internal
@@ -53,6 +56,7 @@ struct f16 {
 };
 
 // clang-format off
+// dtype_v<T> is the DType of the C++ type T.
 template <class T> struct dtype_of;
 template <> struct dtype_of<double>  { static constexpr DType value = DType::kF64; };
 template <> struct dtype_of<float>   { static constexpr DType value = DType::kF32; };
@@ -87,17 +91,17 @@ constexpr std::string_view name_of(DType t) {
 inline std::string to_string(DType t) { return std::string(name_of(t)); }
 std::ostream& operator<<(std::ostream& out, DType t);
 
-// Returns the result dtype of arithmetic between a and b, as PyTorch for tensors of 1 or more dims: a floating
-// dtype with an integer dtype gives the floating one; two dtypes of one kind give the wider one; f16 with bf16
-// gives f32; u8 with a signed integer gives the signed dtype, except that u8 with i8 gives i16.
+// Returns the result dtype of arithmetic between a and b, as PyTorch for tensors of 1 or more dims: a
+// floating dtype with an integer dtype gives the floating one; two dtypes of one kind give the wider one; f16
+// with bf16 gives f32; u8 with a signed integer gives the signed dtype, except that u8 with i8 gives i16.
 DType promote(DType a, DType b);
 
-// Returns the default dtype, initially f32: the dtype of floating-point tensors that are created without a dtype,
-// by factories and modules (TensorOptions), by ops with fractional results of integers (div, exp, ...), and by a
-// floating-point number combined with an integer tensor.
+// Returns the default dtype, initially f32: the dtype of floating-point tensors that are created without a
+// dtype, by factories and modules (TensorOptions), by ops with fractional results of integers (div, exp,
+// ...), and by a floating-point number combined with an integer tensor.
 DType get_default_dtype();
-// Sets the default dtype of the process. Must be called before other threads create tensors. Existing tensors keep
-// their dtype; net.to(dtype) converts a model.
+// Sets the default dtype of the process. Must be called before other threads create tensors. Existing tensors
+// keep their dtype; net.to(dtype) converts a model.
 // Errors: DTypeError unless `t` is a floating-point dtype.
 void set_default_dtype(DType t);
 

@@ -1,5 +1,6 @@
-// CPU kernels of copy and fill for any dtypes and layouts: tiled transposes for permuted dims (NCHW <-> NHWC), and
-// row by row along the innermost loop otherwise.
+// CPU kernels of copy_ and fill_ for any dtypes and strides. StridedIndex merges the dims of the operands into few
+// nested loops. Permuted dims (NCHW <-> NHWC) are copied as tiled matrix transposes if both dtypes are equal, all
+// others row by row along the innermost loop. Callers skip empty tensors and pass operands that do not overlap.
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/kernel.h"
 
@@ -15,7 +16,9 @@ namespace {
 
 using namespace cpu;  // NOLINT
 
-// Converts row by row along the innermost loop. Long rows are divided into blocks, and threads divide the blocks.
+// Converts the elements of src to dst's dtype, row by row along the innermost loop. Long rows are split into
+// blocks of kBlock elements, and the blocks are distributed over threads. dst_size and src_size are the bytes per
+// element; a src_size of 0 reads one element for all of dst.
 void copy_rows(const StridedIndex& index, char* dst, int64_t dst_size, const char* src, int64_t src_size,
                ConvertFunction convert) {
   constexpr int64_t kBlock = 16384;
@@ -33,8 +36,8 @@ void copy_rows(const StridedIndex& index, char* dst, int64_t dst_size, const cha
   });
 }
 
-// Returns the loop along which the source is contiguous, if the destination is contiguous along another one, the
-// innermost. Otherwise -1.
+// Returns the loop along which the source (operand 1) has stride 1, if the destination (operand 0) has stride 1
+// along the innermost loop and the source has a larger stride there. Returns -1 otherwise.
 int transposed_dim(const StridedIndex& index) {
   if (index.inner_stride(0) != 1 || index.inner_stride(1) <= 1) return -1;
   for (int d = 0; d < index.dims - 1; ++d)
@@ -42,10 +45,11 @@ int transposed_dim(const StridedIndex& index) {
   return -1;
 }
 
-// Copies as transposes of [rows, cols] matrices: rows run along loop `dim`, in which the source is contiguous,
-// cols along the innermost loop, in which the destination is.
+// Copies [rows, cols] matrices as transposes, for elements of `size` bytes. Row r is index r of loop `dim`, along
+// which the source has stride 1. Column c is index c of the innermost loop, along which the destination has
+// stride 1. There is one matrix per index of the other loops.
 void copy_transposed(const StridedIndex& index, int dim, char* dst, const char* src, int64_t size) {
-  // A work item is a strip of matrix rows at one position of the other loops.
+  // A work item is a strip of 16 to 512 consecutive rows of one matrix, of about 8192 elements if possible.
   const int64_t rows = index.size[dim], cols = index.inner();
   const int64_t strip = std::clamp<int64_t>(8192 / cols, 16, 512);
   const int64_t strips = (rows + strip - 1) / strip, planes = index.numel / (rows * cols);

@@ -1,5 +1,8 @@
-// CPU kernels of gather, scatter, index_select, index_put, nonzero, masked_select, masked_scatter and one_hot.
-// Tensors are seen as [outer, n, inner] around the indexed dim of size n.
+// CPU kernels of gather, scatter, index_select, index_put, nonzero, masked_select, masked_scatter and
+// one_hot. Tensors are row-major and seen as [outer, n, inner] around the indexed dim of size n; k is the
+// number of indices along that dim (gradus/tensor/ops/index.h). Indices are i64. An index out of range
+// throws IndexError, possibly after other elements have been written. Results do not depend on the number of
+// threads.
 #include <cstring>
 #include <vector>
 
@@ -24,8 +27,8 @@ inline int64_t checked_index(int64_t index, const IndexedDim& d) {
   return index;
 }
 
-// Calls f.operator()<T>() with the unsigned integer type of the size of x's elements, for kernels that only move
-// elements.
+// Calls f.operator()<T>() with the unsigned integer type of the size of x's elements, for kernels that only
+// move elements.
 template <class F> void dispatch_by_size(const Tensor& x, F&& f) {
   switch (size_of(x.dtype())) {
     case 1:
@@ -84,8 +87,8 @@ void gather_cpu(const Tensor& out, const Tensor& x, const Tensor& index, Indexed
   });
 }
 
-// Divides the `inner` columns among threads. All writes to one element come from one column [o, :, j], and one
-// thread processes a column in order, so there are no races and the result is deterministic.
+// Divides the `inner` columns among threads. All writes to one element come from one column [o, :, j], and
+// one thread processes a column in order, so there are no races and the result is deterministic.
 struct ColumnTiles {
   int64_t inner, width, tiles;
   ColumnTiles(const IndexedDim& d) : inner(d.inner) {
@@ -93,7 +96,8 @@ struct ColumnTiles {
     width = std::min(inner, std::max(kMinColumns, (inner + shares - 1) / shares));
     tiles = (inner + width - 1) / width;
   }
-  // Calls f(o, first column, number of columns) for all tiles in parallel. `k` is the number of rows of a tile.
+  // Calls f(o, first column, number of columns) for all tiles in parallel. `k` is the number of rows of a
+  // tile.
   template <class F> void for_each(int64_t outer, int64_t k, F f) const {
     parallel_for(0, outer * tiles, std::max<int64_t>(1, kGrain / (k * width)),
                  [&](int64_t begin, int64_t end) {
@@ -164,8 +168,8 @@ void index_select_cpu(const Tensor& out, const Tensor& x, const Tensor& index, I
   }
 }
 
-// out[o, index[i], j] = combine(its old value, src[o, i, j]) for i = 0, 1, ... in order, except where index[i] is
-// d.skip.
+// out[o, index[i], j] = combine(its old value, src[o, i, j]) for i = 0, 1, ... in order, except where
+// index[i] is d.skip.
 void index_put_cpu(const Tensor& out, const Tensor& index, const Tensor& src, IndexedDim d, Write how) {
   const int64_t k = index.numel();
   const int64_t* at = index.ptr<int64_t>();
@@ -200,8 +204,8 @@ void flat_index_cpu(const Tensor& out, const Tensor& index, IndexedDim d, int64_
 
 constexpr int64_t kMaskBlock = 4096;
 
-// Exclusive prefix sum: element b is the number of true elements before block b of kMaskBlock elements. The last
-// element is the total.
+// Exclusive prefix sum: element b is the number of true elements before block b of kMaskBlock elements. The
+// last element is the total.
 std::vector<int64_t> counts_before(const bool* mask, int64_t n) {
   const int64_t blocks = (n + kMaskBlock - 1) / kMaskBlock;
   std::vector<int64_t> before(blocks + 1, 0);
@@ -236,8 +240,8 @@ void nonzero_cpu(const Tensor& out, const Tensor& x) {
   });
 }
 
-// out = elements of x where mask is true, then zeros. A block is compacted without branches in a buffer that has
-// room for one element more.
+// out = elements of x where mask is true, then zeros. A block is compacted without branches in a buffer that
+// has room for one element more.
 void masked_select_cpu(const Tensor& out, const Tensor& x, const Tensor& mask) {
   const bool* m = mask.ptr<bool>();
   const int64_t n = mask.numel();

@@ -1,5 +1,8 @@
-// CPU kernels of sum, var, prod, amax, amin, any, all and norm. Each is an Op that
-// gradus/tensor/cpu/reduce_loops.h runs over a tensor.
+// CPU kernels of sum, var, prod, amax, amin, any, all and norm. Each is an Op, a struct of identity,
+// accumulate, combine and finish, that reduce<T, Result> of gradus/tensor/cpu/reduce_loops.h runs over the
+// dims in which `out` has size 1; x may be strided. Callers have checked shapes, dtypes and devices. Sums of
+// floats are accumulated in f32 within blocks of at most 16 elements per SIMD lane, and in f64 across blocks.
+// The order, and so the result, does not depend on the number of threads.
 #include <cmath>
 
 #include "gradus/tensor/kernel.h"
@@ -58,13 +61,14 @@ template <class T, bool largest> struct ExtremeAbs : Extreme<T, largest> {
   }
 };
 
-// The number of elements n, their mean, and squares = sum (x - mean)^2 (usually called M2).
+// The number of elements n, their mean, and squares = sum (x - mean)^2 (usually called M2), merged across
+// blocks in f64.
 struct Moments {
   double n = 0, mean = 0, squares = 0;
 };
-// Op: scale * sum (x - mean)^2, or its square root, in one pass over memory. A block fits into the first-level
-// cache and is read three times: for its mean, then for the squared deviations. Blocks a and b are merged with
-// delta = mean_b - mean_a:
+// Op: scale * sum (x - mean)^2, or its square root, in one pass over memory. A block fits into the
+// first-level cache and is read three times: for its mean, then for the squared deviations. Blocks a and b
+// are merged with delta = mean_b - mean_a:
 //   M2 = M2_a + M2_b + delta^2 * n_a * n_b / (n_a + n_b)
 // Source: Chan et al., Updating Formulae and a Pairwise Algorithm for Computing Sample Variances.
 template <class T> struct Variance {
@@ -105,7 +109,7 @@ template <class T> struct Variance {
     return {n, static_cast<double>(center) + mean_offset, m2 < 0 ? 0 : m2};
   }
 
-  // Returns the sum of f(i) for i < n, accumulated in kLanes lanes.
+  // Returns the sum of f(i) for i < n, accumulated in kLanes SIMD lanes, which are then added pairwise.
   template <class F> static T sum_in_lanes(int64_t n, F&& f) {
     T lanes[kLanes] = {};
     int64_t i = 0;
@@ -116,6 +120,8 @@ template <class T> struct Variance {
       for (int j = 0; j < half; ++j) lanes[j] += lanes[j + half];
     return lanes[0];
   }
+  // Returns the moments of x[i * stride] for i < n. A fixed_stride other than 0 is the stride, known to the
+  // compiler.
   template <int64_t fixed_stride> static Moments block_moments(const T* x, int64_t n, int64_t any_stride) {
     const int64_t stride = fixed_stride ? fixed_stride : any_stride;
     const T center = sum_in_lanes(n, [=](int64_t i) { return x[i * stride]; }) / static_cast<T>(n);
@@ -133,6 +139,8 @@ template <class T> struct Variance {
     return stride == 1 ? block_moments<1>(x, n, 1) : block_moments<0>(x, n, stride);
   }
 
+  // Merges rows[r][j * stride], r < n, into total[j] for each column j < width. All columns of a call have
+  // one count.
   template <int64_t fixed_stride>
   void add_rows_of(Moments* total, const T* const* rows, int n, int64_t width, int64_t any_stride) const {
     const int64_t stride = fixed_stride ? fixed_stride : any_stride;

@@ -1,5 +1,6 @@
-// Parallel reduction over any set of dims of a tensor with any layout. The template parameter Op defines how
-// elements are combined:
+// Parallel reduction on the CPU over any set of dims of a tensor with any layout: reduce<T, Out>(out, x, op),
+// below. x has dtype T, out has dtype Out and x's dims, with size 1 where reduced. The template parameter Op
+// (see reduce_types.h) defines how elements are combined; `combine` is associative up to rounding:
 //
 //   struct Op {
 //     using BlockAccumulator = ...;  // accumulator of the inner loop
@@ -19,11 +20,11 @@
 //   void add_rows(Accumulator* total, const T* const* rows, int n, int64_t width, int64_t stride) const;
 //
 // Note [Order of summation]
-// A result is the same for any number of threads, because the order in which elements are combined follows from
-// shapes and strides alone. Each of kLanes SIMD lanes accumulates at most kBlock elements in BlockAccumulator
-// (f32). Lanes are then merged in Accumulator (f64 for floats). A task of about kTask elements has one
-// Accumulator partial result, and the partial results are merged in order. The number of threads only decides
-// which thread runs a task.
+// A result is the same for any number of threads, because the order in which elements are combined follows
+// from shapes and strides alone. Each of kLanes SIMD lanes accumulates at most kBlock elements in
+// BlockAccumulator (f32). Lanes are then merged in Accumulator (f64 for floats). A task of about kTask
+// elements has one Accumulator partial result, and the partial results are merged in order. The number of
+// threads only decides which thread runs a task.
 #pragma once
 
 #include <algorithm>
@@ -43,7 +44,7 @@ inline constexpr int64_t kTile = 1024;  // columns per tile: long enough for the
 
 // A dim of x, or several merged ones. Strides count elements.
 struct Axis {
-  int64_t size, x_stride, out_stride;
+  int64_t size, x_stride, out_stride;  // out_stride is 0 for a reduced axis
   bool reduced;
 };
 
@@ -115,8 +116,8 @@ inline ReductionLoops loops_of(const Tensor& out, const Tensor& x) {
   return loops;
 }
 
-// Iterates over the positions of `axes` in row-major order, from linear index `position`. `x` and `out` are the
-// offsets at the current position.
+// Iterates over the positions of `axes` in row-major order, from linear index `position`. `x` and `out` are
+// the offsets at the current position.
 class AxesIterator {
  public:
   AxesIterator(const Axes& axes, int64_t position) : axes_(axes) {
@@ -148,7 +149,7 @@ class AxesIterator {
 template <class Op, class T>
 concept ReducesBlocks = requires(const Op& op, const T* x) { op.block(x, 1, 1); };
 
-// Reduces p[i * stride] for i < n.
+// Returns the reduction of p[i * stride] for i < n, on the calling thread. See Note [Order of summation].
 template <class Op, class T>
 typename Op::Accumulator reduce_row(const Op& op, const T* p, int64_t n, int64_t stride) {
   using Accumulator = typename Op::Accumulator;
@@ -188,8 +189,9 @@ typename Op::Accumulator reduce_row(const Op& op, const T* p, int64_t n, int64_t
   }
 }
 
-// Reduction whose innermost axis is reduced: out[o] = reduce over rows r and i of x[o, r, i]. A task takes whole
-// rows, or a part of a long row.
+// Reduction whose innermost axis is reduced: out[o] = reduce over r and i of x[o, r, i], where o runs over
+// the kept axes, r over the other reduced axes and i over the innermost one. A row (o, r) is cut into pieces
+// of at most kTask elements; a task takes consecutive pieces of one output.
 template <class T, class Out, class Op>
 void reduce_rows(Out* out, const T* x, const ReductionLoops& loops, const Op& op) {
   using Accumulator = typename Op::Accumulator;
@@ -230,8 +232,8 @@ void reduce_rows(Out* out, const T* x, const ReductionLoops& loops, const Op& op
   }
 }
 
-// lanes[j] = accumulate(lanes[j], rows[r][j * stride]) for each of `count` rows in order, j < width. fixed_stride
-// 0: the stride is x_stride.
+// lanes[j] = accumulate(lanes[j], rows[r][j * stride]) for each of `count` rows in order, j < width.
+// fixed_stride 0: the stride is x_stride.
 template <class T, class Op, int64_t fixed_stride>
 void add_rows(const Op& op, typename Op::BlockAccumulator* __restrict lanes, const T* const* rows, int count,
               int64_t width, int64_t x_stride) {
@@ -247,7 +249,7 @@ void add_rows(const Op& op, typename Op::BlockAccumulator* __restrict lanes, con
     for (int64_t j = 0; j < width; ++j) lanes[j] = op.accumulate(lanes[j], rows[r][j * st]);
 }
 
-// Merges rows [first, last) of `width` adjacent columns into total[j], j < width. `base` points to row 0.
+// Merges rows [first, last) of `width` adjacent columns into total[j], j < width <= kTile. `base`: row 0.
 template <class T, class Op>
 void reduce_column_block(const Op& op, typename Op::Accumulator* total, const T* base,
                          const ReductionLoops& loops, int64_t first, int64_t last, int64_t width) {
@@ -293,8 +295,8 @@ void reduce_column_block(const Op& op, typename Op::Accumulator* total, const T*
   }
 }
 
-// Reduction whose innermost axis is kept: out[o, j] = reduce over rows r of x[o, r, j]. A task takes a range of
-// rows of one tile of columns.
+// Reduction whose innermost axis is kept: out[o, j] = reduce over rows r of x[o, r, j]. A task takes a range
+// of rows of one tile of columns.
 template <class T, class Out, class Op>
 void reduce_columns(Out* out, const T* x, const ReductionLoops& loops, const Op& op) {
   using Accumulator = typename Op::Accumulator;
@@ -331,7 +333,8 @@ void reduce_columns(Out* out, const T* x, const ReductionLoops& loops, const Op&
   }
 }
 
-// out = reduction of x by `op` over the dims in which out has size 1. An empty x gives op.finish(op.identity()).
+// out = reduction of x by `op` over the dims in which out has size 1. An empty x gives
+// op.finish(op.identity()).
 template <class T, class Out, class Op> void reduce(const Tensor& out, const Tensor& x, const Op& op) {
   if (out.numel() == 0) return;
   Out* y = out.ptr<Out>();

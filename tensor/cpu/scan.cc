@@ -1,6 +1,7 @@
-// CPU kernels along one dim of a row-major tensor: max and min with indices, cumsum, cumprod, logcumsumexp,
-// cummax, cummin and first-order linear recurrences. Tensors are seen as [outer, n, inner] around the dim of size
-// n.
+// CPU kernels along one dim of a row-major tensor: max and min with indices, and the scans cumsum, cumprod,
+// logcumsumexp, cummax, cummin and first-order linear recurrences. Tensors are viewed as [outer, n, inner]
+// around the dim of size n. Contracts: the KernelSlots in tensor/ops/reduce.h. Floats accumulate in f64
+// (AccumulatorOf), in an order that does not depend on the number of threads. `reverse` scans from the end.
 #include <cmath>
 #include <limits>
 
@@ -14,13 +15,13 @@ namespace {
 
 using namespace cpu;
 
-// Returns the number of adjacent columns that are processed together: up to kTile, fewer if threads would be idle.
-// Results do not depend on it.
+// Returns the number of adjacent columns that are processed together: up to kTile, fewer if threads would be
+// idle. Results do not depend on it.
 int64_t column_tile(int64_t outer, int64_t inner) {
   return std::clamp<int64_t>((outer * inner / num_threads() + 15) / 16 * 16, 1, std::min(inner, kTile));
 }
 
-// The extremum of a row and the index of its first occurrence. NaN counts as the extremum.
+// The maximum (`largest`) or minimum of a row and its first index. NaN counts as the extremum.
 template <class T, bool largest> void extremum_row(T* value, int64_t* index, const T* x, int64_t n) {
   using V = OrderOf<T>;
   const V best = reduce_row(Extreme<T, largest>{}, x, n, 1);
@@ -38,9 +39,9 @@ template <class T, bool largest> void extremum_row(T* value, int64_t* index, con
   *index = at;
 }
 
-// The extrema of `width` adjacent columns of an [n, inner] matrix. Row numbers are integers of the size of the
-// values, so that a vector of values and one of row numbers have the same lanes. They are relative to `first`,
-// which advances before they could overflow.
+// The extrema of `width` adjacent columns of an [n, inner] matrix. Row numbers are integers of the size of
+// the values, so that a vector of values and one of row numbers have the same lanes. They are relative to
+// `first`, which advances before they could overflow.
 template <class T, bool largest>
 void extremum_columns(T* values, int64_t* indices, const T* x, int64_t n, int64_t inner, int64_t width) {
   using V = OrderOf<T>;
@@ -66,6 +67,7 @@ void extremum_columns(T* values, int64_t* indices, const T* x, int64_t n, int64_
   for (int64_t j = 0; j < width; ++j) values[j] = static_cast<T>(best[j]);
 }
 
+// values and indices (i64) [outer, inner]; x [outer, n, inner].
 template <class T, bool largest>
 void extremum(const Tensor& values, const Tensor& indices, const Tensor& x, int64_t inner) {
   const int64_t outputs = values.numel(), n = x.numel() / outputs;
@@ -96,8 +98,8 @@ void extremum_cpu(const Tensor& values, const Tensor& indices, const Tensor& x, 
   });
 }
 
-// Scans `count` rows of length n interleaved, to hide the latency of the dependency between successive steps of a
-// row.
+// Scans `count` rows of length n interleaved, to hide the latency of the dependency between successive steps
+// of a row.
 template <int count, class State, class Visit>
 void scan_rows(int64_t first, int64_t n, bool reverse, const State& start, Visit&& visit) {
   State states[count];
@@ -109,7 +111,8 @@ void scan_rows(int64_t first, int64_t n, bool reverse, const State& start, Visit
 }
 
 // Sequential scan along dim 1 of x [outer, n, inner]: for each of the outer * inner slices calls
-// visit(state, offset, step) for step = 0..n-1. `state` begins as `start`; `reverse` visits from the end.
+// visit(state, offset, step) for step = 0..n-1, where offset is the element's position in x. `state` begins
+// as `start`; `reverse` visits from the end. Slices run in parallel.
 template <class State, class Visit>
 void scan(const Tensor& x, bool reverse, const State& start, Visit&& visit) {
   const int64_t outer = x.shape()[0], n = x.shape()[1], inner = x.shape()[2];
@@ -145,10 +148,10 @@ void scan(const Tensor& x, bool reverse, const State& start, Visit&& visit) {
 }
 
 // Note [Running sums of a row]
-// Two-pass parallel prefix sum. A row is divided into segments of kSegment elements. The first pass computes the
-// total of each segment; a segment's scan then starts from the sum of the totals before it. So the scans of
-// kStreams segments are interleaved, which hides the latency of the additions, and several threads can share a
-// long row.
+// Two-pass parallel prefix sum. A row is divided into segments of kSegment elements. The first pass computes
+// the total of each segment; a segment's scan then starts from the sum of the totals before it. So the scans
+// of kStreams segments are interleaved, which hides the latency of the additions, and several threads can
+// share a long row.
 constexpr int64_t kSegment = 512, kStreams = 8, kBatch = kSegment * kStreams;
 
 // Returns the sum of kSegment elements.
@@ -161,8 +164,8 @@ template <class T> AccumulatorOf<T> segment_total(const T* x) {
   return lanes[0];
 }
 
-// The prefix sums y of one row x of n elements. `step` is 1 (forward) or -1 (reverse); x and y point to the first
-// elements in that direction.
+// The prefix sums y of one row x of n elements. `step` is 1 (forward) or -1 (reverse); x and y point to the
+// first elements in that direction.
 template <class T, class R, int64_t step> class RowSums {
  public:
   using Accumulator = AccumulatorOf<T>;
@@ -199,6 +202,7 @@ template <class T, class R, int64_t step> class RowSums {
  private:
   Accumulator total(int64_t at) const { return segment_total(step > 0 ? x_ + at : x_ - at - (kSegment - 1)); }
 
+  // Writes kBatch prefix sums from element `at`. Returns the sum before the next batch (carry).
   Accumulator run_batch(int64_t at, const Accumulator* totals, Accumulator carry) const {
     Accumulator sums[kStreams];
     for (int64_t s = 0; s < kStreams; ++s) sums[s] = carry, carry += totals[s];
@@ -221,6 +225,7 @@ template <class T, class R, int64_t step> class RowSums {
   int64_t n_;
 };
 
+// Cumulative sums of `rows` contiguous rows of length n. Few long rows are divided among threads.
 template <class T, class R, int64_t step> void cumsum_rows(R* y, const T* x, int64_t rows, int64_t n) {
   const int64_t first = step > 0 ? 0 : n - 1;
   if (rows < num_threads() && n >= 4 * kBatch) {
@@ -264,6 +269,7 @@ void cumprod_cpu(const Tensor& out, const Tensor& x, bool reverse) {
   dispatch_floating(x.dtype(), "cumprod", [&]<class T>() { cumprod_of<T>(out, x, reverse); });
 }
 
+// out[i] = log(sum over j <= i of exp(x[j])): total = max + log1p(exp(min - max)) of the total and each x.
 void logcumsumexp_cpu(const Tensor& out, const Tensor& x) {
   dispatch_floating(x.dtype(), "logcumsumexp", [&]<class T>() {
     const T* p = x.ptr<T>();
@@ -279,6 +285,7 @@ void logcumsumexp_cpu(const Tensor& out, const Tensor& x) {
   });
 }
 
+// cummax, cummin: the extremum so far and its index; the last of equal ones, as in PyTorch. A NaN stays.
 template <class T, bool largest>
 void running_extremes(const Tensor& values, const Tensor& indices, const Tensor& x) {
   using V = OrderOf<T>;

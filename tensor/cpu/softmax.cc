@@ -1,6 +1,8 @@
-// CPU kernels of softmax, log_softmax and their gradients, along the dim of size n of [outer, n, inner]:
+// CPU kernels of softmax, log_softmax (log = true) and their gradients, along the dim of size n of dense f32
+// or f64 tensors of one layout, seen as [outer, n, inner] by the callers:
 //   softmax      y = exp(x - max(x)) / sum(exp(x - max(x)))    dx = y * (dy - sum(dy * y))
 //   log_softmax  y = x - max(x) - log(sum(exp(x - max(x))))    dx = dy - exp(y) * sum(dy)
+// inner = 1: rows of n adjacent elements. inner > 1: tiles of adjacent columns, vectorized across columns.
 #include "gradus/tensor/ops/softmax.h"
 #include "gradus/tensor/kernel.h"
 
@@ -15,10 +17,10 @@ namespace {
 constexpr int64_t kGrain = 8192;  // minimum number of elements per thread
 constexpr int64_t kTile = 256;    // elements that are summed in T; columns that are processed together
 
-constexpr int kLanes = 16;
+constexpr int kLanes = 16;  // SIMD lanes with separate partial results
 
-// Returns f(0) join ... join f(n - 1), for an associative join with neutral element `start`. Long rows are reduced
-// in kLanes lanes, which compilers vectorize. Short rows and the remainder are reduced in order.
+// Returns f(0) join ... join f(n - 1), for an associative join with neutral element `start`. Long rows are
+// reduced in kLanes lanes, which compilers vectorize. Short rows and the remainder are reduced in order.
 template <class T, class F, class Join> T reduce_row(int64_t n, T start, F&& f, Join&& join) {
   T result = start;
   int64_t i = 0;
@@ -64,9 +66,10 @@ template <class T> void softmax_row(T* __restrict y, const T* x, int64_t n, bool
   for (int64_t i = 0; i < n; ++i) y[i] *= scale;
 }
 
-// For rows of at most kMaxShortRow elements: the exponentials of several rows are computed in one long loop.
 constexpr int64_t kMaxShortRow = 128, kBufferSize = 2048;
 
+// For `rows` adjacent rows of n <= kMaxShortRow elements: the exponentials of as many rows as fit into
+// kBufferSize elements are computed in one long loop.
 template <class T> void softmax_short_rows(T* __restrict y, const T* x, int64_t rows, int64_t n, bool log) {
   T exps[kBufferSize], normalizer[kBufferSize];
   const int64_t per_buffer = kBufferSize / n;
@@ -94,7 +97,8 @@ template <class T> void softmax_short_rows(T* __restrict y, const T* x, int64_t 
   }
 }
 
-// `width` adjacent columns of an [n, inner] matrix.
+// Softmax along dim 0 of `width` <= kTile adjacent columns of an [n, inner] matrix. x and y point to the
+// first column.
 template <class T> void softmax_columns(T* y, const T* x, int64_t n, int64_t inner, int64_t width, bool log) {
   T maximum[kTile], sum[kTile] = {}, normalizer[kTile];
   for (int64_t j = 0; j < width; ++j) maximum[j] = x[j];
@@ -148,8 +152,8 @@ void softmax_backward_columns(T* __restrict dx, const T* dy, const T* y, int64_t
   }
 }
 
-// In parallel, calls rows(offset, number of rows) if inner is 1, else columns(offset, width) for tiles of adjacent
-// columns. Offsets count elements.
+// In parallel, calls rows(offset, number of rows) if inner is 1, else columns(offset, width) for tiles of
+// adjacent columns. Offsets count elements.
 template <class Rows, class Columns>
 void for_each_softmax(int64_t numel, int64_t n, int64_t inner, Rows&& rows, Columns&& columns) {
   if (numel == 0) return;

@@ -1,10 +1,13 @@
 // CPU kernels of sort, topk, kthvalue, median, mode, unique's row order, searchsorted and histc. Sorting and
-// selection work along dim 1 of [outer, n, inner].
+// selection work along dim 1 of row-major [outer, n, inner]; a slice is the n elements with stride `inner` at
+// one position of outer and inner. Algorithms: radix sort or std::sort, a bounded buffer for a small k,
+// std::nth_element for a selection. Slices are distributed over threads. Callers have checked shapes and
+// dtypes.
 //
 // Note [Sort keys]
-// An element is mapped to an unsigned integer key of the same order (NaN last), followed by its index. No two keys
-// are equal, so every algorithm is stable and all give the same result. Complemented keys sort in descending
-// order. Values are then copied by index, so -0 stays -0.
+// An element is mapped to an unsigned integer key of the same order (NaN last), followed by its index. No two
+// keys are equal, so every algorithm is stable and all give the same result. Complemented keys sort in
+// descending order. Values are then copied by index, so -0 stays -0.
 #include "gradus/tensor/ops/sort.h"
 #include "gradus/tensor/kernel.h"
 
@@ -64,8 +67,8 @@ inline uint64_t key_bits(const KeyAndIndex& i) { return i.key; }
 inline uint64_t key_bits(uint64_t i) { return i >> 32; }
 // clang-format on
 
-// LSD radix sort with digits of 8 bits. `spare` has room for n items. Returns the array with the result: items or
-// spare.
+// LSD radix sort with digits of 8 bits. `spare` has room for n items. Returns the array with the result:
+// items or spare.
 template <class I, int digits> I* radix_sort(I* items, I* spare, int64_t n) {
   static_assert(digits <= 8);
   std::vector<uint32_t> counts(digits * 256);
@@ -84,7 +87,8 @@ template <class I, int digits> I* radix_sort(I* items, I* spare, int64_t n) {
   return items;
 }
 
-// The items (key, index) of one slice of n elements along the sorted dim, with a buffer for sorting.
+// The items (key, index) of one slice of n elements, with a buffer for sorting.
+// Errors: ShapeError for n of 2^32 or more.
 template <class T> class SliceSorter {
  public:
   using K = KeyOf<T>;
@@ -109,7 +113,7 @@ template <class T> class SliceSorter {
     return radix_sort < I, sizeof(K) == 4 ? (sizeof(T) == 1 ? 1 : 4) : 8 > (items_.get(), spare_.get(), n_);
   }
 
-  // Returns the k-th smallest item. Reorders the items.
+  // Returns the k-th smallest item, k from 0. Reorders the items.
   I kth(int64_t k) {
     std::nth_element(items_.get(), items_.get() + k, items_.get() + n_);
     return items_[k];
@@ -122,8 +126,9 @@ template <class T> class SliceSorter {
   std::unique_ptr<I[]> items_, spare_;
 };
 
-// Selects the first k items of a slice in sort order. Candidates are collected in a buffer of about 4 * k items. A
-// full buffer is reduced to its first k items, whose largest key becomes the limit for further candidates.
+// Selects the first k items of a slice in sort order. Candidates are collected in a buffer of about 4 * k
+// items. A full buffer is reduced to its first k items, whose largest key becomes the limit for further
+// candidates.
 template <class T> class TopK {
  public:
   using K = KeyOf<T>;
@@ -164,6 +169,7 @@ template <class Make, class F> void for_each_slice(const Tensor& x, Make&& make,
                });
 }
 
+// values, indices [outer, k, inner] = the first k elements of each slice in sorted order; k = n sorts.
 void sort_cpu(const Tensor& values, const Tensor& indices, const Tensor& x, bool descending) {
   const int64_t n = x.shape()[1], inner = x.shape()[2], k = values.shape()[1];
   dispatch_bytes(x, [&]<class T>() {
@@ -180,7 +186,7 @@ void sort_cpu(const Tensor& values, const Tensor& indices, const Tensor& x, bool
       }
     };
     const auto start = [=](int64_t slice) { return p + slice / inner * n * inner + slice % inner; };
-    if (8 * k <= n) {
+    if (8 * k <= n) {  // selecting is cheaper than sorting all
       for_each_slice(
           x, [&] { return TopK<T>(k); },
           [&](TopK<T>& top, int64_t slice) {
@@ -207,8 +213,8 @@ template <class I> int64_t mode_of(const I* items, int64_t n) {
   return index_of(items[best]);
 }
 
-// Returns the index of the selected element. The median is the lower of two middle elements. kMedian returns a NaN
-// if there is one; the other median ignores NaN.
+// Returns the index of the selected element; k, from 0, is for kKth alone. The median is the lower of two
+// middle elements. kMedian returns a NaN if there is one; kNanMedian ignores NaN.
 template <class T>
 int64_t select_index(SliceSorter<T>& items, const T* x, int64_t n, int64_t stride, Selection what,
                      int64_t k) {
@@ -258,8 +264,8 @@ void sort_rows_cpu(const Tensor& order, const Tensor& x) {
   });
 }
 
-// Returns the number of elements of the sorted array that are < v, or <= v with past_equals. Binary search without
-// branches, which would be mispredicted half of the time.
+// Returns the number of elements of the sorted array that are < v, or <= v with past_equals. Binary search
+// without branches, which would be mispredicted half of the time.
 template <bool past_equals, class V, class T> int64_t bound_index(V v, const T* slice, int64_t n) {
   const T* first = slice;
   while (n > 0) {
@@ -271,6 +277,7 @@ template <bool past_equals, class V, class T> int64_t bound_index(V v, const T* 
   return first - slice;
 }
 
+// out [rows, m] = the position of values [rows, m] in the row of sorted [rows or 1, n].
 void searchsorted_cpu(const Tensor& out, const Tensor& sorted, const Tensor& values, bool right) {
   const int64_t n = sorted.shape()[1], m = values.shape()[1];
   dispatch_bytes(values, [&]<class T>() {
@@ -290,6 +297,7 @@ void searchsorted_cpu(const Tensor& out, const Tensor& sorted, const Tensor& val
   });
 }
 
+// out [bins] = the number of elements in each of equal parts of [low, high]; low = high: of the range of x.
 void histc_cpu(const Tensor& out, const Tensor& x, double low, double high) {
   const int64_t bins = out.numel(), n = x.numel();
   dispatch_floating(x.dtype(), "histc", [&]<class T>() {

@@ -1,5 +1,8 @@
-// Functors of activation functions and of their fused gradients, with PyTorch's formulas. A gradient functor
-// computes dx from dy and the input x or the output y, as its parameter is named.
+// Functors of activation functions and of their fused gradients, with PyTorch's formulas, for CPU and GPU. A
+// functor computes one element; raw::unary, raw::binary and raw::backward (elementwise.h) apply it to
+// tensors. The base class gives the accepted dtypes, T is the compute type (float for 16-bit floats), and
+// members are the op's parameters. A functor ...Backward computes dx from dy and the input x or the output y,
+// as its parameter is named. autograd/ops/activations.cc composes other gradients. NaN inputs give NaN.
 #pragma once
 
 #include "gradus/tensor/ops/elementwise.h"
@@ -21,6 +24,7 @@ struct LeakyReluBackward : OnFloats {
   double slope;
   template <class T> GRADUS_HD T operator()(T dy, T x) const { return x > T(0) ? dy : T(slope) * dy; }
 };
+// `slope` is a second operand: the learned weight, broadcast to x.
 struct Prelu : OnFloats {
   static constexpr const char* name = "prelu";
   template <class T> GRADUS_HD T operator()(T x, T slope) const { return x > T(0) ? x : slope * x; }
@@ -49,6 +53,7 @@ struct Celu : OnFloats {
     return x > T(0) ? x : T(alpha) * m::expm1(x / T(alpha));
   }
 };
+// scale * ELU(x) with alpha 1.67326... and scale 1.05070... of Klambauer et al., 2017.
 struct Selu : OnFloats {
   static constexpr const char* name = "selu";
   template <class T> GRADUS_HD T operator()(T x) const {
@@ -72,6 +77,7 @@ struct TanhBackward : OnFloats {
   static constexpr const char* name = "tanh_backward";
   template <class T> GRADUS_HD T operator()(T dy, T y) const { return dy * (T(1) - y * y); }
 };
+// log(1 + e^(beta x)) / beta; x if beta x > threshold.
 struct Softplus : OnFloats {
   static constexpr const char* name = "softplus";
   double beta, threshold;
@@ -100,6 +106,7 @@ struct Mish : OnFloats {
     return x > T(20) ? x : x * (t / (t + T(2)));
   }
 };
+// x Phi(x) with the standard normal distribution function Phi(x) = (1 + erf(x / sqrt(2))) / 2.
 struct Gelu : OnFloats {
   static constexpr const char* name = "gelu";
   static constexpr DType kHalfVectors[] = {DType::kF64};

@@ -1,4 +1,7 @@
-// Checks, integer conversion of parameters, and calls of the functors' slots.
+// Raw (unrecorded) element-wise arithmetic: each op checks its scalar parameters, and calls the templates
+// binary, unary and binary_ (ops/elementwise.h), which infer shape and dtype, allocate, and call the kernel
+// of the tensors' device for the functor (Add, Clamp, ...). AddScaled and Clamp have their scalars as double
+// and as int64, for floating and integer elements.
 #include "gradus/tensor/ops/arithmetic.h"
 
 #include <cmath>
@@ -19,8 +22,8 @@ void check_alpha(const char* op, DType t, Number alpha) {
   check_fits(op, alpha, t);
 }
 
-// Checks that bounds are not NaN, and that some value of an integer dtype t is in [low, high], so that no element
-// is clamped to a number that t cannot represent.
+// Checks that bounds are not NaN, and that some value of an integer dtype t is in [low, high], so that no
+// element is clamped to a number that t cannot represent.
 void check_bounds(const char* op, DType t, Number low, Number high) {
   if (std::isnan(low.to_double()) || std::isnan(high.to_double()))
     throw ValueError(op, "bounds are ", low, " and ", high);
@@ -36,6 +39,8 @@ void check_bounds(const char* op, DType t, Number low, Number high) {
   });
 }
 
+// Returns F(x, a, b) with broadcasting, for functors with one parameter.
+// Errors: DTypeError unless the result is floating point.
 template <class F> Tensor ternary(const Tensor& x, const Tensor& a, const Tensor& b, double parameter) {
   const DType dtype = promote(result_dtype(x, a), result_dtype(x, b));
   if (!is_floating(dtype)) throw DTypeError(F::name, "expected floating-point tensors, got ", describe(x));

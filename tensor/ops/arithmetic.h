@@ -1,6 +1,11 @@
-// Raw element-wise arithmetic without autograd (add, mul, pow, remainder, clamp, lerp, ...): functors, ops, and
-// in-place ops. Users call gradus/autograd/ops/arithmetic.h. Operands broadcast; results keep the operands' common
-// layout.
+// Raw element-wise arithmetic without autograd (add, mul, pow, remainder, clamp, lerp, ...): functors, ops,
+// and in-place ops. Users call gradus/autograd/ops/arithmetic.h. Operands broadcast; results keep the
+// operands' common layout.
+//
+// A functor computes one element of type T. Its base has the accepted types (functor.h): OnAll, OnNumbers (no
+// bool), OnFloats (integers are converted to the default dtype), OnFractions (integers are returned
+// unchanged). 16-bit floats are computed in f32. W<T> is T, or the unsigned type of a signed T, so that
+// overflow wraps. kHalfVectors: dtypes for which a GPU thread takes half as many elements.
 #pragma once
 
 #include "gradus/tensor/ops/elementwise.h"
@@ -56,9 +61,9 @@ struct Pow : OnNumbers {
     }
   }
 };
-// The base of Remainder and Fmod. In f32 both compute a - b * q in f64: the rounded quotient q may be too large by
-// one, which the sign of the result shows and corrects; the product is exact. needs_fallback: quotients of about
-// 2^52 or more, infinities and NaN, for which the C library's fmod is used.
+// The base of Remainder and Fmod. In f32 both compute a - b * q in f64: the rounded quotient q may be too
+// large by one, which the sign of the result shows and corrects; the product is exact. needs_fallback:
+// quotients of about 2^52 or more, infinities and NaN, for which the C library's fmod is used.
 struct OnQuotients : OnNumbers {
   GRADUS_HD bool needs_fallback(float a, float b) const {
     const float v = m::abs(b);
@@ -159,8 +164,8 @@ struct Clamp : OnNumbers {
     }
   }
 };
-// dy if low < x < high, else 0. An infinite bound always holds. For NaN x the result is 0 unless both bounds are
-// infinite.
+// dy if low < x < high, else 0. An infinite bound always holds. For NaN x the result is 0 unless both bounds
+// are infinite.
 struct ClampBackward : OnFloats {
   static constexpr const char* name = "clamp_backward";
   double low, high;
@@ -269,10 +274,10 @@ inline Tensor remainder(const Tensor& a, Number b) { return raw::remainder(a, op
 inline Tensor maximum(const Tensor& a, Number b) { return raw::maximum(a, operand(b, a)); }
 inline Tensor minimum(const Tensor& a, Number b) { return raw::minimum(a, operand(b, a)); }
 
-// In-place ops: dst keeps its shape, dtype and layout; the other operands broadcast to dst. They increment dst's
-// version.
-// Errors: ShapeError if operands do not broadcast to dst; DTypeError if dst's dtype is of a lower kind than the
-// result's.
+// In-place ops: dst keeps its shape, dtype and layout; the other operands broadcast to dst. They increment
+// dst's version.
+// Errors: ShapeError if operands do not broadcast to dst; DTypeError if dst's dtype is of a lower kind than
+// the result's.
 void add_(const Tensor& dst, const Tensor& src);
 void add_(const Tensor& dst, const Tensor& src, Number alpha);  // dst += alpha src
 void sub_(const Tensor& dst, const Tensor& src);

@@ -1,4 +1,6 @@
-// Implementation of the raw ops that reorder elements, mostly as copies of views.
+// Implementation of the raw ops that reorder elements: flip copies a view with negative strides, roll copies
+// blocks, unfold_backward adds to views of windows; triangles and repetition have kernels. Results are new
+// tensors; x may have any strides and be on any device, except that indices_in computes on the host.
 #include "gradus/tensor/ops/arrange.h"
 
 #include <span>
@@ -20,7 +22,7 @@ struct Shift {
   int64_t by;  // in (0, size)
 };
 
-// Copies x with circular shifts. A shifted dim is copied as two blocks.
+// out = x with all `shifts`. Each shift divides its dim into two blocks, so k shifts are 2^k copies.
 void copy_rolled(const Tensor& out, const Tensor& x, std::span<const Shift> shifts) {
   if (shifts.empty()) return copy_(out, x);
   const auto [dim, by] = shifts[0];
@@ -29,6 +31,8 @@ void copy_rolled(const Tensor& out, const Tensor& x, std::span<const Shift> shif
   copy_rolled(narrow(out, dim, 0, by), narrow(x, dim, rest, by), shifts.subspan(1));
 }
 
+// Returns the triangle of the matrices x [..., n, m] up to (`upper`: from) diagonal number `diagonal`, as
+// tril and triu.
 Tensor triangle(const Tensor& x, int64_t diagonal, bool upper, const char* op) {
   if (x.dim() < 2) throw ShapeError(op, "expected at least 2 dims, got x ", describe(x));
   const Tensor out = empty(x.shape(), {.dtype = x.dtype(), .device = x.device()});
@@ -92,6 +96,8 @@ Tensor unfold_backward(const Tensor& dy, const Shape& shape, int64_t dim, int64_
   const Tensor windows = unfold(dx, dim, size, step);
   if (windows.shape() != dy.shape())
     throw ShapeError("unfold_dim_backward", "dy is not of shape ", windows.shape(), ": dy ", describe(dy));
+  // Windows that do not overlap are copied. Otherwise element i of all windows is added at once: such
+  // elements are distinct.
   if (step >= size) {
     copy_(windows, dy);
   } else {

@@ -1,5 +1,8 @@
-// Raw copies and conversions between layouts, dtypes and devices, without autograd. Users call
-// gradus/autograd/ops/copy.h.
+// Raw copies, fills and conversions of layout, dtype and device, without autograd; the differentiable functions
+// are in gradus/autograd/ops/copy.h. Work is queued on the current stream of the device, and a copy between
+// devices is ordered with the current streams of both. A copy from a GPU to the host waits until the data has
+// arrived, one from the host until src has been computed; other work may still be queued when a function returns
+// (cpu:0 runs work at once).
 #pragma once
 
 #include "gradus/tensor/base/number.h"
@@ -7,8 +10,8 @@
 
 namespace gradus::raw {
 
-// Kernels. dst and src have the same shape, any dtypes and any strides; strides of src may be 0 (broadcast) or
-// negative (reversed).
+// Kernels. dst and src have the same shape with at least one element, any dtypes and any strides, and do not
+// overlap. Strides of src may be 0 (broadcast) or negative (reversed).
 extern KernelSlot<void(const Tensor& dst, const Tensor& src)> copy_kernel;
 extern KernelSlot<void(const Tensor& dst, Number value)> fill_kernel;
 
@@ -16,18 +19,21 @@ extern KernelSlot<void(const Tensor& dst, Number value)> fill_kernel;
 // Errors: ShapeError if several elements of x share memory: x is expanded, or its strides overlap.
 void check_writable(std::string_view op, const Tensor& x);
 
-// dst = src, for any strides, dtypes and devices. src broadcasts to dst's shape.
+// dst = src, converted to dst's dtype, for any strides and devices. src broadcasts to dst's shape. If dst and src
+// overlap in memory, dst gets the values that src had before the call.
 // Errors: ShapeError if src does not broadcast, and as check_writable unless src has one element; DeviceError if
 // src is a meta tensor and dst is not.
 void copy_(const Tensor& dst, const Tensor& src);
-// dst = value, converted to dst's dtype. Elements of dst may share memory.
+// dst = value, converted to dst's dtype without a check of the range. Elements of dst may share memory.
 void fill_(const Tensor& dst, Number value);
 
-// Return x itself if it has the layout, else a copy.
+// Return x itself if x is row-major (contiguous) or channels-last, else a copy in that layout.
 Tensor contiguous(const Tensor& x);
 Tensor channels_last(const Tensor& x);  // Errors: ShapeError unless x has 3 to 5 dimensions
-// Return x itself if it has the dtype, or is on the device, else a copy in x's layout.
+// Returns x itself if x has the dtype, else a converted copy in x's layout.
 Tensor to(const Tensor& x, DType dtype);
+// Returns x itself if x is on the device, else a copy in x's layout; row-major if x is not dense.
+// Errors: DeviceError if x is a meta tensor, or a GPU takes part and the program has no CUDA copy kernel.
 Tensor to(const Tensor& x, Device device);
 // Returns a copy in x's layout.
 Tensor clone(const Tensor& x);

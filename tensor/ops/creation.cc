@@ -1,4 +1,6 @@
-// Implementation of the factory functions.
+// Factory functions: full, arange, linspace, tril_indices, eye and others. A value that the dtype cannot represent
+// is an error in full, arange and linspace (check_fits). Index pairs are computed on the host and then moved to
+// the device.
 #include "gradus/tensor/ops/creation.h"
 
 #include <algorithm>
@@ -87,18 +89,20 @@ void check_triangle(const char* op, int64_t rows, int64_t cols, TensorOptions op
     throw DTypeError(op, "expected an integer dtype, got ", options.dtype);
 }
 
-// Clamps an offset of tril to the range in which it matters. tril keeps columns up to i + offset of row i.
+// Clamps a diagonal offset of tril or triu to [-rows, cols]. Offsets beyond this range keep the same elements, and
+// sums with them could overflow. tril keeps columns 0 to i + offset of row i.
 int64_t within(int64_t rows, int64_t cols, int64_t offset) { return std::clamp(offset, -rows, cols); }
 
-// Returns the number of elements that tril keeps: row i of [begin, full) keeps i + offset + 1 columns, rows from
-// `full` on keep all columns. Does not overflow, because rows * cols does not.
+// Returns the number of elements that tril keeps: row i in [begin, full) keeps i + offset + 1 columns, and rows
+// from `full` on keep all columns. The sum is at most rows * cols, which does not overflow (check_triangle).
 int64_t tril_count(int64_t rows, int64_t cols, int64_t offset) {
   const int64_t begin = std::max<int64_t>(0, -offset), full = std::clamp(cols - 1 - offset, begin, rows);
   const int64_t growing = full - begin, first = begin + offset + 1;
   return growing * first + growing * (growing - 1) / 2 + (rows - full) * cols;
 }
 
-// Returns the `count` coordinates (i, j) with i in [begin, end) and j in [first(i), last(i)).
+// Returns the pairs (i, j) with i in [begin, end) and j in [first(i), last(i)) in row-major order, as a tensor
+// [2,count]: all i, then all j. `count` is the number of pairs.
 template <class First, class Last>
 Tensor coordinates(int64_t count, int64_t begin, int64_t end, TensorOptions options, First first, Last last) {
   const Tensor y = empty({2, count}, {.dtype = DType::kI64});
@@ -123,7 +127,7 @@ Tensor tril_indices(int64_t rows, int64_t cols, int64_t offset, TensorOptions op
 Tensor triu_indices(int64_t rows, int64_t cols, int64_t offset, TensorOptions options) {
   const OpCall call("triu_indices");
   check_triangle("triu_indices", rows, cols, options);
-  offset = within(rows, cols, offset);  // triu(offset) is the complement of tril(offset - 1)
+  offset = within(rows, cols, offset);  // triu(offset) keeps what tril(offset - 1) does not
   const int64_t count = offset == -rows ? rows * cols : rows * cols - tril_count(rows, cols, offset - 1);
   return coordinates(
       count, 0, std::min(rows, cols - offset), options,

@@ -1,4 +1,5 @@
-// Type promotion, result layouts, and checks of element-wise ops.
+// Type promotion, result layouts, and checks of element-wise ops: the parts of elementwise.h's templates that
+// do not depend on the functor. `op` is the name in errors.
 #include "gradus/tensor/ops/elementwise.h"
 
 #include "gradus/tensor/tensor_checks.h"
@@ -6,6 +7,7 @@
 namespace gradus::raw {
 namespace {
 
+// Returns the category of PyTorch's promotion: bool 0, integer 1, floating 2.
 int kind(DType t) { return t == DType::kBool ? 0 : is_integral(t) ? 1 : 2; }
 
 [[noreturn]] void throw_devices(const char* op, std::initializer_list<const Tensor*> operands) {
@@ -30,8 +32,8 @@ DType result_dtype(const Tensor& x, Number number) {
 
 Tensor operand(Number number, const Tensor& x) {
   const DType t = result_dtype(x, number);
-  // For 16-bit floats, which are computed in f32, the number is f32; except for a 0-dimensional x, which would be
-  // promoted to f32 by it.
+  // For 16-bit floats, which are computed in f32, the number is f32; except for a 0-dimensional x, which
+  // would be promoted to f32 by it.
   const bool widen = (t == DType::kF16 || t == DType::kBF16) && x.dim() > 0;
   const TensorOptions options{widen ? DType::kF32 : t, x.device()};
   if (options.device.type != DeviceType::kCUDA) return scalar(number, options);
@@ -50,6 +52,7 @@ Tensor empty_result(const char* op, DType dtype, std::initializer_list<const Ten
   }
   if (same) return empty(first.shape(), options);
 
+  // `full`: the first operand with the result's shape. `agree`: all such operands have its strides.
   Shape shape = first.shape();
   for (const Tensor* x : operands) shape = broadcast_shapes(shape, x->shape(), op);
   const Tensor* full = nullptr;
@@ -74,6 +77,7 @@ Tensor source_for(const char* op, const Tensor& dst, const Tensor& src) {
                      ", destination ", describe(dst));
   const TensorImpl &d = dst.impl(), &s = src.impl();
   if (d.storage != s.storage) return src;
+  // Tensors of one storage may overlap, and are copied unless each element of dst is read only for itself.
   const bool identical =
       d.offset == s.offset && d.dtype == s.dtype && d.shape == s.shape && d.strides == s.strides;
   return identical ? src : clone(src);

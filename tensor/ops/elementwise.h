@@ -1,11 +1,12 @@
-// Raw element-wise ops as templates over functors: raw::unary<functors::Exp>(x). A functor (functor.h) defines the
-// accepted dtypes, the op's name, and the function of one element. The templates check operands, infer dtype and
-// shape of the result, allocate it, and call the functor's slot. Functors are in arithmetic.h, comparison.h,
-// math.h and activations.h, each with a list of its slots, which the kernels of each device fill:
+// Raw element-wise ops as templates over functors: raw::unary<functors::Exp>(x). A functor (functor.h)
+// defines the accepted dtypes, the op's name, and the function of one element. The templates check operands,
+// infer dtype and shape of the result, allocate it, and call the functor's slot. Functors are in
+// arithmetic.h, comparison.h, math.h and activations.h, each with a list of its slots, which the kernels of
+// each device fill:
 //
 //   using ActivationSlots = raw::SlotList<raw::Unary<Relu>, raw::Binary<ReluBackward>, ...>;
 //
-// Operands broadcast. Results keep the operands' common layout.
+// Operands broadcast. Results keep the operands' common layout. Nothing is recorded for gradients.
 #pragma once
 
 #include <concepts>
@@ -33,19 +34,19 @@ template <class F> struct Ternary {
 // A list of such slots.
 template <class... Slots> struct SlotList {};
 
-// Returns the result dtype of arithmetic: promote(), except that a 0-dimensional operand takes part only if its
-// kind (bool < integer < floating) is higher than that of the other operand.
+// Returns the result dtype of arithmetic: promote(), except that a 0-dimensional operand takes part only if
+// its kind (bool < integer < floating) is higher than that of the other operand.
 DType result_dtype(const Tensor& a, const Tensor& b);
 inline DType result_dtype(const Tensor& x) { return x.dtype(); }
-// Returns the result dtype of x with a number: x's dtype, unless the number's kind is higher (then the default
-// dtype or i64).
+// Returns the result dtype of x with a number: x's dtype, unless the number's kind is higher (then the
+// default dtype or i64).
 DType result_dtype(const Tensor& x, Number number);
-// Returns `number` as a 0-dimensional operand for x, in the dtype in which it takes part. An integer that does not
-// fit into x's integer dtype keeps its low bits.
+// Returns `number` as a 0-dimensional operand for x, in the dtype in which it takes part. An integer that
+// does not fit into x's integer dtype keeps its low bits.
 Tensor operand(Number number, const Tensor& x);
 
-// Returns the dtype in which kernels compute F: for predicates the promoted dtype of the operands, else the dtype
-// of the result.
+// Returns the dtype in which kernels compute F: for predicates the promoted dtype of the operands, else the
+// dtype of the result.
 template <class F, class... In> DType compute_type(const Tensor& out, const In&... in) {
   if constexpr (!F::template accepts<float> && !F::template accepts<int64_t>)
     return DType::kBool;
@@ -55,8 +56,8 @@ template <class F, class... In> DType compute_type(const Tensor& out, const In&.
     return out.dtype();
 }
 
-// Calls g.operator()<T>() with the C++ type in which F computes dtype t: f32 for 16-bit floats, i32 for i8 and
-// i16, whose results are the low bits.
+// Calls g.operator()<T>() with the C++ type in which F computes dtype t: f32 for 16-bit floats, i32 for i8
+// and i16, whose results are the low bits.
 // Errors: DTypeError naming `op` if F does not accept T.
 template <class F, class G> void with_compute_type(const char* op, DType t, G&& g) {
   auto call = [&]<class T>() {
@@ -85,25 +86,29 @@ template <class F, class G> void with_compute_type(const char* op, DType t, G&& 
   }
 }
 
-// Returns an uninitialized tensor for the result of an op on operands that broadcast. Its layout is that of the
-// operands with the full shape if they agree, else channels-last if one of them is, else row-major.
+// Returns an uninitialized tensor for the result of an op on operands that broadcast. Its layout is that of
+// the operands with the full shape if they agree, else channels-last if one of them is, else row-major.
 // Errors: ShapeError, DeviceError.
 Tensor empty_result(const char* op, DType dtype, std::initializer_list<const Tensor*> operands);
 
-// Returns src, or a copy of src if it overlaps dst with a different element order, so that an in-place op may read
-// it.
-// Errors: ShapeError unless src broadcasts to dst; DeviceError; DTypeError if src is floating and dst is integral.
+// Returns src, or a copy of src if it overlaps dst with a different element order, so that an in-place op may
+// read it.
+// Errors: ShapeError unless src broadcasts to dst; DeviceError; DTypeError if src is floating and dst is
+// integral.
 Tensor source_for(const char* op, const Tensor& dst, const Tensor& src);
 
 namespace internal {
 
-// Errors: DTypeError.
+// Errors: DTypeError: of throw_no_bool always, of check_integral unless x is integral, of check_backward
+// unless both are floating, of check_destination if only_floats and dst is not floating. StateError of
+// check_destination unless dst may be written to.
 [[noreturn]] void throw_no_bool(const char* op, const Tensor& x);
 void check_integral(const char* op, const Tensor& x);
 void check_backward(const char* op, const Tensor& dy, const Tensor& x);
 void check_destination(const char* op, const Tensor& dst, bool only_floats);
 
 template <class F> constexpr bool only_floats = !F::template accepts<int64_t> && !F::template accepts<bool>;
+// Whether F is a predicate: its result is bool.
 template <class F, class... In>
 constexpr bool yields_bool =
     std::derived_from<F, functors::OnBools> || std::is_same_v<decltype(F{}(In()...)), bool>;
@@ -136,7 +141,8 @@ template <class F, class... P> F functor(P... parameters) {
 
 }  // namespace internal
 
-// Returns F of each element. A predicate's result is bool.
+// Returns F of each element. A predicate's result is bool. Functors of only floats compute integers in the
+// default dtype; rounding functions (OnFractions) return a copy of integers.
 // Errors: DTypeError.
 template <class F, class... P> Tensor unary(const Tensor& x, P... parameters) {
   if constexpr (std::derived_from<F, functors::OnFractions>)
@@ -160,7 +166,8 @@ template <class F, class... P> Tensor binary(const Tensor& a, const Tensor& b, P
   return y;
 }
 
-// Returns a fused gradient F(dy, x), in dy's dtype. Writes it to `out` if defined, which may share dy's buffer.
+// Returns a fused gradient F(dy, x), in dy's dtype. Writes it to `out` if defined, which may share dy's
+// buffer.
 // Errors: ShapeError, DTypeError, DeviceError.
 template <class F, class... P>
 Tensor backward(const Tensor& dy, const Tensor& x, const Tensor& out = {}, P... parameters) {

@@ -1,4 +1,7 @@
-// Checks and calls of the indexing kernels. Layouts that kernels do not support are copied first.
+// Raw indexing ops: check shapes, dtypes and devices, copy layouts that kernels do not support, allocate the
+// result and call the kernel of the device, which checks each index. Out-of-place ops copy x first.
+// Reductions of 16-bit floats are computed in f32 and rounded once. Only nonzero, masked_select and one_hot
+// without a number of classes wait for the device.
 #include "gradus/tensor/ops/index.h"
 
 #include <limits>
@@ -22,6 +25,7 @@ IndexedDim indexed_dim(const Tensor& x, int64_t dim, const char* op) {
   return d;
 }
 
+// Returns the index row-major, as i64.
 Tensor as_indices(const Tensor& index) { return contiguous(to(index, DType::kI64)); }
 
 // Returns x narrowed to `shape` from index 0 in all dims but `except`.
@@ -32,6 +36,7 @@ Tensor narrow_to(const Tensor& x, const Shape& shape, int except) {
   return y;
 }
 
+// Checks that src has x's dtype and device.
 void check_pair(const Tensor& x, const Tensor& src, const char* op) {
   if (!are_compatible_devices(x.device(), src.device()))
     throw DeviceError(op, "x is on ", x.device(), " but src on ", src.device());
@@ -52,6 +57,8 @@ bool accumulates_in_f32(const Tensor& x, Write how) {
   return how != Write::kPut && is_floating(x.dtype()) && size_of(x.dtype()) == 2;
 }
 
+// Implements scatter, scatter_add and scatter_reduce. The kernel requires equal sizes outside of `dim`, so an
+// index smaller than x is scattered into a narrowed copy.
 Tensor scatter(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src, Write how,
                const char* op) {
   check_index(index, x, op);
@@ -71,7 +78,8 @@ Tensor scatter(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& 
   return out;
 }
 
-// Checks that src has the shape of x with index.numel() elements along `dim`.
+// Checks that src has the shape `shape` with index.numel() elements along `dim`, and that index has at most 1
+// dim.
 void check_slices(const Tensor& src, const Tensor& index, const Shape& shape, int dim, const char* op) {
   Shape want = shape;
   if (!want.empty()) want[dim] = index.numel();
@@ -80,6 +88,7 @@ void check_slices(const Tensor& src, const Tensor& index, const Shape& shape, in
                      ": x has shape ", shape);
 }
 
+// Implements index_copy and index_add: returns x with the slices of src written along `dim`.
 Tensor index_put(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src, Write how,
                  const char* op) {
   check_index(index, x, op);
@@ -234,6 +243,7 @@ Tensor masked_scatter(const Tensor& x, const Tensor& mask, const Tensor& src, co
   return out;
 }
 
+// classes: -1 stands for the largest index plus 1, for which the host waits.
 Tensor one_hot(const Tensor& index, int64_t classes, DType dtype) {
   check_index(index, index, "one_hot");
   if (classes == -1) {

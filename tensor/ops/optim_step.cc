@@ -1,4 +1,6 @@
-// Checks and grouping of lists of tensors for multi-tensor kernels.
+// Multi-tensor ops: check lists of tensors, group them by device and dtype, copy tensors that are not
+// row-major, call one kernel per group, copy results back and increment versions. Gradients and states belong
+// to the parameter of the same StepItem. Nothing here is recorded.
 #include "gradus/tensor/ops/optim_step.h"
 
 #include "gradus/tensor/kernel.h"
@@ -8,6 +10,7 @@
 namespace gradus::raw {
 namespace {
 
+// Throws unless t has the device and shape of param, and this dtype.
 void check_fits(const char* op, const char* what, const Tensor& t, const Tensor& param, DType dtype) {
   if (t.device() != param.device())
     throw DeviceError(op, what, " is ", describe(t), " but its parameter is ", describe(param));
@@ -86,7 +89,7 @@ void add_all_(const std::vector<Tensor>& sums, const std::vector<Tensor>& terms)
       add_(sums[first], terms[first]);
       continue;
     }
-    std::vector<Tensor> to, from;  // of the first one's device
+    std::vector<Tensor> to, from;  // on the device of sums[first]
     for (size_t i = first; i < sums.size(); ++i) {
       if (done[i] || sums[i].device() != sums[first].device() || !have_equal_layout(sums[i], terms[i]))
         continue;
@@ -126,6 +129,7 @@ void clip_by_value_(const std::vector<Tensor>& tensors, double limit) {
 }
 
 namespace {
+// Multiplies by `factor`, or divides by the first element of `scale` if defined.
 Tensor unscale_by(const std::vector<Tensor>& tensors, double factor, const Tensor& scale) {
   const Tensor found = empty({}, {DType::kF32, tensors.empty() ? kCPU : tensors.front().device()});
   if (tensors.empty()) return fill_(found, 0), found;

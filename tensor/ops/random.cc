@@ -1,4 +1,7 @@
-// Implementation of random tensors and of DeviceDraws.
+// Implementation of random tensors and of DeviceDraws. Each op checks its arguments, takes the key (seed,
+// number of the draw) of the next draw from the generator of the calling thread's Context, also for empty
+// results, and calls the device's kernel, which maps key and element index to a number by Philox. So results
+// are equal on all devices, and the sequence of draws does not depend on shapes.
 #include "gradus/tensor/ops/random.h"
 
 #include <cmath>
@@ -17,7 +20,8 @@ namespace gradus {
 namespace raw {
 namespace {
 
-// Returns the key of the generator's next draw, for a kernel on `device`.
+// Returns the key of the generator's next draw, for a kernel on `device`. Within a DeviceDraws::Scope of the
+// device and generator the key is relative to the state on the device.
 DrawKey next_draw(Device device) {
   const Context& context = Context::current();
   const PhiloxKey key = context.generator->next();
@@ -229,7 +233,8 @@ DeviceDraws::DeviceDraws(Device device) {
   base_ = std::make_shared<DrawBase>(nullptr, empty({2}, {DType::kI64, device}));
 }
 
-// Always writes both numbers, because another stream may have written other values.
+// Queues writes of the generator's seed and number of draws to base_->numbers. Always writes both, because
+// another stream may have written other values.
 void DeviceDraws::send_state() {
   const OpCall call("DeviceDraws");
   const auto [seed, draws] = base_->generator->state();

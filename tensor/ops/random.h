@@ -1,6 +1,8 @@
-// Random tensors: rand, randn, randint, randperm, bernoulli, multinomial, dropout, as in PyTorch. Each call takes
-// the next draw of the Context's generator. Element i (row-major) of a draw depends only on the seed, the number
-// of the draw and i, not on threads, layout or device. Dropout masks also depend on the replica in the job.
+// Random tensors: rand, randn, randint, randperm, bernoulli, multinomial, dropout, as in PyTorch. Nothing
+// here is differentiable. A draw is one use of the generator of the calling thread's Context
+// (RandomGenerator: a seed and a count of draws); each call takes the next draw. Element i (row-major) of a
+// draw depends only on the seed, the number of the draw and i, not on threads, layout or device. Dropout
+// masks also depend on the replica (data-parallel index) in the job.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +17,8 @@ namespace gradus {
 namespace raw {
 
 // Note [Draws]
-// Element i of a draw with key k is computed from words of philox(k.seed, k.stream, counter), which returns four
-// 32-bit words:
+// Element i of a draw with key k is computed from words of the counter-based generator philox(k.seed,
+// k.stream, counter) (Philox 4x32-10), which returns four 32-bit words:
 //   uniform f32, bernoulli   word i mod 4 of counter i / 4
 //   normal f32               words 2j, 2j + 1 give elements 2j, 2j + 1 of the counter's four (Box-Muller)
 //   uniform f64, integers    words 2j, 2j + 1 of counter i / 2, j = i mod 2
@@ -24,9 +26,8 @@ namespace raw {
 //   dropout masks            half-word i mod 8 of counter i / 8, the lower half of a word first
 // 16-bit floats are drawn as f32.
 
-// The key of a draw as a kernel argument. If base, i64[2], is defined, CUDA kernels add its two numbers to seed
-// and stream:
-// Note [Draws that count from a device].
+// The key of a draw as a kernel argument. If `base`, i64[2] on the GPU, is defined, CUDA kernels add its two
+// numbers to seed and stream: Note [Draws that count from a device].
 struct DrawKey {
   PhiloxKey philox;
   Tensor base = {};
@@ -34,21 +35,23 @@ struct DrawKey {
 // Lists the tensor of a key for KernelSlot.
 template <class F> void for_each_tensor(const DrawKey& key, F f) { f(key.base); }
 
+// out = uniform in [low, high), and normal with this mean and standard deviation; any floating dtype.
 extern KernelSlot<void(const Tensor& out, double low, double high, const DrawKey& key)> uniform_kernel;
 extern KernelSlot<void(const Tensor& out, double mean, double std, const DrawKey& key)> normal_kernel;
 // out (bool) = true with probability p.
 extern KernelSlot<void(const Tensor& out, double p, const DrawKey& key)> bernoulli_kernel;
-// The same with p rounded up to a multiple of 2^-16, from 16 random bits per element.
+// As bernoulli_kernel, with p rounded up to a multiple of 2^-16, from 16 random bits per element.
 extern KernelSlot<void(const Tensor& out, double p, const DrawKey& key)> dropout_mask_kernel;
 // out (i64) = uniform integers in [low, low + range).
 extern KernelSlot<void(const Tensor& out, int64_t low, uint64_t range, const DrawKey& key)> randint_kernel;
 // out (i64[n]) = a random permutation of 0 .. n - 1.
 extern KernelSlot<void(const Tensor& out, const DrawKey& key)> randperm_kernel;
-// out i64 [rows, k]; weights f64 [rows, n]; uniform f64 [rows, k] with replacement, else [rows, n].
+// out i64 [rows, k] = k indices drawn per row in proportion to weights f64 [rows, n], using random numbers
+// `uniform` in [0, 1): f64 [rows, k] with replacement, else [rows, n].
 extern KernelSlot<void(const Tensor& out, const Tensor& weights, const Tensor& uniform, bool replacement)>
     multinomial_kernel;
-// u = u < p ? 1 : 0. Both are row-major and f64, or both f32. Throws ValueError if an element of p is not in [0,
-// 1].
+// u = u < p ? 1 : 0. Both are row-major and f64, or both f32. Throws ValueError if an element of p is not in
+// [0, 1].
 extern KernelSlot<void(const Tensor& u, const Tensor& p)> bernoulli_from_uniform_kernel;
 // mask as by dropout_mask_kernel, y = mask ? scale * x : 0. y may be x.
 extern KernelSlot<void(const Tensor& y, const Tensor& mask, const Tensor& x, double p, double scale,
@@ -58,19 +61,19 @@ extern KernelSlot<void(const Tensor& y, const Tensor& mask, const Tensor& x, dou
 extern KernelSlot<void(const Tensor& out, const Tensor& x, const Tensor& mask, double scale)>
     masked_scale_kernel;
 
-// Fill x with uniform numbers in [low, high), or with normally distributed numbers.
-// Errors: DTypeError unless floating; ValueError.
+// Fill x in place with uniform numbers in [low, high), or with normally distributed numbers.
+// Errors: DTypeError unless floating; ValueError unless low <= high with a finite difference, or if std < 0.
 void uniform_(const Tensor& x, double low = 0, double high = 1);
 void normal_(const Tensor& x, double mean = 0, double std = 1);
 // Sets each element of x, of any dtype, to 1 with probability p, else to 0.
 // Errors: ValueError unless 0 <= p <= 1.
 void bernoulli_(const Tensor& x, double p);
-// Return a bool tensor with x's shape and layout that is true with probability p. dropout_mask rounds p up to a
-// multiple of 2^-16, and its mask differs between replicas of a job.
+// Return a bool tensor with x's shape and layout that is true with probability p. dropout_mask rounds p up to
+// a multiple of 2^-16, and its mask differs between replicas of a job.
 Tensor bernoulli_mask(const Tensor& x, double p);
 Tensor dropout_mask(const Tensor& x, double p);
-// Returns mask = dropout_mask(x, p) and y = mask ? scale * x : 0. Writes y to `out` if defined, which may share
-// x's buffer.
+// Returns mask = dropout_mask(x, p) and y = mask ? scale * x : 0. p is the probability of keeping an element.
+// Writes y to `out` if defined, which may share x's buffer.
 struct Dropped {
   Tensor y, mask;
 };
@@ -84,6 +87,7 @@ Tensor masked_scale(const Tensor& x, const Tensor& mask, double scale, const Ten
 Tensor rand(const Shape& shape, TensorOptions options = {});
 // Returns numbers of the standard normal distribution.
 Tensor randn(const Shape& shape, TensorOptions options = {});
+// rand and randn with x's shape, dtype and device.
 Tensor rand_like(const Tensor& x);
 Tensor randn_like(const Tensor& x);
 // Returns uniform integers in [low, high).
@@ -96,13 +100,13 @@ Tensor randint(A low, B high) = delete;  // no shape: write randint(low, high, s
 // Returns a random permutation of 0 .. n - 1.
 // Errors: ValueError for a negative n.
 Tensor randperm(int64_t n, TensorOptions options = {.dtype = DType::kI64});
-// Returns 1 with probability p[i], else 0, for each element, in p's dtype.
+// Returns a tensor like p whose element i is 1 with probability p[i], else 0.
 // Errors: DTypeError unless floating; ValueError for an element outside [0, 1].
 Tensor bernoulli(const Tensor& p);
 // Returns uniform integers in [low, high) with x's shape and dtype.
 // Errors: as randint.
 Tensor randint_like(const Tensor& x, int64_t low, int64_t high);
-// Returns normally distributed numbers with these means and standard deviations, which broadcast.
+// Return normally distributed numbers with these means and standard deviations, which broadcast.
 // Errors: DTypeError unless floating; ValueError for a negative std given as a number.
 Tensor normal(const Tensor& mean, const Tensor& std);
 Tensor normal(const Tensor& mean, double std = 1);
@@ -120,15 +124,15 @@ struct MultinomialOptions {
 Tensor multinomial(const Tensor& weights, int64_t count, MultinomialOptions options = {});
 
 // Note [Draws that count from a device]
-// The generator on the host remains authoritative: its state is known without synchronization, and the draws on
-// all devices are one sequence. At the start of a scope, its state (seed and number of draws) is written to the
-// device. The keys of draws in the scope are relative to this state, and kernels add the state that they read. So
-// the first run draws the same numbers as without the scope. Sums are modulo 2^64, so the generator may be set
-// back within the scope, as checkpoint recomputation does. repeat() writes the generator's current state to the
-// device and advances the generator by the number of draws in the scope.
+// The generator on the host remains authoritative: its state is known without synchronization, and the draws
+// on all devices are one sequence. At the start of a scope, its state (seed and number of draws) is written
+// to the device. The keys of draws in the scope are relative to this state, and kernels add the state that
+// they read. So the first run draws the same numbers as without the scope. Sums are modulo 2^64, so the
+// generator may be set back within the scope, as checkpoint recomputation does. repeat() writes the
+// generator's current state to the device and advances the generator by the number of draws in the scope.
 //
-// Keys of other draws stay absolute: draws on other devices, draws of generators other than the Context's at the
-// start of the scope, and draws on the host.
+// Keys of other draws stay absolute: draws on other devices, draws of generators other than the Context's at
+// the start of the scope, and draws on the host.
 //
 // A scope around a graph capture, which runs nothing, draws nothing. The caller then restores the generator's
 // state, and calls repeat() before each run, including the first one.
@@ -137,13 +141,13 @@ Tensor multinomial(const Tensor& weights, int64_t count, MultinomialOptions opti
 struct DrawBase {
   std::shared_ptr<RandomGenerator> generator;
   Tensor numbers;        // i64[2]: seed and stream, which kernels read
-  PhiloxKey start;       // the values that the kernels queued next will read
+  PhiloxKey start;       // the value of `numbers` that the kernels queued next will read
   bool is_ahead = true;  // all draws of the scope used its seed and came after its start
 };
 
-// Random numbers for kernels that are replayed with unchanged arguments, as by a CUDA graph. With absolute keys
-// each replay would draw the same numbers. Within a DeviceDraws::Scope keys are relative to a state on the device,
-// which repeat() advances.
+// Random numbers for kernels that are replayed with unchanged arguments, as by a CUDA graph. With absolute
+// keys each replay would draw the same numbers. Within a DeviceDraws::Scope keys are relative to a state on
+// the device, which repeat() advances.
 //
 //   DeviceDraws draws(cuda);
 //   {
@@ -172,9 +176,9 @@ class DeviceDraws {
     DeviceDraws& draws_;
   };
 
-  // Queues writes of the generator's state to the device on the current stream, and advances the generator by the
-  // number of draws in the last scope. Kernels of the scope that are replayed afterwards use these draws. Does not
-  // block.
+  // Queues writes of the generator's state to the device on the current stream, and advances the generator by
+  // the number of draws in the last scope. Kernels of the scope that are replayed afterwards use these draws.
+  // Does not block.
   // Errors: StateError unless a scope has ended in which all draws used its seed and came after its start.
   void repeat();
 

@@ -1,4 +1,7 @@
-// Checks, result shapes, and calls of the reduction kernels.
+// Reductions and scans without autograd: checks, result shapes and dtypes, and calls of the kernels, which
+// run on x's device. An empty `dims` means all dims. Sums and products of integers and bools are i64. 16-bit
+// floats are converted to f32 and the result is rounded once, except in the sum kernel, which takes 16 bits.
+// Scans see x as [outer, n, inner] (as_slices).
 #include "gradus/tensor/ops/reduce.h"
 
 #include <cmath>
@@ -16,6 +19,7 @@ DType sum_dtype(DType t) { return is_floating(t) ? t : DType::kI64; }
 // Returns whether x has 16-bit floats. Only the sum kernel takes these.
 bool is_16_bit_float(const Tensor& x) { return is_floating(x.dtype()) && size_of(x.dtype()) == 2; }
 
+// Returns the maxima, or minima, along `dim`, and the i64 indices of their first occurrences.
 std::pair<Tensor, Tensor> extremum(const Tensor& x, int64_t dim, bool keepdim, bool largest) {
   const std::string_view op = largest ? "max" : "min";
   const Tensor xd = x.dim() == 0 ? unsqueeze(x, 0) : x;
@@ -35,6 +39,7 @@ std::pair<Tensor, Tensor> extremum(const Tensor& x, int64_t dim, bool keepdim, b
   return {values, indices};
 }
 
+// amax and amin, which have no indices.
 Tensor extreme_value(const char* op, const decltype(amax_kernel)& kernel, const Tensor& x, const Dims& dims,
                      bool keepdim) {
   if (is_16_bit_float(x)) return to(extreme_value(op, kernel, to(x, DType::kF32), dims, keepdim), x.dtype());
@@ -44,6 +49,7 @@ Tensor extreme_value(const char* op, const decltype(amax_kernel)& kernel, const 
   return r.result;
 }
 
+// cummax and cummin.
 std::pair<Tensor, Tensor> running_extremes(const Tensor& x, int64_t dim, bool largest) {
   const std::string_view op = largest ? "cummax" : "cummin";
   const Tensor slices = as_slices(contiguous(x), dim, op);
@@ -153,6 +159,7 @@ Tensor norm(const Tensor& x, const Dims& dims, double p, bool keepdim) {
   return r.result;
 }
 
+// x is row-major. A 0-dim x has one slice of one element.
 Tensor as_slices(const Tensor& x, int64_t dim, std::string_view op) {
   const int d = wrap_dim(dim, std::max(x.dim(), 1), op);
   Shape s = {1, 1, 1};

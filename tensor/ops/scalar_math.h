@@ -1,8 +1,10 @@
 // Scalar math functions of element-wise functors, for float and double, host and device.
 //
-// The float functions are polynomial approximations without branches, so that compilers vectorize loops over them.
-// Results have the same bits in scalar code, in vector code and on GPUs, and errors of at most 2 ulp. Special
-// cases are as in the C library. The double functions are those of the C library or of CUDA.
+// The float functions are polynomial approximations without branches, so that compilers vectorize loops over
+// them. Results have the same bits in scalar code, in vector code and on GPUs, and errors of at most 2 ulp.
+// Special cases are as in the C library. The double functions are those of the C library or of CUDA.
+// GRADUS_HD marks a function that is always inlined, on host and device. Compilers must not contract or
+// reorder floating-point operations.
 #pragma once
 
 #include <bit>
@@ -63,10 +65,11 @@ inline constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 // ln 2 = kLn2High + kLn2Low. kLn2High has trailing zero bits, so its product with a small integer is exact.
 inline constexpr float kLn2High = 0.693359375f, kLn2Low = -2.12194440e-4f;
 
+// Returns 2^n for -126 <= n <= 127.
 GRADUS_HD float power_of_two(int32_t n) { return std::bit_cast<float>((uint32_t(n) + 127u) << 23); }
 
-// Range reduction x = n ln 2 + r with |r| <= ln 2 / 2, for |x| < 2^20. Adding 1.5 * 2^23 rounds to an integer,
-// which is then in the low bits of the mantissa.
+// Range reduction x = n ln 2 + r with |r| <= ln 2 / 2, for |x| < 2^20. Adding 1.5 * 2^23 rounds to an
+// integer, which is then in the low bits of the mantissa.
 struct Reduced {
   float r;
   int32_t n;
@@ -108,6 +111,7 @@ GRADUS_HD float expm1(float x) {
 }
 
 namespace detail {
+// takes_subnormals: whether x may be subnormal.
 // Source: coefficients of Cephes' logf (S. Moshier).
 template <bool takes_subnormals> GRADUS_HD float log(float x) {
   const bool subnormal = takes_subnormals && x < std::numeric_limits<float>::min();
@@ -129,6 +133,7 @@ template <bool takes_subnormals> GRADUS_HD float log(float x) {
 }  // namespace detail
 GRADUS_HD float log(float x) { return detail::log<true>(x); }
 
+// log(1 + x) = log(u) + (x - (u - 1)) / u with the rounded u = 1 + x.
 GRADUS_HD float log1p(float x) {
   const float u = 1.f + x;
   // First-order correction of the rounding error of u.
@@ -180,8 +185,8 @@ GRADUS_HD float erfc(float x) {
 
 namespace detail {
 
-// Range reduction r = x - n pi / 2 with the nearest integer n (Cody-Waite). The products with the two parts of pi
-// / 2 are exact up to |x| = 1e15.
+// Range reduction r = x - n pi / 2 with the nearest integer n (Cody-Waite). The products with the two parts
+// of pi / 2 are exact up to |x| = 1e15.
 struct Angle {
   float r;
   int64_t n;
@@ -211,6 +216,7 @@ GRADUS_HD float cos_small(float r) {
 
 }  // namespace detail
 
+// n modulo 4 is the quadrant.
 GRADUS_HD float sin(float x) {
   const auto [r, n] = detail::reduce_angle(x);
   const float s = detail::sin_small(r), c = detail::cos_small(r);
@@ -238,6 +244,7 @@ GRADUS_HD float asin_small(float s, float z) {  // |s| <= 1/2, z = s^2
   return m::fma(p * z, s, s);
 }
 }  // namespace detail
+// Beyond |x| = 1/2: asin |x| = pi/2 - 2 asin(sqrt((1 - |x|) / 2)).
 GRADUS_HD float asin(float x) {
   const float a = std::fabs(x);
   const bool large = a > 0.5f;
@@ -255,6 +262,7 @@ GRADUS_HD float acos(float x) {
   const float near = x < 0.f ? 3.14159274f - 2.f * y : 2.f * y;
   return large ? near : 1.57079637f - y;
 }
+// Reduces to |t| <= tan(pi/8) by atan a = pi/2 + atan(-1/a) or pi/4 + atan((a - 1) / (a + 1)).
 GRADUS_HD float atan(float x) {
   const float a = std::fabs(x);
   const bool large = a > 2.41421356f, middle = a > 0.414213562f;
@@ -266,6 +274,8 @@ GRADUS_HD float atan(float x) {
   return std::copysign(offset + m::fma(p * z, t, t), x);
 }
 
+// sinh and cosh use (e^(|x|/2))^2 / 2 for large |x|, where e^|x| would overflow first. asinh and acosh
+// use log(2 |x|) beyond 1e9.
 GRADUS_HD float sinh(float x) {
   const float a = std::fabs(x), e = m::expm1(a), h = m::exp(0.5f * a);
   const float y = a > 80.f ? (0.5f * h) * h : 0.5f * (e + e / (e + 1.f));
@@ -290,6 +300,7 @@ GRADUS_HD float atanh(float x) {
   return std::copysign(0.5f * m::log1p((a + a) / (1.f - a)), x);
 }
 
+// 2^x = 2^k e^((x - k) ln 2) with the integer k nearest to x.
 GRADUS_HD float exp2(float x) {
   float c = x > 128.f ? 128.f : x;
   c = c < -151.f ? -151.f : c;

@@ -1,4 +1,7 @@
-// Checks and calls of the sorting and selection kernels, and unique.
+// Sorting and selection along a dim (sort, topk, kthvalue, median, mode), unique, searchsorted and histc
+// without autograd: checks, results, and calls of the kernels, which see a row-major x as [outer, n, inner]
+// (as_slices) and run on x's device. Sorting is stable; NaN sorts last. Indices are i64. `op` names the
+// function in errors. A 0-dim tensor counts as one element along dim 0.
 #include "gradus/tensor/ops/sort.h"
 
 #include <cmath>
@@ -48,6 +51,7 @@ std::pair<Tensor, Tensor> sort_and_truncate(const Tensor& x, int64_t k, int64_t 
   return {values, indices};
 }
 
+// Returns one element of each slice along `dim`, and its index. `k`, from 0, is for Selection::kKth.
 std::pair<Tensor, Tensor> select_elements(const Tensor& x, Selection what, int64_t k, int64_t dim,
                                           bool keepdim, std::string_view op) {
   const Shape kept = shape_along(x, dim, 1, true, op), s = shape_along(x, dim, 1, keepdim, op);
@@ -61,8 +65,9 @@ std::pair<Tensor, Tensor> select_elements(const Tensor& x, Selection what, int64
   return {values, indices};
 }
 
-// Computes the result of unique from x's sorted rows (or elements). `starts`: whether a row is the first of equal
-// ones.
+// Computes the result of unique for x [n, ...]. order [n]: the indices that sort the rows of x; undefined for
+// rows in their own order (unique_consecutive). starts bool[n]: whether a row in that order is the first of
+// equal ones.
 Unique unique_from_sorted(const Tensor& x, const Tensor& order, const Tensor& starts, UniqueOutputs wants) {
   const int64_t n = starts.numel();
   const Tensor at = reshape(nonzero(starts), {-1});
@@ -73,6 +78,7 @@ Unique unique_from_sorted(const Tensor& x, const Tensor& order, const Tensor& st
   if (wants.index) u.index = first;
   if (wants.inverse) {
     const Tensor value_index = sub(cumsum(starts, 0), 1);
+    // inverse[order[i]] = value_index[i]
     u.inverse = order.defined() ? scatter(value_index, 0, order, value_index) : value_index;
   }
   if (wants.counts) {
@@ -152,6 +158,7 @@ Unique unique(const Tensor& x, std::optional<int64_t> dim, bool consecutive, Uni
   return u;
 }
 
+// sorted [n], or [..., n] with the leading dims of values [..., m]. Returns i64 [..., m].
 Tensor searchsorted(const Tensor& sorted, const Tensor& values, bool right) {
   const std::string_view op = "searchsorted";
   if (!are_compatible_devices(sorted.device(), values.device()))
@@ -178,6 +185,7 @@ Tensor searchsorted(const Tensor& sorted, const Tensor& values, bool right) {
   return out;
 }
 
+// low == high: the range of x.
 Tensor histc(const Tensor& x, int64_t bins, double low, double high) {
   check_floating("histc", "x", x);
   if (bins < 1) throw ValueError("histc", "expected at least 1 bin, got ", bins);

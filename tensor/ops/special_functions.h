@@ -1,4 +1,5 @@
-// Special functions in double precision: digamma, polygamma, Hurwitz zeta, and the inverse error function.
+// Special functions of one number in double precision, for host and device code: digamma, polygamma, Hurwitz
+// zeta, and the inverse error function. NaN gives NaN; no function throws.
 #pragma once
 
 #include <cmath>
@@ -8,7 +9,8 @@
 
 namespace gradus::m {
 
-// digamma(x) = d/dx log gamma(x): recurrence up to x >= 10, then the asymptotic series.
+// digamma(x) = d/dx log gamma(x): recurrence up to x >= 10, then the asymptotic series; reflection for x < 0.
+// NaN at negative integers, -inf at 0, +inf at -0.
 GRADUS_HOST_DEVICE inline double digamma(double x) {
   constexpr double kPi = 3.14159265358979324;
   if (x == 0) return std::copysign(std::numeric_limits<double>::infinity(), -x);
@@ -26,8 +28,8 @@ GRADUS_HOST_DEVICE inline double digamma(double x) {
   return y + std::log(x) - 0.5 / x - series;
 }
 
-// The Hurwitz zeta function sum_{k >= 0} (x + k)^-s for s > 1 and x > 0: the first terms, then the Euler-Maclaurin
-// formula. Infinite for x = 0, NaN for x < 0 or s <= 1.
+// The Hurwitz zeta function sum_{k >= 0} (x + k)^-s for s > 1 and x > 0: the first terms, then the
+// Euler-Maclaurin formula. Infinite for x = 0, NaN for x < 0 or s <= 1.
 GRADUS_HOST_DEVICE inline double zeta(double s, double x) {
   constexpr int kTerms = 12;
   if (!(s > 1) || x < 0) return std::numeric_limits<double>::quiet_NaN();
@@ -49,7 +51,9 @@ GRADUS_HOST_DEVICE inline double zeta(double s, double x) {
   return sum;
 }
 
-// The n-th derivative of digamma. Negative x > -1e6 by recurrence; below, the fraction of a double has few digits.
+// The n-th derivative of digamma, n >= 0: (-1)^(n + 1) n! zeta(n + 1, x), with recurrence for -1e6 < x < 0.
+// NaN for x <= -1e6, where the fraction of a double has few digits; infinite at 0 and negative integers, for
+// n > 0.
 GRADUS_HOST_DEVICE inline double polygamma(int n, double x) {
   if (n == 0) return digamma(x);
   double sum = 0;
@@ -59,8 +63,8 @@ GRADUS_HOST_DEVICE inline double polygamma(int n, double x) {
   return (n % 2 ? 1 : -1) * std::tgamma(n + 1.0) * (sum + zeta(n + 1.0, x));
 }
 
-// The inverse of erf: a polynomial in w = -log(1 - y^2), then Halley iterations. For w > 16 the initial value is
-// from the approximation erfc(x) = e^(-x^2) / (x sqrt(pi)).
+// The inverse of erf, for y in [-1, 1] (NaN outside): a polynomial in w = -log(1 - y^2), then Halley
+// iterations. For w > 16 the initial value is from the approximation erfc(x) = e^(-x^2) / (x sqrt(pi)).
 // Source: M. Giles, "Approximating the erfinv function", 2010 (the polynomial).
 GRADUS_HOST_DEVICE inline double erfinv(double y) {
   if (std::fabs(y) >= 1) return std::fabs(y) == 1 ? std::copysign(INFINITY, y) : NAN;

@@ -1,4 +1,7 @@
-// Implementation of the view ops.
+// Raw view ops, as in PyTorch: each computes a new shape, strides and offset (in elements from the start of
+// the storage) and returns a view without autograd history. Only reshape and flatten copy, if no strides
+// describe the result. Dims and indices may be negative, counted from the end. Bounds are checked here,
+// because view_as_strided does not check them.
 #include "gradus/tensor/ops/view.h"
 
 #include "gradus/tensor/base/checked.h"
@@ -8,7 +11,7 @@ namespace gradus::raw {
 
 Shape resolve_shape(const Tensor& x, const Shape& shape, std::string_view op) {
   Shape s = shape;
-  int free = -1;
+  int free = -1;  // the dim whose size is -1
   Shape known;
   for (int i = 0; i < s.size(); ++i) {
     if (s[i] == -1 && free < 0) {
@@ -37,14 +40,14 @@ std::optional<Strides> view_strides(const Tensor& x, const Shape& shape) {
   const Shape& old = x.shape();
   const Strides& st = x.strides();
   Strides out = Strides::filled(shape.size(), 1);
-  // From the innermost dim outwards: `run` is the size of adjacent old dims that can be merged. Each run must be
-  // the product of new dims.
+  // From the innermost dim outwards: `run` is the size of adjacent old dims that can be merged. Each run must
+  // be the product of new dims.
   int j = shape.size() - 1;
   int64_t run = 1, run_stride = old.empty() ? 1 : st.back();
   for (int i = old.size() - 1; i >= 0; --i) {
     run *= old[i];
     if (i > 0 && (old[i - 1] == 1 || st[i - 1] == run * run_stride)) continue;
-    int64_t cut = 1;
+    int64_t cut = 1;  // product of the new dims assigned to this run
     for (; j >= 0 && (cut < run || shape[j] == 1); --j) {
       out[j] = cut * run_stride;
       cut *= shape[j];
@@ -121,6 +124,7 @@ Tensor transpose(const Tensor& x, int64_t dim0, int64_t dim1) {
   return view_as_strided(x, s, st, x.impl().offset);
 }
 
+// Broadcast dims get stride 0. A size of -1 keeps that of x.
 Tensor expand(const Tensor& x, const Shape& shape) {
   const int extra = shape.size() - x.dim();
   if (extra < 0) throw ShapeError("expand", "shape ", shape, " has fewer dims than x has: x ", describe(x));
@@ -205,6 +209,7 @@ Dims moved_order(const Tensor& x, const Dims& from, const Dims& to) {
   return order;
 }
 
+// One step along the diagonal advances both dims, so its stride is the sum of theirs.
 Tensor diagonal(const Tensor& x, int64_t offset, int64_t dim1, int64_t dim2) {
   if (x.dim() < 2) throw ShapeError("diagonal", "expected at least 2 dims, got x ", describe(x));
   const int a = wrap_dim(dim1, x.dim(), "diagonal"), b = wrap_dim(dim2, x.dim(), "diagonal");
@@ -238,7 +243,7 @@ Tensor unfold(const Tensor& x, int64_t dim, int64_t size, int64_t step) {
   s[d] = (n - size) / step + 1;
   s.push_back(size);
   st.push_back(st[d]);
-  if (s[d] > 1) st[d] *= step;
+  if (s[d] > 1) st[d] *= step;  // a stride of a dim of size 1 is not used, and the product might overflow
   return view_as_strided(x, s, st, x.impl().offset);
 }
 
@@ -248,7 +253,7 @@ Tensor as_strided(const Tensor& x, const Shape& shape, const Strides& strides, i
     throw ShapeError(kOp, "shape ", shape, " and strides ", strides, " differ in length: x ", describe(x));
   if (offset < 0) throw ValueError(kOp, "expected an offset of at least 0, got ", offset);
   const int64_t n = checked_numel(shape, kOp), room = x.storage()->bytes() / size_of(x.dtype());
-  int64_t end = std::min(offset, room) + 1;  // one past the last element
+  int64_t end = std::min(offset, room) + 1;  // one past the view's last element; room + 1: past the storage
   for (int i = 0; i < shape.size(); ++i) {
     if (strides[i] < 0) throw ValueError(kOp, "strides ", strides, " are not all at least 0");
     // Division, because the product might overflow.

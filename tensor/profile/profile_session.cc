@@ -1,4 +1,7 @@
-// Implementation of ProfileSession.
+// ProfileSession: stores the events (ranges of kernels, modules, backward rules, collectives, user code) that
+// the runtime announces to the Profiler, with their nesting per thread, host times, and GPU times from pairs
+// of CUDA events on the kernel's stream. Ids count events since construction, so ids from before clear() stay
+// invalid. mutex_ guards all records and is released before calls of the device runtime, which may block.
 #include "gradus/tensor/profile/profile_session.h"
 
 #include <pthread.h>
@@ -18,7 +21,7 @@
 namespace gradus::internal {
 namespace {
 
-// Returns the bytes of memory that reading x moves. The elements of a broadcast operand are counted once.
+// Returns the bytes of x's memory that a kernel accesses. Broadcast elements are counted once.
 int64_t bytes_of(const Tensor& x) { return std::min(x.nbytes(), x.storage()->bytes()); }
 
 // Returns "f32[32,64] f32[64,10]" for the first 6 tensors. An optimizer step has hundreds.
@@ -47,8 +50,8 @@ Device device_of(const Range& range) {
   return device.type == DeviceType::kCUDA ? device : kCPU;
 }
 
-// Returns the name set by name_thread, or "thread <id>". A thread without a name of its own inherits its
-// creator's, which is the program's name.
+// Returns "main", the name set by name_thread, or "thread <id>". A thread that was not named inherits its
+// creator's name, which is the program's.
 std::string own_thread_name() {
   if (::gettid() == ::getpid()) return "main";
   char name[16] = "", program[16] = "";
@@ -73,6 +76,7 @@ int ProfileSession::this_thread(int rank) {
   return it->second;
 }
 
+// Appends an event for the range. Module and in_backward are inherited from the enclosing event.
 int64_t ProfileSession::announce(const Range& range) {
   if (!active_.load(std::memory_order_relaxed)) return -1;
   const std::string shapes = shapes_of(range.tensors);
@@ -102,6 +106,7 @@ int64_t ProfileSession::announce(const Range& range) {
   return first_ + static_cast<int64_t>(events_.size()) - 1;
 }
 
+// Profiling must not make the program fail: errors of the device runtime are kept for the snapshot.
 template <class F> void ProfileSession::call_device(F&& f) noexcept {
   try {
     f();
@@ -111,6 +116,7 @@ template <class F> void ProfileSession::call_device(F&& f) noexcept {
   }
 }
 
+// Called on the thread that runs the event, which may differ from the announcing one.
 void ProfileSession::begin(int64_t id) {
   Device device;
   {
@@ -131,6 +137,7 @@ void ProfileSession::begin(int64_t id) {
     collect(*stream);  // keeps the number of pending events low
     stream->mark(id, StreamTimes::kBegin);
   });
+  // The launch begins after the marking, whose time is not the kernel's.
   const std::lock_guard lock(mutex_);
   if (ProfileEvent* const event = find(id)) event->host.begin = host_time();
 }
@@ -146,16 +153,19 @@ void ProfileSession::end(int64_t id) noexcept {
     ProfileThread& thread = threads_[static_cast<size_t>(event->thread)];
     std::erase(thread.open, id);
     if (!event->is_work()) return;
+    // Time in nested work does not count as the enclosing event's own.
     if (ProfileEvent* const enclosing = work_around(*event)) enclosing->host.inner += event->host.length();
     if (event->stream >= 0) stream = streams_[static_cast<size_t>(event->stream)];
   }
   if (stream) call_device([&] { stream->mark(id, StreamTimes::kEnd); });
 }
 
+// Pointers stay valid until the lock is released.
 ProfileEvent* ProfileSession::find(int64_t id) {
   return id < first_ ? nullptr : &events_[static_cast<size_t>(id - first_)];
 }
 
+// Returns the innermost event around this one that is work (ProfileEvent::is_work); null if there is none.
 ProfileEvent* ProfileSession::work_around(const ProfileEvent& event) {
   for (int64_t outer = event.parent; outer >= 0;) {
     ProfileEvent* const enclosing = find(outer);
@@ -165,6 +175,8 @@ ProfileEvent* ProfileSession::work_around(const ProfileEvent& event) {
   return nullptr;
 }
 
+// Returns the times of the thread's current stream on the device, and assigns the stream to the event. Null
+// if clear() has removed the event.
 std::shared_ptr<StreamTimes> ProfileSession::current_stream_times(int64_t id, Device device) {
   const std::shared_ptr<NativeStream> native = current_native_stream(device);
   const std::lock_guard lock(mutex_);
@@ -180,6 +192,8 @@ std::shared_ptr<StreamTimes> ProfileSession::current_stream_times(int64_t id, De
   return streams_[static_cast<size_t>(it->second)];
 }
 
+// Stores the device times of all marks of the stream that have happened. Does not block. A mark whose time
+// fails is removed, so the loop ends.
 void ProfileSession::collect(StreamTimes& stream) noexcept {
   const auto store = [this](int64_t id, StreamTimes::Side side, int64_t ns) {
     const std::lock_guard lock(mutex_);
@@ -213,6 +227,7 @@ void ProfileSession::wait_for_devices() {
   }
 }
 
+// Appends the name of an algorithm to the thread's innermost open event.
 void ProfileSession::algorithm_selected(std::string_view kernel) {
   if (!active_.load(std::memory_order_relaxed)) return;
   const int rank = Job::current()->rank;
@@ -235,10 +250,12 @@ void ProfileSession::allocated(Device device) {
   memory_.push_back({device, rank, at, live, open.empty() ? -1 : open.back()});
 }
 
+// Returns whether the current step is to be recorded: options_.steps steps (0: all) after options_.skip.
 bool ProfileSession::is_scheduled() const {
   return steps_ >= options_.skip && (options_.steps == 0 || steps_ - options_.skip < options_.steps);
 }
 
+// Starts or ends a recording interval. Called with the lock held, after changes of open_ or steps_.
 void ProfileSession::update_active() {
   const bool active = open_ && is_scheduled();
   if (active == active_.load(std::memory_order_relaxed)) return;
@@ -288,6 +305,7 @@ void ProfileSession::clear() {
   update_active();
 }
 
+// In the copy, ids are indices into `events`, and device times are on the host clock.
 ProfileSession::Snapshot ProfileSession::snapshot() const {
   const std::lock_guard lock(mutex_);
   const int64_t under_way = active_.load(std::memory_order_relaxed) ? host_time() - active_since_ : 0;

@@ -1,4 +1,6 @@
-// ProfileSession: the Observer that stores the events of a Profiler. Thread-safe.
+// ProfileSession: the Observer (tensor/runtime/observer.h) that stores the events of a Profiler: time ranges
+// of kernels, modules and other work, and samples of memory use. Host times are read at begin and end of a
+// range; times of GPU kernels come from events on their stream (StreamTimes), after the fact. Thread-safe.
 #pragma once
 
 #include <atomic>
@@ -45,7 +47,7 @@ struct ProfileEvent {
   int module;  // index into Names
   int kernel;  // index into Names: algorithms of a kernel, such as "winograd" or "strided pixels, onednn"
   int thread;  // index of the thread that runs it; until begin(), of the thread that announced it
-  int64_t parent = -1;
+  int64_t parent = -1;    // id of the enclosing event of the thread; -1: none
   Device runs_on = kCPU;  // a GPU, or kCPU, also for logical CPU devices
   TimeSpan host = {};     // time on the thread; for a GPU kernel, that of its launch
   int stream = -1;        // index of the stream of a GPU kernel
@@ -94,16 +96,19 @@ class ProfileSession final : public Observer {
   void algorithm_selected(std::string_view kernel) override;
   void allocated(Device device) override;
 
+  // Begin and end a scope of recording (StateError if one is open), end a step, and remove all records.
+  // Events are stored while a scope is open and ProfilerOptions include the current step.
   void open();
   void close();
   void step();
   void clear();
 
-  // Blocks until the times of all GPU kernels launched before are known. If a device fails they remain unknown,
-  // and the snapshot has the error.
+  // Blocks until the times of all GPU kernels launched before are known. If a device fails they remain
+  // unknown, and the snapshot has the error.
   void wait_for_devices();
 
-  // A consistent copy of all records.
+  // A consistent copy of all records. Indices in events refer to these vectors; ids are indices into
+  // `events`.
   struct Snapshot {
     Names names;
     std::vector<ProfileEvent> events;
@@ -119,12 +124,12 @@ class ProfileSession final : public Observer {
  private:
   int this_thread(int rank);       // index of the calling thread; `rank` is its rank if it is new
   ProfileEvent* find(int64_t id);  // null if removed by clear()
-  ProfileEvent* work_around(const ProfileEvent& event);
-  void update_active();
-  bool is_scheduled() const;
+  ProfileEvent* work_around(const ProfileEvent& event);  // the innermost enclosing work event; null: none
+  void update_active();                                  // starts or ends a recording interval
+  bool is_scheduled() const;                             // whether the options include the current step
 
-  // Times of GPU kernels. mutex_ is not held while the device runtime is called, because such a call may block
-  // until other work of the device has finished.
+  // Times of GPU kernels. mutex_ is not held while the device runtime is called, because such a call may
+  // block until other work of the device has finished.
   std::shared_ptr<StreamTimes> current_stream_times(int64_t id, Device device);
   template <class F> void call_device(F&& f) noexcept;  // calls f and stores its exception in device_error_
   void collect(StreamTimes& stream) noexcept;

@@ -1,4 +1,7 @@
-// Tables and traces from the records of a ProfileSession.
+// Profiler: scopes that make a ProfileSession the Observer of the thread's Context, and reports from a
+// snapshot of its events: rows grouped by name, a text table, and a trace file in Chrome's JSON format.
+// Durations of nested work are attributed to the innermost event, except in rows by range. Times in the
+// records are ns, in reports seconds.
 #include "gradus/tensor/profile/profiler.h"
 
 #include <algorithm>
@@ -36,6 +39,7 @@ std::string row_of(const Snapshot& s, const ProfileEvent& e, Profiler::By by) {
   return thread.records ? name : name + " [" + thread.name + "]";
 }
 
+// Returns the rows in descending order of time. Events that have not ended are left out.
 std::vector<ProfileRow> rows_of(const Snapshot& s, Profiler::By by) {
   std::map<std::string, ProfileRow> rows;
   for (const ProfileEvent& e : s.events) {
@@ -65,13 +69,14 @@ std::vector<ProfileRow> rows_of(const Snapshot& s, Profiler::By by) {
   return sorted;
 }
 
+// snprintf to a string of at most 255 characters.
 template <class... Args> std::string formatted(const char* format, Args... args) {
   char text[256];
   std::snprintf(text, sizeof text, format, args...);
   return text;
 }
 
-// Returns `value` with `digits` decimals in `width` characters; blanks unless `there`.
+// Returns `value` with `digits` decimals in `width` characters; `width` blanks if `there` is false.
 std::string cell(int width, int digits, double value, bool there = true) {
   return there ? formatted("%*.*f", width, digits, value) : std::string(static_cast<size_t>(width), ' ');
 }
@@ -102,6 +107,7 @@ Work work_of(const Snapshot& s) {
   return work;
 }
 
+// Returns the sample of the highest memory use on one device; null if there is no sample.
 const MemorySample* peak_of(const Snapshot& s) {
   const auto peak = std::max_element(s.memory.begin(), s.memory.end(), [](const auto& a, const auto& b) {
     return a.live_bytes < b.live_bytes;
@@ -109,6 +115,7 @@ const MemorySample* peak_of(const Snapshot& s) {
   return peak == s.memory.end() ? nullptr : &*peak;
 }
 
+// Returns the lines below the table: recorded time, time outside of kernels, time per GPU, and peak memory.
 std::string totals_of(const Snapshot& s) {
   const Work work = work_of(s);
   const double recorded = 1e-9 * static_cast<double>(s.recorded),
@@ -154,6 +161,8 @@ std::string arguments_of(const Snapshot& s, const ProfileEvent& e) {
   return args;
 }
 
+// Writes an event as a complete event ("ph":"X"); a GPU kernel as two: its launch on the thread, its run on
+// the stream.
 void write_range(TraceFile& file, const Snapshot& s, const ProfileEvent& e) {
   static constexpr const char* kCategories[] = {"kernel", "module", "backward", "collective", "data", "user"};
   const std::string &module = s.names[e.module], args = arguments_of(s, e);

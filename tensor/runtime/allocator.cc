@@ -1,5 +1,7 @@
-// The caching allocator of CPU devices and of the meta device, and the public functions for all devices. GPUs have
-// internal::DeviceAllocator.
+// The caching allocator of CPU devices, and the public functions for all devices. Freed blocks are kept in
+// free lists by size and reused; memory returns to the system only in empty_cache() or when the system has no
+// more. The meta device only counts bytes. GPUs have internal::DeviceAllocator. Any thread may allocate and
+// free; a spin lock guards each device.
 #include "gradus/tensor/runtime/allocator.h"
 
 #include <pthread.h>
@@ -29,10 +31,10 @@ namespace gradus {
 namespace {
 
 // Note [Size classes]
-// Small requests (up to 1 MiB) are rounded up to multiples of 64 bytes up to 1 KiB, and to 16 steps per power of
-// two above. Each size class has a free list. Large requests are rounded up to multiples of 64 KiB and served by
-// best fit from blocks that are at most a quarter too large. Training repeats its shapes, so nearly every request
-// finds a block of exactly its size.
+// Small requests (up to 1 MiB) are rounded up to multiples of 64 bytes up to 1 KiB, and to 16 steps per power
+// of two above. Each size class has a free list. Large requests are rounded up to multiples of 64 KiB and
+// served by best fit from blocks that are at most a quarter too large. Training repeats its shapes, so nearly
+// every request finds a block of exactly its size.
 constexpr int64_t kMinBlock = 64;
 constexpr int64_t kSmallLimit = int64_t{1} << 20;
 constexpr int64_t kLargeStep = int64_t{64} << 10;
@@ -74,7 +76,8 @@ constexpr bool kCaching = false;  // AddressSanitizer must see every allocation
 constexpr bool kCaching = true;
 #endif
 
-// The allocator of one CPU device. A free small block stores the pointer to the next one in its first bytes.
+// The allocator of one CPU device. Callers pass the requested bytes (> 0) again to deallocate. A free small
+// block stores the pointer to the next one in its first bytes.
 class CachingAllocator {
  public:
   void* allocate(int64_t bytes) {
@@ -156,7 +159,7 @@ class CachingAllocator {
     stats_.cached_bytes = 0;
   }
 
-  // Counts a block of the meta device, which has no memory.
+  // Count a block of the meta device, which has no memory, as allocated or freed.
   void count(int64_t bytes) {
     std::lock_guard lock(lock_);
     ++stats_.allocations;
@@ -177,6 +180,8 @@ class CachingAllocator {
   }
 
  private:
+  // With GRADUS_GUARD, a debugging mode: each block has its own mapping between guard pages, and nothing is
+  // cached.
   void* allocate_guarded(int64_t bytes, int64_t size) {
     void* p = map_guarded(bytes);
     std::lock_guard lock(lock_);
@@ -206,6 +211,7 @@ class CachingAllocator {
     return p;
   }
 
+  // Returns the smallest free block of size to 1.25 size, and its size in `taken`; null if there is none.
   void* take_large(int64_t size, int64_t& taken) {
     auto it = large_free_.lower_bound(size);
     if (it == large_free_.end() || it->first > size + size / 4) return nullptr;
@@ -227,9 +233,9 @@ class CachingAllocator {
   const bool guarding_ = is_guarding();
   SpinLock lock_;
   internal::MemoryCounts stats_;
-  std::array<void*, kClasses> free_{};
-  std::multimap<int64_t, void*> large_free_;
-  std::unordered_map<void*, int64_t> large_sizes_;
+  std::array<void*, kClasses> free_{};              // head of the list of free small blocks, by class_index()
+  std::multimap<int64_t, void*> large_free_;        // free large blocks by size
+  std::unordered_map<void*, int64_t> large_sizes_;  // size of every large block, live or free
 };
 
 constexpr int kMaxCpuDevices = 64;
@@ -242,6 +248,7 @@ std::string pad_left(const std::string& text, size_t width) {
   return std::string(text.size() < width ? width - text.size() : 0, ' ') + text;
 }
 
+// One per CPU device, and the last for the meta device.
 using Allocators = std::array<CachingAllocator, kMaxCpuDevices + 1>;
 
 // Never destroyed: static tensors may be destroyed later.

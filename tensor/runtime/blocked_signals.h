@@ -10,9 +10,11 @@
 
 namespace gradus::internal {
 
-// For the lifetime of the object, writes of this thread beyond `ulimit -f` fail with EFBIG (SIGXFSZ), and writes
-// to a pipe or socket without a reader with EPIPE (SIGPIPE). Signals that arrive meanwhile are discarded. The
-// program's signal handlers are not changed.
+// For the lifetime of the object, writes of this thread beyond `ulimit -f` fail with EFBIG (with SIGXFSZ in
+// `signals`), and writes to a pipe or socket without a reader fail with EPIPE (with SIGPIPE). The destructor
+// discards blocked signals that have arrived meanwhile, and restores the thread's signal mask; a signal that was
+// pending before stays pending. The program's signal handlers are not changed. The thread that created the object
+// must destroy it; errno is preserved.
 class BlockedSignals {
  public:
   explicit BlockedSignals(std::initializer_list<int> signals = {SIGXFSZ}) {
@@ -22,7 +24,7 @@ class BlockedSignals {
     sigpending(&pending);
     for (const int s : signals) {
       sigaddset(&blocked, s);
-      if (sigismember(&pending, s) == 0) sigaddset(&ours_, s);  // signals that were pending are not discarded
+      if (sigismember(&pending, s) == 0) sigaddset(&ours_, s);  // not pending before
     }
     pthread_sigmask(SIG_BLOCK, &blocked, &before_);
   }
@@ -38,7 +40,7 @@ class BlockedSignals {
   BlockedSignals& operator=(const BlockedSignals&) = delete;
 
  private:
-  sigset_t before_, ours_;
+  sigset_t before_, ours_;  // the thread's signal mask before; the signals to discard
 };
 
 }  // namespace gradus::internal

@@ -1,4 +1,7 @@
-// Implementation of DeviceAllocator. Large blocks are served by best fit.
+// DeviceAllocator: the caching allocator of one GPU's memory (Note [Blocks of a device] in the header;
+// similar to PyTorch's CUDACachingAllocator). Blocks of at most 1 MiB are cut from segments of 2 MiB, larger
+// ones from segments of 20 MiB or of their own size, by best fit in the pool of their stream. Sizes are
+// multiples of 512 bytes. A private member is called with mutex_ held.
 #include "gradus/tensor/runtime/device_allocator.h"
 
 #include <algorithm>
@@ -16,16 +19,16 @@
 namespace gradus::internal {
 namespace {
 
-constexpr int64_t kAlignment = 512;
+constexpr int64_t kAlignment = 512;                // of addresses and sizes, in bytes
 constexpr int64_t kSmallLimit = int64_t(1) << 20;  // maximum bytes of a small block
 constexpr int64_t kSmallSegment = int64_t(2) << 20;
 constexpr int64_t kLargeSegment = int64_t(20) << 20;  // for blocks of up to half its size
-constexpr int64_t kSegmentStep = int64_t(2) << 20;
+constexpr int64_t kSegmentStep = int64_t(2) << 20;    // sizes of other segments are multiples of it
 constexpr size_t kMaxDevices = 64;
 
 int64_t round_up(int64_t n, int64_t step) { return (n + step - 1) / step * step; }
 
-// Never destroyed: static tensors may be destroyed later.
+// By device index; null: not used yet. Never destroyed, because static tensors may be destroyed later.
 constinit std::array<std::atomic<DeviceAllocator*>, kMaxDevices> allocators{};
 
 }  // namespace
@@ -54,6 +57,9 @@ std::vector<Device> DeviceAllocator::devices() {
 DeviceAllocator::DeviceAllocator(DeviceRuntime& runtime, Device device)
     : runtime_(runtime), device_(device), process_(fork_count()), caching_disabled_(is_guarding()) {}
 
+// Tries, in this order: a free block of the stream; an idle stream's segment; a new segment; a busy stream's
+// segment, after waiting for the stream on the device; freed blocks, after waiting on the host for their
+// events; a new segment after all free segments have been returned to the device.
 void* DeviceAllocator::allocate(int64_t bytes, const StreamRef& stream) {
   const std::lock_guard lock(mutex_);
   const int64_t size = caching_disabled_ ? bytes : round_up(bytes, kAlignment);
@@ -83,6 +89,8 @@ void* DeviceAllocator::allocate(int64_t bytes, const StreamRef& stream) {
   return block->p;
 }
 
+// Records an event on each other stream that used the block; the block is free after these events, or at once
+// if there are none. If an event cannot be recorded, the block is free after a device synchronization.
 void DeviceAllocator::deallocate(void* p) noexcept {
   if (process_ != fork_count()) return;  // in a child of fork(): the memory belongs to the parent
   const std::lock_guard lock(mutex_);
@@ -91,7 +99,7 @@ void DeviceAllocator::deallocate(void* p) noexcept {
   live_.erase(found);
   counts_.live_bytes -= block->bytes;
   counts_.cached_bytes += block->bytes;
-  bool is_known = true;
+  bool is_known = true;  // the events cover all uses
   for (const StreamRef& user : std::exchange(block->users, {})) {
     try {
       pending_[user.get()].push_back({block, user->record()});
@@ -147,8 +155,8 @@ DeviceAllocator::Block* DeviceAllocator::take_free(int64_t bytes, Kind kind, con
   return block;
 }
 
-// Moves a completely free segment of another stream to this one and returns its block. The other stream must be
-// idle, unless may_wait: then `stream` waits for it.
+// Moves a completely free segment of another stream to `stream`, and returns its block, or null. Without
+// may_wait, the other stream must be idle; with it, `stream` waits for the other stream's work.
 DeviceAllocator::Block* DeviceAllocator::take_from_other_stream(int64_t bytes, Kind kind,
                                                                 const StreamRef& stream, bool may_wait) {
   if (kind == Kind::kOnly) return nullptr;
@@ -172,7 +180,7 @@ DeviceAllocator::Block* DeviceAllocator::take_from_other_stream(int64_t bytes, K
   return nullptr;
 }
 
-// Allocates a segment from the device and returns its only block, which is not in a pool; null if memory is short.
+// Allocates a segment from the device and returns its only block, not in a pool; null if memory is short.
 DeviceAllocator::Block* DeviceAllocator::new_segment(int64_t bytes, Kind kind, const StreamRef& stream) {
   std::vector<int64_t> sizes = {round_up(bytes, kSegmentStep)};
   if (kind == Kind::kOnly) sizes = {bytes};
@@ -231,7 +239,7 @@ void DeviceAllocator::merge(Block* first) {
   delete second;
 }
 
-// Returns a segment to the device. `block` is its only block and in no pool.
+// Returns a segment to the device and deletes its records. `block` is its only block and in no pool.
 void DeviceAllocator::release(Block* block) {
   runtime_.free(device_.index, block->p);
   counts_.cached_bytes -= block->bytes;
@@ -247,15 +255,15 @@ void DeviceAllocator::free_up(Block* block) {
     put_free(block);
 }
 
-// Removes one pending event of a freed block. If freeing the block after the last event throws, the call is
-// repeated later.
+// Counts down the pending events of a freed block, and frees the block after the last one. If freeing the
+// block throws, the count stays, and the call is repeated later.
 void DeviceAllocator::count_event(Block* block) {
   if (block->events == 1) return free_up(block);
   --block->events;
 }
 
-// Frees the blocks whose events have happened: for each stream in order of freeing, up to the first pending event.
-// `wait`: waits for all events.
+// Frees the blocks whose events have happened: for each stream in order of freeing, up to the first pending
+// event. `wait`: waits for all events.
 void DeviceAllocator::collect_pending(bool wait) {
   for (auto& [stream, list] : pending_) {
     while (!list.empty()) {
@@ -301,6 +309,7 @@ void DeviceAllocator::release_all() {
       pools_, [](const auto& entry) { return entry.second.free[0].empty() && entry.second.free[1].empty(); });
 }
 
+// Returns "; held by conv2d: 1024 bytes in 1 block, ..." for the 5 ops with the most bytes, for errors.
 std::string DeviceAllocator::live_bytes_by_op() const {
   std::map<std::string_view, std::pair<int64_t, int64_t>> ops;  // bytes and blocks
   for (const auto& [p, block] : live_) {

@@ -16,8 +16,9 @@ namespace gradus::internal {
 
 using gradus::DeviceProperties;
 
-// Handles are opaque. `device` is a device index. Functions that are not noexcept throw an Error that names the
-// failed call and the device.
+// Handles are opaque, and owned by the caller until they are destroyed. `device` is a device index. Any thread may
+// call any function; calls may change the calling thread's current device of the CUDA runtime.
+// Errors of all functions that are not noexcept: DeviceFailure naming the failed call and the device.
 class DeviceRuntime {
  public:
   using StreamHandle = void*;
@@ -27,57 +28,67 @@ class DeviceRuntime {
 
   // Errors: DeviceError with the reason if there is no device: no driver, an old driver, no GPU.
   virtual int device_count() = 0;
-  // Checks that the device can be used.
+  // Throws unless the device can be used.
   // Errors: as device_count; DeviceError if the index is out of range or the device cannot run the kernels.
   virtual void check(int device) = 0;
   virtual DeviceProperties properties(int device) = 0;
 
-  // Returns null if memory is short.
+  // Returns uninitialized device memory, or null if memory is short.
   virtual void* allocate(int device, int64_t bytes) = 0;
-  // Waits until the device is idle.
+  // Frees memory of allocate(), after waiting until the device is idle.
   virtual void free(int device, void* p) = 0;
   // Returns page-locked (pinned) host memory, or null if memory is short. `device` is any device in use.
   virtual void* allocate_pinned(int device, int64_t bytes) = 0;
-  // Waits until all devices are idle.
+  // Frees memory of allocate_pinned(), after waiting until all devices are idle.
   virtual void free_pinned(void* p) = 0;
 
   virtual StreamHandle create_stream(int device) = 0;
   virtual void destroy_stream(StreamHandle stream) noexcept = 0;  // queued work still runs
   virtual bool is_idle(StreamHandle stream) = 0;
+  // Block the calling thread until the work queued so far on a stream, or on all streams of a device, has
+  // finished.
   virtual void synchronize(StreamHandle stream) = 0;
   virtual void synchronize_device(int device) = 0;
   // Runs f(data) on a thread of the runtime after the work queued on the stream. f must not call the runtime.
   virtual void call_on_host(StreamHandle stream, void (*f)(void*), void* data) = 0;
 
+  // Events have the semantics of CUDA events. Only events created with `timed` record the time.
   virtual EventHandle create_event(int device, bool timed) = 0;
   virtual void destroy_event(EventHandle event) noexcept = 0;
   virtual void record(EventHandle event, StreamHandle stream) = 0;
+  // Later work of the stream waits for the event. The host does not wait.
   virtual void wait(StreamHandle stream, EventHandle event) = 0;
   virtual bool is_done(EventHandle event) = 0;
+  // Blocks the calling thread until the event has happened.
   virtual void synchronize_event(EventHandle event) = 0;
-  // Returns the device time between two timed events of one device, nullopt until both have happened.
+  // Returns the seconds of device time between two timed, recorded events of one device; nullopt until both have
+  // happened.
   virtual std::optional<double> seconds_between(EventHandle from, EventHandle to) = 0;
 
-  // Queues a copy between host and device memory. With pageable host memory, the call returns when a source may be
-  // modified or a destination has been written.
+  // Queues a copy between host and device memory. Pinned host memory is in use until the copy has finished. With
+  // pageable host memory, the call returns when a source may be modified or a destination has been written.
   virtual void copy(void* to, const void* from, int64_t bytes, StreamHandle stream) = 0;
+  // Queues a copy from one device to another.
   virtual void copy_between(void* to, int to_device, const void* from, int from_device, int64_t bytes,
                             StreamHandle stream) = 0;
 
-  // Throws the error that a kernel of the stream has reported about values, such as IndexError for an index out of
-  // range. The host must have synchronized with the stream. Each error is thrown once.
+  // Kernels cannot throw. A kernel that reads an invalid value, such as an index out of range, reports the value,
+  // and this function throws the kernel's error (IndexError) on the host. Returns if no kernel of the stream has
+  // reported one. The host must have synchronized with the stream. Each error is thrown once.
   virtual void throw_kernel_errors(StreamHandle stream) = 0;
-  // The same for all streams of a device, one error per call.
+  // As throw_kernel_errors, for all streams of a device. A call throws at most one error; further errors are
+  // thrown by later calls.
   virtual void throw_kernel_errors_on_device(int device) = 0;
 };
 
 // Returns the runtime of a device type, or null if the program was built without one.
 DeviceRuntime* find_device_runtime(DeviceType type) noexcept;
-// Returns the runtime of a device, after DeviceRuntime::check. `op` is the name in errors.
-// Errors: DeviceError if the program was built without one, and as DeviceRuntime::check; StateError in a child of
-// fork() whose parent used the device.
+// Returns the runtime of a device for which DeviceRuntime::check() succeeds. `op` is the name in errors.
+// Errors: DeviceError if the program was built without a runtime; those of DeviceRuntime::check(); StateError in a
+// child of fork() whose parent used the device.
 DeviceRuntime& runtime_of(Device device, const char* op = "device");
-// Registers a runtime. Called before main() by the file that defines the runtime.
+// Registers a runtime of static storage duration. Called before main(), by the initializer of a static variable in
+// the file that defines the runtime.
 void set_device_runtime(DeviceType type, DeviceRuntime* runtime);
 
 // Owns an event of a runtime.
@@ -101,7 +112,7 @@ class NativeEvent {
   DeviceRuntime::EventHandle handle_;
 };
 
-// Owns a stream of a runtime. Shared by its users through std::shared_ptr.
+// Owns a stream of a runtime. All users of a stream share its NativeStream through std::shared_ptr.
 class NativeStream {
  public:
   NativeStream(DeviceRuntime& runtime, Device device)
@@ -118,6 +129,7 @@ class NativeStream {
   void throw_kernel_errors() const { runtime_.throw_kernel_errors(handle_); }
   void wait(const NativeEvent& event) const { runtime_.wait(handle_, event.handle()); }
   void record(const NativeEvent& event) const { runtime_.record(event.handle(), handle_); }
+  // Returns a new event, recorded on this stream.
   std::unique_ptr<NativeEvent> record() const {
     auto event = std::make_unique<NativeEvent>(runtime_, device_.index);
     record(*event);
@@ -130,9 +142,9 @@ class NativeStream {
   DeviceRuntime::StreamHandle handle_;
 };
 
-// Returns the native stream of a Stream; null for streams of CPU devices.
+// Returns the runtime's stream of a Stream, the public handle (stream.h); null for streams of CPU devices.
 std::shared_ptr<NativeStream> native_stream(const Stream& stream);
-// Returns the native stream of the device's current stream.
+// As native_stream, for the calling thread's current stream of the device.
 std::shared_ptr<NativeStream> current_native_stream(Device device);
 
 }  // namespace gradus::internal

@@ -1,4 +1,7 @@
-// Parsing of the variables of each launcher. Values are not trusted.
+// read_environment: finds the launcher that started this process by the variables it sets, in the order
+// torchrun (and gradus-run), Open MPI, Slurm, PMI, Kubernetes, and reads rank, sizes and rendezvous address
+// from them. MASTER_ADDR, MASTER_PORT and GRADUS_* override derived values. Values are not trusted: malformed
+// ones throw ValueError.
 #include "gradus/tensor/runtime/environment.h"
 
 #include <algorithm>
@@ -39,6 +42,7 @@ class Variables {
     return nullptr;
   }
 
+  // Returns a decimal number in [low, high]. number_of: of the first name that is set, else `otherwise`.
   int number(const char* name, int low, int high) const {
     const std::string_view text = raw(name);
     int value = 0;
@@ -52,6 +56,7 @@ class Variables {
     return name ? number(name, low, high) : otherwise;
   }
 
+  // Returns a text without control characters. text_of: of the first name that is set, else `otherwise`.
   std::string text(const char* name) const {
     const std::string_view value = raw(name);
     if (value.size() > kMaxText)
@@ -113,8 +118,8 @@ const LauncherVariables* detect_launcher(const Variables& v) {
   return nullptr;
 }
 
-// Returns the number of ranks on a node, from a list such as "2(x3),1" (two on each of the first three nodes, one
-// on the fourth); -1 if the list is too short.
+// Returns the number of ranks on a node, from a list such as "2(x3),1" (two on each of the first three nodes,
+// one on the fourth); -1 if the list is too short.
 int tasks_of_node(const Variables& v, const char* name, int node) {
   const std::string list = v.text(name);
   std::string_view rest = list;

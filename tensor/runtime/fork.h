@@ -1,5 +1,5 @@
-// Support for fork(). A child has neither the threads nor the connections of its parent, but may compute: on one
-// thread if the parent used OpenMP.
+// Support for children of fork(). A child has neither the threads nor the connections of its parent. A child may
+// compute, but a thread that has used OpenMP in the parent runs loops without other threads in the child.
 #pragma once
 
 #include <atomic>
@@ -8,16 +8,20 @@
 
 namespace gradus::internal {
 
-// Returns the number of fork() calls between the start of the program and this process. An object that was created
-// at a lower count belongs to a parent process.
+// Returns the generation of this process: 0 in the program's first process, n + 1 in a child of generation n. An
+// object that stores the generation of its creation can thus detect that it was copied from a parent process.
+// Thread-safe; counted by pthread_atfork.
 int fork_count();
 
-// Records that this thread starts an OpenMP team, whose threads will not exist in a child.
+// Records that the calling thread starts an OpenMP team. Must be called before each parallel region. The team's
+// other threads will not exist in a child.
 void record_team();
-// Returns whether the threads of this thread's OpenMP team exist only in the parent. A parallel region would hang.
+// Returns whether the calling thread last called record_team() in a parent process: the threads of its OpenMP team
+// then exist only in that parent, and a parallel region would wait for them for ever.
 bool team_is_in_parent();
 
-// Keeps an object of the parent alive in the child for ever: its destructor would act on resources of the parent.
+// Takes ownership of an object of the parent and never destroys it, because its destructor would act on resources
+// of the parent. Thread-safe.
 template <class T> void abandon(T object) {
   struct Kept {
     T object;

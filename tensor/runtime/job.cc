@@ -1,4 +1,6 @@
-// The job of a process, and the trivial implementation for one rank.
+// The job of a process or thread (Job::current), and Job's base class: a job of one rank, in which share()
+// allocates memory of this process, and first_value() returns its argument. Jobs of several ranks override
+// both. Thread-safe.
 #include "gradus/tensor/runtime/job.h"
 
 #include <mutex>

@@ -1,5 +1,6 @@
-// Job: rank and size of the distributed job of this process, or of this thread if ranks are threads. Code below
-// distributed/ (data loading, random numbers) gets its rank from here. distributed/ creates jobs of several ranks.
+// Job: rank and size of the distributed job of this process, or of this thread if ranks are threads. Code on which
+// distributed/ depends (data loading, random numbers) gets its rank from Job. Jobs of several ranks are created by
+// distributed/, in a derived class.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +17,7 @@ namespace gradus {
 // Read-only host memory.
 struct HostMemory {
   std::shared_ptr<const std::byte> bytes;
-  bool shared = false;  // shared memory of all ranks of this host; else private
+  bool shared = false;  // true: memory shared by all ranks of this host; false: a copy of this process
 };
 
 // A model replica of data parallelism and the number of replicas. Replicas train on different samples; a replica
@@ -26,6 +27,7 @@ struct Replica {
   bool operator==(const Replica&) const = default;
 };
 
+// The base class implements a job of one rank. Functions are thread-safe; the numbers are set by the creator.
 class Job : public Counted {
  public:
   int rank = 0, size = 1;
@@ -38,22 +40,26 @@ class Job : public Counted {
   // Errors: ValueError unless index is in [0, count) and count in [1, size]; StateError if a different replica was
   // set or was returned by freeze_replica() before.
   void set_replica(Replica replica);
-  // Returns replica(), which set_replica cannot change from then on. Loaders and samplers call this to choose
-  // their samples.
+  // Returns replica(). Afterward set_replica() cannot change the replica, because data loaders and samplers call
+  // freeze_replica() to choose the samples that this rank reads.
   Replica freeze_replica();
 
-  // Returns `bytes` bytes of read-only memory with the contents `key`, written by fill(). The ranks of a host have
-  // one copy: the first rank that calls share(key) runs fill(), the others wait. Not collective: any rank may make
-  // the call or not.
-  // Errors: exceptions of fill(). Then the next waiting rank runs fill().
+  // Returns read-only memory of `bytes` bytes that fill(memory) has written, so that the ranks of a host keep one
+  // copy of a data set. `key` identifies the contents: calls with the same key and size must have the same fill().
+  // The first rank of a host that calls share(key) runs fill(); the others wait, and get the same memory. A rank
+  // that cannot map the shared memory, and the only rank of a host, run fill() on memory of their own. Not
+  // collective. The memory is freed with its last owner.
+  // Errors: exceptions of fill(), after which the next waiting rank runs fill(). With several ranks on the host,
+  // also ValueError for a key of more than 512 bytes, and the errors of waiting: timeout, failure of the job.
   using Fill = std::function<void(std::byte* memory)>;
   virtual HostMemory share(const std::string& key, size_t bytes, const Fill& fill);
 
-  // Returns one value for all ranks: the n-th calls for `what` of all ranks return the `value` of the rank whose
-  // n-th call came first. Not collective.
+  // Returns one value for all ranks: on every rank, the n-th call for `what` returns the `value` of the rank
+  // that made its n-th call first. Not collective: the call does not wait for other ranks.
   virtual std::string first_value(const std::string& what, const std::string& value);
 
-  // Returns the calling thread's job: its Context's, else the process's, else a job of one rank.
+  // Returns the calling thread's job: the one in the thread's Context (thread-local state, set if ranks are
+  // threads), else the process's, else a job of one rank.
   static Ref<Job> current();
   // Returns the process's job; null if there is none.
   static Ref<Job> of_process();

@@ -1,4 +1,8 @@
-// Implementation of has_cpu_contention, by run-queue wait times of the Linux scheduler.
+// has_cpu_contention: decides whether a loop on a machine with two cores should run on one thread, because
+// another process occupies a core. A ContentionMonitor per calling thread reads the run-queue wait times
+// (schedstat of the Linux scheduler) of its team's two OpenMP threads every 20 ms. If they waited for more
+// than 35% of the time, the loops run on one thread for a pause of 250 ms, which doubles up to 2 s while
+// contention persists; then both threads are tried again.
 #include "gradus/tensor/runtime/neighbor.h"
 
 #ifdef GRADUS_NO_OPENMP
@@ -34,7 +38,7 @@ namespace {
 
 constexpr int64_t kMillisecond = 1'000'000;
 constexpr int64_t kMeasureInterval = 20 * kMillisecond;  // interval between measurements
-constexpr double kBusyThreshold = 0.35;  // threshold: run-queue wait of both threads / elapsed time
+constexpr double kBusyThreshold = 0.35;             // run-queue wait, added over both threads / elapsed time
 constexpr int64_t kMaxLoopGap = 50 * kMillisecond;  // pause between loops that invalidates a measurement
 constexpr int64_t kMinPause =
     250 * kMillisecond;  // until both threads are tried again; doubles up to kMaxPause
@@ -63,8 +67,8 @@ class ThreadSchedule {
     file_ = ::open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC);
   }
 
-  // Returns the total run-queue wait of the thread in nanoseconds, nullopt if the thread has ended or the system
-  // has no schedstat.
+  // Returns the total run-queue wait of the thread in nanoseconds, nullopt if the thread has ended or the
+  // system has no schedstat.
   std::optional<int64_t> waited() const {
     char text[96];
     const ssize_t n = file_ < 0 ? -1 : ::pread(file_, text, sizeof text, 0);
@@ -75,8 +79,8 @@ class ThreadSchedule {
     return waited;
   }
 
-  // Sets the time slice of the thread (EEVDF, Linux 6.12 and later; ignored before). A thread with a short slice
-  // is scheduled sooner. 0: the system's default.
+  // Sets the time slice of the thread (EEVDF, Linux 6.12 and later; ignored before). A thread with a short
+  // slice is scheduled sooner. 0: the system's default.
   void set_slice(uint64_t nanoseconds) const {
     struct {
       uint32_t size, policy;
@@ -104,12 +108,12 @@ class ThreadSchedule {
 
 // Note [Waiting asleep]
 // A libgomp thread that waits for another thread first spins for 300,000 rounds (some milliseconds) and then
-// sleeps. While another process occupies a core, this spinning blocks the core to which the other thread could
-// move, and uses up the thread's share of the core before there is work.
+// sleeps. While another process occupies a core, this spinning blocks the core to which the other thread
+// could move, and uses up the thread's share of the core before there is work.
 //
-// libgomp spins for only 100 rounds while the process has more managed threads than cores. This class causes that
-// by a second team, whose threads sleep; libgomp's settings cannot be changed in a running program. On an idle
-// machine sleeping would cost up to twice the time of a small training step.
+// libgomp spins for only 100 rounds while the process has more managed threads than cores. This class causes
+// that by a second team, whose threads sleep; libgomp's settings cannot be changed in a running program. On
+// an idle machine sleeping would cost up to twice the time of a small training step.
 //
 // begin() and end() are counted: the team exists while at least one thread wants it.
 class SleepWhileIdle {
@@ -174,6 +178,7 @@ class ContentionMonitor {
  private:
   static constexpr uint64_t kShortSlice = 100'000;  // ns, the minimum of Linux
 
+  // Measures the wait since the last measurement, and begins a pause if it exceeds the threshold.
   void measure(int64_t now) {
     next_ = now + kMeasureInterval;
     const std::optional<int64_t> waited = total_wait();
@@ -190,6 +195,7 @@ class ContentionMonitor {
     last_measured_ = now;
   }
 
+  // Ends a pause.
   void resume_parallel(int64_t now) {
     for (const ThreadSchedule& thread : threads_) thread.set_slice(0);
     SleepWhileIdle::get().end();
@@ -199,6 +205,7 @@ class ContentionMonitor {
     last_measured_ = last_resumed_ = now;
   }
 
+  // Returns the waits of both threads since their start in nanoseconds; nullopt without schedstat.
   std::optional<int64_t> total_wait() {
     const auto sum = [&]() -> std::optional<int64_t> {
       const auto one = threads_[0].waited(), other = threads_[1].waited();

@@ -1,4 +1,6 @@
-// Implementation of parallel_for on libgomp teams, or on std::thread for ThreadSanitizer.
+// Implementation of parallel_for on libgomp teams (its thread pool), or on std::thread for ThreadSanitizer.
+// The range is divided statically into one contiguous share per thread; the calling thread computes one share
+// and waits for the others. Nested loops are serial. The caller gets the first exception of a share.
 #include "gradus/tensor/runtime/parallel.h"
 
 #include <sched.h>
@@ -56,7 +58,7 @@ void set_num_threads(int n) {
 namespace internal {
 namespace {
 
-// Stores the first exception of several threads.
+// Stores the first exception of several threads. rethrow() is called after they have ended.
 class FirstException {
  public:
   void capture() {
@@ -76,6 +78,7 @@ class FirstException {
 
 static thread_local bool in_share = false;  // whether this thread runs a share of a loop outside of OpenMP
 
+// Sets in_share for a scope.
 struct InShare {
   InShare() { in_share = true; }
   ~InShare() { in_share = false; }
@@ -106,15 +109,15 @@ void run_parallel(int64_t begin, int64_t end, int threads, void (*body)(void*, i
 #else
 
 // Note [Denormals in a team]
-// Whether denormals are flushed is a setting of each thread's control register. A share of a loop uses the setting
-// of the loop's caller. Between loops of parallel_for the other threads of the team flush denormals, because they
-// also run oneDNN's loops, for which flushing is always wanted.
+// Whether denormals are flushed is a setting of each thread's control register. A share of a loop uses the
+// setting of the loop's caller. Between loops of parallel_for the other threads of the team flush denormals,
+// because they also run oneDNN's loops, for which flushing is always wanted.
 void run_parallel(int64_t begin, int64_t end, int threads, void (*body)(void*, int64_t, int64_t),
                   void* context) {
   if (omp_in_parallel() || in_share || team_is_in_parent()) return body(context, begin, end);
   record_team();
   const int64_t n = end - begin;
-  if (has_cpu_contention(threads)) {
+  if (has_cpu_contention(threads)) {  // computes the same shares one after another
     const InShare in;
     for (int t = 0; t < threads; ++t) body(context, begin + n * t / threads, begin + n * (t + 1) / threads);
     return;

@@ -1,4 +1,7 @@
-// Implementation of PinnedMemory.
+// Implementation of PinnedMemory, the caching allocator of pinned (page-locked) host memory. A block is in the
+// list taken_ or free_. A free block may still be used by queued copies; an event that use() has recorded tells
+// when they are done. take() reuses the earliest returned block that fits, else allocates. Waits run without the
+// mutex.
 #include "gradus/tensor/runtime/pinned_memory.h"
 
 #include <algorithm>
@@ -8,9 +11,9 @@
 namespace gradus::internal {
 namespace {
 
-constexpr int64_t kStep = int64_t{64} << 10;
-// Limits of returned blocks of one size that queued work still uses: kMaxBytes, but at least kMinBlocks and at
-// most kMaxBlocks blocks. Beyond them take() waits instead of allocating another block.
+constexpr int64_t kStep = int64_t{64} << 10;  // sizes of blocks are multiples of this number of bytes
+// Limits of the cache: if the free blocks that fit a request reach kMaxBytes (but at least kMinBlocks and at most
+// kMaxBlocks blocks), take() waits for the earliest of them instead of allocating another block.
 constexpr int64_t kMaxBytes = int64_t{64} << 20;
 constexpr int64_t kMinBlocks = 4, kMaxBlocks = 64;
 
@@ -29,7 +32,7 @@ PinnedMemory::PinnedMemory(DeviceRuntime& runtime) : runtime_(runtime), process_
 void* PinnedMemory::take(int device, int64_t bytes) {
   Blocks block = take_free(device, bytes);
   if (block.empty()) block = make(device, round_up(bytes, kStep));
-  if (block.empty()) {
+  if (block.empty()) {  // memory is short
     release_free();
     block = make(device, round_up(bytes, kStep));
   }
@@ -47,7 +50,7 @@ void PinnedMemory::use(const void* p, DeviceRuntime::StreamHandle stream) {
     block = std::ranges::find(taken_, p, &Block::p);
     if (block == taken_.end()) return;
   }
-  block->pending_use = PendingUse::kUnknown;
+  block->pending_use = PendingUse::kUnknown;  // remains if record() throws
   runtime_.record(block->event.handle(), stream);
   block->pending_use = PendingUse::kEvent;
 }
@@ -63,8 +66,9 @@ size_t PinnedMemory::blocks() {
   return taken_.size() + free_.size();
 }
 
-// Returns the earliest returned free block of `bytes` to 2 * bytes, after its users have finished. Returns no
-// block if there is none, or if it is still in use and another one may be allocated.
+// Removes the earliest returned block of `bytes` to max(2 * bytes, kStep) bytes from free_, waits until no queued
+// work uses the block, and returns it. Returns an empty list if no free block fits, or if the block is still in
+// use and the limits of the cache allow to allocate another one.
 PinnedMemory::Blocks PinnedMemory::take_free(int device, int64_t bytes) {
   Blocks taken;
   {
@@ -90,12 +94,14 @@ PinnedMemory::Blocks PinnedMemory::take_free(int device, int64_t bytes) {
   return taken;
 }
 
+// Blocks the host until no queued work uses the block.
 void PinnedMemory::wait_for_user(Block* block) {
   if (block->pending_use == PendingUse::kEvent) block->event.synchronize();
   if (block->pending_use == PendingUse::kUnknown) runtime_.synchronize_device(block->device);
   block->pending_use = PendingUse::kNone;
 }
 
+// Allocates a block. Returns an empty list if memory is short.
 PinnedMemory::Blocks PinnedMemory::make(int device, int64_t bytes) {
   Blocks made;
   made.emplace_back(runtime_, device, bytes);
@@ -104,7 +110,7 @@ PinnedMemory::Blocks PinnedMemory::make(int device, int64_t bytes) {
   return made;
 }
 
-// Frees all free blocks. free_pinned waits until all devices are idle, so the blocks have no users.
+// Frees all free blocks. No work may use them then: free_pinned first waits until all devices are idle.
 void PinnedMemory::release_free() {
   Blocks free;
   {

@@ -38,12 +38,12 @@ class OwnerProcess {
   const int process_ = fork_count();
 };
 
-// Interfaces of events and streams: WorkerEvent and WorkerQueue on CPU devices, DeviceEvent and DeviceQueue on
-// GPUs.
+// Interfaces of events and streams: WorkerEvent and WorkerQueue on CPU devices, DeviceEvent and DeviceQueue
+// on GPUs.
 struct EventState {
   virtual ~EventState() = default;
   virtual bool done() = 0;
-  virtual void wait() = 0;  // blocks the host
+  virtual void wait() = 0;  // blocks the host, and throws the stream's error from before the event
 };
 struct StreamQueue {
   virtual ~StreamQueue() = default;
@@ -84,18 +84,18 @@ struct WorkerEvent final : EventState {
 
 struct Task {
   std::function<void()> run;
-  int64_t bytes = 0;  // memory allocated for it: Note [Backlog]
+  int64_t bytes = 0;  // memory that was allocated for the task: Note [Backlog] in backlog.h
 };
 
-// The task queue of a CPU stream, shared by its worker thread, its handles, and synchronize(device), which may be
-// called after the handles are destroyed.
+// The task queue of a CPU stream, shared by its worker thread, its handles, and synchronize(device), which
+// may be called after the handles are destroyed.
 struct WorkQueue {
   const OwnerProcess owner = {};
   std::mutex mutex;
   std::condition_variable changed;
   std::deque<Task> tasks;
-  bool busy = false, stop = false;
-  std::exception_ptr error;  // the first one since the last synchronize
+  bool busy = false, stop = false;  // a task runs; the last handle is destroyed
+  std::exception_ptr error;         // the first one since the last synchronize
 
   void push(std::function<void()> task, int64_t bytes = 0) {
     owner.check();
@@ -107,6 +107,7 @@ struct WorkQueue {
     changed.notify_all();
   }
 
+  // Blocks until the queue is idle, and throws its first error.
   void drain() {
     owner.check();
     std::unique_lock lock(mutex);
@@ -152,7 +153,8 @@ struct WorkQueue {
   }
 };
 
-// A CPU stream, owned by its handles. When the last handle is destroyed, the worker finishes the queue and exits.
+// A CPU stream, owned by its handles. When the last handle is destroyed, the worker finishes the queue and
+// exits.
 struct WorkerQueue final : StreamQueue {
   std::shared_ptr<WorkQueue> work = std::make_shared<WorkQueue>();
   std::thread worker{[work = work] { work->run(); }};
@@ -167,13 +169,15 @@ struct WorkerQueue final : StreamQueue {
       work->stop = true;
     }
     work->changed.notify_all();
-    // The last handle may be destroyed by a task on the worker: a tensor refers to its node, a node to its stream.
+    // The last handle may be destroyed by a task on the worker: a tensor refers to its node, a node to its
+    // stream.
     if (worker.get_id() == std::this_thread::get_id())
       worker.detach();
     else
       worker.join();
   }
 
+  // The task runs with the caller's number of threads (Context::threads). May block: Note [Backlog].
   void enqueue(std::function<void()> task) override {
     backlog().wait_for_room();
     work->push(
@@ -203,8 +207,8 @@ void add_missing(NativeStreams* to, const NativeStreams& from) {
     if (std::find(to->begin(), to->end(), stream) == to->end()) to->push_back(stream);
 }
 
-// An event of a GPU stream. `dependencies`: the streams whose value errors (throw_kernel_errors) are thrown after
-// the event.
+// An event of a GPU stream. `dependencies`: the streams whose value errors (throw_kernel_errors) are thrown
+// after the event.
 struct DeviceEvent final : EventState {
   DeviceEvent(std::unique_ptr<NativeEvent> e, NativeStreams b)
       : event(std::move(e)), dependencies(std::move(b)) {}
@@ -217,7 +221,7 @@ struct DeviceEvent final : EventState {
   }
 };
 
-// A host function in the order of a GPU stream (as by cudaLaunchHostFunc).
+// A host function that runs in the order of a GPU stream (cudaLaunchHostFunc). It must not call the runtime.
 struct HostTask {
   std::function<void()> run;
   std::exception_ptr error;
@@ -234,8 +238,8 @@ struct HostTask {
   }
 };
 
-// Host tasks that are queued or not yet collected. They and their tensors are freed by host threads, because the
-// thread that runs them must not call the runtime.
+// Host tasks that are queued or not yet collected. They and their tensors are freed by host threads, because
+// the thread that runs them must not call the runtime.
 using HostTasks = std::list<std::unique_ptr<HostTask>>;
 
 // Host tasks of streams whose handles are destroyed.
@@ -345,6 +349,7 @@ Registry& registry() {
   return *r;
 }
 
+// Returns whether the device's stream has no queue: tasks run at once on the calling thread.
 bool is_inline_on(Device device) { return device == kCPU || device.type == DeviceType::kMeta; }
 
 }  // namespace

@@ -1,7 +1,9 @@
 // CPU kernels of convolution, its input gradient and its weight gradient. Each direction has a table of
-// algorithms; the first one that applies to a problem computes it, and the profiler shows its name. oneDNN
-// computes most f32 and bf16 convolutions; the entries before it are faster where they apply, and the last one
-// applies always. Images are channels-last.
+// algorithms; the first one that applies computes the problem, and the profiler shows its name. oneDNN
+// computes most f32 and bf16 convolutions; the entries before it are faster where they apply, and the last
+// one applies always. Images x and y are channels-last, [N, C, ...] and [N, O, ...]; filters w are row-major,
+// [O, C / groups, ...]. In the tables of gradients, the members x, w, bias and y of ConvProblem are dx, dw,
+// db or dy (kernels.h).
 #include "gradus/tensor/ops/images/conv.h"
 #include "gradus/tensor/kernel.h"
 
@@ -30,6 +32,7 @@ using onednn::Desc;
 using onednn::Pass;
 using raw::ConvGeometry;
 
+// Returns the 2-dim geometry g with a stride of 1.
 ConvGeometry without_stride(ConvGeometry g) {
   g.stride = {1, 1};
   return g;
@@ -41,6 +44,7 @@ Tensor strided_pixels(const Tensor& x, const Tensor& y, const ConvGeometry& g) {
   strides[2] *= g.stride[0], strides[3] *= g.stride[1];
   return view_as_strided(x, {x.size(0), x.size(1), y.size(2), y.size(3)}, strides, x.impl().offset);
 }
+// Returns the same pixels as a dense channels-last copy.
 Tensor copy_strided_pixels(const ConvProblem& p) {
   const Tensor view = strided_pixels(p.x, p.y, p.geometry);
   const Tensor copy = empty_channels_last(view.shape(), {p.x.dtype(), p.x.device()});
@@ -67,8 +71,8 @@ bool prefers_im2col(const ConvProblem& p) {
          (dtype == DType::kF64 || (dtype == DType::kF32 && !onednn::kHasFastProducts));
 }
 
-// Returns whether this is a 1x1 convolution with a stride. All algorithms are faster on a copy of the pixels that
-// are read, with a stride of 1.
+// Returns whether this is a 1x1 convolution with a stride. All algorithms are faster on a copy of the pixels
+// that are read, with a stride of 1.
 bool is_strided_pointwise(const ConvProblem& p) {
   const ConvGeometry& g = p.geometry;
   return (p.x.dtype() == DType::kF32 || p.x.dtype() == DType::kBF16) && p.x.dtype() == p.y.dtype() &&
@@ -82,14 +86,15 @@ void conv_input_grad_cpu(const Tensor& dx, const Tensor& dy, const Tensor& w, co
 void conv_weight_grad_cpu(const Tensor& dw, const Tensor& db, const Tensor& dy, const Tensor& x,
                           ConvGeometry g);
 
-// Returns whether oneDNN's weight gradient is computed from blocked copies of the images. With a stride it takes
-// 1.6 times as long on channels-last images, a difference larger than the time for the copies.
+// Returns whether oneDNN's weight gradient is computed from blocked copies of the images. With a stride it
+// takes 1.6 times as long on channels-last images, a difference larger than the time for the copies.
 bool prefers_blocked_images(const ConvProblem& p) {
   return p.y.dtype() == DType::kF32 && p.geometry.rank() == 2 && p.geometry.groups == 1 &&
          p.geometry.stride[0] > 1 && p.w.size(2) > 1 && p.w.size(1) >= 16;
 }
 
-// Finds or makes oneDNN's primitive for the problem and stores it in p.plan. Returns false if oneDNN has none.
+// Finds or makes oneDNN's primitive for the problem and stores it in p.plan. Returns false if oneDNN has
+// none.
 template <Pass pass> bool has_plan(const ConvProblem& p) {
   static const char kind[] = "convolution";
   const ConvGeometry& g = p.geometry;
@@ -205,6 +210,7 @@ void conv_input_grad_cpu(const Tensor& dx, const Tensor& dy, const Tensor& w, co
 constexpr int64_t kRows = 64;         // pixels that are summed in f32
 constexpr int64_t kPart = 64 * 1024;  // approximate elements per partial sum
 
+// db[o] = sum of dy[n, o, ...]: blocks of kRows pixels in f32, their sums in f64, partial sums in parallel.
 template <class T> void sum_pixels(const Tensor& db, const Tensor& dy) {
   const int64_t O = dy.size(1), pixels = dy.numel() / O;
   const int64_t part = std::max<int64_t>(1, kPart / (kRows * O)) * kRows, parts = (pixels + part - 1) / part;
@@ -270,8 +276,8 @@ void run_weight_grad_plan(const ConvProblem& p) {
   if (!direct) onednn::reorder(weights, onednn::memory(plan.plain_weights, p.w));
 }
 
-// Computes the two gradients separately: oneDNN takes longer for both at once, and other algorithms have no bias
-// gradient.
+// Computes the two gradients separately: oneDNN takes longer for both at once, and other algorithms have no
+// bias gradient.
 void weight_grad_and_bias(const ConvProblem& p) {
   conv_weight_grad_cpu(p.w, {}, p.y, p.x, p.geometry);
   bias_grad(p.bias, p.y);

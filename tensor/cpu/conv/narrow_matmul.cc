@@ -1,4 +1,8 @@
-// Blocked matrix multiplication of bf16 operands in f32, compiled per instruction set.
+// out[g, m, n] = sum_k a[g, m, k] * b[g, k, n] + bias[n] for bf16 operands, computed in f32: blocked and
+// packed as in BLIS. Highway compiles the file once per instruction set and selects one at run time. `out` is
+// row-major, bf16 or f32; a, b and bias may have any strides; bias may be undefined. Callers guarantee
+// fitting shapes and K > 0. The calling thread and the worker threads of parallel_for compute. kLanes is the
+// number of f32 in a vector, kPanel = 2 kLanes.
 #include "gradus/tensor/cpu/linalg/matmul_kernels.h"
 
 #include <algorithm>
@@ -13,16 +17,16 @@
 #include "gradus/tensor/cpu/transpose-inl.h"
 
 // Note [Products of bf16 in f32]
-// Operands are converted to f32 while they are packed: b into panels [K][kPanel], a in its own order. A block of
-// the result is accumulated in f32 over slices of kDepth along K, and rounded once after the last slice.
+// Operands are converted to f32 while they are packed: b into panels [K][kPanel], a in its own order. A block
+// of the result is accumulated in f32 over slices of kDepth along K, and rounded once after the last slice.
 // Converting whole operands first would take three more passes over memory.
 //
-// If many blocks of rows read the same panels, all panels are packed first. Otherwise a panel is packed when it is
-// used, and stays in a cache.
+// If many blocks of rows read the same panels, all panels are packed first. Otherwise a panel is packed when
+// it is used, and stays in a cache.
 //
-// A block has at most kMaxBlockRows rows and kMaxBlockColumns columns, and fewer columns if there would be too few
-// blocks to balance the threads. Each element is the sum of the same products in the same order for any block size
-// and any number of threads.
+// A block has at most kMaxBlockRows rows and kMaxBlockColumns columns, and fewer columns if there would be
+// too few blocks to balance the threads. Each element is the sum of the same products in the same order for
+// any block size and any number of threads.
 
 HWY_BEFORE_NAMESPACE();
 namespace gradus::cpu::HWY_NAMESPACE {
@@ -37,6 +41,7 @@ struct Matrix {
   int64_t row, column;  // strides
   const bf16* at(int64_t i, int64_t j) const { return data + i * row + j * column; }
 };
+// Returns matrix i of a batch [G, ., .], or the only matrix.
 Matrix matrix(const Tensor& x, int64_t i) {
   return {x.ptr<bf16>() + (x.dim() == 3 ? i * x.stride(0) : 0), x.stride(-2), x.stride(-1)};
 }
@@ -94,8 +99,8 @@ template <class T> void write_row(const float* sums, const float* bias, int64_t 
   for (; i < n; ++i) to[i] = T(sums[i] + bias[i]);
 }
 
-// Returns the number of columns of a block: the largest that gives at least 4 blocks per thread. `others` is the
-// number of blocks along the other dims.
+// Returns the number of columns of a block: the largest that gives at least 4 blocks per thread. `others` is
+// the number of blocks along the other dims.
 int64_t choose_block_columns(int64_t width, int64_t others) {
   int64_t columns = std::min(kMaxBlockColumns, width);
   while (columns > kPanel && others * ceil_div(width, columns) < 4 * num_threads())
@@ -103,7 +108,7 @@ int64_t choose_block_columns(int64_t width, int64_t others) {
   return columns;
 }
 
-// The panel at column n of rows [k, k + depth) of matrix i of b.
+// Packs the panel at column n of rows [k, k + depth) of matrix i of b.
 void pack_panel(const Tensor& b, int64_t i, int64_t k, int64_t depth, int64_t n, float* to) {
   pack_panel(matrix(b, i), k, depth, n, std::min<int64_t>(kPanel, b.size(-1) - n), to);
 }
@@ -129,6 +134,7 @@ PackedPanels pack_all_panels(const Tensor& b, int64_t matrices) {
   return packed;
 }
 
+// T: the element type of `out`. One task computes one block of one matrix.
 template <class T> void multiply(const Tensor& out, const Tensor& a, const Tensor& b, const Tensor& bias) {
   const int64_t batch = out.dim() == 3 ? out.size(0) : 1, M = out.size(-2), N = out.size(-1), K = a.size(-1);
   const int64_t width = ceil_div(N, kPanel) * kPanel, row_blocks = ceil_div(M, kMaxBlockRows);

@@ -1,4 +1,7 @@
-// 1x1 convolution as a matrix product, compiled per instruction set.
+// 1x1 convolution with stride 1 and its gradients as matrix products, compiled per instruction set by
+// Highway. Images are channels-last: x [N, C, H, W] is a matrix [pixels, C]; w is [O, C, 1, 1], row-major.
+// The direct kernels compute f32, and bf16 with AVX512_BF16; other processors compute bf16 by a product in
+// f32.
 #include "gradus/tensor/cpu/conv/kernels.h"
 
 #include <algorithm>
@@ -23,14 +26,15 @@
 // Note [Pointwise convolution]
 // A 1x1 convolution is a matrix product:
 //   y[pixel, n] = sum_k x[pixel, k] * f[k, n]
-// where f is w transposed, or w itself for the gradient of x. The filters are packed into panels f[K][kPanel] of
-// kPanel columns.
+// where f is w transposed, or w itself for the gradient of x. The filters are packed into panels f[K][kPanel]
+// of kPanel columns.
 //
-// With many pixels, all panels are packed first and threads divide the pixels. A chunk of about a hundred pixels
-// stays in the second-level cache while all panels are read, and the next chunk is prefetched meanwhile.
+// With many pixels, all panels are packed first and threads divide the pixels. A chunk of about a hundred
+// pixels stays in the second-level cache while all panels are read, and the next chunk is prefetched
+// meanwhile.
 //
-// With few pixels and many filters, threads divide the panels. A thread packs a panel and multiplies all pixels by
-// it.
+// With few pixels and many filters, threads divide the panels. A thread packs a panel and multiplies all
+// pixels by it.
 //
 // The gradient of w is a product summed over pixels: dw[n, k] = sum_pixel dy[pixel, n] * x[pixel, k].
 
@@ -38,8 +42,8 @@ HWY_BEFORE_NAMESPACE();
 namespace gradus::cpu::HWY_NAMESPACE {
 namespace {
 
-// Elements of T in the 32 bits that one f32 lane multiplies: 1 for f32; 2 for bf16, adjacent in x, and rows k and
-// k + 1 of f.
+// Elements of T in the 32 bits that one f32 lane multiplies: 1 for f32; 2 for bf16, adjacent in x, and rows k
+// and k + 1 of f.
 template <class T> constexpr int64_t kElementsPerLane = sizeof(float) / sizeof(T);
 
 // Pixels of an image as rows of a matrix.
@@ -48,7 +52,7 @@ template <class T> struct Pixels {
   int64_t row;  // stride from one pixel to the next
 };
 
-// The matrix f[K][N] in w: f[k][n] = w[k][n], or w[n][k] if `transposed` (transposed).
+// The matrix f[K][N] in w: f[k][n] = w[k][n], or w[n][k] if `transposed`. K and N are divisible by kPanel.
 template <class T> struct Filters {
   const T* w;
   int64_t K, N;
@@ -83,6 +87,7 @@ void copy_panel(const Filters<float>& f, int64_t n, float* to) {
 }
 #endif
 
+// The same for transposed filters. Two adjacent bf16 are copied as one float.
 template <class T> void copy_transposed_panel(const Filters<T>& f, int64_t n, float* to) {
   const auto* w = reinterpret_cast<const float*>(f.w);
   const int64_t K = f.depth();
@@ -98,6 +103,7 @@ template <class T> void copy_transposed_panel(const Filters<T>& f, int64_t n, fl
     }
 }
 
+// Packs panels [first, last).
 template <class T> void copy_panels(const Filters<T>& f, int64_t first, int64_t last, float* to) {
   for (int64_t i = first; i < last; ++i, to += f.panel_floats())
     f.transposed ? copy_transposed_panel(f, i * kPanel, to) : copy_panel(f, i * kPanel, to);
@@ -111,8 +117,8 @@ template <class T> constexpr const auto& products() {
   if constexpr (kElementsPerLane<T> == 1) return kProducts;
 }
 
-// Returns the maximum number of pixels per product. Pixels at a multiple of 4 KiB share a set of the first-level
-// cache, which has 12 ways.
+// Returns the maximum number of pixels per product. Pixels at a multiple of 4 KiB share a set of the
+// first-level cache, which has 12 ways.
 int64_t max_rows_for_stride(int64_t row) {
   return row * sizeof(float) % 4096 == 0 ? std::min(12, kMaxRows) : kMaxRows;
 }
@@ -184,6 +190,7 @@ template <class T> void multiply(const Tensor& y, const Tensor& x, const Tensor&
 // Returns whether x is bf16 on a processor without bf16 instructions.
 bool needs_f32(const Tensor& x) { return x.dtype() == DType::kBF16 && is_computed_in_f32(x.dtype()); }
 
+// y = x f: the forward if `transposed`, else the input gradient, for which y is dx and x is dy.
 void multiply(const Tensor& y, const Tensor& x, const Tensor& w, bool transposed) {
   if (needs_f32(x)) {
     const auto matrix = [](const Tensor& image) {
@@ -200,8 +207,8 @@ void multiply(const Tensor& y, const Tensor& x, const Tensor& w, bool transposed
   multiply<float>(y, x, w, transposed);
 }
 
-// The directions that these kernels serve for f32, as measured: with AVX2, oneDNN is as fast in forward and input
-// gradient; with AVX-512, oneDNN computes the weight gradient.
+// The directions that these kernels serve for f32, as measured: with AVX2, oneDNN is as fast in forward and
+// input gradient; with AVX-512, oneDNN computes the weight gradient.
 constexpr bool kUseForOutputs = HWY_TARGET != HWY_AVX2, kUseForWeights = HWY_TARGET != HWY_AVX3;
 
 bool is_pointwise(const ConvProblem& p) {
@@ -233,6 +240,7 @@ bool is_profitable_for_weights(const ConvProblem& p) {
 void forward(const ConvProblem& p) { multiply(p.y, p.x, p.w, true); }
 void input_grad(const ConvProblem& p) { multiply(p.x, p.y, p.w, false); }
 
+// dw is f32. Pixels are copied as f32 rows or panels (Operands), over which PositionSums sums the products.
 template <class T> void weight_grad(const Tensor& dw, const ConvProblem& p) {
   const int64_t O = p.w.size(0), C = p.w.size(1), pixels = p.x.numel() / C;
   const auto copy = [](const Tensor& from, int64_t channels, int64_t first, int64_t last, int64_t base,

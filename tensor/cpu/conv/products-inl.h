@@ -1,6 +1,7 @@
 // Matrix multiplication microkernels for convolution algorithms, which call them on small operands that are
-// already in a cache: a block [rows][kPanel] of the result is accumulated in registers (as in BLIS). PositionSums
-// builds the weight gradients on them.
+// already in a cache: a block [rows][kPanel] of the result is accumulated in registers (as in BLIS).
+// PositionSums builds the weight gradients on them. All values are f32, all strides are in floats unless
+// noted. Highway compiles this file once per instruction set (foreach_target).
 #if defined(GRADUS_TENSOR_CPU_CONV_PRODUCTS_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef GRADUS_TENSOR_CPU_CONV_PRODUCTS_INL_H
 #undef GRADUS_TENSOR_CPU_CONV_PRODUCTS_INL_H
@@ -24,8 +25,8 @@ namespace gradus::cpu::HWY_NAMESPACE {
 constexpr int kPanel = 2 * kLanes;                   // columns of a block of the result
 constexpr int kMaxRows = kRegisters == 16 ? 6 : 14;  // maximum rows of a block of the result
 
-// Memory that a product prefetches into the second-level cache while it computes: in each of its K steps the cache
-// line at `at`, which then advances by `step` bytes.
+// Memory that a product prefetches into the second-level cache while it computes: in each of its K steps the
+// cache line at `at`, which then advances by `step` bytes.
 struct Prefetch {
   const char* at = nullptr;
   int64_t step = 0;
@@ -33,8 +34,8 @@ struct Prefetch {
 
 constexpr int kPrefetchColumns = 8;  // prefetch distance in columns of a; more would evict each other
 
-// c[r][n] = sum_k a[r][k] * b[k][n] for r < R and n < kPanel, or c += if kAdd. The operands' strides are a_row,
-// a_column, b_row and c_row.
+// c[r][n] = sum_k a[r][k] * b[k][n] for r < R and n < kPanel, or c += if kAdd. The operands' strides are
+// a_row, a_column, b_row and c_row.
 template <int R, bool kAdd>
 void product(const float* a, int64_t a_row, int64_t a_column, const float* b, int64_t b_row, int64_t K,
              float* c, int64_t c_row, Prefetch prefetch) {
@@ -81,8 +82,8 @@ constexpr std::array<Product, kMaxRows> make_products(std::index_sequence<R...>)
 inline constexpr auto kProducts = make_products<false>(std::make_index_sequence<kMaxRows>());
 inline constexpr auto kAccumulatingProducts = make_products<true>(std::make_index_sequence<kMaxRows>());
 
-// Returns temporary memory for a kernel. Large sizes are rounded up to a power of two, so that the allocator can
-// reuse the same blocks for different convolutions.
+// Returns temporary memory for a kernel. Large sizes are rounded up to a power of two, so that the allocator
+// can reuse the same blocks for different convolutions.
 inline Tensor scratch(int64_t floats) {
   return empty({floats < (1 << 18) ? floats : int64_t(std::bit_ceil(uint64_t(floats)))}, {DType::kF32});
 }
@@ -95,8 +96,8 @@ template <class F> void for_row_blocks(int64_t n, F f, int64_t max_rows = kMaxRo
   for (int64_t i = 0; i < parts; ++i) f(n * i / parts, n * (i + 1) / parts - n * i / parts);
 }
 
-// An array [planes][positions][channels]. The strides of rows and planes are padded, so that they do not map to
-// the same cache sets.
+// An array [planes][positions][channels]. The strides of rows and planes are padded, so that they do not map
+// to the same cache sets.
 struct Planes {
   Planes(float* data, int64_t positions, int64_t channels)
       : data(data), row(row_of(channels)), plane(positions * row + kLanes) {}
@@ -150,9 +151,10 @@ class PrefetchPlan {
   int64_t first_bytes_ = 0, bytes_ = 0, products_;
 };
 
-// The layout of operands that are summed over positions. With few rows per block, rows of Planes would use only a
-// part of each cache line, so the operands are in Panels.
+// The layout of operands that are summed over positions. With few rows per block, rows of Planes would use
+// only a part of each cache line, so the operands are in Panels.
 using Operands = std::conditional_t<(kMaxRows < 8), Panels, Planes>;
+// kGroup bounds the block of d that the loops of PositionSums::add reuse.
 constexpr int kGroup =
     128;  // channels of d that stay in the second-level cache while all panels of v are read
 
@@ -166,8 +168,8 @@ struct PositionSums {
 
   // Partial sums, one set for each share of the positions.
   struct Result {
-    // Returns row o of plane p, summed over the shares in order. Modifies the first share, so at most one call per
-    // row.
+    // Returns row o of plane p, summed over the shares in order. Modifies the first share, so at most one
+    // call per row.
     const float* total(int64_t p, int64_t o, int64_t C) const {
       float* to = planes.at(p, o);
       for (int64_t s = 1; s < shares; ++s)
@@ -183,8 +185,8 @@ struct PositionSums {
   template <class Fill> Result compute(Fill fill) const;
 
  private:
-  // Adds `count` positions to the panels [first, last), numbered through all planes, and prefetches positions
-  // [next, after). `overwrite`: the sums are overwritten.
+  // Adds the products of `count` positions to the panels [first, last) of kPanel columns, numbered through
+  // all planes, and prefetches positions [next, after). `overwrite`: the sums are overwritten.
   void add(const Operands& d, const Operands& v, int64_t count, int64_t first, int64_t last, bool overwrite,
            const Planes& sums, int64_t next, int64_t after) const {
     const auto& products = overwrite ? kProducts : kAccumulatingProducts;

@@ -1,5 +1,9 @@
-// Convolution and its gradients by im2col: patches [P, K * Cg] times filters [K * Cg, Og], for each image and
-// group. P is the number of output positions, K the number of taps, Cg and Og the channels per group.
+// Reference CPU convolution and its gradients by im2col and Eigen: y [P,Og] = patches [P,K*Cg] filters
+// [K*Cg,Og], for each image and group. P is the number of output positions, K the number of taps (kernel
+// elements), Cg and Og the input and output channels per group. The contract is that of ConvProblem
+// (kernels.h): images x [N,C,...] and y [N,O,...] of 1 to 3 spatial dims are dense and channels-last, weights
+// w [O,Cg,...] row-major; shapes have been checked. Threads divide the images, or the filters for the weight
+// gradient; sums do not depend on the number of threads.
 #include "gradus/tensor/cpu/conv/kernels.h"
 
 #include <Eigen/Core>
@@ -10,10 +14,10 @@ namespace gradus {
 namespace {
 
 template <class T> using Matrix = Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
-// The channels of one group of an image [H * W, C].
+// The channels of one group of an image [pixels,C], as a matrix [pixels,C/groups].
 template <class T> using Channels = Eigen::Map<Matrix<T>, 0, Eigen::OuterStride<>>;
 
-// The sizes of a convolution with 3 spatial dims. Missing leading dims have size 1.
+// The sizes of a convolution with 3 spatial dims. Missing leading dims have size 1. n: image, g: group.
 struct Geometry {
   static Dims padded_to_3(Dims d, int64_t fill) {
     while (d.size() < 3) d.insert(0, fill);
@@ -35,8 +39,8 @@ struct Geometry {
         for (int64_t k = 0; k < d[2]; ++k) f(std::array<int64_t, 3>{i, j, k});
   }
 
-  // Calls f(row, column, offset) for each output position and tap: Cg channels start at element (row, column) of
-  // the patch matrix [P, K * Cg] and at `offset` of the image. Taps in the padding are skipped.
+  // Calls f(row, column, offset) for each output position and tap: Cg channels start at element (row, column)
+  // of the patch matrix [P, K * Cg] and at `offset` of the image. Taps in the padding are skipped.
   template <class F> void for_each_tap(F f) const {
     int64_t row = 0;
     for_each_index(out, [&](const std::array<int64_t, 3>& p) {
@@ -74,7 +78,7 @@ struct Geometry {
     });
   }
 
-  // Calls f(element of w[O,Cg,...], element of the filter matrix [K*Cg, Og]).
+  // Calls f(element of w [O,Cg,...], element of the filter matrix [K*Cg,Og]) for the filters of group g.
   template <class T, class F>
   void for_each_weight(const Tensor& w, int64_t g, Matrix<T>& filters, F f) const {
     T* p = w.ptr<T>() + g * Og * Cg * K;
@@ -102,6 +106,7 @@ struct Geometry {
 
 }  // namespace
 
+// y = patches filters + bias.
 void conv_reference(const ConvProblem& p) {
   dispatch_floating(p.y.dtype(), "conv", [&]<class T>() {
     const Geometry s{p};
@@ -118,6 +123,7 @@ void conv_reference(const ConvProblem& p) {
   });
 }
 
+// dx = fold(dy filters^T): writes p.x from p.y and p.w.
 void conv_input_grad_reference(const ConvProblem& p) {
   dispatch_floating(p.x.dtype(), "conv_input_grad", [&]<class T>() {
     const Geometry s{p};
@@ -134,6 +140,7 @@ void conv_input_grad_reference(const ConvProblem& p) {
   });
 }
 
+// dfilters = sum over images of patches^T dy, db = sum of dy: writes p.w and p.bias from p.x and p.y.
 void conv_weight_grad_reference(const ConvProblem& p) {
   dispatch_floating(p.w.dtype(), "conv_weight_grad", [&]<class T>() {
     const Geometry s{p};

@@ -1,4 +1,8 @@
-// Convolution gradients that visit only the nonzeros of dy, compiled per instruction set.
+// Gradients of 2-dim convolution that visit only the nonzeros of dy, compiled per instruction set. In a
+// ConvProblem p, p.y is dy. The input gradient reads p.w and writes dx to p.x; the weight gradient reads p.x and
+// writes dw to p.w and, if defined, db to p.bias. x, dx and dy are channels-last [N,C,H,W], of one dtype: f32, or
+// bf16 on processors without AVX512_BF16; sums are f32. w and dw are row-major [O,C,KH,KW]. is_profitable() tells
+// whether the functions support a problem and are faster than the dense algorithms. Threads divide the images.
 #include "gradus/tensor/cpu/conv/kernels.h"
 
 #include <algorithm>
@@ -19,11 +23,13 @@
 #include "gradus/tensor/runtime/parallel.h"
 
 // Note [Sparse gradients]
-// With stride s, a nonzero dy[n, p, q, o] adds
-//   dy * x[n, p*s + kh, q*s + kw, c]  to  dw[o, kh, kw, c]
-//   dy * w[o, kh, kw, c]              to  dx[n, p*s + kh, q*s + kw, c]
-// For each filter row kh these are KW * C adjacent elements on both sides. The KH * KW * C sums of a filter, or a
-// part of them at a time, stay in vector registers.
+// At output pixel (p, q), row kh and column kw of a filter lie on row i = p * stride - padding + kh * dilation and
+// column j = q * stride - padding + kw of the image. A nonzero dy[n, p, q, o] adds
+//   dy * x[n, i, j, c]    to  dw[o, kh, kw, c]
+//   dy * w[o, kh, kw, c]  to  dx[n, i, j, c]
+//   dy                    to  db[o]
+// A filter row kh has KW * C elements, adjacent in the image and in the filter, whose order is [o, kh, kw, c]
+// here. The KH * KW * C sums of a filter, or a part of them at a time, stay in vector registers.
 //
 // dw is computed filter by filter: the sums of a filter stay in registers while its nonzeros are visited. dx is
 // computed output pixel by output pixel: the sums of a pixel's window stay in registers while the pixel's nonzeros
@@ -37,15 +43,16 @@ HWY_BEFORE_NAMESPACE();
 namespace gradus::cpu::HWY_NAMESPACE {
 namespace {
 
-// Returns the density of dy below which these kernels are faster than the dense ones, as measured. With AVX2 a
-// filter's sums do not fit into registers. Windows that extend beyond the image take longer.
+// Returns the density (fraction of nonzeros) of dy below which these kernels were measured to be faster than the
+// dense ones, for filters of `rows` rows. AVX2 has too few registers for a filter's sums. Windows that extend
+// beyond the image (padded) take longer.
 constexpr double max_density(int64_t rows, bool padded) {
   if (HWY_TARGET == HWY_AVX3) return 0.3;
   return rows == 3 ? (padded ? 0.06 : 0.15) : (padded ? 0.2 : 0.3);
 }
 constexpr int64_t kParts = 8;
 
-// The sizes of one convolution.
+// The sizes of one convolution, by the letters of the shapes x [N,C,H,W], w [O,C,KH,KW], y [N,O,P,Q].
 struct Problem {
   const ConvProblem& p;
   int64_t N = p.x.size(0), C = p.x.size(1), H = p.x.size(2), W = p.x.size(3);
@@ -107,14 +114,15 @@ template <int kCount, int kFirst = 0, class F> HWY_INLINE void for_each_sum_grou
   if constexpr (kFirst + kPart < kCount) for_each_sum_group<kCount, kFirst + kPart>(f);
 }
 
-// A nonzero of dy: the offset of its window in the image, and its value.
+// A nonzero of dy: the offset of its window in the image, in elements, and its value.
 struct Nonzero {
   int32_t at;
   float value;
 };
 
 // Adds one image's contribution to the sums of filters [first, first + kLanes) and to their bias gradients. KH is
-// the number of filter rows, R the vectors per filter row. `lists` has room for kLanes * P * Q nonzeros.
+// the number of filter rows, R the number of vectors per filter row. `lists` is a buffer of kLanes * P * Q
+// nonzeros: the list of each filter.
 template <int KH, int R>
 void add_weight_grad(const Problem& s, const float* dy, const float* image, int64_t first, float* sums,
                      float* bias, Nonzero* lists) {
@@ -159,7 +167,7 @@ void add_weight_grad(const Problem& s, const float* dy, const float* image, int6
   }
 }
 
-// Adds the contribution of filters [first, last) to dx of one image.
+// Adds the contribution of filters [first, last) to `image`, the dx of one image.
 template <int KH, int R>
 void add_input_grad(const Problem& s, const float* dy, float* image, int64_t first, int64_t last,
                     const float* filters) {
@@ -196,7 +204,7 @@ void add_input_grad(const Problem& s, const float* dy, float* image, int64_t fir
     }
 }
 
-// The functions for one filter size.
+// The functions for filters of KH rows of `run` = KW * C elements.
 struct Kernels {
   int64_t KH, run;
   void (*weight_grad)(const Problem&, const float*, const float*, int64_t, float*, float*, Nonzero*);
@@ -210,8 +218,8 @@ template <int KH, int KW, int C> constexpr Kernels kernels_of() {
 constexpr Kernels kKernels[] = {kernels_of<3, 3, 16>(), kernels_of<3, 3, 32>(), kernels_of<3, 3, 48>(),
                                 kernels_of<5, 5, 16>()};
 
-// Returns the kernels for filters of shape w, or null. C must be divisible by kLanes, so that any number of taps
-// of a row is a whole number of vectors.
+// Returns the kernels for filters of shape w, or null. C must be divisible by kLanes, so that the taps of a row
+// that lie inside the image, of which each has C elements, are a whole number of vectors.
 const Kernels* kernels_for(const Shape& w) {
   for (const Kernels& k : kKernels)
     if (k.KH == w[2] && k.run == w[3] * w[1] && w[1] % kLanes == 0) return &k;
@@ -219,7 +227,8 @@ const Kernels* kernels_for(const Shape& w) {
 }
 
 // Access to the images of a tensor as f32: the tensor's own memory if it is f32, else a buffer of one image, which
-// is a tensor because vector loads need its cache-line alignment. One object per thread.
+// is a tensor because vector loads need its cache-line alignment. read(n) and at(n) return image n with and
+// without its contents; write(n) stores it. A buffer contains one image at a time. Each thread has its own object.
 class F32Images {
  public:
   F32Images(const Tensor& t, int64_t elements)
@@ -242,7 +251,8 @@ class F32Images {
   Tensor buffer_;
 };
 
-// Returns the fraction of nonzeros in about 32 evenly spaced rows of dy.
+// Returns the fraction of nonzeros in at least 32 evenly spaced image rows of dy, or in all rows if there are
+// fewer.
 template <class T> double sampled_density(const Tensor& dy) {
   const int64_t rows = dy.size(0) * dy.size(2), row = dy.size(3) * dy.size(1);
   const int64_t step = std::max<int64_t>(1, rows / 32);

@@ -1,6 +1,8 @@
-// The common part of the Winograd convolutions: divides images into tiles, transforms each tile into `planes`
-// elements per channel, and computes one matrix product [tiles, K] by [K, N] per plane. Callers supply the
-// transforms.
+// The common part of the Winograd convolutions (winograd() and winograd_stride2() in kernels.h): divides
+// images into tiles of 2x2 output pixels, transforms each tile into `planes` elements per channel, and
+// computes one matrix product [tiles, K] by [K, N] per plane, where K and N are the numbers of channels of
+// the source and the result. Callers supply the transforms. Images are channels-last f32 or bf16; planes are
+// f32. Compiled per instruction set.
 #if defined(GRADUS_TENSOR_CPU_CONV_TILES_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef GRADUS_TENSOR_CPU_CONV_TILES_INL_H
 #undef GRADUS_TENSOR_CPU_CONV_TILES_INL_H
@@ -69,9 +71,9 @@ inline TilePosition tile_position(const Tiles& tiles, int64_t t) {
   return {t / (tiles.rows * tiles.columns), t / tiles.columns % tiles.rows, t % tiles.columns};
 }
 
-// Transforms tiles [first, last) of x into v, at index tile - base. A tile reads kSide x kSide pixels, the first
-// tile from (h, w) on. transform(pixels, c, to, plane) writes the planes of channels [c, c + kLanes), with stride
-// `plane`.
+// Transforms tiles [first, last) of x into v, at index tile - base. A tile reads kSide x kSide pixels, the
+// first tile from (h, w) on. transform(pixels, c, to, plane) writes the planes of channels [c, c + kLanes),
+// with stride `plane`.
 template <int kSide, auto transform, class T, class P>
 void pixels_to_planes(const Image<T>& x, const Tiles& tiles, int64_t h, int64_t w, int64_t first,
                       int64_t last, int64_t base, const P& v) {
@@ -92,13 +94,14 @@ struct OutputTile {
   Floats at[2][2];
 };
 
-// The positions of output pixels in the image: step * i + (row, column).
+// The positions of output pixels in the image: pixel (i, j) of all tiles is written to (step * i + row,
+// step * j + column).
 struct PixelGrid {
   int64_t step = 1, row = 0, column = 0;
 };
 
 // Transforms the planes m of tiles [first, last) back, adds the bias if not null, and writes y's channels
-// [channel, channel + channels). contract(m, plane) returns the Square of kLanes channels.
+// [channel, channel + channels). contract(m, plane) returns the OutputTile of kLanes channels.
 template <auto contract, class T>
 void planes_to_results(const Image<T>& y, const PixelGrid& at, const Tiles& tiles, const float* bias,
                        int64_t first, int64_t last, int64_t base, const Planes& m, int64_t channel,
@@ -119,11 +122,12 @@ void planes_to_results(const Image<T>& y, const PixelGrid& at, const Tiles& tile
   }
 }
 
-// Returns the stride between planes of K x N filters, padded so that planes do not map to the same cache sets.
+// Returns the stride between planes of K x N filters, padded so that planes do not map to the same cache
+// sets.
 inline int64_t plane_of_filters(int64_t K, int64_t N) { return K * N + kPanel; }
 
-// The products m[plane][tile][n] = sum_k v[plane][tile][k] * filters[plane][k][n], with the functions that produce
-// their operands and consume their results. K is divisible by kLanes, N by kPanel.
+// The products m[plane][tile][n] = sum_k v[plane][tile][k] * filters[plane][k][n], with the functions that
+// produce their operands and consume their results. K is divisible by kLanes, N by kPanel.
 struct TileProducts {
   int planes;
   int64_t K, N, tiles;
@@ -142,8 +146,8 @@ struct TileProducts {
       write_results;
 };
 
-// For many tiles: all filters are transformed first, and threads divide the tiles. Tiles are processed in chunks
-// whose planes stay in the second-level cache until they are multiplied.
+// For many tiles: all filters are transformed first, and threads divide the tiles. Tiles are processed in
+// chunks whose planes stay in the second-level cache until they are multiplied.
 inline void convolve_by_tiles(const TileProducts& c) {
   const int64_t plane = plane_of_filters(c.K, c.N);
   const Tensor filters = scratch(c.planes * plane);
@@ -209,9 +213,9 @@ inline void convolve_by_products(const TileProducts& c) {
   (by_panels ? convolve_by_panels : convolve_by_tiles)(c);
 }
 
-// Computes the weight gradient dw[O,C,...] of kTaps taps from kPlanes planes of sums over tiles of dy times kParts *
-// C channels of x. fill(first, last, base, d, v) writes the planes of dy and x, as PositionSums::compute calls it.
-// contract(sums, plane, C, dw) transforms the sums of one filter back.
+// Computes the weight gradient dw[O,C,...] of kTaps taps from kPlanes planes of sums over tiles of dy times
+// kParts * C channels of x. fill(first, last, base, d, v) writes the planes of dy and x, as
+// PositionSums::compute calls it. contract(sums, plane, C, dw) transforms the sums of one filter back.
 template <int kPlanes, int kParts, int kTaps, auto contract, class Fill>
 void weight_grad_by_tiles(const Tensor& dw, const Tensor& dy, const Tensor& x, Fill&& fill) {
   const int64_t O = dw.size(0), C = dw.size(1);

@@ -1,4 +1,6 @@
-// The bf16 weight gradient of convolution with AVX512_BF16 dot products over pairs of pixels.
+// The weight gradient of 2-dim convolution of one group over bf16 images, with AVX512_BF16 dot products over
+// pairs of pixels: x [N, C, H, W] and dy [N, O, P, Q], channels-last, give dw [O, C, KH, KW], row-major, of
+// bf16 or f32. Sums are f32, and rounded once.
 #include "gradus/tensor/cpu/conv/kernels.h"
 
 #if defined(__x86_64__)
@@ -16,21 +18,22 @@
 // Note [Weight gradient in pairs]
 // For each tap (kh, kw) the weight gradient is a matrix product with the output pixels as the inner dim:
 //   dw[o, c] = sum over pixels of dy[pixel, o] * x[input pixel of the tap, c]
-// The instruction vdpbf16ps adds the products of two pairs of bf16 to an f32, so pixels are processed in pairs.
-// Operands are packed so that the two elements of a pair are adjacent: x in panels of 32 channels, dy in tiles of
-// 8 filters. A panel times a tile gives 256 sums, which stay in registers.
+// The instruction vdpbf16ps adds the products of two pairs of bf16 to an f32, so pixels are processed in
+// pairs. Operands are packed so that the two elements of a pair are adjacent: x in panels of 32 channels, dy
+// in tiles of 8 filters. A panel times a tile gives 256 sums, which stay in registers.
 //
-// Pixels are divided into blocks that are long enough to load and store the sums rarely. Within a block, a tile of
-// dy stays in the first-level cache while panels of x, for all taps, are read from the second-level cache. Four
-// tiles (a strip) are packed at a time. Data to be packed next is prefetched meanwhile.
+// The pixels of dy are divided into blocks that are long enough to load and store the sums rarely. Within a
+// block, a tile of dy stays in the first-level cache while panels of x, for all taps, are read from the
+// second-level cache. Four tiles (a strip) are packed at a time. Data to be packed next is prefetched
+// meanwhile.
 //
-// Input pixels in the padding are packed as zeros. If output rows have an even number of pixels, no pair crosses
-// the end of a row. Then x is packed by columns: once for each kw, and each kh starts at another row of that copy.
-// Otherwise x is packed once for each tap, and pairs may cross the ends of rows.
+// Input pixels in the padding are packed as zeros. If output rows have an even number of pixels, no pair
+// crosses the end of a row. Then x is packed by columns: once for each kw, and each kh starts at another row
+// of that copy. Otherwise x is packed once for each tap, and pairs may cross the ends of rows.
 //
-// Threads divide the panels of x, and the filters too if there are few panels, so each sum belongs to one thread.
-// If there are few sums, threads divide the pixels instead, and the partial sums of the threads are added at the
-// end.
+// Threads divide the panels of x, and the filters too if there are few panels, so each sum belongs to one
+// thread. If there are few sums, threads divide the pixels instead, and the partial sums of the threads are
+// added at the end.
 
 namespace gradus {
 namespace {
@@ -50,8 +53,8 @@ constexpr int64_t kPackedElements = 3
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 int64_t panels(int64_t n) { return ceil_div(n, kPanel); }
-// Strides in elements between panels, and between tiles, of `pairs` pairs: padded, because strides of a power of
-// two map to the same cache sets.
+// Strides in elements between panels, and between tiles, of `pairs` pairs: padded, because strides of a power
+// of two map to the same cache sets.
 int64_t panel_step(int64_t pairs) { return (pairs * 2 + 1) * kPanel; }
 int64_t tile_step(int64_t pairs) { return pairs * 2 * kFilters + 32; }
 
@@ -60,7 +63,8 @@ int64_t tile_step(int64_t pairs) { return pairs * 2 * kFilters + 32; }
   return n >= kPanel ? _mm512_loadu_si512(p) : _mm512_maskz_loadu_epi16((__mmask32(1) << n) - 1, p);
 }
 
-// Packs channels [first, last) of the pixels, an even number, into panels of 32 channels, each [pairs][32][2].
+// Packs channels [first, last) of the pixels, an even number, into panels of 32 channels, each
+// [pairs][32][2].
 [[GRADUS_AVX512_BF16]] void pack_panels(bf16* to, const std::vector<const bf16*>& pixels, int64_t first,
                                         int64_t last) {
   const int64_t pairs = int64_t(pixels.size()) / 2, step = panel_step(pairs);
@@ -99,12 +103,14 @@ int64_t tile_step(int64_t pairs) { return pairs * 2 * kFilters + 32; }
   }
 }
 
-// `pairs` pairs that are consecutive in a tile of dy, from pair `dy` on, and in a panel of x, from pair `x` on.
+// `pairs` pairs that are consecutive in a tile of dy, from pair `dy` on, and in a panel of x, from pair `x`
+// on.
 struct Run {
   int64_t dy, x, pairs;
 };
 
-// Prefetches `rows` rows of `length` elements into the second-level cache, spread over the steps of a computation.
+// Prefetches `rows` rows of `length` elements into the second-level cache, spread over the steps of a
+// computation.
 class RowPrefetcher {
  public:
   RowPrefetcher(const bf16* first, int64_t rows, int64_t length, int64_t step)
@@ -126,8 +132,8 @@ class RowPrefetcher {
   int64_t rows_, length_, step_, at_ = 0, rate_ = 0, credit_ = 0;
 };
 
-// sums[o][c] += sum over the pairs of the runs of dy[pair][o][0] * x[pair][c][0] + dy[pair][o][1] * x[pair][c][1],
-// for a tile of 8 filters o and a panel of 32 channels c. With `overwrite` the sums are overwritten.
+// For a tile of 8 filters o and a panel of 32 channels c, += or, with `overwrite`, =:
+//   sums[o][c] += sum over the runs' pairs of dy[pair][o][0] * x[pair][c][0] + dy[pair][o][1] * x[pair][c][1]
 [[GRADUS_AVX512_BF16]] void add_tile(float* sums, bool overwrite, const bf16* dy, const bf16* x,
                                      const Run* runs, int64_t count, RowPrefetcher& next_dy,
                                      RowPrefetcher& next_x) {
@@ -235,8 +241,8 @@ class WeightGrad {
     choose_blocks(std::max<int64_t>(max_pixels, 64));
     groups_ = ceil_div(panels(C_), std::max<int64_t>(1, kPackedPixels / (copies * block_)));
     if (sums_fit_cache_) return;
-    // Balances the threads: the number of parts is made divisible by the number of threads, by smaller groups of
-    // panels or, if there are few panels, by dividing the filters.
+    // Balances the threads: the number of parts is made divisible by the number of threads, by smaller groups
+    // of panels or, if there are few panels, by dividing the filters.
     if (panels(C_) >= 4 * threads) groups_ = ceil_div(groups_, threads) * threads;
     parts_ = std::min(strips_, threads / std::gcd(groups_, threads));
   }
@@ -318,8 +324,8 @@ class WeightGrad {
     }
   }
 
-  // For each strip: sums(strip)[panels][taps][32][32] += the strip of dy times panels of x (= if `overwrite`),
-  // then done(strip).
+  // For each strip: sums(strip)[panels][taps][32][32] += the strip of dy times panels of x (= if
+  // `overwrite`), then done(strip).
   template <class S, class F>
   void multiply(const Block& b, Range panels, Range strips, RowPrefetcher& next_x, bool overwrite, S sums,
                 F done) const {
@@ -398,7 +404,8 @@ class WeightGrad {
       if (b.source_pixels.size() % 2) b.source_pixels.push_back(zeros_.data());
     }
   }
-  // Rows are ordered by their remainder modulo the stride, so that the rows that one tap reads are consecutive.
+  // Rows of x are ordered by their remainder modulo the stride, so that the rows that one tap reads are
+  // consecutive.
   void list_by_columns(Block& b) const {
     const int64_t first = b.begin / Q_, last = b.end / Q_, stride = g_.stride[0], dilation = g_.dilation[0];
     const int64_t images = (last - 1) / P_ - first / P_ + 1;
@@ -418,8 +425,8 @@ class WeightGrad {
         row += rows;
       }
   }
-  // Appends the pixels of x that filter column kw reads in row h of the padded image n, for output pixels [q, q +
-  // count).
+  // Appends the pixels of x that filter column kw reads in row h of the padded image n, for output pixels
+  // [q, q + count).
   void append_pixels(Block& b, int64_t n, int64_t h, int64_t kw, int64_t q, int64_t count) const {
     h -= g_.padding[0];
     const bool inside = uint64_t(h) < uint64_t(H_);

@@ -1,5 +1,7 @@
-// Winograd convolution F(2x2, 3x3), compiled per instruction set. The transforms are here, the matrix products in
-// tiles-inl.h and products-inl.h.
+// Winograd convolution F(2x2, 3x3) and its input and weight gradients: 3x3 filters, stride and dilation 1,
+// padding up to 2, channels-last f32 or bf16 images, f32 sums (Lavin and Gray, CVPR 2016). Compiled per
+// instruction set. The transforms are here, the matrix products and the division among threads in tiles-inl.h
+// and products-inl.h. conv.cc calls a kernel only if `applies` has returned true for the problem.
 #include "gradus/tensor/cpu/conv/kernels.h"
 
 #include <algorithm>
@@ -14,7 +16,8 @@
 #include "gradus/tensor/cpu/transpose-inl.h"
 
 // Note [Winograd]
-// A tile is 2x2 adjacent output pixels, which depend on 4x4 input pixels. ' is the transpose. With the matrices
+// A tile is 2x2 adjacent output pixels, which depend on 4x4 input pixels. ' is the transpose. With the
+// matrices
 //
 //        1  0 -1  0          1    0    0
 //   B' = 0  1  1  0     G = 1/2  1/2  1/2     A' = 1  1  1  0
@@ -22,16 +25,16 @@
 //        0  1  0 -1          0    0    1
 //
 //   y = A' [(G w G') * (B' x B)] A
-// summed over input channels, where * multiplies element by element. This takes 16 multiplications for 4 results
-// instead of 36. Each of the 16 elements of a transformed tile is called a plane; the sum over channels is one
-// matrix product per plane: [tiles, C] by [C, O]. The gradient of x is a convolution of dy with filters rotated by
-// 180 degrees and with input and output channels exchanged. The gradient of w is
+// summed over input channels, where * multiplies element by element. This takes 16 multiplications for 4
+// results instead of 36. Each of the 16 elements of a transformed tile is called a plane; the sum over
+// channels is one matrix product per plane: [tiles, C] by [C, O]. The gradient of x is a convolution of dy
+// with filters rotated by 180 degrees and with input and output channels exchanged. The gradient of w is
 //   dw = G' [(A dy A') * (B' x B)] G
 // summed over tiles: per plane [O, tiles] by [tiles, C].
 //
 // All factors are 0, 1 or 1/2 in absolute value, and a sum has a ninth of the terms of direct convolution, so
-// rounding errors are of the same size (tests/ops/conv_test.cc bounds them). A pixel that is not finite makes all
-// of its tile NaN.
+// rounding errors are of the same size (tests/ops/conv_test.cc bounds them). A pixel that is not finite makes
+// all of its tile NaN.
 //
 // In the weight gradient each thread sums over its own tiles, so the result depends on the number of threads.
 
@@ -43,7 +46,8 @@ using raw::ConvGeometry;
 
 constexpr int kPlanes = 16;
 
-// to[plane i][c..] = (B' d B)[i] of 4x4 pixels d, for channels [c, c + kLanes).
+// to[plane i][c..] = (B' d B)[i] of 4x4 pixels d, for channels [c, c + kLanes). pixels[4 * row + column]
+// points to a pixel's channels (zeros for padding); `plane` is the stride between planes. T: float or bf16.
 template <class T>
 HWY_INLINE void transform_input(const T* const* pixels, int64_t c, float* to, int64_t plane) {
   Floats t[4][4];
@@ -63,7 +67,8 @@ HWY_INLINE void transform_input(const T* const* pixels, int64_t c, float* to, in
   }
 }
 
-// to[plane i][c..] = (A dy A')[i] of 2x2 pixels dy, for channels [c, c + kLanes).
+// to[plane i][c..] = (A dy A')[i] of 2x2 pixels dy, for channels [c, c + kLanes). Arguments as
+// transform_input.
 template <class T>
 HWY_INLINE void transform_result_grad(const T* const* pixels, int64_t c, float* to, int64_t plane) {
   Floats t[4][2];
@@ -101,7 +106,7 @@ HWY_INLINE OutputTile transform_result(const float* from, int64_t plane) {
   return y;
 }
 
-// Transforms tiles [first, last) of the padded image x.
+// Transforms tiles [first, last) of the padded images x into the planes v, from index first - base on.
 template <class T, class P>
 void inputs_to_planes(const Image<T>& x, const Tiles& tiles, const ConvGeometry& g, int64_t first,
                       int64_t last, int64_t base, const P& v) {
@@ -120,7 +125,8 @@ struct Filters {
   bool rotated;  // rotated by 180 degrees
 };
 
-// to[plane][n / kPanel][k][n % kPanel] = G w G', for work items [first, last) of TileProducts::fill_filters.
+// to[plane][n / kPanel][k][n % kPanel] = G w G', for work items [first, last) of TileProducts::fill_filters:
+// item i is input channel k = i % K of the kLanes filters from n = i / K * kLanes on.
 template <bool kRotated> void transform_filters(const Filters& f, int64_t first, int64_t last, float* to) {
   const Floats half = hn::Set(kFloats, 0.5f);
   for (int64_t i = first; i < last; ++i) {
@@ -206,6 +212,7 @@ void convolve(const Tensor& result, const Tensor& input, const Filters& f, const
            }});
 }
 
+// Returns whether the problem has the shape of this file's kernels and at least min_tiles tiles.
 bool is_supported(const ConvProblem& p, int64_t min_tiles) {
   const ConvGeometry& g = p.geometry;
   if (!supports_winograd(p) || g.rank() != 2) return false;
@@ -215,7 +222,7 @@ bool is_supported(const ConvProblem& p, int64_t min_tiles) {
 }
 bool is_profitable(const ConvProblem& p) {
   return is_supported(
-      p, std::max<int64_t>(128, p.w.size(0) * p.w.size(1) / 4096));  // filters are transformed first
+      p, std::max<int64_t>(128, p.w.size(0) * p.w.size(1) / 4096));  // enough for the filters' transforms
 }
 bool is_profitable_for_weights(const ConvProblem& p) { return is_supported(p, 128); }
 

@@ -1,5 +1,7 @@
-// Winograd convolution F(2x2, 2x2) for 4x4 filters with stride 2, compiled per instruction set. The transforms are
-// here, the matrix products in tiles-inl.h and products-inl.h.
+// Winograd convolution F(2x2, 2x2) for 4x4 filters with stride 2 and padding 1, and its gradients, compiled
+// per instruction set by Highway. Images x [N, C, H, W] and y [N, O, H/2, W/2] are channels-last, f32 or
+// bf16; transforms and sums are f32. The transforms are here, the matrix products in tiles-inl.h and
+// products-inl.h.
 #include "gradus/tensor/cpu/conv/kernels.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -13,8 +15,8 @@
 
 // Note [Winograd, stride 2]
 // With a padding of 1, y[i] = sum over k = 0..3 of x[2i + k - 1] * w[k] along each axis. Even k read only odd
-// pixels of x, odd k only even pixels. So y is the sum of four convolutions with stride 1, called parts, each of
-// every other pixel of x along both axes with a 2x2 filter. ' is the transpose. With the matrices
+// pixels of x, odd k only even pixels. So y is the sum of four convolutions with stride 1, called parts, each
+// of every other pixel of x along both axes with a 2x2 filter. ' is the transpose. With the matrices
 //
 //        1 -1  0         1  0          1  1  0
 //   B' = 0  1  0     G = 1  1     A' = 0  1  1 = G'
@@ -22,14 +24,15 @@
 //
 // a tile of 2x2 output pixels is
 //   y = A' [(G w G') * (B' x B)] A
-// summed over the parts and their channels, where x are the 3x3 pixels of the part on which the tile depends. So a
-// tile depends on 6x6 pixels of x. Each of the 9 elements of a transformed tile is called a plane and has one
-// matrix product: [tiles, 4 C] by [4 C, O]. This takes 36 multiplications for 4 results instead of 64.
+// summed over the parts and their channels, where x are the 3x3 pixels of the part on which the tile depends.
+// So a tile depends on 6x6 pixels of x. Each of the 9 elements of a transformed tile is called a plane and
+// has one matrix product: [tiles, 4 C] by [4 C, O]. This takes 36 multiplications for 4 results instead of
+// 64.
 //
-// The gradient of x has four parts of every other pixel too: pixel 2i of x contributes to y[i-1] with w[3] and to
-// y[i] with w[1], pixel 2i + 1 to y[i] with w[2] and to y[i+1] with w[0]. So a part is a convolution of dy with
-// 2x2 filters. The parts are computed one after another, each with 9 planes: [tiles, O] by [O, C]. The gradient of
-// w is
+// The gradient of x has four parts of every other pixel too: pixel 2i of x contributes to y[i-1] with w[3]
+// and to y[i] with w[1], pixel 2i + 1 to y[i] with w[2] and to y[i+1] with w[0]. So a part is a convolution
+// of dy with 2x2 filters. The parts are computed one after another, each with 9 planes: [tiles, O] by [O, C].
+// The gradient of w is
 //   dw = G' [(A dy A') * (B' x B)] G
 // summed over tiles: per plane [O, tiles] by [tiles, 4 C].
 //
@@ -44,9 +47,9 @@ namespace {
 
 using raw::ConvGeometry;
 
-constexpr int kPlanes = 9;
-constexpr int kParts = 4;  // part p: pixels of row parity p / 2 and column parity p % 2
-constexpr int kTaps = 16;
+constexpr int kPlanes = 9;  // elements of a transformed 3x3 tile
+constexpr int kParts = 4;   // part p: pixels of row parity p / 2 and column parity p % 2
+constexpr int kTaps = 16;   // weights of a 4x4 filter
 
 // ---- transforms of one part, for kLanes channels ----
 
@@ -74,8 +77,8 @@ HWY_INLINE void expand(Floats g00, Floats g01, Floats g10, Floats g11, float* to
   }
 }
 
-// The two transforms of pixels in memory: B' dy B for the gradient of x, and A dy A' = G dy G' for the gradient of
-// w.
+// The two transforms of a tile of dy, of kLanes channels from channel c on: B' dy B of 3x3 pixels for the
+// gradient of x, and A dy A' = G dy G' of 2x2 pixels for the gradient of w.
 template <class T>
 HWY_INLINE void transform_pixels(const T* const* pixels, int64_t c, float* to, int64_t plane) {
   Floats d[3][3];
@@ -127,8 +130,8 @@ void inputs_to_planes(const Image<T>& x, const Tiles& tiles, int64_t first, int6
 
 // ---- filters w[O][C][4][4] ----
 
-// The transformed filters of the forward. Work item i (TileProducts::fill_filters) has kLanes output channels and
-// input channel i % C.
+// The transformed filters of the forward. Work item i (TileProducts::fill_filters) has kLanes output channels
+// and input channel i % C.
 void filters_to_panels(const Tensor& w, int64_t channel, int64_t channels, int64_t first, int64_t last,
                        float* to) {
   const int64_t C = w.size(1), plane = plane_of_filters(kParts * C, channels);

@@ -1,6 +1,8 @@
-// The loops of element-wise CPU kernels over operands of any dtype and layout. Contiguous operands of the right
-// type are passed to the op's chunk function by address. Other operands are converted chunk by chunk through
-// buffers that stay in the first-level cache.
+// run_elementwise: the loops of element-wise CPU kernels over operands of any dtype and layout, on several
+// threads. Contiguous operands of the op's dtype are passed to the op's chunk function (one vectorized loop)
+// by address. Other operands are gathered and converted chunk by chunk through buffers that stay in the
+// first-level cache. Callers have broadcast-checked the shapes; the output may be an input, but does not
+// overlap one otherwise.
 #include "gradus/tensor/cpu/elementwise/elementwise.h"
 
 #include <hwy/cache_control.h>
@@ -39,7 +41,7 @@ namespace {
 
 // Elements per chunk: the buffers of all operands fit into the first-level cache.
 constexpr int64_t kChunk = 512;
-// Minimum length of the innermost loop for one chunk call per row.
+// Minimum length of a row (the innermost loop) for one chunk call per row.
 constexpr int64_t kLongRow = 128;
 
 // How an operand is passed to the chunk function.
@@ -51,10 +53,10 @@ enum class Access : uint8_t {
 };
 
 struct Operand {
-  char* base;
+  char* base;    // first element
   int64_t size;  // bytes of an element
   Access access;
-  ConvertFunction load;  // into the buffer
+  ConvertFunction load;  // strided copy with conversion, into the buffer
 };
 
 // One element-wise call over operands that are not all contiguous. Operand 0 is the output.
@@ -74,11 +76,11 @@ class StridedLoops {
     for (int k = 0; k <= inputs_; ++k)
       buffered_ =
           buffered_ || operands_[k].access == Access::kGather || operands_[k].access == Access::kScalar;
-    // An operand that is broadcast along the innermost loop has one value per row, which is cheap to load by rows.
+    // An operand that is broadcast along the innermost loop has one value per row: chunks end with rows.
     for (int k = 1; k <= inputs_; ++k) by_rows_ = by_rows_ || (long_rows && is_broadcast(k));
   }
 
-  // Computes positions [begin, end) of the iteration space.
+  // Computes elements [begin, end) of the iteration space, in the output's order. Called by each thread.
   void run(int64_t begin, int64_t end) const {
     alignas(64) char buffers[4][kChunk * 8];
     const void* in[3];
@@ -128,10 +130,12 @@ class StridedLoops {
       o.access = Access::kGather;
   }
 
+  // Returns whether input k has one value per row.
   bool is_broadcast(int k) const {
     return operands_[k].access == Access::kGather && index_.inner_stride(k) == 0;
   }
 
+  // Returns the address of elements [at, at + n) of input k in the op's dtype, maybe in `buffer`.
   const void* load(int k, int64_t at, int64_t n, const int64_t* offsets, char* buffer) const {
     const Operand& o = operands_[k];
     switch (o.access) {
@@ -151,8 +155,8 @@ class StridedLoops {
     return buffer;
   }
 
-  // Calls f(offsets of all operands, first - at, length) for each part [first, first + length) of [at, at + n)
-  // that lies within one row.
+  // Calls f(offsets of all operands, first - at, length) for each part [first, first + length) of [at, at +
+  // n) that lies within one row.
   template <class F> void for_each_row(int64_t at, int64_t n, F&& f) const {
     for (int64_t done = 0; done < n;) {
       int64_t row[kMaxOperands];
@@ -172,14 +176,14 @@ class StridedLoops {
   bool buffered_ = false;  // chunks are no longer than the buffers
 };
 
-// Returns whether a large operand has another order of dims than the output. Such an operand is copied into the
-// output's order first: a tiled transpose is many times faster than strided gathers.
+// Returns whether a large operand has another order of dims than the output. Such an operand is copied into
+// the output's order first: a tiled transpose is many times faster than strided gathers.
 bool needs_reordering(const StridedIndex& index, int k, const Tensor& x) {
   return index.inner_stride(k) > 1 && x.numel() == index.numel && index.numel >= 4096;
 }
 
-// Minimum size of results that are written with non-temporal stores. Such results would be evicted before they are
-// read, and normal stores would first read the memory that they overwrite.
+// Minimum size of results that are written with non-temporal stores. Such results would be evicted before
+// they are read, and normal stores would first read the memory that they overwrite.
 constexpr int64_t kMinNontemporalBytes = int64_t(48) << 20;
 
 // Runs call.chunk on n contiguous elements into a buffer in the cache, and copies the results to `to` with

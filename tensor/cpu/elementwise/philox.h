@@ -1,6 +1,7 @@
-// Philox4x32-10 random numbers for several counters at once, with vector instructions. Scalar version:
-// draws::philox() in tensor/ops/formulas/random.h.
-// Source: Salmon et al., Parallel Random Numbers: As Easy as 1, 2, 3.
+// The Philox4x32-10 counter-based random number generator for several consecutive counters at once, with vector
+// instructions of the baseline instruction set (AVX2 or NEON; Highway's static dispatch). Computes the same bits
+// as the scalar draws::philox() in tensor/ops/formulas/random.h.
+// Source: Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011.
 #pragma once
 
 #include <cstdint>
@@ -11,13 +12,16 @@
 HWY_BEFORE_NAMESPACE();
 namespace gradus::cpu::HWY_NAMESPACE {
 
-inline constexpr int kPhiloxCounters = 8;
-inline constexpr int kPhiloxWords = 4 * kPhiloxCounters;
+inline constexpr int kPhiloxCounters = 8;                 // counters of a block
+inline constexpr int kPhiloxWords = 4 * kPhiloxCounters;  // 32-bit words that a block writes
 
-// words[4 * i .. 4 * i + 3] = draws::philox(key, first + i) for i < 8 * blocks. Written with vectors because
-// compilers do not vectorize 32 x 32 -> 64 bit products; five times as fast as the scalar version.
+// words[4 * i .. 4 * i + 3] = draws::philox(key, first + i) for 0 <= i < kPhiloxCounters * blocks. `words` has
+// room for kPhiloxWords * blocks numbers, without alignment. The 128-bit Philox counter is (first + i,
+// key.stream), low half first; the 64-bit Philox key is key.seed. Five times as fast as the scalar version:
+// compilers do not vectorize 32 x 32 -> 64 bit products.
 inline void philox_words(PhiloxKey key, uint64_t first, int64_t blocks, uint32_t* words) {
-  // One 32-bit word per 64-bit lane. The upper halves of lanes are undefined and never used.
+  // c[0..3] are the four 32-bit words of the counters, one counter per 64-bit lane. A word is in the lower half of
+  // its lane; the upper half is undefined and never used.
   constexpr hn::ScalableTag<uint64_t> tag;
   constexpr hn::Repartition<uint32_t, decltype(tag)> halves;
   using Words = hn::Vec<decltype(tag)>;
@@ -35,6 +39,7 @@ inline void philox_words(PhiloxKey key, uint64_t first, int64_t blocks, uint32_t
       c[2][v] = hn::Set(tag, key.stream);
       c[3][v] = hn::ShiftRight<32>(c[2][v]);
     }
+    // The words of the key.
     uint32_t k0 = uint32_t(key.seed), k1 = uint32_t(key.seed >> 32);
     for (int round = 0; round < draws::kRounds; ++round) {
 #pragma GCC unroll 4

@@ -1,5 +1,8 @@
-// CPU kernels of random numbers: uniform, normal, bernoulli, dropout, randint, randperm and multinomial. Numbers
-// are counter-based: an element depends on seed, draw and index, never on the number of threads.
+// CPU kernels of random numbers: uniform, normal, bernoulli, dropout, randint, randperm and multinomial.
+// Numbers are counter-based (Philox): an element depends on the key (seed, number of the draw) and its index,
+// never on the number of threads. Formulas shared with the GPU are in tensor/ops/formulas. Callers have
+// checked arguments and pass tensors that are not empty; shapes and dtypes are in tensor/ops/random.h.
+// DrawKey::base is undefined on CPUs.
 #include "gradus/tensor/ops/random.h"
 #include "gradus/tensor/kernel.h"
 
@@ -19,8 +22,10 @@
 namespace gradus::cpu {
 namespace {
 
-// Fills `out` with random elements. The element at row-major index i follows from key and i alone (Note [Draws] in
-// tensor/ops/random.h), for any layout and dtype of `out`. The words of 8 Philox counters are converted at a time.
+// Fills `out` with random elements. The element at row-major index i follows from key and i alone (Note
+// [Draws] in tensor/ops/random.h), for any layout and dtype of `out`. `draw` (draws::Uniform, ...) converts
+// the 32-bit words of kPhiloxCounters counters to kElements elements; a block of the loop is one such
+// conversion.
 template <class Draw> void fill(const Tensor& out, PhiloxKey key, const Draw& draw) {
   using T = typename Draw::Element;
   if (!out.is_row_major() || out.dtype() != dtype_v<T>) {
@@ -85,6 +90,7 @@ void randperm_cpu(const Tensor& out, const raw::DrawKey& key) {
   }
 }
 
+// Throws the error for the first invalid weight, or else for the total.
 [[noreturn]] void throw_invalid_weights(const double* weights, int64_t n, double total) {
   for (int64_t i = 0; i < n; ++i)
     if (!draws::is_weight(weights[i])) raw::throw_invalid_weight(weights[i], i);
@@ -93,8 +99,8 @@ void randperm_cpu(const Tensor& out, const raw::DrawKey& key) {
 
 // sums[i] = weights[0] + ... + weights[i], added in the order of Note [Order of running sums] in
 // tensor/ops/formulas/multinomial.h.
-// Errors: ValueError if a weight is negative or NaN, if the total is not positive and finite, or if fewer weights
-// are positive than are drawn without replacement.
+// Errors: ValueError if a weight is negative or NaN, if the total is not positive and finite, or if fewer
+// weights are positive than are drawn without replacement.
 void accumulate_weights(const double* weights, int64_t n, int64_t count, bool replacement, double* sums) {
   double chunks = 0, groups = 0;
   int64_t positive = 0;
@@ -114,9 +120,11 @@ void accumulate_weights(const double* weights, int64_t n, int64_t count, bool re
   if (!replacement && positive < count) raw::throw_few_weights(count, positive);
 }
 
-// Draws `count` indices per row with probabilities proportional to weights [rows, n]. With replacement: inverts
-// the cumulative distribution at each uniform number. Without replacement: gives each index an exponential arrival
-// time with its weight as the rate, and takes the `count` earliest.
+// Draws `count` indices per row with probabilities proportional to weights [rows, n]. With replacement:
+// inverts the cumulative distribution at each uniform number. Without replacement: gives each index an
+// exponential arrival time with its weight as the rate, and takes the `count` earliest. Rows run in parallel.
+// Shapes: out [rows, count]; weights f64 [rows, n]; uniform f64, with replacement like out, else like
+// weights.
 void multinomial_cpu(const Tensor& out, const Tensor& weights, const Tensor& uniform, bool replacement) {
   const int64_t n = weights.shape().back(), rows = weights.numel() / n, count = out.numel() / rows;
   parallel_for(0, rows, std::max<int64_t>(1, 4096 / n), [&](int64_t begin, int64_t end) {
@@ -146,6 +154,7 @@ void multinomial_cpu(const Tensor& out, const Tensor& weights, const Tensor& uni
   });
 }
 
+// out = mask ? scale * x : 0.
 void masked_scale_cpu(const Tensor& out, const Tensor& x, const Tensor& mask, double scale) {
   const functors::MaskedScale f{{}, scale};
   raw::with_compute_type<functors::MaskedScale>("masked_scale", out.dtype(), [&]<class T>() {

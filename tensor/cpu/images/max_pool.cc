@@ -1,5 +1,7 @@
-// Max pooling kernels compiled per instruction set: forward with indices of the maxima, the backward scatter, and
-// the fused gradient of relu and max pooling.
+// Max pooling kernels compiled per instruction set: forward with indices of the maxima, the backward scatter,
+// and the fused gradient of relu and max pooling. Tensors are channels-last f32 or bf16, [N, C, input...] and
+// [N, C, output...]; vectors run along C. An index is the row-major number of a cell in its window, in u8, so
+// a window has at most 256 cells.
 #include "gradus/tensor/cpu/images/pool_windows.h"
 
 #include <limits>
@@ -29,8 +31,8 @@ template <class F> HWY_INLINE void for_each_vector(int64_t C, const F& f) {
   for (; c < C; ++c) f(hn::CappedTag<float, 1>(), c);
 }
 
-// to[c] = maximum over the cells of a window (NaN if any is NaN), where[c] = number of the cell that has it.
-// `indices` may be null.
+// to[c] = maximum over the cells of a window (NaN if any is NaN), indices[c] = number of the first cell with
+// this value, or of the last NaN. `indices` may be null.
 template <class T>
 void pool_window(T* to, uint8_t* indices, const T* from, std::span<const Cell> cells, int64_t C) {
   for_each_vector(C, [&](auto d, int64_t c) HWY_ATTR {
@@ -50,8 +52,8 @@ void pool_window(T* to, uint8_t* indices, const T* from, std::span<const Cell> c
   });
 }
 
-// The gradient of one input pixel: to[c] = sum of dy[c] over the windows whose maximum it is. A Cell of `windows`
-// is the offset of a window in dy and the number that the pixel has in this window.
+// The gradient of one input pixel: to[c] = sum of dy[c] over the windows whose maximum it is. A Cell of
+// `windows` is the offset of a window in dy and the number that the pixel has in this window.
 template <class T>
 void sum_grads(T* to, const T* dy, const uint8_t* index, std::span<const Cell> windows, int64_t C) {
   for_each_vector(C, [&](auto d, int64_t c) HWY_ATTR {
@@ -92,8 +94,8 @@ template <class T> void pool(const Tensor& y, const Tensor& index, const Tensor&
   });
 }
 
-// Each input pixel sums its gradient over the windows that cover it, in order of windows: no races, and a bf16 sum
-// is rounded once.
+// Each input pixel sums its gradient over the windows that cover it, in order of windows: no races, and a
+// bf16 sum is rounded once.
 template <class T>
 void scatter(const Tensor& dx, const Tensor& dy, const Tensor& index, const PoolWindows& w) {
   const CoveringWindows slices = covering_windows(w, &Size3::d), rows = covering_windows(w, &Size3::h),
@@ -119,9 +121,9 @@ void scatter(const Tensor& dx, const Tensor& dy, const Tensor& index, const Pool
   });
 }
 
-// Replaces the cells of a window by the gradient of max_pool(relu(cell)): dy at the first maximum if it is
-// positive, else
-// 0. Works in place, so vectors of channels must not overlap.
+// Replaces the cells of a window by the gradient of max_pool(relu(cell)): dy at the first maximum if this
+// maximum is positive, else 0. Works in place, so vectors of channels must not overlap. Windows must not
+// overlap either.
 template <class T>
 HWY_INLINE void replace_window(T* in, const T* dy, std::span<const Cell> cells, int64_t C) {
   const auto replace = [&](auto d, int64_t c) HWY_ATTR {

@@ -1,6 +1,8 @@
-// CPU kernels of max and average pooling and their gradients, in 1 to 3 dims. Images are channels-last, so each
-// cell of a window is C adjacent elements, over which the inner loops run. Max pooling of f32 and bf16 is in
-// max_pool.cc.
+// CPU kernels of max and average pooling and their gradients, in 1 to 3 dims: x or dx [N, C, input...], y, dy
+// and index [N, C, output...]. The callers in gradus/tensor/ops/images/pool.cc guarantee shapes, dtypes, and
+// channels-last memory, so each cell (position) of a window is C adjacent elements, over which the inner
+// loops run. Threads divide output rows, or images where windows can overlap. Fast max pooling of f32 and
+// bf16 is in max_pool.cc.
 #include "gradus/tensor/ops/images/pool.h"
 #include "gradus/tensor/kernel.h"
 
@@ -17,8 +19,8 @@ namespace {
 
 using namespace cpu;
 
-// y = maximum over each window (NaN if any cell is NaN); where = number of the first cell that has it. `indices`
-// may be null.
+// y = maximum over each window; indices = number of the first cell with the maximum. If a window has NaNs, y
+// is NaN, and the number is that of its last NaN. `indices` may be null.
 template <class T, class I>
 void max_forward(const Tensor& y, I* indices, const Tensor& x, const PoolWindows& w) {
   const int64_t C = x.size(1);
@@ -38,6 +40,7 @@ void max_forward(const Tensor& y, I* indices, const Tensor& x, const PoolWindows
   });
 }
 
+// Calls f<I>() for the type of indices: u8, or i32 for windows of more than 256 cells.
 template <class F> void dispatch_index(DType t, F f) {
   t == DType::kU8 ? f.template operator()<uint8_t>() : f.template operator()<int32_t>();
 }
@@ -52,8 +55,8 @@ void max_pool_cpu(const Tensor& y, const Tensor& index, const Tensor& x, PoolWin
   });
 }
 
-// Sets dx to zero, then calls f(window, pointer to the window's image in dx) for all windows. One thread processes
-// an image.
+// Sets dx to zero, then calls f(window, pointer to the window's image in dx) for all windows. One thread
+// processes an image.
 template <class T, class F> void scatter_windows(const Tensor& dx, const PoolWindows& w, F f) {
   const int64_t C = dx.size(1), image = image_elements(w, C), rows = output_rows(w);
   parallel_for(0, dx.size(0), image_grain(w, C), [&](int64_t first, int64_t last) {
@@ -111,7 +114,8 @@ void max_pool_positions_cpu(const Tensor& positions, const Tensor& index, PoolWi
   });
 }
 
-// Returns 1 / divisor of a window's sum: the given divisor, or the number of its cells, with or without padding.
+// Returns 1 / divisor of a window's sum: the given divisor, or the number of its cells, with or without
+// padding.
 template <class T> T weight_of(const PoolWindows& w, const Window& window) {
   if (w.divisor) return T(1) / T(w.divisor);
   return T(1) / T(w.count_include_pad ? window.padded_size : int64_t(window.cells.size()));

@@ -1,5 +1,7 @@
-// CPU kernels of unfold (im2col) and fold (col2im), as torch.nn.Unfold and Fold. The inner loop runs over a row of
-// windows for one channel and one tap (i, j) of the window.
+// CPU kernels of unfold (im2col) and fold (col2im), as torch.nn.Unfold and Fold, for f32 and f64. Tensors are
+// row-major and not empty, of shapes that the caller has checked: images [N,C,H,W], columns [N, C KH KW, P Q] for
+// P x Q windows (w.blocks) of KH x KW pixels (w.kernel). Parallel over the channels of all images. The inner loop
+// runs over a row of Q windows for one channel and one tap: element (i, j) of the windows.
 #include "gradus/tensor/ops/images/unfold.h"
 #include "gradus/tensor/kernel.h"
 
@@ -10,7 +12,8 @@
 namespace gradus::raw {
 namespace {
 
-// The range [first, last) of windows q whose tap at q * stride + offset lies inside [0, n).
+// The range [first, last) of the windows q of a row whose tap, at position q * stride + offset of an image row of
+// n pixels, lies inside [0, n).
 struct WindowRange {
   int64_t first, last;
 };
@@ -20,9 +23,10 @@ WindowRange windows_inside(int64_t n, int64_t blocks, int64_t stride, int64_t of
   return {first, std::max(first, last)};
 }
 
-// For each tap of the windows and each row of windows of one channel, calls f(columns, row, in, offset): a pointer
-// to the row of `columns`, the offset of the image row (-1 if in the padding), the windows whose tap is inside the
-// image, and the horizontal offset of the tap.
+// For each tap (i, j) and each row of windows p of one channel, calls f(columns, row, in, offset): a pointer to
+// columns[i, j, p, 0], the offset in the channel of the image row at which the tap lies (-1 if that row is
+// padding), the windows of the row whose tap is inside the image horizontally, and the image column of the tap of
+// window 0 (negative if in the padding). image_row is the number of elements from one image row to the next.
 template <class T, class F> void for_each_run(const UnfoldWindows& w, T* columns, int64_t image_row, F f) {
   for (int64_t i = 0; i < w.kernel.h; ++i)
     for (int64_t j = 0; j < w.kernel.w; ++j) {
@@ -35,7 +39,8 @@ template <class T, class F> void for_each_run(const UnfoldWindows& w, T* columns
     }
 }
 
-// Calls f(image channel, columns of the channel) in parallel for each channel of each image.
+// Calls f(channel [H,W] of an image, its columns [KH,KW,P,Q]) in parallel for each channel of each image. f gets
+// pointers to the first elements.
 template <class T, class F>
 void for_each_channel(const Tensor& images, const Tensor& columns, const UnfoldWindows& w, F f) {
   const int64_t count = images.size(0) * images.size(1), length = columns.numel() / count;
@@ -45,6 +50,8 @@ void for_each_channel(const Tensor& images, const Tensor& columns, const UnfoldW
   });
 }
 
+// columns[n,c,i,j,p,q] = images[n, c, p * stride.h - padding.h + i * dilation.h,
+//                               q * stride.w - padding.w + j * dilation.w], 0 outside of the image.
 template <class T> void unfold(const Tensor& columns, const Tensor& images, const UnfoldWindows& w) {
   for_each_channel<T>(images, columns, w, [&](const T* from, T* channel) {
     for_each_run(w, channel, w.image.w, [&](T* to, int64_t row, WindowRange in, int64_t offset) {
@@ -60,6 +67,7 @@ template <class T> void unfold(const Tensor& columns, const Tensor& images, cons
   });
 }
 
+// Sets images to 0, then adds each element of columns to the pixel that unfold() copies it from.
 template <class T> void fold(const Tensor& images, const Tensor& columns, const UnfoldWindows& w) {
   for_each_channel<T>(images, columns, w, [&](T* to, const T* channel) {
     std::fill_n(to, w.image.h * w.image.w, T(0));

@@ -1,5 +1,8 @@
-// CPU kernels of the matrix product. oneDNN computes f32 and, on processors with AVX512_BF16, bf16; Eigen computes
-// f64. f16, and bf16 on other processors, are computed in f32 and rounded once: by oneDNN, or for bf16 by
+// CPU kernels of the batched matrix product out[..., m, n] = sum_k a[..., m, k] b[..., k, n] + bias[n], and
+// of its ReLU. Callers have broadcast a and b to the batch dims of `out` (stride 0), checked shapes and
+// dtypes, and allocated a row-major `out` in the operands' dtype, or f32. Operands may have any strides;
+// `bias` may be undefined. oneDNN computes f32 and, on processors with AVX512_BF16, bf16; Eigen computes f64.
+// f16, and bf16 on other processors, are computed in f32 and rounded once: by oneDNN, or for bf16 by
 // narrow_matmul if narrow_matmul is faster.
 #include "gradus/tensor/ops/linalg/matmul.h"
 #include "gradus/tensor/kernel.h"
@@ -20,7 +23,7 @@ namespace {
 
 using raw::internal::matrix, raw::internal::merge_batch;
 
-// A strided matrix as an Eigen map.
+// The last two dims of a tensor as an Eigen map, from element `offset`.
 template <class T>
 using Matrix = Eigen::Map<Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>, 0,
                           Eigen::Stride<Eigen::Dynamic, Eigen::Dynamic>>;
@@ -33,6 +36,7 @@ template <class T> Matrix<T> matrix_at(const Tensor& x, int64_t offset) {
 
 }  // namespace
 
+// Eigen's product per matrix of the batch; threads divide the rows.
 void matmul_reference(const Tensor& out, const Tensor& a, const Tensor& b, const Tensor& bias) {
   dispatch_floating(out.dtype(), "matmul", [&]<class T>() {
     const int batch_dims = out.dim() - 2;
@@ -77,7 +81,8 @@ std::array<int64_t, 2> matrix_strides(const Tensor& x) {
 onednn::Matrices layout_of(const Tensor& x) {
   const auto [row_step, col_step] = matrix_strides(x);
   onednn::Matrices m{{x.size(-2), x.size(-1)}, {row_step, col_step}};
-  if (x.dim() == 3) {  // a batch of one matrix broadcasts
+  // A batch of one matrix broadcasts in oneDNN, so a broadcast batch dim is passed as size 1.
+  if (x.dim() == 3) {
     const bool is_broadcast = x.stride(0) == 0 && x.size(0) > 1;
     m.sizes.insert(m.sizes.begin(), is_broadcast ? 1 : x.size(0));
     const int64_t one = x.size(-2) * row_step + x.size(-1) * col_step;
@@ -94,8 +99,8 @@ Tensor supported_layout(const Tensor& x) {
   return copy;
 }
 
-// out = a b + bias with oneDNN in a's dtype. Returns false if oneDNN does not support a's dtype on this processor,
-// which never is the case for f32.
+// out = a b + bias with oneDNN in a's dtype. Returns false if oneDNN does not support a's dtype on this
+// processor, which never is the case for f32.
 bool onednn_matmul(const Tensor& out, const Tensor& a_in, const Tensor& b_in, const Tensor& bias) {
   static const char kind[] = "matmul";
   if (!onednn::computes_in(a_in.dtype())) return false;
@@ -117,8 +122,8 @@ bool onednn_matmul(const Tensor& out, const Tensor& a_in, const Tensor& b_in, co
 
 void matmul_cpu(const Tensor& out, const Tensor& a, const Tensor& b, const Tensor& bias);
 
-// The product where both a and b are broadcast along the batch dim, which oneDNN does not support: computed once
-// and copied.
+// The product where both a and b are broadcast along the batch dim, which oneDNN does not support: computed
+// once and copied.
 void broadcast_product(const Tensor& out, const Tensor& a, const Tensor& b, const Tensor& bias) {
   matmul_cpu(matrix(out, 0), matrix(a, 0), matrix(b, 0), bias);
   char* to = static_cast<char*>(out.raw_ptr());
@@ -126,15 +131,15 @@ void broadcast_product(const Tensor& out, const Tensor& a, const Tensor& b, cons
   for (int64_t i = 1; i < out.size(0); ++i) std::memcpy(to + i * bytes, to, bytes);
 }
 
-// Returns whether narrow_matmul is faster than converting a, b and out for oneDNN's f32 product: with AVX-512, if
-// there are few multiplications per converted element. There are M N K multiplications and M K + K N + M N
-// elements.
+// Returns whether narrow_matmul is faster than converting a, b and out for oneDNN's f32 product: with
+// AVX-512, if there are few multiplications per converted element. There are M N K multiplications and M K +
+// K N + M N elements.
 bool prefers_narrow_matmul(const Tensor& out, const Tensor& a) {
   const int64_t M = out.size(-2), N = out.size(-1), K = a.size(-1);
   return a.dtype() == DType::kBF16 && cpu::has_avx512() && 1.0 / M + 1.0 / N + 1.0 / K > 1.0 / 128;
 }
 
-// The product with at most one batch dim.
+// The product with at most one batch dim: oneDNN in the operands' dtype, or else through f32.
 void multiply(const Tensor& out, const Tensor& a, const Tensor& b, const Tensor& bias) {
   if (onednn_matmul(out, a, b, bias)) return;
   if (prefers_narrow_matmul(out, a)) return narrow_matmul(out, a, b, bias);
@@ -151,8 +156,8 @@ void fill_with_bias(const Tensor& out, const Tensor& bias) {
   for (int64_t at = 0; at < out.nbytes(); at += row) std::memcpy(to + at, bias.raw_ptr(), row);
 }
 
-// Returns whether Eigen computes the product: f64, small f32 products, for which oneDNN's overhead is larger than
-// the product, and all f32 products on ARM, where oneDNN is slow.
+// Returns whether Eigen computes the product: f64, small f32 products, for which oneDNN's overhead is larger
+// than the product, and all f32 products on ARM, where oneDNN is slow.
 bool prefers_reference(const Tensor& out, const Tensor& a) {
   if (out.dtype() != a.dtype()) return false;
   if (out.dtype() == DType::kF32)
@@ -160,6 +165,7 @@ bool prefers_reference(const Tensor& out, const Tensor& a) {
   return out.dtype() == DType::kF64;
 }
 
+// Chooses the algorithm. More than one batch dim is merged, or looped over if strides do not allow merging.
 void matmul_cpu(const Tensor& out, const Tensor& a, const Tensor& b, const Tensor& bias) {
   if (a.size(-1) == 0) return fill_with_bias(out, bias);
   if (prefers_reference(out, a)) return matmul_reference(out, a, b, bias);

@@ -1,7 +1,9 @@
 // CPU kernels of batch normalization and its gradients, also fused with a residual addition and relu or
-// leaky_relu. Images are channels-last, so a batch is a matrix [rows, C], and a statistic is a sum over its rows:
+// leaky_relu. x is a channels-last [N, C, ...], so a batch is a matrix [rows, C], and a statistic is a sum
+// over its rows:
 //   y = (x - mean) * weight / sqrt(var + eps) + bias
 // Rows are summed in blocks that do not depend on the number of threads. 16-bit floats are computed in f32.
+// Contracts of the kernels (dtypes, undefined tensors, aliases) are in ops/norm/batch_norm.h; x is not empty.
 #include <algorithm>
 #include <cmath>
 #include <new>
@@ -28,8 +30,8 @@ template <class T> struct CacheLineAllocator {
 // One value per channel.
 template <class T> using Channels = std::vector<T, CacheLineAllocator<T>>;
 
-// A batch of images as a matrix of `count` rows of `width` elements. If C is small, `fold` pixels form one row, so
-// that loops over a row fill vector registers; values per channel are then repeated `fold` times.
+// A batch of images as a matrix of `count` rows of `width` elements. If C is small, `fold` pixels form one
+// row, so that loops over a row fill vector registers; values per channel are then repeated `fold` times.
 struct ImageRows {
   explicit ImageRows(const Tensor& x) : C(x.size(1)), total(x.numel() / C) {
     while (C * fold * 2 <= 128 && total % (fold * 2) == 0) fold *= 2;
@@ -65,8 +67,8 @@ template <class F> void for_each_rows(int64_t first, int64_t last, F f) {
   for (; r < last; ++r) f(std::integral_constant<int, 1>(), r);
 }
 
-// Returns K sums per channel over all rows, as [K, C]. add(N, part, r) adds rows [r, r + N) to part [K, width]. Up
-// to kRowsInPart rows are summed in A, their sums in f64.
+// Returns K sums per channel over all rows, as [K, C]. add(N, part, r) adds rows [r, r + N) to part
+// [K, width]. Up to kRowsInPart rows are summed in A, their sums in f64.
 template <int K, class A, class Add> std::vector<double> sum_rows(const ImageRows& rows, Add add) {
   constexpr int64_t kRowsInPart = 32;
   const int64_t width = K * rows.width;
@@ -148,6 +150,7 @@ template <class T, class A> void normalize(const Tensor& y, const Tensor& x, con
   normalize<T>(y, x, affine, [](A v, int64_t) { return v; });
 }
 
+// The statistics of a batch, from which mean and biased variance m2 / rows follow.
 struct Moments {
   std::vector<double> mean, m2;  // per channel; m2 = sum (x - mean)^2
 };
@@ -220,7 +223,7 @@ void batch_statistics_cpu(const Tensor& mean, const Tensor& m2, const Tensor& x)
   });
 }
 
-// to = offset + (x - mean) * slope, plus `add` if not null. `to` may alias `add`.
+// One row of n elements: to = offset + (x - mean) * slope, plus `add` if not null. `to` may alias `add`.
 template <class T, class A>
 void affine_row(int64_t n, T* to, const A* add, const T* x, const A* mean, const A* offset, const A* slope) {
   if (add) {
@@ -282,7 +285,8 @@ void batch_norm_apply_cpu(const Tensor& y, const Tensor& x, const Tensor& mean, 
   });
 }
 
-// Computes the batch's mean and biased variance, writes them, and returns the coefficients that normalize by them.
+// Computes the batch's mean and biased variance, writes them, and returns the coefficients that normalize by
+// them.
 template <class T, class A = Arithmetic<T>>
 Affine<A> batch_affine(const Tensor& mean, const Tensor& var, const Tensor& x, const Tensor& weight,
                        const Tensor& bias, double eps) {
@@ -293,6 +297,7 @@ Affine<A> batch_affine(const Tensor& mean, const Tensor& var, const Tensor& x, c
   return Affine<A>(rows, mean, var, weight, bias, eps);
 }
 
+// Moves the running statistics toward the batch's mean and unbiased variance. `rows` >= 2 per channel.
 void batch_norm_update_cpu(const Tensor& mean, const Tensor& var, const RunningStatistics& running,
                            int64_t rows) {
   const auto move = [&](const Tensor& statistic, const Tensor& batch, double factor) {
@@ -338,8 +343,8 @@ void batch_norm_relu_cpu(const Tensor& y, const Tensor& mean, const Tensor& var,
   batch_norm_update_cpu(mean, var, running, ImageRows(x).total);
 }
 
-// Gradient functors: the gradient of the normalized value, given dy and the input v. Identity without activation;
-// Rectified and Leaky after relu and leaky_relu.
+// Gradient functors: the gradient of the normalized value, given dy and the input v: without activation, and
+// after relu and leaky_relu, whose input is recomputed from v.
 struct IdentityGradient {
   template <class A> A operator()(A dy, A, A, A, A) const { return dy; }
 };
@@ -367,7 +372,8 @@ void backward_row(int64_t n, T* dx, const T* dy, const T* x, const Affine<A>& af
   }
 }
 
-// Computes dx, dweight and dbias from sums = [sum(g), sum(g * (x - mean))] per channel, where g = gradient(dy).
+// Computes dx, dweight and dbias from sums = [sum(g), sum(g * (x - mean))] per channel, where g =
+// gradient(dy).
 template <class T, class Gradient>
 void backward_by_sums(const Tensor& dx, const Tensor& dweight, const Tensor& dbias, const Tensor& dy,
                       const Tensor& x, const Tensor& var, const Affine<Arithmetic<T>>& affine, double eps,
@@ -389,6 +395,7 @@ void backward_by_sums(const Tensor& dx, const Tensor& dweight, const Tensor& dbi
   });
 }
 
+// Two passes over dy and x: the sums per channel, then dx.
 template <class T, class Gradient>
 void backward(const Tensor& dx, const Tensor& dweight, const Tensor& dbias, const Tensor& dy, const Tensor& x,
               const Tensor& var, const Affine<Arithmetic<T>>& affine, double eps, Gradient gradient) {
@@ -410,6 +417,7 @@ void backward(const Tensor& dx, const Tensor& dweight, const Tensor& dbias, cons
 void batch_norm_backward_cpu(const Tensor& dx, const Tensor& dweight, const Tensor& dbias, const Tensor& dy,
                              const Tensor& x, const Tensor& mean, const Tensor& var, const Tensor& weight,
                              const Tensor& bias, double eps, double negative_slope) {
+  // negative_slope 1: no activation; 0: relu.
   dispatch(x.dtype(), [&]<class T>() {
     using A = Arithmetic<T>;
     const Affine<A> affine(ImageRows(x), mean, var, weight, bias, eps);

@@ -1,7 +1,9 @@
-// CPU kernels of group and instance normalization, with first and second gradients, and of the sum over a window
-// of channels. Images are channels-last, so a sample is a matrix [rows, C]. Group statistics become coefficients
-// per channel, so every pass is a loop over rows. All passes over a sample run while it is in the cache. Rows are
-// summed in blocks that do not depend on the number of threads.
+// CPU kernels of group and instance normalization, with first and second gradients, and of the sum over a
+// window of channels. Images are channels-last, so a sample is a matrix [rows, C]. Group statistics become
+// coefficients per channel, so every pass is a loop over rows. All passes over a sample run while it is in
+// the cache. Rows are summed in blocks that do not depend on the number of threads. Statistics and sums are
+// f64. The raw ops of tensor/ops/norm/group_norm.cc call these kernels: x and y f32 or f64, not empty; mean
+// and var f64 [N, groups].
 #include "gradus/tensor/ops/norm/group_norm.h"
 #include "gradus/tensor/kernel.h"
 
@@ -25,8 +27,8 @@ struct Samples {
   double group_size() const { return double(rows * per_group); }
 };
 
-// Calls f(sample) for each sample, in parallel if there are at least as many samples as threads. Otherwise the
-// loops inside f are parallel.
+// Calls f(sample) for each sample, in parallel if there are at least as many samples as threads. Otherwise
+// the loops inside f are parallel.
 template <class F> void for_each_sample(const Samples& s, F f) {
   const int64_t grain = s.N < num_threads() ? s.N : 1 + kGrain / (s.rows * s.C);
   parallel_for(0, s.N, grain, [&](int64_t first, int64_t last) {
@@ -39,8 +41,8 @@ int64_t blocks_of(const Samples& s) {
   return std::min(s.rows, std::clamp<int64_t>(s.rows * s.C / 65536, 1, 64));
 }
 
-// Returns sums [K, C] over a sample's rows. row(part, r) adds row r to part [K, C]. Up to 16 rows are summed in T,
-// their sums in f64.
+// Returns sums [K, C] over a sample's rows. row(part, r) adds row r to part [K, C]. Up to 16 rows are summed
+// in T, their sums in f64.
 template <class T, int K, class AddRow> std::vector<double> sum_rows(const Samples& s, AddRow row) {
   const int64_t width = K * s.C, blocks = blocks_of(s);
   std::vector<double> partials(size_t(blocks * width), 0.0);
@@ -62,7 +64,7 @@ template <class T, int K, class AddRow> std::vector<double> sum_rows(const Sampl
   return partials;
 }
 
-// sum[c] += d and squares[c] += d^2, with d = x[c] - about[c].
+// sum[c] += d and squares[c] += d^2, with d = x[c] - reference[c].
 template <class T>
 void add_differences(int64_t C, T* __restrict sum, T* __restrict squares, const T* __restrict x,
                      const T* __restrict reference) {
@@ -72,9 +74,9 @@ void add_differences(int64_t C, T* __restrict sum, T* __restrict squares, const 
   }
 }
 
-// Per channel, in f64: sum and squares of x - x0, where x0 is the sample's first row. Up to 16 rows are summed in
-// T relative to the first of them, then shifted to x0. So for any mean and any outlier, the squares exceed sum (x
-// - mean)^2 by at most a factor of the number of rows.
+// Per channel, in f64: sum and squares of x - x0, where x0 is the sample's first row. Up to 16 rows are
+// summed in T relative to the first of them (`reference`), then shifted to x0. So for any mean and any
+// outlier, the squares exceed sum (x - mean)^2 by at most a factor of the number of rows.
 template <class T> struct ChannelStatistics {
   explicit ChannelStatistics(const Samples& s) : sum(size_t(s.C)), squares(size_t(s.C)) {}
   std::vector<double> sum, squares;
@@ -108,6 +110,7 @@ template <class T> void statistics(const Samples& s, const T* x, double* mean, d
   for (int64_t b = 1; b < blocks; ++b)
     for (size_t c = 0; c < size_t(s.C); ++c)
       all.sum[c] += partials[size_t(b)].sum[c], all.squares[c] += partials[size_t(b)].squares[c];
+  // Merges a group's channels by Chan et al.'s parallel variance, relative to x0 of its first channel.
   for (int64_t g = 0; g < s.groups; ++g) {
     const int64_t begin = g * s.per_group, end = begin + s.per_group;
     const auto offset = [&](int64_t c) {
@@ -127,8 +130,8 @@ template <class T> void statistics(const Samples& s, const T* x, double* mean, d
   }
 }
 
-// y = (x - high) * scale + shift per channel. `high` is the mean rounded to T; shift includes the rounding error,
-// so that a large mean costs no precision.
+// y = (x - high) * scale + shift per channel. `high` is the mean rounded to T; shift includes the rounding
+// error, so that a large mean costs no precision.
 template <class T>
 void apply_row(int64_t C, T* __restrict y, const T* __restrict x, const T* __restrict high,
                const T* __restrict scale, const T* __restrict shift) {
@@ -255,8 +258,8 @@ template <class T> struct DoubleBackward {
   std::vector<T> of_dy, of_ddx, dx_slopes, dx_shift;  // dx by combine_both
 };
 
-// Sets the coefficients of one group, from `sums`, the five sums per channel of add_products, and writes dweight of
-// the sample. w, dw and db may be null.
+// Sets the coefficients of one group, from `sums`, the five sums per channel of add_products, and writes
+// dweight of the sample. w, dw and db may be null.
 template <class T>
 void set_group(const Samples& s, int64_t group, double mean, double variance, const std::vector<double>& sums,
                const T* w, const T* dw, const T* db, DoubleBackward<T>& to, double* dweight) {
@@ -342,8 +345,8 @@ template <class T> void add_row(int64_t n, T* __restrict y, const T* __restrict 
   for (int64_t i = 0; i < n; ++i) y[i] += x[i];
 }
 
-// y[c] = sum of x[c + d] for d = -before..after, channels outside [0, C) counted as 0. Computed row by row as a
-// sum of shifted copies of x.
+// y[c] = sum of x[c + d] for d = -before..after, channels outside [0, C) counted as 0. Computed row by row as
+// a sum of shifted copies of x.
 void channel_window_sum_cpu(const Tensor& y, const Tensor& x, const ChannelWindow& window) {
   dispatch_floating(x.dtype(), "channel_window_sum", [&]<class T>() {
     const int64_t C = x.size(1);

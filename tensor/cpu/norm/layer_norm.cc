@@ -1,8 +1,10 @@
-// CPU kernels of layer normalization and RMS normalization (not centered), and of their gradients, one row of n
-// elements at a time:
+// CPU kernels of layer normalization and RMS normalization (not centered), and of their gradients, one row of
+// n elements at a time:
 //   y = (x - mean) / sqrt(var + eps) * weight + bias    (RMS: mean = 0, var = mean(x^2))
-// Blocks of kBlock elements are summed in T in kLanes lanes, the sums of blocks in f64. The order of the
-// additions does not depend on the number of threads.
+// x and y [rows,n], weight and bias [n] (undefined: 1 and 0), stats f64 [rows,2] = (mean, 1 / sqrt(var +
+// eps)). All are f32 or f64 and row-major; x is not empty. Callers compute 16-bit floats in f32. Blocks of
+// kBlock elements are summed in T in kLanes lanes, the sums of blocks in f64. The order of the additions does
+// not depend on the number of threads.
 #include "gradus/tensor/ops/norm/layer_norm.h"
 #include "gradus/tensor/kernel.h"
 
@@ -19,7 +21,7 @@ constexpr int64_t kLanes = 32;     // independent partial sums, which compilers 
 constexpr int64_t kBlock = 512;    // elements that are summed in T
 constexpr int64_t kGrain = 16384;  // minimum number of elements per thread
 
-// Returns sum f(i) over i < n, for f that returns std::array<T, K>.
+// Returns the sums of f(i) over i < n, for f that returns K terms as std::array<T, K>.
 template <class T, size_t K, class F> std::array<double, K> sum_lanes(int64_t n, F f) {
   std::array<double, K> total{};
   for (int64_t first = 0; first < n; first += kBlock) {
@@ -121,6 +123,7 @@ void backward_row(T* __restrict dx, T* __restrict dw, T* __restrict db, const T*
                       : sum_lanes<T, 2>(n, [=](int64_t i) {
                           return std::array{dy[i], dy[i] * row(x[i])};
                         });
+  // mean = mean(dy w), slope = mean(dy w z).
   const T mean = T(centered ? sums[0] / double(n) : 0), slope = T(sums[1] / double(n)), scale = T(inv_std);
   for (int64_t i = 0; i < n; ++i) {
     const T z = row(x[i]), g = w ? dy[i] * w[i] : dy[i];
@@ -130,6 +133,8 @@ void backward_row(T* __restrict dx, T* __restrict dw, T* __restrict db, const T*
   }
 }
 
+// Threads divide the rows into at most 64 blocks, whose number depends on the shape alone. Each block has
+// partial sums of dweight and dbias in f64, which are added in order of the blocks. dx may not alias dy.
 void layer_norm_backward_cpu(const Tensor& dx, const Tensor& dweight, const Tensor& dbias, const Tensor& dy,
                              const Tensor& x, const Tensor& stats, const Tensor& weight,
                              const LayerNormSpec& spec) {

@@ -1,5 +1,6 @@
-// The table of oneDNN implementations and the shapes for which they fail. A predicate is named after the
-// convolutions for which it is true.
+// The table of oneDNN implementations and the convolutions for which they return wrong results, access memory
+// out of bounds or crash, found by fuzzing; has_defect() makes conv_plan() skip them. A predicate is named
+// after the convolutions for which it is true. Also the rules for matrix products.
 #include "gradus/tensor/cpu/onednn/problems.h"
 
 #include <algorithm>
@@ -9,10 +10,13 @@
 namespace gradus::onednn {
 namespace {
 
+// One pass of a convolution: x [N, C, ...] and w [O, C / groups, ...], with 1 to 3 spatial dims from dim 2
+// on.
 struct Problem {
   Pass pass;
   const Shape &x, &w;
   const raw::ConvGeometry& g;
+  // The innermost spatial dim, along which rows extend.
   int last() const { return g.rank() - 1; }
 };
 
@@ -51,8 +55,8 @@ bool of_joined_taps(const Problem& p) {
 bool of_one_channel_odd_taps_and_a_stride(const Problem& p) {
   return summed_channels(p) == 1 && p.w[p.last() + 2] % 2 == 1 && p.g.stride[p.last()] > 1;
 }
-// Rows of one channel are copied separately for each phase of the stride. The copy begins with the padding, in
-// front of the image.
+// Rows of one channel are copied separately for each phase of the stride. The copy begins with the padding,
+// in front of the image.
 bool of_one_channel_padding_and_a_stride(const Problem& p) {
   return p.w[1] == 1 && p.g.padding[p.last()] > 0 && p.g.stride[p.last()] > 1;
 }

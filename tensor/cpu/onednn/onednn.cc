@@ -1,4 +1,6 @@
-// Implementation of the oneDNN engine, plan cache, execution and cached weight copies.
+// The parts that all oneDNN kernels share: the process's engine, a stream per thread, an LRU cache of
+// compiled primitives (plans) that is safe for several threads, execution on the calling thread and OpenMP's
+// threads, and copies of weights in oneDNN's layouts, which are cached beside the weights' storage.
 #include "gradus/tensor/cpu/onednn/onednn.h"
 
 #include <mutex>
@@ -23,7 +25,8 @@ namespace {
 
 constexpr size_t kMaxPlans = 1024;
 
-// Never destroyed: kernels may run while the program exits.
+// An LRU cache. A plan in use stays alive through its shared_ptr. Never destroyed: kernels may run while the
+// program exits.
 auto& plan_cache() {
   static auto* cache = new LruCache<PlanKey, PlanPtr, std::unordered_map>(kMaxPlans);
   return *cache;
@@ -34,11 +37,11 @@ dnnl::stream& stream() {
   return s;
 }
 
-// The companion of a storage: copies of its contents in other layouts.
+// Copies of a storage's contents in other layouts. They belong to the storage (Storage::companion).
 struct ReorderedWeights final : Counted {
   struct Copy {
-    int64_t offset;
-    uint32_t version;
+    int64_t offset;    // of the copied tensor in the storage
+    uint32_t version;  // the storage's version when it was copied; of another version, the copy is stale
     Desc layout;
     Tensor bytes;
   };
@@ -108,6 +111,8 @@ dnnl::primitive_attr user_scratchpad() {
 
 Tensor scratch(const Desc& d) { return empty({int64_t(d.get_size())}, {DType::kU8}); }
 
+// Runs the primitive synchronously. Arguments with empty memory are left out.
+// Errors: InternalError.
 static void execute(const Plan& plan, std::initializer_list<Arg> args) {
   std::array<dnnl_exec_arg_t, 12> list;
   int n = 0;

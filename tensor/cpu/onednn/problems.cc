@@ -1,5 +1,6 @@
-// Creation of oneDNN primitives. Implementations are tried in oneDNN's order until one has no known bug for the
-// problem.
+// Creation of oneDNN primitives for convolutions and matrix products, on oneDNN 2 and 3. oneDNN lists several
+// implementations of a primitive; the first one that has no known bug for the given sizes is taken (has_defect).
+// Weights get the layout that the implementation prefers; the caller reorders them.
 #include "gradus/tensor/cpu/onednn/problems.h"
 
 #include <algorithm>
@@ -16,9 +17,11 @@ using Forward = dnnl::convolution_forward;
 using BackwardData = dnnl::convolution_backward_data;
 using BackwardWeights = dnnl::convolution_backward_weights;
 
-// Returns the first implementation for which has_defect(name) is false. `hint` is the forward primitive, for
-// gradients. In oneDNN 2 an operation descriptor is created first, which must outlive the iteration.
-// Errors: dnnl::error (unimplemented) if there is none.
+// Returns the first implementation, in oneDNN's order, for whose name has_defect(name) is false. `problem` are
+// the arguments of the primitive's descriptor. `hint` holds the descriptor of the forward primitive if the
+// primitive is a gradient, and is empty otherwise. In oneDNN 2 an operation descriptor is created first, which
+// must outlive the iteration.
+// Errors: dnnl::error (unimplemented) if every implementation has a defect.
 template <class Primitive, class HasDefect, class... Hint, class... Part>
 typename Primitive::primitive_desc first_without_defect(const HasDefect& has_defect,
                                                         const std::tuple<Hint...>& hint,
@@ -39,7 +42,7 @@ typename Primitive::primitive_desc first_without_defect(const HasDefect& has_def
 
 memory::dims dims_of(const Shape& s) { return memory::dims(s.begin(), s.end()); }
 
-// Returns the row-major layout of 1 to 6 dims.
+// Returns the row-major layout of a tensor with 1 to 6 dims.
 Desc row_major(const memory::dims& sizes, DType t) {
   constexpr tag kTags[] = {tag::a, tag::ab, tag::abc, tag::abcd, tag::abcde, tag::abcdef};
   return Desc(sizes, type_of(t), kTags[sizes.size() - 1]);
@@ -51,6 +54,8 @@ Desc image_layout(const Tensor& x) {
   return Desc(dims_of(x.shape()), type_of(x.dtype()), x.dim() == 5 ? tag::ndhwc : tag::nhwc);
 }
 
+// `own_layout` (oneDNN chooses the layouts of x and y) is only for kWeightGrad: the other passes do not store the
+// chosen layouts in the plan.
 Plan conv_plan(Pass pass, const Tensor& x, const Tensor& w, const Tensor& y, const raw::ConvGeometry& g,
                bool with_bias, bool own_layout) {
   const auto layout = [&](const Tensor& image) {
@@ -58,10 +63,12 @@ Plan conv_plan(Pass pass, const Tensor& x, const Tensor& w, const Tensor& y, con
   };
   const Desc src = layout(x), dst = layout(y);
   memory::dims filters = dims_of(w.shape());
+  // With groups, oneDNN expects weights [groups, O/groups, C/groups, ...].
   if (g.groups > 1) filters[0] /= g.groups, filters.insert(filters.begin(), g.groups);
   const Desc weights(filters, type_of(y.dtype()), tag::any);
   const Desc bias = with_bias ? row_major({w.size(0)}, w.dtype()) : Desc();
   const memory::dims stride(g.stride.begin(), g.stride.end()), padding(g.padding.begin(), g.padding.end());
+  // oneDNN counts the skipped elements: its dilation 0 is PyTorch's dilation 1.
   memory::dims gaps(g.dilation.begin(), g.dilation.end());
   for (auto& gap : gaps) --gap;
 
@@ -102,6 +109,8 @@ Plan conv_plan(Pass pass, const Tensor& x, const Tensor& w, const Tensor& y, con
   return plan;
 }
 
+// With dims in order of their strides, each stride must be at least the extent of the dims with smaller strides.
+// So neither overlaps nor strides of 0 have a descriptor.
 bool can_describe(const Matrices& m) {
   std::vector<std::pair<int64_t, int64_t>> dims;  // (stride, size)
   for (size_t d = 0; d < m.sizes.size(); ++d) dims.emplace_back(m.strides[d], m.sizes[d]);
@@ -132,6 +141,8 @@ Plan matmul_plan(DType dtype, const Matrices& a, const Matrices& b, const Tensor
   return plan;
 }
 
+// Reads sizes, strides and inner blocks of a layout that oneDNN has chosen. Returns nullopt for a layout that is
+// not blocked or has an offset.
 std::optional<Blocking> blocking_of(const Desc& layout) {
 #if DNNL_VERSION_MAJOR < 3
   const dnnl_memory_desc_t& md = layout.data;

@@ -1,4 +1,7 @@
-// Reorder of filters into oneDNN's blocked layouts, compiled per instruction set.
+// copy_filters: reorders row-major filters w [A, B, KH, KW], f32 or bf16, into one of oneDNN's blocked
+// layouts, by transposing kLanes x kLanes blocks in registers. Compiled per instruction set. Returns false
+// without a copy unless kLanes divides A and B and there are 1 (f32 only) or 4 to 16 taps (KH * KW) and a
+// supported blocking.
 #include "gradus/tensor/cpu/onednn/onednn.h"
 
 #include <algorithm>
@@ -17,16 +20,16 @@
 #include "gradus/tensor/runtime/parallel.h"
 
 // Note [Layouts of filters]
-// oneDNN stores filters w[A][B][taps] in blocks. For example Acdb48a is [A / 48][taps][B][48 of A], padded with
-// zeros if 48 does not divide A. Either A or B is innermost, in blocks of a multiple of kLanes, so kLanes
-// consecutive elements along the innermost dim are one vector.
+// oneDNN stores filters w[A][B][taps] in blocks. For example Acdb48a is [A / 48][taps][B][48 of A], padded
+// with zeros if 48 does not divide A. Either A or B is innermost, in blocks of a multiple of kLanes, so
+// kLanes consecutive elements along the innermost dim are one vector.
 //
 // If B is innermost and there is one tap, the kLanes elements are adjacent in w too. All other filters are
-// transposed in registers: kLanes of A by kLanes of B for one tap, and kLanes filters by their taps for 4 to 16
-// taps.
+// transposed in registers: kLanes of A by kLanes of B for one tap, and kLanes filters by their taps for 4 to
+// 16 taps.
 //
-// In bf16, pairs along the dim that is not innermost are adjacent: AcdB32a2b has pairs of B, ABcd8a16b2a has pairs
-// of A. A pair has the size of an f32.
+// In bf16, pairs along the dim that is not innermost are adjacent: AcdB32a2b has pairs of B, ABcd8a16b2a has
+// pairs of A. A pair has the size of an f32.
 
 HWY_BEFORE_NAMESPACE();
 namespace gradus::cpu::HWY_NAMESPACE {
@@ -42,8 +45,8 @@ class BlockedLayout {
  public:
   explicit BlockedLayout(Blocking of) : of_(std::move(of)) {}
 
-  // Returns whether this layout is supported for dtype t: the innermost block is a multiple of kLanes elements, or
-  // of kLanes pairs along the other dim for bf16.
+  // Returns whether this layout is supported for dtype t: the innermost block is a multiple of kLanes
+  // elements, or of kLanes pairs along the other dim for bf16.
   bool supports(DType t) const {
     if (of_.sizes.size() != 4) return false;
     for (int64_t dim : of_.block_dims)
@@ -79,7 +82,7 @@ class BlockedLayout {
   const Blocking of_;
 };
 
-// Source filters [A, B, taps], and destination with the offsets of Blocks::steps.
+// Source filters [A, B, taps], and destination with the offsets of BlockedLayout::steps.
 template <class T> struct Filters {
   const T* from;
   int64_t A, B;

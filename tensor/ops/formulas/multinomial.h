@@ -1,11 +1,16 @@
-// Scalar formulas of multinomial sampling, shared by the kernels of all devices, which draw the same indices.
+// Scalar formulas of multinomial sampling: drawing indices of a row of f64 weights with probabilities in
+// proportion to the weights. The kernels of all devices share the formulas, and so draw the same indices from the
+// same uniform random numbers u in [0, 1).
 //
 // Note [Order of running sums]
-// The prefix sum at an element of a row is a + (b + c): c is the sum of its group of kGroupWeights elements up to
-// this element, b the sum of the previous groups of its chunk of kChunkWeights elements, and a the sum of the
-// previous chunks. At the end of a group, b + c becomes b of the next group; at the end of a chunk, a + (b + c)
-// becomes a. So groups can be summed in parallel, yet prefix sums are monotonic and a weight of 0 does not change
-// them: with any rounding, an element of weight 0 is never drawn.
+// Floating-point sums depend on their order, so all kernels add the weights of a row in the same order. A row is
+// divided into chunks of kChunkWeights weights, and a chunk into groups of kGroupWeights weights. The running sum
+// (inclusive prefix sum) at a weight is a + (b + c), where
+//   a  sums the previous chunks of the row, one after another,
+//   b  sums the previous groups of the chunk, one after another,
+//   c  sums the weights of the group up to and including this weight, one after another.
+// So groups can be summed in parallel. The running sums never decrease, and a weight of 0 does not change them,
+// whatever the rounding: an element of weight 0 is never drawn with replacement.
 #pragma once
 
 #include <algorithm>
@@ -19,18 +24,24 @@ namespace gradus::draws {
 
 inline constexpr int kGroupWeights = 16, kChunkWeights = 32 * kGroupWeights;
 
+// Whether a number is a valid weight: finite and not negative. NaN is not valid.
 GRADUS_HD bool is_weight(double w) { return w >= 0 && w <= std::numeric_limits<double>::max(); }
+// Whether a sum is a valid total of a row: finite and positive.
 GRADUS_HD bool is_total(double sum) { return sum > 0 && sum <= std::numeric_limits<double>::max(); }
 
-// With replacement, the first element is drawn whose prefix sum exceeds threshold() = u * total. The product must
-// not be rounded up to `total`, so it is limited to `below`, the largest double below `total`.
+// With replacement, each u draws the first element whose running sum exceeds threshold() = u * total. The product
+// may round up to `total`, which no running sum exceeds, so it is limited to `below` = number_below(total), the
+// largest double less than `total`. `total` must satisfy is_total().
 GRADUS_HD double number_below(double total) {
   return std::bit_cast<double>(std::bit_cast<uint64_t>(total) - 1);
 }
 GRADUS_HD double threshold(double u, double total, double below) { return std::min(u * total, below); }
 
-// Without replacement, the elements with the smallest arrival times are drawn: exponential random numbers divided
-// by the weights. Their order has the distribution of successive draws without replacement.
+// Without replacement, each element has a u of its own, and the elements with the smallest arrival times are
+// drawn, in this order; of equal times the smaller index is first. The arrival time is an exponential random
+// number with the weight as its rate, so the order has the distribution of successive draws without replacement.
+// The time is not negative, and infinite for a weight of 0.
+// Source: Efraimidis and Spirakis, "Weighted random sampling with a reservoir", 2006.
 GRADUS_HD double arrival_time(double u, double weight) {
   // A time that overflows is still before that of a weight of 0.
   constexpr double kMax = std::numeric_limits<double>::max();

@@ -6,9 +6,11 @@
 //     GRADUS_HD void operator()(T& p, T d, T&, T&, T&) const { p -= lr * d; }
 //   };
 //
-// p is the parameter, d the gradient with sign and weight decay applied, and the other three are states. Members
-// have the type T to compute in, so that loops vectorize. A Make struct creates the rule from the options and the
-// step number, on the host or on the device:
+// p is one element of the parameter, d the gradient with sign and weight decay applied, and the other three are
+// the optimizer's states of this element, of which the rule uses those in kUses. p and the used states are updated
+// in place. All values have the type T to compute in (f32 for 16-bit floats), so that loops vectorize. A "Make"
+// struct has the optimizer's options and creates the rule of a step from the step number, on the host or on the
+// device:
 //
 //   struct MakeDescent {
 //     double lr;
@@ -27,20 +29,22 @@ namespace gradus::raw {
 // Which of the three states a rule reads and writes.
 using UsedStates = std::array<bool, 3>;
 
-// Applies `rule` to one element with d = sign * grad + decay * p. sign is -1 to maximize.
+// Applies `rule` to one element p with the states a, b, c and d = sign * grad + decay * p. sign is 1, or -1 to
+// maximize; decay is the coefficient of L2 weight decay.
 template <class T, class Rule>
 GRADUS_HD void step_element(const Rule& rule, T sign, T decay, T& p, T grad, T& a, T& b, T& c) {
   const T d = sign * grad + decay * p;
   rule(p, d, a, b, c);
 }
 
-// The per-parameter inputs of a Make struct. On a device they are StepItem::on_device.
+// The scalar inputs of a Make struct for one parameter. If a step is captured in a CUDA graph, these three doubles
+// are in device memory (StepItem::on_device), where the kernel increments `step` before it creates the rule.
 struct StepNumbers {
   double step;     // the number of this step, from 1
-  double more[2];  // StepItem::numbers
+  double more[2];  // other scalar state of the parameter before this step (StepItem::numbers)
   bool operator==(const StepNumbers&) const = default;
 };
-// Returns the StepNumbers of a StepItem.
+// Returns the StepNumbers of a StepItem, the description of one parameter in a step (tensor/ops/optim_step.h).
 template <class Item> StepNumbers numbers_of(const Item& item) {
   return {double(item.step), {item.numbers[0], item.numbers[1]}};
 }
@@ -61,24 +65,28 @@ template <class T> struct Moments {
   }
 };
 
-// Returns the sign of x, 0 for 0 and NaN for NaN. A single selection, because compilers do not vectorize nested
-// ones.
+// Returns the sign of x, 0 for 0 and NaN for NaN. One conditional expression, because compilers do not vectorize
+// nested conditional expressions.
 template <class T> GRADUS_HD T sign_of(T x) {
   const T one = m::copysign(T(1), x);
   return m::abs(x) > T(0) ? one : x;
 }
 
-// Two values per element, or the two norms of these values over a parameter (LARS, LAMB).
+// LARS and LAMB scale the step of a parameter by a ratio of two 2-norms over its elements. Their rules take two
+// passes over the parameter: measure() returns a Pair, the elements of the two vectors whose norms are computed,
+// and step() updates the element with the scale that rate(norm of first, norm of second) returns. A Pair<double>
+// also holds the sums of the squares.
 template <class T> struct Pair {
   T first, second;
 };
 
-// The arrays that a pass over a parameter's elements reads, beside the parameter, and writes.
+// What measure() or step() of such a rule accesses: the arrays that it reads, besides the parameter, and writes.
 struct Pass {
   bool reads_grad, reads_states, writes_states, writes_param;
 };
 
-// The rule of moving averages: p += weight * (d - p).
+// The rule of moving averages: p += weight * (d - p), where p is the average and d, passed in place of the
+// gradient, is the new value. For weight 1, p becomes exactly d.
 template <class T> struct AverageRule {
   static constexpr UsedStates kUses = {};
   T weight;

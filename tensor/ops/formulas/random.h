@@ -1,9 +1,9 @@
-// Scalar formulas of random numbers, shared by the kernels of all devices: Philox4x32-10, and draws that convert
-// its words to elements. The mapping of words to elements is in Note [Draws] (tensor/ops/random.h).
+// Scalar formulas of random numbers, shared by the kernels of all devices: Philox4x32-10, and draws that
+// convert its words to elements. The mapping of words to elements is in Note [Draws] (tensor/ops/random.h).
 //
 //   uint32_t words[4];
 //   draws::philox(key, counter, words);
-//   draws::make_elements<1>(draws::Uniform<float>(0, 1), words, elements);   // 4 of them
+//   draws::make_elements<1>(draws::Uniform<float>(0, 1), words, elements);   // writes 4 elements
 #pragma once
 
 #include <bit>
@@ -38,7 +38,8 @@ GRADUS_HD void philox(PhiloxKey key, uint64_t counter, uint32_t (&words)[4]) {
   words[0] = c0, words[1] = c1, words[2] = c2, words[3] = c3;
 }
 
-// Returns a uniform number in [0, 1): a multiple of 2^-24 from one word (f32) or of 2^-53 from two words (f64).
+// Returns a uniform number in [0, 1): a multiple of 2^-24 from one word (f32) or of 2^-53 from two words
+// (f64).
 template <class T> GRADUS_HD T unit(const uint32_t* words) {
   if constexpr (sizeof(T) == 4)
     return T(words[0] >> 8) * T(0x1p-24);
@@ -46,8 +47,8 @@ template <class T> GRADUS_HD T unit(const uint32_t* words) {
     return T((uint64_t(words[0]) << 21) ^ (uint64_t(words[1]) >> 11)) * T(0x1p-53);
 }
 
-// sin(2 pi u) and cos(2 pi u) for u in [0, 1). u is reduced exactly to the distance from the nearest multiple of
-// 1/4, which is at most 1/8.
+// sin(2 pi u) and cos(2 pi u) for u in [0, 1). u is reduced exactly to the distance from the nearest multiple
+// of 1/4, which is at most 1/8.
 template <class T> struct SinCos {
   T sin, cos;
 };
@@ -140,7 +141,8 @@ struct Integers {
   }
 };
 
-// Returns a uniform index in [place, count), with which the Fisher-Yates shuffle swaps element `place`.
+// Returns a uniform index in [place, count), with which the Fisher-Yates shuffle swaps the element at
+// `place`.
 GRADUS_HD int64_t partner_of(int64_t place, int64_t count, const uint32_t* words) {
   return int64_t(uint64_t(place) + scaled_bits(words, uint64_t(count - place)));
 }

@@ -1,4 +1,9 @@
-// Checks, layouts, and calls of the convolution kernels.
+// Raw convolutions: check the arguments, convert images to channels-last and weights to row-major layout,
+// allocate the result, and call the device's kernel. For x [N, C, H, W], with zeros as padding, and
+// w [O, C/groups, KH, KW]:
+//   y[n, o, i, j] = bias[o] + sum_{c, k, l} w[o, c, k, l] * x[n, c', s i + d k - p, s j + d l - p]
+// with stride s, dilation d and padding p, where c' is channel c of o's group. Results without elements do
+// not reach a kernel.
 #include "gradus/tensor/ops/images/conv.h"
 
 #include "gradus/tensor/base/checked.h"
@@ -9,9 +14,10 @@
 namespace gradus::raw {
 namespace {
 
-// The shapes in errors, by number of spatial dims.
+// Shapes in errors, indexed by the number of spatial dims.
 constexpr const char* kInput[] = {"", "[N,C,L]", "[N,C,H,W]", "[N,C,D,H,W]"};
 constexpr const char* kWeight[] = {"", "[O,C/groups,K]", "[O,C/groups,KH,KW]", "[O,C/groups,KD,KH,KW]"};
+// Returns "3x3".
 std::string sizes(const Dims& d) {
   std::string s;
   for (int64_t v : d) s += (s.empty() ? "" : "x") + std::to_string(v);
@@ -34,7 +40,9 @@ void check_size(const char* op, const char* what, const Dims& s, int64_t least) 
           ", got ", sizes(s));
 }
 
-// Checks that filters w fit images of shape x, and returns the result's shape.
+// Checks that filters of shape w fit images of shape x, and returns the result's shape [N, O, ...]. `like`:
+// dtype and device of x and w, for errors.
+// Errors: ShapeError; ValueError for options out of range. Sizes up to kMaxExtent avoid overflow in kernels.
 Shape conv_shape(const char* op, const Shape& x, const Shape& w, const ConvGeometry& g, TensorOptions like) {
   auto describe_args = [&] {  // only called for errors
     return concat(": x ", like.dtype, x, ' ', like.device, ", weight ", like.dtype, w, ' ', like.device);
@@ -86,6 +94,7 @@ void check_result_grad(const char* op, const Tensor& dy, const Shape& expected) 
   if (!(dy.shape() == expected)) throw ShapeError(op, "dy must be ", expected, ": dy ", describe(dy));
 }
 
+// Calls `kernel`, conv_kernel or conv_relu_kernel.
 Tensor conv_by(const decltype(conv_kernel)& kernel, const char* op, const Tensor& x, const Tensor& w,
                const Tensor& bias, const ConvGeometry& geometry) {
   const Shape shape = check_conv(op, x, w, bias, geometry);
@@ -153,7 +162,7 @@ std::pair<Tensor, Tensor> conv_weight_grad(const char* op, const Tensor& dy, con
   if (dy.numel() > 0) {
     conv_weight_grad_kernel(dw, db, channels_last(dy), channels_last(x),
                             without_idle_dilation(geometry, w_shape));
-  } else {
+  } else {  // a batch without images: the sums are empty
     fill_(dw, 0);
     if (with_bias) fill_(db, 0);
   }

@@ -1,4 +1,7 @@
-// Checks, window computation, and calls of the pooling kernels.
+// Pooling without gradients: checks, computes the geometry of the windows (PoolWindows), converts inputs to
+// channels-last, allocates channels-last results and calls the device's kernel. Average pooling and
+// max_pool_gather compute 16-bit floats in f32. Tensors have a batch dim: [N, C, L] for rank 1, [N, C, H, W]
+// for rank 2, [N, C, D, H, W] for rank 3.
 #include "gradus/tensor/ops/images/pool.h"
 
 #include "gradus/tensor/base/checked.h"
@@ -31,14 +34,15 @@ void check_size(const char* op, const char* what, Size3 s, int64_t least) {
   for (int64_t v : {s.d, s.h, s.w}) check_bounds(op, what, v, least);
 }
 
+// Returns the number of windows along an axis of `in` cells.
 int64_t output_extent(const char* op, const Tensor& x, int64_t in, int64_t kernel, int64_t stride,
                       int64_t padding, int64_t dilation, bool ceil_mode) {
   const int64_t reach = dilation * (kernel - 1) + 1;
   if (2 * padding > reach)
     throw ValueError(op, "padding ", padding, " is more than half of the window's ", reach);
   const int64_t room = in + 2 * padding - reach;
-  // With ceil_mode the last window may extend beyond the padded input by less than `stride`, even if it is the
-  // only one. Every window starts inside the image or its left padding.
+  // With ceil_mode the last window may extend beyond the padded input by less than `stride`, even if it is
+  // the only one. Every window starts inside the image or its left padding.
   if (room < 0 && (!ceil_mode || room <= -stride))
     throw ShapeError(op, "window of ", reach, " is larger than the padded input of ", in + 2 * padding,
                      ceil_mode ? concat(" by a stride of ", stride, " or more") : "", ": x ", describe(x));
@@ -93,6 +97,7 @@ template <class Options> PoolWindows avg_windows(const Tensor& x, int rank, cons
   return w;
 }
 
+// Returns an uninitialized channels-last tensor [N, C, size...] with x's N and C.
 Tensor image_like(const Tensor& x, int rank, Size3 size, DType dtype) {
   Shape shape{x.size(0), x.size(1)};
   if (rank > 2) shape.push_back(size.d);
@@ -111,6 +116,7 @@ Tensor inputs_like(const Tensor& y, const PoolWindows& w) {
   return image_like(y, w.rank, w.input, computed(y.dtype()));
 }
 
+// Throws ShapeError unless t is [N, C, size...].
 void check_cells(const char* op, const char* name, const Tensor& t, int rank, Size3 size) {
   if (t.dim() != rank + 2 || extent(t, rank) != size)
     throw ShapeError(op, name, " must be [N,C", rank > 2 ? concat(',', size.d) : "",
@@ -118,6 +124,7 @@ void check_cells(const char* op, const char* name, const Tensor& t, int rank, Si
 }
 DType index_type(const PoolWindows& w) { return w.cells() <= 256 ? DType::kU8 : DType::kI32; }
 
+// Throws unless `index` has dtype index_type(w), shape [N, C, output...], and the device, N and C of `like`.
 void check_index(const char* op, const Tensor& index, const Tensor& like, const PoolWindows& w) {
   check_cells(op, "index", index, w.rank, w.output);
   if (!are_compatible_devices(index.device(), like.device()))
@@ -140,6 +147,7 @@ PoolWindows avg_pool3d_windows(const Tensor& x, const AvgPool3dOptions& o) { ret
 PoolWindows adaptive_windows(const char* op, const Tensor& x, int rank, Size3 output) {
   check_input(op, x, rank);
   check_size(op, "output size", output, 1);
+  // An upper bound of the window sizes ceil((o + 1) in / out) - floor(o in / out).
   auto largest = [](int64_t in, int64_t out) {
     return in % out == 0 ? in / out : std::min(in, in / out + 2);
   };

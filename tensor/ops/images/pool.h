@@ -12,13 +12,15 @@
 
 namespace gradus {
 
-// Options of pooling, as in PyTorch. S: int64_t, Size2 or Size3.
+// Options of pooling, as in PyTorch. S: int64_t, Size2 or Size3. With ceil_mode the output size is rounded up: the
+// last window may extend beyond the padded input by less than a stride, but starts inside the input or its left
+// padding.
 template <class S> struct MaxPoolOptions {
   Required<S, "kernel"> kernel;
-  S stride = 0;            // 0: kernel
-  S padding = 0;           // on every side, with -infinity
-  S dilation = 1;          // spacing of the cells of a window
-  bool ceil_mode = false;  // windows may extend beyond the padded input
+  S stride = 0;    // 0: the kernel size
+  S padding = 0;   // number of cells of -infinity on every side
+  S dilation = 1;  // distance between adjacent cells of a window
+  bool ceil_mode = false;
 };
 using MaxPool1dOptions = MaxPoolOptions<int64_t>;
 using MaxPool2dOptions = MaxPoolOptions<Size2>;
@@ -26,19 +28,19 @@ using MaxPool3dOptions = MaxPoolOptions<Size3>;
 
 struct AvgPool1dOptions {
   Required<int64_t, "kernel"> kernel;
-  int64_t stride = 0;   // 0: kernel
-  int64_t padding = 0;  // zeros, on every side
+  int64_t stride = 0;   // 0: the kernel size
+  int64_t padding = 0;  // number of zeros on every side
   bool ceil_mode = false;
   bool count_include_pad = true;  // the divisor includes cells in the padding
 };
 
 template <class S> struct AvgPoolOptions {
   Required<S, "kernel"> kernel;
-  S stride = 0;   // 0: kernel
-  S padding = 0;  // zeros, on every side
+  S stride = 0;   // 0: the kernel size
+  S padding = 0;  // number of zeros on every side
   bool ceil_mode = false;
   bool count_include_pad = true;  // the divisor includes cells in the padding
-  int64_t divisor_override = 0;   // the divisor; 0: the number of cells
+  int64_t divisor_override = 0;   // the divisor; 0: the number of cells, as count_include_pad tells
 };
 using AvgPool2dOptions = AvgPoolOptions<Size2>;
 using AvgPool3dOptions = AvgPoolOptions<Size3>;
@@ -52,7 +54,9 @@ struct PoolWindows {
   // adaptive: kernel is the size of the largest window, and stride, padding and dilation are unused
   Size3 input, output, kernel, stride = 1, padding = 0, dilation = 1;
   bool adaptive = false, count_include_pad = true;
-  int64_t divisor = 0;  // of averages; 0: the window's number of cells, with padding if count_include_pad
+  // Divisor of averages. 0: the number of the window's cells in the input, or with count_include_pad in the padded
+  // input. Cells beyond the padded input (ceil_mode) never count.
+  int64_t divisor = 0;
 
   // Returns the number of cells of the largest window.
   int64_t cells() const { return kernel.d * kernel.h * kernel.w; }
@@ -80,8 +84,8 @@ PoolWindows adaptive_windows(const char* op, const Tensor& x, int rank, Size3 ou
 // Errors: ShapeError for other shapes; DTypeError or DeviceError for an index of another dtype or device.
 
 // Returns the maximum of each window and the index of its first occurrence: its row-major position in a window of
-// size `kernel`. NaN counts as the maximum, the last of several. Indices are u8, or i32 if the kernel has more than
-// 256 cells.
+// size `kernel`. If a window has NaNs, the maximum is NaN with the index of the last NaN. Indices are u8, or i32
+// if the kernel has more than 256 cells.
 std::pair<Tensor, Tensor> max_pool(const Tensor& x, const PoolWindows& windows);
 // Returns dx: zeros to which each element of dy is added at the input position given by `index`.
 Tensor max_pool_scatter(const Tensor& dy, const Tensor& index, const PoolWindows& windows);
@@ -106,8 +110,9 @@ Tensor max_pool_value(const Tensor& x, const PoolWindows& windows);
 // Errors: DTypeError unless x and dy have one dtype.
 void max_pool_relu_grad_(const Tensor& x, const Tensor& dy, const PoolWindows& windows);
 
-// Kernels: channels-last, no empty tensors. dtypes: f32, f64 and 16-bit floats for max_pool, max_pool_scatter and
-// max_pool_relu_grad; f32 and f64 for the other kernels, whose 16-bit inputs the functions above convert to f32.
+// Kernels, one per device type, which the functions above call. Tensors are channels-last and not empty.
+// dtypes: f32, f64 and 16-bit floats for max_pool, max_pool_scatter and max_pool_relu_grad; f32 and f64 for the
+// other kernels, whose 16-bit inputs the functions above convert to f32.
 extern KernelSlot<void(const Tensor& y, const Tensor& index, const Tensor& x, PoolWindows)>
     max_pool_kernel;  // index may be undefined
 extern KernelSlot<void(const Tensor& dx, const Tensor& dy, const Tensor& index, PoolWindows)>

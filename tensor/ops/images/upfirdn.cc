@@ -1,4 +1,7 @@
-// Checks and calls of the upfirdn2d kernels.
+// Checks and calls of the upfirdn2d kernels: upsampling by `up` with zeros, padding (negative: cropping),
+// convolution with a filter (correlation if `flipped`), downsampling by `down`. x is [N, C, H, W]; one filter
+// [KH, KW] serves all channels. A result side has (side * up + padding - kernel) / down + 1 pixels. 16-bit
+// floats are computed in f32 and rounded once; the kernels take channels-last images and row-major filters.
 #include "gradus/tensor/ops/images/upfirdn.h"
 
 #include <algorithm>
@@ -13,6 +16,7 @@ namespace {
 
 constexpr const char* kOp = "upfirdn2d";
 
+// Returns a side of the result. `in`: the side of x; `padding`: the sum of both sides.
 int64_t output_extent(const Tensor& x, int64_t in, int64_t kernel, int64_t up, int64_t down,
                       int64_t padding) {
   const int64_t padded = Checked(kOp, in) * up + padding, room = Checked(kOp, padded) - kernel;
@@ -29,6 +33,7 @@ Tensor prepared(const Tensor& x) { return channels_last(to(x, computed(x.dtype()
 
 }  // namespace
 
+// Errors: ShapeError, DTypeError, DeviceError, ValueError for operands or options out of range.
 UpfirdnGeometry upfirdn2d_geometry(const Tensor& x, const Tensor& kernel, const Upfirdn2dOptions& o,
                                    bool flipped) {
   if (x.dim() != 4) throw ShapeError(kOp, "x must be [N,C,H,W]: x ", describe(x));
@@ -51,6 +56,7 @@ UpfirdnGeometry upfirdn2d_geometry(const Tensor& x, const Tensor& kernel, const 
   return g;
 }
 
+// `g` is upfirdn2d_geometry of these operands, which has checked them.
 Tensor upfirdn2d(const Tensor& x, const Tensor& kernel, const UpfirdnGeometry& g) {
   const DType t = computed(x.dtype());
   const Tensor y = empty_channels_last({x.size(0), x.size(1), g.output.h, g.output.w}, {t, x.device()});

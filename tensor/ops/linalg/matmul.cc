@@ -1,4 +1,7 @@
-// Shape inference, broadcasting, and calls of the matrix product kernel.
+// Raw matmul and linear: shape inference and broadcasting as in PyTorch, then a call of the device's kernel
+// for batched matrix products. Operands are passed as strided views if their layout permits, else as copies.
+// Results are new row-major tensors. Operands have one floating dtype and one device.
+// Errors: ShapeError, DTypeError, DeviceError.
 #include "gradus/tensor/ops/linalg/matmul.h"
 
 #include "gradus/tensor/kernel.h"
@@ -15,6 +18,7 @@ void check_pair(const char* op, const char* a_name, const Tensor& a, const char*
   check_floating(op, a_name, a);
 }
 
+// Returns a view of x's storage at x's offset.
 Tensor restrided(const Tensor& x, const Shape& shape, const Strides& strides) {
   return view_as_strided(x, shape, strides, x.impl().offset);
 }
@@ -28,7 +32,8 @@ Shape broadcast_batch(const Tensor& a, const Tensor& b, const Shape& batch_a, co
   }
 }
 
-// Returns x, or a copy unless one of its two innermost dims has stride 1, as kernels require.
+// Returns whether the matrices of the two innermost dims are row-major or column-major with a leading
+// dimension, as kernels require: one of the two dims has stride 1, and rows (or columns) do not overlap.
 bool has_dense_matrix_dim(const Tensor& x) {
   const int n = x.dim();
   const int64_t rows = x.shape()[n - 2], cols = x.shape()[n - 1];
@@ -38,9 +43,10 @@ bool has_dense_matrix_dim(const Tensor& x) {
   return by_rows || by_cols;
 }
 
+// Returns x, or a row-major copy if its matrices have another layout.
 Tensor as_matrices(const Tensor& x) { return has_dense_matrix_dim(x) ? x : contiguous(x); }
 
-// Returns x expanded to the batch dims `batch`.
+// Returns x [..., M, K] as a view with the batch dims `batch`; broadcast dims have stride 0.
 Tensor expand_batch(const Tensor& x, const Shape& batch) {
   const int skip = batch.size() - (x.dim() - 2);
   Shape shape = batch;
@@ -67,6 +73,7 @@ Tensor fold_batch(const Tensor& x) {
   return restrided(x, {rows, x.shape()[n - 1]}, {rows == 1 ? x.shape()[n - 1] : step, x.strides()[n - 1]});
 }
 
+// Returns the matrix product a_in b_in in dtype `result`.
 Tensor multiply(const Tensor& a_in, const Tensor& b_in, DType result) {
   check_pair("matmul", "a", a_in, "b", b_in);
   if (a_in.dim() == 0 || b_in.dim() == 0)
@@ -103,6 +110,8 @@ Tensor multiply(const Tensor& a_in, const Tensor& b_in, DType result) {
   return out;
 }
 
+// Returns x w' + bias by matmul_kernel or matmul_relu_kernel.
+// Shapes: x [..., in], w [out, in], bias [out] or undefined -> [..., out].
 Tensor linear_by(const decltype(matmul_kernel)& kernel, const Tensor& x, const Tensor& w,
                  const Tensor& bias) {
   check_pair("linear", "x", x, "weight", w);

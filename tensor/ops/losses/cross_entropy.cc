@@ -1,4 +1,6 @@
-// Checks, layouts, and calls of the cross-entropy kernels.
+// cross_entropy (nll_loss with log_probs) of class numbers and its gradient: checks the arguments and calls
+// the device's kernels, which see x as [outer, classes, inner]. A channels-last x is [N * positions, C, 1]
+// without a copy, any other x is made row-major: [N, C, positions].
 #include "gradus/tensor/ops/losses/cross_entropy.h"
 
 #include "gradus/tensor/kernel.h"
@@ -13,6 +15,8 @@ struct KernelArguments {
   CrossEntropySpec spec;
 };
 
+// Checks x [N, C, ...] or [C], target [N, ...] or [] (integers), and weight [C] or undefined, and converts
+// their layouts.
 KernelArguments check(const Tensor& x, const Tensor& target, const Tensor& weight, CrossEntropySpec spec) {
   const char* op = spec.log_probs ? "nll_loss" : "cross_entropy";
   if (x.dim() < 1) throw ShapeError(op, "expected scores [N,C,...] or [C], got x ", describe(x));

@@ -1,17 +1,19 @@
-// Raw cross-entropy with class indices as targets (cross_entropy and nll_loss of PyTorch), and its gradient. The
-// differentiable form is in gradus/autograd/ops/losses/cross_entropy.h.
+// Raw cross-entropy with class indices as targets (cross_entropy and nll_loss of PyTorch), and its gradient, in
+// f32 or f64. The differentiable form, which also takes 16-bit floats, is in
+// gradus/autograd/ops/losses/cross_entropy.h.
 //
-// A sample has C logits x_c and a target class y. Its loss is
+// A sample has C logits x_c and a target class y; w_c are class weights. The loss of a sample is
 //   -sum_c a_c log p_c, where a_c = w_c ((1 - smoothing) [c = y] + smoothing / C)
-// and p = softmax(x), or p = exp(x) if x are log-probabilities.
+// and p = softmax(x), or p = exp(x) if x are log-probabilities. The loss of a sample whose target is ignore_index
+// is 0.
 #pragma once
 
 #include "gradus/tensor/tensor.h"
 
 namespace gradus {
 
-// The reduction over samples. The mean of cross_entropy is weighted by the class weights of the targets.
-// kBatchMean is the sum divided by the batch size; only for kl_div.
+// The reduction over samples. kMean of cross_entropy is the sum divided by the sum of w_y over the samples that
+// are not ignored (NaN if all are ignored). kBatchMean is the sum divided by the batch size; only for kl_div.
 enum class Reduction { kMean, kSum, kNone, kBatchMean };
 
 namespace raw {
@@ -22,23 +24,26 @@ struct CrossEntropySpec {
   double smoothing = 0;
   bool log_probs = false;  // x holds log-probabilities
 
-  // Set by the op: x is seen as [outer, classes, inner].
+  // Set by the ops below for the kernels, which see x as [outer, classes, inner]. Callers leave the defaults.
   int64_t classes = 0, inner = 1;
 };
 
+// All three have x's dtype.
 struct CrossEntropyResult {
   Tensor loss;   // 0-dimensional, or of the target's shape
   Tensor stats;  // [samples,2]: max(x) and log(sum exp(x - max(x))); undefined for log_probs
   Tensor total;  // 0-dimensional: the sum of the class weights of the targets that are not ignored
 };
 
-// Returns the loss. x[N,C,D...] or x[C] is floating, target[N,D...] or [] integral, weight[C]
-// may be undefined.
-// Errors: ShapeError, DTypeError, DeviceError, ValueError; IndexError for a target outside [0, C).
+// Returns the loss, with what the gradient needs.
+// Shapes: x [N,C,D...] and target [N,D...], or x [C] and target []; weight [C] of x's dtype, or undefined (all 1).
+// Errors: ShapeError; DTypeError unless x is f32 or f64 and target integral; DeviceError for tensors on different
+// devices; ValueError for a smoothing outside [0, 1]; IndexError for a target outside [0, C) that is not
+// ignore_index. On a GPU the IndexError is thrown when the host next waits for the stream.
 CrossEntropyResult cross_entropy(const Tensor& x, const Tensor& target, const Tensor& weight,
                                  const CrossEntropySpec& spec);
-// Returns the gradient of x for the gradient dy of the loss. `forward.total` may be undefined unless the
-// reduction is a mean.
+// Returns dx, given dy, the gradient of the loss, and the result of cross_entropy of the same arguments.
+// forward.loss is not read; forward.total may be undefined unless the reduction is kMean.
 Tensor cross_entropy_grad(const Tensor& dy, const Tensor& x, const Tensor& target, const Tensor& weight,
                           const CrossEntropyResult& forward, const CrossEntropySpec& spec);
 

@@ -1,5 +1,6 @@
-// Functors of element-wise losses of an element x with target t. The functor named ...Backward computes dy times
-// the derivative of the loss with respect to x.
+// Functors of element-wise losses of an element x with target t, for the CPU and GPU kernels of point_loss.
+// The functor named ...Backward computes dy times the derivative of the loss with respect to x; targets have
+// no gradient here. T is the compute type: double for f64, else float. kHalfVectors: see functor.h.
 #pragma once
 
 #include "gradus/tensor/ops/activations.h"
@@ -34,7 +35,7 @@ struct SmoothL1Backward : OnFloats {
   static constexpr DType kHalfVectors[] = {DType::kF64, DType::kBF16};
   double beta;
   template <class T> GRADUS_HD T operator()(T dy, T x, T t) const {
-    const T d = (x - t) / T(beta), raised = d < T(-1) ? T(-1) : d;
+    const T d = (x - t) / T(beta), raised = d < T(-1) ? T(-1) : d;  // clamps d to [-1, 1]; NaN stays NaN
     return dy * (raised > T(1) ? T(1) : raised);
   }
 };
@@ -60,6 +61,7 @@ struct BinaryCrossEntropy : OnFloats {
     return (t - T(1)) * (no < T(-100) ? T(-100) : no) - t * (yes < T(-100) ? T(-100) : yes);
   }
 };
+// dy (x - t) / max(x (1 - x), 1e-12).
 struct BinaryCrossEntropyBackward : OnFloats {
   static constexpr DType kHalfVectors[] = {DType::kBF16};
   template <class T> GRADUS_HD T operator()(T dy, T x, T t) const {
@@ -134,6 +136,7 @@ template <class F> struct TimesFactor : F {
     return F::operator()(T(factor) * dy, x, t);
   }
 };
+// Both of the above: a factor, and the same target for all elements.
 template <class F> struct TimesFactorAgainstNumber : TimesFactor<F> {
   double target;
   template <class T> GRADUS_HD T operator()(T dy, T x) const {
@@ -145,7 +148,7 @@ template <class F> struct TimesFactorAgainstNumber : TimesFactor<F> {
 
 namespace gradus::raw {
 
-// Calls f(functor of the loss, functor of its gradient).
+// Calls f(functor of the loss, functor of its gradient) for s.kind, with s.parameter as beta, delta or eps.
 template <class F> void with_loss(const PointLossSpec& s, F&& f) {
   using namespace functors;  // NOLINT
   switch (s.kind) {

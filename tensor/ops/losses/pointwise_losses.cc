@@ -1,4 +1,6 @@
-// Checks and calls of the kernels of element-wise losses.
+// Element-wise losses on any device: checks the arguments, allocates results, and calls the kernels of the
+// device (KernelSlots in pointwise_losses.h). Not differentiable; autograd/ops/losses/pointwise_losses.h
+// records these calls. An undefined target means the number PointLossSpec::target for all elements.
 #include "gradus/tensor/ops/losses/pointwise_losses.h"
 
 #include "gradus/tensor/kernel.h"
@@ -10,7 +12,7 @@
 namespace gradus::raw {
 namespace {
 
-// Returns the losses' dtype.
+// Returns the losses' dtype: x's, promoted with the target's. Errors: as point_loss.
 DType checked_dtype(const char* op, const Tensor& x, const Tensor& target) {
   check_floating(op, "x", x);
   if (!target.defined()) return x.dtype();
@@ -24,15 +26,16 @@ DType checked_dtype(const char* op, const Tensor& x, const Tensor& target) {
   return promote(x.dtype(), target.dtype());
 }
 
+// Returns an uninitialized tensor of x's shape for the losses.
 Tensor empty_losses(const char* op, DType dtype, const Tensor& x, const Tensor& target) {
   return target.defined() ? empty_result(op, dtype, {&x, &target}) : empty_like(x, dtype);
 }
 
-// Maximum number of elements for which the gradient is computed with the sum. For more elements, its memory costs
-// more than the launch that is saved.
+// Maximum number of elements for which point_loss_sum computes the gradient as well. For more elements,
+// writing the gradient in the forward costs more than the saved launch of the backward.
 constexpr int64_t kMaxGradients = 4096;
 
-// Returns whether the sum kernel can compute the gradient in the same launch.
+// Returns whether the GPU's sum kernel can compute the gradient in the same launch. The CPU's never does.
 bool computes_gradient_with_sum(const Tensor& x, const Tensor& target, DType dtype) {
   return x.device().type != DeviceType::kCPU && x.numel() > 0 && x.numel() <= kMaxGradients && x.is_dense() &&
          x.dtype() == dtype &&

@@ -1,4 +1,8 @@
-// Checks, layouts, and calls of the batch norm kernels.
+// Raw batch norm, y = (x - mean) / sqrt(var + eps) * weight + bias per channel, and its gradients: checks the
+// arguments, converts them to the layout of the kernels, allocates results, and calls the kernels of x's
+// device. x [N, C, ...] is passed channels-last, per-channel tensors [C] row-major in channel_dtype (f32, or
+// f64 for f64). Undefined weight and bias mean 1 and 0. An empty x skips the kernel: per-channel results are
+// 0, and running statistics do not change.
 #include "gradus/tensor/ops/norm/batch_norm.h"
 
 #include "gradus/tensor/kernel.h"
@@ -8,6 +12,8 @@
 namespace gradus::raw {
 namespace {
 
+// Returns x with the channels innermost in memory, a copy if necessary; channels_innermost_like, an
+// uninitialized tensor of x's shape in this layout.
 Tensor channels_innermost(const Tensor& x) { return x.dim() == 2 ? contiguous(x) : channels_last(x); }
 Tensor channels_innermost_like(const Tensor& x, DType dtype) {
   const TensorOptions options{dtype, x.device()};
@@ -23,8 +29,8 @@ void check_like_x(const char* op, const char* name, const Tensor& t, const Tenso
     throw ShapeError(op, name, " must be like x: ", name, ' ', describe(t), ", x ", describe(x));
 }
 
-// Checks running statistics against a batch's mean, and increments their versions. They have mean's dtype or
-// `narrow`.
+// Checks running statistics against a batch's mean [C], and increments their storage versions, because the
+// kernels write to them in place. They have mean's dtype or `narrow`, x's dtype.
 void prepare_update(const char* op, const RunningStatistics& running, const Tensor& mean, DType narrow) {
   if (const Tensor& batches = running.batches; batches.defined()) {
     if (batches.dtype() != DType::kI64 || batches.numel() != 1 || batches.device() != mean.device())
@@ -189,6 +195,8 @@ BatchNormApplyGrads batch_norm_apply_backward(const Tensor& dy, const Tensor& x,
   return g;
 }
 
+// `var` is the batch's biased variance; `rows`, the number of elements per channel, corrects it. running.mean
+// is defined.
 void batch_norm_update_(const RunningStatistics& running, const Tensor& mean, const Tensor& var,
                         int64_t rows) {
   prepare_update("batch_norm_update_", running, mean, running.mean.dtype());

@@ -1,4 +1,7 @@
-// Checks, layouts, and calls of the group norm kernels.
+// Raw group norm, with first and second gradients: converts operands to the kernels' dtype and layout,
+// allocates the results, and calls the device's kernel. autograd/ops/norm has checked the arguments.
+// x is [N, C, ...]; 16-bit floats are computed in f32, and results of x's shape converted back. Gradients of
+// weight and bias [C] stay in the compute dtype. If x is empty, statistics and gradients are 0.
 #include "gradus/tensor/ops/norm/group_norm.h"
 
 #include "gradus/tensor/kernel.h"
@@ -9,7 +12,9 @@ namespace {
 
 // Returns the dtype in which the kernels compute: 16-bit floats as f32.
 DType compute_dtype(DType t) { return t == DType::kF64 ? t : DType::kF32; }
+// Returns t row-major in dtype `type`; undefined tensors stay undefined.
 Tensor row_major(const Tensor& t, DType type) { return t.defined() ? contiguous(to(t, type)) : t; }
+// Return x, or an uninitialized result of x's shape, in dtype `type` and channels-last ([N, C]: row-major).
 Tensor channels_innermost(const Tensor& x, DType type) {
   const Tensor v = to(x, type);
   return v.dim() == 2 ? contiguous(v) : channels_last(v);

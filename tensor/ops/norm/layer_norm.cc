@@ -1,4 +1,8 @@
-// Checks, dtype conversion, and calls of the layer norm kernels.
+// Layer norm and RMS norm over the last `dims` dims, and their gradients: allocates the results, converts the
+// operands to row-major f32 (f64 for f64), and calls the kernels, which compute. The callers
+// (autograd/ops/norm/layer_norm.cc) have checked shapes, dtypes and devices. A row is the last `dims` dims. stats
+// f64[rows,2] has mean and 1 / sqrt(var + eps) of each row. dx has x's dtype; dweight and dbias keep the dtype of
+// the computation. weight and bias may be undefined.
 #include "gradus/tensor/ops/norm/layer_norm.h"
 
 #include "gradus/tensor/kernel.h"
@@ -9,14 +13,17 @@ namespace {
 
 // Returns the dtype in which the kernels compute: 16-bit floats as f32.
 DType compute_dtype(DType t) { return t == DType::kF64 ? t : DType::kF32; }
+// Returns t as a row-major tensor of this dtype; undefined if t is undefined.
 Tensor contiguous_in(const Tensor& t, DType type) { return t.defined() ? contiguous(to(t, type)) : t; }
 
+// Returns the shape of a row.
 Shape last_dims(const Tensor& x, int dims) {
   Shape shape;
   for (int d = x.dim() - dims; d < x.dim(); ++d) shape.push_back(x.shape()[d]);
   return shape;
 }
 
+// Returns the number of rows.
 int64_t rows_of(const Tensor& x, int dims) {
   int64_t rows = 1;
   for (int d = 0; d < x.dim() - dims; ++d) rows *= x.shape()[d];
