@@ -1,3 +1,7 @@
+// Matrix products by cublasLtMatmul, which is opened at run time (cublaslt_functions.h). Each call builds
+// descriptors, takes the first algorithm of the library's heuristic, and queues d = op(a) op(b), with bias
+// and ReLU as epilogue, on the stream. f16 and bf16 are summed in f32. Matrices are column-major device
+// memory that outlives the queued work.
 #include "gradus/tensor/cuda/cublas/cublaslt.h"
 
 #include <algorithm>
@@ -14,16 +18,18 @@ namespace {
 
 std::atomic<bool> tf32{false};
 
-// As NVIDIA advises for an H100. On one, no product of a layer wanted more than 17 MB.
+// Maximal bytes of an algorithm's workspace: NVIDIA's advice for an H100, where layers take at most 17 MB.
 constexpr uint64_t kMaxWorkspace = 32 << 20;
 
 void check(const char* op, const char* call, const CublasLt& library, cublasStatus_t status) {
   if (status != CUBLAS_STATUS_SUCCESS) [[unlikely]]
     throw CublasError(op, call, library.cublasLtGetStatusName(status), status);
 }
+// Calls a function of the library. Needs `op` and `library` in scope. Throws CublasError on failure.
 #define GRADUS_CHECK(call, ...) check(op, #call, library, library.call(__VA_ARGS__))
 
-// A handle belongs to a device; threads share it. Handles live as long as the program.
+// Returns the library handle of a device, made at the first call, for all threads. Handles are never
+// destroyed.
 cublasLtHandle_t handle_of(const char* op, const CublasLt& library, int device) {
   static std::mutex mutex;
   static auto& handles = *new std::vector<cublasLtHandle_t>;
@@ -47,7 +53,7 @@ cudaDataType_t type_of(DType dtype) {
   }
 }
 
-// A descriptor of the library's.
+// Owns a descriptor object of the library.
 template <class Opaque> using Owned = std::unique_ptr<Opaque, cublasStatus_t (*)(Opaque*)>;
 
 Owned<cublasLtMatrixLayoutOpaque_t> make_layout(const char* op, const CublasLt& library, DType dtype,
@@ -123,13 +129,14 @@ void multiply(const char* op, const MatrixProduct& p, Device device, cudaStream_
   const auto d = make_layout(op, library, p.result_dtype, p.d, p.batch);
   const auto preference = make_preference(op, library, p);
 
-  // The library remembers its answers: asked again, it takes some 2 us (tools/gpu_lab/records/h100/cublaslt_layers.txt).
+  // The library caches the results of its heuristic: a repeated query takes about 2 us
+  // (tools/gpu_lab/records/h100/cublaslt_layers.txt).
   cublasLtMatmulHeuristicResult_t found;
   int count = 0;
   GRADUS_CHECK(cublasLtMatmulAlgoGetHeuristic, handle, descriptor.get(), a.get(), b.get(), d.get(), d.get(),
                preference.get(), 1, &found, &count);
   check(op, "cublasLtMatmulAlgoGetHeuristic", library, count ? found.state : CUBLAS_STATUS_NOT_SUPPORTED);
-  Tensor workspace;
+  Tensor workspace;  // freed at return: the allocator reuses its memory on this stream only after the product
   if (found.workspaceSize > 0)
     workspace = empty({static_cast<int64_t>(found.workspaceSize)}, {DType::kU8, device});
   const double one = 1, zero = 0;

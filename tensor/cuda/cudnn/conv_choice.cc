@@ -1,3 +1,6 @@
+// KeptChoices: the program-wide, mutex-guarded map from a GPU model and a convolution (shapes, dtype, pass)
+// to the cuDNN engine that was chosen for it. It grows to at most kMaxChoices entries per model, without
+// eviction.
 #include "gradus/tensor/cuda/cudnn/conv_choice.h"
 
 #include <algorithm>
@@ -25,6 +28,7 @@ DeviceModel model_of(Device device) {
   return {p.name, p.major, p.minor};
 }
 
+// Never destroyed, so that static destructors may use it.
 KeptChoices& KeptChoices::get() {
   static auto& kept = *new KeptChoices;
   return kept;
@@ -53,7 +57,7 @@ void KeptChoices::replace(const DeviceModel& model, const ConvKey& key,
 void KeptChoices::add(const DeviceModel& model, ConvChoices choices) {
   const std::lock_guard lock(mutex_);
   ConvChoices& kept = by_model_[model];
-  kept.swap(choices);
+  kept.swap(choices);  // the new choices win; the earlier ones fill the remaining space
   for (const auto& [key, choice] : choices)
     if (kept.size() < kMaxChoices) kept.emplace(key, choice);
 }

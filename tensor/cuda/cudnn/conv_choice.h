@@ -1,4 +1,6 @@
-// Which engine of cuDNN computes a convolution: keys, choices, and the choices that the program keeps.
+// Which engine (algorithm) of cuDNN computes a convolution: a thread-safe in-memory cache from ConvKey to
+// ConvChoice per GPU model. With a cached choice, a plan is built without cuDNN's heuristic, and the same
+// engine is used again, so that results repeat. plan_file.h saves and loads the cache.
 #pragma once
 
 #include <compare>
@@ -18,12 +20,12 @@ namespace gradus::cuda {
 
 enum class ConvPass : uint8_t { kForward, kInputGrad, kWeightGrad };
 
-// What a plan depends on. The rest follows from it.
+// All parameters on which a plan, cuDNN's executable form of a convolution, depends.
 struct ConvKey {
   ConvPass pass = ConvPass::kForward;
   DType dtype = DType::kF32;
-  bool tf32 = false, relu = false;
-  Shape x, w;
+  bool tf32 = false, relu = false;  // TF32 tensor cores are allowed; y = relu(conv + bias)
+  Shape x, w;                       // [N, C, ...], [O, C / groups, ...]
   Dims stride, padding, dilation;
   Dims alignments;  // of x, w, y and the bias, in bytes; 0 without a bias
 
@@ -31,7 +33,8 @@ struct ConvKey {
   std::strong_ordering operator<=>(const ConvKey& other) const;
 };
 
-// An engine by its number in the library, and the knobs that it has.
+// An engine by its global index in the library, and its knobs: tuning parameters as cudnnBackendKnobType_t
+// and value.
 struct ConvChoice {
   struct Knob {
     int64_t type, value;
@@ -43,7 +46,7 @@ struct ConvChoice {
   bool operator==(const ConvChoice&) const = default;
 };
 
-// Devices of the same GPU model share choices.
+// The model of a GPU. Devices of the same model share choices.
 struct DeviceModel {
   std::string name;
   int major = 0, minor = 0;  // compute capability
@@ -56,16 +59,18 @@ DeviceModel model_of(Device device);
 
 using ConvChoices = std::map<ConvKey, ConvChoice>;
 
-// Further choices of a device model are not kept: they are made again with their plans.
+// Maximal number of choices of a device model. Further ones are not cached, and are made again with each
+// plan.
 inline constexpr size_t kMaxChoices = 8192;
 
-// The program's choices. Thread-safe.
+// The process's cache of choices. Thread-safe.
 class KeptChoices {
  public:
   static KeptChoices& get();
 
+  // Returns the cached choice; nullopt: none.
   std::optional<ConvChoice> find(const DeviceModel& model, const ConvKey& key) const;
-  // Compare-and-set: stores `choice` if the kept one still is `expected`, an earlier result of find.
+  // Compare-and-set: stores `choice` if the cached one still equals `expected`, an earlier result of find.
   void replace(const DeviceModel& model, const ConvKey& key, const std::optional<ConvChoice>& expected,
                const ConvChoice& choice);
   // Adds choices, at most kMaxChoices. They replace those for the same convolutions.

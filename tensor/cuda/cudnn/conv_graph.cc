@@ -1,3 +1,10 @@
+// make_graph: a convolution as an operation graph of cuDNN's backend API, from which plans are made:
+//   kForward:     y = conv(x, w), with a bias y = sum + bias, with relu y = relu(sum + bias)
+//   kInputGrad:   dx from dy and w
+//   kWeightGrad:  dw from x and dy
+// sum = conv(x, w) and sum + bias are virtual tensors, which exist inside the engine alone. x and y are
+// channels-last, w is row-major [O, C / groups, ...]. Descriptors have shapes, dtypes and alignments; the
+// addresses follow when a plan is executed. Callers guarantee: relu requires a bias, and a bias the forward.
 #include "gradus/tensor/cuda/cudnn/cudnn_calls.h"
 
 #include <limits>
@@ -20,11 +27,12 @@ cudnnDataType_t data_type(DType dtype) {
       return CUDNN_DATA_FLOAT;
   }
 }
-// In which products are summed.
+// The type in which products are summed: f64 for f64, else f32.
 cudnnDataType_t sum_type(const Convolution& c) {
   return c.x.dtype() == DType::kF64 ? CUDNN_DATA_DOUBLE : CUDNN_DATA_FLOAT;
 }
 
+// A tensor descriptor: strides in elements, alignment of the address in bytes.
 struct Layout {
   Id id;
   cudnnDataType_t type;
@@ -61,7 +69,8 @@ Descriptor make_geometry(const Calls& calls, const Convolution& c) {
   return d;
 }
 
-// How the library calls the parts of each direction.
+// The library's names of an operation and its attributes. x, w and y are the tensors or, for the result, its
+// gradient.
 struct Names {
   cudnnBackendDescriptorType_t operation;
   cudnnBackendAttributeName_t x, w, y, geometry, alpha, beta;
@@ -90,9 +99,9 @@ Descriptor make_bias(const Calls& calls, const Convolution& c) {
       calls, {kBias, data_type(c.bias.dtype()), sizes, channels_last_strides(sizes), alignment(c.bias)});
 }
 
-// y = x + b (CUDNN_POINTWISE_ADD), or y = max(0, x) without b (CUDNN_POINTWISE_RELU_FWD). NaN and infinity stay: by
-// default some engines make 0 of NaN (tools/gpu_lab/records/h200/cudnn_relu.txt), and infinity would become the
-// largest number of f64.
+// y = x + b (CUDNN_POINTWISE_ADD), or y = max(0, x) without b (CUDNN_POINTWISE_RELU_FWD). NaN and infinity
+// stay: by default some engines make 0 of NaN (tools/gpu_lab/records/h200/cudnn_relu.txt), and infinity would
+// become the largest number of f64.
 Descriptor make_pointwise(const Calls& calls, const Convolution& c, cudnnPointwiseMode_t mode,
                           const Descriptor& x, const Descriptor& b, const Descriptor& y) {
   const Descriptor how = calls.create(CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
@@ -119,7 +128,8 @@ int64_t alignment(const Tensor& t) {
   return static_cast<int64_t>(address & -address);
 }
 
-// Parts may be destroyed when the graph has them.
+// The graph keeps its parts: their descriptors may be destroyed afterward. A null handle: the graph has none
+// yet.
 Descriptor make_graph(const Calls& calls, const Convolution& c, cudnnHandle_t handle) {
   const Descriptor x = make_image(calls, kX, c.x), y = make_image(calls, kY, c.y);
   const Descriptor w = make_tensor(

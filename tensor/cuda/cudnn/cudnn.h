@@ -1,4 +1,6 @@
-// Convolutions by cuDNN.
+// Convolutions and their gradients by cuDNN's backend (graph) API: convolve() runs one, from an LRU cache of
+// execution plans per device. A plan is an engine (an algorithm of cuDNN) with its knobs, compiled for one
+// ConvKey.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -25,24 +27,27 @@ struct CudnnError : DeviceFailure {
   cudnnStatus_t status;
 };
 
-// Two of x, w and y are given, the third is the result. All tensors have one floating dtype.
+// A convolution y = conv(x, w) + bias, or one of its gradients. `pass` determines the result: y (kForward), x
+// (kInputGrad, then x is dx and y is dy) or w (kWeightGrad); the other two are inputs. All tensors have one
+// floating dtype and are on one GPU.
 struct Convolution {
   ConvPass pass;
   Tensor x, y;  // [N,C,...] and [N,O,...]: dense, with channels innermost
   Tensor w;     // [O,C/groups,...]: row-major
-  Tensor bias;  // [O]: added to y. May be undefined, and is where y is not the result
+  Tensor bias;  // [O]: added to y. Undefined: no bias, always so unless pass is kForward
   raw::ConvGeometry geometry;
   bool tf32 = false;  // f32 may be computed by tensor cores, which take 10 bits of the operands' mantissas
-  bool relu = false;  // of y. The library has plans only where there is a bias, too
+  bool relu = false;  // y = relu(...). cuDNN has plans only for relu with a bias
 };
 
-// Queues a convolution on the current stream of its device, which is `stream`. The device is the calling
-// thread's. 16-bit products are summed in f32 and rounded once. Results repeat bit for bit.
-// Returns false, and does nothing, where the library has no plan for it.
-// Errors: DeviceError without the library; CudnnError.
+// Queues a convolution on `stream`, the current stream of the tensors' device, which must be the calling
+// thread's CUDA device. Does not wait, except when several new plans are timed (cudnn_benchmark). 16-bit
+// products are summed in f32 and rounded once. Results are deterministic. Thread-safe.
+// Returns false, and does nothing, if cuDNN has no plan for this convolution.
+// Errors: DeviceError if the cuDNN library is not installed; CudnnError.
 bool convolve(const char* op, const Convolution& c, cudaStream_t stream);
 
-// A descriptor of the library's, or none.
+// Owns a cuDNN backend descriptor, or none.
 class Descriptor {
  public:
   Descriptor() = default;
@@ -55,30 +60,30 @@ class Descriptor {
 };
 
 struct ConvPlan {
-  Descriptor plan;        // none where the library has none
+  Descriptor plan;        // none: cuDNN has no plan
   int64_t workspace = 0;  // bytes
-  ConvChoice choice;      // what it was made of
+  ConvChoice choice;      // the engine and knobs of the plan
 };
 
-// Plans a convolution for the handle's device. With a null handle it is for one that only `properties`
-// describe, and for looking at. Engines are asked in the library's order. Passed over are those whose results
-// do not repeat, that take fewer bits of the operands, and that compile a kernel first. Plans that want more
-// than 1 GiB of workspace are passed over too, but for the one that wants least where the
-// library recommends no other.
-// Returns at most `most` plans, the best first.
+// Plans a convolution for the handle's device. With a null handle, plans for the device that the descriptor
+// `properties` describes; such plans cannot be executed. Engines are tried in the order of cuDNN's
+// heuristics. Skips engines that are nondeterministic, that reduce the precision of the operands, or that
+// compile a kernel at run time. Skips plans with more than 1 GiB of workspace, unless there is no other plan:
+// then returns the one with the least.
+// Returns at most `most` plans, the best first; none if cuDNN has none.
 // Errors: CudnnError.
 std::vector<ConvPlan> recommended_plans(const char* op, const Cudnn& library, const Convolution& c,
                                         cudnnHandle_t handle, cudnnBackendDescriptor_t properties,
                                         size_t most);
 
-// Plans by an engine that was chosen before. There is no plan where the library refuses it, or it is one of
-// those that are passed over.
-// Errors: CudnnError where a call fails for another reason.
+// Makes the plan of an engine that was chosen before. The result has no plan if cuDNN refuses the choice, if
+// recommended_plans skips the engine, or if the workspace exceeds 1 GiB. `handle` and `properties`: as above.
+// Errors: CudnnError if a call fails for another reason.
 ConvPlan plan_of_choice(const char* op, const Cudnn& library, const Convolution& c, const ConvChoice& choice,
                         cudnnHandle_t handle, cudnnBackendDescriptor_t properties);
 
-// Makes all plans anew when they are next asked for, by the choices that are kept then. Waits for threads
-// that make one.
+// Clears the plan caches of all devices. The next convolve() of each key makes a new plan, from the choice
+// kept at that time (conv_choice.h) if there is one. Waits for threads that are making a plan.
 void forget_plans();
 
 }  // namespace gradus::cuda

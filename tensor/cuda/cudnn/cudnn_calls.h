@@ -1,4 +1,6 @@
-// Calls of cuDNN's backend API: attributes of descriptors by their C++ types, and errors. A convolution as a graph.
+// Calls of cuDNN's backend (graph) API: creates descriptors, sets and reads their attributes by their C++
+// types, and throws CudnnError for a failed call. make_graph describes a convolution, with bias and ReLU, as
+// an operation graph.
 #pragma once
 
 #include <cudnn_graph.h>
@@ -13,6 +15,7 @@
 
 namespace gradus::cuda {
 
+// Returns cuDNN's type of an attribute whose value has the argument's C++ type.
 constexpr cudnnBackendAttributeType_t type_of(int64_t) { return CUDNN_TYPE_INT64; }
 constexpr cudnnBackendAttributeType_t type_of(bool) { return CUDNN_TYPE_BOOLEAN; }
 constexpr cudnnBackendAttributeType_t type_of(float) { return CUDNN_TYPE_FLOAT; }
@@ -30,7 +33,9 @@ constexpr cudnnBackendAttributeType_t type_of(cudnnBackendNumericalNote_t) {
 }
 constexpr cudnnBackendAttributeType_t type_of(cudnnBackendBehaviorNote_t) { return CUDNN_TYPE_BEHAVIOR_NOTE; }
 
-// Calls of the library for one convolution.
+// Calls of the library for one convolution. Holds references: `library` and `c` must outlive it. All
+// functions throw CudnnError with `op` (the user's op), the call, cuDNN's reason and the convolution's
+// tensors.
 class Calls {
  public:
   Calls(const char* op, const Cudnn& library, const Convolution& c) : op_(op), library_(library), c_(c) {}
@@ -46,6 +51,7 @@ class Calls {
                      operands, status);
   }
 
+  // Creates *handle, for the calling thread's device, if it is null. The caller owns the handle.
   void make_handle(cudnnHandle_t* handle) const {
     if (!*handle) check("cudnnCreate", library_.cudnnCreate(handle));
   }
@@ -57,7 +63,7 @@ class Calls {
   void finalize(const Descriptor& d) const {
     check("cudnnBackendFinalize", library_.cudnnBackendFinalize(d));
   }
-  // Returns false where the library does not support what it is asked for.
+  // Returns false if the library does not support what the descriptor describes.
   bool try_finalize(const Descriptor& d) const {
     const cudnnStatus_t status = library_.cudnnBackendFinalize(d);
     if (CUDNN_STATUS_CATEGORY(status) == CUDNN_STATUS_NOT_SUPPORTED) return false;
@@ -85,7 +91,8 @@ class Calls {
     set(d, name, CUDNN_TYPE_BACKEND_DESCRIPTOR, static_cast<int64_t>(parts.size()), parts.begin());
   }
 
-  // Reads at most `room` elements into `to`. Returns how many; with room for 0, how many there are.
+  // Reads at most `room` elements into `to`. Returns their number; for a room of 0, the number of all
+  // elements.
   int64_t get(const Descriptor& d, cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
               int64_t room, void* to) const {
     int64_t count = 0;
@@ -97,7 +104,7 @@ class Calls {
     get(d, name, type_of(v), 1, &v);
     return v;
   }
-  // At most `room` parts.
+  // Returns an attribute that is a list of descriptors of this type, at most `room` of them.
   std::vector<Descriptor> parts(const Descriptor& d, cudnnBackendAttributeName_t name,
                                 cudnnBackendDescriptorType_t type, int64_t room) const {
     std::vector<Descriptor> all;
@@ -106,6 +113,7 @@ class Calls {
     all.resize(static_cast<size_t>(get(d, name, CUDNN_TYPE_BACKEND_DESCRIPTOR, room, list.data())));
     return all;
   }
+  // Returns an attribute that is a list, at most 64 elements.
   template <class T> std::vector<T> list(const Descriptor& d, cudnnBackendAttributeName_t name) const {
     std::vector<T> all(64);
     all.resize(static_cast<size_t>(get(d, name, type_of(T()), static_cast<int64_t>(all.size()), all.data())));
@@ -125,13 +133,15 @@ class Calls {
   const Convolution& c_;
 };
 
-// Tensors of a graph by their numbers.
+// The unique ids of a graph's tensors. kSum (x convolved with w) and kBiased (kSum plus bias, before the
+// ReLU) are virtual: they are never stored in memory.
 enum Id : int64_t { kX = 1, kW, kY, kBias, kSum, kBiased };
 
-// Returns the alignment of the tensor's address in bytes, at most 16: the library asks no more.
+// Returns the alignment of the tensor's address in bytes, at most 16: the library requires no more.
 int64_t alignment(const Tensor& t);
 
-// Returns a convolution as a graph of cuDNN's, for plans on the handle's device. The handle may be null.
+// Returns the operation graph of a convolution (or its gradient, Convolution::pass), for plans on the
+// handle's device. A null handle: the graph has no device, and its plans are not run.
 Descriptor make_graph(const Calls& calls, const Convolution& c, cudnnHandle_t handle);
 
 }  // namespace gradus::cuda

@@ -1,4 +1,7 @@
-// Plans of a convolution: those that cuDNN recommends, and those by an engine that was chosen before.
+// Makes cuDNN execution plans of a convolution by the backend (graph) API: those that cuDNN's heuristics
+// recommend, and those of an engine and knobs that were chosen before (ConvChoice). Engines that are
+// nondeterministic, reduce the precision of operands or sums, or compile at run time are skipped. A ConvPlan
+// with a null `plan` means no plan.
 #include <cstdint>
 #include <utility>
 #include <vector>
@@ -6,16 +9,18 @@
 #include "gradus/tensor/cuda/cudnn/cudnn.h"
 #include "gradus/tensor/cuda/cudnn/cudnn_calls.h"
 
-// Plans are made for a handle, as the recorded ones were (tools/gpu_lab/records).
+// The attributes that bind a plan to a handle are deprecated; the recorded plans (tools/gpu_lab/records) use
+// them.
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 
 namespace gradus::cuda {
 namespace {
 
-// A plan that wants more is taken only where no other serves.
+// Bytes. A plan with a larger workspace is used only if cuDNN recommends no other.
 constexpr int64_t kMaxWorkspace = int64_t(1) << 30;
 
-// What the library recommends, the best first.
+// Returns the engine configurations that cuDNN recommends in this mode, best first; empty if the mode has
+// none. `properties`: as in Planned.
 std::vector<Descriptor> configurations(const Calls& calls, const Descriptor& graph,
                                        cudnnBackendHeurMode_t mode, cudnnBackendDescriptor_t properties) {
   const Descriptor heuristic = calls.create(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
@@ -29,6 +34,7 @@ std::vector<Descriptor> configurations(const Calls& calls, const Descriptor& gra
   return calls.parts(heuristic, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, count);
 }
 
+// Returns whether the engine is deterministic and precise enough: without TF32 for f32, unless c.tf32.
 bool may_run(const Calls& calls, const Convolution& c, const Descriptor& engine) {
   const bool is_f32 = c.x.dtype() == DType::kF32;
   for (const auto note : calls.list<cudnnBackendNumericalNote_t>(engine, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE))
@@ -41,19 +47,20 @@ bool may_run(const Calls& calls, const Convolution& c, const Descriptor& engine)
   return true;
 }
 
+// Returns whether the status means that cuDNN does not support the request, as opposed to a failure.
 bool refuses(cudnnStatus_t status) {
   const int category = CUDNN_STATUS_CATEGORY(status);
   return category == CUDNN_STATUS_NOT_SUPPORTED || category == CUDNN_STATUS_BAD_PARAM;
 }
 
-// Engines are planned for a handle's device, or for one that properties describe.
+// Plans engines for the device of `handle`, or if it is null for the device that `properties` describe.
 struct Planned {
   const Calls& calls;
   const Convolution& c;
   cudnnHandle_t handle;
   cudnnBackendDescriptor_t properties;
 
-  // No plan where the library has none.
+  // Returns no plan if cuDNN cannot build one.
   ConvPlan plan(const Descriptor& configuration, ConvChoice choice) const {
     ConvPlan p{calls.create(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR), 0, std::move(choice)};
     calls.set(p.plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, {configuration});
@@ -66,13 +73,14 @@ struct Planned {
     return p;
   }
 
-  // No plan where the engine may not run.
+  // Returns no plan if the engine is skipped.
   ConvPlan plan_recommended(const Descriptor& configuration) const {
     const Descriptor engine = std::move(
         calls.parts(configuration, CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_BACKEND_ENGINE_DESCRIPTOR, 1).at(0));
     if (!may_run(calls, c, engine)) return {};
     ConvChoice choice{calls.value<int64_t>(engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX), {}};
-    // A configuration does not tell how many choices it has.
+    // cuDNN does not report the number of knob choices of a configuration: at most one per knob of the
+    // engine.
     const int64_t knobs =
         calls.get(engine, CUDNN_ATTR_ENGINE_KNOB_INFO, CUDNN_TYPE_BACKEND_DESCRIPTOR, 0, nullptr);
     for (const Descriptor& knob : calls.parts(configuration, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES,
@@ -82,7 +90,8 @@ struct Planned {
     return plan(configuration, std::move(choice));
   }
 
-  // Errors: CudnnError where the library refuses the choice.
+  // Returns no plan if the engine is skipped.
+  // Errors: CudnnError if cuDNN rejects the choice.
   ConvPlan plan_chosen(const Descriptor& graph, const ConvChoice& choice) const {
     const Descriptor engine = calls.create(CUDNN_BACKEND_ENGINE_DESCRIPTOR);
     calls.set(engine, CUDNN_ATTR_ENGINE_OPERATION_GRAPH, {graph});
@@ -115,7 +124,7 @@ std::vector<ConvPlan> recommended_plans(const char* op, const Cudnn& library, co
   const Descriptor graph = make_graph(calls, c, handle);
   const Planned planned{calls, c, handle, properties};
   std::vector<ConvPlan> plans;
-  ConvPlan least;
+  ConvPlan least;  // of the plans above kMaxWorkspace, the one with the smallest workspace
   for (const cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
     for (const Descriptor& configuration : configurations(calls, graph, mode, properties)) {
       ConvPlan p = planned.plan_recommended(configuration);

@@ -1,3 +1,7 @@
+// Reads and writes the text file of cuDNN engine choices, one line per convolution; the grammar is in the
+// header. The file is untrusted input: sizes have bounds, and any malformed line is an error, so that the
+// file is used as a whole or not at all. Whether cuDNN accepts an engine and its knobs (tuning parameters) is
+// checked when it is used.
 #include "gradus/tensor/cuda/cudnn/plan_file.h"
 
 #include <algorithm>
@@ -25,6 +29,7 @@ constexpr int64_t kMaxKnobs = 32;     // engines of cuDNN 9.19 have some 10
 constexpr int64_t kMaxKnobType = 63;  // cuDNN's enum has 44
 constexpr uintmax_t kMaxBytes = 16 << 20;
 
+// Thrown by the parser; read_plan_file converts it to a FileError with the number of the line.
 struct Malformed {};
 
 void write(std::ostream& out, const char* name, const Dims& d) {
@@ -42,7 +47,8 @@ void write(std::ostream& out, const ConvKey& k, const ConvChoice& choice) {
   out << '\n';
 }
 
-// Reads a line. Errors: Malformed.
+// Parses a line of words separated by blanks. Every function consumes the next words, and throws Malformed
+// unless they have the expected form.
 class Line {
  public:
   explicit Line(const std::string& text) : in_(text) {}
@@ -76,6 +82,7 @@ class Line {
     expect(name);
     return number(0, 1) == 1;
   }
+  // Returns the rest of the line, without leading blanks.
   std::string rest() {
     std::string text;
     std::getline(in_ >> std::ws, text);
@@ -97,6 +104,7 @@ void read_header(Line line, PlanFile& file) {
   file.model.name = line.rest();
 }
 
+// Adds the choice of a line to `choices`. A repeated key, or more than kMaxChoices lines, are Malformed.
 void read_choice(Line line, ConvChoices& choices) {
   ConvKey k;
   k.pass = static_cast<ConvPass>(line.index_in(kPasses));
@@ -120,7 +128,7 @@ void read_choice(Line line, ConvChoices& choices) {
 }  // namespace
 
 void write_plan_file(const char* op, const fs::path& path, const PlanFile& file) {
-  // Random, because processes of several containers may have the same id.
+  // The temporary name is random instead of a process id, which processes of several containers may share.
   const fs::path temporary = concat(path.string(), '.', std::random_device()(), ".tmp");
   std::ofstream out(temporary);
   out << "gradus_conv_plans 1 cudnn " << file.cudnn_version << " device " << file.model.major << ' '

@@ -1,4 +1,9 @@
-// Batch norm forward: the moments of x, the statistics that follow from them, and y. Sums: channel_sums.h.
+// Batch norm forward over x [rows, channels] (channels innermost): mean[c] and var[c] (biased, divided by
+// rows), y, and the update of running statistics. A first kernel sums moments per piece (range of rows) and
+// channel, a second adds the pieces, finishes the statistics and normalizes; for one piece one kernel does
+// both. Note [Sums by channel] in channel_sums.h. Results repeat bit for bit. Types: T in memory, A =
+// compute_t<T> (f64 for f64, else f32) to compute in, f64 for sums. Functions queue on `stream`; their
+// callers allocate all memory.
 #include "gradus/tensor/cuda/kernels/batch_norm.h"
 
 #include <algorithm>
@@ -12,7 +17,10 @@ namespace {
 
 using namespace channel_sums_detail;  // NOLINT
 
-// Sums of the differences from the first row, and of their squares.
+// Adds to `shared.sums`, for each channel of the block's tile, the sums over the thread's rows of x[r, c] -
+// x[0, c] and of its square. To lose no digits for a large mean, a stretch of 16 rows is summed in A about
+// its own first element (`about`), then shifted to the pivot x[0, c] in f64. n: adjacent channels of a
+// thread.
 template <class T, int n>
 __device__ __forceinline__ void sum_moments_of_block(const T* x, const GridPartition& grid,
                                                      ThreadIndex thread,
@@ -60,7 +68,7 @@ __global__ void __launch_bounds__(kThreads, 4) moments(const T* x, GridPartition
   write_sums(grid, thread, shared.sums, pieces);
 }
 
-// Moves one running statistic, of type T or A, toward the batch's.
+// running[channel] += momentum * (batch - running[channel]). is_wide: `running` has elements A, else T.
 template <class T>
 __device__ __forceinline__ void move(void* running, bool is_wide, double batch, double momentum,
                                      int64_t channel) {
@@ -87,7 +95,8 @@ __device__ __forceinline__ void move_running(const RunningStatistics& running, i
   if (running.batches && channel == 0) ++*running.batches;
 }
 
-// Writes mean and var of a channel, which follow from its moments.
+// Writes mean and var of a channel, and updates its running statistics. mean_of and var_of return them from
+// the sums of x[r, c] - x[0, c] and of its square over all rows.
 template <class T>
 __device__ __forceinline__ void write_statistics(const BatchNorm<T>& s, const RunningStatistics& running,
                                                  int64_t channel, compute_t<T> mean, compute_t<T> var) {
@@ -104,7 +113,8 @@ template <class T> __device__ __forceinline__ compute_t<T> var_of(const BatchNor
   return static_cast<compute_t<T>>(formulas::squares_about_mean(sums.first, sums.second, rows) / rows);
 }
 
-// `tile` has mean, scale and shift.
+// Writes y for the block's rows and channels. `tile` has mean, scale and shift of each channel. adds: the
+// residual is added.
 template <class T, int n, bool adds>
 __device__ __forceinline__ void normalize_block(const BatchNorm<T>& s, const GridPartition& grid,
                                                 ThreadIndex thread, T* y, const T* residual,
@@ -187,7 +197,7 @@ __global__ void __launch_bounds__(kThreads)
   if (channel < channels) move_running<T>(running, channel, mean[channel], var[channel]);
 }
 
-// Returns the number of pieces.
+// Queues moments(), and returns the number of pieces that it writes.
 template <class T>
 int64_t sum_moments(const char* op, const T* x, int64_t rows, int64_t channels, double* pieces,
                     cudaStream_t stream) {
@@ -202,6 +212,7 @@ int64_t sum_moments(const char* op, const T* x, int64_t rows, int64_t channels, 
   return count;
 }
 
+// Queues normalize().
 template <class T>
 void run_normalize(const char* op, const BatchNorm<T>& s, T* y, const T* residual, double negative_slope,
                    const RunningStatistics& running, const double* pieces, int64_t count,
@@ -215,7 +226,7 @@ void run_normalize(const char* op, const BatchNorm<T>& s, T* y, const T* residua
       },
       s.x, y, residual);
 }
-// Runs what there is one piece of, and returns whether there is.
+// If the rows make only one piece, queues normalize_at_once() and returns true. Otherwise returns false.
 template <class T>
 bool normalized_at_once(const char* op, const BatchNorm<T>& s, T* y, const T* residual, double negative_slope,
                         const RunningStatistics& running, cudaStream_t stream) {
@@ -236,7 +247,8 @@ bool normalized_at_once(const char* op, const BatchNorm<T>& s, T* y, const T* re
 }  // namespace
 
 int64_t batch_norm_workspace(int64_t rows, int64_t channels) {
-  // More for larger elements, and for fewer channels of a thread.
+  // The maximum over all dtypes: the number of pieces grows with the size of elements (8: f64), and depends
+  // on the vector length (1 or 2 channels of a thread).
   const int64_t most =
       std::max(partition_of(rows, channels, 1, 8).pieces, partition_of(rows, channels, 2, 8).pieces);
   return most * channels * static_cast<int64_t>(2 * sizeof(double));

@@ -1,4 +1,12 @@
-// Batch norm backward: the sums of gradients, and the gradients that follow from them. Sums: channel_sums.h.
+// CUDA kernels of the gradients of batch norm on row-major [rows, channels] (batch_norm.h): of batch norm with an
+// optional leaky ReLU, of batch norm + residual + ReLU, of the normalization by given statistics, and of the
+// statistics. Two launches: per channel, the f64 sums of g and of g * (x - mean) over each piece of the rows, then
+// dx from their totals. If the rows are one piece, one launch does both. dx may be dy (or y, or `add`): a thread
+// reads an element before it writes that element, and no other thread reads it afterwards.
+//
+// Words of channel_sums.h: a tile is the channels of a block and a piece its rows; a thread has n neighboring
+// channels and every groups-th row of the piece; a stretch is 16 of the thread's rows, summed in compute_t<T>
+// before they are added to the f64 sums. TileAndSums, ForChannels and AtOnce are the kernels' shared memory.
 #include "gradus/tensor/cuda/kernels/batch_norm.h"
 #include "gradus/tensor/cuda/kernels/channel_sums.h"
 #include "gradus/tensor/cuda/kernels/kernel.h"
@@ -9,22 +17,24 @@ namespace {
 
 using namespace channel_sums_detail;  // NOLINT
 
-// Which gradients are summed.
+// How the summed gradient g follows from dy.
 enum class Given {
-  kAsIs,
-  kOfRectified,  // of what became of the normalized x: times the slope where that is not positive
-  kOfSum,        // where y is positive; they are written
-  kScaled,       // and written times the scale
+  kAsIs,         // g = dy
+  kOfRectified,  // y = leaky_relu(batch_norm(x)): g = dy, times negative_slope where batch_norm(x) <= 0
+  kOfSum,        // y = relu(batch_norm(x) + residual): g = dy where y > 0, else 0; written = g = dresidual
+  kScaled,       // g = dy; written = g * scale, which is dx if mean and var are constants
 };
 
+// Returns how many numbers per channel the sums need: mean, then scale, then shift (bias).
 constexpr int numbers_of(Given given) {
   return given == Given::kOfRectified ? 3 : given == Given::kScaled ? 2 : 1;
 }
-// Rows of gradients that a thread loads at once: one where registers hold no more.
+// Rows that a thread loads before it uses the first: 1 if registers do not suffice for more.
 template <Given given, class A>
 constexpr int kRowsOfGradients =
     given == Given::kScaled || (given != Given::kAsIs && sizeof(A) > 4) ? 1 : kUnderWay / 2;
-// Sums of the gradients g, and of g * (x - mean). `written` may be dy.
+// Adds g and g * (x - mean) over the rows of the block to shared.sums, per thread and channel, and writes
+// `written` for kOfSum and kScaled (else null). y is read only for kOfSum. `written` may be dy. All threads call.
 template <Given given, int each, class T, int n, class Written>
 __device__ __forceinline__ void sum_gradients_of_block(
     const BatchNorm<T>& s, const GridPartition& grid, ThreadIndex thread, const T* dy, const T* y,
@@ -77,8 +87,8 @@ __device__ __forceinline__ void sum_gradients_of_block(
 }
 
 // pieces[p, 0, c] = sum_r g[r, c] and pieces[p, 1, c] = sum_r g[r, c] * (x[r, c] - mean[c]), over rows r of
-// piece p of [rows, channels]; g is dy, or what `given` makes of it. Threads map as in moments()
-// (batch_norm.cu.cc).
+// piece p of [rows, channels]; `given` defines g. A block has one piece and a tile of channels, a thread n
+// channels of every grid.groups-th row.
 template <Given given, class T, int n, class Written>
 __global__ void __launch_bounds__(kThreads, 4)
     gradient_sums(BatchNorm<T> s, GridPartition grid, const T* dy, const T* y, Written* written,
@@ -90,8 +100,9 @@ __global__ void __launch_bounds__(kThreads, 4)
   write_sums(grid, thread, shared.sums, pieces);
 }
 
-// Takes the numbers that differentiate_block() needs of a channel. If this block is to, it writes the
-// gradients of the channel's weight and bias.
+// v = the numbers of a channel that differentiate_block() needs: mean, scale, offset, slope and, if rectified,
+// shift. sums = sum(g) and sum(g * (x - mean)) of the channel. If `writes`, also writes the channel's dweight and
+// dbias.
 template <bool rectified, class T>
 __device__ __forceinline__ void take_slopes(const BatchNorm<T>& s, int64_t channel, const Pair& sums,
                                             bool writes, compute_t<T>* dweight, compute_t<T>* dbias,
@@ -108,7 +119,10 @@ __device__ __forceinline__ void take_slopes(const BatchNorm<T>& s, int64_t chann
   if (writes) dweight[channel] = static_cast<A>(slopes.dweight), dbias[channel] = static_cast<A>(sums.first);
 }
 
-template <bool rectified> constexpr int kSlopes = rectified ? 5 : 4;
+template <bool rectified> constexpr int kSlopes = rectified ? 5 : 4;  // numbers per channel of take_slopes()
+
+// Writes dx, by the formula of normalize_backward(), for the rows and channels of the block. If rectified, g
+// follows from dy as in Given::kOfRectified, else g = dy.
 template <int each, class T, int n, bool rectified>
 __device__ __forceinline__ void differentiate_block(const BatchNorm<T>& s, const GridPartition& grid,
                                                     ThreadIndex thread, T* dx, const T* dy,
@@ -140,8 +154,9 @@ __device__ __forceinline__ void differentiate_block(const BatchNorm<T>& s, const
 
 // dx[r, c] = scale[c] * (g[r, c] - offset[c] - (x[r, c] - mean[c]) * slope[c]), where with sums over all n
 // rows offset = sum(g) / n, slope = sum(g * (x - mean)) / (n * (var + eps)); dbias = sum(g), dweight = sum(g
-// * (x - mean)) / sqrt(var + eps). `pieces` [count, 2, channels] are the sums. Threads map as in moments()
-// (batch_norm.cu.cc). Blocks of piece 0 write dweight and dbias.
+// * (x - mean)) / sqrt(var + eps). `pieces` [count, 2, channels] are the sums from gradient_sums(). A block has
+// one piece of rows and a tile of channels, a thread n channels of every grid.groups-th row. Blocks of piece 0
+// write dweight and dbias.
 template <class T, int n, bool rectified>
 __global__ void __launch_bounds__(kThreads, 4)
     normalize_backward(BatchNorm<T> s, GridPartition grid, T* dx, compute_t<T>* dweight, compute_t<T>* dbias,
@@ -156,7 +171,8 @@ __global__ void __launch_bounds__(kThreads, 4)
   differentiate_block<kUnderWay / 2, T, n, rectified>(s, grid, thread, dx, dy, negative_slope, shared.tile);
 }
 
-// gradient_sums() and normalize_backward() for one piece: a block has all rows of its tile of channels.
+// gradient_sums() and normalize_backward() in one launch, for rows that are a single piece: a block has all rows
+// of its tile of channels.
 template <class T, int n, bool rectified>
 __global__ void __launch_bounds__(kThreads, 4)
     backward_at_once(BatchNorm<T> s, GridPartition grid, T* dx, compute_t<T>* dweight, compute_t<T>* dbias,
@@ -177,7 +193,7 @@ __global__ void __launch_bounds__(kThreads, 4)
 }
 
 // dx[r, c] = add[r, c] + offset[c] + (x[r, c] - mean[c]) * slope[c] for [rows, channels]; `add` may be null.
-// Threads map as in moments() (batch_norm.cu.cc).
+// Threads map to rows and channels as in normalize_backward().
 template <class T, int n>
 __global__ void __launch_bounds__(kThreads, 4)
     moments_backward(T* dx, const compute_t<T>* add, const T* x, GridPartition grid, const compute_t<T>* mean,
@@ -212,7 +228,7 @@ __global__ void __launch_bounds__(kThreads, 4)
       });
 }
 
-// Returns the number of pieces.
+// Launches gradient_sums(). Returns the number of pieces.
 template <Given given, class T, class Written>
 int64_t sum_gradients(const char* op, const BatchNorm<T>& s, const T* dy, const T* y, Written* written,
                       double* pieces, cudaStream_t stream, double negative_slope = 0) {
@@ -229,6 +245,7 @@ int64_t sum_gradients(const char* op, const BatchNorm<T>& s, const T* dy, const 
   return count;
 }
 
+// Launches normalize_backward() with the sums of `count` pieces.
 template <bool rectified, class T>
 void run_backward(const char* op, const BatchNorm<T>& s, T* dx, compute_t<T>* dweight, compute_t<T>* dbias,
                   const T* dy, const double* pieces, int64_t count, cudaStream_t stream,
@@ -242,12 +259,12 @@ void run_backward(const char* op, const BatchNorm<T>& s, T* dx, compute_t<T>* dw
       },
       s.x, dx, dy);
 }
-// Runs what there is one piece of, and returns whether there is.
+// Launches backward_at_once() if the rows are a single piece. Returns whether they are.
 template <bool rectified, class T>
 bool differentiated_at_once(const char* op, const BatchNorm<T>& s, T* dx, compute_t<T>* dweight,
                             compute_t<T>* dbias, const T* dy, double negative_slope, cudaStream_t stream) {
   constexpr int kMaxPerThread =
-      rectified ? kSummedChannels<T> / 2 : kSummedChannels<T>;  // registers hold no more
+      rectified ? kSummedChannels<T> / 2 : kSummedChannels<T>;  // registers do not suffice for more
   bool is_one = false;
   with_partition<kMaxPerThread>(
       s.rows, s.channels,
@@ -265,6 +282,7 @@ bool differentiated_at_once(const char* op, const BatchNorm<T>& s, T* dx, comput
 
 }  // namespace
 
+// negative_slope 1 means no activation, 0 ReLU. `workspace` has batch_norm_workspace() bytes, here and below.
 template <class T>
 void batch_norm_backward(const char* op, const BatchNorm<T>& s, T* dx, compute_t<T>* dweight,
                          compute_t<T>* dbias, const T* dy, double negative_slope, void* workspace,

@@ -1,17 +1,22 @@
-// What both directions of batch norm share: sums by channel, and numbers by channel.
+// Device code that the forward and backward kernels of batch norm share: two f64 sums per channel (of x -
+// x[0] and its square, or of g and g * (x - mean)) over the rows of a row-major matrix [rows, channels], and
+// per-channel values in shared memory.
 //
 // Note [Sums by channel]
-// [rows, channels] is cut into tiles of channels and pieces of rows. A block has one of each: its threads lie
-// side by side over the tile, a vector of channels each, and take turns in the rows. The first kernel writes
-// two sums of each piece and channel. The second reads those of its tile again in each block, adds
-// them in the order of pieces, and goes over its piece. So a batch norm takes two launches, and blocks wait
-// for nobody. There are so few pieces that their sums are 1/25 of the elements at most.
+// The matrix is cut into tiles (ranges of channels) and pieces (ranges of rows). A block processes one piece
+// of one tile. Its threads form `groups` groups of `lanes` threads: the lanes of a group cover the tile's
+// channels, n neighboring channels per thread, and group g processes rows g, g + groups, ... of the piece.
+// The first kernel writes the partial sums f64 [pieces, 2, channels]. In the second kernel each block adds
+// the partial sums of its tile in the order of pieces, and processes its piece. So a batch norm takes two
+// launches, and no block waits for another block. The number of pieces is so small that reading the partial
+// sums is at most 1/25 of the memory traffic.
 //
-// Where rows are so few that there is one piece, a block has all it needs, and one launch does both. The sums
-// are the same.
+// If the rows are one piece, one launch does both, with the same sums.
 //
-// A thread adds few rows in the elements' type, then in f64. Moments are sums of differences: those of few
-// rows from the first of these, those of the whole from the first row. So a large mean costs no digits.
+// A thread accumulates a stretch of kStretch rows in compute_t<T>, then adds the result to its f64 sums.
+// Moments are sums of differences: within a stretch from its first row, in total from the first row of the
+// matrix. So a large mean causes no cancellation. The order of all additions is fixed: results are
+// deterministic.
 #pragma once
 
 #include <algorithm>
@@ -27,20 +32,20 @@ namespace gradus::cuda {
 namespace channel_sums_detail {
 
 inline constexpr int kThreads = 256;
-inline constexpr int kVectors = 8;        // of a tile
-inline constexpr int kSingles = 32;       // channels of a tile that are not taken as vectors
+inline constexpr int kVectors = 8;        // maximal lanes of a tile whose threads have vectors (n > 1)
+inline constexpr int kSingles = 32;       // maximal lanes of a tile whose threads have one channel (n = 1)
 inline constexpr int kStretch = 16;       // rows accumulated in T before they are added to the f64 sum
 inline constexpr int kUnderWay = 4;       // rows that a thread loads before it uses the first
 inline constexpr int64_t kWanted = 1024;  // blocks that fill a device
 
-// Channels of a tile.
+// Maximal number of channels of a tile, for n channels per thread.
 template <int n> constexpr int kWidth = n == 1 ? kSingles : kVectors * n;
 
 // A kernel argument: without padding (tools/cuda_emulator/README.md).
 struct GridPartition {
-  int64_t rows, channels, pieces, length;  // of a piece
+  int64_t rows, channels, pieces, length;  // length: rows of a piece
   int64_t tiles;
-  int lanes, groups;  // of a block: neighboring threads that share a row, and rows read at once
+  int lanes, groups;  // of a block: threads per row, and rows processed at once
 };
 
 // The channels and rows of the calling thread.
@@ -64,8 +69,8 @@ template <int n> __device__ __forceinline__ ThreadIndex thread_index(const GridP
   return thread;
 }
 
-// Calls load(e, at) and use(e, at) for the elements of so many rows, and moves on behind these. Several are
-// loaded before the first is used.
+// Calls load(e, at) and use(e, at) for the thread's next `rows` rows, and advances thread.at. `each` rows are
+// loaded before the first is used; e numbers the buffers, `at` is the offset of the row's element.
 template <int each, class N, class Load, class Use>
 __device__ __forceinline__ void for_each_row(ThreadIndex& thread, N rows, Load&& load, Use&& use) {
 #pragma unroll 1
@@ -80,14 +85,15 @@ __device__ __forceinline__ void for_each_row(ThreadIndex& thread, N rows, Load&&
   for (; rows > 0; --rows) load(0, thread.at), use(0, thread.at), thread.at += thread.stride;
 }
 
-// Calls f(rows) for stretches of the thread's rows.
+// Calls f(rows) for each stretch of the thread's rows; f must process that number of rows.
 template <class F> __device__ __forceinline__ void for_each_stretch(const ThreadIndex& thread, F&& f) {
 #pragma unroll 1
   for (int64_t left = thread.rows; left > 0; left -= kStretch)
     f(static_cast<int>(std::min<int64_t>(left, kStretch)));
 }
 
-// Two sums for each channel of each thread. Rows of threads are so far apart that no two meet in a bank.
+// In shared memory: two sums for each channel of each thread; k < n is the first sum of channel k, n + k the
+// second. The padding avoids bank conflicts.
 template <int n> struct Sums {
   double v[2 * n * (kThreads + (n == 1 ? kSingles : kVectors))];
 
@@ -106,8 +112,8 @@ template <int n> struct Sums {
 struct Pair {
   double first, second;
 };
-// Calls f(i, k, sum) once for each sum of the block: for sum i, the first or the second, of channel k of
-// those that the calling thread has. All threads call it.
+// Adds the sums of all groups. Calls f(i, k, sum) once per sum of the block, spread over its threads: sum i
+// (0 or 1) of the channel thread.channel + k. All threads call it.
 template <int n, class F>
 __device__ __forceinline__ void take_sums(const GridPartition& grid, const ThreadIndex& thread, Sums<n>& sums,
                                           F&& f) {
@@ -118,7 +124,7 @@ __device__ __forceinline__ void take_sums(const GridPartition& grid, const Threa
     if (thread.channel < grid.channels) f(k / n, k % n, sum);
   }
 }
-// Writes the sums of a block: [piece, 2, channels]. All threads call it.
+// Writes the sums of a block to `pieces`, f64 [pieces, 2, channels]. All threads call it.
 template <int n>
 __device__ __forceinline__ void write_sums(const GridPartition& grid, const ThreadIndex& thread,
                                            Sums<n>& sums, double* pieces) {
@@ -126,7 +132,7 @@ __device__ __forceinline__ void write_sums(const GridPartition& grid, const Thre
     pieces[(int64_t(thread.piece) * 2 + i) * grid.channels + thread.channel + k] = sum;
   });
 }
-// The sums of a block's channels, for all its threads. All threads call it.
+// In shared memory: the sums of a block's channels, for all its threads. All threads call fill().
 template <int n> struct SumsOfTile {
   double v[2][kWidth<n>];
 
@@ -137,7 +143,8 @@ template <int n> struct SumsOfTile {
   __device__ __forceinline__ Pair of(int channel) const { return {v[0][channel], v[1][channel]}; }
 };
 
-// Adds the sums of all pieces. Returns those of channel threadIdx.x % width of the tile. All threads call.
+// Adds the partial sums of all `count` pieces. Returns those of channel threadIdx.x % width of the tile,
+// whose first channel is `tile`. `parts` is shared memory. All threads call it.
 template <int width>
 __device__ __forceinline__ Pair sums_of(const double* pieces, int64_t count, int64_t tile, int64_t channels,
                                         double (&parts)[kThreads]) {
@@ -161,12 +168,13 @@ __device__ __forceinline__ Pair sums_of(const double* pieces, int64_t count, int
   return all;
 }
 
-// Numbers of the channels of a tile. Those of a thread are so far apart that no two threads meet in a bank.
+// In shared memory: `count` values for each channel of a tile, n channels per thread. kApart avoids bank
+// conflicts.
 template <class A, int count, int n> struct OfTile {
   static constexpr int kApart = n == 1 ? kSingles : n == 8 ? 12 : kVectors;
   A v[count][n * kApart];
 
-  // Calls f(channel, numbers) once for each channel. All threads call it.
+  // Calls f(channel, numbers), which computes the values, once for each channel. All threads call it.
   template <class F>
   __device__ __forceinline__ void fill(const GridPartition& grid, const ThreadIndex& thread, F&& f) {
     const int c = threadIdx.x;
@@ -178,7 +186,7 @@ template <class A, int count, int n> struct OfTile {
     }
     __syncthreads();
   }
-  // Number i of channel k of a thread's.
+  // Returns value i of channel k of the lane's n channels.
   __device__ __forceinline__ A of(int i, int k, int lane) const { return v[i][k * kApart + lane]; }
   __device__ __forceinline__ void take(const ThreadIndex& thread, A (&local)[count][n]) const {
 #pragma unroll
@@ -197,6 +205,7 @@ template <class T> __device__ __forceinline__ compute_t<T> shift_of(const BatchN
   return s.bias ? s.bias[channel] : compute_t<T>(0);
 }
 
+// The shared memory of kernels: for partial sums, for the second launch, and for both in one launch.
 template <class A, int count, int n> struct TileAndSums {
   OfTile<A, count, n> tile;
   Sums<n> sums;
@@ -234,8 +243,9 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// Pieces so few that their sums, which as many blocks read, are 1/25 of three passes over the elements at
-// most; and not fewer than kUnderWay rows of a thread.
+// Returns the number of pieces. Each of a tile's `pieces` blocks reads the sums of all pieces: these pieces^2
+// reads are at most 1/25 of the bytes of three passes over the elements. A thread has at least kUnderWay
+// rows.
 inline int64_t pieces_of(int64_t rows, int64_t element_bytes, int64_t tiles, int64_t groups) {
   constexpr double kSumBytes = 2 * sizeof(double), kPasses = 3, kShare = 1. / 25;
   const auto cheap = static_cast<int64_t>(
@@ -258,11 +268,12 @@ template <class Shared> Grid grid_of(const GridPartition& grid) {
   return {grid.tiles * grid.pieces, kThreads, static_cast<int64_t>(sizeof(Shared))};
 }
 
-// Channels of a thread that computes sums: 16 bytes of elements, 4 channels at most, because sums take registers.
+// Channels of a thread that computes sums: 16 bytes of elements, 4 channels at most, because sums take
+// registers.
 template <class T> constexpr int kSummedChannels = std::min(4, kVectorSize<T>);
 
-// Calls f<n>(grid) with n channels of a thread: `most`, or 1 where they do not make whole, aligned vectors.
-// Arrays are of elements T, or of what these are computed in.
+// Calls f<n>(grid) with n channels per thread: `most`, or 1 unless these are whole, aligned vectors of all
+// arrays. Arrays have elements of type T or compute_t<T>; null is aligned.
 template <int most, class T, class F, class... P>
 void with_partition(int64_t rows, int64_t channels, F&& f, const T* x, const P*... more) {
   const bool fits =

@@ -1,5 +1,8 @@
-// Copies of one dtype move the largest words that layouts allow. What lies across goes through tiles in
-// shared memory. Copies between dtypes are element-wise ops.
+// Copies between strided layouts and dtypes, fills, arange and linspace. Copies within a dtype move words of
+// up to 16 bytes, as layouts and alignment allow; if both layouts are dense, cudaMemcpyAsync; a transposition
+// goes through tiles in shared memory. Dense casts between f32 and 16-bit floats are vectorized, other casts
+// take one element per thread. The callers guarantee operands on the stream's device that do not overlap.
+// Operand 0 is the destination, 1 the source.
 #include "gradus/tensor/cuda/kernels/copy.h"
 
 #include <cstring>
@@ -14,11 +17,11 @@
 namespace gradus::cuda {
 namespace {
 
-constexpr int kThreads = 256;
-constexpr int kEach = 4;
-constexpr int kTile = 32;
+constexpr int kThreads = 256;  // of a block
+constexpr int kEach = 4;       // words per thread
+constexpr int kTile = 32;      // rows and columns
 
-// Calls f(W()) with a word of so many bytes.
+// Calls f(W()) with the word type of 1, 2, 4, 8 or 16 bytes.
 template <class F> void with_word(int64_t bytes, F&& f) {
   switch (bytes) {
     case 1:
@@ -34,8 +37,8 @@ template <class F> void with_word(int64_t bytes, F&& f) {
   }
 }
 
-// dst[i] = src[i] for positions i of the index space, in words W. Thread t of block b copies words (b * kEach + e) *
-// kThreads + t.
+// dst[i] = src[i] for positions i of the index space, in words W. Thread t of block b copies words (b * kEach
+// + e) * kThreads + t.
 template <class W> __global__ void __launch_bounds__(kThreads) copy_words(StridedOperands<2> o) {
   const auto first = blockIdx.x * (kThreads * kEach) + threadIdx.x;
   W words[kEach];
@@ -53,13 +56,14 @@ template <class W> __global__ void __launch_bounds__(kThreads) copy_words(Stride
       store_vector(static_cast<W*>(o.data[0]) + at[e][0], words[e]);
 }
 
-// Rows of the destination are columns of the source: dst[r * dst_row + c] = src[c * src_row + r].
+// A batch of matrix transpositions: dst[r * dst_row + c] = src[c * src_row + r], strides in elements.
 struct Transposed {
   int64_t rows, columns, dst_row, src_row;
-  int64_t row_tiles, column_tiles;
-  StridedOperands<2> planes;  // the other loops
+  int64_t row_tiles, column_tiles;  // number of tiles along rows and columns
+  StridedOperands<2> planes;        // the loops over the matrices of the batch
 };
-// Rows are padded by 4 bytes or by an element: lanes that read a column of the tile reach different banks.
+// Rows are padded by at least 4 bytes, so that the lanes that read a column of the tile access different
+// banks.
 template <class W> struct Tile {
   W v[kTile][kTile + (sizeof(W) < 4 ? 4 / sizeof(W) : 1)];
 };
@@ -86,7 +90,7 @@ template <class W> __global__ void __launch_bounds__(kThreads) copy_transposed(T
     if (r0 + k < t.rows && c0 + lane < t.columns) dst[(r0 + k) * t.dst_row + c0 + lane] = tile.v[lane][k];
 }
 
-// to[i] = pattern[i % 16] for i < bytes, from an address aligned to 16 on. A thread writes 16 bytes.
+// to[i] = pattern[i % 16] for i < bytes. `to` is aligned to 16 bytes. A thread writes 16 bytes.
 __global__ void __launch_bounds__(kThreads)
     fill_dense(uint8_t* to, int64_t bytes, Vector<uint8_t, 16> pattern) {
   const int64_t at = (int64_t{blockIdx.x} * kThreads + threadIdx.x) * 16;
@@ -106,8 +110,8 @@ struct Identity {
   template <class T> __device__ T operator()(T x) const { return x; }
 };
 
-// dst[i] = src[i], converted, for positions i of the index space. A thread has one element. Any dtypes: integers
-// pass as i64 and floats as f64, which hold all values of narrower types.
+// dst[i] = src[i], converted, for positions i of the index space. A thread has one element. Any dtypes:
+// integers pass as i64 and floats as f64, which hold all values of narrower types.
 __global__ void __launch_bounds__(kThreads) convert_any(StridedOperands<2> o) {
   const uint32_t i = blockIdx.x * kThreads + threadIdx.x;
   if (i >= o.count) return;
@@ -119,12 +123,13 @@ __global__ void __launch_bounds__(kThreads) convert_any(StridedOperands<2> o) {
     store_as(o.data[0], o.dtype[0], at[0], load_as<int64_t>(o.data[1], o.dtype[1], at[1]));
 }
 
+// Returns whether operand k is contiguous and all loops are merged into one.
 bool is_flat(const StridedIndex& index, size_t k) {
   return index.dims == 1 && (index.numel == 1 || index.stride[k][0] == 1);
 }
 
-// Joins neighbors of the innermost loop into larger words while layouts and addresses allow it. Returns the
-// bytes of a word.
+// Joins adjacent elements of the innermost loop into larger words while layouts and addresses allow it:
+// halves its size and the other strides. `bytes` is the size of an element. Returns the size of a word.
 int64_t join_words(StridedIndex* index, const View* views, int64_t bytes) {
   const auto inner = static_cast<size_t>(index->dims - 1);
   if (index->inner_stride(0) != 1 || index->inner_stride(1) != 1) return bytes;
@@ -143,8 +148,8 @@ int64_t join_words(StridedIndex* index, const View* views, int64_t bytes) {
   return bytes;
 }
 
-// The loop along which the source lies side by side, where the destination does so along the innermost
-// one. -1 if there is none.
+// Returns the loop with stride 1 in the source, if the destination has stride 1 in the innermost loop and the
+// source does not: a transposition. -1 if there is none.
 int transposed_loop(const StridedIndex& index) {
   if (index.inner_stride(0) != 1 || index.inner_stride(1) <= 1) return -1;
   for (int d = 0; d < index.dims - 1; ++d)
@@ -152,6 +157,7 @@ int transposed_loop(const StridedIndex& index) {
   return -1;
 }
 
+// Queues copy_transposed: `loop` are the rows of the destination, the innermost loop its columns.
 void run_transposed(const char* op, const StridedIndex& index, int loop, const View* views,
                     cudaStream_t stream) {
   const auto along = static_cast<size_t>(loop), inner = static_cast<size_t>(index.dims - 1);
@@ -176,7 +182,8 @@ void run_transposed(const char* op, const StridedIndex& index, int loop, const V
   });
 }
 
-// Casts between floats, of dense tensors. Returns whether it was one.
+// If this is a cast between f32 and a 16-bit float of dense tensors, queues it and returns true. Otherwise
+// returns false.
 bool run_cast(const char* op, const StridedIndex& index, const View* views, cudaStream_t stream) {
   using elementwise_detail::run_dense;
   const DType from = views[1].dtype;
@@ -188,7 +195,8 @@ bool run_cast(const char* op, const StridedIndex& index, const View* views, cuda
          run_dense<f16, Identity, double, float, f16>(op, {}, index, views, stream);
 }
 
-// Values before `middle` count from the start, others from the end.
+// Evenly spaced values. Those before index `middle` are computed from `start`, the others from `end`, so that
+// both ends are exact.
 struct Spacing {
   double start, end, step;
   int64_t middle;

@@ -1,3 +1,7 @@
+// CUDA kernels of cross-entropy and negative log-likelihood with class indices, and of their gradient. A
+// thread group (thread_groups.h: 1 to 256 threads of a block) computes the log-softmax statistics and the
+// loss of one sample; a second launch sums the samples, unless one block has all. No atomic sums, so results
+// are the same in every run. A target outside [0, classes) gives NaN and a later IndexError.
 #include "gradus/tensor/cuda/kernels/cross_entropy.h"
 
 #include <algorithm>
@@ -12,15 +16,17 @@
 
 namespace gradus::cuda {
 
+// The weighted loss of a sample, and the weight of its target; or sums of both.
 struct alignas(16) SampleLoss {
   double loss, weight;
 };
 
 namespace {
 
-constexpr int kScores = 64;  // of a thread, where that is enough
+constexpr int kScores = 64;  // maximum number of scores per thread, if a block is enough for that
 
-// What the samples come to. Their losses are the result where `loss` is null.
+// Reduction op (reduce_ops.h) that sums SampleLoss over the samples. finish() returns the total weight, and
+// writes the sum or weighted mean of the losses to *loss. Null `loss`: LossOf::kEach.
 template <class T> struct WholeLoss {
   using In = SampleLoss;
   using Lane = SampleLoss;
@@ -39,9 +45,9 @@ template <class T> struct WholeLoss {
 
 // A sample's target.
 template <class T> struct Target {
-  int64_t number;
-  bool counts, is_class;
-  T weight;  // NaN where it is no class
+  int64_t number;         // class index
+  bool counts, is_class;  // counts: not ignore_index; is_class: counts, and in [0, classes)
+  T weight;               // of the class; 0 if ignored, NaN if out of range
 };
 template <class T>
 __device__ __forceinline__ Target<T> target_of(const CrossEntropy<T>& s, const ThreadIndex& thread) {
@@ -59,9 +65,10 @@ __device__ __forceinline__ Target<T> target_of(const CrossEntropy<T>& s, const T
 
 // loss[i] = (1 - smoothing) * w[t] * nll(t) + smoothing / classes * sum_c w[c] * nll(c) for samples i of
 // scores x[outer, classes, inner], where t = target[i] and nll(c) = log(sum_k e^(x[k] - max)) - (x[c] - max);
-// without stats x are logarithms of probabilities, and nll(c) = -x[c]. A thread group (thread_groups.h) has one
-// sample. If one block has all samples, it finishes the whole loss, and `total` is its weight. Else `total`
-// is null, and the samples' losses go to `losses`.
+// if s.stats is null, x are log-probabilities, and nll(c) = -x[c]. Each thread group has one sample. If one
+// block has all samples, the block also finishes the whole loss and writes the total weight to *total.
+// Otherwise `total` is null, and the samples' losses and weights go to `losses`. `each`: output of the
+// samples' losses, or null. Writes s.stats.
 template <class T, int vector>
 __global__ void __launch_bounds__(kBlockThreads, 4)
     cross_entropy_samples(CrossEntropy<T> s, ThreadGroups groups, SampleLoss* losses, T* each,
@@ -69,7 +76,7 @@ __global__ void __launch_bounds__(kBlockThreads, 4)
   ThreadIndex thread = thread_index(groups);
   const bool is_sample = thread.limit > 0;
   const Target<T> y = target_of(s, thread);
-  if (!y.is_class) thread.limit = 0;  // its scores are not needed
+  if (!y.is_class) thread.limit = 0;  // the sample's scores are not needed
   auto& scratch = shared_memory<GroupScratch<T>>();
   ExpSum<T> exp_sum{0, 1};
   if (s.stats) exp_sum = sum_exp<vector>(s.x, groups, thread, scratch);
@@ -81,7 +88,7 @@ __global__ void __launch_bounds__(kBlockThreads, 4)
     for_each_vector<1>(groups, thread, [&](int64_t c) {
       smooth += (s.weight ? static_cast<double>(s.weight[c]) : 1.0) * nll(s.x[thread.first + c * s.inner]);
     });
-    if (s.stats) __syncthreads();  // all have read `scratch`
+    if (s.stats) __syncthreads();  // all threads have read `scratch`
     smooth = merge_group(groups, smooth, scratch.sum, AddOp{});
   }
   const int lane = thread.rank;
@@ -102,7 +109,7 @@ __global__ void __launch_bounds__(kBlockThreads, 4)
   }
   if (!total) return;
   const ThreadGroups block{1, 0, 1, kBlockThreads, 1};
-  __syncthreads();  // all have read `scratch`
+  __syncthreads();  // all threads have read `scratch`
   local.loss = merge_group(block, local.loss, scratch.sum, AddOp{});
   __syncthreads();
   local.weight = merge_group(block, local.weight, scratch.sum, AddOp{});
@@ -110,8 +117,9 @@ __global__ void __launch_bounds__(kBlockThreads, 4)
 }
 
 // dx[o, c, i] = g * (p[c] * (h + smooth * sum_k w[k]) - (c == t) * h - smooth * w[c]), where p = softmax(x),
-// or 0 without stats, t is the target, h = (1 - smoothing) * w[t], smooth = smoothing / classes, and g = dy,
-// divided by `total` if given. A thread group (thread_groups.h) has the classes of one sample.
+// or 0 if s.stats is null, t is the target, h = (1 - smoothing) * w[t], smooth = smoothing / classes, and g =
+// dy, divided by *total unless `total` is null. `each`: dy has one element per sample, else one in all.
+// `weights` is the sum of w[k]; null: the number of classes. Ignored samples get 0. One group per sample.
 template <class T, int vector>
 __global__ void __launch_bounds__(kBlockThreads, 4)
     cross_entropy_slopes(CrossEntropy<T> s, ThreadGroups groups, T* dx, const T* dy, bool each,
@@ -148,7 +156,7 @@ template <class T> int64_t bytes_of_losses(const CrossEntropy<T>& s) {
   return s.samples() * static_cast<int64_t>(sizeof(SampleLoss));
 }
 
-// Calls f<vector>(groups).
+// Calls f<vector>(groups) with the groups for one sample each; vector: scores that a thread loads at once.
 template <class T, class F> void with_groups(const CrossEntropy<T>& s, bool in_vectors, F&& f) {
   constexpr int kVector = kVectorSize<T>;
   const auto start = [&]<int vector>() {
@@ -173,8 +181,8 @@ void cross_entropy(const char* op, const CrossEntropy<T>& s, LossOf kind, T* los
   const auto whole = [&] { return WholeLoss<T>{each ? nullptr : loss, kind == LossOf::kMean}; };
   bool is_done = false;
   with_groups(s, has_vector_rows(s.classes, s.inner, s.x), [&]<int vector>(ThreadGroups groups) {
-    if (!s.stats && s.smoothing == 0) groups.size = groups.stride = 1;  // one score is read
-    // Few samples of few classes are for one block: it needs no second launch.
+    if (!s.stats && s.smoothing == 0) groups.size = groups.stride = 1;  // one score per sample is read
+    // Few samples of few classes are computed by one block, which saves the second launch.
     const auto lanes =
         kBlockThreads / static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(s.samples())));
     if (groups.stride == 1 && lanes > 0 && lanes < groups.size && s.classes <= 4 * lanes * vector)

@@ -1,7 +1,9 @@
-// In forward and the input gradient a thread computes one element of the result. Neighboring threads take
-// neighboring channels of it: they read the same element of the source, and neighboring ones of the filters.
-// In the weight gradient neighboring threads take neighboring pairs of channels. The rows of a block share
-// the lines of the images.
+// Direct 1-D to 3-D convolution (cross-correlation) with groups, and its gradients, for images
+// [N, D, H, W, C]: the fallback for shapes that cuDNN has no plan for. In forward and the input gradient a
+// thread computes one element of the result; neighboring threads have neighboring channels, so they read the
+// same element of the source and neighboring elements of the filters. In the weight gradient neighboring
+// threads have neighboring pairs of channels, and the warps of a block share the lines (rows of w) of the
+// images. A place is a position (d, h, w), a tap an element of a filter.
 #include "gradus/tensor/cuda/kernels/direct_conv.h"
 
 #include <algorithm>
@@ -15,12 +17,12 @@ namespace {
 constexpr int kThreads = 256;
 constexpr int kRows = kThreads / kWarp;
 
-// Where a tap meets the input, for a place of the output; below 0 if in the padding.
+// Returns the input position that a tap reads for an output position; negative in the padding.
 __device__ __forceinline__ int64_t input_at(const ConvAxis& a, int64_t place, int64_t tap) {
   const int64_t at = place * a.stride - a.padding + tap * a.dilation;
   return at < a.in ? at : -1;
 }
-// Which place of the output has a tap that meets this place of the input; below 0 if none has.
+// Returns the output position that reads this input position with this tap; negative if there is none.
 __device__ __forceinline__ int64_t output_at(const ConvAxis& a, int64_t place, int64_t tap) {
   const int64_t origin = place + a.padding - tap * a.dilation, at = origin / a.stride;
   return at < a.out && at * a.stride == origin ? at : -1;

@@ -1,4 +1,6 @@
-// Conversion between elements in memory and the types they are computed in (compute_type.h).
+// Conversion of single elements in device code: between dtypes in memory and the types they are computed in
+// (compute_t<T> in compute_type.h: f32 for 16-bit floats, i32 for i8 and i16, else T), and access by a dtype
+// known at run time.
 #pragma once
 
 #include <cstdint>
@@ -10,6 +12,7 @@
 
 namespace gradus::cuda {
 
+// Returns x in the type to compute in, exactly.
 template <class T> __device__ __forceinline__ compute_t<T> widen(T x) {
   if constexpr (std::is_same_v<T, f16>)
     return f16_to_float(x.bits);
@@ -19,7 +22,9 @@ template <class T> __device__ __forceinline__ compute_t<T> widen(T x) {
     return x;
 }
 
-// Converts as the CPU does, within the range of To. Beyond it floats become other integers than there.
+// Converts x to To: floats round to the nearest, floats to integers truncate, bool is x != 0. Results equal
+// those of the CPU if x is in the range of To; a float outside the range of an integer To can give another
+// integer.
 template <class To, class From> __device__ __forceinline__ To convert(From x) {
   if constexpr (std::is_same_v<To, From>) {
     return x;
@@ -42,7 +47,7 @@ template <class To, class From> __device__ __forceinline__ To convert(From x) {
   }
 }
 
-// Calls f(T()) with the type of elements that `dtype` names, on either side.
+// Calls f(T()) with the C++ type T of the dtype's elements, on the host or on the device. Returns its result.
 template <class F> __host__ __device__ __forceinline__ auto with_type(DType dtype, F&& f) {
   switch (dtype) {
     case DType::kF64:
@@ -68,14 +73,16 @@ template <class F> __host__ __device__ __forceinline__ auto with_type(DType dtyp
   }
 }
 
-// The same for floats.
+// Calls f(T()) if the dtype is floating point; otherwise does nothing. Instantiates f for floating-point
+// types only.
 template <class F> void with_float(DType dtype, F&& f) {
   with_type(dtype, [&](auto type) {
     if constexpr (is_floating(dtype_v<decltype(type)>)) f(type);
   });
 }
 
-// Reads element i of an array whose type is known at run time. The whole grid takes one way.
+// load_as reads, and store_as writes, element i of an array whose dtype is known at run time, with
+// conversion. The dtype is equal for the whole grid, so its branches do not diverge.
 template <class To> __device__ __forceinline__ To load_as(const void* data, DType dtype, int64_t i) {
   return with_type(dtype,
                    [&](auto type) { return convert<To>(static_cast<const decltype(type)*>(data)[i]); });

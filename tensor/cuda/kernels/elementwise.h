@@ -1,11 +1,11 @@
 // Runs a functor (tensor/ops/functor.h) over the elements of operands that broadcast. Two kernels compute it:
 //
-// * dense: all operands lie in the output's order without gaps, or are one element. Vectors of the largest
-//   element have 16 bytes, those of some functors 8; types are known when it is compiled: f64, f32, bf16,
-//   f16.
-// * strided: anything else. One kernel per functor and compute type, dtypes known at run time.
+// * dense: each input has the output's layout without gaps, or is one element that is broadcast. Threads read
+//   and write vectors of 16 bytes of the largest element type, for some functors 8 bytes. Element types are
+//   template parameters: f64, f32, bf16, f16.
+// * strided: all other layouts. One kernel per functor and compute type, with dtypes known at run time.
 //
-// Both compute an element by the same functor, so the path changes no bit.
+// Both kernels evaluate the same functor, so a result has the same bits in both.
 #pragma once
 
 #include <algorithm>
@@ -26,8 +26,8 @@ namespace gradus::cuda {
 namespace elementwise_detail {
 
 inline constexpr int kThreads = 256;
-inline constexpr int kStridedEach = 4;  // elements of a thread of the strided kernel
-inline constexpr int kDenseEach = 2;    // vectors of a thread of the dense kernel
+inline constexpr int kStridedEach = 4;  // elements per thread of the strided kernel
+inline constexpr int kDenseEach = 2;    // vectors per thread of the dense kernel
 
 // Whether F::kHalfVectors (tensor/ops/functor.h) contains the type of the result.
 template <class F, class Out> constexpr bool takes_half_vectors() {
@@ -37,6 +37,7 @@ template <class F, class Out> constexpr bool takes_half_vectors() {
   return false;
 }
 
+// Number of elements of a vector.
 template <class F, class Out, class... In>
 constexpr int vector_size =
     (takes_half_vectors<F, Out>() ? 8 : 16) / static_cast<int>(std::max({sizeof(Out), sizeof(In)...}));
@@ -48,7 +49,8 @@ struct DenseInput {
   bool is_scalar;
 };
 
-// A functor that is right for most numbers only says so, and computes the others another way.
+// Returns f(x...). A functor may have a fast formula for most f32 arguments: needs_fallback() says for which
+// arguments fallback() computes the result instead.
 template <class F, class... C> __device__ __forceinline__ auto evaluate(const F& f, C... x) {
   if constexpr ((std::is_same_v<C, float> && ...) && requires { f.needs_fallback(x...); })
     return f.needs_fallback(x...) ? f.fallback(x...) : f(x...);
@@ -58,7 +60,8 @@ template <class F, class... C> __device__ __forceinline__ auto evaluate(const F&
 
 // out[i] = f(in_0[i], in_1[i], ...) for i < count; an input that is one element is in_k[0]. Vector e of
 // thread t in block b begins at element ((b * each + e) * kThreads + t) * n. A thread loads all its vectors
-// before its first store, so `out` may be one of the inputs. The last block loops over what is left.
+// before its first store, so `out` may be one of the inputs. The last block loops over the remaining
+// elements.
 template <class F, int each, class Out, class... In>
 __global__ void __launch_bounds__(kThreads)
     dense(F f, Out* out, int64_t count, std::array<DenseInput, sizeof...(In)> in) {
@@ -66,7 +69,7 @@ __global__ void __launch_bounds__(kThreads)
   const int thread = static_cast<int>(threadIdx.x);
   const int64_t begin = int64_t{blockIdx.x} * (kThreads * each * n);
   const auto run = [&]<size_t... I>(std::index_sequence<I...>) {
-    // A number beside 16-bit floats is f32, and stays so.
+    // A broadcast element is not rounded to the 16-bit type of the other operands.
     const std::tuple<compute_t<In>...> scalars{
         in[I].is_scalar ? load_as<compute_t<In>>(in[I].data, in[I].dtype, 0) : compute_t<In>()...};
     const auto load = [&](int64_t at, int64_t left) {
@@ -99,8 +102,8 @@ __global__ void __launch_bounds__(kThreads)
   run(std::index_sequence_for<In...>());
 }
 
-// out[i] = f(in_0[i], in_1[i], ...) for positions i of the index space, wherever operands have them. Thread t of
-// block b computes positions (b * kStridedEach + e) * kThreads + t.
+// out[i] = f(in_0[i], in_1[i], ...) for positions i of the index space; each operand has its own strides.
+// Thread t of block b computes positions (b * kStridedEach + e) * kThreads + t, e < kStridedEach.
 template <class F, class... In>
 __global__ void __launch_bounds__(kThreads) strided(F f, StridedOperands<1 + sizeof...(In)> o) {
   const uint32_t first = blockIdx.x * (kThreads * kStridedEach) + threadIdx.x;
@@ -125,10 +128,12 @@ template <class T> bool holds(DType dtype) {
   return dtype == dtype_v<T>;
 }
 
-// The type in memory of an operand that is computed as X, where those computed as C lie as S.
+// The type in memory of an operand whose functor type is X: S for the compute type C, else X itself (bool,
+// integers).
 template <class S, class C, class X> using Stored = std::conditional_t<std::is_same_v<X, C>, S, X>;
 
-// Runs the dense kernel for elements S, if all operands fit it.
+// Launches the dense kernel with elements stored as S if dtypes, strides and alignments allow it. Returns
+// whether it did.
 template <class S, class F, class C, class OutC, class... InC>
 bool run_dense(const char* op, const F& f, const StridedIndex& index, const View* views,
                cudaStream_t stream) {
@@ -158,8 +163,9 @@ bool run_dense(const char* op, const F& f, const StridedIndex& index, const View
 
 }  // namespace elementwise_detail
 
-// Computes views[0] = f(views[1], ...). C is the type to compute in; OutC and InC are those of the functor's
-// result and operands. Operands may be the output itself, element for element.
+// Computes views[0] = f(views[1], ...) on the stream. `index` has the sizes and strides of the index space
+// for all views, the output first. C is the type to compute in; OutC and InC are those of the functor's
+// result and operands. An input may be the output itself, with equal strides.
 template <class C, class OutC, class... InC, class F>
 void elementwise(const char* op, const F& f, const StridedIndex& index, const View* views,
                  cudaStream_t stream) {

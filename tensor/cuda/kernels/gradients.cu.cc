@@ -1,3 +1,8 @@
+// Kernels over the gradients of many tensors at once: sums, p-norms, clipping, and the loss scaling of mixed
+// precision. A launch gets a table of tensors (tensor_table.h), whose elements are divided into chunks of
+// kChunk; block b computes chunk b. A reduction writes one partial result per chunk, which a second kernel of
+// one block merges in a fixed order, so results repeat bit for bit. 16-bit floats are computed in f32, norms
+// in f64. Tensors are dense; nothing waits for the host.
 #include "gradus/tensor/cuda/kernels/gradients.h"
 
 #include <bit>
@@ -15,7 +20,8 @@ namespace {
 
 using Table = TensorTable<1>;
 
-// Calls f with each vector of the calling thread's share in a chunk, and stores what it leaves there.
+// Calls f with each vector of the calling thread's share of the block's chunk, and writes the vector back if
+// `stores`.
 template <class P, bool stores, class F>
 __device__ __forceinline__ void over_vectors(const Table& table, F&& f) {
   const Chunk chunk = table.chunk_of(blockIdx.x);
@@ -42,7 +48,7 @@ template <class P> __global__ void __launch_bounds__(kChunkThreads) add_to_sums(
   });
 }
 
-// Terms of power sums.
+// Terms of power sums: |x|, x^2 and |x|^p.
 struct Magnitude {
   __device__ double operator()(double x) const { return m::abs(x); }
 };
@@ -55,7 +61,7 @@ struct AnyPower {
 };
 struct AddTerms {
   using Wide = double;
-  bool largest;  // the largest one instead
+  bool largest;  // the maximum instead of the sum, for an infinite p
   __device__ double merge(double a, double b) const { return largest ? raw::larger(a, b) : a + b; }
 };
 AddTerms terms_of(double p) { return {std::isinf(p)}; }
@@ -111,7 +117,7 @@ struct AnyOf {
   __device__ int32_t merge(int32_t a, int32_t b) const { return a | b; }
 };
 
-// x[i] *= 1 / *scale, or `by` if `scale` is null; bad[chunk] = whether one is infinite or NaN then. A block
+// x[i] *= 1 / *scale, or `by` if `scale` is null; bad[chunk] = whether a result is infinite or NaN. A block
 // has one chunk.
 template <class P>
 __global__ void __launch_bounds__(kChunkThreads)
@@ -138,7 +144,9 @@ __global__ void __launch_bounds__(kChunkThreads) find_bad(float* found, const in
   if (threadIdx.x == 0) *found = static_cast<float>(local);
 }
 
-// *now = the loss scale after a step whose gradients were infinite or NaN if *found != 0. One thread.
+// *now = the loss scale after a step; *found != 0: its gradients were infinite or NaN. `before` is the state
+// at the backward, `latest` that after the previous step of this backward, or null. A scale below the minimum
+// is reported to the host (value_reports.h), with the number of skipped steps as position. One thread.
 __global__ void __launch_bounds__(kWarp)
     move_loss_scale(raw::LossScale* now, const raw::LossScale* before, const raw::LossScale* latest,
                     const float* found, raw::LossScaleOptions options, ValueReports reports) {

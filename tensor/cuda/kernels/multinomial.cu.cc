@@ -1,7 +1,8 @@
-// With replacement a draw finds its element by two searches: for its chunk among the sums of chunks, then in
-// this chunk's own running sums. Both searches see the sums of Note [Order of running sums]. Without
-// replacement the elements of a row are sorted: in tiles first, whose runs are then merged by two. Of each
-// run as many elements are kept as are drawn.
+// CUDA kernels of multinomial sampling: out[row, :] = `count` indices in [0, n), drawn in proportion to
+// weights[row, :] from given uniform random numbers. With replacement: prefix sums in the order of Note [Order of
+// running sums] (tensor/ops/formulas/multinomial.h), then two binary searches per draw, for the chunk and within
+// the chunk. Without replacement: a merge sort by arrival time (same file). Tiles are sorted into runs, which are
+// merged in pairs; each run keeps only its first `count` elements.
 #include "gradus/tensor/cuda/kernels/multinomial.h"
 
 #include <algorithm>
@@ -19,20 +20,23 @@ constexpr int kThreads = 256, kWarps = kThreads / kWarp;
 constexpr int kGroup = draws::kGroupWeights, kChunk = draws::kChunkWeights;
 static_assert(kChunk == kWarp * kGroup);
 
+// kChunk neighboring weights of a row; the last chunk of a row may be shorter.
 struct Chunk {
-  double sum;  // of its weights; later the row's running sum at its end
-  int64_t positive;
+  double sum;  // after sum_chunks: the sum of its weights; after add_chunks: the row's running sum at its end
+  int64_t positive;  // number of weights above 0
 };
 
-// A warp's chunk. A place lies between groups, so that they begin in different banks.
+// Shared memory: the chunk of each warp. One unused element after each group of kGroup makes the lanes, which read
+// one group each, access different banks. place_of maps an element of the chunk to its index in the padded array.
 struct Staged {
   double v[kWarps][kChunk + kWarp];
 };
 __device__ __forceinline__ int place_of(int element) { return element + element / kGroup; }
 
-// chunks[row, c] = sum and number of positive weights of chunk c of weights[rows, n]; sums[row, i] = running
-// sum within the chunk, unless `sums` is null. What is no weight becomes NaN, and so does the sum. A warp has
-// one chunk, a lane a group of kGroup weights.
+// chunks[row, c] = sum and number of positive weights of chunk c of weights[rows, n]; sums[row, i] = running sum
+// at weight i within its chunk, unless `sums` is null. `per_row` is the number of chunks in a row. An invalid
+// weight (negative, infinite or NaN) is replaced by NaN, which makes the sum of its chunk NaN. A warp sums one
+// chunk, a lane one group of kGroup weights.
 __global__ void __launch_bounds__(kThreads, 4)
     sum_chunks(Chunk* chunks, double* sums, const double* weights, int64_t rows, int64_t n, int64_t per_row) {
   const int lane = threadIdx.x % kWarp;
@@ -55,7 +59,7 @@ __global__ void __launch_bounds__(kThreads, 4)
     sum += group[k];
     positive += group[k] > 0;
   }
-  double groups = 0;  // before this one
+  double groups = 0;  // sum of the groups before this lane's
 #pragma unroll
   for (int l = 0; l < kWarp - 1; ++l) {
     const double other = __shfl_sync(kAllLanes, sum, l);
@@ -79,8 +83,10 @@ __global__ void __launch_bounds__(kThreads, 4)
   }
 }
 
-// chunks[row, c].sum = sum of chunks 0 .. c of a row; reports what is wrong with the row's weights, of which
-// at least `needed` must be above 0. A warp has one row, a lane every kWarp-th chunk.
+// chunks[row, c].sum = sum of chunks 0 .. c of a row. Reports an error of the row, with p = row * reports.per_row:
+// at position p + i the first invalid weight i, at p + n a total that is not positive and finite, at p + n + 1 a
+// number of positive weights less than `needed`. The host throws the report with the smallest position. A warp
+// sums one row, a lane reads every kWarp-th chunk.
 __global__ void __launch_bounds__(kThreads, 4)
     add_chunks(Chunk* chunks, const double* weights, int64_t rows, int64_t n, int64_t per_row, int64_t needed,
                ValueReports reports) {
@@ -89,7 +95,8 @@ __global__ void __launch_bounds__(kThreads, 4)
   if (row >= rows) return;
   Chunk* const of_row = chunks + row * per_row;
   double total = 0;
-  int64_t positive = 0, wrong = n;  // where the lane's first chunk begins whose sum is NaN
+  // wrong: where the lane's first chunk with a running sum of NaN begins; n: there is none.
+  int64_t positive = 0, wrong = n;
   for (int64_t at = 0; at < per_row; at += kWarp) {
     const int64_t number = at + lane;
     const Chunk chunk = number < per_row ? of_row[number] : Chunk{0, 0};
@@ -106,7 +113,8 @@ __global__ void __launch_bounds__(kThreads, 4)
 #pragma unroll
   for (int lanes = kWarp / 2; lanes > 0; lanes /= 2) positive += __shfl_xor_sync(kAllLanes, positive, lanes);
   const int64_t position = row * reports.per_row;
-  // One lane has the row's first chunk with what is no weight. The others report greater positions.
+  // One of the lanes has the row's first chunk with an invalid weight. The other lanes report greater positions,
+  // if any.
   const int64_t behind = std::min(n, wrong + kChunk);
   for (int64_t i = wrong; i < behind; ++i) {
     const double w = weights[row * n + i];
@@ -121,7 +129,7 @@ __global__ void __launch_bounds__(kThreads, 4)
     report(reports, position + n + 1, static_cast<uint64_t>(positive));
 }
 
-// The first of `count` rising sums that is above v; the last one, if none is.
+// Returns the first i in [0, count) with sum(i) > v, or count - 1 if there is none. sum(i) must not decrease.
 template <class F> __device__ __forceinline__ int64_t first_above(double v, int64_t count, F&& sum) {
   int64_t first = 0, last = count - 1;
   while (first < last) {
@@ -134,8 +142,9 @@ template <class F> __device__ __forceinline__ int64_t first_above(double v, int6
   return first;
 }
 
-// out[row, i] = first element whose running sum is above uniform[row, i] * total. A thread has one draw: it
-// searches the sums of chunks, then those within the chunk.
+// With replacement: out[row, i] = first element whose running sum is above uniform[row, i] * total; 0 for a row
+// whose total is invalid. A thread computes one draw: it searches the running sums of the chunks, then those
+// within the chunk.
 __global__ void __launch_bounds__(kThreads, 4)
     draw_again(Multinomial m, const Chunk* chunks, const double* sums, int64_t per_row) {
   const int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x, row = i / m.count;
@@ -155,16 +164,18 @@ __global__ void __launch_bounds__(kThreads, 4)
   m.out[i] = drawn;
 }
 
-// An element that may be drawn without replacement. Those that arrive first are drawn.
+// An element of a row for drawing without replacement: the `count` elements with the smallest arrival times are
+// drawn.
 struct alignas(16) Candidate {
-  uint64_t arrival;  // bits of the number, which is not negative: they have its order
+  uint64_t arrival;  // bits of the arrival time, a double >= 0; such bits are ordered as the numbers are
   int64_t index;
 };
 __device__ __forceinline__ bool is_before(const Candidate& a, const Candidate& b) {
   return a.arrival < b.arrival || (a.arrival == b.arrival && a.index < b.index);
 }
 
-// Sorted candidates of a row: runs of `width` of them, the last one of `last`.
+// The layout of the sorted candidates of each row: `count` runs, stored one after another, each a sorted sequence
+// of `width` candidates, the last run of `last`.
 struct Runs {
   int64_t count, width, last;
 
@@ -172,10 +183,11 @@ struct Runs {
   GRADUS_HD int64_t length(int64_t run) const { return run < count - 1 ? width : run < count ? last : 0; }
 };
 
-// Where sorted candidates go: as the runs of a row to others, or as the indices that are drawn.
+// The output of a sort or merge. If more merges follow, `runs` gets the candidates. Else `runs` is null, and
+// `drawn`, the op's result, gets their indices.
 struct Sorted {
   Candidate* runs;
-  int64_t* drawn;  // where `runs` is null
+  int64_t* drawn;
 
   __device__ __forceinline__ void put(int64_t at, const Candidate& c) const {
     if (runs)
@@ -185,10 +197,12 @@ struct Sorted {
   }
 };
 
+// Shared memory of exchange().
 struct Exchanged {
   Candidate v[kThreads];
 };
-// The candidate of the thread whose number differs in one bit. All threads of the block call it.
+// Returns `local` of the thread threadIdx.x ^ bit, where `bit` is a power of two. All threads of the block must
+// call exchange() with the same `bit`.
 __device__ __forceinline__ Candidate exchange(const Candidate& local, int bit) {
   if (bit < kWarp)
     return {__shfl_xor_sync(kAllLanes, local.arrival, bit), __shfl_xor_sync(kAllLanes, local.index, bit)};
@@ -200,8 +214,9 @@ __device__ __forceinline__ Candidate exchange(const Candidate& local, int bit) {
   return other;
 }
 
-// Sorts tiles of `tile` elements, a power of two, by arrival time (bitonic sort). The first of each become a
-// run. A thread has one element, `tile` neighboring threads a tile.
+// Sorts tiles of `tile` neighboring elements of a row by arrival time (bitonic sort); `tile` is a power of two and
+// at most kThreads. Tile r of a row gives run r, of which the first runs.width candidates are stored. A thread has
+// one element, `tile` neighboring threads have a tile. Threads beyond the row have candidates that sort last.
 __global__ void __launch_bounds__(kThreads, 4)
     sort_tiles(Sorted to, Runs runs, const double* weights, const double* uniform, int64_t rows, int64_t n,
                int64_t tile) {
@@ -223,8 +238,9 @@ __global__ void __launch_bounds__(kThreads, 4)
   if (is_there && place < runs.width) to.put(row * runs.in_row() + run * runs.width + place, local);
 }
 
-// Merges runs 2i and 2i + 1 into run i. A candidate's place there is its own place, and one more for each
-// candidate of the other run before it. A thread has one candidate, and finds its place by binary search.
+// Merges runs 2i and 2i + 1 of each row into run i, of which the first merged.width candidates are stored; a run
+// without a partner is copied. The position of a candidate in the merged run is its position in its own run plus
+// the number of candidates in the other run that are before it, which its thread finds by binary search.
 __global__ void __launch_bounds__(kThreads, 4)
     merge_runs(Sorted to, Runs merged, const Candidate* from, Runs runs, int64_t rows) {
   const int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x, row = i / runs.in_row();
@@ -244,19 +260,25 @@ __global__ void __launch_bounds__(kThreads, 4)
   if (place < merged.width) to.put(row * merged.in_row() + run / 2 * merged.width + place, local);
 }
 
+// Number of chunks in a row of n weights.
 int64_t chunks_of(int64_t n) { return blocks_for(n, kChunk); }
+// Elements in a tile of sort_tiles: n rounded up to a power of two, at most kThreads.
 int64_t tile_of(int64_t n) {
   return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(std::min<int64_t>(n, kThreads))));
 }
+// The runs that sort_tiles stores. Of each tile at most m.count candidates are kept.
 Runs first_runs(const Multinomial& m) {
   const int64_t tile = tile_of(m.n), count = blocks_for(m.n, tile);
   return {count, std::min(tile, m.count), std::min(m.count, m.n - (count - 1) * tile)};
 }
+// The runs that merge_runs stores from `r`, with at most `most` candidates each.
 Runs merged_runs(const Runs& r, int64_t most) {
   return {blocks_for(r.count, 2), std::min(2 * r.width, most),
           r.count % 2 ? r.last : std::min(r.width + r.last, most)};
 }
 
+// Draws without replacement: sorts, and merges until each row is one run. `workspace` has space for the first runs
+// of all rows twice, since merges alternate between the two halves.
 void sort(const char* op, const Multinomial& m, Candidate* workspace, cudaStream_t stream) {
   const int64_t tile = tile_of(m.n);
   Runs runs = first_runs(m);
@@ -277,6 +299,8 @@ void sort(const char* op, const Multinomial& m, Candidate* workspace, cudaStream
 
 }  // namespace
 
+// The workspace: the chunks of all rows, then with replacement the running sums within chunks [rows, n], without
+// replacement the two halves of sort().
 int64_t multinomial_workspace(const Multinomial& m, bool replacement) {
   const int64_t chunks = m.rows * chunks_of(m.n) * int64_t{sizeof(Chunk)};
   const int64_t sums = m.rows * m.n * int64_t{sizeof(double)};

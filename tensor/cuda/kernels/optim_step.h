@@ -1,12 +1,15 @@
-// Steps of optimizers: rules (tensor/ops/formulas/optim_rule.h) over the elements of many parameters in one
-// launch. Rules with norms of each parameter take three: sums of chunks, a rate for each parameter, the step.
+// Optimizer steps: update rules (tensor/ops/formulas/optim_rule.h) over the elements of many parameters in
+// one launch (multi-tensor apply). Rules with norms of each parameter, as LARS and LAMB, take three launches:
+// sums of squares per chunk, a rate per parameter, the step. A chunk is the part of a tensor that one block
+// computes.
 //
 // Note [Steps that the device decides]
-// A GradScaler leaves a step out whose gradients are infinite or NaN, and the device finds out which these
-// are. So the host knows neither whether a step is made nor how many were. The numbers of a parameter's steps
-// then lie on the device (raw::StepNumbers; `step` is the number of the last one). One launch more counts the
-// step there and makes a rule for each parameter. If the step is left out, all kernels return at once.
-// The learning rate may lie there, too. Then a launch that was captured has the rate of the time it runs.
+// A GradScaler skips a step whose gradients are infinite or NaN. The found-inf flag `found` is on the device,
+// so the host knows neither whether a step is made nor how many were made. Each parameter's step number is
+// then in device memory too (raw::StepNumbers; `step` is the number of the last step). begin_steps()
+// increments it and makes a rule for each parameter. If *found is not 0, all kernels return at once. A null
+// `found`: no step is skipped. The learning rate may be in device memory, too, so that a captured CUDA graph
+// reads the current rate when it runs.
 //
 // P is the type of parameters and gradients in memory, T the type of states, in which rules compute.
 #pragma once
@@ -41,11 +44,12 @@ template <class Rule, int k = 0, class F> __host__ __device__ __forceinline__ vo
   }
 }
 
-// Elements of a vector: 16 bytes of the widest array.
+// Elements of a vector, which is 16 bytes of the widest array: the states' type T, or P without states.
 template <class Rule, class P>
 constexpr int vector_of_step = states_of<Rule> ? kVectorSize<compute_t<P>> : kVectorSize<P>;
 
-// Calls f(p, grad, states) for the elements of a chunk. What the pass does not read is 0.
+// Calls f(p, grad, a, b, c) for the elements of a chunk, with the states a, b, c. Values that the pass does
+// not read are 0. Vectors are used if all arrays are aligned.
 template <raw::Pass pass, class Rule, class P, class F>
 __device__ __forceinline__ void over_elements(const TensorTable<arrays_of<Rule>>& table, const Chunk& chunk,
                                               F&& f) {
@@ -81,7 +85,8 @@ using rule_of = decltype(std::declval<const Make&>().template rule<T>(raw::StepN
 
 __device__ __forceinline__ bool is_left_out(const float* found) { return found && *found != 0; }
 
-// Numbers of a rule that depend on neither rate nor step stay the launch's: they take no registers.
+// Sets the members of `rule` that depend on the learning rate or the step from `there` in device memory. The
+// others stay kernel arguments, which take no registers.
 template <class Rule> __device__ __forceinline__ void take_rule(Rule& rule, const Rule& there) {
   if constexpr (requires { rule.copy_device_scalars(there); })
     rule.copy_device_scalars(there);
@@ -89,8 +94,8 @@ template <class Rule> __device__ __forceinline__ void take_rule(Rule& rule, cons
     rule = there;
 }
 
-// numbers[i].step += 1 and rules[i] = make.rule(numbers[i]), for each parameter i. A thread has one
-// parameter.
+// numbers[i].step += 1 and rules[i] = make.rule(numbers[i]), for each parameter i. One thread per parameter.
+// `lr`, if not null, replaces make.lr.
 template <class Make, class T>
 __global__ void __launch_bounds__(kWarp) begin_steps(Make make, rule_of<Make, T>* rules, const float* found,
                                                      const double* lr, TensorTable<1> numbers) {
@@ -106,8 +111,8 @@ __global__ void __launch_bounds__(kWarp) begin_steps(Make make, rule_of<Make, T>
   *there = n;
 }
 
-// rule(p[i], sign * grad[i] + decay * p[i], states[i]) for the elements of all parameters. A block has one
-// chunk.
+// rule(p[i], sign * grad[i] + decay * p[i], states[i]) for the elements of all parameters. One block per
+// chunk. `rules`: one rule per tensor; null: `rule` for all.
 template <class Rule, class P>
 __global__ void __launch_bounds__(kChunkThreads)
     step_elements(Rule rule, const Rule* rules, const float* found, compute_t<P> sign, compute_t<P> decay,
@@ -122,7 +127,7 @@ __global__ void __launch_bounds__(kChunkThreads)
   });
 }
 
-// Squares of what a rule measures, added in f64.
+// Sums of the squares of the two values that a rule measures, in f64.
 using Squares = raw::Pair<double>;
 struct AddSquares {
   using Wide = Squares;
@@ -132,7 +137,7 @@ struct AddSquares {
 };
 inline constexpr int64_t kSharedOfSums = sizeof(MergedWarps<Squares, kChunkThreads>);
 
-// sums[chunk] = sum of squares of the two numbers that the rule measures of each element. A block has one
+// sums[chunk] = sums of squares of the two values that the rule measures of each element. One block per
 // chunk.
 template <class Rule, class P>
 __global__ void __launch_bounds__(kChunkThreads)
@@ -152,8 +157,8 @@ __global__ void __launch_bounds__(kChunkThreads)
   if (threadIdx.x == 0) sums[blockIdx.x] = local;
 }
 
-// rates[tensor] = rule.rate(sqrt(s.first), sqrt(s.second)), s = the sum of its chunks' sums. A block has one
-// tensor.
+// rates[tensor] = rule.rate(sqrt(s.first), sqrt(s.second)), s = the sum over the tensor's chunks. One block
+// per tensor.
 template <class Rule, class T>
 __global__ void __launch_bounds__(kChunkThreads)
     rates_of_tensors(Rule rule, const Rule* rules, const float* found, T* rates, const Squares* sums,
@@ -170,8 +175,7 @@ __global__ void __launch_bounds__(kChunkThreads)
   if (threadIdx.x == 0) rates[tensor] = rule.rate(m::sqrt(local.first), m::sqrt(local.second));
 }
 
-// rule.step(rates[tensor], p[i], grad[i], states[i]) for the elements of all parameters. A block has one
-// chunk.
+// rule.step(rates[tensor], p[i], grad[i], states[i]) for the elements of all parameters. One block per chunk.
 template <class Rule, class P>
 __global__ void __launch_bounds__(kChunkThreads)
     step_at_rates(Rule rule, const Rule* rules, const float* found, const compute_t<P>* rates,
@@ -201,8 +205,9 @@ std::vector<ArraysOfTensor<arrays_of<Rule>>> used_by(std::span<const StepArrays>
 
 using optim_step_detail::rule_of;
 
-// Counts a step in each of the numbers, f64[3] as raw::StepNumbers, and makes its rule. If it is left out,
-// both stay as they are. *lr takes the place of the rate in `make`, unless `lr` is null.
+// Increments the step in each of `numbers`, f64[3] as raw::StepNumbers, and writes the parameter's rule to
+// `rules`. If the step is skipped, both stay unchanged. *lr replaces make.lr, unless `lr` is null. `rules`,
+// `found`, `lr` and the elements of `numbers` are device pointers.
 template <class T, class Make>
 void begin_steps(const char* op, const Make& make, rule_of<Make, T>* rules, const float* found,
                  const double* lr, std::span<void* const> numbers, cudaStream_t stream) {
@@ -216,7 +221,8 @@ void begin_steps(const char* op, const Make& make, rule_of<Make, T>* rules, cons
   });
 }
 
-// Steps all parameters by rule(p, sign grad + decay p, states). What `known` does not say is in `rule`.
+// Updates all parameters by rule(p, sign grad + decay p, states). `known`: rules and found-inf flag in device
+// memory; with null members `rule` applies to all parameters, and the step is made.
 template <class P, class Rule>
 void step(const char* op, const Rule& rule, compute_t<P> sign, compute_t<P> decay,
           std::span<const StepArrays> items, cudaStream_t stream, KnownOnDevice<Rule> known = {}) {
@@ -239,8 +245,9 @@ inline int64_t norms_workspace(std::span<const StepArrays> items) {
   return bytes;
 }
 
-// Steps all parameters by rule.step(rate, p, grad, states), where the rate of a parameter comes from the
-// norms of what the rule measures of its elements.
+// Updates all parameters by rule.step(rate, p, grad, states), where the rate of a parameter is computed from
+// the 2-norms of the two values that the rule measures of each element. `workspace` has
+// norms_workspace(items) bytes.
 template <class P, class Rule>
 void step_by_norms(const char* op, const Rule& rule, std::span<const StepArrays> items, void* workspace,
                    cudaStream_t stream, KnownOnDevice<Rule> known = {}) {
@@ -249,7 +256,7 @@ void step_by_norms(const char* op, const Rule& rule, std::span<const StepArrays>
   static_assert(sizeof(Rule) + 4 * sizeof(void*) + 8 <= kOtherArguments);
   const auto used = used_by<Rule>(items);
   for_each_table<arrays_of<Rule>>(used, [&](const TensorTable<arrays_of<Rule>>& table, int64_t blocks) {
-    auto* const sums = static_cast<Squares*>(workspace);  // of one table after the other
+    auto* const sums = static_cast<Squares*>(workspace);  // reused by each table
     auto* const rates = reinterpret_cast<T*>(sums + blocks);
     const Grid chunks{blocks, kChunkThreads}, with_sums{blocks, kChunkThreads, kSharedOfSums};
     launch(op, measure_chunks<Rule, P>, with_sums, stream, rule, known.rules, known.found, sums, table);

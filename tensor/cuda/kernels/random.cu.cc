@@ -1,6 +1,8 @@
-// Where elements lie row by row, a thread makes a vector of them: all that its counters give. Elsewhere it
-// makes one, and neighbors in memory are neighboring threads': so stores are whole sectors, and a counter's
-// words are computed once for each of its elements.
+// CUDA kernels of random numbers by the counter-based generator Philox4x32-10: uniform, normal, Bernoulli,
+// integers, dropout, random permutation. Element i (row-major) depends only on the key and i: Note [Draws]
+// (tensor/ops/random.h). For a row-major result, a thread computes a 16-byte vector from the words of its own
+// counters. For a strided result, a thread computes one element, so that stores of neighboring threads
+// coalesce; a counter is then computed once per element.
 #include "gradus/tensor/cuda/kernels/random.h"
 
 #include <algorithm>
@@ -22,14 +24,15 @@ namespace {
 
 constexpr int kDrawThreads = 256;
 
+// Returns the key, plus the seed and stream at `base` if base is not null.
 __device__ __forceinline__ PhiloxKey read(const DeviceKey& key) {
   if (!key.base) return key.philox;
   const auto base = load_vector<Vector<uint64_t, 2>>(key.base);
   return {key.philox.seed + base.v[0], key.philox.stream + base.v[1]};
 }
 
-// out[i] = element i of the draw, for i < count. A thread has a vector of elements, all that its Philox
-// counters give.
+// out[i] = element i of the draw, for i < count. One thread per vector of n elements, from n / each Philox
+// counters.
 template <class T, class Draw>
 __global__ void __launch_bounds__(kDrawThreads, 4)
     draw_rows(T* out, int64_t count, Draw draw, DeviceKey from) {
@@ -50,7 +53,8 @@ __global__ void __launch_bounds__(kDrawThreads, 4)
   store_first(out + at, v, left);
 }
 
-// Words of a counter as two numbers: one is chosen by shifts, and an array chosen from would lie in memory.
+// The four words of a counter as two 64-bit numbers: word(i) is a shift, while an array with a variable index
+// would be in local memory.
 struct Counted {
   uint64_t low, high;
 
@@ -79,8 +83,8 @@ __device__ __forceinline__ typename Draw::Element element_of(const Draw& draw, P
   return Draw::kElements == 1 || in_counter % 2 == 0 ? elements[0] : elements[Draw::kElements - 1];
 }
 
-// out[i] = element i of the draw, for positions i of the index space. A thread has one element. Operand 1 is none:
-// its offsets, from `first` on, are the numbers of the elements.
+// out[i] = element i of the draw, for positions i of a strided index space. One thread per element. Operand 1
+// is not a tensor: its offsets, plus `first`, are the row-major element numbers.
 template <class Draw>
 __global__ void __launch_bounds__(kDrawThreads, 4)
     draw_strided(StridedOperands<2> o, int64_t first, Draw draw, DeviceKey key) {
@@ -91,7 +95,7 @@ __global__ void __launch_bounds__(kDrawThreads, 4)
   store_as(o.data[0], o.dtype[0], at[0], element_of(draw, read(key), static_cast<uint64_t>(first + at[1])));
 }
 
-// Strides at which the offsets are the numbers of the elements.
+// Returns row-major strides, at which the offsets are the element numbers.
 Strides numbers_of(std::span<const int64_t> sizes) {
   Strides numbers{};
   int64_t next = 1;
@@ -99,7 +103,7 @@ Strides numbers_of(std::span<const int64_t> sizes) {
   return numbers;
 }
 
-// Draws elements that are stored as one of the types T.
+// Fills `out` with the draw's elements, stored as the one of the types T that is out's dtype.
 template <class... T, class Draw>
 void run(const char* op, const Drawn& out, const Draw& draw, const DeviceKey& key, cudaStream_t stream) {
   const StridedIndex index =
@@ -122,8 +126,8 @@ void run(const char* op, const Drawn& out, const Draw& draw, const DeviceKey& ke
   });
 }
 
-// mask[i] = element i of the draw, y[i] = mask[i] ? scale * x[i] : 0, for i < count. A thread has a vector of
-// elements, whose bits are a Philox counter's or a part of it.
+// mask[i] = element i of the draw, y[i] = mask[i] ? scale * x[i] : 0, for i < count. One thread per vector of
+// elements, whose bits are those of one Philox counter (8 elements) or a part of it.
 template <class T>
 __global__ void __launch_bounds__(kDrawThreads, 4)
     drop_rows(T* y, bool* mask, const T* x, int64_t count, draws::DropoutMask draw, double scale,
@@ -148,8 +152,9 @@ __global__ void __launch_bounds__(kDrawThreads, 4)
   store_first(mask + at, keeps, left);
 }
 
-// The same for positions i of the index space. A thread has one element. Operands: y, mask, x. The fourth is none:
-// its offsets, from `number` on, are the numbers of the elements.
+// The same for positions i of a strided index space. One thread per element. Operands: y, mask, x. The fourth
+// is not a tensor: its offsets, plus `number`, are the row-major element numbers. C is the type to compute
+// in.
 template <class C>
 __global__ void __launch_bounds__(kDrawThreads, 4)
     drop_strided(StridedOperands<4> o, int64_t number, draws::DropoutMask draw, double scale, DeviceKey key) {
@@ -163,9 +168,10 @@ __global__ void __launch_bounds__(kDrawThreads, 4)
   store_as(o.data[1], o.dtype[1], at[1], kept);
 }
 
-// Fisher-Yates: swaps order[i] with order[partner_of(i)] for i = 0 .. count - 1. One warp swaps as one thread
-// would, 32 places at a time, one for each lane. A place's turn comes after those before it that swap with it
-// or with its partner.
+// Fisher-Yates shuffle: swaps order[i] with order[partner_of(i)] for i = 0 .. count - 1. One warp gives the
+// result of one thread, 32 positions at a time, one per lane. Swaps without a common position run at once: a
+// lane's turn is one more than the largest turn of the earlier lanes whose partner is its position or its
+// partner.
 __global__ void __launch_bounds__(kWarp) swap_places(int64_t* order, int64_t count, DeviceKey from) {
   const PhiloxKey key = read(from);
   const int lane = threadIdx.x;
@@ -197,7 +203,8 @@ __global__ void __launch_bounds__(kWarp) swap_places(int64_t* order, int64_t cou
   }
 }
 
-// u[i] = u[i] < p[i] ? 1 : 0; NaN, and reported, where p[i] is no probability. A thread has one element.
+// u[i] = u[i] < p[i] ? 1 : 0; NaN, and an error report to the host, if p[i] is not in [0, 1]. One thread per
+// element.
 template <class T>
 __global__ void __launch_bounds__(kDrawThreads)
     choose_below(T* u, const T* probabilities, int64_t count, ValueReports reports) {

@@ -1,12 +1,20 @@
-// Reductions of dense tensors seen as [outer, n, inner] to [outer, inner]. An Op (reduce_ops.h) says how
-// elements are combined.
+// Reductions of dense row-major tensors seen as [outer, n, inner] to [outer, inner], on CUDA devices. The
+// entry points reduce() and reduce_rows() launch kernels, and do not wait. Pointers are to device memory.
+//
+// An Op (reduce_ops.h) defines how elements are combined, by the types In (element), Lane (accumulator of few
+// elements, in their precision), Wide (accumulator of many), Out, and by the functions
+//   Lane start()                  the neutral element
+//   Lane step(Lane, In[, i])      adds an element; i: its index in its piece, for "numbered" ops (argmax)
+//   Wide merge(Wide, Wide)        combines two accumulators, the earlier elements first
+//   Wide from_number(Wide, i)     numbered ops: adds i to the accumulator's index
+//   Out finish(Wide[, i])         the result; i: its index in `out`
 //
 // Note [Order of summation on a GPU]
-// Shapes and the input's address modulo 16 alone decide how elements are combined, so two runs agree bit for
-// bit. A thread takes kBlock steps in Lane, then merges them into its Wide value. Threads of a row, rows of a
-// column and pieces are merged pairwise, in order of their numbers. Pieces, made where there would be too few
-// blocks otherwise, are merged by a second kernel: blocks never wait for each other, and there are
-// no atomic sums.
+// The order of combination depends only on shapes and the input's address modulo 16, so two runs agree bit
+// for bit. A thread accumulates kBlock steps in Lane, then merges them into its Wide value. The values of a
+// row's threads, of a column's rows and of pieces are merged pairwise, in the order of their indices. If
+// there would be too few blocks to fill the device, n is divided into pieces, whose results a second kernel
+// merges: blocks never wait for each other, and there are no atomic sums.
 #pragma once
 
 #include <algorithm>
@@ -21,17 +29,17 @@ namespace gradus::cuda {
 namespace reduce_detail {
 
 inline constexpr int kThreads = 256;
-inline constexpr int kBlock = 16;         // steps of a lane: few, so that f32 lanes round little
-inline constexpr int64_t kShort = 1024;   // elements of a row that is left to one warp or less
-inline constexpr int64_t kWanted = 1024;  // blocks that fill a device; no more than kShort pieces
-inline constexpr int64_t kPiece = 4096;   // elements of a row that are worth a block
+inline constexpr int kBlock = 16;         // steps accumulated in Lane; few, to limit rounding errors of f32
+inline constexpr int64_t kShort = 1024;   // rows of at most this length are reduced by one warp or less
+inline constexpr int64_t kWanted = 1024;  // number of blocks that fill a device; at most kShort pieces
+inline constexpr int64_t kPiece = 4096;   // minimum length of a piece of a row, worth a block
 
-// The first of two kernels: what a piece comes to.
+// The Op of the first of two kernels: the result of a piece is its accumulator.
 template <class Op> struct Partial : Op {
   using Out = typename Op::Wide;
   __device__ Out finish(Out a) const { return a; }
 };
-// The second: pieces are the elements.
+// The Op of the second kernel: its elements are the accumulators of the pieces.
 template <class Op> struct Merged : Op {
   using In = typename Op::Wide;
   using Lane = typename Op::Wide;
@@ -39,13 +47,15 @@ template <class Op> struct Merged : Op {
   __device__ Lane step(Lane a, In x) const { return Op::merge(a, x); }
 };
 
-// Numbers take registers: fewer elements at once, and ptxas is told how many registers there are.
+// Whether Op is numbered. Indices take registers, so numbered ops load fewer elements at once, and launch
+// bounds limit ptxas to the registers of least_blocks blocks per multiprocessor (0: no limit).
 template <class Op>
 constexpr bool is_numbered = requires(Op op, typename Op::Wide a) { op.from_number(a, 0); };
 template <class Op> constexpr int least_blocks = is_numbered<Op> ? 4 : 0;
 
-// Ops that ask for an element's number, and for a result's, get them. Elements are numbered from a piece's
-// first, of 2^31 at most: longer ones are left whole only where there are 1024 of them.
+// Call the Op's function with an index if it has that parameter, else without. Elements are numbered from the
+// first one of their piece, by 32-bit indices. A piece of 2^31 elements is possible only if kWanted blocks
+// have as many, which exceeds the memory of a device.
 template <class Op, class N>
 __device__ __forceinline__ typename Op::Lane step(const Op& op, typename Op::Lane a, typename Op::In x, N i) {
   if constexpr (requires { op.step(a, x, 0); })
@@ -69,8 +79,9 @@ __device__ __forceinline__ typename Op::Out finish(const Op& op, const typename 
     return op.finish(a);
 }
 
-// Elements of a row that a thread takes at once, and columns of a thread: a vector of the input, but not so
-// many that their values take most of the registers. Of some ops a whole vector of columns is too many.
+// Number of elements of a row that a thread loads at once, and number of columns per thread: those of a
+// 16-byte vector, but fewer if their accumulators would take most of the registers (Op::kHalfVectors: half a
+// vector of columns).
 template <class Op>
 constexpr int row_vector_of = std::min(
     kVectorSize<typename Op::In>, is_numbered<Op> ? 4 : 64 / static_cast<int>(sizeof(typename Op::Lane)));
@@ -80,7 +91,7 @@ constexpr int columns_of =
     std::min(kVectorSize<typename Op::In> / (takes_half_vectors<Op> ? 2 : 1),
              (is_numbered<Op> ? 32 : 64) / static_cast<int>(std::bit_ceil(sizeof(typename Op::Wide))));
 
-// __shfl_xor_sync of any number of words.
+// __shfl_xor_sync for a value of any size.
 template <class T> __device__ __forceinline__ T shuffle_xor_words(T value, int lanes) {
   if constexpr (sizeof(T) <= 8) {
     return __shfl_xor_sync(kAllLanes, value, lanes);
@@ -92,14 +103,15 @@ template <class T> __device__ __forceinline__ T shuffle_xor_words(T value, int l
   }
 }
 
-// Combines the values of `lanes` neighboring lanes, a power of two, in each of them. All lanes take part.
+// All-reduce within groups of `lanes` neighboring threads of a warp, a power of two. Each thread gets the
+// combination of its group's values. All threads of the warp must call it.
 template <class Op>
 __device__ __forceinline__ typename Op::Wide merge_lanes(const Op& op, typename Op::Wide a, int lanes) {
 #pragma unroll
   for (int d = kWarp / 2; d > 0; d /= 2) {
     if (d >= lanes) continue;
     const typename Op::Wide b = shuffle_xor_words(a, d);
-    // In the order of lanes, on both sides.
+    // The lower thread's value first, in both threads.
     a = threadIdx.x & d ? op.merge(b, a) : op.merge(a, b);
   }
   return a;
@@ -108,8 +120,8 @@ __device__ __forceinline__ typename Op::Wide merge_lanes(const Op& op, typename 
 template <class Wide, int threads> struct MergedWarps {
   Wide v[threads / kWarp];
 };
-// Combines the values of all threads of a block, in the order of their numbers, in each of them. All threads
-// call it once. Shared memory is MergedWarps.
+// All-reduce over a block of `threads` threads, in the order of threadIdx.x. All threads must call it, once
+// per kernel. The launch provides sizeof(MergedWarps) bytes of dynamic shared memory.
 template <int threads, class Op>
 __device__ __forceinline__ typename Op::Wide merge_block(const Op& op, typename Op::Wide a) {
   constexpr int kWarps = threads / kWarp;
@@ -120,8 +132,9 @@ __device__ __forceinline__ typename Op::Wide merge_block(const Op& op, typename 
   return merge_lanes(op, warps.v[threadIdx.x % kWarps], kWarps);
 }
 
-// The share of lane `lane` of `lanes` in n neighboring elements: vectors where they are aligned. N is int for
-// short spans: it takes fewer registers.
+// Returns the combination of thread `lane`'s share of the contiguous elements p[0, n), which `lanes` threads
+// divide in a cyclic order: elements one by one up to the first aligned address, then vectors, then the rest
+// one by one. N is the index type: int for short rows, which takes fewer registers.
 template <class Op, class N>
 __device__ __forceinline__ typename Op::Wide take_span(const Op& op, const typename Op::In* p, N n, int lane,
                                                        int lanes) {
@@ -129,7 +142,7 @@ __device__ __forceinline__ typename Op::Wide take_span(const Op& op, const typen
   using Wide = typename Op::Wide;
   constexpr int kVector = row_vector_of<Op>;
   Wide total = static_cast<Wide>(op.start());
-  const auto take_single = [&](N from, N to) {  // fewer than kVector
+  const auto take_single = [&](N from, N to) {  // for fewer than kVector elements
     for (N i = from + lane; i < to; i += lanes)
       total = op.merge(total, static_cast<Wide>(step(op, op.start(), p[i], i)));
   };
@@ -150,7 +163,7 @@ __device__ __forceinline__ typename Op::Wide take_span(const Op& op, const typen
     };
     if (at + (kBlock - 1) * lanes < vectors) {
 #pragma unroll 4
-      for (int s = 0; s < kBlock; ++s) take();  // without a condition: several loads are under way
+      for (int s = 0; s < kBlock; ++s) take();  // without a condition, so that several loads are in flight
     } else {
       while (at < vectors) take();
     }
@@ -161,9 +174,9 @@ __device__ __forceinline__ typename Op::Wide take_span(const Op& op, const typen
   return total;
 }
 
-// out[row] = op over n of x[rows, n], n <= kShort. A row has `lanes` neighboring threads of a warp, a block
-// kThreads / lanes rows. At least 4 blocks fit a multiprocessor: left to itself, ptxas spills a register of
-// some ops so that 8 do.
+// out[row] = op over n of x[rows, n], for n <= kShort. `lanes` neighboring threads of a warp reduce a row, so
+// a block has kThreads / lanes rows. The launch bound of 4 blocks per multiprocessor keeps ptxas from
+// spilling registers of some ops to reach 8 blocks.
 template <class Op>
 __global__ void __launch_bounds__(kThreads, 4)
     short_rows(Op op, typename Op::Out* out, const typename Op::In* x, int64_t rows, int64_t n, int lanes) {
@@ -175,8 +188,9 @@ __global__ void __launch_bounds__(kThreads, 4)
   if (row < rows && lane == 0) out[row] = finish(op, total, row);
 }
 
-// out[row, p] = op over elements p * piece .. of x[rows, n], for each of `pieces` pieces of a row. A block
-// has one piece; neighboring threads take neighboring vectors, and warps merge through shared memory.
+// out[row, p] = op over x[row, p * piece : min(n, (p + 1) * piece)], for `pieces` pieces p of each row. Block
+// row * pieces + p reduces one piece; neighboring threads take neighboring vectors, and warps merge through
+// shared memory.
 template <class Op>
 __global__ void __launch_bounds__(kThreads, least_blocks<Op>)
     long_rows(Op op, typename Op::Out* out, const typename Op::In* x, int64_t n, int64_t pieces,
@@ -188,13 +202,15 @@ __global__ void __launch_bounds__(kThreads, least_blocks<Op>)
   if (threadIdx.x == 0) out[blockIdx.x] = finish(op, from_number(op, total, from), blockIdx.x);
 }
 
+// The shared memory of columns(): a Wide value per column and thread.
 template <class Wide, int vector> struct OfThreads {
   Wide v[vector][kThreads];
 };
 
-// out[o, p, column] = op over rows p * piece .. of x[outer, n, inner], for each of `pieces` pieces of n. A
-// block has one piece and `lanes` * `vector` neighboring columns. Thread t has `vector` of these, from t %
-// lanes * vector on, in every (kThreads / lanes)-th row from t / lanes on.
+// out[o, p, column] = op over x[o, p * piece : min(n, (p + 1) * piece), column], for `pieces` pieces p of n.
+// A block reduces one piece of `lanes` * `vector` neighboring columns (a tile). Thread t has `vector` of
+// these columns, from t % lanes * vector on, in every (kThreads / lanes)-th row from t / lanes on. The groups
+// of `lanes` threads are then merged by a tree in shared memory.
 template <class Op, int vector>
 __global__ void __launch_bounds__(kThreads, least_blocks<Op>)
     columns(Op op, typename Op::Out* out, const typename Op::In* x, int64_t n, int64_t inner, int64_t pieces,
@@ -249,10 +265,12 @@ __global__ void __launch_bounds__(kThreads, least_blocks<Op>)
   for (int k = 0; k < vector; ++k) out[at + k] = finish(op, from_number(op, total[k], from), at + k);
 }
 
+// A division of n elements into `count` pieces of `length` elements; the last piece may be shorter.
 struct Pieces {
   int64_t count, length;
 };
-// Cuts n into pieces of at least `least` where `blocks` blocks alone would not fill a device.
+// Divides n into pieces of at least `least` elements if `blocks` blocks alone would not fill a device. The
+// length of a piece is a multiple of 16, which keeps pieces aligned.
 inline Pieces pieces_for(int64_t n, int64_t blocks, int64_t least) {
   const int64_t most = std::min(blocks_for(n, least), blocks_for(kWanted, blocks));
   if (most <= 1) return {1, n};
@@ -260,6 +278,7 @@ inline Pieces pieces_for(int64_t n, int64_t blocks, int64_t least) {
   return {blocks_for(n, length), length};
 }
 
+// Returns the smallest power of two that is at least n, but at most `most`.
 inline int power_of_two_from(int64_t n, int most) {
   int lanes = 1;
   while (lanes < most && lanes < n) lanes *= 2;
@@ -285,10 +304,10 @@ void run_long_rows(const char* name, const Op& op, typename Op::Out* out, const 
          x, n, pieces.count, pieces.length);
 }
 
-// How columns() covers [outer, n, inner].
+// The launch configuration of columns() for [outer, n, inner].
 struct ColumnPlan {
-  int vector, lanes;
-  int64_t tiles;
+  int vector, lanes;  // columns per thread, and threads per row of a block
+  int64_t tiles;      // number of tiles of columns
   Pieces pieces;
 };
 template <class Op>
@@ -298,7 +317,7 @@ ColumnPlan plan_columns(const typename Op::In* x, int64_t outer, int64_t n, int6
   ColumnPlan plan{fits ? kVector : 1, 0, 0, {}};
   const int64_t threads = blocks_for(inner, plan.vector);
   plan.lanes = power_of_two_from(threads, kWarp);
-  // Few rows: more threads side by side.
+  // With few rows, more threads of a block are side by side, so that each still has at least 4 rows.
   while (plan.lanes < kThreads && plan.lanes < threads && kThreads / plan.lanes > blocks_for(n, 4))
     plan.lanes *= 2;
   plan.tiles = blocks_for(inner, int64_t(plan.lanes) * plan.vector);
@@ -324,7 +343,7 @@ void run_columns(const char* name, const Op& op, typename Op::Out* out, const ty
 
 using reduce_detail::merge_block, reduce_detail::MergedWarps;
 
-// Returns the bytes of workspace that reduce() needs, aligned to 16.
+// Returns the number of bytes of workspace on the device that reduce() needs, aligned to 16 bytes; 0: none.
 template <class Op>
 int64_t reduce_workspace(const typename Op::In* x, int64_t outer, int64_t n, int64_t inner) {
   using namespace reduce_detail;  // NOLINT
@@ -333,7 +352,8 @@ int64_t reduce_workspace(const typename Op::In* x, int64_t outer, int64_t n, int
   return pieces > 1 ? outer * pieces * inner * static_cast<int64_t>(sizeof(typename Op::Wide)) : 0;
 }
 
-// out[rows] = op over n of x[rows, n].
+// out[rows] = op over n of x[rows, n]. With n = 0 the results are those of no elements. `name` is the
+// kernel's name in errors and profiles.
 template <class Op>
 void reduce_rows(const char* name, const Op& op, typename Op::Out* out, const typename Op::In* x,
                  int64_t rows, int64_t n, void* workspace, cudaStream_t stream) {
@@ -347,7 +367,8 @@ void reduce_rows(const char* name, const Op& op, typename Op::Out* out, const ty
   run_short_rows(name, Merged<Op>{op}, out, partial, rows, pieces.count, stream);
 }
 
-// out[outer, inner] = op over n of x[outer, n, inner].
+// out[outer, inner] = op over n of x[outer, n, inner], row-major. `workspace` has reduce_workspace() bytes,
+// or is null if that is 0; it must stay valid until the kernels have run.
 template <class Op>
 void reduce(const char* name, const Op& op, typename Op::Out* out, const typename Op::In* x, int64_t outer,
             int64_t n, int64_t inner, void* workspace, cudaStream_t stream) {

@@ -1,8 +1,16 @@
-// How reductions combine elements, as tensor/cpu/reduce_loops.h has it: few steps in Lane, the type of the
-// elements' precision, then in Wide (f64 for floats). Integers are summed as unsigned ones, which wrap.
+// Reduction ops for the CUDA kernels of reduce.h (device functors): sum, product, extrema, norms, argmax and
+// argmin, variance. An op defines how elements are combined:
+//   In, Lane, Wide, Out     types: elements, short partial results of a thread, long partial results, results
+//   start()                 the neutral element
+//   step(a, x)              a Lane combined with an element; step(a, x, i) also gets the element's index
+//   merge(a, b)             two Wides combined
+//   finish(a)               the result; finish(a, i) also gets the result's index
+// At most 16 steps are taken in Lane (the elements' precision), before the Lane is converted to Wide (f64 for
+// floats). Integers are summed as unsigned numbers, which wrap.
 //
-// kHalfVectors: a thread takes the columns of half a vector. With those of a whole one nvcc spills registers,
-// or takes so many that less than half of a multiprocessor is occupied (tools/gpu_lab/report.sh).
+// kHalfVectors: if columns are reduced, a thread has half a vector of columns. With a whole vector nvcc
+// spills registers, or uses so many that less than half of a multiprocessor is occupied
+// (tools/gpu_lab/report.sh).
 #pragma once
 
 #include <cstdint>
@@ -19,7 +27,7 @@ using LaneOf = std::conditional_t<std::is_same_v<T, double>, double,
                                   std::conditional_t<std::is_integral_v<T>, uint64_t, float>>;
 template <class T> using WideOf = std::conditional_t<std::is_integral_v<T>, uint64_t, double>;
 
-// scale times the sum.
+// scale * sum x. Integers ignore the scale, and give i64.
 template <class T> struct Sum {
   using In = T;
   using Lane = LaneOf<T>;
@@ -38,9 +46,10 @@ template <class T> struct Sum {
   }
 };
 
+// The product of the elements.
 template <class T> struct Prod {
   using In = T;
-  using Lane = WideOf<T>;  // a product of few f32 leaves their range easily
+  using Lane = WideOf<T>;  // a product of few f32 may overflow f32
   using Wide = WideOf<T>;
   using Out = T;
   __device__ Lane start() const { return 1; }
@@ -49,7 +58,7 @@ template <class T> struct Prod {
   __device__ Out finish(Wide a) const { return static_cast<Out>(a); }
 };
 
-// The largest or smallest element; NaN when there is one.
+// The largest or smallest element; NaN if an element is NaN.
 template <class T, bool largest> struct Extreme {
   using In = T;
   using Lane = T;
@@ -70,15 +79,15 @@ template <class T, bool largest> struct Extreme {
   __device__ T finish(T a) const { return a; }
 };
 
-// Of bytes 0 and 1: whether any, or all, are 1.
+// any and all of bools, as bytes 0 and 1.
 template <bool any> struct Logical : Extreme<uint8_t, any> {
   __device__ uint8_t finish(uint8_t a) const { return a != 0; }
 };
 
-// Which power the elements' magnitudes are taken to.
+// The exponent p of a norm; kAny: another p, known at run time.
 enum class Power { kZero, kOne, kTwo, kAny };
 
-// (scale times the sum of |x|^p)^(1/p), or without the root. p = 0 counts nonzeros.
+// (scale * sum |x|^p)^(1/p), without the root if `root` is false. p = 0 counts the nonzero elements.
 template <class T, Power power> struct Norm : Sum<T> {
   using typename Sum<T>::Lane;
   static constexpr bool kHalfVectors = power == Power::kAny && std::is_same_v<T, float>;
@@ -98,11 +107,12 @@ template <class T, Power power> struct Norm : Sum<T> {
   }
 };
 
+// The largest or smallest |x|, for the norms of order infinity.
 template <class T, bool largest> struct ExtremeAbs : Extreme<T, largest> {
   __device__ T step(T a, T x) const { return Extreme<T, largest>::step(a, m::abs(x)); }
 };
 
-// An element, and its number along n. Wide ones have no bytes between.
+// An element, and its index along the reduced dim; kNone: no element yet. A Wide has no padding bytes.
 template <class V, class N> struct Numbered {
   static constexpr N kNone = std::numeric_limits<N>::max();
   V value;
@@ -111,8 +121,9 @@ template <class V, class N> struct Numbered {
     return {static_cast<W>(value), number == kNone ? Numbered<W, M>::kNone : number};
   }
 };
-// The largest or smallest element, the first of equal ones; its number goes to indices[i] for result i. NaN
-// beats all numbers.
+// max and min with indices: the largest or smallest element, the first of equal ones. The element's index is
+// written to indices[i] for result i. NaN counts as the extremum. Lane indices are relative to a piece;
+// from_number adds the piece's first index.
 template <class T> struct Extremum {
   using In = T;
   using Lane = Numbered<compute_t<T>, int32_t>;
@@ -146,12 +157,12 @@ template <class T> struct Extremum {
   }
 };
 
-// How many elements, their mean, and the sum of their squared distances from it.
+// The number of elements, their mean, and the sum of their squared differences from the mean.
 struct Spread {
   double n, mean, squares;
 };
-// The same of few: distances are from the first of them, which is near the others.
-// Squares of f32 may leave its range.
+// The partial result of few elements: the first element, the sum of the differences from it, which keeps a
+// large mean from costing precision, and the sum of their squares, in f64, since f32 may overflow.
 template <class T> struct SpreadOfFew {
   T first, sum;
   double squares;
@@ -163,7 +174,7 @@ template <class T> struct SpreadOfFew {
   }
 };
 
-// scale times the sum of squared distances from the mean, or the root of that, in one pass.
+// scale * sum (x - mean)^2, or its square root, in one pass.
 // Source: Chan et al., Updating Formulae and a Pairwise Algorithm for Computing Sample Variances.
 template <class T> struct Variance {
   using In = T;

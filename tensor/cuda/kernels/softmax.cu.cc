@@ -1,6 +1,8 @@
 // y[i] = exp(x[i] - max(x)) / sum_k exp(x[k] - max(x)) over the n elements of a row. A thread group
-// (thread_groups.h) keeps its row in registers if it fits; otherwise it reads the row twice. A thread adds a few
-// elements in T, and these sums in f64.
+// (thread_groups.h) keeps its row in registers if it fits; otherwise it reads the row twice. A thread adds a
+// few elements in T, and these sums in f64. Tensors are dense [outer, n, inner] with rows along n; T is float
+// or double, `vector` the elements per memory access, `log` log_softmax. Launches are asynchronous on
+// `stream`.
 #include "gradus/tensor/cuda/kernels/softmax.h"
 
 #include "gradus/tensor/cuda/kernels/thread_groups.h"
@@ -61,6 +63,7 @@ __global__ void __launch_bounds__(kBlockThreads, 4)
   });
 }
 
+// The sum of a backward, over n elements of one thread: dy * y, or dy if `log`.
 template <class T, int n>
 __device__ __forceinline__ T sum_of(const Vector<T, n>& dy, const Vector<T, n>& y, bool log) {
   T partial_sum = 0;
@@ -68,6 +71,7 @@ __device__ __forceinline__ T sum_of(const Vector<T, n>& dy, const Vector<T, n>& 
   for (int k = 0; k < n; ++k) partial_sum += log ? dy.v[k] : dy.v[k] * y.v[k];
   return partial_sum;
 }
+// Returns dx for n elements, given the sum over the row.
 template <class T, int n>
 __device__ __forceinline__ Vector<T, n> slope(const Vector<T, n>& dy, const Vector<T, n>& y, T sum,
                                               bool log) {
@@ -117,7 +121,7 @@ __global__ void __launch_bounds__(kBlockThreads, 4)
   });
 }
 
-// Calls f<vector, cached>(groups): cached is 0 for rows that exceed the registers.
+// Calls f<vector, cached>(groups): cached is the number of elements per thread in registers; 0: too many.
 template <class T, class F>
 void with_groups(int64_t outer, int64_t n, int64_t inner, bool in_vectors, F&& f) {
   constexpr int kVector = kVectorSize<T>;

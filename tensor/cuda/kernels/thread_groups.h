@@ -1,5 +1,7 @@
-// Thread groups: groups of threads of a block that reduce the rows of a dense tensor seen as [outer, n, inner]. A
-// row is the n elements at one position of outer and inner. sum_exp() is the softmax denominator of a row.
+// Thread groups: groups of threads of a block that reduce the rows of a dense tensor seen as [outer, n,
+// inner]. A row is the n elements at one position of outer and inner, with stride `inner`. Kernels are
+// launched with groups.blocks() blocks of kBlockThreads threads; one group reduces one row. sum_exp() is the
+// softmax denominator of a row.
 //
 // Threads of a group are neighbors if elements of a row are. Otherwise neighboring threads take neighboring
 // rows. The thread of rank r takes vectors r, r + size, ... of its row.
@@ -26,8 +28,8 @@ struct ThreadGroups {
   int64_t blocks() const { return blocks_for(rows, kBlockThreads / size); }
 };
 
-// Returns groups in which a thread takes at most `max_elements` elements, if a block is enough for that. Vectors
-// are of neighbors in a row.
+// Returns groups in which a thread takes at most `max_elements` elements, if a block is enough for that.
+// `vector` is the number of adjacent elements of a row that a thread loads at once; 1 if inner > 1.
 inline ThreadGroups thread_groups_for(int64_t outer, int64_t n, int64_t inner, int vector, int max_elements) {
   const auto power_of_two = [](int64_t least) { return static_cast<int>(std::bit_ceil(uint64_t(least))); };
   ThreadGroups groups{outer * inner, n, inner, 1, 1};
@@ -59,8 +61,9 @@ __device__ __forceinline__ ThreadIndex thread_index(const ThreadGroups& g) {
   return index;
 }
 
-// Returns the combined value of all threads of a group to each of them. Groups larger than a warp combine through
-// `scratch`. All threads of the block call it. merge(a, b) is merge(b, a).
+// Returns the combined value of all threads of a group to each of them. Groups larger than a warp combine
+// through `scratch`, which must not be reused before a __syncthreads(). All threads of the block must call
+// merge_group. merge(a, b) must equal merge(b, a).
 template <class T, class F>
 __device__ __forceinline__ T merge_group(const ThreadGroups& g, T value, T (&scratch)[kBlockThreads],
                                          F&& merge) {
@@ -88,8 +91,8 @@ __device__ __forceinline__ void store_to_row(T* y, const ThreadGroups& g, const 
   store(y + thread.first + (vector == 1 ? i * g.inner : i), v);
 }
 
-// Calls f(e, i) for each vector of the calling thread, e < each, at element i of a row whose elements fit the
-// registers of its group; so i is an int.
+// Calls f(e, i) for each vector of the calling thread, e < each, at element i of a row of at most g.size *
+// each * vector elements, which the group caches in registers; i fits an int.
 template <int each, int vector, class F>
 __device__ __forceinline__ void for_each_cached(const ThreadGroups& g, const ThreadIndex& thread, F&& f) {
 #pragma unroll
@@ -130,8 +133,8 @@ template <class T> struct ExpSum {
   T row_max, sum;
 };
 
-// An ExpSum of the elements added so far, in one pass (Milakov and Gimelshein, Online normalizer calculation for
-// softmax). A new maximum rescales the sum. Exponentials of a vector are added in T, vectors in f64.
+// An ExpSum of the elements added so far, in one pass (Milakov and Gimelshein, Online normalizer calculation
+// for softmax). A new maximum rescales the sum. Exponentials of a vector are added in T, vectors in f64.
 template <class T> struct OnlineExpSum {
   T row_max = kLowest<T>;
   double sum = 0;

@@ -1,4 +1,8 @@
-// CUDA kernels of batch normalization: tensors in, launches of kernels/batch_norm.h out.
+// The CUDA side of the batch-norm slots: converts tensors to pointers, allocates the workspace of the sums,
+// and launches kernels/batch_norm.h on the tensors' current stream, asynchronously. Contracts are in
+// ops/norm/batch_norm.h: x is a non-empty channels-last [N, C, ...], so the kernels see [rows, C] with rows =
+// numel / C; statistics are [C] in the compute type (f32, or f64 for f64). Loading the file fills the slots'
+// `cuda` pointers (is_set).
 #include "gradus/tensor/ops/norm/batch_norm.h"
 
 #include "gradus/tensor/cuda/kernels/batch_norm.h"
@@ -8,7 +12,7 @@
 namespace gradus::cuda {
 namespace {
 
-// Calls f<T>() with the type of elements.
+// Calls f<T>() with the C++ type of a floating dtype.
 template <class F> void dispatch(DType t, F&& f) {
   dispatch_all(t, [&]<class T>() {
     if constexpr (is_floating(dtype_v<T>)) f.template operator()<T>();
@@ -17,7 +21,7 @@ template <class F> void dispatch(DType t, F&& f) {
 
 template <class T> T* or_null(const Tensor& t) { return t.defined() ? t.ptr<T>() : nullptr; }
 
-// An undefined bias is 0.
+// Returns the kernels' description of x and its coefficients. An undefined weight is 1, an undefined bias 0.
 template <class T>
 BatchNorm<T> problem_of(const Tensor& x, const Tensor& mean, const Tensor& var, const Tensor& weight,
                         const Tensor& bias, double eps) {
@@ -30,7 +34,8 @@ Tensor workspace_for_sums(const Tensor& x) {
   return workspace_for(x, batch_norm_workspace(x.numel() / x.size(1), x.size(1)));
 }
 
-// Statistics that are not of the wide dtype are of the kernel's type T.
+// Returns the kernels' running statistics. Each has the dtype `wide` (the compute type) or the kernel's type
+// T. The batch's biased variance times rows / (rows - 1) is unbiased.
 RunningStatistics moving(const raw::RunningStatistics& r, DType wide, int64_t rows) {
   const auto pointer = [](const Tensor& t) { return t.defined() ? t.raw_ptr() : nullptr; };
   const auto is_wide = [&](const Tensor& t) { return t.defined() && t.dtype() == wide; };
@@ -43,6 +48,7 @@ RunningStatistics moving(const raw::RunningStatistics& r, DType wide, int64_t ro
           is_wide(r.var)};
 }
 
+// negative_slope 1: no activation. An undefined residual is 0.
 void batch_norm_relu_or_not(const char* op, const Tensor& y, const Tensor& mean, const Tensor& var,
                             const Tensor& x, const Tensor& residual, const Tensor& weight, const Tensor& bias,
                             double eps, double negative_slope, const raw::RunningStatistics& running) {

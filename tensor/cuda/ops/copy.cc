@@ -1,4 +1,8 @@
-// Copies within a device, between devices, and to and from the host; fills, arange and linspace.
+// CUDA kernel slots of copy, fill, arange and linspace (tensor/ops/copy.h, creation.h). copy converts dtype
+// and layout within a device, between GPUs, and between host and GPU; the callers have broadcast src to dst's
+// shape. Between devices elements are first converted to dst's dtype and layout on src's device, then moved
+// as bytes. Work is queued on the current streams. A copy to the host blocks until the data have arrived; a
+// copy from the host first waits for the host's work.
 #include "gradus/tensor/ops/copy.h"
 
 #include "gradus/tensor/cuda/kernels/copy.h"
@@ -15,7 +19,9 @@ using internal::NativeStream;
 
 bool on_cuda(const Tensor& x) { return x.device().type == DeviceType::kCUDA; }
 
-// Copies the bytes of dense tensors of one layout and dtype.
+// Copies the bytes between dense tensors of one layout and dtype on different devices. The host-to-GPU copy
+// runs on dst's current stream after the host's queued work. The GPU-to-GPU copy runs on src's stream and is
+// ordered with dst's by events. The GPU-to-host copy waits for src's stream.
 void move_bytes(const Tensor& dst, const Tensor& src) {
   const Stream to = current_stream(dst.device()), from = current_stream(src.device());
   if (!on_cuda(src)) {
@@ -25,7 +31,7 @@ void move_bytes(const Tensor& dst, const Tensor& src) {
   }
   const std::shared_ptr<NativeStream> native = internal::native_stream(from);
   if (on_cuda(dst)) {
-    // `to` waits for the copy, which waits for earlier uses of dst's block.
+    // The copy waits for earlier work of `to`, which may use dst's block; `to` then waits for the copy.
     auto& allocator = internal::DeviceAllocator::of(dst.device());
     allocator.record_stream(dst.storage()->data(), internal::native_stream(to));
     from.wait(Event::record(to));
@@ -34,7 +40,7 @@ void move_bytes(const Tensor& dst, const Tensor& src) {
                                    src.nbytes(), stream);
     try {
       return to.wait(Event::record(from));
-    } catch (...) {  // dst's block waits for the copy
+    } catch (...) {  // the allocator must not reuse dst's block before the copy has finished
       allocator.record_stream(dst.storage()->data(), native);
       throw;
     }
@@ -44,7 +50,8 @@ void move_bytes(const Tensor& dst, const Tensor& src) {
   from.synchronize();
 }
 
-// Elements travel in the destination's layout and dtype.
+// Transfers elements in the destination's layout and dtype. A dst with gaps or overlaps is written through a
+// dense copy on its device.
 void copy_between_devices(const Tensor& dst, const Tensor& src) {
   if (!dst.is_dense()) {
     const Tensor dense = empty(dst.shape(), {dst.dtype(), dst.device()});
@@ -63,10 +70,11 @@ void copy_cuda(const Tensor& dst, const Tensor& src) {
   copy("copy", o.index, o.views.data(), o.stream);
 }
 
+// Converts `value` to dst's dtype on the host, and writes it to all elements.
 void fill_cuda(const Tensor& dst, Number value) {
   const Tensor element = empty({}, {.dtype = dst.dtype()});
   raw::fill_kernel.cpu(element, value);
-  // Elements that share a place along a dim are written once.
+  // Elements that share an address (dims of stride 0) are written once.
   Shape shape = dst.shape();
   for (int d = 0; d < dst.dim(); ++d)
     if (dst.strides()[d] == 0) shape[d] = 1;
@@ -75,6 +83,7 @@ void fill_cuda(const Tensor& dst, Number value) {
   fill("fill_", o.index, o.views[0], element.raw_ptr(), o.stream);
 }
 
+// out[i] = start + i step; `out` is row-major.
 void arange_cuda(const Tensor& out, double start, double step) {
   arange("arange", view_of(out), out.numel(), start, step, stream_for({&out}));
 }

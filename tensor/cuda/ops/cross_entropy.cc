@@ -1,4 +1,7 @@
-// CUDA kernels of cross entropy: tensors in, launches of kernels/cross_entropy.h out.
+// The CUDA kernels of cross entropy with class indices and of its gradient, for the KernelSlots in
+// tensor/ops/losses/cross_entropy.h, where the formulas are. The functions pass pointers and sizes of the tensors,
+// with a workspace, to the launchers in kernels/cross_entropy.h. x is f32 or f64, seen as [outer, classes, inner];
+// stats, weight, total and losses have x's dtype. The work is queued on the current stream of x's device.
 #include "gradus/tensor/ops/losses/cross_entropy.h"
 
 #include "gradus/tensor/cuda/kernels/cross_entropy.h"
@@ -10,6 +13,7 @@
 namespace gradus::cuda {
 namespace {
 
+// Returns the arguments that both launchers share.
 template <class T>
 CrossEntropy<T> problem_of(const Tensor& x, const Tensor& target, const Tensor& weight, const Tensor& stats,
                            const raw::CrossEntropySpec& s) {
@@ -24,12 +28,15 @@ CrossEntropy<T> problem_of(const Tensor& x, const Tensor& target, const Tensor& 
           s.smoothing};
 }
 
+// kBatchMean does not occur: gradus::cross_entropy and nll_loss refuse it.
 LossOf kind_of(Reduction reduction) {
   return reduction == Reduction::kMean   ? LossOf::kMean
          : reduction == Reduction::kNone ? LossOf::kEach
                                          : LossOf::kSum;
 }
 
+// Throws the IndexError for a target outside [0, classes). The kernel reports the value in host-visible memory,
+// and the host calls this function when it next waits for the stream.
 template <bool log_probs> void throw_invalid_class(const FoundValue& v) {
   raw::throw_invalid_class(log_probs ? "nll_loss" : "cross_entropy", v.as_integer(), v.position, v.limit);
 }

@@ -1,4 +1,7 @@
-// Sums, norms, clipping and scaling of gradients.
+// CUDA kernels' callers for sums, norms, clipping and scaling of the gradients of many tensors, registered as
+// the CUDA implementation of the ops in tensor/ops/optim_step.h. Tensors are grouped by dtype, and each group
+// is passed to the launches of kernels/gradients.h on the current stream. Callers guarantee dense tensors on
+// one device. The calls do not wait for the device. `some` is any of the tensors, which selects the device.
 #include "gradus/tensor/cuda/kernels/gradients.h"
 
 #include <algorithm>
@@ -13,6 +16,7 @@
 namespace gradus::cuda {
 namespace {
 
+// Returns the current stream of out's device, and records the use of all tensors on it (operands.h).
 cudaStream_t stream_for_all(const Tensor& out, const std::vector<Tensor>& tensors) {
   std::vector<const Tensor*> all = {&out};
   for (const Tensor& x : tensors) all.push_back(&x);
@@ -72,6 +76,7 @@ void clip_by_value_cuda(const Tensor& some, const std::vector<Tensor>& tensors, 
            [&](DType dtype, Gradients same) { clip_by_value("clip_by_value_", dtype, same, limit, stream); });
 }
 
+// Multiplies by `factor`, or by 1 / *scale if `scale` (f64, on the device) is defined.
 void unscale_cuda(const Tensor& found, const std::vector<Tensor>& tensors, double factor,
                   const Tensor& scale) {
   const cudaStream_t stream = stream_for_all(found, tensors);
@@ -87,6 +92,7 @@ void unscale_cuda(const Tensor& found, const std::vector<Tensor>& tensors, doubl
   any_bad("unscale_", found.ptr<float>(), bad.ptr<int32_t>(), chunks, stream);
 }
 
+// Called by the host when it next waits for the stream, if a loss scale is too small.
 void throw_invalid_scale(const FoundValue& v) { raw::throw_invalid_scale(v.as_double(), v.position); }
 
 void move_scale_cuda(const Tensor& out, const Tensor& before, const Tensor& latest, const Tensor& found,

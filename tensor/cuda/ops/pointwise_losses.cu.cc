@@ -1,3 +1,6 @@
+// CUDA kernel slots of element-wise losses (mse, huber, ...): the losses, their sum, and the check that
+// probabilities are in [0, 1]. Formulas: loss_functors.h. Callers have checked shapes and devices. An
+// undefined target means the number PointLossSpec::target.
 #include "gradus/tensor/ops/losses/pointwise_losses.h"
 
 #include <bit>
@@ -18,7 +21,8 @@ using functors::AgainstNumber, functors::TimesFactor;
 
 constexpr int kCheckThreads = 256;
 
-// Reports x[i] that is not in [0, 1], for i < count. A thread has one element.
+// Reports the first x[i] outside [0, 1] or NaN, i < count; the host throws when it next synchronizes. A
+// thread has one element.
 template <class T>
 __global__ void __launch_bounds__(kCheckThreads)
     find_outside_of_unit_interval(const T* x, int64_t count, ValueReports reports) {
@@ -57,6 +61,8 @@ void point_loss_cuda(const Tensor& y, const Tensor& x, const Tensor& target, con
   });
 }
 
+// y = factor * sum of the losses. If `slope` is defined, slope = factor * d loss / dx; x and target are then
+// dense, of one layout. Dense inputs are summed without storing the losses.
 void point_loss_sum_cuda(const Tensor& y, const Tensor& slope, const Tensor& x, const Tensor& target,
                          const raw::PointLossSpec& s, double factor) {
   const bool is_dense =

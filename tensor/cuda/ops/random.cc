@@ -1,4 +1,8 @@
-// CUDA kernels of random numbers: tensors in, launches of kernels/random.h and kernels/multinomial.h out.
+// Sets the CUDA slots of the random ops: converts tensors to the arguments of the launchers in
+// kernels/random.h and kernels/multinomial.h, and queues them on the tensors' current stream. Numbers come
+// from the counter-based Philox generator; the callers in gradus/tensor/ops/random.cc check dtypes, shapes
+// and devices, and advance the generator. Invalid values that kernels find are thrown when the host waits for
+// the stream.
 #include "gradus/tensor/ops/random.h"
 
 #include <algorithm>
@@ -21,6 +25,8 @@ Strides strides_of(const Tensor& x) {
   std::copy(x.strides().begin(), x.strides().end(), strides.begin());
   return strides;
 }
+// Returns the key for a kernel. An undefined key.base: the key is absolute; else the kernel adds the seed and
+// stream in device memory.
 DeviceKey on_device(const raw::DrawKey& key) {
   return {key.philox, key.base.defined() ? static_cast<const uint64_t*>(key.base.raw_ptr()) : nullptr};
 }
@@ -59,12 +65,15 @@ void throw_invalid_probability(const FoundValue& v) {
   raw::throw_invalid_probability(v.as_double(), v.position);
 }
 
+// u = 1 where u < p, else 0: the kernel of bernoulli with a tensor of probabilities.
 void below_cuda(const Tensor& u, const Tensor& p) {
   const cudaStream_t stream = stream_for({&u, &p});
   below("bernoulli", view_of(u), view_of(p), u.numel(), reports_of(u, stream, &throw_invalid_probability, 0),
         stream);
 }
 
+// Throws the error that a multinomial kernel reported. The n + 2 positions of a row stand for its n weights,
+// for their total, and for the number of positive weights.
 void throw_invalid_draw(const FoundValue& v) {
   const int64_t n = v.per_row - reported_per_row(0), place = v.position % v.per_row;
   if (place < n) raw::throw_invalid_weight(v.as_double(), place);

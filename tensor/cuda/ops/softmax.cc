@@ -1,4 +1,7 @@
-// CUDA kernels of softmax: tensors in, launches of kernels/softmax.h out.
+// Sets the CUDA kernels of raw::softmax_kernel and raw::softmax_backward_kernel (softmax and log_softmax). The
+// functions here only unpack tensors; the device code is in kernels/softmax.cu.cc. Tensors are f32 or f64, dense
+// and of one layout, seen as [outer, n, inner] with the softmax over n; the caller allocates y and dx. Work is
+// queued on the current stream of the tensors' device.
 #include "gradus/tensor/ops/softmax.h"
 
 #include "gradus/tensor/cuda/kernels/softmax.h"
@@ -8,6 +11,7 @@
 namespace gradus::cuda {
 namespace {
 
+// y = e^x / sum(e^x), or with `log` the logarithm of that.
 void softmax_cuda(const Tensor& y, const Tensor& x, int64_t n, int64_t inner, bool log) {
   if (x.numel() == 0) return;
   const cudaStream_t stream = stream_for({&y, &x});
@@ -16,6 +20,7 @@ void softmax_cuda(const Tensor& y, const Tensor& x, int64_t n, int64_t inner, bo
   });
 }
 
+// dx = y (dy - sum(dy y)), or with `log`, for y = log_softmax(x): dx = dy - e^y sum(dy).
 void softmax_backward_cuda(const Tensor& dx, const Tensor& dy, const Tensor& y, int64_t n, int64_t inner,
                            bool log) {
   if (y.numel() == 0) return;

@@ -1,4 +1,5 @@
-// Errors of the CUDA runtime and driver.
+// Errors of the CUDA runtime and driver: check() turns a cudaError_t into a CudaError, call_library()
+// completes the errors of libraries on top of CUDA.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -9,7 +10,8 @@
 
 namespace gradus::cuda {
 
-// Whether every later call in this process fails as well: CUDA's manual wants a new process then.
+// Returns whether the error is sticky: every later CUDA call in this process fails too, and only a new
+// process can use the device (CUDA Runtime API, cudaError_t).
 constexpr bool loses_device(cudaError_t status) {
   switch (status) {
     case cudaErrorContained:
@@ -31,8 +33,8 @@ constexpr bool loses_device(cudaError_t status) {
   }
 }
 
-// "cuda:0: invalid argument (cudaErrorInvalidValue)", of the calling thread's device. Whoever asks CUDA for
-// the last error afterwards finds none.
+// Returns "cuda:0: invalid argument (cudaErrorInvalidValue)" for the calling thread's current device. Clears
+// CUDA's last error (cudaGetLastError).
 inline std::string describe(cudaError_t status) {
   int device = 0;
   (void)cudaGetDevice(&device);
@@ -43,7 +45,7 @@ inline std::string describe(cudaError_t status) {
                                      : "");
 }
 
-// A call of CUDA failed: a wrong argument, short memory, or a device that an earlier kernel has lost.
+// A CUDA call failed: a wrong argument, lack of memory, or a sticky error of an earlier kernel.
 struct CudaError : DeviceFailure {
   CudaError(const char* op, const char* call, cudaError_t status)
       : DeviceFailure(op, call, " failed on ", describe(status)), status(status) {}
@@ -56,8 +58,8 @@ inline void check(const char* op, const char* call, cudaError_t status) {
     throw CudaError(op, call, status);
 }
 
-// Calls f, which calls a library of CUDA's. Libraries do not tell why they fail: where an earlier kernel has
-// lost the device, the error says so.
+// Returns f(), which calls a library such as cuDNN and throws DeviceFailure. Libraries do not report why they
+// fail, so a sticky error of an earlier kernel is added to the text of the exception.
 template <class F> auto call_library(F&& f) {
   try {
     return f();

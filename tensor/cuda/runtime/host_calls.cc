@@ -1,3 +1,6 @@
+// HostCallScope: counts CUDA calls (launches, library calls, waits, allocations, copies) of all threads by
+// op, in one process-wide map under a mutex. Calls are counted only while the single scope exists; the counts
+// remain until the next.
 #include "gradus/tensor/cuda/runtime/host_calls.h"
 
 #include <algorithm>
@@ -13,13 +16,15 @@
 namespace gradus::cuda {
 namespace {
 
-// Those of the scope that lives.
+// Guards counted(): the counts of the current scope, by op. The map is never destroyed, as threads may count
+// at exit.
 std::mutex mutex;
 std::map<std::string, HostCalls>& counted() {
   static auto& calls = *new std::map<std::string, HostCalls>;
   return calls;
 }
 
+// A column of the table, in the order of output.
 struct Column {
   const char* title;
   int64_t HostCalls::*number;
@@ -43,6 +48,8 @@ HostCalls& HostCalls::operator+=(const HostCalls& other) {
   return *this;
 }
 
+// `op`: the op that made the calls, or null. The name is that of the op that the user called, plus `op` if
+// different.
 void host_calls::add(const char* op, const HostCalls& calls) {
   const char* const called = gradus::internal::called_op;
   std::string name = called ? called : op ? op : "host";

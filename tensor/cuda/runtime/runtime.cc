@@ -1,4 +1,7 @@
-// The device runtime (tensor/runtime/device_runtime.h) of CUDA.
+// The CUDA implementation of DeviceRuntime (tensor/runtime/device_runtime.h), on the CUDA runtime API:
+// devices, memory, streams, events and copies. Handles are cudaStream_t and cudaEvent_t. Thread-safe.
+// Functions that take a device make it the calling thread's current device. A static initializer registers
+// the runtime.
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
@@ -21,12 +24,12 @@ namespace {
 // The lowest compute capability that kernels are compiled for (bazel/cuda.bzl).
 constexpr int kLowestMajor = 8;
 
-// Of an op that the user called, else of the runtime itself.
+// Throws CudaError unless the call succeeds.
 #define GRADUS_CHECK(call, ...) cuda::check("cuda", #call, call(__VA_ARGS__))
-// The same of a call that a stream is handed to. An error names the stream's device.
+// The same for a call with a stream. The error names the stream's device.
 #define GRADUS_CHECK_ON(stream, call, ...) check_on(stream, #call, call(__VA_ARGS__))
 
-// Makes a device the calling thread's.
+// Makes `device` the calling thread's current device.
 void use(int device) { GRADUS_CHECK(cudaSetDevice, device); }
 
 void check_on(internal::DeviceRuntime::StreamHandle stream, const char* call, cudaError_t status) {
@@ -47,7 +50,7 @@ class Runtime final : public internal::DeviceRuntime {
     const cudaError_t status = cudaGetDeviceCount(&count);
     if (status == cudaSuccess && count > 0) return count;
     ignore(status);
-    int driver = 0;
+    int driver = 0;  // 0: no driver
     if (cudaDriverGetVersion(&driver) == cudaSuccess && driver == 0)
       throw DeviceError("cuda", "there is no CUDA device: no NVIDIA driver is installed");
     if (status == cudaErrorInsufficientDriver)
@@ -194,7 +197,8 @@ class Runtime final : public internal::DeviceRuntime {
     return attributes;
   }
 
-  // Lets copies of `device` reach the memory of `peer` directly: else the driver copies through the host's memory.
+  // Lets copies of `device` access the memory of `peer` directly. Otherwise the driver copies through host
+  // memory.
   void enable_peer_access(int device, int peer) {
     auto& is_done = peers_[static_cast<size_t>(device)][static_cast<size_t>(peer)];
     if (is_done) return;
@@ -211,7 +215,8 @@ class Runtime final : public internal::DeviceRuntime {
     is_done = true;
   }
 
-  // From pageable memory, for which CUDA makes the host wait. It waits only where there is no pinned memory.
+  // Copies from pageable host memory, for which cudaMemcpyAsync may block the host: through pinned blocks of
+  // at most kMaxOfACopy bytes, or directly if pinned memory is short.
   static void copy_through_pinned(void* to, int device, const void* from, int64_t bytes,
                                   StreamHandle stream) {
     auto& memory = internal::PinnedMemory::of({DeviceType::kCUDA, static_cast<int16_t>(device)});
@@ -228,22 +233,24 @@ class Runtime final : public internal::DeviceRuntime {
     }
   }
 
-  // Nobody shall find the error later.
+  // Clears the last error, so that a later cudaGetLastError does not return it.
   static void ignore(cudaError_t status) {
     if (status != cudaSuccess) (void)cudaGetLastError();
   }
+  // Returns false if memory is short, true on success. Throws CudaError otherwise.
   static bool or_null(const char* call, cudaError_t status) {
     if (status != cudaErrorMemoryAllocation) cuda::check("cuda", call, status);
     ignore(status);
     return status == cudaSuccess;
   }
+  // Returns false for cudaErrorNotReady, true on success. Throws CudaError otherwise.
   static bool ready(const char* call, cudaError_t status, StreamHandle stream = nullptr) {
     if (status != cudaErrorNotReady) check_on(stream, call, status);
     return status == cudaSuccess;
   }
 
   std::array<std::atomic<bool>, kMaxDevices> usable_{};
-  // Of a device and its peer: whether enable_peer_access has run.
+  // peers_[device][peer]: whether enable_peer_access has run.
   std::array<std::array<std::atomic<bool>, kMaxDevices>, kMaxDevices> peers_{};
 };
 

@@ -1,3 +1,8 @@
+// Errors about tensor values that CUDA kernels find (a class out of range, a negative probability), on the
+// host (value_reports.h: on the device). Each stream has a ValueRecord in pinned host memory. A kernel that
+// finds a bad value writes the number of its launch and the value there; when the host next synchronizes, it
+// reads the record without a copy, waits until the launch has ended, and throws. Functions are thread-safe;
+// one lock guards all state.
 #include "gradus/tensor/cuda/runtime/value_errors.h"
 
 #include <algorithm>
@@ -13,22 +18,23 @@
 namespace gradus::cuda {
 namespace {
 
-// What is thrown, and in whose name: of a launch.
+// How a launch's error is thrown.
 struct Origin {
   ThrowFound thrower;
-  const char* op;  // that the user called; null: none
+  const char* op;  // the op that the user called, for the error; null: none
   bool operator==(const Origin&) const = default;
 };
-constexpr int kOriginBits = 16;  // lower bits of a launch's number say which
+// A launch number has a counter in its upper bits, and in these lower bits the index of its Origin.
+constexpr int kOriginBits = 16;
 
 struct Stream {
-  cudaStream_t handle;  // null: it was destroyed, and what was queued may still run
+  cudaStream_t handle;  // null: the stream was destroyed, and work queued before may still run
   int device;
   ValueRecord* record;
-  uint64_t retirement = 0;  // its number; 0: the stream lives
+  uint64_t retirement = 0;  // number of its retire_reports() among all; 0: the stream is alive
 };
 
-// All behind one lock. Never destroyed, because streams may run until the process ends.
+// All state. Never destroyed, because streams may run until the process ends.
 struct Reports {
   std::mutex mutex;
   std::vector<Stream> streams;
@@ -41,6 +47,7 @@ struct Reports {
     return all;
   }
 
+  // Returns the stream's record; assigns one if the stream has none.
   ValueRecord* record_of(cudaStream_t stream, int device) {
     for (const Stream& s : streams)
       if (s.handle == stream) return s.record;
@@ -49,6 +56,7 @@ struct Reports {
     unused.pop_back();
     return streams.back().record;
   }
+  // Allocates a page of records in pinned memory, which is never freed.
   void make_records() {
     constexpr size_t kBytes = 4096, kCount = kBytes / sizeof(ValueRecord);
     unused.reserve(unused.size() + kCount);
@@ -67,11 +75,12 @@ struct Reports {
   }
 };
 
+// Returns the number of the launch that has written into the record; 0: none. Kernels write concurrently.
 uint64_t launch_in(const ValueRecord& record) {
   return std::atomic_ref(const_cast<ValueRecord::Word&>(record.launch)).load(std::memory_order_acquire);
 }
 
-// What a record has, which is empty then. Its launch has run to its end. With the lock.
+// Reads and clears a record whose launch has ended. The caller has the lock.
 std::pair<FoundValue, Origin> take(ValueRecord* record) {
   FoundValue found{static_cast<int64_t>(record->words[0] >> ValueRecord::kPartBits), 0,
                    static_cast<int64_t>(record->limit), static_cast<int64_t>(record->per_row)};
@@ -85,7 +94,7 @@ std::pair<FoundValue, Origin> take(ValueRecord* record) {
   return {found, origin};
 }
 
-// Throws in the name of the op that the user had called.
+// Throws with the op that the user had called at the launch as the op of the error.
 void throw_as_called(const FoundValue& found, const Origin& origin) {
   struct Name {
     const char* now = std::exchange(internal::called_op, nullptr);
@@ -95,7 +104,8 @@ void throw_as_called(const FoundValue& found, const Origin& origin) {
   origin.thrower(found);
 }
 
-// Throws what the first of the streams has for which `is_asked` holds. wait() waits for all such streams.
+// Throws the error of the first stream with a record in use for which `is_asked` returns true; does nothing
+// if there is none. wait() waits for all such streams.
 template <class F, class Wait> void throw_first(F&& is_asked, Wait&& wait) {
   Reports& all = Reports::get();
   std::unique_lock lock(all.mutex);
@@ -105,7 +115,7 @@ template <class F, class Wait> void throw_first(F&& is_asked, Wait&& wait) {
   ValueRecord* const record = found->record;
   const uint64_t launch = launch_in(*record);
   lock.unlock();
-  wait();  // the launch may have begun when the host had waited
+  wait();  // the caller's wait may have returned before this launch began, so the launch may still run
   lock.lock();
   if (launch_in(*record) != launch) return;  // another thread has taken it
   const auto [value, origin] = take(record);
@@ -113,13 +123,13 @@ template <class F, class Wait> void throw_first(F&& is_asked, Wait&& wait) {
   throw_as_called(value, origin);
 }
 
-// Not for a stream: another thread may destroy it meanwhile.
+// Waits for the device and not for one stream, because another thread may destroy the stream meanwhile.
 void wait_for_device(int device) {
   check("cuda", "cudaSetDevice", cudaSetDevice(device));
   check("cuda", "cudaDeviceSynchronize", cudaDeviceSynchronize());
 }
 
-// Makes the records of destroyed streams free for others, when nothing of these streams runs any more.
+// Returns the records of destroyed streams to `unused`, after waiting until none of their work runs.
 void reuse_records(int device) {
   Reports& all = Reports::get();
   std::unique_lock lock(all.mutex);
