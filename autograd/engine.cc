@@ -1,5 +1,10 @@
-// The backward engine: a depth-first search marks the nodes on paths from roots to targets, then a priority queue
-// runs their rules, newest node first, and sums gradients where paths meet.
+// The backward engine. A depth-first search marks the nodes on paths from roots to targets. A priority queue
+// then runs the backward rules of these nodes, newest node first, once all their consumers have run;
+// gradients are summed where paths meet. All of it happens on the calling thread; GPU work is only queued, on
+// the nodes' streams. Vocabulary: a slot is a vertex of the graph: a node (recorded op) or a leaf (attached
+// tensor). A target is an output of a slot whose gradient is delivered to the caller. An input is a target
+// that is not deferred. dys are gradients of a node's outputs, dxs of its inputs. Contracts, and the Notes
+// named below: autograd/engine.h.
 #include "gradus/autograd/engine.h"
 
 #include <algorithm>
@@ -25,22 +30,26 @@
 namespace gradus::autograd {
 namespace {
 
-// A slot that this pass visits.
+// A slot that the roots reach, and its state in this pass.
 struct Visit {
   AutogradSlot* slot = nullptr;
-  int dependencies = 0;          // edges into this slot whose nodes have not run yet
+  int dependencies = 0;          // edges into this slot from slots that have not run yet
   bool leads = false;            // whether this slot leads to a target
-  bool leads_to_inputs = false;  // to a target that is not deferred
-  bool scheduled = false;
-  Tensor term;              // of a leaf: not yet added to dys[0], see Note [Sums of leaves]
-  std::vector<Tensor> dys;  // gradients so far, per output
-  std::vector<Event>
-      made;  // per dy: recorded by its producer; the consumer's stream has not waited for it yet
-  // Of a slot that has passed gradients on along the edges that lead to inputs, and waits for run_deferred:
+  bool leads_to_inputs = false;  // whether this slot leads to an input; false if nothing is deferred
+  bool scheduled = false;        // whether this slot has been pushed on the queue
+  Tensor term;                   // of a leaf: not yet added to dys[0], see Note [Sums of leaves]
+  std::vector<Tensor> dys;       // gradients so far, per output
+  // Per dy: an event of the producer's stream, for which the consumer's stream has not waited yet. Null if
+  // both are the same stream.
+  std::vector<Event> made;
+  // True for a slot that has passed gradients along its edges to inputs; run_deferred serves the other edges.
   bool deferred = false;
-  std::vector<Tensor> dxs;  // the other gradients, if the rule has computed all together; else `dys` is kept
+  // Of a deferred node: the gradients of the other edges if its rule computes all gradients at once. Else
+  // `dxs` is empty, and `dys` is kept for a second run of the rule.
+  std::vector<Tensor> dxs;
 };
 
+// Limit of the deferred terms' memory, see Note [Sums of leaves].
 constexpr int64_t kMaxPendingBytes = int64_t{32} << 20;
 
 // Makes a stream the current one of its device for a scope. Inline streams (cpu:0) need no scope.
@@ -59,7 +68,7 @@ class Pass {
  public:
   explicit Pass(BackwardPass& p) : p_(p), deferring_(!p.deferred.empty()) {}
 
-  // Runs all nodes; with deferred targets, all that lead to other targets.
+  // Runs all marked nodes. If targets are deferred, runs only the nodes that lead to inputs.
   void run() {
     find_targets();
     mark();
@@ -71,7 +80,7 @@ class Pass {
     run_nodes();
     join();
   }
-  // Runs what run() has deferred.
+  // Runs the nodes and edges that run() has deferred, on the caller's current streams of this call.
   void run_deferred() {
     deferring_ = false;
     for (const Stream& s : std::exchange(caller_streams_, current_streams()))
@@ -92,7 +101,7 @@ class Pass {
     p_.begin(reached);
   }
 
-  // Delivers nothing to the targets of this run that the roots do not reach.
+  // Delivers an undefined tensor for each target of this run that the roots do not reach.
   void deliver_unreached() {
     for (size_t t = 0; t < p_.targets.size(); ++t) {
       const bool is_deferred = !p_.deferred.empty() && p_.deferred[t];
@@ -102,7 +111,7 @@ class Pass {
     }
   }
 
-  // Keeps the graph of the roots, and releases their values.
+  // Keeps the graph of the roots alive until run_deferred, but releases the memory of their values.
   void release_roots() {
     for (const Tensor& root : p_.roots) root_slots_.push_back(root.ref()->slot);
     p_.roots.clear();
@@ -142,7 +151,7 @@ class Pass {
   }
   bool in_recording(const AutogradSlot* slot) const { return belongs(slot) || p_.recording.has_leaf(slot); }
 
-  // A fused node computes no gradient of the value between its ops. Splits the node if that value is a target.
+  // A fused node has no gradient of the value between its ops. Splits the node if this value is a target.
   void split_if_target(AutogradSlot* slot) {
     if (computed_targets_.empty()) return;
     if (auto* node = dynamic_cast<FusesPreviousRelu*>(slot))
@@ -162,8 +171,8 @@ class Pass {
                          : std::span<const Edge>();
   }
 
-  // Finds the slots that the roots reach in this recording, and which of them lead to a target. Searches
-  // depth first, without recursion.
+  // Fills visits_ and index_ with the slots that the roots reach in this recording, and flags those that lead
+  // to a target. Depth-first search, without recursion. Required nodes (NodeTraits) are additional roots.
   void mark() {
     struct Step {
       size_t visit, edge;
@@ -223,10 +232,11 @@ class Pass {
     }
   }
 
-  // Returns whether gradients flow along an edge at all.
+  // Returns whether gradients flow along this edge, now or in run_deferred.
   bool leads(const Edge& e) const { return e.slot && leads(e.slot.get()); }
   bool leads_to_inputs(const Edge& e) const { return visits_[index_.at(e.slot.get())].leads_to_inputs; }
 
+  // Queues a slot with its priority: leaves first, then the node with the highest sequence number.
   void schedule(size_t v) {
     if (visits_[v].scheduled || (deferring_ && !visits_[v].leads_to_inputs)) return;
     visits_[v].scheduled = true;
@@ -237,7 +247,7 @@ class Pass {
   // A sparse gradient is a tensor on the meta device; its elements are on the device that computes with them.
   static Device device_of(const Tensor& gradient) { return elements_of(gradient).device(); }
 
-  // Note [Streams of a backward] in autograd/engine.h.
+  // See Note [Streams of a backward]. A deque, because stream references stay valid when it grows.
   static std::deque<Stream> current_streams() {
     const auto& streams = Context::current().streams;
     return {streams.begin(), streams.end()};
@@ -247,12 +257,14 @@ class Pass {
       if (s.device() == device) return s;
     return caller_streams_.emplace_back(Stream::of(device));
   }
-  // Returns the stream on which a slot's gradients on this device are computed and read. Null: the caller.
+  // Returns the stream on which a slot's gradients on this device are computed and read: a node's stream, if
+  // it is on this device; else, and for leaves and a null slot, the caller's stream of the device.
   const Stream& stream_of(const AutogradSlot* slot, Device device) {
     if (slot && !slot->is_leaf())
       if (const Stream& own = static_cast<const Node*>(slot)->stream(); own.device() == device) return own;
     return caller_stream(device);
   }
+  // Makes `later` wait for the work queued on `earlier`.
   static void order(const Stream& earlier, const Stream& later) {
     if (!(earlier == later)) later.wait(Event::record(earlier));
   }
@@ -260,7 +272,7 @@ class Pass {
   void join() {
     for (const Stream& s : node_streams_) order(s, caller_stream(s.device()));
   }
-  // Makes the consumer_stream's stream wait for the stream that computes this output's gradient.
+  // Makes the stream that reads this output's gradient wait for the stream that computed the gradient.
   void wait_for_producer(Visit& v, size_t output) {
     if (output < v.made.size() && v.dys[output].defined())
       stream_of(v.slot, device_of(v.dys[output])).wait(std::exchange(v.made[output], {}));
@@ -271,6 +283,7 @@ class Pass {
   }
 
   // Converts a gradient to the shape, dtype, device and layout of the value at the edge's destination.
+  // Returns dy unchanged for a leaf whose tensor is gone, unless a producer still describes the value.
   static Tensor conform_to(const Edge& to, Tensor dy) {
     if (!to.slot->is_leaf())
       return conform_to(std::move(dy), *static_cast<const Node*>(to.slot.get()), to.index);
@@ -281,7 +294,8 @@ class Pass {
         std::move(dy), static_cast<const Node*>(leaf.producer.slot.get())->outputs()[leaf.producer.index]);
   }
 
-  // Adds dy to the gradient of a slot's output. `from` is the node that computed dy; null: the caller, or a leaf.
+  // Adds dy to the gradient of output `to.index` of slot `to.slot`, on the reading stream. `from` is the slot
+  // that computed dy; null: the caller. Ignores an undefined dy, and slots that lead to no target.
   void accumulate(const AutogradSlot* from, const Edge& to, Tensor dy) {
     if (!dy.defined() || !leads(to.slot.get())) return;
     Visit& v = visits_[index_[to.slot.get()]];
@@ -315,7 +329,7 @@ class Pass {
       raw::add_(sum, dy);
   }
 
-  // See Note [Sums of leaves].
+  // Returns whether the next term of this sum may be deferred. See Note [Sums of leaves].
   bool can_defer_sum(const Visit& v) const {
     if (p_.used_later.empty() || !v.slot->is_leaf() || v.dys[0].device().type == DeviceType::kCPU)
       return false;
@@ -329,6 +343,7 @@ class Pass {
     pending_leaves_.push_back(index_.at(v.slot));
     if (pending_bytes_ > kMaxPendingBytes) add_deferred_terms();
   }
+  // Adds all pending terms to their leaves' gradients, in few launches.
   void add_deferred_terms() {
     std::vector<Tensor> sums, terms;
     for (const size_t v : std::exchange(pending_leaves_, {})) {
@@ -339,6 +354,7 @@ class Pass {
     raw::add_all_(sums, terms);
   }
 
+  // As above for a node's output. A dy in the other dtype that the rule accepts (gradient_dtype) keeps it.
   static Tensor conform_to(Tensor dy, const Node& node, uint32_t output) {
     const ValueInfo& value = node.outputs()[output];
     if (dy.dtype() == value.dtype || dy.dtype() != node.gradient_dtype(output))
@@ -355,6 +371,7 @@ class Pass {
     return conform_gradient(std::move(dy), static_cast<const Node&>(slot).outputs()[output]);
   }
 
+  // Delivers the gradients of a slot's targets. Moves the last one if no rule reads it afterward.
   void deliver_targets(Visit& v) {
     auto it = targets_of_.find(v.slot);
     if (it == targets_of_.end()) return;
@@ -376,10 +393,12 @@ class Pass {
     }
   }
 
+  // Returns whether this slot passes gradients on.
   bool leads_further(const Visit& v) const {
     return std::ranges::any_of(edges_of(v.slot), [&](const Edge& e) { return leads(e); });
   }
 
+  // Processes a slot that has all its gradients. A leaf with a pending term waits for the end of run_nodes.
   void run_node(size_t index) {
     Visit& visit = visits_[index];
     if (visit.term.defined()) return complete_leaves_.push_back(index);
@@ -405,7 +424,8 @@ class Pass {
     count_down(producer);
   }
 
-  // Runs a node's rule, and passes the gradients on. A deferred node runs the second time.
+  // Runs a node's rule, and passes the gradients on. `was_deferred`: the node has run in run(), and this call
+  // serves the edges that were left.
   void run_rule(Visit& visit, bool was_deferred) {
     Node& node = *static_cast<Node*>(visit.slot);
     const size_t n = node.edges().size();
@@ -438,7 +458,8 @@ class Pass {
     if (any_later) defer(visit, std::move(kept_dys), splits ? std::vector<Tensor>() : std::move(dxs));
   }
 
-  // Computes the gradients of the inputs in `needs`, in the form of these inputs.
+  // Sets dxs[i] for each needed input i to its gradient, with the input's shape, dtype and device. `is_last`:
+  // the rule does not run again in this pass. Saved tensors are then freed, unless the pass keeps the graph.
   void compute(Node& node, std::vector<Tensor>& dys, std::span<const char> needs, std::vector<Tensor>& dxs,
                bool is_last) {
     dys.resize(node.outputs().size());
@@ -451,7 +472,7 @@ class Pass {
       if (needs[i] && dxs[i].defined()) dxs[i] = conform_to(node.edges()[i], std::move(dxs[i]));
   }
 
-  // Leaves the gradients along the other edges to run_deferred.
+  // Keeps dys or dxs in the visit, for the edges that run_deferred serves.
   void defer(Visit& visit, std::vector<Tensor> dys, std::vector<Tensor> dxs) {
     for (const Tensor& dx : dxs)
       if (dx.defined()) caller_stream(device_of(dx));  // run_deferred's stream waits for this one
@@ -461,12 +482,13 @@ class Pass {
     visit.scheduled = false;
   }
 
+  // Called once per edge after its gradient has been passed on. Queues the destination after its last edge.
   void count_down(const Edge& e) {
     const size_t v = index_[e.slot.get()];
     if (--visits_[v].dependencies == 0) schedule(v);
   }
 
-  // Calls a node's rule. In the last call the rule may consume what it saved.
+  // Calls a node's rule. In the last call the rule may consume the tensors that it saved.
   void call(Node& node, const RuleArgs& args, bool is_last) {
     Context& context = Context::current();
     AutogradSlot* const outer_node = std::exchange(context.running_node, &node);
@@ -494,25 +516,25 @@ class Pass {
   }
 
   BackwardPass& p_;
-  std::unordered_map<const AutogradSlot*, size_t> index_;
-  std::unordered_map<const AutogradSlot*, std::vector<size_t>> targets_of_;
+  std::unordered_map<const AutogradSlot*, size_t> index_;                    // position in visits_
+  std::unordered_map<const AutogradSlot*, std::vector<size_t>> targets_of_;  // positions in p_.targets
   std::vector<Edge> computed_targets_;  // the targets that are results of nodes
   std::vector<Visit> visits_;
   std::vector<Ref<Node>> required_nodes_;
-  std::priority_queue<std::pair<uint64_t, size_t>> ready_;
-  std::vector<size_t> pending_leaves_;   // visits with a pending term
+  std::priority_queue<std::pair<uint64_t, size_t>> ready_;  // priority and position in visits_
+  std::vector<size_t> pending_leaves_;                      // visits with a pending term
   std::vector<size_t> complete_leaves_;  // those of pending_leaves_ that have received all gradients
   int64_t pending_bytes_ = 0;
   bool deferring_;                                          // while run() defers targets
   std::vector<Ref<AutogradSlot>> root_slots_;               // keep the graph until run_deferred
   std::vector<std::pair<size_t, Tensor>> late_deliveries_;  // deferred targets that run() reached
-  std::deque<Stream> caller_streams_ =
-      current_streams();              // the current streams of the caller, one for each device
+  std::deque<Stream> caller_streams_ = current_streams();   // the caller's current streams, one per device
   std::vector<Stream> node_streams_;  // other streams that have run rules, sums or conversions
 };
 
-// Calls f with the open recordings and the autocast state of a backward. If f throws, finishes the recording
-// unless the pass keeps the graph.
+// Calls f without autocast, and with the open recordings that record the backward's own ops: with keep_graph
+// all, else all but pass.recording and the recordings inside it. If f throws, finishes the recording unless
+// the pass keeps the graph.
 template <class F> void run_backward(BackwardPass& pass, const F& f) {
   const RecordingsScope scope(pass.keep_graph ? open_recordings() : recordings_of_backward(pass.recording));
   const NoAutocast as_recorded;
@@ -524,6 +546,7 @@ template <class F> void run_backward(BackwardPass& pass, const F& f) {
   }
 }
 
+// Converts the gradients of the roots to the roots' shapes, dtypes and devices.
 void conform_dys(BackwardPass& pass) {
   for (size_t i = 0; i < pass.roots.size(); ++i)
     pass.dys[i] = conform_gradient(std::move(pass.dys[i]), ValueInfo(pass.roots[i]));
@@ -539,7 +562,8 @@ Tensor conform_gradient(Tensor gradient, const ValueInfo& value) {
     gradient = to_dense(gradient);
   }
   if (!(gradient.shape() == value.shape)) {
-    // Rules ignore broadcasting. Any other difference in shape is an error in a rule.
+    // Rules ignore broadcasting, so dims that the op has broadcast are summed here. Any other difference in
+    // shape is an error in a rule.
     if (gradient.dim() < value.shape.size())
       throw ShapeError("backward", "a gradient of shape ", gradient.shape(), " for a value of shape ",
                        value.shape);

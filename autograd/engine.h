@@ -1,4 +1,6 @@
-// The backward engine: propagates gradients from roots to targets through the nodes of one recording.
+// The backward engine: propagates gradients from roots to targets through the nodes of one recording. A node
+// is a recorded op with its backward rule; a leaf is the graph entry of an attached tensor (graph/node.h); a
+// recording is the tape of one forward (RecordingState).
 #pragma once
 
 #include <functional>
@@ -11,12 +13,13 @@ namespace gradus::autograd {
 
 struct BackwardPass {
   RecordingState& recording;
-  std::vector<Tensor> roots;
-  std::vector<Tensor> dys;  // gradient of the root, one per root
-  // The leaves or outputs of nodes whose gradients the pass delivers. Null edges count as not reached.
+  std::vector<Tensor> roots;  // the differentiated tensors; a root outside of the graph is ignored
+  std::vector<Tensor> dys;    // gradient of the root, one per root
+  // The leaves or outputs of nodes whose gradients the pass delivers. An edge with a null slot counts as not
+  // reached.
   std::vector<Edge> targets;
-  // Per target: whether its gradient is first read after this pass, or after the run of a DeferringPass that delivers
-  // it. Empty: false for all.
+  // Per target: whether its gradient is first read after this pass, or after the run of a DeferringPass that
+  // delivers it. Empty: false for all.
   std::vector<char> used_later = {};
   // Per target: whether a DeferringPass defers it; the others are its inputs. Empty: false for all.
   std::vector<char> deferred = {};
@@ -30,37 +33,40 @@ struct BackwardPass {
   std::function<void(size_t target, Tensor gradient)> deliver;
 };
 
-// Runs the pass. Only nodes on a path from a root to a target run, and nodes that run without a gradient
-// (NodeTraits::required). Leaves come first, then the newest node; this order is the same on every
-// rank. The recordings opened before `recording` record the rules' ops; under keep_graph `recording` itself
-// does too. An error thrown by a rule gets the prefix "while running backward of <op> (<module path>)".
+// Runs the pass on the calling thread, and moves from `dys`. Only nodes on a path from a root to a target
+// run, and nodes that run without a gradient (NodeTraits::required). Leaves come first, then the newest node;
+// this order is the same on every rank. The recordings opened before `recording` record the rules' ops; under
+// keep_graph `recording` itself does too. An error thrown by a rule gets the prefix "while running backward
+// of <op> (<module path>)".
 void run(BackwardPass& pass);
 
 // Note [Streams of a backward]
 // A rule and the conversion of its gradients (conform_gradient) run on the stream of the node's forward.
 // Gradients of leaves are summed on the current streams of the thread that runs the pass. If the stream that
-// computes a gradient differs from the stream that reads it, the engine records an event after the computation,
-// and the reading stream waits for the event before its first use: as input of a rule or in a sum, which the
-// reading stream computes. When the pass ends, the caller's streams wait for all work that the pass has queued.
-// Then all targets are ready, and the caller may overwrite the tensors that the rules have read. A pass on one
-// stream records no event.
+// computes a gradient differs from the stream that reads it, the engine records an event after the
+// computation, and the reading stream waits for the event before its first use: as input of a rule or in a
+// sum, which the reading stream computes. When the pass ends, the caller's streams wait for all work that the
+// pass has queued. Then all targets are ready, and the caller may overwrite the tensors that the rules have
+// read. A pass on one stream records no event.
 
 // Note [Sums of leaves]
-// A leaf with several consumers receives several gradients. On a GPU the launch of a kernel costs more than most
-// of these sums. Sums into leaves whose gradients are read only after the pass (`used_later`) are therefore
-// deferred and batched into few launches. The order of the additions is unchanged. Deferred terms hold at most
-// kMaxPendingBytes bytes.
+// A leaf with several consumers receives several gradients. On a GPU the launch of a kernel costs more than
+// most of these sums. Sums into leaves whose gradients are read only after the pass (`used_later`) are
+// therefore deferred and batched into few launches. The order of the additions is unchanged. Deferred terms
+// hold at most kMaxPendingBytes bytes.
 
 // Note [Deferred weight gradients]
-// A stage of a pipeline sends the gradients of its inputs to another stage; the gradients of its parameters can wait
-// (zero-bubble schedules, Qi et al., ICLR 2024). run() runs the nodes that lead to inputs, and computes the gradients
-// along the edges that lead to inputs. For its other edges a node keeps the gradients of its outputs and what the
-// rules of these edges saved. Ops whose rule is not deferrable (NodeTraits: checkpoints, functions of users, rules of
-// all inputs) compute all gradients in run(), and keep those of the other edges. run_deferred() runs the edges that
-// are left, and the nodes that lead to parameters alone. No edge is run twice. Required nodes run once: in run() if
-// they lead to an input, else in run_deferred(); that is the same on every rank.
+// A stage of a pipeline sends the gradients of its inputs to another stage; the gradients of its parameters
+// can wait (zero-bubble schedules, Qi et al., ICLR 2024). run() runs the nodes that lead to inputs, and
+// computes the gradients along the edges that lead to inputs. For its other edges a node keeps the gradients
+// of its outputs and what the rules of these edges saved. Ops whose rule is not deferrable (NodeTraits:
+// checkpoints, functions of users, rules of all inputs) compute all gradients in run(), and keep those of the
+// other edges. run_deferred() runs the edges that are left, and the nodes that lead to parameters alone. No
+// edge is run twice. Required nodes run once: in run() if they lead to an input, else in run_deferred(); that
+// is the same on every rank.
 
-// A pass that defers some targets. The recording must stay open in between.
+// A pass that defers some targets. Callers call run() once, then run_deferred() once; the recording stays
+// open until run_deferred() returns.
 class DeferringPass {
  public:
   explicit DeferringPass(BackwardPass pass);
@@ -75,8 +81,9 @@ class DeferringPass {
   std::unique_ptr<Impl> impl_;
 };
 
-// Returns the gradient with the shape, dtype and device of its value: sums over broadcast dims, casts, copies to
-// the device, and makes the result channels-last if the value is. A sparse gradient that fits is returned as is.
+// Returns the gradient with the shape, dtype and device of its value: sums over broadcast dims, casts, copies
+// to the device, and makes the result channels-last if the value is. A sparse gradient that fits is returned
+// as is.
 // Errors: ShapeError if the gradient has fewer dims than the value, or does not broadcast from it.
 Tensor conform_gradient(Tensor gradient, const ValueInfo& value);
 

@@ -1,4 +1,7 @@
-// explain(loss): lists which attached tensors a loss reaches, and the last ops on the paths of the others.
+// explain(loss): a text with one line per leaf (attached tensor) of a recording (gradient tape): whether the
+// loss depends on the leaf, and the recorded ops on a path from the leaf. A depth-first search from the loss
+// finds the slots (leaves and nodes, the vertices of the autograd graph) that lead to the loss; each leaf
+// then follows its first consumers. Runs on the recording thread, between record() and backward.
 #include <algorithm>
 #include <unordered_map>
 #include <unordered_set>
@@ -40,6 +43,7 @@ std::unordered_set<const AutogradSlot*> slots_leading_to(const Tensor& loss, con
   return reached;
 }
 
+// Returns "op -> op -> ..."; of more than 8 ops, the first 4 and the last 3.
 std::string joined(const std::vector<std::string>& ops) {
   std::string text;
   for (size_t i = 0; i < ops.size(); ++i) {
@@ -54,6 +58,8 @@ std::string joined(const std::vector<std::string>& ops) {
 
 }  // namespace
 
+// Uses the innermost recording that follows the loss, or else the innermost open one. A leaf without an
+// element in `names` is called "tensor i".
 std::string explain(const Tensor& loss, const std::vector<std::string>& names) {
   Ref<RecordingState> state = innermost_following(loss);
   if (!state && !open_recordings().empty())
@@ -65,7 +71,8 @@ std::string explain(const Tensor& loss, const std::vector<std::string>& names) {
 
   const auto reached = slots_leading_to(loss, *state);
 
-  // Returns the ops on a path forward from a slot, oldest first. With `toward_loss` the path leads to the loss.
+  // Returns the ops on a path forward from a slot, oldest first. With `toward_loss` the path leads to the
+  // loss.
   auto path_from = [&](const AutogradSlot* from, bool toward_loss) {
     std::vector<std::string> ops;
     std::unordered_set<const AutogradSlot*> seen;

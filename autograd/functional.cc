@@ -1,5 +1,7 @@
-// grad and value_and_grad (a recording of their own, or a pass that keeps the open one), checkpoint
-// (rematerialization: the backward runs the forward again), and apply for user-defined Functions.
+// Reverse-mode gradients of functions. grad(f, x) and value_and_grad run f under a recording (gradient tape)
+// of their own, whose leaves are aliases of the arguments. grad(ys, xs) runs a backward pass over a recording
+// that the caller has opened, and leaves that recording open (PyTorch's create_graph). checkpoint recomputes
+// the forward within the backward; apply records a user-defined Function. All use the thread's recordings.
 #include "gradus/autograd/functional.h"
 
 #include <algorithm>
@@ -17,8 +19,9 @@
 namespace gradus::autograd {
 namespace {
 
-// Returns a view of x with a slot of its own. Attaching the view does not attach x; recordings that follow x
-// follow the view.
+// Returns a view of x with its own slot (the tensor's position in the graph: its producing node, or its
+// leaf). Attaching the view (making it a leaf) does not attach x. Recordings that follow x also follow the
+// view, through a recorded identity op.
 Tensor alias(const Tensor& x) {
   if (!x.defined()) throw StateError("grad", "an undefined tensor (none) was given to differentiate by");
   Tensor y = detach(x);
@@ -32,6 +35,7 @@ Tensor filled_like(const Tensor& x, double value) {
   return y;
 }
 
+// Returns dy, or ones like y if dy is undefined.
 Tensor default_dy(const Tensor& y, const Tensor& dy) {
   if (!y.defined()) throw StateError("grad", "the function returned an undefined tensor");
   if (!dy.defined()) return filled_like(y, 1.0);
@@ -40,7 +44,7 @@ Tensor default_dy(const Tensor& y, const Tensor& dy) {
   return dy;
 }
 
-// Opens a recording, and closes it when the scope ends, also by an exception.
+// Opens a recording of the ops that depend on `leaves`, and closes it at the end of the scope.
 struct OpenScope {
   Ref<RecordingState> state;
   explicit OpenScope(const std::vector<Ref<AutogradSlot>>& leaves) : state(make_ref<RecordingState>(leaves)) {
@@ -73,6 +77,7 @@ std::pair<Tensor, std::vector<Tensor>> value_and_grad(const NaryFunction& f, con
     pass.deliver = [&](size_t i, Tensor g) { grads[i] = to_dense(g); };
     run(pass);
   }
+  // The gradient of an x on which f does not depend arrives undefined.
   for (size_t i = 0; i < xs.size(); ++i)
     if (!grads[i].defined()) grads[i] = filled_like(xs[i], 0.0);
   return {value, std::move(grads)};
@@ -125,10 +130,10 @@ std::vector<Tensor> grad(const TensorList& ys, const std::vector<Tensor>& xs, co
 namespace {
 
 // Note [Checkpoint]
-// The forward runs under a probe, a recording that keeps edges but no rules. The edges from the probe's nodes to
-// other slots are the graph inputs that f uses. The backward runs f again under a recording whose leaves are these
-// inputs, and returns their gradients. Enclosing recordings record the second run and its backward, so gradients
-// of higher order work.
+// The forward runs under a probe, a recording that keeps edges but no rules. The edges from the probe's nodes
+// to other slots are the graph inputs that f uses. The backward runs f again under a recording whose leaves
+// are these inputs, and returns their gradients. Enclosing recordings record the second run and its backward,
+// so gradients of higher order work.
 
 // The parts of the Context that the second run of f restores: random state, module path, autocast.
 class ContextSnapshot {
@@ -157,9 +162,12 @@ class ContextSnapshot {
 
   std::array<uint64_t, 2> random_;
   std::vector<const std::string*> path_;
-  std::optional<DType> casts_to_ = autocast_dtype();
+  std::optional<DType> casts_to_ = autocast_dtype();  // null: autocast is off
 };
 
+// The node of one checkpoint(f, xs). Its inputs are xs, then `used`; args.needs and args.dxs have this order.
+// `xs` are saved for the second run. `communicates`: f exchanges data with other ranks, so the node must run
+// (see NodeTraits::required), even if no gradient arrives.
 class CheckpointNode final : public Node {
  public:
   CheckpointNode(NaryFunction f, std::vector<Saved> xs, std::vector<Edge> used, ContextSnapshot snapshot,
@@ -278,6 +286,7 @@ std::vector<Tensor> apply(std::shared_ptr<Function> f, const std::vector<Tensor>
         throw StateError("apply", "a Function must not return an input itself; return a clone");
   Recorder recorder("function", inputs);
   if (recorder) {
+    // An output is saved without its graph edge: the node's reference to its own output would be a cycle.
     for (const Tensor& x : f->to_save_) {
       const bool is_output =
           std::any_of(outputs.begin(), outputs.end(), [&](const Tensor& y) { return y.is_same(x); });

@@ -1,4 +1,6 @@
-// Gradients of functions: grad, value_and_grad; recomputation: checkpoint; user-defined rules: Function.
+// Functional autograd: gradients of functions (grad, value_and_grad, as jax.grad), of recorded tensors (grad
+// of ys, as torch.autograd.grad), activation checkpointing (checkpoint) and user-defined backward rules
+// (Function). A recording is the tape that GradManager::record opens on the calling thread.
 #pragma once
 
 #include <concepts>
@@ -16,11 +18,14 @@ namespace gradus::autograd {
 using UnaryFunction = std::function<Tensor(const Tensor&)>;
 using NaryFunction = std::function<Tensor(const std::vector<Tensor>&)>;
 
-// Returns the vector-Jacobian product dy^T df/dx at x. dy defaults to ones. The gradient is taken with respect to
-// f's arguments alone; tensors that f captures are constants. An enclosing recording or grad follows them, so
-// nested calls give gradients of any order. The gradient is zeros if f does not depend on x.
+// Returns the vector-Jacobian product dy^T df/dx at x; an undefined dy means ones. Calls f once. The gradient
+// is taken with respect to f's arguments alone; tensors that f captures are constants for this gradient. An
+// enclosing recording or grad records the call, also with respect to captured tensors, so nested calls give
+// gradients of any order. The gradient is zeros if f does not depend on x. The second form returns one
+// gradient per element of xs.
 // Shapes: x any, dy like f(x), result like x.
-// Errors: DTypeError unless x is floating point; what f throws.
+// Errors: DTypeError unless x is floating point; StateError if x or f(x) is undefined; ShapeError for a dy of
+// another shape than f(x); errors that f throws.
 Tensor grad(const UnaryFunction& f, const Tensor& x, const Tensor& dy = {});
 std::vector<Tensor> grad(const NaryFunction& f, const std::vector<Tensor>& xs, const Tensor& dy = {});
 
@@ -29,19 +34,22 @@ std::pair<Tensor, Tensor> value_and_grad(const UnaryFunction& f, const Tensor& x
 std::pair<Tensor, std::vector<Tensor>> value_and_grad(const NaryFunction& f, const std::vector<Tensor>& xs,
                                                       const Tensor& dy = {});
 
-// Returns the gradients of sum_i <ys[i], dys[i]> with respect to xs. An open recording must follow xs: each x is
-// attached or the result of a recorded op. The recording stays open and records the computation of the gradients
-// (create_graph=True in PyTorch). The gradient of an x on which no y depends is undefined.
-// Errors: StateError when no open recording follows ys or one of xs; ValueError unless there is a dy for each
-// y or none; ShapeError when a dy does not fit, or is missing for a y of several elements.
+// Returns the gradients of sum_i <ys[i], dys[i]> with respect to xs, one per x. Call it while the recording
+// in which ys were computed is open. The recording must follow xs: each x is attached or the result of a
+// recorded op. The recording stays open and records the computation of the gradients (create_graph=True in
+// PyTorch). An undefined or missing dy means 1. The gradient of an x on which no y depends is undefined.
+// Errors: StateError when no open recording follows ys or one of xs, or one is undefined; ValueError unless
+// dys is empty or has one dy per y; ShapeError when a dy has another shape than its y, or is missing for a y
+// of several elements.
 std::vector<Tensor> grad(const TensorList& ys, const std::vector<Tensor>& xs, const TensorList& dys = {});
 
-// Activation checkpointing, as torch.utils.checkpoint: returns f(x) without keeping the tensors that f's ops save
-// for backward. The backward calls f again, with the same random numbers and the same autocast, and differentiates
-// this second call. The graph gets one node, with edges to x and to every other tensor that f uses (such as
-// captured parameters). f must compute the same values in both calls. Layers that update state in a forward
-// (running statistics of batch norm) must not update it in the second call, where is_recomputing() is true.
-// Errors: StateError when f returns an undefined tensor; whatever f throws, also in the backward.
+// Activation checkpointing, as torch.utils.checkpoint: returns f(x) without keeping the tensors that f's ops
+// save for backward. The backward calls f again, with the same random numbers and the same autocast state,
+// and differentiates this second call. The graph gets one node, with edges to x and to every other tensor
+// that f uses (such as captured parameters). f must compute the same values in both calls. Layers that update
+// state in a forward (running statistics of batch norm) must not update it in the second call, where
+// is_recomputing() is true.
+// Errors: StateError when f returns an undefined tensor; errors that f throws, also in the backward.
 Tensor checkpoint(const UnaryFunction& f, const Tensor& x);
 // The same for several inputs. Undefined inputs reach f as undefined.
 Tensor checkpoint(const NaryFunction& f, const std::vector<Tensor>& xs);
@@ -59,9 +67,9 @@ Tensor checkpoint(const NaryFunction& f, const std::vector<Tensor>& xs);
 //   };
 //   Tensor y = autograd::apply<Cube>(x);
 //
-// The ops of forward are not recorded. backward receives one gradient per output, undefined where none arrived,
-// and returns one gradient per input; an undefined tensor means no gradient. A backward made of differentiable
-// ops can be differentiated again.
+// The ops of forward are not recorded. backward receives one gradient per output, undefined where none
+// arrived, and returns one gradient per input; an undefined tensor means no gradient. A backward made of
+// differentiable ops can be differentiated again.
 class Function {
  public:
   virtual ~Function() = default;
@@ -69,7 +77,8 @@ class Function {
   virtual std::vector<Tensor> backward(std::vector<Tensor> dys) = 0;
 
  protected:
-  // Keeps an input, or an auxiliary tensor, for backward; saved(i) is the i-th one kept.
+  // save, called in forward, keeps an input or an auxiliary tensor. saved(i), called in backward, returns the
+  // i-th one kept, and throws StateError if the tensor was written in place in between.
   void save(const Tensor& x) { to_save_.push_back(x); }
   Tensor saved(size_t i) const { return saved_.at(i).get(); }
 
@@ -79,7 +88,7 @@ class Function {
   std::vector<Saved> saved_;
 };
 
-// Calls f->forward and records its backward. An instance serves one call.
+// Calls f->forward, records f->backward as the rule, and returns the outputs. An instance serves one call.
 // Errors: StateError when f returns one of its inputs as its output; ValueError when f is null.
 std::vector<Tensor> apply(std::shared_ptr<Function> f, const std::vector<Tensor>& inputs);
 // Call apply with a new F. apply<F>({x, y}, args...) constructs F from `args` and returns all outputs;

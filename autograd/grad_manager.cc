@@ -1,5 +1,8 @@
-// GradManager and Recording: attached tensors with callbacks, recordings, and the delivery of gradients from the
-// engine through the callbacks to grad().
+// GradManager and Recording (a gradient tape). A manager has weak references to its attached tensors, each
+// with an ordered list of callbacks. A recording follows the ops on these tensors, its leaves. backward runs
+// the engine (engine.h) from the roots, and passes each leaf's gradient through the leaf's callbacks. After
+// the pass the results are assigned or added to grad(). A recording serves one backward: afterward, or on an
+// error, it is finished.
 #include "gradus/autograd/grad_manager.h"
 
 #include <algorithm>
@@ -23,7 +26,7 @@
 namespace gradus {
 namespace autograd {
 
-// An attached tensor and the callbacks for its gradient.
+// An attached tensor and the callbacks for its gradient, in the order of calls.
 struct Attached {
   Ref<Leaf> leaf;
   std::vector<Callback> callbacks;
@@ -33,8 +36,9 @@ struct ManagerState {
   std::vector<Attached> attached;
   std::vector<RecordingState*> open;  // those with a Recording, innermost last
 
-  // Returns a gradient of ones for a root, cached for the next backward on this stream. A backward overwrites only
-  // buffers of which it is the sole owner. If a callback has written into the cached tensor, a new one is made.
+  // Returns a gradient of ones for a root, cached for the next backward on this stream. A backward overwrites
+  // only buffers of which it is the sole owner. If a callback has written into the cached tensor, a new one
+  // is made.
   Tensor one_like(const Tensor& root) {
     const Stream stream = current_stream(root.device());
     if (!one_.defined() || one_.shape() != root.shape() || one_.dtype() != root.dtype() ||
@@ -49,6 +53,7 @@ struct ManagerState {
     return one_;
   }
 
+  // Removes tensors that their owners have freed.
   void forget_dead() {
     std::erase_if(attached, [](const Attached& a) { return !a.leaf->tensor().defined(); });
   }
@@ -61,8 +66,8 @@ struct ManagerState {
 
 using Objects = std::vector<std::shared_ptr<GradCallback>>;
 
-// Calls f(object) once for each callback object of the attached tensors that `selects` selects, in the order of
-// attaching. Allocates nothing.
+// Calls f(object) once for each callback object of the attached tensors that `selects` selects, in the order
+// of attaching. Allocates nothing.
 template <class Predicate, class F>
 void for_each_object(const ManagerState& manager, Predicate selects, F f) {
   // An object attached to several tensors is called at its first occurrence.
@@ -85,17 +90,19 @@ template <class Predicate> Objects objects_of(const ManagerState& manager, Predi
 
 namespace {
 
-// Returns a predicate: whether the recording differentiates an attached tensor.
+// Returns a predicate: whether the attached tensor is a leaf of the recording.
 auto followed_by(const RecordingState& state) {
   return [&state](const Attached& a) { return state.has_leaf(a.leaf.get()); };
 }
 
+// Stops recording and frees the graph. `error` is the exception of the recording's backward; null: none.
 void finish(RecordingState& state, std::exception_ptr error = {}) {
   close_recording(&state);
   state.finish(error);
 }
 
-// Passes the gradients of one backward through the callbacks and stores them in grad().
+// Passes the gradients of one backward through the callbacks and stores them in grad(). An index t is a
+// position in the manager's list of attached tensors. An undefined gradient means that none arrived.
 class Deliveries {
  public:
   Deliveries(std::vector<Attached> attached, Objects objects)
@@ -116,8 +123,9 @@ class Deliveries {
     }
   }
 
-  // Delivers a gradient of the first part, before begin: to tensors whose callbacks are all functions.
+  // Delivers a gradient of backward_inputs, before begin. All callbacks of the tensor are functions.
   void deliver_early(size_t t, Tensor grad) { advance(t, 0, {{}, std::move(grad)}); }
+  // Delivers a gradient, and then the kept gradients that the callback objects have completed meanwhile.
   void deliver(size_t t, Tensor grad) {
     advance(t, 0, {{}, std::move(grad)});
     for (const auto& object : objects_) pass_on(object.get(), object->landed());
@@ -132,6 +140,7 @@ class Deliveries {
     }
   }
 
+  // Assigns the results to grad(), or adds them if grad() is defined. Clears the results.
   void store() {
     Sums sums;
     for (size_t t = 0; t < attached_.size(); ++t)
@@ -144,6 +153,7 @@ class Deliveries {
  private:
   using Delivery = GradCallback::Delivery;
 
+  // Returns the object's index among the callbacks of tensor t; nullopt: the object is not attached to t.
   std::optional<size_t> position(size_t t, const GradCallback* object) const {
     const auto& callbacks = attached_[t].callbacks;
     for (size_t k = 0; k < callbacks.size(); ++k)
@@ -190,7 +200,7 @@ class Deliveries {
     results_[t] = std::move(d);
   }
 
-  // Additions to the gradients of earlier backwards, batched into one call.
+  // Additions to the gradients of earlier backwards, batched into one call: to[i] += terms[i].
   struct Sums {
     std::vector<Tensor> to, terms;
     std::vector<std::pair<Leaf*, Tensor>> replacing;  // sums that then become the leaf's grad
@@ -208,11 +218,13 @@ class Deliveries {
       grad = contiguous(grad);  // an in-place write needs an address of its own for each element
       d.may_alias = false;
     }
+    // In-place sums need operands that no open recording tracks (second order).
     const bool plain = !is_tracked(grad) && !(leaf.grad.defined() && is_tracked(leaf.grad));
     if (!leaf.grad.defined()) {
       leaf.grad =
           d.may_alias || grad.sole_owner() ? std::move(grad) : clone(grad);  // shared only if may_alias
     } else if (d.may_alias && plain) {
+      // grad() stays a view of the callback's buffer, so the old gradient is added to the new one.
       sums.to.push_back(grad), sums.terms.push_back(leaf.grad);
       sums.replacing.emplace_back(&leaf, std::move(grad));
     } else if (leaf.grad.sole_owner() && plain) {
@@ -228,6 +240,7 @@ class Deliveries {
   std::vector<Delivery> results_;
 };
 
+// Returns one dy per root. An empty list and an undefined dy mean ones, for a root of one element.
 std::vector<Tensor> with_default_dys(ManagerState& manager, const std::vector<Tensor>& roots,
                                      std::vector<Tensor> dys) {
   if (!dys.empty() && dys.size() != roots.size())
@@ -270,7 +283,8 @@ void check_open(const RecordingState& state, const char* op) {
                      "call record() and compute the loss again, or pass all losses to one backward({a, b})");
 }
 
-// Calls f. If f throws, ends the recording and calls abandon on the unfinished objects.
+// Calls f, with autocast off; f's ops are recorded by the enclosing recordings alone (second order). If f
+// throws, ends the recording and calls abandon on the unfinished objects.
 template <class F> void end_on_error(RecordingState& state, const Objects& unfinished, const F& f) {
   const RunningRange running = observed({.kind = RangeKind::kUser, .name = "backward"});
   const RecordingsScope scope(recordings_of_backward(state));
@@ -286,6 +300,7 @@ template <class F> void end_on_error(RecordingState& state, const Objects& unfin
 }
 
 // Returns the dys of a backward from these roots.
+// Errors: StateError if the recording follows none of the roots.
 std::vector<Tensor> checked_dys(const RecordingState& state, const std::vector<Tensor>& roots,
                                 const std::vector<Tensor>& given) {
   std::vector<Tensor> dys = with_default_dys(*state.manager, roots, given);
@@ -302,6 +317,8 @@ std::vector<Tensor> checked_dys(const RecordingState& state, const std::vector<T
   return dys;
 }
 
+// Returns the targets of the pass: the attached tensors; a null edge for a tensor that is no leaf of the
+// recording.
 std::vector<Edge> targets_of(const RecordingState& state) {
   std::vector<Edge> all;
   for (const Attached& a : state.manager->attached)
@@ -309,7 +326,7 @@ std::vector<Edge> targets_of(const RecordingState& state) {
   return all;
 }
 
-// Returns per target whether it has no callbacks.
+// Returns BackwardPass::used_later. The gradient of a target without callbacks is first read after the pass.
 std::vector<char> used_later(const RecordingState& state) {
   std::vector<char> flags;
   for (const Attached& a : state.manager->attached) flags.push_back(a.callbacks.empty());
@@ -435,7 +452,7 @@ Recording::Recording(Ref<RecordingState> state) : state_(std::move(state)) {
   open.push_back(state_.get());
 }
 Recording& Recording::operator=(Recording&& other) noexcept {
-  Recording taken(std::move(other));
+  Recording taken(std::move(other));  // after the swap, its destructor ends this object's previous recording
   std::swap(state_, taken.state_);
   return *this;
 }
@@ -531,6 +548,8 @@ void notify_recording_opened(GradManager& gm, autograd::ManagerState& manager) {
     object->recording_opened(gm);
 }
 
+// Returns a new recording of the attached tensors, or of `only` if it is not empty. `level` is the nesting
+// level of the recording; 0: a new level (see RecordingState).
 Ref<RecordingState> state_for(const std::shared_ptr<autograd::ManagerState>& owner, const TensorList& only,
                               uint64_t level) {
   autograd::ManagerState& manager = *owner;

@@ -1,5 +1,5 @@
-// GradManager: the tensors to differentiate, recordings of the ops on them, and their backward. A recording is a
-// gradient tape.
+// GradManager: the tensors to differentiate, recordings of the ops on them, and their backward. A recording
+// is a gradient tape.
 //
 //   GradManager gm;
 //   gm.attach(net.parameters());
@@ -40,21 +40,23 @@ class TensorList {
 
 class GradManager;
 
-// The object form of a callback, for gradients that are processed together: an all-reduce keeps gradients, packs
-// them into buckets, and delivers them later. One object serves all tensors it was attached with, of one manager
-// or of several. Order of calls in a backward: begin; ready once per tensor, first for the tensors that are not
-// reached, and landed after each ready; finish. Each recording that follows one of the object's tensors ends
-// with finish or with abandon; with both when finish delivers a gradient to a later callback and that callback
-// throws.
+// The object form of a callback, for gradients that are processed together: an all-reduce keeps gradients,
+// packs them into buckets, and delivers them later. One object serves all tensors it was attached with, of
+// one manager or of several. Order of calls in a backward: begin; ready once per tensor, first for the
+// tensors that are not reached, and landed after each ready; finish. Each recording that follows one of the
+// object's tensors ends with finish or with abandon; with both when finish delivers a gradient to a later
+// callback and that callback throws.
 class GradCallback {
  public:
   struct Delivery {
     Tensor param, grad;
-    bool may_alias = false;  // grad() may become this very tensor, even if it is a view into a shared buffer
+    // true: param.grad() may become `grad` itself, even if other tensors share its memory, as a view into an
+    // all-reduce buffer does. false: such a gradient is cloned.
+    bool may_alias = false;
   };
 
   virtual ~GradCallback() = default;
-  // Called when the object is attached to a manager with this tensor. May throw to refuse the tensor.
+  // Called when the object is attached to a manager with `param`. May throw to refuse the tensor.
   virtual void attached_to(const Tensor& param) { (void)param; }
   // Called when a manager that the object is attached to is about to open a recording. The object may attach
   // further tensors, such as a network's new parameters.
@@ -66,17 +68,17 @@ class GradCallback {
   virtual std::optional<Tensor> ready(const Tensor& param, const Tensor& grad) = 0;
   // Returns kept gradients that have become available. The callbacks after this one run on them at once.
   virtual std::vector<Delivery> landed() { return {}; }
-  // Called after ready of all tensors. Returns all gradients still kept, also those of tensors that this backward
-  // did not reach.
+  // Called after ready of all tensors. Returns all gradients still kept, also those of tensors that this
+  // backward did not reach.
   virtual std::vector<Delivery> finish() = 0;
   // Called when the recording ended without a backward (`error` is null) or when its backward threw. Discards
   // all pending gradients.
   virtual void abandon(std::exception_ptr error) noexcept { (void)error; }
 };
 
-// A callback for `attach`: a GradCallback, or a function `Tensor f(const Tensor& param, const Tensor& grad)`. The
-// function is called as soon as the gradient is complete, and not if no gradient arrived. The returned tensor
-// replaces the gradient.
+// A callback for `attach`: a GradCallback, or a function `Tensor f(const Tensor& param, const Tensor& grad)`.
+// The function is called as soon as the gradient is complete, and not if no gradient arrived. The returned
+// tensor replaces the gradient.
 class Callback {
  public:
   using Function = std::function<Tensor(const Tensor& param, const Tensor& grad)>;
@@ -96,9 +98,9 @@ struct ManagerState;
 class RecordingState;
 }  // namespace autograd
 
-// A gradient tape of a manager; destruction ends it. A recording can be moved and paused. One manager can have
-// several recordings open, which end in any order. Threads that share a Context record into the same recordings;
-// end a recording only when no other thread records into it.
+// A gradient tape of a manager; destruction ends it. A recording can be moved and paused. One manager can
+// have several recordings open, which end in any order. Threads that share a Context record into the same
+// recordings; end a recording only when no other thread records into it.
 class Recording {
  public:
   Recording();
@@ -110,24 +112,24 @@ class Recording {
   Recording& pause() &;
   Recording&& pause() &&;
   void resume();
-  // Computes the gradients of the attached tensors from the roots, runs the callbacks, sets or adds to `grad()`,
-  // and ends the recording. `dys` default to ones for roots of one element. Without roots, only the callbacks and
-  // required nodes (NodeTraits::required) run.
+  // Computes the gradients of the attached tensors from the roots, runs the callbacks, sets or adds to
+  // `grad()`, and ends the recording. `dys` default to ones for roots of one element. Without roots, only the
+  // callbacks and required nodes (NodeTraits::required) run.
   // Errors: StateError without a computation history and for an undefined root; ShapeError for a root of
   // several elements without its dy.
   void backward(TensorList roots = {}, TensorList dys = {});
-  // `backward` with deferred weight gradients, for zero-bubble pipeline schedules. backward_inputs computes and
-  // stores the gradients of `inputs`: attached tensors whose callbacks, if any, are functions. backward_weights
-  // computes the gradients of all other attached tensors. Both together give the gradients of `backward`. Between the two
-  // calls the recording keeps only the tensors that backward_weights needs, and records no ops; other recordings
-  // may run their backwards.
+  // `backward` with deferred weight gradients, for zero-bubble pipeline schedules. backward_inputs computes
+  // and stores the gradients of `inputs`: attached tensors whose callbacks, if any, are functions.
+  // backward_weights computes the gradients of all other attached tensors. Both together give the gradients
+  // of `backward`. Between the two calls the recording keeps only the tensors that backward_weights needs,
+  // and records no ops; other recordings may run their backwards.
   // Errors: as for `backward`; StateError for an input that is not attached, for a recording within another
   // recording (second order), and for calls in another order.
   void backward_inputs(TensorList inputs, TensorList roots = {}, TensorList dys = {});
   void backward_weights();
   // Ends the recording without a backward, and frees its graph.
   void release();
-  bool is_open() const;  // not finished by backward or release
+  bool is_open() const;  // whether neither backward nor release has ended the recording
 
  private:
   friend class GradManager;
@@ -147,7 +149,8 @@ class GradManager {
   GradManager& operator=(GradManager&&) = default;
 
   // Adds tensors to differentiate. The manager has weak references: a tensor that its owner frees is removed.
-  // Attaching a tensor again adds the callbacks to its list. Open recordings follow the tensor from this call on.
+  // Attaching a tensor again adds the callbacks to its list. Open recordings follow the tensor from this call
+  // on.
   // Errors: DTypeError unless floating point; StateError for an undefined tensor.
   GradManager& attach(TensorList tensors, std::vector<Callback> callbacks = {});
   template <class... C>
@@ -205,9 +208,9 @@ inline NoRecord no_record() { return {}; }
 
 namespace autograd {
 
-// Returns a report on every attached tensor of the innermost open recording: whether a path of recorded ops leads
-// from it to `loss`, and the ops on that path; if none does, the op after which the path ends. `names` (optional)
-// names the tensors in the order of attaching.
+// Returns a report on every attached tensor of the innermost open recording: whether a path of recorded ops
+// leads from it to `loss`, and the ops on that path; if none does, the op after which the path ends. `names`
+// (optional) names the tensors in the order of attaching.
 std::string explain(const Tensor& loss, const std::vector<std::string>& names = {});
 
 }  // namespace autograd

@@ -1,5 +1,7 @@
-// gradcheck and gradgradcheck: compare gradients with the five-point central difference
-// (8 (f(x+h) - f(x-h)) - (f(x+2h) - f(x-2h))) / 12h.
+// gradcheck and gradgradcheck: compare gradients of f with the five-point central difference
+// (8 (f(x+h) - f(x-h)) - (f(x+2h) - f(x-2h))) / 12h, in f64. Compared are the numbers <dy, df/dx u> for
+// directions u of each input and projections dy of the output: unit vectors for small tensors, random vectors
+// for large ones.
 #include "gradus/autograd/gradcheck.h"
 
 #include <cmath>
@@ -13,7 +15,7 @@
 namespace gradus::autograd {
 namespace {
 
-using Values = std::vector<double>;
+using Values = std::vector<double>;  // elements of a tensor in row-major order
 
 double dot(const Values& a, const Values& b) {
   double sum = 0;
@@ -52,6 +54,7 @@ bool same_bits(const Tensor& a, const Tensor& b) {
   return !a.defined() || (a.shape() == b.shape() && a.to_vector<double>() == b.to_vector<double>());
 }
 
+// One run of gradcheck. A failed check sets `ok` and `message` of the result; errors of the caller throw.
 class Check {
  public:
   Check(const TensorFunction& f, const std::vector<Tensor>& inputs, const GradCheckOptions& options)
@@ -110,7 +113,7 @@ class Check {
     return dys;
   }
 
-  // Returns the gradients of <dy, f> with respect to the inputs named in `which`; the others are constants.
+  // Returns the gradients of <dy, f> with respect to the inputs with these indices; the others are constants.
   std::vector<Tensor> gradients(const Tensor& y, const Values& dy, const std::vector<size_t>& which) const {
     std::vector<Tensor> x;
     for (size_t i : which) x.push_back(inputs_[i]);
@@ -126,6 +129,7 @@ class Check {
     return g.defined() ? g.to_vector<double>() : Values(inputs_[input].numel(), 0.0);
   }
 
+  // Checks the shape, dtype and device of each gradient. Undefined gradients are allowed, and count as zeros.
   bool check_form(const std::vector<Tensor>& grads) {
     for (size_t w = 0; w < grads.size(); ++w) {
       const Tensor &g = grads[w], &x = inputs_[differentiable_[w]];
@@ -138,6 +142,8 @@ class Check {
     return result_.ok;
   }
 
+  // Checks that a second backward gives the same bits, and that a backward to one input alone gives the same
+  // values.
   bool check_repeatable(const Tensor& y, const Values& dy, const std::vector<Tensor>& grads) {
     const std::vector<Tensor> again = gradients(y, dy, differentiable_);
     for (size_t w = 0; w < differentiable_.size(); ++w) {
@@ -154,7 +160,8 @@ class Check {
     return result_.ok;
   }
 
-  // Returns <dy, df/dt (x_input + t * direction)> at t = 0, for every dy.
+  // Returns <dy, d/dt f(x + t * direction)> at t = 0 for every dy, by the difference formula with step h. `x`
+  // has the values of the input with this index; the other inputs keep theirs.
   Values differences(size_t input, const Values& x, const Values& direction, double h,
                      const std::vector<Values>& dys) const {
     auto at = [&](double t) {
@@ -195,6 +202,8 @@ class Check {
     }
   }
 
+  // Compares `given`, from autograd, with `expected`, from the differences. `element` is -1 for a random
+  // direction. `scale` multiplies the tolerance.
   void compare(size_t input, int64_t element, double given, double expected, double scale) {
     ++compared_;
     const double tolerance = (options_.atol + options_.rtol * std::abs(expected)) * scale;

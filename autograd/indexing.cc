@@ -1,5 +1,6 @@
-// x[{...}]: numbers, slices, None and Ellipsis make a view; index tensors and masks then read (index) or write
-// (index_put) elements of that view.
+// x[{...}]: numbers, slices, None and Ellipsis make a view; index tensors and masks then read (index) or
+// write (index_put) elements of that view. An assignment writes in place, unless an open recording follows x
+// or v: in that case it computes a new tensor and makes the indexed handle refer to that tensor.
 #include "gradus/autograd/indexing.h"
 
 #include <algorithm>
@@ -17,20 +18,24 @@ namespace {
 
 using Kind = Index::Kind;
 
+// Returns how many dims of x the index consumes.
 int dims_taken(const Index& index) {
   if (index.is(Kind::kNone) || index.is(Kind::kEllipsis)) return 0;
   const Tensor& mask = index.tensor();
   return mask.defined() && mask.dtype() == DType::kBool ? mask.dim() : 1;
 }
 
-// The view selected by numbers, slices, None and Ellipsis, and per dim of the view the tensor that indexes it,
-// if any.
+// The elements that an index list selects.
 struct Part {
-  Tensor view;
+  Tensor view;  // x after numbers, slices, None and Ellipsis
+  // Per dim of the view, the tensor that indexes the dim, or undefined; a mask is one entry for all its dims.
+  // Empty if no index is a tensor.
   std::vector<Tensor> tensors;
   bool whole = true;  // the view is x itself
 };
 
+// Applies the indices from left to right. A number, slice or None changes the view, at dim d; an index tensor
+// is only stored. Dims without an index at the end are whole.
 Part part_of(const Tensor& x, const std::vector<Index>& index) {
   int taken = 0, ellipses = 0;
   for (const Index& i : index) taken += dims_taken(i), ellipses += i.is(Kind::kEllipsis);
@@ -84,7 +89,8 @@ Tensor drop_leading_ones(const Tensor& v, int dims) {
   return reshape(v, s);
 }
 
-// Returns a copy of x in which the indexed elements are v.
+// Returns a copy of x in which the indexed elements are v, with gradients to x and v. With index tensors,
+// first computes the new view by index_put and then assigns the view.
 Tensor assigned(const Tensor& x, const std::vector<Index>& index, const Tensor& v) {
   const Part part = part_of(x, index);
   if (!part.tensors.empty()) {
@@ -114,6 +120,7 @@ Tensor assigned(const Tensor& x, const std::vector<Index>& index, const Tensor& 
 
 }  // namespace
 
+// Without any selection, returns a new view, so that the result is never the tensor x itself.
 Tensor Indexed::get() const {
   const Part part = part_of(x_, index_);
   if (!part.tensors.empty()) return index(part.view, part.tensors);

@@ -1,4 +1,5 @@
-// Autocast scopes, the cache of cast parameters, and the node that records a cast.
+// Autocast scopes (as torch.autocast), the cache of cast parameters, and the node that records a cast. The
+// innermost scope is the thread's Context::autocast, an AutocastScope or null. `raw::` ops are not recorded.
 #include "gradus/autograd/graph/autocast.h"
 
 #include <algorithm>
@@ -17,8 +18,9 @@ namespace {
 // Note [Cached casts]
 // A parameter is cast once per version of its storage. The storage owns the cached result, so both are freed
 // together. The scope has a weak reference and frees the result when the scope ends. The cached tensor has no
-// slot: every use records a cast node of its own. A first use without a recording therefore does not disable
-// gradients, and the gradients of several uses are summed in the parameter's dtype.
+// slot (position in the autograd graph): every use records a cast node of its own. A first use without a
+// recording therefore does not disable gradients, and the gradients of several uses are summed in the
+// parameter's dtype.
 struct CachedCast {
   uint32_t version = 0;  // of the storage that was cast
   Shape shape;           // with strides and offset: the view of the storage that was cast
@@ -27,12 +29,14 @@ struct CachedCast {
   Stream stream;  // of the cast; only this stream may read the result without waiting for an event
   Tensor result;  // undefined once the scope has ended
 
+  // `now`: the current version of x's storage.
   bool is_cast_of(const Tensor& x, uint32_t now, DType dtype) const {
     return result.defined() && result.dtype() == dtype && version == now && offset == x.impl().offset &&
            shape == x.shape() && strides == x.strides() && stream == current_stream(x.device());
   }
 };
 
+// The value of Storage::cast, the storage's field for cached data.
 struct CastOnStorage final : Counted {
   std::shared_ptr<CachedCast> cached = std::make_shared<CachedCast>();
 };
@@ -127,6 +131,8 @@ DType gradient_dtype(const Tensor& x) {
   return static_cast<const Node*>(slot.get())->gradient_dtype(x.ref()->slot_index);
 }
 
+// Suspends the open scope, which must exist, and sets to_: kLow: the scope's dtype; kWidest: the promotion of
+// the floating-point operands' dtypes; otherwise to_ keeps its default, f32.
 void Casting::begin(CastPolicy policy, std::span<const Tensor* const> operands) {
   scope_ = std::exchange(Context::current().autocast, nullptr);
   if (policy == CastPolicy::kLow) to_ = as_scope(scope_)->dtype;
@@ -156,6 +162,7 @@ std::vector<Tensor> Casting::operator()(const std::vector<Tensor>& xs) const {
   return cast;
 }
 
+// Also caches the cast of a tensor without a slot: a parameter outside of any recording.
 Tensor Casting::weight(const Tensor& x) const {
   const bool was_computed = x.defined() && x.ref()->slot && !x.ref()->slot->is_leaf();
   return recorded_cast(x, to_, scope_, !was_computed);
@@ -166,6 +173,7 @@ Tensor Casting::weight(const Tensor& x) const {
 Autocast::Autocast(DType dtype, AutocastOptions options) : outer_(Context::current().autocast) {
   if (dtype != DType::kBF16 && dtype != DType::kF16)
     throw DTypeError("autocast", "expected bf16 or f16, got ", dtype);
+  // A nested scope of the same dtype shares the outer scope's state and cache.
   Ref<Counted>& scope = Context::current().autocast;
   if (!options.enabled) {
     scope = nullptr;

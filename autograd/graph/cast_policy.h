@@ -1,5 +1,6 @@
-// The ops that cast their operands under autocast, and the dtype they cast to. All other ops take their
-// operands as they are. docs/guide/amp.md has the same list for users.
+// The ops that cast their operands within an autocast scope (autograd/graph/autocast.h), and the dtype to which
+// they cast, as in torch.autocast. All other ops take their operands unchanged. Only floating-point operands are
+// cast, and f64 operands never are. docs/guide/amp.md has the same list for users.
 #pragma once
 
 #include <cstdint>
@@ -8,16 +9,18 @@
 namespace gradus::autograd {
 
 enum class CastPolicy : uint8_t {
-  kLow,     // to the scope's dtype: products, which are faster in it and accumulate in f32
+  kLow,     // to the scope's dtype, bf16 or f16: products, which are faster in 16 bits and accumulate in f32
   kF32,     // to f32: ops that overflow or lose precision in 16 bits
-  kWidest,  // to the widest dtype among the operands: ops whose operands must have one dtype
+  kWidest,  // to the promoted (widest) floating dtype of the operands: ops whose operands must have one dtype
 };
 
+// An op, by its name in errors and recordings, and its policy.
 struct CastRule {
   std::string_view op;
   CastPolicy policy;
 };
 
+// Each op at most once, sorted by name within each policy.
 inline constexpr CastRule kCastRules[] = {
     {"addmm", CastPolicy::kLow},
     {"addmv", CastPolicy::kLow},
@@ -129,7 +132,8 @@ inline constexpr CastRule kCastRules[] = {
     {"upfirdn2d", CastPolicy::kWidest},
 };
 
-// An op's policy, looked up at compile time. An op missing from the table fails to compile.
+// An op's policy, looked up in kCastRules at compile time: converts from the op's name as a string literal. A name
+// that is not in the table is a compile error.
 class CastOp {
  public:
   consteval CastOp(const char* name) : policy_(find(name)) {}

@@ -1,4 +1,6 @@
-// Node, Leaf, and the members of Tensor that read and set grad().
+// The vertices of the autograd graph: construction and destruction of Node (a recorded op), creation of Leaf
+// (the slot of an attached tensor), and Tensor::grad and set_grad, which read and write the gradient in the
+// leaf. Graphs of any depth are freed without recursion. See node.h for the ownership.
 #include "gradus/autograd/graph/node.h"
 
 #include "gradus/autograd/graph/recording_state.h"
@@ -6,11 +8,14 @@
 
 namespace gradus {
 
+// Returns the stored gradient; undefined if there is none, or if this tensor is not attached.
 Tensor Tensor::grad() const {
   const auto& slot = impl().slot;
   return slot && slot->is_leaf() ? static_cast<autograd::Leaf*>(slot.get())->grad : Tensor();
 }
 
+// Attaches this tensor if needed. An undefined grad clears the gradient. A sparse grad is checked by the
+// device of its elements.
 void Tensor::set_grad(const Tensor& grad) const {
   if (grad.defined()) {
     if (grad.is_same(*this))  // would be a cycle of references
@@ -29,7 +34,7 @@ void Tensor::set_grad(const Tensor& grad) const {
 
 namespace autograd {
 namespace {
-std::atomic<uint64_t> next_sequence{1};
+std::atomic<uint64_t> next_sequence{1};  // numbers nodes in the order of their creation, over all threads
 }
 
 Node::Node(const char* op, NodeTraits traits)
@@ -41,14 +46,15 @@ Node::Node(const char* op, NodeTraits traits)
   if (!context.module_path.empty()) module_path_ = context.module_path_text();
 }
 
+// Takes the node out of the lists of its recordings.
 Node::~Node() {
   for (Membership* m = &membership_; m; m = m->next_membership.get())
     if (m->recording) m->recording->remove_node(*m);
 }
 
+// Called when the last reference is gone. Deleting a node releases its inputs' nodes, which calls dispose
+// again: these inner calls only push their node on the thread's list, which the outermost call empties.
 void Node::dispose() {
-  // Deleting a node releases its inputs' nodes. Nodes to delete form a linked list, so that a deep graph needs no
-  // recursion.
   static constinit thread_local bool deleting = false;
   static constinit thread_local Node* dead = nullptr;
   next_dead_ = dead;
@@ -76,6 +82,7 @@ Ref<Leaf> leaf_of(const Tensor& x) {
   if (impl.slot && impl.slot->is_leaf()) return Ref<Leaf>(static_cast<Leaf*>(impl.slot.get()));
   if (!is_floating(x.dtype()))
     throw DTypeError("attach", "only floating-point tensors have gradients, got ", describe(x));
+  // If x was computed by a recorded op, the op's slot becomes the leaf's producer.
   auto leaf = make_ref<Leaf>(&impl);
   leaf->producer = {std::move(impl.slot), impl.slot_index};
   impl.slot = leaf;

@@ -1,9 +1,12 @@
-// The autograd graph. Its nodes are recorded ops, its leaves are attached tensors, and its edges lead from an op
-// to the producers of its inputs.
+// The autograd graph. Its nodes are recorded ops, its leaves are attached tensors, and its edges lead from an
+// op to the producers of its inputs.
 //
-// Tensors own the graph: a tensor's slot is the node that computed the tensor, or the tensor's own leaf. A node
-// has references to the open recordings it belongs to. When the last of them finishes, the node drops its rule
-// and its edges, so a tensor that outlives its recording (a loss in a vector) keeps no graph alive.
+// Tensors own the graph: a tensor's slot is the node that computed the tensor, or the tensor's own leaf. A
+// node has references to the open recordings it belongs to. When the last of them finishes, the node drops
+// its rule and its edges, so a tensor that outlives its recording (a loss in a vector) keeps no graph alive.
+//
+// A recording (RecordingState) is a gradient tape: the list of ops recorded between its opening and its
+// backward. Several recordings may be open; a node may belong to each of them.
 #pragma once
 
 #include <atomic>
@@ -22,7 +25,8 @@ namespace gradus::autograd {
 class Node;
 class RecordingState;
 
-// The destination of a gradient: output `index` of a node, or a leaf. The slot is null if the input is a constant.
+// The destination of a gradient: output `index` of a node, or a leaf. The slot is null if the input is a
+// constant.
 struct Edge {
   Ref<AutogradSlot> slot;
   uint32_t index = 0;
@@ -59,44 +63,45 @@ struct RuleArgs {
 
 // Properties of a node. The engine reads them.
 struct NodeTraits {
-  // Whether the gradients of some inputs can be computed first and those of the others later. A backward that defers
-  // weight gradients then runs the rule twice.
+  // Whether the gradients of some inputs can be computed first and those of the others later. A backward that
+  // defers weight gradients then runs the rule twice.
   bool deferrable = false;
-  // Whether other ranks exchange gradients with this node. Its recordings keep such a node alive, and their backward
-  // runs it even if no gradient arrives, in the order of all nodes (newest first).
+  // Whether other ranks exchange gradients with this node. Its recordings keep such a node alive, and their
+  // backward runs it even if no gradient arrives, in the order of all nodes (newest first).
   bool required = false;
 };
 
-// A recorded op. Subclasses have the op's backward rule, which computes the gradients of its inputs.
+// A recorded op. Subclasses have the op's backward rule, which computes the gradients of its inputs. The
+// constructor takes sequence() from a counter of the process, and module_path() from the thread's Context.
 class Node : public AutogradSlot {
  public:
   explicit Node(const char* op, NodeTraits traits = {});
 
   bool is_recorded() const override;
 
-  // Computes the gradients of the inputs in args.needs. Unless the node is required, at least one of args.dys is
-  // defined. Called once per recording, or twice for a deferrable node. For each recording of a required node,
-  // either `run` or `skipped` is called; `run` is called in that recording's own backward.
+  // Computes the gradients of the inputs in args.needs. Unless the node is required, at least one of args.dys
+  // is defined. Called once per recording, or twice for a deferrable node. For each recording of a required
+  // node, either `run` or `skipped` is called; `run` is called in that recording's own backward.
   virtual void run(const RuleArgs& args) = 0;
-  // Drops what only the gradients of these inputs need; `inputs` has a flag per input, or is empty for all inputs.
-  // A part of the inputs is dropped for deferrable nodes alone.
+  // Drops what only the gradients of these inputs need; `inputs` has a flag per input, or is empty for all
+  // inputs. A part of the inputs is dropped for deferrable nodes alone.
   virtual void drop(std::span<const char> inputs = {}) = 0;
-  // Called when `recording` ends without having run this node: the recording was released (`error` is null), or
-  // its backward threw `error` earlier.
+  // Called when `recording` ends without having run this node: the recording was released (`error` is null),
+  // or its backward threw `error` earlier.
   virtual void skipped(const RecordingState& recording, std::exception_ptr error) noexcept {
     (void)recording, (void)error;
   }
 
-  // Returns a dtype, besides the output's own, in which the rule accepts the output's gradient. A gradient in this
-  // dtype reaches the rule unchanged; a gradient in another dtype is cast to the output's dtype.
+  // Returns a dtype, besides the output's own, in which the rule accepts the output's gradient. A gradient in
+  // this dtype reaches the rule unchanged; a gradient in another dtype is cast to the output's dtype.
   virtual DType gradient_dtype(size_t output) const { return outputs_[output].dtype; }
 
   bool is_deferrable() const { return traits_.deferrable; }
   bool is_required() const { return traits_.required; }
   const char* op() const { return op_; }
   const std::string& module_path() const { return module_path_; }
-  uint64_t sequence() const { return sequence_; }
-  const Stream& stream() const { return stream_; }
+  uint64_t sequence() const { return sequence_; }   // increases with time of creation; starts at 1
+  const Stream& stream() const { return stream_; }  // the stream of the forward; the rule runs on it
   const std::vector<Edge>& edges() const { return edges_; }
   const std::vector<ValueInfo>& outputs() const { return outputs_; }
   bool belongs_to(const RecordingState* r) const {
@@ -104,7 +109,7 @@ class Node : public AutogradSlot {
       if (m->recording.get() == r) return true;
     return false;
   }
-  bool belongs_to_others(const RecordingState* r) const;
+  bool belongs_to_others(const RecordingState* r) const;  // whether it belongs to a recording other than r
 
  protected:
   ~Node() override;
@@ -144,12 +149,12 @@ class Leaf final : public AutogradSlot {
     return owner_ && owner_->try_retain() ? Tensor(Ref<TensorImpl>::adopt(owner_)) : Tensor();
   }
 
-  Edge producer;
-  Tensor grad;
+  Edge producer;  // null if no recorded op computed the tensor
+  Tensor grad;    // undefined until a backward or set_grad stores a gradient
 
  private:
   mutable std::mutex mutex_;
-  TensorImpl* owner_;
+  TensorImpl* owner_;  // not owned; null once the tensor is destroyed
 };
 
 // Returns x's leaf, created on first use.

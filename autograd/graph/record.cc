@@ -1,5 +1,6 @@
-// Recorder: adds nodes to the open recordings that follow an op's inputs. Saved: tensors kept for backward, with a
-// check of their version.
+// Recorder: adds one node per op to the open recordings (gradient tapes) of this thread that follow an input,
+// that is, have the input's slot (leaf or node of the graph) as a leaf or result. Saved: tensors kept for
+// backward, with a check of their version. Also the checks of in-place writes and of buffer reuse.
 #include "gradus/autograd/graph/record.h"
 
 #include "gradus/autograd/graph/anomaly.h"
@@ -36,8 +37,8 @@ class JointNode final : public Node {
 }  // namespace
 
 // Note [Versions]
-// Every in-place write increments the version of the storage. Saved::get throws if the version has changed since
-// the tensor was saved, because the rule would compute a wrong gradient.
+// Every in-place write increments the version of the storage. Saved::get throws if the version has changed
+// since the tensor was saved, because the rule would compute a wrong gradient.
 Tensor Saved::get() const {
   if (!tensor_.defined()) return tensor_;
   if (const uint32_t now = tensor_.storage()->version(); now != version_) {
@@ -46,6 +47,7 @@ Tensor Saved::get() const {
                      ", now ", now, "): ", describe(tensor_), "; clone it before the write");
   }
   if (!is_output_) return tensor_;
+  // save_output stored the output without its slot, to avoid a cycle; the running node is the output's node.
   AutogradSlot* node = Context::current().running_node;
   Tensor y = detach(tensor_);
   y.impl().slot = Ref<AutogradSlot>(node);
@@ -55,7 +57,7 @@ Tensor Saved::get() const {
 
 Tensor Saved::take() {
   if (!Context::current().last_run || !tensor_.defined()) return get();
-  get();  // checks the version
+  get();  // for the check of the version
   return std::move(tensor_);
 }
 
@@ -123,6 +125,8 @@ void Recorder::record_joint(std::span<const Tensor> outputs, const std::vector<T
   attach(Ref<Node>(new JointNode(op_, std::move(rule), traits)), outputs, std::move(edges));
 }
 
+// Points the outputs at the node and adds the node to all joined recordings. If all of them are probes, which
+// need edges only, the node drops its rules at once.
 void Recorder::attach(Ref<Node> node, std::span<const Tensor> outputs, std::vector<Edge> edges) {
   node->edges_ = std::move(edges);
   node->outputs_.reserve(outputs.size());

@@ -1,4 +1,8 @@
-// RecordingState: its list of live nodes, the slots it follows, and its end.
+// RecordingState, one recording (gradient tape): its intrusive list of live nodes, newest first; the test
+// whether it records ops on a tensor; and its end, which drops the backward rules of its nodes. A slot is a
+// tensor's position in the graph: a Leaf or the Node that computed it. Node lists are guarded by mutex_,
+// since nodes may be destroyed on any thread; the list of open recordings (Context::recordings) is per
+// thread.
 #include "gradus/autograd/graph/recording_state.h"
 
 #include <algorithm>
@@ -31,6 +35,8 @@ void RecordingState::add_leaf(const Ref<AutogradSlot>& leaf) {
   if (leaf_set_.insert(leaf.get()).second) leaves_.push_back(leaf);
 }
 
+// A recording follows its leaves, the outputs of its nodes, and leaves whose producer it follows. A probe
+// also follows whatever its outer recordings follow.
 bool RecordingState::follows(const AutogradSlot* slot) const {
   if (finished_.load(std::memory_order_relaxed)) return false;
   if (has_leaf(slot)) return true;
@@ -44,6 +50,8 @@ bool RecordingState::follows(const AutogradSlot* slot) const {
                      [&](const auto& r) { return as_recording(r)->follows(slot); });
 }
 
+// Prepends the node to the list. A required node (one that exchanges data with other ranks) is also kept
+// alive.
 void RecordingState::add_node(Membership& m) {
   std::lock_guard lock(mutex_);
   m.previous = nullptr;
@@ -121,6 +129,8 @@ void RecordingState::finish(std::exception_ptr error) {
     skipped.swap(required_);
   }
   for (auto node = skipped.rbegin(); node != skipped.rend(); ++node) (*node)->skipped(*this, error);
+  // Newest first, so that nodes are destroyed before their inputs. Another recording that is still open keeps
+  // the rule of a node that both have.
   while (const Ref<Node> node = take_newest()) {
     if (node->open_memberships_.fetch_sub(1, std::memory_order_acq_rel) != 1) continue;
     node->drop();
@@ -131,6 +141,7 @@ void RecordingState::finish(std::exception_ptr error) {
 void open_recording(const Ref<RecordingState>& state) {
   auto& open = Context::current().recordings;
   std::erase_if(open, [](const auto& r) { return as_recording(r)->finished(); });  // closed on another thread
+  // After the recordings of the same level.
   auto at = std::upper_bound(
       open.begin(), open.end(), state->level(),
       [](uint64_t level, const Ref<Counted>& r) { return level < as_recording(r)->level(); });

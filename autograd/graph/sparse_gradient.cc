@@ -1,4 +1,7 @@
-// Sparse gradients: meta tensors whose storage owns the rows (indices and values), and sums of them.
+// Sparse gradients of embeddings (the nonzero rows of a [V, ...] gradient), as meta tensors: the meta tensor
+// has the shape and dtype of the full gradient, and its storage owns the rows' indices [n] and values [n,
+// ...]. make_sparse sums rows of equal index by sorting the indices on the host. The rows stay on the device
+// that computed them.
 #include "gradus/autograd/graph/sparse_gradient.h"
 
 #include <algorithm>
@@ -13,20 +16,22 @@ namespace {
 
 constexpr const char* kOp = "sparse_gradient";
 
-// The rows of a sparse gradient, owned by the storage of its meta tensor. A view of the meta tensor shares the
-// storage and is no sparse gradient; `owner` tells them apart.
+// The rows of a sparse gradient, owned by the storage of its meta tensor. A view of the meta tensor shares
+// the storage and is no sparse gradient; `owner` tells them apart.
 struct StoredRows final : Counted {
   StoredRows(SparseRows rows, const TensorImpl* owner) : rows(std::move(rows)), owner(owner) {}
   const SparseRows rows;
   const TensorImpl* const owner;
 };
 
+// Returns the rows of a sparse gradient; null for any other tensor, and for an undefined one.
 const StoredRows* stored_in(const Tensor& grad) {
   if (!grad.defined() || grad.device().type != DeviceType::kMeta) return nullptr;
   const auto* stored = dynamic_cast<const StoredRows*>(grad.storage()->companion.get());
   return stored && stored->owner == grad.ref().get() ? stored : nullptr;
 }
 
+// Makes the sparse gradient of this shape; the indices must be ascending and unique.
 Tensor sparse(SparseRows rows, const Shape& shape) {
   const Tensor grad = empty(shape, {rows.values.dtype(), Device{DeviceType::kMeta}});
   grad.storage()->companion = make_ref<StoredRows>(std::move(rows), grad.ref().get());
@@ -54,9 +59,11 @@ const Tensor& elements_of(const Tensor& grad) {
 }
 
 Tensor make_sparse(const Tensor& index, const Tensor& rows, const Shape& shape, int64_t skip) {
-  std::vector<std::pair<int64_t, int64_t>> sorted;  // index, position
+  // Pairs (index[i], i), sorted, so that rows of equal index are added in the order of i.
+  std::vector<std::pair<int64_t, int64_t>> sorted;
   for (const int64_t i : index.to_vector<int64_t>()) sorted.emplace_back(i, int64_t(sorted.size()));
   std::sort(sorted.begin(), sorted.end());
+  // indices: the distinct indices, ascending. targets[i]: the position of index[i] in `indices`.
   std::vector<int64_t> indices, targets(sorted.size(), -1);
   for (const auto& [i, position] : sorted) {
     if (i == skip) continue;

@@ -1,4 +1,8 @@
-// Activation functions: forward ops, and fused backward ops that their rules call.
+// Element-wise activation functions: forward ops, and the fused backward ops that their rules call. Each op
+// runs an unrecorded kernel (raw::) and, if an open recording follows an operand, records a rule that maps dy
+// to dx with differentiable ops, so derivatives of any order exist. unary_of_input and unary_of_output do
+// both for y = F(x); their rules take (dy, x) and (dy, y). Results have x's shape and floating-point
+// dtype; glu halves `dim`.
 #include "gradus/autograd/ops/activations.h"
 
 #include <algorithm>
@@ -37,14 +41,15 @@ Tensor reusable_unless_saved(const Tensor& dy, const Tensor& x) {
   return autograd::any_tracked(dy, x) ? Tensor() : reusable_for(dy, x);
 }
 
-// Returns dx = F(dy, v) of an op's gradient, where v is the op's input or output, called `name`. F is linear in dy;
-// second(v) returns the derivative of F(1, v).
+// Returns dx = F(dy, v) of an op's gradient, where v is the op's input or output, called `name`. F is linear
+// in dy; second(v) returns dF(1, v)/dv. A dy that the caller moves in may be overwritten.
 template <class F, class Second, class... P>
 Tensor backward_of(const char* op, const char* name, Tensor dy, const Tensor& v, Second second,
                    P... parameters) {
   const OpCall call(op, {{"dy", dy}, {name, v}});
   Tensor dx = raw::backward<F>(dy, v, reusable_unless_saved(dy, v), parameters...);
   if (Recorder r{op, dy, v})
+    // `ddx` is the gradient of dx.
     r.record(dx,
              wrt(dy,
                  [=, v = r.save(v)](Tensor ddx) {
@@ -56,6 +61,7 @@ Tensor backward_of(const char* op, const char* name, Tensor dy, const Tensor& v,
   return dx;
 }
 
+// Records y = relu(x), and returns y.
 Tensor record_relu(const Tensor& x, Tensor y) {
   if (Recorder r{"relu", x})
     r.record(y, wrt(x, [y = r.save_output(y)](Tensor dy) { return relu_backward(std::move(dy), y.get()); }));
@@ -72,6 +78,8 @@ Tensor relu(const Tensor& x) {
 Tensor relu(Tensor&& temporary) {
   const OpCall call("relu", {{"x", temporary}});
   const Tensor x = std::move(temporary);  // released on return, so that the result alone owns the buffer
+  // Writes y into x's buffer. If x's node can apply the relu too, no node is added and x, now rectified, is
+  // returned.
   if (!autograd::may_reuse(x)) return relu(x);
   Tensor y = detach(x);
   raw::unary_<functors::Relu>("relu_", y);
@@ -90,8 +98,8 @@ Tensor relu_backward(Tensor dy, const Tensor& y) {
 Tensor leaky_relu(const Tensor& x, double slope) {
   const OpCall call("leaky_relu", {{"x", x}});
   Tensor y = raw::unary<functors::LeakyRelu>(x, slope);
-  if (Recorder r{"leaky_relu",
-                 x})  // saves y, if y has the sign of x, because the next op is likely to save y too
+  // Saves y, if y has the sign of x, because the next op is likely to save y too.
+  if (Recorder r{"leaky_relu", x})
     r.record(y, wrt(x, [sign = slope >= 0 ? r.save_output(y) : r.save(x), slope](Tensor dy) {
                return leaky_relu_backward(std::move(dy), sign.get(), slope);
              }));
@@ -179,7 +187,8 @@ Tensor gelu(const Tensor& x, Gelu form) {
 namespace {
 
 // Returns the second derivative of gelu. kExact: (2 - x^2) p(x) with the normal density p. kTanh: gelu is
-// x/2 (1 + t) with t = tanh(u) and t' = (1 - t^2) u', so the second derivative is t' + x/2 t''.
+// x/2 (1 + t) with u = sqrt(2/pi) (x + 0.044715 x^3), t = tanh(u) and t' = (1 - t^2) u', so the second
+// derivative is t' + x/2 t''.
 Tensor gelu_second(const Tensor& x, Gelu form) {
   constexpr double kScale = std::numbers::sqrt2 * std::numbers::inv_sqrtpi, kCubic = 0.044715;
   const Tensor xx = square(x);
@@ -308,6 +317,7 @@ Tensor threshold(const Tensor& x, ThresholdFuncOptions options) {
   return y;
 }
 
+// `weight` [1] or [C] is reshaped to broadcast along dim 1 of x [N, C, ...], or dim 0 of x [C].
 Tensor prelu(const Tensor& x, const Tensor& weight) {
   const OpCall call("prelu", {{"x", x}, {"weight", weight}});
   if (autograd::Casting cast{"prelu"}) return prelu(cast(x), cast.weight(weight));

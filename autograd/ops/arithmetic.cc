@@ -1,5 +1,8 @@
-// Element-wise arithmetic with backward rules. Overloads for temporaries write the result into the operand's
-// buffer.
+// Element-wise arithmetic with backward rules: each op computes y by a kernel of namespace raw, which records
+// nothing, and records one rule dy -> gradient per input in the autograd graph, built from differentiable
+// ops. The engine sums a rule's gradient to the input's shape and casts it to the input's dtype, so rules
+// ignore broadcasting. Overloads for temporaries write the result into the operand's buffer, if can_reuse()
+// allows it.
 #include "gradus/autograd/ops/arithmetic.h"
 
 #include <cmath>
@@ -23,8 +26,8 @@ namespace {
 
 using autograd::at_least_f32;
 
-// Returns whether the result of an op on x and a number may reuse x's buffer. autograd::may_reuse is false if a
-// rule has saved x, because x is then not the only owner.
+// Returns whether the result of an op on x and a number may reuse x's buffer. autograd::may_reuse is false if
+// a rule has saved x, because x is then not the only owner.
 bool can_reuse(const Tensor& x) { return x.defined() && is_floating(x.dtype()) && autograd::may_reuse(x); }
 // Returns whether x keeps its shape when broadcast with an operand of shape `other`.
 bool covers(const Shape& x, const Shape& other) {
@@ -282,8 +285,8 @@ Tensor div(const Tensor& a, Number b, RoundingMode rounding_mode) {
 
 namespace {
 
-// Returns the factor of dy in the gradient of max(a, b) with respect to a, in dy's dtype: 0 where a < b, 1/2 where
-// a = b, else 1. NaN operands give 1. share_of_smaller is the same for min(a, b).
+// Returns the factor of dy in the gradient of max(a, b) with respect to a, in dy's dtype: 0 where a < b, 1/2
+// where a = b, else 1. NaN operands give 1. share_of_smaller is the same for min(a, b).
 template <class B> Tensor share_of_larger(const Tensor& dy, const Tensor& a, const B& b) {
   return (to(lt(a, b), dy.dtype()) + to(le(a, b), dy.dtype())) * -0.5 + 1;
 }
@@ -398,9 +401,10 @@ Tensor addcdiv(const Tensor& x, const Tensor& a, const Tensor& b, double value) 
 
 namespace {
 
-// Values of omitted bounds.
+// Values of omitted bounds, which clamp nothing.
 constexpr Number kNoLow = -INFINITY, kNoHigh = INFINITY;
 
+// Returns the dtype of clamp(x, low, high): x's dtype promoted by the bounds that are present.
 DType clamped_dtype(const Tensor& x, const std::optional<Number>& low, const std::optional<Number>& high) {
   DType t = x.dtype();
   for (const std::optional<Number>& n : {low, high})
@@ -537,7 +541,8 @@ Tensor frac(const Tensor& x) {
 
 namespace {
 
-// Runs the in-place op `write` on x with an operand, a tensor or a number.
+// Runs the in-place op `write` on x with an operand y, a tensor or a number. In-place ops record nothing.
+// Errors: StateError if an open recording follows x.
 template <class Y, class F> void write_in_place(const char* op, const Tensor& x, const Y& y, F write) {
   const OpCall call(op, {{"x", x}});
   if constexpr (std::is_same_v<Y, Tensor>) const OpCall checks_operand(op, {{"y", y}});
@@ -587,7 +592,8 @@ void clamp_(const Tensor& x, std::optional<Number> low, std::optional<Number> hi
 
 namespace {
 
-// Computes x op= y: in place, or, when a recording follows an operand, as a new tensor that is assigned to x.
+// Computes x op= y: in place, or, when an open recording follows an operand, as a new recorded tensor that is
+// assigned to the handle x; other handles then keep the old values.
 template <class Y, class Op, class InPlace>
 Tensor& assign_or_update(const char* name, Tensor& x, const Y& y, Op op, InPlace in_place) {
   bool recorded = x.defined() && autograd::is_tracked(x);

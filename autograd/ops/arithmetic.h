@@ -3,8 +3,9 @@
 // Operands of different shapes broadcast by NumPy's rule. Dtypes promote as in PyTorch: a number takes the
 // tensor's dtype unless its C++ type is of a higher category, in the order bool, integer, floating point
 // (docs/api/dtypes.md). The result has the operands' memory layout.
-// Errors of all ops: ShapeError when shapes do not broadcast; DTypeError; DeviceError for operands on different
-// devices.
+// Errors of all ops: ShapeError when shapes do not broadcast; DTypeError; DeviceError for operands on
+// different devices. Functions are differentiable unless noted; an element-wise "Grad" is summed to a
+// broadcast operand's shape. dy is the gradient of the result y.
 #pragma once
 
 #include <optional>
@@ -36,8 +37,8 @@ Tensor div(const Tensor& a, const Tensor& b);
 Tensor div(const Tensor& a, Number b);
 Tensor div(Number a, const Tensor& b);
 // Raises to a power: y = a^b.
-// Grad: da = dy b a^(b-1), and 0 where b = 0; db = dy y log a, and 0 where a = 0 and b >= 0. At a = 0, da is 0 for
-// b = 0 and b > 1, dy for b = 1, and infinite for other b.
+// Grad: da = dy b a^(b-1), and 0 where b = 0; db = dy y log a, and 0 where a = 0 and b >= 0. At a = 0, da is
+// 0 for b = 0 and b > 1, dy for b = 1, and infinite for other b.
 Tensor pow(const Tensor& a, const Tensor& b);
 Tensor pow(const Tensor& a, Number b);
 Tensor pow(Number a, const Tensor& b);
@@ -106,6 +107,7 @@ Tensor sub(const Tensor& a, const Tensor& b, Number alpha);
 Tensor sub(const Tensor& a, Number b, Number alpha);
 // Compute x + value a b, and x + value a / b.
 // Errors: DTypeError for integers.
+// Grad: dx = dy; da and db as mul's and div's, times value.
 Tensor addcmul(const Tensor& x, const Tensor& a, const Tensor& b, double value = 1);
 Tensor addcdiv(const Tensor& x, const Tensor& a, const Tensor& b, double value = 1);
 // Linear interpolation: y = a + weight (b - a).
@@ -115,9 +117,11 @@ Tensor lerp(const Tensor& a, const Tensor& b, double weight);
 
 // y = min(max(x, low), high). clamp(x, {}, high) has no lower bound. NaN elements stay NaN.
 // Errors: ValueError for a NaN bound, and for integers where no value of x's dtype lies between the bounds.
-// Grad: dy where low < x < high, else 0: also 0 at the bounds and for NaN. An infinite bound does not restrict x.
+// Grad: dy where low < x < high, else 0: also 0 at the bounds and for NaN. An infinite bound does not
+// restrict x.
 Tensor clamp(const Tensor& x, std::optional<Number> low = {}, std::optional<Number> high = {});
-// The same with tensors as bounds. An undefined bound does not restrict x. The result is `high` where low > high.
+// The same with tensors as bounds. An undefined bound does not restrict x. The result is `high` where low >
+// high.
 // Errors: ValueError when both bounds are undefined.
 // Grad: dy to x inside of the bounds, dy to the bound outside of them; dy / 2 to each where x equals a bound.
 Tensor clamp(const Tensor& x, const Tensor& low, const Tensor& high);
@@ -163,8 +167,8 @@ Tensor heaviside(const Tensor& x, const Tensor& at_zero);
 Tensor floor(const Tensor& x);
 Tensor ceil(const Tensor& x);
 Tensor round(const Tensor& x);
-// trunc rounds toward 0. round with `decimals` rounds to that many decimal places; negative: to tens, hundreds,
-// ...
+// trunc rounds toward 0. round with `decimals` rounds to that many decimal places; negative: to tens,
+// hundreds, ...
 // Grad: 0.
 Tensor trunc(const Tensor& x);
 Tensor round(const Tensor& x, int64_t decimals);
@@ -173,9 +177,10 @@ Tensor round(const Tensor& x, int64_t decimals);
 Tensor frac(const Tensor& x);
 
 // --- in place ---
-// x keeps its shape, dtype and layout; the operand broadcasts to x's shape. Not differentiable.
-// Errors of all: StateError when an open recording follows x; DTypeError when the operand, or the result, is of a
-// higher category than x (bool, integer, floating point).
+// x keeps its shape, dtype and layout; the operand broadcasts to x's shape. Not differentiable: the operand
+// gets no gradient, even when a recording follows the operand.
+// Errors of all: StateError when an open recording follows x; DTypeError when the operand, or the result, is
+// of a higher category than x (bool, integer, floating point).
 
 // x += y, x += alpha y; likewise -=, *=, /=.
 void add_(const Tensor& x, const Tensor& y);
@@ -193,9 +198,9 @@ void lerp_(const Tensor& x, const Tensor& y, double weight);
 // Errors: as clamp's; DTypeError for a floating-point bound of integers.
 void clamp_(const Tensor& x, std::optional<Number> low, std::optional<Number> high);
 
-// Writes x += y in place, as add_; views of x change too. When an open recording follows x or y, computes a new
-// tensor of x's shape and dtype instead, with gradients to both, and assigns it to x. Other handles keep the old
-// tensor.
+// Writes x += y in place, as add_; views of x change too. When an open recording follows x or y, computes a
+// new tensor of x's shape and dtype instead, with gradients to both, and assigns it to x. Other handles keep
+// the old tensor.
 // Errors: those of add_; StateError for an attached tensor when an open recording follows x or y.
 Tensor& operator+=(Tensor& x, const Tensor& y);
 Tensor& operator-=(Tensor& x, const Tensor& y);

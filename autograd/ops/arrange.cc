@@ -1,4 +1,6 @@
-// Ops that reorder, repeat or select elements, mostly composed of views, expand and index_select.
+// Ops that reorder, repeat or select elements. Most are composed of views, expand and index_select, and
+// inherit their gradient rules. flip, roll, tril, triu and as_strided call a raw:: op (without gradients) and
+// record their own rule.
 #include "gradus/autograd/ops/arrange.h"
 
 #include <algorithm>
@@ -52,6 +54,7 @@ Tensor roll(const Tensor& x, const Dims& shifts, const Dims& dims) {
 
 Tensor rot90(const Tensor& x, int64_t k, const Dims& dims) {
   const OpCall call("rot90", {{"x", x}});
+  // A rotation by 90 degrees is a flip and a transpose.
   if (dims.size() != 2 || x.dim() < 2 ||
       wrap_dim(dims[0], x.dim(), "rot90") == wrap_dim(dims[1], x.dim(), "rot90"))
     throw ShapeError("rot90", "expected two different dims, got ", dims, ": x ", describe(x));
@@ -89,6 +92,7 @@ Tensor diag_embed(const Tensor& x, DiagEmbedOptions options) {
   const int64_t size = options.offset < 0 ? last - options.offset : last + options.offset;
   Shape s;
   for (int i = 0, batch = 0; i < n; ++i) s.push_back(i == a || i == b ? size : x.shape()[batch++]);
+  // The gradient of diagonal: zeros of shape s, with x on the diagonal.
   return diagonal_backward(x, s, {.offset = options.offset, .dim1 = a, .dim2 = b});
 }
 
@@ -106,7 +110,7 @@ Tensor repeat(const Tensor& x, const Dims& repeats) {
     throw ShapeError("repeat", "repeats ", repeats, " are fewer than the dims of x ", describe(x));
   for (int64_t r : repeats)
     if (r < 0) throw ValueError("repeat", "repeats ", repeats, " are not all at least 0: x ", describe(x));
-  // A dim of size n > 1 repeated r times is viewed as [1, n], expanded to [r, n], and merged to [r n].
+  // A dim of size n > 1 repeated r times is viewed as [1, n], expanded to [r, n], and merged to [r * n].
   const auto input_size = [&](int i) { return i < extra ? 1 : x.shape()[i - extra]; };
   Shape merged;
   for (int i = 0; i < repeats.size(); ++i) merged.push_back(Checked("repeat", input_size(i)) * repeats[i]);
@@ -114,7 +118,7 @@ Tensor repeat(const Tensor& x, const Dims& repeats) {
   const auto is_split = [&](int i) { return repeats[i] != 1 && input_size(i) != 1; };
   int dims = repeats.size();
   for (int i = 0; i < repeats.size(); ++i) dims += is_split(i);
-  if (dims > kMaxDims) {  // repeats one of the split dims, the last, in a second step
+  if (dims > kMaxDims) {  // repeats the last of the split dims in a second step, which saves one dim
     int last = 0;
     for (int i = 0; i < repeats.size(); ++i)
       if (is_split(i)) last = i;
@@ -170,6 +174,7 @@ Tensor repeat_interleave(const Tensor& x, const Tensor& counts, std::optional<in
   const int64_t n = x.size(d);
   if (counts.dim() > 1 || (counts.numel() != n && counts.numel() != 1))
     throw ShapeError(kOp, "expected ", n, " counts or one, got ", describe(counts), ": x ", describe(x));
+  // repeat_index returns the index i, counts[i] times, for each i.
   const Tensor each = raw::expand(raw::reshape(counts, {counts.numel()}), {n});
   return index_select(x, d, raw::repeat_index(each, size));
 }
@@ -255,6 +260,7 @@ Tensor block_diag(const std::vector<Tensor>& xs) {
     if (x.dim() > 2) throw ShapeError("block_diag", "expected matrices, got ", describe(x));
     cols = Checked("block_diag", cols) + (x.dim() == 0 ? 1 : x.shape().back());
   }
+  // One row of blocks per matrix m: [zeros, m, zeros] with `cols` columns.
   std::vector<Tensor> rows;
   for (const Tensor& x : xs) {
     const Tensor m = atleast_2d(x);
@@ -275,7 +281,7 @@ Tensor as_strided(const Tensor& x, const Shape& shape, const Strides& strides,
   const OpCall call("as_strided", {{"x", x}});
   Tensor y = raw::as_strided(x, shape, strides, offset.value_or(x.impl().offset));
   if (Recorder r{"as_strided", x}) {
-    // Maps each element of y to its position in x, or to n for elements of the storage outside of x.
+    // Maps each element of y to its row-major index in x, or to n for elements of the storage outside of x.
     const Tensor positions = raw::indices_in(x, y);
     r.record(y, wrt(x, [positions, input_size = x.shape(), n = x.numel()](const Tensor& dy) {
                const Tensor sums = index_select_backward(reshape(dy, {dy.numel()}), {n + 1}, 0, positions);

@@ -1,4 +1,6 @@
-// Ops that reorder, repeat or select elements. Results are copies unless said otherwise. All dtypes.
+// Differentiable ops that reorder, repeat or select elements, named and defined as in PyTorch. They take all
+// dtypes. Results are copies of x's dtype and device unless a comment states otherwise. A negative dim counts
+// from the end; a dim that x does not have is an IndexError.
 #pragma once
 
 #include <optional>
@@ -8,24 +10,24 @@
 
 namespace gradus {
 
-// Returns x with the order of elements along the given dims reversed, in x's layout.
+// Returns x with the order of elements along the given dims reversed, in x's memory layout.
 // Errors: ShapeError for a dim that is named twice.
 // Grad: dy flipped.
 Tensor flip(const Tensor& x, const Dims& dims);
-// Flip the columns (dim 1), and the rows (dim 0).
-// Errors: ShapeError for fewer than 2 dims, and 1.
+// fliplr reverses dim 1 (columns), flipud dim 0 (rows).
+// Errors: ShapeError for fewer than 2 dims (fliplr) or 1 dim (flipud).
 Tensor fliplr(const Tensor& x);
 Tensor flipud(const Tensor& x);
 
-// Returns x with elements moved by shifts[i] along dims[i] toward higher indices, cyclically. Without dims, the
-// flattened x is moved by the only shift, and the result has x's shape.
-// Errors: ShapeError unless there is a shift per dim.
+// Returns x with elements moved by shifts[i] along dims[i] toward higher indices, cyclically. Without dims,
+// the flattened x is moved by the only shift, and the result has x's shape.
+// Errors: ShapeError unless there is one shift per dim, or one shift and no dims.
 // Grad: dy rolled back.
 Tensor roll(const Tensor& x, const Dims& shifts, const Dims& dims = {});
 
-// Returns x rotated by k * 90 degrees in the plane of two dims, from the first toward the second. Returns x itself
-// if 4 divides k.
-// Errors: ShapeError unless `dims` names two dims.
+// Returns x rotated by k * 90 degrees in the plane of two dims, from the first toward the second. Returns x
+// itself if 4 divides k, and a view of a flipped copy if k is odd.
+// Errors: ShapeError unless `dims` has two different dims of x.
 // Grad: dy rotated back.
 Tensor rot90(const Tensor& x, int64_t k = 1, const Dims& dims = {0, 1});
 
@@ -41,31 +43,33 @@ Tensor triu(const Tensor& x, int64_t diagonal = 0);
 struct DiagEmbedOptions {
   int64_t offset = 0, dim1 = -2, dim2 = -1;
 };
-// Returns matrices with the last dim of x on a diagonal and zeros elsewhere.
+// Returns matrices with the last dim of x on a diagonal and zeros elsewhere. dim1 and dim2 are the rows' and
+// columns' dims in the result; offset > 0 is above the main diagonal.
 // Shapes: x[a,n] -> [a,n+|offset|,n+|offset|].
 // Errors: ShapeError for no dims, or dim1 = dim2.
 // Grad: the diagonal of dy.
 Tensor diag_embed(const Tensor& x, DiagEmbedOptions options = {});
 // For a vector x, returns the matrix with x on the diagonal; for a matrix x, its diagonal as a view.
+// `diagonal` as in tril.
 // Errors: ShapeError for another number of dims.
 Tensor diag(const Tensor& x, int64_t diagonal = 0);
 
-// Returns repeats[i] copies of x along dim i, one after another. A `repeats` longer than x's dims adds leading
-// dims. Returns x itself when nothing is repeated.
+// Returns repeats[i] copies of x along dim i, one after another, as torch.Tensor.repeat. A `repeats` longer
+// than x's dims adds leading dims. Returns x itself when nothing is repeated.
 // Shapes: x[a,b], {2,3,4} -> [2,3a,4b].
 // Errors: ShapeError for fewer repeats than dims; ValueError for a negative one.
 // Grad: dy summed over the repetitions.
 Tensor repeat(const Tensor& x, const Dims& repeats);
-// The same, but `repeats` may be shorter than x's dims and then applies to the last dims.
+// As repeat, but `repeats` may be shorter than x's dims and then applies to the last dims.
 Tensor tile(const Tensor& x, const Dims& repeats);
 
-// Returns x with slice i along `dim` repeated `repeats` or counts[i] times, copies next to each other. Without a
-// dim, x is flattened first. `size` is the sum of the counts; if it is passed, the call does not wait for the
-// device.
+// Returns x with slice i along `dim` repeated `repeats` or counts[i] times, copies next to each other.
+// Without a dim, x is flattened first. `size`, if passed, must be the sum of the counts; the host then does
+// not wait for counts on a GPU.
 // Shapes: x[a,n,b] with dim 1 -> [a,n repeats,b] or [a,sum counts,b]; counts[n] or of one
 // element, i64 or i32.
-// Errors: ValueError for a negative count, or a `size` that is not the sum; ShapeError for another
-// number of counts.
+// Errors: ValueError for a negative count, or a `size` that is not the sum; ShapeError unless there are n
+// counts or one.
 // Grad: dy summed over the repetitions.
 Tensor repeat_interleave(const Tensor& x, int64_t repeats, std::optional<int64_t> dim = {});
 Tensor repeat_interleave(const Tensor& x, const Tensor& counts, std::optional<int64_t> dim = {},
@@ -80,13 +84,13 @@ enum class MeshIndexing { kIJ, kXY };
 // vectors have one dtype and device.
 // Grad: dy summed over the other dims.
 std::vector<Tensor> meshgrid(const std::vector<Tensor>& xs, MeshIndexing indexing = MeshIndexing::kIJ);
-// Returns the Cartesian product of the vectors, one combination per row. The last vector's elements change
-// fastest.
-// Shapes: [n], [m] -> [nm,2]; a single vector is returned as it is.
+// Returns the Cartesian product of the vectors, one combination per row; the last vector varies fastest.
+// Shapes: [n], [m] -> [nm,2]; a single vector is returned unchanged, [n].
+// Errors, grad: as meshgrid.
 Tensor cartesian_prod(const std::vector<Tensor>& xs);
 
-// Returns the combinations of r elements of the vector x in lexicographic order of positions, one per row. With
-// replacement, an element may occur more than once.
+// Returns the combinations of r elements of the vector x in lexicographic order of positions, one per row.
+// With replacement, an element may occur more than once.
 // Shapes: x[n] -> [count,r].
 // Errors: ShapeError unless x is a vector; ValueError for a negative r.
 struct CombinationOptions {
@@ -96,14 +100,14 @@ Tensor combinations(const Tensor& x, int64_t r = 2, CombinationOptions options =
 
 // Returns the block-diagonal matrix of xs. Scalars and vectors count as matrices of one row.
 // Shapes: [a,b], [c,d] -> [a+c,b+d].
-// Errors: ValueError for none; ShapeError for more than 2 dims.
+// Errors: ValueError for an empty list; ShapeError for a tensor of more than 2 dims.
 Tensor block_diag(const std::vector<Tensor>& xs);
 
 // Returns a view of x's storage: element i is at offset + sum_d i[d] strides[d], counted in elements from the
 // start of the storage. The default offset is that of x. Elements of the view may overlap.
 // Errors: ShapeError when the view exceeds the storage, or when the op is recorded and elements of x overlap;
 // ValueError for a negative stride.
-// Grad: dy is added at x's elements. Elements of the view outside of x are constants.
+// Grad: dy is added at x's elements. Elements of the storage that are not in x are constants.
 Tensor as_strided(const Tensor& x, const Shape& shape, const Strides& strides,
                   std::optional<int64_t> offset = {});
 

@@ -1,4 +1,5 @@
-// Element-wise comparison, logic, selection and bit operations. Of these, where and nan_to_num have gradients.
+// Element-wise comparison, logic, selection and bit operations. Kernels of namespace raw compute all results.
+// Of these ops, only where and nan_to_num are recorded for gradients. allclose and equal wait for the device.
 #include "gradus/autograd/ops/comparison.h"
 
 #include <limits>
@@ -34,6 +35,7 @@ Tensor where(const Tensor& condition, Number a, const Tensor& b) {
   check_fits("where", a, raw::result_dtype(b, a));
   return where(condition, raw::operand(a, b), b);
 }
+// Records nothing: no operand can have a gradient.
 Tensor where(const Tensor& condition, Number a, Number b) {
   const OpCall call("where", {{"condition", condition}});
   return raw::where(condition, scalar(a, {a.dtype(), condition.device()}),
@@ -103,6 +105,7 @@ Tensor isclose(const Tensor& a_in, const Tensor& b_in, Closeness options) {
     throw ValueError("isclose", "expected rtol and atol >= 0, got ", options.rtol, " and ", options.atol);
   Tensor close = eq(a, b);
   if (options.equal_nan) close = logical_or(close, logical_and(isnan(a), isnan(b)));
+  // Different integers differ by at least 1, so no further pairs are close.
   if (is_integral(a.dtype()) && is_integral(b.dtype()) && options.rtol == 0 && options.atol < 1) return close;
   // Integers may not hold their difference.
   const bool is_floating_point = is_floating(a.dtype()) || is_floating(b.dtype());

@@ -1,4 +1,7 @@
-// Concatenation, stacking and splitting. Splits return views; the gradient of a split is a concatenation.
+// Concatenation, stacking, splitting and one-hot encoding. cat, stack, split and unbind call a raw:: op
+// (without gradients) and record one rule for all inputs and outputs: the gradients of cat and stack are
+// views of dy, those of split and unbind a cat or stack of the dys. The other functions are composed of these
+// four. Splits return views.
 #include "gradus/autograd/ops/concat.h"
 
 #include "gradus/autograd/graph/autocast.h"
@@ -14,7 +17,8 @@
 namespace gradus {
 namespace {
 
-// Replaces undefined gradients of pieces by zeros. At least one gradient is defined.
+// Replaces undefined gradients of pieces, those that the backward did not reach, by zeros of the pieces'
+// shapes. At least one gradient is defined.
 std::vector<Tensor> with_zeros(std::vector<Tensor> dys, const std::vector<Shape>& shapes) {
   TensorOptions options;
   for (const Tensor& dy : dys)
@@ -72,6 +76,7 @@ Tensor stack(const std::vector<Tensor>& xs, int64_t dim) {
 
 namespace {
 
+// Returns f(x) for each x.
 template <class F> std::vector<Tensor> each(const std::vector<Tensor>& xs, F f) {
   std::vector<Tensor> ys;
   ys.reserve(xs.size());
@@ -96,7 +101,7 @@ Tensor atleast_3d(const Tensor& x) {
 
 namespace {
 
-// Concatenates f of each tensor along `dim`, or along the last dim if they have fewer.
+// Concatenates f(x) of each x along `dim`, or along the last dim if the first f(x) has no dim of this number.
 template <class F> Tensor joined(const char* op, const std::vector<Tensor>& xs, int64_t dim, F f) {
   const OpCall call(op, "xs", xs);
   if (xs.empty()) throw ValueError(op, "expected at least one tensor, got none");
@@ -146,7 +151,9 @@ std::vector<Tensor> tensor_split(const Tensor& x, const std::vector<int64_t>& in
 
 namespace {
 
-// Splits x along `dim`, or along the last dim if x has fewer, at indices or into a number of sections of equal size.
+// Splits x along `dim`, or along the last dim if x has no dim of this number. `parts` are the indices at
+// which to split, or an int64_t: a number of sections of equal size. `min_dims` is the smallest number of
+// dims x may have.
 template <class Parts>
 std::vector<Tensor> split_along(const char* op, const Tensor& x, int min_dims, int64_t dim,
                                 const Parts& parts) {

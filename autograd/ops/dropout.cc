@@ -1,4 +1,7 @@
-// Dropout of elements and channels, and alpha dropout: y = scale * x where a random bool mask is true, else 0.
+// Dropout with differentiable records: y = scale x where a random bool mask is true (probability 1 - p, scale
+// 1 / (1 - p)), else 0. Channel dropout draws one mask element per channel and broadcasts it. Alpha dropout
+// adds the affine correction of SELU networks to the masked x. The mask is saved for backward. Masks come
+// from the Context's generator and differ between ranks. For p = 1 the scale is 0, which avoids 1 / 0.
 #include "gradus/autograd/ops/dropout.h"
 
 #include <cmath>
@@ -13,14 +16,15 @@
 namespace gradus {
 namespace {
 
-// Returns a random mask with x's first `channel_dims` dims and size 1 in the others: true with probability 1 - p.
+// Returns a random mask with x's first `channel_dims` dims and size 1 in the others. True with probability
+// 1 - p.
 Tensor channel_mask(const Tensor& x, double p, int channel_dims) {
   Shape shape = x.shape();
   for (int d = channel_dims; d < x.dim(); ++d) shape[d] = 1;
   return raw::dropout_mask(empty(shape, {x.dtype(), x.device()}), 1 - p);
 }
 
-// Records y = scale x where the mask is true, else 0.
+// Records y = scale x where the mask is true, else 0. Backward: dx = scale dy where the mask is true, else 0.
 void record_mask(const Tensor& y, const Tensor& x, const Tensor& mask, double scale) {
   if (Recorder r{"dropout", x})
     r.record(y, wrt(x, [mask = r.save(mask), scale](Tensor dy) {
@@ -33,13 +37,15 @@ void check(const char* op, const Tensor& x, double p) {
   check_floating(op, "x", x);
 }
 
+// Dropout with one mask element per index of x's first `channel_dims` dims. Returns x itself unless training.
 Tensor drop_channels(const char* op, const Tensor& x, double p, bool training, int channel_dims) {
   check(op, x, p);
   if (!training || p == 0) return x;
   return masked_scale(x, channel_mask(x, p, channel_dims), p == 1 ? 0 : 1 / (1 - p));
 }
 
-// Returns a x + b where the mask is true, else b - alpha a: alpha dropout with the given mask.
+// Returns alpha dropout of x with a mask: a x + b where the mask is true, else b - alpha a. a and b preserve
+// mean 0 and variance 1. For p = 1 the result is 0.
 Tensor apply_alpha_mask(const Tensor& x, const Tensor& mask, double p) {
   constexpr double alpha = 1.7580993408473766;  // -SELU(-inf)
   if (p == 1) return masked_scale(x, mask, 0);
@@ -57,6 +63,7 @@ Tensor masked_scale(Tensor x, const Tensor& mask, double scale) {
   return y;
 }
 
+// Writes y into x's buffer if x is its only owner.
 Tensor dropout(Tensor&& x, double p, bool training) {
   const OpCall call("dropout", {{"x", x}});
   if (!(p >= 0 && p <= 1)) throw ValueError("dropout", "expected a probability between 0 and 1, got ", p);
@@ -78,6 +85,7 @@ Tensor dropout1d(const Tensor& x, double p, bool training) {
 Tensor dropout2d(const Tensor& x, double p, bool training) {
   const OpCall call("dropout2d", {{"x", x}});
   const char* op = "dropout2d";
+  // As in PyTorch, 3 dims are [N,C,L], not an unbatched [C,H,W].
   if (x.dim() != 3 && x.dim() != 4) throw ShapeError(op, "expected [N,C,H,W] or [N,C,L], got ", describe(x));
   return drop_channels(op, x, p, training, 2);
 }

@@ -1,4 +1,6 @@
-// Embedding lookup, its dense or sparse gradient, and the in-place renormalization of rows.
+// Embedding lookup, by index_select on the flattened index. The gradient of the weight is the scatter-add of
+// the rows of dy: dense, or sparse (the pairs of index and row of dy, on CPUs alone). embedding_renorm_
+// limits the norms of rows in place. Arguments are checked here, index values by the kernels.
 #include "gradus/autograd/ops/embedding.h"
 
 #include "gradus/autograd/graph/record.h"
@@ -24,7 +26,8 @@ void check_table(const Tensor& weight, const Tensor& index, const char* op) {
   raw::check_index(index, weight, op);
 }
 
-// Returns 1 / (number of occurrences of index[i] in `index`), with shape [..., 1] to scale rows.
+// Returns 1 / (number of occurrences of index[i] in `index`) for index [...] with values below `rows`. The
+// result has shape [..., 1], to scale rows, and dtype f64 if `dtype` is f64, else f32.
 Tensor inverse_frequency(const Tensor& index, int64_t rows, DType dtype) {
   const Tensor one =
       empty({index.numel()}, {.dtype = dtype == DType::kF64 ? dtype : DType::kF32, .device = index.device()});
@@ -42,7 +45,7 @@ Tensor embedding(const Tensor& index, const Tensor& weight, EmbeddingFuncOptions
   const OpCall call("embedding", {{"index", index}, {"weight", weight}});
   check_table(weight, index, "embedding");
   const int64_t rows = weight.size(0);
-  int64_t padding = options.padding_idx.value_or(-1);
+  int64_t padding = options.padding_idx.value_or(-1);  // -1: every row gets a gradient
   if (options.padding_idx) {
     if (padding < -rows || padding >= rows)
       throw IndexError("embedding", "padding_idx ", padding, " is out of range for weight ",
@@ -80,6 +83,7 @@ Tensor embedding_backward(const Tensor& dy, const Tensor& index, int64_t rows, i
   if (Recorder r{kOp, dy})
     r.record(dw, wrt(dy, [index = r.save(index), skip](const Tensor& g) {
                const Tensor at = index.get(), y = embedding(at, g);
+               // The rows at index `skip` do not contribute to dw, so their gradient is 0.
                return skip < 0 ? y : where(raw::unsqueeze(raw::eq(at, double(skip)), -1), 0, y);
              }));
   return dw;

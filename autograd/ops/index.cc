@@ -1,5 +1,7 @@
-// Indexing by tensors: gather, scatter, index_select, masks, and advanced indexing. Each op is the transpose of
-// another, which its rule calls.
+// Differentiable indexing by tensors: gather, scatter, index_select, masks, and advanced indexing. Each op is
+// linear in its operands (but scatter_reduce), and its backward rule calls the transposed op: index_select
+// and index_add, gather and scatter_add, masked_select and masked_scatter. So gradients of any order exist.
+// The raw ops of gradus/tensor/ops/index.h compute and check indices. A negative `dim` counts from the end.
 #include "gradus/autograd/ops/index.h"
 
 #include "gradus/autograd/graph/autocast.h"
@@ -21,6 +23,7 @@
 namespace gradus {
 namespace {
 
+// Returns a tensor of `shape` filled with `value`, of the dtype and on the device of `like`.
 Tensor constant(const Tensor& like, const Shape& shape, Number value) {
   Tensor c = empty(shape, {.dtype = like.dtype(), .device = like.device()});
   raw::fill_(c, value);
@@ -41,8 +44,8 @@ Tensor leading_part(const Tensor& x, const Shape& shape) {
   return y;
 }
 
-// Advanced indexing expressed by index_select: x's indexed dims are made adjacent and merged into one dim, and the
-// indices are combined to positions in the merged dim.
+// Advanced indexing expressed by index_select: x's indexed dims are made adjacent and merged into one dim,
+// and the indices are combined to positions in the merged dim.
 struct Advanced {
   Dims order;        // permutation of x's dims that makes the indexed ones adjacent
   int at = 0;        // first indexed dim in that order
@@ -51,8 +54,11 @@ struct Advanced {
   Shape result;      // shape of the result of index()
 };
 
+// Plans x[source[0], source[1], ...] as in NumPy. An undefined entry, or a missing one at the end, selects
+// the whole dim. A bool mask with d dims stands for d index tensors.
+// Example: x [A, B, C, D] with indices of common shape [K] for dims 1 and 2 has order (0, 1, 2, 3), at 1,
+// flat [A, B*C, D], result [A, K, D].
 Advanced plan_advanced(const Tensor& x, const std::vector<Tensor>& source) {
-  // A mask becomes one index tensor per dim that it covers.
   std::vector<Tensor> indices;
   for (const Tensor& g : source) {
     if (g.defined() && g.dtype() == DType::kBool) {
@@ -148,7 +154,8 @@ Tensor index_fill(const Tensor& x, int64_t dim, const Tensor& index, const Tenso
 
 namespace {
 
-// Returns a copy of x in which the view part(x) is overwritten with src.
+// Returns a copy of x in which the view part(x) is overwritten with src. `part` is a differentiable op that
+// returns a view (select, slice, diagonal); src has the view's shape.
 template <class Part> Tensor with_part(const char* op, const Tensor& x, const Tensor& src, Part part) {
   autograd::check_same_device(op, "x", x, "src", src);
   Tensor y = raw::clone(x);
@@ -297,6 +304,7 @@ Tensor scatter_add(const Tensor& x, int64_t dim, const Tensor& index, const Tens
 
 namespace {
 
+// The raw op accumulates a mean as a sum; scatter_reduce then divides it by the counts.
 raw::Write combination(ScatterReduce reduce) {
   switch (reduce) {
     case ScatterReduce::kProd:
@@ -317,6 +325,7 @@ struct Scattered {
   ScatterReduceOptions options;
 
   Tensor zeros_like(const Tensor& t) const { return constant(t, t.shape(), 0); }
+  // Returns the element of t at the destination of each element of src.
   Tensor read(const Tensor& t) const { return gather(t, dim, index); }
   // Returns t, with zeros where x's elements are excluded (include_self is false).
   Tensor included(const Tensor& t) const { return options.include_self ? t : scatter(t, dim, index, 0.0); }
@@ -332,10 +341,12 @@ struct Scattered {
   }
 };
 
+// The functions *_gradients return the gradients of x and src for the gradient dy of the result y.
 std::vector<Tensor> sum_gradients(const Scattered& s, const Tensor& dy) {
   return {s.included(dy), s.read(dy)};
 }
 
+// Divides dy evenly among the elements of x and src that equal the extremum y.
 std::vector<Tensor> extremum_gradients(const Scattered& s, const Tensor& dy) {
   const Tensor x_attains = s.included(to(eq(s.x, s.y), dy.dtype())),
                src_attains = to(eq(s.src, s.read(s.y)), dy.dtype());
@@ -351,8 +362,10 @@ Tensor not_differentiable(const Tensor& t) {
   });
 }
 
-// Returns the gradients of the product y: dy y / v for each factor v. For v = 0, y / v is computed as the
-// product with v replaced by 1.
+// Returns the gradients of the product y: dy * y / v for each factor v. If v = 0 is the only zero of its
+// destination, y / v is computed as the product with v replaced by 1; if there are several zeros in src,
+// their gradients are 0. The latter has no correct second derivative, so a second differentiation throws
+// (detected on CPUs alone, since the check waits for the device).
 std::vector<Tensor> product_gradients(const Scattered& s, const Tensor& dy) {
   const Tensor x1 = masked_fill(s.x, eq(s.x, 0), 1), src_zero = eq(s.src, 0);
   const Tensor dx = s.included(dy * s.product(x1, s.src) / x1);
@@ -476,6 +489,7 @@ Tensor argwhere(const Tensor& x) {
   return raw::nonzero(x);
 }
 
+// Gradients of index and index_put come from the differentiable ops that they consist of.
 Tensor index(const Tensor& x, const std::vector<Tensor>& indices) {
   const OpCall call("index", {{"x", x}});
   const Advanced a = plan_advanced(x, indices);

@@ -1,4 +1,7 @@
-// Exponentials, logarithms, trigonometric, hyperbolic and special functions with backward rules.
+// Exponentials, logarithms, trigonometric, hyperbolic and special functions with backward rules. A kernel
+// functor computes the value; unary_of_input(rule(dy, x)) and unary_of_output(rule(dy, y)) save x or y for
+// the rule. Rules use differentiable ops only, and f32 (at_least_f32) where 16 bits would lose the
+// derivative. Casting recomputes the op in autocast's dtype.
 #include "gradus/autograd/ops/math.h"
 
 #include <limits>
@@ -198,8 +201,8 @@ Tensor sinc(const Tensor& x) {
   const OpCall call("sinc", {{"x", x}});
   if (autograd::Casting cast{"sinc"}) return sinc(cast(x));
   if (const Tensor v = at_least_f32(x); !v.is_same(x)) return to(sinc(v), x.dtype());
-  // Near 0 the gradient of the quotient suffers from cancellation. Uses the Taylor series 1 - s/6 + s^2/120 with
-  // s = (pi x)^2 there.
+  // Near 0 the gradient of the quotient suffers from cancellation, so the Taylor series 1 - s/6 + s^2/120
+  // with s = (pi x)^2 replaces the quotient.
   const Tensor near = lt(abs(x), x.dtype() == DType::kF64 ? 0x1p-12 : 0x1p-6);
   const Tensor s = square(where(near, x, 0)) * (std::numbers::pi * std::numbers::pi);
   const Tensor angle = where(near, 1, x) * std::numbers::pi;

@@ -1,4 +1,7 @@
-// LSTM and GRU cells with fused kernels, and their gradients by differentiable ops for second order.
+// The element-wise part of one time step of an LSTM or GRU, after the matrix products of the gates. Fused
+// kernels compute the forward and the first gradient. When an open recording follows the gradient's inputs,
+// the gradient is composed of differentiable ops instead, so that it can be differentiated again. Both
+// recompute the activated gates.
 #include "gradus/autograd/ops/recurrent.h"
 
 #include <vector>
@@ -28,7 +31,9 @@ void check_gates(const char* op, const char* name, const Tensor& gates, int64_t 
   autograd::check_same_device(op, "state", state, name, gates);
 }
 
-// Computes the gradients of lstm_cell by differentiable ops. dh or dc may be undefined.
+// Computes the gradients of lstm_cell by differentiable ops: {dgates [N, 4H], gradient of c [N, H]}. dh and
+// dc are the gradients of the outputs h' and c'; one of them may be undefined (zeros). Gates are in the order
+// i, f, u, o.
 std::vector<Tensor> lstm_cell_grads_by_ops(const Tensor& dh, const Tensor& dc, const Tensor& gates,
                                            const Tensor& c) {
   const int64_t H = c.size(1);
@@ -44,6 +49,8 @@ std::vector<Tensor> lstm_cell_grads_by_ops(const Tensor& dh, const Tensor& dc, c
   return {cat({d * u * i * (1 - i), d * c * f * (1 - f), d * i * (1 - square(u)), d_o}, 1), d * f};
 }
 
+// Computes the gradients of gru_cell: {dx_gates [N, 3H], dh_gates [N, 3H], dh [N, H]}. Gates are in the order
+// r, z, n.
 std::vector<Tensor> gru_cell_grads_by_ops(const Tensor& dy, const Tensor& x_gates, const Tensor& h_gates,
                                           const Tensor& h) {
   const int64_t H = h.size(1);

@@ -1,4 +1,8 @@
-// Reductions and cumulative ops with backward rules.
+// Reductions and cumulative ops with backward rules. The raw:: functions compute and check shapes, dims and
+// dtypes; this file casts operands under autocast and records rules made of differentiable ops, so gradients
+// of any order exist. In all functions: `dims` lists the reduced dims, {} for all; negative dims count from
+// the end; `keepdim` keeps reduced dims with size 1. Rules reshape dy to `kept`, the shape with keepdim, so
+// that dy broadcasts to x.
 #include "gradus/autograd/ops/reduce.h"
 
 #include <algorithm>
@@ -34,8 +38,8 @@ Shape kept_shape(const Tensor& x, const Dims& dims) { return raw::reduced_shape(
 // Returns y with 1 in place of 0, as a divisor.
 Tensor nonzero_divisor(const Tensor& y) { return masked_fill(y, eq(y, 0), 1); }
 
-// Computes the product as a tree of recorded multiplications, whose gradients of any order are exact for zeros
-// too.
+// Returns the product over dims, without keepdim, as a tree of recorded multiplications, whose gradients of
+// any order are exact for zeros too.
 Tensor tree_product(const Tensor& x, const Dims& dims) {
   const auto reduced = raw::reduced_dims(x, dims, "prod");
   Dims order, kept;
@@ -46,7 +50,7 @@ Tensor tree_product(const Tensor& x, const Dims& dims) {
   int64_t n = raw::reduced_numel(x, dims, "prod");
   Shape flat = kept;
   flat.push_back(n);
-  Tensor factors = reshape(permute(x, order), flat), odd;
+  Tensor factors = reshape(permute(x, order), flat), odd;  // odd: product of the last factors of odd levels
   // A product of no elements is 1; the empty sum makes the result depend on x in the graph.
   if (n == 0) return sum(factors, -1) + 1;
   for (; n > 1; n /= 2) {
@@ -59,7 +63,7 @@ Tensor tree_product(const Tensor& x, const Dims& dims) {
   return reshape(odd.defined() ? factors * odd : factors, kept);
 }
 
-// Records y as the maxima, or minima, of x over dims.
+// Records y as the maxima, or minima, of x over dims. Elements equal to y share dy evenly.
 Tensor record_extremum(const char* op, const Tensor& x, Tensor y, const Dims& dims) {
   if (Recorder r{op, x})
     r.record(
@@ -70,7 +74,8 @@ Tensor record_extremum(const char* op, const Tensor& x, Tensor y, const Dims& di
   return y;
 }
 
-// Returns zeros of `shape` with each element of dy at its index along `dim`.
+// Returns zeros of `shape` with each element of dy at its index along `dim`, where dy and indices have size
+// 1.
 Tensor put_along(const Tensor& dy, const Shape& shape, int64_t dim, const Tensor& indices) {
   // On CUDA, compares all positions with the index. Other devices write the elements of dy into zeros.
   if (dy.device().type != DeviceType::kCUDA) return gather_backward(dy, shape, dim, indices);
@@ -94,7 +99,7 @@ ValuesAndIndices record_extremum_along(const char* op, const Tensor& x, std::pai
   return {std::move(values), std::move(indices)};
 }
 
-// A cumulative maximum or minimum can have one index several times, so gradients are added.
+// Records the results of cummax or cummin. One index can occur several times, so gradients are added.
 ValuesAndIndices record_cumulative_extremum(const char* op, const Tensor& x, std::pair<Tensor, Tensor> result,
                                             int64_t dim) {
   auto& [values, indices] = result;
@@ -229,8 +234,9 @@ Tensor std(const Tensor& x, const Dims& dims, VarOptions options) {
 }
 
 // Note [Norms at zero]
-// Where y is 0, the factor of x in the gradient is set to the constant 0 (masked_fill), so derivatives of higher
-// order are 0 there too.
+// Where y is 0, the factor of x in the gradient is set to the constant 0 (masked_fill), so derivatives of
+// higher order are 0 there too.
+// dx = dy sign(x) (|x| / y)^(p - 1) for finite p other than 0 and 1.
 Tensor norm(const Tensor& x, const Dims& dims, double p, bool keepdim) {
   const OpCall call("norm", {{"x", x}});
   if (autograd::Casting cast{"norm"}) return norm(cast(x), dims, p, keepdim);
@@ -267,6 +273,7 @@ Tensor logsumexp(const Tensor& x, const Dims& dims, bool keepdim) {
   Tensor y = raw::logsumexp(x, dims, keepdim);
   if (Recorder r{"logsumexp", x})
     r.record(y, wrt(x, [x = r.save(x), y = r.save_output(y), kept = kept_shape(x, dims)](const Tensor& dy) {
+               // A row of -inf only has y = -inf; with 0 in place of y its gradient is 0, not NaN.
                const Tensor shift =
                    masked_fill(y.get(), eq(y.get(), -std::numeric_limits<double>::infinity()), 0);
                return exp(x.get() - reshape(shift, kept)) * reshape(dy, kept);
@@ -303,8 +310,8 @@ Tensor cumprod(const Tensor& x, int64_t dim, const CumulativeOptions& options) {
   if (Recorder r{"cumprod", x})
     r.record(y, wrt(x, [x = r.save(x), y = r.save_output(y), dim, reverse](const Tensor& dy) {
                if (dy.dim() == 0) return dy;
-               // dx_i = prod_(j < i) x_j * sum_(k >= i) dy_k prod_(i < j <= k) x_j. The sum is a linear recurrence
-               // in i, without divisions by x.
+               // dx_i = prod_(j < i) x_j * sum_(k >= i) dy_k prod_(i < j <= k) x_j. The sum is a linear
+               // recurrence in i, without divisions by x.
                const int direction = reverse ? -1 : 1;
                return linear_recurrence(shifted(x.get(), dim, -direction, 0), dy, dim, !reverse) *
                       shifted(y.get(), dim, direction, 1);
@@ -339,6 +346,8 @@ ValuesAndIndices cummin(const Tensor& x, int64_t dim) {
   return record_cumulative_extremum("cummin", x, raw::cummin(x, dim), dim);
 }
 
+// y_i = a_i y_(i-1) + b_i; db_i = dy_i + a_(i+1) db_(i+1) is a recurrence in the other direction;
+// da_i = db_i y_(i-1).
 Tensor linear_recurrence(const Tensor& a, const Tensor& b, int64_t dim, bool reverse) {
   const OpCall call("linear_recurrence", {{"a", a}, {"b", b}});
   if (autograd::Casting cast{"linear_recurrence", a, b})

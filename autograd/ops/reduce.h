@@ -1,7 +1,7 @@
-// Reductions and cumulative ops. `dims` lists the dims to reduce, {} all of them; negative ones count from the
-// end. A single dim may be a number: sum(x, -1), sum(x, 1, {.keepdim = true}). With `keepdim` the result keeps
-// reduced dims with size 1. Results are row-major and bitwise the same for any number of threads. f32 sums are
-// accumulated in f64.
+// Reductions and cumulative ops. `dims` lists the dims to reduce, {} all of them; negative ones count from
+// the end. A single dim may be a number: sum(x, -1), sum(x, 1, {.keepdim = true}). With `keepdim` the result
+// keeps reduced dims with size 1. Results are row-major and bitwise the same for any number of threads. f32
+// sums are accumulated in f64.
 #pragma once
 
 #include <utility>
@@ -11,10 +11,10 @@
 
 namespace gradus {
 
-// Returns the sum of x's elements; i64 for integers.
+// Returns the sum of x's elements; i64 for integers and bools.
 // Shapes: x[...] -> [...] without `dims`.
-// Errors of this and all other reductions: IndexError for a dim that x does not have, ShapeError for a repeated
-// dim.
+// Errors of this and all other reductions: IndexError for a dim that x does not have, ShapeError for a
+// repeated dim.
 // Grad: dy expanded to x's shape.
 Tensor sum(const Tensor& x, const Dims& dims = {}, bool keepdim = false);
 
@@ -81,11 +81,11 @@ std::pair<Tensor, Tensor> std_mean(const Tensor& x, const Dims& dims = {}, VarOp
 // Returns the p-norm, (sum |x|^p)^(1/p), for any real p. p = 0 counts the elements that are not 0; p =
 // infinity is the largest |x|, p = -infinity the smallest.
 // Errors: DTypeError unless floating point; ShapeError for an infinite p over no elements.
-// Grad: dy sign(x) |x|^(p-1) / y^(p-1), and 0 where x or y is 0, to any order; for infinite p, dy sign(x) divided
-// evenly among the elements with |x| = y; none for p = 0.
+// Grad: dy sign(x) |x|^(p-1) / y^(p-1), and 0 where x or y is 0, to any order; for infinite p, dy sign(x)
+// divided evenly among the elements with |x| = y; none for p = 0.
 Tensor norm(const Tensor& x, const Dims& dims = {}, double p = 2, bool keepdim = false);
-// Deleted, because the number in norm(x, 1) could be a dim or p. norm(x, {1}) reduces dim 1; vector_norm(x, 1)
-// is the sum of magnitudes.
+// Deleted, because the number in norm(x, 1) could be a dim or p. norm(x, {1}) reduces dim 1; vector_norm(x,
+// 1) is the sum of magnitudes.
 template <DimIndex I> Tensor norm(const Tensor& x, I dim_or_p, double p = 2, bool keepdim = false) = delete;
 // The same with the arguments in the order of torch.linalg.vector_norm.
 Tensor vector_norm(const Tensor& x, double p = 2, const Dims& dims = {}, bool keepdim = false);
@@ -99,7 +99,7 @@ Tensor nanmean(const Tensor& x, const Dims& dims = {}, bool keepdim = false);
 // Returns the number of elements that are not 0, as i64.
 Tensor count_nonzero(const Tensor& x, const Dims& dims = {});
 
-// Returns log sum exp(x), without overflow.
+// Returns log sum exp(x), without overflow; {} reduces all dims.
 // Errors: DTypeError unless floating point.
 // Grad: dy exp(x - y).
 Tensor logsumexp(const Tensor& x, const Dims& dims, bool keepdim = false);
@@ -131,8 +131,8 @@ Tensor logcumsumexp(const Tensor& x, int64_t dim);
 ValuesAndIndices cummax(const Tensor& x, int64_t dim);
 ValuesAndIndices cummin(const Tensor& x, int64_t dim);
 
-// First-order linear recurrence along `dim`: y_0 = b_0, y_i = b_i + a_i y_(i-1). With `reverse` it runs from the
-// end: y_i = b_i + a_i y_(i+1).
+// First-order linear recurrence along `dim`: y_0 = b_0, y_i = b_i + a_i y_(i-1). With `reverse` it runs from
+// the end: y_i = b_i + a_i y_(i+1).
 // Shapes: a, b of one shape and dtype -> the same.
 // Errors: DTypeError unless floating point; ShapeError unless a and b match; DeviceError.
 // Grad: to b, the recurrence of dy in the other direction; to a, the gradient of b times y_(i-1).

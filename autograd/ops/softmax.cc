@@ -1,4 +1,5 @@
-// softmax, log_softmax, softmin and gumbel_softmax with backward rules.
+// softmax, log_softmax, softmin and gumbel_softmax along one dim, with backward rules that use the result y.
+// The backward ops are differentiable in dy and y. Under autocast, operands are cast to f32.
 #include "gradus/autograd/ops/softmax.h"
 
 #include "gradus/autograd/graph/autocast.h"
@@ -50,13 +51,14 @@ Tensor gumbel_softmax(const Tensor& x, const GumbelSoftmaxOptions& options) {
   if (autograd::Casting cast{"gumbel_softmax"}) return gumbel_softmax(cast(x), options);
   raw::check_reducible_float(x, {options.dim}, "gumbel_softmax");
   if (!(options.tau > 0)) throw ValueError("gumbel_softmax", "expected positive tau, got ", options.tau);
-  // Gumbel noise -log(-log(u)) with u = 1 - rand in (0, 1]; the clamp keeps the outer logarithm finite for u = 1.
-  // Computed in f32 at least, because u would often round to 1 in 16 bits.
+  // Gumbel noise -log(-log(u)) with u = 1 - rand in (0, 1]; the clamp keeps the outer logarithm finite at
+  // u = 1. Computed in f32 at least, because u would often round to 1 in 16 bits.
   const DType wide = promote(x.dtype(), DType::kF32);
   const Tensor u = 1 - rand_like(to(detach(x), wide));
   const Tensor noise = -log(clamp(-log(u), wide == DType::kF64 ? 1e-300 : 1e-37));
   const Tensor y = to(softmax((x + noise) / options.tau, options.dim), x.dtype());
   if (!options.hard || y.numel() == 0) return y;
+  // Straight-through: the values of the one-hot argmax, the gradient of y.
   const Tensor soft = detach(y);
   const Tensor at = raw::max(soft, options.dim, true).second;
   const Tensor hard = scatter(zeros_like(soft), options.dim, at, 1);

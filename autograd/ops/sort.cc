@@ -1,4 +1,7 @@
-// Sorting, selection, distinct values, histograms and binary search. Rules scatter dy to the selected positions.
+// Differentiable sort, topk, kthvalue, median and mode, and the ops without gradients: argsort, unique,
+// histc, searchsorted and isin. The ops of gradus/tensor/ops/sort.h compute the results and check dims and
+// dtypes; the functions here record the gradient, which scatters dy to the selected positions. bincount is a
+// scatter_add of the weights, isin a binary search in the sorted `test`.
 #include "gradus/autograd/ops/sort.h"
 
 #include <cmath>
@@ -24,7 +27,8 @@
 namespace gradus {
 namespace {
 
-// Records an op that selects elements along a dim. `dropped`: the result does not have that dim.
+// Records an op whose `result` (values, i64 positions) selects elements of x along `dim`. `dropped`: the
+// result lacks that dim (keepdim is false).
 ValuesAndIndices record_selection(const char* op, const Tensor& x, std::pair<Tensor, Tensor> result,
                                   int64_t dim, bool dropped = false) {
   auto& [values, indices] = result;
@@ -39,6 +43,8 @@ ValuesAndIndices record_selection(const char* op, const Tensor& x, std::pair<Ten
   return {std::move(values), std::move(indices)};
 }
 
+// Returns the median of all elements, []; NaN for a floating-point x without elements.
+// Grad: dy divided evenly among the elements that equal the median.
 Tensor median_of_all(const char* op, const Tensor& x, raw::Selection what) {
   if (x.numel() == 0 && is_floating(x.dtype())) {
     const double nan = std::numeric_limits<double>::quiet_NaN();

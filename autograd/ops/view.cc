@@ -1,4 +1,6 @@
-// Views with backward rules: the gradient of a view is the inverse view, or a sum or scatter into zeros.
+// Views, and their backward rules: dy is reshaped or permuted back to x's shape, summed over expanded dims, or
+// copied or (overlapping windows) added into a tensor of zeros of x's shape. Results and most errors are those of
+// the raw views (tensor/ops/view.h).
 #include "gradus/autograd/ops/view.h"
 
 #include "gradus/autograd/graph/record.h"
@@ -12,7 +14,7 @@
 namespace gradus {
 namespace {
 
-// Records y as a reshape of x.
+// Records y, which has x's elements in the same order and another shape. The gradient of x is dy with x's shape.
 Tensor record_reshape(const char* op, const Tensor& x, Tensor y) {
   if (Recorder r{op, x})
     r.record(y, wrt(x, [shape = x.shape()](const Tensor& dy) { return reshape(dy, shape); }));

@@ -1,4 +1,9 @@
-// Convolutions of 1 to 3 spatial dims, transposed convolutions, and their gradients to any order.
+// Differentiable convolutions of 1 to 3 spatial dims, transposed convolutions, and their gradients to any
+// order. The raw ops of gradus/tensor/ops/images/conv.h compute; this file adds autocast, padding, and rules.
+// Shapes, for 2 spatial dims:
+//   convolution             x [N, C, H, W], w [O, C/groups, KH, KW], bias [O] -> y [N, O, Y, X]
+//   transposed convolution  x [N, O, Y, X], w [O, C/groups, KH, KW], bias [C] -> y [N, C, H, W]
+// Public functions also accept x without N. An undefined bias adds nothing.
 #include "gradus/autograd/ops/images/conv.h"
 
 #include "gradus/autograd/graph/autocast.h"
@@ -17,7 +22,7 @@ namespace {
 
 using raw::ConvGeometry;
 
-// Op names for errors and recordings, indexed by the number of spatial dims.
+// Op names for errors and recordings, by number of spatial dims. 1-d convolutions run as 2-d ones.
 struct Names {
   const char *conv, *input_grad, *weight_grad;
 };
@@ -28,27 +33,29 @@ constexpr Names kNames[] = {{},
 const Names& names_of(const ConvGeometry& g) { return kNames[g.rank()]; }
 
 // Note [Three convolutions]
-// With the trilinear form T(x, w, dy) = <conv(x, w), dy>, the ops y = conv(x, w), dx = conv_input_grad(dy, w) and
-// dw = conv_weight_grad(dy, x) are its partial derivatives. The derivatives of each op are the other two, to any
-// order. The weight gradient also computes the bias gradient; the derivative of this pair is a convolution with
-// bias.
+// With the trilinear form T(x, w, dy) = <conv(x, w), dy>, the ops y = conv(x, w), dx = conv_input_grad(dy, w)
+// and dw = conv_weight_grad(dy, x) are its partial derivatives. The derivatives of each op are the other two,
+// to any order. The weight gradient also computes the bias gradient; the derivative of this pair is a
+// convolution with bias.
 
 Tensor input_grad(const Tensor& dy, const Tensor& w, const Shape& x_shape, const ConvGeometry& g);
 std::pair<Tensor, Tensor> weight_grad(const Tensor& dy, const Tensor& x, const Shape& w_shape, bool with_bias,
                                       const ConvGeometry& g, DType dtype);
 
-// Returns the dtype in which w's gradient is computed.
+// Returns the dtype in which w's gradient is computed: f32 if w is a 16-bit autocast copy of f32 weights,
+// which avoids a rounding.
 DType grad_dtype_of(const Tensor& w) {
   return autograd::gradient_dtype(w) == DType::kF32 ? DType::kF32 : w.dtype();
 }
 
-// Returns x in channels-last layout, which kernels read. The converted copy is saved for the weight gradient, so
-// that the backward need not convert again. Leaves a tracked x unchanged: kernels then convert it.
+// Returns x in channels-last layout, which kernels read. The converted copy is saved for the weight gradient,
+// so that the backward need not convert again. Leaves a tracked x unchanged: kernels then convert it.
 Tensor as_channels_last(const Tensor& x, const ConvGeometry& g) {
   return x.dim() == g.rank() + 2 && !autograd::is_tracked(x) ? raw::channels_last(x) : x;
 }
 
-// Records that y is a convolution.
+// Records y as the result of a convolution. Saves x only if w or bias is tracked, and w only if x is. The
+// rule is deferrable: it may run twice, for dx first and for dw and dbias later.
 void record_conv(Tensor& y, const Tensor& x, const Tensor& w, const Tensor& bias, const ConvGeometry& g) {
   if (Recorder r{names_of(g).conv, x, w, bias}) {
     const bool filters = autograd::any_tracked(w, bias);
@@ -76,7 +83,7 @@ Tensor conv(const Tensor& images, const Tensor& w, const Tensor& bias, const Con
   return y;
 }
 
-// relu(conv(x, w) + bias) by one op, recorded as conv followed by relu.
+// relu(conv(x, w) + bias) by one kernel, recorded as conv followed by relu. `op` is the name in errors.
 Tensor rectified_conv(const char* op, const Tensor& images, const Tensor& w, const Tensor& bias,
                       const ConvGeometry& g) {
   const Tensor x = as_channels_last(images, g);
@@ -88,7 +95,8 @@ Tensor rectified_conv(const char* op, const Tensor& images, const Tensor& w, con
   return y;
 }
 
-// Returns the transposed convolution of dy to `x_shape`, plus bias[x's channels] if defined.
+// Returns the transposed convolution of dy [N, O, ...] with w [O, C/groups, ...], which has shape `x_shape`
+// [N, C, ...], plus bias [C] if defined. Equals the gradient of conv with respect to x.
 Tensor transposed_conv(const char* op, const Tensor& dy, const Tensor& w, const Tensor& bias,
                        const Shape& x_shape, const ConvGeometry& g) {
   Tensor dx = raw::conv_input_grad(op, dy, w, bias, x_shape, g);
@@ -107,6 +115,8 @@ Tensor input_grad(const Tensor& dy, const Tensor& w, const Shape& x_shape, const
   return transposed_conv(names_of(g).input_grad, dy, w, {}, x_shape, g);
 }
 
+// Returns the gradients (dw, dbias) of conv, in `dtype`. dbias is undefined unless `with_bias`. In the rule,
+// vs are the gradients of dw and dbias; the gradient of dy is conv(x, vs[0]) + vs[1].
 std::pair<Tensor, Tensor> weight_grad(const Tensor& dy, const Tensor& x, const Shape& w_shape, bool with_bias,
                                       const ConvGeometry& g, DType dtype) {
   const char* op = names_of(g).weight_grad;
@@ -140,7 +150,8 @@ Tensor with_zeros_at_end(const Tensor& x, int64_t dim, int64_t count) {
   return slice_backward(x, shape, dim, 0);
 }
 
-// Replaces same_padding by equal padding on both sides. If the total is odd, one zero is appended to x.
+// Replaces same_padding by padding: sets g.padding to (kernel - 1) * dilation / 2 on both sides of each dim,
+// and returns x, with one zero appended in dims where that total is odd. g.padding must be 0 and g.stride 1.
 Tensor pad_same(const char* op, Tensor x, const Tensor& w, ConvGeometry& g) {
   for (int d = 0; d < g.rank(); ++d) {
     if (g.stride[d] != 1) throw ValueError(op, "same_padding needs a stride of 1, got ", g.stride[d]);
@@ -161,7 +172,7 @@ ConvGeometry as_image(ConvGeometry g) {
   return g;
 }
 
-// Convolution with 1 to 3 spatial dims, with or without a batch dim; 1-d convolutions are computed as 2-d ones.
+// Convolution with 1 to 3 spatial dims, with or without a batch dim. 1-d ones are computed as 2-d ones.
 Tensor conv_any_rank(const char* op, const Tensor& x, const Tensor& w, const Tensor& bias, ConvGeometry g,
                      bool same_padding) {
   if (x.dim() == g.rank() + 1)
@@ -172,7 +183,8 @@ Tensor conv_any_rank(const char* op, const Tensor& x, const Tensor& w, const Ten
   return squeeze(conv(unsqueeze(padded, 2), unsqueeze(w, 2), bias, as_image(g)), 2);
 }
 
-// Returns the shape of a transposed convolution's result.
+// Returns the shape [N, C, ...] of a transposed convolution for x [N, O, ...], w [O, C/groups, ...]. Sizes:
+// (x - 1) * stride - 2 * padding + (kernel - 1) * dilation + output_padding + 1.
 Shape transposed_shape(const char* op, const Tensor& x, const Tensor& w, const ConvGeometry& g,
                        const Dims& output_padding) {
   const int rank = g.rank();
@@ -199,7 +211,8 @@ Shape transposed_shape(const char* op, const Tensor& x, const Tensor& w, const C
   return y;
 }
 
-// The same for transposed convolutions.
+// Transposed convolution with 1 to 3 spatial dims, with or without a batch dim. Computed as the input
+// gradient of the convolution that maps the result's shape to x's shape.
 Tensor conv_transpose_any_rank(const char* op, const Tensor& x, const Tensor& w, const Tensor& bias,
                                const ConvGeometry& g, const Dims& output_padding) {
   check_floating(op, "x", x);
@@ -210,8 +223,8 @@ Tensor conv_transpose_any_rank(const char* op, const Tensor& x, const Tensor& w,
   Tensor extended = x;  // x, with zeros appended where the output padding is a stride or more
   for (int d = 0; d < g.rank(); ++d)
     extended = with_zeros_at_end(extended, d + 2, output_padding[d] / g.stride[d]);
-  // Checks the arguments as those of the convolution whose input gradient this is; that convolution's input has
-  // the result's shape.
+  // Checks the arguments as those of the convolution whose input gradient this is; that convolution's input
+  // has the result's shape.
   const Shape conv_shape =
       raw::check_conv(op, empty(shape, {x.dtype(), Device{DeviceType::kMeta, 0}}),
                       empty(w.shape(), {x.dtype(), Device{DeviceType::kMeta, 0}}), {}, g);

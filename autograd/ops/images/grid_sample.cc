@@ -1,5 +1,8 @@
-// grid_sample and affine_grid, composed of differentiable ops: each tap of the interpolation is an index_select of
-// pixels times a weight that depends on the grid.
+// grid_sample and affine_grid, as in torch.nn.functional. grid_sample is composed of differentiable ops and
+// has no backward rule of its own. x [N,C,H,W] is viewed as pixels [N*H*W,C]. Each of the 1, 4 or 16 pixels
+// (taps) of the interpolation at grid [N,P,Q,2] is one index_select of N*P*Q rows, times a weight that
+// depends on the grid. Steps: coordinates in [-1, 1] -> pixel positions -> padding mode -> integer positions
+// and weights -> sum of taps.
 #include "gradus/autograd/ops/images/grid_sample.h"
 
 #include <algorithm>
@@ -24,6 +27,7 @@ namespace {
 
 constexpr const char* kOp = "grid_sample";
 
+// Errors: as grid_sample in grid_sample.h.
 void check(const Tensor& x, const Tensor& grid) {
   if (x.dim() != 4 || grid.dim() != 4 || grid.size(3) != 2 || grid.size(0) != x.size(0))
     throw ShapeError(kOp, "x must be [N,C,H,W] and grid [N,P,Q,2]: x ", describe(x), " and grid ",
@@ -35,8 +39,8 @@ void check(const Tensor& x, const Tensor& grid) {
   autograd::check_same_device(kOp, "x", x, "grid", grid);
 }
 
-// Reflects positions at the borders of an axis of n pixels until they lie inside. `aligned`: the borders are the
-// centers of the first and last pixels; otherwise their outer edges.
+// Reflects positions at the borders of an axis of n pixels until they lie inside. `aligned`: the borders are
+// the centers of the first and last pixels; otherwise their outer edges.
 Tensor reflected(const Tensor& at, int64_t n, bool aligned) {
   const double low = aligned ? 0 : -0.5, span = aligned ? double(n - 1) : double(n);
   if (span == 0) return mul(at, 0);
@@ -46,7 +50,8 @@ Tensor reflected(const Tensor& at, int64_t n, bool aligned) {
   return add(add(mul(rest, sub(1, mul(odd, 2))), mul(odd, span)), low);
 }
 
-// Converts grid coordinates in [-1, 1] to pixel positions on an axis of n pixels: 0 is the center of the first.
+// Converts grid coordinates in [-1, 1] to pixel positions on an axis of n pixels. The center of the
+// first pixel is 0.
 Tensor position(const Tensor& grid, int64_t n, const GridSampleOptions& o) {
   return o.align_corners ? mul(add(grid, 1), double(n - 1) / 2)
                          : div(sub(mul(add(grid, 1), double(n)), 1), 2);
@@ -59,17 +64,19 @@ Tensor padded(const Tensor& at, int64_t n, const GridSampleOptions& o) {
   return clamp(inside, 0, double(n - 1));
 }
 
-// Pixel indices of integer positions. For a position outside of the axis, index and inside are 0; else inside is
-// 1.
+// Pixel indices (i64) of integer positions on an axis, and a factor of the pixels' values in x's dtype.
+// Inside the axis the factor `inside` is 1; outside, index and factor are 0, so that a zero is read.
 struct Cells {
   Tensor index, inside;
 };
+// `whole` has integer values as floats; n: number of pixels of the axis.
 Cells cells_at(const Tensor& whole, int64_t n) {
   const Tensor inside = logical_and(ge(whole, 0), le(whole, double(n - 1)));
   return {to(where(inside, whole, 0.0), DType::kI64), to(inside, whole.dtype())};
 }
 
-// The four pixels around each position on an axis, and their weights of cubic convolution (Keys, a = -0.75).
+// The pixels at floor(position) - 1, 0, +1 and +2 of an axis, and their weights of cubic convolution (Keys
+// 1981, a = -0.75). The padding mode applies to each pixel's position, not to the sampled position.
 struct CubicTaps {
   std::array<Cells, 4> cells;
   std::array<Tensor, 4> weights;
@@ -87,7 +94,8 @@ CubicTaps cubic_taps(const Tensor& at, int64_t n, const GridSampleOptions& o) {
   return taps;
 }
 
-// Returns the rows of pixels [N*H*W, C] at `first` + (h, w), times weight [N,P,Q] and 0 for positions outside.
+// Returns [N*P*Q,C]: the rows (first + h) * size.w + w of pixels [N*H*W,C], times weight; rows outside of the
+// image are 0. first [N,1,1] is n * H for image n; h, w and weight are [N,P,Q].
 Tensor read(const Tensor& pixels, Size2 size, const Tensor& first, const Cells& h, const Cells& w,
             const Tensor& weight) {
   const Tensor index = add(mul(add(first, h.index), size.w), w.index);
@@ -106,7 +114,7 @@ Tensor grid_sample(const Tensor& x, const Tensor& grid, const GridSampleOptions&
   const Tensor pixels = reshape(permute(x, {0, 2, 3, 1}), {N * size.h * size.w, C});
   const Tensor vertical = position(select(grid, 3, 1), size.h, o),
                horizontal = position(select(grid, 3, 0), size.w, o);
-  // n * H: multiplied by W, the row in `pixels` of the first pixel of image n.
+  // n * H. Multiplied by W in read(), the row in `pixels` of the first pixel of image n.
   const Tensor first =
       reshape(mul(arange(N, {.dtype = DType::kI64, .device = x.device()}), size.h), {N, 1, 1});
   Tensor y;
@@ -121,7 +129,7 @@ Tensor grid_sample(const Tensor& x, const Tensor& grid, const GridSampleOptions&
     return permute(reshape(y, {N, P, Q, C}), {0, 3, 1, 2});
   }
   const Tensor v = padded(vertical, size.h, o), u = padded(horizontal, size.w, o);
-  if (o.mode == SampleMode::kNearest) {
+  if (o.mode == SampleMode::kNearest) {  // round: ties to even; no gradient to the grid
     const Tensor one = ones({N, P, Q}, {.dtype = x.dtype(), .device = x.device()});
     y = read(pixels, size, first, cells_at(detach(round(v)), size.h), cells_at(detach(round(u)), size.w),
              one);
@@ -149,11 +157,13 @@ Tensor affine_grid(const Tensor& theta, Size2 size, const AffineGridOptions& o) 
   if (theta.dtype() != DType::kF32 && theta.dtype() != DType::kF64)
     throw DTypeError("affine_grid", "expected f32 or f64: theta ", describe(theta));
   const TensorOptions options{theta.dtype(), theta.device()};
+  // Returns the coordinates in [-1, 1] of the centers of n pixels.
   const auto centers = [&](int64_t n) {
     if (n == 1) return zeros({1}, options);
     const double end = o.align_corners ? 1 : 1 - 1 / double(n);
     return linspace(-end, end, n, options);
   };
+  // positions[p, q] = (u, v, 1), so that grid = positions theta^T.
   const Shape cells{size.h, size.w};
   const Tensor positions = stack(
       {expand(centers(size.w), cells), expand(unsqueeze(centers(size.h), 1), cells), ones(cells, options)},

@@ -1,5 +1,7 @@
-// interpolate: builds a sparse matrix of input positions and weights (taps) per axis, and applies the matrices by
-// resample. kArea is adaptive average pooling.
+// interpolate: resizes x [N, C, L], [N, C, H, W] or [N, C, D, H, W], with PyTorch's positions and weights.
+// Builds per spatial axis a sparse matrix [out, in] of weights of input pixels (taps), and applies the
+// matrices by resample(), whose gradient is resample() with the transposed matrices. kArea is adaptive
+// average pooling.
 #include "gradus/autograd/ops/images/interpolate.h"
 
 #include <algorithm>
@@ -36,7 +38,8 @@ template <class T> T position(const Axis& a, T step, int64_t i) {
   return a.align_corners ? step * T(i) : step * (T(i) + T(0.5)) - T(0.5);
 }
 
-// nearest, linear and cubic add the taps of each output pixel: input pixels with their weights.
+// nearest, linear and cubic append one matrix row per output pixel: input pixels and their weights. `exact`:
+// takes the pixel nearest to the center of the output pixel instead of rounding down.
 template <class T> void nearest(AxisTaps& taps, const Axis& a, bool exact) {
   const T step = step_of<T>(a);
   for (int64_t i = 0; i < a.out; ++i) {
@@ -62,7 +65,7 @@ template <class T> void linear(AxisTaps& taps, const Axis& a) {
   }
 }
 
-// Cubic convolution kernel of Keys at distance t.
+// Cubic convolution kernel of Keys with parameter a at distance t.
 template <class T> T cubic_weight(T t, T a) {
   t = std::abs(t);
   if (t <= 1) return ((a + 2) * t - (a + 3)) * t * t + 1;
@@ -82,8 +85,8 @@ template <class T> void cubic(AxisTaps& taps, const Axis& a) {
   }
 }
 
-// Adds the taps of a triangle or cubic filter, with weights normalized to sum 1. For downsampling the filter is
-// widened by the ratio of the sizes.
+// Adds the taps of a triangle or cubic filter, with weights normalized to sum 1. For downsampling the filter
+// is widened by the ratio of the sizes.
 template <class T> void antialiased(AxisTaps& taps, const Axis& a, bool is_cubic) {
   const T step = step_of<T>(a), shrink = std::max(step, T(1)), support = (is_cubic ? T(2) : T(1)) * shrink;
   std::vector<T> weights;
@@ -104,6 +107,7 @@ template <class T> void antialiased(AxisTaps& taps, const Axis& a, bool is_cubic
   }
 }
 
+// Returns the matrix of one axis. T is the dtype of positions: f64 for f64 tensors, else f32.
 template <class T> AxisTaps taps_of(const Axis& a, Mode mode, bool antialias) {
   AxisTaps taps;
   taps.in = a.in;
@@ -118,6 +122,7 @@ template <class T> AxisTaps taps_of(const Axis& a, Mode mode, bool antialias) {
   return taps;
 }
 
+// Throws for an x or for options that the mode does not support. The batch size may be 0.
 void check(const Tensor& x, const InterpolateOptions& o) {
   const int rank = x.dim() - 2;
   const int wanted = o.mode == Mode::kLinear                                 ? 1
@@ -141,7 +146,7 @@ void check(const Tensor& x, const InterpolateOptions& o) {
   if (o.antialias && wanted != 2) throw ValueError(kOp, "antialias is for the modes bilinear and bicubic");
 }
 
-// Returns the sizes of spatial dim i of the input and of the result.
+// Returns the sizes of spatial dim i (dim i + 2 of x) of the input and of the result.
 Axis axis_of(const Tensor& x, const InterpolateOptions& o, int i) {
   const double scale =
       o.scale_factor.empty() ? 0 : o.scale_factor[o.scale_factor.size() == 1 ? 0 : size_t(i)];
@@ -174,7 +179,7 @@ Tensor interpolate(const Tensor& x, const InterpolateOptions& o) {
   for (const Axis& a : axes) shape.push_back(a.out);
   checked_numel(shape, kOp);
   if (o.mode == Mode::kArea) return area(x, axes);
-  Resampling map;
+  Resampling map;  // axes D, H, W; null axes, which x lacks, are the identity
   for (int i = 0; i < rank; ++i)
     map.axes[size_t(3 - rank + i)] = std::make_shared<AxisTaps>(
         x.dtype() == DType::kF64 ? taps_of<double>(axes[size_t(i)], o.mode, o.antialias)

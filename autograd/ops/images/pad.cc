@@ -1,5 +1,6 @@
-// pad: constant padding and cropping by a copy, other modes by resample with one source element per output
-// element.
+// pad: kConstant allocates y, fills the borders and copies x between them, for any number of dims. The other
+// modes compute y as a resampling (interpolate.h) of the spatial dims of x [N, C, (D, (H,)) W], whose sparse
+// matrix has a single 1 per row, at the source element; the gradient is the transposed resampling.
 #include "gradus/autograd/ops/images/pad.h"
 
 #include <algorithm>
@@ -24,7 +25,8 @@ struct Sides {
   int64_t front = 0, back = 0;
 };
 
-// Returns one pair per dim of x, in x's order.
+// Returns one pair per dim of x, in x's order. `pads` has pairs from the last dim backward; dims without a
+// pair get 0.
 std::vector<Sides> sides_of(const Tensor& x, const std::vector<int64_t>& pads) {
   if (pads.size() % 2 != 0) throw ValueError(kOp, "pads come in pairs, got ", pads.size(), " of them");
   if (int64_t(pads.size()) > 2 * x.dim())
@@ -51,6 +53,7 @@ void fill_sides(const Tensor& y, const std::vector<Sides>& sides, double value) 
   }
 }
 
+// Returns x cropped or padded with `value`, in x's layout.
 Tensor padded_by(const Tensor& x, const std::vector<Sides>& sides, double value) {
   Shape shape = x.shape();
   for (int d = 0; d < x.dim(); ++d) shape[d] += sides[size_t(d)].front + sides[size_t(d)].back;
@@ -83,6 +86,7 @@ Tensor constant_pad(const Tensor& x, const std::vector<int64_t>& pads, double va
   return y;
 }
 
+// Throws ValueError if an integer or bool dtype of x cannot represent `value`.
 void check_value(const Tensor& x, double value) {
   const DType t = x.dtype();
   if (is_floating(t)) return;
@@ -91,13 +95,15 @@ void check_value(const Tensor& x, double value) {
     throw ValueError(kOp, "the value ", value, " is not representable in ", t, ": x ", describe(x));
 }
 
-// Returns the index in [0, n) of the element that padding copies to position i, which may lie outside of [0, n).
+// Returns the index in [0, n) of the element that padding copies to position i, which may lie outside of [0,
+// n).
 int64_t source(PadMode mode, int64_t i, int64_t n) {
   if (mode == PadMode::kReplicate) return std::clamp<int64_t>(i, 0, n - 1);
   if (mode == PadMode::kCircular) return (i % n + n) % n;
   return i < 0 ? -i : i >= n ? 2 * (n - 1) - i : i;
 }
 
+// Returns the sparse matrix (CSR) [n + front + back, n] that maps dim d of x to the padded dim.
 std::shared_ptr<const AxisTaps> taps_of(const Tensor& x, int d, Sides s, PadMode mode) {
   const int64_t n = x.size(d), max_pad = std::max(s.front, s.back);
   if (n == 0) throw ShapeError(kOp, "dim ", d, " has no elements to pad with: x ", describe(x));
@@ -118,6 +124,7 @@ std::shared_ptr<const AxisTaps> taps_of(const Tensor& x, int d, Sides s, PadMode
   return taps;
 }
 
+// Pads with elements of x (kReflect, kReplicate, kCircular) or crops; x may lack N.
 Tensor repeating_pad(const Tensor& x, const std::vector<int64_t>& pads, PadMode mode) {
   const int count = int(pads.size() / 2);
   const std::vector<Sides> sides = sides_of(x, pads);

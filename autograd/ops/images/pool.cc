@@ -1,5 +1,7 @@
-// Max, average and Lp pooling. Rules use max_pool_scatter, max_pool_gather and avg_pool_spread, which are each
-// other's gradients; max pooling of a relu's result is recorded as one fused node.
+// Max, average and Lp pooling of [N, C, L], [N, C, H, W] and [N, C, D, H, W], or of samples without N, over
+// the kernels of tensor/ops/images/pool.h. Rules (backward functions) use max_pool_scatter, whose gradient is
+// max_pool_gather and vice versa, and avg_pool_spread, the transpose of average pooling. Max pooling of a
+// relu's result is recorded as one fused node.
 #include "gradus/autograd/ops/images/pool.h"
 
 #include <cmath>
@@ -37,14 +39,15 @@ Tensor avg_pool_over(const char* op, const Tensor& x, const PoolWindows& windows
 }
 
 // Note [Pooling a relu]
-// The backward of max_pool2d(relu(x)) over disjoint windows needs only the relu's result h: dx is dy at the first
-// maximum of each window if this maximum is positive, and 0 elsewhere. One fused node therefore records both
-// ops: its edge is the relu's edge to x, and it saves h. The relu's own node remains for other consumers of h.
-// If no other reference to h exists during the backward, dx is written into h's buffer window by window, without
-// an index, a mask or new memory. If h itself is a target of the backward, the engine splits the node, which
-// then applies the rule of the pooling alone and has an edge to the relu.
+// The backward of max_pool2d(relu(x)) over disjoint windows needs only the relu's result h: dx is dy at the
+// first maximum of each window if this maximum is positive, and 0 elsewhere. One fused node therefore records
+// both ops: its edge is the relu's edge to x, and it saves h. The relu's own node remains for other consumers
+// of h. If no other reference to h exists during the backward, dx is written into h's buffer window by
+// window, without an index, a mask or new memory. If h itself is a target of the backward, the engine splits
+// the node, which then applies the rule of the pooling alone and has an edge to the relu.
 
-// Returns the relu node that made x, or null.
+// Returns the relu node that made x, or null, also if an open recording follows x but does not contain the
+// relu.
 const autograd::Node* relu_of(const Tensor& x) {
   const auto& slot = x.ref()->slot;
   if (!slot || slot->is_leaf()) return nullptr;
@@ -56,8 +59,8 @@ const autograd::Node* relu_of(const Tensor& x) {
   return std::string_view(node->op()) == "relu" && node->edges().size() == 1 ? node : nullptr;
 }
 
-// Returns the gradient of max_pool2d(relu(x)) with respect to x, where h = relu(x). Writes it into h's buffer if
-// there is no other reference to h.
+// Returns the gradient of max_pool2d(relu(x)) with respect to x, where h = relu(x). Writes it into h's buffer
+// if there is no other reference to h.
 Tensor max_pool_relu_grad(const Tensor& dy, Tensor h, const PoolWindows& windows) {
   if (autograd::is_tracked(dy)) {  // second order: composed of differentiable ops, which are linear in dy
     const Tensor index = raw::max_pool(h, windows).second;
@@ -97,8 +100,8 @@ class MaxPoolReluNode final : public autograd::Node, public autograd::FusesPrevi
 }  // namespace
 
 namespace {
-// Max pooling of signals and images. Records the fused node if x is the result of a relu, see Note [Pooling a
-// relu].
+// Max pooling of signals [N, C, L] and images [N, C, H, W]. Records the fused node if x is the result of a
+// relu, see Note [Pooling a relu].
 Tensor max_pool_fusing_relu(const char* op, const Tensor& x, const PoolWindows& windows) {
   const autograd::Node* relu = windows.are_disjoint() && windows.padding == Size3(0) ? relu_of(x) : nullptr;
   Recorder r{"max_pool2d(relu)", x};
@@ -119,14 +122,15 @@ std::pair<Tensor, Tensor> max_pool_with_indices_over(const char* op, const Tenso
   return {y, raw::max_pool_positions(index, windows)};
 }
 
-// Returns the p-th root of a window's sum of p-th powers, computed from their mean and the number of cells.
+// Returns the p-th root of a window's sum of p-th powers, computed from the mean of the powers and the number
+// of elements of a window, `cells`.
 Tensor root_of_sum(const Tensor& mean, double cells, double p) { return pow(mul(mean, cells), 1 / p); }
 
 void check_p(const char* op, double p) {
   if (!(p > 0) || std::isinf(p)) throw ValueError(op, "p must be positive and finite, got ", p);
 }
 
-// Returns whether x is a signal (rank 1), an image or a volume without a batch dim.
+// Returns whether x is a signal (rank 1), an image (2) or a volume (3) without a batch dim.
 bool is_sample(const Tensor& x, int rank) { return x.defined() && x.dim() == rank + 1; }
 
 Tensor without_batch(const Tensor& x) { return squeeze(x, 0); }

@@ -1,7 +1,9 @@
-// unfold (im2col): images [N,C,H,W] -> columns [N, C * KH * KW, P * Q], one column per window; fold (col2im) adds
-// columns to the images at their windows. Both are linear and transposes of each other, so the gradient of one is
-// the other of dy, for any order. Backward needs only the options and the image size; no tensor is saved. The raw
-// functions check the arguments (errors: see the header).
+// Differentiable unfold and fold. unfold (im2col): images [N,C,H,W] -> columns [N, C * KH * KW, P * Q], one column
+// per window of KH x KW pixels, with P x Q windows in an image. fold (col2im) adds each column to the pixels of
+// its window. The two maps are linear and transposes of each other: the gradient of unfold is fold(dy) and that of
+// fold is unfold(dy). Gradients are differentiable ops themselves, so higher orders need no code. Backward needs
+// only the options and the image size; no tensor is saved. raw::unfold and raw::fold check the arguments (errors:
+// unfold.h).
 #include "gradus/autograd/ops/images/unfold.h"
 
 #include "gradus/autograd/graph/record.h"

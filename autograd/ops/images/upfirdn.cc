@@ -1,4 +1,7 @@
-// upfirdn2d (upsample, FIR filter, downsample) and its gradients, and the resampling functions of StyleGAN2.
+// Differentiable upfirdn2d (upsample with zeros, FIR filter, downsample) of images x [N, C, H, W] with one
+// filter [KH, KW] for all channels; raw::upfirdn2d computes it. filter2d, upsample2d and downsample2d of
+// StyleGAN2 are upfirdn2d with the padding that centers the filter. raw::upfirdn2d_geometry checks shapes,
+// dtypes and devices.
 #include "gradus/autograd/ops/images/upfirdn.h"
 
 #include "gradus/autograd/graph/autocast.h"
@@ -13,8 +16,8 @@ namespace {
 
 using raw::UpfirdnGeometry;
 
-// y is bilinear in x and the kernel. forward (for y and dx) and kernel_grad (for dk) are each other's
-// derivatives, to any order.
+// y is bilinear in x and the kernel, so the derivatives of forward (y, dx) and of kernel_grad (dk) are again
+// calls of these two functions: gradients of any order exist.
 Tensor forward(const Tensor& x, const Tensor& kernel, const UpfirdnGeometry& g);
 Tensor kernel_grad(const Tensor& dy, const Tensor& x, const UpfirdnGeometry& g);
 
@@ -41,7 +44,8 @@ Tensor kernel_grad(const Tensor& dy, const Tensor& x, const UpfirdnGeometry& g) 
   return dk;
 }
 
-// Padding before and after a dim. If the total is odd, the front gets one more, as in StyleGAN2.
+// Number of zeros before and after the pixels of a dim (negative: crops). If the total is odd, the front gets
+// one more, as in StyleGAN2.
 struct Ends {
   int64_t front, back;
 };
@@ -55,6 +59,8 @@ void check_factor(const char* op, int64_t factor) { check_bounds(op, "factor", f
 // Returns floor(n / 2).
 int64_t half(int64_t n) { return n >= 0 ? n / 2 : -((1 - n) / 2); }
 
+// Height and width of the filter; a filter [K] stands for its outer product with itself, [K, K]. For 0 dims,
+// 1: upfirdn2d then throws.
 int64_t height(const Tensor& kernel) { return kernel.dim() > 0 ? kernel.size(0) : 1; }
 int64_t width(const Tensor& kernel) { return kernel.dim() > 0 ? kernel.size(-1) : 1; }
 

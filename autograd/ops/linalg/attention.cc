@@ -1,4 +1,6 @@
-// Scaled dot-product attention, composed of matmul, softmax and dropout.
+// Scaled dot-product attention: y = dropout(w) v with w = softmax(scale q k^T + mask), for queries
+// q [..., L, E], keys k [..., S, E] and values v [..., S, V]. It is composed of the recorded ops matmul,
+// softmax and dropout, so it needs no backward rule and materializes the weights w [..., L, S].
 #include "gradus/autograd/ops/linalg/attention.h"
 
 #include <cmath>
@@ -25,6 +27,7 @@ Shape batch_of(const Tensor& x) {
   return s;
 }
 
+// Checks shapes, dtypes and options. An undefined mask is valid. Errors: those of the header.
 void check(const char* op, const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& o) {
   const auto given = [&] { return concat("q ", describe(q), ", k ", describe(k), ", v ", describe(v)); };
   if (q.dim() < 2 || k.dim() < 2 || v.dim() < 2 || q.size(-1) != k.size(-1) || k.size(-2) != v.size(-2))
@@ -53,6 +56,7 @@ Tensor causal_mask(int64_t l, int64_t s, Device device) {
   return ge(unsqueeze(positions(l), 1), unsqueeze(positions(s), 0));
 }
 
+// Returns y and w. `op` is the calling function's name, for errors. A query with all keys masked gives NaN.
 AttentionResult attend(const char* op, const Tensor& q, const Tensor& k, const Tensor& v,
                        const AttentionOptions& o) {
   check(op, q, k, v, o);
@@ -63,7 +67,7 @@ AttentionResult attend(const char* op, const Tensor& q, const Tensor& k, const T
     scores = o.mask.dtype() == DType::kBool ? where(o.mask, scores, -INFINITY) : scores + o.mask;
   if (o.causal) scores = where(causal_mask(q.size(-2), k.size(-2), q.device()), scores, -INFINITY);
   const Tensor weights = softmax(scores, -1);
-  scores = Tensor();
+  scores = Tensor();  // releases the scores' memory before the last product
   return {matmul(o.dropout > 0 ? dropout(weights, o.dropout) : weights, v), weights};
 }
 

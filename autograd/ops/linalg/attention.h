@@ -1,4 +1,6 @@
-// Scaled dot-product attention.
+// Differentiable scaled dot-product attention, as torch.nn.functional.scaled_dot_product_attention. It is
+// composed of matmul, softmax and dropout, so it stores all L x S weights; there is no fused (flash) kernel.
+// Under autocast the products are computed in the scope's dtype.
 #pragma once
 
 #include <optional>
@@ -8,22 +10,25 @@
 namespace gradus {
 
 struct AttentionOptions {
-  Tensor mask = {};                  // bool: false masks a key; floating point: added to the scores
-  bool causal = false;               // masks keys at positions after the query's
-  double dropout = 0;                // probability of dropping a weight; for training only
+  Tensor mask = {};     // bool: false masks a key; q's dtype: added to the scores; undefined: none
+  bool causal = false;  // masks key s for query l if s > l (also if L != S); combines with `mask`
+  double dropout = 0;   // probability of dropping a weight; the caller sets 0 outside of training
   std::optional<double> scale = {};  // factor of the scores; nullopt: 1 / sqrt(E)
 };
 
 // Returns for each query the average of the values, weighted by the softmax of the scores of their keys:
-//   y = w v,  w = softmax(scale q k^T + mask)
-// A query with all keys masked gives NaN.
-// Shapes: q [...,L,E], k [...,S,E], v [...,S,V], mask [...,L,S] -> [...,L,V]; leading dims broadcast.
-// Errors: ShapeError, DTypeError for what does not fit; ValueError for a dropout outside [0, 1].
+//   y = dropout(w) v,  w = softmax(scale q k^T + mask) over the keys
+// The score of a masked key is -infinity. A query with all keys masked gives NaN. Differentiable in q, k, v and a
+// floating-point mask. Random numbers of the dropout come from the generator of the thread's Context.
+// Shapes: q [...,L,E] (L queries), k [...,S,E] (S keys), v [...,S,V] -> [...,L,V]; leading dims broadcast.
+//   The mask broadcasts to the scores [...,L,S].
+// Errors: ShapeError for shapes that do not match; DTypeError unless q, k and v have one floating-point dtype, and
+// the mask bool or that dtype; DeviceError; ValueError for a dropout outside [0, 1].
 // Source: Vaswani et al., "Attention is all you need", 2017.
 Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tensor& v,
                                     const AttentionOptions& options = {});
 
-// The same, and also returns the weights w [...,L,S] before dropout.
+// As scaled_dot_product_attention. Returns also the weights w [...,L,S], before dropout and differentiable.
 struct AttentionResult {
   Tensor output, weights;
 };

@@ -1,4 +1,6 @@
-// pairwise_distance, cosine_similarity, normalize and cdist, composed of norms and sums.
+// pairwise_distance, cosine_similarity, normalize and cdist, composed of differentiable norms, sums and
+// quotients, which record the gradients. Formulas and shapes are in the header. Results have the promoted
+// dtype of the inputs. cdist materializes all differences [..., m, n, d], in the inputs' dtype.
 #include "gradus/autograd/ops/linalg/distance.h"
 
 #include "gradus/autograd/graph/autocast.h"
@@ -15,7 +17,8 @@
 namespace gradus {
 namespace {
 
-// Returns the shape that both broadcast to.
+// Returns the shape that a and b broadcast to.
+// Errors: DTypeError unless both are floating point; ShapeError for scalars and for shapes without broadcast.
 Shape check(const char* op, const Tensor& a, const Tensor& b) {
   check_floating(op, "a", a);
   check_floating(op, "b", b);
@@ -24,11 +27,12 @@ Shape check(const char* op, const Tensor& a, const Tensor& b) {
   return shape;
 }
 
-// 16-bit floats are computed in f32: results are rounded once, and the eps values that prevent a division by 0 would be
-// 0 in f16.
+// 16-bit floats are computed in f32: results are rounded once, and the eps values that prevent a division by
+// 0 would be 0 in f16.
 using autograd::at_least_f32;
 
-// Returns max(|x|, eps) along `dim`. Where |x| < eps it is a constant.
+// Returns max(|x|, eps), with the Euclidean norm along `dim`, which is kept with size 1. Below eps the result
+// is a constant, so its gradient is 0.
 Tensor length(const Tensor& x, int64_t dim, double eps) { return maximum(norm(x, {dim}, 2, true), eps); }
 
 }  // namespace
@@ -73,6 +77,7 @@ Tensor cdist(const Tensor& a, const Tensor& b, double p) {
   if (a.dim() < 2 || b.dim() < 2 || a.size(-1) != b.size(-1))
     throw ShapeError("cdist", "expected [...,m,d] and [...,n,d]: a ", describe(a), ", b ", describe(b));
   if (!(p >= 0)) throw ValueError("cdist", "expected p of at least 0, got ", p);
+  // [..., m, 1, d] - [..., 1, n, d] -> [..., m, n, d]
   const Tensor differences = unsqueeze(a, -2) - unsqueeze(b, -3);
   // Vectors of 0 elements have distance 0; norm would throw for an infinite p.
   return a.size(-1) == 0 ? sum(differences, -1) : norm(differences, {-1}, p);

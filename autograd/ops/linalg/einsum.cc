@@ -1,5 +1,7 @@
-// einsum: parses the equation, then multiplies the operands from left to right, each pair as one batched matmul
-// after permutes and reshapes.
+// einsum: parses the equation, then multiplies the operands from left to right, each pair as one batched
+// matmul after permutes and reshapes. A label that neither the result nor a later operand needs is summed
+// over as soon as possible. The gradient is that of the ops used, so this file records no node. Under
+// autocast, operands are cast first.
 #include "gradus/autograd/ops/linalg/einsum.h"
 
 #include <algorithm>
@@ -19,8 +21,8 @@ namespace {
 
 constexpr const char* kOp = "einsum";
 
-// One label per dim: a letter, or for the dims of "..." '0', '1', ..., counted from the last dim, so that equal
-// labels broadcast against each other.
+// One label per dim: a letter, or for the dims of "..." '0', '1', ..., counted from the last dim, so that
+// equal labels broadcast against each other. Before expanded(), kEllipsis stands for all dims of "...".
 using Labels = std::string;
 constexpr char kEllipsis = '.';
 
@@ -52,6 +54,8 @@ struct Equation {
   // For errors: ` in "ij,jk"`.
   std::string in_text() const { return concat(" in \"", text, '"'); }
 
+  // Returns the labels of one term, such as "b...ij" without spaces.
+  // Errors: ValueError for any other character.
   Labels term(const std::string& s) const {
     Labels labels;
     for (size_t i = 0; i < s.size(); ++i) {
@@ -84,7 +88,8 @@ Labels expanded(Labels labels, int count) {
   return labels.replace(at, 1, dims);
 }
 
-// Replaces two dims with the same label by their diagonal.
+// Replaces two dims with the same label by their diagonal: moves both to the end, flattens [n, n] to [n * n],
+// and takes every (n + 1)th element.
 void take_diagonals(Operand& o, std::string_view equation) {
   for (size_t i = 0; i < o.labels.size(); ++i) {
     for (size_t j = o.labels.find(o.labels[i], i + 1); j != Labels::npos;
@@ -115,7 +120,7 @@ void sum_except(Operand& o, const Labels& kept) {
   if (!dims.empty()) o = {sum(o.x, dims), left};
 }
 
-// Returns x with its dims in the order of `labels`.
+// Returns x with its dims in the order of `labels`, which contains each label of the operand once.
 Tensor ordered(const Operand& o, const Labels& labels) {
   if (o.labels == labels) return o.x;
   Dims order;
@@ -123,13 +128,15 @@ Tensor ordered(const Operand& o, const Labels& labels) {
   return permute(o.x, order);
 }
 
+// Returns the product of the sizes of these dims.
 int64_t size_of(const Operand& o, const Labels& labels) {
   int64_t n = 1;
   for (char l : labels) n *= o.x.size(int64_t(o.labels.find(l)));
   return n;
 }
 
-// Returns the product of two operands, summed over the labels that are not in `kept`.
+// Returns the product of two operands, summed over the labels that are not in `kept`. Sizes of equal labels
+// are equal.
 Operand product(Operand a, Operand b, const Labels& kept) {
   sum_except(a, kept + b.labels);
   sum_except(b, kept + a.labels);

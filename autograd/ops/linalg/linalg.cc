@@ -1,5 +1,8 @@
-// Matrix and vector products with checks of their shapes, composed of matmul. addmm, addmv and baddbmm have a
-// rule of their own.
+// Matrix and vector products with checks of their shapes, as in torch. All but addmm, addmv and baddbmm are
+// composed of differentiable ops (matmul, or broadcast multiplication for outer, kron and cross) and have no
+// backward rule of their own. Each function opens an OpCall, which names the function in errors and rejects
+// undefined arguments. Under autocast, the function then calls itself once with its operands cast (Casting).
+// Letters in shapes: see linalg.h.
 #include "gradus/autograd/ops/linalg/linalg.h"
 
 #include <limits>
@@ -23,19 +26,22 @@
 namespace gradus {
 namespace {
 
+// Returns the end of an error's text, which describes both operands.
 std::string both(const Tensor& a, const Tensor& b) { return concat(": ", describe(a), " and ", describe(b)); }
 
+// Errors: DeviceError, DTypeError unless a and b have the same device and dtype.
 void check_like(const char* op, const Tensor& a, const Tensor& b) {
   autograd::check_same_device(op, "a", a, "b", b);
   check_same_dtype(op, "a", a, "b", b);
 }
 
+// As check_like. Errors: also DTypeError unless floating point.
 void check_pair(const char* op, const Tensor& a, const Tensor& b) {
   check_like(op, a, b);
   check_floating(op, "a", a);
 }
 
-// Checks the numbers of dims of a and b, their inner sizes and, for batches, the batch sizes.
+// Checks devices, dtypes, numbers of dims and inner sizes of a and b and, for 3 dims, the batch sizes.
 void check_product(const char* op, const Tensor& a, int a_dims, const Tensor& b, int b_dims) {
   check_pair(op, a, b);
   if (a.dim() != a_dims || b.dim() != b_dims)
@@ -46,7 +52,8 @@ void check_product(const char* op, const Tensor& a, int a_dims, const Tensor& b,
     throw ShapeError(op, "batches of ", a.size(0), " and ", b.size(0), both(a, b));
 }
 
-// Returns beta c + alpha a b. The caller has checked the arguments except c.
+// Returns and records beta c + alpha a b, where c broadcasts to a b. The caller has checked a and b, of
+// shapes [M,K] and [K,N] or [K], or [G,M,K] and [G,K,N]. With beta 0, c is not read.
 Tensor add_product(const char* op, const Tensor& c, const Tensor& a, const Tensor& b, const AddmmOptions& o) {
   check_pair(op, a, c);
   Shape shape = a.shape();
@@ -57,7 +64,7 @@ Tensor add_product(const char* op, const Tensor& c, const Tensor& a, const Tenso
   bool fits = c.dim() <= shape.size();
   for (int d = 1; fits && d <= c.dim(); ++d) fits = c.size(-d) == 1 || c.size(-d) == shape[shape.size() - d];
   if (!fits) throw ShapeError(op, "c does not broadcast to ", shape, ": c ", describe(c));
-  // The kernel can add a bias for each column itself.
+  // c [N] as a bias per column: the matmul kernel adds it itself.
   const bool is_bias =
       o.beta == 1 && o.alpha == 1 && c.dim() == 1 && a.dim() == 2 && b.dim() == 2 && c.size(0) == b.size(1);
   Tensor y;
@@ -72,6 +79,7 @@ Tensor add_product(const char* op, const Tensor& c, const Tensor& a, const Tenso
       raw::add_(y, c, o.beta);
     y = raw::to(y, a.dtype());
   }
+  // dc = beta dy, which the engine sums to c's shape; da = alpha dy b^T; db = alpha a^T dy.
   if (Recorder r{op, c, a, b}) {
     const auto scaled = [alpha = o.alpha](const Tensor& v) { return alpha == 1 ? v : v * alpha; };
     r.record(y, wrt(c, [beta = o.beta](const Tensor& dy) { return beta == 0 ? zeros_like(dy) : dy * beta; }),
@@ -176,7 +184,7 @@ Tensor bilinear(const Tensor& a, const Tensor& b, const Tensor& w, const Tensor&
       throw ShapeError(op, "bias must have ", O, " elements: bias ", describe(bias));
   }
   const int64_t n = rows.product();
-  // [n,OI] = b (w as [OI,J])^T, then a dot product with a per output.
+  // forms [n,O*I] = b [n,J] (w as [O*I,J])^T. Then y[n,o] = sum_i forms[n,o,i] a[n,i].
   const Tensor forms = linear(reshape(b, {n, J}), reshape(w, {O * I, J}));
   const Tensor y = matmul(reshape(forms, {n, O, I}), reshape(a, {n, I, 1}));
   rows.push_back(O);
@@ -224,6 +232,7 @@ Tensor tensordot(const Tensor& a, const Tensor& b, const Dims& dims_a, const Dim
   for (int i = 0; i < dims_a.size(); ++i)
     if (a.size(left.summed[i]) != b.size(right.summed[i]))
       throw ShapeError(op, "sizes of dims ", dims_a[i], " and ", dims_b[i], " differ", both(a, b));
+  // One matrix product: a as [kept, summed] times b as [summed, kept].
   Dims order_a = left.kept, order_b = right.summed, shape = left.kept_sizes;
   for (int64_t d : left.summed) order_a.push_back(d);
   for (int64_t d : right.kept) order_b.push_back(d);
@@ -233,6 +242,7 @@ Tensor tensordot(const Tensor& a, const Tensor& b, const Dims& dims_a, const Dim
   return reshape(matmul(x, y), shape);
 }
 
+// a as [M,1,N,1] times b as [1,P,1,Q], reshaped to [MP,NQ].
 Tensor kron(const Tensor& a, const Tensor& b) {
   const OpCall call("kron", {{"a", a}, {"b", b}});
   if (autograd::Casting cast{"kron", a, b}) return kron(cast(a), cast(b));
@@ -258,8 +268,8 @@ Tensor chain_matmul(const std::vector<Tensor>& matrices) {
   const int n = int(matrices.size());
   if (matrices[0].dim() != 2) throw ShapeError(op, "expected matrices, got ", describe(matrices[0]));
   for (int i = 1; i < n; ++i) check_product(op, matrices[i - 1], 2, matrices[i], 2);
-  // Dynamic programming over products of matrices i to j: cost[i][j] is the least number of multiplications, and
-  // split[i][j] the last matrix of the left factor.
+  // Dynamic programming over products of matrices i to j: cost[i][j] is the least number of scalar
+  // multiplications, and split[i][j] the last matrix of the left factor. Cubic in the number of matrices.
   std::vector<std::vector<double>> cost(n, std::vector<double>(n, 0));
   std::vector<std::vector<int>> split(n, std::vector<int>(n, 0));
   for (int length = 2; length <= n; ++length)
@@ -292,7 +302,7 @@ Tensor matrix_power(const Tensor& x, int64_t n) {
     if (n & 1) result = result.defined() ? matmul(result, power) : power;
     if (n > 1) power = matmul(power, power);
   }
-  return result.is_same(x) ? x * 1.0 : result;
+  return result.is_same(x) ? x * 1.0 : result;  // never x itself
 }
 
 Tensor cross(const Tensor& a, const Tensor& b, int64_t dim) {
@@ -305,6 +315,7 @@ Tensor cross(const Tensor& a, const Tensor& b, int64_t dim) {
   if (a.dim() == 0 || a.size(d) != 3 || b.size(d) != 3)
     throw ShapeError(op, "expected vectors of 3 in dim ", dim, both(a, b));
   broadcast_shapes(a.shape(), b.shape(), op);
+  // y[i] = a[i+1] b[i+2] - a[i+2] b[i+1], with indices modulo 3.
   const auto rotated = [d](const Tensor& x, int64_t by) {
     return cat({narrow(x, d, by, 3 - by), narrow(x, d, 0, by)}, d);
   };

@@ -1,4 +1,8 @@
-// matmul and linear with backward rules, and linear_relu, which is recorded as linear followed by relu.
+// matmul and linear with backward rules, and linear_relu, which is recorded as linear followed by relu. The
+// raw:: ops compute and check the operands; this file casts operands under autocast and records rules made of
+// matmul:
+//   y = a b:            da = dy b^T,  db = a^T dy
+//   y = x w^T + bias:   dx = dy w,  dw = dy^T x,  dbias = sum of dy over its rows
 #include "gradus/autograd/ops/linalg/matmul.h"
 
 #include "gradus/autograd/graph/autocast.h"
@@ -22,8 +26,9 @@ Tensor as_rows(const Tensor& x) {
   return reshape(x, {lead.product(), x.size(-1)});
 }
 
-// Returns dy^T x. For a weight that was cast from f32 (`in_f32`), the gradient stays in f32, the dtype in which
-// sums are accumulated; a result in 16 bits would be rounded and then cast back.
+// Returns dy^T x for dy [rows, out] and x [rows, in]. For a weight that was cast from f32 (`in_f32`), the
+// gradient stays in f32, the dtype in which sums are accumulated; a result in 16 bits would be rounded and
+// then cast back.
 Tensor weight_grad(const Tensor& dy, const Tensor& x, bool in_f32) {
   if (!in_f32) return matmul(transposed(dy), x);
   Tensor dw = raw::matmul_in_f32(raw::transpose(dy, 0, 1), x);
@@ -39,8 +44,8 @@ Tensor weight_grad(const Tensor& dy, const Tensor& x, bool in_f32) {
 // Return the gradients of matmul for operands of two dims or more. The engine sums over broadcast batch dims.
 Tensor matmul_left_grad(const Tensor& dy, const Tensor& b) { return matmul(dy, transposed(b)); }
 Tensor matmul_right_grad(const Tensor& dy, const Tensor& a, int b_dims) {
-  // If all matrices of the batch are multiplied by one matrix b, computes one large product instead of a batch of
-  // products and their sum.
+  // If all matrices of the batch are multiplied by one matrix b, computes one large product instead of a
+  // batch of products and their sum.
   if (b_dims == 2 && a.dim() > 2) return matmul(transposed(as_rows(a)), as_rows(dy));
   return matmul(transposed(a), dy);
 }
@@ -50,6 +55,7 @@ bool is_cast_from_f32(const Tensor& w) {
   return w.dtype() != DType::kF32 && autograd::gradient_dtype(w) == DType::kF32;
 }
 
+// Records y = x w^T + bias. An undefined bias gets no rule.
 void record_linear(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& bias) {
   if (Recorder r{"linear", x, w, bias})
     r.record(y, wrt(x, [w = r.save(w)](const Tensor& dy) { return matmul(dy, w.get()); }),

@@ -1,4 +1,7 @@
-// Margin losses, composed of differentiable ops.
+// Margin losses, as in torch.nn.functional. They have no backward rules, because they are composed of
+// differentiable ops. Each function first opens an OpCall, which names the function in errors and rejects
+// undefined arguments. If the thread is under autocast, the function then calls itself once with its 16-bit
+// arguments cast to f32.
 #include "gradus/autograd/ops/losses/margin_losses.h"
 
 #include <limits>
@@ -26,6 +29,8 @@ using autograd::reduce_losses;
 // Returns max(0, x). Its gradient is 0 where x is 0.
 Tensor hinge(const Tensor& x) { return clamp(x, 0); }
 
+// Errors: DTypeError unless all three are floating point; ShapeError unless they have the same number of dims, at
+// least 1, and broadcast.
 void check_triplet(const char* op, const Tensor& anchor, const Tensor& positive, const Tensor& negative) {
   check_floating(op, "anchor", anchor);
   check_floating(op, "positive", positive);
@@ -36,6 +41,8 @@ void check_triplet(const char* op, const Tensor& anchor, const Tensor& positive,
   broadcast_shapes(broadcast_shapes(anchor.shape(), positive.shape(), op), negative.shape(), op);
 }
 
+// Returns the reduced max(0, d(anchor, positive) - d(anchor, negative) + margin) with d = distance. `swap`
+// replaces d(anchor, negative) by min(d(anchor, negative), d(positive, negative)).
 template <class Distance>
 Tensor triplet(const char* op, const Tensor& anchor, const Tensor& positive, const Tensor& negative,
                const Distance& distance, bool swap, double margin, Reduction reduction) {
@@ -54,7 +61,8 @@ Tensor hinge_embedding_loss(const Tensor& x, const Tensor& target, const HingeEm
   check_floating(op, "x", x);
   autograd::check_same_device(op, "x", x, "target", target);
   broadcast_shapes(x.shape(), target.shape(), op);
-  // As PyTorch: if the target is neither 1 nor -1, the loss is the sum of both terms.
+  // loss = x where the target is 1, max(0, margin - x) where it is -1. Where the target is neither, the loss is
+  // the sum of both terms, as in PyTorch.
   const Tensor losses = where(ne(target, 1), hinge(o.margin - x), 0) + where(ne(target, -1), x, 0);
   return reduce_losses(op, losses, o.reduction);
 }
@@ -87,11 +95,13 @@ Tensor cosine_embedding_loss(const Tensor& a, const Tensor& b, const Tensor& tar
       (a.dim() == 2 && target.size(0) != a.size(0)))
     throw ShapeError(op, "expected a and b [N,D] with target [N], or [D] with [], got a ", describe(a),
                      ", b ", describe(b), ", target ", describe(target));
-  constexpr double eps = 1e-12;  // 0 in f16, so 16-bit inputs are computed in f32
+  // cos(a, b) = sum a b / sqrt((sum a^2 + eps) (sum b^2 + eps)), as in PyTorch.
+  constexpr double eps = 1e-12;  // would round to 0 in f16, so the cosine of 16-bit inputs is computed in f32
   const DType type = promote(a.dtype(), b.dtype());
   const Tensor x = to(a, promote(type, DType::kF32)), y = to(b, promote(type, DType::kF32));
   const Tensor squares = (sum(square(x), -1) + eps) * (sum(square(y), -1) + eps);
   const Tensor cosine = to(sum(x * y, -1) / sqrt(squares), type);
+  // Targets other than 1 and -1 give a loss of 0.
   const Tensor alike = where(eq(target, 1), 1 - cosine, 0);
   return reduce_losses(op, alike + where(eq(target, -1), hinge(cosine - o.margin), 0), o.reduction);
 }
@@ -161,11 +171,12 @@ Tensor multi_margin_loss(const Tensor& x, const Tensor& target, const MultiMargi
   if (o.weight.defined() && o.weight.shape() != Shape{classes})
     throw ShapeError(op, "expected a weight [", classes, "], got ", describe(o.weight));
 
+  // loss = weight[t] / C * sum over classes c != t of max(0, margin - x[t] + x[c])^p, where t is the target.
   const Tensor target_class = to(target, DType::kI64);
   const Tensor others =
       ne(arange(classes, {.dtype = DType::kI64, .device = x.device()}), unsqueeze(target_class, -1));
-  // -x[target] by nll_loss, which checks that targets are classes. Negative targets are clamped to -1, because
-  // nll_loss would ignore a target equal to its ignore_index, the smallest i64.
+  // -x[target]. Computed by nll_loss, because nll_loss throws IndexError for a target outside [0, C). nll_loss
+  // would not check a target equal to ignore_index, here the smallest i64, so negative targets are clamped to -1.
   const Tensor minus_x =
       nll_loss(x, clamp(target_class, -1),
                {.reduction = Reduction::kNone, .ignore_index = std::numeric_limits<int64_t>::min()});

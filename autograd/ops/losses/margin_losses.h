@@ -1,6 +1,9 @@
-// Margin losses of scores, similarities and distances, as in torch.nn.functional. The mean of no elements is NaN.
-// Targets and weights are constants of any dtype unless stated otherwise.
-// Errors of all: ShapeError for shapes that do not match; DTypeError unless x is floating; DeviceError.
+// Margin losses of scores, similarities and distances, as in torch.nn.functional. Each loss is reduced as
+// options.reduction says; the mean of no elements is NaN. Targets and weights may have any dtype unless stated
+// otherwise. All floating inputs are differentiable, also targets and weights that enter a formula as factors; a
+// target that is only compared with 1 and -1 has no gradient.
+// Errors of all: ShapeError for shapes that do not match; DTypeError unless the scores, vectors or distances are
+// floating; ValueError for Reduction::kBatchMean; DeviceError for inputs on different devices.
 #pragma once
 
 #include <functional>
@@ -14,7 +17,7 @@ struct HingeEmbeddingLossOptions {
   double margin = 1;
   Reduction reduction = Reduction::kMean;
 };
-// For distances x: loss = x where target is 1, max(0, margin - x) where target is -1.
+// For distances x: loss = x where target is 1, max(0, margin - x) where target is -1, else the sum of both.
 // Shapes: x, target broadcasting -> [] or, for kNone, their shape.
 Tensor hinge_embedding_loss(const Tensor& x, const Tensor& target,
                             const HingeEmbeddingLossOptions& options = {});
@@ -32,7 +35,7 @@ struct CosineEmbeddingLossOptions {
   double margin = 0;
   Reduction reduction = Reduction::kMean;
 };
-// loss = 1 - cos(a, b) where target is 1, max(0, cos(a, b) - margin) where target is -1.
+// loss = 1 - cos(a, b) where target is 1, max(0, cos(a, b) - margin) where target is -1, else 0.
 // Shapes: a, b [N,D] and target [N], or [D] and [] -> [] or, for kNone, target's shape.
 Tensor cosine_embedding_loss(const Tensor& a, const Tensor& b, const Tensor& target,
                              const CosineEmbeddingLossOptions& options = {});
@@ -56,7 +59,7 @@ struct TripletMarginWithDistanceLossOptions {
   bool swap = false;
   Reduction reduction = Reduction::kMean;
 };
-// The same with a caller-defined distance.
+// triplet_margin_loss with d(a, b) = options.distance(a, b), which returns [...] for a, b [...,D].
 Tensor triplet_margin_with_distance_loss(const Tensor& anchor, const Tensor& positive, const Tensor& negative,
                                          const TripletMarginWithDistanceLossOptions& options = {});
 
@@ -64,7 +67,7 @@ struct MultilabelSoftMarginLossOptions {
   Tensor weight = {};  // [C]: weight of each class; undefined: 1
   Reduction reduction = Reduction::kMean;
 };
-// loss = mean over classes of binary_cross_entropy_with_logits(x, target).
+// loss = mean over classes c of weight[c] * binary_cross_entropy_with_logits(x[...,c], target[...,c]).
 // Shapes: x, target [...,C] -> [] or, for kNone, [...].
 Tensor multilabel_soft_margin_loss(const Tensor& x, const Tensor& target,
                                    const MultilabelSoftMarginLossOptions& options = {});
@@ -75,9 +78,10 @@ struct MultiMarginLossOptions {
   Tensor weight = {};  // [C]: weight of the target's class; undefined: 1
   Reduction reduction = Reduction::kMean;
 };
-// loss = sum over classes c != target of max(0, margin - x[target] + x[c])^p / C.
+// loss = weight[target] * sum over classes c != target of max(0, margin - x[target] + x[c])^p / C.
 // Shapes: x [N,C] and target [N] of class indices, or [C] and [] -> [] or, for kNone, target's shape.
-// Errors: also ValueError unless p is 1 or 2; IndexError for a target that is no class.
+// Errors: also ValueError unless p is 1 or 2; DTypeError unless target is of an integer dtype; IndexError for a
+// target outside [0, C).
 Tensor multi_margin_loss(const Tensor& x, const Tensor& target, const MultiMarginLossOptions& options = {});
 
 }  // namespace gradus

@@ -1,5 +1,7 @@
-// Element-wise losses. One kernel computes losses and their reduction; rules use a fused backward kernel, or, for
-// second derivatives, the formulas below.
+// Element-wise losses of x and a target of x's shape, as in torch.nn.functional. One kernel computes the
+// losses, or their sum times a factor; rules (backward functions) use a fused backward kernel, or, if the
+// backward is recorded for second derivatives, derivative_x and derivative_target, composed of differentiable
+// ops. The gradient of a target always uses derivative_target.
 #include "gradus/autograd/ops/losses/pointwise_losses.h"
 
 #include <cmath>
@@ -29,8 +31,7 @@ using autograd::reduce_losses;
 using raw::PointLoss;
 using raw::PointLossSpec;
 
-// Return the derivative of each loss with respect to x, or to the target, computed by differentiable ops. Used
-// if the backward itself is recorded.
+// Return the derivative of each loss with respect to x, or to the target t, computed by differentiable ops.
 Tensor derivative_x(const Tensor& x, const Tensor& t, const PointLossSpec& s) {
   switch (s.kind) {
     case PointLoss::kSquaredError:
@@ -85,11 +86,9 @@ Tensor derivative_target(const Tensor& x, const Tensor& t, const PointLossSpec& 
   throw InternalError("unknown point loss ", int(s.kind));
 }
 
-// Whether x has 16 bits. Such losses are computed in f32 if rounding errors would accumulate, or if a small
-// constant that prevents a division by 0 would be 0 in f16.
-
-// Records y = factor * losses, or their sum. `slope` is undefined, or the gradient of x for dy = 1, computed by
-// the forward kernel; the first backward whose dy is known to be 1 (is_known_ones) returns it.
+// Records y = factor * losses, or factor * sum of the losses. An undefined target means spec.target. `slope`
+// is undefined, or the gradient of x for dy = 1, computed by the forward kernel; the first backward whose dy
+// is known to be 1 (is_known_ones) returns `slope`.
 void record(const char* op, const Tensor& y, const Tensor& x, const Tensor& target, const PointLossSpec& spec,
             double factor, Tensor slope) {
   Recorder r{op, x, target};
@@ -119,7 +118,8 @@ Tensor losses_of(const char* op, const Tensor& x, const Tensor& target, const Po
   return y;
 }
 
-// As reduce_losses(op, losses_of(...), reduction), but for kMean and kSum in one op without memory for the losses.
+// Equals reduce_losses(op, losses_of(...), reduction). kMean and kSum run as one op without memory for the
+// losses.
 Tensor reduced_losses_of(const char* op, const Tensor& x, const Tensor& target, const PointLossSpec& spec,
                          Reduction reduction) {
   if (reduction != Reduction::kMean && reduction != Reduction::kSum)
@@ -131,6 +131,7 @@ Tensor reduced_losses_of(const char* op, const Tensor& x, const Tensor& target, 
   return sum.loss;
 }
 
+// Throws ShapeError unless t, the option `name`, is undefined or broadcasts to x's shape.
 void check_broadcasts(const char* op, const char* name, const Tensor& t, const Tensor& x) {
   if (!t.defined()) return;
   bool fits = t.dim() <= x.dim();
@@ -204,6 +205,7 @@ Tensor binary_cross_entropy_with_logits(const Tensor& x, const Tensor& target,
   const char* op = "binary_cross_entropy_with_logits";
   check_broadcasts(op, "weight", o.weight, x);
   check_broadcasts(op, "pos_weight", o.pos_weight, x);
+  // Several 16-bit ops would accumulate rounding errors, and their small constants may be 0 in f16.
   if (has_16_bits(x) && o.pos_weight.defined())
     return to(
         binary_cross_entropy_with_logits(at_least_f32(x), at_least_f32(target),
@@ -259,6 +261,7 @@ Tensor poisson_nll_loss(const Tensor& x, const Tensor& target, const PoissonNllL
   const PointLossSpec spec = o.log_input ? PointLossSpec{PointLoss::kPoissonNllOfLogs}
                                          : PointLossSpec{PointLoss::kPoissonNll, o.eps};
   if (!o.full) return reduced_losses_of(op, x, target, spec, o.reduction);
+  // Stirling's approximation of log(target!), for targets above 1.
   const Tensor counts = gt(target, 1), t = where(counts, target, 1);
   const Tensor stirling = t * log(t) - t + 0.5 * log(2 * std::numbers::pi * t);
   return reduce_losses(op, losses_of(op, x, target, spec) + where(counts, stirling, 0), o.reduction);

@@ -1,5 +1,7 @@
-// Batch normalization with fused relu, leaky_relu and residual addition, and the two steps of batch
-// normalization over several devices (batch_statistics, batch_norm_by).
+// Batch normalization with fused relu, leaky_relu and residual addition, and its backward rules; and the two steps
+// of synchronized batch normalization, between which ranks combine their statistics (batch_statistics,
+// batch_norm_by). In training, first derivatives run fused kernels (tensor/ops/norm/batch_norm.h). If dy, x or the
+// weight is tracked in a backward (second derivatives), the gradients are computed by differentiable ops instead.
 #include "gradus/autograd/ops/norm/batch_norm.h"
 
 #include <memory>
@@ -19,9 +21,9 @@
 namespace gradus {
 
 // Note [Rectified batch norm]
-// The relu of a batch norm's temporary result is fused into the batch norm's node (FusesNextRelu).
-// The rule recomputes the sign of the result from x, and uses dy only where the result is
-// positive. The fusion halves the memory traffic of the gradient, and the result need not be saved.
+// A relu whose input is the temporary result of a batch norm is fused into the batch norm's node (FusesNextRelu).
+// The node's backward recomputes the sign of the result from x, and uses dy only where the result is positive.
+// The fusion halves the memory traffic of the gradient, and the result need not be saved.
 // batch_norm_relu and batch_norm_leaky_relu are recorded in the same way, and also apply the activation in the
 // forward kernel, where a slope of 0 means relu. A leaky_relu of slope 0 is a different function (it maps
 // negative numbers to -0 and -infinity to NaN) and is not fused. With a residual the sign cannot be computed
@@ -44,11 +46,12 @@ Tensor per_channel(const Tensor& t, const Tensor& x) {
 
 int64_t elements_per_channel(const Tensor& x) { return x.size(1) > 0 ? x.numel() / x.size(1) : 0; }
 
-// Returns x in the dtype in which sums over its channels are computed.
+// Returns x in the dtype of sums per channel: f64 for f64, else f32.
 Tensor widened(const Tensor& x) { return to(x, raw::channel_dtype(x.dtype())); }
 
-// Computes the gradients of batch_norm by differentiable ops, for second order. Includes the gradient of x
-// through mean and variance.
+// Computes the gradients of batch_norm by differentiable ops, for second derivatives. dx includes the paths
+// through mean and variance:
+//   dx = weight / std * (dy - mean(dy) - normalized * mean(dy * normalized)), normalized = (x - mean(x)) / std
 raw::BatchNormGrads batch_norm_grads(const Tensor& dy_in, const Tensor& x_in, const Tensor& weight,
                                      double eps) {
   const Tensor dy = widened(dy_in), x = widened(x_in);
@@ -61,8 +64,8 @@ raw::BatchNormGrads batch_norm_grads(const Tensor& dy_in, const Tensor& x_in, co
           sum(dy * normalized, dims, false), sum(dy, dims, false)};
 }
 
-// Normalizes by the given statistics, which are constants. The rule saves a copy of the mean, because running
-// statistics may change before the backward.
+// Normalizes by the given statistics, which count as constants. The backward uses copies of the mean and of the
+// inverse standard deviation, because running statistics may change before the backward.
 Tensor normalize_by(const Tensor& x, const Tensor& mean, const Tensor& var, const Tensor& weight,
                     const Tensor& bias, double eps) {
   Tensor y = raw::batch_norm_apply(x, mean, var, weight, bias, eps);
@@ -110,7 +113,8 @@ raw::RunningStatistics statistics_to_update(const Tensor& x, const Tensor& runni
   return {};
 }
 
-// The rule of y = leaky_relu(batch_norm(x)) by the batch's own statistics, with slope 1 for batch_norm alone.
+// The backward rule of y = leaky_relu(batch_norm(x)) in training, where batch_norm uses the batch's own
+// statistics. A slope of 1 means batch_norm alone, a slope of 0 relu.
 class BatchNormNode final : public autograd::Node, public autograd::FusesNextRelu {
  public:
   struct Saved {
@@ -158,8 +162,9 @@ void record_training(const char* op, const Tensor& x, const Tensor& weight, cons
              {&result.y, 1}, {r.edge_to(x), r.edge_to(weight), r.edge_to(bias)});
 }
 
-// The node of batch_statistics. x's gradient is the sum of the gradient of the first output (x itself) and of the
-// gradients through mean and m2. The first is accepted in the wider dtype, so that the sum is rounded once.
+// The node of batch_statistics with outputs x, mean and m2 = sum (x - mean)^2. The gradient of x is
+//   dx + dmean / rows + 2 * dm2 * (x - mean), where rows is the number of elements per channel.
+// The gradient of output x is accepted in channel_dtype, so that the sum is rounded once.
 class BatchStatisticsNode final : public autograd::Node {
  public:
   BatchStatisticsNode(autograd::Saved x, autograd::Saved mean)
@@ -192,6 +197,7 @@ class BatchStatisticsNode final : public autograd::Node {
   autograd::Saved x_, mean_;
 };
 
+// Returns whether t has x's shape, dtype and device.
 bool same_form(const Tensor& t, const Tensor& x) {
   return t.shape() == x.shape() && t.dtype() == x.dtype() && t.device() == x.device();
 }

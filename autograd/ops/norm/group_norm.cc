@@ -1,5 +1,7 @@
-// Group norm, instance norm and local response norm. Group norm has fused kernels for first and second
-// derivatives.
+// Group norm, instance norm and local response norm for x [N, C, ...]. Group norm runs fused kernels for the
+// output and for first and second derivatives; third and higher derivatives are composed of differentiable
+// ops. Instance norm is group norm with C groups. Local response norm is composed of channel_window_sum and
+// pointwise ops.
 #include "gradus/autograd/ops/norm/group_norm.h"
 
 #include <algorithm>
@@ -24,12 +26,14 @@ namespace {
 
 using autograd::at_least_f32;
 
+// Errors: ShapeError unless x has min_dims to 5 dims; DTypeError unless x is floating point.
 void check_image(const char* op, const Tensor& x, int min_dims) {
   if (x.dim() < min_dims || x.dim() > 5)
     throw ShapeError(op, "expected x of ", min_dims, " to 5 dims, [N,C,...]: x ", describe(x));
   check_floating(op, "x", x);
 }
 
+// Checks that each defined tensor has shape [C], the device of x, and the dtype of x or f32.
 void check_channels(const char* op, const Tensor& x,
                     std::initializer_list<std::pair<const char*, const Tensor*>> named) {
   for (const auto& [name, t] : named) {
@@ -56,8 +60,11 @@ Dims all_but_channels(const Tensor& x) {
   return dims;
 }
 
-// Computes the gradients of group_norm_backward by differentiable ops, for third order. The formulas are those
-// of the kernel group_norm_double_backward.
+// Computes the gradients of group_norm_backward by differentiable ops, for third order. The formulas are
+// those of the kernel group_norm_double_backward. ddx [N, C, ...], ddweight and ddbias [C] are the gradients
+// of dx, dweight and dbias; undefined ddweight or ddbias counts as zeros, an undefined weight as ones.
+// group_norm_backward computes, with r = 1 / sqrt(var + eps), z = (x - mean) r and u = dy weight:
+//   dx = r (u - mean(u) - z mean(u z)),  dweight = sum(dy z),  dbias = sum(dy)
 raw::GroupNormDoubleGrads double_grads_by_ops(const Tensor& ddx, const Tensor& ddweight, const Tensor& ddbias,
                                               const Tensor& dy, const Tensor& x, const Tensor& weight,
                                               const raw::GroupNormSpec& spec) {
@@ -82,7 +89,8 @@ raw::GroupNormDoubleGrads double_grads_by_ops(const Tensor& ddx, const Tensor& d
   return {ddy, like_x(r * normal(h) - square(r) * z * of_std), sum(g * of_g, all_but_channels(x), false)};
 }
 
-// group_norm_backward as a recorded op, for second order.
+// group_norm_backward as a recorded op, for second order. mean and var are f64 [N, groups], saved by the
+// forward.
 raw::GroupNormGrads recorded_backward(const Tensor& dy, const Tensor& x, const Tensor& weight,
                                       const Tensor& mean, const Tensor& var, const raw::GroupNormSpec& spec) {
   const OpCall call("group_norm_backward", {{"dy", dy}, {"x", x}});

@@ -1,4 +1,6 @@
-// Layer norm and RMS norm with fused forward and backward kernels.
+// Layer norm and RMS norm over the last dims, with fused forward and backward kernels:
+//   y = n * weight + bias,  n = (x - mean(x)) / sqrt(var(x) + eps);  RMS norm: n = x / sqrt(mean(x^2) + eps)
+// weight and bias have the shape of the normalized dims; undefined: 1 and 0.
 #include "gradus/autograd/ops/norm/layer_norm.h"
 
 #include <limits>
@@ -17,6 +19,7 @@ namespace {
 
 using autograd::at_least_f32;
 
+// Checks x, normalized_shape `shape`, eps, and the parameters `named`, with their names in errors.
 void check(const char* op, const Tensor& x, const Shape& shape, double eps,
            std::initializer_list<std::pair<const char*, const Tensor*>> named) {
   check_floating(op, "x", x);
@@ -37,7 +40,9 @@ void check(const char* op, const Tensor& x, const Shape& shape, double eps,
   }
 }
 
-// Computes the gradients by differentiable ops, for second order.
+// Computes the gradients by differentiable ops, for gradients of higher order. With g = dy * weight:
+//   dx = (g - mean(g) - n mean(g n)) / sqrt(var + eps), without mean(g) for RMS norm
+//   dweight = sum over rows of dy n,  dbias = sum over rows of dy
 raw::LayerNormGrads grads_by_ops(const Tensor& dy, const Tensor& x, const Tensor& weight, int dims,
                                  const raw::LayerNormSpec& spec) {
   const DType type = at_least_f32(x.dtype());
