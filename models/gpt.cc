@@ -1,4 +1,7 @@
-// GPT: blocks of causal self-attention and an MLP, with names of parameters as in GPT-2.
+// The layers, initial weights and forward pass of models::GPT, a GPT-2 language model: token and position
+// embeddings, pre-norm blocks of causal self-attention and an MLP, and a layer norm before the output layer, which
+// shares the weight of the token embedding. Members have GPT-2's names, from which parameters get theirs
+// ("h.0.attn.c_attn.weight").
 #include "gradus/models/gpt.h"
 
 #include <cmath>
@@ -8,7 +11,8 @@
 namespace gradus::models {
 namespace {
 
-// Causal multi-head self-attention.
+// Causal multi-head self-attention, [N,T,width] -> [N,T,width]. c_attn computes queries, keys and values at once;
+// c_proj projects the concatenated heads.
 struct Attention final : nn::Layer {
   Attention(nn::Module* block, std::string name, const GPTOptions& o)
       : Layer(block, std::move(name)),
@@ -36,7 +40,8 @@ struct Attention final : nn::Layer {
   double dropout;
 };
 
-// Two linear layers with GELU.
+// The MLP of each position, [N,T,width] -> [N,T,width]: c_proj(gelu(c_fc(x))) with a hidden layer of 4 * width and
+// the exact GELU (with erf), as in nanoGPT; the original GPT-2 has the tanh approximation.
 struct MLP final : nn::Layer {
   MLP(nn::Module* block, std::string name, const GPTOptions& o)
       : Layer(block, std::move(name)),
@@ -50,7 +55,8 @@ struct MLP final : nn::Layer {
   nn::Dropout dropout;
 };
 
-// A transformer block with layer norms before attention and MLP (pre-norm).
+// A transformer block with residual connections and layer norms before attention and MLP (pre-norm):
+//   y = x + attn(ln_1(x)), block(x) = y + mlp(ln_2(y)).
 struct Block final : nn::Layer {
   Block(nn::Module* blocks, std::string name, const GPTOptions& o)
       : Layer(blocks, std::move(name)),
@@ -88,8 +94,9 @@ GPTOptions GPT::checked(const Options& o) {
 
 void GPT::build() {
   for (int64_t i = 0; i < options().layers; ++i) h.add<Block>(options());
-  // Scales the projections into the residual path by 1 / sqrt(2 layers), as GPT-2, so that the variance of the
-  // residual path does not grow with the number of layers.
+  // Weight matrices, embeddings included, have a standard deviation of 0.02, biases are 0, and the weights of
+  // layer norms keep their 1. The 2 * layers projections that are added to the residual path (c_proj) are scaled
+  // by 1 / sqrt(2 * layers), as in GPT-2, so that the variance of the residual path does not grow with the layers.
   const double residual = 0.02 / std::sqrt(2 * double(options().layers));
   for (const auto& [name, p] : named_parameters())
     if (name.ends_with(".bias"))
@@ -105,7 +112,7 @@ Tensor GPT::forward(const Tensor& x) {
   const Tensor positions = arange(x.size(1), {DType::kI64, x.device()});
   Tensor y = drop(wte(x) + wpe(positions));
   for (auto& block : h) y = block(y);
-  return linear(ln_f(y), wte.weight);
+  return linear(ln_f(y), wte.weight);  // logits [N,T,vocabulary]
 }
 
 }  // namespace gradus::models

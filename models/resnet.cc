@@ -1,4 +1,6 @@
-// ResNet: blocks, presets by name, and the network as a list of layers.
+// ResNet: residual blocks y = relu(f(x) + shortcut(x)), presets by name, and the network as a list of layers.
+// Images and feature maps are [N, C, H, W]. Layers have torchvision's names, which define the names of
+// parameters. Errors in options are ValueErrors of the constructor; those in shapes come from the layers.
 #include "gradus/models/resnet.h"
 
 #include <array>
@@ -18,11 +20,12 @@ int64_t expansion(const Options& o) { return o.block == Options::Block::kBottlen
 
 struct BlockOptions {
   int64_t in,
-      width;  // input channels, and channels of the stage; a bottleneck's output has 4 * width channels
-  int64_t stride;
+      width;       // input channels, and channels of the stage; a bottleneck's output has 4 * width channels
+  int64_t stride;  // of the block's 3x3 convolution and of its shortcut: 1, or 2 to halve height and width
 };
 
-// The shortcut without parameters: every stride-th pixel, padded with zero channels before and after.
+// The shortcut without parameters: every stride-th pixel, with `more` zero channels, half of them in front.
+// Shapes: x [N, C, H, W] -> [N, C + more, ceil(H / stride), ceil(W / stride)].
 class PadChannels final : public nn::Layer {
  public:
   PadChannels(Module* parent, std::string name, int64_t stride, int64_t more)
@@ -64,6 +67,7 @@ class ResidualBlock : public nn::Layer {
   bool checkpoint_;
 };
 
+// f(x) = bn2(conv2(relu(bn1(conv1(x))))) with 3x3 convolutions. bn2.add_relu also adds the shortcut.
 struct BasicBlock final : ResidualBlock {
   BasicBlock(Module* parent, std::string name, const Options& o, BlockOptions b)
       : ResidualBlock(parent, std::move(name), o),
@@ -89,6 +93,8 @@ struct BasicBlock final : ResidualBlock {
   std::unique_ptr<nn::Layer> shortcut;
 };
 
+// f(x): 1x1 convolution to `middle` channels, 3x3 convolution in `groups` groups, 1x1 convolution to 4 *
+// width channels, each with batch norm.
 struct Bottleneck final : ResidualBlock {
   Bottleneck(Module* parent, std::string name, const Options& o, BlockOptions b)
       : ResidualBlock(parent, std::move(name), o),
@@ -158,6 +164,7 @@ Options options_of(std::vector<int64_t> stages, Options::Block block, ResNetHead
   return o;
 }
 
+// Returns the mean over H and W. Shapes: h [N, C, H, W] -> [N, C].
 Tensor global_average(const Tensor& h) { return flatten(adaptive_avg_pool2d(h, 1), 1); }
 
 constexpr auto kBasic = Options::Block::kBasic;

@@ -51,6 +51,7 @@ template <class I> PointeeIterator(I) -> PointeeIterator<typename I::value_type:
 namespace gradus::nn {
 
 // Base of ModuleList, ModuleDict and Sequential. Owns its children, whose types are M or derived from M.
+// References to children stay valid when others are added.
 template <class M, class Base = Module> class Container : public Base {
  public:
   Container() = default;
@@ -75,7 +76,7 @@ template <class M, class Base = Module> class IndexedContainer : public Containe
  public:
   using Container<M, Base>::Container;
 
-  // Appends a module of type T (M by default) and returns it.
+  // Appends a module of type T (M by default) made from its options or from args. Returns the module.
   template <class T = M>
     requires requires { typename T::Options; }
   T& add(typename T::Options options = {}) {
@@ -106,7 +107,7 @@ template <class M = Layer> class ModuleDict final : public Container<M> {
  public:
   using Container<M>::Container;
 
-  // Adds a module of type T (M by default) and returns it.
+  // Adds a module of type T (M by default) made from its options or from args. Returns the module.
   // Errors: ValueError for a name that is empty, dotted or taken.
   template <class T = M>
     requires requires { typename T::Options; }

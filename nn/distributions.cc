@@ -1,4 +1,7 @@
-// Normal, Categorical and Bernoulli distributions and their KL divergences, composed of differentiable ops.
+// Normal, Categorical and Bernoulli distributions and their KL divergences, with the formulas of
+// torch.distributions, composed of differentiable ops. Parameters and values are checked outside of
+// recordings, and the checks wait for the device. Clamping makes log(0) finite, so that 0 * log(0) is 0 and
+// gradients have no NaN.
 #include "gradus/nn/distributions.h"
 
 #include <cmath>
@@ -35,6 +38,7 @@ double epsilon(DType dtype) {
   }
 }
 
+// Returns the largest finite number of the dtype.
 double largest(DType dtype) {
   switch (dtype) {
     case DType::kF64:
@@ -222,15 +226,19 @@ Tensor kl_divergence(const Categorical& p, const Categorical& q) {
   if (p.probs().size(-1) != q.probs().size(-1))
     throw ShapeError(kOp, "expected distributions over as many numbers: p ", describe(p.probs()), ", q ",
                      describe(q.probs()));
+  // Outcomes that p can have and q cannot make the divergence infinite.
   const Tensor impossible = logical_and(eq(q.probs(), 0), gt(p.probs(), 0));
   const Tensor terms = p.probs() * (clamp_to_finite(p.logits()) - clamp_to_finite(q.logits()));
   return sum(where(impossible, kInfinity, where(eq(p.probs(), 0), 0.0, terms)), {-1});
 }
 
 Tensor kl_divergence(const Bernoulli& p, const Bernoulli& q) {
+  // log p = -softplus(-logits), log(1 - p) = -softplus(logits). The terms of the outcomes 1 and 0 are a (log
+  // a - log b) and (1 - a) (log(1 - a) - log(1 - b)).
   const Tensor &a = p.probs(), &b = q.probs();
   const Tensor ones = a * (softplus(-q.logits()) - softplus(-p.logits()));
   const Tensor zeros = (1 - a) * (softplus(q.logits()) - softplus(p.logits()));
+  // `none`: the outcome is impossible under p. `never`: it is impossible under q.
   const auto term = [](const Tensor& none, const Tensor& never, const Tensor& x) {
     return where(none, 0.0, where(never, kInfinity, x));
   };

@@ -1,4 +1,7 @@
-// Initializers. Random ones are computed on the host in f64 with the counter-based generator Philox.
+// Initializers as torch.nn.init: fill a floating-point tensor in place and return it. Random values are
+// computed on the host in f64 by the counter-based generator Philox, so element i depends only on the seed,
+// the draw's number and i. On the meta device a draw is taken but nothing is written. fan_in and fan_out are
+// those of weights [O, I, kernel...].
 #include "gradus/nn/init.h"
 
 #include <algorithm>
@@ -14,6 +17,7 @@
 namespace gradus::nn::init {
 namespace {
 
+// Throws unless x is floating point and no open recording follows x.
 void check(const char* op, const Tensor& x) {
   if (!is_floating(x.dtype())) throw DTypeError(op, "expected a floating-point tensor, got ", describe(x));
   if (autograd::is_tracked(x))
@@ -145,6 +149,8 @@ const Tensor& trunc_normal_(const Tensor& x, TruncNormalOptions o) {
   const double a = std::max(std::min(ends[0], ends[1]), -38.0),
                b = std::min(std::max(ends[0], ends[1]), 38.0);
   const double p_a = normal_cdf(a), p_b = normal_cdf(b);
+  // Rejection sampling if the interval [a, b] is likely, with the inverse CDF as the last resort; else
+  // inverse CDF.
   const int tries = p_b - p_a > 0.2 ? 100 : 0;
   return fill_random("trunc_normal_", x, [=](const ElementBits& d) {
     for (int i = 1; i <= tries; ++i)
@@ -174,8 +180,8 @@ const Tensor& orthogonal_(const Tensor& x, OrthogonalOptions o) {
   normal_(values);
   if (x.device().type == DeviceType::kMeta || x.numel() == 0) return x;
 
-  // Gram-Schmidt of the rows, or of the columns of a tall matrix. Each vector is orthogonalized twice, which
-  // makes the result orthogonal to machine precision.
+  // Gram-Schmidt of a matrix [rows, cols] of normal numbers: of the rows, or of the columns of a tall matrix.
+  // Each vector is orthogonalized twice, which makes the result orthogonal to machine precision.
   const int64_t rows = x.size(0), cols = x.numel() / rows;
   const bool tall = rows > cols;
   const int64_t count = std::min(rows, cols), length = std::max(rows, cols);

@@ -1,5 +1,7 @@
-// Module: the tree of modules and named tensors, state dicts, conversion of dtype and device, and scopes that
-// replace parameters or training modes.
+// Module (as torch.nn.Module): the tree of modules and named tensors, state dicts, conversion of dtype and
+// device, and scopes that replace parameters or training modes. A module has pointers to its children and to
+// the Parameter and Buffer members of its class (Slot), which register and unregister themselves; it owns
+// none of them. Names are dotted paths. Modules are not thread-safe.
 #include "gradus/nn/module.h"
 
 #include <cxxabi.h>
@@ -25,6 +27,7 @@
 namespace gradus::nn {
 namespace {
 
+// Returns "prefix.name".
 std::string join(const std::string& prefix, const std::string& name) {
   return prefix.empty() ? name : name.empty() ? prefix : prefix + "." + name;
 }
@@ -39,8 +42,9 @@ void append_names(std::string& text, const char* what, const std::vector<std::st
 }
 constexpr size_t kMaxNames = 8;  // names per category in errors of load_state_dict
 
-// Makes x, which stays the same TensorImpl, refer to the storage, layout and dtype of `with`. Kernels and saved
-// tensors detect a change by the storage's version, so the new storage's version is raised above the old one's.
+// Makes x, which stays the same TensorImpl, refer to the storage, layout and dtype of `with`. Kernels and
+// saved tensors detect a change by the storage's version, so the new storage's version is raised above the
+// old one's.
 void replace_contents(TensorImpl& x, const TensorImpl& with) {
   while (with.storage->version() <= x.storage->version()) with.storage->bump_version();
   x.storage = with.storage;
@@ -95,8 +99,8 @@ void Module::check_new_name(const std::string& name) const {
                      path());
 }
 
-// Converts a tensor at its registration: moves it to the device of the open Placement, if any, and to the dtype
-// and device of the last to() of this module or its nearest ancestor.
+// Converts a tensor at its registration: moves it to the device of the open Placement, if any, and to the
+// dtype and device of the last to() of this module or its nearest ancestor.
 void Module::convert_registered(const std::string& name, Tensor& member) const {
   if (internal::Placement* placement = internal::Placement::current()) {
     const Device place = placement->register_tensor(join(path(), name));
@@ -147,6 +151,8 @@ void Module::unregister(const Tensor* member) {
   std::erase_if(buffers_, is_it);
 }
 
+// Calls f(dotted name, slot, is_parameter) for all defined tensors below this module: its own, then the
+// children's. A tensor that several members share is visited several times.
 template <class F> void Module::each_slot(const std::string& prefix, F&& f) const {
   for (const Slot& s : parameters_)
     if (s.tensor->defined()) f(join(prefix, s.name), s, true);
@@ -301,7 +307,7 @@ LoadReport Module::load_state_dict(const StateDict& state, LoadOptions options) 
       followed.push_back(name);
     else
       copies.emplace_back(own, from);
-    given.erase(it);
+    given.erase(it);  // what remains is unexpected
   }
   for (const auto& [name, t] : state)
     if (given.erase(name)) report.unexpected.push_back(name);
@@ -329,6 +335,8 @@ Module& Module::train(bool on) {
   return *this;
 }
 
+// Replaces the contents of every parameter and buffer by f(tensor), and of gradients alike. The TensorImpl
+// stays, so optimizers and GradManagers keep their parameters. `op` is for errors.
 void Module::convert(const std::function<Tensor(const Tensor&)>& f, const char* op) {
   const OpCall call(op);
   std::vector<Tensor> all;
@@ -388,8 +396,9 @@ std::string Module::type_name() const {
 
 namespace {
 
-constinit thread_local const Module* innermost =
-    nullptr;  // the module whose call is innermost on this thread
+// The module whose call is innermost on this thread.
+constinit thread_local const Module* innermost = nullptr;
+// Collects the texts of warn_unregistered_call; null: warnings only.
 constinit thread_local internal::UnregisteredCalls* unregistered_calls = nullptr;
 
 void add_once(std::vector<std::string>& all, const std::string& text) {
@@ -409,9 +418,10 @@ template <class F> bool Module::any_parameter(const F& holds) const {
 
 // Note [Unregistered modules]
 // A module without a parent that is called in the forward of another module is probably a member that should
-// have been constructed with {this, "name"}: its parameters are neither attached, optimized nor saved with the
-// calling module. It may be intended, as with a teacher network or a perceptual loss. The warning is therefore
-// given only if recordings follow parameters of the calling module's tree and no parameter of the called module.
+// have been constructed with {this, "name"}: its parameters are neither attached, optimized nor saved with
+// the calling module. It may be intended, as with a teacher network or a perceptual loss. The warning is
+// therefore given only if recordings follow parameters of the calling module's tree and no parameter of the
+// called module. `outer` is the calling module.
 void Module::warn_unregistered_call(const Module& outer) const {
   const auto& recordings = Context::current().recordings;
   if (recordings.empty() && !unregistered_calls) return;
@@ -452,6 +462,7 @@ Module::CallScope::~CallScope() {
 
 void copy_state_(const Module& from, Module& to) { to.load_state_dict(from.state_dict()); }
 
+// Returns whether a ParameterScope is open on an ancestor, this module or a module below.
 bool Module::is_substituted() const {
   for (const Module* m = parent_; m; m = m->parent_)
     if (m->scopes_ > 0) return true;
@@ -461,6 +472,7 @@ bool Module::is_substituted() const {
   return below(below, *this);
 }
 
+// `tensors` are in the order of named_parameters(). The destructor restores the original handles.
 ParameterScope::ParameterScope(Module& module, const std::vector<Tensor>& tensors) : module_(module) {
   const StateDict own = module.named_parameters();
   if (tensors.size() != own.size())
@@ -534,7 +546,7 @@ ModeScope::ModeScope(Module& module, bool training) {
 }
 
 ModeScope::~ModeScope() {
-  // Modules are listed before their children: train() also sets the children, whose own mode is restored after it.
+  // Modules are listed before their children: train() also sets the children, which are restored later.
   for (const auto& [module, training] : modes_) module->train(training);
 }
 

@@ -1,5 +1,5 @@
-// Module: a tree of named parameters, buffers and child modules, as torch.nn.Module. Members register themselves
-// with their parent in their constructors:
+// Module: a tree of named parameters, buffers and child modules, as torch.nn.Module. Members register
+// themselves with their parent in their constructors:
 //
 //   struct Net : nn::Layer {
 //     nn::Linear fc{this, "fc", {.in = 784, .out = 10}};        // a child
@@ -7,9 +7,9 @@
 //     Tensor forward(const Tensor& x) override { return fc(x) * scale; }
 //   };
 //
-// Modules can be neither copied nor moved. For a copy, construct a second instance and call copy_state_.
-// Functions that change parameters (load_state_dict, to, optimizers) change the contents of the tensors and keep
-// their identity.
+// A parent has pointers to its children and to registered tensors; it owns neither. Modules can be neither
+// copied nor moved. For a copy, construct a second instance and call copy_state_. Functions that change
+// parameters (load_state_dict, to, optimizers) change the contents of the tensors and keep their identity.
 #pragma once
 
 #include <functional>
@@ -32,8 +32,8 @@ class Module;
 
 namespace internal {
 
-// Collects during its lifetime a message for each module without a parent that this thread calls in the forward of
-// another module. See Note [Unregistered modules].
+// Collects during its lifetime a message for each module without a parent that this thread calls in the
+// forward of another module. See Note [Unregistered modules].
 class UnregisteredCalls {
  public:
   UnregisteredCalls();
@@ -54,7 +54,8 @@ class UnregisteredCalls {
 // those of the module, not copies.
 using StateDict = NamedTensors;
 
-// A learned tensor: a member of a module, registered under a name. An undefined Parameter counts as absent.
+// A learned tensor: a member of a module, registered with `owner` from construction to destruction. The name
+// has no dots. An undefined Parameter counts as absent.
 class Parameter : public Tensor {
  public:
   Parameter(Module* owner, std::string name, Tensor value);
@@ -62,7 +63,8 @@ class Parameter : public Tensor {
   Parameter& operator=(const Parameter&) = delete;
   ~Parameter();
 
-  // As x[...] of a const Tensor: `weight[0] = v` writes into the parameter and never assigns a new tensor to it.
+  // As x[...] of a const Tensor: `weight[0] = v` writes into the parameter and never assigns a new tensor to
+  // it.
   Indexed operator[](std::initializer_list<Index> index) const;
   Indexed operator[](const Index& index) const;
 
@@ -88,13 +90,13 @@ class Buffer : public Tensor {
 
 struct LoadOptions {
   bool strict = true;  // missing and unexpected names are errors
-  // Dotted paths of modules, parameters and buffers that are not loaded, even if the state contains them: {"fc"}
-  // for a head with another number of classes.
+  // Dotted paths of modules, parameters and buffers that are not loaded, even if the state contains them:
+  // {"fc"} for a head with another number of classes.
   std::vector<std::string> except = {};
 };
 
-// Selects parameters of a module, by dotted paths of modules or parameters: {.except
-// = {"layer1", "fc.bias"}}.
+// Selects parameters of a module, by dotted paths of modules or parameters:
+// {.except = {"layer1", "fc.bias"}}.
 struct ParameterOptions {
   std::vector<std::string> only = {};  // empty: all
   std::vector<std::string> except = {};
@@ -143,36 +145,38 @@ class Module {
   StateDict named_buffers() const;
   int64_t num_parameters() const;  // elements of parameters()
 
-  // Register a tensor member of the module, which must live as long as the module. An undefined tensor counts as
-  // absent.
+  // Register a tensor member of the module, which must live as long as the module. An undefined tensor counts
+  // as absent.
   // Errors: ValueError for a name that is empty, dotted or taken.
   void register_parameter(std::string name, Tensor& member);
   void register_buffer(std::string name, Tensor& member, BufferOptions options = {});
 
-  // Unregisters one of this module's own parameters and returns the member. Used by layers that compute a weight
-  // from other parameters (spectral_norm).
+  // Unregisters one of this module's own parameters and returns the member. Used by layers that compute a
+  // weight from other parameters (spectral_norm).
   // Errors: ValueError listing the existing parameters.
   Tensor& unregister_parameter(const std::string& name);
 
   // Returns all parameters and persistent buffers by dotted name, without copying.
   StateDict state_dict() const;
-  // Copies the elements of `state` into the parameters and buffers, converted to their dtypes and devices.
-  // Errors: ValueError that lists up to 8 missing, unexpected, repeated and mismatching names each, or a path in
-  // `except` that the module does not have; StateError while an open recording follows a parameter. After an
-  // error the module is unchanged.
+  // Copies the elements of `state` into the parameters and persistent buffers, converted to their dtypes and
+  // devices.
+  // Errors: ValueError that lists up to 8 missing, unexpected, repeated and mismatching names each, or a path
+  // in `except` that the module does not have; StateError while an open recording follows a parameter. After
+  // an error the module is unchanged.
   LoadReport load_state_dict(const StateDict& state, LoadOptions options = {});
 
-  // Sets training mode (on) or evaluation mode for this module and all modules below, as torch.nn.Module.train.
+  // Sets training mode (on) or evaluation mode for this module and all modules below, as
+  // torch.nn.Module.train.
   Module& train(bool on = true);
   Module& eval() { return train(false); }
   bool is_training() const { return training_; }
 
-  // Returns whether an ancestor, this module or a module below has an open ParameterScope, which may have replaced
-  // tensors of this module.
+  // Returns whether an ancestor, this module or a module below has an open ParameterScope, which may have
+  // replaced tensors of this module.
   bool is_substituted() const;
 
-  // Converts the floating-point parameters, buffers and gradients to `dtype`. Tensors registered later in this
-  // module or below are converted on registration. An optimizer converts its state at its next step.
+  // Converts the floating-point parameters, buffers and gradients to `dtype`. Tensors registered later in
+  // this module or below are converted on registration. An optimizer converts its state at its next step.
   // Errors: DTypeError unless `dtype` is floating point; StateError while an open recording
   // follows one of them.
   Module& to(DType dtype);
@@ -234,7 +238,7 @@ class Module {
   };
 
   void check_new_name(const std::string& name) const;
-  template <class F> bool any_parameter(const F& holds) const;  // in this module or below
+  template <class F> bool any_parameter(const F& holds) const;  // of this module or below; holds(tensor)
   void warn_unregistered_call(const Module& outer) const;
   void unregister(const Tensor* member);
   // Calls f(dotted name, slot, is_parameter) for all slots: own parameters, own buffers, then the children's.
@@ -270,8 +274,9 @@ struct ParameterScopeOptions {
   bool partial = false;  // true: parameters that are not named are not replaced
 };
 
-// Replaces parameters (or buffers) of `module` by other tensors for a scope, as torch.func.functional_call. Used
-// for evaluation with averaged weights, and for replicas. Scopes of one module must nest.
+// Replaces parameters (or buffers) of `module` by other tensors for a scope, as torch.func.functional_call.
+// Used for evaluation with averaged weights, and for replicas. The destructor restores the original tensors.
+// Scopes of one module must nest, and must not outlive the module.
 //
 //   { nn::ParameterScope scope(net, ema_weights);  evaluate(net); }
 class ParameterScope {
@@ -292,7 +297,8 @@ class ParameterScope {
   std::vector<std::pair<Tensor*, Tensor>> originals_;
 };
 
-// Sets the training mode of `module` and all modules below for a scope, and restores each module's previous mode.
+// Sets the training mode of `module` and all modules below for a scope, and restores each module's previous
+// mode.
 class ModeScope {
  public:
   ModeScope(Module& module, bool training);

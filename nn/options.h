@@ -1,4 +1,7 @@
 // ModuleWith: base of modules that are constructed from an options struct, which to_string(module) prints.
+// Options are aggregates: fields(o) returns a tuple of their fields and field_names<O>() the names
+// (compile-time reflection, base/fields.h). Required<T, name> is a field without a default, which every
+// construction must initialize.
 #pragma once
 
 #include <concepts>
@@ -12,18 +15,20 @@
 
 namespace gradus::nn {
 
-// Returns "in=20, out=30, bias=false": all options up to the last Required one, and further options that differ
-// from their defaults. Numbers, sizes and shapes print as in errors (3x3, [8,4]), lists as shapes, enumerators
-// by name, and nullopt as "none". Returns "" unless HasFields<O>.
+// Returns "in=20, out=30, bias=false": all options up to the last Required one, and further options that
+// differ from their defaults. Numbers, sizes and shapes print as in errors (3x3, [8,4]), lists as shapes,
+// enumerators by name, and nullopt as "none". Returns "" unless HasFields<O>.
 template <class O> std::string options_text(const O& options);
 
 namespace internal {
 
+// The type that {} converts to in ModuleWith's overload for {}.
 enum class NoOptions : uint8_t {};
 
 template <class T> constexpr bool is_required = false;
 template <class T, OptionName name> constexpr bool is_required<Required<T, name>> = true;
 
+// Returns the text of one field.
 template <class T> std::string value_text(const T& v) {
   if constexpr (is_required<T>) {
     return value_text(*v);
@@ -46,6 +51,7 @@ template <class T> std::string value_text(const T& v) {
   }
 }
 
+// Values without operator== count as equal, so they are not printed.
 template <class T> bool differ(const T& a, const T& b) {
   if constexpr (std::equality_comparable<T>)
     return !(a == b);
@@ -53,7 +59,8 @@ template <class T> bool differ(const T& a, const T& b) {
     return false;
 }
 
-// Returns the number of initializers that an options struct with fields T... needs: up to the last Required field.
+// Returns the number of initializers that an options struct with fields T... needs: up to the last Required
+// field.
 template <class... T> constexpr int needed(const std::tuple<const T&...>&) {
   int i = 0, n = 0;
   ((++i, n = is_required<T> ? i : n), ...);
@@ -70,6 +77,7 @@ template <class O> std::string options_text(const O& options) {
     constexpr int needed = internal::needed(values);  // signed: g++ 14 warns of i < 0 otherwise
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wmissing-field-initializers"
+    // Defaults after the last Required field, for comparison.
     const O plain = [&]<size_t... I>(std::index_sequence<I...>) {
       return O{std::get<I>(values)...};
     }(std::make_index_sequence<needed>());
@@ -85,8 +93,8 @@ template <class O> std::string options_text(const O& options) {
   return text;
 }
 
-// A module with options. Constructed as a child by {parent, name, options}, as a root by {options}. The options
-// may be omitted if none is Required.
+// A module with options. Constructed as a child by {parent, name, options}, as a root by {options}. The
+// options may be omitted if none is Required.
 template <class O, class Base = Module> class ModuleWith : public Base {
  public:
   using Options = O;
@@ -103,8 +111,8 @@ template <class O, class Base = Module> class ModuleWith : public Base {
   Options options_;
 };
 
-// Defined outside of the class, so that `extern template` suppresses its instantiation: the library instantiates
-// the printing of its layers' options once.
+// Defined outside of the class, so that `extern template` suppresses its instantiation: the library
+// instantiates the printing of its layers' options once.
 template <class O, class Base> std::string ModuleWith<O, Base>::extra_repr() const {
   return options_text(options_);
 }

@@ -1,4 +1,7 @@
-// Reparametrizations: forward hooks recompute a layer's weight member from other parameters before each call.
+// Reparametrizations (spectral norm, weight norm, equalized learning rate): forward pre-hooks recompute a
+// layer's weight member from other parameters before each call, differentiably. Each function unregisters the
+// parameter, registers the new ones, and hooks in. The hooks keep a reference to the layer's member, so the
+// layer must not move.
 #include "gradus/nn/reparametrize.h"
 
 #include <cmath>
@@ -16,15 +19,16 @@
 namespace gradus::nn {
 namespace {
 
-// Registers hooks that assign compute(layer) to `member` before each call. `compute` owns the parameters that it
-// reads, which therefore live as long as the layer.
+// Registers hooks that assign compute(layer) to `member` before each call. `compute` owns the parameters that
+// it reads, which therefore live as long as the layer.
 template <class F> void compute_before_calls(Layer& layer, Tensor& member, F compute) {
   layer.register_forward_pre_hook([&member, compute](Layer& l, const Tensor&) { member = compute(l); });
   // Detaches `member` after the call, which would otherwise keep the call's graph alive.
   layer.register_forward_hook([&member](Layer&, const Tensor&, const Tensor&) { member = detach(member); });
 }
 
-// Unregisters the layer's parameter, and returns the member and its current tensor.
+// Unregisters the layer's parameter, and returns a reference to the member and its current tensor.
+// Errors: ValueError naming `op` if there is no such parameter.
 std::pair<Tensor&, Tensor> take_parameter(const char* op, Layer& layer, const std::string& name) {
   try {
     Tensor& member = layer.unregister_parameter(name);
@@ -40,17 +44,21 @@ bool is_transposed(const Layer& layer) {
   return type.starts_with("ConvTranspose") || type == "UpConv2d";
 }
 
+// Returns x / max(|x|, eps).
 Tensor normalized(const Tensor& x, double eps) { return x / maximum(norm(x), eps); }
 
+// weight_orig: the parameter. u [rows] and v [columns]: estimates of the left and right singular vectors of
+// the largest singular value of matrix().
 struct SpectralState {
   Tensor weight_orig, u, v;
 
-  // Returns weight_orig as a matrix with one row per output.
+  // Returns weight_orig as a matrix with one row per output; `dim` is the weight's output dim.
   Tensor matrix(int dim) const {
     const Tensor w = movedim(weight_orig, dim, 0);
     return reshape(w, {w.size(0), w.numel() / std::max<int64_t>(w.size(0), 1)});
   }
 
+  // Power iterations: v = W^T u / |W^T u|, u = W v / |W v|. Written to the buffers in place.
   void iterate(int dim, const SpectralNormOptions& o) {
     const NoRecord off = no_record();
     const autograd::NoAutocast in_dtype_of_weight;  // power iterations run in the weight's dtype
@@ -64,6 +72,7 @@ struct SpectralState {
     raw::copy_(v, next_v);
   }
 
+  // Returns weight_orig / sigma with sigma = u^T W v; u and v are constants for the gradient.
   Tensor compute(int dim) const {
     const autograd::NoAutocast in_dtype_of_weight;
     // Clones u and v, because later iterations overwrite them before the backward reads them.
@@ -100,13 +109,13 @@ void apply_spectral_norm(Layer& layer, const SpectralNormOptions& o) {
 
 void apply_weight_norm(Layer& layer, const WeightNormOptions& o) {
   const auto [member, weight] = take_parameter("weight_norm", layer, o.name);
-  Dims others;
+  Dims others;  // dims over which a norm is computed; empty: all dims, unless `each` below
   if (o.dim) {
     const int kept = wrap_dim(*o.dim, weight.dim(), "weight_norm");
     for (int d = 0; d < weight.dim(); ++d)
       if (d != kept) others.push_back(d);
   }
-  // Norms over all dims but o.dim. For a vector weight these are no dims, for which norm() would reduce all dims.
+  // Norms over all dims but o.dim. For a vector these are no dims, for which norm() would reduce all dims.
   const auto norms = [others, each = o.dim && others.empty(), some = o.dim.has_value()](const Tensor& v) {
     return each ? abs(v) : norm(v, others, 2, some);
   };
@@ -137,6 +146,7 @@ void apply_equalized_lr(Layer& layer, const EqualizedLROptions& o) {
   if (!(o.lr_mul > 0)) throw ValueError("equalized_lr", "expected lr_mul > 0, got ", o.lr_mul);
   const auto [member, weight] = take_parameter("equalized_lr", layer, o.name);
   const init::Fans fans = init::fans(weight);
+  // For a transposed convolution's weight [in,out,...], fans.in counts output channels, as in PyTorch.
   const int64_t fan = (o.mode == init::FanMode::kFanIn) != is_transposed(layer) ? fans.in : fans.out;
   init::normal_(weight, {.stddev = 1 / o.lr_mul});
   const double scale = fan > 0 ? o.gain * o.lr_mul / std::sqrt(double(fan)) : 0;

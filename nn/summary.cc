@@ -1,5 +1,7 @@
-// summary: runs a network on the meta device with hooks that log the layers' calls and an Observer that counts
-// FLOPs.
+// summary: runs a network twice in eval mode and once in training mode with backward, on copies of its
+// parameters on the meta device (shapes without data), with forward hooks that log the layers' calls and an
+// Observer of kernel launches that counts FLOPs. Peak memory is that of the meta device's allocator. Modules
+// are restored afterward.
 #include "gradus/nn/summary.h"
 
 #include <algorithm>
@@ -19,10 +21,12 @@ namespace {
 
 constexpr Device kMeta{DeviceType::kMeta};
 
+// Returns a meta tensor with x's shape, strides and dtype; undefined for undefined x.
 Tensor on_meta(const Tensor& x) {
   return x.defined() ? empty_strided(x.shape(), x.strides(), {x.dtype(), kMeta}) : Tensor();
 }
 
+// Sums the FLOPs of all kernels that are launched while the Context has this observer.
 class FlopCounter final : public Observer {
  public:
   void launched(const char* op, std::span<const Tensor* const> tensors) override {
@@ -40,6 +44,7 @@ class CallLog {
       if (!layer) continue;
       const int depth = path.empty() ? 0 : 1 + int(std::count(path.begin(), path.end(), '.'));
       hooks_.push_back(layer->register_forward_pre_hook([this, path = path, depth](Layer& l, const Tensor&) {
+        // LayerCall::flops: minus the count before the call; the forward hook adds the count after it.
         open_.push_back(calls.size());
         calls.push_back({path, l.type_name(), depth, {}, l.num_parameters(), -flops_.total});
       }));
@@ -61,7 +66,7 @@ class CallLog {
 
  private:
   const FlopCounter& flops_;
-  std::vector<size_t> open_;
+  std::vector<size_t> open_;  // stack of indices into `calls`: the calls in progress
   std::vector<HookHandle> hooks_;
 };
 
@@ -160,6 +165,7 @@ std::string to_string(const Summary& s) {
 
 std::ostream& operator<<(std::ostream& out, const Summary& s) { return out << to_string(s); }
 
+// Names the leaves of the innermost recording that follows the loss, or else of the innermost open recording.
 std::string explain(const Tensor& loss, const Module& net) {
   const StateDict parameters = net.named_parameters();
   Ref<autograd::RecordingState> state = autograd::innermost_following(loss);

@@ -1,4 +1,6 @@
-// AveragedModel (exponential or equal-weight averages of weights) and BatchNormUpdate.
+// AveragedModel: exponential or equal-weight averages of a model's tensors, by one multi-tensor kernel per
+// number of updates; averages of 16-bit tensors are in f32 (step_dtype). BatchNormUpdate: resets running
+// statistics of batch norms and makes them plain means over the batches that follow.
 #include "gradus/optim/averaged_model.h"
 
 #include <algorithm>
@@ -22,8 +24,9 @@ AveragedModel::AveragedModel(const nn::Module& model, AveragedModelOptions optio
   follow(kOp);
 }
 
-// Updates the list of averages to the model's current tensors, in the model's order: keeps the averages of known
-// tensors, converted to their dtype and device, adds averages of new tensors, and drops those of removed tensors.
+// Updates the list of averages to the model's current tensors, in the model's order: keeps the averages of
+// known tensors, converted to their dtype and device, adds averages of new tensors, and drops those of
+// removed tensors.
 void AveragedModel::follow(const char* op) {
   if (model_->is_substituted())
     throw StateError(
@@ -50,6 +53,7 @@ void AveragedModel::follow(const char* op) {
   add(model_->named_buffers(), options_.use_buffers);
 }
 
+// Returns the weight of the model's tensor in the average after `updates` earlier updates; 1 for the first.
 double AveragedModel::newest_weight(int64_t updates) const {
   const double n = double(updates);
   if (updates == 0) return 1;

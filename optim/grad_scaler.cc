@@ -1,3 +1,7 @@
+// GradScaler: dynamic loss scaling. backward() marks each gradient with the factor that multiplies it;
+// unscale() divides marked gradients in place and finds infinities and NaN; step() then skips or makes the
+// optimizer's step and updates the scale. Not thread-safe. On one GPU all of this is queued without waiting:
+// Note [Device of the scale].
 #include "gradus/optim/grad_scaler.h"
 
 #include <algorithm>
@@ -20,10 +24,10 @@ namespace {
 
 // Note [Device of the scale]
 // The scale lives on the host until a backward has all its parameters on one GPU. From then on the scale, the
-// found-inf flag and the next scale live on that GPU: kernels read them there, and the host queues the next step
-// without waiting. A tensor of scales is written once. The mark of a scaled gradient refers to such a tensor, so the
-// mark stays right when the scale changes. A backward on the host or on another device reads the tensor and moves the
-// scale.
+// found-inf flag and the next scale live on that GPU: kernels read them there, and the host queues the next
+// step without waiting. A tensor of scales is written once. The mark of a scaled gradient refers to such a
+// tensor, so the mark stays right when the scale changes. A backward on the host or on another device reads
+// the tensor and moves the scale.
 
 constexpr const char* kOp = "GradScaler";
 
@@ -44,14 +48,15 @@ raw::LossScaleOptions loss_scale_options(const GradScalerOptions& o) {
 // Returns the scale of a LossScale on a device, f64[].
 Tensor scale_in(const Tensor& on_device) { return raw::reshape(raw::narrow(on_device, 0, 0, 1), {}); }
 
-// Returns x * factor; factor f64[]. Computed in f32 (f64 for f64 tensors) and rounded once, as raw::mul_ by a number.
+// Returns x * factor; factor f64[]. Computed in f32 (f64 for f64 tensors) and rounded once, as raw::mul_ by a
+// number.
 Tensor times(const Tensor& x, const Tensor& factor) {
   const DType wide = raw::step_dtype(x.dtype());
   const Tensor wide_factor = raw::to(raw::to(factor, x.device()), wide);
   return raw::to(raw::mul(raw::to(x, wide), wide_factor), x.dtype());
 }
 
-// Changes the scale of a gradient from factor `from` to factor `to`.
+// Changes the scale of a gradient from factor `from` to factor `to`, in place.
 void rescale(const Tensor& grad, const internal::Factor& from, const internal::Factor& to) {
   if (!from.on_device.defined() && !to.on_device.defined())
     return raw::mul_(autograd::elements_of(grad), to.number / from.number);
@@ -104,6 +109,8 @@ internal::Factor GradScaler::factor() const {
   return {current_.on_host.scale, {}};
 }
 
+// Records whether the gradients of params are only a part of a model's (backward_of_part), which step() must
+// not clip.
 void GradScaler::set_partial(const std::vector<Tensor>& params, bool partial) {
   for (const Tensor& p : params)
     if (partial)
@@ -112,6 +119,8 @@ void GradScaler::set_partial(const std::vector<Tensor>& params, bool partial) {
       partial_params_.erase(p.ref().get());
 }
 
+// Moves the scale to `device` (nullopt: the host), rescales gradients that were kept, and returns the state
+// of the gradients, by which mark_scaled() finds those that the backward changed.
 std::vector<GradScaler::GradientVersion> GradScaler::begin_backward(const std::vector<Tensor>& params,
                                                                     std::optional<Device> device) {
   place_scale(device);
@@ -155,6 +164,7 @@ void GradScaler::mark_scaled(const std::vector<Tensor>& params,
   }
 }
 
+// Returns dy times the scale; an undefined dy is 1.
 Tensor GradScaler::scaled_dy(const Tensor& loss, const Tensor& dy) const {
   if (!loss.defined()) throw StateError(kOp, "the loss is undefined (none)");
   if (!dy.defined()) check_one_element(kOp, "the loss", loss, " (or pass its dy)");
@@ -166,7 +176,8 @@ Tensor GradScaler::scaled_dy(const Tensor& loss, const Tensor& dy) const {
   return scaled;
 }
 
-// Divides the gradients of opt's parameters by their factors. Returns whether this rank found an infinity or NaN.
+// Divides the gradients of opt's parameters by their factors. Returns whether this rank found an infinity or
+// NaN.
 GradScaler::FoundInf GradScaler::unscale(Optimizer& opt, const char* op) const {
   struct Group {
     Device device;

@@ -1,7 +1,7 @@
-// GradScaler: dynamic loss scaling, as torch.amp.GradScaler, which prevents the underflow of small gradients in
-// f16 training. Multiplies the loss, and so all gradients, by a large scale, and divides the gradients by the
-// scale before the step. A scale that is too large gives infinite gradients: the step is skipped and the scale
-// is reduced. After growth_interval steps without infinities the scale is increased.
+// GradScaler: dynamic loss scaling, as torch.amp.GradScaler, which prevents the underflow of small gradients
+// in f16 training. Multiplies the loss, and so all gradients, by a large scale, and divides the gradients by
+// the scale before the step. A scale that is too large gives infinite gradients: the step is skipped and the
+// scale is reduced. After growth_interval steps without infinities the scale is increased.
 //
 //   optim::GradScaler scaler;
 //   for (const data::Batch& b : loader) {
@@ -17,9 +17,9 @@
 //
 // bf16 has f32's range and needs no scaler; see docs/guide/amp.md.
 //
-// If all parameters are on one GPU, the GPU decides whether a step is skipped, and the host does not wait. The
-// host waits in StepOutcome's conversion to bool, scale(), skipped_steps() and state_dict(). With `agree`, for
-// parts of a model, and for parameters on several devices each step waits once.
+// If all parameters are on one GPU, the GPU decides whether a step is skipped, and the host does not wait.
+// The host waits in StepOutcome's conversion to bool, scale(), skipped_steps() and state_dict(). With
+// `agree`, for parts of a model, and for parameters on several devices each step waits once.
 #pragma once
 
 #include <functional>
@@ -61,8 +61,8 @@ struct GradScalerOptions {
   int64_t growth_interval = 2000;
   bool enabled = true;  // false: backward and step do not scale; clipping remains
   // Returns whether any rank found an infinity; the argument is whether this rank did. Called once a step, on
-  // every rank: [](bool found) { return dist::any_rank(found); }. The call waits for the device. None: relies on
-  // averaged gradients, which carry an infinity to every rank.
+  // every rank: [](bool found) { return dist::any_rank(found); }. The call waits for the device. None: relies
+  // on averaged gradients, which carry an infinity to every rank.
   std::function<bool(bool found)> agree = nullptr;
 };
 
@@ -82,8 +82,8 @@ class GradScaler {
   // usual, over several losses and several batches. Until they are divided by the scale, clip_grad_norm_,
   // clip_grad_value_ and Optimizer::step refuse them.
   // Errors: ShapeError unless the loss has one element or dy its shape; StateError when a gradient is added
-  // to one that is not scaled, and when the scale has become too small for f32. A GPU finds a scale that is too
-  // small at the step, and the next wait of the host throws the error.
+  // to one that is not scaled, and when the scale has become too small for f32. A GPU finds a scale that is
+  // too small at the step, and the next wait of the host throws the error.
   template <class Manager> void backward(Manager& gm, const Tensor& loss, const Tensor& dy = {}) {
     const std::vector<Tensor> params = gm.attached_tensors();
     set_partial(params, false);
@@ -105,8 +105,8 @@ class GradScaler {
   }
 
   // Divides the gradients of opt's parameters by the scale, clips them, and steps. Skips the step if a
-  // gradient is infinite or NaN on any rank. Returns whether the optimizer stepped; on a GPU the conversion to
-  // bool waits. Call step() once for each optimizer with gradients.
+  // gradient is infinite or NaN on any rank. Returns whether the optimizer stepped; on a GPU the conversion
+  // to bool waits. Call step() once for each optimizer with gradients.
   // Errors: StateError when no parameter has a gradient, when a gradient is not from this scaler's backward,
   // and for clip_norm where gradients are a part of a model's; DTypeError for gradients in f16, which cannot
   // hold the divided values; ValueError for a negative bound; those of Optimizer::step.
@@ -116,8 +116,8 @@ class GradScaler {
   // Errors: as step; also StateError when called twice before a step.
   void unscale_(Optimizer& opt);
 
-  // Returns the factor of the next backward; 1 when not enabled. The factor changes once between a step and the
-  // next backward, however many optimizers stepped. Waits for the device.
+  // Returns the factor of the next backward; 1 when not enabled. The factor changes once between a step and
+  // the next backward, however many optimizers stepped. Waits for the device.
   double scale() const { return options_.enabled ? latest().scale : 1; }
   // Returns the number of skipped steps so far, over all optimizers. Waits for the device.
   int64_t skipped_steps() const { return int64_t(latest().skipped); }
@@ -153,10 +153,14 @@ class GradScaler {
 
     bool read() const;
   };
+  // Returns the state of the next backward on the host.
   raw::LossScale latest() const { return next_ ? next_->read() : current_.read(); }
+  // Returns the one GPU that has all of params; nullopt: the host decides on the step.
   std::optional<Device> device_of(const std::vector<Tensor>& params) const;
   void set_partial(const std::vector<Tensor>& params, bool partial);
   void place_scale(std::optional<Device> device);
+  // begin_backward makes the next scale the current one and returns the gradients' states; mark_scaled then
+  // marks the gradients that the backward has changed as multiplied by the current scale.
   std::vector<GradientVersion> begin_backward(const std::vector<Tensor>& params,
                                               std::optional<Device> device);
   void mark_scaled(const std::vector<Tensor>& params, const std::vector<GradientVersion>& before) const;

@@ -1,3 +1,8 @@
+// The base of all optimizers: parameter groups, the step loop, and state dicts. A step first makes a StepItem
+// (tensors and scalars) of each parameter with a gradient and checks all of them, then calls the subclass's
+// step_group once per group, then counts the step. So an error in a check leaves parameters unchanged.
+// Optional modes: f32 master weights of 16-bit parameters; step counts and learning rates on CUDA devices,
+// for graph capture or a skip by a device flag.
 #include "gradus/optim/optimizer.h"
 
 #include <algorithm>
@@ -20,7 +25,8 @@ std::string state_name(size_t param, const char* name) { return concat("state.",
 std::string group_name(size_t group, const char* name) { return concat("group.", group, ".", name); }
 constexpr const char* kMaster = "master";
 
-// The numbers of a parameter's steps as StepItem::on_device has them.
+// Convert the step count and the scalar state of a parameter to StepItem::on_device, f64 [3], and back.
+// read_back waits for the device.
 Tensor put_on(Device device, int64_t step, const std::array<double, 2>& numbers) {
   return raw::to(tensor<double>({double(step), numbers[0], numbers[1]}, {3}), device);
 }
@@ -64,6 +70,7 @@ void Optimizer::add_param_group(const std::vector<Tensor>& params,
   add_group(params, numbers);
 }
 
+// Returns the initial state tensor number `state` of a parameter, in its shape and step_dtype (f32 or f64).
 Tensor Optimizer::new_state(size_t group, size_t state, const Tensor& param) const {
   const Tensor fresh = empty(param.shape(), {raw::step_dtype(param.dtype()), param.device()});
   raw::fill_(fresh, initial_state(group, state));
@@ -88,6 +95,7 @@ Optimizer& Optimizer::make_capturable(bool on) {
   return *this;
 }
 
+// Returns the group's learning rate as a scalar on `device`, created on first use.
 Tensor Optimizer::device_lr(Device device, size_t group) {
   std::vector<Tensor>& rates = groups_[group].rates;
   for (const Tensor& rate : rates)
@@ -134,6 +142,7 @@ Optimizer& Optimizer::step_unless(const Tensor& found) {
   return found.item<float>() != 0 ? *this : step();
 }
 
+// `found`: the CUDA flag of step_unless, which makes kernels skip the step if not 0; undefined: always step.
 Optimizer& Optimizer::step_all(const Tensor& found) {
   const OpCall call(kind());
   const RunningRange running = observed({.kind = RangeKind::kUser, .name = "optimizer step"});
@@ -180,6 +189,7 @@ raw::StepItem Optimizer::step_item(size_t g, size_t i, const Tensor& found, bool
     if (names[k]) tensors[k] = state.tensors[k];
   Tensor target = p;
   if (keeps_master_of(p)) {
+    // Storage versions count writes: a version other than that of the last rounding shows a foreign write.
     const bool changed = state.rounded_version && *state.rounded_version != p.storage()->version();
     if (!state.master.defined() || changed) state.master = raw::to(p, DType::kF32);
     target = state.master, grad = raw::to(grad, DType::kF32);
@@ -190,8 +200,8 @@ raw::StepItem Optimizer::step_item(size_t g, size_t i, const Tensor& found, bool
       rows};
 }
 
-// Makes the state tensors that the group's options use, and moves state to the device and dtype of the parameter,
-// which Module::to may have changed.
+// Makes the state tensors that the group's options use, and moves state to the device and dtype of the
+// parameter, which Module::to may have changed.
 void Optimizer::prepare_state(size_t g, const Tensor& p, ParamState& state, bool counts_on_device) {
   const std::vector<const char*> names = group_state_names(g);
   for (size_t k = 0; k < names.size(); ++k) {
@@ -292,6 +302,7 @@ void Optimizer::check_between_steps(const std::string& name) const {
       "load between two steps, where its accumulated() is 0");
 }
 
+// Parameters without a step have no state entries. Parameter numbers count over all groups.
 State Optimizer::state_dict() const {
   check_between_steps("");
   State out;
@@ -326,6 +337,7 @@ void Optimizer::load_state_dict(const State& state) {
   in.finish(concat("this ", kind()));
 }
 
+// Reads into copies of the groups, which replace the groups only if the whole state is valid.
 void Optimizer::read_state(StateReader in) {
   check_between_steps("");
   size_t number = 0;

@@ -6,7 +6,9 @@
 //   gm.backward(loss);
 //   opt.step().clear_grad();
 //
-// A parameter without a gradient is skipped: the parameter and its state do not change.
+// A parameter without a gradient is skipped: the parameter and its state do not change. The optimizer has
+// references to the parameters' tensors, which Module::to() converts in place. Calls from several threads
+// must not overlap.
 #pragma once
 
 #include <array>
@@ -39,23 +41,23 @@ class Optimizer {
   // for a gradient that does not match its parameter.
   Optimizer& step();
   // As step, but leaves parameters and states unchanged if `found` is not 0: the found-inf flag of
-  // raw::unscale_, f32[]. On a CUDA device the kernels read `found`, and the host does not wait. The host waits
-  // for optimizers without can_skip_on_device, and if a parameter with a gradient is on another device than
-  // `found`.
+  // raw::unscale_, f32[]. On a CUDA device the kernels read `found`, and the host does not wait. The host
+  // waits for optimizers without can_skip_on_device, and if a parameter with a gradient is on another device
+  // than `found`.
   Optimizer& step_unless(const Tensor& found);
   // Sets all gradients to undefined, as zero_grad(set_to_none=True) of PyTorch.
   Optimizer& clear_grad();
 
-  // Master weights: keeps an f32 copy ("state.0.master") of every 16-bit parameter from its next step on. A step
-  // updates the copy, and rounds it into the parameter, so that updates smaller than the 16-bit precision
-  // accumulate. If other code has written to the parameter, the next step copies the parameter again. Off: steps
-  // update the 16-bit parameters.
+  // Master weights: keeps an f32 copy ("state.0.master") of every 16-bit parameter from its next step on. A
+  // step updates the copy, and rounds it into the parameter, so that updates smaller than the 16-bit
+  // precision accumulate. If other code has written to the parameter, the next step copies the parameter
+  // again. Off: steps update the 16-bit parameters.
   Optimizer& keep_master_weights(bool on = true);
 
   // For CUDA graphs: keeps learning rates and step counts on the parameters' CUDA devices, where kernels read
   // them, as PyTorch's `capturable` with a tensor as `lr`. Each replay of a captured step increments the step
   // count and uses the learning rate that was set last. set_lr queues the new rate on the current stream and
-  // does not wait. All other options are those at the capture. Off: kernels get the learning rate at the launch.
+  // does not wait. All other options are those at the capture. Off: kernels get the rate at the launch.
   // Errors: ValueError for an optimizer without can_skip_on_device, such as LBFGS.
   Optimizer& make_capturable(bool on = true);
 
@@ -63,8 +65,8 @@ class Optimizer {
   const std::vector<Tensor>& parameters(size_t group) const { return groups_.at(group).params; }
   std::vector<Tensor> parameters() const;  // of all groups
 
-  // Adds a group of parameters with the options of the first group, except for those in `changes`, by name ("lr",
-  // "weight_decay").
+  // Adds a group of parameters with the options of the first group, except for those in `changes`, by name
+  // ("lr", "weight_decay").
   // Errors: ValueError for a name that the options do not have, for a value out of range, and for a parameter
   // that the optimizer already has.
   void add_param_group(const std::vector<Tensor>& params,
@@ -88,8 +90,8 @@ class Optimizer {
   // Errors: StateError while an OptimizerWrapper has accumulated gradients, which a state does not contain.
   virtual State state_dict() const;
   // Loads, by copying, the state_dict of an optimizer of the same type with parameters of the same shapes.
-  // Errors: StateError as state_dict; ValueError that lists all missing, unexpected and mismatching entries. The
-  // optimizer is then unchanged.
+  // Errors: StateError as state_dict; ValueError that lists all missing, unexpected and mismatching entries.
+  // The optimizer is then unchanged.
   void load_state_dict(const State& state);
   // Reads the optimizer's part of a larger state, and registers the changes with in.on_success().
   virtual void read_state(StateReader in);
@@ -101,7 +103,8 @@ class Optimizer {
     std::array<double, 2> numbers = {};
     Tensor on_device;  // StepItem::on_device; if defined, replaces `step` and `numbers`
     Tensor master;     // f32 master copy; undefined if the parameter has none
-    // Version of the parameter's storage after `master` was last rounded into it; nullopt: `master` was loaded.
+    // Version of the parameter's storage after `master` was last rounded into it; nullopt: `master` was
+    // loaded.
     std::optional<uint32_t> rounded_version;
   };
   // Names and values of a group's options, as numbers.
@@ -111,24 +114,26 @@ class Optimizer {
   // Errors: ValueError for an undefined, repeated or empty list of parameters; DTypeError
   // unless floating point.
   void add_params(const std::vector<Tensor>& params);
-  // Errors: StateError while an open recording follows the parameter, and for a gradient that a GradScaler has
-  // scaled.
+  // Errors: StateError while an open recording follows the parameter, and for a gradient that a GradScaler
+  // has scaled.
   void check_step(const Tensor& param, const Tensor& grad) const;
 
   // Returns the optimizer's name: "SGD".
   virtual const char* kind() const = 0;
-  // Return the names of the state tensors in the order of StepItem::state, null for tensors that the options do
-  // not use: for a group's options, or for these option values.
+  // Return the names of the state tensors in the order of StepItem::state, null for tensors that the options
+  // do not use: for a group's options, or for these option values.
   // Errors: ValueError for values out of range.
   virtual std::vector<const char*> group_state_names(size_t group) const = 0;
   virtual std::vector<const char*> state_names_with(const Numbers& numbers) const = 0;
-  // Returns the initial value of the elements of a state tensor.
+  // Returns the initial value of the elements of state tensor `state`, an index into StepItem::state.
   virtual double initial_state(size_t /*group*/, size_t /*state*/) const { return 0; }
-  // The names of StepItem::numbers, their initial values, and their update after a step.
+  // The names of StepItem::numbers (scalar state per parameter), their initial values, and their update after
+  // a step.
   virtual std::vector<const char*> number_names() const { return {}; }
   virtual std::array<double, 2> initial_numbers(size_t /*group*/) const { return {}; }
   virtual void advance_numbers(size_t /*group*/, const raw::StepItem& /*item*/,
                                std::array<double, 2>& /*numbers*/) const {}
+  // Updates the parameters of `items` in place: one item per parameter of the group that has a gradient.
   virtual void step_group(size_t group, const std::vector<raw::StepItem>& items) = 0;
   // Returns whether step_group can update only the rows of a sparse gradient. If false, the gradient is
   // converted to a dense one.
@@ -136,6 +141,7 @@ class Optimizer {
   virtual bool supports_sparse_rows(size_t /*group*/) const { return false; }
   // Returns whether step_group's CUDA kernels read StepItem::on_device, `found` and `lr`.
   virtual bool can_skip_on_device() const { return false; }
+  // `numbers` has all options of a group, in the order of group_numbers.
   virtual void add_group(const std::vector<Tensor>& params, const Numbers& numbers) = 0;
   virtual Numbers group_numbers(size_t group) const = 0;
   virtual void set_group_numbers(size_t group, const Numbers& numbers) = 0;
@@ -146,6 +152,7 @@ class Optimizer {
 
  private:
   friend class OptimizerWrapper;
+  // Errors: StateError, naming the function, while an OptimizerWrapper has accumulated gradients.
   void check_between_steps(const std::string& name) const;
   struct Group {
     std::vector<Tensor> params;
@@ -157,6 +164,7 @@ class Optimizer {
   Tensor new_state(size_t group, size_t state, const Tensor& param) const;
   bool keeps_master_of(const Tensor& param) const;
   Tensor device_lr(Device device, size_t group);
+  // An undefined `found`: an unconditional step.
   Optimizer& step_all(const Tensor& found);
   raw::StepItem step_item(size_t group, size_t param, const Tensor& found, bool counts_on_device);
   void prepare_state(size_t group, const Tensor& param, ParamState& state, bool counts_on_device);
@@ -166,10 +174,10 @@ class Optimizer {
   int64_t accumulated_ = 0;  // batches accumulated since the last step, counted by an OptimizerWrapper
 };
 
-// An optimizer with options O per group. O is an aggregate with a member `lr`, a function `check()` and a static
-// function `each(options, f)` that calls f("name", member) for every member. The library's optimizers are
-// instantiated only in their own files (extern template); members are defined outside of the class, so that
-// `extern template` applies.
+// An optimizer with options O per group. O is an aggregate with a member `lr`, a function `check()` and a
+// static function `each(options, f)` that calls f("name", member) for every member. The library's optimizers
+// are instantiated only in their own files (extern template); members are defined outside of the class, so
+// that `extern template` applies.
 template <class O> class OptimizerWith : public Optimizer {
  public:
   using Options = O;
@@ -240,7 +248,7 @@ template <class O> O OptimizerWith<O>::with_numbers(O options, const Numbers& nu
 
 // An optimizer whose step is one kernel call per group. Beside the members that OptimizerWith requires, O has
 //   static constexpr const char* kName;                       the optimizer's name: "SGD"
-//   static raw::StepSlot<O> step_kernel;                      its CUDA kernel reads StepItem::on_device, found and lr
+//   static raw::StepSlot<O> step_kernel;                      its CUDA kernel reads on_device, found and lr
 //   std::vector<const char*> state_names() const;             see Optimizer::group_state_names
 // and those of these functions, described in Optimizer, whose results differ from Optimizer's:
 //   double initial_state(size_t state) const;

@@ -1,4 +1,6 @@
-// OptimizerDict: names of optimizers, and their combined state.
+// OptimizerDict: a list of named OptimizerWrappers in the order of construction, and their combined state, in
+// which the entries of the optimizer "disc" begin with "disc.". StateReader checks all of a state before it
+// changes an optimizer.
 #include "gradus/optim/optimizer_dict.h"
 
 #include <algorithm>

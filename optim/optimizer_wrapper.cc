@@ -1,4 +1,7 @@
-// OptimizerWrapper: gradient accumulation, clipping and step.
+// OptimizerWrapper: gradient accumulation, clipping and step. update_params (in the header) multiplies the
+// loss by loss_weight and calls after_backward, which steps and clears the gradients after every
+// batches_of_step() batches. The number of accumulated batches is in the optimizer, shared by all of its
+// wrappers.
 #include "gradus/optim/optimizer_wrapper.h"
 
 #include <algorithm>
@@ -43,6 +46,7 @@ Recording OptimizerWrapper::record(RecordOptions options) const {
   return manager().record(std::move(options));
 }
 
+// Limits accumulative_counts to the batches that remain in the training; remaining_ = -1: unknown.
 int64_t OptimizerWrapper::batches_of_step() const {
   return remaining_ < 0
              ? options_.accumulative_counts
@@ -51,6 +55,8 @@ int64_t OptimizerWrapper::batches_of_step() const {
 
 bool OptimizerWrapper::should_update() const { return accumulated() + 1 >= batches_of_step(); }
 
+// Returns the gradient of the mean loss with respect to this batch's loss: 1 / batches_of_step(), in the
+// loss's shape.
 Tensor OptimizerWrapper::loss_weight(const Tensor& loss) const {
   check_one_element(kOp, "the loss", loss);
   const Tensor share = empty(loss.shape(), {loss.dtype(), loss.device()});

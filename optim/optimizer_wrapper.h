@@ -1,5 +1,5 @@
-// OptimizerWrapper: one call per batch for backward, gradient accumulation, clipping and step; mmengine's
-// OptimWrapper.
+// OptimizerWrapper: one call per batch for backward, gradient accumulation, clipping and step. Names and behavior
+// are those of mmengine's OptimWrapper. Not thread-safe.
 //
 //   optim::OptimizerWrapper optimizer(
 //       opt, gm, {.accumulative_counts = 4, .clip_norm = 1.0, .no_sync = [&] { return ddp.no_sync(); }});
@@ -66,7 +66,8 @@ class OptimizerWrapper {
   // Errors: StateError without a manager.
   [[nodiscard]] Recording record(RecordOptions options = {}) const;
   // Runs the backward of the weighted loss. Every accumulative_counts-th call also clips, steps and clears the
-  // gradients. Returns whether the optimizer stepped; see StepOutcome.
+  // gradients. Returns whether the optimizer stepped: false if the step is not due, or the scaler skipped it
+  // because gradients were not finite. Reading the StepOutcome as a bool may wait for the GPU.
   // Errors: StateError without a manager; ShapeError unless the loss has one element; those of
   // GradManager::backward and of the step.
   StepOutcome update_params(const Tensor& loss) { return update_params(manager(), loss); }
@@ -109,17 +110,17 @@ class OptimizerWrapper {
 
   Optimizer& optimizer() const { return optimizer_; }
   const OptimizerWrapperOptions& options() const { return options_; }
-  const Tensor& grad_norm() const {
-    return grad_norm_;
-  }                                // of the last step before clipping; undefined without clip_norm
-  std::vector<double> lr() const;  // of each group
+  // Returns the norm of the gradients of the last step before clipping; undefined without clip_norm.
+  const Tensor& grad_norm() const { return grad_norm_; }
+  // Return the learning rate and the momentum of each parameter group.
+  std::vector<double> lr() const;
   std::vector<double> momentum() const;
 
   // Clips the current gradients and steps, independent of accumulative_counts. For callers that run the backward
   // themselves. `scaler` may skip the step.
   OptimizerWrapper& step();
-  // Clears the gradients and resets the accumulation. Gradients that no_sync keeps on this rank remain until
-  // drop_pending of the AllReduceCallback.
+  // Clears the gradients and resets the accumulation. Gradients that were accumulated under no_sync and not yet
+  // reduced are not cleared: call AllReduceCallback::drop_pending.
   OptimizerWrapper& clear_grad();
 
   // Return and set the optimizer's state, which does not contain accumulated gradients: save and load when

@@ -1,4 +1,6 @@
-// StateReader: reads entries of a State by name, and collects all errors.
+// StateReader: reads the entries of a State (an optimizer's or schedule's state dict of tensors and numbers)
+// by name, each once, and collects all errors; finish() throws them in one ValueError or applies the
+// registered changes. Readers made by with_prefix() share one Content. One thread.
 #include "gradus/optim/state.h"
 
 #include <cmath>
@@ -9,9 +11,9 @@
 namespace gradus::optim {
 
 struct StateReader::Content {
-  std::map<std::string, double> numbers;  // those not yet read
-  std::map<std::string, Tensor> tensors;
-  std::string errors;
+  std::map<std::string, double> numbers;  // the unread entries
+  std::map<std::string, Tensor> tensors;  // the unread entries
+  std::string errors;                     // one line "\n  NAME: TEXT" per error
   std::vector<std::function<void()>> on_success;
 };
 

@@ -1,4 +1,7 @@
-// DCGAN's networks, built from options as lists of layers.
+// DCGAN's generator and discriminator (Radford et al., ICLR 2016). layers() makes the list of factories from
+// which nn::Sequential constructs the layers. Sizes are powers of two from 8 (checked): the generator doubles
+// height and width per layer from 4x4, and the discriminator halves them down to 4x4. Labels, if any, are
+// concatenated as one-hot channels.
 #include "gradus/models/gan/dcgan.h"
 
 #include <algorithm>
@@ -18,6 +21,7 @@ template <class Conv> nn::LayerFactory conv(typename Conv::Options options) {
   };
 }
 
+// Returns a factory of batch norms with initial weights from the normal distribution `weight`, and bias 0.
 nn::LayerFactory batch_norm(int64_t features, nn::init::NormalOptions weight) {
   return [features, weight](nn::Module* parent, const std::string& name) {
     auto layer = std::make_unique<nn::BatchNorm2d>(parent, name, nn::BatchNormOptions{.features = features});
@@ -38,6 +42,7 @@ template <class O> void check(const char* network, const O& o) {
 std::vector<nn::LayerFactory> DCGANGenerator::layers(const Options& o) {
   check("DCGANGenerator", o);
   internal::check_count("DCGANGenerator", "latent", o.latent);
+  // [N, latent + classes, 1, 1] -> [N, width, 4, 4], then half the channels and twice the size per layer.
   int64_t width = o.width * (o.size / 8);
   std::vector layers = {
       conv<nn::ConvTranspose2d>({.in = o.latent + o.classes, .out = width, .kernel = 4, .bias = false}),
@@ -100,6 +105,7 @@ Tensor DCGANDiscriminator::operator()(const Tensor& x, const Tensor& labels) {
     const auto& [size, channels] = std::pair(options().size, options().channels);
     internal::check_images("DCGANDiscriminator", x, channels, size);
     const Tensor one_hot = internal::one_hot_like("DCGANDiscriminator", x, labels, options().classes);
+    // One constant plane per class: [N, classes, size, size].
     const Tensor planes = expand(reshape(one_hot, {x.size(0), options().classes, 1, 1}),
                                  {x.size(0), options().classes, size, size});
     return flatten(main(cat({x, planes}, 1)), 1);

@@ -1,4 +1,7 @@
-// LSGAN's networks, built from options.
+// LSGAN's networks, built from options, with mmgeneration's layers and names of parameters.
+// Generator: z [N, latent] -> linear -> [N, width, 8, 8] -> transposed 3x3 convolutions, each stride-2 one
+// doubling the size -> [N, channels, size, size] -> tanh. Discriminator: 5x5 convolutions with stride 2 down
+// to 8x8, each doubling the channels, with leaky ReLU -> linear -> [N, 1], without sigmoid.
 #include "gradus/models/gan/lsgan.h"
 
 #include "gradus/models/gan/internal/conv_block.h"
@@ -20,7 +23,7 @@ void LSGANGenerator::build() {
   noise2feat_tail_.add<nn::BatchNorm2d>({.features = o.width});
   noise2feat_tail_.add<nn::ReLU>();
   int64_t in = o.width;
-  // Adds a transposed convolution with batch norm and ReLU; with stride 2 if `doubles` the size of the image.
+  // Adds a transposed convolution with batch norm and ReLU. `doubles`: stride 2 doubles height and width.
   const auto add = [&](int64_t out, bool doubles) {
     const nn::ConvTranspose2dOptions conv = {.in = in,
                                              .out = out,
@@ -35,6 +38,7 @@ void LSGANGenerator::build() {
                                    .norm = nn::layer<nn::BatchNorm2d>({.features = out})});
     in = out;
   };
+  // From 8x8, the loop doubles log2(o.size / 32) times, and the two calls after the loop twice.
   for (int64_t size = 32; size < o.size; size *= 2) {
     add(o.width, true);
     add(o.width, false);
@@ -44,7 +48,7 @@ void LSGANGenerator::build() {
   conv_blocks_.add<ConvBlock>(internal::ConvBlockOptions{
       .conv =
           internal::kaiming<nn::ConvTranspose2d>({.in = in, .out = o.channels, .kernel = 3, .padding = 1}, 0),
-      .slope = {}});
+      .slope = {}});  // no activation: forward applies tanh
 }
 
 Tensor LSGANGenerator::forward(const Tensor& z) {

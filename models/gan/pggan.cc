@@ -1,4 +1,8 @@
-// PGGAN's networks: blocks for all resolutions, of which a call computes those up to its Scale.
+// PGGAN's networks (Karras et al., ICLR 2018): blocks for all resolutions, of which a call computes those up
+// to its Scale. Resolution r has 2^r x 2^r pixels, r = 2, 3, ... In the ModuleLists, entry r - 2 of
+// torgb_layers and fromrgb_layers is that of resolution r; conv_blocks has one block for r = 2 (entry 0) and
+// two for each larger r (entries 2 r - 5 and 2 r - 4). While a resolution fades in, results blend linearly
+// with those of half the size.
 #include "gradus/models/gan/pggan.h"
 
 #include <bit>
@@ -29,7 +33,7 @@ template <class O> void check(const char* network, const O& o) {
   internal::check_count(network, "channels of the last block", channels_at(o, log2_of(o.size) - 1));
 }
 
-// Errors: ValueError unless `scale` is valid for a network whose largest images have `largest` x `largest` pixels.
+// `largest`: side of the network's largest images, in pixels. Errors: ValueError for an invalid scale.
 void check_scale(const char* network, Scale scale, int64_t largest) {
   internal::check_image_size(network, scale.size, 4);
   if (scale.size > largest)
@@ -69,7 +73,8 @@ template <class Conv> struct Block final : nn::Layer {
   nn::PixelNorm norm;  // has no parameters, so it need not be registered as a child
 };
 
-// Maps latent vectors to 4x4 pixels: pixel_norm(leaky_relu(linear(pixel_norm(z)) + bias)).
+// Maps latent vectors [N, latent] to features [N, channels, 4, 4]:
+// pixel_norm(leaky_relu(linear(pixel_norm(z)) + bias)).
 struct NoiseToFeatures final : nn::Layer {
   NoiseToFeatures(nn::Module* parent, std::string name, int64_t latent, int64_t channels,
                   nn::PixelNormOptions pixel_norm)
@@ -89,7 +94,7 @@ struct NoiseToFeatures final : nn::Layer {
   nn::PixelNorm norm;
 };
 
-// Maps 4x4 pixels to scores by two linear layers.
+// Maps features [N, C, 4, 4] with 16 C = in to scores [N, out] by two linear layers.
 struct Decision final : nn::Layer {
   Decision(nn::Module* parent, std::string name, int64_t in, int64_t hidden, int64_t out)
       : Layer(parent, std::move(name)),
@@ -150,6 +155,7 @@ Tensor PGGANGenerator::operator()(const Tensor& z, const Tensor& labels, Scale s
   });
 }
 
+// vectors [N, latent + classes] -> images [N, channels, size, size].
 Tensor PGGANGenerator::compute(const Tensor& vectors, Scale scale) {
   check_scale("PGGANGenerator", scale, options().size);
   const int last = log2_of(scale.size);
@@ -192,6 +198,7 @@ Tensor PGGANDiscriminator::operator()(const Tensor& x, Scale scale) {
   return call([&] { return compute(x, scale); });
 }
 
+// x [N, channels, size, size] -> scores [N, 1 + classes].
 Tensor PGGANDiscriminator::compute(const Tensor& x, Scale scale) {
   check_scale("PGGANDiscriminator", scale, options().size);
   internal::check_images("PGGANDiscriminator", x, options().channels, scale.size);

@@ -1,4 +1,7 @@
-// WGAN-GP's networks, built from options.
+// WGAN-GP's networks, built from options. WGANGPGenerator maps z [N, latent] to 4x4 pixels and doubles height
+// and width by upsampling and two convolution blocks (conv, norm, ReLU) per size; WGANGPDiscriminator mirrors
+// this with average pooling and returns scores [N, 1]. The Small pair uses strided 5x5 (transposed)
+// convolutions as DCGAN.
 #include "gradus/models/gan/wgan_gp.h"
 
 #include <algorithm>
@@ -18,6 +21,7 @@ template <class O> int64_t channels_at(const O& o, int64_t pixels) {
   return std::min(o.channel_base / pixels, o.channel_max);
 }
 
+// Errors: ValueError for options out of range.
 template <class O> void check(const char* network, const O& o) {
   internal::check_image_size(network, o.size, 8);
   internal::check_count(network, "channels", o.channels);
@@ -25,7 +29,7 @@ template <class O> void check(const char* network, const O& o) {
   internal::check_count(network, "channel_max", o.channel_max);
 }
 
-// Maps latent vectors to 4x4 pixels: batch_norm(relu(linear(z) + bias)).
+// Maps z [N, latent] to [N, channels, 4, 4]: batch_norm(relu(linear(z) + bias)).
 struct NoiseToFeatures final : nn::Layer {
   NoiseToFeatures(nn::Module* parent, std::string name, int64_t latent, int64_t channels)
       : Layer(parent, std::move(name)),
@@ -43,7 +47,7 @@ struct NoiseToFeatures final : nn::Layer {
   nn::BatchNorm2d norm;
 };
 
-// Maps 4x4 pixels to a score by a convolution block and a linear layer.
+// Maps x [N, C, 4, 4] to scores [N, 1] by a convolution block with 4x4 filters and a linear layer.
 struct Decision final : nn::Layer {
   Decision(nn::Module* parent, std::string name, int64_t channels, const ConvBlockOptions& block)
       : Layer(parent, std::move(name)),

@@ -1,4 +1,5 @@
-// WGAN-GP: networks for Wasserstein GANs with gradient penalty (train/gan/penalties.h).
+// WGAN-GP: networks for Wasserstein GANs with gradient penalty (train/gan/penalties.h). Images are
+// channels-first, [N, C, H, W]; larger discriminator scores mean "real".
 //
 //   WGANGPGenerator, WGANGPDiscriminator              for 8x8 to 1024x1024 pixels, with norms in both
 //   WGANGPSmallGenerator, WGANGPSmallDiscriminator    for 28x28 (MNIST) and 32x32 pixels
@@ -45,10 +46,11 @@ class WGANGPGenerator final : public nn::LayerWith<WGANGPGeneratorOptions> {
 };
 
 struct WGANGPDiscriminatorOptions {
-  // Both norms are per sample: batch norm is incompatible with a penalty on the gradient of each image.
+  // Both norms are over a sample's channels and pixels: batch norm is incompatible with a penalty on the
+  // gradient of each image.
   enum class Norm {
-    kGroup,  // over a sample's channels and pixels, with one weight per channel; named "GN"
-    kLayer,  // over a sample's channels and pixels, with one weight per channel and pixel; named "LN2d"
+    kGroup,  // GroupNorm of one group: one weight per channel; module named "GN"
+    kLayer,  // LayerNorm over [C, H, W]: one weight per channel and pixel; module named "LN2d"
   };
   int64_t size = 128;           // height and width of the images: 8, 16, 32, ...
   int64_t channels = 3;         // channels of the images
@@ -89,8 +91,8 @@ struct WGANGPSmallGeneratorOptions {
 
 // Shapes: z [N,latent] -> [N,channels,size,size].
 // Errors: ValueError for options out of range; ShapeError.
-// Source: igul222/improved_wgan_training, gan_mnist.py and gan_cifar.py. Transposed convolutions have a padding
-// of 2 on all sides; TensorFlow's have 1 before and 2 after.
+// Source: igul222/improved_wgan_training, gan_mnist.py and gan_cifar.py. Transposed convolutions have a
+// padding of 2 on all sides; TensorFlow's have 1 before and 2 after.
 class WGANGPSmallGenerator final : public nn::LayerWith<WGANGPSmallGeneratorOptions> {
  public:
   explicit WGANGPSmallGenerator(Options options = {}) : LayerWith(std::move(options)) { build(); }

@@ -1,5 +1,7 @@
-// Activation layers. Each applies the op of the same name (gradus/autograd/ops/activations.h, softmax.h) to every
-// element; Softmax, Softmin, LogSoftmax, Softmax2d and GLU apply it along one dim.
+// Activation layers. Each applies the op of the same name (gradus/autograd/ops/activations.h, softmax.h) to
+// every element; Softmax, Softmin, LogSoftmax, Softmax2d and GLU apply it along one dim. Inputs are
+// floating-point tensors of any shape; results have the input's shape and dtype, except that GLU halves its
+// dim. An OpLayer passes the listed members of its options to the op. Required options have no default.
 #pragma once
 
 #include "gradus/autograd/ops/activations.h"
@@ -19,7 +21,7 @@ class ReLU final : public LayerWith<NoOptions> {
   Tensor forward(const Tensor& x) override;
 
  private:
-  Tensor forward_temporary(Tensor&& x) override;
+  Tensor forward_temporary(Tensor&& x) override;  // may overwrite x
 };
 
 // min(max(x, 0), 6)
@@ -53,7 +55,7 @@ using LeakyReLU = OpLayer<LeakyReLUOptions, &leaky_relu, "LeakyReLU", &LeakyReLU
 
 struct PReLUOptions {
   int64_t num_parameters = 1;  // 1, or the number of channels
-  double init = 0.25;
+  double init = 0.25;          // initial value of the weight
 };
 extern template class ModuleWith<PReLUOptions, Layer>;
 // x where x > 0, else weight x. The weight is learned, one for all elements or one for each channel.
@@ -94,7 +96,8 @@ struct GELUOptions {
   Gelu approximate = Gelu::kExact;
 };
 extern template class ModuleWith<GELUOptions, Layer>;
-// x Phi(x), Phi the cumulative distribution function of the standard normal distribution
+// x Phi(x), with Phi the cumulative distribution function of the standard normal distribution: exact, by erf,
+// or approximated by tanh
 using GELU = OpLayer<GELUOptions, &gelu, "GELU", &GELUOptions::approximate>;
 
 struct SoftplusOptions {

@@ -1,4 +1,7 @@
-// MultiheadAttention: projections, masks, split into heads, scaled dot-product attention, output projection.
+// MultiheadAttention, as torch.nn.MultiheadAttention: projects query, key and value, splits them into heads,
+// applies scaled_dot_product_attention with the combined masks, joins the heads and applies out_proj.
+// Internally all sequences are time-first with a batch: [L,N,E], [S,N,E]; operator() converts batch_first and
+// unbatched inputs. N: batch, L: queries, S: keys, E: embed_dim, heads: num_heads.
 #include "gradus/nn/layers/attention.h"
 
 #include <cmath>
@@ -16,11 +19,12 @@
 namespace gradus::nn {
 namespace {
 
-// Converts a mask of MultiheadAttention, where true excludes a key, to a mask of scaled_dot_product_attention,
-// where true includes a key. Floating-point masks are the same for both.
+// Converts a mask of MultiheadAttention, where true excludes a key, to a mask of
+// scaled_dot_product_attention, where true includes a key. Floating-point masks are the same for both.
 Tensor to_op_mask(const Tensor& mask) { return mask.dtype() == DType::kBool ? logical_not(mask) : mask; }
 
-// Combines two masks of scaled_dot_product_attention. Either may be undefined.
+// Combines two masks of scaled_dot_product_attention, which broadcast. Either may be undefined. Two bool
+// masks are and-ed. Otherwise the result is the sum of the masks, with false as -infinity, in `dtype`.
 Tensor combine_masks(const Tensor& a, const Tensor& b, DType dtype) {
   if (!a.defined() || !b.defined()) return a.defined() ? a : b;
   if (a.dtype() == DType::kBool && b.dtype() == DType::kBool) return logical_and(a, b);
@@ -44,11 +48,14 @@ Tensor split_heads(const Tensor& x, int64_t heads) {
 
 }  // namespace
 
+// Returns whether keys and values have embed_dim features. All projections are then one parameter,
+// in_proj_weight [3E,E]; otherwise q_proj_weight [E,E], k_proj_weight [E,kdim] and v_proj_weight [E,vdim].
 bool MultiheadAttention::same_sizes() const {
   const auto same = [&](int64_t n) { return n == 0 || n == options().embed_dim; };
   return same(options().kdim) && same(options().vdim);
 }
 
+// Checks the options. Returns weights [rows * E, in] (0: E), Xavier-uniform; undefined unless `enabled`.
 Tensor MultiheadAttention::initial_projection(int64_t rows, int64_t in, bool enabled) const {
   const Options& o = options();
   if (o.embed_dim < 1 || o.num_heads < 1 || o.embed_dim % o.num_heads != 0)
@@ -77,7 +84,7 @@ void MultiheadAttention::zero_biases() {
   if (options().bias) init::zeros_(out_proj.bias);
 }
 
-// Returns the projected query, key and value.
+// Returns the projected query [L,N,E], key and value [S,N,E]. Self-attention is one matrix product.
 std::vector<Tensor> MultiheadAttention::project(const Tensor& query, const Tensor& key,
                                                 const Tensor& value) const {
   if (in_proj_weight.defined() && query.is_same(key) && key.is_same(value))
@@ -99,7 +106,7 @@ std::string MultiheadAttention::batch_first_hint() const {
 Tensor MultiheadAttention::combined_mask(const AttentionCallOptions& o, int64_t n, int64_t l, int64_t s,
                                          DType dtype) const {
   const int64_t extra = options().add_bias_kv + options().add_zero_attn, heads = options().num_heads;
-  // Extends a mask by zeros (false) for the keys of add_bias_kv and add_zero_attn, which are never masked.
+  // Extends a mask by zeros (false) for the keys of add_bias_kv and add_zero_attn, which masks never exclude.
   const auto widened = [&](const Tensor& m) {
     if (extra == 0) return m;
     Shape shape = m.shape();

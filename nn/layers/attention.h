@@ -1,4 +1,5 @@
-// MultiheadAttention, as torch.nn.MultiheadAttention.
+// MultiheadAttention: multi-head scaled dot-product attention as a module, as torch.nn.MultiheadAttention,
+// with the same names and shapes of parameters.
 #pragma once
 
 #include "gradus/autograd/ops/linalg/attention.h"
@@ -16,7 +17,7 @@ struct MultiheadAttentionOptions {
   bool add_bias_kv = false;    // appends one learned key and value
   bool add_zero_attn = false;  // appends one key and value of zeros, so that a query can attend to nothing
   int64_t kdim = 0, vdim = 0;  // sizes of keys and values; 0: embed_dim
-  bool batch_first = false;
+  bool batch_first = false;    // whether the batch is dim 0 of arguments and result, instead of dim 1
 };
 extern template class ModuleWith<MultiheadAttentionOptions>;
 
@@ -45,6 +46,9 @@ class MultiheadAttention final : public ModuleWith<MultiheadAttentionOptions> {
   }
   explicit MultiheadAttention(Options options) : ModuleWith(options) { zero_biases(); }
 
+  // Either in_proj_weight [3 E, E] (rows of query, key, value) if keys and values have size E = embed_dim, or
+  // the three others [E, E], [E, kdim], [E, vdim]. in_proj_bias is [3 E]; bias_k and bias_v (add_bias_kv) are
+  // [1, 1, E]. Parameters that the options do not use are undefined.
   Parameter in_proj_weight{this, "in_proj_weight", initial_projection(3, options().embed_dim, same_sizes())};
   Parameter q_proj_weight{this, "q_proj_weight", initial_projection(1, options().embed_dim, !same_sizes())};
   Parameter k_proj_weight{this, "k_proj_weight", initial_projection(1, options().kdim, !same_sizes())};
@@ -55,6 +59,7 @@ class MultiheadAttention final : public ModuleWith<MultiheadAttentionOptions> {
   Linear out_proj{
       this, "out_proj", {.in = *options().embed_dim, .out = *options().embed_dim, .bias = options().bias}};
 
+  // Differentiable. S of the weights includes the rows appended by add_bias_kv and add_zero_attn.
   // Errors: ShapeError, DTypeError for arguments that do not fit.
   AttentionResult operator()(const Tensor& query, const Tensor& key, const Tensor& value,
                              const AttentionCallOptions& options = {});

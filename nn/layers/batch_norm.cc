@@ -1,4 +1,7 @@
-// Batch norm layers: running statistics, deferred statistics, batch norm over ranks, and fusion with activations.
+// Batch norm layers: choose the statistics (batch or running), keep the running statistics, and call the ops
+// batch_norm and batch_norm_relu etc. (fused with an activation). Deferred statistics are accumulated over
+// batches and applied once. With a StatisticsReduction the statistics are those of the batches of all ranks
+// (SyncBatchNorm); then forward is collective over the ranks. x is [N, features, spatial dims...].
 #include "gradus/nn/layers/batch_norm.h"
 
 #include <algorithm>
@@ -20,6 +23,7 @@
 
 namespace gradus::nn {
 
+// Returns [features] filled with `value`; undefined unless `enabled`.
 Tensor BatchNorm::initial(bool enabled, double value) const {
   if (options().features < 1)
     throw ValueError("BatchNorm", "expected features >= 1, got ", *options().features);
@@ -42,14 +46,14 @@ void BatchNorm::reset_running_stats() {
 }
 
 namespace {
-// Whether a forward updates running statistics: not in the second run of a checkpoint, whose first run updated
-// them.
+// Returns whether a forward updates running statistics. The recomputation of a checkpointed forward
+// (activation checkpointing) does not: the first run has updated them.
 bool updates_statistics() { return !autograd::is_recomputing(); }
 bool has_data(const Tensor& x) { return x.device().type != DeviceType::kMeta; }
 }  // namespace
 
-// Returns the weight of the next batch in the running statistics: the momentum, or 1 / (number of batches + 1)
-// for a cumulative average.
+// Returns the weight of the next batch in the running statistics: the momentum, or 1 / (number of batches +
+// 1) for a cumulative average.
 double BatchNorm::next_momentum() const {
   if (options().momentum && !use_cumulative_average_) return *options().momentum;
   return has_data(num_batches_tracked) ? 1 / (num_batches_tracked.item<double>() + 1) : 1;
@@ -57,7 +61,8 @@ double BatchNorm::next_momentum() const {
 
 void BatchNorm::defer_statistics(bool on) { deferred_ = on ? std::optional(Deferred()) : std::nullopt; }
 
-// Combines a batch's statistics with the collected ones (Chan, Golub and LeVeque, see forward_reduced).
+// Combines a batch's statistics with the collected ones (Chan, Golub and LeVeque, see forward_reduced). m2:
+// sum of squared differences from the mean; rows: number of elements per channel.
 void BatchNorm::collect(const Tensor& batch_mean, const Tensor& batch_m2, int64_t batch_rows) {
   const double rows = double(batch_rows), all = deferred_->rows + rows;
   if (rows == 0) return;
@@ -84,7 +89,7 @@ bool BatchNorm::reduces_statistics() const {
 }
 
 // Returns op(x, weight, bias, running_mean, running_var, options), where op is batch_norm or batch norm fused
-// with an activation.
+// with an activation. Undefined running statistics: op neither reads nor updates any.
 template <class Op> Tensor BatchNorm::forward_op(Op op, const Tensor& x) {
   check_input(x);
   const bool tracks = running_mean.defined();
@@ -92,6 +97,7 @@ template <class Op> Tensor BatchNorm::forward_op(Op op, const Tensor& x) {
   gradus::BatchNormFuncOptions o;
   o.training = by_batch;
   o.eps = options().eps;
+  // Whether this batch changes the running statistics.
   const bool counts = by_batch && tracks && updates_statistics();
   if (counts && deferred_ && has_data(x)) {
     // With a momentum of 1 the op writes the batch's mean and unbiased variance into these tensors.
@@ -147,9 +153,9 @@ Tensor BatchNorm::add_relu(const Tensor& x, Tensor residual) {
   });
 }
 
-// Normalizes by the combined statistics of the batches of all ranks of the reduction. Means and sums of squared
-// differences are combined as in Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for
-// computing sample variances", 1979, which avoids cancellation for large means.
+// Normalizes by the combined statistics of the batches of all ranks of the reduction. Means and sums of
+// squared differences are combined as in Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm
+// for computing sample variances", 1979, which avoids cancellation for large means.
 Tensor BatchNorm::forward_reduced(const Tensor& x) {
   check_input(x);
   const int64_t C = *options().features;

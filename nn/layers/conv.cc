@@ -1,4 +1,7 @@
-// Convolution layers for the six option types: initial parameters, padding modes, and the call of the op.
+// Convolution and transposed convolution layers in 1 to 3 dims: PyTorch's initial parameters (Kaiming
+// uniform), padding other than zeros (an index_select per dim, before the convolution without padding), and
+// the call of the op conv1d, ..., conv_transpose3d, which checks x and computes gradients. The layers have
+// one template, Conv<O, N>: O is the type of the options, N the name of the class.
 #include "gradus/nn/layers/conv.h"
 
 #include <algorithm>
@@ -16,20 +19,25 @@
 namespace gradus::nn {
 namespace {
 
+// Returns sizes of 1, 2 or 3 spatial dims as a Shape.
 Shape sizes(int64_t n) { return {n}; }
 Shape sizes(Size2 s) { return {s.h, s.w}; }
 Shape sizes(Size3 s) { return {s.d, s.h, s.w}; }
 
+// Whether O are the options of a transposed convolution.
 template <class O> constexpr bool kTransposed = requires(O o) { o.output_padding; };
 
-// Returns the index in [0, n) of the element that padding copies to position i, which may lie outside of [0, n).
+// Returns the index, from 0 to n - 1, of the element that padding copies to position i, which may be negative
+// or n and above.
 int64_t source_index(int64_t i, int64_t n, PaddingMode mode) {
   if (mode == PaddingMode::kReplicate) return std::clamp<int64_t>(i, 0, n - 1);
   if (mode == PaddingMode::kCircular) return (i + n) % n;
   return i < 0 ? -i : i >= n ? 2 * (n - 1) - i : i;
 }
 
-// Returns x padded by the layer's padding mode, other than zeros.
+// Returns x [..., spatial dims] padded by the layer's padding mode, other than zeros. With same_padding and
+// an odd total, the end gets one more element.
+// Errors: ShapeError naming `layer` if x is too small for the padding.
 template <class O> Tensor padded(const char* layer, const Tensor& x, const O& o) {
   Tensor y = x;
   const Shape kernel = sizes(*o.kernel), dilation = sizes(o.dilation), padding = sizes(o.padding);
@@ -52,7 +60,7 @@ template <class O> Tensor padded(const char* layer, const Tensor& x, const O& o)
   return y;
 }
 
-// Call the op for the type of sizes.
+// Calls the op for the number of spatial dims. b: bias, may be undefined.
 template <class Size>
 Tensor apply(const Tensor& x, const Tensor& w, const Tensor& b, const ConvOptions<Size>& o) {
   if constexpr (std::same_as<Size, int64_t>)

@@ -1,4 +1,5 @@
-// Linear and Bilinear layers: initial parameters and forwards.
+// Linear, y = x weight^T + bias, and Bilinear, y_o = a^T W_o b + bias_o: their initial parameters, as in torch.nn,
+// and their forward. Shapes and errors: linear.h.
 #include "gradus/nn/layers/linear.h"
 
 #include <cmath>
@@ -16,6 +17,7 @@ namespace gradus::nn {
 Tensor Linear::initial_weight(const LinearOptions& o) {
   if (o.in < 0 || o.out < 0)
     throw ValueError("Linear", "expected in, out >= 0, got ", *o.in, " and ", *o.out);
+  // With a = sqrt(5), kaiming_uniform_ is uniform on +-1/sqrt(in).
   return init::kaiming_uniform_(empty({o.out, o.in}, {.device = internal::initial_device()}),
                                 {.a = std::sqrt(5.0)});
 }
@@ -30,12 +32,13 @@ Tensor Linear::initial_bias(const LinearOptions& o) {
 Tensor Linear::forward(const Tensor& x) { return linear(x, weight, bias); }
 
 Tensor Linear::relu(const Tensor& x) {
-  if (has_hooks()) return gradus::relu((*this)(x));
+  if (has_hooks()) return gradus::relu((*this)(x));  // hooks must get the result before the relu
   return call([&] { return linear_relu(x, weight, bias); });
 }
 
 template class ModuleWith<LinearOptions, Layer>;
 
+// Returns the initial weight or bias, uniform on +-1/sqrt(in1); undefined if not enabled (no bias).
 Tensor Bilinear::initial(bool enabled, const Shape& shape) const {
   const Options& o = options();
   if (o.in1 < 1 || o.in2 < 1 || o.out < 1)
@@ -57,7 +60,8 @@ Tensor Bilinear::operator()(const Tensor& a, const Tensor& b) {
         leading_shape(a) != leading_shape(b))
       throw ShapeError("Bilinear", "expected a [...,", *o.in1, "] and b [...,", *o.in2, "], got ",
                        describe(a), " and ", describe(b));
-    // half[r,o,:] = a_r^T W_o by one product [rows,in1] x [in1,out*in2]; then y[r,o] = half[r,o,:] . b_r.
+    // With all leading dims as rows r: half[r,o,:] = a_r^T W_o by one product [rows,in1] x [in1,out*in2]; then
+    // y[r,o] = half[r,o,:] . b_r.
     const Tensor rows = reshape(a, {-1, *o.in1});
     const Tensor w = reshape(permute(weight, {1, 0, 2}), {*o.in1, o.out * o.in2});
     const Tensor half = reshape(matmul(rows, w), {rows.size(0), *o.out, *o.in2});

@@ -1,5 +1,7 @@
-// RNN, LSTM and GRU: the products of all time steps with the input are one matrix product; the products with the
-// state and the cells run step by step.
+// RNN, LSTM and GRU (weights and gate order as in torch.nn), and their cells. For each layer and direction
+// the products of all time steps with the input are one matrix product; the products with the state and the
+// cells run step by step. Internally x is [T, N, features]. LSTMState {h, c} serves all three: c is undefined
+// except for LSTM.
 #include "gradus/nn/layers/recurrent.h"
 
 #include <algorithm>
@@ -19,6 +21,7 @@
 namespace gradus::nn {
 namespace {
 
+// Returns a tensor with elements from U(-1/sqrt(hidden), 1/sqrt(hidden)).
 Tensor uniform_parameter(const Shape& shape, int64_t hidden) {
   const double bound = 1 / std::sqrt(double(hidden));
   return init::uniform_(empty(shape, {.device = internal::initial_device()}), {.low = -bound, .high = bound});
@@ -78,6 +81,7 @@ void Recurrent<O, gates>::check_state(const char* name, const Tensor& given, con
     throw ShapeError(kType, "expected ", name, " ", expected, ", got ", describe(given));
 }
 
+// Runs one direction of one layer: x [T, N, in] -> output [T, N, out], in the order of x also if `backwards`.
 template <class O, int64_t gates>
 LSTMResult Recurrent<O, gates>::unroll(const Direction& d, const Tensor& x, LSTMState state, bool backwards) {
   Tensor bias;
@@ -176,6 +180,8 @@ template <class O, int64_t gates> Tensor RecurrentCell<O, gates>::initial_bias()
   return o.bias ? uniform_parameter({gates * o.hidden_size}, o.hidden_size) : Tensor();
 }
 
+// Checks x [N, in] or [in] and the states, replaces undefined states by zeros, and adds a batch dim if there
+// is none. Returns whether x had a batch dim.
 template <class O, int64_t gates>
 bool RecurrentCell<O, gates>::prepare(Tensor& x, std::initializer_list<Tensor*> state) const {
   const O& o = this->options();

@@ -1,4 +1,7 @@
-// TransformerEncoderLayer and TransformerEncoder.
+// TransformerEncoderLayer: self-attention and a feed-forward network, each with dropout, a residual
+// connection and layer norm (before the block with norm_first, else after it). TransformerEncoder: a stack of
+// these layers. x and results are [T, N, d_model], with batch_first [N, T, d_model], or [T, d_model]. Masks
+// as in MultiheadAttention.
 #include "gradus/nn/layers/transformer.h"
 
 #include "gradus/autograd/ops/activations.h"
@@ -6,6 +9,7 @@
 
 namespace gradus::nn {
 
+// Returns the width of the hidden layer, checked here because members are constructed from it.
 int64_t TransformerEncoderLayer::feedforward() const {
   if (options().dim_feedforward < 1)
     throw ValueError("TransformerEncoderLayer", "expected dim_feedforward >= 1, got ",
@@ -26,6 +30,7 @@ LayerNormOptions TransformerEncoderLayer::norm_options() const {
   return {.shape = *options().d_model, .eps = options().layer_norm_eps, .bias = options().bias};
 }
 
+// dropout1(self_attn(x, x, x)), without the residual connection.
 Tensor TransformerEncoderLayer::attended(const Tensor& x, const TransformerMasks& masks) {
   return dropout1(self_attn(x, x, x,
                             {.key_padding_mask = masks.src_key_padding_mask,
@@ -35,6 +40,7 @@ Tensor TransformerEncoderLayer::attended(const Tensor& x, const TransformerMasks
                       .output);
 }
 
+// dropout2(linear2(dropout(activation(linear1(x))))), without the residual connection.
 Tensor TransformerEncoderLayer::fed_forward(const Tensor& x) {
   Tensor h = linear1(x);
   h = options().activation == TransformerActivation::kGELU ? gelu(h) : relu(std::move(h));

@@ -1,4 +1,7 @@
-// Adam, AdamW, Adamax, NAdam and RAdam: checks of options and the kernels on CPUs.
+// Adam, AdamW, Adamax, NAdam and RAdam: for each optimizer, the checks of its options (ValueError), the names of
+// its states, and the slot of its step kernel with the CPU kernel. Optimizer::step() runs the kernel.
+// Formulas: optim/optimizers/adam.h. The updates of one element, shared by the CPU and CUDA kernels:
+// optim/rules/adam.h. The CUDA kernels are added to the slots in optim/cuda.
 #include "gradus/optim/optimizers/adam.h"
 
 #include "gradus/optim/rules/adam.h"
@@ -24,6 +27,7 @@ template <class Options> void check_adam(const Options& o) {
   check_betas(o.kName, o.betas);
 }
 
+// Names of the state tensors, as in torch.optim: the moving averages of g and of g^2, the maximum of those.
 std::vector<const char*> adam_states(bool amsgrad) {
   if (amsgrad) return {"exp_avg", "exp_avg_sq", "max_exp_avg_sq"};
   return {"exp_avg", "exp_avg_sq"};
@@ -56,6 +60,7 @@ void NAdamOptions::check() const {
   check_adam(*this);
   check_not_negative(kName, {{"momentum_decay", momentum_decay}});
 }
+// Multiplies numbers[0] by mu_t for t = item.step: after step t it is the product mu_1 ... mu_t.
 void NAdamOptions::advance_numbers(const raw::StepItem& item, std::array<double, 2>& numbers) const {
   numbers[0] *= MakeNAdam::of(*this).mu(double(item.step));
 }

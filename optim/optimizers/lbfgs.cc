@@ -1,5 +1,7 @@
-// L-BFGS: two-loop recursion for the direction, and a line search for the strong Wolfe conditions with cubic
-// interpolation. Follows minFunc and torch.optim.LBFGS.
+// L-BFGS: two-loop recursion for the direction d = -H g (H approximates the inverse Hessian), and a line
+// search for the strong Wolfe conditions with cubic interpolation. Follows minFunc and torch.optim.LBFGS.
+// Gradients and directions are vectors of all parameters' elements, in f32 or f64 on the parameters' device;
+// losses and dot products are read by the host, which waits for the device.
 #include "gradus/optim/optimizers/lbfgs.h"
 
 #include <algorithm>
@@ -24,15 +26,15 @@ namespace {
 double dot(const Tensor& a, const Tensor& b) { return raw::sum(raw::mul(a, b)).item<double>(); }
 double max_abs(const Tensor& x) { return raw::amax(raw::unary<functors::Abs>(x)).item<double>(); }
 
-// A point x0 + t d on the line of a search, with the loss and the gradient there.
+// A point x0 + t d of a line search along direction d, with the loss and the gradient there.
 struct Point {
   double t, loss;
   Tensor gradient;
   double derivative;  // directional derivative of the loss along d
 };
 
-// Returns the t at which the cubic through two points with their derivatives has its minimum, clamped to [low,
-// high]; the midpoint if the cubic has no minimum.
+// Returns the t at which the cubic through two points with their derivatives has its minimum, clamped to
+// [low, high]; the midpoint if the cubic has no minimum.
 double cubic_minimum(const Point& a, const Point& b, double low, double high) {
   const double d1 = a.derivative + b.derivative - 3 * (a.loss - b.loss) / (a.t - b.t);
   const double square = d1 * d1 - a.derivative * b.derivative;
@@ -47,8 +49,9 @@ double cubic_minimum(const Point& a, const Point& b, double low, double high) {
 // Returns a point that satisfies the strong Wolfe conditions, with f(t) the loss at x0 + t d:
 //   f(t) <= f(0) + c1 t f'(0)  and  |f'(t)| <= c2 |f'(0)|.
 // The search begins at t, brackets such a point, and then narrows the bracket (Nocedal and Wright, algorithms
-// 3.5 and 3.6). `length` is max |d_i|. After `max_evaluations` evaluations beyond the first, returns the best
-// point so far.
+// 3.5 and 3.6). `start` is the point t = 0, and evaluate(t) returns a Point. `length` is max |d_i|. Returns
+// the best point so far after `max_evaluations` evaluations beyond the first, or when the bracket moves no
+// parameter by `tolerance`.
 template <class Evaluate>
 Point strong_wolfe(const Point& start, double t, double length, double tolerance, int64_t max_evaluations,
                    Evaluate evaluate) {
@@ -83,8 +86,8 @@ Point strong_wolfe(const Point& start, double t, double length, double tolerance
     const double left = std::min(bracket[0].t, bracket[1].t), right = std::max(bracket[0].t, bracket[1].t);
     if ((right - left) * length < tolerance) break;
     t = cubic_minimum(bracket[0], bracket[1], left, right);
-    // Insufficient progress: two consecutive points near an edge of the bracket, or one on it. Moves t away from
-    // the edge.
+    // Insufficient progress: two consecutive points near an edge of the bracket, or one on it. Moves t away
+    // from the edge.
     const double margin = 0.1 * (right - left);
     const bool near = std::min(right - t, t - left) < margin;
     const bool stuck = near && (near_edge || t >= right || t <= left);
@@ -103,6 +106,7 @@ Point strong_wolfe(const Point& start, double t, double length, double tolerance
   return bracket[low];
 }
 
+// copies returns copies of the parameters; restore writes them back.
 std::vector<Tensor> copies(const std::vector<Tensor>& params) {
   std::vector<Tensor> all;
   for (const Tensor& p : params) all.push_back(raw::clone(p));
@@ -166,6 +170,7 @@ LBFGS::Pair LBFGS::pair_of(Tensor y, Tensor s) {
 Tensor LBFGS::direction_of(const Memory& memory, const Tensor& gradient) {
   Tensor d = raw::unary<functors::Neg>(gradient);
   if (memory.pairs.empty()) return d;
+  // Algorithm 7.4 of Nocedal and Wright: from the newest pair to the oldest, then back.
   std::vector<double> factors(memory.pairs.size());
   for (size_t i = memory.pairs.size(); i-- > 0;) {
     const Pair& pair = memory.pairs[i];
@@ -219,7 +224,7 @@ void LBFGS::iterate(const std::function<Tensor()>& closure, Tensor& first_loss) 
   for (int64_t iteration = 1;; ++iteration) {
     if (memory_.iterations > 0) {
       Pair change = pair_of(raw::sub(gradient, memory_.gradient), raw::mul(memory_.direction, memory_.t));
-      if (change.ys > 1e-10) {
+      if (change.ys > 1e-10) {  // keeps H positive definite
         memory_.pairs.push_back(std::move(change));
         while (int64_t(memory_.pairs.size()) > o.history_size) memory_.pairs.pop_front();
       }
@@ -263,6 +268,7 @@ void LBFGS::step_group(size_t, const std::vector<raw::StepItem>&) {
   throw StateError(kind(), "needs a closure: opt.step([&] { ...; return loss; })");
 }
 
+// Names of the state are those of torch.optim.LBFGS: old_dirs are the y, old_stps the s.
 State LBFGS::state_dict() const {
   State state = OptimizerWith::state_dict();
   if (memory_.iterations == 0 && memory_.evaluations == 0) return state;

@@ -1,4 +1,8 @@
-// Optimizers that do not divide by a mean of squared gradients: SGD, ASGD and Rprop, as in torch.optim, and Lion.
+// Optimizers that do not divide by a mean of squared gradients: SGD, ASGD and Rprop, as in torch.optim, and
+// Lion. Each struct of options also has the members that KernelOptimizer (optim/optimizer.h) requires: the
+// step kernel, the names of each parameter's state tensors, check() of the values (ValueError), and each(),
+// which visits all options by name for checkpoints. In the formulas p is a parameter and grad its
+// gradient, negated with `maximize`.
 #pragma once
 
 #include <array>
@@ -51,9 +55,11 @@ struct ASGDOptions {
 };
 extern template class OptimizerWith<ASGDOptions>;
 extern template class KernelOptimizer<ASGDOptions>;
-// Averaged stochastic gradient descent: p = (1 - lambd eta) p - eta g, with g = grad + weight_decay p, initially
-// eta = lr, and after step t eta = lr / (1 + lambd lr t)^alpha. The state "ax" is the average of the parameters since
-// step t0. Source: Polyak and Juditsky, SIAM J. Control Optim. 30 (1992).
+// Averaged stochastic gradient descent: p = (1 - lambd eta) p - eta g, with g = grad + weight_decay p,
+// initially eta = lr, and after step t eta = lr / (1 + lambd lr t)^alpha. The state "ax" is the average of
+// the parameters since step t0. The numbers "eta" and "mu" (the average's weight of the newest parameters)
+// are kept per parameter.
+// Source: Polyak and Juditsky, SIAM J. Control Optim. 30 (1992).
 using ASGD = KernelOptimizer<ASGDOptions>;
 
 struct LionOptions {
@@ -97,8 +103,8 @@ struct RpropOptions {
 extern template class OptimizerWith<RpropOptions>;
 extern template class KernelOptimizer<RpropOptions>;
 // Resilient backpropagation. Each element has its own step size: p -= step_size sign(grad). The step size is
-// multiplied by etas[1] if the sign of the gradient is unchanged. If the sign changes, the step size is multiplied by
-// etas[0] and p is not changed. For gradients over the whole data set, not over random batches.
+// multiplied by etas[1] if the sign of the gradient is unchanged. If the sign changes, the step size is
+// multiplied by etas[0] and p is not changed. For gradients over the whole data set, not over random batches.
 // Source: Riedmiller and Braun, ICNN 1993.
 using Rprop = KernelOptimizer<RpropOptions>;
 

@@ -1,11 +1,11 @@
 // The element-wise updates of Adam, AdamW, Adamax, NAdam and RAdam, shared by CPU and CUDA kernels. Formulas:
 // optim/optimizers/adam.h.
 //
-// A MakeX struct makes the rule of a parameter from the options and the step number. x_step is the kernel for a device:
-// Apply is the device's loop over elements (raw::ApplyOnCPU, cuda::ApplyOnCuda). A rule updates one element: parameter
-// p, gradient d (negated to maximize, plus weight decay unless decoupled), then up to three states.
-// copy_device_scalars() copies the members that depend on the learning rate and on the step number, which CUDA kernels
-// read on the device.
+// A MakeX struct makes the rule of a parameter from the options and the step number. x_step is the kernel for
+// a device: Apply is the device's loop over elements (raw::ApplyOnCPU, cuda::ApplyOnCuda). A rule updates one
+// element: parameter p, gradient d (negated to maximize, plus weight decay unless decoupled), then up to
+// three states. copy_device_scalars() copies the members that depend on the learning rate and on the step
+// number, which CUDA kernels read on the device.
 #pragma once
 
 #include <vector>
@@ -15,7 +15,9 @@
 
 namespace gradus::optim {
 
-// States m (exp_avg), v (exp_avg_sq), max_v (max_exp_avg_sq, for amsgrad).
+// States m (exp_avg), v (exp_avg_sq), max_v (max_exp_avg_sq, for amsgrad, where max_v replaces v below).
+// p = shrink p - rate m / (sqrt(v) root + eps), with shrink = 1 - lr decay, rate = lr / (1 - beta1^step) and
+// root = 1 / sqrt(1 - beta2^step)
 template <class T, bool amsgrad> struct AdamRule {
   static constexpr raw::UsedStates kUses = {true, true, amsgrad};
   raw::Moments<T> moments;
@@ -60,7 +62,7 @@ void adamw_step(const Tensor&, const std::vector<raw::StepItem>& items, const Op
   apply("adamw_step", items, o, 0, o.weight_decay);
 }
 
-// States m (exp_avg), u (exp_inf).
+// States m (exp_avg), u (exp_inf): the exponentially decayed maximum of |d|.
 template <class T> struct AdamaxRule {
   static constexpr raw::UsedStates kUses = {true, true};
   T b1, c1, b2, rate, eps;
@@ -104,7 +106,8 @@ template <class T> struct NAdamRule {
   }
 };
 
-// StepNumbers::more[0] is the product mu_1 ... mu_(t-1).
+// StepNumbers::more[0] is the product mu_1 ... mu_(t-1), 1 before the first step; advance() multiplies it by
+// mu_t.
 struct MakeNAdam {
   double lr, beta1, beta2, eps, momentum_decay;
   template <class Options> static MakeNAdam of(const Options& o) {
@@ -129,8 +132,8 @@ void nadam_step(const Tensor&, const std::vector<raw::StepItem>& items, const Op
 }
 
 // States m (exp_avg), v (exp_avg_sq).
-// p -= rate m / (root sqrt(v) + offset), with root = 1 and offset = eps, or root = 0 and offset = 1 while
-// rho_t <= 5.
+// p -= rate m / (root sqrt(v) + offset), with root = 1 and offset = eps, or root = 0 and offset = 1 (no
+// adaptive rate) while rho_t <= 5.
 template <class T> struct RAdamRule {
   static constexpr raw::UsedStates kUses = {true, true};
   raw::Moments<T> moments;

@@ -1,11 +1,11 @@
-// The element-wise updates of SGD, ASGD, Lion and Rprop, shared by CPU and CUDA kernels. Formulas:
-// optim/optimizers/sgd.h.
+// The element-wise updates of SGD, ASGD, Lion and Rprop, shared by CPU and CUDA kernels
+// (tensor/ops/formulas/optim_rule.h describes such rules). Formulas: optim/optimizers/sgd.h.
 //
-// A MakeX struct makes the rule of a parameter from the options and the step number. x_step is the kernel for a device:
-// Apply is the device's loop over elements (raw::ApplyOnCPU, cuda::ApplyOnCuda). A rule updates one element: parameter
-// p, gradient d (negated to maximize, plus weight decay unless decoupled), then up to three states.
-// copy_device_scalars() copies the members that depend on the learning rate and on the step number, which CUDA kernels
-// read on the device.
+// A MakeX struct makes the rule of a parameter from the options and the step number. x_step is the kernel for
+// a device: Apply is the device's loop over elements (raw::ApplyOnCPU, cuda::ApplyOnCuda). A rule updates one
+// element: parameter p, gradient d (negated to maximize, plus weight decay unless decoupled), then up to
+// three states, of which kUses says which the rule reads and writes. T is the type to compute in: f32 for
+// 16-bit floats, else the parameter's.
 #pragma once
 
 #include <algorithm>
@@ -61,7 +61,7 @@ void sgd_step(const Tensor&, const std::vector<raw::StepItem>& items, const Opti
                            .buffer_weight = o.nesterov ? o.momentum : 1});
 }
 
-// State average (ax).
+// Averaged SGD. State average (ax): p = (1 - lambd eta) p - eta d;  average += mu (p - average).
 template <class T> struct ASGDRule {
   static constexpr raw::UsedStates kUses = {true};
   T eta, shrink, mu;
@@ -71,7 +71,8 @@ template <class T> struct ASGDRule {
   }
 };
 
-// StepNumbers::more is {eta, mu}, where mu is the weight of the parameter in its average.
+// StepNumbers::more is {eta, mu} for this step: the step size, and the weight of the parameter in its
+// average. advance() computes those of the next step, after the update.
 struct MakeASGD {
   double lr, lambd, alpha, t0;
   template <class Options> static MakeASGD of(const Options& o) { return {o.lr, o.lambd, o.alpha, o.t0}; }
@@ -91,7 +92,7 @@ void asgd_step(const Tensor&, const std::vector<raw::StepItem>& items, const Opt
   Apply::rule("asgd_step", items, o.weight_decay, o.maximize, MakeASGD::of(o));
 }
 
-// State m (exp_avg).
+// Lion. State m (exp_avg): p = (1 - lr decay) p - lr sign(b1 m + (1 - b1) d);  m = b2 m + (1 - b2) d.
 template <class T> struct LionRule {
   static constexpr raw::UsedStates kUses = {true};
   T lr, shrink, b1, c1, b2, c2;
@@ -113,7 +114,9 @@ void lion_step(const Tensor&, const std::vector<raw::StepItem>& items, const Opt
   Apply::rule("lion_step", items, 0, o.maximize, MakeLion{o.lr, o.betas[0], o.betas[1], o.weight_decay});
 }
 
-// States previous (prev: the gradient of the previous step, 0 after a change of sign), size (step_size).
+// Rprop: p -= sign(d) size, where size grows by eta_plus while the gradient keeps its sign, and shrinks by
+// eta_minus after a change of sign, which also skips the update. States previous (prev: the gradient of the
+// previous step, 0 after a change of sign), size (step_size).
 template <class T> struct RpropRule {
   static constexpr raw::UsedStates kUses = {true, true};
   T eta_minus, eta_plus, min_step, max_step;

@@ -1,4 +1,7 @@
-// CyclicLR and OneCycleLR.
+// CyclicLR and OneCycleLR, as torch.optim.lr_scheduler; an epoch is one call of step(). Both compute the rate
+// from the epoch alone. CyclicLR: base_lr + (max_lr - base_lr) triangle(epoch) scale(). OneCycleLR: a list of
+// phases, each of which anneals between two of the rates first, max and last. The momentum falls while the
+// rate rises.
 #include "gradus/optim/schedules/cyclic_lr.h"
 
 #include <cmath>
@@ -12,7 +15,8 @@ void check_momentum(const char* op, const Optimizer& optimizer) {
     throw ValueError(op, "the optimizer has no momentum: expected cycle_momentum = false");
 }
 
-// Check the options, and set the groups' initial learning rates before the base class reads them.
+// Check the options, set the groups' initial learning rates before the base class reads them, and return
+// `optimizer`.
 Optimizer& configured(Optimizer& optimizer, const CyclicLROptions& o) {
   constexpr const char* kOp = "CyclicLR";
   check_option(o.step_size_up >= 1, kOp, "step_size_up", ">= 1", double(o.step_size_up));
@@ -87,6 +91,7 @@ OneCycleLR::OneCycleLR(Optimizer& optimizer, OneCycleLROptions options)
     : LRSchedule(configured(optimizer, options), "OneCycleLR"), options_(std::move(options)) {
   OneCycleLROptions& o = options_;
   if (o.total_steps == 0) o.total_steps = o.epochs * o.steps_per_epoch;
+  // `turn`: the epoch of the maximum rate.
   const double total = double(o.total_steps), turn = o.pct_start * total - 1;
   if (o.three_phase)
     phases_ = {{turn, Level::kFirst, Level::kMax},
@@ -111,8 +116,8 @@ std::pair<const OneCycleLR::Phase*, double> OneCycleLR::current_phase() const {
   const double epoch = double(last_epoch());
   double begin = 0;
   for (const Phase& phase : phases_) {
-    // Epochs after the last phase keep the last rate; PyTorch extrapolates, even to negative rates. A phase may
-    // have length 0 if there are few steps.
+    // Epochs after the last phase keep the last rate; PyTorch extrapolates, even to negative rates. A phase
+    // may have length 0 if there are few steps.
     if (epoch <= phase.end || &phase == &phases_.back())
       return {&phase, epoch > phase.end || phase.end <= begin ? 1.0 : (epoch - begin) / (phase.end - begin)};
     begin = phase.end;

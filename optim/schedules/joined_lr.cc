@@ -1,4 +1,6 @@
-// SequentialLR, ChainedScheduler and ReduceLROnPlateau.
+// SequentialLR, ChainedScheduler and ReduceLROnPlateau, as in torch.optim.lr_scheduler. The joined schedules
+// belong to the caller and to one optimizer, whose learning rates they set; step() is called once per epoch.
+// set_epoch() sets only the count; start() and restart() go to epoch 0 and set its rates.
 #include "gradus/optim/schedules/joined_lr.h"
 
 #include <algorithm>
@@ -47,6 +49,7 @@ SequentialLR::SequentialLR(Optimizer& optimizer, std::vector<LRSchedule*> schedu
   this->schedules()[0]->start();
 }
 
+// milestones_[i] is the epoch at which schedule i + 1 begins.
 void SequentialLR::step() {
   const int64_t epoch = last_epoch() + 1;
   const size_t i = static_cast<size_t>(std::upper_bound(milestones_.begin(), milestones_.end(), epoch) -
@@ -90,6 +93,7 @@ ReduceLROnPlateau::ReduceLROnPlateau(Optimizer& optimizer, ReduceLROnPlateauOpti
   options_.min_lr.check(kOp, "min_lr", optimizer.num_groups());
 }
 
+// Better: beyond best * (1 -+ threshold) if relative, else beyond best -+ threshold.
 bool ReduceLROnPlateau::is_better(double metric) const {
   const double threshold = options_.threshold;
   const bool relative = options_.threshold_mode == ThresholdMode::kRel;
@@ -98,6 +102,8 @@ bool ReduceLROnPlateau::is_better(double metric) const {
   return metric > (relative ? best_ * (threshold + 1.0) : best_ + threshold);
 }
 
+// Multiplies the rates by `factor` after more than `patience` epochs without improvement; cooldown
+// epochs do not count.
 void ReduceLROnPlateau::step(double metric) {
   ++epoch_;
   if (is_better(metric)) {

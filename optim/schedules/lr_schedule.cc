@@ -1,12 +1,14 @@
+// Learning-rate schedules. LRSchedule counts epochs and sets the rate of each parameter group; the derived
+// classes and options compute a rate from the epoch, the group's base rate (that at the first schedule's
+// construction) and its current rate `now`. Most use a recurrence from `now`, as PyTorch does, so that
+// schedules combine. Rates are computed by the same floating-point operations in the same order as in
+// PyTorch, and this file is compiled without contraction to fused multiply-adds, so rates are bitwise equal
+// to PyTorch's if no library function (cos, pow) is involved.
 #include "gradus/optim/schedules/lr_schedule.h"
 
 #include <algorithm>
 #include <cmath>
 #include <numbers>
-
-// Learning-rate schedules. Rates are computed by the same floating-point operations in the same order as in
-// PyTorch, and this file is compiled without contraction to fused multiply-adds, so rates are bitwise equal to
-// PyTorch's if no library function (cos, pow) is involved.
 
 namespace gradus::optim {
 
@@ -31,6 +33,8 @@ std::vector<double> LRSchedule::last_lr() const {
   return rates;
 }
 
+// Sets the rates that rate(group, base, now) returns, and the momenta. Computes and checks all rates before
+// it sets one.
 void LRSchedule::set_rates(double (LRSchedule::*rate)(size_t, double, double) const) {
   // Groups added to the optimizer later start at their own learning rate.
   for (size_t g = base_.size(); g < optimizer_.num_groups(); ++g) base_.push_back(optimizer_.initial_lr(g));
@@ -130,6 +134,7 @@ MultiplicativeLR::MultiplicativeLR(Optimizer& optimizer, std::vector<Factor> fs)
   check_factors("MultiplicativeLR", factors_, optimizer.num_groups());
   start();
 }
+// Groups that were added after construction have no factor, and keep their rate.
 double MultiplicativeLR::rate(size_t group, double, double now) const {
   return last_epoch() > 0 ? rate_after_restart(group, 0, now) : now;
 }
@@ -234,6 +239,7 @@ SWALR::SWALR(Optimizer& optimizer, SWALROptions options)
   check_option(options_.anneal_epochs >= 0, "SWALR", "anneal_epochs", ">= 0", double(options_.anneal_epochs));
   start();
 }
+// Reconstructs the start rate from `now` and the weight of the previous step.
 double SWALR::rate(size_t group, double, double now) const {
   const double target_lr = (*options_.swa_lr)[group];
   // Returns the weight of the target rate after `steps` steps: rate = start (1 - weight) + target_lr weight.

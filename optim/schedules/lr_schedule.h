@@ -1,6 +1,6 @@
-// Learning-rate schedules, as torch.optim.lr_scheduler. The base rates are the groups' rates at the construction
-// of the optimizer's first schedule. Most schedules compute the new rate from the current one, so that schedules
-// can be combined with each other and with set_lr.
+// Learning-rate schedules, as torch.optim.lr_scheduler. The base rates are the groups' rates at the
+// construction of the optimizer's first schedule. Most schedules compute the new rate from the current one,
+// so that schedules can be combined with each other and with set_lr.
 //
 //   optim::StepLR schedule(opt, {.step_size = 1, .gamma = 0.7});
 //   for (int epoch = 1; epoch <= 14; ++epoch) { train(); schedule.step(); }
@@ -40,7 +40,8 @@ class LRSchedule {
   // Errors: ValueError for a rate below 0, naming the schedule, the step and the rate. All rates are then
   // unchanged.
   virtual void step();
-  // Goes back to epoch 0 and sets the rates of that epoch. Called by SequentialLR at this schedule's milestone.
+  // Goes back to epoch 0 and sets the rates of that epoch. Called by SequentialLR at this schedule's
+  // milestone.
   virtual void restart();
   int64_t last_epoch() const { return epoch_; }
   std::vector<double> last_lr() const;  // the current rate of each group
@@ -54,8 +55,8 @@ class LRSchedule {
   virtual void read_state(StateReader in);
 
  protected:
-  // `optimizer` must outlive the schedule. `kind` is the schedule's name in errors: "StepLR". The constructor of a
-  // derived class must end with start().
+  // `optimizer` must outlive the schedule. `kind` is the schedule's name in errors: "StepLR". The constructor
+  // of a derived class must end with start().
   explicit LRSchedule(Optimizer& optimizer, const char* kind = "LRSchedule");
   // Sets the rates of epoch 0.
   void start();
@@ -115,7 +116,7 @@ class MultiplicativeLR final : public LRSchedule {
 
 // A schedule whose rates follow from the epoch and the options O alone, for all groups. O has
 //   static constexpr const char* kName;                              the schedule's name in errors
-//   void check() const;                                              throws ValueError for values out of range
+//   void check() const;                                              throws ValueError if out of range
 //   double rate(int64_t epoch, double base, double now) const;       see LRSchedule::rate
 //   double rate_after_restart(double base) const;                    see LRSchedule::rate_after_restart
 template <class O> class FormulaLR final : public LRSchedule {
@@ -225,8 +226,8 @@ struct CosineAnnealingWarmRestartsOptions {
   int64_t t_mult = 1;            // each period is this many times as long as the previous one
   double eta_min = 0;
 };
-// eta_min + (base - eta_min) (1 + cos(pi t / T)) / 2, where t is the number of epochs since the last restart and
-// T the length of the current period. Source: Loshchilov and Hutter, ICLR 2017.
+// eta_min + (base - eta_min) (1 + cos(pi t / T)) / 2, where t is the number of epochs since the last restart
+// and T the length of the current period. Source: Loshchilov and Hutter, ICLR 2017.
 class CosineAnnealingWarmRestarts final : public LRSchedule {
  public:
   // Errors: ValueError for t_0 < 1 or t_mult < 1.
@@ -247,7 +248,8 @@ struct SWALROptions {
   int64_t anneal_epochs = 10;
   Anneal anneal_strategy = Anneal::kCos;
 };
-// Anneals the current rate to swa_lr over anneal_epochs epochs and then keeps it, for stochastic weight averaging.
+// Anneals the current rate to swa_lr over anneal_epochs epochs and then keeps it, for stochastic weight
+// averaging.
 // Source: Izmailov et al., UAI 2018.
 class SWALR final : public LRSchedule {
  public:

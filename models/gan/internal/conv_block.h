@@ -1,4 +1,4 @@
-// ConvBlock: a convolution, followed by an optional norm and an optional ReLU or leaky ReLU.
+// ConvBlock: a convolution, followed by an optional normalization layer and an optional ReLU or leaky ReLU.
 #pragma once
 
 #include <memory>
@@ -11,12 +11,13 @@ namespace gradus::models::internal {
 
 struct ConvBlockOptions {
   nn::LayerFactory conv;            // makes the child "conv"
-  std::string norm_name = {};       // name of the norm's child
-  nn::LayerFactory norm = {};       // empty: no norm
+  std::string norm_name = {};       // name of the child that `norm` makes
+  nn::LayerFactory norm = {};       // makes the normalization layer; empty: none
   std::optional<double> slope = 0;  // negative slope of the activation, 0 for ReLU; nullopt: no activation
 };
 
-// y = leaky_relu(norm(conv(x)), slope)
+// y = leaky_relu(norm(conv(x)), slope). The block owns the convolution and the norm, which are its children.
+// Shapes: those of the convolution.
 class ConvBlock final : public nn::Layer {
  public:
   ConvBlock(nn::Module* parent, std::string name, const ConvBlockOptions& options);
@@ -27,8 +28,9 @@ class ConvBlock final : public nn::Layer {
   std::optional<double> slope_;
 };
 
-// Returns a factory of convolutions with Kaiming-normal initial weights by fan_out for a leaky ReLU of this
-// slope, and with initial bias 0. Source: He et al., ICCV 2015.
+// Returns a factory of Conv layers. The weights are initialized by kaiming_normal_ with mode fan_out, for a leaky
+// ReLU with this negative slope; the bias is initialized to 0.
+// Source: He et al., "Delving deep into rectifiers", ICCV 2015.
 template <class Conv> nn::LayerFactory kaiming(typename Conv::Options options, double slope) {
   return [options, slope](nn::Module* parent, const std::string& name) {
     auto conv = std::make_unique<Conv>(parent, name, options);

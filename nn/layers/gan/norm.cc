@@ -1,4 +1,7 @@
-// PixelNorm, AdaptiveInstanceNorm, and MinibatchStdDev over one batch or over the batches of all ranks.
+// PixelNorm: y = x / root mean square over the channels. AdaptiveInstanceNorm: instance norm with scale and
+// shift from a style vector. MinibatchStdDev: appends a group's mean standard deviation as channels to
+// [N, C, H, W], over one batch or, in training with a reduction, over the batches of all ranks (an
+// all-gather, so all ranks call together).
 #include "gradus/nn/layers/gan/norm.h"
 
 #include <algorithm>
@@ -47,7 +50,7 @@ Tensor AdaptiveInstanceNorm::forward(const Tensor& x, const Tensor& w) {
 template class ModuleWith<AdaptiveInstanceNormOptions>;
 
 // Returns the average standard deviation per sample and channel group of a batch [N,C,H,W]:
-// [N,channel_groups,1,1].
+// [N,channel_groups,1,1]. Sample i belongs to group i % (N / group).
 Tensor MinibatchStdDev::deviations(const Tensor& batch) const {
   const Options& o = options();
   const int64_t n = batch.size(0), group = std::clamp<int64_t>(n, 1, o.group_size);

@@ -1,5 +1,6 @@
-// Resampling layers of GANs: FirFilter2d, a fixed low-pass filter, such as [1,3,3,1], for upsampling and downsampling
-// without aliasing; UpConv2d and DownConv2d, a 3x3 convolution fused with upsampling or downsampling by 2.
+// Resampling layers of GANs: FirFilter2d, a fixed low-pass filter, such as [1,3,3,1], for upsampling and
+// downsampling without aliasing; UpConv2d and DownConv2d, a 3x3 convolution fused with upsampling or downsampling
+// by 2.
 #pragma once
 
 #include <vector>
@@ -10,21 +11,23 @@ namespace gradus::nn {
 
 struct FirFilter2dOptions {
   std::vector<double> taps = {1, 3, 3, 1};  // 1-d filter, used along both dims; divided by its sum
-  int64_t up = 1;                           // first inserts up - 1 zeros after each pixel
-  int64_t down = 1;                         // last keeps every down-th pixel
-  Shape padding = {0, 0};                   // zeros before (left, top) and after (right, bottom)
-  double gain = 1;                          // factor of the filter; up^2 preserves the brightness
+  int64_t up = 1;                           // upsampling: up - 1 zeros after each pixel, also the last
+  int64_t down = 1;                         // downsampling: keeps every down-th pixel, from the first
+  Shape padding = {0, 0};                   // zeros before (left, top), after (right, bottom); < 0 crops
+  double gain = 1;                          // factor of the filter; up^2 preserves the mean of the image
 };
 extern template class ModuleWith<FirFilter2dOptions, Layer>;
 
-// Upsamples by inserting zeros, pads, convolves each channel with the outer product of the taps, and downsamples.
+// Upsamples by inserting zeros, pads, convolves each channel with the outer product of the taps, and downsamples,
+// in this order. The filter is constant: the layer has no parameters.
 //
 //   FirFilter2d blur(this, "blur", {.taps = {1, 2, 1}, .padding = {1, 1}});      // the same size
 //   FirFilter2d up(this, "up", {.up = 2, .padding = {2, 1}, .gain = 4});         // twice the size
 //   FirFilter2d down(this, "down", {.down = 2, .padding = {1, 1}});              // half the size
 //
-// Shapes: x [N,C,H,W] -> [N,C,P,Q], P = (H up + padding[0] + padding[1] - taps) / down + 1, Q likewise.
-// Errors: ValueError for no taps or a sum of 0, factors < 1; ShapeError for an empty result.
+// Shapes: x [N,C,H,W] -> [N,C,P,Q], P = floor((H up + padding[0] + padding[1] - K) / down) + 1 for K taps,
+// Q likewise from W.
+// Errors, thrown by forward: ValueError for taps of sum 0 or none, up or down < 1; ShapeError for an empty result.
 // Source: Karras et al., "Analyzing and improving the image quality of StyleGAN", CVPR 2020.
 class FirFilter2d final : public LayerWith<FirFilter2dOptions> {
  public:
@@ -36,18 +39,19 @@ class FirFilter2d final : public LayerWith<FirFilter2dOptions> {
 };
 
 struct UpConv2dOptions {
-  Required<int64_t, "in"> in;
-  Required<int64_t, "out"> out;  // channels
+  Required<int64_t, "in"> in;    // channels of x
+  Required<int64_t, "out"> out;  // channels of the result
   bool bias = true;
 };
 extern template class ModuleWith<UpConv2dOptions, Layer>;
 using DownConv2dOptions = UpConv2dOptions;
 
-// Nearest-neighbor upsampling by 2 followed by a 3x3 convolution, computed as a transposed convolution with
-// stride 2 whose 4x4 filter is the sum of four shifted 3x3 filters. As in a transposed convolution, the filters
-// are rotated by 180 degrees.
+// Nearest-neighbor upsampling by 2 followed by a 3x3 convolution with padding 1, computed as a transposed
+// convolution with stride 2 whose 4x4 filter is the sum of four shifted 3x3 filters. The weight is laid out as
+// that of conv_transpose2d: the equivalent conv2d has the weight with `in` and `out` exchanged and each 3x3 filter
+// rotated by 180 degrees. Initial weight and bias are uniform on +-1/sqrt(9 in).
 // Shapes: x [N,in,H,W] -> [N,out,2H,2W]; weight [in,out,3,3], bias [out].
-// Errors: as conv_transpose2d.
+// Errors: ValueError for in or out < 1; those of conv_transpose2d.
 // Source: Karras et al., "Progressive growing of GANs", ICLR 2018.
 class UpConv2d final : public LayerWith<UpConv2dOptions> {
  public:
@@ -61,10 +65,11 @@ class UpConv2d final : public LayerWith<UpConv2dOptions> {
   Tensor initial_bias() const;
 };
 
-// A 3x3 convolution followed by 2x2 average pooling, computed as a convolution with stride 2 and a 4x4 filter.
-// Shapes: x [N,in,H,W] -> [N,out,H/2,W/2]; weight [out,in,3,3], bias [out].
-// Errors: as conv2d.
-// Source: as UpConv2d.
+// A 3x3 convolution with padding 1 followed by 2x2 average pooling, computed as a convolution with stride 2 and a
+// 4x4 filter: the mean of four shifted 3x3 filters. Initial weight and bias are uniform on +-1/sqrt(9 in).
+// Shapes: x [N,in,H,W] -> [N,out,floor(H/2),floor(W/2)]; weight [out,in,3,3], bias [out].
+// Errors: ValueError for in or out < 1; those of conv2d.
+// Source: Karras et al., "Progressive growing of GANs", ICLR 2018.
 class DownConv2d final : public LayerWith<DownConv2dOptions> {
  public:
   using LayerWith::LayerWith;
