@@ -1,5 +1,11 @@
 // Implementation of DataLoader: worker threads read batches in order into a ring buffer, which the iterator
-// consumes.
+// consumes. The order of an epoch is divided into global batches (the batches of all ranks together;
+// BatchSchedule); rank r of n reads samples r, r + n, ... of each. Without workers, the iterating thread
+// reads. Random numbers are Philox streams keyed by (seed, epoch, position), so that batches do not depend on
+// workers or timing.
+//
+// Threads: one thread uses a DataLoader and its iterators; workers call Dataset, collate and batch_transform
+// concurrently. A worker's exception is rethrown by the iterator in place of the batch.
 #include "gradus/data/dataloader.h"
 
 #include <algorithm>
@@ -39,7 +45,8 @@ LoaderTimeoutError::LoaderTimeoutError(const std::string& dataset, std::chrono::
 
 namespace internal {
 
-// State that a loader shares with its iterators.
+// State that a loader shares with its iterators. Only the iterating thread changes it. `copies` is null if
+// batches stay on the device on which the data set makes them.
 struct LoaderPlan {
   DatasetRef dataset;
   DataLoaderOptions options;
@@ -50,6 +57,7 @@ struct LoaderPlan {
   LoaderState next;     // state from which begin() starts
   int64_t skipped = 0;  // number of skipped samples in the current pass
 
+  // `samples`: received by all ranks in this epoch; `shown`: received by all ranks in all epochs.
   LoaderState state_at(uint64_t epoch, int64_t samples, int64_t shown) const {
     return {epoch, samples, seed, dataset->size(), shown};
   }
@@ -76,9 +84,9 @@ std::shared_ptr<RandomGenerator> batch_generator(uint64_t seed, uint64_t epoch, 
 
 }  // namespace
 
-// One pass over the data set. Workers read batches in order into a ring buffer of slots, whose size limits how far
-// they run ahead of the consumer. Workers share ownership of the pass, since a blocked worker may outlive the
-// loader.
+// One pass over the data set. Workers read batches in order into a ring buffer of slots, whose size limits
+// how far they run ahead of the consumer. Workers share ownership of the pass, since a blocked worker may
+// outlive the loader.
 class Pass {
  public:
   Pass(std::shared_ptr<LoaderPlan> plan, const LoaderState& from)
@@ -139,7 +147,8 @@ class Pass {
     }
   }
 
-  // Stops the workers. Returns false if a worker is blocked and must not be joined.
+  // Stops the workers. Waits for batches being read, for at most the loader's timeout. Returns false if a
+  // worker is still blocked and must not be joined.
   bool stop() {
     const std::chrono::milliseconds limit = plan_->options.timeout;
     std::unique_lock lock(mutex_);
@@ -193,6 +202,8 @@ class Pass {
     return plan_->copies ? plan_->copies->pin(std::move(batch)) : batch;
   }
 
+  // Reads batch `number` without transforming it.
+  // Errors: SampleError, which wraps an exception of the data set or collate.
   Batch read(Context& context, int64_t number) const {
     const RunningRange running = observed({.kind = RangeKind::kData, .name = "read batch"});
     context.generator = epoch_generator(plan_->seed, epoch_);
@@ -209,7 +220,7 @@ class Pass {
     } catch (const SampleError&) {
       throw;
     } catch (const std::exception& e) {
-      // A user-defined get_batch does not report which sample failed: name the first and the number of others.
+      // A user-defined get_batch does not report which sample failed: name the first, count the others.
       const std::string range =
           indices.size() == 1 ? "" : concat("(or one of ", indices.size() - 1, " read with it) ");
       std::throw_with_nested(SampleError(dataset.name(), indices[0], range + e.what()));
@@ -234,6 +245,7 @@ class Pass {
     return slot.ready && !slot.error;
   }
 
+  // Reads the next batch in the calling thread, with a copy of its Context.
   Batch read_here() {
     Context context = Context::current().snapshot();
     ContextScope scope(context);
@@ -314,6 +326,8 @@ class Prefetcher {
   }
 
  private:
+  // Joins the workers, or detaches them if one is blocked. In a fork()ed child the workers do not exist:
+  // their std::thread objects are abandoned.
   void stop() {
     if (process_ != gradus::internal::fork_count()) {
       for (std::thread& worker : workers_) gradus::internal::forget_thread(worker);
@@ -333,8 +347,8 @@ class Prefetcher {
 
 namespace {
 
-// Checks that the loaders of all ranks have the same order and batch sizes. Otherwise ranks would train on some
-// samples twice and on others never, or deadlock.
+// Checks that the loaders of all ranks have the same order and batch sizes. Otherwise ranks would train on
+// some samples twice and on others never, or deadlock.
 void check_same_on_ranks(Job& job, const Sampler& sampler, const DataLoaderOptions& o,
                          const std::string& seed) {
   std::string sizes;
@@ -355,8 +369,8 @@ void require(bool ok, std::string_view option, std::string_view expected, int64_
   if (!ok) throw ValueError("DataLoader", option, " must be ", expected, ", got ", got);
 }
 
-// Replaces a rank and world_size of -1 by the sampler's share, or else the job's. Returns whether both are the
-// job's.
+// Replaces a rank and world_size of -1 by the sampler's share, or else the job's. Returns whether both are
+// the job's.
 // Errors: ValueError for an invalid rank or world_size.
 bool set_share(DataLoaderOptions& o, Job& job) {
   std::optional<Share> share = o.sampler ? o.sampler->share() : std::nullopt;

@@ -115,8 +115,9 @@ class DataLoader {
   class Iterator;
 
   // Errors: ValueError for an invalid option. ValueError if the ranks of a job would not use the same order:
-  // the n-th loaders of all ranks must have equal options, unless rank, world_size, or a sampler with a share is
-  // set.
+  // the n-th loaders of all ranks must have equal options, unless rank, world_size, or a sampler with a share
+  // is set.
+  // `dataset` is borrowed if it is an lvalue, which must outlive the loader; a moved data set is owned.
   explicit DataLoader(DatasetArg dataset, DataLoaderOptions options = {});
   // Movable, not copyable: a copy would share the position.
   DataLoader(DataLoader&&) = default;
@@ -184,7 +185,8 @@ class DataLoader::Iterator {
   Batch batch_;
 };
 
-// Endless: an infinite sequence of the batches of a DataLoader, epoch after epoch, for loops that count steps.
+// Endless: an infinite sequence of the batches of a DataLoader, epoch after epoch, for loops that count
+// steps.
 //   data::Endless batches(loader);
 //   for (int step = 0; step < steps; ++step) train(batches.next());
 // The position is that of the loader: a loader.state() saved while one batch is in use resumes with the batch
@@ -194,8 +196,8 @@ class Endless {
   // The loader must outlive the Endless. No other code may iterate over the loader meanwhile.
   explicit Endless(DataLoader& loader) : loader_(&loader) {}
 
-  // Returns the next batch. Starts the next epoch after the last batch of an epoch. The reference is valid until
-  // the next call.
+  // Returns the next batch. Starts the next epoch after the last batch of an epoch. The reference is valid
+  // until the next call.
   // Errors: those of DataLoader::Iterator, which end the epoch, so that a later call starts the next epoch;
   // ValueError if the loader has no batches.
   const Batch& next();

@@ -1,4 +1,6 @@
-// Implementation of dataset.h: collation of samples into batches, TensorDataset, Subset and ConcatDataset.
+// Collation of samples into batches, TensorDataset, Subset and ConcatDataset. All tensors are on the CPU;
+// batches are row-major copies. The const functions have no state of their own, so several threads may call
+// them concurrently.
 #include "gradus/data/dataset.h"
 
 #include <algorithm>
@@ -27,6 +29,7 @@ void copy_elements(const Tensor& x, char* out) {
   }
 }
 
+// Returns [rows, row...].
 Shape with_rows(int64_t rows, const Shape& row) {
   Shape shape = row;
   shape.insert(0, rows);
@@ -40,6 +43,7 @@ bool stackable(const Tensor& a, const Tensor& b) {
   return !a.defined() || (a.shape() == b.shape() && a.dtype() == b.dtype());
 }
 
+// Stacks one field of N >= 1 stackable samples [...] into [N, ...]; undefined if the fields are undefined.
 Tensor stack(const std::vector<Sample>& samples, Tensor Sample::*part) {
   const Tensor& first = samples[0].*part;
   if (!first.defined()) return {};
@@ -53,6 +57,7 @@ Tensor stack(const std::vector<Sample>& samples, Tensor Sample::*part) {
   return out;
 }
 
+// Returns dataset.get(index). Errors: SampleError with the original exception nested.
 Sample read_sample(const Dataset& dataset, int64_t index) {
   return internal::reading_sample(dataset, index, [&] {
     Sample s = dataset.get(index);
@@ -68,6 +73,7 @@ void Dataset::check_index(int64_t index) const {
     throw IndexError(name(), "index ", index, " is outside the data set of ", size(), " samples");
 }
 
+// Moves replacements for unreadable samples (Sample::is_replacement), and their indices, to the end.
 Batch internal::read_batch(
     const Dataset& dataset, std::span<const int64_t> indices,
     const std::function<Batch(const std::vector<Sample>&, std::span<const int64_t>)>& make) {
@@ -139,6 +145,7 @@ TensorDataset::TensorDataset(Tensor inputs, Tensor targets, std::string name)
 
 namespace {
 
+// Returns x[index] as a view.
 Tensor row(const Tensor& x, int64_t index) {
   if (!x.defined()) return {};
   Shape shape = x.shape();
@@ -146,6 +153,7 @@ Tensor row(const Tensor& x, int64_t index) {
   return view_as_strided(x, shape, row_major_strides(shape), x.impl().offset + index * shape.product());
 }
 
+// Returns a copy of the rows x[indices]. x is row-major, and the indices are valid.
 Tensor rows(const Tensor& x, std::span<const int64_t> indices) {
   if (!x.defined()) return {};
   Shape shape = x.shape();
@@ -191,7 +199,8 @@ Subset Subset::first(DatasetArg dataset, int64_t count) {
 
 namespace {
 
-// `to` is a permutation of `from`. Returns `names`, whose elements correspond to `from`, in the order of `to`.
+// `to` is a permutation of `from`. Returns `names`, whose elements correspond to `from`, in the order of
+// `to`.
 std::vector<int64_t> in_order_of(const std::vector<int64_t>& to, std::vector<int64_t> from,
                                  const std::vector<int64_t>& names) {
   constexpr int64_t kTaken = -1;
@@ -211,6 +220,8 @@ Sample Subset::get(int64_t index) const {
   return read_sample(*dataset_, indices_[static_cast<size_t>(index)]);
 }
 
+// Reads the underlying indices, then replaces the batch's indices by those of the subset. A batch with
+// skipped samples has them in another order than they were requested.
 Batch Subset::get_batch(std::span<const int64_t> indices) const {
   std::vector<int64_t> inner;
   inner.reserve(indices.size());

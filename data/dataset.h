@@ -26,20 +26,20 @@ namespace gradus::data {
 struct Sample {
   Tensor input;
   Tensor target = {};           // undefined when the data set has no targets
-  bool is_replacement = false;  // a replacement for the requested sample, which cannot be read
+  bool is_replacement = false;  // true: another sample, returned because the requested one cannot be read
 };
 
 // Samples stacked along a new first dimension.
 struct Batch {
   Tensor input;
-  Tensor target = {};
+  Tensor target = {};                 // undefined when the data set has no targets
   std::vector<int64_t> indices = {};  // the samples' indices in their data set
   // Number of samples of this step on all ranks together, including repeated samples. Ranks may have unequal
   // numbers of samples. The mean loss over all samples is the mean over the ranks of
   //   sum of this rank's losses * ranks / global_size
   int64_t global_size = 0;
-  // The last `padding` samples are repeated samples (see Uneven) or replacements for unreadable samples. An
-  // evaluation counts the first size() - padding samples.
+  // The last `padding` samples are repeated samples (see Uneven in dataloader.h) or replacements for
+  // unreadable samples. An evaluation counts the first size() - padding samples.
   int64_t padding = 0;
   // Number of unreadable samples. Their replacements are at the end of the batch; `indices` has the indices
   // of the unreadable samples.
@@ -68,8 +68,8 @@ class Dataset {
   // depend on the worker.
   // Errors: IndexError outside [0, size()).
   virtual Sample get(int64_t index) const = 0;
-  // Reads several samples as one batch. The default calls `get` and `collate`. Data sets in memory fill
-  // the batch directly.
+  // Reads several samples as one batch, in the order of `indices` except that replacements for unreadable
+  // samples come last. The default calls `get` and `collate`. Data sets in memory fill the batch directly.
   // Errors: SampleError naming the sample.
   virtual Batch get_batch(std::span<const int64_t> indices) const;
 
@@ -84,7 +84,8 @@ class Dataset {
   void check_index(int64_t index) const;
 };
 
-// Stacks samples, which must have equal shapes and dtypes and be on the CPU.
+// Stacks samples, which must have equal shapes and dtypes and be on the CPU. indices[i] is the index of
+// samples[i]; `dataset` is the data set's name in errors.
 // Shapes: N inputs [...] -> [N,...]; the same for targets.
 // Errors: SampleError naming the first sample that differs from the previous one, or that is not on the CPU.
 Batch collate(const std::vector<Sample>& samples, std::span<const int64_t> indices,
@@ -92,8 +93,8 @@ Batch collate(const std::vector<Sample>& samples, std::span<const int64_t> indic
 
 namespace internal {
 
-// Reads samples one by one, each with a separate generator, and calls `make` for a batch of them. Replacement samples
-// (Sample::is_replacement), and their indices, come last.
+// Reads samples one by one, each with a separate generator, and calls `make` for a batch of them. Replacement
+// samples (Sample::is_replacement), and their indices, come last.
 // Errors: SampleError naming the sample; those of `make`.
 Batch read_batch(const Dataset& dataset, std::span<const int64_t> indices,
                  const std::function<Batch(const std::vector<Sample>&, std::span<const int64_t>)>& make);

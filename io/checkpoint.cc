@@ -1,5 +1,7 @@
-// Implementation of Checkpoint, save_checkpoint and load_checkpoint: conversion of values to text, names and
-// sections.
+// Implementation of Checkpoint, a sorted map from names to tensors and values, and of save_checkpoint and
+// load_checkpoint. Values other than tensors are stored as text with a type tag ("i64:-3") in the metadata of
+// the safetensors file. Names are hierarchical: a section is the set of names with a common prefix up to a
+// dot. Writing, checksums and atomic replacement are in checkpoint_file.h and file.h.
 #include "gradus/io/checkpoint.h"
 
 #include <algorithm>
@@ -21,6 +23,7 @@ template <class T> std::string number_text(T v) {
   return {buffer.data(), std::to_chars(buffer.data(), buffer.data() + buffer.size(), v).ptr};
 }
 
+// Returns the number that all of `text` represents, or nullopt.
 template <class T> std::optional<T> parse_number(std::string_view text) {
   T v{};
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), v);
@@ -71,6 +74,8 @@ std::string Checkpoint::to_text(const Value& value) {
   return std::visit(Encoder{}, value);
 }
 
+// Parses the result of to_text. `file` and `name` are for errors.
+// Errors: FileError for an unknown tag, or a number that is malformed or out of range.
 Checkpoint::Value Checkpoint::from_text(const FileReader& file, const std::string& name,
                                         std::string_view text) {
   const size_t colon = std::min(text.find(':'), text.size());
@@ -192,6 +197,7 @@ void Checkpoint::fail_kind(const std::string& name, std::string_view wanted) con
                   x ? "the tensor " + describe(*x) : quote(to_text(v)));
 }
 
+// The writer streams the tensors into a temporary file; commit() renames it to `path`.
 void save_checkpoint(const std::filesystem::path& path, const Checkpoint& checkpoint,
                      const SaveOptions& options) {
   CheckpointWriter file(path, checkpoint, options);
@@ -205,7 +211,7 @@ LoadedCheckpoint load_checkpoint(const std::filesystem::path& path) {
     CheckpointReader file(p);
     LoadedCheckpoint loaded;
     loaded.checkpoint = file.read();
-    file.check();
+    file.check();  // throws for a wrong checksum, so that load_newest tries the previous file
     loaded.bytes_read = file.bytes_read();
     return loaded;
   });

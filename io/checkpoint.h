@@ -12,11 +12,11 @@
 //   loaded.checkpoint.get("optimizer", opt);
 //   epoch = loaded.checkpoint.get<int>("epoch");
 //
-// See gradus/train/training_state.h for the state of all ranks in one call, and gradus/io/checkpoint_file.h for
-// reading and writing single tensors.
+// See gradus/train/training_state.h for the state of all ranks in one call, and gradus/io/checkpoint_file.h
+// for reading and writing single tensors.
 //
-// A checkpoint file is a safetensors file, so that other programs can read its tensors. Numbers and strings are in
-// the metadata. The last tensor, "__crc32__", is the CRC-32 of all preceding bytes.
+// A checkpoint file is a safetensors file, so that other programs can read its tensors. Numbers and strings
+// are in the metadata. The last tensor, "__crc32__", is the CRC-32 of all preceding bytes.
 #pragma once
 
 #include <chrono>
@@ -56,9 +56,10 @@ template <class T>
 concept IsState = TensorsAndNumbers<T> || HasFields<T>;
 }  // namespace internal
 
-// An object that Checkpoint::put and get accept in addition to tensors, numbers and strings. It has state_dict()
-// and load_state_dict(), or state() and set_state(). The state of a user-defined class is NamedTensors, an
-// optim::State, or an aggregate with `static void each(auto& x, auto&& f)`, such as data::LoaderState.
+// An object that Checkpoint::put and get accept in addition to tensors, numbers and strings. It has
+// state_dict() and load_state_dict(), or state() and set_state(). The state of a user-defined class is
+// NamedTensors, an optim::State, or an aggregate with `static void each(auto& x, auto&& f)`, such as
+// data::LoaderState.
 template <class T>
 concept Stateful = internal::HasStateDict<T> || internal::HasState<T>;
 
@@ -69,8 +70,8 @@ struct SaveOptions {
 
 // Named tensors, integers, doubles, booleans and strings. A dot in a name separates sections: "optimizer.lr".
 //
-// Numbers keep their exact value; the bits of a NaN may change. Strings may contain any bytes. Tensors are shared,
-// not copied: a save writes their values at the time of the save.
+// Numbers keep their exact value; the bits of a NaN may change. Strings may contain any bytes. Tensors are
+// shared, not copied: a save writes their values at the time of the save.
 class Checkpoint {
  public:
   // Sets `name`, replacing its value.
@@ -131,8 +132,8 @@ class Checkpoint {
   NamedTensors tensors(std::string_view prefix = "") const;
   // Returns the entries below `prefix`, with the prefix removed from their names.
   Checkpoint section(std::string_view prefix) const;
-  // Calls f(name, value) for each entry, sorted by name. A value is a Tensor, bool, int64_t, uint64_t, double or
-  // std::string.
+  // Calls f(name, value) for each entry, sorted by name. A value is a Tensor, bool, int64_t, uint64_t, double
+  // or std::string.
   template <class F> void each(F&& f) const {
     for (const auto& entry : values_) std::visit([&](const auto& v) { f(entry.first, v); }, entry.second);
   }
@@ -159,8 +160,8 @@ class Checkpoint {
 };
 
 // Writes a checkpoint atomically and flushes it to the disk. An intact checkpoint at `path` is renamed to
-// PATH.previous; a damaged one is deleted, so that an intact PATH.previous survives. A crash at any moment leaves
-// an intact checkpoint.
+// PATH.previous; a damaged one is deleted, so that an intact PATH.previous survives. A crash at any moment
+// leaves an intact checkpoint.
 //
 // Errors: FileError if the file cannot be written, or if another process that is saving the file has stopped
 // making progress; the message names the process, host and time. The old files are then unchanged.
@@ -174,8 +175,8 @@ struct LoadedCheckpoint {
   int64_t bytes_read = 0;  // number of bytes that this process has read from the file
 };
 
-// Reads PATH, or PATH.previous if PATH is missing, truncated, damaged or too large for memory. The tensors are in
-// host memory.
+// Reads PATH, or PATH.previous if PATH is missing, truncated, damaged or too large for memory. The tensors
+// are in host memory.
 //
 // Errors: FileError naming both files and the defect of each.
 LoadedCheckpoint load_checkpoint(const std::filesystem::path& path);

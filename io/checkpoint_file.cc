@@ -1,4 +1,7 @@
-// Implementation of CheckpointWriter and CheckpointReader: safetensors files with a CRC-32 as the last tensor.
+// CheckpointWriter and CheckpointReader. A checkpoint is a safetensors file: tensors, other values as text in
+// its metadata, the format's version as metadata "__checkpoint__", and as its last tensor "__crc32__" the
+// CRC-32 of all bytes before it. The CRC of the file is joined from the CRCs of its header and of each
+// tensor, so that several readers can share the verification.
 #include "gradus/io/checkpoint_file.h"
 
 #include <algorithm>
@@ -20,11 +23,12 @@ constexpr int64_t kChecksumBytes = 4;
 constexpr std::string_view kSave = "save_checkpoint";
 constexpr std::string_view kLoad = "load_checkpoint";
 
+// Returns a tensor on the meta device.
 Tensor without_data(DType dtype, const Shape& shape) {
   return empty(shape, {.dtype = dtype, .device = {DeviceType::kMeta}});
 }
 
-// Returns whether `path` holds an intact checkpoint.
+// Returns whether `path` is an intact checkpoint. Reads the whole file.
 bool is_intact(const std::filesystem::path& path) {
   try {
     CheckpointReader(path).check();
@@ -96,7 +100,7 @@ CheckpointReader::CheckpointReader(const std::filesystem::path& path)
 Tensor CheckpointReader::read(int64_t index) {
   return file_.parse([&] {
     Tensor x = internal::read_tensor(file_, header_, header_.entries[size_t(index)]);
-    checksums_.tensors[index] = file_.crc32();
+    checksums_.tensors[index] = file_.crc32();  // of the bytes since read_tensor's seek
     return x;
   });
 }

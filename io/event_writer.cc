@@ -1,4 +1,5 @@
-// Implementation of EventWriter: TFRecords with TensorFlow's Event messages.
+// EventWriter: encodes TensorFlow's Event protocol buffers by hand, and appends each as a TFRecord to the
+// event file, which TensorBoard reads. Tensors are copied to the host, which waits for their device.
 #include "gradus/io/event_writer.h"
 
 #include <fcntl.h>
@@ -113,10 +114,12 @@ ProtoWriter event_at(int64_t step) {
   return ProtoWriter().f64(kEventWallTime, now()).varint(kEventStep, static_cast<uint64_t>(step));
 }
 
+// Returns an encoded Event with one summary value v.
 std::string summary_event(int64_t step, const ProtoWriter& v) {
   return event_at(step).message(kEventSummary, ProtoWriter().message(kSummaryValue, v)).take();
 }
 
+// Returns the SummaryMetadata that assigns a value to a TensorBoard plugin.
 ProtoWriter plugin(std::string_view name, std::string_view content) {
   return ProtoWriter().message(
       kMetadataPluginData, ProtoWriter().bytes(kMetadataPluginName, name).bytes(kMetadataContent, content));
@@ -156,9 +159,9 @@ std::string record_of(const std::string& event) {
 }
 
 // Note [Names of event files]
-// Readers process a folder's files in the order of their names, and a purge affects only earlier files. So the
-// time in the name of a new file is at least one second after those of existing files, even if another machine
-// with a fast clock wrote them.
+// Readers process a folder's files in the order of their names, and a purge affects only earlier files. So
+// the time in the name of a new file is at least one second after those of existing files, even if another
+// machine with a fast clock wrote them.
 int64_t seconds_for(const fs::path& folder) {
   constexpr std::string_view kPrefix = "events.out.tfevents.";
   constexpr size_t kDigits = 10;
@@ -200,6 +203,7 @@ const std::vector<double>& bucket_limits() {
   return limits;
 }
 
+// Returns TensorFlow's HistogramProto of the finite elements.
 ProtoWriter histogram_of(const Tensor& values) {
   const std::vector<double>& limits = bucket_limits();
   std::vector<double> counts(limits.size(), 0.);
@@ -280,8 +284,8 @@ void EventWriter::fail(const char* what, int error) const {
 }
 
 // Note [Complete records]
-// Each record is appended with one write. After a partial write the file is truncated to its previous size, since
-// readers stop at an incomplete record.
+// Each record is appended with one write. After a partial write the file is truncated to its previous size,
+// since readers stop at an incomplete record.
 void EventWriter::append(const std::string& event) {
   const std::string record = record_of(event);
   const std::lock_guard lock(mutex_);

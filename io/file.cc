@@ -1,3 +1,6 @@
+// FileReader: bounds-checked pread of a regular file, with an optional CRC-32. AtomicFile: writes NAME.tmp
+// under a lock file, flushes it with fsync, renames it to NAME, and flushes the folder. Both retry
+// interrupted calls, throw FileError naming the file, and belong to one thread.
 #include "gradus/io/file.h"
 
 #include <fcntl.h>
@@ -34,6 +37,7 @@ uint32_t extend_crc(uint32_t crc, const void* data, int64_t bytes) {
 
 }  // namespace
 
+// BlockedSignals: a write beyond `ulimit -f` fails with EFBIG instead of raising SIGXFSZ.
 bool internal::write_all(int fd, const void* data, int64_t bytes) {
   const gradus::internal::BlockedSignals blocked;
   const char* p = static_cast<const char*>(data);
@@ -56,6 +60,7 @@ FileReader::FileReader(const fs::path& path, FileOptions options)
   const int error = ::fstat(fd_, &info) == 0 ? 0 : errno;
   if (error == 0 && S_ISREG(info.st_mode)) {
     size_ = info.st_size;
+    // Also has the time of the last status change, since a program can set the modification time back.
     identity_ = concat(info.st_dev, ':', info.st_ino, ':', info.st_size, ':', info.st_mtim.tv_sec, '.',
                        info.st_mtim.tv_nsec, ':', info.st_ctim.tv_sec, '.', info.st_ctim.tv_nsec);
     return;
@@ -106,7 +111,8 @@ AtomicFile::AtomicFile(const fs::path& path, FileOptions options)
   if (fs::is_directory(path_, ignored))
     throw FileError(options_.op, path_.string(), ": expected a file name, got a folder");
   turn_ = std::make_unique<internal::FileLock>(path_, temporary_, options_.op, options_.lock_timeout);
-  // The name may be a remnant of a killed writer, or a malicious link: Note [Untrusted names] in file_lock.cc.
+  // The name may be a remnant of a killed writer, or a malicious link: Note [Untrusted names] in
+  // file_lock.cc.
   ::unlink(temporary_.c_str());
   fd_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
   if (fd_ < 0) fail(concat("cannot create ", temporary_.filename().string()));
@@ -137,13 +143,14 @@ void AtomicFile::sync_folder() const {
 }
 
 // Note [Keeping the previous file]
-// 1. link NAME to NAME.previous.tmp; 2. rename the new file to NAME; 3. rename NAME.previous.tmp to NAME.previous.
-// A crash leaves NAME and NAME.previous as: old and older, new and older, or new and old.
+// 1. link NAME to NAME.previous.tmp; 2. rename the new file to NAME; 3. rename NAME.previous.tmp to
+// NAME.previous. A crash leaves NAME and NAME.previous as: old and older, new and older, or new and old. With
+// an empty `previous`, step 2 alone runs.
 void AtomicFile::commit_keeping(const fs::path& previous) {
   if (::fsync(fd_) != 0) fail("cannot flush");
-  if (!internal::is_named(fd_, temporary_)) {
+  if (!internal::is_named(fd_, temporary_)) {  // only without working locks: another writer replaced NAME.tmp
     errno = EEXIST;
-    fail("another writer took its place");  // possible only on a file system without locks
+    fail("another writer took its place");
   }
   const fs::path second = previous.string() + ".tmp";
   bool linked = false, moved = false;

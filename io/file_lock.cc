@@ -1,4 +1,7 @@
-// Implementation of FileLock with flock and a lock file. See Note [Untrusted names].
+// Implementation of FileLock: an exclusive flock on a lock file next to the file to write. flock ends with
+// its process, so the lock file of a killed writer is unlocked; the next writer detects and removes it.
+// Waiting writers poll, with exponential backoff from 1 to 50 ms, and give up once the owner's output file
+// has not changed for the timeout. The folder may contain malicious names: see Note [Untrusted names].
 #include "gradus/io/file_lock.h"
 
 #include <fcntl.h>
@@ -79,9 +82,10 @@ bool is_named(int fd, const std::filesystem::path& name) {
 }
 
 // Note [Untrusted names]
-// A process writes only to files that it has created itself with O_EXCL, so it never writes through a symbolic
-// link. An existing lock file belongs to a writer, or is a remnant of a killed writer. A remnant is not locked,
-// and the next writer removes it. After locking a file, a process checks that the file still has its name.
+// A process writes only to files that it has created itself with O_EXCL, so it never writes through a
+// symbolic link. An existing lock file belongs to a writer, or is a remnant of a killed writer. A remnant is
+// not locked, and the next writer removes it. After locking a file, a process checks that the file still has
+// its name.
 bool FileLock::try_take() {
   Descriptor new_file{::open(name_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666)};
   if (new_file.fd >= 0) {
@@ -127,7 +131,7 @@ FileLock::FileLock(const std::filesystem::path& path, const std::filesystem::pat
 }
 
 FileLock::~FileLock() {
-  // Removes the name before closing the descriptor releases the lock: until then no other process uses the name.
+  // Removes the name while the lock is held: until close() releases it, no other process uses the name.
   if (is_named(fd_, name_)) ::unlink(name_.c_str());
   ::close(fd_);
 }

@@ -1,8 +1,8 @@
 // Reads and writes the parts of a safetensors file (https://github.com/huggingface/safetensors):
-//   u64 N, little endian | N bytes of JSON, padded with spaces | elements of all tensors, row-major, without gaps
-// The parser treats the file as untrusted: a header whose structure, shapes or byte ranges are not consistent with
-// the size of the file is a FileError (FileReader::fail) before any tensor is allocated. `op` names the public
-// function in the errors of the writer.
+//   u64 N, little endian | N bytes of JSON, padded with spaces | elements of all tensors, row-major, no gaps
+// The parser treats the file as untrusted: a header whose structure, shapes or byte ranges are not consistent
+// with the size of the file is a FileError (FileReader::fail) before any tensor is allocated. `op` names the
+// public function in the errors of the writer.
 #include "safetensors_format.h"
 
 #include <algorithm>
@@ -30,8 +30,8 @@ struct FileDType {
   std::string_view name;
   DType dtype;
 };
-// The dtypes of Gradus with their names in files. Hugging Face's library writes tensors in descending order of its
-// dtype enumeration (wide dtypes first), then by name. This is that order.
+// The dtypes of Gradus with their names in files. Hugging Face's library writes tensors in descending order
+// of its dtype enumeration (wide dtypes first), then by name. This is that order.
 constexpr std::array<FileDType, 10> kFileDTypes{{{"I64", DType::kI64},
                                                  {"F64", DType::kF64},
                                                  {"F32", DType::kF32},
@@ -43,7 +43,7 @@ constexpr std::array<FileDType, 10> kFileDTypes{{{"I64", DType::kI64},
                                                  {"U8", DType::kU8},
                                                  {"BOOL", DType::kBool}}};
 
-// Returns the position of a dtype in kFileDTypes.
+// Returns the position of a dtype in kFileDTypes, which is its order in files.
 size_t rank_of(DType t) {
   size_t i = 0;
   while (kFileDTypes[i].dtype != t) ++i;
@@ -71,8 +71,9 @@ std::string quote_bytes(std::string_view bytes) {
 
 std::string json_string(std::string_view text) { return nlohmann::json(text).dump(); }
 
-// SAX parser of the JSON header, which fills `header`. Throws FileError for every structure other than that of a
-// header, whose data_offsets are the first byte and the end of a tensor's elements, counted after the header:
+// SAX parser of the JSON header, which fills `header`. Throws FileError for every structure other than that
+// of a header, whose data_offsets are the first byte and the end of a tensor's elements, counted after the
+// header:
 //   {"__metadata__": {"key": "text"}, "name": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}}
 // `place_` is the JSON object or array that the parser is in, `key_` the last key.
 class HeaderParser final : public nlohmann::json_sax<nlohmann::json> {
@@ -212,8 +213,8 @@ class HeaderParser final : public nlohmann::json_sax<nlohmann::json> {
   int offsets_ = 0;
 };
 
-// Returns the product of max(d, 1) over the dimensions d, or nullopt if the product exceeds kMaxNumel. The product
-// bounds the element count, and also the strides of a tensor in which another dimension is 0.
+// Returns the product of max(d, 1) over the dimensions d, or nullopt if the product exceeds kMaxNumel. The
+// product bounds the element count, and also the strides of a tensor in which another dimension is 0.
 std::optional<int64_t> bounded_extent(const Shape& shape) {
   int64_t n = 1;
   for (const int64_t d : shape)
@@ -221,8 +222,8 @@ std::optional<int64_t> bounded_extent(const Shape& shape) {
   return n;
 }
 
-// Sorts the entries by byte range. Checks that the range of every tensor matches its shape and dtype, and that the
-// ranges cover the rest of the file without gaps or overlaps.
+// Sorts the entries by byte range. Checks that the range of every tensor matches its shape and dtype, and
+// that the ranges cover the rest of the file without gaps or overlaps.
 void check_layout(const FileReader& file, std::vector<SafetensorsEntry>& entries) {
   std::sort(entries.begin(), entries.end(), [](const SafetensorsEntry& a, const SafetensorsEntry& b) {
     return std::tie(a.begin, a.end, a.name) < std::tie(b.begin, b.end, b.name);
@@ -259,8 +260,9 @@ constexpr OtherFormat kOtherFormats[] = {
     {"<", "a web page, in the place of the file"},
 };
 
-// Throws the error for a file that does not begin with a valid header length. `length` holds the first 8 bytes of
-// the file, which the caller has read. The error names the actual kind of file if kOtherFormats has it.
+// Throws the error for a file that does not begin with a valid header length. `length` holds the first 8
+// bytes of the file, which the caller has read. The error names the actual kind of file if kOtherFormats has
+// it.
 [[noreturn]] void throw_not_safetensors(FileReader& file, uint64_t length) {
   constexpr int64_t kShown = 24;
   std::string start(8, '\0');
@@ -337,6 +339,8 @@ Tensor read_tensor(FileReader& file, const SafetensorsHeader& header, const Safe
   return x;
 }
 
+// Returns the tensors sorted by dtype and name.
+// Errors: ValueError for an undefined tensor, a reserved or duplicate name, or one that is not UTF-8.
 NamedTensors in_file_order(NamedTensors tensors, std::string_view op) {
   for (const auto& [name, x] : tensors) {
     if (!x.defined()) throw ValueError(op, "tensor ", quote(name), " is undefined");
@@ -354,12 +358,14 @@ NamedTensors in_file_order(NamedTensors tensors, std::string_view op) {
   return tensors;
 }
 
+// Throws DeviceError for tensors on the meta device, which have no elements.
 void check_data(const NamedTensors& tensors, std::string_view op) {
   for (const auto& [name, x] : tensors)
     if (x.device().type == DeviceType::kMeta)
       throw DeviceError(op, "tensor ", quote(name), " has no data: ", describe(x));
 }
 
+// Writes length and JSON of the header. The caller then writes `tensors` in this order, without gaps.
 void write_header(AtomicFile& file, const NamedTensors& tensors, const Metadata& metadata,
                   std::string_view op) {
   std::string text;

@@ -1,3 +1,6 @@
+// make_grid (torchvision's), PNG encoding with libpng, and save_image, which combines both. Images are
+// [N, C, H, W], [C, H, W] or [H, W] on any device. make_grid without `normalize` copies on the images'
+// device; everything else copies them to host memory. Nothing is recorded for gradients.
 #include "gradus/io/save_image.h"
 
 #include <png.h>
@@ -28,6 +31,7 @@ void normalize(std::span<float> pixels, double low, double high) {
   for (float& v : pixels) v = static_cast<float>((std::clamp<double>(v, low, high) - low) * scale);
 }
 
+// The same with the smallest and largest value as range. Pixels that are all NaN stay NaN.
 void normalize_by_extrema(std::span<float> pixels) {
   double low = std::numeric_limits<double>::infinity(), high = -low;
   for (const double v : pixels) {  // NaN fails both comparisons and is ignored
@@ -37,6 +41,7 @@ void normalize_by_extrema(std::span<float> pixels) {
   normalize(pixels, std::min(low, high), high);
 }
 
+// Returns a copy of the batch [N, C, H, W], f32 in host memory, normalized as a whole or image by image.
 Tensor normalized(const Tensor& batch, const GridOptions& options) {
   const Tensor f32 = raw::to(raw::to(batch, kCPU), DType::kF32);
   const Tensor result = raw::contiguous(f32.is_same(batch) ? raw::clone(batch) : f32);
@@ -51,7 +56,8 @@ Tensor normalized(const Tensor& batch, const GridOptions& options) {
   return result;
 }
 
-// Converts the image to bytes, channels-last.
+// Converts the image [C, H, W] to bytes [H, W, C]. u8 is copied; floats are clamped to [0, 1], scaled to 255
+// and rounded.
 std::vector<uint8_t> pixels_of(const Tensor& image) {
   const int64_t channels = image.size(0), area = image.size(1) * image.size(2);
   std::vector<uint8_t> pixels(static_cast<size_t>(channels * area));
@@ -84,6 +90,7 @@ Tensor make_grid(const Tensor& images, const GridOptions& options) {
   Tensor batch = as_batch(images, kOp);
   if (options.normalize) batch = normalized(batch, options);
   const int64_t n = batch.size(0), height = batch.size(2), width = batch.size(3);
+  // raw::copy_ below broadcasts an image with one channel to three.
   const int64_t channels = batch.size(1) == 1 ? 3 : batch.size(1);
   const int64_t columns = std::min(options.nrow, n), rows = (n + columns - 1) / columns;
   const int64_t padding = n == 1 ? 0 : options.padding;

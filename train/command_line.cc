@@ -1,3 +1,5 @@
+// CommandLine on top of CLI11: registers the options of RunOptions, checks ranges, and collects the values of all
+// options after parsing.
 #include "gradus/train/command_line.h"
 
 #include <CLI/CLI.hpp>
@@ -13,7 +15,8 @@
 namespace gradus::training {
 namespace {
 
-// Accepts numbers within the bounds, by default up to 2^40 for integers, and no NaN.
+// Returns a validator of numbers within o's bounds. Without a bound the range starts at 0, and ends at 2^40 for
+// integers, or at the largest double. NaN is out of range.
 template <class T> CLI::Validator interval(const ArgumentOptions& o) {
   const double min = o.above.value_or(o.at_least.value_or(0));
   const double max = o.at_most.value_or(std::is_integral_v<T> ? 0x1p40 : std::numeric_limits<double>::max());
@@ -33,7 +36,8 @@ template <class T> CLI::Validator interval(const ArgumentOptions& o) {
       text);
 }
 
-// Replaces 60k by 60000. Other texts stay, for the error message.
+// Returns a validator that replaces a count with a unit by its digits: 60k becomes 60000. Texts that are no count
+// stay unchanged, so that the error message shows them.
 CLI::Validator in_digits() {
   return CLI::Validator(
       [](std::string& text) -> std::string {
@@ -48,8 +52,9 @@ constexpr ArgumentOptions at_least(double low) { return {.at_least = low}; }
 
 }  // namespace
 
+// The CLI11 parser, and the options with functions that return their values.
 struct CommandLine::Impl {
-  // Registers the function that returns an option's value after parsing.
+  // Registers `read`, which returns the option's value after parsing, for RunOptions::values.
   template <class Read> void add_value(CLI::Option* option, Read read) { values.emplace_back(option, read); }
 
   CLI::App app;

@@ -1,3 +1,6 @@
+// Loss and accuracy of a classifier, as sums over samples: score() for one batch, evaluate() over a data loader
+// and all ranks. Sums of tensors on a GPU stay on the GPU (Sums::on_device), so that a batch does not wait for the
+// GPU.
 #include "gradus/train/evaluate.h"
 
 #include "gradus/autograd/grad_manager.h"
@@ -12,14 +15,15 @@
 namespace gradus::training {
 namespace {
 
-// As count_correct. The count of logits on a GPU stays there.
+// Returns i64[]: the number of the first `rows` rows of logits [N,classes] whose target class, in i64[N], has one
+// of the k largest logits. The result is on the device of the logits.
 Tensor correct(const Tensor& logits, const Tensor& target, int64_t k, int64_t rows) {
   const Tensor x = raw::to(raw::narrow(logits, 0, 0, rows), DType::kF32);
   const Tensor y = raw::to(raw::narrow(target, 0, 0, rows), x.device());
   return raw::sum(metrics::internal::in_top_k(x, y, k));
 }
 
-// Returns the sum in f64. That of losses on a GPU stays there.
+// Returns the sum of losses [N] as f64[], added in f64, on the device of the losses.
 Tensor sum_of(const Tensor& losses) {
   const Tensor values = raw::to(losses, DType::kF32);
   if (internal::is_on_gpu(values)) return raw::sum(raw::to(values, DType::kF64));
@@ -34,6 +38,8 @@ int64_t count_correct(const Tensor& logits, const Tensor& target, int64_t k, int
   return correct(logits, target, k, rows < 0 ? logits.size(0) : rows).item<int64_t>();
 }
 
+// The last b.padding rows of a batch are repeated samples or replacements of unreadable samples, and do not count.
+// A scalar loss is the batch's mean and counts `rows` times. copy_number() returns a copy in f64 on the same GPU.
 Sums score(const Tensor& loss, const Tensor& logits, const data::Batch& b, ScoreOptions options) {
   const int64_t rows = b.size() - b.padding;
   Sums sums{.seen = rows};
@@ -64,7 +70,7 @@ Sums evaluate(Training& training, nn::Module& model, data::DataLoader& loader,
   for (const data::Batch& b : loader) {
     const Tensor logits = logits_of(b.input);
     tally.add(score(cross_entropy(logits, b.target, {.reduction = Reduction::kNone}), logits, b));
-    if (training.end_test_step()) break;
+    if (training.end_test_step()) break;  // --dry-run: one batch; throws Interrupted if the job must stop
   }
   return tally.reduce();
 }

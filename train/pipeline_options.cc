@@ -1,3 +1,6 @@
+// Command-line options of pipeline-parallel programs: adds them to a CommandLine, and converts their values
+// to dist::PipelineOptions. Texts of --micro-batches and --recompute are parsed and checked at the
+// conversion.
 #include "gradus/train/pipeline_options.h"
 
 #include <algorithm>
@@ -17,7 +20,8 @@ std::vector<std::string> schedule_names() {
   return names;
 }
 
-// Returns 0 for auto.
+// Returns the number of micro-batches of a pipeline's batch; 0 for auto. Default: 2 per rank, 1 without a
+// pipeline.
 int micro_batches(const PipelineRunOptions& o) {
   if (o.micro_batches == "auto") return 0;
   if (o.micro_batches.empty()) return o.ranks > 1 ? 2 * o.ranks : 1;
@@ -28,6 +32,7 @@ int micro_batches(const PipelineRunOptions& o) {
   return int(*count);
 }
 
+// Parses --recompute into recompute, recompute_every and memory_limit (bytes per rank).
 void set_recompute(dist::PipelineOptions& o, const std::string& text) {
   constexpr int64_t kMaxLayers = 1 << 16;  // of a group
   const auto number_after = [&](const std::string& prefix) -> int64_t {

@@ -1,4 +1,5 @@
-// main() of a training program: starts ranks, reports errors, returns the exit status.
+// What main() of a training program calls: run() starts the ranks (processes of a distributed job) that the
+// command line requests, prints errors, and returns the exit status.
 //
 //   int main(int argc, char** argv) { return training::run("mnist", parse(argc, argv), fit); }
 #pragma once
@@ -14,7 +15,8 @@
 
 namespace gradus::training {
 
-// Thrown after SIGINT or SIGTERM, with the checkpoint to resume from ("": none).
+// Thrown by the training loop (Training), on every rank, once a rank has received SIGINT or SIGTERM. `checkpoint`
+// is the file to resume from, empty if nothing was saved.
 struct Interrupted : std::exception {
   explicit Interrupted(std::string file)
       : checkpoint(std::move(file)),
@@ -28,17 +30,29 @@ struct Interrupted : std::exception {
   std::string text_;
 };
 
-// Runs `body` on every rank, and returns the exit status of the program: 0; 130 if SIGINT or SIGTERM, also to
-// a single rank, stopped the training, without a restart; 1 after an exception, whose text is printed. Checks
-// the folders of outputs before it starts.
+// Runs `body` on every rank and returns the exit status of the program. `name` begins the messages. One rank runs
+// in this process; with --nproc or --max-restarts, launch_program() starts the ranks as child processes, each of
+// which runs the program again; under a launcher such as torchrun, this process is one of the ranks.
+//
+// Before it calls `body`, a rank checks that the folders of the --summary and --sample-log files exist. A rank
+// whose `body` throws Interrupted is not restarted. After another failure of a rank all ranks are restarted, at
+// most --max-restarts times.
+//
+// Exit status; unless it is 0, the reason is printed:
+//   0        `body` returned on every rank
+//   130      `body` threw Interrupted, also if only one rank received the signal
+//   128 + n  the process that started child processes received the signal n
+//   1        another error, such as an exception of `body`, or DeviceError for several ranks on GPUs, whose
+//            gradients are not averaged yet
 int run(const std::string& name, const RunOptions& options, const std::function<void()>& body);
-// The same with a function of the options: run("mnist", parse(argc, argv), fit).
+// The same for a body that takes the options: run("mnist", parse(argc, argv), fit).
 template <std::derived_from<RunOptions> Options>
 int run(const std::string& name, const Options& options, void (*body)(const Options&)) {
   return run(name, options, [&] { body(options); });
 }
 
-// Enters autocast if --amp is bf16.
+// Returns a scope (RAII) in which ops of this thread run under bf16 autocast if --amp is bf16; otherwise they run
+// without autocast.
 inline Autocast mixed_precision(const RunOptions& options) {
   return autocast(DType::kBF16, {.enabled = options.amp == DType::kBF16});
 }

@@ -1,3 +1,6 @@
+// Progress bar on stdout, redrawn in place with a carriage return, if stdout is a terminal; otherwise the bar
+// writes nothing, and callers print lines. One thread uses a Progress. Rates and times count from its
+// construction.
 #include "gradus/train/progress.h"
 
 #include <sys/ioctl.h>
@@ -16,13 +19,15 @@
 namespace gradus::training {
 namespace {
 
+// Returns the width of the terminal at stdout, or 80 if it is unknown.
 int terminal_columns() {
   winsize size{};
   return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
 }
 
-// Joins the parts to a line of at most `columns` characters. Drops the bar if it does not fit, then the rate,
-// then values from the last one. `values`, `rate` and `left` begin with two spaces.
+// Joins the parts to a line of at most `columns` characters: head, bar, values, rate, time left. Drops the
+// bar if it does not fit, then the rate, then values from the last one. `values`, `rate` and `left` begin
+// with two spaces, which also separate the values. fraction: the filled part of the bar, 0 to 1.
 std::string fitted_line(const std::string& head, std::string values, std::string rate,
                         const std::string& left, double fraction, size_t columns) {
   const auto length = [&] { return head.size() + values.size() + rate.size() + left.size(); };
@@ -52,7 +57,7 @@ Progress::Progress(ProgressOptions options)
       drawn_(start_) {}
 
 Progress::~Progress() {
-  if (line_open_) std::cout << std::endl;
+  if (line_open_) std::cout << std::endl;  // the terminal keeps an unfinished bar
 }
 
 bool Progress::is_bar() {

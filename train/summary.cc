@@ -1,3 +1,6 @@
+// Prints a training's start and results on rank 0, and writes the results as a JSON object, which lists data
+// set, test results, speed, memory, options and history, to the file of --summary. Only describe() is
+// collective.
 #include "gradus/train/summary.h"
 
 #include <sys/resource.h>
@@ -20,10 +23,12 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+// Adds the mean of each sum as member prefix + name.
 void add_means(Json& to, const std::string& prefix, const Sums& sums) {
   for (const auto& [name, sum] : sums.of) to[prefix + name] = sums.mean(name);
 }
 
+// Returns one object per test: the means of the test and of the training before it.
 Json history_of(const Training& t) {
   Json history = Json::array();
   for (const EpochResult& e : t.history()) {
@@ -36,12 +41,15 @@ Json history_of(const Training& t) {
   return history;
 }
 
+// Returns the maximum resident set size of this process in MiB (ru_maxrss is in KiB).
 double peak_rss_mib() {
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
   return static_cast<double>(usage.ru_maxrss) / 1024;
 }
 
+// Replaces the file. A full disk or file size limit is an error, not a signal.
+// Errors: FileError.
 void write_text_file(const std::string& path, const std::string& text) {
   const gradus::internal::BlockedSignals blocked;
   errno = 0;
@@ -50,7 +58,7 @@ void write_text_file(const std::string& path, const std::string& text) {
   if (!out) throw FileError("write", "cannot write ", path, errno ? concat(": ", std::strerror(errno)) : "");
 }
 
-// Whole numbers are written as such.
+// Converts a value. A double that is a whole number below 2^53 becomes an integer: 3 instead of 3.0.
 Json json_of(const SummaryValue& value) {
   const double* number = std::get_if<double>(&value);
   if (number && *number == std::trunc(*number) && std::abs(*number) < 0x1p53) return int64_t(*number);

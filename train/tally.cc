@@ -1,3 +1,5 @@
+// Sums of metrics over samples by name, and Tally, which adds up the sums of all ranks. A value on a GPU is kept
+// there as an f64 scalar; many such scalars are gathered into one vector and copied to the host in one transfer.
 #include "gradus/train/tally.h"
 
 #include <algorithm>
@@ -15,6 +17,7 @@ namespace gradus::training {
 
 namespace {
 
+// Adds the values of names that `all` has, and appends the pairs of other names.
 template <class T>
 void add(std::vector<std::pair<std::string, T>>& all, const std::vector<std::pair<std::string, T>>& more) {
   for (const auto& [name, value] : more) {
@@ -109,7 +112,8 @@ Sums Tally::reduce() {
   if (dist::get_world_size() == 1) {
     recent = local_;
   } else {
-    // Names are sent: a rank without samples has none.
+    // The names are sent with the values, because a rank that has had no samples does not know them. The ranks of
+    // a replica (pipeline stages) have the same samples, so only the first of them counts.
     dist::WireWriter wire;
     wire.put(Job::current()->replica().index, local_.seen, local_.of, local_.seen_of);
     std::set<int> replicas;

@@ -1,4 +1,5 @@
-// Sums over samples, and Tally: sums over all ranks.
+// Sums: sums of metrics over samples, by name. Tally: accumulates Sums on each rank, and adds up those of all
+// ranks for means over all samples. Values on a GPU stay there until they are read, many in one transfer.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +15,7 @@ namespace gradus::training {
 
 namespace internal {
 
-// Numbers on a GPU are read late and many at once; at most this many stay unread.
+// Maximum number of values on a GPU that stay unread.
 inline constexpr size_t kMaxUnread = 1000;
 
 bool is_on_gpu(const Tensor& x);
@@ -25,20 +26,20 @@ std::vector<double> read_numbers(const std::vector<Tensor>& numbers);
 
 }  // namespace internal
 
-// Sums over samples, each under the name of its mean: the number of correct answers is "accuracy".
+// Sums over samples, each under the name of its mean: the sum "accuracy" is the number of correct answers.
 struct Sums {
-  // A value on a GPU: number * factor.
+  // A summand on a GPU: number * factor, where `number` is an f64 scalar.
   struct OnDevice {
     std::string name;
     Tensor number;
     double factor = 1;
   };
 
-  int64_t seen = 0;
-  std::vector<std::pair<std::string, double>> of = {};
-  // The number of values in a sum, if it is not `seen`: of a loss that not every step has.
+  int64_t seen = 0;                                     // number of samples
+  std::vector<std::pair<std::string, double>> of = {};  // the sums, by name
+  // By name: the number of summands of a sum, if it differs from `seen` (a loss that not every step has).
   std::vector<std::pair<std::string, int64_t>> seen_of = {};
-  // Belong to the sums. Reading a sum waits for them.
+  // Further summands of the sums, by name; they have one device. Reading a sum waits for the device.
   std::vector<OnDevice> on_device = {};
 
   // Adds sums of the same names, and appends those of new names.
@@ -46,10 +47,10 @@ struct Sums {
   bool contains(std::string_view name) const;
   // Returns 0 for an unknown name.
   double sum(std::string_view name) const;
-  // Returns sum(name) / seen, or / seen_of; 0 if that is 0.
+  // Returns sum(name) divided by seen_of[name] if present, else by seen; 0 if the divisor is 0.
   double mean(std::string_view name) const;
   std::map<std::string, double> means() const;  // of all names
-  // Returns the same sums, with the values of on_device in `of`.
+  // Returns the same sums on the host: on_device is added to `of`. Waits for the device.
   Sums read() const;
   bool operator==(const Sums& s) const;
 };
@@ -58,7 +59,7 @@ struct Sums {
 std::string mean_text(const std::string& name, double mean);
 
 // Each rank adds the sums of its own samples; reduce() adds up the ranks. The ranks of one replica
-// (Job::replica: the stages of a pipeline) have the same samples, so that the first of them counts for all.
+// (Job::replica: the stages of a pipeline) have the same samples, so only the first one's sums count.
 //
 //   training::Tally tally;
 //   for (const data::Batch& b : loader)
@@ -69,7 +70,7 @@ class Tally {
  public:
   explicit Tally(Sums total = {}) : total_(std::move(total)) {}
 
-  // Waits for a GPU once in many calls.
+  // Adds sums of this rank. Waits for a GPU once in kMaxUnread values.
   void add(const Sums& s);
   // Returns the sums of all ranks since the last call, and adds them to the total. Collective.
   Sums reduce();

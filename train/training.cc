@@ -1,3 +1,7 @@
+// Training: the loop over epochs and steps of a data loader, with logs, tests and checkpoints in between.
+// Steps is its iterator: Steps::begin_step() fetches a batch and starts an epoch or ends one when due,
+// end_step() counts, logs, saves and tests. All ranks run the same sequence, because the sums, the decision
+// to stop and the tests are collective.
 #include "gradus/train/training.h"
 
 #include <algorithm>
@@ -16,6 +20,7 @@
 namespace gradus::training {
 namespace {
 
+// Returns `parts` followed by `more`.
 std::vector<TrainingState::Part> with(std::vector<TrainingState::Part> parts,
                                       std::initializer_list<TrainingState::Part> more) {
   parts.insert(parts.end(), more);
@@ -49,6 +54,7 @@ Training::~Training() = default;
 
 // ---- checkpoints ----
 
+// Loads the checkpoint to resume from, if any, and opens the logs.
 void Training::resume() {
   if (const std::string file = impl_->files.find(options_.count_by == CountBy::kSteps); !file.empty())
     load(file);
@@ -68,6 +74,7 @@ void Training::load(const std::string& file) {
                loader_.state().samples, options_.unit));
 }
 
+// Writes a checkpoint; "": only completes the sums over ranks.
 void Training::save(const std::string& file) {
   impl_->finite_check.read_values(impl_->log.tally());
   impl_->log.reduce();
@@ -125,6 +132,7 @@ Training::Steps::Steps(Training& training) : training_(&training) {
   begin_step();
 }
 
+// Fetches the next batch. `at_` is null between epochs, and once the training has ended.
 void Training::Steps::begin_step() {
   while (!at_ || training_->ended_in_epoch() || *at_ == std::default_sentinel) {
     if (at_) training_->end_epoch();

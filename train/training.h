@@ -35,10 +35,10 @@ class EventWriter;
 
 namespace gradus::training {
 
-// The result of a test and of the training before it, over all ranks. Checkpoints hold all of them.
+// The result of a test and of the training before it, over all ranks. Checkpoints contain all results.
 struct EpochResult {
-  int64_t epoch = 0;  // completed epochs
-  Sums train, test;
+  int64_t epoch = 0;   // completed epochs
+  Sums train, test;    // named sums over samples, such as "loss"
   double seconds = 0;  // of training, over all runs
   int64_t images = 0;  // shown in the training
 
@@ -49,9 +49,9 @@ class Training {
  public:
   class Steps;
 
-  // `parts` are what a checkpoint holds: modules, optimizers, schedules, averages, a GradScaler, a pipeline
-  // with its optimizer, variables. The loader is always a part. With data parallelism all of them are the
-  // same on every rank. The loader and the parts must outlive the training.
+  // `parts` are named references to what a checkpoint contains: modules, optimizers, schedules, averages, a
+  // GradScaler, a pipeline with its optimizer, variables. The loader is always a part. With data parallelism
+  // all of them are the same on every rank. The loader and the parts must outlive the training.
   // Errors: ValueError for names of parts, as TrainingState, and for OnNotFinite::kSkip without a module.
   Training(std::string program, const RunOptions& run, data::DataLoader& loader,
            std::vector<TrainingState::Part> parts, TrainingOptions options = {});
@@ -68,7 +68,7 @@ class Training {
   Steps begin();
   std::default_sentinel_t end() const { return {}; }
 
-  // Resumes, and makes only the test. Collective.
+  // Resumes, and runs only the test (TrainingOptions::test). Collective.
   void test_only();
   // For the loop of a test, after each batch: returns whether to end the loop (--dry-run). Collective.
   // Errors: Interrupted.
@@ -102,7 +102,7 @@ class Training {
   void load(const std::string& file);
   void save(const std::string& file);
 
-  // Makes a test if one is due. Returns whether steps remain.
+  // Runs a test if one is due. Returns whether steps remain.
   bool begin_epoch();
   void end_epoch();
   Step begin_step(const data::Batch& batch);
@@ -129,7 +129,8 @@ class Training {
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
-// An input iterator. An increment ends the step.
+// An input iterator over the steps; the Training must outlive it. An increment ends the step: it logs, tests
+// and saves as due, and reads the next batch. All ranks increment together.
 class Training::Steps {
  public:
   using value_type = Step;

@@ -1,4 +1,6 @@
-// TrainingOptions: how a Training tests, logs and saves; and the lines of its log.
+// TrainingOptions: how a Training (train/training.h) tests, logs and saves; and the lines of its log. An
+// "image" is a sample of any kind. Sums are named sums of logged values, with the number of samples
+// (train/tally.h).
 #pragma once
 
 #include <cstdint>
@@ -26,7 +28,7 @@ struct StepReport {
   int64_t epoch, epochs;               // from 1
   int64_t batch, batches;              // of this epoch, from 1
   int64_t samples, total;              // of this epoch
-  const Sums &recent, &all;            // since the line before; of this epoch
+  const Sums &recent, &all;            // over all ranks: since the previous line; of this epoch
   const Meter &step_time, &data_time;  // seconds: of steps, and of their wait for data
   double images_per_second;
   std::string unit;
@@ -51,7 +53,7 @@ enum class CountBy {
   kEpochs,
 };
 
-// What follows when gradients are not finite (Step::backward).
+// The reaction to infinite or NaN gradients (Step::backward). kStop: the training ends with an error.
 enum class OnNotFinite {
   kStop,
   kSkip,  // all ranks skip the network's step; 100 such steps in a row end the training
@@ -62,8 +64,8 @@ struct TrainingOptions {
   // Settings that a checkpoint and the training that resumes from it must share: {"network", "resnet20"}.
   std::vector<std::pair<std::string, std::string>> fixed = {};
 
-  // Called after the last step of each epoch and of the training, before the checkpoint and the test. For
-  // schedules that step by epoch.
+  // Called on all ranks after the last step of each epoch and of the training, before the checkpoint and the
+  // test. For schedules that step by epoch.
   std::function<void()> on_epoch = {};
   // Makes a test, and returns its sums over all ranks. Called after each epoch, or after each multiple of
   // test_every images, and at the end.

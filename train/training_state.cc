@@ -1,3 +1,7 @@
+// TrainingState: saves and loads the objects of a training (parts) as one checkpoint of all ranks. Generators
+// are gathered from all ranks; every other part is written from the group's first rank, since data
+// parallelism keeps the parts equal. To load, the first rank reads the file and broadcasts it. With a
+// pipeline part, the pipeline writes and reads the file itself, because each rank has only its stages.
 #include "gradus/train/training_state.h"
 
 #include <algorithm>
@@ -21,11 +25,13 @@ constexpr const char* kContextGenerator = "generator";
 
 std::string name_of_rank(const std::string& name, size_t rank) { return concat(name, ".ranks.", rank); }
 
+// Whether the dotted name a is below b: "net.head" below "net".
 bool is_below(const std::string& a, const std::string& b) {
   return a.size() > b.size() && a.starts_with(b) && a[b.size()] == '.';
 }
 
-// Puts the generators of all ranks, in the group's order: one, or one for each rank if they differ.
+// Puts the generators of all ranks, in the group's order: the first rank's under `name` and, if they differ,
+// each rank's under "NAME.ranks.RANK".
 void put(io::Checkpoint& c, const std::string& name, const std::vector<RandomGenerator>& ranks) {
   c.put(name, ranks[0]);
   const bool differ = std::any_of(ranks.begin(), ranks.end(),
@@ -34,6 +40,8 @@ void put(io::Checkpoint& c, const std::string& name, const std::vector<RandomGen
   for (size_t rank = 0; rank < ranks.size(); ++rank) c.put(name_of_rank(name, rank), ranks[rank]);
 }
 
+// Gets a rank's generator. A rank that the writing job did not have gets a new seed, derived from the first
+// rank's state and the rank, if the generators differed.
 void get(const io::Checkpoint& c, const std::string& name, size_t rank, RandomGenerator& generator) {
   const std::string own = name_of_rank(name, rank);
   if (c.contains(own + ".seed")) {

@@ -1,5 +1,7 @@
-// Implementation of downloads with libcurl: mirrors, resuming, checksums, and a file lock per destination; and
-// the URLs and checksums of MNIST, FashionMNIST and CIFAR.
+// Downloads over HTTP(S) with libcurl, and the URLs and checksums of MNIST, FashionMNIST and CIFAR. A file is
+// downloaded to `path` + ".part" under a file lock, checked against its SHA-256, and renamed. Mirrors are
+// tried in order. A retry at the same mirror resumes the part by an HTTP range request. The next mirror and
+// the next run resume the part only if the request has a checksum, which detects a wrong prefix.
 #include "gradus/data/files/download.h"
 
 #include <curl/curl.h>
@@ -56,6 +58,7 @@ class PartFile {
     return ::fstat(fd_, &info) == 0 ? static_cast<int64_t>(info.st_size) : 0;
   }
   void clear() { truncate_to(0); }
+  // Appends the bytes, or leaves the file unchanged and throws FileError.
   void append(const char* bytes, size_t n) {
     const int64_t before = size();
     if (io::internal::write_all(fd_, bytes, static_cast<int64_t>(n))) return;
@@ -63,7 +66,7 @@ class PartFile {
     truncate_to(before);
     throw FileError(kOp, "cannot write ", path_.string(), ": ", std::strerror(error));
   }
-  // Renames the part to `to` durably.
+  // Syncs the part's content to disk, then renames the part to `to`.
   void commit(const fs::path& to) {
     if (::fsync(fd_) != 0 || ::rename(path_.c_str(), to.c_str()) != 0)
       throw FileError(kOp, "cannot write ", to.string(), ": ", std::strerror(errno));
@@ -100,6 +103,8 @@ struct Transfer {
     return concat("is larger than the limit of ", request.max_bytes, " bytes");
   }
 
+  // Takes the next bytes of the response. Returns false to abort the transfer: `refused` has the reason, or
+  // is empty if the HTTP status tells it. Checks the status at the first bytes.
   bool body(const char* bytes, size_t n) {
     if (!checked_status) {
       checked_status = true;
@@ -122,6 +127,7 @@ struct Transfer {
     return true;
   }
 
+  // libcurl's CURLOPT_WRITEFUNCTION and CURLOPT_XFERINFOFUNCTION.
   static size_t write(char* bytes, size_t size, size_t n, void* self) {
     auto& t = *static_cast<Transfer*>(self);
     try {
@@ -148,10 +154,12 @@ struct Transfer {
 
 struct Outcome {
   bool complete = false;
-  bool retry = false;  // whether the same mirror may succeed without the part
+  bool retry = false;  // whether another request to the same mirror, from the part's new end, may succeed
   std::string text;    // description of the failure
 };
 
+// Makes one HTTP request for the bytes after the end of the part, and appends them.
+// Errors: FileError if the part cannot be written; exceptions of the progress callback.
 Outcome fetch(const DownloadRequest& request, const std::string& url, PartFile& part) {
   static std::once_flag once;
   std::call_once(once, [] { curl_global_init(CURL_GLOBAL_DEFAULT); });
@@ -199,7 +207,8 @@ Outcome fetch(const DownloadRequest& request, const std::string& url, PartFile& 
   return {true, false, {}};
 }
 
-// Checks size and checksums of `path`. Returns the mismatch; "" if there is none.
+// Checks the checksums that the request has. Returns the mismatch, or why the file cannot be read; "" if all
+// match.
 std::string mismatch(const fs::path& path, const DownloadRequest& request) {
   const auto differs = [](const char* what, const std::string& expected, const std::string& found) {
     return expected == found ? "" : concat(what, " is ", found, ", expected ", expected);
@@ -216,7 +225,8 @@ std::string mismatch(const fs::path& path, const DownloadRequest& request) {
   }
 }
 
-// Downloads the file from one mirror into `part`. Returns "" or the failure.
+// Downloads the file from one mirror into `part`, with up to 3 requests. Returns "" or the failure. After a
+// failure, the part is empty or the beginning of a download.
 std::string try_mirror(const DownloadRequest& request, const std::string& url, PartFile& part) {
   constexpr int kAttempts = 3;
   std::string problem;
@@ -227,8 +237,8 @@ std::string try_mirror(const DownloadRequest& request, const std::string& url, P
       problem = mismatch(part.path(), request);
       if (problem.empty()) return {};
       part.clear();
-      // After resuming, the part may have been a prefix of another file: retry once from the start. A file that
-      // was downloaded without resuming is wrong on the mirror.
+      // After resuming, the part may have been a prefix of another file: retry once from the start. A file
+      // that was downloaded without resuming is wrong on the mirror.
       if (!resumed) return problem;
       continue;
     }
@@ -260,6 +270,8 @@ void download(const DownloadRequest& request) {
   for (const std::string* sha : {&request.sha256, &request.sha256_content})
     if (!sha->empty() && !is_sha256(*sha))
       throw ValueError(kOp, "a SHA-256 has 64 lower-case hexadecimal digits, got \"", *sha, "\"");
+  // Without a checksum, an existing file counts as complete, and a part is never resumed by another mirror or
+  // run.
   const bool checked = !request.sha256.empty() || !request.sha256_content.empty();
   const auto is_there = [&] {
     std::error_code ignored;
@@ -297,6 +309,7 @@ struct KnownFile {
   const char* sha256;  // of the unpacked content for MNIST, which mirrors have packed in different ways
 };
 
+// Downloads the files into `dir`. Each mirror is a URL that ends in '/'.
 void download_all(const fs::path& dir, const std::vector<std::string>& mirrors,
                   std::span<const KnownFile> files, bool sha_of_content, const ProgressFunction& progress) {
   constexpr int64_t kMaxBytes = 64 << 20;
@@ -338,6 +351,8 @@ void download_fashion_mnist(const fs::path& dir, ProgressFunction progress) {
 
 namespace {
 
+// Downloads a .tar.gz into `dir` and unpacks these members there, unless all members exist. Existing members
+// are not verified.
 void download_archive(const fs::path& dir, const KnownFile& archive, const std::vector<std::string>& members,
                       const ProgressFunction& progress) {
   std::error_code ignored;

@@ -1,3 +1,6 @@
+// Reads IDX files, the array format of MNIST, plain or gzip-compressed. The constructor checks the header, and the
+// size of the file, before memory for the elements is allocated; read() converts the elements from big-endian.
+// Source: Y. LeCun, "The MNIST database of handwritten digits".
 #include "gradus/data/files/idx.h"
 
 #include <algorithm>
@@ -14,7 +17,8 @@ using internal::hex;
 
 constexpr const char* kOp = "IdxFile";
 
-// Elements have the same size in the file and in the tensor.
+// Returns the dtype for the header's type code. `path` is the file's name in the error.
+// Errors: FileError for an unknown code.
 DType element_type(unsigned char code, const std::filesystem::path& path) {
   constexpr std::pair<unsigned char, DType> kTypes[] = {{0x08, DType::kU8},  {0x09, DType::kI8},
                                                         {0x0B, DType::kI16}, {0x0C, DType::kI32},
@@ -41,14 +45,15 @@ IdxFile::IdxFile(const std::filesystem::path& path, IdxOptions options) : file_(
   const int ndim = magic[3];
   if (ndim < 1 || ndim > kMaxDims) fail("has ", ndim, " dimensions, expected 1 to ", kMaxDims);
 
-  int64_t content = size_of(dtype_);
+  int64_t content = size_of(dtype_);  // bytes of all elements, in the file and in memory
   bool is_empty = false;
   for (int i = 0; i < ndim; ++i) {
     std::array<unsigned char, 4> bytes{};
     if (file_.read(bytes.data(), 4) != 4) fail("ends inside its header: expected ", ndim, " dimensions");
     const int64_t size = int64_t{bytes[0]} << 24 | bytes[1] << 16 | bytes[2] << 8 | bytes[3];
     shape_.push_back(size);
-    // An empty dimension counts as 1, so that overflowing sizes are rejected even if the array is empty.
+    // A dimension of size 0 counts as 1 here, so that a header whose other sizes overflow is rejected even if the
+    // array has no elements.
     if (size == 0) is_empty = true;
     if (__builtin_mul_overflow(content, std::max<int64_t>(size, 1), &content))
       fail("claims ", shape_, " elements so far: too large");
@@ -57,6 +62,8 @@ IdxFile::IdxFile(const std::filesystem::path& path, IdxOptions options) : file_(
     fail("claims ", name_of(dtype_), shape_, ", more than the limit of ", options.max_bytes, " bytes");
   if (is_empty) content = 0;
   const int64_t header = 4 + 4 * int64_t{ndim};
+  // A plain file must have exactly the expected size. The decompressed size of a gzip file is only known to be
+  // bounded by the maximal compression ratio; read() checks the exact size.
   if (content > file_.max_content_size() - header)
     fail("is cut short: the header claims ", shape_, " = ", content, " bytes after it, but the ",
          file_.is_gzip() ? "gzip file of " : "file has ", file_.file_size(), " bytes",

@@ -1,4 +1,7 @@
-// Implementation of InputFile: reads with io::FileReader, and inflates gzip files with zlib.
+// InputFile: sequential reads of a plain or gzip file. A file that begins with the gzip magic 1f 8b is
+// decompressed with zlib through a buffer of 64 KiB. Several gzip members in a row are read as one content
+// (RFC 1952); the checksum at the end of each is verified. Memory use does not depend on sizes that the file
+// claims. Not thread-safe.
 #include "gradus/data/files/input_file.h"
 
 #include <zlib.h>
@@ -19,11 +22,11 @@ std::string internal::hex(std::span<const uint8_t> bytes) {
 
 struct InputFile::State {
   io::FileReader file;
-  bool gzip = false;  // zlib's state is initialized
-  bool member_open = false;
-  bool at_end = false;
+  bool gzip = false;         // the file is gzip, and zlib's state is initialized
+  bool member_open = false;  // zlib is inside a gzip member
+  bool at_end = false;       // of the decompressed content
   z_stream z{};
-  std::vector<unsigned char> buffer;  // compressed bytes
+  std::vector<unsigned char> buffer;  // compressed bytes, read by z.next_in
 
   State(const std::filesystem::path& path, std::string_view op) : file(path, {.op = std::string(op)}) {
     unsigned char magic[2] = {};
@@ -38,15 +41,17 @@ struct InputFile::State {
     if (gzip) inflateEnd(&z);
   }
 
+  // Reads up to `bytes` bytes of the file as stored, fewer only at its end. Returns their number.
   int64_t read_raw(void* out, int64_t bytes) {
     const int64_t n = std::min(bytes, file.remaining());
     file.read(out, n);
     return n;
   }
 
+  // As InputFile::read, for a gzip file.
   int64_t read_gzip(void* out, int64_t bytes) {
     int64_t done = 0;
-    // The loop runs once more after the last byte, to check the checksum and length at the end of a gzip member.
+    // The loop runs once more after the last byte, to check the checksum at the end of a gzip member.
     while (!at_end) {
       if (z.avail_in == 0) {
         z.next_in = buffer.data();
@@ -61,6 +66,7 @@ struct InputFile::State {
         if (inflateReset(&z) != Z_OK) file.fail("zlib cannot start");
         member_open = true;
       }
+      // zlib counts in 32 bits.
       const uInt space = static_cast<uInt>(std::min<int64_t>(bytes - done, 1 << 30));
       z.next_out = static_cast<unsigned char*>(out) + done;
       z.avail_out = space;
@@ -92,7 +98,7 @@ bool InputFile::is_gzip() const { return state_->gzip; }
 std::string InputFile::identity() const { return state_->file.identity(); }
 int64_t InputFile::file_size() const { return state_->file.size(); }
 int64_t InputFile::max_content_size() const {
-  constexpr int64_t kDeflateRatio = 1032;
+  constexpr int64_t kDeflateRatio = 1032;  // the maximal ratio of decompressed to compressed size
   if (!state_->gzip) return file_size();
   return std::min(file_size(), std::numeric_limits<int64_t>::max() / kDeflateRatio) * kDeflateRatio;
 }

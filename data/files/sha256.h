@@ -1,4 +1,4 @@
-// SHA-256 digests, as 64 lower-case hexadecimal digits.
+// SHA-256 digests of bytes and files, as 64 lower-case hexadecimal digits. The functions have no shared state.
 #pragma once
 
 #include <cstdint>
@@ -8,6 +8,7 @@
 
 namespace gradus::data {
 
+// Returns the digest of the bytes.
 std::string sha256(std::string_view bytes);
 // Returns the digest of a file.
 // Errors: FileError.

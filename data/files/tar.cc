@@ -1,4 +1,7 @@
-// Implementation of unpack_tar: reads ustar headers and extracts members sequentially.
+// unpack_tar: reads a tar archive (V7 or POSIX ustar, plain or gzip) front to back in blocks of 512 bytes,
+// skips members that are not requested, and writes requested ones through a temporary file that is renamed at
+// the end. Headers are verified by their checksum. pax and GNU long names, and sizes in base 256, are not
+// supported: such members are not found under their long names.
 #include "gradus/data/files/tar.h"
 
 #include <algorithm>
@@ -16,19 +19,22 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kOp = "unpack_tar";
-constexpr int64_t kBlock = 512;
+constexpr int64_t kBlock = 512;  // bytes of a header; contents are padded to a multiple
 
+// The fields of a header. `is_file`: a regular file, not a directory, link or device.
 struct Member {
-  std::string name;
-  int64_t size = 0;
+  std::string name;  // path in the archive
+  int64_t size = 0;  // bytes of the content that follows the header
   bool is_file = false;
 };
 
+// A cursor in the archive. After next() has returned a member, read() must consume its content.
 class Archive {
  public:
   explicit Archive(const fs::path& path) : file_(path, kOp) {}
 
-  // Reads the next header. Returns false at the end of the archive.
+  // Reads the next header. Returns false at the end of the archive: the file's end or a block of zeros.
+  // Errors: FileError for a truncated or damaged header.
   bool next(Member& member) {
     std::array<char, kBlock> h{};
     const int64_t got = file_.read(h.data(), kBlock);
@@ -36,6 +42,7 @@ class Archive {
     if (got != kBlock) fail("is cut short inside a header");
     check_sum(h);
     member.name = text(h, 0, 100);
+    // ustar: a long name is split into a prefix at 345 and the name.
     if (std::memcmp(h.data() + 257, "ustar", 5) == 0 && h[345] != 0)
       member.name = text(h, 345, 155) + "/" + member.name;
     member.size = octal(h, 124, 12);
@@ -43,7 +50,8 @@ class Archive {
     return true;
   }
 
-  // Passes the content of a member to use() in chunks, and skips the padding of the last block.
+  // Calls use(bytes, n) with consecutive chunks of a member's content, and skips the padding of the last
+  // block. The last calls may have n = 0.
   template <class F> void read(const Member& member, F&& use) {
     std::vector<char> buffer(1 << 16);
     int64_t left = (member.size + kBlock - 1) / kBlock * kBlock, content = member.size;
@@ -63,10 +71,12 @@ class Archive {
  private:
   using Header = std::array<char, kBlock>;
 
+  // Returns a text field, which ends at its first NUL or fills all `size` bytes.
   static std::string text(const Header& h, size_t at, size_t size) {
     return {h.data() + at, ::strnlen(h.data() + at, size)};
   }
 
+  // Returns a number field of octal digits, which ends at a NUL or a blank.
   int64_t octal(const Header& h, size_t at, size_t size) const {
     int64_t value = 0;
     for (size_t i = at; i < at + size && h[i] != 0 && h[i] != ' '; ++i) {
@@ -92,6 +102,7 @@ class Archive {
   InputFile file_;
 };
 
+// Writes a member's content to `path` atomically, after creating the parent folders.
 void write_member(Archive& archive, const Member& member, const fs::path& path) {
   std::error_code error;
   fs::create_directories(path.parent_path(), error);

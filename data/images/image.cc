@@ -1,4 +1,6 @@
-// Implementation of Image: copy-on-write pixels and lazy decoding.
+// Image: u8 pixels [height, width, channels] with copy-on-write and lazy decoding. A defined Image has either
+// a source (not decoded yet) or pixels, which copies of the Image share. One Image must not be used by
+// several threads at once.
 #include "gradus/data/images/image.h"
 
 #include <algorithm>
@@ -65,6 +67,7 @@ uint8_t* Image::mutable_data() {
 
 Image Image::crop(Box box) const { return decode(box, box.height, box.width).image; }
 
+// A decoded image ignores the minima: the box is copied at full resolution. A source may downscale to them.
 Region Image::decode(Box box, int64_t min_height, int64_t min_width) const {
   box.check_inside("Image", height_, width_);
   if (!is_decoded())

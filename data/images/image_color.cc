@@ -1,5 +1,6 @@
-// Color functions of image_ops.h. Compiled without contraction to fused multiply-adds, so that rounding matches
-// Pillow's.
+// Conversion to gray and changes of brightness, contrast, saturation and hue of 8-bit images [H, W, C], gray
+// or RGB, bit for bit as in Pillow and torchvision. This file is compiled without contraction to fused
+// multiply-adds, so that rounding matches Pillow's. No function changes its argument.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -10,6 +11,7 @@
 namespace gradus::data {
 namespace {
 
+// Returns the luma of ITU-R 601, 0.299 R + 0.587 G + 0.114 B, in 16-bit fixed point.
 uint8_t luma(const uint8_t* rgb) {
   return static_cast<uint8_t>((rgb[0] * 19595 + rgb[1] * 38470 + rgb[2] * 7471 + 0x8000) >> 16);
 }
@@ -26,6 +28,7 @@ void check_factor(const char* op, double factor) {
     throw ValueError(op, "the factor must not be negative, got ", factor);
 }
 
+// Replaces each byte v of all channels by table[v].
 Image map_bytes(const Image& image, const std::array<uint8_t, 256>& table) {
   Image out(image.height(), image.width(), image.channels());
   const uint8_t* from = image.data();
@@ -34,7 +37,7 @@ Image map_bytes(const Image& image, const std::array<uint8_t, 256>& table) {
   return out;
 }
 
-// Blends every byte with a constant.
+// Replaces each byte v by blend(constant, v, factor).
 Image blend_with(const Image& image, int constant, double factor) {
   std::array<uint8_t, 256> table;
   for (int v = 0; v < 256; ++v)
@@ -51,6 +54,7 @@ int mean_luma(const Image& image) {
   return static_cast<int>(static_cast<double>(sum) / static_cast<double>(pixels) + 0.5);
 }
 
+// Hue (a full turn is 255), saturation and value, each 0 to 255.
 struct HSV {
   uint8_t h, s, v;
 };

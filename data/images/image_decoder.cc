@@ -1,4 +1,6 @@
-// Implementation of decode_image: chooses the decoder, the scale and the orientation.
+// decode_image: reads the bytes and the header of a JPEG or PNG file. Pixels are decoded on demand, by box:
+// the box of the upright image is converted to the file's coordinates by the EXIF orientation, decoded at
+// 1/1, 1/2, 1/4 or 1/8 of its size (JPEG only), and converted back.
 #include "gradus/data/images/image_decoder.h"
 
 #include <algorithm>
@@ -17,6 +19,7 @@ using internal::EncodedImage;
 using internal::ImageHeader;
 using internal::Orientation;
 
+// The bytes of a file, as the source of an Image. Immutable, so threads may decode concurrently.
 class FileSource : public ImageSource {
  public:
   explicit FileSource(EncodedImage file)
@@ -46,6 +49,7 @@ class FileSource : public ImageSource {
   }
 
  private:
+  // Returns the largest divisor at which the box is still at least min_height by min_width scaled pixels.
   int scale_for(Box box, int64_t min_height, int64_t min_width) const {
     if (!header_.scales || !file_.options.scaled) return 1;
     for (const int scale : {8, 4, 2})
@@ -69,11 +73,12 @@ class FileSource : public ImageSource {
   }
 
   EncodedImage file_;
-  bool is_jpeg_;
-  ImageHeader header_;
+  bool is_jpeg_;        // false: PNG
+  ImageHeader header_;  // sizes as stored, before orientation
   Orientation orientation_;
 };
 
+// Checks the limits and the format, and reads the header.
 Image open(EncodedImage file) {
   if (file.options.max_pixels < 1 || file.options.max_bytes < 1)
     throw ValueError("decode_image", "max_pixels and max_bytes must be at least 1, got ",

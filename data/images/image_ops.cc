@@ -1,4 +1,7 @@
-// Implementation of resize, pad, flips and to_tensor of image_ops.h. The color functions are in image_color.cc.
+// resize, pad, flips and to_tensor for 8-bit images [H, W, C] with interleaved channels, C 1 or 3. resize,
+// hflip and to_tensor (f32 [C, H, W], the bytes divided by 255) run through the lazy operations of Picture;
+// pad copies pixels. Results equal those of Pillow and torchvision. The color functions are in
+// image_color.cc.
 #include "gradus/data/images/image_ops.h"
 
 #include <algorithm>
@@ -19,8 +22,8 @@ Image resize(const Image& image, Size2 size, Interpolation filter) {
 
 namespace {
 
-// Returns the row or column in [0, size) whose pixels are copied to position `i`, which may be outside [0, size).
-// Returns -1 for the fill color.
+// Returns the row or column in [0, size) whose pixels are copied to position `i`, which may be outside this
+// range. Returns -1 for the fill color. kReflect needs size > 1 for positions outside.
 int64_t source_index(int64_t i, int64_t size, PaddingMode mode) {
   if (i >= 0 && i < size) return i;
   switch (mode) {
@@ -32,7 +35,7 @@ int64_t source_index(int64_t i, int64_t size, PaddingMode mode) {
       const int64_t period = 2 * (size - 1), at = ((i % period) + period) % period;
       return at < size ? at : period - at;
     }
-    default: {
+    default: {  // kSymmetric
       const int64_t period = 2 * size, at = ((i % period) + period) % period;
       return at < size ? at : period - 1 - at;
     }

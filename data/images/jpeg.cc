@@ -1,5 +1,7 @@
-// Implementation of the JPEG decoder with libjpeg-turbo: decodes cropped and scaled regions, with limits against
-// malicious files.
+// JPEG decoder with libjpeg-turbo: decodes a box of an image that the library scales to 1/1, 1/2, 1/4 or 1/8,
+// as u8[H, W, C], C 1 (gray) or 3 (RGB), before EXIF orientation is applied. Limits of pixels, scans and
+// memory protect against malicious files. The caller (image_decoder.cc) passes a box inside the scaled image.
+// All errors of the library become FileErrors.
 #include "gradus/data/images/encoded_image.h"
 
 #include <algorithm>
@@ -17,12 +19,12 @@
 namespace gradus::data::internal {
 namespace {
 
-// libjpeg-turbo reports errors through a callback that must not return, and exceptions cannot pass through the C
-// library. So on_error longjmps to guarded(), which throws.
+// libjpeg-turbo reports errors through a callback that must not return, and exceptions cannot pass through
+// the C library. So on_error longjmps to guarded(), which throws.
 struct ErrorManager : jpeg_error_mgr {
   std::jmp_buf jump;
   char text[JMSG_LENGTH_MAX] = {};
-  bool allow_damaged = false;
+  bool allow_damaged = false;  // false: a warning about damaged data is an error
 };
 
 [[noreturn]] void on_error(j_common_ptr info) {
@@ -36,6 +38,7 @@ bool is_harmless(int code) {
   return code == JWRN_EXTRANEOUS_DATA || code == JWRN_JFIF_MAJOR || code == JWRN_ADOBE_XFORM;
 }
 
+// Receives warnings (level -1) and trace messages (level 0 and above).
 void on_message(j_common_ptr info, int level) {
   const auto& errors = static_cast<ErrorManager&>(*info->err);
   if (level < 0 && !errors.allow_damaged && !is_harmless(errors.msg_code)) on_error(info);
@@ -43,9 +46,10 @@ void on_message(j_common_ptr info, int level) {
 
 void ignore_message(j_common_ptr) {}
 
-// Limits the number of scans: a small malicious file can declare many scans, each of which processes all pixels.
+// Limits the number of scans: a small malicious file can declare many scans, each of which processes all
+// pixels.
 struct ScanLimit : jpeg_progress_mgr {
-  int scans = 0;
+  int scans = 0;  // maximum
 };
 
 void check_scans(j_common_ptr info) {
@@ -57,11 +61,12 @@ void check_scans(j_common_ptr info) {
   std::longjmp(errors.jump, 1);
 }
 
+// Returns the maximum number of scans, 32 to 500: the smaller the image, the more scans.
 int max_scans(int64_t pixels, int64_t max_pixels) {
   return static_cast<int>(std::clamp<int64_t>(16 * max_pixels / pixels, 32, 500));
 }
 
-// Owns the library's allocations.
+// The library's decoder; the destructor frees its allocations.
 struct State {
   jpeg_decompress_struct info{};
   ErrorManager errors{};
@@ -98,6 +103,7 @@ class JpegReader {
     });
   }
 
+  // Without `with_orientation`, the header's orientation is 1.
   ImageHeader read_header(bool with_orientation) {
     guarded([this, with_orientation] {
       if (with_orientation) jpeg_save_markers(&info_, JPEG_APP0 + 1, 0xFFFF);
@@ -120,6 +126,7 @@ class JpegReader {
             .scales = true};
   }
 
+  // Comes after read_header. `box` is in pixels of the image scaled by 1/scale.
   Image decode(Box box, int scale, int64_t channels) {
     start(scale, channels);
     const Box all{0, 0, info_.output_width, info_.output_height};
@@ -127,6 +134,8 @@ class JpegReader {
   }
 
  private:
+  // Copies the rows of the box. The library writes rows of the image's full width, or of the columns that
+  // crop_columns has chosen, to the image directly or through a row buffer.
   Image read(Box box, int64_t channels) {
     JDIMENSION left = 0, width = info_.output_width;
     crop_columns(box, left, width);
@@ -166,6 +175,7 @@ class JpegReader {
     step();
   }
 
+  // Returns the EXIF orientation in the first APP1 segment with EXIF data, else 1 (upright).
   int orientation() const {
     static constexpr char kExif[] = {'E', 'x', 'i', 'f', 0, 0};
     for (const jpeg_marker_struct* m = info_.marker_list; m; m = m->next) {
@@ -175,6 +185,7 @@ class JpegReader {
     return 1;
   }
 
+  // Starts decoding. A CMYK file is decoded as CMYK, which read() converts to RGB.
   void start(int scale, int64_t channels) {
     guarded([=, this] {
       info_.scale_num = 1;
@@ -184,11 +195,12 @@ class JpegReader {
     });
   }
 
-  // Restricts decoding to the columns of the box, plus the neighbors that chroma upsampling at its edges needs.
+  // Restricts decoding to the columns of the box, plus the neighbors that chroma upsampling at its edges
+  // needs. Sets `left` and `width` to the columns that the library decodes, which start at a block boundary.
   void crop_columns(Box box, JDIMENSION& left, JDIMENSION& width) {
     constexpr int64_t kNeighbors = 2;
-    // Not restricted: with other chroma sampling some columns would be wrong, and progressive files are smoothed
-    // across blocks.
+    // Not restricted: with other chroma sampling some columns would be wrong, and progressive files are
+    // smoothed across blocks.
     if (info_.max_h_samp_factor > 2 || info_.progressive_mode) return;
     const int64_t begin = std::max<int64_t>(0, box.left - kNeighbors);
     const int64_t end = std::min<int64_t>(info_.output_width, box.left + box.width + kNeighbors);
@@ -199,7 +211,8 @@ class JpegReader {
     });
   }
 
-  // Reads each row y of the box to target(y), then calls done(y).
+  // Reads each row y of the box (0 is its first row) to target(y), then calls done(y). target(0) also
+  // receives the skipped rows above the box.
   template <class Target, class Done> void read_rows(Box box, const Target& target, const Done& done) {
     guarded([&] {
       if (box.top > 0 && !info_.progressive_mode)

@@ -1,3 +1,7 @@
+// EXIF orientation. exif_orientation finds tag 0x0112 in the first directory (IFD0) of a TIFF structure.
+// Every read is checked against the end of the bytes, so malformed files give orientation 1 (upright).
+// Orientation maps boxes and pixels between the image as stored in the file and the upright image by an
+// optional transposition and mirroring.
 #include "gradus/data/images/orientation.h"
 
 #include <utility>
@@ -6,7 +10,8 @@ namespace gradus::data::internal {
 
 namespace {
 
-// Reads numbers in the byte order given by the first two bytes ("II" or "MM"). Numbers beyond the end are 0.
+// Reads numbers in the byte order given by the first two bytes: "II" little-endian, "MM" big-endian. Numbers
+// beyond the end of the bytes read as 0. Positions are offsets in bytes from the start of the TIFF structure.
 class TiffReader {
  public:
   explicit TiffReader(std::span<const uint8_t> bytes)
@@ -37,7 +42,7 @@ class TiffReader {
 
 int exif_orientation(std::span<const uint8_t> tiff) {
   constexpr uint32_t kOrientation = 0x0112, kShort = 3, kLong = 4;
-  constexpr uint64_t kEntryBytes = 12;
+  constexpr uint64_t kEntryBytes = 12;  // tag u16, type u16, count u32, value or offset 4 bytes
   const TiffReader in(tiff);
   if (!in.is_tiff()) return 1;
   const uint64_t directory = in.u32(4), entries = in.u16(directory);
@@ -69,6 +74,7 @@ Box Orientation::in_file(Box box, int64_t file_height, int64_t file_width) const
   return box;
 }
 
+// Copies pixels row by row of the result, with strides in the file's image.
 Region Orientation::upright(const Region& file) const {
   if (is_upright()) return file;
   const int64_t h = file.image.height(), w = file.image.width(), c = file.image.channels();
@@ -80,7 +86,7 @@ Region Orientation::upright(const Region& file) const {
     std::swap(out.width, out.height);
   }
 
-  // Strides in the file's pixels along the upright image's x and y.
+  // Strides, in bytes of the file's image, of one pixel along the upright image's x and y.
   const int64_t along_x = flips_x ? -c : c, along_y = flips_y ? -w * c : w * c;
   const int64_t step_x = swaps ? along_y : along_x, step_y = swaps ? along_x : along_y;
   const uint8_t* row = file.image.data() + (flips_x ? (w - 1) * c : 0) + (flips_y ? (h - 1) * w * c : 0);

@@ -1,4 +1,8 @@
-// Implementation of Picture: collects crops, resizes and flips, and evaluates them in as few passes as possible.
+// Picture, the argument of transforms: an 8-bit image [H, W, C], or from to_float() on a tensor f32[C, H, W].
+// Crops, resizes and mirroring only change the fields box_, resize_, window_ and is_mirrored_; materialize()
+// and the conversion to floats evaluate them in as few passes over the pixels as possible. Pointwise
+// operations on floats change a table of 256 values per channel. A mask is a Picture too, and follows all
+// geometric operations.
 #include "gradus/data/images/picture.h"
 
 #include <algorithm>
@@ -56,6 +60,7 @@ Picture& Picture::set(Image image) {
   return *this;
 }
 
+// Replaces the pixels, and drops the pending operations. Does not change the mask.
 void Picture::replace(Image image) {
   image_ = std::move(image);
   box_ = image_.whole();
@@ -164,7 +169,8 @@ Image resize_nearest(const Image& in, Size2 size, Box window) {
   return out;
 }
 
-// Resamples the rows of `image` by `x` and the columns by `y`; null: unchanged.
+// Resamples the rows of `image` by `x` and the columns by `y`; null: unchanged. `columns_first`: columns
+// before rows.
 Image resample(Image image, const AxisWeights* x, const AxisWeights* y, bool columns_first) {
   const auto resample_rows = [&] {
     if (!x) return;
@@ -184,7 +190,8 @@ Image resample(Image image, const AxisWeights* x, const AxisWeights* y, bool col
 
 }  // namespace
 
-// Returns the window of the resized box.
+// Returns the window (window_) of the crop (box_) resized to resize_->size. Computes only the pixels of the
+// window, from only the source pixels on which the window depends.
 Image Picture::resized() const {
   const auto& [size, filter, scaled_decoding] = *resize_;
   if (filter == Interpolation::kNearest) return resize_nearest(image_.crop(box_), size, window_);
@@ -235,6 +242,7 @@ const Image& Picture::materialize() {
 
 namespace {
 
+// internal::to_floats with the number of channels known at compile time.
 template <int kChannels> void to_floats(Pixels in, const ValueTable& values, bool is_mirrored, float* out) {
   const uint8_t* row = in.data;
   const int64_t step = is_mirrored ? -kChannels : kChannels;
@@ -245,6 +253,7 @@ template <int kChannels> void to_floats(Pixels in, const ValueTable& values, boo
   }
 }
 
+// Returns the strides of channels-last memory for the shape [C, H, W].
 Strides pixel_strides(const Shape& shape) { return {1, shape[2] * shape[0], shape[0]}; }
 
 // Copies f32[C,H,W] with any strides to `out`, channels-last.
@@ -320,7 +329,8 @@ Tensor Picture::tensor() {
   return rows;
 }
 
-// Replaces each value v of channel c by f(c, v).
+// Replaces each value v of channel c by f(c, v): in the table, or, once the floats exist, in a copy of the
+// tensor.
 template <class F> Picture& Picture::map_values(F&& f) {
   if (stage_ == Stage::kFloats) {
     auto mapped = std::make_shared<ValueTable>(*values_);

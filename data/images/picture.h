@@ -1,4 +1,5 @@
-// Picture: the argument of transforms: an Image before ToTensor, a tensor after it, with an optional mask.
+// Picture: the sample that data transforms modify in place: an 8-bit Image before ToTensor (to_float), a
+// tensor [C,H,W] after it, with an optional segmentation mask. One thread uses a picture at a time.
 //
 //   data::Picture picture(photo);
 //   picture.crop({.left = 40, .top = 0, .width = 600, .height = 600}).resize(224).mirror();
@@ -11,9 +12,9 @@
 //   augment.apply(pair);
 //   pair.tensor(), pair.mask();  // f32[3,H,W], i64[H,W]
 //
-// Evaluation is lazy, so that several operations are one pass over the pixels: only the cropped box is
-// decoded, at the smallest scale that the resize allows, and conversion to normalized floats and mirroring
-// are one pass, which can write directly into a batch. Laziness does not change results.
+// Evaluation is lazy, so that several operations are one pass over the pixels. Only the cropped box is
+// decoded, with scaled_decoding at the smallest scale that the resize allows. Conversion to normalized floats
+// and mirroring are one pass, which can write directly into a batch. Laziness does not change results.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +31,8 @@
 
 namespace gradus::data {
 
-// A lookup table: the float value of each byte of each channel. Pointwise steps are applied to the table.
+// A lookup table: of[c][b] is the float value of byte b in channel c. Pointwise operations (normalize, shift)
+// change the table instead of the pixels.
 struct ValueTable {
   float of[3][256];
 
@@ -50,9 +52,9 @@ struct MaskOptions {
 
 class Picture {
  public:
-  Picture(Image image);    // Errors: StateError for no image
+  Picture(Image image);    // Errors: StateError for an undefined image
   Picture(Tensor tensor);  // Errors: StateError if undefined
-  // Makes a picture with a mask. The mask has one byte for each pixel: its class.
+  // Makes a picture with a mask [H,W], which has one byte for each pixel: its class.
   // Errors: ValueError unless the mask is gray and has the image's size.
   Picture(Image image, Image mask, MaskOptions options = {});
 
@@ -64,10 +66,10 @@ class Picture {
   int64_t width() const;
   int64_t channels() const;
 
-  // Returns the pixels.
+  // Returns the pixels, after all pending operations.
   // Errors: StateError for a tensor.
   Image image();
-  // Returns the values, row-major.
+  // Returns the values: f32[C,H,W], or the tensor that was set, row-major.
   // Errors: StateError for an image.
   Tensor tensor();
   bool has_mask() const { return !mask_.empty(); }
@@ -75,18 +77,21 @@ class Picture {
   // Errors: StateError if there is no mask.
   Tensor mask();
 
-  // --- operations on an image; StateError for a tensor --- Crops to a box.
-  // Errors: ValueError unless the box is inside.
+  // --- Operations on an image. They return *this; StateError for a tensor. ---
+
+  // Crops to a box, in pixels of the current image. A mask is cropped, resized, padded and flipped alike.
+  // Errors: ValueError unless the box is inside the image.
   Picture& crop(Box box);
-  // Resizes the image. With scaled_decoding, a JPEG may be decoded at 1/2, 1/4 or 1/8 of its size, as long as the
-  // result is not smaller than `size`, which is faster but differs slightly from Pillow's result.
+  // Resizes the image with antialiasing, and the mask to the nearest pixels. With scaled_decoding, a JPEG may
+  // be decoded at 1/2, 1/4 or 1/8 of its size, as long as the result is not smaller than `size`, which is
+  // faster but differs slightly from Pillow's result.
   // Errors: ValueError for a size below 1.
   Picture& resize(Size2 size, Interpolation filter = Interpolation::kBilinear, bool scaled_decoding = false);
   // Mirrors horizontally (swaps left and right).
   Picture& mirror();
   // Mirrors vertically (swaps top and bottom).
   Picture& flip();
-  // Adds pixels around the image. With PaddingMode::kConstant, padding pixels of the mask get MaskOptions::fill.
+  // Adds pixels around the image. With PaddingMode::kConstant, the mask gets MaskOptions::fill.
   // Errors: as gradus::data::pad.
   Picture& pad(Padding padding, PadImageOptions options = {});
   // Replaces the image.
@@ -95,7 +100,9 @@ class Picture {
   // Converts to a tensor f32[C,H,W], the bytes divided by 255.
   Picture& to_float();
 
-  // --- operations on a tensor; StateError for an image ---
+  // --- Operations on a tensor. They return *this; StateError for an image. ---
+
+  // Replaces the tensor.
   Picture& set(Tensor tensor);
   // x[c] = (x[c] - mean[c]) / std[c]. `mean` and `std` have one number per channel, or one for all channels.
   // Errors: ValueError for any other length.
@@ -104,13 +111,13 @@ class Picture {
   // Errors: ValueError unless `offset` has one number per channel.
   Picture& shift(std::span<const float> offset);
 
-  // --- for implementations of data sets and transforms ---
+  // --- For implementations of data sets and transforms. ---
 
   // Check that the picture is an image (require_image), or a tensor (require_tensor).
   // Errors: StateError that says whether `op` belongs before or after ToTensor.
   void require_image(const char* op) const;
   void require_tensor(const char* op) const;
-  // Returns the lookup table from bytes to floats. Null for an image, and after the floats have been computed.
+  // Returns the lookup table from bytes to floats. Null for an image, and once the floats are computed.
   const std::shared_ptr<const ValueTable>& values() const { return values_; }
   void set_values(std::shared_ptr<const ValueTable> values) { values_ = std::move(values); }
   // Returns a writable copy of the values, channels-last.
@@ -118,7 +125,7 @@ class Picture {
   // Shape and dtype of the tensor.
   Shape shape() const;
   DType dtype() const;
-  // Writes the values f32[C,H,W] to `out`, channels-last.
+  // Writes the values f32[C,H,W] to `out` [H,W,C], which has room for C*H*W floats.
   void write_channels_last(float* out);
 
  private:
@@ -133,18 +140,18 @@ class Picture {
   template <class F> Picture& map_values(F&& f);
   Image resized() const;
   void replace(Image image);
-  const Image& materialize();
+  const Image& materialize();  // applies the pending operations except mirroring
 
-  std::vector<Picture> mask_;  // at most one element
-  uint8_t mask_fill_ = 0;
+  std::vector<Picture> mask_;  // the mask as a gray picture; at most one element
+  uint8_t mask_fill_ = 0;      // MaskOptions::fill
   Stage stage_;
   Image image_;                   // before the pending operations, which are, in order:
   Box box_;                       // crop of image_
   std::optional<Resize> resize_;  // resize of the crop
   Box window_;                    // crop of the resized crop
   bool is_mirrored_ = false;
-  std::shared_ptr<const ValueTable> values_;
-  Tensor tensor_;
+  std::shared_ptr<const ValueTable> values_;  // of kFloats
+  Tensor tensor_;                             // of kTensor
 };
 
 }  // namespace gradus::data

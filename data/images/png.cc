@@ -1,4 +1,8 @@
-// Implementation of the PNG decoder with libpng: decodes cropped regions, with limits against malicious files.
+// Implementation of the PNG decoder with libpng: decodes a box of the image to 8-bit gray, RGB or palette
+// indices, with limits against malicious files. Callers check is_png, then call read_png_header, then
+// decode_png with a box inside the image and the header's channels. Errors: FileError; with
+// DecodeOptions::allow_damaged, damage leaves the remaining pixels black instead. Functions have no shared
+// state and may run on any thread.
 #include "gradus/data/images/encoded_image.h"
 
 #include <png.h>
@@ -30,8 +34,10 @@ struct ChunkSummary {
   int orientation = 1;
 };
 
-// Walks over the chunks (length, type, data, CRC) up to IEND.
-// Errors: FileError if a chunk extends beyond the end of the file, or IEND is missing.
+// Walks over the chunks (length, type, data, CRC) up to IEND, without checking CRCs. `file` is a PNG
+// (is_png).
+// Errors: FileError if a chunk extends beyond the end of the file, or IEND is missing. With allow_damaged
+// there are no errors: returns the information before the damage.
 ChunkSummary scan_chunks(const EncodedImage& file) {
   ChunkSummary found;
   const std::span<const uint8_t> all(file.bytes);
@@ -64,9 +70,9 @@ struct State {
   png_structp png = nullptr;
   png_infop info = nullptr;
   std::jmp_buf jump;
-  char text[256] = {};
-  const uint8_t* next = nullptr;
-  size_t left = 0;
+  char text[256] = {};            // libpng's error message
+  const uint8_t* next = nullptr;  // next byte of the file for libpng to read
+  size_t left = 0;                // number of bytes from `next` to the end
 
   State() = default;
   State(const State&) = delete;
@@ -91,6 +97,7 @@ void read_bytes(png_structp png, png_bytep to, size_t count) {
   state.left -= count;
 }
 
+// Decodes one file, which must outlive the reader: read_header, then at most one decode.
 class PngReader {
  public:
   explicit PngReader(const EncodedImage& file) : file_(file) {
@@ -144,6 +151,7 @@ class PngReader {
                  " that the header claims");
   }
 
+  // Returns the pixels [box.height, box.width, channels] of the box, in pixels of the stored image.
   Image decode(Box box, int64_t channels) {
     const int passes = set_output(channels);
     const int64_t width = png_get_image_width(state_.png, state_.info);
@@ -178,7 +186,7 @@ class PngReader {
     step();
   }
 
-  // Configures libpng to output rows of 8-bit gray, RGB or indices. Returns the number of passes over the rows.
+  // Configures libpng to output rows of 8-bit gray, RGB or indices. Returns the number of passes over rows.
   int set_output(int64_t channels) {
     const bool as_indices = file_.options.mode == ColorMode::kIndices;
     int passes = 1;
@@ -199,6 +207,8 @@ class PngReader {
     return passes;
   }
 
+  // Reads rows 0 to rows - 1, `passes` times (Adam7 interlacing). Row y is written to target(y), then done(y)
+  // is called. With allow_damaged, stops silently at an error.
   template <class Target, class Done>
   void read_rows(int passes, int64_t rows, const Target& target, const Done& done) {
     try {

@@ -1,3 +1,7 @@
+// Separable resampling of 8-bit images, bit for bit as in Pillow (Resample.c): filter weights per output
+// position, normalized to sum 1 and rounded to 22-bit fixed point; one pass over rows and one over columns,
+// with 32-bit sums rounded to 8 bits after each pass. RGB rows have an AVX2 path with the same results.
+// Callers check sizes.
 #include "gradus/data/images/resample.h"
 
 #include <algorithm>
@@ -51,13 +55,15 @@ double filter_value(Interpolation filter, double x) {
   }
 }
 
-// By Interpolation. kNearest has no filter.
+// The filter's radius in input pixels at scale 1, by Interpolation. kNearest has no filter.
 constexpr double kSupport[] = {0, 0.5, 1, 1, 2, 3};
 
 uint8_t round_to_byte(int32_t sum) { return static_cast<uint8_t>(std::clamp(sum >> kPrecisionBits, 0, 255)); }
 
 }  // namespace
 
+// `low` and `high` are positions in input pixels, in [0, in_size]. When downsampling, the filter is widened
+// by the scale (antialiasing).
 AxisWeights axis_weights(int64_t in_size, double low, double high, int64_t out_size, Interpolation filter,
                          int64_t begin, int64_t end) {
   const double scale = (high - low) / static_cast<double>(out_size), filter_scale = std::max(scale, 1.);
@@ -109,6 +115,7 @@ std::vector<int32_t> nearest_inputs(int64_t in_size, int64_t out_size, int64_t b
 
 namespace {
 
+// out[i, c] = round(sum_k weights[i, k] * in[start[i] + k, c]), for k < count[i].
 template <int kChannels> void resample_row(const uint8_t* in, const AxisWeights& x, uint8_t* out) {
   const int32_t* weights = x.weights.data();
   for (size_t i = 0; i < x.start.size(); ++i, weights += x.taps, out += kChannels) {
@@ -153,7 +160,8 @@ struct SplitWeights {
   }
 };
 
-// Writes one byte beyond the end of the row.
+// The same formula for three channels. Reads up to weights.reach bytes from `in`, and writes one byte beyond
+// the end of the row, so the caller pads the input and resamples rows from top to bottom.
 void resample_rgb_row(const uint8_t* in, const AxisWeights& x, const SplitWeights& weights, uint8_t* out) {
   const __m256i pairs = _mm256_setr_epi8(0, -1, 3, -1, 1, -1, 4, -1, 2, -1, 5, -1, -1, -1, -1, -1,  //
                                          6, -1, 9, -1, 7, -1, 10, -1, 8, -1, 11, -1, -1, -1, -1, -1);
@@ -214,6 +222,7 @@ void resample_rows(Pixels in, const AxisWeights& x, uint8_t* out) {
   }
 }
 
+// out[i, j] = round(sum_k weights[i, k] * in[start[i] + k, j]), j over width * channels.
 void resample_columns(Pixels in, const AxisWeights& y, uint8_t* out) {
   const int64_t row = in.width * in.channels;
   const int32_t* weights = y.weights.data();

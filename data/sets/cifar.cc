@@ -1,4 +1,7 @@
-// Implementation of CIFAR10 and CIFAR100: reads the binary version into memory shared by the host's ranks.
+// CIFAR-10 and CIFAR-100: reads the files of the binary version, whose records are 1 or 2 label bytes and an
+// image u8[3, 32, 32], into memory that the ranks on this host share: images u8[N, 3, 32, 32] channels-last,
+// then labels u8[N]. The first rank of the host reads the files; ImagesInMemory (images_in_memory.h) serves
+// the samples.
 #include "gradus/data/sets/cifar.h"
 
 #include <algorithm>
@@ -16,14 +19,15 @@ constexpr int64_t kSide = 32, kPixels = kSide * kSide, kImageBytes = 3 * kPixels
 
 }  // namespace
 
+// The differences between the two data sets.
 struct internal::CifarKind {
   const char* name;     // name of the data set in errors
   const char* folder;   // folder in the archive
   int64_t label_bytes;  // number of label bytes before each image, of which the last is used
   int64_t classes;
-  const char *train_file, *test_file;  // names of the first ones
-  const char* class_file;
-  const char* origin;
+  const char *train_file, *test_file;  // name of the first file of training and of test images
+  const char* class_file;              // text file with one class name per line
+  const char* origin;                  // URL of the archive
 
   const char* first_file(bool train) const { return train ? train_file : test_file; }
 };
@@ -80,7 +84,8 @@ std::vector<std::string> read_names(const fs::path& path, const std::string& op)
   return names;
 }
 
-// Returns the files of the set, in order; empty if they do not exist.
+// Returns the files of the training or test images in `dir`, or else in its subfolder kind.folder, in order;
+// empty if they do not exist.
 std::vector<fs::path> files_of(const fs::path& dir, const Kind& kind, bool train) {
   for (const fs::path& folder : {dir, dir / kind.folder}) {
     std::vector<fs::path> found = {folder / kind.first_file(train)};
@@ -94,6 +99,7 @@ std::vector<fs::path> files_of(const fs::path& dir, const Kind& kind, bool train
   return {};
 }
 
+// As files_of.
 // Errors: FileError if the files do not exist.
 std::vector<fs::path> find(const fs::path& dir, const Kind& kind, bool train) {
   std::vector<fs::path> found = files_of(dir, kind, train);
@@ -109,6 +115,9 @@ bool is_complete(const fs::path& dir, const Kind& kind) {
   return !files_of(dir, kind, true).empty() && !files_of(dir, kind, false).empty();
 }
 
+// Reads the files, or finds their contents in the shared memory under `key`: the data set's name and the
+// identity (inode, size, modification time) of each file.
+// Errors: FileError for a file of the wrong length or a label outside [0, classes).
 ImagesInMemory load(const Kind& kind, const std::vector<fs::path>& files, const Transform& transform) {
   struct Part {
     InputFile file;

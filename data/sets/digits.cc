@@ -1,4 +1,7 @@
-// Implementation of GeneratedDigits: stroke templates of the digits, random deformation, and rasterization.
+// GeneratedDigits: draws u8 images [n, 1, 28, 28] of white digits on black, and their labels [n]. Each image
+// picks a label and a stroke template, jitters, rotates, slants and scales the template, displaces the result
+// by an elastic field, and rasterizes strokes of varying width. Random numbers are Philox(seed, split and
+// image index), so an image does not depend on the number of threads.
 #include "gradus/data/sets/digits.h"
 
 #include <algorithm>
@@ -148,7 +151,7 @@ class Draws {
   int used_ = 4;
 };
 
-// A smooth random displacement: random vectors on a coarse grid over the image, interpolated.
+// A smooth random displacement in pixels: random vectors on a 5 x 5 grid over the image, interpolated.
 class ElasticField {
  public:
   ElasticField(Draws& draws, float amplitude) {
@@ -174,6 +177,7 @@ class ElasticField {
   std::array<std::array<Point, 5>, 5> grid_;
 };
 
+// The coverage of each pixel by ink, in [0, 1]. Coordinates are in pixels, y downward.
 class Canvas {
  public:
   Canvas() { ink_.fill(0.f); }
@@ -214,6 +218,8 @@ class Canvas {
   std::array<float, kSide * kSide> ink_;
 };
 
+// Returns the point at t in [0, 1] between p[i] and p[i + 1] on the Catmull-Rom spline. A spline whose first
+// and last points coincide is closed.
 Point catmull_rom(const std::vector<Point>& p, size_t i, float t) {
   const Point &b = p[i], &c = p[i + 1];
   const bool closed = p.front().x == p.back().x && p.front().y == p.back().y;
@@ -225,7 +231,7 @@ Point catmull_rom(const std::vector<Point>& p, size_t i, float t) {
   return {at(a.x, b.x, c.x, d.x), at(a.y, b.y, c.y, d.y)};
 }
 
-// Draws a digit of class `label`.
+// Writes a 28 x 28 image of a random digit of class `label` to `out`, row-major.
 void draw_digit(Draws& draws, int label, uint8_t* out) {
   const std::vector<Glyph>& variants = glyphs()[static_cast<size_t>(label)];
   const Glyph& glyph = variants[static_cast<size_t>(draws.below(static_cast<int>(variants.size())))];
@@ -236,6 +242,7 @@ void draw_digit(Draws& draws, int label, uint8_t* out) {
   const float cosine = std::cos(angle), sine = std::sin(angle);
   const float shake = draws.uniform(1.f, 6.f);
   const ElasticField field(draws, draws.uniform(.2f, 1.5f));
+  // Maps a point of the template's 100 x 100 box to pixels.
   const auto place = [&](Point p) {
     const float y = (p.y * .01f - .5f) * height, x = (p.x * .01f - .5f) * width - slant * y;
     return field.move({cx + cosine * x - sine * y, cy + sine * x + cosine * y});
@@ -294,7 +301,7 @@ ImagesInMemory generate(const GeneratedDigitsOptions& options) {
       }
     });
   };
-  // Layout: images, then labels.
+  // Layout: images, then labels. host_tensor makes the bytes once per key and shares them.
   const HostTensor all =
       host_tensor(concat("digits:", options.train, ':', n, ':', options.seed), pixels + n, draw);
   const Shape image_shape{n, 1, kSide, kSide}, label_shape{n};

@@ -1,3 +1,5 @@
+// FakeData: pixels and labels are numbers of the counter-based generator Philox, with the seed as its key. So an
+// image and its label depend only on (seed, index), and any thread can produce them in any order.
 #include "gradus/data/sets/fake_data.h"
 
 #include <algorithm>
@@ -9,7 +11,8 @@
 namespace gradus::data {
 namespace {
 
-// Philox streams of the seed.
+// Streams of random numbers. Label `index` is number `index` of kLabelStream. The pixels of image `index` are
+// stream kFirstPixelStream + index, 16 bytes per number.
 constexpr uint64_t kLabelStream = 0, kFirstPixelStream = 1;
 
 }  // namespace
@@ -36,6 +39,7 @@ Image FakeData::image(int64_t index) const {
 int64_t FakeData::label(int64_t index) const {
   check_index(index);
   const auto words = philox(options_.seed, kLabelStream, static_cast<uint64_t>(index));
+  // Maps 32 random bits to [0, classes).
   return static_cast<int64_t>((uint64_t(words[0]) * static_cast<uint64_t>(options_.classes)) >> 32);
 }
 

@@ -1,4 +1,8 @@
-// Implementation of ImageDataset: reads, transforms and batches images, and replaces unreadable ones.
+// ImageDataset: reads, transforms and batches labeled images. Images are written channels-last into a batch
+// f32[N, C, H, W] whose shape the first image determines; results of other dtypes or dims are collated. An
+// image whose FileError skips() accepts is replaced by the next readable image in the data set, at the end of
+// the batch. get and get_batch may run on several threads; errors of get_batch are SampleErrors that name the
+// sample.
 #include "gradus/data/sets/image_dataset.h"
 
 #include <algorithm>
@@ -9,6 +13,7 @@
 namespace gradus::data {
 namespace {
 
+// Returns whether the transform's result is f32[C, H, W].
 bool is_image_tensor(const Picture& p) { return p.dtype() == DType::kF32 && p.shape().size() == 3; }
 
 // Returns the transformed image, which is a tensor.
@@ -24,6 +29,9 @@ Picture transformed(const ImageDataset& set, int64_t index) {
 
 bool ImageDataset::skips(int64_t, const FileError&) const { return false; }
 
+// Calls read(i) for up to 100 samples after sample `index` (cyclically) until one is readable. `cause`: the
+// error of sample `index`.
+// Errors: FileError if none is readable; the errors that skips() does not accept.
 template <class F>
 void ImageDataset::read_replacement(int64_t index, const std::string& cause, const F& read) const {
   constexpr int64_t kTries = 100;
@@ -60,9 +68,9 @@ Sample ImageDataset::get(int64_t index) const {
 struct ImageDataset::BatchWriter {
   const ImageDataset& set;
   Batch batch;
-  std::vector<Sample> others = {};  // replaces batch.input if the transform's result is not f32[C,H,W]
+  std::vector<Sample> others = {};  // the samples instead of batch.input, if the first is not f32[C,H,W]
   int64_t written = 0;
-  int64_t first = 0;  // index of the first sample
+  int64_t first = 0;  // data set index of the first sample written
 
   void write(int64_t index) {
     Picture picture = transformed(set, index);

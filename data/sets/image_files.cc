@@ -1,4 +1,7 @@
-// Implementation of ImageFiles: checks and reads image files, and records unreadable ones.
+// Implementation of ImageFiles. The constructor optionally opens every file in parallel
+// (ImageFilesOptions::check), and throws or leaves out unreadable ones. Access by index reads the file each
+// time, without a cache; Image decodes the pixels on demand. Const functions may run on several threads
+// (workers of a DataLoader): the list of unreadable files has a mutex.
 #include "gradus/data/sets/image_files.h"
 
 #include <algorithm>
@@ -10,6 +13,7 @@
 
 namespace gradus::data {
 
+// The unreadable files found so far: all distinct paths, and the reasons of the first kListed.
 struct ImageFiles::Unreadable {
   static constexpr size_t kListed = 1000;
 
@@ -34,6 +38,7 @@ ImageFiles::ImageFiles(std::string name, std::vector<ImageFile> files, const Ima
   if (options.check != Check::kNothing) check_files(options.check);
 }
 
+// Removes unreadable files from files_ with OnError::kSkip, so that indices refer to readable files alone.
 void ImageFiles::check_files(Check check) {
   parallel_for(0, size(), 1, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
@@ -70,6 +75,7 @@ int64_t ImageFiles::label(int64_t index) const {
 
 Image ImageFiles::image(int64_t index) const { return decode_image(path(index), decode_); }
 
+// Returns whether the data set replaces the sample by another one; if so, records its file as unreadable.
 bool ImageFiles::skips(int64_t index, const FileError& error) const {
   if (on_error_ == OnError::kThrow) return false;
   unreadable_->add(path(index), error.what());

@@ -1,4 +1,7 @@
-// Implementation of ImageFolder: lists class folders recursively, with detection of link cycles.
+// ImageFolder lists root/<class>/**/<image>: the folders of the root, sorted by name, are the labels 0, 1,
+// ..., and the image files below each are its samples, ordered by folder, then name (as torchvision). The
+// walk is depth first, follows symbolic links, and rejects cycles. Only names are read here; the base class
+// ImageFiles decodes.
 #include "gradus/data/sets/image_folder.h"
 
 #include <sys/stat.h>
@@ -18,6 +21,7 @@ namespace fs = std::filesystem;
 
 constexpr const char* kOp = "ImageFolder";
 
+// A folder that contains samples.
 struct Folder {
   fs::path path;
   std::vector<std::string> files;  // names of the samples
@@ -33,6 +37,7 @@ FileId id_of(const fs::path& path) {
   return {info.st_dev, info.st_ino};
 }
 
+// Compares without regard to the name's case; `endings` are in lower case.
 bool ends_with_any(std::string name, const std::vector<std::string>& endings) {
   for (char& c : name) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   return std::any_of(endings.begin(), endings.end(), [&](const std::string& e) { return name.ends_with(e); });
@@ -52,6 +57,7 @@ bool is_folder(const fs::directory_entry& entry) {
   return entry.is_directory(ignored);
 }
 
+// Lists the images of one class folder after the other. No extensions: those of JPEG and PNG.
 class FolderWalk {
  public:
   explicit FolderWalk(const std::vector<std::string>& extensions)
@@ -110,9 +116,9 @@ class FolderWalk {
   }
 
   const std::vector<std::string> extensions_;
-  const bool refuses_others_;
-  int64_t visited_ = 0;
-  std::vector<FileId> above_;
+  const bool refuses_others_;  // an image of another format is an error, not ignored
+  int64_t visited_ = 0;        // folders, over all classes
+  std::vector<FileId> above_;  // the path from the class folder to the current folder
   std::vector<Folder> found_;
 };
 

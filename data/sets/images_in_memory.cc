@@ -1,3 +1,6 @@
+// ImagesInMemory: labeled images as one u8 tensor whose two accepted layouts have bytes in the order
+// [N, H, W, C]. With a pointwise transform, get_batch converts bytes to floats by a lookup table, without an
+// Image per sample. host_tensor: bytes shared by the ranks of a host. Const functions are thread-safe.
 #include "gradus/data/sets/images_in_memory.h"
 
 #include <cstring>
@@ -12,6 +15,7 @@ HostTensor host_tensor(const std::string& key, int64_t size, const std::function
       Job::current()->share("data/" + key, static_cast<size_t>(size),
                             [&](std::byte* out) { fill(reinterpret_cast<uint8_t*>(out)); });
   HostTensor result;
+  // The cast removes const: the memory is read-only, and callers must not write into the tensor.
   result.bytes = from_blob(const_cast<std::byte*>(memory.bytes.get()), {size}, {.dtype = DType::kU8},
                            [keep = memory.bytes] {});
   (memory.shared ? result.memory.shared : result.memory.own) = size;
@@ -37,9 +41,11 @@ ImagesInMemory::ImagesInMemory(std::string name, Tensor images, Tensor labels, i
       throw ValueError(name_, "label ", i, " is ", int(labels_.ptr<uint8_t>()[i]), ", expected less than ",
                        num_classes);
   const Transform& step = this->transform();
+  // The table does not depend on the pixels, so an image of one pixel is enough to make it.
   if (step.is_pointwise()) values_ = step(Image(1, 1, channels)).values();
 }
 
+// Returns the first byte of an image [H, W, C]. The caller has checked the index.
 const uint8_t* ImagesInMemory::pixels(int64_t index) const {
   return images_.ptr<uint8_t>() + index * images_.size(1) * images_.size(2) * images_.size(3);
 }
@@ -56,6 +62,7 @@ int64_t ImagesInMemory::label(int64_t index) const {
   return labels_.ptr<uint8_t>()[index];
 }
 
+// Returns input f32[N, C, H, W], channels-last, and target i64[N] for N indices.
 Batch ImagesInMemory::get_batch(std::span<const int64_t> indices) const {
   if (!values_) return ImageDataset::get_batch(indices);
   for (int64_t index : indices) check_index(index);

@@ -1,3 +1,7 @@
+// Character-level text data sets: read_text reads a file, plain or gzip, into a string; Characters maps the
+// bytes that occur in a text to the numbers 0, 1, ... in ascending order of bytes; TextWindows cuts a text
+// into windows of `context` + 1 characters, whose first and last `context` numbers are input and target,
+// i64[context].
 #include "gradus/data/sets/text.h"
 
 #include <algorithm>
@@ -25,7 +29,7 @@ std::string read_text(const std::filesystem::path& path, ReadTextOptions options
 
 Characters::Characters(std::string_view text) {
   if (text.empty()) throw ValueError("Characters", "expected a text that is not empty");
-  number_.fill(-1);
+  number_.fill(-1);  // -1: not in the text
   for (const char c : text) number_[uint8_t(c)] = 0;
   for (int16_t c = 0; c < 256; ++c)
     if (int16_t& number = number_[size_t(c)]; number == 0) {
@@ -36,6 +40,7 @@ Characters::Characters(std::string_view text) {
 
 namespace {
 
+// Errors: ValueError if the character is not in the vocabulary.
 int64_t checked_number(const Characters& characters, char c) {
   const int64_t number = characters.number(c);
   if (number < 0)

@@ -1,4 +1,7 @@
-// Color transforms. Names, defaults and distributions are torchvision's; results equal Pillow's.
+// Random color transforms of images with 8-bit pixels. Names, defaults and distributions are torchvision's;
+// results equal Pillow's bit for bit. apply() changes the picture in place and may run on several threads; its
+// random numbers come from the calling thread's Context, whose generator a data loader sets for each sample.
+// Errors: apply() throws StateError for a picture that is a tensor already (after ToTensor).
 #pragma once
 
 #include <cstdint>
@@ -8,7 +11,8 @@
 
 namespace gradus::data {
 
-// The range of a random factor or shift: [low, high], or [neutral - amount, neutral + amount].
+// The range from which a factor or a hue shift is drawn uniformly: an interval [low, high], or
+// [v - amount, v + amount] around the value v that changes nothing: 1 for factors, 0 for the hue shift.
 struct Jitter {
   double amount = 0;
   Interval interval = {};
@@ -25,7 +29,10 @@ struct ColorJitterOptions {
   Jitter hue = {};
 };
 
-// Changes brightness, contrast, saturation and hue randomly, in random order.
+// Changes brightness, contrast, saturation and hue, in random order. Each of the first three is a blend
+//   factor * image + (1 - factor) * other,
+// where `other` is black (brightness), the mean luma (contrast) or the luma of each pixel (saturation). The hue is
+// shifted in HSV. With default options nothing changes.
 class ColorJitter : public TransformStep {
  public:
   // Errors: ValueError for amounts and intervals outside the ranges above.
@@ -33,14 +40,14 @@ class ColorJitter : public TransformStep {
   void apply(Picture& picture) const override;
 
  private:
-  Interval factor_[4];  // brightness, contrast, saturation, hue
+  Interval factor_[4];  // ranges of the factors of brightness, contrast and saturation, and of the hue shift
 };
 
 struct GrayscaleOptions {
   int64_t num_output_channels = 1;
 };
 
-// Converts to luma, in 1 or 3 equal channels.
+// Converts to luma, 0.299 R + 0.587 G + 0.114 B, in 1 or 3 equal channels.
 class Grayscale : public TransformStep {
  public:
   explicit Grayscale(GrayscaleOptions options = {});  // Errors: ValueError for other numbers of channels

@@ -1,4 +1,6 @@
-// Implementation of the geometric transforms, with torchvision's rounding of sizes and positions.
+// Geometric transforms: they compute sizes, boxes and random draws, with torchvision's rounding, and call the
+// operations of Picture, which transform image and mask alike. Random transforms take
+// one key per apply() from the thread's Context. apply() may run on several threads.
 #include "gradus/data/transforms/geometry.h"
 
 #include <algorithm>
@@ -12,13 +14,15 @@ namespace {
 
 using internal::RandomNumbers;
 
-constexpr int64_t kMaxSide = int64_t{1} << 24;
+constexpr int64_t kMaxSide = int64_t{1} << 24;  // pixels; as in Picture::resize
 
+// Errors: ValueError unless both sides are in [1, kMaxSide].
 void check_size(const char* op, Size2 size) {
   if (size.h < 1 || size.w < 1 || size.h > kMaxSide || size.w > kMaxSide)
     throw ValueError(op, "size must be 1 to ", kMaxSide, ", got ", size);
 }
 
+// Errors: ValueError unless 0 < low <= high < infinity.
 void check_interval(const char* op, const char* option, Interval i) {
   if (!(i.low > 0 && i.low <= i.high && std::isfinite(i.high)))
     throw ValueError(op, option, " must be an interval above 0, got ", i.low, " to ", i.high);
@@ -53,6 +57,7 @@ void Resize::apply(Picture& picture) const {
   Size2 size = want.both;
   if (want.shorter != 0) {
     const int64_t h = picture.height(), w = picture.width();
+    // Keeps the aspect ratio; max_size limits the longer side.
     int64_t shorter = want.shorter, longer = in_proportion(std::max(h, w), shorter, std::min(h, w));
     if (options_.max_size && longer > *options_.max_size) {
       shorter = in_proportion(shorter, *options_.max_size, longer);
@@ -87,6 +92,7 @@ void RandomCrop::apply(Picture& picture) const {
   if (options_.padding != Padding()) picture.pad(options_.padding, how);
   if (options_.pad_if_needed) {
     const int64_t lacking_w = size.w - picture.width(), lacking_h = size.h - picture.height();
+    // As in torchvision, the missing width is added on both sides.
     if (lacking_w > 0) picture.pad({lacking_w, 0}, how);
     if (lacking_h > 0) picture.pad({0, lacking_h}, how);
   }
@@ -106,6 +112,8 @@ RandomResizedCrop::RandomResizedCrop(RandomResizedCropOptions options) : options
 }
 
 Box RandomResizedCrop::draw_box(int64_t height, int64_t width) const {
+  // Draws the area uniformly and the aspect ratio log-uniformly, until a box fits. A Box is
+  // {left, top, width, height}.
   constexpr int kTries = 10;
   const Interval scale = options_.scale, ratio = options_.ratio;
   RandomNumbers random;
@@ -117,6 +125,7 @@ Box RandomResizedCrop::draw_box(int64_t height, int64_t width) const {
     const int64_t top = random.below(height - h + 1);
     return {random.below(width - w + 1), top, w, h};
   }
+  // No draw has fit: the largest centered box whose aspect ratio is in the interval.
   int64_t h = height, w = width;
   const double own = static_cast<double>(width) / static_cast<double>(height);
   if (own < ratio.low) h = round_even(static_cast<double>(w) / ratio.low);

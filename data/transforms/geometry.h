@@ -1,4 +1,7 @@
 // Transforms that crop, resize, pad and flip images. Names, defaults and distributions are torchvision's.
+// apply() changes a picture's image and its segmentation mask, if there is one, alike, and is a StateError
+// after ToTensor. Sizes are in pixels, with the height first (Size2 {h, w}). Random transforms draw from the
+// Context's generator.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +13,8 @@
 
 namespace gradus::data {
 
-// A height and a width, or one number for the shorter side, which keeps the aspect ratio.
+// The size after Resize: a height and a width, or one number for the shorter side, which keeps the aspect
+// ratio.
 struct ResizeSize {
   Size2 both;  // used when `shorter` is 0
   int64_t shorter = 0;
@@ -23,14 +27,16 @@ struct ResizeOptions {
   Required<ResizeSize, "size"> size;
   Interpolation interpolation = Interpolation::kBilinear;
   std::optional<int64_t> max_size = {};  // limit of the longer side if `size` is one number
-  // Decodes JPEGs at 1/2, 1/4 or 1/8 of their size if large enough: faster, but not bit for bit Pillow's result.
+  // Decodes JPEGs at 1/2, 1/4 or 1/8 of their size if large enough: faster, but not bit for bit Pillow's
+  // result.
   bool scaled_decoding = false;
 };
 
 // Resizes with antialiasing, as Pillow does.
 class Resize : public TransformStep {
  public:
-  // Errors: ValueError for sizes below 1, and for a max_size that is not greater than the shorter side's size.
+  // Errors: ValueError for sizes below 1, and for a max_size that is not greater than the shorter side's
+  // size.
   explicit Resize(ResizeOptions options);
   void apply(Picture& picture) const override;
 
@@ -71,6 +77,7 @@ class RandomCrop : public TransformStep {
   RandomCropOptions options_;
 };
 
+// The closed interval [low, high].
 struct Interval {
   double low = 0, high = 0;
 };
@@ -78,7 +85,7 @@ struct Interval {
 struct RandomResizedCropOptions {
   Required<Size2, "size"> size;
   Interval scale = {0.08, 1};         // area of the box / area of the image
-  Interval ratio = {3. / 4, 4. / 3};  // width / height of the box
+  Interval ratio = {3. / 4, 4. / 3};  // width / height of the box; drawn uniformly in log(ratio)
   Interpolation interpolation = Interpolation::kBilinear;
   // As in ResizeOptions, but true by default. false gives bit for bit Pillow's result.
   bool scaled_decoding = true;
@@ -90,8 +97,8 @@ class RandomResizedCrop : public TransformStep {
   // Errors: ValueError for sizes below 1, and intervals that are empty or not above 0.
   explicit RandomResizedCrop(RandomResizedCropOptions options);
   void apply(Picture& picture) const override;
-  // Draws the box for an image of this size. If ten draws do not fit into the image, returns the largest centered
-  // box with an allowed aspect ratio.
+  // Draws the box for an image of this size. If ten draws do not fit into the image, returns the largest
+  // centered box with an allowed aspect ratio.
   Box draw_box(int64_t height, int64_t width) const;
 
  private:
@@ -99,7 +106,7 @@ class RandomResizedCrop : public TransformStep {
 };
 
 struct FlipOptions {
-  double p = 0.5;
+  double p = 0.5;  // probability of a flip
 };
 
 // Mirrors horizontally (RandomHorizontalFlip) or vertically (RandomVerticalFlip) with probability p.
@@ -127,6 +134,7 @@ struct PadTransformOptions {
   PaddingMode padding_mode = PaddingMode::kConstant;
 };
 
+// Adds pixels on the sides of the image.
 class Pad : public TransformStep {
  public:
   explicit Pad(PadTransformOptions options) : options_(options) {}

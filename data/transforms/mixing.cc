@@ -1,3 +1,6 @@
+// MixUp, CutMix and RandomChoice on a Batch in host memory: input f32 [N, ...], target i64 [N]. Sample i is
+// mixed with sample i - 1, sample 0 with the last one, in place if the batch is the sole owner of the input.
+// The target becomes soft labels f32 [N, classes]. Random numbers come from the Context's generator.
 #include "gradus/data/transforms/mixing.h"
 
 #include <algorithm>
@@ -18,6 +21,7 @@ void check_options(const char* op, int64_t classes, double alpha) {
   if (!(alpha > 0 && std::isfinite(alpha))) throw ValueError(op, "alpha must be above 0, got ", alpha);
 }
 
+// Checks the batch. `dims`: 4 for input [N, C, H, W], 0 for any input [N, ...].
 void check_batch(const char* op, const Batch& batch, int dims) {
   const Tensor& x = batch.input;
   if (!x.defined() || !batch.target.defined())
@@ -43,7 +47,7 @@ Tensor own_input(const Tensor& x) {
   return owned;
 }
 
-// target[i] = r target[i] + (1 - r) target[i - 1].
+// Returns r one_hot(labels[i]) + (1 - r) one_hot(labels[i - 1]) as f32 [N, classes], for labels i64 [N].
 Tensor mixed_targets(const Tensor& labels, int64_t classes, float r) {
   const Tensor one_hot = soft_targets(labels, classes);
   const int64_t n = one_hot.size(0);
@@ -57,8 +61,8 @@ Tensor mixed_targets(const Tensor& labels, int64_t classes, float r) {
   return mixed;
 }
 
-// Calls f(sample, previous) from the last sample to the first. For the first sample, `previous` is a copy of
-// the last sample's old values.
+// Calls f(sample, previous, elements per sample) from the last sample to the first. For the first sample,
+// `previous` is a copy of the last sample's old values.
 template <class F> void for_each_pair(const Tensor& x, F&& f) {
   const int64_t n = x.size(0), item = x.numel() / n;
   float* first = x.ptr<float>();
@@ -111,6 +115,7 @@ Batch CutMix::operator()(Batch batch) const {
   check_batch("CutMix", batch, 4);
   const int64_t channels = batch.input.size(1), height = batch.input.size(2), width = batch.input.size(3);
   RandomNumbers random;
+  // The box has about 1 - r of the area; side is half its width and height, as a fraction of the image's.
   const double side = 0.5 * std::sqrt(1 - random.beta(options_.alpha));
   const int64_t x = random.below(width), y = random.below(height);
   const int64_t half_w = static_cast<int64_t>(side * static_cast<double>(width)),

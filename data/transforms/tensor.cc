@@ -1,3 +1,5 @@
+// Normalize, Lighting and RandomErasing on a Picture, an image that is either lazily converted bytes with a
+// table of the f32 value per channel and byte, or an f32 tensor [C, H, W] with channels last in memory.
 #include "gradus/data/transforms/tensor.h"
 
 #include <algorithm>
@@ -23,6 +25,8 @@ Normalize::Normalize(NormalizeOptions options)
   of_plain_ = std::move(table);
 }
 
+// Bytes whose values are those of ToTensor get the table of the constructor; other pictures compute the
+// formula.
 void Normalize::apply(Picture& picture) const {
   const size_t n = picture.is_image() ? 0 : static_cast<size_t>(picture.channels());
   const bool fits = (mean_.size() == n || mean_.size() == 1) && (std_.size() == n || std_.size() == 1);
@@ -59,6 +63,8 @@ RandomErasing::RandomErasing(RandomErasingOptions options) : options_(std::move(
   if (o.value.empty()) throw ValueError("RandomErasing", "needs a value to write");
 }
 
+// Draws area and log(height / width) uniformly, up to kTries times until the box is smaller than the image.
+// If no box fits, the picture does not change.
 void RandomErasing::apply(Picture& picture) const {
   picture.require_tensor("RandomErasing");
   constexpr int kTries = 10;

@@ -1,4 +1,6 @@
-// Conversion of images to tensors, and transforms of tensors. Names, defaults and distributions are torchvision's.
+// Conversion of images to tensors f32[C, H, W], and transforms of those tensors. Names, defaults and
+// distributions are torchvision's. apply() changes a Picture (images/picture.h), one sample's image;
+// is_pointwise(): each result value depends only on its channel and its 8-bit input value.
 #pragma once
 
 #include <array>
@@ -11,7 +13,7 @@
 
 namespace gradus::data {
 
-// Converts an image to f32[C,H,W], the bytes divided by 255.
+// Converts an 8-bit image [H, W, C] to f32[C, H, W], the bytes divided by 255.
 class ToTensor : public TransformStep {
  public:
   void apply(Picture& picture) const override { picture.to_float(); }
@@ -22,7 +24,7 @@ struct NormalizeOptions {
   std::vector<double> mean = {}, std = {};  // one number per channel, or one for all channels
 };
 
-// y[c] = (x[c] - mean[c]) / std[c].
+// y[c, h, w] = (x[c, h, w] - mean[c]) / std[c].
 class Normalize : public TransformStep {
  public:
   // Errors: ValueError for empty lists, and a std that is not positive.
@@ -66,8 +68,8 @@ struct RandomErasingOptions {
 // Overwrites a random box with probability p (Zhong et al. 2017). To be used after ToTensor.
 class RandomErasing : public TransformStep {
  public:
-  // Errors: ValueError for p outside [0, 1], a scale that is not an interval in [0, 1], a ratio that is not an
-  // interval of positive numbers, or an empty `value`.
+  // Errors: ValueError for p outside [0, 1], a scale that is not an interval in [0, 1], a ratio that is not
+  // an interval of positive numbers, or an empty `value`.
   explicit RandomErasing(RandomErasingOptions options = {});
   // Errors: ValueError if the length of `value` is neither 1 nor the number of channels.
   void apply(Picture& picture) const override;

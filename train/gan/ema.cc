@@ -1,3 +1,6 @@
+// gan::Ema, the exponential moving average of a generator's weights: average = d average + (1 - d) weights. This
+// file computes the decay d of each update from the number of images shown; optim::AveragedModel stores the
+// averages.
 #include "gradus/train/gan/ema.h"
 
 #include <algorithm>
@@ -5,6 +8,7 @@
 
 namespace gradus::gan {
 
+// `average_` refers to the model, which must outlive this object, and has its own copies of the weights.
 Ema::Ema(const nn::Module& model, EmaOptions options) : options_(options), average_(model) {
   const EmaOptions& o = options_;
   if (o.decay.has_value() == o.half_life_images.has_value())
@@ -16,6 +20,10 @@ Ema::Ema(const nn::Module& model, EmaOptions options) : options_(options), avera
   if (!(o.ramp_up >= 0)) throw ValueError("Ema", "expected ramp_up >= 0, got ", o.ramp_up);
 }
 
+// The numbers of images count all images shown since the start of the training, on all ranks together: `before` at
+// the last update, `images` at this update. With a half-life,
+//   d = 0.5^((images - before) / h), where h = min(half_life_images, ramp_up * images);
+// ramp_up = 0 means h = half_life_images. For h = 0, d = 0: the average becomes a copy of the weights.
 double Ema::decay(int64_t before, int64_t images) const {
   if (options_.decay) return *options_.decay;
   double half_life = *options_.half_life_images;
@@ -31,12 +39,15 @@ void Ema::update(int64_t images) {
   images_ = images;
 }
 
+// Returns the state of AveragedModel with one more number, "images".
 optim::State Ema::state_dict() const {
   optim::State state = average_.state_dict();
   state.numbers.emplace_back("images", double(images_));
   return state;
 }
 
+// Errors: ValueError without a valid number "images", and the errors of AveragedModel::load_state_dict; the Ema is
+// then unchanged. 2^53 is the limit up to which a double represents all integers.
 void Ema::load_state_dict(const optim::State& state) {
   optim::State averages = state;
   const auto images = std::ranges::find(averages.numbers, "images", [](const auto& n) { return n.first; });

@@ -1,3 +1,7 @@
+// Gradient penalties of GAN discriminators (WGAN-GP, R1) and the drift penalty of scores. The gradient of the
+// scores at the images is computed with autograd::grad; an open recording records that gradient too (double
+// backward), so that the penalty is differentiable with respect to the discriminator's parameters. Images are
+// detached. Computes in f32 or f64.
 #include "gradus/train/gan/penalties.h"
 
 #include "gradus/autograd/functional.h"
@@ -14,11 +18,12 @@ namespace {
 
 Tensor in_full_precision(const Tensor& x) { return x.dtype() == DType::kF64 ? x : to(x, DType::kF32); }
 
-// The gradient of the scores' sum at x.
+// Returns the gradient of the sum of all scores with respect to x, of x's shape [N, ...].
 Tensor gradient_at(const internal::Discriminator& disc, const Tensor& x) {
   return autograd::grad([&](const Tensor& at) { return sum(disc(at)); }, x);
 }
 
+// Returns [N, 1, ..., 1], the shape of one number per sample that broadcasts with x [N, ...].
 Shape one_for_each_sample(const Tensor& x) {
   Shape shape;
   for (int d = 0; d < x.dim(); ++d) shape.push_back(d == 0 ? x.size(0) : 1);

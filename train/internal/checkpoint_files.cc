@@ -1,3 +1,6 @@
+// CheckpointFiles: the paths of a training program's checkpoints, the choice of the one to resume from, and
+// the check that it belongs to the same program, data and settings. The entries of statistics in a checkpoint
+// are flat names such as "history.3.train.sum.loss".
 #include "gradus/train/internal/checkpoint_files.h"
 
 #include <filesystem>
@@ -15,6 +18,7 @@ namespace {
 
 Environment environment() { return read_environment().value_or(Environment{}); }
 
+// Returns whether the file or the version before it, which a crash may leave alone, exists. False for "".
 bool exists(const std::string& file) {
   return !file.empty() && (fs::exists(file) || fs::exists(file + ".previous"));
 }
@@ -77,7 +81,7 @@ void put(io::Checkpoint& c, const std::string& name, const Sums& s) {
   }
   for (const auto& [key, count] : s.seen_of) c.put(concat(name, ".count.", key), count);
   c.put(name + ".seen", s.seen);
-  c.put(name + ".names", names);  // in their order
+  c.put(name + ".names", names);  // one per line, in the order of s.of
 }
 
 Sums get_sums(const io::Checkpoint& c, const std::string& name) {

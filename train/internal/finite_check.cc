@@ -1,3 +1,7 @@
+// Handles NaN and infinity in a training: a logged value that is not finite is an error; gradients that are
+// not finite skip the network's step if that is allowed; kMaxSkippedInRow such steps in a row are an error.
+// Logged values on a GPU are kept there and checked in batches, so that a step does not wait for the GPU.
+// Calls per step, by one thread: begin_step, skip_step for each affected network (collective), end_step.
 #include "gradus/train/internal/finite_check.h"
 
 #include <cmath>
@@ -24,6 +28,7 @@ std::vector<Tensor> buffers_of(const std::vector<nn::Module*>& modules) {
 
 }  // namespace
 
+// Copies the buffers (running statistics) of the modules, which the forward of a skipped step would change.
 void FiniteCheck::begin_step(int64_t step) {
   step_ = step;
   buffers_.clear();
@@ -44,7 +49,7 @@ void FiniteCheck::skip_step(const std::string& network, const std::string& found
     for (const std::string& of_rank : dist::all_gather_object(local)) text += of_rank;
   if (!last_values_.empty()) text += "; before";
   for (const auto& [name, value] : last_values_) text += concat(' ', name, " was ", value);
-  if (skipped_step_ != step_) ++skipped_in_row_;
+  if (skipped_step_ != step_) ++skipped_in_row_;  // several networks of one step count once
   if (modules_.empty() || skipped_in_row_ >= kMaxSkippedInRow) {
     if (skipped_in_row_ > 1) text += concat("; ", skipped_in_row_, " steps in a row were left out");
     throw ValueError(program_, text, kept_checkpoint());
@@ -86,6 +91,7 @@ void FiniteCheck::read_values(Tally& tally) {
   }
 }
 
+// Records a finite value as the last one of `name`; throws ValueError for another value.
 void FiniteCheck::check(int64_t step, const std::string& name, double value) {
   if (std::isfinite(value)) {
     last_values_[name] = value;
@@ -97,6 +103,7 @@ void FiniteCheck::check(int64_t step, const std::string& name, double value) {
                    kept_checkpoint());
 }
 
+// Returns the part of an error that names the latest checkpoint, "" without one.
 std::string FiniteCheck::kept_checkpoint() const {
   return checkpoint_.empty() ? "" : concat("; ", checkpoint_, " stays as it was before");
 }

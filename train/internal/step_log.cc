@@ -1,3 +1,6 @@
+// StepLog: console lines or a progress bar, and TensorBoard events, from the sums of a training's steps.
+// SampleLog: a text file with the samples of each step. Only rank 0 writes and prints. One thread uses them;
+// SampleLog::add is collective if there is a file.
 #include "gradus/train/internal/step_log.h"
 
 #include <fstream>
@@ -55,6 +58,7 @@ void StepLog::open_events() {
       std::make_unique<io::EventWriter>(run_.tensorboard, io::EventWriterOptions{.purge_step = purge_step});
 }
 
+// Resumed within an epoch, the sums of its first part stay (restore_epoch).
 void StepLog::begin_epoch() {
   if (loader_.state().samples == 0) tally_ = Tally(), unlogged_ = {};
   step_time_ = data_time_ = {};
@@ -132,6 +136,7 @@ void StepLog::write_events(const std::string& prefix, const Sums& sums) {
     events_->add_scalar(prefix + "/" + name, sums.mean(name), counts_.steps);
 }
 
+// Returns "loss 0.1234  accuracy 97.1 %".
 std::string StepLog::means() const {
   std::string text;
   for (const auto& [name, sum] : epoch().of)
@@ -139,6 +144,7 @@ std::string StepLog::means() const {
   return text;
 }
 
+// Prints the warnings that TrainingOptions::warnings makes of the sums since the last line.
 void StepLog::warn() {
   if (options_.warnings)
     for (const std::string& text : options_.warnings(recent_, counts_.steps - warned_steps_))

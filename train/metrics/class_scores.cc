@@ -1,3 +1,6 @@
+// class_scores: the Inception score, exp(mean KL(p(y|x) | p(y))) over splits of consecutive images, and
+// statistics of the most probable classes, from class probabilities p [N,C]. All sums are f64 on the host;
+// GPU tensors are copied and waited for. Nothing is recorded for backward.
 #include "gradus/train/metrics/class_scores.h"
 
 #include <algorithm>
@@ -15,7 +18,7 @@ namespace {
 
 constexpr const char* kName = "class_scores";
 
-// Probabilities of classes, one row for each image.
+// Probabilities [count,classes], row-major, one row for each image.
 struct Rows {
   std::vector<double> values;
   int64_t count, classes;
@@ -25,6 +28,7 @@ struct Rows {
   }
 };
 
+// Returns the probabilities in f64. Errors: as class_scores. A negative number makes the sum NaN.
 Rows checked_rows(const Tensor& p) {
   if (!p.defined()) throw ValueError(kName, "probabilities is undefined");
   if (p.dim() != 2 || p.size(0) < 1 || p.size(1) < 1)
@@ -42,7 +46,7 @@ Rows checked_rows(const Tensor& p) {
   return rows;
 }
 
-// Returns the fraction of each class in the reference.
+// Returns the fraction of each class in the reference [classes] of counts; undefined: equal fractions.
 std::vector<double> reference_shares(const Tensor& reference, int64_t classes) {
   if (!reference.defined()) return std::vector<double>(classes, 1 / double(classes));
   if (reference.shape() != Shape{classes})
@@ -57,6 +61,7 @@ std::vector<double> reference_shares(const Tensor& reference, int64_t classes) {
   return shares;
 }
 
+// Returns the labels, one per row of p. Errors: as class_scores for labels.
 std::vector<int64_t> checked_labels(const Tensor& labels, const Rows& p) {
   if (labels.shape() != Shape{p.count})
     throw ShapeError(kName, "expected labels [", p.count, "], got ", describe(labels));
@@ -68,7 +73,7 @@ std::vector<int64_t> checked_labels(const Tensor& labels, const Rows& p) {
   return classes;
 }
 
-// exp(mean of KL(p | mean p)) over a range of rows.
+// Returns exp(mean over i of sum_c p[i,c] log(p[i,c] / mean[c])) for rows [first, last), with 0 log 0 = 0.
 double score(const Rows& p, int64_t first, int64_t last) {
   std::vector<double> mean(p.classes);
   for (int64_t i = first; i < last; ++i)
@@ -80,6 +85,7 @@ double score(const Rows& p, int64_t first, int64_t last) {
   return std::exp(sum / double(last - first));
 }
 
+// Sets the mean and the (biased) standard deviation of the scores of `splits` ranges of rows.
 void set_score(ClassScores& s, const Rows& p, int64_t splits) {
   double sum = 0, squares = 0;
   std::vector<double> scores;
@@ -111,7 +117,7 @@ ClassScores class_scores(const Tensor& probabilities, const ClassScoresOptions& 
   int64_t confident = 0, agreeing = 0;
   for (int64_t i = 0; i < p.count; ++i) {
     const auto largest = std::max_element(p[i].begin(), p[i].end());
-    const int64_t taken = largest - p[i].begin();
+    const int64_t taken = largest - p[i].begin();  // the most probable class, the first of equal ones
     ++seen[taken];
     confident += *largest >= o.confident;
     agreeing += o.labels.defined() && labels[i] == taken;

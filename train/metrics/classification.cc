@@ -1,3 +1,7 @@
+// Classification metrics. count() reduces a batch to a tensor of counts, which Metric adds over batches and
+// ranks, and compute() derives the value: correct / counted (Accuracy), the matrix [target, prediction]
+// (ConfusionMatrix, IoU), exp(summed cross-entropy / counted) (Perplexity), histograms of scores by class
+// (AUC). Bad targets throw, which waits for the device.
 #include "gradus/train/metrics/classification.h"
 
 #include <algorithm>
@@ -16,8 +20,10 @@
 namespace gradus::metrics {
 namespace {
 
+// The value of a metric without targets.
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 
+// Returns zero counts on the host.
 Tensor counts(const Shape& shape, DType dtype = DType::kI64) {
   return zeros(shape, {.dtype = dtype, .device = kCPU});
 }
@@ -57,7 +63,7 @@ Tensor rows(const Tensor& scores) {
   return reshape(movedim(scores, 1, -1), {scores.numel() / scores.size(1), scores.size(1)});
 }
 
-// Whether to count each target, as bool.
+// Returns bool[...]: whether each target differs from ignore_index; all true without one.
 Tensor counted(const Tensor& target, std::optional<int64_t> ignore_index) {
   return ignore_index ? ne(target, *ignore_index)
                       : full(target.shape(), 1, {.dtype = DType::kBool, .device = target.device()});
@@ -93,6 +99,8 @@ double Accuracy::compute() const {
   return n[1] > 0 ? n[0] / n[1] : kNone;
 }
 
+// The rank of a target is the number of classes with a higher score, NaN, or an equal score and a lower
+// index.
 Tensor internal::in_top_k(const Tensor& x, const Tensor& target, int64_t k) {
   if (k == 1) {
     const auto [highest, index] = raw::max(x, 1);  // a NaN is the highest
@@ -179,7 +187,7 @@ AUC::AUC(AUCOptions options)
     throw ValueError(name(), "expected finite low < high, got ", options.low, " and ", options.high);
 }
 
-// Counts of scores by class and bin.
+// Returns i64[2, bins]: the number of scores by class (target 0 or 1) and bin.
 Tensor AUC::count(const Tensor& output, const Tensor& target) const {
   check_floating(name(), "scores", output);
   if (output.shape() != target.shape())
@@ -198,7 +206,8 @@ Tensor AUC::count(const Tensor& output, const Tensor& target) const {
 
 namespace {
 
-// Fractions of pairs of the two classes: ordered by their scores, and in one bin.
+// Returns fractions of the pairs (score of class 0, score of class 1): those where class 1 has the higher
+// bin, and those in one bin. NaN unless both classes occur.
 std::pair<double, double> pairs_of(const Tensor& bins) {
   const std::vector<double> n = bins.to_vector<double>();
   const size_t size = n.size() / 2;

@@ -1,3 +1,7 @@
+// FeatureStatistics and frechet_distance (FID): mean and covariance of features [N,D], accumulated over
+// batches and merged over ranks by the pairwise update of Chan et al., and the distance |mean a - mean b|^2 +
+// tr Ca + tr Cb - 2 tr (Ca Cb)^(1/2), by eigendecomposition with Eigen. All computations are f64 on the host,
+// without recording; count() and compute() are collective.
 #include "gradus/train/metrics/frechet.h"
 
 #include <algorithm>
@@ -24,9 +28,11 @@ constexpr const char* kDistance = "frechet_distance";
 
 // ---- statistics ----
 
+// Returns x x^T for a vector x.
 Tensor outer(const Tensor& x) { return unsqueeze(x, 1) * unsqueeze(x, 0); }
 
-// Returns D of all ranks; 0 before the first batch.
+// Returns the number of features D, which all ranks with batches must share; `own` is this rank's, 0 without
+// batches. 0 if no rank has batches. Collective: all-reduces (max D, max -D).
 int64_t common_dims(int64_t own, const dist::Group& group) {
   const double none = -std::numeric_limits<double>::infinity();
   const Tensor bounds = tensor({own > 0 ? double(own) : none, own > 0 ? -double(own) : none});
@@ -43,19 +49,21 @@ int64_t common_dims(int64_t own, const dist::Group& group) {
 using Matrix = Eigen::MatrixXd;
 using Solver = Eigen::SelfAdjointEigenSolver<Matrix>;
 
-// Of a symmetric matrix, whose row-major and column-major layouts are equal.
+// Returns a view of a symmetric x [D,D], whose row-major and column-major layouts are equal.
 Eigen::Map<const Matrix> matrix(const Tensor& x) { return {x.data<double>(), x.size(0), x.size(0)}; }
 
+// Returns the square roots of the eigenvalues; those negative by rounding count as 0.
 Eigen::VectorXd roots(const Solver& of) { return of.eigenvalues().cwiseMax(0).cwiseSqrt(); }
 
-// Returns tr (a b)^(1/2) for symmetric a and b without negative eigenvalues.
+// Returns tr (a b)^(1/2) for symmetric a and b without negative eigenvalues. a b has the eigenvalues of the
+// symmetric matrix a^(1/2) b a^(1/2).
 double trace_of_root(const Matrix& a, const Matrix& b) {
   const Solver of_a(a);
   const Matrix root = of_a.eigenvectors() * roots(of_a).asDiagonal() * of_a.eigenvectors().transpose();
   return roots(Solver(root * b * root, Eigen::EigenvaluesOnly)).sum();
 }
 
-// Returns moments on the host, row-major.
+// Returns the moments on the host, row-major. Errors: as frechet_distance.
 FeatureMoments checked(const FeatureMoments& given) {
   for (const Tensor* x : {&given.mean, &given.covariance}) {
     if (!x->defined()) throw ValueError(kDistance, "a mean or covariance is undefined");
@@ -75,6 +83,7 @@ FeatureMoments checked(const FeatureMoments& given) {
   return m;
 }
 
+// Warns if there are no more samples than features.
 void warn_of_few(const FeatureMoments& m) {
   if (m.count > 0 && m.count <= m.mean.size(0))
     warn_once(concat("frechet_distance: ", m.count, " samples have ", m.mean.size(0),
@@ -93,6 +102,8 @@ void FeatureStatistics::update(const Tensor& features) {
                      describe(features));
   const int64_t n = x.size(0), all = count_ + n;
   if (n == 0) return;
+  // scatter: sum of (x - center)(x - center)^T over the batch. Merging two sets of n and m samples whose
+  // means differ by s adds s s^T n m / (n + m).
   const Tensor center = gradus::mean(x, {0}), apart = x - center;
   const Tensor scatter = matmul(transpose(apart, 0, 1), apart);
   if (count_ == 0) {
@@ -121,6 +132,7 @@ FeatureMoments FeatureStatistics::compute() const {
   const int64_t all = count(), dims = common_dims(mean_.defined() ? mean_.size(0) : 0, group_);
   if (all < 2) throw ValueError(kStatistics, "expected at least 2 samples, there are ", all);
   const TensorOptions f64{.dtype = DType::kF64, .device = kCPU};
+  // The mean of all ranks; then the sum of the ranks' scatters around this mean.
   const Tensor own = mean_.defined() ? mean_ : zeros({dims}, f64);
   const Tensor center = own * (double(count_) / double(all));
   dist::all_reduce(center, {.group = group_});

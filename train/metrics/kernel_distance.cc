@@ -1,3 +1,6 @@
+// Kernel Inception Distance (Binkowski et al., ICLR 2018): the unbiased estimate of the squared maximum mean
+// discrepancy between features a [N, D] and b [M, D], as three matrix products of f64 on the host. Nothing is
+// recorded.
 #include "gradus/train/metrics/kernel_distance.h"
 
 #include <algorithm>
@@ -17,6 +20,8 @@ namespace {
 
 constexpr const char* kName = "kernel_distance";
 
+// Returns the features as row-major f64 on the host.
+// Errors: as kernel_distance.
 internal::FeaturePair checked(const Tensor& a, const Tensor& b) {
   const internal::FeaturePair pair = internal::checked_features(kName, a, b);
   if (std::min(a.size(0), b.size(0)) < 2)
@@ -24,6 +29,7 @@ internal::FeaturePair checked(const Tensor& a, const Tensor& b) {
   return pair;
 }
 
+// Returns k[i, j] = (x[i] . y[j] / D + 1)^3. Shapes: x [N, D], y [M, D] -> [N, M].
 Tensor kernel(const Tensor& x, const Tensor& y) {
   const Tensor k = matmul(x, transpose(y, 0, 1)) / double(x.size(1)) + 1;
   return k * k * k;
@@ -57,6 +63,7 @@ KernelDistance kernel_distance_of_subsets(const Tensor& a, const Tensor& b, cons
   Context own = Context::current().snapshot();
   own.generator = std::make_shared<RandomGenerator>(o.seed);
   const ContextScope scope(own);
+  // Returns `size` random rows without repetition.
   const auto some = [&](const Tensor& of) {
     return index_select(of, 0, narrow(randperm(of.size(0)), 0, 0, size));
   };

@@ -1,4 +1,4 @@
-// All metrics: of classifiers, and of generated images.
+// Includes the headers of all metrics: of classifiers, and of generated images.
 #pragma once
 
 #include "gradus/train/metrics/class_scores.h"

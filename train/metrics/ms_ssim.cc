@@ -1,3 +1,6 @@
+// Multi-scale structural similarity of image pairs u8 [N, C, H, W] (Wang et al., 2003; formula in ms_ssim.h),
+// on the host in f64. A Plane is one channel of one image. Images are compared in parallel. H and W are
+// multiples of 16, so that four 2x2 poolings are exact.
 #include "gradus/train/metrics/ms_ssim.h"
 
 #include <algorithm>
@@ -23,7 +26,7 @@ constexpr const char* kName = "ms_ssim";
 constexpr std::array kWeights = {0.0448, 0.2856, 0.3001, 0.2363, 0.1333};
 constexpr int64_t kLevels = kWeights.size(), kMultiple = 1 << (kLevels - 1);
 
-// A Gaussian with sum 1, centered.
+// Returns the `size` weights of a centered Gaussian with sum 1 and standard deviation 1.5 size / 11.
 std::vector<double> window(int64_t size) {
   const double deviation = 1.5 * double(size) / 11;
   std::vector<double> w;
@@ -36,7 +39,7 @@ std::vector<double> window(int64_t size) {
   return w;
 }
 
-// Filters each row, without padding.
+// Correlates each row with w, without padding: the width shrinks by w.size() - 1.
 Plane smooth_rows(const Plane& x, const std::vector<double>& w) {
   const int64_t size = static_cast<int64_t>(w.size());
   Plane y{x.height, x.width - size + 1};
@@ -46,16 +49,19 @@ Plane smooth_rows(const Plane& x, const std::vector<double>& w) {
   return y;
 }
 
+// Filters rows, then columns: the separable 2-dim window.
 Plane smooth(const Plane& x, const std::vector<double>& w) {
   return transposed(smooth_rows(transposed(smooth_rows(x, w)), w));
 }
 
+// Element-wise.
 Plane product(const Plane& a, const Plane& b) {
   Plane y{a.height, a.width};
   std::transform(a.pixels.begin(), a.pixels.end(), b.pixels.begin(), y.pixels.begin(), std::multiplies<>());
   return y;
 }
 
+// 2x2 average pooling.
 Plane half(const Plane& x) {
   Plane y{x.height / 2, x.width / 2};
   for (int64_t i = 0; i < y.height; ++i)
@@ -66,11 +72,12 @@ Plane half(const Plane& x) {
   return y;
 }
 
-// Means over positions.
+// Means over positions: of SSIM (`structure`), and of its contrast-structure factor (`contrast`).
 struct Similarity {
   double structure = 0, contrast = 0;
 };
 
+// Compares planes of equal size at one scale. A variance is E[x^2] - E[x]^2 over the window.
 Similarity compare(const Plane& a, const Plane& b) {
   constexpr double kC1 = 0.01 * 255 * 0.01 * 255, kC2 = 0.03 * 255 * 0.03 * 255;
   const std::vector<double> w = window(std::min({int64_t{11}, a.height, a.width}));
@@ -103,6 +110,7 @@ std::array<Similarity, kLevels> levels_of(const Tensor& a, const Tensor& b, int6
   return levels;
 }
 
+// The weighted geometric mean over levels: contrast at all but the last, SSIM at the last.
 double similarity(const Tensor& a, const Tensor& b, int64_t image) {
   const std::array<Similarity, kLevels> levels = levels_of(a, b, image);
   double all = 1;

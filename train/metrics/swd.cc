@@ -1,3 +1,7 @@
+// The sliced Wasserstein distance of two sets of images u8 [N, C, H, W]. At each level of Laplacian pyramids:
+// cuts random 7x7 patches, normalizes each channel over all patches of a set, projects the patches onto
+// random directions, and averages |sorted a - sorted b|. Host code, parallel over images, channels and
+// directions. The random choices come from a generator of the given seed, or from the caller.
 #include "gradus/train/metrics/swd.h"
 
 #include <algorithm>
@@ -23,8 +27,9 @@ namespace {
 using internal::Plane;
 
 constexpr const char* kName = "sliced_wasserstein";
+// A patch has kReach pixels on each side of its center.
 constexpr int64_t kReach = 3, kPatch = 2 * kReach + 1, kPatchArea = kPatch * kPatch;
-constexpr int64_t kMinSize = 16;  // pixels of the last level
+constexpr int64_t kMinSize = 16;  // minimum height and width of the last level, in pixels
 
 // Returns the number of levels. Throws unless each size but the last is even.
 int64_t levels_of(const Tensor& images) {
@@ -54,13 +59,14 @@ ImagePair checked(const Tensor& a, const Tensor& b) {
 
 // ---- choices ----
 
-// Centers of patches, uniform over all patches inside the image.
+// Centers of patches (row, column), i64 [images, patches, 2], uniform over all patches inside the image.
 Tensor draw_positions(int64_t images, int64_t patches, int64_t height, int64_t width) {
   return stack({randint(kReach, height - kReach, {images, patches}),
                 randint(kReach, width - kReach, {images, patches})},
                2);
 }
 
+// Unit vectors f64 [count, size], uniform over the sphere.
 Tensor draw_directions(int64_t count, int64_t size) {
   const Tensor x = randn({count, size}, {.dtype = DType::kF64});
   return x / norm(x, {1}, 2, true);
@@ -83,6 +89,7 @@ std::vector<SlicedWassersteinChoices> draw(const Tensor& images, const SlicedWas
   return choices;
 }
 
+// `level` is the number of halvings of the images; 0 is the full size.
 void check_positions(const Tensor& positions, const Tensor& images, int64_t level) {
   if (!positions.defined() || positions.dim() != 3 || positions.size(0) != images.size(0) ||
       positions.size(1) < 1 || positions.size(2) != 2)
@@ -115,8 +122,8 @@ void check(const SlicedWassersteinChoices& c, const ImagePair& images, int64_t l
 
 // ---- Laplacian pyramid ----
 
-// Filters each row by [1,4,6,4,1] * gain / 16, mirrored at the edges. The weights are powers of two and sums of
-// them: sums of u8 stay exact for several levels.
+// Filters each row by [1,4,6,4,1] * gain / 16, mirrored at the edges. The weights are powers of two and sums
+// of them: sums of u8 stay exact for several levels.
 Plane filtered_rows(const Plane& x, double gain) {
   constexpr int64_t kRadius = 2;
   Plane y{x.height, x.width};
@@ -131,10 +138,12 @@ Plane filtered_rows(const Plane& x, double gain) {
   return y;
 }
 
+// The same filter along rows and columns.
 Plane filtered(const Plane& x, double gain) {
   return transposed(filtered_rows(transposed(filtered_rows(x, gain)), gain));
 }
 
+// Filters, then keeps every second pixel of both dims.
 Plane half(const Plane& x) {
   const Plane smooth = filtered(x, 1);
   Plane y{x.height / 2, x.width / 2};
@@ -143,7 +152,7 @@ Plane half(const Plane& x) {
   return y;
 }
 
-// Zeros between the pixels, and 4 times the filter.
+// Doubles both dims: zeros between the pixels, then 4 times the filter.
 Plane twice(const Plane& x) {
   Plane wide{2 * x.height, 2 * x.width};
   for (int64_t i = 0; i < x.height; ++i)
@@ -151,7 +160,8 @@ Plane twice(const Plane& x) {
   return filtered(wide, 2);
 }
 
-// Level k is image k - twice(image k + 1), where image k + 1 is half(image k); the last level is the last image.
+// Level k is image k - twice(image k + 1), where image k + 1 is half(image k); the last level is the last
+// image.
 Plane laplacian_level(Plane x, int64_t level, int64_t levels) {
   for (int64_t i = 0; i < level; ++i) x = half(x);
   if (level + 1 == levels) return x;
@@ -203,6 +213,7 @@ void normalize_channel(float* patches, int64_t rows, int64_t stride) {
   each([&](float& v) { v = float((v - mean) * scale); });
 }
 
+// Normalizes [rows, C, 49] in place per channel, and returns it as [rows, 49 C].
 Tensor normalized(Tensor patches) {
   const int64_t rows = patches.size(0), channels = patches.size(1);
   float* p = patches.mutable_data<float>();
@@ -214,7 +225,7 @@ Tensor normalized(Tensor patches) {
 
 // ---- distance ----
 
-// Returns the patches along each direction, each row sorted.
+// Returns [directions, rows]: the projections of the patches [rows, 49 C] onto each direction, sorted.
 Tensor sorted_projections(const Tensor& directions, const Tensor& patches) {
   Tensor x = raw::contiguous(matmul(directions, transpose(patches, 0, 1)));
   float* p = x.mutable_data<float>();
