@@ -1,3 +1,6 @@
+// Comparison of the call records that the members of a group exchange before a collective moves data: finds
+// the member whose call differs from that of the majority, and describes both calls for the MismatchError.
+// The records are equal on all ranks, so all ranks report the same failure.
 #include "gradus/distributed/base/call_record.h"
 
 #include <algorithm>
@@ -7,16 +10,19 @@ namespace {
 
 std::span<const int64_t> dims_of(const CallRecord& r) { return {r.dims, size_t(r.ndim)}; }
 
+// Returns whether two ranks' calls fit together: sequence number, op, and the fields that the op's OpInfo
+// lists.
 bool agree(const CallRecord& a, const CallRecord& b) {
   if (a.sequence != b.sequence || a.op != b.op || a.part != b.part) return false;
   const OpInfo& info = info_of(a.op);
   if (info.root != OpInfo::Root::kNone && a.root != b.root) return false;
-  // In a differentiable broadcast or scatter, the root tells the others what it sends.
+  // In a differentiable broadcast or scatter, the root sends dtype and shape too, so they need not agree.
   if (a.part != Part::kPlain && info.root == OpInfo::Root::kSource) return true;
   return (!info.tensor || a.dtype == b.dtype) && (!info.reduce || a.reduce == b.reduce) &&
          (!info.shape || std::ranges::equal(dims_of(a), dims_of(b)));
 }
 
+// Returns whether the enumerators and ndim of a received record are in range.
 bool valid(const CallRecord& r) {
   return size_t(r.op) < std::size(kOps) && r.dtype <= DType::kBool && r.reduce <= ReduceOp::kBxor &&
          r.ndim >= 0 && r.ndim <= kMaxDims && r.part <= Part::kBackward;
@@ -57,6 +63,9 @@ std::optional<Failure> find_mismatch(const std::vector<CallRecord>& records, con
   const auto votes = [&](const CallRecord& record) {
     return std::ranges::count_if(records, [&](const CallRecord& other) { return agree(record, other); });
   };
+  // Note [Dropped steps] (call_record.h): a rank that dropped a recording is at fault if it has opened
+  // another one and has counted more backwards than some rank, or if its call differs from one that at least
+  // as many ranks made.
   for (auto ahead = records.begin(); ahead != records.end(); ++ahead) {
     if (!ahead->dropped) continue;
     const auto other = std::ranges::find_if(records, [&](const CallRecord& r) {

@@ -1,3 +1,6 @@
+// Text of the exception that ends a rank: for the other ranks (Failure), and for the launcher as a JSON error
+// file in the format of torchrun (torch.distributed.elastic). Writes and parses that file. Texts are cut to
+// 64 KiB.
 #include "gradus/distributed/base/rank_error.h"
 
 #include <cxxabi.h>
@@ -14,9 +17,9 @@
 namespace gradus::dist {
 namespace {
 
-constexpr size_t kMaxText = 64 << 10;  // of an error's text, for other ranks and in the file
+constexpr size_t kMaxText = 64 << 10;  // maximal bytes of an error's text
 
-// Returns a whole number, which is the form that torchrun parses.
+// Returns the current time in whole seconds, the form that torchrun parses.
 std::string seconds_since_epoch() {
   const auto now = std::chrono::system_clock::now().time_since_epoch();
   return std::to_string(std::chrono::duration_cast<std::chrono::seconds>(now).count());
@@ -29,6 +32,7 @@ std::string string_at(const nlohmann::json& json, const char* path) {
   return json.at(pointer).get<std::string>().substr(0, kMaxText);
 }
 
+// Returns the rank that a DistributedError blames; nothing for other exceptions.
 std::optional<int> rank_at_fault(const std::exception_ptr& error) {
   try {
     std::rethrow_exception(error);
@@ -46,6 +50,7 @@ std::string short_name(const std::type_info& type) {
   char* demangled = abi::__cxa_demangle(type.name(), nullptr, nullptr, &status);
   std::string name = status == 0 && demangled ? demangled : type.name();
   std::free(demangled);
+  // Removes one of these prefixes, the longest first.
   for (const char* scope : {"gradus::dist::", "gradus::", "std::"})
     if (name.starts_with(scope)) return name.substr(std::string_view(scope).size());
   return name;

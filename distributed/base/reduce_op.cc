@@ -1,3 +1,7 @@
+// Element-wise reduction of the ranks' host buffers, the arithmetic of reduce, all_reduce and reduce_scatter.
+// Values are combined from left to right in their own dtype; f16 and bf16 are combined in f32 and rounded
+// once. A block of 1024 elements is finished before the next, so that partial results stay in the L1 cache.
+// Callers have checked op and dtype with check_reduce_op.
 #include "gradus/distributed/base/reduce_op.h"
 
 #include <algorithm>
@@ -10,8 +14,7 @@
 namespace gradus::dist {
 namespace {
 
-// This many elements stay in the L1 cache between two steps of a longer computation.
-constexpr int64_t kBlock = 1024;
+constexpr int64_t kBlock = 1024;  // elements
 
 // Signed sums and products wrap around, as in tensor ops. Narrow types are widened: a product of two
 // u16 overflows int.
@@ -28,6 +31,7 @@ struct Sum {
 struct Product {
   template <class T> T operator()(T a, T b) const { return T(wrapping(a) * wrapping(b)); }
 };
+// Min and Max return NaN if an operand is NaN.
 struct Min {
   template <class T> T operator()(T a, T b) const {
     const T r = a < b ? a : b;
@@ -65,11 +69,12 @@ template <class T, class F> void dispatch_op(ReduceOp op, F&& f) {
   throw InternalError("reduction ", name_of(op), " of this dtype");
 }
 
-// out may be a or b.
+// Sets out[i] = op(a[i], b[i]). out may be a or b.
 template <class T, class Op> void combine(T* out, const T* a, const T* b, int64_t n, Op op) {
 #pragma GCC ivdep
   for (int64_t i = 0; i < n; ++i) out[i] = T(op(a[i], b[i]));
 }
+// Divides in place; integers truncate toward zero.
 template <class T> void divide(T* x, int64_t n, int size) {
   const T divisor = static_cast<T>(size);
   for (int64_t i = 0; i < n; ++i) x[i] = T(x[i] / divisor);
@@ -89,7 +94,7 @@ template <class F> void for_blocks(int64_t n, F&& f) {
   for (int64_t first = 0; first < n; first += kBlock) f(first, std::min(kBlock, n - first));
 }
 
-// Reduces values in their own type.
+// Reduces values in their own type. all_into: `count` >= 1 inputs of n elements; divisor 1: no division.
 template <class T> struct Plain {
   template <class Op>
   static void all_into(T* out, const void* const* inputs, int count, int64_t n, int divisor, Op op) {

@@ -1,4 +1,7 @@
-// The parts of a simulation that other code always needs, whether a simulation runs or not.
+// Clock and threads for code that also runs in a simulation: a deterministic test in which ranks are threads that
+// a scheduler runs one at a time, in virtual time (distributed/simulation). Each function here asks the
+// simulation that runs the calling thread, or without one the standard library. This file does not depend on the
+// simulation itself.
 #include "gradus/distributed/base/simulation_hooks.h"
 
 #include "gradus/tensor/runtime/context.h"
@@ -12,8 +15,11 @@ TimePoint now() {
 
 namespace internal {
 
+// The simulation that runs this thread; null outside of simulations. The simulation sets it in its own threads.
 constinit thread_local Simulation* Simulation::current_ = nullptr;
 
+// The thread runs `body` with a snapshot of the caller's Context. In a simulation, it belongs to the caller's
+// rank.
 std::thread start_thread(std::function<void()> body) {
   auto in_context = [body = std::move(body), context = Context::current().snapshot()]() mutable {
     ContextScope scope(context);
@@ -23,6 +29,7 @@ std::thread start_thread(std::function<void()> body) {
   return std::thread(std::move(in_context));
 }
 
+// In a simulation, `thread` must be a thread of start_thread, and the simulation runs other threads meanwhile.
 void join_thread(std::thread& thread) {
   if (Simulation* simulation = Simulation::current()) return simulation->join(thread);
   thread.join();

@@ -1,8 +1,11 @@
+// Store, the key-value store of a job: the calls that are more than one line on top of the virtual execute(), and
+// prefix_store. In these calls a timeout of nullopt means default_timeout().
 #include "gradus/distributed/base/store.h"
 
 namespace gradus::dist {
 
 const char* StoreRequest::name() const {
+  // In the order of StoreRequest::Op.
   constexpr const char* kNames[] = {"set",    "get",  "pop",   "add",        "compare_set",
                                     "append", "wait", "check", "delete_key", "num_keys"};
   return kNames[size_t(op)];
@@ -21,6 +24,8 @@ void Store::wait(const std::vector<std::string>& keys, std::optional<Millisecond
       {.op = Op::kWait, .keys = {keys.begin(), keys.end()}, .timeout = timeout.value_or(default_timeout())});
 }
 
+// Not atomic: a key that another rank deletes after wait() is waited for again. The timeout applies to wait() and
+// to each get() on its own.
 std::vector<std::string> Store::multi_get(const std::vector<std::string>& keys,
                                           std::optional<Milliseconds> timeout) {
   wait(keys, timeout);
@@ -29,12 +34,16 @@ std::vector<std::string> Store::multi_get(const std::vector<std::string>& keys,
   return values;
 }
 
+// Not atomic: other ranks may see some of the entries before the rest.
 void Store::multi_set(const std::vector<std::pair<std::string, std::string>>& entries) {
   for (const auto& [key, value] : entries) set(key, value);
 }
 
 namespace {
 
+// Passes each request to the underlying store with "prefix/" before its keys; values, answers and errors pass
+// unchanged. num_keys() therefore counts all keys of the underlying store. The default timeout is copied from the
+// underlying store at construction. As thread-safe as the underlying store, which it keeps alive.
 class PrefixStore final : public Store {
  public:
   PrefixStore(std::string prefix, std::shared_ptr<Store> store)
@@ -43,7 +52,7 @@ class PrefixStore final : public Store {
   }
 
   StoreAnswer execute(const StoreRequest& request) override {
-    std::vector<std::string> keys;
+    std::vector<std::string> keys;  // outlive the call; the request has views of them
     for (const std::string_view key : request.keys) keys.push_back(concat(prefix_, key));
     StoreRequest prefixed = request;
     prefixed.keys.assign(keys.begin(), keys.end());

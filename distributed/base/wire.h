@@ -1,5 +1,7 @@
-// Values as bytes, between ranks of one program: numbers, enums, strings, Shapes, Tensors, vectors and pairs
-// of these. Reading is checked: truncated bytes, surplus bytes and absurd lengths are a StoreError.
+// Serialization of values to bytes, between ranks of one program: numbers, enums, strings, Shapes, Tensors in
+// host memory, and vectors and pairs of these. Numbers and enums are copied as they are in memory, so all ranks
+// need the same build and byte order. Strings and vectors begin with their size as u64. Types are not stored: a
+// reader gets the types that the writer put, in the same order.
 #pragma once
 
 #include <cstring>
@@ -14,6 +16,7 @@
 
 namespace gradus::dist {
 
+// Appends values to a buffer.
 class WireWriter {
  public:
   template <class T>
@@ -27,6 +30,9 @@ class WireWriter {
   }
   void put(const std::string& value) { put(std::string_view(value)); }
   void put(const Dims& value);
+  // Writes dtype, shape and elements in row-major order; strides and gradients are lost. The tensor may be
+  // undefined.
+  // Errors: DeviceError for a tensor that is not in host memory.
   void put(const Tensor& value);
   template <class T> void put(const std::vector<T>& values) {
     put(uint64_t(values.size()));
@@ -38,12 +44,16 @@ class WireWriter {
     put(b);
     (put(more), ...);
   }
+  // Returns the bytes. The writer must not be used afterward.
   std::string take() { return std::move(bytes_); }
 
  private:
   std::string bytes_;
 };
 
+// Reads values from a buffer that the caller keeps alive.
+// Errors: StoreError if bytes are missing, or for a size beyond the bytes that are left, before memory is
+// allocated for it. Enumerators are not checked. Surplus bytes are no error here, only in from_wire.
 class WireReader {
  public:
   explicit WireReader(std::string_view bytes) : left_(bytes) {}
@@ -58,7 +68,7 @@ class WireReader {
     if (byte > 1) fail();
     value = byte;
   }
-  // The text lies in the reader's bytes.
+  // `value` points into the buffer.
   void get(std::string_view& value) {
     uint64_t size;
     get(size);
@@ -70,12 +80,14 @@ class WireReader {
     value = text;
   }
   void get(Dims& value);
+  // Makes a new row-major tensor in host memory, or an undefined one.
   void get(Tensor& value);
   template <class T> void get(std::vector<T>& values) { get_at_most(~uint64_t(0), values); }
+  // As get. Errors: StoreError for more than max_size elements.
   template <class T> void get_at_most(uint64_t max_size, std::vector<T>& values) {
     uint64_t size;
     get(size);
-    if (size > max_size || size > left_.size()) fail();  // each element takes a byte at least
+    if (size > max_size || size > left_.size()) fail();  // an element has at least one byte
     values.clear();
     for (uint64_t i = 0; i < size; ++i) {
       T value{};
@@ -89,7 +101,9 @@ class WireReader {
     get(b);
     (get(more), ...);
   }
+  // Returns the number of bytes that have not been read.
   size_t left() const { return left_.size(); }
+  // Returns the next bytes, which point into the buffer.
   std::string_view take(uint64_t bytes) {
     if (bytes > left_.size()) fail();
     const std::string_view taken = left_.substr(0, bytes);
@@ -104,11 +118,14 @@ class WireReader {
   std::string_view left_;
 };
 
+// Returns the bytes of one value.
 template <class T> std::string to_wire(const T& value) {
   WireWriter writer;
   writer.put(value);
   return writer.take();
 }
+// Returns the value of to_wire's bytes.
+// Errors: StoreError, also for surplus bytes.
 template <class T> T from_wire(std::string_view bytes) {
   WireReader reader(bytes);
   T value{};

@@ -1,5 +1,9 @@
-// Implementation of AllReduceCallback. Backward: the consensus, buckets by all-reduce or comm hook, and delivery in one
-// backward. AllReduceCallback: the calls of GradManager, the notes to other ranks, no_sync and join.
+// AllReduceCallback, the counterpart of PyTorch's DDP Reducer. Its inner class Backward is the state of one
+// backward pass. Algorithm (allreduce_callback.h): begin() sends a note with the parameters that this rank
+// will reach; the Consensus (internal/consensus.h) of all notes says which gradients are reduced; ready()
+// launches complete buckets in a fixed order; landed() and finish() deliver the results. GradManager calls
+// these in the thread of the backward; the queued all-reduces run in the thread that runs the group's
+// collectives.
 #include "gradus/distributed/data_parallel/allreduce_callback.h"
 
 #include <algorithm>
@@ -33,7 +37,8 @@ bool is_outer_recording_open() {
                              [](const auto& r) { return !autograd::as_recording(r)->finished(); });
 }
 
-// Returns a duplicate of the group, after checks of the options.
+// Returns a duplicate of the group, after checks of the options. Collective. `maker` is the function that the
+// user called, for errors.
 Group duplicate_for(const Group& group, ReduceOp op, const AllReduceCallbackOptions& options, Op maker) {
   if (op != ReduceOp::kSum && op != ReduceOp::kAvg)
     throw ValueError(internal::name_of(maker), "expected sum or mean, got ", name_of(op));
@@ -54,14 +59,15 @@ class AllReduceCallback::Backward {
         finite(callback.options_.check_finite),
         reached(callback.params_->size()),
         callback_(callback) {}
-  // A queued all-reduce may outlive the Backward. It must not keep parameters alive, since all ranks must find
-  // the same parameters alive in the next backward.
+  // A queued all-reduce may outlive the Backward. It must not keep parameters alive, since all ranks must
+  // find the same parameters alive in the next backward.
   ~Backward() {
     for (const auto& bucket : buckets_)
       for (Gradient& g : bucket->gradients) g.param = Tensor();
   }
 
-  // Starts the reduction of the gradients that `reached` and the consensus name.
+  // Makes the buckets of the plan. A bucket waits for the gradients of `reached`; the consensus, which may
+  // still be under way, says which gradients of a bucket are reduced.
   void start(std::shared_ptr<BucketPlan> plan, std::shared_ptr<const Consensus> consensus) {
     plan_ = std::move(plan);
     consensus_ = std::move(consensus);
@@ -78,6 +84,7 @@ class AllReduceCallback::Backward {
     }
   }
 
+  // False within no_sync and in a group of one rank.
   bool is_reducing() const { return consensus_ != nullptr; }
   // Whether the consensus is known, and the step is canceled on all ranks.
   bool is_canceled() const { return has_consensus_ && consensus_->canceled; }
@@ -136,7 +143,8 @@ class AllReduceCallback::Backward {
   }
 
   // Launches the buckets that are complete and next in order, without waiting. With a comm hook,
-  // wait_for_consensus() must have run; the all-reduce without a hook reads the consensus later, when it runs.
+  // wait_for_consensus() must have run; the all-reduce without a hook reads the consensus later, when it
+  // runs.
   void launch_ready() {
     while (launched_ < buckets_.size() && buckets_[launched_]->waiting == 0) launch(false);
   }
@@ -147,9 +155,9 @@ class AllReduceCallback::Backward {
     while (delivered_ < launched_ && buckets_[delivered_]->work.is_completed()) deliver_next(&to);
   }
 
-  // After wait_for_consensus(): launches the remaining buckets, broadcasts buffers, waits, and delivers. Null `to`:
-  // discards the results. If an enclosing recording tracks gradients, they are reduced one by one with the
-  // differentiable all-reduce instead.
+  // After wait_for_consensus(): launches the remaining buckets, broadcasts buffers, waits, and delivers. Null
+  // `to`: discards the results. If an enclosing recording tracks gradients, they are reduced one by one with
+  // the differentiable all-reduce instead.
   void finish(Deliveries* to) {
     in_outer_recording = in_outer_recording && any_rank_tracks();
     if (in_outer_recording) deliver_tracked(*to);
@@ -159,7 +167,8 @@ class AllReduceCallback::Backward {
     while (delivered_ < launched_) deliver_next(to);
   }
 
-  // Checks the results, and updates the buffers of broadcast_after.
+  // Throws NotFiniteError if check_finite has found NaN or infinity on some rank, and updates the buffers of
+  // broadcast_after. Collective.
   void conclude() {
     const std::string text = finite.findings(callback_.group_, *callback_.params_);
     if (!text.empty()) {
@@ -220,6 +229,8 @@ class AllReduceCallback::Backward {
     agreed_error = false;
   }
 
+  // Launches the next bucket: runs the comm hook, or queues the all-reduce. `finishing`: the computation has
+  // ended.
   void launch(bool finishing) {
     const size_t index = launched_++;
     const std::shared_ptr<Bucket>& bucket = buckets_[index];
@@ -239,6 +250,7 @@ class AllReduceCallback::Backward {
     bucket->work = group.state().run(std::move(call), !(finishing && index == last_), {});
   }
 
+  // Returns the hook's completion, which deliver_next calls; null for a bucket without used gradients.
   std::function<void()> call_hook(size_t index) {
     Bucket& bucket = *buckets_[index];
     bucket.pack(consensus_->used, finite);
@@ -256,6 +268,7 @@ class AllReduceCallback::Backward {
     return callback_.options_.comm_hook(grad_bucket);
   }
 
+  // Waits for the next launched bucket. Null `to`: discards the results.
   void deliver_next(Deliveries* to) {
     Bucket& bucket = *buckets_[delivered_++];
     bucket.work.wait();  // throws the errors of the communication
@@ -272,6 +285,8 @@ class AllReduceCallback::Backward {
     return any_rank(local, callback_.group_);
   }
 
+  // Reduces the gradients one by one, with the all-reduce that enclosing recordings differentiate (double
+  // backward).
   void deliver_tracked(Deliveries& to) {
     for (const auto& bucket : buckets_)
       for (const Gradient& g : bucket->gradients) {
@@ -380,6 +395,7 @@ void AllReduceCallback::begin(const std::vector<Tensor>& attached, const std::ve
   BackwardNote local_note = note(BackwardNote::kBackward, &b);
   local_note.attached = internal::checksum_of(indices);
   if (b.in_outer_recording) local_note.flags |= BackwardNote::kEnclosingRecording;
+  // The lowest bit is set because 0 means no comparison.
   if (compare) local_note.checksum = internal::checksum_of(params_->tensors()) | 1;
   send(local_note);
   b.start(plan_, last_consensus_);
@@ -462,6 +478,7 @@ AllReduceCallback::Backward& AllReduceCallback::open_backward() {
   return *backward_;
 }
 
+// Advances the number that notes and collectives of the ranks are matched by.
 void AllReduceCallback::count_backward() {
   if (!in_no_sync() || !options_.uneven_no_sync) ++number_;
 }

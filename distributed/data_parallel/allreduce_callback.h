@@ -1,21 +1,24 @@
-// make_allreduce_cb: a GradManager callback that all-reduces gradients, as MegEngine's function of this name.
+// make_allreduce_cb: a GradManager callback that all-reduces gradients between ranks, as MegEngine's function of
+// this name and PyTorch's c10d::Reducer.
 //
 //   gm.attach(net.parameters(), dist::make_allreduce_cb(dist::ReduceOp::kMean));
 //
 // When backward returns, grad() of every attached tensor is the sum or mean over the ranks. All ranks must
 // run the same number of backwards, but the backwards may reach different parameters: a parameter that one
 // rank does not reach counts as zero on that rank, and a parameter that no rank reaches keeps its grad().
-// Gradients are sent in buckets while backward is running (Note [Bucket order] in bucket_plan.h). Parameters
-// that no rank reached are not sent.
-//
-// A recording that ends without a backward on some rank cancels the step on all ranks: no gradient is
-// delivered, optimizers skip the step, and parameters stay equal. Gradients accumulated under no_sync stay
-// accumulated. A rank whose backward throws fails the job, and the other ranks' errors name that rank. If an
-// enclosing recording is open (double backward), gradients are reduced tensor by tensor with the
-// differentiable all-reduce, and a comm hook is not called.
-//
 // Callbacks attached after this one get the reduced gradient when its bucket has arrived. The time of arrival
 // differs between ranks, so these callbacks must not communicate.
+//
+// Algorithm: at the start of a backward each rank sends a note, a message that lists the parameters that its
+// backward will reach (BackwardNote). From all notes the ranks derive the same set of gradients to send
+// (Consensus). Buckets of gradients are all-reduced in a fixed order while backward is running, each once its
+// gradients are complete (Note [Bucket order] in internal/bucket_plan.h).
+//
+// A recording (the gradient tape of GradManager) that ends without a backward on some rank cancels the step on
+// all ranks: no gradient is delivered, optimizers skip the step, and parameters stay equal. Gradients accumulated
+// under no_sync stay accumulated. A rank whose backward throws fails the job, and the other ranks' errors name
+// that rank. If an enclosing recording is open (double backward), gradients are reduced tensor by tensor with the
+// differentiable all-reduce, and a comm hook is not called.
 #pragma once
 
 #include <functional>
@@ -52,10 +55,13 @@ struct AllReduceCallbackOptions {
   double bucket_cap_mb = 25;             // MiB; a bucket is closed once its gradients reach this size
   double first_bucket_mb = 1;            // cap of the first bucket; small, so that communication starts early
   bool overlap = true;                   // send during backward; false: after backward
-  bool gradient_as_bucket_view = false;  // grad() is a view of its bucket, which saves a copy and memory
+  bool gradient_as_bucket_view = false;  // grad() shares memory with its bucket: no copy, less memory
   bool uneven_no_sync = false;           // ranks may run different numbers of backwards within no_sync
-  bool static_graph = false;  // every backward reaches the same parameters; ranks exchange the set only once
-  CommHook comm_hook = {};    // replaces the all-reduce
+  // Every backward reaches the same parameters, so ranks exchange notes in the first backward only, and for
+  // join() and check_divergence_every.
+  // Errors: StateError in a backward that reaches other parameters.
+  bool static_graph = false;
+  CommHook comm_hook = {};  // replaces the all-reduce
   // Compares the parameters of all ranks before every n-th synchronizing backward (0: never).
   // Errors: MismatchError naming the first tensor that differs, and the rank.
   int check_divergence_every = 0;
@@ -65,13 +71,15 @@ struct AllReduceCallbackOptions {
   bool check_finite = false;
   // Returns a parameter's name for errors and reports. Default: parameters are numbered.
   std::function<std::string(const Tensor& param)> name_of = {};
-  // Called after each synchronizing backward. Returns tensors to broadcast from the group's rank 0.
+  // Called in each synchronizing backward, after the gradients are computed. Returns tensors to broadcast from the
+  // group's rank 0; within join(), from the first rank that still has data.
   std::function<std::vector<Tensor>()> broadcast_after = {};
   // Name in errors of the group that the callback creates. Default: "make_allreduce_cb" and a number.
   std::string group_name = {};
 };
 
-// Counters, and this rank's times of the last synchronizing backward, in seconds.
+// Counters, and this rank's times of the last synchronizing backward, in seconds. A synchronizing backward is one
+// outside of no_sync.
 struct ReducerStats {
   int64_t backwards = 0;       // number of synchronizing backwards so far
   int64_t canceled = 0;        // skipped steps: some rank's recording ended without a backward
@@ -102,11 +110,12 @@ class [[nodiscard]] NoSync {
   std::vector<std::shared_ptr<void>> scopes_;  // the deleters end no_sync
 };
 
-// The result of make_allreduce_cb, the counterpart of PyTorch's c10d::Reducer. One object may be attached to
-// several managers if their backwards do not overlap.
+// The result of make_allreduce_cb. One object may be attached to several managers. A backward that begins before
+// the object's last backward has ended is a StateError.
 class AllReduceCallback final : public GradCallback, public std::enable_shared_from_this<AllReduceCallback> {
  public:
-  // See make_allreduce_cb. `maker` is the function that the user called; ranks compare it.
+  // See make_allreduce_cb. `maker` identifies the function that the user called. The ranks compare `maker`, and
+  // errors contain its name.
   AllReduceCallback(ReduceOp op, AllReduceCallbackOptions options, internal::Op maker);
   ~AllReduceCallback() override;
 
@@ -125,12 +134,13 @@ class AllReduceCallback final : public GradCallback, public std::enable_shared_f
   // Returns the names of the parameters that only other ranks reached in the last synchronizing backward.
   std::vector<std::string> locally_unused_parameters() const;
 
-  // The duplicate of the group in the options that carries buckets.
+  // The group whose collectives send notes and buckets: a duplicate of the group in the options.
   const Group& group() const { return group_; }
 
-  // Called by GradManager. begin() opens a Backward and sends this rank's note. ready() adds a gradient, and
-  // launches complete buckets. landed() and finish() return reduced gradients. finish() or abandon() closes the
-  // Backward.
+  // Called by GradManager in the order that GradCallback describes. begin() makes a Backward, the state of one
+  // backward, and sends this rank's note. ready() adds a gradient to its bucket, and starts the all-reduce of
+  // complete buckets. landed() returns the gradients of completed all-reduces without waiting. finish() waits for
+  // all others and returns their gradients. finish() or abandon() ends the Backward.
   void attached_to(const Tensor& param) override;
   void recording_opened(GradManager& manager) override;
   void begin(const std::vector<Tensor>& attached, const std::vector<bool>& reached) override;
@@ -148,11 +158,13 @@ class AllReduceCallback final : public GradCallback, public std::enable_shared_f
   bool is_single_rank() const { return group_.size() == 1; }
   Backward& open_backward();
   void count_backward();
-  // Makes the bucket plan, unless it is made.
+  // Makes plan_, the assignment of gradients to buckets, if plan_ is null.
   void plan();
-  // Returns this rank's note on the Backward; null: of a recording that ended without a backward.
+  // Returns this rank's note. `backward` is null if the recording ended without a backward. `kind` is a
+  // BackwardNote::Kind.
   internal::BackwardNote note(int64_t kind, const Backward* backward) const;
   void send(const internal::BackwardNote& note);
+  // Sends the note of a recording that ended without a backward.
   void send_cancellation();
   // join(): takes part in the other members' backwards, with zeros, until all members have called this function.
   // Returns the group rank of a member with the most backwards.
@@ -161,14 +173,14 @@ class AllReduceCallback final : public GradCallback, public std::enable_shared_f
 
   const ReduceOp op_;
   const AllReduceCallbackOptions options_;
-  const bool without_job_;  // created before init_process_group
+  const bool without_job_;  // this object was made before init_process_group
   // The group in the options. Carries the differentiable all-reduces of an enclosing recording, since the
   // program defines their order, unlike that of buckets.
   const Group users_group_;
   const Group group_;
   const std::unique_ptr<internal::AttachedParams> params_;
-  std::shared_ptr<internal::BucketPlan> plan_;  // null: rebuilt by plan()
-  std::optional<JoinOptions> join_;             // within join()
+  std::shared_ptr<internal::BucketPlan> plan_;  // null: not made yet, or tensors have changed since
+  std::optional<JoinOptions> join_;             // set during join()
   int no_sync_ = 0;                             // number of open no_sync scopes
   int64_t number_ = 0;                          // number of the last backward; BackwardNote::number
   int64_t synchronized_ = 0;                    // number of completed synchronizing backwards
@@ -183,7 +195,8 @@ class AllReduceCallback final : public GradCallback, public std::enable_shared_f
 // member makes another call. Attaching a tensor on a GPU is a DeviceError if the group has several members.
 std::shared_ptr<AllReduceCallback> make_allreduce_cb(ReduceOp op = ReduceOp::kMean,
                                                      AllReduceCallbackOptions options = {});
-// MegEngine's form: "sum" or "mean", in any case.
+// As in MegEngine, `op` is "sum" or "mean"; upper case is accepted.
+// Errors: also ValueError for another text.
 std::shared_ptr<AllReduceCallback> make_allreduce_cb(std::string_view op,
                                                      AllReduceCallbackOptions options = {});
 std::shared_ptr<AllReduceCallback> make_allreduce_cb(std::string_view op, const Group& group);
@@ -191,8 +204,8 @@ std::shared_ptr<AllReduceCallback> make_allreduce_cb(std::string_view op, const 
 // Runs body(), a training loop with uneven numbers of steps per rank, as PyTorch's Join. A rank whose body
 // has returned joins the other ranks' backwards with zero gradients until all bodies have returned. Then the
 // parameters, and the tensors in `also` (buffers), are broadcast from one of the ranks with the most steps. A
-// joined rank does not take part in other collectives of the body (SyncBatchNorm): use
-// throw_on_early_termination for such models.
+// joined rank (its body has returned) does not take part in other collectives of the body (SyncBatchNorm): use
+// throw_on_early_termination for such models. Collective: all ranks pass the same callbacks in the same order.
 // Errors: PeerError with throw_on_early_termination, naming the rank that ended first.
 void join(const std::vector<std::shared_ptr<AllReduceCallback>>& callbacks, const std::function<void()>& body,
           const JoinOptions& options = {}, const std::vector<Tensor>& also = {});

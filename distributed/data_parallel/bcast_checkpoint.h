@@ -1,4 +1,5 @@
-// bcast_checkpoint: loads a checkpoint on one rank and sends it to all ranks.
+// bcast_checkpoint: loads a checkpoint on one rank and broadcasts it to all ranks of a group, so only that rank
+// needs the file. Names, numbers and strings are sent in one message, then the elements of the tensors.
 //
 //   io::LoadedCheckpoint loaded = dist::bcast_checkpoint("runs/last.ckpt");
 //   net.load_state_dict(loaded.checkpoint.tensors("model"));
@@ -13,16 +14,18 @@
 namespace gradus::dist {
 
 struct BcastCheckpointOptions {
-  Group group = {};
-  int src = -1;  // rank in the job; -1: the group's first
+  Group group = {};  // default: all ranks
+  int src = -1;      // the loading rank, as a rank in the job; -1: the group's first
 };
 
-// Calls `load` on rank src only, and returns its result on all ranks. Tensors are in host memory.
-// Errors: all ranks throw the exception of `load`. Exceptions other than those of tensor/base/error.h become
-// a PeerError on ranks other than src. The group stays usable after an error.
+// Calls `load` on rank src only, and returns the result of `load` on all ranks. Ranks other than src get new
+// tensors in host memory. Collective over the group.
+// Errors: ValueError if src is not in the group. If `load` throws, all ranks throw the same exception; on ranks
+// other than src an exception that is not of tensor/base/error.h is a PeerError with its text. The group remains
+// usable.
 io::LoadedCheckpoint bcast_checkpoint(const std::function<io::LoadedCheckpoint()>& load,
                                       const BcastCheckpointOptions& options = {});
-// Loads with io::load_checkpoint(path).
+// The same with io::load_checkpoint(path) as `load`. The path is used on rank src only.
 io::LoadedCheckpoint bcast_checkpoint(const std::filesystem::path& path,
                                       const BcastCheckpointOptions& options = {});
 

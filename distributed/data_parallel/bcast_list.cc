@@ -1,5 +1,7 @@
-// Implementation of bcast_list_ and check_synchronized: compares names, shapes and checksums over the ranks, and
-// broadcasts packed tensors.
+// bcast_list_ and check_synchronized. A broadcast first compares names, dtypes and shapes over the ranks, so
+// that a mismatch changes no tensor; then copies the tensors into host buffers ("packs") of at most 25 MiB (a
+// larger tensor has one of its own), broadcasts the packs asynchronously, and copies them back; then compares
+// checksums. Collective over the group; ranks pass equal lists of tensors.
 #include "gradus/distributed/data_parallel/bcast_list.h"
 
 #include "gradus/autograd/graph/record.h"
@@ -20,7 +22,8 @@ constexpr int64_t kAlignment = 16;  // in bytes, of each tensor in its pack
 
 int64_t padded_bytes(const Tensor& x) { return (x.nbytes() + kAlignment - 1) / kAlignment * kAlignment; }
 
-// Calls f(tensor, row-major view of its elements in the pack) for each tensor.
+// Calls f(tensor, row-major view of its elements in the pack) for each tensor. `flat` is the pack, u8
+// [bytes].
 template <class F> void for_each(const std::vector<Tensor>& tensors, const Tensor& flat, F f) {
   char* data = static_cast<char*>(flat.raw_ptr());
   for (const Tensor& x : tensors) {
@@ -29,6 +32,7 @@ template <class F> void for_each(const std::vector<Tensor>& tensors, const Tenso
   }
 }
 
+// Names the tensors "tensor 0", "tensor 1", ..., for errors.
 nn::StateDict with_numbers(const std::vector<Tensor>& tensors) {
   nn::StateDict named;
   for (const Tensor& x : tensors) named.emplace_back(concat("tensor ", named.size()), x);
@@ -98,7 +102,7 @@ void bcast_list_(const nn::StateDict& tensors, const BcastListOptions& options) 
   const int size = get_world_size(group);
   if (size < 0) throw ValueError(kOp, "this rank is no member of the group");
   const int src = options.src < 0 ? group.ranks()[0] : options.src;
-  const int root = get_group_rank(group, src);
+  const int root = get_group_rank(group, src);  // src is a rank in the job, root the rank in the group
   if (size == 1) return;
   check_tensors(Op::kBcastList, tensors, false, group);
   std::vector<Tensor> list;

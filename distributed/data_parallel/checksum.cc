@@ -1,4 +1,5 @@
-// Implementation of checksums with XXH3, and of the search for NaN and infinity.
+// Checksums of tensors, lists and text with XXH3 (Collet, xxHash), and the search for NaN and infinity. A
+// tensor on a GPU or another CPU device is copied to cpu:0 first, and the calls wait for the copy.
 #include "gradus/distributed/data_parallel/checksum.h"
 
 #define XXH_INLINE_ALL
@@ -12,15 +13,15 @@
 namespace gradus::dist::internal {
 namespace {
 
+// Returns x as a row-major tensor in host memory: x itself, or a copy that is complete.
 Tensor in_host_memory(const Tensor& x) {
   const Tensor y = raw::contiguous(x.device() == kCPU ? x : raw::to(x, kCPU));
   if (!(x.device() == kCPU)) synchronize(x.device());
   return y;
 }
 
-// Returns the first element with all exponent bits (`mask`) set: NaN or infinity. Returns -1 if there is
-// none.
-// The inner loop has no branch, so that it vectorizes.
+// Returns the index of the first of n elements with all exponent bits (`mask`) set: NaN or infinity. Returns
+// -1 if there is none. Searches in blocks; the loop over a block has no branch, so that it vectorizes.
 template <class Bits> int64_t find_exponent(const void* data, int64_t n, Bits mask) {
   const Bits* const bits = static_cast<const Bits*>(data);
   constexpr int64_t kBlock = 4096;
@@ -37,6 +38,7 @@ template <class Bits> int64_t find_exponent(const void* data, int64_t n, Bits ma
 
 }  // namespace
 
+// Hashes the elements' bytes, with the hash of [dtype, sizes...] as seed.
 int64_t checksum_of(const Tensor& x) {
   std::vector<int64_t> header{int64_t(x.dtype())};
   for (const int64_t n : x.shape()) header.push_back(n);

@@ -1,5 +1,7 @@
-// Implementation of DataParallel: splits a batch, runs one replica of the model per device and thread, and
-// concatenates the results.
+// DataParallel: each call splits x [..., N, ...] along options.dim, copies the parameters, buffers and mode
+// of layers_[0], the model, to the replicas on the other devices, runs one replica per device in its own
+// thread, and concatenates the results on output_device. The copies of parameters are recorded ops, so the
+// backward sums all gradients in the model's parameters. Replicas are on the meta device between calls.
 #include "gradus/distributed/data_parallel/data_parallel.h"
 
 #include <algorithm>
@@ -30,6 +32,7 @@ void check_options(const DataParallelOptions& o) {
     throw DeviceError(kOp, "expected an output_device that holds data, got ", *o.output_device);
 }
 
+// Calls the factory with `context` as the Context and `device` as its device.
 std::unique_ptr<nn::Layer> make_on(const DataParallelBase::Factory& make, Context context, Device device) {
   context.device = device;
   const ContextScope scope(context);
@@ -118,7 +121,8 @@ Tensor DataParallelBase::operator()(const Tensor& x) {
   return scalars ? stack(results) : cat(results, options_.dim);
 }
 
-// Runs replica i on chunks[i], one thread each. Throws the exception of the first replica that threw.
+// Runs replica i on chunks[i], one thread each, and returns results[i]. Waits for all replicas, then throws
+// the exception of the lowest i that threw. Each replica has a generator derived from the caller's and i.
 std::vector<Tensor> DataParallelBase::run(const std::vector<Tensor>& chunks) {
   const size_t n = chunks.size();
   std::vector<Tensor> results(n);

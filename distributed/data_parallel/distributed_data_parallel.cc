@@ -1,5 +1,7 @@
-// Implementation of DataParallelModel: compares and broadcasts a model's tensors, finds new ones, and attaches
-// them to the all-reduce callback of their part.
+// Implementation of DataParallelModel: compares and broadcasts a model's tensors, finds new ones, and
+// attaches them to the AllReduceCallback (the reducer) of their part. Parts are the whole model, or in
+// separate mode each direct child and the root's own parameters. All ranks of the group call the same
+// functions in the same order, from one thread; searches that find new tensors are collective.
 #include "gradus/distributed/data_parallel/distributed_data_parallel.h"
 
 #include <algorithm>
@@ -60,9 +62,9 @@ void check_options(std::string_view op, const DistributedDataParallelOptions& o)
 
 }  // namespace
 
-// The parts of the model, which have a reducer each: "" has the parameters and buffers of the root module
-// itself, or of the whole model. Owned by the wrapper. Callbacks in managers, which may live longer, have weak
-// pointers.
+// The parts of the model, by name: "" has the tensors of the whole model, or in separate mode those of the
+// root module itself. Owned by the wrapper. Callbacks in managers, which may live longer, have weak pointers.
+// As a LeafGuard, it checks each recording that tracks one of the model's parameters.
 class DataParallelModel::State final : public autograd::LeafGuard,
                                        public std::enable_shared_from_this<State> {
  public:
@@ -118,6 +120,7 @@ class DataParallelModel::State final : public autograd::LeafGuard,
   const std::shared_ptr<AllReduceCallback>& callback(const std::string& part) const {
     return std::ranges::find(parts_, part, &Part::name)->callback;
   }
+  // Returns the part's parameters. Claims new ones for the part; leaves out those that another part owns.
   nn::StateDict parameters(const std::string& part) {
     nn::StateDict owned;
     for (auto& [name, p] : tensors(part, &nn::Module::named_parameters))
@@ -141,8 +144,8 @@ class DataParallelModel::State final : public autograd::LeafGuard,
  private:
   struct Part {
     std::string name;
-    // Its group also carries the backwards: if only one rank's model has new tensors, the other ranks' next call
-    // in this group is a backward, and the mismatch is an error.
+    // Its group also carries the backwards: if only one rank's model has new tensors, the other ranks' next
+    // call in this group is a backward, and the mismatch is an error.
     std::shared_ptr<AllReduceCallback> callback;
     std::unordered_set<std::string> known_buffers = {};
     bool started = false;
@@ -150,8 +153,11 @@ class DataParallelModel::State final : public autograd::LeafGuard,
 
   bool has_part(const std::string& name) const { return std::ranges::count(parts_, name, &Part::name) > 0; }
   bool broadcasts_buffers() const { return options_.broadcast_buffers.value_or(!is_separate()); }
+  // Returns the module's prefix of a tensor's name: "layer1.bn." for "layer1.bn.weight".
   static std::string module_of(const std::string& name) { return name.substr(0, name.rfind('.') + 1); }
 
+  // Creates the part and its reducer, unless it exists or has no parameters. Collective: duplicates the
+  // group, and compares the options of all ranks.
   void add_part(const std::string& name) {
     if (has_part(name) || parameters(name).empty()) return;
     const std::string root = module_.name().empty() ? module_.type_name() : module_.name();
@@ -271,8 +277,9 @@ class DataParallelModel::State final : public autograd::LeafGuard,
   ParameterNames owners_;
 };
 
-// Attaches the model's new parameters to its manager before every recording, and passes gradients on unchanged.
-// The watcher lives as long as the manager and one attached parameter.
+// Attaches the model's new parameters to its manager before every recording, and passes gradients on
+// unchanged. The watcher lives as long as the manager and one attached parameter.
+// `chosen` returns the parameters to attach, with their reducers; `more` are callbacks after the reducer.
 class DataParallelModel::Watcher final : public GradCallback, public std::enable_shared_from_this<Watcher> {
  public:
   using Chosen = std::function<std::vector<State::Attachable>(State&)>;

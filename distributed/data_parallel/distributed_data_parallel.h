@@ -33,6 +33,7 @@
 namespace gradus::dist {
 
 // PyTorch's options and some of this library. Options that affect communication must be equal on all ranks.
+// Options without a comment are those of AllReduceCallbackOptions, or have PyTorch's meaning.
 struct DistributedDataParallelOptions {
   // At most one device: inputs are moved to it, and all parameters must be on it. Empty: inputs are not
   // moved, and parameters may be on several devices.
@@ -42,9 +43,9 @@ struct DistributedDataParallelOptions {
   // Broadcasts buffers from the group's first rank after each synchronizing backward. Default: true for
   // DistributedDataParallel, false for SeparateDistributedDataParallel, as in mmengine.
   std::optional<bool> broadcast_buffers = {};
-  bool init_sync = true;  // false: the caller makes the initial weights equal, also those of later modules
-  Group process_group = {};
-  double bucket_cap_mb = 25;
+  bool init_sync = true;     // false: the caller makes the initial weights equal, also those of later modules
+  Group process_group = {};  // the ranks to average over; default: all ranks (dist::world())
+  double bucket_cap_mb = 25;            // MiB of gradients per all-reduce
   bool find_unused_parameters = false;  // ignored: every backward finds its unused parameters
   bool check_reduction = false;         // ignored (deprecated in PyTorch)
   bool gradient_as_bucket_view = false;
@@ -57,11 +58,11 @@ struct DistributedDataParallelOptions {
 
 namespace internal {
 
-// The model of a wrapper, in parts that have a reducer each: one part for DistributedDataParallel; one per direct
-// child, and one for the parameters of the root module itself, for SeparateDistributedDataParallel.
+// The model of a wrapper, in parts that have a reducer each: one part for DistributedDataParallel; one per
+// direct child, and one for the parameters of the root module itself, for SeparateDistributedDataParallel.
 //
-// attach, and all recordings of attached managers, search the model for new parameters, buffers and children. The
-// search is collective if it finds any: ranks compare and broadcast them.
+// attach, and all recordings of attached managers, search the model for new parameters, buffers and children.
+// The search is collective if it finds any: ranks compare and broadcast them.
 class DataParallelModel {
  public:
   // Collective over the group. `separate`: for SeparateDistributedDataParallel.
@@ -69,17 +70,18 @@ class DataParallelModel {
   // whose name, shape or dtype differs between ranks, and the rank.
   DataParallelModel(nn::Module& module, DistributedDataParallelOptions options, bool separate);
 
-  // Attaches the parameters of a sub-module, now and when they are new as a recording opens. The callbacks in
-  // `more` get the reduced gradients.
-  // Errors: of SeparateDistributedDataParallel, ValueError if `part` is neither the model nor a direct child with
-  // parameters; the error lists the valid modules.
+  // Attaches the parameters of a sub-module to `gm`, and its later parameters whenever a recording opens. The
+  // callbacks in `more` get the reduced gradients. `part` must outlive `gm`.
+  // Errors: of SeparateDistributedDataParallel, ValueError if `part` is neither the model nor a direct child
+  // with parameters; the error lists the valid modules.
   void attach(GradManager& gm, const nn::Module& part, std::vector<Callback> more);
+  // The same for all parameters of the model.
   void attach_all(GradManager& gm, std::vector<Callback> more);
   // Return the callbacks of the parts. If separate, they search for new parts as well.
   std::vector<std::shared_ptr<AllReduceCallback>> callbacks() const;
   const std::shared_ptr<AllReduceCallback>& callback(const nn::Module& part) const;
-  Tensor to_device(const Tensor& x) const;  // an input
-  Tensor to_output(const Tensor& y) const;
+  Tensor to_device(const Tensor& x) const;  // an input, on device_ids[0] if given
+  Tensor to_output(const Tensor& y) const;  // a result, on output_device if given
 
  private:
   class State;

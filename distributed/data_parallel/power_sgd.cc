@@ -1,4 +1,7 @@
-// Implementation of the PowerSGD hook (Vogels, Karimireddy, Jaggi, NeurIPS 2019). See Note [PowerSGD].
+// power_sgd_hook (declared in comm_hook.h): compresses gradients to rank-r factors before the all-reduce
+// (PowerSGD: Vogels, Karimireddy, Jaggi, NeurIPS 2019). Gradients are in host memory, one bucket at a time.
+// The reducer calls the hook on all ranks for the same buckets in the same order: start() launches the
+// all-reduce of the Ps, complete() waits for it, all-reduces the Qs, and writes the results into the bucket.
 #include <algorithm>
 #include <memory>
 #include <unordered_map>
@@ -23,16 +26,17 @@ namespace {
 using internal::add_product, internal::first_not_finite, internal::orthonormalize;
 
 // Note [PowerSGD]
-// M [n,m] is a rank's gradient (plus the error of the last step), Q [m,r] is orthonormal and equal on all
-// ranks.
+// M [n,m] is a rank's gradient, plus the compression error of its last step (error feedback). Q [m,r] is the
+// last step's, or random, made orthonormal; it is equal on all ranks.
 //   P = orthonormalize(sum over ranks of M Q)   [n,r]
-//   Q = mean over ranks of M^T P                [m,r]
+//   Q = mean over ranks of M^T P                [m,r]   (the sum if the bucket's op is a sum)
 //   result = P Q^T                              mean of the Ms, projected onto the columns of P
 //   error = M - P (M^T P)^T                     added to the same rank's M of the next step
 //
-// The result must be bit for bit the same on all ranks. Terms of a sum over ranks may come from any kernel.
-// Computations on the sums use only low_rank.h.
+// The result must be bit for bit the same on all ranks. The local terms of a sum over ranks may come from any
+// kernel. Computations on the sums use only low_rank.h, which is deterministic on every machine.
 
+// The state of one hook, between steps. Completion functions keep it alive.
 class PowerSGD : public std::enable_shared_from_this<PowerSGD> {
  public:
   explicit PowerSGD(const PowerSGDOptions& options) : options_(options), generator_(options.seed) {
@@ -50,7 +54,8 @@ class PowerSGD : public std::enable_shared_from_this<PowerSGD> {
           options.orthogonalization_epsilon);
   }
 
-  // Starts the communication of a bucket. Returns the completion function.
+  // Starts the communication of a bucket: one all-reduce of the Ps and of the uncompressed gradients, or of
+  // the whole bucket if nothing is compressed. Returns the completion function.
   std::function<void()> start(const GradBucket& bucket) {
     const bool skip_compression = backwards_ < options_.start_iter || size_of(bucket.buffer.dtype()) < 4;
     std::vector<Item> items;
@@ -90,6 +95,7 @@ class PowerSGD : public std::enable_shared_from_this<PowerSGD> {
     Matrix* matrix;
     Tensor gradient;  // [n,m], view of the bucket
     Tensor p;         // [r,n], P^T
+    // Returns M.
     const Tensor& source() const { return matrix->error.defined() ? matrix->error : gradient; }
   };
 
@@ -110,6 +116,7 @@ class PowerSGD : public std::enable_shared_from_this<PowerSGD> {
 
   // Fills x with random numbers that are the same on all ranks, without using the Context's generator.
   void draw(const Tensor& x) { raw::normal_kernel(x, 0, 1, {generator_.next()}); }
+  // Adds the last error to the gradient (`error` is then M), makes Q orthonormal, and computes P^T = Q^T M^T.
   void prepare(Item& item) {
     Matrix& matrix = *item.matrix;
     if (options_.use_error_feedback) {
@@ -122,8 +129,7 @@ class PowerSGD : public std::enable_shared_from_this<PowerSGD> {
       matrix.q = empty({matrix.r, matrix.m}, {.dtype = item.gradient.dtype()});
       draw(matrix.q);
     }
-    // Replaces rows of zeros, which come from steps in which all gradients were zero: a zero row would stay
-    // zero.
+    // Replaces rows of zeros, which come from steps with zero gradients: a zero row would stay zero.
     for (int64_t k = 0; k < matrix.r; ++k) {
       const Tensor row = raw::select(matrix.q, 0, k);
       if (std::ranges::all_of(row.to_vector<double>(), [](double v) { return v == 0; })) draw(row);
@@ -132,6 +138,7 @@ class PowerSGD : public std::enable_shared_from_this<PowerSGD> {
     item.p = raw::matmul(matrix.q, raw::transpose(item.source(), 0, 1));
   }
 
+  // Waits for the Ps, reduces the Qs, and writes the results to the bucket and the errors to the state.
   void complete(const GradBucket& bucket, std::vector<Item>& items, const std::vector<Tensor>& uncompressed,
                 const Work& work) {
     work.wait();
@@ -161,14 +168,15 @@ class PowerSGD : public std::enable_shared_from_this<PowerSGD> {
     }
     if (!bucket.is_last) return;
     ++backwards_;
+    // Drops the state of parameters that only this hook still refers to.
     std::erase_if(matrices_,
                   [](const auto& entry) { return entry.second.parameter.ref()->use_count() == 1; });
   }
 
   const PowerSGDOptions options_;
-  RandomGenerator generator_;
-  int64_t backwards_ = 0;
-  std::unordered_map<const TensorImpl*, Matrix> matrices_;
+  RandomGenerator generator_;                               // has the same state on all ranks
+  int64_t backwards_ = 0;                                   // backwards that are complete
+  std::unordered_map<const TensorImpl*, Matrix> matrices_;  // per parameter
 };
 
 }  // namespace

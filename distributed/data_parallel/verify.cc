@@ -1,5 +1,8 @@
-// Implementation of verify: runs a training in several configurations, compares the states, and reports a likely
-// cause of differences.
+// verify: trains a model with SGD in f64, first on one rank with the joined batches, then on `world` ranks
+// (threads of this process, run_ranks) with a share of each batch, and compares losses, gradients, parameters
+// and buffers after each step. If they differ, further runs change one setting each (same batch, other seed,
+// SyncBatchNorm, weighted loss) and attribute the first difference to a cause. All runs read the same
+// samples, in memory, and start from the same weights.
 #include "gradus/distributed/data_parallel/verify.h"
 
 #include <algorithm>
@@ -37,7 +40,7 @@ using Names = std::vector<std::string>;
 // The kinds of tensors, in the order in which they are compared.
 enum class StateKind { kLoss, kGradient, kParameter, kBuffer };
 
-// The names and tensors of each kind. Tensors share the model's memory.
+// The names and tensors of each StateKind, in its order. Tensors share the model's memory unless cloned.
 struct TrainingState {
   std::array<nn::StateDict, 4> tensors;
 
@@ -51,11 +54,11 @@ struct TrainingState {
 // The largest difference between elements of two tensors.
 struct Difference {
   double relative = 0;
-  size_t at = 0;  // row-major index of the element
-  double actual = 0, expected = 0;
+  size_t at = 0;                    // row-major index of the element
+  double actual = 0, expected = 0;  // the values of this element
 };
 
-// A tensor that differs.
+// A tensor that differs by more than the tolerance.
 struct StateDifference {
   int step = 0;
   StateKind kind = StateKind::kLoss;
@@ -68,11 +71,12 @@ struct StateDifference {
   auto position() const { return std::tuple(step, kind, index); }
 };
 
+// The comparisons of one run, up to the step of the first difference.
 struct Outcome {
-  std::optional<StateDifference> first;
-  double largest = 0;         // the largest relative difference in all steps
-  std::string buffer;         // name of the first buffer that differs between ranks
-  bool drew_numbers = false;  // rank 0 used its random generator
+  std::optional<StateDifference> first;  // nullopt: none
+  double largest = 0;                    // the largest relative difference in all steps
+  std::string buffer;                    // name of the first buffer that differs between ranks
+  bool drew_numbers = false;             // rank 0 used its random generator
 };
 
 std::vector<double> values(const Tensor& x) {
@@ -87,7 +91,8 @@ double largest_of(const nn::StateDict& tensors) {
   return largest;
 }
 
-// Returns max |actual - expected| / max(floor, max |actual|, max |expected|). Missing elements count as zeros.
+// Returns max |actual - expected| / max(floor, max |actual|, max |expected|), and its element. Missing
+// elements count as zeros; two NaN are equal; a difference to a NaN or infinity is infinite.
 Difference difference_of(const Tensor& actual, const Tensor& expected, double floor) {
   std::vector<double> a = values(actual), b = values(expected);
   a.resize(std::max(a.size(), b.size()));
@@ -127,10 +132,10 @@ TrainingState TrainingState::clone() const {
   return copy;
 }
 
-// Compares the ranks' states after a step with rank 0's. If `expected` is not null, also compares rank 0's
-// state, with the mean of the ranks' losses, with `expected`. If all ranks had the same batch, their losses are
-// compared as well. Differences are relative:
-// |x - y| / max(max |tensor|, 1e-3 max |all tensors of this kind|).
+// Adds to `result` the comparison of the ranks' states after a step. Compares each rank's state with rank
+// 0's; losses only if all ranks had the same batch. If `expected` (the one-rank state) is not null, also
+// compares rank 0's state, with the mean of the ranks' losses in place of its loss, with `expected`.
+// Differences are relative: |x - y| / max(max |tensor|, 1e-3 max |all tensors of this kind|).
 void compare(const std::vector<TrainingState>& ranks, const TrainingState* expected, int step,
              double tolerance, bool same_batch, Outcome& result) {
   for (StateKind kind : {StateKind::kLoss, StateKind::kGradient, StateKind::kParameter, StateKind::kBuffer}) {
@@ -288,6 +293,7 @@ class Verification {
   }
 
  private:
+  // What the ranks of a run share, as threads.
   struct Shared {
     std::vector<TrainingState> states;  // per rank, after the current step
     Outcome outcome;
@@ -316,7 +322,7 @@ class Verification {
     int64_t at = 0;
     for (int step = 0; step < steps; ++step) {
       int64_t size = options_.world * options_.batch_size;
-      if (step == options_.steps) size += options_.world / 2;
+      if (step == options_.steps) size += options_.world / 2;  // the step with unequal batches
       std::vector<int64_t> indices;
       for (int64_t i = 0; i < size; ++i) indices.push_back(at++ % data.size());
       data::Batch batch = data.get_batch(indices);
@@ -326,13 +332,14 @@ class Verification {
     }
   }
 
-  // Returns the positions of a rank's samples in the joined batch: rank, rank + world, ..., as in a DataLoader.
+  // Returns the positions of a rank's samples in a joined batch, as in a DataLoader: rank, rank + world, ...
   std::vector<int64_t> positions_of(int step, int rank, int world) const {
     std::vector<int64_t> positions;
     for (int64_t at = rank; at < joined_[step].size(); at += world) positions.push_back(at);
     return positions;
   }
 
+  // Returns the batch of a rank in a step: a copy of its rows of the joined batch.
   data::Batch batch_of(const Setup& setup, int step, int rank) const {
     const data::Batch& joined = joined_[step];
     const std::vector<int64_t> positions = positions_of(step, setup.same_batch ? 0 : rank, setup.world);
@@ -344,13 +351,14 @@ class Verification {
     return batch;
   }
 
+  // Trains with this setup. The first call, with one rank, stores the expected states and compares nothing.
   Outcome run(const Setup& setup) {
     Shared shared{.states = std::vector<TrainingState>(setup.world)};
     run_ranks(setup.world, [&] { train(setup, shared); });
     return shared.outcome;
   }
 
-  // Runs the training on one rank.
+  // The training of one rank, on its thread. Ends after the step of the first difference, on all ranks.
   void train(const Setup& setup, Shared& shared) {
     Context& context = Context::current();
     context.device = caller_.device;
@@ -434,10 +442,12 @@ class Verification {
     }
   }
 
-  // Runs the training in other configurations until one removes or explains the first difference.
+  // Runs the training in other configurations until one removes the first difference, or differs by itself.
+  // Returns the cause and its text.
   std::pair<Cause, std::string> cause_of(const Outcome& outcome) {
     const StateDifference& first = *outcome.first;
     const int world = options_.world;
+    // Returns whether the setup removes the first difference, or postpones it.
     const auto explains = [&](const Setup& setup) {
       const std::optional<StateDifference> remaining = run(setup).first;
       return !remaining || remaining->position() > first.position();

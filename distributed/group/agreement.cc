@@ -1,3 +1,7 @@
+// Forward and backward of differentiable collectives: every rank sends, with its CallRecord, which of its
+// open recordings (gradient tapes) follow an input, and the dtypes and shapes of a list of inputs. So all
+// members agree on the recordings that the op must join (Note [Agreement] in agreement.h). Also reports a
+// failed backward to the job. Runs on the thread whose recordings are open.
 #include "gradus/distributed/group/agreement.h"
 
 #include <utility>
@@ -10,12 +14,12 @@ namespace {
 
 using autograd::RecordingState;
 
-// What travels beside a member's record, as integers: open, wants, then dtype, number of dims and dims of
-// each form. Nothing travels if there are neither recordings nor forms.
+// What a member sends beside its CallRecord, as integers (Collective::sizes): open, wants, then dtype, number
+// of dims and dims of each form. Empty if there are neither recordings nor forms.
 struct Note {
-  size_t open = 0;     // recordings
-  uint64_t wants = 0;  // bit i: the i-th open recording follows an input
-  std::vector<Form> forms;
+  size_t open = 0;          // number of open recordings, at most 64
+  uint64_t wants = 0;       // bit i: the i-th open recording, oldest first, follows an input
+  std::vector<Form> forms;  // dtype and shape of each input, for ops whose input is a list
 };
 
 std::vector<int64_t> write(const Note& note) {
@@ -29,7 +33,7 @@ std::vector<int64_t> write(const Note& note) {
   return text;
 }
 
-// Reads a note. Returns nothing for integers that are no note.
+// Parses the integers that write() makes. Returns nullopt for any others.
 std::optional<Note> read(const std::vector<int64_t>& text) {
   Note note;
   if (text.empty()) return note;
@@ -51,13 +55,15 @@ std::optional<Note> read(const std::vector<int64_t>& text) {
   return note;
 }
 
+// Returns whether the recording tracks one of the inputs, so that its backward will need a gradient for them.
 bool follows_any(const RecordingState& r, std::span<const Tensor> inputs) {
   for (const Tensor& x : inputs)
     if (is_floating(x.dtype()) && x.ref()->slot && r.follows(x.ref()->slot.get())) return true;
   return false;
 }
 
-// Returns what is wrong, if anything. All members come to the same result.
+// Returns the first disagreement between the members' notes, or nullopt. All members have the same notes, and
+// so return the same.
 std::optional<Failure> find_disagreement(const MatchedCall& matched, const Group& group,
                                          const Forward& forward) {
   const std::vector<int>& ranks = group.ranks();
@@ -146,7 +152,7 @@ bool any_gradient(const Group& group, CallRecord record, bool local) {
 }
 
 namespace {
-thread_local constinit const ReportedAction* reported_action = nullptr;
+thread_local constinit const ReportedAction* reported_action = nullptr;  // the thread's innermost; null: none
 }  // namespace
 
 ReportedAction::ReportedAction(std::string action)

@@ -1,3 +1,7 @@
+// Client: versioned values under a key, shared by the ranks of a job through its key-value store (user_set,
+// user_push, user_get, user_pop), and group_barrier. All functions poll the store, so a wait ends within
+// about kPoll after the job's failure. Values are updated lock-free by the store's atomic add and
+// compare_set.
 #include "gradus/distributed/group/client.h"
 
 #include <charconv>
@@ -102,7 +106,8 @@ void wait_until(const char* op, const Deadline& deadline, const std::string& tex
   }
 }
 
-// Runs f. If the job has failed, throws its failure under the caller's name instead of the store's error.
+// Returns f(). If the job has failed, throws its failure under the caller's name instead of the store's
+// error.
 template <class F> auto run_as(const char* op, F&& f) {
   try {
     return f();
@@ -114,6 +119,7 @@ template <class F> auto run_as(const char* op, F&& f) {
 
 }  // namespace
 
+// `alone`: removes all earlier values (user_set); false: appends (user_push). Returns the value's version.
 int64_t Client::put(const char* op, const std::string& key, const std::type_info& type,
                     const std::string& bytes, bool alone) {
   return run_as(op, [&] {

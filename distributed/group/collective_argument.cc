@@ -1,3 +1,6 @@
+// Checks the tensors of collectives and point-to-point calls, and describes them to the backends as blocks of
+// host memory. A tensor that a call reads may have any strides (check_input copies); one that a call writes
+// must be row-major. In all functions `op` is the user's function and `what` the argument's name, for errors.
 #include "gradus/distributed/group/collective_argument.h"
 
 #include <algorithm>
@@ -10,6 +13,7 @@
 namespace gradus::dist::internal {
 namespace {
 
+// Errors: those of check_in_host_memory; StateError if x is recorded: the op would be missing from the graph.
 void check(std::string_view op, std::string_view what, const Tensor& x) {
   check_in_host_memory(op, what, x);
   if (autograd::is_tracked(x)) {
@@ -58,6 +62,7 @@ void check_dtypes(std::string_view op, DType dtype, std::span<const Tensor> xs) 
                        describe(x));
 }
 
+// The ranks exchange these records to detect mismatching calls. Root -1: the op has no root.
 CallRecord make_record(Op op, const Tensor& x, ReduceOp reduce, int root) {
   CallRecord record{
       .op = op, .reduce = reduce, .dtype = x.dtype(), .root = root, .ndim = x.dim(), .bytes = x.nbytes()};

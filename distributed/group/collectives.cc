@@ -1,3 +1,8 @@
+// The collectives of torch.distributed for tensors in host memory. Each function checks this rank's tensors,
+// and builds a Collective: a CallRecord, optional sizes, a check and a data movement. GroupState::run then
+// exchanges the records and sizes of all members, runs the check on every rank, and calls `move` on the
+// calling thread or on the group's queue thread (always for async_op). The lambdas hold the tensors, and so
+// keep them alive until the call has ended.
 #include "gradus/distributed/group/collectives.h"
 
 #include <algorithm>
@@ -34,7 +39,8 @@ GroupState& member_state(const Group& group, const char* op) {
   return state;
 }
 
-// For lists whose tensors differ from rank to rank.
+// Returns a record for lists whose tensors differ from rank to rank: their dtype and total number of
+// elements.
 CallRecord make_list_record(Op op, DType dtype, int64_t numel, ReduceOp reduce = ReduceOp::kSum) {
   return {.op = op,
           .reduce = reduce,
@@ -53,7 +59,7 @@ std::vector<int64_t> sizes_of(const std::vector<Tensor>& xs) {
   return sizes;
 }
 
-// Cuts x's memory into blocks of so many elements.
+// Cuts x's memory into consecutive blocks of sizes[i] elements. B: Block or ConstBlock.
 template <class B> std::vector<B> cut(const Tensor& x, std::span<const int64_t> sizes) {
   std::vector<B> parts;
   char* at = static_cast<char*>(x.raw_ptr());
@@ -64,11 +70,13 @@ template <class B> std::vector<B> cut(const Tensor& x, std::span<const int64_t> 
   return parts;
 }
 
+// Increments the version counters, by which autograd detects in-place writes.
 void bump(const std::vector<Tensor>& written) {
   for (const Tensor& x : written) x.storage()->bump_version();
 }
 
-// Runs the call. The version of the tensors in `written` changes when the call starts and when it is done.
+// Runs the call. The version of the tensors in `written` changes when the call is done, and for async_op also
+// now.
 template <class Options>
 Work run(GroupState& group, Collective collective, std::vector<Tensor> written, const Options& options) {
   if (options.async_op) bump(written);
@@ -79,6 +87,7 @@ Work run(GroupState& group, Collective collective, std::vector<Tensor> written, 
   return group.run(std::move(collective), options.async_op, options.timeout);
 }
 
+// Returns the tensors, with row-major copies in place of those that are not row-major.
 std::vector<Tensor> check_inputs(const char* op, const std::vector<Tensor>& xs) {
   std::vector<Tensor> inputs;
   for (size_t i = 0; i < xs.size(); ++i) inputs.push_back(check_input(op, concat("inputs[", i, ']'), xs[i]));
@@ -87,12 +96,13 @@ std::vector<Tensor> check_inputs(const char* op, const std::vector<Tensor>& xs) 
 void check_outputs(const char* op, const char* what, const std::vector<Tensor>& xs) {
   for (size_t i = 0; i < xs.size(); ++i) check_output(op, concat(what, '[', i, ']'), xs[i]);
 }
+// Errors: ValueError unless the list has one tensor per rank of the group.
 void check_length(const char* op, const char* what, const std::vector<Tensor>& xs, const GroupState& group) {
   if (int(xs.size()) != group.size())
     throw ValueError(op, what, " must hold one tensor per rank of group '", group.name(), "' (", group.size(),
                      "), got ", xs.size());
 }
-// Checks a list that only the root gives.
+// Checks a list that the root (an index in the group) passes, and that is empty on the other ranks.
 void check_root_list(const char* op, const char* what, const std::vector<Tensor>& xs, const GroupState& group,
                      int root) {
   if (root == group.index()) return check_length(op, what, xs, group);
@@ -103,7 +113,8 @@ void check_root_list(const char* op, const char* what, const std::vector<Tensor>
 
 Failure mismatch(int rank, std::string text) { return {Failure::Kind::kMismatch, rank, std::move(text)}; }
 
-// Returns a check that the outputs of each rank that announces output sizes fit what every rank gives.
+// Returns a check for gather and all_gather: on each rank that announced output sizes, output i has as many
+// elements as the input of group rank i.
 std::function<std::optional<Failure>(const MatchedCall&)> check_gathered(const GroupState& group) {
   return [&group](const MatchedCall& matched) -> std::optional<Failure> {
     const std::vector<int>& ranks = group.members();
@@ -350,8 +361,8 @@ Work all_gather_into_tensor(const Tensor& output, const Tensor& x, const Collect
 
 namespace {
 
-// Returns a call with a check that rank j awaits from rank r what r sends to j. `sizes`: elements to each
-// rank, then elements from each.
+// Returns an all-to-all call, without `move`, whose check requires that rank j receives from rank r as many
+// elements as r sends to j. `sizes`: elements to each group rank, then elements from each.
 Collective exchange_call(const char* op, const GroupState& group, DType dtype, std::vector<int64_t> sizes) {
   const int64_t total = std::accumulate(sizes.begin(), sizes.begin() + group.size(), int64_t(0));
   Collective call{
@@ -371,8 +382,10 @@ Collective exchange_call(const char* op, const GroupState& group, DType dtype, s
   return call;
 }
 
-// Returns the number of elements in the rows that go to or come from each rank.
-// Errors: ValueError unless the splits add up to x's rows.
+// Returns the number of elements in the rows that are sent to or received from each rank. `splits`: rows per
+// rank; empty: equal splits. `what`: the name of x in errors.
+// Errors: ShapeError for an x without dims; ValueError unless there is one split per rank, not negative, and
+// their sum is the number of x's rows.
 std::vector<int64_t> split_rows(const char* op, const char* what, const Tensor& x,
                                 std::vector<int64_t> splits, int size) {
   if (x.dim() == 0) throw ShapeError(op, what, " has no rows to split: ", describe(x));

@@ -1,17 +1,22 @@
-// Collectives and messages, with PyTorch's names. Tensors are dense and row-major. A call writes
-// in place, so no open recording may follow the tensor. gradus/distributed/group/functional.h has
-// the differentiable forms.
+// Collectives and point-to-point messages, with the names of torch.distributed, for tensors in host memory. A
+// tensor that a call writes must be row-major. These functions are not differentiable: a tensor must not be
+// tracked by an open recording (gradient tape). gradus/distributed/group/functional.h has differentiable
+// collectives.
 //
 //   dist::all_reduce(x);                                            // sum over the default group, in place
 //   dist::Work work = dist::all_reduce(x, {.op = kMax, .async_op = true});
 //   work.wait();
 //
-// Every member of the group calls the same collectives in the same order. If a rank calls something else,
-// dies, leaves or does not come within the timeout, all ranks get an error that names it
-// (gradus/distributed/base/error.h). The ranks `src` and `dst` are ranks in the job, as in PyTorch, also if
-// `group` is not the default one.
-// Errors: in all functions, ShapeError for a tensor that is not row-major ("call contiguous()"); StateError
-// if an open recording follows the tensor; ValueError if this rank, src or dst is no member of the group.
+// Every member of the group must call the same collectives in the same order. If a rank calls another function,
+// dies, exits, or does not enter the call within the timeout, all ranks throw a DistributedError that names the
+// rank (gradus/distributed/base/error.h): from the call itself, or from Work::wait for an async call. Work keeps
+// the tensors alive; until it is completed, the caller must not write its tensors, nor read those that the call
+// writes. `src` and `dst` are ranks in the job, as in PyTorch, also if `group` is not the default group; a "group
+// rank" is an index in the group.
+// Errors: in all functions, DeviceError for a tensor outside host memory; ShapeError for a written tensor that is
+// not row-major ("call contiguous()"; a tensor that is only read is copied); DTypeError for tensors of one call
+// with different dtypes; StateError for a tensor that an open recording tracks; ValueError for an undefined
+// tensor, and if this rank, src or dst is no member of the group.
 #pragma once
 
 #include <optional>
@@ -25,6 +30,8 @@
 
 namespace gradus::dist {
 
+// The options that all collectives have in common. The default group has all ranks of the job; without a timeout,
+// Group::timeout() applies.
 struct CollectiveOptions {
   Group group = {};
   bool async_op = false;  // true: returns at once, Work::wait waits; false: returns when done
@@ -57,49 +64,61 @@ struct GatherOptions {
 };
 using ScatterOptions = BroadcastOptions;
 
-// Sets x to the reduction of every rank's x. The result is the same bits on all ranks.
+// Sets x to the reduction of every rank's x. All ranks get bit for bit the same result.
 // Shapes: equal on all ranks.
 Work all_reduce(const Tensor& x, const AllReduceOptions& options = {});
 // Reduces several tensors of one dtype as one message.
 // Shapes: equal on all ranks, tensor by tensor.
 Work all_reduce_coalesced(const std::vector<Tensor>& xs, const AllReduceOptions& options = {});
-// Sets x to the reduction on rank dst. Elsewhere x keeps its value.
+// Sets x to the reduction on rank dst. On other ranks x keeps its value.
+// Shapes: equal on all ranks.
 Work reduce(const Tensor& x, const ReduceOptions& options = {});
 // Sets x to rank src's x.
+// Shapes: equal on all ranks.
 Work broadcast(const Tensor& x, const BroadcastOptions& options = {});
 
-// Sets outputs[i] to group rank i's x on rank dst. Elsewhere outputs must be empty. Sizes may differ between
-// ranks; dtypes may not.
-// Errors: ValueError for a missing, surplus or short list; MismatchError for an output that does not fit.
+// Sets outputs[i] to group rank i's x, on rank dst. On other ranks the list `outputs` must be empty. The ranks' x
+// may differ in size but not in dtype.
+// Errors: ValueError for a list on another rank, or one without an entry per rank; MismatchError for an output
+// whose number of elements is not that of the rank's x. The functions below have the same errors.
 Work gather(const Tensor& x, const std::vector<Tensor>& outputs, const GatherOptions& options = {});
-// Sets x to rank src's inputs[my group rank]. Elsewhere inputs must be empty. Sizes may differ.
+// Sets x to rank src's inputs[own group rank]. On other ranks the list `inputs` must be empty. Entries may differ
+// in size.
 Work scatter(const Tensor& x, const std::vector<Tensor>& inputs, const ScatterOptions& options = {});
-// Sets outputs[i] to group rank i's x on every rank. Sizes may differ.
+// Sets outputs[i] to group rank i's x, on every rank. The ranks' x may differ in size.
 Work all_gather(const std::vector<Tensor>& outputs, const Tensor& x, const CollectiveOptions& options = {});
-// Does the same without knowing the sizes. Returns one new tensor per rank, with that rank's shape. Dims may
-// differ; dtypes may not.
+// Does the same without knowing the sizes. Returns one new tensor per rank, with that rank's shape. The ranks' x
+// may differ in shape but not in dtype.
+// Errors: ValueError with async_op.
 std::vector<Tensor> all_gather(const Tensor& x, const CollectiveOptions& options = {});
-// Sets output to all ranks' x, one after the other. output has (group size) * x.numel() elements.
-// Shapes: x equal on all ranks.
+// Sets output to all ranks' x, one after the other.
+// Shapes: x equal on all ranks; output any shape with (group size) * x.numel() elements.
 Work all_gather_into_tensor(const Tensor& output, const Tensor& x, const CollectiveOptions& options = {});
-// Sets output to the reduction over ranks of their inputs[my group rank]. Sizes may differ between entries.
+// Sets output to the reduction over ranks of inputs[own group rank].
+// Shapes: the entries may differ in size; inputs[i] has the same number of elements on all ranks.
+// Errors: ShapeError unless output has the number of elements of inputs[own group rank].
 Work reduce_scatter(const Tensor& output, const std::vector<Tensor>& inputs,
                     const AllReduceOptions& options = {});
-// Sets output to my part, x.numel() / (group size) elements, of the reduction of every rank's x.
+// Divides the reduction of every rank's x into (group size) equal parts and sets output to part (own group rank).
+// Shapes: x equal on all ranks; output any shape with x.numel() / (group size) elements.
 Work reduce_scatter_tensor(const Tensor& output, const Tensor& x, const AllReduceOptions& options = {});
-// Sets outputs[j] to group rank j's inputs[my group rank]. Sizes may differ.
+// Sets outputs[j] to group rank j's inputs[own group rank]. Entries may differ in size.
 Work all_to_all(const std::vector<Tensor>& outputs, const std::vector<Tensor>& inputs,
                 const CollectiveOptions& options = {});
-// Sends rows (dim 0) of x to the ranks in turn: input_splits[j] rows to group rank j. output_splits[j] rows
-// come from group rank j. Empty splits stand for equal splits.
-// Errors: ValueError unless the splits add up to size(0).
+// Divides the rows (dim 0) of x among the ranks, in the order of group ranks: input_splits[j] rows are sent to
+// group rank j, and output_splits[j] rows of output are received from group rank j. Empty splits stand for equal
+// splits.
+// Errors: ValueError unless the splits add up to size(0), or without splits size(0) is divisible by the group
+// size.
 Work all_to_all_single(const Tensor& output, const Tensor& x, const std::vector<int64_t>& output_splits = {},
                        const std::vector<int64_t>& input_splits = {}, const CollectiveOptions& options = {});
-// Returns when every member has called it.
+// Completes when every member has called barrier.
 Work barrier(const CollectiveOptions& options = {});
 
-// ---- point to point. Messages of one pair and tag arrive in order; the receiver's tensor must have the
-// message's dtype and number of elements (else MismatchError on both sides).
+// ---- Point to point. Messages between two ranks with one tag arrive in order. The receiver's tensor must have
+// the message's dtype and number of elements, else both ranks throw MismatchError. send and recv block; isend and
+// irecv return a Work. A rank cannot send to itself (ValueError). kAnyRank, the default of recv, accepts any
+// sender.
 inline constexpr int kAnyRank = -1;
 
 struct SendOptions {
@@ -115,15 +134,16 @@ struct RecvOptions {
   std::optional<Milliseconds> timeout = {};
 };
 void send(const Tensor& x, const SendOptions& options);
-int recv(const Tensor& x, const RecvOptions& options = {});  // returns the sender's rank
+int recv(const Tensor& x, const RecvOptions& options = {});  // returns the sender's rank in the job
 Work isend(const Tensor& x, const SendOptions& options);
 Work irecv(const Tensor& x, const RecvOptions& options = {});
 
-// Sends and receives started together, in any order without a deadlock.
+// batch_isend_irecv starts all sends and receives of a list without waiting for any of them, so that no order of
+// the list causes a deadlock. It returns one Work per entry. P2POp is one entry.
 struct P2POp {
   enum class Kind { kSend, kRecv } kind;
   Tensor tensor;
-  int peer;
+  int peer;  // dst of a send, src of a receive
   uint32_t tag = 0;
   Group group = {};
 };

@@ -1,3 +1,8 @@
+// Differentiable collectives. Each call moves row-major tensors in host memory through the group's backend
+// and, if a member (a rank of the group) wants gradients, records a CollectiveNode whose rule is the
+// transposed collective: all_gather and reduce_scatter, broadcast and reduce, gather and scatter are pairs;
+// all_reduce of a sum and all_to_all are their own. All members must call the same functions in the same
+// order, also in the backward.
 #include "gradus/distributed/group/functional.h"
 
 #include <cstring>
@@ -33,10 +38,11 @@ using internal::Forward;
 using internal::MatchedCall;
 using internal::Op;
 using internal::resolved;
+// forms[i][k]: dtype and shape of the k-th tensor that member i sends.
 using Forms = std::vector<std::vector<Form>>;
 
-// Computes the inputs' gradients from the outputs' gradients, all of which are defined. It communicates, so
-// all members run it together.
+// Computes the inputs' gradients from the outputs' gradients, all of which are defined. A rule communicates,
+// so all members run the rule together.
 using Rule = std::function<std::vector<Tensor>(std::vector<Tensor> dys)>;
 
 // Note [Collectives in backward]
@@ -68,6 +74,7 @@ class CollectiveNode final : public autograd::Node {
       if (needs[i]) dxs[i] = std::move(grads[i]);
   }
 
+  // The backward ended before this node ran, so the other ranks would wait: fails the job.
   void skipped(const RecordingState&, std::exception_ptr error) noexcept override {
     internal::report_backward_failure(group_.state().world(), error);
   }
@@ -86,8 +93,8 @@ class CollectiveNode final : public autograd::Node {
 std::span<const Tensor> as_span(const Tensor& x) { return {&x, 1}; }
 std::span<const Tensor> as_span(const std::vector<Tensor>& xs) { return xs; }
 
-// Runs the call, and records it if any member wants gradients. `outputs` is a tensor or a list; forward.move may set it.
-// `rule` is a Rule, or makes one from a Recorder, to save tensors.
+// Runs the call, and records it if any member wants gradients. `outputs` is a tensor or a list; forward.move
+// may set it. `rule` is a Rule, or makes one from a Recorder, to save tensors.
 template <class Outputs, class AnyRule>
 void run(const Group& group, const Forward& forward, const Outputs& outputs, AnyRule rule) {
   const internal::Agreement agreed = internal::run_forward(group, forward);
@@ -115,7 +122,7 @@ Tensor prepared(const char* op, const Tensor& given) {
 // Returns a new tensor like x, for a backend to write.
 Tensor result_like(const Tensor& x) { return empty(x.shape(), {.dtype = x.dtype(), .device = x.device()}); }
 
-// Does the same for one tensor per member, all of one dtype.
+// Returns prepared tensors, one per member, after a check that all have one dtype.
 std::vector<Tensor> prepared(const char* op, const std::vector<Tensor>& xs, const Group& group) {
   group.state().check_member(op);
   if (int(xs.size()) != group.size())
@@ -126,13 +133,15 @@ std::vector<Tensor> prepared(const char* op, const std::vector<Tensor>& xs, cons
   return all;
 }
 
-// Returns dy; for an average, dy divided by the group's size.
+// Returns the gradient of one term of a sum (dy) or of an average (dy divided by the group's size).
 Tensor scaled(const Tensor& dy, ReduceOp op, const Group& group) {
   return op == ReduceOp::kAvg ? dy / group.size() : dy;
 }
 
+// Returns whether the gradient needs neither the inputs nor the result.
 bool has_smooth_rule(ReduceOp op) { return op == ReduceOp::kSum || op == ReduceOp::kAvg; }
 
+// Returns the root's index in the group; options.root is its rank in the job.
 int root_index(const char* op, const RootOptions& options) {
   return options.group.state().index_of(options.root, op, "root");
 }
@@ -144,15 +153,15 @@ std::vector<int64_t> equal_parts(const char* op, const Tensor& x, int64_t dim, c
   return std::vector<int64_t>(members, n / members);
 }
 
-// Returns which share of a maximum's (or minimum's) gradient x gets, element by element: 1 / (number of ranks
-// that attain it), or 0.
+// Returns the share of a maximum's (or minimum's) gradient that x gets, per element: 1 / (number of members
+// whose element equals the result y or is NaN), or 0.
 Tensor share_of_winners(const Tensor& x, const Tensor& y, const Group& group) {
   const NoRecord off;
   const Tensor wins = to(logical_or(eq(x, y), isnan(x)), x.dtype());
   return wins / all_reduce(wins, ReduceOp::kSum, {.group = group});
 }
 
-// Returns the product of the other members' x.
+// Returns the product of the other members' x; undefined for a group of one.
 Tensor product_of_others(const Tensor& x, const Group& group) {
   const std::vector<Tensor> all = all_gather(x, {.group = group});
   Tensor product;
@@ -161,7 +170,7 @@ Tensor product_of_others(const Tensor& x, const Group& group) {
   return product;
 }
 
-// Returns the reduction over members of their xs[my index].
+// Returns the reduction over all members of their given[r], where r is this rank's index in the group.
 Tensor reduce_scatter_parts(const std::vector<Tensor>& given, ReduceOp op, const Group& group) {
   const std::vector<Tensor> xs = prepared("reduce_scatter", given, group);
   const Tensor y = result_like(xs[group.rank()]);
@@ -222,7 +231,7 @@ Tensor reduce(const Tensor& given, ReduceOp op, const RootOptions& options) {
   check_reduce_op("reduce", op, x.dtype());
   const bool at_root = group.rank() == root;
   if (!has_smooth_rule(op) && is_floating(x.dtype())) {
-    // The gradients of these ops need the result, or the others' inputs, on all ranks.
+    // The gradients of product, maximum and minimum need the result, or the others' inputs, on all ranks.
     const Tensor y = all_reduce(x, op, {.group = group});
     if (at_root) return y;
     const Tensor nothing = zeros_like(x);
@@ -324,7 +333,8 @@ Tensor reduce_scatter(const Tensor& x, ReduceOp op, int64_t dim, const Functiona
   check_reduce_op("reduce_scatter", op, x.dtype());
   const std::vector<Tensor> parts = split(x, equal_parts("reduce_scatter", x, dim, group), dim);
   if (has_smooth_rule(op) || !is_floating(x.dtype())) return reduce_scatter_parts(parts, op, group);
-  // Moves the others' parts here and reduces them with prod, amax or amin, which have gradients.
+  // Sends every part to its rank and reduces the received parts with prod, amax or amin, which have
+  // gradients.
   const Tensor all = stack(all_to_all(parts, options));
   return op == ReduceOp::kProduct ? prod(all, {0}) : op == ReduceOp::kMax ? amax(all, {0}) : amin(all, {0});
 }

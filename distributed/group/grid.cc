@@ -1,3 +1,6 @@
+// Grid: arranges a job's ranks as a row-major multidimensional array with named axes (a device mesh), and
+// makes one process group per axis: the ranks whose indices differ along this axis alone. Construction is
+// collective over the job.
 #include "gradus/distributed/group/grid.h"
 
 #include <algorithm>
@@ -13,7 +16,8 @@ namespace {
 
 constexpr size_t kMaxAxes = 8;
 
-// Returns the axes with sizes that fill the job.
+// Returns the axes, with a size of -1 replaced so that the product of all sizes is `ranks`.
+// Errors: ValueError for names or sizes that do not allow this.
 std::vector<Grid::Axis> checked(std::vector<Grid::Axis> axes, int ranks) {
   if (axes.empty() || axes.size() > kMaxAxes)
     throw ValueError("Grid", "expected 1 to ", kMaxAxes, " axes, got ", axes.size());
@@ -31,6 +35,7 @@ std::vector<Grid::Axis> checked(std::vector<Grid::Axis> axes, int ranks) {
       continue;
     }
     if (axis.size < 1) throw ValueError("Grid", "axis '", axis.name, "' has size ", axis.size);
+    // The bound prevents overflow; such a product exceeds every number of ranks.
     product = std::min<int64_t>(product * axis.size, int64_t{1} << 31);
   }
   if (open) {
@@ -46,7 +51,9 @@ std::vector<Grid::Axis> checked(std::vector<Grid::Axis> axes, int ranks) {
   return axes;
 }
 
-// Checks that all ranks make the same grid. Collective over the job.
+// Checks that all ranks pass the same describe() of their grid, `local` on this rank. Collective over the
+// job.
+// Errors: MismatchError, the same on all ranks, for the first rank that differs from rank 0.
 void check_alike(const std::string& local) {
   internal::GroupState& job = Group().state();
   const std::vector<std::string> grids = internal::gather_strings(job, internal::Op::kGrid, local);
@@ -66,7 +73,7 @@ Grid::Grid(std::vector<Axis> axes) : axes_(checked(std::move(axes), get_world_si
   int stride = get_world_size();  // from one rank of a row to the next
   for (const Axis& axis : axes_) {
     stride /= axis.size;
-    place_.push_back(rank / stride % axis.size);
+    place_.push_back(rank / stride % axis.size);  // this rank's index along the axis
   }
   Job::current()->set_replica({index("replica"), size("replica")});
   stride = get_world_size();

@@ -1,3 +1,7 @@
+// GroupState::run, the path of every collective of a process group: exchange a record of the call with the
+// members, compare the records, move the data by the backend. Synchronous calls run on the calling thread if
+// the group's queue is empty; other calls run one after the other on the queue's thread. make_group builds
+// subgroups by such a call.
 #include "gradus/distributed/group/group_state.h"
 
 #include <algorithm>
@@ -18,6 +22,8 @@ namespace {
 
 constexpr size_t kMaxSizes = (kMaxExchangeBytes - sizeof(CallRecord)) / sizeof(int64_t);
 
+// A message is the bytes of a CallRecord, in the host's byte order, followed by the sizes as int64.
+// from_message returns false for a malformed message.
 std::string to_message(const CallRecord& record, const std::vector<int64_t>& sizes) {
   std::string message(sizeof record, '\0');
   std::memcpy(message.data(), &record, sizeof record);
@@ -34,7 +40,8 @@ bool from_message(const std::string& message, CallRecord& record, std::vector<in
   return true;
 }
 
-// A call that was posted to the queue.
+// The future of a call that was posted to the queue. The queue's thread calls finish() once, with null on
+// success.
 class QueuedWork final : public WorkState {
  public:
   QueuedWork(const char* op, std::shared_ptr<Membership> membership, const void* queue)
@@ -83,6 +90,7 @@ void MatchedCall::scatter(int root, std::vector<ConstBlock> in, Block out) {
   backend.exchange_blocks(call, in, from_root);
 }
 
+// A rank that is no member gets index_ -1 and no backend.
 GroupState::GroupState(Setup setup)
     : world_(std::move(setup.world)),
       id_(setup.id),
@@ -205,7 +213,8 @@ void GroupState::execute(Collective& collective, const Watch& watch) {
   }
 }
 
-// Checks the records. All members come to the same result.
+// Checks the records and the collective's own condition. Every member has the same records, so all members
+// throw the same error or none.
 void GroupState::agree(MatchedCall& matched, const Collective& collective) const {
   if (const auto failure = find_mismatch(matched.records, members_, name_)) fail(matched, *failure);
   if (!collective.check) return;
@@ -216,6 +225,7 @@ void GroupState::fail(const MatchedCall& matched, const Failure& failure) const 
   throw_failure(matched.call.op, world_->membership->report(failure));
 }
 
+// The majority's sizes count as right, and the first member that differs from them is at fault.
 std::optional<Failure> find_size_mismatch(
     const MatchedCall& matched, const GroupState& group,
     const std::function<std::string(const std::vector<int64_t>&)>& text) {

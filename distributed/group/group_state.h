@@ -1,7 +1,9 @@
-// GroupState: one rank's side of a group. Internal: the public handle is Group.
+// GroupState: one rank's side of a group (a communicator): members, collective calls, and the creation of
+// further groups. Internal: the public handle is Group.
 //
-// In a call, the members' records are exchanged and compared. Then the data moves (Note
-// [Calls] in group_state.cc).
+// In a call, the members first exchange a CallRecord (base/call_record.h: sequence number, op, dtype, shape)
+// and compare all records, so a mismatch is the same MismatchError on every member. Then the data moves (Note
+// [Calls] in group_state.cc). `index` is a rank in the group, `rank` a rank in the job.
 #pragma once
 
 #include <atomic>
@@ -25,8 +27,8 @@ struct MatchedCall {
   std::vector<CallRecord> records;          // one per member, in the group's order
   std::vector<std::vector<int64_t>> sizes;  // each member's Collective::sizes
 
-  // Moves every member's `in` to the root's `out`, or the root's `in` to every member's `out`. The list is
-  // empty off the root.
+  // Moves every member's `in` to the root's `out`, or the root's `in` to every member's `out`. The list has
+  // one block per member on the root, and is empty on the other members. `root` is an index in the group.
   void gather(int root, ConstBlock in, std::vector<Block> out);
   void scatter(int root, std::vector<ConstBlock> in, Block out);
 };
@@ -38,11 +40,12 @@ struct Collective {
   // Further numbers for `check`, which a record has no room for.
   // Errors: ValueError for more than about a thousand entries.
   std::vector<int64_t> sizes = {};
-  // Returns what does not fit, or nothing. It uses records and sizes alone, so that all ranks find the same.
+  // Returns a failure if the members' calls do not fit together, else nullopt. Uses records and sizes alone,
+  // so that all ranks come to the same result.
   std::function<std::optional<Failure>(const MatchedCall&)> check = {};
   std::function<void(MatchedCall&)> move = {};  // moves the data; may be empty
-  // Completes the collective after the calls before it have ended. For values that are known
-  // only then. Returns false if the call is to be left out; all members must return the same.
+  // Called when the group's earlier calls have ended, before the records are exchanged: fills in fields that
+  // are known only then. Returns false to skip the call; all members must return the same.
   std::function<bool(Collective&)> prepare = {};
 };
 
@@ -50,22 +53,23 @@ class GroupState final : public Counted {
  public:
   struct Setup {
     Ref<World> world;  // null: a group of one without a job
-    uint32_t id = 0;
+    uint32_t id = 0;   // unique in the job
     std::string name;
-    std::vector<int> members;  // ranks in the job
-    std::optional<Milliseconds> timeout;
+    std::vector<int> members;             // ranks in the job
+    std::optional<Milliseconds> timeout;  // default: the job's, or 10 minutes without a job
   };
   // Makes the group. Collective over the members. Other ranks get a state without membership.
   explicit GroupState(Setup setup);
   ~GroupState() override;
 
-  // Runs a checked call.
-  // Errors: ValueError when this rank is no member.
+  // Runs a collective after the group's earlier ones. With `async`, queues it and returns at once; it then
+  // keeps the GroupState alive. In a group of one it always runs in the call. No `timeout`: the group's.
+  // Errors: ValueError when this rank is no member; those of the collective, on Work::wait if `async`.
   Work run(Collective collective, bool async, std::optional<Milliseconds> timeout);
 
   bool is_member() const { return index_ >= 0; }
-  void check_member(std::string_view op) const;
-  int index() const { return index_; }
+  void check_member(std::string_view op) const;  // Errors: ValueError unless this rank is a member
+  int index() const { return index_; }           // this rank's index in the group; -1: no member
   int size() const { return int(members_.size()); }
   const std::vector<int>& members() const { return members_; }
   // Returns the index in the group of a rank in the job.
@@ -79,9 +83,11 @@ class GroupState final : public Counted {
   std::string backend_name() const;
   Milliseconds timeout() const { return timeout_; }
   World* world() const { return world_.get(); }
+  // Returns limits for waiting: the job's failure, and a deadline after `timeout` (default: the group's).
   Watch watch(std::optional<Milliseconds> timeout) const;
 
-  // The all-reduce callbacks of this group call these: Note [Dropped steps] in base/call_record.h.
+  // The all-reduce callbacks of this group call these. A recording (gradient tape) that ends without a
+  // backward is dropped: Note [Dropped steps] in base/call_record.h.
   void backward_begins() {
     backwards_.fetch_add(1);
     dropped_.store(0);
@@ -95,7 +101,7 @@ class GroupState final : public Counted {
     dropped_.compare_exchange_strong(dropped, 2);
   }
 
-  // How many calls of group_barrier have passed. The count makes each call's keys different.
+  // How many calls of group_barrier have passed. The count makes the store keys of each call different.
   std::atomic<int64_t> passed_barriers{0};
   // The last id given to a message of remote_send.
   std::atomic<uint32_t> last_remote_id{0};
@@ -114,11 +120,12 @@ class GroupState final : public Counted {
   std::unique_ptr<Backend> backend_;
   std::atomic<uint32_t> backwards_{0};
   std::atomic<uint8_t> dropped_{0};  // as in CallRecord
-  uint64_t calls_ = 0;               // calls that were not left out; only the running call uses it
+  uint64_t calls_ = 0;               // calls that were not skipped; only the running call uses it
   CallQueue queue_;                  // last, since its calls use the other members
 };
 
-// Returns nothing if all members gave equal sizes, else what is wrong. `text` writes sizes as text.
+// Returns nullopt if all members passed equal Collective::sizes, else a failure that names the first member
+// that differs from the most frequent value. `text` writes sizes as text.
 std::optional<Failure> find_size_mismatch(
     const MatchedCall& matched, const GroupState& group,
     const std::function<std::string(const std::vector<int64_t>&)>& text);
@@ -126,15 +133,16 @@ std::optional<Failure> find_size_mismatch(
 // How a group is made from another group's members.
 struct GroupPlan {
   Op op;                             // the function that the user called
-  std::vector<int64_t> values = {};  // numbers that the other ranks get
+  std::vector<int64_t> values = {};  // numbers that the other members receive as MatchedCall::sizes
   bool equal = false;                // all ranks must pass the same `values`
   std::string name = {};
-  std::string_view base = {};   // the name is `base`.number; default: the parent's name
-  std::string_view owner = {};  // the name; if another group has it, `owner`.number
-  std::optional<Milliseconds> timeout = {};
+  std::string_view base = {};                // the name is `base`.number; default: the parent's name
+  std::string_view owner = {};               // the name; if another group has it, `owner`.number
+  std::optional<Milliseconds> timeout = {};  // default: the parent's
 };
-// Makes a group. Collective over the parent. `choose` returns the members of the new group that this rank
-// joins, or that it only gets a handle of. Groups made in one call have no member in common.
+// Makes a group. Collective over the parent. `choose` returns the members (ranks in the job) of the new group
+// of which this rank gets the handle, whether it is a member or not. Groups made in one call have no member
+// in common.
 Group make_group(const Group& parent, const GroupPlan& plan,
                  const std::function<std::vector<int>(const MatchedCall&)>& choose);
 

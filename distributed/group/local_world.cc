@@ -1,3 +1,7 @@
+// Ranks as threads of one process, for run_ranks: they share a store in memory, memberships and thread
+// segments (which stand in for shared memory between processes). `hosts` simulates several hosts: ranks on
+// different simulated hosts exchange messages only. run_as_rank is called once per rank, on a thread of its
+// own, for all ranks at once.
 #include "gradus/distributed/group/local_world.h"
 #include "gradus/distributed/store/memory_store.h"
 
@@ -48,6 +52,7 @@ std::vector<Ref<World>> make_local_worlds(int world_size, const RunRanksOptions&
 
 namespace {
 
+// Makes the rank's message transport and default group. Collective over the ranks.
 void connect(World& world) {
   std::vector<int> all(world.size);
   std::iota(all.begin(), all.end(), 0);
@@ -59,12 +64,14 @@ void connect(World& world) {
       make_ref<GroupState>(GroupState::Setup{.world = Ref<World>(&world), .name = "world", .members = all});
 }
 
+// Returns a copy of the caller's Context for the rank: without recordings, with a copy of the random
+// generator, and with an equal share of the threads.
 Context make_context(const Ref<World>& world) {
   Context context = Context::current().snapshot();
   context.recordings.clear();
   context.module_path.clear();
-  context.generator =
-      std::make_shared<RandomGenerator>(*context.generator);  // ranks draw the same numbers, each its own
+  // All ranks draw the same random numbers, each from its own generator.
+  context.generator = std::make_shared<RandomGenerator>(*context.generator);
   context.threads = std::max(1, num_threads() / world->size);
   context.job = world;
   return context;
@@ -79,9 +86,9 @@ void run_as_rank(const Ref<World>& world, const std::function<void()>& body) {
   struct Close {
     World& world;
     ~Close() {
-      world.default_group = nullptr;  // since it holds the world
+      world.default_group = nullptr;  // breaks the cycle of references with the world
       world.messages.clear();
-      world.finish_calls();  // after a failure some are left; the failure ends them
+      world.finish_calls();  // after a failure, posted calls can remain; the failure ends them
     }
   } close{*world};
   try {

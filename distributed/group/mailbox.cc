@@ -1,3 +1,7 @@
+// Mailbox: point-to-point messages of a pipeline (activations and gradients), matched by address instead of
+// by order. expect() posts a nonblocking receive, take() waits for the receive of an address, send() never
+// blocks. All tensors are in host memory. One thread uses a Mailbox; the transport's background thread makes
+// its messages progress.
 #include "gradus/distributed/group/mailbox.h"
 
 #include <algorithm>
@@ -12,14 +16,15 @@
 namespace gradus::dist::internal {
 
 // Note [Mailboxes]
-// A message's tag is a number made from its address. So the transport finds the receive for a message.
-// Messages of one address keep their order: those of the next step come after this step's. A message
-// without a receive stays in its sender's ring, or moves to the heap when a receive is for one behind it.
-// So takes in any order end, once the messages have been sent.
+// A message's tag is a number made from its address without the step (Mailbox::number), so the transport
+// finds the receive for a message. Messages with one tag keep their order: those of the next step arrive
+// after those of this step. A message that no receive matches stays in its sender's ring buffer, or moves to
+// the heap when a receive matches a message behind it. So takes in any order end, once the messages have been
+// sent.
 
 constexpr const char* kOp = "pipeline";
 
-// A receive that has been posted, and what it gets.
+// A posted receive and its result.
 struct Mailbox::Expected {
   struct Arrived {
     MessageHeader header;
@@ -50,6 +55,8 @@ void Mailbox::set_program(const std::string& text) {
   program_number_ = std::hash<std::string>()(text);
 }
 
+// Returns ((micro_batch * stages + stage) * slots + slot) * 2 + gradient, the tag.
+// Errors: ValueError for an address outside of Room, or a number that exceeds 32 bits.
 uint32_t Mailbox::number(const Address& a) const {
   if (a.stage < 0 || a.stage >= room_.stages || a.slot < 0 || a.slot >= room_.slots || a.micro_batch < 0)
     throw ValueError(kOp, "no room for ", to_string(a), ": there are ", room_.stages, " stages with ",
@@ -62,6 +69,7 @@ uint32_t Mailbox::number(const Address& a) const {
   return uint32_t((place * uint64_t(room_.slots) + uint64_t(a.slot)) * 2 + a.gradient);
 }
 
+// `member` is an index in the group.
 Message Mailbox::message(int member, uint32_t number) const {
   Message message = make_message(kOp, group_, get_global_rank(group_, member), "rank", number, {});
   message.channel = Channel::kMailbox;
@@ -85,6 +93,9 @@ void Mailbox::send(int to, const Address& address, const Parcel& parcel) {
   MessageWork::send(message, header, x)->detach(*group_.state().world());
 }
 
+// Returns the posted receive for the address; posts it if there is none. The receive accepts only a message
+// of this rank's program and of the address's step. A receive is found by address without the step, so a
+// message must be taken before the next step's is expected.
 Mailbox::Expected& Mailbox::expected(int from, const Address& address, Device device) {
   check_in_host_memory(kOp, device);
   const uint32_t n = number(address);

@@ -1,3 +1,7 @@
+// Collectives and messages of strings, whose sizes only their senders know. GroupState::run first exchanges
+// one call record per rank, which includes the size; `move` then receives all records (MatchedCall),
+// allocates, and moves the bytes with the group's backend. Roots (src, dst) are global ranks, and `root` is
+// the index in the group. All calls block. A message needs no exchange: its header precedes its bytes.
 #include "gradus/distributed/group/object.h"
 
 #include "gradus/distributed/group/internal/message_work.h"
@@ -16,6 +20,7 @@ using internal::Op;
 
 namespace {
 
+// Returns the group's state. Errors: ValueError for async_op, or if this rank is not in the group.
 GroupState& member_state(const Group& group, const char* op, bool async) {
   GroupState& state = group.state();
   state.check_member(op);
@@ -26,6 +31,7 @@ GroupState& member_state(const Group& group, const char* op, bool async) {
 ConstBlock const_block(const std::string& object) { return {object.data(), object.size()}; }
 Block block(std::string& object) { return {object.data(), object.size()}; }
 
+// Returns one string per member, of the size in the member's record.
 std::vector<std::string> make_room(const MatchedCall& matched) {
   std::vector<std::string> objects;
   for (const auto& record : matched.records) objects.emplace_back(record.bytes, '\0');
@@ -120,6 +126,7 @@ std::string recv_object(const RecvOptions& options) {
   // Shared with the transport, which may still use it after a wait that fails.
   const auto object = std::make_shared<std::string>();
   const int receiver = message.group.world()->rank;
+  // Called by the transport when the header has arrived; returns the buffer for the bytes.
   const auto take = [object, receiver](int source, const MessageHeader& header, size_t bytes) -> void* {
     if (header.kind != MessageHeader::Kind::kObject)
       throw MismatchError("recv_object", source, "rank ", source, " sent ", describe(header), ", where rank ",

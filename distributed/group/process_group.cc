@@ -1,3 +1,6 @@
+// The functions of torch.distributed's process groups: init and destroy, ranks and sizes, and new groups. The
+// current World (this rank's state of the job) is one per process, or one per Context for ranks that are
+// threads. Without a job, every function sees a group of one rank.
 #include "gradus/distributed/group/process_group.h"
 
 #include <algorithm>
@@ -37,6 +40,8 @@ void init_process_group(const InitOptions& options) {
   share_cores(*World::current());
 }
 
+// Waits for posted calls and messages of this rank, then leaves; the rank that hosts the store also waits for
+// all ranks.
 void destroy_process_group() {
   Context& context = Context::current();
   Ref<World> world;
@@ -47,7 +52,7 @@ void destroy_process_group() {
     world = World::exchange_process_world(nullptr);
   }
   if (!world) return;
-  if (!world->membership->is_rank()) {  // in a forked child, all of it is the parent's
+  if (!world->membership->is_rank()) {  // a forked child: the world is the parent's, so nothing is closed
     gradus::internal::abandon(std::move(world));
     return;
   }
@@ -89,6 +94,7 @@ bool is_launched() { return std::getenv("GRADUS_JOB_ID") || std::getenv("TORCHEL
 
 namespace {
 
+// Errors: ValueError for an empty list, a rank outside of the job, or a rank in two places.
 void check_ranks(const char* op, const std::vector<std::vector<int>>& lists) {
   std::vector<char> seen(get_world_size());
   for (const std::vector<int>& ranks : lists) {

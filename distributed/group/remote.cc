@@ -1,3 +1,7 @@
+// remote_send and remote_recv: point-to-point messages that carry the autograd graph between ranks. Each adds
+// a node to the local graph; in the backward the receiver's node sends the gradient, and the sender's node
+// waits for it. A recording is the tape of a GradManager; a recording follows a tensor if the tensor's
+// gradient is computed in its backward.
 #include "gradus/distributed/group/remote.h"
 
 #include <cstring>
@@ -29,6 +33,7 @@ using internal::MessageWork;
 constexpr uint32_t kMessageTag = 0;
 uint32_t answer_tag(uint32_t id) { return id | uint32_t{1} << 31; }
 
+// The other rank of a message, and its options.
 struct Link {
   Group group;
   int peer;  // rank in the job
@@ -49,6 +54,8 @@ Link checked_link(const char* op, const Group& group, int peer, std::optional<Mi
   return {internal::resolved(group), peer, timeout};
 }
 
+// Returns this rank's open recordings, oldest first.
+// Errors: StateError inside of autograd::checkpoint.
 std::vector<RecordingState*> open_now(const char* op) {
   std::vector<RecordingState*> open = internal::unfinished_recordings(op);
   for (const RecordingState* r : open)
@@ -102,7 +109,7 @@ class SentNode final : public RemoteNode {
     Tensor dx = fetch("remote_send", link_, answer_tag(id), device_);
     if (args.needs[0]) args.dxs[0] = std::move(dx);
   }
-  // The answer still comes: receives it and drops it.
+  // The backward does not run this node, but the peer answers anyway: receives the answer and discards it.
   void skipped(const RecordingState& recording, std::exception_ptr error) noexcept override {
     internal::report_backward_failure(link_.world(), error);
     const uint32_t id = answers_.take(&recording);
@@ -149,7 +156,8 @@ class ReceivedNode final : public RemoteNode {
   }
 };
 
-// Sends x. A recording that follows x will wait for the answer.
+// Sends `given`, without waiting for delivery. If recordings follow it, the header lists their positions
+// (`wants`, a bit mask over the open recordings) and the first of their answers' ids.
 void post(const char* op, const Tensor& given, const Link& link, uint32_t tag) {
   internal::check_in_host_memory(op, "x", given);
   const std::vector<RecordingState*> open = open_now(op);
@@ -181,7 +189,8 @@ void post(const char* op, const Tensor& given, const Link& link, uint32_t tag) {
                     {recorder.edge_to(x)});
 }
 
-// Receives a tensor; undefined for "none". This rank's recordings follow it if its sender wants the gradient.
+// Receives a tensor; undefined for "none". The i-th open recording of this rank follows it if the sender's
+// i-th open recording does. Without open recordings, answers "none" at once.
 Tensor fetch(const char* op, const Link& link, uint32_t tag, Device device) {
   const std::vector<RecordingState*> open = open_now(op);
   struct Arrived {

@@ -1,3 +1,5 @@
+// World: the state of one rank that all its process groups share, and the process-wide or thread-wide lookup
+// of it. Also CallLog, a ring buffer of the rank's last collectives for the texts of timeouts.
 #include "gradus/distributed/group/world.h"
 
 #include <algorithm>
@@ -11,7 +13,7 @@
 namespace gradus::dist::internal {
 
 void CallLog::add(const CallRecord& record, const std::string& group) {
-  constexpr size_t kMaxCalls = 256;
+  constexpr size_t kMaxCalls = 256;  // older calls are dropped
   std::lock_guard lock(mutex_);
   entries_.push_front({record, group});
   if (entries_.size() > kMaxCalls) entries_.pop_back();
@@ -37,6 +39,7 @@ std::string CallLog::text() const {
 
 World::~World() = default;
 
+// Polls until the time `settled` has passed; returns at once if it was never set.
 void World::settle(std::string_view op) const {
   constexpr Milliseconds kLookAgain{10};
   while (settled != TimePoint() && now() < settled && membership->is_rank()) {
@@ -45,12 +48,15 @@ void World::settle(std::string_view op) const {
   }
 }
 
+// Polls the posted calls (queued collectives of this rank). Returns when all have ended, 5 s after a failure
+// of the job, or when another rank waits for this rank in a call that this rank will not make.
 void World::finish_calls() {
   constexpr Milliseconds kLookAgain{100}, kAfterFailure{5'000};
   const TimePoint begin = now();
   const auto ended = [&] { return posted->none(); };
+  // Returns whether a rank blocks on this rank, and in none of the calls that this rank still has posted.
   const auto awaited_elsewhere = [&](const RankStatus& status) {
-    // An older status does not count: this rank may have arrived at that call since.
+    // A status older than this function's begin does not count: this rank may have entered that call since.
     if (status.silent >= now() - begin) return false;
     bool awaited = false;
     for (const RankWait& wait : status.waits) {
@@ -80,6 +86,8 @@ HostMemory World::share(const std::string& key, size_t bytes, const Fill& fill) 
   return share_on_host(*this, key, bytes, fill);
 }
 
+// The n-th call for `what` is a compare-and-set of one key of the job's store. Ranks that are threads count
+// their calls separately; a process counts over all jobs that it joins.
 std::string World::first_value(const std::string& what, const std::string& value) {
   static auto& calls_of_process = *new Calls;
   Calls& calls = backend == "local" ? calls_of_thread_ : calls_of_process;

@@ -1,4 +1,5 @@
-// World: what all groups of one rank share. Internal: the public handle of a group is Group.
+// World: what all groups of one rank share: its position in the job, store, membership, message transport,
+// and calls in progress. Internal: the public handle of a group is Group.
 #pragma once
 
 #include <atomic>
@@ -24,11 +25,12 @@
 
 namespace gradus::dist::internal {
 
-// The last collectives of a rank, for the text of timeouts.
+// The last 256 collectives of a rank, for the text of timeouts. Thread-safe.
 class CallLog {
  public:
   void add(const CallRecord& record, const std::string& group);
-  // Returns one line per call, newest first; equal calls in a row share a line. "" without calls.
+  // Returns one line per call, newest first, at most 16 lines; equal calls in a row share a line. "" without
+  // calls.
   std::string text() const;
 
  private:
@@ -46,40 +48,44 @@ class World : public Job {
  public:
   std::string backend;  // "local", "gloo"
   Milliseconds timeout{600'000};
-  std::vector<int> host_of;  // per rank: its host; hosts are numbered by their first rank
-  int threads = 1;           // this rank's share of its host's cores
-  bool shared_memory = true;
+  std::vector<int> host_of;      // per rank: its host; hosts are numbered by their first rank
+  int threads = 1;               // this rank's share of its host's cores
+  bool shared_memory = true;     // false: collectives exchange messages even within a host
   std::shared_ptr<Store> store;  // waits in it end with the job's failure
   std::shared_ptr<Membership> membership;
   std::shared_ptr<SegmentProvider> segments;
   std::shared_ptr<Transport> transport;
   std::shared_ptr<void> hosted;  // the store's server, on rank 0 of a job without a launcher
-  // Until this time its ranks may be those of two jobs.
+  // Set for a job that is found by its port alone: until this time, ranks of two jobs may have met at that
+  // port. Default value: no such time.
   TimePoint settled{};
   std::atomic<uint32_t> last_group_id{0};
   Ref<GroupState> default_group;
   CallLog calls;  // this rank's calls in all groups
   const std::shared_ptr<PostedCalls> posted = std::make_shared<PostedCalls>();
   std::mutex messages_mutex;
-  std::vector<Ref<WorkState>> messages;  // under way; nothing has to wait for them
+  std::vector<Ref<WorkState>> messages;  // detached messages in progress (MessageWork::detach)
 
+  // Returns the limits of a wait: the job's failure, and `limit` (default: `timeout`) from now.
   Watch watch(std::optional<Milliseconds> limit = {}) const {
     return {membership.get(), Deadline::after(limit.value_or(timeout))};
   }
   ~World() override;
 
-  // Waits until the ranks are known to be of one job. Comes before everything that ranks exchange.
+  // Waits until `settled`, when the ranks are known to be of one job. Called before ranks exchange anything.
   // Errors: the job's failure.
   void settle(std::string_view op) const;
 
-  // Waits until this rank's posted calls have ended, before the rank leaves. They end by their deadlines, or
-  // soon after the job has failed. Stops early if other ranks wait for this rank elsewhere, since they must
-  // hear that it leaves.
+  // Waits until this rank's posted (asynchronous) calls have ended, before the rank leaves. They end by their
+  // deadlines; after a failure of the job the wait ends within 5 s. Stops early if other ranks wait for this
+  // rank in a call that it has not posted: only its exit ends their waits.
   void finish_calls();
 
-  // Returns the owner's name; if an earlier group has that name, with the group's number.
+  // Returns `owner` as the name of group `id`, or "owner.id" if an earlier group has that name.
   std::string name_for(std::string_view owner, uint32_t id);
 
+  // Job's functions. first_value returns the `value` of the rank that was first in this call for `what`, on
+  // all ranks.
   HostMemory share(const std::string& key, size_t bytes, const Fill& fill) override;
   std::string first_value(const std::string& what, const std::string& value) override;
 
@@ -91,8 +97,8 @@ class World : public Job {
   static Ref<World> exchange_process_world(Ref<World> world);
 
  private:
-  // The calls of first_value. The count goes on when a process joins one job after another, since it may find
-  // the same store again.
+  // Counts the calls of first_value, to form their keys in the store. A process has one count for all its
+  // jobs, since two jobs may find the same store.
   struct Calls {
     std::mutex mutex;
     std::map<std::string, int> counts;  // per `what`
@@ -102,12 +108,12 @@ class World : public Job {
   std::set<std::string, std::less<>> owners_;
 };
 
-// What a backend is made from. `index` is this rank's place in `members`.
+// What a backend is made from. `index` is the position of this rank in `members`.
 struct BackendSetup {
   World& world;
   std::vector<int> members;  // ranks in the job
   int index;
-  uint32_t group_id;  // the same on all members, unique for each pair of ranks
+  uint32_t group_id;  // equal on all members; no two groups of a rank have the same id
 };
 // Makes the backend for these members. It uses shared memory if all are on one host (and World::shared_memory
 // allows it), messages if no two share a host, and both otherwise. Collective over the members.

@@ -1,3 +1,7 @@
+// Finds the ranks that block a call, by a search of the wait-for graph that the reported statuses describe,
+// and makes the text of a timeout or deadlock error. Pure functions without communication. Statuses come from
+// other ranks and may be inconsistent. Internally a rank is its index in `statuses`, which differs from its
+// number in the job.
 #include "gradus/distributed/health/blame.h"
 
 #include <algorithm>
@@ -19,6 +23,7 @@ std::string list_ranks(const std::vector<int>& ranks) {
 
 namespace {
 
+// Returns whether a rank has left the job or sends no heartbeats, so that it will arrive nowhere.
 bool is_gone(const RankStatus& status) { return status.left || status.silent >= kSilent; }
 
 std::string describe(const RankStatus& status) {
@@ -30,12 +35,15 @@ std::string describe(const RankStatus& status) {
 }
 
 // Note [Who holds a call up]
-// A rank waits for the members of its group that have not arrived at its call, or for the rank that should send
-// to it. The search goes from each rank to the ranks that it waits for. Ranks that wait for nobody block the
-// call. If all of them wait, they wait for each other in a circle, which never happens in a program that
+// A rank waits for the members of its group that have not arrived at its call, or for the rank that should
+// send to it. The search goes from each rank to the ranks that it waits for. Ranks that wait for nobody block
+// the call. If all of them wait, they wait for each other in a circle, which never happens in a program that
 // ends. Then the smallest set of ranks that explains the circle is at fault: had these ranks arrived wherever
-// they are missing, all others would continue, one by one. If several sets explain it equally well, nothing that
-// ranks can know tells the sets apart, and the error lists them.
+// they are missing, all others would continue, one by one. If several sets explain it equally well, nothing
+// that ranks can know tells the sets apart, and the error lists them.
+//
+// The graph is bipartite. A Hold is a condition that ranks wait for: the arrival of all its missing ranks at
+// a call (or of one of them, if `any`). Ranks that wait for the same ranks at the same call share a Hold.
 class Waits {
  public:
   explicit Waits(const std::vector<RankStatus>& statuses)
@@ -51,7 +59,7 @@ class Waits {
         if (wait.blocks && wait.ranks.empty()) complete.insert(wait.call);
       }
     }
-    size_t budget = 1 << 22;  // more than valid statuses need
+    size_t budget = 1 << 22;  // limits the number of edges; more than valid statuses need
     const auto make_hold = [&](const RankWait& wait) {
       const int number = int(holds_.size());
       Hold& hold = holds_.emplace_back(Hold{.any = wait.any});
@@ -85,11 +93,13 @@ class Waits {
   const std::vector<int>& holds_of(int rank) const { return holds_of_[rank]; }
   const std::vector<int>& missing_from(int rank) const { return missing_from_[rank]; }
   const std::vector<int>& missing_in(int hold) const { return holds_[hold].missing; }
+  // Returns whether `rank` waits for `other` directly.
   bool awaits(int rank, int other) const {
     return std::ranges::find_first_of(holds_of_[rank], missing_from_[other]) != holds_of_[rank].end();
   }
 
-  // Returns whether all of `ranks` would continue if `some` had arrived wherever they are missing.
+  // Returns whether all of `ranks` would continue if `some` had arrived wherever they are missing. Propagates
+  // releases in breadth-first order: a released rank arrives where it is missing, which may release others.
   bool would_go_on(const std::vector<int>& ranks, const std::vector<int>& some) const {
     std::vector<size_t> to_come, held;
     for (const Hold& hold : holds_) to_come.push_back(hold.any ? 1 : hold.missing.size());
@@ -127,18 +137,18 @@ class Waits {
   std::vector<std::vector<int>> missing_from_, holds_of_;  // of each rank: holds
 };
 
-// A rank is given by its index in the statuses.
+// The result of the search.
 struct Blame {
   // Sets of ranks. One of the sets blocks the call, and nothing tells which. The first set
   // counts as at fault.
   std::vector<std::vector<int>> either;
-  bool circle = false;       // they wait for each other
-  std::vector<int> between;  // ranks that wait in another call
-  int waiter = -1;           // a rank that waits for the local rank, if that is at fault
+  bool circle = false;       // the ranks wait for each other, and no single set explains the circle
+  std::vector<int> between;  // ranks on the path to the culprits that wait in another call
+  int waiter = -1;           // a rank that waits for the local rank, if the local rank is at fault; -1: none
 };
 
-// Finds the smallest sets of ranks that explain a circle: the ranks `reached` wait for each other. Ranks with few fellow
-// waiters are listed first, as the likely culprits.
+// Finds the smallest sets of ranks that explain a circle: the ranks `reached` wait for each other. Ranks with
+// few fellow waiters are listed first, as the likely culprits.
 void explain_circle(const Waits& waits, const std::vector<int>& reached, Blame& blame) {
   const std::vector<std::vector<int>> parts = waits.parts();
   for (const std::vector<int>& part : parts) {
@@ -160,7 +170,8 @@ void explain_circle(const Waits& waits, const std::vector<int>& reached, Blame& 
                            [&](int rank) { return std::ranges::find(reached, rank) != reached.end(); });
 }
 
-// `call` is the group's call that rank `local` is in, if it is in one.
+// Searches from rank `local` along the waits. `call` is the group's call that `local` is in; undefined if it
+// is in none. Culprits are the reached ranks that are gone, or wait for nobody outside of `call`.
 Blame find_blame(const std::vector<RankStatus>& statuses, const Waits& waits, int local, const CallId& call) {
   const auto is_in_call = [&](int rank) {
     return rank == local ||
@@ -181,7 +192,7 @@ Blame find_blame(const std::vector<RankStatus>& statuses, const Waits& waits, in
     else if (!is_in_call(rank))
       blame.between.push_back(rank);
   }
-  // All these ranks wait. Then a silent rank is at fault, if there is one.
+  // All reached ranks wait. Then the silent ranks of the job are at fault, if there are any.
   if (culprits.empty()) {
     for (int rank = 0; rank < int(statuses.size()); ++rank)
       if (statuses[rank].silent >= kSilent && !statuses[rank].left) culprits.push_back(rank);
@@ -204,7 +215,8 @@ Blame find_blame(const std::vector<RankStatus>& statuses, const Waits& waits, in
   return blame;
 }
 
-// Returns "rank 2 did not come to all_reduce #3 within 5000 ms: it is ...".
+// Returns "rank 2 did not come to all_reduce #3 within 5000 ms: it is ...". An empty `limit` means a call
+// that can never end.
 std::string blame_text(const std::vector<RankStatus>& statuses, const Waits& waits, const Blame& blame,
                        const std::string& call, const std::string& limit) {
   constexpr size_t kMaxListed = 16;

@@ -1,3 +1,7 @@
+// Membership: the registry of a rank's waits (WaitScope), from which status() derives the rank's state for
+// other ranks and for deadlock detection; and LocalMembership, for ranks that are threads of one process and
+// read each other's registry. A posted call is one that a queue's thread runs for the program. mutex_ guards
+// all members that are not atomic.
 #include "gradus/distributed/health/membership.h"
 
 #include <sys/syscall.h>
@@ -131,8 +135,8 @@ void Membership::end_wait(const WaitScope& scope) {
   if (scope.wait_.kind != Wait::Kind::kRanks) ++moves_;
 }
 
-// Returns whether all known threads of this rank wait in calls for other members to arrive, and adds those
-// that wait in calls.
+// Returns whether all known threads of this rank wait in calls for other members to arrive. Appends the ids
+// of the threads that wait in a call or for a queue to `threads`. Requires mutex_.
 bool Membership::is_stuck(std::vector<int>& threads) const {
   std::vector<CallSeries> series;
   for (const WaitScope* scope : waits_) {
@@ -158,7 +162,7 @@ bool Membership::is_stuck(std::vector<int>& threads) const {
   return !series.empty() && arrived_.size() < kMaxSeries && std::ranges::all_of(waits_, is_stuck);
 }
 
-// A posted call that waits does not block its rank, unless the program waits for the posted call.
+// A posted call that waits does not block its rank, unless the program waits for the call's queue.
 RankStatus Membership::status() const {
   std::lock_guard lock(mutex_);
   RankStatus status{.rank = rank_, .left = has_left(rank_), .activity = activity_, .call = call_};
@@ -220,13 +224,13 @@ void Membership::set_failed(const Failure& failure) {
 
 namespace {
 
-// All members are in one process.
+// The membership of a rank that is a thread. All members share one Job.
 class LocalMembership final : public Membership {
  public:
   struct Job {
-    std::mutex mutex;  // one report at a time, so that all have the same first one
+    std::mutex mutex;  // serializes reports, so that all members have the same first failure
     std::deque<LocalMembership> members;
-    std::atomic<TimePoint> next_look{};
+    std::atomic<TimePoint> next_look{};  // the earliest time of the next search for deadlocks
   };
 
   LocalMembership(Job& job, int rank, int world_size) : Membership(rank, world_size), job_(job) {}
@@ -258,7 +262,7 @@ class LocalMembership final : public Membership {
   }
 
   bool looks_for_deadlocks() const override { return world_size() > 1; }
-  // Looks twice: a deadlock counts if nobody has moved in between.
+  // Looks twice: a deadlock counts if no rank and no other thread has made progress in between.
   void look_for_deadlock() override {
     constexpr Milliseconds kPause{100};
     TimePoint next = job_.next_look.load();

@@ -1,3 +1,8 @@
+// Roster, the state machine of a job's membership service: which ranks have joined, left or died, their last
+// heartbeats, and the one failure that ends the job's current attempt (its run until the next restart). A
+// death is only suspected for kGrace, since the launcher may still report its cause; other failures count at
+// once, and the first one wins. The caller passes events with the time, calls expire() at next_deadline(),
+// and serializes access.
 #include "gradus/distributed/health/roster.h"
 
 #include <algorithm>
@@ -10,7 +15,7 @@ namespace gradus::dist::internal {
 namespace {
 
 // The pause between two looks, since a look takes a while with many ranks; and the time limit of a query.
-constexpr Milliseconds kLookPause{100}, kAnswerLimit{1'000};
+constexpr Milliseconds kLookPause{100}, kAnswerLimit{1'000};  // of look_for_deadlock
 
 // Returns the failure for a rank that ended without leaving: its exit handlers did not run.
 Failure ended_early(int rank) {
@@ -50,6 +55,8 @@ bool Roster::is_contended(int rank, TimePoint now) const {
   return is_present(rank) && (!met_ || now - *met_ < kStartsTogether);
 }
 
+// `stuck` identifies the wait in which the rank is stuck; 0: not stuck. A deadlock is reported once every
+// rank of the query has answered it while still in the same wait.
 void Roster::heartbeat(int rank, int64_t answers, RankStatus status, TimePoint now) {
   Rank& r = ranks_[rank];
   const uint64_t before = r.status.stuck, stuck = status.stuck;
@@ -57,7 +64,7 @@ void Roster::heartbeat(int rank, int64_t answers, RankStatus status, TimePoint n
   r.status = std::move(status);
   if (query_ && query_->ranks.contains(rank)) {
     if (stuck != query_->ranks[rank]) {
-      query_.reset();  // it has moved
+      query_.reset();  // the rank has left that wait
     } else if (answers == query_->number) {
       query_->ranks.erase(rank);
       if (query_->ranks.empty()) {
@@ -69,6 +76,8 @@ void Roster::heartbeat(int rank, int64_t answers, RankStatus status, TimePoint n
   if (stuck != 0 && stuck == before) look_for_deadlock(now);
 }
 
+// Starts a query to the ranks that, by their last heartbeats, wait for each other in a cycle. One query at a
+// time.
 void Roster::look_for_deadlock(TimePoint now) {
   if (query_ && now - query_->sent_at > kAnswerLimit) query_.reset();
   if (query_ || failure_ || suspected_ || now < next_look_) return;

@@ -1,3 +1,7 @@
+// still_threads: detects, from /proc/self/task on Linux, that all other threads of this process block on a
+// futex (mutex, condition variable, join) of this process. Such a process can make no call any more unless
+// one of the `known` threads continues. Used to detect deadlocks. The returned hash combines the threads'
+// context-switch counts, so two equal results show that no thread has run in between.
 #include "gradus/distributed/health/still_threads.h"
 
 #include <linux/futex.h>
@@ -17,11 +21,11 @@
 namespace gradus::dist::internal {
 namespace {
 
-// A thread inherits its program's file name, which has no slash. So no program's threads get this
-// name by chance.
+// The prefix of the names of Gradus's threads. A thread inherits its program's file name, which has no slash,
+// so no other thread has this prefix by chance.
 constexpr std::string_view kOwn = "gradus/";
 
-// Returns how often the thread has stopped or started to run.
+// Returns the thread's number of context switches; nullopt if unknown. `folder`: /proc/self/task/<tid>.
 std::optional<uint64_t> switches(const std::string& folder) {
   const std::string status = read_file(folder + "/status");
   uint64_t sum = 0;
@@ -36,8 +40,8 @@ std::optional<uint64_t> switches(const std::string& folder) {
   return found == 2 ? std::optional(sum) : std::nullopt;
 }
 
-// Returns whether no other process sees the memory there. A wait for a thread's end uses a futex that is not
-// private, so the futex operation alone does not tell.
+// Returns whether the address is in a private mapping, which no other process sees. pthread_join waits on a
+// futex without FUTEX_PRIVATE_FLAG, so the flag of the futex operation is not sufficient.
 bool is_private(unsigned long long address) {
   std::ifstream maps("/proc/self/maps");
   for (std::string line; std::getline(maps, line);) {
@@ -50,8 +54,9 @@ bool is_private(unsigned long long address) {
   return false;
 }
 
-// Returns whether the thread sleeps in a futex until another thread wakes it. The file says "202 address
-// operation value timeout ...".
+// Returns whether the thread blocks in a futex wait without timeout, until another thread of this process
+// wakes it. The file `syscall` has the call's number and arguments: "202 address operation value timeout
+// ...", 202 for futex on x86-64; "running" if the thread runs.
 bool waits_for_a_thread(const std::string& folder) {
   const std::string text = read_file(folder + "/syscall");
   long number = 0;
@@ -84,7 +89,7 @@ uint64_t still_threads(const std::vector<int>& known) {
 #endif
     if (std::ranges::count(known, thread) > 0) continue;
     if (read_file(folder + "/comm").starts_with(kOwn)) continue;
-    // Counts first: if the thread moves between the two reads, the next count is higher.
+    // Reads the count first: if the thread runs between the two reads, the next call reads a higher count.
     const std::optional<uint64_t> count = switches(folder);
     if (!count || !waits_for_a_thread(folder)) return 0;
     moves = (moves ^ (uint64_t(thread) << 40) ^ *count) * 0x9E3779B97F4A7C15u + 1;

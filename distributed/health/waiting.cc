@@ -1,3 +1,6 @@
+// Errors of waits for other ranks: on a timeout, queries the status of all ranks, finds the rank that blocks
+// the call (blame.h), and reports one Failure that all ranks of the job throw. Runs on the waiting thread,
+// for up to about a second.
 #include "gradus/distributed/health/waiting.h"
 
 #include <algorithm>
@@ -8,8 +11,8 @@
 namespace gradus::dist::internal {
 namespace {
 
-// Returns this rank's status, with a wait for the ranks that have not arrived at this thread's call, or
-// else for `missing`.
+// Returns this rank's status, with the wait of this thread's call added. If none of the waits blocks on a
+// rank, adds a wait for `missing`.
 RankStatus own_status(const Membership& membership, const std::vector<int>& missing) {
   RankStatus own = membership.status();
   if (const WaitScope* const call = WaitScope::current_call()) {
@@ -23,7 +26,7 @@ RankStatus own_status(const Membership& membership, const std::vector<int>& miss
   return own;
 }
 
-// Answers must be fresh. A live rank sends a heartbeat twice a second, so this limit is enough.
+// Maximal wait for heartbeats that are newer than the timeout. A live rank sends one twice a second.
 constexpr Milliseconds kFreshLimit{800};
 constexpr Milliseconds kLookAgain{50};
 
@@ -40,6 +43,8 @@ std::vector<RankStatus> fresh_statuses(const Watch& watch) {
   }
 }
 
+// Returns the failure to report for a wait that timed out. Its rank is the rank at fault, or -1 if no rank
+// can be named. `missing`: the ranks in the job that the wait was for; empty: unknown.
 Failure timeout_failure(const char* op, const Watch& watch, std::vector<int> missing) {
   Membership& membership = *watch.membership;
   const std::string call = membership.call_text(op);

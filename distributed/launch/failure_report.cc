@@ -1,4 +1,6 @@
-// failure_report, as text: one line for the first failure, then its details, and one line for each other rank.
+// failure_report: the launcher's message about a failed job. The first line is the first failure; the next
+// lines are its rank's process, exception, traceback and last lines of stderr, then at most 16 other ranks,
+// one line each. A job that did not fail gives "", or a line about lost output.
 #include <unistd.h>
 
 #include <algorithm>
@@ -23,7 +25,7 @@ std::string clock_text(std::chrono::system_clock::time_point time) {
   return all;
 }
 
-// Returns the first line of a text, without characters that make a table unreadable.
+// Returns the first line of a text, cut to `width` bytes and "..." if it is longer.
 std::string first_line(const std::string& text, size_t width) {
   std::string line = text.substr(0, text.find('\n'));
   if (line.size() > width) line = line.substr(0, width) + "...";
@@ -36,6 +38,7 @@ std::string indented(const std::string& text, const char* indent) {
   return result;
 }
 
+// Returns how the process of a rank ended.
 std::string how(const RankEnd& end) {
   if (end.was_stopped) return "stopped (SIGSTOP), ended by the launcher";
   if (end.signal && end.by_launcher) return concat("ended by the launcher (", signal_name(end.signal), ')');
@@ -44,12 +47,14 @@ std::string how(const RankEnd& end) {
   return concat("exit code ", end.exit_code);
 }
 
+// Appends spaces up to `width` characters, at least one.
 std::string padded(std::string text, size_t width) {
   text.resize(std::max(text.size() + 1, width), ' ');
   return text;
 }
 
-// Returns why another rank ended. Errors that name the rank of the first failure are left out.
+// Returns why another rank ended: "" for success or an unknown reason, and "because of it" for an error that
+// names the rank of the first failure.
 std::string reason(const RankEnd& end, const Failure& first) {
   if (end.message.empty() || end.ok()) return "";
   if (end.rank_at_fault == first.rank) return "because of it";

@@ -1,5 +1,8 @@
-// Starts any program on several ranks, with torchrun's options: gradus-run --nproc-per-node 4 PROGRAM [args].
-// The ranks find their places in the environment; the first failure ends all of them.
+// gradus-run, the counterpart of torchrun: starts any program on several ranks, with torchrun's options:
+// gradus-run --nproc-per-node 4 PROGRAM [args]. Each rank finds RANK, LOCAL_RANK, WORLD_SIZE, MASTER_ADDR and
+// MASTER_PORT in its environment; the first failure ends all ranks. This file converts the command line to
+// SupervisorOptions; supervise() (supervisor.h) runs the job. Exit code: 0 if all ranks succeeded and their
+// output was written; 128 + N if signal N ended the launcher; 2 for invalid options; else 1.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cctype>
@@ -29,13 +32,14 @@ namespace {
 constexpr const char* kOp = "gradus-run";
 constexpr int kMaxRanks = 4096, kMaxNodes = 65536;
 
-// The values of options: those that need no further reading are in `spec`.
+// The values of the command line. Options that need no conversion are read into `spec`; job() converts the
+// others. Times are in seconds.
 struct Args {
   SupervisorOptions spec{.op = kOp, .rendezvous = {.op = kOp}};
   std::string nnodes = "1:1", nproc = "1";
   int node_rank = 0, master_port = 0;
   std::string master_addr, rdzv_backend = "static", rdzv_endpoint, rdzv_conf;
-  bool standalone = false, ignored = false;
+  bool standalone = false, ignored = false;  // `ignored`: of options without effect
   double monitor_interval = 0.1, shutdown_timeout = 3, exit_timeout = 600;
   std::string redirects = "0", tee = "0", filter, start_method = "spawn";
   std::string signals = "SIGTERM,SIGINT,SIGHUP,SIGQUIT";
@@ -43,7 +47,8 @@ struct Args {
 
 template <class... Parts> [[noreturn]] void fail(const Parts&... parts) { throw ValueError(kOp, parts...); }
 
-// Returns both spellings: "--nproc-per-node,--nproc_per_node". torchrun's variable is PET_NPROC_PER_NODE.
+// spellings returns both spellings of an option: "--nproc-per-node,--nproc_per_node". variable returns
+// torchrun's environment variable for it: PET_NPROC_PER_NODE. A value on the command line has precedence.
 std::string spellings(const std::string& name) {
   std::string with_underscores = name;
   std::replace(with_underscores.begin(), with_underscores.end(), '-', '_');
@@ -121,7 +126,7 @@ void add_rank_options(Options add, Args& a) {
                    "adds --local-rank=N to the program's arguments, as torch.distributed.launch did");
 }
 
-// Options of torchrun that gradus-run does not have, with the reason.
+// Options of torchrun that gradus-run refuses, with the text after "--module is not supported: ".
 constexpr std::pair<const char*, const char*> kRefused[] = {
     {"-m,--module", "it starts programs; a Python module is: gradus-run ... python3 -m NAME"},
     {"--run-path,--run_path", "it starts programs; a script is: gradus-run ... python3 SCRIPT"},
@@ -160,6 +165,7 @@ Args parse(int argc, char** argv) {
 
 // ---- values ----
 
+// Errors: ValueError unless `text` is a number in [low, high]. `what` names the option in the error.
 int number(const char* what, std::string_view text, int low, int high) {
   int value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -168,6 +174,7 @@ int number(const char* what, std::string_view text, int low, int high) {
   return value;
 }
 
+// Reads "4", "cpu" (usable cores), "gpu" (GPUs), or "auto" (GPUs, or cores without a GPU).
 int ranks_per_node(const std::string& text) {
   const int gpus = gpu_count();
   if (text == "cpu") return usable_cores();
@@ -181,6 +188,7 @@ int ranks_per_node(const std::string& text) {
   return number("--nproc-per-node", text, 1, kMaxRanks);
 }
 
+// Reads "N" or "MIN:MAX".
 std::pair<int, int> node_range(const std::string& text) {
   const std::vector<std::string> parts = split(text, ":");
   if (parts.empty() || parts.size() > 2 || text.back() == ':')
@@ -191,7 +199,8 @@ std::pair<int, int> node_range(const std::string& text) {
   return {low, high};
 }
 
-// Reads "3" or "0:1,1:2": streams per local rank. Ranks that are not named have none.
+// Reads "3" or "0:1,1:2": per local rank a sum of kStdout (1) and kStderr (2). Ranks that are not named have
+// 0.
 std::vector<int> streams(const char* what, const std::string& text, int nproc) {
   if (text.find(':') == std::string::npos) return std::vector<int>(size_t(nproc), number(what, text, 0, 3));
   std::vector<int> result(size_t(nproc), 0);
@@ -204,6 +213,7 @@ std::vector<int> streams(const char* what, const std::string& text, int nproc) {
   return result;
 }
 
+// Reads "0,2": per local rank whether its output is shown. Empty: all are shown.
 std::vector<bool> shown_ranks(const std::string& text, int nproc) {
   if (text.empty()) return {};
   std::vector<bool> shown(size_t(nproc), false);
@@ -266,14 +276,14 @@ RendezvousOptions rendezvous_options(const Args& a) {
     fail("--rdzv-backend is '", a.rdzv_backend, "'; expected static or c10d");
   if (a.standalone) {
     if (rendezvous.multi_node()) fail("--standalone is for one machine, but --nnodes is ", a.nnodes);
-    return rendezvous;  // a port of its own, whatever else was said
+    return rendezvous;  // a free port, whatever the other options are
   }
   rendezvous.host = a.master_addr.empty() ? "127.0.0.1" : a.master_addr;
   rendezvous.port = a.master_port;
   if (!a.rdzv_endpoint.empty()) read_endpoint(a.rdzv_endpoint, rendezvous);
   if (!rendezvous.multi_node()) {
-    // With one machine the endpoint is not used. It is a place for machines to meet, and not
-    // the ranks' MASTER_PORT.
+    // With one machine the c10d endpoint is not used: it is where launchers meet, and not the ranks'
+    // MASTER_PORT.
     if (a.rdzv_backend == "c10d") {
       rendezvous.host = "127.0.0.1";
       rendezvous.port = 0;

@@ -1,3 +1,8 @@
+// launcher(), launch() and launch_program(): run a function on every rank of a job. With backend gloo each rank is
+// a process that executes this program again, from main() on. GRADUS_LAUNCH holds the number of the launcher call
+// that started the process: earlier calls return their recorded outcomes, and that call runs its function as a
+// rank. So main() must make the same calls of launcher in the same order in every process. With backend local,
+// ranks are threads. In a process of torchrun or a scheduler, the function runs in place.
 #include "gradus/distributed/launch/launcher.h"
 
 #include <fcntl.h>
@@ -35,27 +40,30 @@ using Body = std::function<std::string()>;
 
 constexpr const char* kOp = "launcher";
 constexpr int kMaxRanks = 4096;
-// Marks a complete result in its file. A rank that ended before writing it has returned nothing.
+// The last byte of a complete result in its file. Without this byte, the rank ended before its function returned.
 constexpr char kReturned = '+';
 
-// How a call of launcher ended. Ranks of later calls get this too, since they run the program
-// from its beginning.
+// The outcome of one call of launcher. The ranks of later calls receive it, because their processes run main()
+// from its beginning and need a return value for this call.
 struct Ended {
-  int status = 0;
-  int rank = -1;  // the rank that failed first
-  std::string text;
-  std::vector<std::string> results;
+  int status = 0;                    // exit status: 0, 1, or 128 + the signal that ended the job
+  int rank = -1;                     // the rank that failed first; -1: none, or unknown
+  std::string text;                  // the first failure; "" if status is 0
+  std::vector<std::string> results;  // the function's results as bytes, by rank; unused for Results::kNone
 
   void put(WireWriter& w) const { w.put(status, rank, text, results); }
   void get(WireReader& r) { r.get(status, rank, text, results); }
 };
 
-// Whose results a call returns. kOwn: in a rank of another program's launcher, that rank's alone; else all.
+// The ranks whose results a call returns. The process that started the ranks gets the results of all ranks, with
+// kOwn and with kAll. In a process that torchrun or a scheduler started, kOwn is the result of this rank, and kAll
+// gathers the results of all ranks (collective).
 enum class Results { kNone, kOwn, kAll };
 
 // ---- options ----
 
-// Returns the value of two options that mean the same.
+// Returns the value of an option that has two names, or `unset` if it is set under neither name.
+// Errors: ValueError if the two values differ.
 template <class T>
 T same(const char* name, const T& value, const char* other_name, const T& other, const T& unset) {
   if (value != unset && other != unset && value != other)
@@ -63,6 +71,7 @@ T same(const char* name, const T& value, const char* other_name, const T& other,
   return value != unset ? value : other;
 }
 
+// Errors: ValueError for a number out of range.
 void check_ranges(const LauncherOptions& o) {
   const std::tuple<const char*, int64_t, int64_t, int64_t> ranges[] = {
       {"nproc_per_node", o.nproc_per_node, 0, kMaxRanks},
@@ -82,7 +91,8 @@ void check_ranges(const LauncherOptions& o) {
       throw ValueError(kOp, name, " is ", value, "; expected ", low, " to ", high);
 }
 
-// Merges PyTorch's and MegEngine's names of options.
+// Checks the options, merges those with two names (of PyTorch and of MegEngine), and fills in the defaults.
+// Errors: ValueError for options that contradict each other.
 SupervisorOptions read_options(const LauncherOptions& o) {
   check_ranges(o);
   if (o.backend != "gloo" && o.backend != "local")
@@ -117,7 +127,9 @@ SupervisorOptions read_options(const LauncherOptions& o) {
     if (o.rank_start + spec.nproc > o.world_size)
       throw ValueError(kOp, "world_size is ", o.world_size, ", but this machine has ", spec.nproc,
                        " ranks from rank ", o.rank_start, " on");
-    if (spec.nproc < o.world_size) {  // as many machines as the ranks need
+    if (spec.nproc < o.world_size) {
+      // The rendezvous ends when world_size ranks have joined. Each node has a rank, so world_size also bounds the
+      // number of nodes.
       nodes.min_nodes = nodes.max_nodes = o.world_size;
       nodes.world_size = o.world_size;
       nodes.first_rank = o.rank_start;
@@ -139,19 +151,24 @@ SupervisorOptions read_options(const LauncherOptions& o) {
 
 // ---- in a rank ----
 
-// What the launcher told a process that it started: which call of launcher must run its function.
+// In a process that a launcher started for a rank: the number `ordinal` (from 0) of the call of launcher that
+// runs its function here, the outcomes of the calls before it, and the file that receives the function's result
+// (no file with Results::kNone).
 struct Started {
   int ordinal = 0;
   std::vector<Ended> earlier;
   FileDescriptor result;
 };
 
+// Returns null in a process that no call of launcher started. GRADUS_LAUNCH is "ordinal:process id of the
+// launcher:descriptor of the file with the earlier outcomes". GRADUS_RESULT_FD is the descriptor of the result
+// file.
 Started* started() {
   static const std::unique_ptr<Started> instance = []() -> std::unique_ptr<Started> {
     const char* text = std::getenv("GRADUS_LAUNCH");
     const char* result = std::getenv("GRADUS_RESULT_FD");
     int ordinal = 0, launcher = 0, earlier = -1;
-    // Programs that a rank starts inherit the variable, so the parent's process id must match.
+    // Programs that a rank starts inherit the variable too, but the launcher is not their parent.
     if (!text || std::sscanf(text, "%d:%d:%d", &ordinal, &launcher, &earlier) != 3 || launcher != getppid())
       return {};
     auto s = std::make_unique<Started>();
@@ -169,20 +186,23 @@ Started* started() {
   return instance.get();
 }
 
-// Reports to the other ranks and the launcher what ends this rank.
+// Reports the exception that ends this rank: in the error file for the launcher, and as a failure to the other
+// ranks. Does nothing in a child that the rank has forked.
 void report_error(const std::exception_ptr& error) {
   if (const World* world = World::current(); world && !world->membership->is_rank())
-    return;  // a forked child
+    return;  // in a forked child
   write_error_file(error);
   if (World* world = World::current()) world->membership->report(failure_of(world->rank, error));
 }
 
-// Writes results to a file in memory.
+// Writes results to a file in memory. Errors: ValueError if the file cannot take them.
 void write_results(const FileDescriptor& file, std::string_view bytes) {
   if (!internal::write_all(file.fd(), bytes))
     throw ValueError(kOp, "cannot keep ", bytes.size(), " bytes of results: ", internal::errno_text());
 }
 
+// Runs the function as a rank in a process that a launcher started: joins the process group, writes the function's
+// result to `result`, and ends the process with exit code 0, or with 1 after an exception.
 [[noreturn]] void run_rank(const LauncherOptions& options, const Body& body, const FileDescriptor& result) {
   const int process = gradus::internal::fork_count();
   int status = 1;
@@ -190,8 +210,8 @@ void write_results(const FileDescriptor& file, std::string_view bytes) {
     init_process_group({.backend = options.backend, .timeout = options.timeout});
     const std::string bytes = body();
     if (process != gradus::internal::fork_count()) std::exit(0);  // a forked child has no result
-    if (result) write_results(result, bytes + kReturned);         // the mark of a complete result comes last
-    // Without a barrier: if a rank returns early, ranks that wait for it must see that it has left.
+    if (result) write_results(result, bytes + kReturned);
+    // No barrier here: ranks that wait for a message of this rank must be able to see that it has left.
     destroy_process_group();
     status = 0;
   } catch (...) {
@@ -200,8 +220,9 @@ void write_results(const FileDescriptor& file, std::string_view bytes) {
   std::exit(status);
 }
 
-// Runs the function as a rank of gradus-run, torchrun or a scheduler. The process stays in the job until it
-// ends, and a later call uses the same job.
+// Runs the function in this process, which gradus-run, torchrun or a scheduler started as a rank. The process
+// group stays initialized until the process ends, and later calls use it. Throws what the function throws, after
+// a report to the other ranks.
 Ended run_in_place(const LauncherOptions& options, const Body& body, Results results) {
   Ended ended;
   try {
@@ -222,6 +243,8 @@ void print(const std::string& text) {
   internal::write_console(2, concat(kOp, ": ", text, '\n'), Milliseconds(1'000));
 }
 
+// Runs the function once on `ranks` threads of this process. A failure gives status 1 and the first rank that
+// failed.
 Ended run_threads(const LauncherOptions& options, const Body& body, int ranks) {
   Ended ended;
   ended.results.resize(size_t(ranks));
@@ -249,7 +272,8 @@ Ended run_threads(const LauncherOptions& options, const Body& body, int ranks) {
   return ended;
 }
 
-// Sets an environment variable of this process for a scope.
+// An environment variable of this process that set() changes. The destructor restores the earlier value. Not
+// thread-safe.
 class Variable {
  public:
   explicit Variable(const char* name) : name_(name) {
@@ -265,8 +289,8 @@ class Variable {
   std::optional<std::string> before_;
 };
 
-// Runs ranks as threads, with restarts. TORCHELASTIC_RESTART_COUNT says which attempt this is, as for ranks
-// that are processes.
+// Runs the ranks as threads, and runs all of them again after a failure, up to max_restarts times. As for ranks
+// that are processes, TORCHELASTIC_RESTART_COUNT is the number of the attempt (0, 1, ...).
 Ended run_threads_with_restarts(const LauncherOptions& options, const Body& body, int ranks) {
   Variable count("TORCHELASTIC_RESTART_COUNT");
   for (int attempt = 0;; ++attempt) {
@@ -281,6 +305,7 @@ Ended run_threads_with_restarts(const LauncherOptions& options, const Body& body
   }
 }
 
+// Returns this program's argv.
 std::vector<std::string> own_arguments() {
   std::vector<std::string> arguments =
       internal::split(internal::read_file("/proc/self/cmdline"), std::string_view("\0", 1));
@@ -289,6 +314,9 @@ std::vector<std::string> own_arguments() {
   return arguments;
 }
 
+// Runs the ranks of this machine as processes that execute this program again with the same arguments, and waits
+// for the job's end. `ordinal` is the number of this call of launcher; `earlier` are the outcomes of calls 0 to
+// ordinal-1, which the processes inherit as a file in memory.
 Ended run_processes(SupervisorOptions spec, int ordinal, const std::vector<Ended>& earlier, Results results) {
   WireWriter writer;
   for (const Ended& e : earlier) e.put(writer);
@@ -334,6 +362,9 @@ Ended run_processes(SupervisorOptions spec, int ordinal, const std::vector<Ended
   return ended;
 }
 
+// Runs one call of launcher in the way that fits this process. Does not return in the process of a rank whose
+// function this call runs.
+// Errors: StateError if another call is running in this process; ValueError for options.
 Ended run(const LauncherOptions& options, const Body& body, Results results) {
   static std::mutex mutex;
   static bool busy = false;

@@ -1,3 +1,6 @@
+// Linux processes of a launcher: spawn() is fork and exec, with the exec error returned through a pipe that a
+// successful exec closes. A job's processes are found by scanning /proc: by process group, by an id in their
+// environment, as adopted children (PR_SET_CHILD_SUBREAPER), and as descendants of any of these.
 #include "gradus/distributed/launch/processes.h"
 
 #include <fcntl.h>
@@ -25,6 +28,7 @@
 namespace gradus::dist::internal {
 namespace {
 
+// Returns a null-terminated argv or envp that refers to the strings.
 std::vector<char*> pointers(const std::vector<std::string>& strings) {
   std::vector<char*> result;
   for (const std::string& s : strings) result.push_back(const_cast<char*>(s.c_str()));
@@ -61,6 +65,7 @@ void become(const SpawnOptions& options, char* const* argv, char* const* env, pi
   execvpe(options.path.c_str(), argv, env);  // runs a text file without #! by the shell
 }
 
+// Fields of /proc/PID/stat. `state` is 0 if there is no such process; `start` is in clock ticks since boot.
 struct Stat {
   char state = 0;
   pid_t parent = 0, group = 0;
@@ -163,12 +168,14 @@ Stats all_stats() {
   return all;
 }
 
+// Returns whether the adopter has inherited the orphan `pid`. `adopters_group`: the adopter's own process
+// group.
 bool is_adopted(const Family& family, pid_t pid, const Stat& stat, pid_t adopters_group) {
   return family.adopter && stat.parent == family.adopter && stat.group != adopters_group &&
          std::ranges::find(family.strangers, pid) == family.strangers.end();
 }
 
-// Adds all descendants of `found`.
+// Adds all living descendants of `found`, except those below the processes in `except`.
 void add_descendants(const Stats& all, const std::set<pid_t>& except, std::set<pid_t>& found) {
   std::map<pid_t, std::vector<pid_t>> children;
   for (const auto& [pid, stat] : all)
@@ -199,7 +206,7 @@ std::vector<pid_t> find_processes(const Family& family) {
     return std::ranges::any_of(family.adopted,
                                [&](const Process& p) { return p.pid == pid && p.start == stat.start; });
   };
-  std::set<pid_t> found, others = {getpid()};
+  std::set<pid_t> found, others = {getpid()};  // others: this process and guards, never part of a job
   const Stats all = all_stats();
   const pid_t group = getpgid(family.adopter);
   for (const auto& [pid, stat] : all) {

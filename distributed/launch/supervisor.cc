@@ -1,3 +1,8 @@
+// The launcher's supervisor of this machine's ranks, as torchrun's agent: spawns one process per rank with
+// the environment of torchrun, multiplexes the ranks' output, and polls for exits (pidfd), signals to the
+// launcher, failures of other nodes, and stragglers. After a failure or a signal the ranks get some time,
+// then SIGTERM, then SIGKILL. At the end no process of the job is left. NodeRendezvous decides with the other
+// nodes about restarts. Everything here runs on one thread; a job is one call of supervise().
 #include "gradus/distributed/launch/supervisor.h"
 
 #include <fcntl.h>
@@ -37,11 +42,11 @@ using Clock = std::chrono::steady_clock;
 constexpr Milliseconds kOwnErrors{1'200};
 // How long processes may take to disappear after SIGKILL.
 constexpr Milliseconds kKillLimit{2'000};
-constexpr Milliseconds kReap{5'000};  // how often to reap orphans that have ended
-constexpr size_t kMaxErrorFile = 1 << 20;
-constexpr size_t kLastLines = 15;
+constexpr Milliseconds kReap{5'000};       // how often to reap orphans that have ended
+constexpr size_t kMaxErrorFile = 1 << 20;  // bytes
+constexpr size_t kLastLines = 15;          // of stderr, for the failure report
 
-// Thrown to end whatever the launcher is waiting for.
+// Thrown for a signal to the launcher: ends its waits for other nodes, and the loop over attempts.
 struct Interrupted {
   int signal;
 };
@@ -79,7 +84,8 @@ class KeepExitCodes {
   bool changed_;
 };
 
-// Makes a file in memory. Ranks write to it by its descriptor, or by its name in /proc.
+// Makes an anonymous file in memory. Ranks write to it through an inherited descriptor, or through its path
+// in /proc (path_of).
 FileDescriptor memory_file(const char* op, const char* name) {
   FileDescriptor file(memfd_create(name, MFD_CLOEXEC));
   if (!file) throw ValueError(op, "cannot make a file in memory: ", errno_text());
@@ -87,7 +93,8 @@ FileDescriptor memory_file(const char* op, const char* name) {
 }
 std::string path_of(const FileDescriptor& file) { return concat("/proc/", getpid(), "/fd/", file.fd()); }
 
-// Returns the prefix of torchrun's template, with ${role_name}, ${local_rank} and ${rank} replaced.
+// Returns the prefix of a rank's console lines: torchrun's template (an environment variable) with
+// ${role_name}, ${local_rank} and ${rank} replaced.
 std::string line_prefix(const std::string& role, int local_rank, int rank) {
   const char* set = std::getenv("TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE");
   std::string prefix = set && *set ? set : "[${role_name}${local_rank}]:";
@@ -100,7 +107,9 @@ std::string line_prefix(const std::string& role, int local_rank, int rank) {
   return prefix;
 }
 
-// One attempt: the ranks of this machine, from their start to the end of the last one.
+// One attempt (0 for the first, then one per restart): the ranks of this machine, from their start until the
+// last has exited and been reaped. `id`: the text in the environment that marks the job's processes; `logs`:
+// the log folder, "" for none. The references must outlive the attempt.
 class Attempt {
  public:
   Attempt(const SupervisorOptions& spec, const std::string& id, const Adoption& adoption,
@@ -171,7 +180,8 @@ class Attempt {
     }
   }
 
-  // Returns what a rank gets as stdout or stderr; no socket: the launcher's own stream.
+  // Returns the descriptor for a rank's stdout or stderr (`which`): the write end of a pipe that `output_`
+  // reads. An empty descriptor stands for the launcher's own stream.
   FileDescriptor stream(const RankEnd& rank, int which, const std::string& folder) {
     const auto has = [&](const std::vector<int>& streams) {
       return !streams.empty() && (streams[size_t(rank.local_rank)] & which);
@@ -189,6 +199,8 @@ class Attempt {
     return FileDescriptor(output_.add(rank.rank, which == kStderr, options));
   }
 
+  // Returns the whole environment of a rank as NAME=value: spec_.variables, the variables set here, and the
+  // launcher's variables with other names.
   std::vector<std::string> environment(const Rank& rank) const {
     const NodePlacement& placement = rendezvous_.placement();
     const auto text = [](const auto& value) { return concat(value); };
@@ -239,6 +251,7 @@ class Attempt {
 
   // ---- watch ----
 
+  // Polls until all ranks have ended or, after SIGKILL and kKillLimit, are given up.
   void watch() {
     for (;;) {
       bool running = false, has_watch = true;
@@ -265,8 +278,8 @@ class Attempt {
     }
   }
 
-  // Notes a rank's end. The rank stays a zombie until all ranks are gone, so that no other process gets its
-  // process group's number.
+  // If the rank has exited, records how. The rank stays a zombie until all ranks have exited (WNOWAIT), so
+  // that its process group's number is not reused.
   void look_at(Rank& rank) {
     siginfo_t info;
     info.si_pid = 0;
@@ -303,12 +316,13 @@ class Attempt {
         next_step_ = Clock::now() + spec_.shutdown_timeout;
         stage_ = Stage::kTerminated;
       } else if (stage_ != Stage::kKilled) {
-        next_step_ = Clock::now();  // the user asked twice: goes on at once
+        next_step_ = Clock::now();  // a second signal: the next stage begins at once
         stage_ = Stage::kTerminated;
       }
     }
   }
 
+  // Fails if a rank of another node, or a rank's own report to the store, has failed the attempt.
   void look_at_failure() {
     if (!failed_ && !signal_ && rendezvous_.failed()) fail();
   }
@@ -330,6 +344,7 @@ class Attempt {
     fail();
   }
 
+  // Gives the running ranks kOwnErrors to end by themselves, before step() ends them.
   void fail() {
     failed_ = true;
     if (stage_ != Stage::kRunning) return;
@@ -350,7 +365,7 @@ class Attempt {
       stage_ = Stage::kKilled;
       next_step_ = Clock::now() + kKillLimit;
     } else if (stage_ == Stage::kKilled) {
-      for (Rank& r : ranks_) r.running = false;  // those are stuck in the kernel
+      for (Rank& r : ranks_) r.running = false;  // ranks that survive SIGKILL are stuck in the kernel
     }
   }
 
@@ -376,14 +391,15 @@ class Attempt {
     return {.id = id_, .groups = rank_pids(), .adopter = getpid(), .strangers = adoption_.strangers()};
   }
 
-  // Reaps orphans that have ended, so that they do not pile up.
+  // Reaps the orphans adopted from ranks that have ended. Ranks and the guard are not reaped.
   void reap() const {
     std::vector<pid_t> kept = rank_pids();
     kept.push_back(guard_.pid());
     reap_adopted(family(), kept);
   }
 
-  // Ends everything that the ranks have started.
+  // Kills the ranks and all processes that they have started, and reaps the ranks. Only the first call has an
+  // effect.
   void end_all() {
     if (ended_) return;
     ended_ = true;
@@ -400,6 +416,7 @@ class Attempt {
     }
   }
 
+  // Writes the ends, results and failure of this attempt to `outcome`.
   void collect(Outcome& outcome) {
     outcome.ends.clear();
     outcome.results.clear();
@@ -432,10 +449,11 @@ class Attempt {
   std::vector<Rank> ranks_;
   Stage stage_ = Stage::kRunning;
   Clock::time_point next_step_ = Clock::time_point::max(), next_reap_ = Clock::now() + kReap;
-  // The rank that first ended in order, and until when the others may go on.
+  // The rank that first exited with code 0, and the deadline for the others to exit.
   std::optional<std::pair<int, Deadline>> first_end_;
+  // asked_to_end_: the launcher has sent the ranks a signal. ended_: end_all has run.
   bool failed_ = false, asked_to_end_ = false, ended_ = false;
-  int signal_ = 0;
+  int signal_ = 0;   // the first signal to the launcher; 0: none
   Failure failure_;  // the first failure seen here
 };
 

@@ -1,4 +1,7 @@
-// Implementation of AutoMicroBatches.
+// Chooses the number of micro-batches of a pipeline, and the stages whose activations are recomputed. Stages are
+// measured at up to 4 micro-batch sizes, and times at other sizes are interpolated. A simulation of the schedule
+// then predicts the step time (makespan) of each number that fits into memory. The next training steps try the
+// best 3 numbers in turn, 2 steps each, and the number with the shortest step is used from then on.
 #include "gradus/distributed/pipeline/auto_micro_batches.h"
 
 #include <algorithm>
@@ -14,15 +17,17 @@ namespace {
 
 constexpr int kMaxMicroBatches = 256;
 constexpr int kMaxMeasuredSizes = 4;    // micro-batch sizes at which stages are measured
-constexpr int kMaxTrialCandidates = 3;  // candidates that are used in trial steps
-constexpr int kTrialsPerCandidate = 2;  // trial steps per candidate
+constexpr int kMaxTrialCandidates = 3;  // candidates (numbers of micro-batches) that are used in trial steps
+constexpr int kTrialsPerCandidate = 2;  // trial steps (training steps whose time is measured) per candidate
 
+// Times and memory of all stages for a micro-batch of `rows` rows.
 struct Measurement {
-  int64_t rows;  // rows of the micro-batch
+  int64_t rows;
   std::vector<StageTimes> stages;
 };
 
-// Interpolates linearly between the two measured sizes next to `rows`, or extrapolates from the nearest two.
+// Returns the stages' times and memory for a micro-batch of `rows` rows. Interpolates linearly between the two
+// measured sizes next to `rows`, or extrapolates from the nearest two.
 std::vector<StageTimes> interpolate_times(int64_t rows, const std::vector<Measurement>& measurements) {
   if (measurements.size() == 1) return measurements[0].stages;
   size_t i = 1;
@@ -49,8 +54,8 @@ std::vector<int64_t> subsample(const std::vector<int64_t>& sizes) {
 }  // namespace
 
 AutoMicroBatches::AutoMicroBatches(int64_t rows, const Setting& setting) : rows_(rows) {
-  std::vector<int64_t> sizes;  // rows of a micro-batch, ascending
-  const bool is_fixed = setting.micro_batches > 0;
+  std::vector<int64_t> sizes;                       // rows of a micro-batch, ascending
+  const bool is_fixed = setting.micro_batches > 0;  // only the recomputation is chosen
   if (is_fixed) sizes.push_back((rows + setting.micro_batches - 1) / setting.micro_batches);
   for (int64_t size = 1; size <= rows && !is_fixed; ++size)
     if (rows % size == 0 && rows / size <= kMaxMicroBatches) sizes.push_back(size);
@@ -61,7 +66,7 @@ AutoMicroBatches::AutoMicroBatches(int64_t rows, const Setting& setting) : rows_
   std::vector<Measurement> measurements;
   for (int64_t size : subsample(measurable)) measurements.push_back({size, setting.measure(size)});
 
-  double least_bytes = INFINITY;
+  double least_bytes = INFINITY;  // the smallest peak memory per rank of any candidate
   for (int64_t size : sizes) {
     const int number = is_fixed ? setting.micro_batches : int(rows / size);
     RecomputeChoice choice =
@@ -81,6 +86,7 @@ AutoMicroBatches::AutoMicroBatches(int64_t rows, const Setting& setting) : rows_
   trials_ = num_trial_candidates_ > 1 ? num_trial_candidates_ * kTrialsPerCandidate : 0;
 }
 
+// Scales the candidate's number, which is for rows_ rows, to a batch of another size.
 int AutoMicroBatches::number_for(int64_t rows) const {
   const Candidate& c = candidates_[tried()];
   const double number = std::round(double(c.number) * double(rows) / double(rows_));
@@ -91,9 +97,10 @@ void AutoMicroBatches::record_time(int64_t rows, double seconds,
                                    const std::function<double(double)>& largest) {
   if (done()) return;
   Candidate& c = candidates_[tried()];
-  const double scaled = seconds * double(rows_) / double(rows);
+  const double scaled = seconds * double(rows_) / double(rows);  // for a batch of rows_ rows
   c.measured = c.measured < 0 ? scaled : std::min(c.measured, scaled);
   if (++tried_ < trials_) return;
+  // After the last trial: the slowest rank determines a candidate's time, and all ranks get the same order.
   for (int i = 0; i < num_trial_candidates_; ++i)
     candidates_[size_t(i)].measured = largest(candidates_[size_t(i)].measured);
   std::stable_sort(candidates_.begin(), candidates_.begin() + num_trial_candidates_,

@@ -1,4 +1,8 @@
-// Checkpoints of PipelineBase: save, load and load_weights.
+// Checkpoints of PipelineBase: save, load and load_weights. The file is that of the undivided (one-rank)
+// model, so it can be loaded with any number of stages and replicas. All three functions are collective over
+// the job. `group_` has the ranks of one pipeline; tensors of other ranks' stages are on the meta device.
+// attempt() runs a function on all ranks, exchanges the strings that it returns, and throws on all ranks if
+// it throws on one.
 #include <algorithm>
 #include <charconv>
 #include <exception>
@@ -23,12 +27,13 @@ namespace gradus::dist::internal {
 namespace {
 
 // Note [Checkpoints of several ranks]
-// Saving: each rank of the first replica sends the names and shapes of its tensors. The job's first rank writes
-// the file. It requests the elements from their owners in the order of the file, in chunks, so that it never has
-// memory for a whole tensor of another rank. A final request tells the owners that writing has ended.
+// Saving: each rank of the first replica sends the names and shapes of its tensors. The job's first rank
+// writes the file. It requests the elements from their owners in the order of the file, in chunks, so that it
+// never has memory for a whole tensor of another rank. A final request tells the owners that writing has
+// ended.
 //
-// Loading: each rank reads only its own tensors. The ranks combine the checksums of the tensors that they have
-// read, and compare the result with the file's checksum. State changes only after this check.
+// Loading: each rank reads only its own tensors. The ranks combine the checksums of the tensors that they
+// have read, and compare the result with the file's checksum. State changes only after this check.
 
 constexpr const char* kOp = "Pipeline";
 constexpr const char* kModel = "model";
@@ -58,6 +63,7 @@ struct RankContents {
   }
 };
 
+// Names, dtypes and shapes of tensors.
 using Forms = std::vector<std::pair<std::string, std::pair<DType, Shape>>>;
 
 std::string to_wire(const RankContents& contents) {
@@ -75,8 +81,8 @@ RankContents contents_from_wire(std::string_view bytes) {
   return contents;
 }
 
-// A request for a chunk of a tensor: the elements from `first` on, in row-major order, at most kMaxChunkBytes.
-// Tensor -1 ends the requests.
+// A request for a chunk of a tensor: the elements from `first` on, in row-major order, at most
+// kMaxChunkBytes. Tensor -1 ends the requests.
 struct ChunkRequest {
   int64_t tensor = -1, first = 0;
 };
@@ -106,8 +112,8 @@ void serve(const NamedTensors& tensors, const Group& group) {
   }
 }
 
-// Writes the file, on the group's first rank. `all_contents` are those of the members, without data; `own` is
-// this rank's, with data.
+// Writes the file, on the group's first rank. `more`: the user's entries. `all_contents` are those of the
+// members, without data; `own` is this rank's, with data. A tensor's source is the first member with it.
 void write(const std::filesystem::path& path, const io::Checkpoint& more,
            const std::vector<RankContents>& all_contents, const RankContents& own, const Group& group,
            const io::SaveOptions& options) {
@@ -155,7 +161,7 @@ void write(const std::filesystem::path& path, const io::Checkpoint& more,
 }
 
 // Returns the file's tensors for module.load_state_dict: the module's own tensors are read, those of other
-// ranks have no data.
+// ranks have no data. read(name) reads one tensor from the file.
 // Errors: those of load_state_dict.
 NamedTensors read_own(nn::Module& module, const NamedTensors& of_file, const nn::LoadOptions& options,
                       const std::function<Tensor(const std::string&)>& read) {
@@ -179,7 +185,7 @@ NamedTensors read_own(nn::Module& module, const NamedTensors& of_file, const nn:
 
 constexpr std::string_view kState = "state", kGroup = "group";
 
-// A parsed name: "state.3.exp_avg" or "group.0.lr".
+// A parsed name of an entry of optimizer state: "state.3.exp_avg" or "group.0.lr".
 struct Name {
   std::string_view kind;
   size_t number = 0;
@@ -214,7 +220,7 @@ std::optional<size_t> group_of_size_entry(std::string_view text, size_t groups) 
 class ParameterNumbers {
  public:
   // Exchanges the names of the optimizers' parameters between all ranks of the job. Collective.
-  // Errors, on all ranks: ValueError if an optimizer has a parameter that is not of its rank's stages, or if
+  // Errors, on all ranks: ValueError if an optimizer has a parameter that is not in its rank's stages, or if
   // the parameter groups differ between ranks.
   ParameterNumbers(StagedModel& model, const optim::Optimizer& opt) {
     std::vector<std::vector<std::string>> local_names;  // names, by group
@@ -360,7 +366,8 @@ std::exception_ptr open(std::optional<io::CheckpointReader>& file, const std::fi
   return nullptr;
 }
 
-// Loads the file, unless `check` refuses it: then `refused` is what it threw. State does not change after an error.
+// Loads the file, unless `check` throws: then sets `refused` to the exception and loads nothing. State
+// changes only after all ranks have verified the checksum. Collective.
 io::LoadedCheckpoint load_file(const std::filesystem::path& path, nn::Module& module, optim::Optimizer& opt,
                                const ParameterNumbers& numbers, const CheckCheckpoint& check,
                                std::exception_ptr& refused) {

@@ -1,4 +1,7 @@
-// PipelineBase::describe.
+// PipelineBase::describe(): the text of a pipeline's split into stages, one line per stage. Counts layers and
+// parameters from the traced module calls and their stages (StageSplit), and adds the measured times and the
+// memory of the automatic choice of recomputation, if there was one. "runs again" means that the backward
+// recomputes the stage's forward.
 #include <algorithm>
 #include <iomanip>
 #include <set>
@@ -21,7 +24,7 @@ std::string PipelineBase::describe() {
   double slowest = 0, total = 0;
   for (int s = 0; s < stages(); ++s) {
     std::set<const nn::Module*> modules;  // modules without nested calls (layers)
-    std::string last;
+    std::string last;                     // the last module of the stage; empty for the last stage
     for (size_t i = 0; i < split.trace.calls.size(); ++i) {
       const TracedCall& call = split.trace.calls[i];
       if (split.plan.calls[i].stage == s && call.end == int(i) + 1) modules.insert(call.module);

@@ -1,5 +1,8 @@
-// Implementation of Executor: runs forwards and backwards of stages in the order of the schedule, and sends and
-// receives activations and gradients through a Mailbox.
+// Executor: one step of pipeline parallelism on this rank. Runs the schedule's actions in order: the forward
+// of a micro-batch on a stage, its backward, or that backward split into input gradient and weight gradient.
+// Activations, gradients and random states are sent to the ranks of other stages as parcels through a
+// Mailbox, addressed by step, stage, micro-batch, slot (number of the stage's input) and direction. All ranks
+// call run() with the same schedule.
 #include "gradus/distributed/pipeline/executor.h"
 
 #include <algorithm>
@@ -34,6 +37,7 @@ struct Executor::Running {
   Tensor loss;
 };
 
+// State of one call of run().
 struct Executor::Step {
   const ActionLists& lists;
   const StepWork& work;
@@ -69,9 +73,12 @@ double Executor::run(const ActionLists& lists, const StepWork& work) {
   }
 }
 
+// Runs the actions, then sums the gradients of tied parameters, and returns the loss on every rank.
 double Executor::run_list(Step& step) {
   const ActionLists& lists = step.lists;
   const StepWork& work = step.work;
+  // Gradients of tied parameters (shared by stages of several ranks) from before the step, which starts
+  // without them.
   std::map<std::string, Tensor> before;
   if (work.gm)
     for (const auto& entry : model_.state())
@@ -143,8 +150,8 @@ std::string Executor::mismatching_inputs(const Step& step, const Action& action)
 }
 
 // Returns the order in which this process runs or enqueues actions: the rank's list, or, with several
-// devices, the lists of all devices merged by their begin in a simulation with equal times. The devices run in
-// parallel.
+// devices, the lists of all devices merged by their begin in a simulation with equal times. The devices run
+// in parallel.
 std::vector<Executor::ActionPosition> Executor::order_of(const ActionLists& lists) const {
   std::vector<ActionPosition> order;
   if (!model_.has_devices()) {
@@ -160,6 +167,8 @@ std::vector<Executor::ActionPosition> Executor::order_of(const ActionLists& list
   return order;
 }
 
+// Receives the stage's inputs, runs its layers under a recording, and sends the outputs. With `recomputes`,
+// the outputs and the graph are dropped, and backward() runs the layers again.
 void Executor::forward(Step& step, const Action& action, bool recomputes) {
   const int s = action.stage, k = action.micro_batch;
   Running& running = step.at(action);
@@ -214,6 +223,8 @@ void Executor::forward(Step& step, const Action& action, bool recomputes) {
     step.running.erase({s, k});
 }
 
+// Runs the stage's part of the model on running.input. Sets running.output and, on the last stage,
+// running.loss.
 void Executor::run_own_stage(Step& step, const Action& action) {
   Running& running = step.at(action);
   std::optional<nn::ParameterScope> tied;
@@ -226,6 +237,8 @@ void Executor::run_own_stage(Step& step, const Action& action) {
   });
 }
 
+// Receives the gradients of the sent outputs, and runs the whole backward or only the input gradients. The
+// callbacks that forward() attached send the gradients of received inputs.
 void Executor::backward(Step& step, const Action& action) {
   const int s = action.stage, k = action.micro_batch;
   Running& running = step.at(action);
@@ -279,7 +292,8 @@ void Executor::weight_gradient(Step& step, const Action& action) {
   step.running.erase({action.stage, action.micro_batch});
 }
 
-// Posts receives for the messages of an action, as far as they are known.
+// Posts receives for the messages of an action, as far as they are known. Receives of one message may be
+// posted twice.
 void Executor::expect(Step& step, const Action& action) {
   if (!mailbox_) return;
   const int s = action.stage, k = action.micro_batch;
@@ -303,6 +317,8 @@ void Executor::expect(Step& step, const Action& action) {
   }
 }
 
+// Sends a parcel to the rank of a stage. On this rank itself, moves the tensor to the stage's device and
+// keeps the parcel for take().
 void Executor::send(Step& step, int to_stage, const Address& address, Parcel parcel) {
   const int to = model_.rank_of(to_stage);
   if (to == model_.rank()) {

@@ -1,6 +1,9 @@
-// Implementation of PipelineBase: options, layout of stages, division of batches, steps, measuring, and gradient
-// clipping.
-// Checkpoints are in checkpoint.cc, describe() in describe.cc.
+// PipelineBase: pipeline parallelism without the type of the model. The constructor cuts the model into
+// stages and assigns them to ranks or devices. A step divides the batch by rows into micro-batches, makes the
+// schedule's action lists for them, and lets the Executor run the lists with weighted losses, so that the sum
+// of the losses is the loss of the batch. With replicas (data parallelism), gradients are all-reduced and
+// losses averaged over them. All ranks of a pipeline pass the same batch. Checkpoints are in checkpoint.cc,
+// describe() in describe.cc.
 #include "gradus/distributed/pipeline/pipeline_base.h"
 
 #include <algorithm>
@@ -61,7 +64,8 @@ PipelineOptions checked(PipelineOptions o) {
 // Micro-batches per rank that the choice of cuts assumes while their number is not chosen yet.
 constexpr int kDefaultMicroBatchesPerRank = 4;
 
-// Adds cuts, ranks and devices of stages to `parts`. Chooses the cuts if the options have none.
+// Adds cuts, ranks and devices of stages to `parts`. A cut is the path of a module after which a stage ends.
+// Chooses the cuts if the options have none, and adds those between recomputation groups. Sets `layout`.
 StagedModel::Parts with_layout(StagedModel::Parts parts, const PipelineOptions& o, const Group& group,
                                StageLayout& layout) {
   const int micro_batches = o.micro_batches > 0 ? o.micro_batches : kDefaultMicroBatchesPerRank * o.stages;
@@ -89,14 +93,15 @@ StagedModel::Parts with_layout(StagedModel::Parts parts, const PipelineOptions& 
   return parts;
 }
 
-// Returns the tensors of this rank.
+// Returns the tensors of this rank. Tensors of other ranks' stages are on the meta device.
 std::vector<Tensor> without_meta(std::vector<Tensor> tensors) {
   std::erase_if(tensors, [](const Tensor& x) { return x.device().type == DeviceType::kMeta; });
   return tensors;
 }
 
 // Returns size(0) of all tensors of the batch.
-// Errors: ShapeError for tensors with different numbers of rows or without dims, and for a batch without rows.
+// Errors: ShapeError for tensors with different numbers of rows or without dims, and for a batch without
+// rows.
 int64_t rows_of(const Batch& batch) {
   int64_t rows = -1;
   for (const auto* list : {&batch.inputs, &batch.targets})
@@ -138,8 +143,8 @@ double largest_of_all(double x) {
   return all.item<double>();
 }
 
-// GPipe's deferred batch norm: until destruction the model's batch norms accumulate statistics of their batches
-// instead of updating the running statistics. A step that fails does not call apply.
+// GPipe's deferred batch norm: until destruction the model's batch norms accumulate statistics of their
+// batches instead of updating the running statistics. A step that fails does not call apply.
 class DeferredBatchNorm {
  public:
   explicit DeferredBatchNorm(nn::Module& model) {
@@ -199,6 +204,9 @@ ActionLists PipelineBase::lists_for(int micro_batches) const {
   return in_groups(schedule_of(options_, micro_batches), layout_.groups);
 }
 
+// Reduction::kMean: weight = number of counted elements of the micro-batch / their number in the batch, so a
+// weighted sum of means is the mean over the batch. With R replicas the denominator is the mean of the
+// replicas' numbers, since the results are averaged over the replicas.
 std::vector<double> PipelineBase::weights_of(const std::vector<Batch>& micro_batches,
                                              const StepOptions& options) const {
   const double replicas = grid_.size("replica");
@@ -225,8 +233,9 @@ std::vector<double> PipelineBase::weights_of(const std::vector<Batch>& micro_bat
   return counts;
 }
 
+// Returns the number of micro-batches for a batch of `rows` rows.
 int PipelineBase::micro_batches_for(int64_t rows) const {
-  int64_t number = stages();  // until the number is chosen
+  int64_t number = stages();  // unless the options or earlier measurements determine the number
   if (options_.micro_batches > 0)
     number = options_.micro_batches;
   else if (options_.micro_batch_size > 0)
@@ -300,6 +309,7 @@ PipelineBase::SplitBatch PipelineBase::split(const Batch& batch, const std::stri
   return result;
 }
 
+// Returns the loss of the batch, averaged over the replicas and equal on all ranks of the pipeline.
 double PipelineBase::run(GradManager* gm, const Batch& batch, const Compute& compute,
                          const StepOptions& options) {
   if (options.reduction != Reduction::kMean && options.reduction != Reduction::kSum)

@@ -1,5 +1,6 @@
 // PipelineBase: the base class of Pipeline<M>, which does not depend on the type of the model; and the
-// options of pipelines.
+// options of pipelines. Pipeline parallelism: the model is cut into stages, each rank runs its stages for one
+// micro-batch after the other, and sends activations and gradients to the ranks of the adjacent stages.
 #pragma once
 
 #include <filesystem>
@@ -140,8 +141,8 @@ class PipelineBase {
   std::string describe();
   // Returns the number of stages, where each group of `recompute_every` layers counts as a stage.
   int stages() const { return model_.stages(); }
-  // Returns the grid of the job's ranks. Dimension "pipeline": the ranks of one pipeline. Dimension "replica":
-  // the ranks with the same stages.
+  // Returns the grid of the job's ranks. Dimension "pipeline": the ranks of one pipeline. Dimension
+  // "replica": the ranks with the same stages.
   const Grid& grid() const { return grid_; }
   // Starts recording this rank's actions and messages, keeping the last `steps` steps; 0 stops recording. All
   // ranks of the job must make the same call.
@@ -161,8 +162,9 @@ class PipelineBase {
 
   using Compute = std::function<Tensor(const Batch& part, bool with_loss)>;
 
-  // Runs a step: forwards and, if gm is not null, backwards. `compute` runs the model on one micro-batch and, on the
-  // last stage, the loss.
+  // Runs a step: forwards and, if gm is not null, backwards. `compute` runs the model on one micro-batch and,
+  // with `with_loss`, the loss. Returns the batch's loss, averaged over the replicas.
+  // Collective over the job.
   double run(GradManager* gm, const Batch& batch, const Compute& compute, const StepOptions& options);
 
   // Runs only forwards. `model` returns the `results` result tensors of a micro-batch. Returns the results of
@@ -177,6 +179,7 @@ class PipelineBase {
     ActionLists lists;
     StepWork work;
   };
+  // `what` names the batch in errors.
   SplitBatch split(const Batch& batch, const std::string& what) const;
   ActionLists lists_for(int micro_batches) const;
   int micro_batches_for(int64_t rows) const;
@@ -199,7 +202,7 @@ class PipelineBase {
   StageLayout layout_;
   StagedModel model_;
   Executor executor_;
-  Tensors example_;
+  Tensors example_;                                // the example inputs of Parts
   std::unique_ptr<AutoMicroBatches> auto_;         // set by measure()
   std::shared_ptr<AllReduceCallback> all_reduce_;  // over the replicas; null if there is one replica
 };

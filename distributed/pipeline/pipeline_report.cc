@@ -1,4 +1,7 @@
-// Implementation of PipelineReport.
+// make_report: splits the measured time of each rank of a pipeline into busy, fill, drain, waiting for the
+// sender, communication and overhead, averages over the recorded steps, and simulates the same actions with
+// the mean times of each stage. Records are in nanoseconds on one clock, reports in seconds. The ranks are
+// ordered by replica, as in PipelineRecord.
 #include "gradus/distributed/pipeline/pipeline_report.h"
 
 #include <algorithm>
@@ -18,12 +21,14 @@ constexpr auto kOp = "make_report";
 
 double seconds(int64_t ns) { return 1e-9 * double(ns); }
 
+// Returns the field for the time of actions of this kind. The order is that of ActionKind.
 double StageReport::*time_of(ActionKind kind) {
   constexpr std::array kTimes = {&StageReport::forward, &StageReport::backward, &StageReport::input_gradient,
                                  &StageReport::weight_gradient};
   return kTimes.at(size_t(kind));
 }
 
+// Returns the mean times of the stages that the rank runs, over micro-batches and steps, by stage.
 std::vector<StageReport> stages_of(const RankRecord& rank) {
   struct Stage {
     StageReport sum;
@@ -45,6 +50,8 @@ std::vector<StageReport> stages_of(const RankRecord& rank) {
   return means;
 }
 
+// Returns the mean times by stage over replicas, as simulate() takes them: a backward that is not split into
+// input and weight gradient counts as input_gradient.
 std::vector<StageTimes> times_of(std::span<const StageReport> stages) {
   size_t count = 0;
   for (const StageReport& s : stages) count = std::max(count, size_t(s.stage) + 1);
@@ -68,6 +75,7 @@ std::vector<StageTimes> times_of(std::span<const StageReport> stages) {
 // One step of one pipeline: the records of its ranks.
 using PipelineStep = std::vector<const StepRecord*>;
 
+// Returns the recorded order of actions of each rank, as a schedule for simulate().
 ActionLists lists_of(const PipelineStep& step) {
   ActionLists lists;
   for (const StepRecord* rank : step) {
@@ -82,7 +90,8 @@ ActionLists lists_of(const PipelineStep& step) {
   return lists;
 }
 
-// Identifies a message: stage, micro-batch, slot, gradient. sends_of returns the time at which each was sent.
+// Identifies a message of a step: stage, micro-batch, slot, gradient. sends_of returns the time at which the
+// send of each message began.
 using Address = std::tuple<int, int, int, bool>;
 Address address_of(const MessageRecord& m) { return {m.stage, m.micro_batch, m.slot, m.gradient}; }
 std::map<Address, int64_t> sends_of(const PipelineStep& step) {
@@ -93,7 +102,9 @@ std::map<Address, int64_t> sends_of(const PipelineStep& step) {
   return sends;
 }
 
-// Adds the times of one step, in seconds, to the rank's report.
+// Adds the times of one step, in seconds, to the rank's report. [begin, end) is the step over all ranks of
+// the pipeline. The wait for a message counts as slower_stage until the sender has sent it, then as
+// communication.
 void add_step(RankReport& report, const StepRecord& step, int64_t begin, int64_t end,
               const std::map<Address, int64_t>& sends) {
   int64_t waiting = 0, waiting_for_sender = 0;
@@ -119,7 +130,9 @@ void add_step(RankReport& report, const StepRecord& step, int64_t begin, int64_t
   report.overhead += seconds(last - first - busy - waiting);
 }
 
-// Adds the steps of one pipeline to the report. The report's makespans are sums over steps until the end.
+// Adds the steps of one pipeline, whose ranks are `ranks`, to the report. Its makespans are sums over steps
+// and pipelines until make_report divides them. `idle` and `predicted_idle` accumulate the measured and
+// simulated idle time, as means over the ranks, in seconds.
 void add_pipeline(PipelineReport& report, std::span<const RankRecord> ranks, double& idle,
                   double& predicted_idle) {
   std::vector<StageReport> stages;
@@ -160,6 +173,7 @@ void add_pipeline(PipelineReport& report, std::span<const RankRecord> ranks, dou
   report.ranks.insert(report.ranks.end(), reports.begin(), reports.end());
 }
 
+// Errors: ValueError as make_report.
 void check_same_steps(const PipelineRecord& record) {
   if (record.ranks.empty() || record.ranks.front().steps.empty())
     throw ValueError(kOp, "expected steps, got none: did record_steps come before them?");
@@ -178,6 +192,7 @@ template <class... Args> std::string formatted(const char* format, Args... args)
   return text;
 }
 
+// Returns the time in milliseconds, or "-" for 0: the stage has no such action.
 std::string cell(double time) { return time > 0 ? formatted("%10.3f", 1e3 * time) : "         -"; }
 
 }  // namespace

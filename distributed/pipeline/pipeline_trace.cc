@@ -1,4 +1,7 @@
-// Implementation of write_trace.
+// Implementation of write_trace: converts a PipelineRecord to JSON in the Trace Event Format, streamed event
+// by event to a file. A rank is a process (pid) with a track (tid) of actions and one of messages. Phases
+// used: X (duration), C (counter), s and f (start and end of a flow arrow from a send to its receive). Times
+// are in microseconds.
 #include "gradus/distributed/pipeline/pipeline_record.h"
 
 #include <map>
@@ -14,6 +17,7 @@ using gradus::internal::TraceFile;
 
 constexpr int kActions = 0, kMessages = 1;  // thread ids of a rank's tracks
 
+// Returns the fields that all events have. `row` is kActions or kMessages; `time` is in nanoseconds.
 std::string event_head(const char* phase, int rank, int row, int64_t time) {
   return concat("\"ph\":\"", phase, "\",\"pid\":", rank, ",\"tid\":", row,
                 ",\"ts\":", TraceFile::microseconds(time));
@@ -30,10 +34,12 @@ void write_counter(TraceFile& file, const char* name, const char* unit, int rank
                     "\":", value, '}'));
 }
 
-// Flow ids of messages, by replica, step, stage, micro-batch, slot and gradient: the send and the receive of a
-// message have the same id.
+// Flow ids of messages, by replica, step, stage, micro-batch, slot and gradient: the send and the receive of
+// a message have the same id.
 using Flows = std::map<std::tuple<int, uint64_t, int, int, int, bool>, int64_t>;
 
+// Writes the actions of one step, and counters of the micro-batches in flight (`held`: forward done, backward
+// or weight gradient not yet) and of the bytes of live tensors.
 void write_actions(TraceFile& file, int rank, const StepRecord& step) {
   struct MessageTotals {
     int64_t sent = 0, received = 0, waited = 0;
@@ -60,6 +66,8 @@ void write_actions(TraceFile& file, int rank, const StepRecord& step) {
   }
 }
 
+// Writes the messages of one step, with one end of each flow arrow. The arrow leads from the send to the
+// beginning of the action that receives the message; "bp":"e" binds it to that action.
 void write_messages(TraceFile& file, const RankRecord& rank, const StepRecord& step, Flows& flows) {
   for (const MessageRecord& m : step.messages) {
     const std::string name = concat(m.gradient ? "gradient of input " : "input ", m.slot, " of stage ",

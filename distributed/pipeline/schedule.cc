@@ -1,4 +1,8 @@
-// Implementation of the schedules (GPipe, 1F1B, interleaved, looped breadth-first, zero bubble).
+// Generates the action lists of the pipeline schedules, rank by rank, without simulation of time. Notation: P
+// ranks, V stages per rank, M micro-batches; F forward, B backward, I input gradient, W weight gradient.
+// Sources: Huang et al., GPipe, 2019; Narayanan et al., PipeDream-2BW (1F1B), 2021, and Megatron-LM
+// (interleaved 1F1B), 2021; Lamy-Poirier, breadth-first pipeline parallelism, 2022; Qi et al., zero bubble
+// (zb-h1), 2023, and pipeline parallelism with controllable memory (zb-v), 2024.
 #include "gradus/distributed/pipeline/schedule.h"
 
 #include <algorithm>
@@ -14,6 +18,7 @@ constexpr std::string_view kNames[] = {
 constexpr ActionKind kF = ActionKind::kForward, kB = ActionKind::kBackward, kI = ActionKind::kInputGradient,
                      kW = ActionKind::kWeightGradient;
 
+// Errors: ValueError as make_schedule.
 void check(Schedule schedule, const ScheduleOptions& options) {
   constexpr auto kOp = "make_schedule";
   const int64_t ranks = options.ranks, stages_per_rank = options.stages_per_rank;
@@ -63,8 +68,8 @@ class RankList {
 
  private:
   struct Chunk {
-    int first, last;
-    int done[4];
+    int first, last;  // stages
+    int done[4];      // by ActionKind: the number of calls of next()
   };
   int micro_batches_;
   std::vector<Chunk> chunks_;
@@ -73,8 +78,8 @@ class RankList {
 
 // Appends `warmup` forwards, then F and B alternating, then the remaining backwards. Forwards run `group`
 // micro-batches on chunk 0, then on chunk 1, and so on, then the next group of micro-batches. Backwards do
-// the same from the last chunk to the first. `group` divides `micro_batches`. newest_first: backwards start with
-// the last micro-batch.
+// the same from the last chunk to the first. `group` divides `micro_batches`. newest_first: backwards start
+// with the last micro-batch.
 void warmup_then_alternate(RankList& list, int micro_batches, int group, int64_t warmup, bool newest_first) {
   const int chunks = list.chunks(), n = chunks * micro_batches;
   const int warmup_count = int(std::min<int64_t>(warmup, n));
@@ -93,6 +98,8 @@ void warmup_then_alternate(RankList& list, int micro_batches, int group, int64_t
   for (int i = n - warmup_count; i < n; ++i) backward(i);
 }
 
+// 1F1B with P-1-r warm-up forwards on rank r, and B split: W lags r micro-batches behind I, and the remaining
+// W fill the end of the step.
 void zero_bubble_h1(RankList& list, int ranks, int rank, int micro_batches) {
   const int warmup_count = std::min(micro_batches, ranks - 1 - rank);
   for (int i = 0; i < warmup_count; ++i) list.next(kF, 0);
@@ -104,7 +111,9 @@ void zero_bubble_h1(RankList& list, int ranks, int rank, int micro_batches) {
   while (list.done(kW, 0) < micro_batches) list.next(kW, 0);
 }
 
-// Chunk 0 is stage r, chunk 1 is stage 2P-1-r.
+// On rank r chunk 0 is stage r, chunk 1 is stage 2P-1-r. Phases: warm-up forwards of chunk 0, then of both
+// chunks; first backwards of chunk 1; steady state F I W on each chunk; remaining I, then remaining W.
+// Generated for max(2P-1, M) micro-batches; RankList::run drops those that do not exist.
 void zero_bubble_v(RankList& list, int ranks, int rank, int micro_batches) {
   const int n = std::max(2 * ranks - 1, micro_batches);
   const int remaining_ranks = ranks - rank;
@@ -137,6 +146,7 @@ int interleaved_group(int ranks, int micro_batches) {
   return micro_batches / rounds;
 }
 
+// Returns the list of one rank: assigns stages to chunks, and chooses the schedule's warm-up and grouping.
 std::vector<Action> list_of_rank(Schedule schedule, const ScheduleOptions& options, int rank) {
   const int ranks = options.ranks, stages_per_rank = options.stages_per_rank, m = options.micro_batches;
   const int64_t later_ranks = ranks - 1 - rank;

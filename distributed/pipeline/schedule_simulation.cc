@@ -1,4 +1,8 @@
-// Implementation of check_schedule and simulate: both run the dependency graph of a schedule's actions.
+// check_schedule and simulate: run a pipeline schedule's actions in a topological order of their dependencies
+// (Note [Schedules] in schedule.h). check_schedule only finds out whether the order exists; simulate computes
+// the begin of each action as the maximum over the ends of its dependencies. F is the forward of one
+// micro-batch on one stage, B its backward, which may be divided into I (gradient of the input) and W
+// (gradients of the weights).
 #include "gradus/distributed/pipeline/schedule_simulation.h"
 
 #include <algorithm>
@@ -8,7 +12,8 @@
 namespace gradus::dist {
 namespace {
 
-// The dependency graph of a schedule's actions, which are numbered over all ranks.
+// The dependency graph of a schedule's actions. An action's id numbers the actions of rank 0 in order, then
+// those of rank 1, and so on. Refers to `lists`, which must outlive the graph.
 class ActionGraph {
  public:
   // Errors: ScheduleError unless each stage is on one rank, each stage and micro-batch has one F, and either
@@ -94,7 +99,8 @@ class ActionGraph {
     if (a.kind != ActionKind::kForward && a.stage > 0) f(lists_.rank_of_stage[a.stage - 1]);
   }
 
-  // Calls run(id) for the actions in a topological order.
+  // Calls run(id) for the actions in a topological order, in time linear in their number: each rank runs its
+  // list until an action is not ready, and is tried again when an action has run that it may wait for.
   // Errors: ScheduleError, which prints the cycle, if the dependencies have one.
   template <class F> void run_all(F run) const {
     std::vector<int32_t> next(begins_.begin(), begins_.end() - 1);
@@ -179,7 +185,7 @@ void check_times(const ActionLists& lists, const std::vector<StageTimes>& stages
     throw ValueError(kOp, "expected message_seconds of at least 0, got ", message_seconds);
 }
 
-// Returns the seconds that an action takes.
+// Returns the seconds that an action takes. A recomputed stage runs its forward again at the start of B or I.
 double seconds_of(ActionKind kind, const StageTimes& t) {
   if (kind == ActionKind::kForward) return t.forward;
   if (kind == ActionKind::kWeightGradient) return t.weight_gradient;
@@ -187,7 +193,8 @@ double seconds_of(ActionKind kind, const StageTimes& t) {
          (kind == ActionKind::kBackward ? t.weight_gradient : 0);
 }
 
-// What a rank has in memory at a time of the simulation.
+// What a rank has in memory at a time of the simulation: micro-batches between F and the end of B or W, and
+// bytes of received inputs and saved tensors.
 struct InMemory {
   int64_t micro_batches = 0;
   double bytes = 0;
@@ -227,6 +234,7 @@ SchedulePrediction simulate(const ActionLists& lists, const std::vector<StageTim
     const ActionKind kind = graph.action(id).kind;
     const StageTimes& t = stages[graph.action(id).stage];
     const int rank = graph.rank(id);
+    // Begins at the end of the predecessor in the rank's list, or later when an input arrives.
     double begin = id > graph.first(rank) ? ends[id - 1] : 0;
     graph.each_needed(id, [&](int32_t needed) {
       begin = std::max(begin, ends[needed] + (graph.rank(needed) == rank ? 0 : message_seconds));

@@ -1,5 +1,7 @@
-// Implementation of plan_stages: data flow analysis of a model trace, which determines the tensors that cross
-// each cut.
+// plan_stages: divides a model trace into pipeline stages and determines the tensors that cross each cut (the
+// end of a stage), by data flow analysis: one pass over the trace's events in order propagates the sources of
+// every storage's values. An op that reads a source of an earlier stage makes this source an input of the
+// current stage.
 #include "gradus/distributed/pipeline/stage_plan.h"
 
 #include <algorithm>
@@ -98,6 +100,7 @@ class Planner {
     }
   }
 
+  // Ends a call: its results become sources, and a cut after the call begins the next stage.
   void leave(int call) {
     StagePlan::Call& planned = plan_.calls[call];
     if (planned.role == Role::kOwn) {
@@ -119,6 +122,7 @@ class Planner {
     if (planned.cut) ++stage_;
   }
 
+  // Returns whether an op within the call has a parameter or buffer as an operand.
   bool reads_state(int call) const {
     return std::ranges::any_of(trace_.events, [&](const TracedEvent& e) {
       return e.kind == TracedEvent::kOp && e.call >= call && e.call < trace_.calls[call].end &&

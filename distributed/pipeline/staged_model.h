@@ -1,4 +1,7 @@
-// StagedModel: a model divided into stages, with memory for the tensors of this rank's stages only.
+// StagedModel: a model divided into the stages of pipeline parallelism, with memory for the parameters and
+// buffers of this rank's stages only. A forward is traced on the meta device (shapes without data), a
+// StagePlan assigns module calls and tensors to stages, and the model is then built with the other ranks'
+// tensors on meta. Not thread-safe.
 #pragma once
 
 #include <functional>
@@ -28,9 +31,9 @@ class StagedModel {
     std::function<std::unique_ptr<nn::Module>()> make;
     // Calls the model and returns its result's tensors.
     std::function<std::vector<Tensor>(nn::Module&, std::span<const Tensor> inputs)> forward;
-    std::vector<Tensor> inputs;  // example inputs, for shapes and dtypes
-    std::vector<std::string> cut_after;
-    std::vector<int> rank_of_stage;
+    std::vector<Tensor> inputs;          // example inputs, for shapes and dtypes
+    std::vector<std::string> cut_after;  // stages - 1 module paths: a stage ends when the module returns
+    std::vector<int> rank_of_stage;      // one entry per stage: the rank in the pipeline's group
     int rank = 0;
     std::vector<Device> device_of_stage = {};  // empty: all on Context::device
   };
@@ -58,7 +61,7 @@ class StagedModel {
     std::string name;
     bool is_parameter = false;
     std::vector<int> ranks;
-    Device device;  // its device on this rank; meta: not on this rank
+    Device device;  // device on this rank; meta: no memory on this rank
   };
   const std::vector<StateEntry>& state() const { return state_; }
   // Returns this rank's parameters by name, in the undivided model's order.

@@ -1,4 +1,6 @@
-// Implementation of StepRecorder and gathered_records: serialization, clock offsets between hosts, and gather.
+// StepRecorder: timestamps of the actions and messages of a pipeline-parallel executor, one rank's, on the
+// steady clock in nanoseconds. gathered_records serializes the records of all ranks, converts times to the
+// first rank's clock (offset by round trips, as NTP), and gathers them there. Not thread-safe.
 #include "gradus/distributed/pipeline/step_recorder.h"
 
 #include <algorithm>
@@ -18,6 +20,7 @@
 namespace gradus::dist::internal {
 namespace {
 
+// Trivially copyable records as raw bytes; assumes that all ranks run the same binary.
 template <class T> std::string_view bytes_of(const std::vector<T>& items) {
   static_assert(std::is_trivially_copyable_v<T>);
   return {reinterpret_cast<const char*>(items.data()), items.size() * sizeof(T)};
@@ -40,6 +43,7 @@ std::string to_wire(const std::vector<RankRecord>& records) {
   return writer.take();
 }
 
+// Errors: those of WireReader for bytes that to_wire did not write.
 void append_from_wire(std::string_view bytes, std::vector<RankRecord>& records) {
   WireReader reader(bytes);
   uint64_t ranks, steps;
@@ -56,6 +60,7 @@ void append_from_wire(std::string_view bytes, std::vector<RankRecord>& records) 
   if (reader.left()) WireReader::fail();
 }
 
+// Subtracts the offset from all times.
 void subtract(int64_t offset, std::vector<RankRecord>& records) {
   for (RankRecord& r : records)
     for (StepRecord& s : r.steps) {
@@ -82,6 +87,7 @@ void StepRecorder::end_step() {
   steps_.push_back(std::move(step_));
 }
 
+// Ends the action of the last begin().
 void StepRecorder::end() {
   if (keep_ == 0) return;
   step_.actions.back().end = monotonic_now();
@@ -101,6 +107,7 @@ void StepRecorder::record_message(bool received, int peer, const Address& addres
                             .bytes = x.defined() ? x.nbytes() : 0,
                             .begin = message_begin_,
                             .end = now});
+  // The waiting time does not count as computation.
   if (received) step_.actions.back().begin += now - message_begin_;
 }
 
@@ -110,6 +117,7 @@ int64_t clock_offset(const Group& group, const std::function<int64_t()>& now) {
   int64_t* value = time.mutable_data<int64_t>();
   const int first = group.ranks().front();
   int64_t offset = 0;
+  // Each other rank answers the first rank's round trips with its time, and then receives its offset.
   if (group.rank() > 0) {
     for (int i = 0; i < kRoundTrips; ++i) {
       recv(time, {.src = first, .group = group});
@@ -128,6 +136,7 @@ int64_t clock_offset(const Group& group, const std::function<int64_t()>& now) {
       recv(time, {.src = rank, .group = group});
       const int64_t end = now();
       if (end - begin >= shortest) continue;
+      // Assumes that both directions of the shortest round trip took equally long.
       shortest = end - begin;
       offset = *value - (begin + shortest / 2);
     }

@@ -1,15 +1,15 @@
-// Implementation of simulate by Scheduler, a deterministic, seeded scheduler that runs the threads of a simulation
-// one at a time in virtual time.
+// simulate: runs the ranks of an in-process job as threads under Scheduler, which is deterministic for a seed
+// and lets one thread run at a time, in virtual time. Hooks: gradus/distributed/base/simulation_hooks.h.
 //
 // Note [Cooperative scheduling]
-// Each simulated thread is a real thread that is blocked on its semaphore unless it is the running thread. The
-// running thread calls hooks, which may switch to another runnable thread. A thread is runnable if it is not
-// waiting, if its `ready` returns true, or if its deadline has passed. If no thread is runnable, virtual time
-// advances to the next event that may make one runnable. If there is no such event before `give_up`, the run
-// hangs: the report is marked and all threads are unwound.
+// Each simulated thread is a real thread that is blocked on its semaphore unless it is the running thread.
+// The running thread calls hooks, which may switch to another runnable thread. A thread is runnable if it is
+// not waiting, if its `ready` returns true, or if its deadline has passed. If no thread is runnable, virtual
+// time advances to the next event that may make one runnable. If there is no such event before `give_up`, the
+// run hangs: the report is marked and all threads are unwound.
 //
-// Killing a rank: the next hook called by each of its threads throws RankKilled. Hooks called during unwinding do
-// not throw; join never throws.
+// Killing a rank: the next hook called by each of its threads throws RankKilled. Hooks called during
+// unwinding do not throw; join never throws.
 #include "gradus/distributed/simulation/simulation.h"
 
 #include <algorithm>
@@ -44,8 +44,8 @@ constexpr std::chrono::seconds kMaxRealWait{
 // See Note [Cooperative scheduling].
 class Scheduler final : public Simulation {
  public:
-  // Calls `on_death(rank)` some virtual time after a rank was killed, to notify the other ranks. `on_death` must
-  // not block.
+  // Calls `on_death(rank)` some virtual time after a rank was killed, to notify the other ranks. `on_death`
+  // must not block.
   Scheduler(int world_size, const SimulationOptions& options, std::function<void(int)> on_death)
       : options_(options), on_death_(std::move(on_death)), now_(kStart) {
     report_.seed = options.seed;
@@ -245,7 +245,8 @@ class Scheduler final : public Simulation {
 
   bool is_dead(const Thread& thread) const { return hung_ || thread.rank == report_.killed; }
 
-  // Start of every hook: advances time slightly, and kills the victim if it has reached its step number kill_at_.
+  // Start of every hook: advances time slightly, and kills the victim if it has reached its step number
+  // kill_at_.
   void enter(const char* kind, const char* what) {
     record(kind, what);
     now_ += std::chrono::microseconds(random() % 16);
@@ -266,6 +267,8 @@ class Scheduler final : public Simulation {
     if (is_dead(*self_) && std::uncaught_exceptions() == 0) throw RankKilled();
   }
 
+  // Lets other threads run until `ready` returns true, `until` has passed, or the rank is dead and the wait
+  // is not must_finish. A thread that is ready at once may still let others run first.
   void wait_for(const std::function<bool()>& ready, TimePoint until, const char* what, bool must_finish) {
     if (ready() && uniform() >= switch_chance_) return;
     Thread& self = *self_;
@@ -284,8 +287,8 @@ class Scheduler final : public Simulation {
     on_death_(report_.killed);
   }
 
-  // Ends a deadlocked run, or one that exceeds its limits. Records what each thread waits for, and makes all hooks
-  // throw, so that all threads unwind.
+  // Ends a deadlocked run, or one that exceeds its limits. Records what each thread waits for, and makes all
+  // hooks throw, so that all threads unwind.
   void give_up() {
     if (hung_) {
       std::fprintf(stderr, "simulation with seed %llu: threads that were to end do not\n%s",
@@ -346,7 +349,7 @@ class Scheduler final : public Simulation {
   bool hung_ = false;
 
   double switch_chance_;  // probability of switching threads at a step
-  int victim_ = -1;
+  int victim_ = -1;       // rank to be killed at its kill_at_-th hook; -1: none
   uint64_t steps_ = 0, victim_steps_ = 0, kill_at_ = 0;
   TimePoint death_report_time_ = TimePoint::max();
   uint64_t messages_ = 0, drop_at_message_ = 0;
@@ -372,8 +375,8 @@ SimulationReport simulate(int world_size, const SimulationOptions& options,
       {.timeout = options.timeout, .messages_only = options.messages_only, .hosts = options.hosts});
   std::vector<std::shared_ptr<Membership>> memberships;
   for (const auto& world : worlds) memberships.push_back(world->membership);
-  // Reports a killed rank to the others, as a broken connection to the store would. Ignored if the rank has exited
-  // normally.
+  // Reports a killed rank to the others, as a broken connection to the store would. Ignored if the rank has
+  // exited normally.
   const auto report_death = [&](int rank) {
     memberships[rank]->report(
         {Failure::Kind::kDied, rank, concat("rank ", rank, " was killed by the simulation")});

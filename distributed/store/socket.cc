@@ -1,3 +1,6 @@
+// Non-blocking TCP sockets with deadlines, on POSIX. Calls that may block wait with poll(2) until the
+// deadline. getaddrinfo has no deadline, so it runs in a thread that is abandoned at the deadline. Failures
+// set `why` (never null) to a text for errors; no function throws for a network error.
 #include "gradus/distributed/store/socket.h"
 
 #include <arpa/inet.h>
@@ -19,7 +22,7 @@
 namespace gradus::dist::internal {
 namespace {
 
-// The result of a look-up. It is shared with the look-up's thread, which may outlive the caller.
+// The result of a name look-up. Shared with the thread of the look-up, which may outlive the caller.
 struct Lookup {
   std::mutex mutex;
   std::condition_variable changed;
@@ -34,6 +37,7 @@ SocketAddress address_of(const sockaddr* address, socklen_t length) {
   return result;
 }
 
+// Calls getaddrinfo and stores the addresses, or why there are none. `flags` are those of addrinfo.
 void look_up(const std::string& host, int port, int flags, Lookup& lookup) {
   addrinfo hints{};
   hints.ai_family = AF_UNSPEC;
@@ -70,6 +74,7 @@ void set_option(int fd, int level, int name, int value) {
   (void)::setsockopt(fd, level, name, &value, sizeof value);
 }
 
+// Whether a call should be tried again after waiting for the socket.
 bool would_block(int error) { return error == EAGAIN || error == EWOULDBLOCK || error == EINTR; }
 
 }  // namespace
@@ -105,6 +110,7 @@ bool is_loopback(const std::string& host) {
 std::string address_toward(const std::string& host, int port, const Deadline& deadline) {
   std::string why;
   for (const SocketAddress& peer : resolve(host, port, deadline, &why)) {
+    // Connecting a UDP socket selects the route, and with it the local address, and sends nothing.
     const FileDescriptor socket(::socket(peer.storage.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
     if (socket && ::connect(socket.fd(), peer.get(), peer.length) == 0) return local_address(socket).host();
   }
@@ -129,8 +135,7 @@ std::vector<SocketAddress> resolve(const std::string& host, int port, const Dead
   look_up(host, port, AI_NUMERICHOST, *lookup);
   if (!lookup->found.empty()) return lookup->found;
 
-  // The name service has time limits of its own. If it takes longer than the deadline, its thread
-  // is left behind.
+  // The name service has its own time limits. If it takes longer than the deadline, its thread is abandoned.
   lookup = std::make_shared<Lookup>();
   std::thread([host, port, lookup] { look_up(host, port, 0, *lookup); }).detach();
   std::unique_lock lock(lookup->mutex);
@@ -191,7 +196,9 @@ SocketAddress local_address(const FileDescriptor& socket) {
 void set_up_connection(const FileDescriptor& socket) {
   set_option(socket.fd(), IPPROTO_TCP, TCP_NODELAY, 1);
   set_option(socket.fd(), SOL_SOCKET, SO_KEEPALIVE, 1);
-  // Many probes: that some are lost does not mean that the peer is gone.
+  // A dead peer is detected after 10 s: 1 s without traffic, then 9 probes at intervals of 1 s. Many probes,
+  // because the loss of some does not mean that the peer is dead. TCP_USER_TIMEOUT (milliseconds) covers data
+  // that is not acknowledged.
   set_option(socket.fd(), IPPROTO_TCP, TCP_KEEPIDLE, 1);
   set_option(socket.fd(), IPPROTO_TCP, TCP_KEEPINTVL, 1);
   set_option(socket.fd(), IPPROTO_TCP, TCP_KEEPCNT, 9);

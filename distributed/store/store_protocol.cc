@@ -1,3 +1,6 @@
+// Encodes and parses the messages of the store's protocol (frame layout and handshake: store_protocol.h).
+// Parsers treat bytes as hostile: they check every count, length and range before use and return nullopt
+// instead of throwing. A parsed Message has views into the parsed bytes, which must outlive it.
 #include "gradus/distributed/store/store_protocol.h"
 
 #include <openssl/crypto.h>
@@ -14,9 +17,10 @@
 namespace gradus::dist::internal {
 namespace {
 
+// Limits a client's timeout, so that deadlines do not overflow.
 constexpr Milliseconds kMaxWait = std::chrono::hours(24 * 365);
 
-// How many numbers and texts a message has, by type.
+// How many numbers and texts a message has, by type; kAnyCount: any. Entry 0 is MessageType::kNone.
 struct Form {
   size_t numbers, texts;
 };
@@ -53,6 +57,7 @@ std::optional<Message> parse(std::string_view body) {
   }
 }
 
+// The first text is the key, or all texts are keys (kWait, kCheck); values follow.
 Message to_message(const StoreRequest& request) {
   Message message{MessageType(uint8_t(MessageType::kSet) + uint8_t(request.op)), {}, request.keys};
   message.texts.insert(message.texts.end(), request.values.begin(), request.values.end());
@@ -77,6 +82,7 @@ std::string encode(const StoreAnswer& answer) {
   return encode({MessageType::kAnswer, {answer.number}, {answer.value}});
 }
 
+// `limit`: the most bytes of a frame without its length.
 FrameReader::State FrameReader::next(size_t limit, std::string_view* body) {
   // Drops the used bytes only now, so that the last frame stayed valid until this call.
   if (used_ == bytes_.size()) {
@@ -108,6 +114,7 @@ std::string encode(const Hello& hello) {
 std::optional<Hello> parse_hello(std::string_view body) {
   const std::optional<Message> message = parse(body);
   if (!message || message->type != MessageType::kHello || message->texts[0] != kMagic) return {};
+  // Numbers: version, role, attempt, rank, world size. Texts: magic, nonce, job id, name.
   const auto& n = message->numbers;
   if (n[0] != kProtocolVersion) return Hello{.version = n[0]};
   const bool member = n[1] == static_cast<int64_t>(Role::kMember);
@@ -132,7 +139,7 @@ std::string encode(MessageType type, int attempt, const Failure& failure) {
 }
 
 std::optional<AttemptFailure> parse_failure(const Message& message) {
-  const auto& n = message.numbers;
+  const auto& n = message.numbers;  // attempt, kind, rank (-1: none)
   if (n[0] < 0 || n[0] > std::numeric_limits<int>::max() || n[1] < 0 ||
       n[1] > static_cast<int64_t>(Failure::Kind::kDeadlock) || n[2] < -1 || n[2] >= kMaxWorldSize ||
       message.texts[0].size() > kMaxFailureText)

@@ -1,17 +1,20 @@
-// The messages between a store's server and its clients, as bytes. No sockets.
+// Wire format of the key-value store (as PyTorch's TCPStore): encodes and decodes the messages between its
+// server and clients. No sockets. The server also serves as the job's failure detector: ranks (members) and
+// launchers send it heartbeats, and it notifies them of failures. An attempt is one start of the job's ranks;
+// restarts count up.
 //
-// A frame is a length (u32) and that many bytes: one message. A message is a type, numbers and texts, as wire.h
-// writes them:
+// A frame is a length (u32) and that many bytes: one message. A message is a type, numbers and texts, as
+// wire.h writes them:
 //   u8 type | u64 n | n times i64 | u64 m | m times (u64 length, bytes)
-// Each type has its own count of numbers and texts. Bytes that do not fit it are no message.
+// Each type has a fixed count of numbers and texts. parse() rejects bytes with other counts.
 //
-//   client                                  server
-//   kHello: who it is, its nonce     ->
-//                                    <-     kChallenge: the server's nonce
-//   kProof: HMAC over both           ->
-//                                    <-     kWelcome: HMAC over both, the server's; or kRefused and why
-// After that, a client sends requests and gets one answer to each. Members and launchers also send and
-// receive messages at any time.
+//   client                                     server
+//   kHello: its identity and nonce      ->
+//                                       <-     kChallenge: the server's nonce
+//   kProof: HMAC over both messages     ->
+//                                       <-     kWelcome: the server's HMAC over both; or kRefused, reason
+// After that, a connection of role kClient sends store requests, and receives one answer to each. Members and
+// launchers instead send and receive the messages from kHeartbeat on, at any time.
 #pragma once
 
 #include <cstdint>
@@ -26,9 +29,9 @@
 
 namespace gradus::dist::internal {
 
-inline constexpr size_t kAnyCount = ~size_t(0);  // up to the limit of a list
+inline constexpr size_t kAnyCount = ~size_t(0);  // any count that parse() admits
 
-// One row per type of message: its name, and how many numbers and texts it has.
+// One row per type of message: its name, counts of numbers and texts, and their meaning ("numbers; texts").
 // clang-format off
 #define GRADUS_STORE_MESSAGES(ROW)                                                                                    \
   ROW(kHello, 5, 4)                    /* version, role, attempt, rank, world size; magic, nonce, job id, name */     \
@@ -65,12 +68,16 @@ inline constexpr size_t kAnyCount = ~size_t(0);  // up to the limit of a list
 enum class MessageType : uint8_t { kNone, GRADUS_STORE_MESSAGES(GRADUS_ENUMERATOR) };
 #undef GRADUS_ENUMERATOR
 
+// kClient: a connection for store requests. kMember: a rank's connection for heartbeats and failures.
+// kLauncher: that of the process that starts the ranks of a node.
 enum class Role : uint8_t { kClient, kMember, kLauncher };
+// Why the server refuses a greeting: other protocol version; wrong token; other job; the client's attempt is
+// over, or has not begun yet; the rank is invalid or taken; too many connections.
 enum class Refusal : uint8_t { kVersion, kToken, kJob, kOver, kNotYet, kRank, kFull };
 
 inline constexpr std::string_view kMagic = "gradus store";
 inline constexpr int64_t kProtocolVersion = 5;
-inline constexpr int kAnyAttempt = -1;
+inline constexpr int kAnyAttempt = -1;  // Hello::attempt of a launcher: valid in every attempt
 inline constexpr size_t kNonceBytes = 32, kProofBytes = 32;
 inline constexpr int kMaxWorldSize = 1 << 16;
 inline constexpr size_t kMaxListed = 1 << 16;  // keys in one request
@@ -110,8 +117,8 @@ class FrameReader {
   size_t used_ = 0;
 };
 
-// Requests of Store as messages of the types kSet to kNumKeys, and their answers. parse_request returns nothing
-// for another type.
+// Requests of Store as messages of the types kSet to kNumKeys, and their answers. parse_request returns
+// nothing for another type.
 Message to_message(const StoreRequest& request);
 std::optional<StoreRequest> parse_request(const Message& message);
 std::string encode(const StoreAnswer& answer);
@@ -125,7 +132,8 @@ struct Hello {
   std::string name;  // of a launcher: "node 1"
 };
 std::string encode(const Hello& hello);
-// Returns nothing for bytes that are no greeting. Of the greeting of another protocol version, only the version is set.
+// Returns nothing for bytes that are no greeting. Of the greeting of another protocol version, only the
+// version is set.
 std::optional<Hello> parse_hello(std::string_view body);
 
 std::string encode(MessageType type, int attempt, const Failure& failure);
@@ -135,14 +143,14 @@ struct AttemptFailure {
 };
 std::optional<AttemptFailure> parse_failure(const Message& message);
 
-// Returns the HMAC-SHA256 of both sides' greetings, keyed by the job's token. `side` ("client" or "server")
-// keeps one side from sending back the other's proof.
+// Returns the HMAC-SHA256 of `side` ("client" or "server") and the frames of kHello and kChallenge, without
+// their lengths, keyed by the job's token. `side` prevents reflection of the other side's proof.
 std::string prove(std::string_view token, std::string_view side, std::string_view hello,
                   std::string_view challenge);
-// Returns the ranks' token of a job on several nodes. The launchers' cannot be computed from it.
+// Derives the ranks' token of a job on several nodes from the launchers' token, by a one-way function.
 std::string rank_token(std::string_view launcher_token);
-// Compares two proofs, in a time that does not depend on where they differ.
+// Compares two proofs in constant time, against timing attacks.
 bool equal_proofs(std::string_view a, std::string_view b);
-std::string random_nonce();
+std::string random_nonce();  // a hexadecimal text of random bytes
 
 }  // namespace gradus::dist::internal

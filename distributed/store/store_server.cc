@@ -1,3 +1,7 @@
+// Implementation of StoreServer, the TCP server of a job's key-value store: one thread that waits with epoll and
+// moves bytes between sockets and a StoreService. The StoreService has the protocol: it knows which rank or
+// launcher is behind a connection, and decides what to answer and when a connection ends. A mutex protects the
+// service and the sockets. Public functions that change the service wake the thread, which sends the new output.
 #include "gradus/distributed/store/store_server.h"
 
 #include <fcntl.h>
@@ -22,9 +26,10 @@ using internal::SocketAddress;
 using Id = internal::StoreService::Id;
 
 constexpr const char* kOp = "store_server";
-// The epoll ids of the two sockets that are no connections. Ids of connections count from 1.
+// The epoll ids of the listening socket and of the eventfd that wakes the thread. Ids of connections count from 1.
 constexpr Id kListener = 0, kWake = ~Id(0);
 
+// Returns how many connections the process's limit of open files (RLIMIT_NOFILE) allows.
 size_t max_connections() {
   constexpr rlim_t kWanted = 16384, kOthers = 128;  // kOthers: files that this process needs besides
   rlimit limit{};
@@ -32,6 +37,8 @@ size_t max_connections() {
   return std::min(kWanted, limit.rlim_cur - kOthers);
 }
 
+// Returns a socket that listens at the first address of options.host.
+// Errors: as StoreServer's constructor.
 FileDescriptor listen_somewhere(const StoreServerOptions& options) {
   if (options.port < 0 || options.port > 65535)
     throw ValueError(kOp, "port is ", options.port, "; it must be in 0..65535");
@@ -50,6 +57,7 @@ FileDescriptor listen_somewhere(const StoreServerOptions& options) {
                         taken ? "the port is taken by another process" : why);
 }
 
+// Opens a descriptor that refuse_one() can close when no others are left.
 FileDescriptor open_spare() { return FileDescriptor(::open("/dev/null", O_RDONLY | O_CLOEXEC)); }
 
 }  // namespace
@@ -81,10 +89,12 @@ StoreServer::~StoreServer() {
   thread_.join();
 }
 
+// The thread's loop: accepts and serves connections until the destructor sets stop_.
 void StoreServer::run() {
   std::vector<epoll_event> events;
   while (!stop_) {
-    // Room for all connections: expire() below knows what every rank has sent so far.
+    // With room for the events of all sockets, each connection with input is read before service_.expire(), which
+    // would otherwise declare a rank dead whose message has arrived.
     events.resize(sockets_.size() + 2);
     const int n = ::epoll_wait(epoll_.fd(), events.data(), int(events.size()), time_to_wait());
     std::lock_guard lock(mutex_);
@@ -103,6 +113,7 @@ void StoreServer::run() {
   flush();  // sends the last messages
 }
 
+// Returns the milliseconds until the service's next deadline, at most an hour; -1 (no limit) without a deadline.
 int StoreServer::time_to_wait() {
   std::lock_guard lock(mutex_);
   const std::optional<TimePoint> next = service_.next_deadline();
@@ -111,6 +122,7 @@ int StoreServer::time_to_wait() {
   return static_cast<int>(std::clamp<int64_t>(left.count(), 0, 3'600'000));
 }
 
+// Accepts at most 64 waiting clients, so that connected clients get their turn.
 void StoreServer::accept_some() {
   for (int i = 0; i < 64; ++i) {
     FileDescriptor socket(::accept4(listener_.fd(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
@@ -127,25 +139,27 @@ void StoreServer::accept_some() {
   }
 }
 
-// Turns a client away when there are no file descriptors left. It uses the spare descriptor; otherwise
-// epoll would report the waiting client again and again.
+// Accepts and closes one client's connection when the process has no file descriptors left: frees the spare
+// descriptor for it. Otherwise epoll would report the waiting client again and again.
 void StoreServer::refuse_one() {
   spare_.close();
   FileDescriptor(::accept4(listener_.fd(), nullptr, nullptr, SOCK_CLOEXEC));
   spare_ = open_spare();
 }
 
+// Handles the epoll events of a connection.
 void StoreServer::serve(Id id, uint32_t events) {
-  if (!sockets_.contains(id)) return;  // closed meanwhile
+  if (!sockets_.contains(id)) return;  // ended by an earlier event of this round
   if (events & EPOLLOUT)
     write(id);
   else
     read(id, events);
 }
 
+// Passes the connection's input to the service, while the service wants input.
 void StoreServer::read(Id id, uint32_t events) {
   const auto it = sockets_.find(id);
-  // Reads at most this much at a time, so that other connections get their turn.
+  // Reads at most 4 chunks at a time, so that other connections get their turn.
   for (int i = 0; i < 4 && service_.wants_input(id); ++i) {
     const ssize_t n = ::recv(it->second.fd(), chunk_, sizeof chunk_, 0);
     if (n <= 0) {
@@ -163,7 +177,7 @@ void StoreServer::read(Id id, uint32_t events) {
   }
 }
 
-// Passes n bytes of chunk_ on. Returns false if memory is not enough.
+// Passes the first n bytes of chunk_ to the service. Returns false if the service throws: memory is short.
 bool StoreServer::receive(Id id, ssize_t n) {
   try {
     service_.receive(id, {chunk_, static_cast<size_t>(n)}, now());
@@ -173,8 +187,9 @@ bool StoreServer::receive(Id id, ssize_t n) {
   }
 }
 
-// Ends a connection whose client has closed it, or cannot be reached. All that the client sent before is
-// received first: after a kLeave the rank is not lost.
+// Ends a connection that has failed with `error` (an errno value; 0: closed by the client), after all bytes that
+// the client sent before have been received. They may contain the message kLeave, by which a rank signs off;
+// without it the end of the connection counts as the death of the rank.
 void StoreServer::lose(Id id, int error) {
   const int fd = sockets_.at(id).fd();
   for (ssize_t n; (n = ::recv(fd, chunk_, sizeof chunk_, 0)) > 0 && receive(id, n);) {
@@ -182,12 +197,14 @@ void StoreServer::lose(Id id, int error) {
   end(id, error);
 }
 
-// Sends what there is to send, and updates what each connection waits for.
+// Sends the output of all connections whose state the service has changed.
 void StoreServer::flush() {
   for (std::vector<Id> changed = service_.take_changed(); !changed.empty(); changed = service_.take_changed())
     for (const Id id : changed) write(id);
 }
 
+// Sends as much of the connection's output as the socket takes, then closes the connection if the service has
+// finished it, else sets the epoll events that the connection waits for.
 void StoreServer::write(Id id) {
   const auto it = sockets_.find(id);
   if (it == sockets_.end()) return;
@@ -205,6 +222,7 @@ void StoreServer::write(Id id) {
         (service_.wants_input(id) ? uint32_t(EPOLLIN) : 0) | (output.empty() ? 0 : uint32_t(EPOLLOUT)));
 }
 
+// Closes the connection and reports its end to the service. `error` as in lose().
 void StoreServer::end(Id id, int error) {
   sockets_.erase(id);
   const bool closed = error == 0 || error == ECONNRESET || error == EPIPE;
@@ -215,6 +233,7 @@ void StoreServer::end(Id id, int error) {
       now());
 }
 
+// Adds a socket to epoll or changes its events. Returns false on failure.
 bool StoreServer::watch(int operation, const FileDescriptor& socket, Id id, uint32_t events) {
   epoll_event event{};
   event.events = events;

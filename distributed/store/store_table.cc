@@ -1,3 +1,7 @@
+// StoreTable: executes the requests of a key-value store's clients. A get, pop or wait for absent keys
+// becomes a Waiter, which is queued at its first missing key (by_key_); a request that sets this key
+// re-examines the queue in order of arrival. Single-threaded: the server's loop passes messages and the
+// current time.
 #include "gradus/distributed/store/store_table.h"
 
 namespace gradus::dist::internal {

@@ -1,3 +1,8 @@
+// The connections that a rank (TcpMembership) and a launcher (TcpLauncherLink) keep open to the store's
+// server for the whole job: membership and failure detection. A thread per connection reads the server's
+// messages (failure of the job, ranks that have left, queries) and, for a rank, sends a heartbeat with the
+// rank's status every 500 ms. The server takes the end of a connection without kLeave as the death of its
+// process. Functions may be called from any thread.
 #include <poll.h>
 #include <pthread.h>
 #include <sys/eventfd.h>
@@ -25,14 +30,15 @@ using internal::MessageType;
 using internal::StoreConnection;
 
 constexpr Milliseconds kHeartbeat{500};
-// A rank that reports a timeout first queries the statuses. Both together take less than two seconds. A report's
-// answer may come only after the server's grace period.
+// A rank that reports a timeout first queries the statuses. Both together take less than two seconds. A
+// report's answer may come only after the server's grace period.
 constexpr Milliseconds kStatusesLimit{400}, kReportLimit{950};
-// Covers a lost packet (TCP sends it again after 200 ms). A stopped server delays the end of a rank by this much.
+// Covers a lost packet (TCP sends it again after 200 ms). A stopped server delays the end of a rank by this
+// much.
 constexpr Milliseconds kLeaveLimit{400};
 
-// Descriptors that tell others by their end that this process is gone. A forked child does not
-// keep them open.
+// Descriptors of connections whose end signals the death of this process. A forked child closes its copies
+// (atfork handler), or the connections would outlive the process. Never destroyed.
 class LifeLines {
  public:
   static void add(int fd) {
@@ -61,13 +67,13 @@ class LifeLines {
   std::set<int> fds_;
 };
 
-// A connection with a thread that listens until the connection ends.
+// A connection with a thread that calls the handlers until the connection ends or the object is destroyed.
 class StandingConnection {
  public:
   struct Handlers {
     std::function<bool(const Message&)> message;       // returns whether to send a heartbeat at once
-    std::function<void(const std::string& why)> lost;  // always the last call
-    std::function<std::string()> heartbeat;            // a frame to send now and then; may be empty
+    std::function<void(const std::string& why)> lost;  // the connection ended; always the last call
+    std::function<std::string()> heartbeat;            // returns a frame to send every kHeartbeat; null: none
   };
 
   StandingConnection(StoreConnection connection, Handlers handlers)
@@ -144,6 +150,7 @@ class TcpMembership final : public Membership {
                                             .lost = [this](const std::string& why) { handle_lost(why); },
                                             .heartbeat = [this] { return beat(); }}) {}
 
+  // Sends the failure, and waits for the server's answer: the failure that counts for all ranks.
   Failure report(const Failure& failure) override {
     if (!is_rank()) return failure;
     {
@@ -159,8 +166,8 @@ class TcpMembership final : public Membership {
     return this->failure();
   }
 
-  // Waits shortly for the server's confirmation. A socket that is closed with unread data is reset: if kLeave
-  // was lost on its way, it is not sent again.
+  // Waits up to kLeaveLimit for the server's confirmation. A socket that is closed with unread data is reset,
+  // and then a lost kLeave is not retransmitted.
   void leave() override {
     if (!is_rank()) return;
     {
@@ -191,7 +198,10 @@ class TcpMembership final : public Membership {
   }
 
  private:
-  // Reads the query's number before the status. So the status is from after the query.
+  // Returns a heartbeat: the number of the last query, and the status, which is read after the number and so
+  // is newer than the query. RankStatus::stuck is 0 unless all threads wait; a change of the value means that
+  // one has moved, so it is mixed with the state of the threads that are not in calls (0: one of them can
+  // still act).
   std::string beat() const {
     const int64_t query = query_.load();
     RankStatus own = status();
@@ -202,7 +212,8 @@ class TcpMembership final : public Membership {
     return encode({MessageType::kHeartbeat, {query}, {internal::encode_status(own)}});
   }
 
-  // Checks the server's messages like all input from outside.
+  // Handles a message of the server; invalid messages are ignored. Returns whether to send a heartbeat at
+  // once.
   bool receive(const Message& message) {
     if (message.type == MessageType::kQueryStill) {
       query_.store(message.numbers[0]);

@@ -1,3 +1,5 @@
+// TcpStore: the client of a job's key-value store. The server (StoreServer) runs in the launcher or in rank 0.
+// Each request gets one answer. Thread-safe.
 #include "gradus/distributed/store/tcp_store.h"
 
 #include <mutex>
@@ -15,17 +17,20 @@ using internal::Message;
 using internal::MessageType;
 using internal::StoreConnection;
 
-// kAnswerLimit: the limit of requests that the server answers at once. kSlack: how much later than the
-// request's own timeout an answer may come.
+// kAnswerLimit: maximum time for the answer to a request that does not wait for keys. kSlack: additional time, in
+// which the server's own answer that a request has timed out can still arrive.
 constexpr Milliseconds kAnswerLimit{30'000}, kSlack{1'500};
+// Maximum timeout of a request that waits for keys (get, pop, wait); a longer one is shortened to this.
 constexpr Milliseconds kMaxWait = std::chrono::hours(24 * 365);
-// The longest pause between the parts of a long answer.
+// Maximum pause between two parts of one answer. An answer that has begun may end after the request's deadline.
 constexpr Milliseconds kPatience{10'000};
-// The time limit for finding out why a connection broke.
+// Time limit of the connection that throw_gone makes to find out why an earlier connection broke.
 constexpr Milliseconds kLookLimit{1'000};
+// Maximum number of unused connections that are kept open for later calls.
 constexpr size_t kIdleConnections = 8;
 
-// Each call has a connection of its own, so that a wait holds up no other call.
+// Each call uses a connection of its own, so that a call that waits for a key does not block the others. After an
+// answer the connection becomes idle, and a later call uses it again. After an error it is closed.
 class TcpStore final : public Store {
  public:
   TcpStore(const StoreAddress& address, const Deadline& deadline) : address_(address) {
@@ -53,7 +58,8 @@ class TcpStore final : public Store {
       throw ConnectionError(op, -1, "the store at ", address_text(), " did not answer within ",
                             deadline.timeout().count(), " ms");
     if (io == Io::kClosed) throw_gone(op, why);
-    const std::vector<std::string> texts(answer.texts.begin(), answer.texts.end());  // lie in the connection
+    // answer.texts point into the connection's buffer, so they are copied before another call uses the connection.
+    const std::vector<std::string> texts(answer.texts.begin(), answer.texts.end());
     give_back(std::move(connection));
     switch (answer.type) {
       case MessageType::kAnswer:
@@ -68,6 +74,7 @@ class TcpStore final : public Store {
   }
 
  private:
+  // Returns the greeting that identifies this client to the server.
   internal::Hello who() const { return {.attempt = address_.attempt}; }
 
   void give_back(StoreConnection connection) {
@@ -75,6 +82,8 @@ class TcpStore final : public Store {
     if (idle_.size() < kIdleConnections) idle_.push_back(std::move(connection));
   }
 
+  // Returns an idle connection, or a new one.
+  // Errors: as reach.
   StoreConnection take_connection(const char* op, const Deadline& deadline) {
     {
       std::lock_guard lock(mutex_);
@@ -89,8 +98,10 @@ class TcpStore final : public Store {
 
   std::string address_text() const { return concat(address_.host, ':', address_.port); }
 
-  // Connects to a server that was there before.
-  // Errors: ConnectionError with the server's refusal, or saying that it is gone and why.
+  // Makes a further connection. Tries once, because a server that has accepted a connection before only becomes
+  // unreachable when its process ends or the network fails. `why` is the reason for the error's text; "": the
+  // reason why this connection fails.
+  // Errors: ConnectionError with the server's refusal, or that the store is gone.
   StoreConnection reach(const char* op, const Deadline& deadline, const std::string& why) {
     try {
       return StoreConnection::open(op, address_, who(), deadline, /*retry=*/false);
@@ -102,14 +113,16 @@ class TcpStore final : public Store {
     }
   }
 
-  // Tries a new connection, which shows why the old one ended.
+  // Throws the ConnectionError for a connection that broke, `why` being the reason that its socket gave. Makes a
+  // new connection to choose the error: the store is gone, the server refuses this client (the attempt is over),
+  // or, if the new connection succeeds, only the old connection broke.
   [[noreturn]] void throw_gone(const char* op, const std::string& why) {
     reach(op, Deadline::after(kLookLimit), why);
     throw ConnectionError(op, -1, "the connection to the store at ", address_text(), " broke: ", why);
   }
 
   const StoreAddress address_;
-  std::mutex mutex_;  // of idle_
+  std::mutex mutex_;  // guards idle_
   std::vector<StoreConnection> idle_;
 };
 

@@ -1,3 +1,6 @@
+// A client of the TCPStore that torchrun hosts: set, get and a check of one key over one TCP connection.
+// get() polls with exponential backoff until rank 0 has set the key. Each send and receive fails after 10 s.
+// Not thread-safe.
 #include "gradus/distributed/store/torchrun_store.h"
 
 #include <algorithm>
@@ -15,9 +18,9 @@ namespace {
 enum : char { kValidate = 0, kSet = 1, kGet = 3, kCheck = 5 };
 constexpr uint32_t kMagic = 0x3C85F7CE;
 constexpr char kReady = 0;
-constexpr uint64_t kMaxValue = 1000;
+constexpr uint64_t kMaxValue = 1000;  // bytes
 
-constexpr Milliseconds kPause{20}, kMaxPause{500};
+constexpr Milliseconds kPause{20}, kMaxPause{500};  // between two polls or attempts to connect
 // The time limit for an answer. A real store answers at once.
 constexpr Milliseconds kAnswerLimit{10'000};
 
@@ -26,6 +29,7 @@ template <class T> std::string bytes_of(T number) {
   std::memcpy(bytes.data(), &number, sizeof number);
   return bytes;
 }
+// Returns the length (u64), then the text.
 std::string frame(std::string_view text) { return bytes_of<uint64_t>(text.size()).append(text); }
 
 }  // namespace
@@ -45,6 +49,7 @@ TorchrunStore::TorchrunStore(const char* op, const std::string& host, int port, 
 }
 
 void TorchrunStore::set(std::string_view key, std::string_view value) {
+  // The store does not answer a kSet; the check proves that the store speaks this protocol.
   send(std::string(1, kSet) + frame(key) + frame(value));
   if (!has(key)) fail("it does not keep what it is given");
 }

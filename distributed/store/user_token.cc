@@ -1,3 +1,7 @@
+// The default token of a user's jobs: the secret by which the ranks of a job know that they belong to the same
+// user, when neither an option nor GRADUS_TOKEN gives one. The token is 64 random hexadecimal digits in a file of
+// mode 600, which the first process creates and all later ones read. In all functions `op` is the call that errors
+// name.
 #include "gradus/distributed/store/user_token.h"
 
 #include <fcntl.h>
@@ -22,8 +26,8 @@ namespace {
 constexpr const char* kName = "token";
 constexpr size_t kDigits = 64;  // 32 random bytes
 
-// Returns whether other hosts may see the same files: NFS, SMB, Lustre, GPFS, Ceph, BeeGFS,
-// AFS, PanFS, WekaFS.
+// Returns whether `path` is on a network file system, so that other hosts may see the same files. False if statfs
+// fails. The magic numbers (statfs.f_type): NFS, CIFS, SMB2, Lustre, GPFS, Ceph, BeeGFS, AFS, PanFS, WekaFS.
 bool is_between_hosts(const std::string& path) {
   constexpr uint32_t kKinds[] = {0x6969,     0xFF534D42, 0xFE534D42, 0x0BD00BD0, 0x47504653,
                                  0x00C36400, 0x19830326, 0x5346414F, 0xAAD7AAEA, 0x18031977};
@@ -32,7 +36,8 @@ bool is_between_hosts(const std::string& path) {
          std::ranges::find(kKinds, uint32_t(system.f_type)) != std::end(kKinds);
 }
 
-// Returns the folder that an environment variable names, if it is the user's own.
+// Returns the folder that the environment variable `name` contains if the path is absolute and the effective user
+// owns the folder, else "".
 std::string own_folder(const char* name) {
   const char* path = std::getenv(name);
   struct stat info;
@@ -40,8 +45,9 @@ std::string own_folder(const char* name) {
   return own ? path : "";
 }
 
-// Returns where the token may be, the best folder first. For several hosts, returns only folders that other hosts
-// see too.
+// Returns the folders that may contain the token, in the order in which they are tried: $HOME/.gradus,
+// $XDG_RUNTIME_DIR/gradus, /tmp/gradus-UID. For a job on several hosts only the first, if $HOME is on a network
+// file system; the result may be empty.
 std::vector<std::string> token_folders(bool several_hosts) {
   const std::string home = own_folder("HOME"), run = own_folder("XDG_RUNTIME_DIR");
   std::vector<std::string> paths;
@@ -51,8 +57,8 @@ std::vector<std::string> token_folders(bool several_hosts) {
   return paths;
 }
 
-// Opens the folder, and makes it if it is absent. Returns nothing, and sets `why`, unless the folder is the user's
-// own and nobody else may write it.
+// Opens the folder, and creates it with mode 700 if it is absent. Returns an empty descriptor, and sets `why` to
+// the reason, unless the user owns the folder and nobody else may write to it. A symbolic link is refused.
 FileDescriptor open_folder(const std::string& path, std::string* why) {
   (void)mkdir(path.c_str(), 0700);
   FileDescriptor folder(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
@@ -66,7 +72,9 @@ FileDescriptor open_folder(const std::string& path, std::string* why) {
   return {};
 }
 
-// Returns the token in the folder, or nothing if there is none yet. `path` is for errors.
+// Returns the token in the folder, or nullopt if the file does not exist yet. `path` is the file's name in errors.
+// Errors: FileError if the file cannot be opened, is no regular file, belongs to another user, may be accessed by
+// others, or does not contain exactly 64 lower-case hexadecimal digits.
 std::optional<std::string> read_token(const char* op, const FileDescriptor& folder, const std::string& path) {
   const FileDescriptor file(openat(folder.fd(), kName, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
   if (!file && errno == ENOENT) return {};
@@ -81,8 +89,10 @@ std::optional<std::string> read_token(const char* op, const FileDescriptor& fold
   return token;
 }
 
-// Makes the token, unless another process is faster. Readers never see an incomplete file. Returns false, and sets
-// `why`, if the file cannot be made.
+// Creates the file with a new token, or keeps the file that another process has created meanwhile. Writes a draft
+// with a random name and then gives the draft the name "token" by link(2), which fails if that name exists:
+// readers never see an incomplete token, and all processes use the same one. Returns false, and sets `why` to the
+// reason, if no file could be created.
 bool make_token(const char* op, const FileDescriptor& folder, std::string* why) {
   const std::string draft = concat(kName, '.', random_hex(op, 16));
   const FileDescriptor file(
@@ -96,6 +106,7 @@ bool make_token(const char* op, const FileDescriptor& folder, std::string* why) 
 
 }  // namespace
 
+// Thread-safe, also between processes.
 UserToken user_token(const char* op, const std::string& remote_host) {
   const bool several_hosts = !remote_host.empty();
   std::string reasons;

@@ -1,3 +1,7 @@
+// ArenaBackend: collectives of ranks that share a memory segment. The segment has a head (a futex and one
+// slot per member), then two buffers per member. A member writes only its own slot and buffers; data larger
+// than a buffer goes through it in chunks, one round per chunk. All members make the same calls in the same
+// order. The segment starts as zeros, and the members' processes may die at any time (Membership reports it).
 #include "gradus/distributed/transport/arena.h"
 
 #include <algorithm>
@@ -16,15 +20,15 @@ namespace {
 // have published r + 1, the buffers of round r are free for round r + 2. One wait per round is enough, and
 // one member's writing overlaps with another's reading.
 //
-// All members must come to the same number of rounds. They know it from sizes that all members have, or from
-// the number of bytes that each member publishes as left to send. No member touches another's own memory, so
-// a call may give up at any point.
+// All members must take part in the same number of rounds. The number follows from sizes that all members
+// have, or from the number of bytes that each member publishes as left to send. No member accesses memory of
+// another member outside of the segment, so a call may give up at any point.
 
 // Two of these buffers, and the data that is copied to them, fit into the L2 cache.
 constexpr size_t kBufferBytes = size_t(256) << 10;
 static_assert(kBufferBytes >= sizeof(uint64_t) + kMaxExchangeBytes);
 // Up to this size, of all members' data together, every member reduces everything, which takes one round.
-// Beyond, every member reduces a part and passes it on.
+// Beyond, every member reduces a part and passes it on (reduce-scatter, then all-gather).
 constexpr size_t kDirectBytes = size_t(64) << 10;
 constexpr size_t kLine = 64;
 
@@ -32,6 +36,7 @@ struct alignas(kLine) Slot {
   std::atomic<uint64_t> round{0};
   uint64_t left[2] = {};  // bytes that the member will still send after this round; per buffer
 };
+// The futex on which the members wait for the end of a round.
 struct alignas(kLine) Arrival {
   Futex signal;
 };
@@ -151,7 +156,7 @@ class ArenaBackend : public Backend {
 
  private:
   size_t size() const { return members_.size(); }
-  // The size of one member's part, in a buffer that has a part for each member.
+  // Returns the size of one member's part, in a buffer that has a part for each member.
   size_t share() const { return kBufferBytes / size() / kLine * kLine; }
   std::byte* buffer(size_t member, uint64_t round) const {
     return buffers_ + (2 * member + round % 2) * kBufferBytes;
@@ -216,7 +221,8 @@ class ArenaBackend : public Backend {
     return piece(block, start + member * part, part);
   }
 
-  // Reduces all members' `in`. Writes the result to `out` if it is `wanted`.
+  // Reduces all members' `in` of n elements. Writes the result to `out` if `wanted`: not off the root of
+  // reduce.
   void reduce_to(const Call& call, bool wanted, const void* in, void* out, int64_t n, DType dtype,
                  ReduceOp op) {
     const ConstBlock local{in, size_t(n * size_of(dtype))};
@@ -238,9 +244,9 @@ class ArenaBackend : public Backend {
     }
   }
 
-  // A buffer holds a part of the input's current chunk for each other member. It also holds this member's
-  // reduced part of the chunk before. Member i's part goes to place i. This member's own part of the input is
-  // not copied, so the reduced part takes its place.
+  // Pipelines chunks: a round carries the parts of chunk c for the other members, part i at offset
+  // i * share(), and at this member's own offset, whose input is not copied, this member's reduced part of
+  // chunk c - 1. An extra round carries the last reduced parts.
   void reduce_in_parts(const Call& call, const ConstBlock& in, const Block& out, DType dtype, ReduceOp op) {
     const size_t chunk = share() * size();
     const size_t end = round_up(in.bytes, chunk);
@@ -257,7 +263,7 @@ class ArenaBackend : public Backend {
         copy(part_of(out, start - chunk, part_bytes(in.bytes, start - chunk), i), read(i) + i * share());
     }
   }
-  // Sets out to the reduction of `local` and of the data at `offset` in the others' buffers of the last round.
+  // Sets out to the reduction of `local` and of the others' data at `offset` in the last round's buffers.
   void reduce_piece(std::span<const std::byte> local, size_t offset, std::byte* out, DType dtype,
                     ReduceOp op) {
     if (local.empty()) return;

@@ -1,3 +1,8 @@
+// Establishes one TCP connection per pair of ranks. Each rank listens on a free port and publishes address,
+// port and one random secret per peer under the key "sockets/<rank>" of the job's store. The higher rank of a
+// pair connects and sends its rank and its secret for the peer; the lower rank answers with its own secret.
+// Each side compares with the store, so a stranger at the port is dropped. `Watch` has the deadline and the
+// job's membership (who failed or left).
 #include "gradus/distributed/transport/connect_ranks.h"
 
 #include <netinet/tcp.h>
@@ -17,8 +22,8 @@ namespace {
 constexpr const char* kOp = "init_process_group";
 // How often a wait checks whether the job has failed; and the time limit of one attempt to connect.
 constexpr Milliseconds kPoll{50}, kAttemptLimit{1000};
-// How long the job's failure may take to become known after a connection broke. After that, the broken connection is
-// reported as the failure.
+// How long the job's failure may take to become known after a connection broke. After that, the broken
+// connection is reported as the failure.
 constexpr Milliseconds kFailureDelay{1000};
 constexpr size_t kSecretBytes = 32, kHelloBytes = sizeof(int32_t) + kSecretBytes;
 constexpr size_t kMaxStrangers = 64;  // clients of the port that have not proven to be a rank
@@ -29,7 +34,8 @@ class Connector {
  public:
   Connector(const ConnectOptions& options, const Watch& watch) : options_(options), watch_(watch) {}
 
-  // Ranks connect to lower ranks, in order, before they accept. So a wait for an answer ends, by induction over ranks.
+  // Ranks connect to lower ranks, in order, before they accept. A wait for an answer therefore ends, by
+  // induction over ranks.
   std::map<int, FileDescriptor> run() {
     const FileDescriptor listener = listen();
     publish(local_address(listener).port());
@@ -54,7 +60,7 @@ class Connector {
   };
   struct Client {
     FileDescriptor socket;
-    std::string hello;  // the part that has come
+    std::string hello;  // the bytes received so far: rank (i32), secret
   };
 
   FileDescriptor listen() const {
@@ -66,6 +72,7 @@ class Connector {
     throw ConnectionError(kOp, -1, "cannot listen at the address ", host, " of this host: ", why);
   }
 
+  // Sets own_secrets_, and publishes them with the port.
   void publish(int port) {
     std::vector<std::pair<int, std::string>> secrets;
     for (int peer : options_.peers)
@@ -91,7 +98,7 @@ class Connector {
     return {endpoint.first, endpoint.second, own->second};
   }
 
-  // ---- to lower ranks
+  // ---- connections to lower ranks
 
   void connect(int peer, const Contact& contact) {
     const WaitScope waiting(*watch_.membership, Wait::for_ranks([peer] { return std::vector{peer}; }));
@@ -122,8 +129,9 @@ class Connector {
     keep(peer, std::move(socket));
   }
 
-  // ---- from higher ranks
+  // ---- connections from higher ranks
 
+  // Accepts until all `awaited` ranks are connected. Beyond a limit, the oldest unproven client is dropped.
   void accept(const FileDescriptor& listener, std::vector<int> awaited) {
     std::vector<Client> clients;
     while (!awaited.empty()) {
@@ -168,16 +176,14 @@ class Connector {
     awaited.erase(found);
   }
 
-  // ----
-
   void keep(int peer, FileDescriptor socket) {
-    // A receiver may read nothing for long. The probes of its full window must not end the connection.
+    // A receiver may not read for a long time. TCP's probes of its full window must not end the connection.
     const int unlimited = 0;
     (void)::setsockopt(socket.fd(), IPPROTO_TCP, TCP_USER_TIMEOUT, &unlimited, sizeof unlimited);
     sockets_.emplace(peer, std::move(socket));
   }
 
-  // Throws if the job has failed, one of the ranks has left, or time is over.
+  // Throws if the job has failed, one of the missing ranks has left, or the deadline has passed.
   void check(const std::vector<int>& missing) const {
     check_job(missing);
     for (int rank : missing) check_left(kOp, watch_, rank, [] { return true; });
@@ -188,6 +194,7 @@ class Connector {
     if (watch_.deadline.passed()) throw_wait(kOp, WaitResult::kTimeout, watch_, missing);
   }
 
+  // Reports the peer's death, unless the job's own failure becomes known within kFailureDelay.
   [[noreturn]] void throw_unreachable(int peer, const std::string& why) const {
     const Deadline limit = watch_.deadline.within(kFailureDelay);
     while (!watch_.membership->failed() && !limit.passed()) std::this_thread::sleep_for(Milliseconds(10));
@@ -197,8 +204,8 @@ class Connector {
 
   const ConnectOptions& options_;
   const Watch& watch_;
-  std::map<int, Contact> contacts_;
-  std::map<int, std::string> own_secrets_;
+  std::map<int, Contact> contacts_;         // by peer
+  std::map<int, std::string> own_secrets_;  // by peer; this rank sends them
   std::map<int, FileDescriptor> sockets_;
 };
 

@@ -1,3 +1,7 @@
+// HostsBackend: hierarchical (two-level) collectives. all_reduce: the ranks of a host reduce into their first
+// rank (the leader) through shared memory, the leaders all_reduce by messages, and each leader broadcasts the
+// result on its host. reduce and broadcast alike; the other collectives use the flat backend of messages
+// between all members.
 #include "gradus/distributed/transport/hosts.h"
 
 #include <algorithm>
@@ -8,7 +12,7 @@
 namespace gradus::dist::internal {
 namespace {
 
-// 16-bit floats are added in f32, in pieces of this many elements.
+// all_reduce adds 16-bit floats in f32, in pieces of this many elements, which bounds the temporary memory.
 constexpr int64_t kWidePiece = 1 << 20;
 
 template <class T> void widen(float* to, const void* from, int64_t n) {
@@ -113,7 +117,7 @@ class HostsBackend final : public Backend {
     finish_reduce(out, n, dtype, op, size());
   }
 
-  // Reduces in f32 and rounds once at the end, as among the ranks of one host.
+  // Reduces in f32 and rounds to T (f16 or bf16) once at the end, as among the ranks of one host.
   template <class T>
   void all_reduce_wide(const Call& call, const void* in, void* out, int64_t n, ReduceOp op) {
     std::vector<float> wide(std::min(n, kWidePiece));
@@ -127,7 +131,8 @@ class HostsBackend final : public Backend {
     }
   }
 
-  // Exchanges `local`, of any size.
+  // Returns all members' `local`, of any size. Short blocks travel in the exchange itself after "=", else
+  // their sizes after "#", and then the blocks by all_gather.
   static std::vector<std::string> gather_any(Backend& backend, const Call& call, const std::string& local) {
     const bool fits = local.size() < kMaxExchangeBytes;
     std::vector<std::string> all =

@@ -1,3 +1,7 @@
+// MessageBackend: collectives of host memory by point-to-point messages. Algorithms: exchange and short
+// all_reduce by Bruck's all-gather; long reductions by direct reduce-scatter and all-gather (Note [Direct
+// reduction]); broadcast by a binomial tree, or pipelined along a chain if long. Every member calls the same
+// collectives in the same order.
 #include "gradus/distributed/transport/message.h"
 
 #include <algorithm>
@@ -37,8 +41,9 @@ std::ostream& operator<<(std::ostream& out, const Header& h) {
   return out << h.op << " (call " << h.call << ", step " << h.step << ", " << h.bytes << " bytes)";
 }
 
-// The messages of one call, none of them empty. After an error some may still be under way. So the data of a
-// message is in the caller's buffers or in `kept_`.
+// The messages of one call, none of them empty; members are indices in the group. After an error some
+// messages may still be under way, so the data of a message is never in a local variable but in the caller's
+// buffers or in `kept_`.
 class Traffic {
  public:
   // `what` names the messages. Sender and receiver must give the same name.
@@ -46,6 +51,7 @@ class Traffic {
           const char* what)
       : transport_(transport), members_(members), tag_(tag), call_(call), number_(number), what_(what) {}
 
+  // Stores data for as long as this object, and returns it.
   std::string& keep(std::string data) { return kept_.emplace_back(std::move(data)); }
 
   void send(size_t member, uint32_t step, const void* data, size_t bytes) {
@@ -84,7 +90,7 @@ class Traffic {
   void sweep() {
     std::erase_if(sends_, [](const Ref<Request>& send) { return send->done(); });
   }
-  // Waits for the sends.
+  // Waits for all sends. The caller's buffers are then free.
   void finish() {
     wait(sends_);
     sends_.clear();
@@ -97,6 +103,8 @@ class Traffic {
     return header;
   }
 
+  // place(header) returns the buffer for a message with the expected call, step and op, or null to reject its
+  // size.
   template <class Place> Ref<Request> receive(size_t member, const Header& expected, Place place) {
     return transport_.receive(
         members_[member], tag_,
@@ -125,7 +133,7 @@ class Traffic {
   std::vector<Ref<Request>> sends_;
 };
 
-// The members of a chain or tree. Places are counted from its root.
+// Numbers the members of a chain or tree from its root: the root has place 0.
 struct Places {
   size_t size, root;
   size_t of(size_t member) const { return (member + size - root) % size; }
@@ -274,7 +282,7 @@ class MessageBackend final : public Backend {
     return have;
   }
 
-  // Makes room for contributions. The memory is kept for the next call.
+  // Makes room for received contributions. The memory is kept for the next call.
   void make_landing(size_t bytes) {
     if (bytes <= landing_bytes_) return;
     landing_ = std::make_unique_for_overwrite<std::byte[]>(bytes);
@@ -361,7 +369,7 @@ class MessageBackend final : public Backend {
     traffic.finish();
   }
 
-  // In the tree, the parent of place p is p without its lowest set bit.
+  // Binomial tree: the parent of place p is p without its lowest set bit.
   void broadcast_tree(Traffic& traffic, const Places& places, void* data, size_t bytes) {
     if (bytes == 0) return;
     const size_t place = places.of(index_);
@@ -372,6 +380,7 @@ class MessageBackend final : public Backend {
       if (place + bit < size_) traffic.send(places.member(place + bit), 0, data, bytes);
   }
 
+  // Place p forwards each piece from p - 1 to p + 1. kPiecesAhead receives are posted in advance.
   void broadcast_chain(Traffic& traffic, const Places& places, void* data, size_t bytes) {
     const size_t place = places.of(index_), pieces = count_pieces(bytes);
     std::deque<Ref<Request>> receives;

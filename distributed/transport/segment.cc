@@ -1,3 +1,7 @@
+// Shared-memory segments for the ranks of one host. Ranks that are threads share one anonymous mapping, found
+// by key in a table. Ranks that are processes map a memfd, whose location they exchange through the key-value
+// store; no file name exists that a crash could leave behind. Waits poll for the job's failure and the
+// deadline every 100 ms.
 #include "gradus/distributed/transport/segment.h"
 
 #include <fcntl.h>
@@ -21,10 +25,11 @@ namespace gradus::dist::internal {
 namespace {
 
 constexpr char kOp[] = "shared memory";
-constexpr Milliseconds kSlice{100};
+constexpr Milliseconds kSlice{100};  // interval of the checks for a failure while waiting
 
 [[noreturn]] void throw_errno(const char* what) { throw ConnectionError(kOp, -1, what, ": ", errno_text()); }
 
+// See make_thread_segments. The table has the segments that some member has not opened yet.
 class ThreadSegments final : public SegmentProvider {
  public:
   std::shared_ptr<Segment> open(const std::string& key, const std::vector<int>& members, int, size_t bytes,
@@ -49,7 +54,9 @@ class ThreadSegments final : public SegmentProvider {
   std::map<std::string, Opening> openings_;
 };
 
-// Makes zeroed memory. Its size is sealed, so no access to it can fail later.
+// Creates a memfd of zeroed memory. Its size is sealed: if another process could shrink it, an access beyond
+// the end would raise SIGBUS. SIGXFSZ is blocked, so that ftruncate beyond `ulimit -f` fails with an error.
+// Errors: ConnectionError.
 FileDescriptor make_memory(size_t bytes) {
   FileDescriptor memory(memfd_create("gradus", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!memory) throw_errno("memfd_create");
@@ -60,8 +67,10 @@ FileDescriptor make_memory(size_t bytes) {
   return memory;
 }
 
-// Opens the memory that another process of this user has as `name`, "process id/descriptor". Returns nothing if
-// that process has no such memory, or is gone.
+// Opens the memfd that another process of this user has as `name`, "process id/descriptor". Verifies seal,
+// owner and size, since the process id may have been reused. Returns an invalid descriptor if the process has
+// no such memory, or is gone. `rank` is the memfd's creator, for errors.
+// Errors: StoreError for a malformed name; ConnectionError without permission.
 FileDescriptor open_memory(const std::string& name, size_t bytes, int rank) {
   int pid = 0, number = 0, length = 0;
   if (name.find_first_not_of("0123456789/") != name.npos ||
@@ -81,9 +90,9 @@ FileDescriptor open_memory(const std::string& name, size_t bytes, int rank) {
   return memory;
 }
 
-// The first member makes a memfd and publishes its process id and descriptor in the store. The others open the memfd
-// through /proc and publish that they have it. Then the first member closes its descriptor. The memory disappears
-// with the last process that has it, however that process ends.
+// The first member makes a memfd and publishes its process id and descriptor in the store. The others open
+// the memfd through /proc and publish that they have it. Then the first member closes its descriptor. The
+// memory disappears with the last process that has it, however that process ends.
 class ProcessSegments final : public SegmentProvider {
  public:
   explicit ProcessSegments(std::shared_ptr<Store> store) : store_(std::move(store)) {}
@@ -119,7 +128,8 @@ class ProcessSegments final : public SegmentProvider {
   }
 
  private:
-  // Throws if the job has failed, the time is over, or one of the missing ranks has left.
+  // Throws if the job has failed, the time is over, or one of the missing ranks has left. still_missing(rank)
+  // is called for a rank that has left, which may have arrived just before.
   template <class StillMissing>
   static void check(const std::vector<int>& missing, const Watch& watch, StillMissing&& still_missing) {
     if (watch.membership->failed()) throw_wait(kOp, WaitResult::kFailed, watch, missing);
@@ -127,7 +137,7 @@ class ProcessSegments final : public SegmentProvider {
     if (watch.deadline.passed()) throw_wait(kOp, WaitResult::kTimeout, watch, missing);
   }
 
-  // Waits until each of these ranks has set its key.
+  // Waits until each of these ranks has set its key in the store. `keys` is by rank.
   void wait_for(std::map<int, std::string> keys, const Watch& watch) {
     for (;;) {
       std::erase_if(keys, [&](const auto& entry) { return store_->check({entry.second}); });

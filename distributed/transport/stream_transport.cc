@@ -1,3 +1,7 @@
+// StreamTransport: tagged point-to-point messages over byte streams, shared-memory rings between ranks of one
+// host and TCP between hosts. The state is guarded by one mutex; any thread may call. A member is an index in
+// members_: first the ranks of this host, then those with a connection. A segment of zeros is a valid set of
+// empty rings.
 #include "gradus/distributed/transport/stream_transport.h"
 
 #include <linux/sockios.h>
@@ -21,24 +25,26 @@ namespace gradus::dist::internal {
 namespace {
 
 // Note [Streams]
-// A message is a MessageHead, the sender's header and the payload, written to the stream in pieces as there is room. Each
-// ordered pair of ranks of a host has a ring of bytes in shared memory, with one writer and one reader. Each rank has a
-// doorbell. Others ring it after they wrote to one of the rank's rings, or made room in a ring that the rank waits to
-// write to. Two ranks of different hosts have a TCP connection. A thread (the poller) waits until connections can be read
-// or written, and then moves messages.
+// A message is a MessageHead, the sender's header and the payload, written to the stream in pieces as there
+// is room. Each ordered pair of ranks of a host has a ring of bytes in shared memory, with one writer and one
+// reader. Each rank has a doorbell. Others ring it after they wrote to one of the rank's rings, or made room
+// in a ring that the rank waits to write to. Two ranks of different hosts have a TCP connection. A thread
+// (the poller) waits until connections can be read or written, and then moves messages.
 //
-// Every thread that waits for a message moves all messages of its rank (progress), one thread at a time. A message
-// without a receive stays in its stream and holds its sender back. If a receive may be for a message behind it, it moves
-// to the heap.
+// Every thread that waits for a message moves all messages of its rank (progress), one thread at a time. A
+// message without a matching receive stays in its stream, so the sender blocks (flow control). Only if a
+// posted receive may match a later message of the stream, the first message moves to the heap (an unexpected
+// message, as in MPI).
 
 constexpr size_t kLine = 64;
 constexpr size_t kAllRingsBytes = size_t(64) << 20;
+// A ring has the largest power of two so that all rings fit into kAllRingsBytes, within these limits.
 constexpr size_t kMinRingBytes = size_t(16) << 10, kMaxRingBytes = size_t(256) << 10;
 constexpr uint64_t kMaxPayloadBytes = uint64_t(1) << 47;
 // The most that is moved through a connection at a time, so that all connections make progress.
 constexpr size_t kSocketStep = size_t(256) << 10;
-// How long the job's failure, or the peer's leaving, may take to become known after a connection broke. After that, the
-// broken connection is reported as the failure.
+// How long the job's failure, or the peer's exit, may take to become known after a connection broke. After
+// that, the broken connection is reported as the failure.
 constexpr Milliseconds kFailureDelay{1000};
 // How long messages of a peer that has left may take to arrive, unless its connection ends earlier.
 constexpr Milliseconds kRemainderLimit{2000};
@@ -61,14 +67,16 @@ struct Ring {
   std::atomic<uint32_t> writer_waits{0};            // the writer waits for room
 };
 
+// The fixed part of a message in the stream, in the host's byte order.
 struct MessageHead {
   uint64_t tag;
   uint64_t payload_bytes;
   int64_t visible_at;  // in a simulation: when the message arrives
   uint32_t header_bytes;
-  uint32_t zero;
+  uint32_t zero;  // detects corrupt streams
 };
 
+// Returns the bytes of one ring.
 size_t capacity(size_t members) {
   return std::clamp(std::bit_floor(kAllRingsBytes / (members * members)), kMinRingBytes, kMaxRingBytes);
 }
@@ -79,6 +87,8 @@ size_t head_bytes(size_t members) {
 
 class StreamTransport;
 
+// A send or receive in progress. The caller's reference owns it; the transport has plain pointers to it until
+// it has finished or is forgotten.
 struct StreamRequest : Request {
   explicit StreamRequest(std::shared_ptr<StreamTransport> transport) : transport(std::move(transport)) {}
   bool done() override;
@@ -87,7 +97,7 @@ struct StreamRequest : Request {
   const std::shared_ptr<StreamTransport> transport;
   std::vector<int> peers;  // the members that it waits for, by index
   int from = -1;           // of a receive: the sender's rank
-  // Set once, after given_up and error.
+  // Set once, after given_up (forgotten before completion) and error.
   std::atomic<bool> finished{false};
   bool given_up = false;
   std::exception_ptr error;
@@ -126,7 +136,7 @@ struct Unexpected {
 // The message that the reader of a stream is reading.
 struct Incoming {
   enum class Stage { kHead, kMatch, kPayload } stage = Stage::kHead;
-  std::vector<std::byte> head;  // the part of MessageHead and header that has come
+  std::vector<std::byte> head;  // the bytes of MessageHead and header received so far
   MessageHead message{};
   uint64_t left = 0;  // of the payload
   // Where the payload goes: to a receive's buffer, to the heap, or nowhere.
@@ -138,8 +148,8 @@ struct Incoming {
 // The TCP connection to a rank of another host.
 struct Connection {
   FileDescriptor socket;
-  // Whether the socket may be read or written. The poller sets them, and whoever finds that the socket would block
-  // clears them.
+  // Whether the socket may be read or written (edge-triggered epoll). The poller sets them; a read or write
+  // that would block clears them.
   bool readable = true, writable = true;
   bool drained = false;                    // nothing more can be read
   TimePoint broken_at = TimePoint::max();  // max: it works
@@ -179,7 +189,8 @@ class StreamTransport final : public Transport, public std::enable_shared_from_t
     join_thread(background_);
   }
 
-  // Waits until what was sent has arrived, and closes the connections. From now on nothing moves.
+  // If there are connections, waits up to kFlushLimit until all sent bytes are acknowledged, closes them, and
+  // stops all messages, also those of rings. Otherwise does nothing.
   void close_connections() {
     if (!poller_.joinable()) return;
     for (const Deadline limit = Deadline::after(kFlushLimit); is_sending() && !limit.passed();)
@@ -286,6 +297,7 @@ class StreamTransport final : public Transport, public std::enable_shared_from_t
     }
   }
 
+  // Moves messages without blocking. Returns whether the request has finished; throws if it can never finish.
   bool done(StreamRequest& request, const char* op) {
     if (finished(request, op)) return true;
     End end;
@@ -352,8 +364,8 @@ class StreamTransport final : public Transport, public std::enable_shared_from_t
     return true;
   }
 
-  // Why a request can never finish. kLeft: all its peers have left. kFailed: a peer has corrupted a ring, or its
-  // connection broke.
+  // Why a request can never finish. kLeft: all its peers have left. kFailed: a peer has corrupted a ring, or
+  // its connection broke.
   struct End {
     enum class Kind { kNone, kLeft, kFailed } kind = Kind::kNone;
     Failure failure = {};  // of kFailed
@@ -363,17 +375,17 @@ class StreamTransport final : public Transport, public std::enable_shared_from_t
     if (end.kind == End::Kind::kFailed) throw_failure(op, watch.membership->report(end.failure));
   }
 
-  // ---- under the lock
+  // ---- the functions below are called with mutex_ locked, except those of the threads
 
   void finish(StreamRequest& request) {
     request.finished.store(true, std::memory_order_release);
     someone_finished_ = true;
   }
 
-  // Returns the time that connections are judged by. Rings need none.
+  // Returns the current time, which only the time limits of connections need.
   TimePoint time_for_connections() const { return connections_.empty() ? TimePoint() : now(); }
 
-  // Moves messages until the request is finished or nothing moves. Returns whether the request can still finish.
+  // Moves messages until the request is finished or nothing moves. Returns why it can never finish, if so.
   End advance(StreamRequest& request, TimePoint time) {
     // Checks first whether all peers have left, so that everything that they sent has been seen.
     const bool gone = std::ranges::all_of(request.peers, [&](int peer) { return is_gone(peer, time); });
@@ -445,6 +457,7 @@ class StreamTransport final : public Transport, public std::enable_shared_from_t
   // The most that is copied at a time, so that writer and reader work in parallel.
   size_t step_bytes() const { return capacity_ / 4; }
 
+  // Writes queued messages to the peer's stream, one step at most. Returns whether any byte moved.
   bool write(size_t peer) {
     std::deque<SendRequest*>& queue = outgoing_[peer];
     if (queue.empty()) return false;
@@ -472,7 +485,7 @@ class StreamTransport final : public Transport, public std::enable_shared_from_t
     }
     return moved;
   }
-  // Writes to the stream. Returns how many bytes it took. `more`: a further part of the message follows at once.
+  // Writes to the stream. Returns the number of bytes written. `more`: the message continues at once.
   size_t put(size_t peer, std::span<const std::byte> bytes, bool more) {
     if (!is_remote(peer)) {
       copy_in(ring_data(index_, peer), written_[peer], bytes.data(), bytes.size());
@@ -508,7 +521,7 @@ class StreamTransport final : public Transport, public std::enable_shared_from_t
     return unread > capacity_ ? 0 : capacity_ - unread;
   }
 
-  // Notes why a connection cannot be written any more. What has come can still be read.
+  // Marks a connection as not writable any more. Received bytes can still be read.
   void break_connection(Connection& c, const std::string& error) {
     if (c.broken_at != TimePoint::max()) return;
     c.broken_at = now();
@@ -545,6 +558,7 @@ class StreamTransport final : public Transport, public std::enable_shared_from_t
     return moved;
   }
 
+  // Reads one step of the source's stream. Returns whether anything moved.
   bool read(size_t source) {
     if (is_remote(source)) return read_connection(source);
     Ring& ring = this->ring(source, index_);
@@ -563,8 +577,8 @@ class StreamTransport final : public Transport, public std::enable_shared_from_t
     return moved;
   }
 
-  // Takes n of the `ready` bytes out of the stream, and drops them if there is no `to`. Returns false if the connection
-  // fails.
+  // Takes n of the `ready` bytes out of the stream, and drops them if there is no `to`. Returns false if the
+  // connection fails.
   bool take(size_t source, std::byte* to, size_t n, uint64_t& ready) {
     ready -= n;
     if (!is_remote(source)) {
@@ -636,7 +650,8 @@ class StreamTransport final : public Transport, public std::enable_shared_from_t
     return false;
   }
 
-  // Finds out where a message goes, once its header is there.
+  // Chooses the destination of the message whose header has arrived: the oldest matching receive, or the
+  // heap. Returns false if the message stays in the stream.
   bool match(size_t source) {
     Incoming& incoming = incoming_[source];
     if (!is_held(incoming)) return false;
@@ -665,8 +680,8 @@ class StreamTransport final : public Transport, public std::enable_shared_from_t
       return std::ranges::find(request->peers, int(source)) != request->peers.end();
     });
   }
-  // Returns the room for the payload. If the receive refuses the message, the receive fails and the
-  // payload is dropped.
+  // Returns the buffer for the payload. If the receive's callback throws, the receive fails and null is
+  // returned: the payload is dropped.
   std::byte* accept(ReceiveRequest& request, size_t source, std::span<const std::byte> header, size_t bytes) {
     request.from = members_[source];
     try {
@@ -707,7 +722,7 @@ class StreamTransport final : public Transport, public std::enable_shared_from_t
       if (message.taker == &request) message.taker = nullptr;
     for (std::deque<SendRequest*>& queue : outgoing_)
       std::erase_if(queue, [&](const SendRequest* other) {
-        // The message is half sent. The reader would take the next message for its rest.
+        // The message is partly sent: the reader would read the next message as the rest of this one.
         if (other == &request && other->sent > 0) broken_ = true;
         return other == &request;
       });
@@ -720,7 +735,7 @@ class StreamTransport final : public Transport, public std::enable_shared_from_t
   static bool is_visible(const Incoming& incoming) {
     return incoming.message.visible_at == 0 || visible_at(incoming) <= now();
   }
-  // Returns whether a message waits in the ring for its receive.
+  // Returns whether a message is held in its stream until it has a receive.
   static bool is_held(const Incoming& incoming) {
     return incoming.stage == Incoming::Stage::kMatch && is_visible(incoming);
   }

@@ -1,4 +1,7 @@
-// Implementation of AttachedParams and FiniteCheck.
+// AttachedParams: the list of parameters whose gradients an all-reduce callback averages, with the gradients
+// that no_sync accumulates. A parameter is found by its autograd leaf, and is not kept alive. FiniteCheck:
+// searches the gradients for NaN and infinity, element by element on the CPU, by the infinity norm per device
+// on GPUs.
 #include "gradus/distributed/data_parallel/internal/attached_params.h"
 
 #include <algorithm>
@@ -37,6 +40,7 @@ std::vector<Tensor> AttachedParams::tensors() const {
   return existing;
 }
 
+// Errors: InternalError for a tensor that is not attached.
 size_t AttachedParams::index_of(const Tensor& param) const {
   const auto it = index_.find(param.ref()->slot.get());
   if (it == index_.end())
@@ -44,6 +48,7 @@ size_t AttachedParams::index_of(const Tensor& param) const {
   return it->second;
 }
 
+// Returns the name that the caller's function gives, or "parameter i" if it gives none.
 std::string AttachedParams::name_of(size_t i) const {
   const Tensor x = tensor(i);
   if (given_name_ && x.defined())
@@ -59,6 +64,7 @@ std::vector<std::string> AttachedParams::names(const std::function<bool(const At
 }
 
 void AttachedParams::accumulate(size_t i, const Tensor& grad) {
+  // Adds in place only if no other handle shares the buffer and no recording follows either tensor.
   Tensor& accumulated = params_[i].accumulated;
   if (!grad.defined()) return;
   if (!accumulated.defined())
@@ -93,6 +99,7 @@ void FiniteCheck::check(size_t param, const Tensor& grad) {
     check_elements(param, grad);
 }
 
+// Keeps the first finding of this rank; `param` is an index into AttachedParams.
 void FiniteCheck::check_elements(size_t param, const Tensor& grad) {
   if (param_ >= 0) return;
   element_ = first_not_finite(grad);

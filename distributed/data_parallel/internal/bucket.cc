@@ -1,4 +1,8 @@
-// Implementation of Bucket: packs gradients into contiguous memory, all-reduces them, and unpacks results.
+// Bucket: packs gradients into contiguous memory (row-major views, one after the other), all-reduces them,
+// and unpacks the results. pack serves comm hooks, prepare and bucket_all_reduce serve the default
+// all-reduce, which packs when the collective starts: only then the Consensus, the ranks' agreement on the
+// gradients in use, is known. `used` has one flag per attached tensor, equal on all ranks. A used gradient
+// that this rank lacks is sent as zeros.
 #include "gradus/distributed/data_parallel/internal/bucket.h"
 
 #include <algorithm>
@@ -73,6 +77,7 @@ void Bucket::unpack(const std::vector<bool>& used, std::vector<GradCallback::Del
 Collective bucket_all_reduce(const std::shared_ptr<Bucket>& bucket, ReduceOp op, const Group& group,
                              const std::shared_ptr<const Consensus>& consensus) {
   Collective call{.op = "backward"};
+  // Runs once the group's earlier collectives have ended. False, on all ranks alike: nothing to reduce.
   call.prepare = [=, size = group.size()](Collective& call) {
     consensus->wait();
     bucket->start = bucket->end = clock_now();

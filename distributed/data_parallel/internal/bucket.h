@@ -1,4 +1,7 @@
-// Bucket: gradients of one dtype and device that one backward reduces together, in one contiguous buffer.
+// Bucket: gradients of one dtype and device that one backward all-reduces together, in one contiguous buffer
+// of host memory (the counterpart of DDP's Bucket). Attached tensors are the parameters of AllReduceCallback.
+// `used` (Consensus::used) flags the attached tensors for which some rank has a gradient; a rank without one
+// sends zeros.
 #pragma once
 
 #include <functional>
@@ -39,7 +42,7 @@ inline constexpr int64_t kMinSeparateBytes = 1 << 20;
 struct Bucket {
   bool as_views = false;            // gradient_as_bucket_view
   std::vector<Gradient> gradients;  // in the order of sending
-  Tensor memory = {};               // [sum of numel]
+  Tensor memory = {};               // [sum of numel], on the host
   int waiting = 0;                  // number of gradients that this rank's backward has yet to compute
   Work work = {};
   std::function<void()> complete = {};  // completion of the comm hook
@@ -48,7 +51,8 @@ struct Bucket {
 
   DType dtype() const { return gradients[0].param.dtype(); }
   bool is_used(const std::vector<bool>& used) const;
-  // Allocates `memory`, unless `reusable`, the memory of the last backward, has no gradients as views.
+  // Sets `memory` to `reusable`, the memory of the last backward (may be undefined), if no gradient is a view
+  // of it and the dtype fits; else allocates.
   void allocate(const Tensor& reusable);
 
   // For a comm hook: copies the used gradients of this rank into the memory. `used` is that of the Consensus.

@@ -1,4 +1,6 @@
-// Implementation of assign_buckets and make_plan.
+// Assigns the gradients of data-parallel training to the buckets that are all-reduced together, as PyTorch's
+// DistributedDataParallel. The assignment is greedy, in the reverse order in which the tensors were attached to
+// the all-reduce callback, which approximates the order in which backward produces the gradients.
 #include "gradus/distributed/data_parallel/internal/bucket_plan.h"
 
 #include <algorithm>
@@ -9,6 +11,7 @@ namespace gradus::dist::internal {
 
 std::vector<std::vector<size_t>> assign_buckets(std::span<const BucketItem> items,
                                                 std::span<const int64_t> limits) {
+  // The bucket of one dtype and device that takes further items. Its limit advances in `limits` with each bucket.
   struct OpenBucket {
     DType dtype;
     Device device;
@@ -39,6 +42,7 @@ std::vector<std::vector<size_t>> assign_buckets(std::span<const BucketItem> item
   return buckets;
 }
 
+// Converts the options' MiB to bytes.
 std::array<int64_t, 2> caps_of(const AllReduceCallbackOptions& options) {
   const auto bytes = [](double mb, const char* name) {
     if (!(mb > 0)) throw ValueError("make_allreduce_cb", name, " must be positive, got ", mb);
@@ -55,6 +59,8 @@ std::shared_ptr<BucketPlan> make_plan(ReduceOp op, const AllReduceCallbackOption
     throw ValueError("backward", "at most ", kMaxReached, " tensors can share an all-reduce callback, got ",
                      n);
   const auto plan = std::make_shared<BucketPlan>();
+  // What the plan depends on, as text in two forms. Ranks compare the checksum of `text`, which has the tensors'
+  // devices. Only if the checksums differ, ranks exchange `lines`, which have the tensors' names, for the error.
   std::vector<std::string> lines = {concat(
       dist::name_of(op), " with bucket_cap_mb = ", o.bucket_cap_mb, ", first_bucket_mb = ", o.first_bucket_mb,
       ", uneven_no_sync = ", o.uneven_no_sync, ", static_graph = ", o.static_graph, ", check_finite = ",
@@ -79,7 +85,8 @@ std::shared_ptr<BucketPlan> make_plan(ReduceOp op, const AllReduceCallbackOption
   plan->lines = std::make_shared<const std::vector<std::string>>(std::move(lines));
   plan->buckets = assign_buckets(items, caps);
   for (auto& indices : plan->buckets)
-    for (size_t& i : indices) i = n - 1 - i;
+    for (size_t& i : indices)
+      i = n - 1 - i;  // from an index in `items`, which are reversed, to one in `params`
   plan->memory.resize(plan->buckets.size());
   return plan;
 }

@@ -1,6 +1,9 @@
 // At the start of a data-parallel backward each rank sends a BackwardNote: the parameters for which the rank has
-// gradients, and checksums of its settings. This file serializes the notes, exchanges them by a queued collective,
-// checks that all ranks run the same backward (find_mismatch), and derives what all ranks do (Consensus::resolve).
+// gradients, and fingerprints of its options, attached tensors and parameters. This file serializes the notes,
+// exchanges them by an asynchronous collective, checks that all ranks run the same backward (find_mismatch), and
+// derives what all ranks do (Consensus::resolve). The check and resolve() run on the thread of the group's queue
+// when the notes of all members have arrived; Consensus::wait publishes the result, or throws the mismatch on all
+// ranks.
 #include "gradus/distributed/data_parallel/internal/consensus.h"
 
 #include <algorithm>
@@ -23,8 +26,10 @@ template <class Predicate> int first(const BackwardNotes& notes, Predicate is) {
 // Returns whether the rank has no more data and takes part with zero gradients, within join().
 bool is_joined(const BackwardNote& note) { return note.kind == BackwardNote::kJoined; }
 
-// Returns the lines of all members, by member. Sends `local` in chunks; the last chunk is shorter than kChunk.
-// Collective: all members call exchange_lines, since all members see the same notes, whose fingerprints differ.
+// Returns the bucket plans of all members as text lines (BucketPlan::lines: one line with the options, then one
+// per attached tensor), by member. `local` is this rank's plan. It is sent in chunks of kChunk bytes; a shorter
+// chunk is a member's last one. Collective: either all members call exchange_lines or none does, because all
+// members decide it by the same notes.
 std::vector<std::vector<std::string>> exchange_lines(const MatchedCall& matched,
                                                      const std::vector<std::string>& local) {
   constexpr size_t kChunk = kMaxExchangeBytes / 2;
@@ -44,7 +49,7 @@ std::vector<std::vector<std::string>> exchange_lines(const MatchedCall& matched,
 
 }  // namespace
 
-// The record: kHeaderSize numbers, then `reached` with 64 bits per number, the lowest bit first.
+// The serialized form: kHeaderSize numbers, then `reached` with 64 bits per number, the lowest bit first.
 std::vector<int64_t> serialize(const BackwardNote& note) {
   std::vector<int64_t> record{note.kind,  note.number,   note.plan_fingerprint,       note.attached,
                               note.flags, note.checksum, int64_t(note.reached.size())};
@@ -80,7 +85,8 @@ std::optional<Failure> find_mismatch(const std::vector<std::optional<BackwardNot
     if (!is_joined(notes[i])) not_joined.push_back(i);
     if (notes[i].kind == BackwardNote::kBackward) backwards.push_back(i);
   }
-  size_t i = 0, other = 0;  // a mismatching member and a member of the majority
+  size_t i = 0,
+         other = 0;  // members: the first that differs from the majority, and the first of the majority
   // Returns whether value(note) differs between the members; sets `i` and `other`.
   const auto differs = [&](const std::vector<size_t>& members, auto value) {
     const Minority found = find_minority(members, [&](size_t m) { return value(notes[m]); });
@@ -109,8 +115,8 @@ std::shared_ptr<Consensus> Consensus::start(const Group& group, const BackwardNo
                                             std::shared_ptr<const std::vector<std::string>> plan) {
   const auto consensus = std::make_shared<Consensus>();
   Collective call{.op = "backward", .record = {.op = Op::kBackward}, .sizes = serialize(local)};
-  // The lines are compared only if the fingerprints of the plans differ. The fingerprints include devices, which
-  // the lines do not.
+  // The plans' lines are compared only if the plans' fingerprints differ, to name the difference in the error. If
+  // the lines are equal, the devices differ: the fingerprint includes the tensors' devices, and the lines do not.
   call.check = [&state = group.state(), plan = std::move(plan)](const MatchedCall& matched) {
     std::vector<std::optional<BackwardNote>> received;
     for (const auto& record : matched.sizes) received.push_back(parse(record));
@@ -128,6 +134,9 @@ std::shared_ptr<Consensus> Consensus::start(const Group& group, const BackwardNo
   return consensus;
 }
 
+// All members compute the same result from the same notes. `used` is the union of the members' `reached`;
+// `divisor` is the number of members, without those that have joined if kDivideByActive is set. If the backward is
+// canceled, the parameters diverged, or check_joined() will throw, `used` is all false and no gradient is reduced.
 void Consensus::resolve(BackwardNotes all) {
   notes = std::move(all);
   canceled = std::ranges::any_of(notes, [](const auto& n) { return n.kind == BackwardNote::kNone; });
@@ -142,7 +151,7 @@ void Consensus::resolve(BackwardNotes all) {
     divisor -= int(std::ranges::count_if(notes, is_joined));
   const bool error = some_joined && (notes[joined].flags & BackwardNote::kEndEarly ||
                                      notes[active].flags & BackwardNote::kEnclosingRecording);
-  if (canceled || diverged || error) return;  // without used parameters nothing is reduced
+  if (canceled || diverged || error) return;
   for (const BackwardNote& n : notes)
     for (size_t i = 0; i < used.size(); ++i) used[i] = used[i] || n.reached[i];
 }

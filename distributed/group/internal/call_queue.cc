@@ -1,3 +1,6 @@
+// CallQueue: a mutex-protected FIFO of a group's calls and the thread that serves it. `busy` makes the calls
+// that try_run runs on callers' threads exclude those of the queue's thread. See call_queue.h for the life of
+// the queue, and Note [Groups that go first] there.
 #include "gradus/distributed/group/internal/call_queue.h"
 
 #include <algorithm>
@@ -8,7 +11,8 @@
 namespace gradus::dist::internal {
 
 Watch local_watch(const Deadline& deadline) {
-  // Never destroyed: threads may still wait when the process ends.
+  // The membership of a job of one rank, which never fails. Never destroyed: threads may still wait when the
+  // process ends.
   static const auto& nobody = *new std::shared_ptr<Membership>(make_local_memberships(1)[0]);
   return {nobody.get(), deadline};
 }
@@ -21,7 +25,8 @@ void CallQueue::State::end_call() {
   changed.notify();
 }
 
-// Drops the calls that are left. There are some only if a simulation kills the rank.
+// Runs when the queue's thread ends or could not be started. Drops the calls that are left. There are some
+// only if the thread did not start or a simulation kills the rank.
 void CallQueue::State::end() noexcept {
   std::deque<Call> dropped;
   {
@@ -44,6 +49,7 @@ void PostedCalls::add(const CallSeries& series, int calls) {
   changed.notify();
 }
 
+// A barrier of a group counts as a call of the group's collectives.
 bool PostedCalls::has(const CallSeries& series) const {
   if (series.kind != CallSeries::Kind::kCollective && series.kind != CallSeries::Kind::kBarrier) return false;
   std::lock_guard lock(mutex_);
@@ -100,15 +106,17 @@ void CallQueue::post(Call call) {
     thread_ = start_thread([state = until_end] {
       name_own_thread("calls");
       posted_calls = state.get();
-      Context::current().recordings.clear();  // calls record nothing and keep no recording alive
-      Context::current().observer = nullptr;  // nor an observer
-      Context::current().job = nullptr;       // nor a job, since they hold their group
+      // Calls record nothing, and keep no recording, observer or job alive: these can refer to the group.
+      Context::current().recordings.clear();
+      Context::current().observer = nullptr;
+      Context::current().job = nullptr;
       serve(*state);
     });
   }
   state_->changed.notify();
 }
 
+// Runs posted calls in order, until the queue is destroyed and no call is left.
 void CallQueue::serve(State& state) {
   const auto has_call = [&] {
     std::lock_guard lock(state.mutex);
@@ -134,7 +142,7 @@ void CallQueue::serve(State& state) {
       State& state;
       Call& next;
       ~End() {
-        next = nullptr;  // releases what it held before the queue counts as idle
+        next = nullptr;  // destroys the call's captures before the queue counts as idle
         state.end_call();
         state.posted->add(state.series, -1);
       }

@@ -1,3 +1,7 @@
+// share_on_host: one read-only copy of `bytes` bytes for all ranks of a host. The ranks elect the one that
+// fills it by compare_set on a key of the job's store. That rank fills a memfd, seals it, and publishes its
+// pid and descriptor; the others map /proc/PID/fd/FD. A rank that cannot map that memory fills private memory
+// instead (Job::share).
 #include "gradus/distributed/group/internal/host_copy.h"
 
 #include <fcntl.h>
@@ -27,9 +31,9 @@ uint64_t process_namespace() {
 }
 
 // The store's value for a copy, and what may happen next:
-//   nothing, or kFree    no rank has it: a rank that replaces this by its own kFilling fills it
-//   kFilling             `rank` fills it; others wait
-//   kReady               it is descriptor `fd` of process `pid`. When it is not there any more, as kFree
+//   nothing, or kFree    no rank has the copy: a rank that replaces this value by its own kFilling fills it
+//   kFilling             `rank` fills the copy; others wait. If `rank` has left the job, as kFree
+//   kReady               the copy is descriptor `fd` of process `pid`. If that file is gone, as kFree
 struct Claim {
   enum State { kFree, kFilling, kReady };
   State state = kFree;
@@ -38,7 +42,7 @@ struct Claim {
   uint64_t pid_namespace = 0;
   int64_t pid = 0;
   int fd = -1;
-  uint64_t device = 0, inode = 0;
+  uint64_t device = 0, inode = 0;  // of the memfd, to detect a descriptor that was reused
 
   static Claim make(State state, int rank) { return {state, rank, random_hex(kOp, 16)}; }
   std::string text() const {
@@ -59,15 +63,16 @@ struct Claim {
 
 using Memory = std::shared_ptr<std::byte>;
 
-// Maps a file. Returns null if the system refuses. `file` stays open as long as the mapping.
+// Maps a file. Returns null if the system refuses. The mapping keeps `file` open, unless null.
 Memory map(int fd, size_t bytes, int protection, std::shared_ptr<FileDescriptor> file = nullptr) {
   void* data = mmap(nullptr, bytes, protection, MAP_SHARED, fd, 0);
   if (data == MAP_FAILED) return nullptr;
   return {static_cast<std::byte*>(data), [bytes, file](std::byte* p) { munmap(p, bytes); }};
 }
 
-// Maps the ready copy of `claim`. Returns null if that fails: with `gone` set, the copy is not there any
-// more; otherwise it is out of reach.
+// Maps the ready copy of `claim`. Returns null if that fails: with `gone` set, the copy no longer exists and
+// another rank may fill it again; otherwise this process cannot reach the copy (another PID namespace, or no
+// permission).
 Memory attach(const Claim& claim, size_t bytes, bool& gone) {
   gone = false;
   if (claim.pid_namespace != process_namespace()) return nullptr;
@@ -86,7 +91,7 @@ Memory attach(const Claim& claim, size_t bytes, bool& gone) {
   return gone ? nullptr : map(file.fd(), bytes, PROT_READ);
 }
 
-// Frees the claim in the store if this rank does not fill the copy.
+// Scope of filling: unless done() was called, sets the store's value to kFree at the end.
 class Filling {
  public:
   Filling(Store& store, const std::string& key, const Claim& claim)
@@ -111,8 +116,8 @@ class Filling {
   bool done_ = false;
 };
 
-// Fills the copy that this rank has claimed, and seals it, so that nobody can change it. Returns null if there is no
-// memory that can be shared. Other processes map the copy through this process's descriptor.
+// Fills the copy that this rank has claimed, and seals it, so that nobody can change it. Returns null if
+// there is no memory that can be shared. Other processes map the copy through this process's descriptor.
 Memory fill_claimed(Store& store, const std::string& key, Claim claim, size_t bytes, const Job::Fill& fill) {
   Filling filling(store, key, claim);
   const auto file =
@@ -153,7 +158,7 @@ HostMemory share_on_host(World& world, const std::string& key, size_t bytes, con
 
   const std::string store_key = concat("share/", world.host_of[size_t(world.rank)], '/', bytes, '/', key);
   const Watch watch = world.watch();
-  std::string replaceable;  // the store's value that this rank may replace
+  std::string replaceable;  // the store's value that this rank may replace; empty: only an absent value
   for (Milliseconds pause{1};; pause = std::min(2 * pause, Milliseconds(20))) {
     const Claim own = Claim::make(Claim::kFilling, world.rank);
     const std::string held = world.store->compare_set(store_key, replaceable, own.text());

@@ -1,3 +1,7 @@
+// init_process_group's work: finds the job's TCP store by the rendezvous (environment, file or address),
+// connects to it, registers this rank, exchanges host ids to number the ranks of each host, and builds the
+// transport: shared-memory rings within a host, sockets between hosts. leave_job is the reverse. A job of one
+// rank needs no network.
 #include "gradus/distributed/group/internal/join_job.h"
 
 #include <unistd.h>
@@ -25,7 +29,9 @@ constexpr const char* kOp = "init_process_group";
 // same rank in this time, two jobs have met.
 constexpr Milliseconds kSettle{500};
 
-// Connects to the job's store. Tries until rank 0 has opened it.
+// Connects to the job's store. Tries until rank 0 has opened it. `hosted_by_launcher`: the launcher, not rank
+// 0, runs the store's server.
+// Errors: ConnectionError, after the deadline or for another token.
 std::shared_ptr<Store> connect(const JobStore& found, bool hosted_by_launcher, const Deadline& deadline) {
   using Reason = ConnectionError::Reason;
   try {
@@ -41,6 +47,8 @@ std::shared_ptr<Store> connect(const JobStore& found, bool hosted_by_launcher, c
   }
 }
 
+// Sets, from the hosts of all ranks, the host of each rank, this rank's local rank and local size, and its
+// number of threads. Hosts are numbered in the order of their first rank.
 void set_hosts(World& world, const JobPosition& position, const Hosts& of) {
   std::vector<std::string> hosts;
   for (const std::string& id : of.ids) {
@@ -92,6 +100,7 @@ std::string address_for_others(const World& world, const std::string& master, in
   return one_host || (!address.empty() && !is_loopback(address)) ? address : own_address();
 }
 
+// Joins a job of several ranks, in the steps named at the top. All ranks call it, with the same world size.
 void join_others(World& world, const Rendezvous& rendezvous, const JobPosition& position,
                  const Deadline& deadline) {
   const JobStore found = rendezvous.find_store(position, deadline);

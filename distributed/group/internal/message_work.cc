@@ -1,3 +1,7 @@
+// MessageWork: one point-to-point message (send or receive of a tensor or object) as an asynchronous Work,
+// over the Transport. A message is a fixed-size MessageHeader (kind, dtype, shape) followed by the payload
+// bytes. The receiver's accept function reads the header on arrival and returns the address for the payload.
+// Waits end with the message's deadline or with the job's failure.
 #include "gradus/distributed/group/internal/message_work.h"
 
 #include <algorithm>
@@ -9,6 +13,7 @@
 namespace gradus::dist::internal {
 namespace {
 
+// Returns "recv from rank 1 (tag 0) in group 'world'", for errors and activity reports.
 std::string describe_call(const Message& m, bool receives) {
   return concat(m.op, receives ? " from " : " to ", m.peer == kAnyRank ? "any rank" : concat("rank ", m.peer),
                 " (tag ", m.tag, ") in group '", m.group.name(), "'");
@@ -59,7 +64,7 @@ MessageWork::MessageWork(const Message& message, const Tensor& keep, bool receiv
       receives_(receives) {}
 
 MessageWork::~MessageWork() {
-  // In a forked child, the message is the parent's.
+  // In a forked child the request belongs to the parent and must not be completed or canceled.
   if (!membership_->is_rank()) gradus::internal::abandon(std::move(request_));
 }
 
@@ -89,6 +94,7 @@ Ref<MessageWork> MessageWork::receive(const Message& message, TakeMessage take, 
     if (bytes.size() != sizeof header)
       throw MismatchError(op, source, "rank ", source, " sent a message of another kind");
     std::memcpy(&header, bytes.data(), sizeof header);
+    // The bytes come from another process and are checked before use.
     if (header.kind > MessageHeader::Kind::kNone || header.dtype > DType::kBool || header.ndim < 0 ||
         header.ndim > kMaxDims)
       throw MismatchError(op, source, "rank ", source, " sent a malformed message");
@@ -106,7 +112,8 @@ Ref<MessageWork> MessageWork::receive(const Message& message, TakeMessage take, 
 
 void MessageWork::wait(std::optional<Milliseconds> timeout) {
   if (timeout && *timeout < deadline_.left()) {
-    // This limit is the caller's, not the message's. When it is over, the message is still under way.
+    // The caller's limit is shorter than the message's: after this limit the message is still under way.
+    // Polls every millisecond.
     const Deadline limit = Deadline::after(*timeout);
     Futex never;
     while (!is_completed() && !limit.passed())
@@ -124,6 +131,7 @@ void MessageWork::wait_from_now(const std::string& doing, std::optional<Millisec
   wait_until_deadline();
 }
 
+// Blocks until the message is complete. Reports a mismatch to the whole job, which then fails on all ranks.
 void MessageWork::wait_until_deadline() {
   membership_->set_activity(Activity::kInCall, op_, doing_);
   try {
@@ -142,12 +150,13 @@ bool MessageWork::is_completed() {
   try {
     if (!request_->done()) return false;
     written();
-  } catch (const DistributedError&) {  // wait() throws it
+  } catch (const DistributedError&) {  // completed with an error, which wait() throws
   }
   return true;
 }
 
-// Marks the tensor as written, once, when a receive is known to be done.
+// Once, when a receive is known to be complete: counts the message, and increments the version of the tensor
+// that was written, so that autograd notices the write.
 void MessageWork::written() {
   if (!receives_ || written_.exchange(true)) return;
   membership_->count_received(request_->source());

@@ -1,4 +1,6 @@
-// Messages between two ranks, for send, recv and their object forms.
+// MessageWork: point-to-point messages between two ranks, for send, recv, their object forms, remote_send and
+// Mailbox. A message is a MessageHeader and a payload; a receive is matched by peer and tag, in the order of
+// sending. Tensors are in host memory.
 #pragma once
 
 #include <functional>
@@ -12,18 +14,19 @@
 
 namespace gradus::dist::internal {
 
-// Precedes the payload.
+// Describes the payload, and is sent before it. Trivially copyable.
 struct MessageHeader {
+  // kObject: serialized bytes. kNone: no payload, an undefined tensor.
   enum class Kind : uint8_t { kTensor, kObject, kNone } kind = Kind::kTensor;
   DType dtype = DType::kU8;
   int32_t ndim = 0;
   int64_t dims[kMaxDims] = {};
+  uint8_t channels_last = 0;  // layout of the tensor: 1 channels-last, 0 row-major
   // For remote_send: Note [Remote messages] in remote.cc.
-  uint8_t channels_last = 0;
-  uint32_t open = 0;   // how many recordings the sender has open
-  uint32_t id = 0;     // the answer's id for the first recording that wants one
-  uint64_t wants = 0;  // bit i: the i-th open recording wants an answer
-  // For a Mailbox, which says what they mean.
+  uint32_t open = 0;   // number of recordings (gradient tapes) that the sender has open
+  uint32_t id = 0;     // id of the answer (a gradient) for the first recording that needs one
+  uint64_t wants = 0;  // bit i: the i-th open recording needs an answer
+  // For a Mailbox: Address and Parcel in mailbox.h, and the hash of Mailbox::set_program's text.
   uint64_t step = 0;
   uint64_t program = 0;
   uint64_t generator[2] = {};
@@ -31,31 +34,35 @@ struct MessageHeader {
   uint8_t wants_gradient = 0;
 };
 std::string describe(const MessageHeader& header);  // "f32[4,8]", "an object"
-// Returns the header of a message with x, which must be row-major or channels-last. An undefined x is "none".
+// Returns the header of a message with x, which must be row-major or channels-last. An undefined x gives
+// kNone.
 MessageHeader header_of(const Tensor& x);
-// Returns room for the tensor that a header announces; undefined for "none".
-// Errors: MismatchError if rank `source` announced something else than the message's `bytes`.
+// Allocates the tensor that a header describes; undefined for kNone.
+// Errors: MismatchError naming rank `source` if the header is malformed or does not describe `bytes` bytes.
 Tensor room_for(const char* op, int source, const MessageHeader& header, size_t bytes, Device device);
 
-// Returns where the payload goes.
+// Called when a header has arrived: returns where the payload of `bytes` bytes is written. May run on any
+// thread with the transport's lock held, so it must not call the transport.
 // Errors: MismatchError, which both ranks get.
 using TakeMessage = std::function<void*(int source, const MessageHeader& header, size_t bytes)>;
 
 struct Message {
   const char* op;
   GroupState& group;
-  int peer;  // rank in the job, or kAnyRank
-  uint32_t tag;
-  std::optional<Milliseconds> timeout;
+  int peer;                             // rank in the job, or kAnyRank
+  uint32_t tag;                         // matches send and receive, within the group and channel
+  std::optional<Milliseconds> timeout;  // nullopt: the group's
   Channel channel = Channel::kUser;
 };
 
-// Returns a message's description, after checking it.
+// Makes a Message of Channel::kUser after checking it. `peer` is a rank in the job or kAnyRank; `what` is its
+// name in errors ("dst").
 // Errors: ValueError if this rank or the peer is no member, or they are the same rank.
 Message make_message(const char* op, const Group& group, int peer, const char* what, uint32_t tag,
                      std::optional<Milliseconds> timeout);
 
-// A message under way.
+// A send or receive in progress; starting one never blocks. In a forked child, destruction leaves the
+// parent's message alone.
 class MessageWork final : public WorkState {
  public:
   // Sends x, dense or undefined. The message keeps x alive.
@@ -63,25 +70,26 @@ class MessageWork final : public WorkState {
   // The caller keeps the payload alive.
   static Ref<MessageWork> send(const Message& message, const MessageHeader& header,
                                std::span<const std::byte> payload, const Tensor& keep = {});
-  // Writes to `keep`, which may be undefined, and keeps it alive.
+  // The payload goes where `take` returns. `keep` is the tensor that is written, or undefined: it stays
+  // alive, and its version changes when the message is done.
   static Ref<MessageWork> receive(const Message& message, TakeMessage take, const Tensor& keep);
 
   ~MessageWork() override;
 
   void wait(std::optional<Milliseconds> timeout) override;
-  // Waits as if the message had been started now: `timeout` (default: the group's) counts from here. Other
-  // ranks read `doing` if they ask what this rank does.
+  // Waits as if the message had been started now: `timeout` (default: the message's) counts from here.
+  // `doing` describes the wait in the errors of other ranks.
   void wait_from_now(const std::string& doing, std::optional<Milliseconds> timeout = {});
   bool is_completed() override;
-  int source_rank() override;
+  int source_rank() override;  // rank in the job; -1 for a send, or a receive that is not done
   bool receives() const { return receives_; }
-  // From now on the message makes progress even if nobody waits for it. It is kept until it is done, even if
-  // no Work refers to it.
+  // From now on the message makes progress even if no thread waits for it. `world` keeps it until it is done,
+  // even if no Work refers to it.
   void detach(World& world);
 
  private:
   MessageWork(const Message& message, const Tensor& keep, bool receives);
-  void written();
+  void written();  // counts a finished receive, and changes its tensor's version, once
   void wait_until_deadline();
 
   const char* const op_;
@@ -97,7 +105,8 @@ class MessageWork final : public WorkState {
   Ref<Request> request_;
 };
 
-// Waits for the messages that this rank still sends, at most until their deadlines. Gives up the others.
+// Waits for the detached messages that this rank still sends, at most until their deadlines. Drops the
+// receives.
 void finish_messages(World& world);
 
 }  // namespace gradus::dist::internal

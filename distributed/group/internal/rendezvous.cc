@@ -1,3 +1,7 @@
+// Rendezvous by init_method, as torch.distributed: env:// (launcher, torchrun, scheduler or MASTER_ADDR),
+// tcp://host:port, file:///path, or a Store of the user. Each parses its options into a function that finds
+// the job's TCP key-value store. Rank 0 hosts a StoreServer, unless a launcher does; the other ranks know its
+// address, or receive it through torchrun's store, the file or the user's Store.
 #include "gradus/distributed/group/internal/rendezvous.h"
 
 #include <algorithm>
@@ -25,6 +29,7 @@ namespace {
 
 constexpr const char* kOp = "init_process_group";
 
+// Returns the decimal number `text`, which errors name `what`.
 int to_number(const std::string& text, const char* what, int low, int high) {
   int number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
@@ -109,7 +114,8 @@ JobStore find_through_torchrun(const StoreAddress& torchrun_address, const JobPo
   return store;
 }
 
-// Rank 0 passes the address and the token of the job's store through the other store.
+// Rank 0 passes the address and the token of the job's store through another store: `store`, or if null the
+// file store in `file` ("" if unused). An empty `token`: rank 0 makes a random one.
 JobStore find_through_store(std::shared_ptr<Store> store, const std::string& file, const std::string& token,
                             const JobPosition& position, const Deadline& deadline) {
   constexpr const char* kKey = "init/store";
@@ -145,7 +151,7 @@ JobStore find_through_store(std::shared_ptr<Store> store, const std::string& fil
   return found;
 }
 
-// The store is at a port of rank 0's host.
+// The store is at a port of rank 0's host, which all ranks know.
 Rendezvous by_port(StoreAddress address) {
   return {[address = std::move(address)](const JobPosition& position, const Deadline&) {
     JobStore store{.address = address, .host = address.host, .known_by_port_alone = address.job_id == "none"};
@@ -169,6 +175,8 @@ Rendezvous from_master_variables(const JobPosition& position, StoreAddress addre
   return by_port(std::move(address));
 }
 
+// Reads the variables of a launcher or scheduler. Completes `position`, whose rank and size may come from the
+// options.
 Rendezvous from_environment(const InitOptions& options, JobPosition& position, StoreAddress address) {
   const auto environment = read_environment();
   if (!environment) return from_master_variables(position, std::move(address));

@@ -1,3 +1,7 @@
+// Guard: a watchdog process that kills a job's processes when the launcher ends without having stopped the
+// guard. The launcher executes its own program again with GRADUS_JOB_GUARD=SOCKET:LAUNCHER_PID; become_guard
+// then runs guard() in place of main(). The end of the socket or a changed parent process shows that the
+// launcher is gone.
 #include "gradus/distributed/launch/internal/guard.h"
 
 #include <fcntl.h>
@@ -22,17 +26,21 @@ extern char** environ;
 namespace gradus::dist::internal {
 namespace {
 
-// Messages are datagrams: a letter, then content.
+// Messages are packets: a letter, then content. kId: the id in the environments of the job's processes.
+// kStarted (processes.h): a pid_t, the process group of a started process, sent by that process. kStranger: a
+// pid_t, a child of the launcher that is not of the job. kForget: all started processes are gone. kDone: exit
+// without killing.
 constexpr char kId = 'i', kStranger = 'o', kForget = 'f', kDone = 'd';
-// How often the guard notes which orphans the launcher has adopted. When the launcher is gone, they
-// have another parent.
+// How often the guard records the orphans that the launcher has adopted. Once the launcher is gone, the
+// orphans have another parent and cannot be found any more.
 constexpr Milliseconds kLook{1'000};
 constexpr size_t kMaxMessage = 1 << 16;
 
+// The guard's main loop. Exits after kDone, or after it has killed the job's processes.
 [[noreturn]] void guard(int socket, pid_t launcher) {
   prctl(PR_SET_NAME, "gradus-guard");
   for (int s = 1; s < NSIG; ++s)
-    if (s != SIGCHLD) signal(s, SIG_IGN);  // only SIGKILL ends it
+    if (s != SIGCHLD) signal(s, SIG_IGN);  // only SIGKILL ends the guard
   // Keeps nothing of the launcher open: neither its folder, nor pipes that another process reads
   // until they close.
   (void)!chdir("/");

@@ -1,3 +1,7 @@
+// Copies the output of the launched ranks. Each stream of a rank is a pipe; one thread polls all pipes,
+// appends what it reads to a file, writes whole lines with a prefix to the console, and keeps the last bytes
+// in memory for the report of a failure. Public functions may be called from other threads; mutex_ guards
+// added_, open_, tails_ and lost_.
 #include "gradus/distributed/launch/internal/log_multiplexer.h"
 
 #include <fcntl.h>
@@ -20,11 +24,12 @@
 namespace gradus::dist::internal {
 namespace {
 
-constexpr size_t kTail = 16 << 10;      // bytes kept for each rank
-constexpr size_t kLongLine = 64 << 10;  // a longer one is cut on a console with prefixes
-constexpr size_t kAtOnce = 4096;        // how much a ready pipe takes without blocking
+constexpr size_t kTail = 16 << 10;  // minimum number of bytes kept for each rank, once it has written as many
+constexpr size_t kLongLine = 64 << 10;  // longer lines are divided on a console with prefixes
+constexpr size_t kAtOnce = 4096;  // bytes that a pipe ready for writing accepts without blocking (PIPE_BUF)
 
-// Writes until `give_up` says so. Returns an error number, 0 without an error.
+// Writes `text` to fd, which may be a pipe that nobody reads. Returns 0 once all is written or give_up()
+// returns true (checked at least every 50 ms), else the error number of a failed write.
 template <class GiveUp> int write_patiently(int fd, std::string_view text, GiveUp&& give_up) {
   while (!text.empty() && !give_up()) {
     pollfd ready{fd, POLLOUT, 0};
@@ -51,9 +56,9 @@ void write_console(int fd, std::string_view text, Milliseconds limit) {
 struct LogMultiplexer::Stream {
   int rank;
   FileDescriptor in, file;
-  bool keep;
+  bool keep;  // for last_lines
   StreamOptions options;
-  std::string line;  // a line without its end
+  std::string line;  // beginning of a line, with its prefix, whose end has not arrived yet
 };
 
 LogMultiplexer::LogMultiplexer(const char* op) : op_(op), wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
@@ -117,6 +122,8 @@ std::vector<std::string> LogMultiplexer::last_lines(int rank, size_t count) cons
 
 void LogMultiplexer::wake() { eventfd_write(wake_.fd(), 1); }
 
+// The copying thread. A stream without a prefix (a single rank's console) also shows an incomplete line after
+// 50 ms without output, such as a prompt or a progress bar.
 void LogMultiplexer::run() {
   std::vector<Stream> streams;
   std::vector<char> buffer(64 << 10);
@@ -150,7 +157,7 @@ void LogMultiplexer::run() {
   closed_.notify_all();
 }
 
-// Returns whether more may come.
+// Copies the bytes that are ready in the pipe, without blocking. Returns false at the end of the stream.
 bool LogMultiplexer::copy(Stream& s, std::vector<char>& buffer) {
   const ssize_t n = read(s.in.fd(), buffer.data(), buffer.size());
   if (n < 0 && (errno == EAGAIN || errno == EINTR)) return true;
@@ -167,7 +174,7 @@ bool LogMultiplexer::copy(Stream& s, std::vector<char>& buffer) {
   return n > 0;
 }
 
-// Shows the first loss.
+// Records that output of a rank could not be written to `where`, and prints the first such loss to stderr.
 void LogMultiplexer::lose(const Stream& s, const std::string& where, int error) {
   {
     std::lock_guard lock(mutex_);
@@ -177,7 +184,8 @@ void LogMultiplexer::lose(const Stream& s, const std::string& where, int error) 
   write_patiently(2, concat(op_, ": ", lost_, '\n'), [&] { return stop_.load(); });
 }
 
-// Writes whole lines, so that lines of different ranks do not mix.
+// Writes the lines that `part` completes to the stream's console, so that lines of different ranks do not
+// mix. `flush` also writes an incomplete line. A '\r' ends a line only on consoles without prefixes.
 void LogMultiplexer::write_lines(Stream& s, std::string_view part, bool flush) {
   const bool prefix = !s.options.prefix.empty();
   std::string out;

@@ -1,3 +1,8 @@
+// NodeRendezvous: the launchers of a job exchange keys of the TCP store that the first node's launcher hosts.
+// Waits poll the store. Keys (A: attempt, I: announced number of a node, N: assigned number, R: rank):
+//   launcher/arrivals, node/I, plan      joining; the plan assigns N and the first rank to each I
+//   launcher/A/begin, ended/N, verdict   MASTER_PORT; "ok" or "failed"; the first node's Verdict
+//   launcher/A/parts/R, result/R/PART    results of ranks, in parts of kPart bytes
 #include "gradus/distributed/launch/internal/node_rendezvous.h"
 
 #include <unistd.h>
@@ -34,7 +39,8 @@ std::string host_and_port(const std::string& host, int port) {
 
 std::string node_key(int index) { return concat(kKeys, "node/", index); }
 
-// Listens at the first address of the host where that is possible. Returns null and sets `why` and `taken` on failure.
+// Listens at the first address of the host where that is possible. Returns null and sets `why` and `taken` on
+// failure.
 FileDescriptor listen_on(const std::string& host, int port, std::string* why, bool* taken) {
   for (const SocketAddress& address : resolve(host, port, Deadline::after(kConnect), why))
     if (FileDescriptor socket = listen_at(address, why, taken)) return socket;
@@ -50,7 +56,7 @@ int free_port(const char* op, const std::string& host) {
   throw ConnectionError(op, -1, "no port of ", host, " can be listened on: ", why);
 }
 
-// What a node announces.
+// The announcement of a node.
 struct NodeRendezvous::Node {
   int index = 0, nproc = 0, first_rank = -1;
   std::string host;
@@ -132,11 +138,11 @@ Verdict NodeRendezvous::end_attempt(bool ok, std::vector<std::string>* results) 
     return verdict;
   } catch (const DistributedError&) {
     if (!failed(nullptr)) throw;
-    return Verdict::kFailed;  // another launcher is gone
+    return Verdict::kFailed;  // the attempt failed and another launcher is gone
   }
 }
 
-// Checks a port that the user named for the ranks' own use.
+// Throws unless the user's MASTER_PORT can be listened on.
 void NodeRendezvous::check_free(int port) const {
   std::string why;
   bool taken = false;
@@ -154,6 +160,7 @@ std::string NodeRendezvous::wait_for(const std::string& key, Milliseconds limit)
   const Deadline deadline = Deadline::after(limit);
   while (!store_->check({key})) {
     check_();
+    // The next attempt cannot have failed yet, so a failure means that the first launcher is gone.
     if (link_ && link_->failed(attempt_ + 1)) throw_gone();
     if (deadline.passed())
       throw TimeoutError(options_.op, -1, "another node's launcher did not answer within ", limit.count(),
@@ -173,12 +180,14 @@ void NodeRendezvous::throw_gone() const {
 bool NodeRendezvous::is_first() {
   if (options_.node_rank >= 0) return options_.node_rank == 0;
   if (options_.first_rank >= 0) return options_.first_rank == 0;
-  // In order of arrival, the first node is the one that can listen there.
+  // Nodes numbered in order of arrival: the first node is the machine that has the address `host`.
   std::string why;
   bool taken = false;
   return bool(listen_on(options_.host, 0, &why, &taken));
 }
 
+// Joins the job of several nodes: hosts or finds the store, announces this node and sets placement_ from the
+// plan.
 void NodeRendezvous::meet(int nproc) {
   std::string why;
   const std::vector<SocketAddress> addresses =
@@ -234,6 +243,7 @@ std::shared_ptr<Store> NodeRendezvous::connect_patiently(const StoreAddress& add
   }
 }
 
+// Publishes this node's number, ranks and host, and sets index_.
 void NodeRendezvous::announce(int nproc) {
   Node node{
       .index = options_.node_rank, .nproc = nproc, .first_rank = options_.first_rank, .host = host_name()};
@@ -248,6 +258,8 @@ void NodeRendezvous::announce(int nproc) {
 
 // ---- the first node ----
 
+// Waits until world_size ranks or max_nodes nodes are announced, or until join_window after min_nodes nodes.
+// Returns the plan as bytes for read_plan.
 std::string NodeRendezvous::make_plan() {
   const Deadline deadline = Deadline::after(options_.join_timeout);
   std::optional<Deadline> join_end;
@@ -304,10 +316,12 @@ void NodeRendezvous::throw_missing(const std::vector<Node>& nodes, int ranks) co
 }
 std::string NodeRendezvous::refusals() const { return server_ ? server_->refusals() : ""; }
 
+// Waits until all nodes have ended the attempt, or a node cannot, and publishes the verdict. `restart`:
+// restarts are left.
 Verdict NodeRendezvous::decide(bool restart) {
   // Without a failure, ranks of other nodes may run for long. After a failure, launchers answer soon.
   std::optional<Deadline> deadline;
-  // Whether a node's ranks, or all nodes' ranks, have exited; with a status, whether that is what the launcher wrote.
+  // exited, all: whether a node, or every node, has ended the attempt, with this status ("": any status).
   const auto exited = [&](int node, const char* status) {
     const std::string name = key(concat("ended/", node));
     return store_->check({name}) && (!*status || store_->get(name, kConnect) == status);
@@ -335,7 +349,8 @@ Verdict NodeRendezvous::decide(bool restart) {
   return verdict;
 }
 
-// Returns until when other nodes may go on after this node's ranks have ended.
+// Returns the time limit of other nodes after this node's ranks have ended; none without a limit or after a
+// failure.
 std::optional<Deadline> NodeRendezvous::exit_deadline() const {
   if (failed(nullptr) || options_.exit_timeout == Milliseconds(0)) return {};
   return Deadline::after(options_.exit_timeout);

@@ -1,5 +1,7 @@
-// Implementation of choose_cuts and group_ends: finds the calls after which a trace can be cut, measures the
-// units between them, and partitions the units by dynamic programming.
+// Automatic placement of pipeline cuts (choose_cuts) and of recomputation groups (group_ends). A trace lists
+// the module calls of one forward. choose_cuts finds the calls after which the trace can be cut, measures the
+// units between them on all ranks, and partitions the units into stages by dynamic programming. Times are in
+// seconds.
 #include "gradus/distributed/pipeline/internal/auto_cut.h"
 
 #include <algorithm>
@@ -29,8 +31,9 @@ std::optional<StagePlan> plan_if_possible(const ModelTrace& trace, const std::ve
   }
 }
 
-// Returns the calls after which the model may be cut, in order. If nested calls end together, only the
-// outermost is returned.
+// Returns the calls (indices in the trace) after which the model may be cut, in order. If nested calls end
+// together, only the outermost is returned. The root, calls in a checkpoint and modules called several times
+// are excluded.
 std::vector<int> outermost_calls(const ModelTrace& trace) {
   std::map<std::string, int> calls_of;
   for (const TracedCall& call : trace.calls) ++calls_of[call.path];
@@ -44,7 +47,9 @@ std::vector<int> outermost_calls(const ModelTrace& trace) {
   return calls;
 }
 
-// Returns the calls after which the model may be cut with the fewest crossing tensors, in order.
+// Returns the calls after which the model may be cut with the fewest crossing tensors, in order; at least
+// 2 * stages calls if the model has them. A tensor crosses if a call before the cut made it and a call after
+// the cut reads it.
 std::vector<int> candidate_cuts(const ModelTrace& trace, int stages) {
   std::map<int64_t, std::vector<int>> by_width;
   for (const int call : outermost_calls(trace))
@@ -69,7 +74,7 @@ std::vector<int> candidate_cuts(const ModelTrace& trace, int stages) {
 
 // Dynamic programming: best_cost[s][end] is the minimal cost of the first `end` units in s stages, and
 // begins[s][end] the begin of the last of them. cost(c, stage, begin, end) returns the cost of stages that
-// cost c and a further stage of units [begin, end). Returns the stages' ends; empty if there is no finite cost.
+// cost c and a further stage of units [begin, end). Returns the stages' ends; empty if no cost is finite.
 template <class Cost> std::vector<int> best_ends(int units, int stages, const Cost& cost) {
   std::vector best_cost(size_t(stages) + 1, std::vector<double>(size_t(units) + 1, INFINITY));
   std::vector begins(size_t(stages), std::vector<int>(size_t(units) + 1, -1));
@@ -114,7 +119,7 @@ class Units {
       may_be_recomputed_.assign(size_t(stages), options.recompute != Recompute::kNever);
   }
 
-  // Measures the units, each on one rank. Collective over the job.
+  // Measures the units, unit u on rank u % world_size. Collective over the job.
   void measure(nn::Module& model, const StagedModel::Parts& parts) {
     times_.resize(size_t(size()));
     for (int u = get_rank(); u < size(); u += get_world_size()) times_[u] = measure_unit(model, parts, u);
@@ -151,7 +156,8 @@ class Units {
     return bytes;
   }
 
-  // Returns the memory that a rank needs for the stage.
+  // Returns the bytes that a rank needs for the stage: parameters with gradients and optimizer state, saved
+  // tensors of the micro-batches in flight, and of the groups that are recomputed at the moment.
   double bytes(int stage, int begin, int end, bool recompute) const {
     double parameters = 0, saved = 0, recomputed = 0;
     for (size_t i = 0; i < parameter_bytes_.size(); ++i)
@@ -172,6 +178,7 @@ class Units {
   }
 
   bool may_be_recomputed(int stage) const { return may_be_recomputed_[stage]; }
+  // kAuto: recomputed if the stage exceeds its share of the rank's memory limit.
   bool is_recomputed(int stage, int begin, int end) const {
     if (options_.recompute != Recompute::kAuto || !may_be_recomputed(stage)) return may_be_recomputed(stage);
     const auto stages_of_rank = std::ranges::count(lists_.rank_of_stage, lists_.rank_of_stage[stage]);
@@ -227,6 +234,7 @@ bool is_narrow(const ModelTrace& trace, int call) {
 
 std::vector<int> balance(const std::vector<double>& bytes_after, int stages, const StageSeconds& seconds) {
   const int n = int(bytes_after.size());
+  // Minimizes the slowest stage, then the crossing bytes among partitions about as fast.
   const auto fastest = best_ends(n, stages, [&](double previous_cost, int stage, int begin, int end) {
     return std::max(previous_cost, seconds(stage, begin, end));
   });
@@ -247,6 +255,7 @@ bool splits_backwards(const ActionLists& lists) {
 }
 
 CutChoice choose_cuts(const StagedModel::Parts& parts, const ActionLists& lists, const CutOptions& options) {
+  // Measuring draws random numbers from a copy of the generator.
   Context context = Context::current().snapshot();
   context.generator = std::make_shared<RandomGenerator>(*context.generator);
   const ContextScope in_context(context);
@@ -268,6 +277,7 @@ CutChoice choose_cuts(const StagedModel::Parts& parts, const ActionLists& lists,
     bytes_of_rank[lists.rank_of_stage[s]] += units.bytes(s, begin, ends[s], stage.recomputed);
     choice.stages.push_back(stage);
   }
+  // Recomputes further stages of ranks whose stages exceed the limit together.
   for (int s = 0, begin = 0; s < stages && !ends.empty(); begin = ends[s++]) {
     double& bytes = bytes_of_rank[lists.rank_of_stage[s]];
     if (bytes <= units.limit() || !units.may_be_recomputed(s) || choice.stages[s].recomputed) continue;
@@ -294,8 +304,8 @@ std::vector<std::vector<std::string>> group_ends(const StagedModel::Parts& parts
   stage_ends.push_back(int(trace.calls.size()));
 
   std::vector<std::vector<std::string>> ends(static_cast<size_t>(stages));
-  size_t s = 0;
-  int layers = 0;
+  size_t s = 0;    // the stage of the call
+  int layers = 0;  // of the stage so far
   for (const int call : outermost_calls(trace)) {
     while (s < stage_ends.size() && end_of(call) >= stage_ends[s]) ++s, layers = 0;
     if (s == stage_ends.size()) break;
@@ -310,6 +320,7 @@ std::vector<std::vector<std::string>> group_ends(const StagedModel::Parts& parts
   return ends;
 }
 
+// An action of a stage becomes adjacent actions of its groups: in order for a forward, else in reverse.
 ActionLists in_groups(const ActionLists& lists, const std::vector<int>& groups_of_stage) {
   if (groups_of_stage.empty()) return lists;
   std::vector<int> first = {0};  // group of each stage

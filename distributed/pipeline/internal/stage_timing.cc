@@ -1,4 +1,6 @@
-// Implementation of stage_timing.h.
+// measure_stage: runs forward and backward of one pipeline stage on the Context's device with random inputs,
+// in a copy of the Context without recordings, and returns medians of the times in seconds and sizes in
+// bytes. sum_over_ranks: adds such numbers over the job by one all-reduce.
 #include "gradus/distributed/pipeline/internal/stage_timing.h"
 
 #include <algorithm>
@@ -80,8 +82,9 @@ StageTimes measure_stage(nn::Module& model, const StageSplit& split, int stage, 
 
   StageTimes times;
   StageInput input;
-  std::vector<Tensor> inputs;  // those that get a gradient
+  std::vector<Tensor> inputs;  // the received tensors that get a gradient
   for (const StageInputSource& need : split.plan.needs[stage]) {
+    // A source without a call sends no tensor, only the state of the random generator.
     const Tensor x = need.call < 0 ? Tensor() : random_like(split.result(need));
     if (x.defined() && is_floating(x.dtype())) inputs.push_back(x);
     input.received.push_back(x);

@@ -1,3 +1,7 @@
+// Encodes and decodes a RankStatus for heartbeats, in at most kMaxStatusBytes. Order of fields: activity,
+// call, posted calls, stuck, arrived, waits. encode_status cuts texts and leaves out the last waits and runs
+// of ranks if they do not fit. decode_status checks bytes from the network: it returns nullopt instead of
+// throwing.
 #include "gradus/distributed/store/internal/status_wire.h"
 
 #include <algorithm>
@@ -9,7 +13,7 @@ namespace gradus::dist::internal {
 namespace {
 
 constexpr size_t kMaxCallText = 1024, kMaxPostedText = 1024;
-// The sizes of the fixed parts.
+// Encoded sizes of a CallSeries, of a CallId, and of a RankWait without its runs of ranks.
 constexpr size_t kSeriesBytes = 1 + 4 + 4, kCallBytes = kSeriesBytes + 8, kWaitBytes = kCallBytes + 2 + 8;
 
 void put(WireWriter& wire, const CallSeries& series) { wire.put(series.kind, series.group, series.first); }
@@ -21,6 +25,7 @@ CallSeries get_series(WireReader& wire) {
   return series;
 }
 
+// Writes at most max_runs runs of the ranks that the wait is for.
 void put(WireWriter& wire, const RankWait& wait, size_t max_runs) {
   put(wire, wait.call.series);
   wire.put(wait.call.sequence, wait.any, wait.blocks);
@@ -30,6 +35,7 @@ void put(WireWriter& wire, const RankWait& wait, size_t max_runs) {
   for (size_t i = 0; i < count; ++i) wire.put(runs[i].first, runs[i].last, runs[i].step);
 }
 
+// Errors: StoreError for malformed bytes.
 RankWait get_wait(WireReader& wire, int world_size) {
   RankWait wait;
   wait.call.series = get_series(wire);
@@ -44,6 +50,7 @@ RankWait get_wait(WireReader& wire, int world_size) {
   return wait;
 }
 
+// Writes the first posted calls, at most kMaxPostedText bytes.
 void put_posted(WireWriter& wire, const RankStatus& status) {
   std::vector<std::string> posted;
   size_t room = kMaxPostedText;
@@ -59,6 +66,8 @@ void put_posted(WireWriter& wire, const RankStatus& status) {
 }  // namespace
 
 std::string encode_status(const RankStatus& status) {
+  // `room` is the number of bytes left for arrived calls, waits and runs, beside the fixed fields: activity
+  // and 5 64-bit numbers. `stuck` is only sent together with all calls and waits that it refers to.
   size_t room = kMaxStatusBytes - kMaxCallText - kMaxPostedText - 1 - 5 * sizeof(uint64_t);
   const size_t arrived_bytes = status.stuck != 0 ? status.arrived.size() * kCallBytes : 0;
   const size_t waits_bytes = status.waits.size() * kWaitBytes;

@@ -1,3 +1,7 @@
+// StoreConnection: the client's side of the store's TCP protocol. Handshake of mutual challenge and response:
+// hello with a random nonce, the server's challenge, then a proof from each side, the HMAC-SHA256 of both
+// frames keyed by the job's token. open() tries all addresses of the host again, with growing pauses, until
+// the deadline.
 #include "gradus/distributed/store/internal/store_connection.h"
 
 #include <algorithm>
@@ -9,11 +13,12 @@ namespace gradus::dist::internal {
 namespace {
 
 constexpr Milliseconds kFirstPause{20}, kMaxPause{500};
-// A server answers at once, unless its machine is busy. Another program at the port may never answer.
+// Time limit of one handshake, doubled after each failure. A server answers at once, unless its machine is
+// busy; another program at the port may never answer.
 constexpr Milliseconds kFirstPatience{1'000}, kMaxPatience{5'000};
 
-// Returns the deadline of one step. The last steps get a fair chance too, so that the error says what is
-// wrong, and not that time was over.
+// Returns the deadline of one name look-up or handshake: `limit`, or the time left but at least 100 ms, so
+// that the error of the last attempt names the cause and not the deadline.
 Deadline step(const Deadline& deadline, Milliseconds limit) {
   return Deadline::after(std::clamp(deadline.left(), Milliseconds(100), limit));
 }
@@ -34,6 +39,7 @@ std::optional<StoreConnection> StoreConnection::greet(const SocketAddress& addre
   if (!socket) return {};
   StoreConnection connection(std::move(socket));
   // Sends a frame. Returns the answer if it has the expected type.
+  // Otherwise returns nullopt and sets `failure`.
   const auto query = [&](std::string_view frame, MessageType expected) -> std::optional<Message> {
     Message answer{expected, {}, {}};
     Io io = connection.send(frame, deadline, &failure.why);
@@ -78,7 +84,7 @@ StoreConnection StoreConnection::open(const char* op, const StoreAddress& addres
   who.job_id = address.job_id;
   Milliseconds pause = kFirstPause, patience = retry ? kFirstPatience : kMaxPatience;
   for (;;) {
-    // What was wrong at each address of the host.
+    // The errors of all addresses of the host.
     std::set<std::string> reasons;
     auto reason = ConnectionError::Reason::kUnreachable;
     std::string why;

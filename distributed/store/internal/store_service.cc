@@ -1,3 +1,9 @@
+// StoreService: the protocol of a store's server as a state machine without sockets and threads. Each
+// connection goes through kHello (greeting), kProof (HMAC over both sides' nonces, keyed by the job's token),
+// kOpen and kClosing (store_protocol.h). An open connection is a client's (requests to the StoreTable, the
+// keys), or a member's or launcher's (heartbeats, reports and exits for the Roster, the state of the ranks).
+// The caller moves the bytes, passes the time, serializes all calls, and passes only ids of connections that
+// it has not disconnected.
 #include "gradus/distributed/store/internal/store_service.h"
 
 #include <algorithm>
@@ -8,7 +14,7 @@ namespace gradus::dist::internal {
 namespace {
 
 constexpr std::string_view kBadMessage = "was dropped: its connection carried something that is no message";
-// Enough to send one answer while the next one is made.
+// Bytes not sent yet, above which a member may not query the statuses again. Enough for one answer.
 constexpr size_t kMaxUnsent = 1 << 20;
 
 bool is_launcher(const Hello& hello) { return hello.role == Role::kLauncher || hello.attempt == kAnyAttempt; }
@@ -19,7 +25,7 @@ StoreService::Id StoreService::connect(TimePoint now) {
   const Id id = ++last_id_;
   Connection& c = connections_[id];
   changed_.insert(id);
-  // Only connections that have not proven themselves make room for new ones.
+  // A new connection displaces the oldest of those that have not been authenticated.
   greeting_.insert(id);
   if (greeting_.size() > options_.max_greeting) {
     const Id oldest = *greeting_.begin();
@@ -44,6 +50,7 @@ void StoreService::receive(Id id, std::string_view bytes, TimePoint now) {
   }
 }
 
+// Handles one message: a part of the handshake, a notice of a member or launcher, or a client's request.
 void StoreService::handle(Id id, Connection& c, std::string_view body, TimePoint now) {
   if (c.state == State::kHello) return greet(id, c, body);
   if (c.state == State::kProof) return check_proof(id, c, body, now);
@@ -52,7 +59,7 @@ void StoreService::handle(Id id, Connection& c, std::string_view body, TimePoint
   if (!message) return drop(id, c, kBadMessage);
   if (c.hello.role != Role::kClient) return handle_notice(id, c, *message, now);
 
-  // A client may send one request at a time, or answers could pile up.
+  // A client may send one request at a time, which bounds the memory for answers.
   if (table_.waits(id) || !c.out.empty()) return drop(id, c, kBadMessage);
   if (!is_launcher(c.hello) && !message->texts.empty() && message->texts[0].starts_with(kLauncherPrefix))
     return send(id, c,
@@ -82,6 +89,9 @@ const std::string& StoreService::token_of(const Hello& hello) const {
   return is_launcher(hello) ? options_.launcher_token : options_.token;
 }
 
+// Opens the connection if the client has the token of its role, belongs to this job and to the current
+// attempt (one run of all ranks), and, for a member, if no other process is this rank. Otherwise refuses it
+// with the reason.
 void StoreService::check_proof(Id id, Connection& c, std::string_view body, TimePoint now) {
   const std::optional<Message> message = parse(body);
   if (!message || message->type != MessageType::kProof) return drop(id, c, kBadMessage);
@@ -172,6 +182,7 @@ void StoreService::handle_notice(Id id, Connection& c, const Message& message, T
   drop(id, c, kBadMessage);
 }
 
+// Sends the attempt's failure, once, to all members and launchers.
 void StoreService::send_failure() {
   if (sent_failure_ || !roster_.failure()) return;
   sent_failure_ = true;
@@ -180,6 +191,7 @@ void StoreService::send_failure() {
       send(id, c, encode(MessageType::kFailed, attempt_, *roster_.failure()));
 }
 
+// Requests a heartbeat from the ranks that may be in a deadlock, to confirm that they still wait.
 void StoreService::query_still() {
   const std::optional<Roster::Query> query = roster_.take_query();
   if (!query) return;
@@ -202,11 +214,14 @@ void StoreService::send_answers(const StoreTable::Answers& answers, TimePoint no
   }
 }
 
+// Refuses a client that keeps to the protocol: sends the reason, and then closes the connection.
 void StoreService::refuse(Id id, Connection& c, Refusal refusal, std::string_view why) {
   send(id, c, encode({MessageType::kRefused, {static_cast<int64_t>(refusal)}, {why}}));
   close(id, c);
 }
 
+// Closes a connection without sending its output. `why` is for the death of its member or launcher; "": the
+// caller's.
 void StoreService::drop(Id id, Connection& c, std::string_view why) {
   c.out.clear();
   c.sent = 0;
@@ -253,7 +268,7 @@ void StoreService::sent(Id id, size_t bytes, TimePoint now) {
 
 bool StoreService::finished(Id id) const { return connections_.at(id).state == State::kClosing; }
 
-// A client that has proven itself must finish in time a frame that it has begun to send or to receive.
+// An authenticated client must finish a frame that it has begun to send or to receive within stall_limit.
 void StoreService::update_deadline(Id id, Connection& c, TimePoint now) {
   if (c.state != State::kOpen) return;
   const bool busy = !c.out.empty() || c.in.pending() > 0;
@@ -279,6 +294,7 @@ void StoreService::disconnect(Id id, std::string_view why, TimePoint now) {
   connections_.erase(it);
 }
 
+// Ends waits for keys, suspicions of the Roster, and stalled connections whose time is over.
 void StoreService::expire(TimePoint now) {
   StoreTable::Answers answers;
   table_.expire(now, &answers);
@@ -329,6 +345,8 @@ int StoreService::launchers() const {
   }));
 }
 
+// Resets keys and ranks, and closes the connections of the previous attempt. Those of launchers, and of
+// clients with kAnyAttempt, stay open.
 void StoreService::begin_attempt(int attempt, TimePoint now) {
   attempt_ = attempt;
   sent_failure_ = false;
