@@ -43,7 +43,8 @@ TensorPointers tensors_of(const KernelCall& call) {
 // A call on a queue. Owns copies of the arguments, so the memory of tensors lives until the kernel has run.
 class QueuedCall {
  public:
-  explicit QueuedCall(const KernelCall& call) : kernel_(call.kernel), run_(call.run) {
+  // If a copy throws, the destructor runs all the same, because the delegated constructor has ended.
+  explicit QueuedCall(const KernelCall& call) : QueuedCall(call.kernel, call.run) {
     constexpr size_t kAlign = alignof(std::max_align_t);
     size_t bytes = 0;
     for (const Argument& x : call.arguments) bytes += (x.type->size + kAlign - 1) / kAlign * kAlign;
@@ -65,6 +66,8 @@ class QueuedCall {
   void run() const { run_(kernel_, copies_.data()); }
 
  private:
+  QueuedCall(void (*kernel)(), void (*run)(void (*)(), const Argument*)) : kernel_(kernel), run_(run) {}
+
   void (*kernel_)();
   void (*run_)(void (*)(), const Argument*);
   std::unique_ptr<std::byte[]> memory_;
