@@ -161,7 +161,7 @@ class Check {
   }
 
   // Returns <dy, d/dt f(x + t * direction)> at t = 0 for every dy, by the difference formula with step h. `x`
-  // has the values of the input with this index; the other inputs keep theirs.
+  // has the values of the input with this index; the other inputs keep their values.
   Values differences(size_t input, const Values& x, const Values& direction, double h,
                      const std::vector<Values>& dys) const {
     auto at = [&](double t) {

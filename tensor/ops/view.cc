@@ -209,7 +209,7 @@ Dims moved_order(const Tensor& x, const Dims& from, const Dims& to) {
   return order;
 }
 
-// One step along the diagonal advances both dims, so its stride is the sum of theirs.
+// One step along the diagonal advances both dims, so its stride is the sum of their strides.
 Tensor diagonal(const Tensor& x, int64_t offset, int64_t dim1, int64_t dim2) {
   if (x.dim() < 2) throw ShapeError("diagonal", "expected at least 2 dims, got x ", describe(x));
   const int a = wrap_dim(dim1, x.dim(), "diagonal"), b = wrap_dim(dim2, x.dim(), "diagonal");

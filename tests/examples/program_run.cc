@@ -63,7 +63,7 @@ Program::Program(const std::string& name, const fs::path& dir, std::vector<std::
     dup2(out[1], STDERR_FILENO);
     close(out[0]), close(out[1]);
     setenv("XDG_CACHE_HOME", dir.c_str(), 1);  // no data sets of this machine's
-    // Programs, their ranks and other tests share few cores: threads that wait leave theirs.
+    // Programs, their ranks and other tests share few cores: waiting threads must not spin.
     setenv("OMP_WAIT_POLICY", "passive", 0);
     for (const auto& [key, value] : variables) setenv(key.c_str(), value.c_str(), 1);
     std::vector<char*> argv;

@@ -242,8 +242,8 @@ void ThrowingTraining::train(const std::function<void()>& on_fault) const {
   std::string mine;
   for (const Tensor& p : net.parameters())
     for (const double v : p.to_vector<double>()) mine += concat(v, ' ');
-  for (const std::string& theirs : all_gather_object(mine))
-    if (theirs != mine) throw StateError("training", "the ranks' weights differ");
+  for (const std::string& remote : all_gather_object(mine))
+    if (remote != mine) throw StateError("training", "the ranks' weights differ");
 }
 
 std::string ThrowingTraining::judge(int named, const std::string& text) const {

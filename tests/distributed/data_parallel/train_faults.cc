@@ -120,10 +120,10 @@ void check_each_once(const History& h, int64_t per_epoch, std::vector<std::strin
 using Texts = std::map<std::string, std::string>;
 
 // The files of one job.
-struct Place {
+struct JobFiles {
   TestFolder folder;
   const std::string checkpoints = folder / "c", file = checkpoints + "/gan.ckpt", log = folder / "log";
-  Place() { fs::create_directory(checkpoints); }
+  JobFiles() { fs::create_directory(checkpoints); }
 };
 
 // Adds the values of the last checkpoint as bytes, without those that differ from job to job.
@@ -142,19 +142,19 @@ void add_values(Texts& texts, const io::Checkpoint& c) {
 }
 
 // Returns all that a job leaves, by name; of the summary the figures that do not depend on time.
-Texts results_of(const Place& place) {
-  Texts texts{{"weights", read_whole(place.folder / "w.safetensors")}};
-  const auto json = nlohmann::json::parse(read_whole(place.folder / "s.json"), nullptr, false);
+Texts results_of(const JobFiles& files) {
+  Texts texts{{"weights", read_whole(files.folder / "w.safetensors")}};
+  const auto json = nlohmann::json::parse(read_whole(files.folder / "s.json"), nullptr, false);
   for (const char* key :
        {"train_samples", "epochs", "steps", "images", "scale", "fade", "d_steps", "g_steps"})
     if (json.is_object() && json.contains(key)) texts[concat("summary ", key)] = json.at(key).dump();
-  for (const auto& entry : fs::recursive_directory_iterator(place.checkpoints)) {
+  for (const auto& entry : fs::recursive_directory_iterator(files.checkpoints)) {
     const fs::path& path = entry.path();
     if (path.extension() == ".png") texts["grid " + path.filename().string()] = read_whole(path);
     if (path.extension() == ".tmp") texts["temporary file " + path.filename().string()] = "";
   }
   try {
-    add_values(texts, io::load_checkpoint(place.file).checkpoint);
+    add_values(texts, io::load_checkpoint(files.file).checkpoint);
   } catch (const Error& e) {
     texts["checkpoint"] = e.what();
   }
@@ -211,7 +211,7 @@ int process_of_rank(const Subprocess& p, int rank) {
 }
 
 // Waits for the end of a job, and kills on the way. Returns the number of kills; adds what is wrong.
-int attend(Subprocess& job, const Place& place, int64_t per_epoch, const std::vector<Kill>& kills,
+int attend(Subprocess& job, const JobFiles& files, int64_t per_epoch, const std::vector<Kill>& kills,
            std::vector<std::string>& wrong) {
   const Clock::time_point begin = Clock::now();
   const auto until = [&](auto&& is_true) {
@@ -221,12 +221,12 @@ int attend(Subprocess& job, const Place& place, int64_t per_epoch, const std::ve
     }
     return false;
   };
-  size_t seen = read_whole(place.log).size();  // of the log, before the current run
+  size_t seen = read_whole(files.log).size();  // of the log, before the current run
   int killed = 0;
   for (const Kill& kill : kills) {
     int64_t images = 0;
     const auto has_begun = [&](int64_t count) {
-      const History h = read_history(read_whole(place.log).substr(seen), per_epoch);
+      const History h = read_history(read_whole(files.log).substr(seen), per_epoch);
       images = h.steps.empty() ? 0 : h.steps.rbegin()->first;
       return !h.begins.empty() && images >= count;
     };
@@ -234,13 +234,13 @@ int attend(Subprocess& job, const Place& place, int64_t per_epoch, const std::ve
     if (!until([&] { return has_begun(0) && (pid = process_of_rank(job, kill.rank)) > 0; })) break;
     const bool due = until([&] {
       std::error_code error;
-      return has_begun(kill.images) && (!kill.in_checkpoint || fs::exists(place.file + ".tmp", error));
+      return has_begun(kill.images) && (!kill.in_checkpoint || fs::exists(files.file + ".tmp", error));
     });
     if (!due) break;
     std::this_thread::sleep_for(kill.delay);
     killed += ::kill(pid, SIGKILL) == 0;
     // A step that all ranks had begun is logged also after the death of one. Such lines precede the next "from".
-    seen = read_whole(place.log).size();
+    seen = read_whole(files.log).size();
   }
   if (!until([] { return false; }) && !has_ended(job)) {
     wrong.push_back(concat("the job did not end within ", kLimit.count(), " s"));
@@ -271,13 +271,13 @@ class Harness {
     std::vector<Kill> kills = {make_kill(nproc, random)};
     if (one_of(random, 0, 1)) kills.push_back(make_kill(nproc, random));
     std::ranges::sort(kills, {}, &Kill::images);
-    Place place;
-    const auto p = start(place, nproc, {"--max-restarts", "9"});
+    JobFiles files;
+    const auto p = start(files, nproc, {"--max-restarts", "9"});
     std::vector<std::string> wrong;
-    attend(*p, place, per_epoch_, kills, wrong);
+    attend(*p, files, per_epoch_, kills, wrong);
     if (p->wait() != 0) wrong.push_back(concat("its status is ", p->wait()));
-    check_each_once(read_history(read_whole(place.log), per_epoch_), per_epoch_, wrong);
-    compare(results_of(place), u.results, wrong);
+    check_each_once(read_history(read_whole(files.log), per_epoch_), per_epoch_, wrong);
+    compare(results_of(files), u.results, wrong);
     if (!wrong.empty()) wrong.push_back(concat("the job wrote: ", p->out(), p->err()));
     return wrong;
   }
@@ -286,16 +286,16 @@ class Harness {
   std::vector<std::string> run_resumed(int before, int after, Random random) {
     const Undisturbed& u = undisturbed(before);
     const Kill kill = make_kill(before, random);
-    Place place;
+    JobFiles files;
     std::vector<std::string> wrong;
-    const auto first = start(place, before);
-    const int killed = attend(*first, place, per_epoch_, {kill}, wrong);
+    const auto first = start(files, before);
+    const int killed = attend(*first, files, per_epoch_, {kill}, wrong);
     if ((first->wait() != 0) != (killed > 0))  // else the job was faster
       wrong.push_back(concat("the job's status is ", first->wait(), " after ", killed, " kills"));
-    const auto second = start(place, after);
-    attend(*second, place, per_epoch_, {}, wrong);
+    const auto second = start(files, after);
+    attend(*second, files, per_epoch_, {}, wrong);
     if (second->wait() != 0) wrong.push_back(concat("the status of the resumed job is ", second->wait()));
-    const History h = read_history(read_whole(place.log), per_epoch_);
+    const History h = read_history(read_whole(files.log), per_epoch_);
     check_each_once(h, per_epoch_, wrong);
     if (h.begins.size() != 2 || h.begins.back() < kill.images - images_of(2 * kInterval + 1))
       wrong.emplace_back("it was not resumed from its last checkpoint");
@@ -306,9 +306,9 @@ class Harness {
       std::erase_if(texts, [](const auto& text) { return text.first.starts_with("checkpoint "); });
       return texts;
     };
-    compare(comparable(results_of(place)), comparable(u.results), wrong);
+    compare(comparable(results_of(files)), comparable(u.results), wrong);
     try {
-      check_near(io::load_checkpoint(place.file).checkpoint, u.last, wrong);
+      check_near(io::load_checkpoint(files.file).checkpoint, u.last, wrong);
     } catch (const Error& e) {
       wrong.emplace_back(e.what());
     }
@@ -326,9 +326,9 @@ class Harness {
       io::save_image(concat(options_.data, '/', 100 + i, ".png"), digits.get(i).input);
   }
 
-  std::unique_ptr<Subprocess> start(const Place& place, int nproc,
+  std::unique_ptr<Subprocess> start(const JobFiles& files, int nproc,
                                     const std::vector<std::string>& more = {}) const {
-    std::vector<std::string> argv = {"/usr/bin/env", "-C", place.folder.path(), options_.executable};
+    std::vector<std::string> argv = {"/usr/bin/env", "-C", files.folder.path(), options_.executable};
     const auto add = [&](const auto& name, const auto& value) {
       argv.push_back(name);
       argv.push_back(concat(value));
@@ -358,20 +358,20 @@ class Harness {
 
   // Errors: what is wrong with the program itself, or with the images.
   void run_undisturbed(int nproc) {
-    Place place;
+    JobFiles files;
     std::vector<std::string> wrong;
-    const auto p = start(place, nproc);
-    attend(*p, place, per_epoch_, {}, wrong);
+    const auto p = start(files, nproc);
+    attend(*p, files, per_epoch_, {}, wrong);
     if (p->wait() != 0) throw StateError("train_faults", "status ", p->wait(), ": ", p->err());
     Undisturbed& u = undisturbed_[nproc];
-    u = {.results = results_of(place),
-         .last = io::load_checkpoint(place.file).checkpoint,
-         .before_last = io::load_checkpoint(place.file + ".previous").checkpoint};
+    u = {.results = results_of(files),
+         .last = io::load_checkpoint(files.file).checkpoint,
+         .before_last = io::load_checkpoint(files.file + ".previous").checkpoint};
     per_epoch_ = std::stoll(u.results.at("summary train_samples"));
     if (per_epoch_ % kPlan[0].batch != 0)
       throw ValueError("train_faults", "expected a multiple of ", kPlan[0].batch, " images, got ",
                        per_epoch_);
-    check_each_once(read_history(read_whole(place.log), per_epoch_), per_epoch_, wrong);
+    check_each_once(read_history(read_whole(files.log), per_epoch_), per_epoch_, wrong);
     for (const auto& [figure, value] : {std::pair("steps", kSteps), {"images", kImages}, {"scale", 16}})
       if (u.results.at(concat("summary ", figure)) != concat(value))
         wrong.push_back(concat(figure, " is ", u.results.at(concat("summary ", figure))));
