@@ -12,8 +12,17 @@
 #include "gradus/tensor/runtime/parallel.h"
 
 namespace gradus::data {
+namespace {
 
-// The unreadable files found so far: all distinct paths, and the reasons of the first kListed.
+internal::FileList list_of(const std::vector<ImageFile>& files) {
+  internal::FileList list;
+  const int32_t here = list.add_folder({});
+  for (const ImageFile& f : files) list.add(here, f.path.native(), f.label);
+  return list;
+}
+
+}  // namespace
+
 struct ImageFiles::Unreadable {
   static constexpr size_t kListed = 1000;
 
@@ -27,25 +36,29 @@ struct ImageFiles::Unreadable {
   }
 };
 
-ImageFiles::ImageFiles(std::string name, std::vector<ImageFile> files, const ImageFilesOptions& options)
+ImageFiles::ImageFiles(const std::vector<ImageFile>& files, const ImageFilesOptions& options)
+    : ImageFiles("ImageFiles", list_of(files), options) {}
+
+ImageFiles::ImageFiles(std::string name, internal::FileList files, const ImageFilesOptions& options)
     : ImageDataset(options.transform),
       name_(std::move(name)),
       files_(std::move(files)),
       decode_(options.decode),
       on_error_(options.on_error),
       unreadable_(std::make_shared<Unreadable>()) {
-  if (files_.empty()) throw ValueError(name_, "needs at least one file");
+  if (files_.size() == 0) throw ValueError(name_, "needs at least one file");
   if (options.check != Check::kNothing) check_files(options.check);
 }
 
-// Removes unreadable files from files_ with OnError::kSkip, so that indices refer to readable files alone.
 void ImageFiles::check_files(Check check) {
+  std::vector<char> keep(static_cast<size_t>(size()), 1);
   parallel_for(0, size(), 1, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       try {
         const Image opened = image(i);
         if (check == Check::kPixels) opened.data();
       } catch (const FileError& e) {
+        keep[static_cast<size_t>(i)] = 0;
         unreadable_->add(path(i), e.what());
       }
     }
@@ -59,23 +72,22 @@ void ImageFiles::check_files(Check check) {
     throw FileError(name_, unreadable_->paths.size(), " of ", size(), " files cannot be read:", text,
                     unreadable_->paths.size() > kShown ? "\n  ..." : "");
   }
-  std::erase_if(files_, [&](const ImageFile& f) { return unreadable_->paths.contains(f.path.native()); });
-  if (files_.empty()) throw ValueError(name_, "no file can be read: ", unreadable_->first[0].reason);
+  files_ = files_.only(keep);
+  if (files_.size() == 0) throw ValueError(name_, "no file can be read: ", unreadable_->first[0].reason);
 }
 
-const std::filesystem::path& ImageFiles::path(int64_t index) const {
+std::filesystem::path ImageFiles::path(int64_t index) const {
   check_index(index);
-  return files_[static_cast<size_t>(index)].path;
+  return files_.path(index);
 }
 
 int64_t ImageFiles::label(int64_t index) const {
   check_index(index);
-  return files_[static_cast<size_t>(index)].label;
+  return files_.label(index);
 }
 
 Image ImageFiles::image(int64_t index) const { return decode_image(path(index), decode_); }
 
-// Returns whether the data set replaces the sample by another one; if so, records its file as unreadable.
 bool ImageFiles::skips(int64_t index, const FileError& error) const {
   if (on_error_ == OnError::kThrow) return false;
   unreadable_->add(path(index), error.what());

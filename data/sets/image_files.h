@@ -7,10 +7,10 @@
 #include <filesystem>
 #include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "gradus/data/images/image_decoder.h"
+#include "gradus/data/sets/file_list.h"
 #include "gradus/data/sets/image_dataset.h"
 #include "gradus/data/transforms/tensor.h"
 
@@ -53,22 +53,21 @@ struct UnreadableFile {
 class ImageFiles : public ImageDataset {
  public:
   // Errors: FileError if a file fails the check; ValueError if `files` is empty or all files are left out.
-  explicit ImageFiles(std::vector<ImageFile> files, const ImageFilesOptions& options = {})
-      : ImageFiles("ImageFiles", std::move(files), options) {}
+  explicit ImageFiles(const std::vector<ImageFile>& files, const ImageFilesOptions& options = {});
 
   std::string name() const override { return name_; }
-  int64_t size() const override { return static_cast<int64_t>(files_.size()); }
+  int64_t size() const override { return files_.size(); }
   // Errors: IndexError; image() also FileError.
   Image image(int64_t index) const override;
   int64_t label(int64_t index) const override;
-  const std::filesystem::path& path(int64_t index) const;
+  std::filesystem::path path(int64_t index) const;
 
   // Return the number of distinct files found unreadable so far (OnError::kSkip), and the first 1000 of them.
   int64_t unreadable() const;
   std::vector<UnreadableFile> unreadable_files() const;
 
  protected:
-  ImageFiles(std::string name, std::vector<ImageFile> files, const ImageFilesOptions& options);
+  ImageFiles(std::string name, internal::FileList files, const ImageFilesOptions& options);
   bool skips(int64_t index, const FileError& error) const override;
 
  private:
@@ -77,7 +76,7 @@ class ImageFiles : public ImageDataset {
   void check_files(Check check);
 
   std::string name_;
-  std::vector<ImageFile> files_;
+  internal::FileList files_;
   DecodeOptions decode_;
   OnError on_error_;
   std::shared_ptr<Unreadable> unreadable_;

@@ -21,7 +21,6 @@ namespace fs = std::filesystem;
 
 constexpr const char* kOp = "ImageFolder";
 
-// A folder that contains samples.
 struct Folder {
   fs::path path;
   std::vector<std::string> files;  // names of the samples
@@ -37,7 +36,6 @@ FileId id_of(const fs::path& path) {
   return {info.st_dev, info.st_ino};
 }
 
-// Compares without regard to the name's case; `endings` are in lower case.
 bool ends_with_any(std::string name, const std::vector<std::string>& endings) {
   for (char& c : name) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   return std::any_of(endings.begin(), endings.end(), [&](const std::string& e) { return name.ends_with(e); });
@@ -57,7 +55,6 @@ bool is_folder(const fs::directory_entry& entry) {
   return entry.is_directory(ignored);
 }
 
-// Lists the images of one class folder after the other. No extensions: those of JPEG and PNG.
 class FolderWalk {
  public:
   explicit FolderWalk(const std::vector<std::string>& extensions)
@@ -116,9 +113,9 @@ class FolderWalk {
   }
 
   const std::vector<std::string> extensions_;
-  const bool refuses_others_;  // an image of another format is an error, not ignored
-  int64_t visited_ = 0;        // folders, over all classes
-  std::vector<FileId> above_;  // the path from the class folder to the current folder
+  const bool refuses_others_;
+  int64_t visited_ = 0;
+  std::vector<FileId> above_;
   std::vector<Folder> found_;
 };
 
@@ -150,7 +147,7 @@ ImageFilesOptions files_options(const ImageFolderOptions& options) {
 
 struct ImageFolder::Listing {
   std::vector<std::string> classes;
-  std::vector<ImageFile> files;
+  internal::FileList files;
 };
 
 ImageFolder::Listing ImageFolder::list(const fs::path& root, const ImageFolderOptions& options) {
@@ -160,11 +157,13 @@ ImageFolder::Listing ImageFolder::list(const fs::path& root, const ImageFolderOp
   for (size_t label = 0; label < listing.classes.size(); ++label) {
     const std::vector<Folder> folders = walk.folders(root / listing.classes[label]);
     if (folders.empty()) empty.push_back(listing.classes[label]);
-    for (const Folder& folder : folders)
+    for (const Folder& folder : folders) {
+      const int32_t number = listing.files.add_folder(folder.path);
       for (const std::string& name : folder.files)
-        listing.files.push_back({folder.path / name, static_cast<int64_t>(label)});
+        listing.files.add(number, name, static_cast<int64_t>(label));
+    }
   }
-  if ((!empty.empty() && !options.allow_empty) || listing.files.empty())
+  if ((!empty.empty() && !options.allow_empty) || listing.files.size() == 0)
     throw FileError(kOp, root.string(), ": no images (", walk.extensions(), ") for ", empty.size(), " of ",
                     listing.classes.size(), " classes: ", abbreviate(empty));
   return listing;
