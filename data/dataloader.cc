@@ -330,7 +330,7 @@ class Prefetcher {
   // their std::thread objects are abandoned.
   void stop() {
     if (process_ != gradus::internal::fork_count()) {
-      for (std::thread& worker : workers_) gradus::internal::forget_thread(worker);
+      for (std::thread& worker : workers_) gradus::internal::abandon(std::move(worker));
       return;
     }
     const bool can_join = pass_->stop();

@@ -19,6 +19,7 @@
 #include "gradus/distributed/group/collectives.h"
 #include "gradus/distributed/group/process_group.h"
 #include "gradus/distributed/pipeline/pipeline_base.h"
+#include "gradus/distributed/pipeline/staged_model.h"
 #include "gradus/io/checkpoint_file.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/runtime/context.h"
@@ -429,7 +430,7 @@ io::LoadedCheckpoint load_file(const std::filesystem::path& path, nn::Module& mo
 
 void PipelineBase::save(const std::filesystem::path& path, const optim::Optimizer& opt,
                         const io::Checkpoint& more, const io::SaveOptions& options) {
-  const ParameterNumbers numbers(model_, opt);
+  const ParameterNumbers numbers(*model_, opt);
   const bool is_first_replica = grid_.index("replica") == 0;
   RankContents own;
   const std::vector<std::string> all = attempt(kOp, [&] {
@@ -437,7 +438,7 @@ void PipelineBase::save(const std::filesystem::path& path, const optim::Optimize
       if (is_reserved(name)) throw ValueError(kOp, "the pipeline itself saves '", name, "'");
     if (is_first_replica) {
       NamedTensors state;
-      for (const auto& [name, x] : model_.module().state_dict())
+      for (const auto& [name, x] : model_->module().state_dict())
         if (has_data(x)) state.emplace_back(name, x);
       io::Checkpoint c;
       c.put(kModel, state);
@@ -473,10 +474,10 @@ void PipelineBase::save(const std::filesystem::path& path, const optim::Optimize
 
 io::LoadedCheckpoint PipelineBase::load(const std::filesystem::path& path, optim::Optimizer& opt,
                                         const CheckCheckpoint& check) {
-  const ParameterNumbers numbers(model_, opt);
+  const ParameterNumbers numbers(*model_, opt);
   std::exception_ptr refused;  // no exception here: load_newest would fall back to the previous file
   io::LoadedCheckpoint loaded = io::load_newest(path, [&](const std::filesystem::path& p) {
-    return load_file(p, model_.module(), opt, numbers, check, refused);
+    return load_file(p, model_->module(), opt, numbers, check, refused);
   });
   if (refused) std::rethrow_exception(refused);
   return loaded;
@@ -497,7 +498,7 @@ nn::LoadReport PipelineBase::load_weights(const std::filesystem::path& path, con
       entries[name] = &e;
     }
     try {
-      weights = read_own(model_.module(), content, options,
+      weights = read_own(model_->module(), content, options,
                          [&](const std::string& name) { return file.read(*entries.at(name)); });
     } catch (ValueError& e) {
       e.add_context("while loading " + path.string());
@@ -505,7 +506,7 @@ nn::LoadReport PipelineBase::load_weights(const std::filesystem::path& path, con
     }
     return std::string();
   });
-  return model_.module().load_state_dict(weights, options);
+  return model_->module().load_state_dict(weights, options);
 }
 
 }  // namespace gradus::dist::internal

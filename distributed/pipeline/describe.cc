@@ -9,13 +9,14 @@
 
 #include "gradus/distributed/pipeline/auto_micro_batches.h"
 #include "gradus/distributed/pipeline/pipeline_base.h"
+#include "gradus/distributed/pipeline/staged_model.h"
 
 namespace gradus::dist::internal {
 
 std::string PipelineBase::describe() {
-  const auto cached = model_.split_for(example_);
+  const auto cached = model_->split_for(example_);
   const StageSplit& split = *cached;
-  const nn::StateDict parameters = model_.module().named_parameters();
+  const nn::StateDict parameters = model_->module().named_parameters();
   const RecomputeChoice* choice = auto_ ? &auto_->best() : nullptr;
   const auto modes = choice ? choice->of_stage : std::vector(size_t(stages()), options_.recompute);
   const std::vector<StageTimes>& times = choice ? choice->stages : layout_.times;
@@ -35,10 +36,10 @@ std::string PipelineBase::describe() {
       if (split.plan.reads(s, i) && parameters.contains(split.trace.state[i]))
         elements += parameters.at(split.trace.state[i]).numel();
     text << "stage " << s << " on ";
-    if (model_.has_devices())
-      text << model_.device_of(s);
+    if (model_->has_devices())
+      text << model_->device_of(s);
     else
-      text << "rank " << model_.rank_of(s);
+      text << "rank " << model_->rank_of(s);
     if (!last.empty()) text << ", to " << last;
     text << ": " << modules.size() << (modules.size() == 1 ? " layer, " : " layers, ") << elements
          << " parameters";

@@ -96,7 +96,7 @@ template <class M, class Input = Tensor> class Pipeline : public internal::Pipel
   }
 
   // Returns the model. Tensors of other ranks' stages are on the meta device.
-  M& module() { return static_cast<M&>(model_.module()); }
+  M& module() { return static_cast<M&>(base_module()); }
 
  private:
   Pipeline(const std::function<std::unique_ptr<M>()>& make, const Input& example,
@@ -107,7 +107,7 @@ template <class M, class Input = Tensor> class Pipeline : public internal::Pipel
                             *example_output = static_cast<M&>(model)(internal::with_tensors(example, inputs));
                             return internal::tensors_of(**example_output);
                           },
-                      .inputs = internal::tensors_of(example)},
+                      .example_inputs = internal::tensors_of(example)},
                      options),
         example_output_(example_output) {}
 

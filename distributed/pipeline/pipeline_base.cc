@@ -15,6 +15,7 @@
 #include "gradus/distributed/group/collectives.h"
 #include "gradus/distributed/group/process_group.h"
 #include "gradus/distributed/pipeline/auto_micro_batches.h"
+#include "gradus/distributed/pipeline/executor.h"
 #include "gradus/distributed/pipeline/internal/auto_cut.h"
 #include "gradus/distributed/pipeline/internal/stage_timing.h"
 #include "gradus/nn/layers/batch_norm.h"
@@ -167,18 +168,27 @@ class DeferredBatchNorm {
 
 }  // namespace
 
-PipelineBase::PipelineBase(StagedModel::Parts parts, const PipelineOptions& options)
+struct PipelineBase::SplitBatch {
+  int64_t rows = 0;
+  std::vector<Batch> micro_batches;
+  ActionLists lists;
+  StepWork work;
+};
+
+PipelineBase::PipelineBase(ModelFunctions model, const PipelineOptions& options)
     : options_(checked(options)),
       grid_({{"replica", -1}, {"pipeline", options_.devices.empty() ? options_.stages : 1}}),
       group_(grid_.group("pipeline")),
-      model_(with_layout(parts, options_, group_, layout_)),
-      executor_(model_, group_),
-      example_(parts.inputs) {
+      model_(std::make_unique<StagedModel>(with_layout(
+          {.make = std::move(model.make), .forward = std::move(model.forward), .inputs = model.example_inputs},
+          options_, group_, layout_))),
+      executor_(std::make_unique<Executor>(*model_, group_)),
+      example_(std::move(model.example_inputs)) {
   const Group& replicas = grid_.group("replica");
   if (replicas.size() == 1) return;
   // The replicas' generators may differ, so the initial weights are broadcast from the first replica.
   std::vector<Tensor> state;
-  for (const auto& [name, tensor] : named_tensors(model_.module())) state.push_back(tensor);
+  for (const auto& [name, tensor] : named_tensors(model_->module())) state.push_back(tensor);
   bcast_list_(without_meta(std::move(state)), {.group = replicas});
   // uneven_no_sync: replicas with different numbers of rows may have different numbers of micro-batches.
   all_reduce_ = make_allreduce_cb(
@@ -187,9 +197,14 @@ PipelineBase::PipelineBase(StagedModel::Parts parts, const PipelineOptions& opti
 
 PipelineBase::~PipelineBase() = default;
 
+nn::Module& PipelineBase::base_module() { return model_->module(); }
+int PipelineBase::stages() const { return model_->stages(); }
+nn::StateDict PipelineBase::named_parameters() const { return model_->named_parameters(); }
+void PipelineBase::record_steps(int steps) { executor_->recorder().keep(steps); }
+
 std::vector<Tensor> PipelineBase::parameters() const {
   std::vector<Tensor> all;
-  for (const auto& [name, tensor] : model_.named_parameters()) all.push_back(tensor);
+  for (const auto& [name, tensor] : model_->named_parameters()) all.push_back(tensor);
   return all;
 }
 
@@ -247,10 +262,10 @@ int PipelineBase::micro_batches_for(int64_t rows) const {
 
 std::vector<double> PipelineBase::rank_bytes() {
   std::vector<double> rank_bytes(size_t(options_.stages));
-  for (const auto& entry : model_.state()) {
+  for (const auto& entry : model_->state()) {
     if (!entry.is_parameter) continue;
-    const double bytes = kBytesPerParameterByte * double(model_.module().parameter(entry.name).nbytes());
-    if (model_.has_devices())
+    const double bytes = kBytesPerParameterByte * double(model_->module().parameter(entry.name).nbytes());
+    if (model_->has_devices())
       rank_bytes[size_t(std::ranges::find(options_.devices, entry.device) - options_.devices.begin())] +=
           bytes;
     else
@@ -279,14 +294,14 @@ std::vector<StageTimes> PipelineBase::measure_stages(const Batch& batch, const C
   const bool split_backward = splits_backwards(lists_for(1));
   std::vector<StageTimes> times(static_cast<size_t>(stages()));
   for (int s = 0; s < stages(); ++s) {
-    if (model_.rank_of(s) != model_.rank()) continue;
+    if (model_->rank_of(s) != model_->rank()) continue;
     Context context = Context::current().snapshot();
-    context.device = model_.device_of(s);
+    context.device = model_->device_of(s);
     const ContextScope on_device(context);
-    const auto cached = model_.split_for(part.inputs);
+    const auto cached = model_->split_for(part.inputs);
     const StageSplit& split = *cached;
-    const nn::ParameterScope tied(model_.module(), model_.from_other_devices(split, s), {.partial = true});
-    times[s] = measure_stage(model_.module(), split, s, split_backward,
+    const nn::ParameterScope tied(model_->module(), model_->from_other_devices(split, s), {.partial = true});
+    times[s] = measure_stage(model_->module(), split, s, split_backward,
                              [&] { return Tensors{compute(on_current_device(part), s + 1 == stages())}; });
   }
   return sum_over_ranks(std::move(times), grid_.size("replica"));
@@ -333,13 +348,13 @@ double PipelineBase::run(GradManager* gm, const Batch& batch, const Compute& com
   };
   if (gm) work.all_reduce = all_reduce_;
   std::optional<DeferredBatchNorm> deferred;
-  if (options_.deferred_batch_norm) deferred.emplace(model_.module());
+  if (options_.deferred_batch_norm) deferred.emplace(model_->module());
   const auto begin = std::chrono::steady_clock::now();
   double loss = 0;
   const auto run_lists = [&](double scale) {
     work.loss_scale = scale;
     if (scale != 1) work.program += concat(", gradients times ", scale);
-    loss = executor_.run(lists, work);
+    loss = executor_->run(lists, work);
   };
   if (gm && options.scaler)
     options.scaler->backward_of_part(gm->attached_tensors(), run_lists);
@@ -350,7 +365,7 @@ double PipelineBase::run(GradManager* gm, const Batch& batch, const Compute& com
                        largest_of_all);
   if (deferred) deferred->apply();
   if (!all_reduce_) return loss;
-  const auto buffers = without_meta(model_.module().buffers());
+  const auto buffers = without_meta(model_->module().buffers());
   if (gm && !buffers.empty()) bcast_list_(buffers, {.group = grid_.group("replica"), .verify = false});
   const Tensor mean = full({}, loss, {.dtype = DType::kF64});
   dist::all_reduce(mean, {.op = ReduceOp::kMean, .group = grid_.group("replica")});
@@ -368,8 +383,8 @@ PipelineBase::Tensors PipelineBase::run_forward(const Tensors& inputs,
     if (is_last_stage) outputs[size_t(k)] = std::move(output);
     return Tensor();
   };
-  executor_.run(forwards_of(lists), work);
-  if (options.everywhere) executor_.broadcast_results(outputs);
+  executor_->run(forwards_of(lists), work);
+  if (options.everywhere) executor_->broadcast_results(outputs);
   Tensors joined;
   for (size_t i = 0; i < results; ++i) {
     Tensors of_parts;
@@ -387,12 +402,12 @@ double PipelineBase::clip_grad_norm_(double max_norm) {
                        "a GradScaler has multiplied the gradients: call scaler.unscale_(opt) before");
   // squares[i] is the squared norm of the undivided model's parameter i, computed by one rank. The sum is
   // always in the undivided order, so the norm does not depend on the cuts.
-  const auto& state = model_.state();
+  const auto& state = model_->state();
   std::vector<double> squares(state.size());
   const auto off = no_record();
   for (size_t i = 0; i < state.size(); ++i) {
-    if (!state[i].is_parameter || state[i].ranks.front() != model_.rank()) continue;
-    const Tensor grad = model_.module().parameter(state[i].name).grad();
+    if (!state[i].is_parameter || state[i].ranks.front() != model_->rank()) continue;
+    const Tensor grad = model_->module().parameter(state[i].name).grad();
     if (!grad.defined()) continue;
     const Tensor wide = to(grad, DType::kF64);
     squares[i] = sum(wide * wide).item<double>();
@@ -409,7 +424,7 @@ double PipelineBase::clip_grad_norm_(double max_norm) {
 }
 
 std::optional<PipelineRecord> PipelineBase::gather_records() {
-  const auto& steps = executor_.recorder().steps();
+  const auto& steps = executor_->recorder().steps();
   std::vector<RankRecord> records{{.rank = get_rank(),
                                    .replica = grid_.index("replica"),
                                    .pipeline_rank = group_.rank(),

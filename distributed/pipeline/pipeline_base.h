@@ -12,11 +12,12 @@
 #include <string>
 #include <vector>
 
+#include "gradus/autograd/grad_manager.h"
 #include "gradus/distributed/group/grid.h"
-#include "gradus/distributed/pipeline/executor.h"
 #include "gradus/distributed/pipeline/pipeline_record.h"
 #include "gradus/distributed/pipeline/schedule_simulation.h"
 #include "gradus/io/checkpoint.h"
+#include "gradus/nn/module.h"
 #include "gradus/optim/optimizer.h"
 #include "gradus/tensor/ops/losses/cross_entropy.h"
 
@@ -25,6 +26,8 @@ class GradScaler;
 }
 
 namespace gradus::dist {
+
+class AllReduceCallback;
 
 struct PipelineOptions {
   // Number of ranks of one pipeline; 0: all ranks. A job with more ranks has several replicas (data
@@ -84,6 +87,8 @@ struct ForwardOptions {
 namespace internal {
 
 class AutoMicroBatches;
+class Executor;
+class StagedModel;
 
 // Tensors whose dim 0 is the batch's rows.
 struct Batch {
@@ -95,11 +100,19 @@ struct StageLayout {
   std::vector<StageTimes> times;  // per stage, measured; empty unless the cuts were chosen automatically
 };
 
+// The model as functions that do not depend on its type.
+struct ModelFunctions {
+  std::function<std::unique_ptr<nn::Module>()> make;
+  // Calls the model and returns its result's tensors.
+  std::function<std::vector<Tensor>(nn::Module&, std::span<const Tensor> inputs)> forward;
+  std::vector<Tensor> example_inputs;  // for shapes and dtypes
+};
+
 class PipelineBase {
  public:
   // Returns this rank's parameters, in the undivided model's order.
   std::vector<Tensor> parameters() const;
-  nn::StateDict named_parameters() const { return model_.named_parameters(); }
+  nn::StateDict named_parameters() const;
   // Attaches this rank's parameters and, if there are replicas, the all-reduce over them. Buffers (running
   // statistics) are broadcast from the first replica after every step, as in DistributedDataParallel.
   void attach(GradManager& gm);
@@ -140,25 +153,28 @@ class PipelineBase {
   // with predicted and measured times.
   std::string describe();
   // Returns the number of stages, where each group of `recompute_every` layers counts as a stage.
-  int stages() const { return model_.stages(); }
+  int stages() const;
   // Returns the grid of the job's ranks. Dimension "pipeline": the ranks of one pipeline. Dimension
   // "replica": the ranks with the same stages.
   const Grid& grid() const { return grid_; }
   // Starts recording this rank's actions and messages, keeping the last `steps` steps; 0 stops recording. All
   // ranks of the job must make the same call.
   // Errors: ValueError unless steps >= 0.
-  void record_steps(int steps) { executor_.recorder().keep(steps); }
+  void record_steps(int steps);
   // Returns the recorded steps of all ranks on the job's first rank, and nullopt on other ranks. Collective
   // over the job.
   std::optional<PipelineRecord> gather_records();
   // Sets the training mode on all modules.
-  void train(bool on = true) { model_.module().train(on); }
+  void train(bool on = true) { base_module().train(on); }
   void eval() { train(false); }
 
  protected:
   using Tensors = std::vector<Tensor>;
-  PipelineBase(StagedModel::Parts parts, const PipelineOptions& options);
+  PipelineBase(ModelFunctions model, const PipelineOptions& options);
   ~PipelineBase();
+
+  // Returns the model. Tensors of other ranks' stages are on the meta device.
+  nn::Module& base_module();
 
   using Compute = std::function<Tensor(const Batch& part, bool with_loss)>;
 
@@ -173,12 +189,7 @@ class PipelineBase {
                       size_t results, const ForwardOptions& options);
 
   // A batch divided into micro-batches, with the schedule for them.
-  struct SplitBatch {
-    int64_t rows = 0;
-    std::vector<Batch> micro_batches;
-    ActionLists lists;
-    StepWork work;
-  };
+  struct SplitBatch;
   // `what` names the batch in errors.
   SplitBatch split(const Batch& batch, const std::string& what) const;
   ActionLists lists_for(int micro_batches) const;
@@ -200,9 +211,9 @@ class PipelineBase {
   Grid grid_;
   Group group_;  // the ranks of this pipeline
   StageLayout layout_;
-  StagedModel model_;
-  Executor executor_;
-  Tensors example_;                                // the example inputs of Parts
+  std::unique_ptr<StagedModel> model_;
+  std::unique_ptr<Executor> executor_;
+  Tensors example_;                                // the example inputs
   std::unique_ptr<AutoMicroBatches> auto_;         // set by measure()
   std::shared_ptr<AllReduceCallback> all_reduce_;  // over the replicas; null if there is one replica
 };

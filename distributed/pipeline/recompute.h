@@ -9,17 +9,7 @@
 #include "gradus/distributed/pipeline/schedule_simulation.h"
 #include "gradus/nn/module.h"
 
-namespace gradus::dist {
-
-// Which forwards of a stage are recomputed. Recomputation saves memory and takes about a third more time.
-enum class Recompute : uint8_t {
-  kNever,
-  kAlways,
-  kExceptLast,  // except forwards followed immediately by their backward, which would save no memory
-  kAuto,        // kExceptLast if the rank would otherwise exceed the memory limit; otherwise kNever
-};
-
-namespace internal {
+namespace gradus::dist::internal {
 
 // Note [Recomputation]
 // The first run of a forward uses a probe recording, which records the graph's edges without saved tensors:
@@ -93,5 +83,4 @@ class RecomputedForward {
   AutogradSlot* outer_;
 };
 
-}  // namespace internal
-}  // namespace gradus::dist
+}  // namespace gradus::dist::internal

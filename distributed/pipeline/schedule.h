@@ -48,6 +48,14 @@ enum class Schedule : uint8_t {
   kZeroBubbleV,         // zero bubble with two stages per rank, r and 2P-1-r (V shape)
 };
 
+// Which forwards of a stage are recomputed. Recomputation saves memory and takes about a third more time.
+enum class Recompute : uint8_t {
+  kNever,
+  kAlways,
+  kExceptLast,  // except forwards followed immediately by their backward, which would save no memory
+  kAuto,        // kExceptLast if the rank would otherwise exceed the memory limit; otherwise kNever
+};
+
 // Returns "gpipe", "gpipe-lifo", "1f1b", "1f1b-slow-links", "interleaved-1f1b", "looped-breadth-first",
 // "zb-h1" or "zb-v".
 std::string_view name_of(Schedule schedule);

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <atomic>
-#include <thread>
 #include <utility>
 
 namespace gradus::internal {
@@ -21,7 +20,7 @@ void record_team();
 bool team_is_in_parent();
 
 // Takes ownership of an object of the parent and never destroys it, because its destructor would act on resources
-// of the parent. Thread-safe.
+// of the parent: a std::thread, for example, which the child can neither join nor detach. Thread-safe.
 template <class T> void abandon(T object) {
   struct Kept {
     T object;
@@ -32,7 +31,5 @@ template <class T> void abandon(T object) {
   while (!all.compare_exchange_weak(kept->next, kept)) {
   }
 }
-// Abandons a thread of the parent, which the child can neither join nor detach.
-inline void forget_thread(std::thread& thread) { abandon(std::move(thread)); }
 
 }  // namespace gradus::internal

@@ -161,7 +161,7 @@ struct WorkerQueue final : StreamQueue {
 
   ~WorkerQueue() override {
     if (!work->owner.is_current()) {
-      forget_thread(worker);
+      abandon(std::move(worker));
       return;
     }
     {
