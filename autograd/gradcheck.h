@@ -38,11 +38,11 @@ struct GradCheckResult {
   bool ok = true;
   std::string message;  // the last failure, or a summary of the comparisons
   // The largest |g - d| / tolerance of all comparisons. The check fails above 1.
-  double worst = 0;
+  double max_error_ratio = 0;
   int input = -1;
-  int64_t element = -1;  // row-major; -1: a random direction
-  double given = 0;      // the gradient from autograd
-  double expected = 0;   // the gradient from the differences
+  int64_t element = -1;   // row-major; -1: a random direction
+  double analytical = 0;  // the gradient from autograd
+  double numerical = 0;   // the gradient from the differences
 
   explicit operator bool() const { return ok; }
 };

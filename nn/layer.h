@@ -72,7 +72,7 @@ class Layer : public Module {
   }
   HookHandle add_pre_hook(PreHook hook);
   HookHandle add_hook(Hook hook);
-  Tensor with_hooks(const Tensor& x);
+  Tensor forward_with_hooks(const Tensor& x);
 
   std::shared_ptr<Hooks> hooks_;
 };

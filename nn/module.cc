@@ -435,12 +435,12 @@ void Module::warn_unregistered_call(const Module& outer) const {
                   type_name(),
                   " name{this, \"name\"};`; a class of your own says `using Layer::Layer;` for that");
   };
-  if (unregistered_calls) add_once(unregistered_calls->notes_, text(""));
+  if (unregistered_calls) add_once(unregistered_calls->messages_, text(""));
   if (recordings.empty() || any_parameter(&autograd::is_tracked) ||
       !root->any_parameter(&autograd::is_tracked))
     return;
   const std::string note = text(", whose parameters are followed,");
-  for (const Ref<Counted>& r : recordings) autograd::as_recording(r)->add_note(note);
+  for (const Ref<Counted>& r : recordings) autograd::as_recording(r)->add_explanation(note);
   warn_once(note);
 }
 
@@ -465,9 +465,10 @@ void copy_state_(const Module& from, Module& to) { to.load_state_dict(from.state
 // Returns whether a ParameterScope is open on an ancestor, this module or a module below.
 bool Module::is_substituted() const {
   for (const Module* m = parent_; m; m = m->parent_)
-    if (m->scopes_ > 0) return true;
+    if (m->open_scopes_ > 0) return true;
   const auto below = [](const auto& self, const Module& m) -> bool {
-    return m.scopes_ > 0 || std::ranges::any_of(m.children_, [&](const Module* c) { return self(self, *c); });
+    return m.open_scopes_ > 0 ||
+           std::ranges::any_of(m.children_, [&](const Module* c) { return self(self, *c); });
   };
   return below(below, *this);
 }
@@ -489,7 +490,7 @@ ParameterScope::ParameterScope(Module& module, const std::vector<Tensor>& tensor
     if (is_parameter) originals_.emplace_back(s.tensor, *s.tensor);
   });
   for (auto& [slot, original] : originals_) *slot = *by_original.at(original.ref().get());
-  ++module_.scopes_;
+  ++module_.open_scopes_;
 }
 
 ParameterScope::ParameterScope(Module& module, const StateDict& tensors, ParameterScopeOptions options)
@@ -532,11 +533,11 @@ ParameterScope::ParameterScope(Module& module, const StateDict& tensors, Paramet
     throw ValueError("ParameterScope", module.type_name(), " has more than is given: ", missing,
                      "; give a tensor for each, or say .partial = true to keep them as they are");
   for (size_t i = 0; i < replacements.size(); ++i) *originals_[i].first = *replacements[i];
-  ++module_.scopes_;
+  ++module_.open_scopes_;
 }
 
 ParameterScope::~ParameterScope() {
-  --module_.scopes_;
+  --module_.open_scopes_;
   for (auto it = originals_.rbegin(); it != originals_.rend(); ++it) *it->first = std::move(it->second);
 }
 

@@ -40,11 +40,11 @@ class UnregisteredCalls {
   ~UnregisteredCalls();
   UnregisteredCalls(const UnregisteredCalls&) = delete;
   UnregisteredCalls& operator=(const UnregisteredCalls&) = delete;
-  const std::vector<std::string>& notes() const { return notes_; }
+  const std::vector<std::string>& messages() const { return messages_; }
 
  private:
   friend class nn::Module;
-  std::vector<std::string> notes_;
+  std::vector<std::string> messages_;
   UnregisteredCalls* const outer_;
 };
 
@@ -253,7 +253,7 @@ class Module {
   std::optional<DType> dtype_;  // of the last to(), for tensors registered later
   std::optional<Device> device_;
   bool training_ = true;
-  int scopes_ = 0;  // number of this module's open ParameterScopes
+  int open_scopes_ = 0;  // number of this module's open ParameterScopes
 };
 
 namespace internal {

@@ -15,7 +15,7 @@ constinit thread_local Placement* placement = nullptr;
 
 Placement::Placement() : outer_(std::exchange(placement, this)) {}
 Placement::Placement(std::vector<std::string> names, DeviceOf device_of)
-    : planned_(std::move(names)), device_of_(std::move(device_of)), outer_(std::exchange(placement, this)) {}
+    : expected_(std::move(names)), device_of_(std::move(device_of)), outer_(std::exchange(placement, this)) {}
 Placement::~Placement() { placement = outer_; }
 
 Placement* Placement::current() { return placement; }
@@ -23,14 +23,14 @@ Placement* Placement::current() { return placement; }
 Device Placement::next_device() const {
   if (!device_of_) return Device{DeviceType::kMeta};
   const size_t i = registered_.size();
-  return i < planned_.size() ? device_of_(planned_[i]) : Device{DeviceType::kMeta};
+  return i < expected_.size() ? device_of_(expected_[i]) : Device{DeviceType::kMeta};
 }
 
 Device Placement::register_tensor(const std::string& name) {
   const size_t i = registered_.size();
-  if (device_of_ && (i >= planned_.size() || planned_[i] != name))
+  if (device_of_ && (i >= expected_.size() || expected_[i] != name))
     throw StateError("Module", "the model was built once more, and has '", name, "' where it had ",
-                     i < planned_.size() ? "'" + planned_[i] + "'" : "nothing more",
+                     i < expected_.size() ? "'" + expected_[i] + "'" : "nothing more",
                      ": build the same model every time");
   const Device device = next_device();
   registered_.push_back(name);

@@ -35,7 +35,7 @@ class Placement {
   Device register_tensor(const std::string& name);
 
  private:
-  std::vector<std::string> planned_;
+  std::vector<std::string> expected_;
   DeviceOf device_of_;
   std::vector<std::string> registered_;
   Placement* const outer_;

@@ -43,7 +43,7 @@ class [[nodiscard]] Autocast {
 
  private:
   Ref<Counted> outer_;
-  bool owner_ = false;  // the end of this scope frees the cached casts
+  bool owns_cache_ = false;  // the end of this scope frees the cached casts
 };
 
 // Opens a scope: `auto amp = autocast(DType::kBF16);`. Scopes nest. f64 operands are not cast. A backward
@@ -105,7 +105,7 @@ class Casting {
   void begin(CastPolicy policy, std::span<const Tensor* const> operands);
 
   Ref<Counted> scope_;
-  DType to_ = DType::kF32;
+  DType dtype_ = DType::kF32;
 };
 
 }  // namespace autograd

@@ -18,7 +18,7 @@ class RecordingState final : public Counted {
  public:
   // Set by GradManager for its own recordings.
   std::shared_ptr<ManagerState> manager;
-  bool narrowed = false;                      // opened with RecordOptions::only
+  bool records_subset = false;                // opened with RecordOptions::only
   std::shared_ptr<DeferredWeights> deferred;  // between backward_inputs and backward_weights
 
   // Records the ops that depend on `leaves`. Recordings of the same `level` record each other's backward. Level 0:
@@ -52,8 +52,8 @@ class RecordingState final : public Counted {
   void mark_run(const Node& node);  // removes a node from required_nodes()
 
   // Adds a line to the output of explain(). Equal lines appear once.
-  void add_note(const std::string& text);
-  std::vector<std::string> notes() const;
+  void add_explanation(const std::string& text);
+  std::vector<std::string> explanations() const;
 
   // Marks a probe whose function communicates. The checkpoint's backward then runs even without a gradient,
   // because other ranks take part in it.
@@ -66,17 +66,17 @@ class RecordingState final : public Counted {
   void add_node(Membership& m);
   void remove_node(Membership& m);
   void unlink(Membership& m);
-  Ref<Node> take_newest();  // removes it from the list; null when the list is empty
+  Ref<Node> pop_newest();  // removes it from the list; null when the list is empty
 
   std::vector<Ref<AutogradSlot>> leaves_;
   std::unordered_set<const AutogradSlot*> leaf_set_;
   std::vector<Ref<Counted>> outer_;
   const uint64_t level_;
   bool is_probe_ = false;
-  mutable std::mutex mutex_;  // guards nodes_, required_ and notes_
+  mutable std::mutex mutex_;  // guards nodes_, required_ and explanations_
   Membership* nodes_ = nullptr;
   std::vector<Ref<Node>> required_;
-  std::vector<std::string> notes_;
+  std::vector<std::string> explanations_;
   std::atomic<bool> communicates_{false};
   std::atomic<bool> finished_{false};
 };

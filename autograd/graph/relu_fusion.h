@@ -18,11 +18,11 @@ class FusesNextRelu {
 // A node that stands for its op and for the relu that made its input: max_pool2d(relu(x)). Its edge is the relu's.
 class FusesPreviousRelu {
  public:
-  // Returns the sequence number of the relu's node; 0 after a split.
-  virtual uint64_t fused_relu() const = 0;
+  // Returns the sequence number of the relu's node; 0 after unfuse.
+  virtual uint64_t fused_relu_sequence() const = 0;
   // Makes the node stand for its own op alone, with an edge to the relu's result. The engine calls it if the gradient
   // of that result is a target.
-  virtual void split(const Edge& relu_result) = 0;
+  virtual void unfuse(const Edge& relu_result) = 0;
 
  protected:
   ~FusesPreviousRelu() = default;

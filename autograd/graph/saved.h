@@ -15,7 +15,7 @@ class Saved {
   // Errors: StateError if the tensor was written in place after it was saved.
   Tensor get() const;
   // As get. In the rule's last run, gives up this reference, so that an op may reuse the buffer.
-  Tensor take();
+  Tensor release();
 
  private:
   friend class Recorder;

@@ -39,15 +39,15 @@ Tensor isinf(const Tensor& x);
 Tensor isposinf(const Tensor& x);
 Tensor isneginf(const Tensor& x);
 
-struct Closeness {
+struct IscloseOptions {
   double rtol = 1e-5, atol = 1e-8;
   bool equal_nan = false;  // two NaN count as close
 };
 // Tests |a - b| <= atol + rtol |b|. Infinities are close only to equal infinities.
-Tensor isclose(const Tensor& a, const Tensor& b, Closeness options = {});
+Tensor isclose(const Tensor& a, const Tensor& b, IscloseOptions options = {});
 // allclose: whether all elements are close. equal: whether the shapes and all elements are equal. Both wait for
 // the device.
-bool allclose(const Tensor& a, const Tensor& b, Closeness options = {});
+bool allclose(const Tensor& a, const Tensor& b, IscloseOptions options = {});
 bool equal(const Tensor& a, const Tensor& b);
 
 // --- selection ---

@@ -58,7 +58,7 @@ Tensor apply_alpha_mask(const Tensor& x, const Tensor& mask, double p) {
 
 Tensor masked_scale(Tensor x, const Tensor& mask, double scale) {
   const OpCall call("masked_scale", {{"x", x}, {"mask", mask}});
-  const Tensor y = raw::masked_scale(x, mask, scale, autograd::reusable_for(x, mask));
+  const Tensor y = raw::masked_scale(x, mask, scale, autograd::try_reuse(x, mask));
   record_mask(y, x, mask, scale);
   return y;
 }

@@ -34,7 +34,7 @@ struct TopkOptions {
 // Grad: dy scattered to the indices.
 ValuesAndIndices topk(const Tensor& x, int64_t k, const TopkOptions& options = {});
 
-struct AlongOptions {
+struct DimOptions {
   int64_t dim = -1;
   bool keepdim = false;
 };
@@ -42,22 +42,22 @@ struct AlongOptions {
 // Shapes: x[...,n,...] -> [...].
 // Errors: ValueError unless 1 <= k <= n.
 // Grad: dy scattered to the index.
-ValuesAndIndices kthvalue(const Tensor& x, int64_t k, const AlongOptions& options = {});
+ValuesAndIndices kthvalue(const Tensor& x, int64_t k, const DimOptions& options = {});
 
 // Return the median: the lower of the two middle elements if their number is even; NaN if an element is NaN.
 // Without `options`, of all elements of x.
 // Errors: ShapeError when x has no elements, but without `options` a floating-point x of no elements gives NaN.
 // Grad: dy scattered to the index; without `options`, dy divided evenly among the elements that equal the median.
 Tensor median(const Tensor& x);
-ValuesAndIndices median(const Tensor& x, const AlongOptions& options);
+ValuesAndIndices median(const Tensor& x, const DimOptions& options);
 // The median of the elements that are not NaN.
 Tensor nanmedian(const Tensor& x);
-ValuesAndIndices nanmedian(const Tensor& x, const AlongOptions& options);
+ValuesAndIndices nanmedian(const Tensor& x, const DimOptions& options);
 
 // Returns the most frequent element, the smallest one of several, and its last position.
 // Errors: ShapeError for no elements.
 // Grad: dy scattered to the index.
-ValuesAndIndices mode(const Tensor& x, const AlongOptions& options = {});
+ValuesAndIndices mode(const Tensor& x, const DimOptions& options = {});
 
 struct UniqueResult {
   Tensor values;   // the distinct elements, or slices

@@ -72,20 +72,20 @@ class BatchNorm : public LayerWith<BatchNormOptions> {
   void check_input(const Tensor& x) const;
   bool reduces_statistics() const;
   template <class Op> Tensor forward_op(Op op, const Tensor& x);
-  Tensor forward_reduced(const Tensor& x);
+  Tensor forward_synchronized(const Tensor& x);
   Tensor initial(bool enabled, double value) const;
   Tensor initial_count() const;
   double next_momentum() const;
-  void collect(const Tensor& mean, const Tensor& m2, int64_t rows);
+  void accumulate(const Tensor& mean, const Tensor& m2, int64_t rows);
 
   // Accumulated statistics: number of elements per channel, mean, and sum of squared differences from the mean.
-  struct Deferred {
+  struct DeferredStats {
     double rows = 0;
     Tensor mean, m2;  // f64[features]
   };
   std::shared_ptr<StatisticsReduction> reduction_;
   bool use_cumulative_average_ = false;
-  std::optional<Deferred> deferred_;
+  std::optional<DeferredStats> deferred_;
 };
 
 // Batch norm of inputs with kRank spatial dims; N is the name of the class.

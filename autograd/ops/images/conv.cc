@@ -67,7 +67,7 @@ void record_conv(Tensor& y, const Tensor& x, const Tensor& w, const Tensor& bias
                      std::vector<Tensor> grads(3);
                      if (needs[1] || needs[2])
                        std::tie(grads[1], grads[2]) =
-                           weight_grad(dys[0], x.take(), w_shape, needs[2], g, dtype);
+                           weight_grad(dys[0], x.release(), w_shape, needs[2], g, dtype);
                      if (needs[0]) grads[0] = input_grad(dys[0], w.get(), x_shape, g);
                      return grads;
                    },

@@ -80,13 +80,13 @@ class MaxPoolReluNode final : public autograd::Node, public autograd::FusesPrevi
       : Node("max_pool2d(relu)"), h_(std::move(h)), windows_(windows), relu_(relu) {}
 
   void run(const autograd::RuleArgs& args) override {
-    args.dxs[0] = relu_ ? max_pool_relu_grad(args.dys[0], h_.take(), windows_)
+    args.dxs[0] = relu_ ? max_pool_relu_grad(args.dys[0], h_.release(), windows_)
                         : max_pool_scatter(args.dys[0], raw::max_pool(h_.get(), windows_).second, windows_);
   }
   void drop(std::span<const char>) override { h_ = {}; }
 
-  uint64_t fused_relu() const override { return relu_; }
-  void split(const autograd::Edge& relu_result) override {
+  uint64_t fused_relu_sequence() const override { return relu_; }
+  void unfuse(const autograd::Edge& relu_result) override {
     set_edge(0, relu_result);
     relu_ = 0;
   }
@@ -94,7 +94,7 @@ class MaxPoolReluNode final : public autograd::Node, public autograd::FusesPrevi
  private:
   autograd::Saved h_;
   PoolWindows windows_;
-  uint64_t relu_;  // sequence number of the relu's node; 0 after a split
+  uint64_t relu_;  // sequence number of the relu's node; 0 after unfuse
 };
 
 }  // namespace

@@ -75,7 +75,7 @@ class MinibatchStdDev final : public LayerWith<MinibatchStdDevOptions> {
   void set_reduction(std::shared_ptr<StatisticsReduction> reduction) { reduction_ = std::move(reduction); }
 
  private:
-  Tensor deviations(const Tensor& batch) const;
+  Tensor group_stddev(const Tensor& batch) const;
   std::shared_ptr<StatisticsReduction> reduction_;
 };
 
