@@ -1,6 +1,6 @@
-// Initializers, as torch.nn.init: fill a tensor in place with constants or with random numbers of the Context's
-// generator. Random numbers are computed in f64 on the host as a function of the element's row-major index, so
-// they are the same for any number of threads, device, layout and (up to rounding) dtype.
+// Initializers, as torch.nn.init: fill a tensor in place with constants or with random numbers of the
+// Context's generator. Random numbers are computed in f64 on the host as a function of the element's
+// row-major index, so they are the same for any number of threads, device, layout and (up to rounding) dtype.
 //
 // For a weight [out, in, ...kernel], fan_in is in * kernel size and fan_out is out * kernel size.
 #pragma once

@@ -1,4 +1,6 @@
-// The thread's stack of Placements.
+// Placement: a thread-local stack of placements, linked by outer_. A tensor's number in order of registration
+// is its index in the names of the first construction, from which the device of the next tensor is known in
+// advance.
 #include "gradus/nn/placement.h"
 
 #include <utility>

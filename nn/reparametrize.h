@@ -7,8 +7,8 @@
 //   nn::spectral_norm(conv);                                                // in the constructor
 //   nn::equalized_lr(body.add<nn::Linear>({.in = 512, .out = 512}));        // body a Sequential
 //
-// The weight is then no longer a parameter in the layer's state_dict; the parameters that replace it are listed
-// below. Between calls the layer's member is the last computed weight, detached.
+// The weight is then no longer a parameter in the layer's state_dict; the parameters that replace it are
+// listed below. Between calls the layer's member is the last computed weight, detached.
 #pragma once
 
 #include <optional>
@@ -56,8 +56,8 @@ struct EqualizedLROptions {
 };
 
 // Computes weight = weight_orig gain lr_mul / sqrt(fan), and bias = (parameter bias) lr_mul. The parameter
-// weight_orig replaces weight; its initial values are normal with standard deviation 1 / lr_mul. Optimizers with
-// normalized steps (Adam) then have the same relative learning rate in all layers.
+// weight_orig replaces weight; its initial values are normal with standard deviation 1 / lr_mul. Optimizers
+// with normalized steps (Adam) then have the same relative learning rate in all layers.
 // Errors: ValueError for a layer without that parameter, or lr_mul not above 0.
 // Source: Karras et al., "Progressive growing of GANs", ICLR 2018.
 void apply_equalized_lr(Layer& layer, const EqualizedLROptions& options);

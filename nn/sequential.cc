@@ -1,4 +1,6 @@
-// Sequential and checkpoint_sequential.
+// Sequential: applies its layers in order, each to the temporary result of the layer before, whose buffer may
+// be reused. Pairs of layers are fused if Layer::fuse_next can. checkpoint_sequential does not fuse across
+// segments.
 #include "gradus/nn/sequential.h"
 
 #include <optional>

@@ -1,5 +1,5 @@
-// RecordingState: the nodes and leaves of one recording (gradient tape). Ops find the open recordings of their
-// thread in Context::recordings.
+// RecordingState: the nodes and leaves of one recording (gradient tape). Ops find the open recordings of
+// their thread in Context::recordings. Several threads may record into one recording.
 #pragma once
 
 #include <mutex>
@@ -19,10 +19,10 @@ class RecordingState final : public Counted {
   // Set by GradManager for its own recordings.
   std::shared_ptr<ManagerState> manager;
   bool records_subset = false;                // opened with RecordOptions::only
-  std::shared_ptr<DeferredWeights> deferred;  // between backward_inputs and backward_weights
+  std::shared_ptr<DeferredWeights> deferred;  // set between backward_inputs and backward_weights, else null
 
-  // Records the ops that depend on `leaves`. Recordings of the same `level` record each other's backward. Level 0:
-  // a new level, higher than all before.
+  // Records the ops that depend on `leaves`. Recordings of the same `level` record each other's backward.
+  // Level 0: a new level, higher than all before.
   explicit RecordingState(const std::vector<Ref<AutogradSlot>>& leaves, uint64_t level = 0);
   // Returns a probe, a recording that determines which graph inputs a function uses. The probe follows every
   // tensor that one of the `outer` recordings follows, and its nodes have edges but no rules.
@@ -40,9 +40,9 @@ class RecordingState final : public Counted {
   // recordings of the same level, record this recording's backward.
   uint64_t level() const { return level_; }
   bool finished() const { return finished_; }
-  // Ends the recording: removes all nodes and records no further op. Nodes that belong to no other recording drop
-  // their rules and edges. Required nodes that have not run get skipped(*this, error); `error` is the exception of
-  // the recording's backward, or null.
+  // Ends the recording: removes all nodes and records no further op. Nodes that belong to no other recording
+  // drop their rules and edges. Required nodes that have not run get skipped(*this, error); `error` is the
+  // exception of the recording's backward, or null.
   void finish(std::exception_ptr error = {});
 
   // Returns the live nodes, oldest first.
@@ -70,7 +70,7 @@ class RecordingState final : public Counted {
 
   std::vector<Ref<AutogradSlot>> leaves_;
   std::unordered_set<const AutogradSlot*> leaf_set_;
-  std::vector<Ref<Counted>> outer_;
+  std::vector<Ref<Counted>> outer_;  // of a probe: the recordings it follows
   const uint64_t level_;
   bool is_probe_ = false;
   mutable std::mutex mutex_;  // guards nodes_, required_ and explanations_
@@ -88,8 +88,8 @@ inline RecordingState* as_recording(const Ref<Counted>& r) { return static_cast<
 // Adds a recording to the calling thread's open recordings, which are sorted by level; close_recording removes it.
 void open_recording(const Ref<RecordingState>& state);
 void close_recording(const RecordingState* state);
-// Returns the open recordings that record the backward of `state`: those of lower levels and the others of its
-// level.
+// Returns the open recordings that record the backward of `state`: those of lower levels and the others of
+// its level.
 std::vector<Ref<Counted>> recordings_of_backward(const RecordingState& state);
 // Returns the newest open recording that follows x, or null.
 Ref<RecordingState> innermost_following(const Tensor& x);

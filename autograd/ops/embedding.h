@@ -22,8 +22,8 @@ struct EmbeddingFuncOptions {
 // Grad: to weight, dy added to the rows that were read, except to row padding_idx.
 Tensor embedding(const Tensor& index, const Tensor& weight, EmbeddingFuncOptions options = {});
 
-// Gradient of embedding: dw[v] = sum of the rows dy[i] with index[i] = v, over i with index[i] != skip. A negative
-// `skip` skips none.
+// Gradient of embedding: dw[v] = sum of the rows dy[i] with index[i] = v, over i with index[i] != skip. A
+// negative `skip` skips none.
 // Shapes: dy[...,E], index[...] -> [rows,E].
 // Errors: ShapeError unless dy has a row per index.
 // Grad: to dy, the rows of the gradient at `index`, 0 for `skip`.

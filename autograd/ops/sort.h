@@ -1,5 +1,5 @@
-// Sorting, selection, distinct values, binary search and counting along `dim` (default: the last). NaN counts as
-// larger than all numbers. Sorts are stable. Indices are i64.
+// Sorting, selection, distinct values, binary search and counting along `dim` (default: the last). NaN counts
+// as larger than all numbers. Sorts are stable. Indices are i64.
 #pragma once
 
 #include <optional>
@@ -70,8 +70,8 @@ struct UniqueOptions {
   bool return_inverse = false, return_counts = false, return_index = false;
   std::optional<int64_t> dim = {};  // nullopt: distinct elements of the flattened x; else slices along dim
 };
-// Returns the distinct elements of x in ascending order. Each NaN counts as distinct. Waits for the device. Not
-// differentiable.
+// Returns the distinct elements of x in ascending order. Each NaN counts as distinct. Waits for the device.
+// Not differentiable.
 // Shapes: x[...] -> values[k], inverse like x, counts[k], index[k] into the flattened x; with `dim`
 // values[...,k,...], inverse[n], counts[k], index[k].
 // Errors: DeviceError for a meta tensor; ShapeError for a `dim` with slices that have no elements.
@@ -100,8 +100,8 @@ struct HistcOptions {
   int64_t bins = 100;
   double min = 0, max = 0;  // range of the histogram; if equal, the smallest and largest element of x
 };
-// Histogram: counts the elements in each of `bins` bins of equal width in [min, max]. Elements outside, and NaN,
-// are not counted. Not differentiable.
+// Histogram: counts the elements in each of `bins` bins of equal width in [min, max]. Elements outside, and
+// NaN, are not counted. Not differentiable.
 // Errors: DTypeError unless floating point; ValueError for fewer than 1 bin, or for bounds that are out of
 // order or not finite.
 Tensor histc(const Tensor& x, const HistcOptions& options = {});
@@ -110,8 +110,8 @@ struct SearchOptions {
   bool right = false;  // upper bound (after equal elements) instead of lower bound (before them)
   bool out_int32 = false;
 };
-// Binary search: for each of `values`, the position along the last dim of `sorted` at which an insertion keeps the
-// order.
+// Binary search: for each of `values`, the position along the last dim of `sorted` at which an insertion
+// keeps the order.
 // Shapes: sorted[n], values[...] -> like values; or sorted[...,n], values[...,m] -> [...,m].
 // Errors: ShapeError for other shapes; DeviceError.
 Tensor searchsorted(const Tensor& sorted, const Tensor& values, const SearchOptions& options = {});

@@ -21,7 +21,8 @@ struct UnaryOp {
   bool casts_to_f32 = false;
 };
 
-// Returns y = F(x) with the functor's parameters. rule(dy, x) returns the gradient of x.
+// Returns y = F(x) with the functor's parameters; f32 under autocast if op.casts_to_f32. Saves x for the
+// backward, where rule(dy, x) returns the gradient of x.
 template <class F, class Rule, class... P>
 Tensor unary_saving_input(UnaryOp op, const Tensor& x, Rule rule, P... parameters) {
   const OpCall call(op.name, {{"x", x}});
@@ -33,7 +34,7 @@ Tensor unary_saving_input(UnaryOp op, const Tensor& x, Rule rule, P... parameter
   return y;
 }
 
-// The same with rule(dy, y).
+// The same with rule(dy, y), where y is the saved result.
 template <class F, class Rule, class... P>
 Tensor unary_saving_output(UnaryOp op, const Tensor& x, Rule rule, P... parameters) {
   const OpCall call(op.name, {{"x", x}});

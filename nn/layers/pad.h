@@ -1,5 +1,5 @@
-// Padding layers for signals (1d), images (2d) and volumes (3d): ConstantPad,
-// ZeroPad, ReflectionPad, ReplicationPad.
+// Padding layers for signals (1d), images (2d) and volumes (3d), with or without a batch dim: ConstantPad,
+// ZeroPad, ReflectionPad, ReplicationPad. Each applies the op pad (gradus/autograd/ops/images/pad.h).
 #pragma once
 
 #include "gradus/nn/layer.h"

@@ -74,8 +74,8 @@ struct TransformerEncoderOptions {
 };
 extern template class ModuleWith<TransformerEncoderOptions, Layer>;
 
-// A stack of encoder layers. Each layer has its own random initial weights, whereas torch.nn copies those of one
-// layer.
+// A stack of encoder layers. Each layer has its own random initial weights, whereas torch.nn copies those of
+// one layer.
 // Shapes: as TransformerEncoderLayer.
 class TransformerEncoder final : public LayerWith<TransformerEncoderOptions> {
  public:

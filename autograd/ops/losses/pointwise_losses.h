@@ -1,5 +1,5 @@
-// Element-wise losses, differentiable in x and target, as in torch.nn.functional. x and target have one shape. The
-// result is [] or, for Reduction::kNone, has that shape. The mean of no elements is NaN.
+// Element-wise losses, differentiable in x and target, as in torch.nn.functional. x and target have one
+// shape. The result is [] or, for Reduction::kNone, has that shape. The mean of no elements is NaN.
 // Errors of all: ShapeError unless the shapes are equal; DTypeError unless both are floating; DeviceError.
 #pragma once
 

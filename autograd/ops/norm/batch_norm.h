@@ -35,8 +35,8 @@ Tensor batch_norm_add_relu(const Tensor& x, Tensor residual, const Tensor& weigh
 
 // Statistics of one batch for batch norm over several batches, which exchange and combine them.
 // Shapes: x as batch_norm's -> x: the input, to be used in further computations so that one node sums all
-// gradients of the input; mean f64[C] over batch and positions; m2 f64[C], the sum of squared differences from
-// the mean. An empty input gives zeros.
+// gradients of the input; mean f64[C] over batch and positions; m2 f64[C], the sum of squared differences
+// from the mean. An empty input gives zeros.
 // Errors: as batch_norm.
 struct BatchStatistics {
   Tensor x, mean, m2;
