@@ -317,8 +317,7 @@ std::vector<Tensor> checked_dys(const RecordingState& state, const std::vector<T
   return dys;
 }
 
-// Returns the targets of the pass: the attached tensors; a null edge for a tensor that is no leaf of the
-// recording.
+// Returns the pass's targets: the attached tensors, with a null edge for those outside of the recording.
 std::vector<Edge> targets_of(const RecordingState& state) {
   std::vector<Edge> all;
   for (const Attached& a : state.manager->attached)

@@ -42,9 +42,8 @@ void append_names(std::string& text, const char* what, const std::vector<std::st
 }
 constexpr size_t kMaxNames = 8;  // names per category in errors of load_state_dict
 
-// Makes x, which stays the same TensorImpl, refer to the storage, layout and dtype of `with`. Kernels and
-// saved tensors detect a change by the storage's version, so the new storage's version is raised above the
-// old one's.
+// Makes x, which stays the same TensorImpl, refer to the storage, layout and dtype of `with`. Raises the new
+// storage's version above the old one's, by which kernels and saved tensors detect the change.
 void replace_contents(TensorImpl& x, const TensorImpl& with) {
   while (with.storage->version() <= x.storage->version()) with.storage->bump_version();
   x.storage = with.storage;
@@ -444,7 +443,6 @@ void Module::warn_unregistered_call(const Module& outer) const {
   warn_once(note);
 }
 
-// Pushes the module's name onto the Context's module path for the duration of the call.
 Module::CallScope::CallScope(const Module& m) : outer_(innermost), pushed_(!m.name_.empty()) {
   if (outer_ && !m.parent_ && outer_ != &m) [[unlikely]]
     m.warn_unregistered_call(*outer_);
@@ -462,7 +460,6 @@ Module::CallScope::~CallScope() {
 
 void copy_state_(const Module& from, Module& to) { to.load_state_dict(from.state_dict()); }
 
-// Returns whether a ParameterScope is open on an ancestor, this module or a module below.
 bool Module::is_substituted() const {
   for (const Module* m = parent_; m; m = m->parent_)
     if (m->open_scopes_ > 0) return true;
@@ -473,7 +470,6 @@ bool Module::is_substituted() const {
   return below(below, *this);
 }
 
-// `tensors` are in the order of named_parameters(). The destructor restores the original handles.
 ParameterScope::ParameterScope(Module& module, const std::vector<Tensor>& tensors) : module_(module) {
   const StateDict own = module.named_parameters();
   if (tensors.size() != own.size())

@@ -50,8 +50,7 @@ bool RecordingState::follows(const AutogradSlot* slot) const {
                      [&](const auto& r) { return as_recording(r)->follows(slot); });
 }
 
-// Prepends the node to the list. A required node (one that exchanges data with other ranks) is also kept
-// alive.
+// Prepends the node to the list. A required node (NodeTraits) is also kept alive.
 void RecordingState::add_node(Membership& m) {
   std::lock_guard lock(mutex_);
   m.previous = nullptr;

@@ -16,8 +16,7 @@
 namespace gradus {
 namespace {
 
-// Returns a random mask with x's first `channel_dims` dims and size 1 in the others. True with probability
-// 1 - p.
+// Returns a random mask with x's first `channel_dims` dims, then sizes of 1: true with probability 1 - p.
 Tensor channel_mask(const Tensor& x, double p, int channel_dims) {
   Shape shape = x.shape();
   for (int d = channel_dims; d < x.dim(); ++d) shape[d] = 1;

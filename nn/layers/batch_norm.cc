@@ -46,14 +46,12 @@ void BatchNorm::reset_running_stats() {
 }
 
 namespace {
-// Returns whether a forward updates running statistics. The recomputation of a checkpointed forward
-// (activation checkpointing) does not: the first run has updated them.
+// Returns whether a forward updates running statistics: all do but the second run of a checkpoint.
 bool updates_statistics() { return !autograd::is_recomputing(); }
 bool has_data(const Tensor& x) { return x.device().type != DeviceType::kMeta; }
 }  // namespace
 
-// Returns the weight of the next batch in the running statistics: the momentum, or 1 / (number of batches +
-// 1) for a cumulative average.
+// Returns the next batch's weight in the running statistics: momentum, or 1 / (batches + 1) if cumulative.
 double BatchNorm::next_momentum() const {
   if (options().momentum && !use_cumulative_average_) return *options().momentum;
   return has_data(num_batches_tracked) ? 1 / (num_batches_tracked.item<double>() + 1) : 1;

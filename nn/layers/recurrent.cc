@@ -180,8 +180,6 @@ template <class O, int64_t gates> Tensor RecurrentCell<O, gates>::initial_bias()
   return o.bias ? uniform_parameter({gates * o.hidden_size}, o.hidden_size) : Tensor();
 }
 
-// Checks x [N, in] or [in] and the states, replaces undefined states by zeros, and adds a batch dim if there
-// is none. Returns whether x had a batch dim.
 template <class O, int64_t gates>
 bool RecurrentCell<O, gates>::prepare(Tensor& x, std::initializer_list<Tensor*> state) const {
   const O& o = this->options();

@@ -39,7 +39,7 @@ Tensor conv3d(const Tensor& x, const Tensor& w, const Tensor& bias = {},
 // Return the gradient of conv2d, or conv3d, with respect to its x of shape `x_shape`, given the gradient dy
 // of its result. This is the transposed convolution.
 // Shapes: dy [N,O,P,Q], w [O,C/groups,KH,KW] -> [N,C,H,W].
-// Errors: as conv2d, and ShapeError unless dy has the shape of the convolution's result.
+// Errors, also of the weight gradients: ShapeError unless dy has the shape of the convolution's result.
 Tensor conv2d_input_grad(const Tensor& dy, const Tensor& w, const Shape& x_shape,
                          const Conv2dFuncOptions& options = {});
 Tensor conv3d_input_grad(const Tensor& dy, const Tensor& w, const Shape& x_shape,
@@ -48,7 +48,6 @@ Tensor conv3d_input_grad(const Tensor& dy, const Tensor& w, const Shape& x_shape
 // Return the gradients of conv2d, or conv3d, with respect to its w of shape `w_shape` and to its bias.
 // Without `with_bias` the bias's gradient is undefined.
 // Shapes: dy [N,O,P,Q], x [N,C,H,W] -> [O,C/groups,KH,KW], [O].
-// Errors: as conv2d_input_grad.
 std::pair<Tensor, Tensor> conv2d_weight_grad(const Tensor& dy, const Tensor& x, const Shape& w_shape,
                                              bool with_bias, const Conv2dFuncOptions& options = {});
 std::pair<Tensor, Tensor> conv3d_weight_grad(const Tensor& dy, const Tensor& x, const Shape& w_shape,

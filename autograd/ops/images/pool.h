@@ -45,8 +45,7 @@ Tensor max_unpool(const Tensor& x, const Tensor& indices, const Dims& size);
 
 // Return the mean of each window. With count_include_pad the padding counts as zeros; without it, the mean is
 // over elements of x alone.
-// Shapes: as max_pool2d.
-// Errors: as max_pool2d; ValueError for a divisor below 0.
+// Shapes and errors: as max_pool2d; also ValueError for a divisor below 0.
 Tensor avg_pool1d(const Tensor& x, const AvgPool1dOptions& options);
 inline Tensor avg_pool1d(const Tensor& x, int64_t kernel, int64_t stride = 0, int64_t padding = 0) {
   return avg_pool1d(x, AvgPool1dOptions{.kernel = kernel, .stride = stride, .padding = padding});

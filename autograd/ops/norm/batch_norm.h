@@ -44,8 +44,7 @@ struct BatchStatistics {
 BatchStatistics batch_statistics(const Tensor& x);
 
 // Returns (x - mean) / sqrt(var + eps) * weight + bias per channel, differentiable in all five tensors.
-// Shapes: as batch_norm.
-// Errors: as batch_norm.
+// Shapes and errors: as batch_norm.
 Tensor batch_norm_by(const Tensor& x, const Tensor& mean, const Tensor& var, const Tensor& weight,
                      const Tensor& bias, double eps);
 
