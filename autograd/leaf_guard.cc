@@ -16,18 +16,18 @@ struct GuardedLeaf {
 };
 
 // Shared by all threads, because ranks may be threads. Never destroyed, because wrappers may be static.
-struct Table {
+struct GuardTable {
   std::mutex mutex;
   std::unordered_map<const Leaf*, GuardedLeaf> guarded;
   std::atomic<bool> empty{true};  // lets check_guard return without the lock
 };
-Table& table() {
-  static auto& table = *new Table;
-  return table;
+GuardTable& table() {
+  static auto& instance = *new GuardTable;
+  return instance;
 }
 
 // Removes the entries for which matches(entry) is true. The caller has locked the mutex.
-template <class F> void erase_guarded_if(Table& table, F&& matches) {
+template <class F> void erase_guarded_if(GuardTable& table, F&& matches) {
   std::erase_if(table.guarded, [&](const auto& entry) { return matches(entry.second); });
   table.empty = table.guarded.empty();
 }
@@ -40,7 +40,7 @@ LeafGuard::~LeafGuard() {
 }
 
 void LeafGuard::guard(const std::vector<Ref<Leaf>>& leaves) {
-  Table& guards = table();
+  GuardTable& guards = table();
   std::lock_guard lock(guards.mutex);
   erase_guarded_if(guards,
                    [this](const GuardedLeaf& g) { return g.guard == this && !g.leaf->tensor().defined(); });
@@ -49,7 +49,7 @@ void LeafGuard::guard(const std::vector<Ref<Leaf>>& leaves) {
 }
 
 void check_guard(const Leaf& leaf, const std::vector<Callback>& callbacks) {
-  Table& guards = table();
+  GuardTable& guards = table();
   if (guards.empty) return;
   const LeafGuard* guard = nullptr;
   {

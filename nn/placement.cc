@@ -1,6 +1,5 @@
-// Placement: a thread-local stack of placements, linked by outer_. A tensor's number in order of registration
-// is its index in the names of the first construction, from which the device of the next tensor is known in
-// advance.
+// Placement: the placements of a thread form a stack, linked by outer_. The first construction of a model
+// stores the names of its tensors; in the second one the i-th tensor gets the device of the i-th stored name.
 #include "gradus/nn/placement.h"
 
 #include <utility>
@@ -11,16 +10,16 @@
 namespace gradus::nn::internal {
 namespace {
 
-constinit thread_local Placement* placement = nullptr;
+constinit thread_local Placement* innermost = nullptr;
 
 }  // namespace
 
-Placement::Placement() : outer_(std::exchange(placement, this)) {}
+Placement::Placement() : outer_(std::exchange(innermost, this)) {}
 Placement::Placement(std::vector<std::string> names, DeviceOf device_of)
-    : expected_(std::move(names)), device_of_(std::move(device_of)), outer_(std::exchange(placement, this)) {}
-Placement::~Placement() { placement = outer_; }
+    : expected_(std::move(names)), device_of_(std::move(device_of)), outer_(std::exchange(innermost, this)) {}
+Placement::~Placement() { innermost = outer_; }
 
-Placement* Placement::current() { return placement; }
+Placement* Placement::current() { return innermost; }
 
 Device Placement::next_device() const {
   if (!device_of_) return Device{DeviceType::kMeta};

@@ -1,6 +1,5 @@
-// Sequential: applies its layers in order, each to the temporary result of the layer before, whose buffer may
-// be reused. Pairs of layers are fused if Layer::fuse_next can. checkpoint_sequential does not fuse across
-// segments.
+// Sequential applies its layers in order; a layer may reuse the buffer of the preceding result. Adjacent
+// layers are fused if Layer::fuse_next can, in checkpoint_sequential only within a segment.
 #include "gradus/nn/sequential.h"
 
 #include <optional>

@@ -106,27 +106,28 @@ Tensor cross_entropy_grad(const Tensor& dy, const Tensor& x, const Tensor& targe
     nll_sum.log_probs = true, nll_sum.reduction = Reduction::kSum;
     const Tensor minus_a =
         raw::cross_entropy_grad(scalar(1, {x.dtype(), x.device()}), detach(x), target, weight, {}, nll_sum);
-    const Tensor a = neg(sum(minus_a, {dim}, true));
+    const Tensor sum_a = neg(sum(minus_a, {dim}, true));
     const bool applies_softmax = !spec.log_probs;
-    // dx = scale (sum(a) softmax(x) - a), with scale = dy, or dy / total for kMean.
-    const auto scaled = [spec, dim, total = forward.total](const Tensor& v) {
+    // dx = scale_of(dy) (sum_a softmax(x) - a), or -scale_of(dy) a, constant in x, for log-probabilities.
+    const auto scale_of = [spec, dim, total = forward.total](const Tensor& v) {
       const Tensor s = spec.reduction == Reduction::kNone && v.dim() > 0 ? unsqueeze(v, dim) : v;
       return spec.reduction == Reduction::kMean ? s / total : s;
     };
-    r.record(dx,
-             wrt(dy,
-                 [x = r.save(x), minus_a, a, dim, applies_softmax, spec,
-                  total = forward.total](const Tensor& ddx) {
-                   const Tensor unscaled_dx = applies_softmax ? softmax(x.get(), dim) * a + minus_a : minus_a;
-                   const Tensor per_sample = sum(ddx * unscaled_dx, {dim}, false);
-                   if (spec.reduction == Reduction::kNone) return per_sample;
-                   return spec.reduction == Reduction::kMean ? sum(per_sample) / total : sum(per_sample);
-                 }),
-             wrt(x, [x = r.save(x), dy = r.save(dy), a, dim, applies_softmax, scaled](const Tensor& ddx) {
-               if (!applies_softmax) return Tensor();
-               const Tensor p = softmax(x.get(), dim);
-               return scaled(dy.get()) * a * p * (ddx - sum(ddx * p, {dim}, true));
-             }));
+    r.record(
+        dx,
+        wrt(dy,
+            [x = r.save(x), minus_a, sum_a, dim, applies_softmax, spec,
+             total = forward.total](const Tensor& ddx) {
+              const Tensor unscaled_dx = applies_softmax ? softmax(x.get(), dim) * sum_a + minus_a : minus_a;
+              const Tensor per_sample = sum(ddx * unscaled_dx, {dim}, false);
+              if (spec.reduction == Reduction::kNone) return per_sample;
+              return spec.reduction == Reduction::kMean ? sum(per_sample) / total : sum(per_sample);
+            }),
+        wrt(x, [x = r.save(x), dy = r.save(dy), sum_a, dim, applies_softmax, scale_of](const Tensor& ddx) {
+          if (!applies_softmax) return Tensor();
+          const Tensor p = softmax(x.get(), dim);
+          return scale_of(dy.get()) * sum_a * p * (ddx - sum(ddx * p, {dim}, true));
+        }));
   }
   return dx;
 }
