@@ -44,8 +44,8 @@ Fans fans(const Tensor& weight);
 double gain(Nonlinearity nonlinearity, double a = 0.01);
 
 // Fill x and return it.
-// Errors: DTypeError unless floating point; StateError while an open recording follows x; ValueError for low >
-// high, or a negative standard deviation.
+// Errors: DTypeError unless floating point; StateError while an open recording follows x; ValueError unless
+// low <= high, or for a negative standard deviation.
 const Tensor& constant_(const Tensor& x, double value);
 const Tensor& zeros_(const Tensor& x);
 const Tensor& ones_(const Tensor& x);

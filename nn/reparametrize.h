@@ -26,8 +26,8 @@ struct SpectralNormOptions {
 };
 
 // Divides the weight by an estimate of its largest singular value, sigma = u^T W v, where W is the weight as a
-// matrix with one row per output. The parameter weight_orig replaces weight. The buffers weight_u and weight_v
-// are u and v, which power iterations update in training. The gradient includes sigma's, with u and v constant.
+// matrix with one row per output. The parameter weight_orig replaces weight. Power iterations update u and v,
+// the buffers weight_u and weight_v, in training. sigma has a gradient, with u and v constant.
 // Errors: ValueError for a layer without that parameter, or fewer than 1 iteration; IndexError for a dim that
 // it does not have.
 // Source: Miyato et al., "Spectral normalization for generative adversarial networks", ICLR 2018.

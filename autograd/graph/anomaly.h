@@ -2,8 +2,8 @@
 //
 //   auto detecting = autograd::detect_anomaly();
 //   gm.backward(loss(net(x)));
-//   // ValueError: while running backward of sqrt (head): [backward] the gradient of input 0 is not finite: inf at
-//   // element 3 of f32[8] cpu
+//   // ValueError: while running backward of sqrt (head): [backward] the gradient of input 0 is not finite:
+//   // inf at element 3 of f32[8] cpu
 //
 // Checks the results of every recorded op and every gradient that a rule computes. Each check waits for the
 // device: use detect_anomaly to find the source of a NaN, not in normal training. As

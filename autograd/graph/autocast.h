@@ -98,7 +98,7 @@ class Casting {
   // unchanged. The cast of an attached tensor to the scope's dtype is cached for its next use.
   Tensor operator()(const Tensor& x) const;
   std::vector<Tensor> operator()(const std::vector<Tensor>& xs) const;
-  // The same for weights: the cast is cached even if x is not attached, unless x was computed by a recorded op.
+  // The same for weights: also caches the cast of an x that is neither attached nor a recorded op's result.
   Tensor weight(const Tensor& x) const;
 
  private:

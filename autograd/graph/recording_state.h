@@ -85,7 +85,7 @@ class RecordingState final : public Counted {
 inline const std::vector<Ref<Counted>>& open_recordings() { return Context::current().recordings; }
 inline RecordingState* as_recording(const Ref<Counted>& r) { return static_cast<RecordingState*>(r.get()); }
 
-// Adds a recording to the calling thread's open recordings, which are sorted by level; close_recording removes it.
+// Add a recording to the calling thread's open recordings, which are sorted by level, and remove it.
 void open_recording(const Ref<RecordingState>& state);
 void close_recording(const RecordingState* state);
 // Returns the open recordings that record the backward of `state`: those of lower levels and the others of

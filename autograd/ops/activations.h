@@ -70,7 +70,7 @@ Tensor softshrink(const Tensor& x, double lambda = 0.5);
 // Errors: ValueError for alpha = 0.
 // Grad: dy where x > 0, else dy e^(x / alpha).
 Tensor celu(const Tensor& x, double alpha = 1);
-// Scaled exponential linear unit: y = scale (max(x, 0) + min(0, alpha (e^x - 1))), alpha = 1.6733, scale = 1.0507.
+// Scaled exponential linear unit: y = 1.0507 (max(x, 0) + min(0, alpha (e^x - 1))) with alpha = 1.6733.
 // Source: Klambauer et al., "Self-normalizing neural networks", NIPS 2017.
 Tensor selu(const Tensor& x);
 // y = x tanh(softplus(x)).

@@ -1,4 +1,4 @@
-// Indexing by tensors: indices are i64 or i32, masks bool. gradus/autograd/indexing.h has the operator x[{...}].
+// Indexing by tensors: indices are i64 or i32, masks bool. gradus/autograd/indexing.h has operator x[{...}].
 // Errors of all ops: DTypeError for another index dtype; IndexError naming index, dim and size for an index
 // out of range; DeviceError unless all tensors are on one device.
 #pragma once

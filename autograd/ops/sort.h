@@ -46,8 +46,8 @@ ValuesAndIndices kthvalue(const Tensor& x, int64_t k, const DimOptions& options 
 
 // Return the median: the lower of the two middle elements if their number is even; NaN if an element is NaN.
 // Without `options`, of all elements of x.
-// Errors: ShapeError when x has no elements, but without `options` a floating-point x of no elements gives NaN.
-// Grad: dy scattered to the index; without `options`, dy divided evenly among the elements that equal the median.
+// Errors: ShapeError when x has no elements; but without `options`, NaN for a floating-point x.
+// Grad: dy scattered to the index; without `options`, dy divided evenly among elements equal to the median.
 Tensor median(const Tensor& x);
 ValuesAndIndices median(const Tensor& x, const DimOptions& options);
 // The median of the elements that are not NaN.

@@ -1,4 +1,4 @@
-// Differentiable element-wise ops of one operand, made of a functor (tensor/ops/elementwise.h) and a backward rule.
+// Differentiable element-wise ops of one operand, made of a functor (tensor/ops/elementwise.h) and a rule.
 #pragma once
 
 #include <string_view>

@@ -25,7 +25,7 @@ class StatisticsReduction {
 struct BatchNormOptions {
   Required<int64_t, "features"> features;
   double eps = 1e-5;
-  // running = (1 - momentum) running + momentum batch; nullopt: running statistics are averages over all batches.
+  // running = (1 - momentum) running + momentum batch; nullopt: running is the average over all batches.
   std::optional<double> momentum = 0.1;
   bool affine = true;               // learns weight and bias
   bool track_running_stats = true;  // false: no running statistics; evaluation uses the batch's statistics
@@ -78,7 +78,7 @@ class BatchNorm : public LayerWith<BatchNormOptions> {
   double next_momentum() const;
   void accumulate(const Tensor& mean, const Tensor& m2, int64_t rows);
 
-  // Accumulated statistics: number of elements per channel, mean, and sum of squared differences from the mean.
+  // Accumulated: number of elements per channel, mean, and sum of squared differences from the mean.
   struct DeferredStats {
     double rows = 0;
     Tensor mean, m2;  // f64[features]

@@ -6,7 +6,7 @@
 
 namespace gradus {
 
-// Normalizes every channel over the batch and all positions: y = (x - mean) / sqrt(var + eps) * weight + bias.
+// Normalizes each channel over the batch and all positions: y = (x - mean) / sqrt(var + eps) * weight + bias.
 // In training, mean and biased variance are those of the batch, computed from this rank's batch alone;
 // gradus/distributed/data_parallel/sync_batch_norm.h has batch norm over ranks. The running statistics, if
 // defined, are updated in place with the batch's mean and unbiased variance:
@@ -20,9 +20,9 @@ Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, con
                   const Tensor& running_var, const BatchNormFuncOptions& options = {});
 
 // Return relu(batch_norm(x, ...)), leaky_relu(batch_norm(x, ...), slope), and relu(batch_norm(x, ...) +
-// residual), as in the blocks of residual networks. In training, normalization, addition and activation are fused
-// into one pass over memory, in the forward and in the backward, and 16-bit results are rounded once.
-// Shapes: residual broadcasts with x as in x + residual; y reuses the buffer of a temporary residual of x's shape.
+// residual), as in the blocks of residual networks. In training, normalization, addition and activation are
+// fused into one pass over memory, in the forward and in the backward, and 16-bit results are rounded once.
+// Shapes: residual broadcasts as in x + residual; y reuses the buffer of a temporary residual of x's shape.
 // Errors: as batch_norm, and as +.
 Tensor batch_norm_relu(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& running_mean,
                        const Tensor& running_var, const BatchNormFuncOptions& options = {});
