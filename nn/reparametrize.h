@@ -25,9 +25,9 @@ struct SpectralNormOptions {
   std::optional<int64_t> dim = {};  // the weight's output dim; nullopt: 1 for transposed convolutions, else 0
 };
 
-// Divides the weight by an estimate of its largest singular value, sigma = u^T W v, where W is the weight as a
-// matrix with one row per output. The parameter weight_orig replaces weight. Power iterations update u and v,
-// the buffers weight_u and weight_v, in training. sigma has a gradient, with u and v constant.
+// Divides the weight by an estimate of its largest singular value, sigma = u^T W v, where W is the weight as
+// a matrix with one row per output. The parameter weight_orig replaces weight. Power iterations update u and
+// v, the buffers weight_u and weight_v, in training. sigma has a gradient, with u and v constant.
 // Errors: ValueError for a layer without that parameter, or fewer than 1 iteration; IndexError for a dim that
 // it does not have.
 // Source: Miyato et al., "Spectral normalization for generative adversarial networks", ICLR 2018.
