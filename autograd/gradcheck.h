@@ -39,7 +39,7 @@ struct GradCheckResult {
   std::string message;  // the last failure, or a summary of the comparisons
   // The largest |g - d| / tolerance of all comparisons. The check fails above 1.
   double max_error_ratio = 0;
-  int input = -1;         // the input of that comparison; -1: no comparison was made
+  int input = -1;         // the input of that comparison; -1: no error is above 0
   int64_t element = -1;   // row-major; -1: a random direction
   double analytical = 0;  // the gradient from autograd
   double numerical = 0;   // the gradient from the differences

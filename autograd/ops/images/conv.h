@@ -71,9 +71,9 @@ using ConvTranspose3dFuncOptions = ConvTransposeFuncOptions<Size3>;
 // where group(c) is the first output channel of c's group. The bias is then added to each output channel.
 // Shapes: x [N,C,H,W] or [C,H,W], w [C,O/groups,KH,KW], bias [O] or undefined -> y [N,O,P,Q] or [O,P,Q],
 //   P = (H - 1) stride - 2 padding + dilation (KH-1) + output_padding + 1, Q alike.
-// Errors, also of the 1d and 3d forms: ShapeError for channels or groups that do not fit, or an empty result;
-// ValueError for a stride, dilation or groups below 1, a negative padding, an output_padding below 0 or not
-// below stride or dilation; DTypeError, DeviceError.
+// Errors, also of the 1d and 3d forms: ShapeError for other dims, channels or groups that do not fit, or an
+// empty result; ValueError for a stride, dilation or groups below 1, a negative padding, an output_padding
+// below 0 or not below stride or dilation; DTypeError, DeviceError.
 Tensor conv_transpose2d(const Tensor& x, const Tensor& w, const Tensor& bias = {},
                         const ConvTranspose2dFuncOptions& options = {});
 // The same over signals.
