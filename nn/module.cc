@@ -409,10 +409,10 @@ void add_once(std::vector<std::string>& all, const std::string& text) {
 internal::UnregisteredCalls::UnregisteredCalls() : outer_(unregistered_calls) { unregistered_calls = this; }
 internal::UnregisteredCalls::~UnregisteredCalls() { unregistered_calls = outer_; }
 
-template <class F> bool Module::any_parameter(const F& holds) const {
-  const auto of = [&](const Slot& s) { return s.tensor->defined() && holds(*s.tensor); };
+template <class F> bool Module::any_parameter(const F& predicate) const {
+  const auto of = [&](const Slot& s) { return s.tensor->defined() && predicate(*s.tensor); };
   return std::ranges::any_of(parameters_, of) ||
-         std::ranges::any_of(children_, [&](const Module* c) { return c->any_parameter(holds); });
+         std::ranges::any_of(children_, [&](const Module* c) { return c->any_parameter(predicate); });
 }
 
 // Note [Unregistered modules]

@@ -238,7 +238,8 @@ class Module {
   };
 
   void check_new_name(const std::string& name) const;
-  template <class F> bool any_parameter(const F& holds) const;  // of this module or below; holds(tensor)
+  template <class F>
+  bool any_parameter(const F& predicate) const;  // of this module or below; predicate(tensor)
   void warn_unregistered_call(const Module& outer) const;
   void unregister(const Tensor* member);
   // Calls f(dotted name, slot, is_parameter) for all slots: own parameters, own buffers, then the children's.
