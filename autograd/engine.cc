@@ -156,7 +156,7 @@ class Pass {
     if (computed_targets_.empty()) return;
     if (auto* node = dynamic_cast<FusesPreviousRelu*>(slot))
       for (const Edge& t : computed_targets_)
-        if (node->fused_relu() == static_cast<Node*>(t.slot.get())->sequence()) node->split(t);
+        if (node->fused_relu_sequence() == static_cast<Node*>(t.slot.get())->sequence()) node->unfuse(t);
   }
 
   // Returns the edges along which a slot passes gradients on: a node's inputs, or the producer of a leaf
@@ -331,11 +331,11 @@ class Pass {
 
   // Returns whether the next term of this sum may be deferred. See Note [Sums of leaves].
   bool can_defer_sum(const Visit& v) const {
-    if (p_.used_later.empty() || !v.slot->is_leaf() || v.dys[0].device().type == DeviceType::kCPU)
+    if (p_.read_after_pass.empty() || !v.slot->is_leaf() || v.dys[0].device().type == DeviceType::kCPU)
       return false;
     const auto found = targets_of_.find(v.slot);
     return found != targets_of_.end() && !leads_further(v) &&
-           std::ranges::all_of(found->second, [&](size_t t) { return p_.used_later[t]; });
+           std::ranges::all_of(found->second, [&](size_t t) { return p_.read_after_pass[t]; });
   }
   void defer_sum(Visit& v, Tensor term) {
     pending_bytes_ += term.storage()->bytes();  // a view keeps all of it

@@ -20,7 +20,7 @@ struct BackwardPass {
   std::vector<Edge> targets;
   // Per target: whether its gradient is first read after this pass, or after the run of a DeferringPass that
   // delivers it. Empty: false for all.
-  std::vector<char> used_later = {};
+  std::vector<char> read_after_pass = {};
   // Per target: whether a DeferringPass defers it; the others are its inputs. Empty: false for all.
   std::vector<char> deferred = {};
   // True: the recording stays open, records the ops of this backward, and keeps all saved tensors (PyTorch's
@@ -51,7 +51,7 @@ void run(BackwardPass& pass);
 
 // Note [Sums of leaves]
 // A leaf with several consumers receives several gradients. On a GPU the launch of a kernel costs more than
-// most of these sums. Sums into leaves whose gradients are read only after the pass (`used_later`) are
+// most of these sums. Sums into leaves whose gradients are read only after the pass (`read_after_pass`) are
 // therefore deferred and batched into few launches. The order of the additions is unchanged. Deferred terms
 // hold at most kMaxPendingBytes bytes.
 

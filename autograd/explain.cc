@@ -103,7 +103,7 @@ std::string explain(const Tensor& loss, const std::vector<std::string>& names) {
       text += "not reached: used by " + joined(ops) +
               ", whose result goes no further (detached, rounded, or unused)\n";
   }
-  for (const std::string& note : state->notes()) text += "  " + note + "\n";
+  for (const std::string& line : state->explanations()) text += "  " + line + "\n";
   return text;
 }
 

@@ -310,15 +310,14 @@ std::vector<Tensor> checked_dys(const RecordingState& state, const std::vector<T
   if (!roots.empty() && !reaches)
     throw StateError("backward", "the loss depends on no attached tensor: ", describe(roots[0]), ", ",
                      state.leaves().size(), " tensors attached",
-                     state.narrowed ? " (narrowed by `only`)" : "", "; ",
+                     state.records_subset ? " (narrowed by `only`)" : "", "; ",
                      state.manager->attached.empty()
                          ? kWhoseParameters
                          : "was it computed outside of record(), or detached? autograd::explain(loss) tells");
   return dys;
 }
 
-// Returns the targets of the pass: the attached tensors; a null edge for a tensor that is no leaf of the
-// recording.
+// Returns the pass's targets: the attached tensors, with a null edge for those outside of the recording.
 std::vector<Edge> targets_of(const RecordingState& state) {
   std::vector<Edge> all;
   for (const Attached& a : state.manager->attached)
@@ -326,8 +325,8 @@ std::vector<Edge> targets_of(const RecordingState& state) {
   return all;
 }
 
-// Returns BackwardPass::used_later. The gradient of a target without callbacks is first read after the pass.
-std::vector<char> used_later(const RecordingState& state) {
+// Returns BackwardPass::read_after_pass: true for targets without callbacks.
+std::vector<char> read_after_pass(const RecordingState& state) {
   std::vector<char> flags;
   for (const Attached& a : state.manager->attached) flags.push_back(a.callbacks.empty());
   return flags;
@@ -341,7 +340,7 @@ void compute(RecordingState& state, const std::vector<Tensor>& roots, const std:
                     .roots = roots,
                     .dys = std::move(dys),
                     .targets = targets_of(state),
-                    .used_later = used_later(state)};
+                    .read_after_pass = read_after_pass(state)};
   pass.begin = [&](const std::vector<bool>& reached) { deliveries.begin(reached); };
   pass.deliver = [&](size_t t, Tensor grad) { deliveries.deliver(t, std::move(grad)); };
   run(pass);
@@ -394,7 +393,7 @@ void run_backward_inputs(RecordingState& state, const std::vector<Tensor>& input
                     .roots = roots,
                     .dys = std::move(dys),
                     .targets = targets_of(state),
-                    .used_later = used_later(state),
+                    .read_after_pass = read_after_pass(state),
                     .deferred = is_deferred};
   pass.begin = [&](const std::vector<bool>& reached) { deliveries.begin(reached); };
   pass.deliver = [&deliveries, is_deferred](size_t t, Tensor grad) {
@@ -524,7 +523,7 @@ GradManager& GradManager::attach(TensorList tensors, std::vector<Callback> callb
       it->callbacks.push_back(c);
     }
     for (RecordingState* open : state_->open)
-      if (!open->finished() && !open->narrowed) {
+      if (!open->finished() && !open->records_subset) {
         autograd::check_guard(*leaf, it->callbacks);
         open->add_leaf(leaf);
       }
@@ -573,7 +572,7 @@ Ref<RecordingState> state_for(const std::shared_ptr<autograd::ManagerState>& own
     if (only.empty() || is_chosen(a.leaf)) autograd::check_guard(*a.leaf, a.callbacks);
   auto state = make_ref<RecordingState>(leaves, level);
   state->manager = owner;
-  state->narrowed = !only.empty();
+  state->records_subset = !only.empty();
   return state;
 }
 

@@ -91,8 +91,8 @@ class Check {
       if (inputs_[i].grad().defined()) return fail(concat("input ", i, " was left with a grad()"));
     }
     if (result_.ok) {
-      result_.message =
-          concat(compared_, " derivatives agree, the worst within ", result_.worst, " of its tolerance");
+      result_.message = concat(compared_, " derivatives agree, the worst within ", result_.max_error_ratio,
+                               " of its tolerance");
     }
     return result_;
   }
@@ -209,10 +209,10 @@ class Check {
     const double tolerance = (options_.atol + options_.rtol * std::abs(expected)) * scale;
     double error = std::abs(given - expected) / tolerance;
     if (std::isnan(error)) error = INFINITY;
-    if (error <= result_.worst) return;
-    result_.worst = error;
+    if (error <= result_.max_error_ratio) return;
+    result_.max_error_ratio = error;
     result_.input = int(input), result_.element = element;
-    result_.given = given, result_.expected = expected;
+    result_.analytical = given, result_.numerical = expected;
     if (error <= 1) return;
     const Tensor& x = inputs_[input];
     const std::string where =
@@ -271,7 +271,7 @@ GradCheckResult gradgradcheck(const TensorFunction& f, const std::vector<Tensor>
                          "): ", r.message);
       return r;
     }
-    if (r.worst >= total.worst) total = r;
+    if (r.max_error_ratio >= total.max_error_ratio) total = r;
   }
   return total;
 }

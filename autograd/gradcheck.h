@@ -38,20 +38,20 @@ struct GradCheckResult {
   bool ok = true;
   std::string message;  // the last failure, or a summary of the comparisons
   // The largest |g - d| / tolerance of all comparisons. The check fails above 1.
-  double worst = 0;
-  int input = -1;
-  int64_t element = -1;  // row-major; -1: a random direction
-  double given = 0;      // the gradient from autograd
-  double expected = 0;   // the gradient from the differences
+  double max_error_ratio = 0;
+  int input = -1;         // the input of that comparison; -1: no error is above 0
+  int64_t element = -1;   // row-major; -1: a random direction
+  double analytical = 0;  // the gradient from autograd
+  double numerical = 0;   // the gradient from the differences
 
   explicit operator bool() const { return ok; }
 };
 
 // Checks the first-order gradients of y = f(inputs) with respect to every f64 input, along a direction u:
 //   <dy, (8 (f(x + hu) - f(x - hu)) - (f(x + 2hu) - f(x - 2hu))) / 12h>   against   <grad(f, x, dy), u>.
-// Also checks that each gradient has its input's shape, dtype and device, that the gradient of one input alone
-// equals its gradient among all inputs, that repeated runs agree bit for bit, and that no input has a `grad()`
-// afterward. Integer and bool inputs (indices, masks) are passed to f and not differentiated.
+// Also checks that each gradient has its input's shape, dtype and device, that the gradient of one input
+// alone equals its gradient among all inputs, that repeated runs agree bit for bit, and that no input has a
+// `grad()` afterward. Integer and bool inputs (indices, masks) are passed to f and not differentiated.
 // Errors: DTypeError when no input is f64, an input is f32, f16 or bf16, or f's result is not f64.
 GradCheckResult gradcheck(const TensorFunction& f, const std::vector<Tensor>& inputs,
                           const GradCheckOptions& = {});

@@ -75,8 +75,7 @@ Part part_of(const Tensor& x, const std::vector<Index>& index) {
   return part;
 }
 
-// Returns v with at most `dims` dims: drops leading dims of size 1. Returns v itself if a larger dim would be
-// dropped.
+// Returns v without the leading dims beyond `dims` if they have size 1, else v itself.
 Tensor drop_leading_ones(const Tensor& v, int dims) {
   if (v.dim() <= dims) return v;
   Shape s;

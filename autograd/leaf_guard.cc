@@ -1,4 +1,6 @@
-// The process-wide table of guarded leaves.
+// Implements LeafGuard by a hash table of the process from leaf to guard, under one mutex. check_guard, which
+// attach and record call for each leaf, calls the guard without the mutex. The owner of a guard does not
+// destroy it while another thread opens a recording of its leaves.
 #include "gradus/autograd/leaf_guard.h"
 
 #include <atomic>
@@ -8,24 +10,25 @@
 namespace gradus::autograd {
 namespace {
 
-struct Guarded {
-  Ref<Leaf> leaf;  // keeps the address, which is the table's key, from being reused
+struct GuardedLeaf {
+  Ref<Leaf> leaf;  // owned, so that no other leaf gets its address, the table's key
   const LeafGuard* guard;
 };
 
 // Shared by all threads, because ranks may be threads. Never destroyed, because wrappers may be static.
-struct Table {
+struct GuardTable {
   std::mutex mutex;
-  std::unordered_map<const Leaf*, Guarded> guarded;
+  std::unordered_map<const Leaf*, GuardedLeaf> guarded;
   std::atomic<bool> empty{true};  // lets check_guard return without the lock
 };
-Table& table() {
-  static auto& table = *new Table;
-  return table;
+GuardTable& table() {
+  static auto& instance = *new GuardTable;
+  return instance;
 }
 
-template <class F> void erase_guarded(Table& table, F&& expired) {
-  std::erase_if(table.guarded, [&](const auto& entry) { return expired(entry.second); });
+// Removes the entries for which matches(entry) is true. The caller has locked the mutex.
+template <class F> void erase_guarded_if(GuardTable& table, F&& matches) {
+  std::erase_if(table.guarded, [&](const auto& entry) { return matches(entry.second); });
   table.empty = table.guarded.empty();
 }
 
@@ -33,24 +36,25 @@ template <class F> void erase_guarded(Table& table, F&& expired) {
 
 LeafGuard::~LeafGuard() {
   std::lock_guard lock(table().mutex);
-  erase_guarded(table(), [this](const Guarded& g) { return g.guard == this; });
+  erase_guarded_if(table(), [this](const GuardedLeaf& g) { return g.guard == this; });
 }
 
 void LeafGuard::guard(const std::vector<Ref<Leaf>>& leaves) {
-  Table& all = table();
-  std::lock_guard lock(all.mutex);
-  erase_guarded(all, [this](const Guarded& g) { return g.guard == this && !g.leaf->tensor().defined(); });
-  for (const Ref<Leaf>& leaf : leaves) all.guarded[leaf.get()] = {leaf, this};
-  all.empty = all.guarded.empty();
+  GuardTable& guards = table();
+  std::lock_guard lock(guards.mutex);
+  erase_guarded_if(guards,
+                   [this](const GuardedLeaf& g) { return g.guard == this && !g.leaf->tensor().defined(); });
+  for (const Ref<Leaf>& leaf : leaves) guards.guarded[leaf.get()] = {leaf, this};
+  guards.empty = guards.guarded.empty();
 }
 
 void check_guard(const Leaf& leaf, const std::vector<Callback>& callbacks) {
-  Table& all = table();
-  if (all.empty) return;
+  GuardTable& guards = table();
+  if (guards.empty) return;
   const LeafGuard* guard = nullptr;
   {
-    std::lock_guard lock(all.mutex);
-    if (const auto it = all.guarded.find(&leaf); it != all.guarded.end()) guard = it->second.guard;
+    std::lock_guard lock(guards.mutex);
+    if (const auto it = guards.guarded.find(&leaf); it != guards.guarded.end()) guard = it->second.guard;
   }
   if (guard)
     if (const Tensor x = leaf.tensor(); x.defined()) guard->check_recording(x, callbacks);

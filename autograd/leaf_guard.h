@@ -1,4 +1,4 @@
-// LeafGuard: may refuse that a recording follows certain tensors. A data-parallel model guards its parameters,
+// LeafGuard: may refuse that a recording follows certain leaves. A data-parallel model guards its parameters,
 // because a GradManager without the model's callback would not reduce their gradients across ranks.
 #pragma once
 

@@ -26,11 +26,11 @@ class CallInterceptor {
   virtual ~CallInterceptor() = default;
   // Called before a call. Returns a pointer to an earlier result of this module (of the call's result type),
   // which the call then copies and returns; null: the module runs.
-  virtual const void* enter(const Module& module) = 0;
-  // Called after a call with pointers to the tensors of the result, which the interceptor may replace. copy()
-  // returns a copy of the result.
-  virtual void leave(const Module& module, std::span<Tensor* const> tensors,
-                     const std::function<std::shared_ptr<const void>()>& copy) = 0;
+  virtual const void* before_call(const Module& module) = 0;
+  // Called after a call that has not thrown, also after one that before_call answered, with pointers to the
+  // tensors of the result, which the interceptor may replace. copy() returns a copy of the result.
+  virtual void after_call(const Module& module, std::span<Tensor* const> tensors,
+                          const std::function<std::shared_ptr<const void>()>& copy) = 0;
 };
 
 // The calling thread's interceptor; null if there is none.
@@ -72,6 +72,7 @@ template <class R> constexpr bool contains_tensors() {
     return false;
 }
 
+// Calls f(tensor) for each Tensor in `result`, in the order of elements and fields.
 template <class R, class F> void each_tensor(R& result, const F& f) {
   if constexpr (std::is_same_v<R, Tensor>)
     f(result);
@@ -83,13 +84,13 @@ template <class R, class F> void each_tensor(R& result, const F& f) {
     std::apply([&](auto&... e) { (each_tensor(e, f), ...); }, fields(result));
 }
 
-// Returns f() or the interceptor's earlier result, after the interceptor has replaced tensors of it.
+// Returns f(), or the earlier result from before_call, with the tensors that after_call has replaced.
 template <class R, class F> R intercepted(CallInterceptor& interceptor, const Module& module, F& f) {
-  const auto* earlier = static_cast<const R*>(interceptor.enter(module));
+  const auto* earlier = static_cast<const R*>(interceptor.before_call(module));
   R result = earlier ? *earlier : f();
   std::vector<Tensor*> tensors;
   each_tensor(result, [&](Tensor& x) { tensors.push_back(&x); });
-  interceptor.leave(module, tensors, [&] { return std::make_shared<const R>(result); });
+  interceptor.after_call(module, tensors, [&] { return std::make_shared<const R>(result); });
   return result;
 }
 

@@ -10,8 +10,8 @@
 //   const Tensor loss = -mean(policy.log_prob(action) * reward + 0.01 * policy.entropy());
 //
 // A distribution object is a batch of independent distributions of shape batch_shape(). log_prob, entropy and
-// kl_divergence return one element per distribution. Constructors check parameters, and log_prob checks values,
-// so that a NaN is reported where it occurs first. The checks wait for the device.
+// kl_divergence return one element per distribution. Constructors check parameters, and log_prob checks
+// values, so that a NaN is reported where it occurs first. The checks wait for the device.
 #pragma once
 
 #include "gradus/tensor/tensor.h"
@@ -22,8 +22,7 @@ namespace gradus::distributions {
 class Normal {
  public:
   // loc and scale broadcast.
-  // Errors: ValueError unless scale > 0, and for a NaN in loc; DTypeError unless both
-  // are floating; ShapeError.
+  // Errors: ValueError unless scale > 0, and for a NaN in loc; DTypeError unless floating; ShapeError.
   Normal(const Tensor& loc, const Tensor& scale);
   Normal(const Tensor& loc, double scale);
   Normal(double loc, const Tensor& scale);

@@ -1,6 +1,6 @@
-// Initializers, as torch.nn.init: fill a tensor in place with constants or with random numbers of the Context's
-// generator. Random numbers are computed in f64 on the host as a function of the element's row-major index, so
-// they are the same for any number of threads, device, layout and (up to rounding) dtype.
+// Initializers, as torch.nn.init: fill a tensor in place with constants or with random numbers of the
+// Context's generator. Random numbers are computed in f64 on the host as a function of the element's
+// row-major index, so they are the same for any number of threads, device, layout and (up to rounding) dtype.
 //
 // For a weight [out, in, ...kernel], fan_in is in * kernel size and fan_out is out * kernel size.
 #pragma once
@@ -44,8 +44,8 @@ Fans fans(const Tensor& weight);
 double gain(Nonlinearity nonlinearity, double a = 0.01);
 
 // Fill x and return it.
-// Errors: DTypeError unless floating point; StateError while an open recording follows x; ValueError for low >
-// high, or a negative standard deviation.
+// Errors: DTypeError unless floating point; StateError while an open recording follows x; ValueError unless
+// low <= high, or for a negative standard deviation.
 const Tensor& constant_(const Tensor& x, double value);
 const Tensor& zeros_(const Tensor& x);
 const Tensor& ones_(const Tensor& x);

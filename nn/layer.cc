@@ -15,12 +15,12 @@ struct Layer::Hooks {
 };
 
 Tensor Layer::operator()(const Tensor& x) {
-  return call([&] { return hooks_ ? with_hooks(x) : forward(x); });
+  return call([&] { return hooks_ ? forward_with_hooks(x) : forward(x); });
 }
 
 // With hooks, forward gets an lvalue: hooks may keep the input, so its buffer is not reused.
 Tensor Layer::operator()(Tensor&& x) {
-  return call([&] { return hooks_ ? with_hooks(x) : forward_temporary(std::move(x)); });
+  return call([&] { return hooks_ ? forward_with_hooks(x) : forward_temporary(std::move(x)); });
 }
 
 // The handle refers to the hooks by a weak pointer, so that it may outlive the layer.
@@ -44,7 +44,7 @@ HookHandle Layer::add_hook(Hook hook) {
 
 bool Layer::has_hooks() const { return hooks_ && !(hooks_->before.empty() && hooks_->after.empty()); }
 
-Tensor Layer::with_hooks(const Tensor& x) {
+Tensor Layer::forward_with_hooks(const Tensor& x) {
   // A copy, because a hook may add or remove hooks, which then takes effect from the next call on.
   const Hooks hooks = *hooks_;
   Tensor input = x;

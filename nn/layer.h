@@ -1,5 +1,5 @@
-// Layer: a module that maps one tensor to one tensor. Derived classes override forward; users call operator(),
-// which runs hooks and adds the layer's path to errors.
+// Layer: a module that maps one tensor to one tensor. Derived classes override forward; users call
+// operator(), which runs hooks and adds the layer's path to errors.
 #pragma once
 
 #include <memory>
@@ -51,8 +51,8 @@ class Layer : public Module {
   }
 
   bool has_hooks() const;
-  // Fusion with the next layer of a Sequential: returns next(layer(x)) computed by one fused op, without a call of
-  // `next`; nullopt if the two layers cannot be fused.
+  // Fusion with the next layer of a Sequential: returns next(layer(x)) computed by one fused op, without a
+  // call of `next`; nullopt if the two layers cannot be fused.
   virtual std::optional<Tensor> fuse_next(const Layer&, const Tensor&) { return {}; }
 
  protected:
@@ -72,7 +72,7 @@ class Layer : public Module {
   }
   HookHandle add_pre_hook(PreHook hook);
   HookHandle add_hook(Hook hook);
-  Tensor with_hooks(const Tensor& x);
+  Tensor forward_with_hooks(const Tensor& x);
 
   std::shared_ptr<Hooks> hooks_;
 };

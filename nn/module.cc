@@ -42,9 +42,8 @@ void append_names(std::string& text, const char* what, const std::vector<std::st
 }
 constexpr size_t kMaxNames = 8;  // names per category in errors of load_state_dict
 
-// Makes x, which stays the same TensorImpl, refer to the storage, layout and dtype of `with`. Kernels and
-// saved tensors detect a change by the storage's version, so the new storage's version is raised above the
-// old one's.
+// Makes x, which stays the same TensorImpl, refer to the storage, layout and dtype of `with`. Raises the new
+// storage's version above the old one's, by which kernels and saved tensors detect the change.
 void replace_contents(TensorImpl& x, const TensorImpl& with) {
   while (with.storage->version() <= x.storage->version()) with.storage->bump_version();
   x.storage = with.storage;
@@ -410,10 +409,10 @@ void add_once(std::vector<std::string>& all, const std::string& text) {
 internal::UnregisteredCalls::UnregisteredCalls() : outer_(unregistered_calls) { unregistered_calls = this; }
 internal::UnregisteredCalls::~UnregisteredCalls() { unregistered_calls = outer_; }
 
-template <class F> bool Module::any_parameter(const F& holds) const {
-  const auto of = [&](const Slot& s) { return s.tensor->defined() && holds(*s.tensor); };
+template <class F> bool Module::any_parameter(const F& predicate) const {
+  const auto of = [&](const Slot& s) { return s.tensor->defined() && predicate(*s.tensor); };
   return std::ranges::any_of(parameters_, of) ||
-         std::ranges::any_of(children_, [&](const Module* c) { return c->any_parameter(holds); });
+         std::ranges::any_of(children_, [&](const Module* c) { return c->any_parameter(predicate); });
 }
 
 // Note [Unregistered modules]
@@ -435,16 +434,15 @@ void Module::warn_unregistered_call(const Module& outer) const {
                   type_name(),
                   " name{this, \"name\"};`; a class of your own says `using Layer::Layer;` for that");
   };
-  if (unregistered_calls) add_once(unregistered_calls->notes_, text(""));
+  if (unregistered_calls) add_once(unregistered_calls->messages_, text(""));
   if (recordings.empty() || any_parameter(&autograd::is_tracked) ||
       !root->any_parameter(&autograd::is_tracked))
     return;
   const std::string note = text(", whose parameters are followed,");
-  for (const Ref<Counted>& r : recordings) autograd::as_recording(r)->add_note(note);
+  for (const Ref<Counted>& r : recordings) autograd::as_recording(r)->add_explanation(note);
   warn_once(note);
 }
 
-// Pushes the module's name onto the Context's module path for the duration of the call.
 Module::CallScope::CallScope(const Module& m) : outer_(innermost), pushed_(!m.name_.empty()) {
   if (outer_ && !m.parent_ && outer_ != &m) [[unlikely]]
     m.warn_unregistered_call(*outer_);
@@ -462,17 +460,16 @@ Module::CallScope::~CallScope() {
 
 void copy_state_(const Module& from, Module& to) { to.load_state_dict(from.state_dict()); }
 
-// Returns whether a ParameterScope is open on an ancestor, this module or a module below.
 bool Module::is_substituted() const {
   for (const Module* m = parent_; m; m = m->parent_)
-    if (m->scopes_ > 0) return true;
+    if (m->open_scopes_ > 0) return true;
   const auto below = [](const auto& self, const Module& m) -> bool {
-    return m.scopes_ > 0 || std::ranges::any_of(m.children_, [&](const Module* c) { return self(self, *c); });
+    return m.open_scopes_ > 0 ||
+           std::ranges::any_of(m.children_, [&](const Module* c) { return self(self, *c); });
   };
   return below(below, *this);
 }
 
-// `tensors` are in the order of named_parameters(). The destructor restores the original handles.
 ParameterScope::ParameterScope(Module& module, const std::vector<Tensor>& tensors) : module_(module) {
   const StateDict own = module.named_parameters();
   if (tensors.size() != own.size())
@@ -489,7 +486,7 @@ ParameterScope::ParameterScope(Module& module, const std::vector<Tensor>& tensor
     if (is_parameter) originals_.emplace_back(s.tensor, *s.tensor);
   });
   for (auto& [slot, original] : originals_) *slot = *by_original.at(original.ref().get());
-  ++module_.scopes_;
+  ++module_.open_scopes_;
 }
 
 ParameterScope::ParameterScope(Module& module, const StateDict& tensors, ParameterScopeOptions options)
@@ -532,11 +529,11 @@ ParameterScope::ParameterScope(Module& module, const StateDict& tensors, Paramet
     throw ValueError("ParameterScope", module.type_name(), " has more than is given: ", missing,
                      "; give a tensor for each, or say .partial = true to keep them as they are");
   for (size_t i = 0; i < replacements.size(); ++i) *originals_[i].first = *replacements[i];
-  ++module_.scopes_;
+  ++module_.open_scopes_;
 }
 
 ParameterScope::~ParameterScope() {
-  --module_.scopes_;
+  --module_.open_scopes_;
   for (auto it = originals_.rbegin(); it != originals_.rend(); ++it) *it->first = std::move(it->second);
 }
 

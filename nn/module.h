@@ -40,11 +40,11 @@ class UnregisteredCalls {
   ~UnregisteredCalls();
   UnregisteredCalls(const UnregisteredCalls&) = delete;
   UnregisteredCalls& operator=(const UnregisteredCalls&) = delete;
-  const std::vector<std::string>& notes() const { return notes_; }
+  const std::vector<std::string>& messages() const { return messages_; }
 
  private:
   friend class nn::Module;
-  std::vector<std::string> notes_;
+  std::vector<std::string> messages_;
   UnregisteredCalls* const outer_;
 };
 
@@ -238,7 +238,8 @@ class Module {
   };
 
   void check_new_name(const std::string& name) const;
-  template <class F> bool any_parameter(const F& holds) const;  // of this module or below; holds(tensor)
+  template <class F>
+  bool any_parameter(const F& predicate) const;  // of this module or below; predicate(tensor)
   void warn_unregistered_call(const Module& outer) const;
   void unregister(const Tensor* member);
   // Calls f(dotted name, slot, is_parameter) for all slots: own parameters, own buffers, then the children's.
@@ -253,7 +254,7 @@ class Module {
   std::optional<DType> dtype_;  // of the last to(), for tensors registered later
   std::optional<Device> device_;
   bool training_ = true;
-  int scopes_ = 0;  // number of this module's open ParameterScopes
+  int open_scopes_ = 0;  // number of this module's open ParameterScopes
 };
 
 namespace internal {

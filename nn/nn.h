@@ -1,4 +1,4 @@
-// Includes all headers of nn.
+// Includes all public headers of nn.
 #pragma once
 
 #include "gradus/nn/containers.h"

@@ -78,16 +78,16 @@ template <class O> std::string options_text(const O& options) {
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wmissing-field-initializers"
     // Defaults after the last Required field, for comparison.
-    const O plain = [&]<size_t... I>(std::index_sequence<I...>) {
+    const O defaults = [&]<size_t... I>(std::index_sequence<I...>) {
       return O{std::get<I>(values)...};
     }(std::make_index_sequence<needed>());
 #pragma GCC diagnostic pop
-    const auto add = [&](int i, const auto& value, const auto& otherwise) {
-      if (i < needed || internal::differ(value, otherwise))
+    const auto add = [&](int i, const auto& value, const auto& default_value) {
+      if (i < needed || internal::differ(value, default_value))
         text += concat(text.empty() ? "" : ", ", names[size_t(i)], '=', internal::value_text(value));
     };
     [&]<size_t... I>(std::index_sequence<I...>) {
-      (add(int(I), std::get<I>(values), std::get<I>(fields(plain))), ...);
+      (add(int(I), std::get<I>(values), std::get<I>(fields(defaults))), ...);
     }(std::make_index_sequence<names.size()>());
   }
   return text;

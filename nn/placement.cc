@@ -1,4 +1,5 @@
-// The thread's stack of Placements.
+// Placement: the placements of a thread form a stack, linked by outer_. The first construction of a model
+// stores the names of its tensors; in the second one the i-th tensor gets the device of the i-th stored name.
 #include "gradus/nn/placement.h"
 
 #include <utility>
@@ -9,28 +10,28 @@
 namespace gradus::nn::internal {
 namespace {
 
-constinit thread_local Placement* placement = nullptr;
+constinit thread_local Placement* innermost = nullptr;
 
 }  // namespace
 
-Placement::Placement() : outer_(std::exchange(placement, this)) {}
+Placement::Placement() : outer_(std::exchange(innermost, this)) {}
 Placement::Placement(std::vector<std::string> names, DeviceOf device_of)
-    : planned_(std::move(names)), device_of_(std::move(device_of)), outer_(std::exchange(placement, this)) {}
-Placement::~Placement() { placement = outer_; }
+    : expected_(std::move(names)), device_of_(std::move(device_of)), outer_(std::exchange(innermost, this)) {}
+Placement::~Placement() { innermost = outer_; }
 
-Placement* Placement::current() { return placement; }
+Placement* Placement::current() { return innermost; }
 
 Device Placement::next_device() const {
   if (!device_of_) return Device{DeviceType::kMeta};
   const size_t i = registered_.size();
-  return i < planned_.size() ? device_of_(planned_[i]) : Device{DeviceType::kMeta};
+  return i < expected_.size() ? device_of_(expected_[i]) : Device{DeviceType::kMeta};
 }
 
 Device Placement::register_tensor(const std::string& name) {
   const size_t i = registered_.size();
-  if (device_of_ && (i >= planned_.size() || planned_[i] != name))
+  if (device_of_ && (i >= expected_.size() || expected_[i] != name))
     throw StateError("Module", "the model was built once more, and has '", name, "' where it had ",
-                     i < planned_.size() ? "'" + planned_[i] + "'" : "nothing more",
+                     i < expected_.size() ? "'" + expected_[i] + "'" : "nothing more",
                      ": build the same model every time");
   const Device device = next_device();
   registered_.push_back(name);

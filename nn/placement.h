@@ -1,7 +1,7 @@
-// Placement: determines the device of each parameter and buffer of a model under construction. Tensors on the meta
-// device take no memory, and their initializers advance the random generator as on other devices. Ranks of a
-// pipeline thus construct a model with the initial values of a single process, each with memory for its own part
-// alone.
+// Placement: determines the device of each parameter and buffer of a model under construction. Tensors on the
+// meta device take no memory, and their initializers advance the random generator as on other devices. Ranks
+// of a pipeline thus construct a model with the initial values of a single process, each with memory for its
+// own part alone.
 #pragma once
 
 #include <functional>
@@ -28,15 +28,16 @@ class Placement {
 
   // Returns the innermost Placement of the calling thread, or null.
   static Placement* current();
-  // Returns the device of the tensor that is registered next, on which its initial value is computed.
+  // Returns the device of the tensor that is registered next, on which its initial value is computed. Meta if
+  // there are no more names.
   Device next_device() const;
-  // Stores the name of a tensor at its registration, and returns the tensor's device.
+  // Called by Module when a parameter or buffer is registered: stores its name and returns its device.
   // Errors: StateError when the name differs from the stored name in this position.
   Device register_tensor(const std::string& name);
 
  private:
-  std::vector<std::string> planned_;
-  DeviceOf device_of_;
+  std::vector<std::string> expected_;  // names of the first construction; empty while it runs
+  DeviceOf device_of_;                 // empty: meta for all
   std::vector<std::string> registered_;
   Placement* const outer_;
 };

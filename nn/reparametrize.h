@@ -7,8 +7,8 @@
 //   nn::spectral_norm(conv);                                                // in the constructor
 //   nn::equalized_lr(body.add<nn::Linear>({.in = 512, .out = 512}));        // body a Sequential
 //
-// The weight is then no longer a parameter in the layer's state_dict; the parameters that replace it are listed
-// below. Between calls the layer's member is the last computed weight, detached.
+// The weight is then no longer a parameter in the layer's state_dict; the parameters that replace it are
+// listed below. Between calls the layer's member is the last computed weight, detached.
 #pragma once
 
 #include <optional>
@@ -25,9 +25,9 @@ struct SpectralNormOptions {
   std::optional<int64_t> dim = {};  // the weight's output dim; nullopt: 1 for transposed convolutions, else 0
 };
 
-// Divides the weight by an estimate of its largest singular value, sigma = u^T W v, where W is the weight as a
-// matrix with one row per output. The parameter weight_orig replaces weight. The buffers weight_u and weight_v
-// are u and v, which power iterations update in training. The gradient includes sigma's, with u and v constant.
+// Divides the weight by an estimate of its largest singular value, sigma = u^T W v, where W is the weight as
+// a matrix with one row per output. The parameter weight_orig replaces weight. Power iterations update u and
+// v, the buffers weight_u and weight_v, in training. sigma has a gradient, with u and v constant.
 // Errors: ValueError for a layer without that parameter, or fewer than 1 iteration; IndexError for a dim that
 // it does not have.
 // Source: Miyato et al., "Spectral normalization for generative adversarial networks", ICLR 2018.
@@ -56,8 +56,8 @@ struct EqualizedLROptions {
 };
 
 // Computes weight = weight_orig gain lr_mul / sqrt(fan), and bias = (parameter bias) lr_mul. The parameter
-// weight_orig replaces weight; its initial values are normal with standard deviation 1 / lr_mul. Optimizers with
-// normalized steps (Adam) then have the same relative learning rate in all layers.
+// weight_orig replaces weight; its initial values are normal with standard deviation 1 / lr_mul. Optimizers
+// with normalized steps (Adam) then have the same relative learning rate in all layers.
 // Errors: ValueError for a layer without that parameter, or lr_mul not above 0.
 // Source: Karras et al., "Progressive growing of GANs", ICLR 2018.
 void apply_equalized_lr(Layer& layer, const EqualizedLROptions& options);

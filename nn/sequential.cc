@@ -1,4 +1,5 @@
-// Sequential and checkpoint_sequential.
+// Sequential applies its layers in order; a layer may reuse the buffer of the preceding result. Adjacent
+// layers are fused if Layer::fuse_next can, in checkpoint_sequential only within a segment.
 #include "gradus/nn/sequential.h"
 
 #include <optional>

@@ -118,10 +118,10 @@ Summary summary(Layer& net, const Shape& input, SummaryOptions options) {
     }
     s.inference_peak_bytes = peak_of(baseline, [&] { net(x); });
   } catch (Error& e) {
-    for (const std::string& note : unregistered.notes()) e.add_context(note);
+    for (const std::string& note : unregistered.messages()) e.add_context(note);
     throw;
   }
-  s.unregistered = unregistered.notes();
+  s.unregistered = unregistered.messages();
   const ModeScope mode(net, true);
   flops.total = 0;
   s.training_peak_bytes = peak_of(baseline, [&] {

@@ -22,8 +22,8 @@ struct LayerCall {
   int64_t flops = 0;       // FLOPs of the forward, including modules below
 };
 
-// FLOPs are those of matrix products and convolutions, 2 per multiply-add. Bytes are those that tensors allocate,
-// without workspaces and reordered weights of kernels.
+// FLOPs are those of matrix products and convolutions, 2 per multiply-add. Bytes are those that tensors
+// allocate, without workspaces and reordered weights of kernels.
 struct Summary {
   std::vector<LayerCall> calls;  // in the order in which the calls began
   int64_t parameters = 0, parameter_bytes = 0, buffer_bytes = 0;
@@ -33,7 +33,7 @@ struct Summary {
   int64_t inference_peak_bytes = 0;
   // Messages about modules without a parent that the network calls, which are not part of its parameters.
   std::vector<std::string> unregistered;
-  int64_t training_peak_bytes = 0;  // the same for a recorded forward and its backward, including gradients
+  int64_t training_peak_bytes = 0;  // peak of a recorded forward and its backward, including gradients
 };
 
 // Runs `net` on an input of shape `input` on the meta device, which neither allocates nor computes. Does not

@@ -1,4 +1,6 @@
-// The Observer behind detect_anomaly. An op checks its results only if this thread's Context has one.
+// Implements detect_anomaly: AnomalyScope puts an AnomalyDetector into the thread's Context, where
+// check_results and check_gradients find it. A check is one reduction (all finite, or any NaN) over a tensor.
+// If it fails, the tensor is copied to the host and searched for the first bad element.
 #include "gradus/autograd/graph/anomaly.h"
 
 #include <cmath>
@@ -11,7 +13,7 @@
 namespace gradus::autograd {
 namespace {
 
-// An Observer, so that a thread without any observer pays for one load per op alone.
+// An Observer that ignores all events: without any observer in the process, a check costs one load.
 class AnomalyDetector final : public Observer {
  public:
   explicit AnomalyDetector(DetectAnomalyOptions options) : options_(options) {
@@ -19,11 +21,11 @@ class AnomalyDetector final : public Observer {
   }
   ~AnomalyDetector() override { gradus::internal::observers.fetch_sub(1, std::memory_order_relaxed); }
 
-  // Errors: ValueError naming `op` and `what` unless x is finite.
+  // Errors: ValueError naming `op` and `what` unless all elements are finite (or no NaN, without `infinity`).
+  // Ignores undefined, meta and integer tensors, and checks the rows of a sparse gradient.
   void check(const char* op, const std::string& what, const Tensor& gradient) const {
     const Tensor& x = elements_of(gradient);
-    if (!x.defined() || !is_floating(x.dtype()) || x.device().type == DeviceType::kMeta || has_no_anomaly(x))
-      return;
+    if (!x.defined() || !is_floating(x.dtype()) || x.device().type == DeviceType::kMeta || passes(x)) return;
     const std::vector<double> values = x.to_vector<double>();
     for (size_t i = 0; i < values.size(); ++i)
       if (std::isnan(values[i]) || (options_.infinity && std::isinf(values[i])))
@@ -31,7 +33,7 @@ class AnomalyDetector final : public Observer {
   }
 
  private:
-  bool has_no_anomaly(const Tensor& x) const {
+  bool passes(const Tensor& x) const {
     return options_.infinity ? raw::all(raw::unary<functors::IsFinite>(x)).item<bool>()
                              : !raw::any(raw::unary<functors::IsNaN>(x)).item<bool>();
   }

@@ -61,7 +61,7 @@ class AutocastScope final : public Counted {
     }
     Tensor result = raw::to(x, dtype);
     std::lock_guard lock(cache_mutex);
-    if (!ended_) this->keep(x, version, result);
+    if (!ended_) this->cache_cast(x, version, result);
     return result;
   }
 
@@ -79,7 +79,7 @@ class AutocastScope final : public Counted {
 
  private:
   // Caches the cast of x. The caller has locked cache_mutex.
-  void keep(const Tensor& x, uint32_t version, const Tensor& result) {
+  void cache_cast(const Tensor& x, uint32_t version, const Tensor& result) {
     Ref<Counted>& slot = x.storage()->cast;
     if (!slot) slot = make_ref<CastOnStorage>();
     const auto* on_storage = dynamic_cast<CastOnStorage*>(slot.get());
@@ -131,16 +131,16 @@ DType gradient_dtype(const Tensor& x) {
   return static_cast<const Node*>(slot.get())->gradient_dtype(x.ref()->slot_index);
 }
 
-// Suspends the open scope, which must exist, and sets to_: kLow: the scope's dtype; kWidest: the promotion of
-// the floating-point operands' dtypes; otherwise to_ keeps its default, f32.
+// Suspends the open scope, which must exist, and sets dtype_: kLow: the scope's dtype; kWidest: the promotion
+// of the floating-point operands' dtypes; otherwise dtype_ keeps its default, f32.
 void Casting::begin(CastPolicy policy, std::span<const Tensor* const> operands) {
   scope_ = std::exchange(Context::current().autocast, nullptr);
-  if (policy == CastPolicy::kLow) to_ = as_scope(scope_)->dtype;
+  if (policy == CastPolicy::kLow) dtype_ = as_scope(scope_)->dtype;
   if (policy != CastPolicy::kWidest) return;
   bool any = false;
   for (const Tensor* x : operands)
     if (x->defined() && is_floating(x->dtype()))
-      to_ = std::exchange(any, true) ? promote(to_, x->dtype()) : x->dtype();
+      dtype_ = std::exchange(any, true) ? promote(dtype_, x->dtype()) : x->dtype();
 }
 
 Casting::Casting(CastOp op, const std::vector<Tensor>& operands) {
@@ -152,7 +152,7 @@ Casting::Casting(CastOp op, const std::vector<Tensor>& operands) {
 
 Tensor Casting::operator()(const Tensor& x) const {
   const bool is_leaf = x.defined() && x.ref()->slot && x.ref()->slot->is_leaf();
-  return recorded_cast(x, to_, scope_, is_leaf);
+  return recorded_cast(x, dtype_, scope_, is_leaf);
 }
 
 std::vector<Tensor> Casting::operator()(const std::vector<Tensor>& xs) const {
@@ -165,7 +165,7 @@ std::vector<Tensor> Casting::operator()(const std::vector<Tensor>& xs) const {
 // Also caches the cast of a tensor without a slot: a parameter outside of any recording.
 Tensor Casting::weight(const Tensor& x) const {
   const bool was_computed = x.defined() && x.ref()->slot && !x.ref()->slot->is_leaf();
-  return recorded_cast(x, to_, scope_, !was_computed);
+  return recorded_cast(x, dtype_, scope_, !was_computed);
 }
 
 }  // namespace autograd
@@ -179,13 +179,13 @@ Autocast::Autocast(DType dtype, AutocastOptions options) : outer_(Context::curre
     scope = nullptr;
   } else if (!scope || autograd::as_scope(scope)->dtype != dtype) {
     scope = make_ref<autograd::AutocastScope>(dtype);
-    owner_ = true;
+    owns_cache_ = true;
   }
 }
 
 Autocast::~Autocast() {
   Ref<Counted> scope = std::exchange(Context::current().autocast, std::move(outer_));
-  if (owner_) autograd::as_scope(scope)->end();
+  if (owns_cache_) autograd::as_scope(scope)->end();
 }
 
 std::optional<DType> autocast_dtype() {

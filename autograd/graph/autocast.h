@@ -1,6 +1,6 @@
-// Automatic mixed precision, as torch.autocast: in a scope, matrix products and convolutions compute in bf16 or
-// f16, and ops that need precision in f32 (graph/cast_policy.h). Parameters stay f32. docs/guide/amp.md lists the
-// ops.
+// Automatic mixed precision, as torch.autocast: in a scope, matrix products and convolutions compute in bf16
+// or f16, and ops that need precision in f32 (graph/cast_policy.h). Parameters stay f32. docs/guide/amp.md
+// lists the ops.
 //
 //   auto recording = gm.record();
 //   Tensor loss = [&] {
@@ -31,8 +31,8 @@ struct AutocastOptions {
   bool enabled = true;  // false: ops in the scope do not cast
 };
 
-// An autocast scope. Threads that start with a snapshot of the Context inherit it. A parameter's cast is cached
-// until the parameter changes or the outermost scope of that dtype ends.
+// An autocast scope. Threads that start with a snapshot of the Context inherit it. A parameter's cast is
+// cached until the parameter changes or the outermost scope of that dtype ends.
 class [[nodiscard]] Autocast {
  public:
   // Errors: DTypeError unless `dtype` is bf16 or f16.
@@ -43,7 +43,7 @@ class [[nodiscard]] Autocast {
 
  private:
   Ref<Counted> outer_;
-  bool owner_ = false;  // the end of this scope frees the cached casts
+  bool owns_cache_ = false;  // the end of this scope frees the cached casts
 };
 
 // Opens a scope: `auto amp = autocast(DType::kBF16);`. Scopes nest. f64 operands are not cast. A backward
@@ -55,8 +55,8 @@ std::optional<DType> autocast_dtype();
 
 namespace autograd {
 
-// Disables casting for its lifetime. Backward rules and ops called within an op compute in the dtypes of their
-// operands.
+// Disables casting for its lifetime. Backward rules and ops called within an op compute in the dtypes of
+// their operands.
 class NoAutocast {
  public:
   NoAutocast() : outer_(std::exchange(Context::current().autocast, nullptr)) {}
@@ -68,12 +68,12 @@ class NoAutocast {
   Ref<Counted> outer_;
 };
 
-// Returns the dtype in which a rule may return x's gradient: the dtype of the operand if x is a recorded cast of
-// an operand of a wider dtype, which avoids a rounding; otherwise x's dtype.
+// Returns the dtype in which a rule may return x's gradient: the dtype of the operand if x is a recorded cast
+// of an operand of a wider dtype, which avoids a rounding; otherwise x's dtype.
 DType gradient_dtype(const Tensor& x);
 
-// The casts of one op call. True when a scope is open: the op then calls itself with the cast operands. Casting
-// suspends the scope for its own lifetime, so ops within that call do not cast again.
+// The casts of one op call. True when a scope is open: the op then calls itself with the cast operands.
+// Casting suspends the scope for its own lifetime, so ops within that call do not cast again.
 class Casting {
  public:
   explicit Casting(CastOp op) : Casting(op.policy()) {}
@@ -98,14 +98,14 @@ class Casting {
   // unchanged. The cast of an attached tensor to the scope's dtype is cached for its next use.
   Tensor operator()(const Tensor& x) const;
   std::vector<Tensor> operator()(const std::vector<Tensor>& xs) const;
-  // The same for weights: the cast is cached even if x is not attached, unless x was computed by a recorded op.
+  // The same for weights: also caches the cast of an x that is neither attached nor a recorded op's result.
   Tensor weight(const Tensor& x) const;
 
  private:
   void begin(CastPolicy policy, std::span<const Tensor* const> operands);
 
   Ref<Counted> scope_;
-  DType to_ = DType::kF32;
+  DType dtype_ = DType::kF32;
 };
 
 }  // namespace autograd

@@ -57,13 +57,13 @@ Node::~Node() {
 void Node::dispose() {
   static constinit thread_local bool deleting = false;
   static constinit thread_local Node* dead = nullptr;
-  next_dead_ = dead;
+  next_to_delete_ = dead;
   dead = this;
   if (deleting) return;
   deleting = true;
   while (dead) {
     Node* node = dead;
-    dead = node->next_dead_;
+    dead = node->next_to_delete_;
     delete node;
   }
   deleting = false;

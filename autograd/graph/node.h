@@ -130,7 +130,7 @@ class Node : public AutogradSlot {
   std::string module_path_;
   Membership membership_;
   std::atomic<int> open_memberships_{0};  // the end of the last one drops the rule and the edges
-  Node* next_dead_ = nullptr;             // next in the list of nodes to delete
+  Node* next_to_delete_ = nullptr;        // next in the list of nodes to delete
 };
 
 // The slot of an attached tensor, where its gradient is stored. If the tensor was computed by a recorded op,

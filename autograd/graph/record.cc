@@ -55,7 +55,7 @@ Tensor Saved::get() const {
   return y;
 }
 
-Tensor Saved::take() {
+Tensor Saved::release() {
   if (!Context::current().last_run || !tensor_.defined()) return get();
   get();  // for the check of the version
   return std::move(tensor_);

@@ -115,11 +115,11 @@ class Recorder {
 
   // Makes y the output of a new node with these rules, one per input. y must not be recorded yet.
   template <class... Rules> void record(const Tensor& y, Wrt<Rules>... rules) {
-    Ref<Node> node(new RuleNode<Rules...>(op_, keep(rules)...));
+    Ref<Node> node(new RuleNode<Rules...>(op_, rule_if_tracked(rules)...));
     attach(std::move(node), {&y, 1}, {edge_to(rules.input)...});
   }
   // Makes `outputs` the outputs of a new node with one rule for all inputs. Undefined outputs get no slot. A
-  // deferrable rule may run twice, for different inputs; Saved::take releases tensors in the last run only.
+  // deferrable rule may run twice, for different inputs; Saved::release drops the tensor in the last run.
   void record_joint(std::span<const Tensor> outputs, const std::vector<Tensor>& inputs, JointRule rule,
                     NodeTraits traits = {});
   // Makes `outputs` the outputs of the caller's node. edges[i] is edge_to(input i).
@@ -131,7 +131,7 @@ class Recorder {
   const std::vector<RecordingState*>& recordings() const { return joined_; }
 
  private:
-  template <class F> std::optional<F> keep(Wrt<F>& w) const {
+  template <class F> std::optional<F> rule_if_tracked(Wrt<F>& w) const {
     return tracked(w.input) ? std::optional<F>(std::move(w.rule)) : std::nullopt;
   }
   bool tracked(const Tensor& x) const { return bool(edge_to(x).slot); }
@@ -153,7 +153,7 @@ template <class Rule> Tensor record_unary(const char* op, const Tensor& x, Tenso
 bool may_reuse(const Tensor& x);
 // Returns a tensor on dy's buffer, without a slot in the graph, for the result of an element-wise op on dy
 // and x. Returns an undefined tensor when dy has other owners, or when the shapes of dy and x differ.
-inline Tensor reusable_for(const Tensor& dy, const Tensor& x) {
+inline Tensor try_reuse(const Tensor& dy, const Tensor& x) {
   return may_reuse(dy) && dy.shape() == x.shape() ? detach(dy) : Tensor();
 }
 

@@ -50,8 +50,7 @@ bool RecordingState::follows(const AutogradSlot* slot) const {
                      [&](const auto& r) { return as_recording(r)->follows(slot); });
 }
 
-// Prepends the node to the list. A required node (one that exchanges data with other ranks) is also kept
-// alive.
+// Prepends the node to the list. A required node (NodeTraits) is also kept alive.
 void RecordingState::add_node(Membership& m) {
   std::lock_guard lock(mutex_);
   m.previous = nullptr;
@@ -81,14 +80,15 @@ std::vector<Ref<Node>> RecordingState::nodes() const {
   return alive;
 }
 
-void RecordingState::add_note(const std::string& text) {
+void RecordingState::add_explanation(const std::string& text) {
   const std::lock_guard lock(mutex_);
-  if (std::find(notes_.begin(), notes_.end(), text) == notes_.end()) notes_.push_back(text);
+  if (std::find(explanations_.begin(), explanations_.end(), text) == explanations_.end())
+    explanations_.push_back(text);
 }
 
-std::vector<std::string> RecordingState::notes() const {
+std::vector<std::string> RecordingState::explanations() const {
   const std::lock_guard lock(mutex_);
-  return notes_;
+  return explanations_;
 }
 
 std::vector<Ref<Node>> RecordingState::required_nodes() const {
@@ -106,7 +106,7 @@ void RecordingState::mark_run(const Node& node) {
   required_.erase(std::next(it).base());
 }
 
-Ref<Node> RecordingState::take_newest() {
+Ref<Node> RecordingState::pop_newest() {
   Ref<RecordingState> hold;  // the node's reference to this; destroyed after the lock is released
   std::lock_guard lock(mutex_);
   for (Membership* m = nodes_; m; m = m->next) {
@@ -131,7 +131,7 @@ void RecordingState::finish(std::exception_ptr error) {
   for (auto node = skipped.rbegin(); node != skipped.rend(); ++node) (*node)->skipped(*this, error);
   // Newest first, so that nodes are destroyed before their inputs. Another recording that is still open keeps
   // the rule of a node that both have.
-  while (const Ref<Node> node = take_newest()) {
+  while (const Ref<Node> node = pop_newest()) {
     if (node->open_memberships_.fetch_sub(1, std::memory_order_acq_rel) != 1) continue;
     node->drop();
     node->drop_edges();

@@ -1,5 +1,5 @@
-// RecordingState: the nodes and leaves of one recording (gradient tape). Ops find the open recordings of their
-// thread in Context::recordings.
+// RecordingState: the nodes and leaves of one recording (gradient tape). Ops find the open recordings of
+// their thread in Context::recordings. Several threads may record into one recording.
 #pragma once
 
 #include <mutex>
@@ -18,11 +18,11 @@ class RecordingState final : public Counted {
  public:
   // Set by GradManager for its own recordings.
   std::shared_ptr<ManagerState> manager;
-  bool narrowed = false;                      // opened with RecordOptions::only
-  std::shared_ptr<DeferredWeights> deferred;  // between backward_inputs and backward_weights
+  bool records_subset = false;                // opened with RecordOptions::only
+  std::shared_ptr<DeferredWeights> deferred;  // set between backward_inputs and backward_weights, else null
 
-  // Records the ops that depend on `leaves`. Recordings of the same `level` record each other's backward. Level 0:
-  // a new level, higher than all before.
+  // Records the ops that depend on `leaves`. Recordings of the same `level` record each other's backward.
+  // Level 0: a new level, higher than all before.
   explicit RecordingState(const std::vector<Ref<AutogradSlot>>& leaves, uint64_t level = 0);
   // Returns a probe, a recording that determines which graph inputs a function uses. The probe follows every
   // tensor that one of the `outer` recordings follows, and its nodes have edges but no rules.
@@ -40,9 +40,9 @@ class RecordingState final : public Counted {
   // recordings of the same level, record this recording's backward.
   uint64_t level() const { return level_; }
   bool finished() const { return finished_; }
-  // Ends the recording: removes all nodes and records no further op. Nodes that belong to no other recording drop
-  // their rules and edges. Required nodes that have not run get skipped(*this, error); `error` is the exception of
-  // the recording's backward, or null.
+  // Ends the recording: removes all nodes and records no further op. Nodes that belong to no other recording
+  // drop their rules and edges. Required nodes that have not run get skipped(*this, error); `error` is the
+  // exception of the recording's backward, or null.
   void finish(std::exception_ptr error = {});
 
   // Returns the live nodes, oldest first.
@@ -52,8 +52,8 @@ class RecordingState final : public Counted {
   void mark_run(const Node& node);  // removes a node from required_nodes()
 
   // Adds a line to the output of explain(). Equal lines appear once.
-  void add_note(const std::string& text);
-  std::vector<std::string> notes() const;
+  void add_explanation(const std::string& text);
+  std::vector<std::string> explanations() const;
 
   // Marks a probe whose function communicates. The checkpoint's backward then runs even without a gradient,
   // because other ranks take part in it.
@@ -66,17 +66,17 @@ class RecordingState final : public Counted {
   void add_node(Membership& m);
   void remove_node(Membership& m);
   void unlink(Membership& m);
-  Ref<Node> take_newest();  // removes it from the list; null when the list is empty
+  Ref<Node> pop_newest();  // removes it from the list; null when the list is empty
 
   std::vector<Ref<AutogradSlot>> leaves_;
   std::unordered_set<const AutogradSlot*> leaf_set_;
-  std::vector<Ref<Counted>> outer_;
+  std::vector<Ref<Counted>> outer_;  // of a probe: the recordings it follows
   const uint64_t level_;
   bool is_probe_ = false;
-  mutable std::mutex mutex_;  // guards nodes_, required_ and notes_
+  mutable std::mutex mutex_;  // guards nodes_, required_ and explanations_
   Membership* nodes_ = nullptr;
   std::vector<Ref<Node>> required_;
-  std::vector<std::string> notes_;
+  std::vector<std::string> explanations_;
   std::atomic<bool> communicates_{false};
   std::atomic<bool> finished_{false};
 };
@@ -85,11 +85,11 @@ class RecordingState final : public Counted {
 inline const std::vector<Ref<Counted>>& open_recordings() { return Context::current().recordings; }
 inline RecordingState* as_recording(const Ref<Counted>& r) { return static_cast<RecordingState*>(r.get()); }
 
-// Adds a recording to the calling thread's open recordings, which are sorted by level; close_recording removes it.
+// Add a recording to the calling thread's open recordings, which are sorted by level, and remove it.
 void open_recording(const Ref<RecordingState>& state);
 void close_recording(const RecordingState* state);
-// Returns the open recordings that record the backward of `state`: those of lower levels and the others of its
-// level.
+// Returns the open recordings that record the backward of `state`: those of lower levels and the others of
+// its level.
 std::vector<Ref<Counted>> recordings_of_backward(const RecordingState& state);
 // Returns the newest open recording that follows x, or null.
 Ref<RecordingState> innermost_following(const Tensor& x);

@@ -7,15 +7,15 @@
 
 namespace gradus::autograd {
 
-// A tensor and the version of its storage when it was saved. Made by Recorder::save and Recorder::save_output.
+// A tensor and the version of its storage when it was saved, made by Recorder::save or save_output.
 class Saved {
  public:
   Saved() = default;
   // Returns the tensor with its slot in the graph.
   // Errors: StateError if the tensor was written in place after it was saved.
   Tensor get() const;
-  // As get. In the rule's last run, gives up this reference, so that an op may reuse the buffer.
-  Tensor take();
+  // As get; in the rule's last run, also leaves this Saved empty, so that an op may reuse the buffer.
+  Tensor release();
 
  private:
   friend class Recorder;

@@ -1,5 +1,5 @@
-// Sparse gradients of embeddings: the rows that were read, without the zero rows. As Embedding(sparse=True) of
-// PyTorch.
+// Sparse gradients of embeddings: the rows that were read, without the zero rows. As Embedding(sparse=True)
+// of PyTorch.
 //
 //   nn::Embedding table({.num_embeddings = 50000, .embedding_dim = 64, .sparse = true});
 //   ...
@@ -29,9 +29,9 @@ Tensor to_dense(const Tensor& grad);
 // Returns the tensor that has the gradient's elements: the values of a sparse one, else `grad` itself.
 const Tensor& elements_of(const Tensor& grad);
 
-// Returns the sparse gradient of this shape to whose row index[i] rows[i] is added, in the order of i. Entries
-// with index[i] == skip are ignored. Indices lie in [0, shape[0]), so the default of -1 ignores none. Copies the
-// index to the host, and waits for it.
+// Returns the sparse gradient of this shape to whose row index[i] rows[i] is added, in the order of i.
+// Entries with index[i] == skip are ignored. Indices lie in [0, shape[0]), so the default of -1 ignores none.
+// Copies the index to the host, and waits for it.
 // Shapes: index[n], i64 or i32; rows[n,...].
 Tensor make_sparse(const Tensor& index, const Tensor& rows, const Shape& shape, int64_t skip = -1);
 // Returns a + b of two sparse gradients of one shape.

@@ -1,8 +1,8 @@
 // Element-wise activation functions: forward ops, and the fused backward ops that their rules call. Each op
 // runs an unrecorded kernel (raw::) and, if an open recording follows an operand, records a rule that maps dy
-// to dx with differentiable ops, so derivatives of any order exist. unary_of_input and unary_of_output do
-// both for y = F(x); their rules take (dy, x) and (dy, y). Results have x's shape and floating-point
-// dtype; glu halves `dim`.
+// to dx with differentiable ops, so derivatives of any order exist. unary_saving_input and
+// unary_saving_output do both for y = F(x); their rules take (dy, x) and (dy, y). Results have x's shape and
+// floating-point dtype; glu halves `dim`.
 #include "gradus/autograd/ops/activations.h"
 
 #include <algorithm>
@@ -34,11 +34,11 @@ namespace gradus {
 namespace {
 
 using autograd::at_least_f32;
-using autograd::reusable_for;
+using autograd::try_reuse;
 
 // Returns dy's buffer for reuse, unless the derivative of the gradient op needs dy's elements.
 Tensor reusable_unless_saved(const Tensor& dy, const Tensor& x) {
-  return autograd::any_tracked(dy, x) ? Tensor() : reusable_for(dy, x);
+  return autograd::any_tracked(dy, x) ? Tensor() : try_reuse(dy, x);
 }
 
 // Returns dx = F(dy, v) of an op's gradient, where v is the op's input or output, called `name`. F is linear
@@ -89,7 +89,7 @@ Tensor relu(Tensor&& temporary) {
 
 Tensor relu_backward(Tensor dy, const Tensor& y) {
   const OpCall call("relu_backward", {{"dy", dy}, {"y", y}});
-  Tensor dx = raw::backward<functors::ReluBackward>(dy, y, reusable_for(dy, y));
+  Tensor dx = raw::backward<functors::ReluBackward>(dy, y, try_reuse(dy, y));
   if (Recorder r{"relu_backward", dy})
     r.record(dx, wrt(dy, [y = r.save(y)](Tensor ddx) { return relu_backward(std::move(ddx), y.get()); }));
   return dx;
@@ -108,7 +108,7 @@ Tensor leaky_relu(const Tensor& x, double slope) {
 
 Tensor leaky_relu_backward(Tensor dy, const Tensor& x, double slope) {
   const OpCall call("leaky_relu_backward", {{"dy", dy}, {"x", x}});
-  Tensor dx = raw::backward<functors::LeakyReluBackward>(dy, x, reusable_for(dy, x), slope);
+  Tensor dx = raw::backward<functors::LeakyReluBackward>(dy, x, try_reuse(dy, x), slope);
   if (Recorder r{"leaky_relu_backward", dy})
     r.record(dx, wrt(dy, [x = r.save(x), slope](Tensor ddx) {
                return leaky_relu_backward(std::move(ddx), x.get(), slope);
@@ -117,7 +117,7 @@ Tensor leaky_relu_backward(Tensor dy, const Tensor& x, double slope) {
 }
 
 Tensor elu(const Tensor& x, double alpha) {
-  return autograd::unary_of_input<functors::Elu>(
+  return autograd::unary_saving_input<functors::Elu>(
       "elu", x, [alpha](Tensor dy, const Tensor& x) { return elu_backward(std::move(dy), x, alpha); }, alpha);
 }
 
@@ -128,7 +128,7 @@ Tensor elu_backward(Tensor dy, const Tensor& x, double alpha) {
 }
 
 Tensor sigmoid(const Tensor& x) {
-  return autograd::unary_of_output<functors::Sigmoid>(
+  return autograd::unary_saving_output<functors::Sigmoid>(
       "sigmoid", x, [](Tensor dy, const Tensor& y) { return sigmoid_backward(std::move(dy), y); });
 }
 
@@ -138,12 +138,12 @@ Tensor sigmoid_backward(Tensor dy, const Tensor& y) {
 }
 
 Tensor logsigmoid(const Tensor& x) {
-  return autograd::unary_of_input<functors::LogSigmoid>(
+  return autograd::unary_saving_input<functors::LogSigmoid>(
       "logsigmoid", x, [](const Tensor& dy, const Tensor& x) { return dy * sigmoid(-x); });
 }
 
 Tensor tanh(const Tensor& x) {
-  return autograd::unary_of_output<functors::Tanh>(
+  return autograd::unary_saving_output<functors::Tanh>(
       "tanh", x, [](Tensor dy, const Tensor& y) { return tanh_backward(std::move(dy), y); });
 }
 
@@ -154,7 +154,7 @@ Tensor tanh_backward(Tensor dy, const Tensor& y) {
 
 Tensor softplus(const Tensor& x, double beta, double threshold) {
   if (!(beta > 0)) throw ValueError("softplus", "expected beta > 0, got ", beta);
-  return autograd::unary_of_input<functors::Softplus>(
+  return autograd::unary_saving_input<functors::Softplus>(
       "softplus", x,
       [beta, threshold](const Tensor& dy, const Tensor& x) {
         const Tensor z = at_least_f32(x) * beta;  // y is linear with slope 1 above the threshold
@@ -164,7 +164,7 @@ Tensor softplus(const Tensor& x, double beta, double threshold) {
 }
 
 Tensor silu(const Tensor& x) {
-  return autograd::unary_of_input<functors::Silu>(
+  return autograd::unary_saving_input<functors::Silu>(
       "silu", x, [](Tensor dy, const Tensor& x) { return silu_backward(std::move(dy), x); });
 }
 
@@ -228,21 +228,22 @@ Tensor hardtanh(const Tensor& x, Number low, Number high) {
 }
 
 Tensor hardsigmoid(const Tensor& x) {
-  return autograd::unary_of_input<functors::HardSigmoid>(
+  return autograd::unary_saving_input<functors::HardSigmoid>(
       "hardsigmoid", x, [](const Tensor& dy, const Tensor& x) {
         return where(logical_and(gt(x, -3), lt(x, 3)), dy * (1.0 / 6), 0);
       });
 }
 
 Tensor hardswish(const Tensor& x) {
-  return autograd::unary_of_input<functors::HardSwish>("hardswish", x, [](const Tensor& dy, const Tensor& x) {
-    const Tensor v = at_least_f32(x);
-    return dy * where(le(v, -3), 0, where(lt(v, 3), v * (1.0 / 3) + 0.5, 1));
-  });
+  return autograd::unary_saving_input<functors::HardSwish>(
+      "hardswish", x, [](const Tensor& dy, const Tensor& x) {
+        const Tensor v = at_least_f32(x);
+        return dy * where(le(v, -3), 0, where(lt(v, 3), v * (1.0 / 3) + 0.5, 1));
+      });
 }
 
 Tensor hardshrink(const Tensor& x, double lambda) {
-  return autograd::unary_of_input<functors::HardShrink>(
+  return autograd::unary_saving_input<functors::HardShrink>(
       "hardshrink", x,
       [lambda](const Tensor& dy, const Tensor& x) {
         return where(logical_and(ge(x, -lambda), le(x, lambda)), 0, dy);
@@ -252,7 +253,7 @@ Tensor hardshrink(const Tensor& x, double lambda) {
 
 Tensor softshrink(const Tensor& x, double lambda) {
   if (!(lambda >= 0)) throw ValueError("softshrink", "expected lambda >= 0, got ", lambda);
-  return autograd::unary_of_input<functors::SoftShrink>(
+  return autograd::unary_saving_input<functors::SoftShrink>(
       "softshrink", x,
       [lambda](const Tensor& dy, const Tensor& x) {
         return where(logical_and(ge(x, -lambda), le(x, lambda)), 0, dy);
@@ -262,7 +263,7 @@ Tensor softshrink(const Tensor& x, double lambda) {
 
 Tensor celu(const Tensor& x, double alpha) {
   if (alpha == 0 || std::isnan(alpha)) throw ValueError("celu", "expected alpha other than 0, got ", alpha);
-  return autograd::unary_of_input<functors::Celu>(
+  return autograd::unary_saving_input<functors::Celu>(
       "celu", x,
       [alpha](const Tensor& dy, const Tensor& x) {
         const Tensor v = at_least_f32(x), low = le(v, 0);
@@ -273,12 +274,12 @@ Tensor celu(const Tensor& x, double alpha) {
 
 Tensor selu(const Tensor& x) {
   constexpr double kScale = 1.0507009873554805, kAlpha = 1.6732632423543772;
-  return autograd::unary_of_input<functors::Selu>(
+  return autograd::unary_saving_input<functors::Selu>(
       "selu", x, [](const Tensor& dy, const Tensor& x) { return elu_backward(dy * kScale, x, kAlpha); });
 }
 
 Tensor mish(const Tensor& x) {
-  return autograd::unary_of_input<functors::Mish>("mish", x, [](const Tensor& dy, const Tensor& x) {
+  return autograd::unary_saving_input<functors::Mish>("mish", x, [](const Tensor& dy, const Tensor& x) {
     const Tensor v = at_least_f32(x), t = tanh(softplus(v));
     return dy * (t + v * sigmoid(v) * (1 - square(t)));
   });

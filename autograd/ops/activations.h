@@ -1,5 +1,5 @@
-// Activation functions, applied to each element unless stated otherwise. The result has x's shape, dtype and
-// layout.
+// Activation functions, applied to each element unless stated otherwise, differentiable to any order. The
+// result has x's shape, dtype and layout. y is the result, dy its gradient; "Grad" is the gradient of x.
 #pragma once
 
 #include "gradus/tensor/base/number.h"
@@ -7,8 +7,8 @@
 
 namespace gradus {
 
-// Rectified linear unit: y = max(x, 0); NaN stays NaN. The result reuses the buffer of a temporary that is its
-// only owner.
+// Rectified linear unit: y = max(x, 0); NaN stays NaN. The result reuses the buffer of a temporary that is
+// its only owner.
 // Grad: dy where y > 0, else 0.
 Tensor relu(const Tensor& x);
 Tensor relu(Tensor&& x);
@@ -70,7 +70,7 @@ Tensor softshrink(const Tensor& x, double lambda = 0.5);
 // Errors: ValueError for alpha = 0.
 // Grad: dy where x > 0, else dy e^(x / alpha).
 Tensor celu(const Tensor& x, double alpha = 1);
-// Scaled exponential linear unit: y = scale (max(x, 0) + min(0, alpha (e^x - 1))), alpha = 1.6733, scale = 1.0507.
+// Scaled exponential linear unit: y = 1.0507 (max(x, 0) + min(0, alpha (e^x - 1))) with alpha = 1.6733.
 // Source: Klambauer et al., "Self-normalizing neural networks", NIPS 2017.
 Tensor selu(const Tensor& x);
 // y = x tanh(softplus(x)).
@@ -79,11 +79,11 @@ Tensor mish(const Tensor& x);
 // softsign: y = x / (1 + |x|). tanhshrink: y = x - tanh(x).
 Tensor softsign(const Tensor& x);
 Tensor tanhshrink(const Tensor& x);
-// y = x where x > threshold, else `value`.
-// Grad: dy where x > threshold, else 0.
 struct ThresholdFuncOptions {
   double threshold = 0, value = 0;
 };
+// y = x where x > threshold, else `value`.
+// Grad: dy where x > threshold, else 0.
 Tensor threshold(const Tensor& x, ThresholdFuncOptions options);
 
 // Leaky rectified linear unit with learned slopes: y = x where x > 0, else weight[c] x.

@@ -428,7 +428,7 @@ Tensor clamp(const Tensor& x, std::optional<Number> low, std::optional<Number> h
 
 Tensor clamp_backward(Tensor dy, const Tensor& x, double low, double high) {
   const OpCall call("clamp_backward", {{"dy", dy}, {"x", x}});
-  Tensor dx = raw::backward<functors::ClampBackward>(dy, x, autograd::reusable_for(dy, x), low, high);
+  Tensor dx = raw::backward<functors::ClampBackward>(dy, x, autograd::try_reuse(dy, x), low, high);
   if (Recorder r{"clamp_backward", dy})
     r.record(dx, wrt(dy, [x = r.save(x), low, high](Tensor ddx) {
                return clamp_backward(std::move(ddx), x.get(), low, high);
@@ -449,29 +449,29 @@ Tensor neg(const Tensor& x) {
 }
 
 Tensor abs(const Tensor& x) {
-  return autograd::unary_of_input<functors::Abs>(
+  return autograd::unary_saving_input<functors::Abs>(
       "abs", x, [](const Tensor& dy, const Tensor& x) { return dy * sign(x); });
 }
 
 Tensor square(const Tensor& x) {
-  return autograd::unary_of_input<functors::Square>(
+  return autograd::unary_saving_input<functors::Square>(
       "square", x, [](const Tensor& dy, const Tensor& x) { return dy * (x * 2); });
 }
 
 Tensor sqrt(const Tensor& x) {
-  return autograd::unary_of_output<functors::Sqrt>(
+  return autograd::unary_saving_output<functors::Sqrt>(
       "sqrt", x, [](const Tensor& dy, const Tensor& y) { return dy / (y * 2); });
 }
 
 Tensor rsqrt(const Tensor& x) {
-  return autograd::unary_of_output<functors::Rsqrt>("rsqrt", x, [](const Tensor& dy, const Tensor& y) {
+  return autograd::unary_saving_output<functors::Rsqrt>("rsqrt", x, [](const Tensor& dy, const Tensor& y) {
     const Tensor v = at_least_f32(y);
     return dy * (square(v) * v * -0.5);
   });
 }
 
 Tensor reciprocal(const Tensor& x) {
-  return autograd::unary_of_output<functors::Reciprocal>(
+  return autograd::unary_saving_output<functors::Reciprocal>(
       "reciprocal", x, [](const Tensor& dy, const Tensor& y) { return -dy * square(at_least_f32(y)); });
 }
 

@@ -98,7 +98,7 @@ Tensor isneginf(const Tensor& x) {
   return logical_and(isinf(x), lt(x, 0));
 }
 
-Tensor isclose(const Tensor& a_in, const Tensor& b_in, Closeness options) {
+Tensor isclose(const Tensor& a_in, const Tensor& b_in, IscloseOptions options) {
   const OpCall call("isclose", {{"a", a_in}, {"b", b_in}});
   const Tensor a = detach(a_in), b = detach(b_in);
   if (!(options.rtol >= 0) || !(options.atol >= 0))
@@ -115,7 +115,7 @@ Tensor isclose(const Tensor& a_in, const Tensor& b_in, Closeness options) {
   return logical_or(close,
                     logical_and(isfinite(difference), le(difference, abs(y) * options.rtol + options.atol)));
 }
-bool allclose(const Tensor& a, const Tensor& b, Closeness options) {
+bool allclose(const Tensor& a, const Tensor& b, IscloseOptions options) {
   const OpCall call("allclose", {{"a", a}, {"b", b}});
   return all(isclose(a, b, options)).item<bool>();
 }

@@ -39,15 +39,15 @@ Tensor isinf(const Tensor& x);
 Tensor isposinf(const Tensor& x);
 Tensor isneginf(const Tensor& x);
 
-struct Closeness {
+struct IscloseOptions {
   double rtol = 1e-5, atol = 1e-8;
   bool equal_nan = false;  // two NaN count as close
 };
 // Tests |a - b| <= atol + rtol |b|. Infinities are close only to equal infinities.
-Tensor isclose(const Tensor& a, const Tensor& b, Closeness options = {});
-// allclose: whether all elements are close. equal: whether the shapes and all elements are equal. Both wait for
-// the device.
-bool allclose(const Tensor& a, const Tensor& b, Closeness options = {});
+Tensor isclose(const Tensor& a, const Tensor& b, IscloseOptions options = {});
+// allclose: whether all elements are close. equal: whether the shapes and all elements are equal. Both wait
+// for the device.
+bool allclose(const Tensor& a, const Tensor& b, IscloseOptions options = {});
 bool equal(const Tensor& a, const Tensor& b);
 
 // --- selection ---
@@ -59,8 +59,8 @@ Tensor where(const Tensor& condition, const Tensor& a, Number b);
 Tensor where(const Tensor& condition, Number a, const Tensor& b);
 Tensor where(const Tensor& condition, Number a, Number b);
 
-// Replaces NaN by `nan`, +infinity by `posinf` and -infinity by `neginf`. `posinf` and `neginf` default to the
-// largest and lowest finite value of the dtype.
+// Replaces NaN by `nan`, +infinity by `posinf` and -infinity by `neginf`. `posinf` and `neginf` default to
+// the largest and lowest finite value of the dtype.
 // Grad: dy where x is finite, else 0.
 struct NanToNumOptions {
   double nan = 0;
@@ -75,8 +75,8 @@ Tensor bitwise_and(const Tensor& a, const Tensor& b);
 Tensor bitwise_or(const Tensor& a, const Tensor& b);
 Tensor bitwise_xor(const Tensor& a, const Tensor& b);
 Tensor bitwise_not(const Tensor& x);
-// Shift by b bits; the right shift is arithmetic. If b is negative or at least the dtype's width, the result is
-// 0, or -1 for a right shift of a negative number.
+// Shift by b bits; the right shift is arithmetic. If b is negative or at least the dtype's width, the result
+// is 0, or -1 for a right shift of a negative number.
 Tensor bitwise_left_shift(const Tensor& a, const Tensor& b);
 Tensor bitwise_right_shift(const Tensor& a, const Tensor& b);
 

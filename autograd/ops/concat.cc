@@ -17,8 +17,7 @@
 namespace gradus {
 namespace {
 
-// Replaces undefined gradients of pieces, those that the backward did not reach, by zeros of the pieces'
-// shapes. At least one gradient is defined.
+// Replaces undefined gradients of pieces (not reached by the backward) by zeros. At least one is defined.
 std::vector<Tensor> with_zeros(std::vector<Tensor> dys, const std::vector<Shape>& shapes) {
   TensorOptions options;
   for (const Tensor& dy : dys)

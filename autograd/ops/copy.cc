@@ -1,4 +1,5 @@
-// Copies between layouts, dtypes and devices, and in-place copy and fill.
+// Copies between layouts, dtypes and devices, recorded with the gradient rule dx = dy, and copy_ and fill_,
+// which write in place and are not recorded. raw:: ops compute.
 #include "gradus/autograd/ops/copy.h"
 
 #include "gradus/autograd/graph/record.h"
@@ -9,7 +10,8 @@
 namespace gradus {
 namespace {
 
-// Records an op whose gradient is dy. The engine converts dy to the dtype, device and layout of x.
+// Records y, a copy of x, with dy as x's gradient (the engine converts it to the dtype, device and layout of
+// x). Records nothing if y is x itself.
 Tensor record_identity(const char* op, const Tensor& x, Tensor y) {
   if (y.is_same(x)) return y;
   if (Recorder r{op, x}) r.record(y, wrt(x, [](const Tensor& dy) { return dy; }));

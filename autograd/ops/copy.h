@@ -10,8 +10,8 @@ namespace gradus {
 // Grad: dy.
 Tensor contiguous(const Tensor& x);
 
-// Returns x [N,C,...] (3 to 5 dims) in channels-last layout: the same shape, with stride 1 in dim 1. Returns x
-// itself when it is channels-last.
+// Returns x [N,C,...] (3 to 5 dims) in channels-last layout: the same shape, with stride 1 in dim 1. Returns
+// x itself when it is channels-last.
 // Errors: ShapeError for another number of dimensions.
 // Grad: dy.
 Tensor channels_last(const Tensor& x);

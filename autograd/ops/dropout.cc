@@ -16,8 +16,7 @@
 namespace gradus {
 namespace {
 
-// Returns a random mask with x's first `channel_dims` dims and size 1 in the others. True with probability
-// 1 - p.
+// Returns a random mask with x's first `channel_dims` dims, then sizes of 1: true with probability 1 - p.
 Tensor channel_mask(const Tensor& x, double p, int channel_dims) {
   Shape shape = x.shape();
   for (int d = channel_dims; d < x.dim(); ++d) shape[d] = 1;
@@ -58,7 +57,7 @@ Tensor apply_alpha_mask(const Tensor& x, const Tensor& mask, double p) {
 
 Tensor masked_scale(Tensor x, const Tensor& mask, double scale) {
   const OpCall call("masked_scale", {{"x", x}, {"mask", mask}});
-  const Tensor y = raw::masked_scale(x, mask, scale, autograd::reusable_for(x, mask));
+  const Tensor y = raw::masked_scale(x, mask, scale, autograd::try_reuse(x, mask));
   record_mask(y, x, mask, scale);
   return y;
 }

@@ -5,9 +5,9 @@
 
 namespace gradus {
 
-// Sets each element to 0 with probability p and divides the others by 1 - p. Returns x itself unless `training`.
-// The random numbers come from the Context's generator and differ between ranks. The result reuses the buffer of
-// a temporary that is its only owner.
+// Sets each element to 0 with probability p and divides the others by 1 - p. Returns x itself unless
+// `training`. The random numbers come from the Context's generator and differ between ranks. The result
+// reuses the buffer of a temporary that is its only owner.
 // Errors: ValueError unless 0 <= p <= 1; DTypeError unless x is floating.
 // Grad: dy / (1 - p) where x was kept, else 0.
 // Source: Srivastava et al., "Dropout: a simple way to prevent neural networks from overfitting", 2014.

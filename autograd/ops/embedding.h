@@ -22,15 +22,15 @@ struct EmbeddingFuncOptions {
 // Grad: to weight, dy added to the rows that were read, except to row padding_idx.
 Tensor embedding(const Tensor& index, const Tensor& weight, EmbeddingFuncOptions options = {});
 
-// Gradient of embedding: dw[v] = sum of the rows dy[i] with index[i] = v, over i with index[i] != skip. A negative
-// `skip` skips none.
+// Gradient of embedding: dw[v] = sum of the rows dy[i] with index[i] = v, over i with index[i] != skip. A
+// negative `skip` skips none.
 // Shapes: dy[...,E], index[...] -> [rows,E].
 // Errors: ShapeError unless dy has a row per index.
 // Grad: to dy, the rows of the gradient at `index`, 0 for `skip`.
 Tensor embedding_backward(const Tensor& dy, const Tensor& index, int64_t rows, int64_t skip = -1);
 
-// Scales the rows of `weight` listed in `index` in place to a p-norm of at most `max_norm`. Never recorded, even
-// if weight is attached. Called before embedding, equals the option max_norm of torch.nn.functional.embedding.
+// Scales the rows of `weight` listed in `index` in place to a p-norm of at most `max_norm`. Never recorded,
+// even if weight is attached. Called before embedding, equals max_norm of torch.nn.functional.embedding.
 // Errors: ShapeError, DTypeError, IndexError as embedding, and for a strided weight; ValueError unless
 // max_norm is at least 0.
 void embedding_renorm_(const Tensor& weight, const Tensor& index, double max_norm, double p = 2);

@@ -55,9 +55,8 @@ struct Advanced {
 };
 
 // Plans x[source[0], source[1], ...] as in NumPy. An undefined entry, or a missing one at the end, selects
-// the whole dim. A bool mask with d dims stands for d index tensors.
-// Example: x [A, B, C, D] with indices of common shape [K] for dims 1 and 2 has order (0, 1, 2, 3), at 1,
-// flat [A, B*C, D], result [A, K, D].
+// the whole dim. A bool mask with d dims stands for d index tensors. Example: x [A, B, C, D] with indices of
+// common shape [K] for dims 1 and 2 has order (0, 1, 2, 3), at 1, flat [A, B*C, D], result [A, K, D].
 Advanced plan_advanced(const Tensor& x, const std::vector<Tensor>& source) {
   std::vector<Tensor> indices;
   for (const Tensor& g : source) {

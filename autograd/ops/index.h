@@ -1,6 +1,6 @@
-// Indexing by tensors: indices are i64 or i32, masks bool. gradus/autograd/indexing.h has the operator x[{...}].
-// Errors of all ops: DTypeError for another index dtype; IndexError naming index, dim and size for an index out of
-// range; DeviceError unless all tensors are on one device.
+// Indexing by tensors: indices are i64 or i32, masks bool. gradus/autograd/indexing.h has operator x[{...}].
+// Errors of all ops: DTypeError for another index dtype; IndexError naming index, dim and size for an index
+// out of range; DeviceError unless all tensors are on one device.
 #pragma once
 
 #include <optional>
@@ -18,15 +18,15 @@ namespace gradus {
 Tensor index_select(const Tensor& x, int64_t dim, const Tensor& index);
 // Returns zeros of `shape` to which dy's slices are added at `index`: the transpose of index_select.
 Tensor index_select_backward(const Tensor& dy, const Shape& shape, int64_t dim, const Tensor& index);
-// Return a copy of x in which the slices of src are added to the slices at `index` (index_add) or replace them
-// (index_copy). For repeated indices index_add adds every slice, and index_copy keeps the last.
+// Return a copy of x in which the slices of src are added to the slices at `index` (index_add) or replace
+// them (index_copy). For repeated indices index_add adds every slice, and index_copy keeps the last.
 // Shapes: x[a,n,b], index[k], src[a,k,b] -> [a,n,b].
 // Grad: to x, dy (without the slices that index_copy overwrote); to src, index_select of dy.
 Tensor index_add(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src);
 Tensor index_copy(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src);
 
-// Returns a copy of x with the slices at `index` along `dim` filled with `value`. Negative indices count from the
-// end. A tensor `value` has one element.
+// Returns a copy of x with the slices at `index` along `dim` filled with `value`. Negative indices count from
+// the end. A tensor `value` has one element.
 // Errors: ShapeError for a value of more elements.
 // Grad: to x, dy (0 where filled); to value, the sum of dy where filled.
 Tensor index_fill(const Tensor& x, int64_t dim, const Tensor& index, Number value);
@@ -44,8 +44,8 @@ Tensor diagonal_scatter(const Tensor& x, const Tensor& src, DiagonalOptions opti
 // Shapes: index[...] -> [...].
 // Grad: dy added at `index`.
 Tensor take(const Tensor& x, const Tensor& index);
-// Returns a copy of x in which src's elements replace the elements at `index` of the flattened x, or are added
-// to them with `accumulate`. Without `accumulate` the last of repeated indices is kept.
+// Returns a copy of x in which src's elements replace the elements at `index` of the flattened x, or are
+// added to them with `accumulate`. Without `accumulate` the last of repeated indices is kept.
 // Errors: ShapeError unless index and src have the same number of elements.
 Tensor put(const Tensor& x, const Tensor& index, const Tensor& src, bool accumulate = false);
 
@@ -71,8 +71,8 @@ enum class ScatterReduce { kSum, kProd, kMean, kAmax, kAmin };
 struct ScatterReduceOptions {
   bool include_self = true;  // also combines x's element at the destination
 };
-// Returns a copy y of x with src[i][j][k] combined into y[i][index[i][j][k]][k], for dim 1 of 3. Elements that
-// are no destination keep x's value. The mean of integers is rounded down.
+// Returns a copy y of x with src[i][j][k] combined into y[i][index[i][j][k]][k], for dim 1 of 3. Elements
+// that are no destination keep x's value. The mean of integers is rounded down.
 // Errors: ShapeError unless index fits x and src; DTypeError for bool.
 // Grad: to src: kSum dy; kMean dy / n; kProd dy times the product of the other factors; kAmax and kAmin dy,
 // divided evenly among the elements that equal the result. To x the same, or 0 where include_self excludes x.
@@ -111,12 +111,12 @@ Tensor argwhere(const Tensor& x);
 
 // Indexes x's leading dims by tensors (NumPy's advanced indexing). An undefined index selects the whole dim.
 // Indices broadcast together; negative ones count from the end. A bool mask selects the positions where it is
-// true. The common shape of the indices replaces the indexed dims, in their position if they are adjacent, else
-// in front.
+// true. The common shape of the indices replaces the indexed dims, in their position if they are adjacent,
+// else in front.
 // Grad: dy added at the indexed elements.
 Tensor index(const Tensor& x, const std::vector<Tensor>& indices);
-// Returns a copy of x in which v replaces the indexed elements, or is added to them with `accumulate`, once per
-// occurrence of an element. v broadcasts to the shape that index returns.
+// Returns a copy of x in which v replaces the indexed elements, or is added to them with `accumulate`, once
+// per occurrence of an element. v broadcasts to the shape that index returns.
 // Grad: to x, dy (0 where overwritten); to v, index of dy.
 Tensor index_put(const Tensor& x, const std::vector<Tensor>& indices, const Tensor& v,
                  bool accumulate = false);

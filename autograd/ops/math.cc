@@ -1,6 +1,6 @@
 // Exponentials, logarithms, trigonometric, hyperbolic and special functions with backward rules. A kernel
-// functor computes the value; unary_of_input(rule(dy, x)) and unary_of_output(rule(dy, y)) save x or y for
-// the rule. Rules use differentiable ops only, and f32 (at_least_f32) where 16 bits would lose the
+// functor computes the value; unary_saving_input (rule(dy, x)) and unary_saving_output (rule(dy, y)) save x
+// or y for the rule. Rules use differentiable ops only, and f32 (at_least_f32) where 16 bits would lose the
 // derivative. Casting recomputes the op in autocast's dtype.
 #include "gradus/autograd/ops/math.h"
 
@@ -24,39 +24,39 @@ namespace gradus {
 using autograd::at_least_f32;
 
 Tensor exp(const Tensor& x) {
-  return autograd::unary_of_output<functors::Exp>("exp", x,
-                                                  [](const Tensor& dy, const Tensor& y) { return dy * y; });
+  return autograd::unary_saving_output<functors::Exp>(
+      "exp", x, [](const Tensor& dy, const Tensor& y) { return dy * y; });
 }
 
 Tensor exp2(const Tensor& x) {
-  return autograd::unary_of_output<functors::Exp2>(
+  return autograd::unary_saving_output<functors::Exp2>(
       "exp2", x, [](const Tensor& dy, const Tensor& y) { return dy * (y * std::numbers::ln2); });
 }
 
 Tensor expm1(const Tensor& x) {
-  return autograd::unary_of_input<functors::Expm1>(
+  return autograd::unary_saving_input<functors::Expm1>(
       "expm1", x, [](const Tensor& dy, const Tensor& x) { return dy * exp(x); });
 }
 
 Tensor log(const Tensor& x) {
-  return autograd::unary_of_input<functors::Log>("log", x,
-                                                 [](const Tensor& dy, const Tensor& x) { return dy / x; });
+  return autograd::unary_saving_input<functors::Log>(
+      "log", x, [](const Tensor& dy, const Tensor& x) { return dy / x; });
 }
 
 Tensor log2(const Tensor& x) {
-  return autograd::unary_of_input<functors::Log2>("log2", x, [](const Tensor& dy, const Tensor& x) {
+  return autograd::unary_saving_input<functors::Log2>("log2", x, [](const Tensor& dy, const Tensor& x) {
     return dy / (at_least_f32(x) * std::numbers::ln2);
   });
 }
 
 Tensor log10(const Tensor& x) {
-  return autograd::unary_of_input<functors::Log10>("log10", x, [](const Tensor& dy, const Tensor& x) {
+  return autograd::unary_saving_input<functors::Log10>("log10", x, [](const Tensor& dy, const Tensor& x) {
     return dy / (at_least_f32(x) * std::numbers::ln10);
   });
 }
 
 Tensor log1p(const Tensor& x) {
-  return autograd::unary_of_input<functors::Log1p>(
+  return autograd::unary_saving_input<functors::Log1p>(
       "log1p", x, [](const Tensor& dy, const Tensor& x) { return dy / (x + 1); });
 }
 
@@ -109,17 +109,17 @@ Tensor logit(const Tensor& x, std::optional<double> eps) {
 }
 
 Tensor sin(const Tensor& x) {
-  return autograd::unary_of_input<functors::Sin>(
+  return autograd::unary_saving_input<functors::Sin>(
       "sin", x, [](const Tensor& dy, const Tensor& x) { return dy * cos(x); });
 }
 
 Tensor cos(const Tensor& x) {
-  return autograd::unary_of_input<functors::Cos>(
+  return autograd::unary_saving_input<functors::Cos>(
       "cos", x, [](const Tensor& dy, const Tensor& x) { return -dy * sin(x); });
 }
 
 Tensor tan(const Tensor& x) {
-  return autograd::unary_of_output<functors::Tan>(
+  return autograd::unary_saving_output<functors::Tan>(
       "tan", x, [](const Tensor& dy, const Tensor& y) { return dy * (square(at_least_f32(y)) + 1); });
 }
 
@@ -141,17 +141,17 @@ Tensor over_squares(const Tensor& u, const Tensor& v) {
 }  // namespace
 
 Tensor asin(const Tensor& x) {
-  return autograd::unary_of_input<functors::Asin>(
+  return autograd::unary_saving_input<functors::Asin>(
       "asin", x, [](const Tensor& dy, const Tensor& x) { return dy * rsqrt_one_minus_square(x); });
 }
 
 Tensor acos(const Tensor& x) {
-  return autograd::unary_of_input<functors::Acos>(
+  return autograd::unary_saving_input<functors::Acos>(
       "acos", x, [](const Tensor& dy, const Tensor& x) { return -dy * rsqrt_one_minus_square(x); });
 }
 
 Tensor atan(const Tensor& x) {
-  return autograd::unary_of_input<functors::Atan>(
+  return autograd::unary_saving_input<functors::Atan>(
       "atan", x, [](const Tensor& dy, const Tensor& x) { return dy / (square(at_least_f32(x)) + 1); });
 }
 
@@ -167,31 +167,31 @@ Tensor atan2(const Tensor& y, const Tensor& x) {
 }
 
 Tensor sinh(const Tensor& x) {
-  return autograd::unary_of_input<functors::Sinh>(
+  return autograd::unary_saving_input<functors::Sinh>(
       "sinh", x, [](const Tensor& dy, const Tensor& x) { return dy * cosh(x); });
 }
 
 Tensor cosh(const Tensor& x) {
-  return autograd::unary_of_input<functors::Cosh>(
+  return autograd::unary_saving_input<functors::Cosh>(
       "cosh", x, [](const Tensor& dy, const Tensor& x) { return dy * sinh(x); });
 }
 
 Tensor asinh(const Tensor& x) {
-  return autograd::unary_of_input<functors::Asinh>("asinh", x, [](const Tensor& dy, const Tensor& x) {
+  return autograd::unary_saving_input<functors::Asinh>("asinh", x, [](const Tensor& dy, const Tensor& x) {
     const Tensor v = at_least_f32(x);
     return dy / hypot(v, raw::operand(1, v));
   });
 }
 
 Tensor acosh(const Tensor& x) {
-  return autograd::unary_of_input<functors::Acosh>("acosh", x, [](const Tensor& dy, const Tensor& x) {
+  return autograd::unary_saving_input<functors::Acosh>("acosh", x, [](const Tensor& dy, const Tensor& x) {
     const Tensor v = at_least_f32(x);
     return dy * (rsqrt(v - 1) * rsqrt(v + 1));
   });
 }
 
 Tensor atanh(const Tensor& x) {
-  return autograd::unary_of_input<functors::Atanh>("atanh", x, [](const Tensor& dy, const Tensor& x) {
+  return autograd::unary_saving_input<functors::Atanh>("atanh", x, [](const Tensor& dy, const Tensor& x) {
     const Tensor v = at_least_f32(x);
     return dy / ((1 - v) * (v + 1));
   });
@@ -219,13 +219,13 @@ Tensor rad2deg(const Tensor& x) {
 }
 
 Tensor erf(const Tensor& x) {
-  return autograd::unary_of_input<functors::Erf>("erf", x, [](const Tensor& dy, const Tensor& x) {
+  return autograd::unary_saving_input<functors::Erf>("erf", x, [](const Tensor& dy, const Tensor& x) {
     return dy * (exp(-square(at_least_f32(x))) * (2 * std::numbers::inv_sqrtpi));
   });
 }
 
 Tensor erfc(const Tensor& x) {
-  return autograd::unary_of_input<functors::Erfc>("erfc", x, [](const Tensor& dy, const Tensor& x) {
+  return autograd::unary_saving_input<functors::Erfc>("erfc", x, [](const Tensor& dy, const Tensor& x) {
     return dy * (exp(-square(at_least_f32(x))) * (-2 * std::numbers::inv_sqrtpi));
   });
 }
@@ -243,7 +243,7 @@ Tensor erfinv(const Tensor& x) {
 }
 
 Tensor lgamma(const Tensor& x) {
-  return autograd::unary_of_input<functors::Lgamma>(
+  return autograd::unary_saving_input<functors::Lgamma>(
       "lgamma", x, [](const Tensor& dy, const Tensor& x) { return dy * digamma(x); });
 }
 

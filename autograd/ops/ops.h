@@ -1,4 +1,4 @@
-// All differentiable ops.
+// Includes the public headers of all differentiable ops, and the factories of tensors.
 #pragma once
 
 #include "gradus/autograd/ops/activations.h"

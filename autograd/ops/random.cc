@@ -1,4 +1,5 @@
-// In-place random numbers, with the check that no recording follows the tensor.
+// In-place random numbers: each op throws if an open recording follows x, then fills x by the raw:: op of the
+// same name, which maps a draw of the Context's generator and the element's index to a number.
 #include "gradus/autograd/ops/random.h"
 
 #include "gradus/autograd/graph/record.h"

@@ -39,8 +39,7 @@ struct MinAndMax {
   Tensor min, max;
 };
 // Returns the smallest and the largest element, of all elements or along `dim`.
-// Errors: as amin and amax.
-// Grad: as amin and amax.
+// Errors and Grad: as amin and amax.
 MinAndMax aminmax(const Tensor& x);
 MinAndMax aminmax(const Tensor& x, int64_t dim, bool keepdim = false);
 

@@ -80,7 +80,7 @@ ValuesAndIndices topk(const Tensor& x, int64_t k, const TopkOptions& options) {
   return record_selection("topk", x, raw::topk(x, k, options.dim, options.largest), options.dim);
 }
 
-ValuesAndIndices kthvalue(const Tensor& x, int64_t k, const AlongOptions& options) {
+ValuesAndIndices kthvalue(const Tensor& x, int64_t k, const DimOptions& options) {
   const OpCall call("kthvalue", {{"x", x}});
   return record_selection("kthvalue", x, raw::kthvalue(x, k, options.dim, options.keepdim), options.dim,
                           !options.keepdim);
@@ -95,20 +95,20 @@ Tensor nanmedian(const Tensor& x) {
   return median_of_all("nanmedian", x, raw::Selection::kNanMedian);
 }
 
-ValuesAndIndices median(const Tensor& x, const AlongOptions& options) {
+ValuesAndIndices median(const Tensor& x, const DimOptions& options) {
   const OpCall call("median", {{"x", x}});
   return record_selection(
       "median", x, raw::select_along(x, raw::Selection::kMedian, options.dim, options.keepdim, "median"),
       options.dim, !options.keepdim);
 }
-ValuesAndIndices nanmedian(const Tensor& x, const AlongOptions& options) {
+ValuesAndIndices nanmedian(const Tensor& x, const DimOptions& options) {
   const OpCall call("nanmedian", {{"x", x}});
   return record_selection(
       "nanmedian", x,
       raw::select_along(x, raw::Selection::kNanMedian, options.dim, options.keepdim, "nanmedian"),
       options.dim, !options.keepdim);
 }
-ValuesAndIndices mode(const Tensor& x, const AlongOptions& options) {
+ValuesAndIndices mode(const Tensor& x, const DimOptions& options) {
   const OpCall call("mode", {{"x", x}});
   return record_selection("mode", x,
                           raw::select_along(x, raw::Selection::kMode, options.dim, options.keepdim, "mode"),

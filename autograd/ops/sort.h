@@ -1,5 +1,5 @@
-// Sorting, selection, distinct values, binary search and counting along `dim` (default: the last). NaN counts as
-// larger than all numbers. Sorts are stable. Indices are i64.
+// Sorting, selection, distinct values, binary search and counting along `dim` (default: the last). NaN counts
+// as larger than all numbers. Sorts are stable. Indices are i64.
 #pragma once
 
 #include <optional>
@@ -34,7 +34,7 @@ struct TopkOptions {
 // Grad: dy scattered to the indices.
 ValuesAndIndices topk(const Tensor& x, int64_t k, const TopkOptions& options = {});
 
-struct AlongOptions {
+struct DimOptions {
   int64_t dim = -1;
   bool keepdim = false;
 };
@@ -42,22 +42,22 @@ struct AlongOptions {
 // Shapes: x[...,n,...] -> [...].
 // Errors: ValueError unless 1 <= k <= n.
 // Grad: dy scattered to the index.
-ValuesAndIndices kthvalue(const Tensor& x, int64_t k, const AlongOptions& options = {});
+ValuesAndIndices kthvalue(const Tensor& x, int64_t k, const DimOptions& options = {});
 
 // Return the median: the lower of the two middle elements if their number is even; NaN if an element is NaN.
 // Without `options`, of all elements of x.
-// Errors: ShapeError when x has no elements, but without `options` a floating-point x of no elements gives NaN.
-// Grad: dy scattered to the index; without `options`, dy divided evenly among the elements that equal the median.
+// Errors: ShapeError when x has no elements; but without `options`, NaN for a floating-point x.
+// Grad: dy scattered to the index; without `options`, dy divided evenly among elements equal to the median.
 Tensor median(const Tensor& x);
-ValuesAndIndices median(const Tensor& x, const AlongOptions& options);
+ValuesAndIndices median(const Tensor& x, const DimOptions& options);
 // The median of the elements that are not NaN.
 Tensor nanmedian(const Tensor& x);
-ValuesAndIndices nanmedian(const Tensor& x, const AlongOptions& options);
+ValuesAndIndices nanmedian(const Tensor& x, const DimOptions& options);
 
 // Returns the most frequent element, the smallest one of several, and its last position.
 // Errors: ShapeError for no elements.
 // Grad: dy scattered to the index.
-ValuesAndIndices mode(const Tensor& x, const AlongOptions& options = {});
+ValuesAndIndices mode(const Tensor& x, const DimOptions& options = {});
 
 struct UniqueResult {
   Tensor values;   // the distinct elements, or slices
@@ -70,8 +70,8 @@ struct UniqueOptions {
   bool return_inverse = false, return_counts = false, return_index = false;
   std::optional<int64_t> dim = {};  // nullopt: distinct elements of the flattened x; else slices along dim
 };
-// Returns the distinct elements of x in ascending order. Each NaN counts as distinct. Waits for the device. Not
-// differentiable.
+// Returns the distinct elements of x in ascending order. Each NaN counts as distinct. Waits for the device.
+// Not differentiable.
 // Shapes: x[...] -> values[k], inverse like x, counts[k], index[k] into the flattened x; with `dim`
 // values[...,k,...], inverse[n], counts[k], index[k].
 // Errors: DeviceError for a meta tensor; ShapeError for a `dim` with slices that have no elements.
@@ -100,8 +100,8 @@ struct HistcOptions {
   int64_t bins = 100;
   double min = 0, max = 0;  // range of the histogram; if equal, the smallest and largest element of x
 };
-// Histogram: counts the elements in each of `bins` bins of equal width in [min, max]. Elements outside, and NaN,
-// are not counted. Not differentiable.
+// Histogram: counts the elements in each of `bins` bins of equal width in [min, max]. Elements outside, and
+// NaN, are not counted. Not differentiable.
 // Errors: DTypeError unless floating point; ValueError for fewer than 1 bin, or for bounds that are out of
 // order or not finite.
 Tensor histc(const Tensor& x, const HistcOptions& options = {});
@@ -110,8 +110,8 @@ struct SearchOptions {
   bool right = false;  // upper bound (after equal elements) instead of lower bound (before them)
   bool out_int32 = false;
 };
-// Binary search: for each of `values`, the position along the last dim of `sorted` at which an insertion keeps the
-// order.
+// Binary search: for each of `values`, the position along the last dim of `sorted` at which an insertion
+// keeps the order.
 // Shapes: sorted[n], values[...] -> like values; or sorted[...,n], values[...,m] -> [...,m].
 // Errors: ShapeError for other shapes; DeviceError.
 Tensor searchsorted(const Tensor& sorted, const Tensor& values, const SearchOptions& options = {});

@@ -1,5 +1,5 @@
-// Views. Results share storage with x: a write into one changes the other. Only `reshape` and `flatten` copy, if
-// x's strides do not allow a view.
+// Views. Results share storage with x: a write into one changes the other. Only `reshape` and `flatten` copy,
+// if x's strides do not allow a view.
 #pragma once
 
 #include "gradus/tensor/tensor.h"
@@ -49,8 +49,8 @@ Tensor movedim(const Tensor& x, const Dims& from, const Dims& to);
 Tensor moveaxis(const Tensor& x, int64_t from, int64_t to);
 Tensor moveaxis(const Tensor& x, const Dims& from, const Dims& to);
 
-// Return x broadcast to `shape` as a view with stride 0 in repeated dims: dims of size 1 are repeated, and new
-// dims are added in front. A size of -1 keeps x's size.
+// Return x broadcast to `shape` as a view with stride 0 in repeated dims: dims of size 1 are repeated, and
+// new dims are added in front. A size of -1 keeps x's size.
 // Errors: ShapeError when x does not broadcast to `shape`.
 // Grad: dy summed to x's shape.
 Tensor expand(const Tensor& x, const Shape& shape);
@@ -103,8 +103,8 @@ Tensor diagonal(const Tensor& x, DiagonalOptions options = {});
 // Errors: ShapeError when the diagonal has another shape than dy.
 Tensor diagonal_backward(const Tensor& dy, const Shape& shape, DiagonalOptions options = {});
 
-// torch.Tensor.unfold: returns the windows of `size` elements along `dim`, `step` apart, as a view. The position
-// in the window is a new last dim.
+// torch.Tensor.unfold: returns the windows of `size` elements along `dim`, `step` apart, as a view. The
+// position in the window is a new last dim.
 // Shapes: x[a,n,b] with dim 1 -> [a,(n-size)/step+1,b,size].
 // Errors: ShapeError when `size` exceeds the dim; ValueError for a step below 1.
 // Grad: dy added at the windows' positions.

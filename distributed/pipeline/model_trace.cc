@@ -42,7 +42,7 @@ class Tracer final : public Observer, public nn::internal::CallInterceptor {
     trace_.events.push_back(std::move(op));
   }
 
-  const void* enter(const nn::Module& module) override {
+  const void* before_call(const nn::Module& module) override {
     const int call = int(trace_.calls.size());
     const auto path = paths_.find(&module);
     trace_.calls.push_back({.module = &module,
@@ -54,8 +54,8 @@ class Tracer final : public Observer, public nn::internal::CallInterceptor {
     return nullptr;
   }
 
-  void leave(const nn::Module&, std::span<Tensor* const> tensors,
-             const std::function<std::shared_ptr<const void>()>& copy) override {
+  void after_call(const nn::Module&, std::span<Tensor* const> tensors,
+                  const std::function<std::shared_ptr<const void>()>& copy) override {
     TracedCall& call = trace_.calls[open_call_];
     call.end = int(trace_.calls.size());
     for (const Tensor* x : tensors) {

@@ -28,7 +28,7 @@ class StageInterceptor final : public nn::internal::CallInterceptor {
     if (has_ended_) context_.recordings.swap(recordings_);
   }
 
-  const void* enter(const nn::Module& module) override {
+  const void* before_call(const nn::Module& module) override {
     if (model_returned_) {  // the loss may call modules, which are not part of the model
       open_calls_.push_back(-1);
       return nullptr;
@@ -45,8 +45,8 @@ class StageInterceptor final : public nn::internal::CallInterceptor {
     return trace_.calls[call].result.get();
   }
 
-  void leave(const nn::Module&, std::span<Tensor* const> tensors,
-             const std::function<std::shared_ptr<const void>()>&) override {
+  void after_call(const nn::Module&, std::span<Tensor* const> tensors,
+                  const std::function<std::shared_ptr<const void>()>&) override {
     const int call = open_calls_.back();
     open_calls_.pop_back();
     if (call < 0) return;

@@ -1,4 +1,5 @@
-// Activation layers: each calls the op of the same name with the layer's options.
+// Forwards of the activation layers that are not an OpLayer. RReLU draws its slopes in training from the
+// Context's generator and treats them as constants. Parameters are made on internal::initial_device().
 #include "gradus/nn/layers/activations.h"
 
 #include <cmath>
@@ -28,9 +29,9 @@ Tensor RReLU::forward(const Tensor& x) {
   if (!(o.lower <= o.upper))
     throw ValueError("RReLU", "expected lower <= upper, got ", o.lower, " and ", o.upper);
   if (!is_training()) return leaky_relu(x, (o.lower + o.upper) / 2);
-  const Tensor slope = empty(x.shape(), {x.dtype(), x.device()});
-  uniform_(slope, o.lower, o.upper);
-  return where(ge(x, 0), x, x * slope);
+  const Tensor slopes = empty(x.shape(), {x.dtype(), x.device()});
+  uniform_(slopes, o.lower, o.upper);
+  return where(ge(x, 0), x, x * slopes);
 }
 
 Tensor Threshold::forward(const Tensor& x) {

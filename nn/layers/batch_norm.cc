@@ -46,24 +46,22 @@ void BatchNorm::reset_running_stats() {
 }
 
 namespace {
-// Returns whether a forward updates running statistics. The recomputation of a checkpointed forward
-// (activation checkpointing) does not: the first run has updated them.
+// Returns whether a forward updates running statistics: all do but the second run of a checkpoint.
 bool updates_statistics() { return !autograd::is_recomputing(); }
 bool has_data(const Tensor& x) { return x.device().type != DeviceType::kMeta; }
 }  // namespace
 
-// Returns the weight of the next batch in the running statistics: the momentum, or 1 / (number of batches +
-// 1) for a cumulative average.
+// Returns the next batch's weight in the running statistics: momentum, or 1 / (batches + 1) if cumulative.
 double BatchNorm::next_momentum() const {
   if (options().momentum && !use_cumulative_average_) return *options().momentum;
   return has_data(num_batches_tracked) ? 1 / (num_batches_tracked.item<double>() + 1) : 1;
 }
 
-void BatchNorm::defer_statistics(bool on) { deferred_ = on ? std::optional(Deferred()) : std::nullopt; }
+void BatchNorm::defer_statistics(bool on) { deferred_ = on ? std::optional(DeferredStats()) : std::nullopt; }
 
-// Combines a batch's statistics with the collected ones (Chan, Golub and LeVeque, see forward_reduced). m2:
-// sum of squared differences from the mean; rows: number of elements per channel.
-void BatchNorm::collect(const Tensor& batch_mean, const Tensor& batch_m2, int64_t batch_rows) {
+// Combines a batch's statistics with the accumulated ones (Chan, Golub and LeVeque, see
+// forward_synchronized). m2: sum of squared differences from the mean; rows: number of elements per channel.
+void BatchNorm::accumulate(const Tensor& batch_mean, const Tensor& batch_m2, int64_t batch_rows) {
   const double rows = double(batch_rows), all = deferred_->rows + rows;
   if (rows == 0) return;
   const Tensor mean = gradus::to(batch_mean, DType::kF64), m2 = gradus::to(batch_m2, DType::kF64);
@@ -78,7 +76,7 @@ void BatchNorm::collect(const Tensor& batch_mean, const Tensor& batch_m2, int64_
 
 void BatchNorm::apply_deferred_statistics() {
   if (!deferred_ || deferred_->rows == 0) return;
-  const Deferred all = std::exchange(*deferred_, {});
+  const DeferredStats all = std::exchange(*deferred_, {});
   const DType wide = raw::channel_dtype(running_mean.dtype());
   raw::batch_norm_update_({running_mean, running_var, num_batches_tracked, next_momentum()},
                           gradus::to(all.mean, wide), gradus::to(all.m2 / all.rows, wide), int64_t(all.rows));
@@ -106,7 +104,7 @@ template <class Op> Tensor BatchNorm::forward_op(Op op, const Tensor& x) {
     o.momentum = 1;
     const Tensor y = op(x, weight, bias, mean, var, o);
     const int64_t rows = x.numel() / std::max<int64_t>(*options().features, 1);
-    collect(mean, var * double(rows - 1), rows);
+    accumulate(mean, var * double(rows - 1), rows);
     return y;
   }
   if (counts) o.momentum = next_momentum(), o.num_batches_tracked = num_batches_tracked;
@@ -117,7 +115,7 @@ template <class Op> Tensor BatchNorm::forward_op(Op op, const Tensor& x) {
 
 Tensor BatchNorm::forward(const Tensor& x) {
   // On the meta device there are no statistics to exchange.
-  return reduces_statistics() && has_data(x) ? forward_reduced(x) : forward_op(batch_norm, x);
+  return reduces_statistics() && has_data(x) ? forward_synchronized(x) : forward_op(batch_norm, x);
 }
 
 Tensor BatchNorm::relu(const Tensor& x) {
@@ -156,7 +154,7 @@ Tensor BatchNorm::add_relu(const Tensor& x, Tensor residual) {
 // Normalizes by the combined statistics of the batches of all ranks of the reduction. Means and sums of
 // squared differences are combined as in Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm
 // for computing sample variances", 1979, which avoids cancellation for large means.
-Tensor BatchNorm::forward_reduced(const Tensor& x) {
+Tensor BatchNorm::forward_synchronized(const Tensor& x) {
   check_input(x);
   const int64_t C = *options().features;
   const BatchStatistics local = batch_statistics(x);
@@ -176,7 +174,7 @@ Tensor BatchNorm::forward_reduced(const Tensor& x) {
   const Tensor var = gradus::to(sum(m2s + counts * square(means - exact_mean), {0}, false) / divisor, wide);
   if (running_mean.defined() && updates_statistics()) {
     if (deferred_) {
-      collect(detach(mean), detach(var) * rows, int64_t(rows));
+      accumulate(detach(mean), detach(var) * rows, int64_t(rows));
     } else {
       const double momentum = next_momentum();
       if (rows > 0)

@@ -1,5 +1,5 @@
-// Batch normalization layers BatchNorm1d, BatchNorm2d and BatchNorm3d, and the exchange of their statistics with other
-// ranks.
+// Batch normalization layers BatchNorm1d, BatchNorm2d and BatchNorm3d, and the exchange of their statistics
+// with other ranks.
 #pragma once
 
 #include <memory>
@@ -25,15 +25,15 @@ class StatisticsReduction {
 struct BatchNormOptions {
   Required<int64_t, "features"> features;
   double eps = 1e-5;
-  // running = (1 - momentum) running + momentum batch; nullopt: running statistics are averages over all batches.
+  // running = (1 - momentum) running + momentum batch; nullopt: running is the average over all batches.
   std::optional<double> momentum = 0.1;
   bool affine = true;               // learns weight and bias
   bool track_running_stats = true;  // false: no running statistics; evaluation uses the batch's statistics
 };
 extern template class ModuleWith<BatchNormOptions, Layer>;
 
-// Normalizes each channel as batch_norm: by the statistics of the batch in training, by the running statistics in
-// evaluation. Initial values: weight 1, bias 0, running_mean 0, running_var 1.
+// Normalizes each channel as batch_norm: by the statistics of the batch in training, by the running
+// statistics in evaluation. Initial values: weight 1, bias 0, running_mean 0, running_var 1.
 class BatchNorm : public LayerWith<BatchNormOptions> {
  public:
   using LayerWith::LayerWith;
@@ -43,8 +43,8 @@ class BatchNorm : public LayerWith<BatchNormOptions> {
   Buffer running_var{this, "running_var", initial(options().track_running_stats, 1)};
   Buffer num_batches_tracked{this, "num_batches_tracked", initial_count()};  // i64[]
 
-  // In training, normalizes over the batches of all ranks of `reduction` together (SyncBatchNorm). Null: over this
-  // rank's batch alone.
+  // In training, normalizes over the batches of all ranks of `reduction` together (SyncBatchNorm). Null: over
+  // this rank's batch alone.
   void set_reduction(std::shared_ptr<StatisticsReduction> reduction) { reduction_ = std::move(reduction); }
   const std::shared_ptr<StatisticsReduction>& reduction() const { return reduction_; }
 
@@ -59,8 +59,8 @@ class BatchNorm : public LayerWith<BatchNormOptions> {
   void apply_deferred_statistics();
 
   Tensor forward(const Tensor& x) final;
-  // Return relu(layer(x)), leaky_relu(layer(x), slope), and relu(layer(x) + residual). In training, uses the fused
-  // ops (batch_norm_relu, ...) unless the layer has hooks or normalizes over several ranks.
+  // Return relu(layer(x)), leaky_relu(layer(x), slope), and relu(layer(x) + residual). In training, uses the
+  // fused ops (batch_norm_relu, ...) unless the layer has hooks or normalizes over several ranks.
   Tensor relu(const Tensor& x);
   Tensor leaky_relu(const Tensor& x, double slope);
   Tensor add_relu(const Tensor& x, Tensor residual);
@@ -72,20 +72,20 @@ class BatchNorm : public LayerWith<BatchNormOptions> {
   void check_input(const Tensor& x) const;
   bool reduces_statistics() const;
   template <class Op> Tensor forward_op(Op op, const Tensor& x);
-  Tensor forward_reduced(const Tensor& x);
+  Tensor forward_synchronized(const Tensor& x);
   Tensor initial(bool enabled, double value) const;
   Tensor initial_count() const;
   double next_momentum() const;
-  void collect(const Tensor& mean, const Tensor& m2, int64_t rows);
+  void accumulate(const Tensor& mean, const Tensor& m2, int64_t rows);
 
-  // Accumulated statistics: number of elements per channel, mean, and sum of squared differences from the mean.
-  struct Deferred {
+  // Accumulated: number of elements per channel, mean, and sum of squared differences from the mean.
+  struct DeferredStats {
     double rows = 0;
     Tensor mean, m2;  // f64[features]
   };
   std::shared_ptr<StatisticsReduction> reduction_;
   bool use_cumulative_average_ = false;
-  std::optional<Deferred> deferred_;
+  std::optional<DeferredStats> deferred_;
 };
 
 // Batch norm of inputs with kRank spatial dims; N is the name of the class.

@@ -27,8 +27,7 @@ Shape sizes(Size3 s) { return {s.d, s.h, s.w}; }
 // Whether O are the options of a transposed convolution.
 template <class O> constexpr bool kTransposed = requires(O o) { o.output_padding; };
 
-// Returns the index, from 0 to n - 1, of the element that padding copies to position i, which may be negative
-// or n and above.
+// Returns the index in [0, n) of the element that padding copies to position i, in or outside of [0, n).
 int64_t source_index(int64_t i, int64_t n, PaddingMode mode) {
   if (mode == PaddingMode::kReplicate) return std::clamp<int64_t>(i, 0, n - 1);
   if (mode == PaddingMode::kCircular) return (i + n) % n;

@@ -33,8 +33,8 @@ using Dropout1d = DropoutOf<&dropout1d, "Dropout1d">;
 using Dropout2d = DropoutOf<&dropout2d, "Dropout2d">;
 using Dropout3d = DropoutOf<&dropout3d, "Dropout3d">;
 
-// Dropout that preserves mean 0 and variance 1 of SELU outputs: alpha_dropout, and feature_alpha_dropout for whole
-// channels.
+// Dropout that preserves mean 0 and variance 1 of SELU outputs: alpha_dropout, and feature_alpha_dropout for
+// whole channels.
 using AlphaDropout = DropoutOf<&alpha_dropout, "AlphaDropout">;
 using FeatureAlphaDropout = DropoutOf<&feature_alpha_dropout, "FeatureAlphaDropout">;
 

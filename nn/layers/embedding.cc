@@ -1,4 +1,5 @@
-// Embedding layer.
+// Embedding: the initial weight, normal with row padding_idx 0, and the lookup by the op embedding. With
+// max_norm each forward first scales the looked-up rows of the weight in place, outside of the graph.
 #include "gradus/nn/layers/embedding.h"
 
 #include "gradus/autograd/ops/embedding.h"

@@ -1,4 +1,5 @@
-// GroupNorm, InstanceNorm and LocalResponseNorm layers.
+// GroupNorm, InstanceNorm and LocalResponseNorm: options and shapes are checked here, the ops of the same
+// names compute. InstanceNorm adds a batch dim to a single sample and removes the dim from the result.
 #include "gradus/nn/layers/group_norm.h"
 
 #include "gradus/autograd/ops/norm/group_norm.h"
@@ -10,6 +11,7 @@
 namespace gradus::nn {
 namespace {
 
+// Returns initial values, on the device for new parameters.
 Tensor constant(const Shape& shape, double value) {
   return init::constant_(empty(shape, {.device = internal::initial_device()}), value);
 }
@@ -44,16 +46,16 @@ Tensor InstanceNorm::initial_count() const {
 Tensor InstanceNorm::forward(const Tensor& x) {
   const Options& o = options();
   const int rank = spatial_dims();
-  const bool batch = x.dim() == rank + 2;
-  if ((!batch && x.dim() != rank + 1) || x.size(batch ? 1 : 0) != o.features) {
-    const char* positions[] = {"", "L", "H,W", "D,H,W"};
-    throw ShapeError(type_name().c_str(), "expected x [N,", *o.features, ",", positions[rank],
+  const bool has_batch = x.dim() == rank + 2;
+  if ((!has_batch && x.dim() != rank + 1) || x.size(has_batch ? 1 : 0) != o.features) {
+    const char* spatial[] = {"", "L", "H,W", "D,H,W"};
+    throw ShapeError(type_name().c_str(), "expected x [N,", *o.features, ",", spatial[rank],
                      "] or without N, got ", describe(x));
   }
   const Tensor y = instance_norm(
-      batch ? x : unsqueeze(x, 0), running_mean, running_var, weight, bias,
+      has_batch ? x : unsqueeze(x, 0), running_mean, running_var, weight, bias,
       {.use_input_stats = is_training() || !o.track_running_stats, .momentum = o.momentum, .eps = o.eps});
-  return batch ? y : squeeze(y, 0);
+  return has_batch ? y : squeeze(y, 0);
 }
 
 Tensor LocalResponseNorm::forward(const Tensor& x) {

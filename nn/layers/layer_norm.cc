@@ -1,4 +1,4 @@
-// LayerNorm and RMSNorm layers.
+// LayerNorm and RMSNorm: the initial parameters (ones and zeros); the ops layer_norm and rms_norm compute.
 #include "gradus/nn/layers/layer_norm.h"
 
 #include <algorithm>
@@ -10,7 +10,8 @@
 namespace gradus::nn {
 namespace {
 
-// Returns a tensor of this shape filled with `value`; undefined unless `enabled`.
+// Returns a tensor of this shape filled with `value`, an undefined tensor unless `enabled`.
+// Errors: ValueError, named `layer`, for no dims or sizes below 1.
 Tensor initial_parameter(const char* layer, const Shape& shape, bool enabled, double value) {
   if (shape.size() == 0 || std::any_of(shape.begin(), shape.end(), [](int64_t n) { return n < 1; }))
     throw ValueError(layer, "expected a shape of sizes >= 1, got ", shape);

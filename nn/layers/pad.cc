@@ -1,4 +1,5 @@
-// Padding layers: each calls pad with its mode, and adds a batch dim to single samples.
+// Padding layers: forward of PadLayer, which calls the op pad, and its instantiations. An x without a batch
+// gets a batch dim, which is removed from the result.
 #include "gradus/nn/layers/pad.h"
 
 #include "gradus/autograd/ops/images/pad.h"

@@ -1,5 +1,5 @@
-// Padding layers for signals (1d), images (2d) and volumes (3d): ConstantPad,
-// ZeroPad, ReflectionPad, ReplicationPad.
+// Padding layers for signals (1d), images (2d) and volumes (3d), with or without a batch dim: ConstantPad,
+// ZeroPad, ReflectionPad, ReplicationPad. Each applies the op pad (gradus/autograd/ops/images/pad.h).
 #pragma once
 
 #include "gradus/nn/layer.h"
@@ -43,7 +43,8 @@ extern template class ModuleWith<ConstantPadOptions<Padding1d>, Layer>;
 extern template class ModuleWith<ConstantPadOptions<Padding2d>, Layer>;
 extern template class ModuleWith<ConstantPadOptions<Padding3d>, Layer>;
 
-// A padding layer. kMode is the value of a PadMode; N is the class's name.
+// A padding layer. kMode is the value of a PadMode (0: constant, 1: reflect, 2: replicate); N is the class's
+// name.
 template <class O, int kMode, OptionName N> class PadLayer final : public LayerWith<O> {
  public:
   using LayerWith<O>::LayerWith;

@@ -1,4 +1,4 @@
-// Pooling layers: each calls the op that its options select.
+// Pooling layers: forward of Pool, which selects the op by the type of the options, and its instantiations.
 #include "gradus/nn/layers/pool.h"
 
 namespace gradus::nn {

@@ -76,9 +76,9 @@ template <class O, int64_t gates> void Recurrent<O, gates>::add_weights() {
 }
 
 template <class O, int64_t gates>
-void Recurrent<O, gates>::check_state(const char* name, const Tensor& given, const Shape& expected) const {
-  if (given.shape() != expected)
-    throw ShapeError(kType, "expected ", name, " ", expected, ", got ", describe(given));
+void Recurrent<O, gates>::check_state(const char* name, const Tensor& state, const Shape& expected) const {
+  if (state.shape() != expected)
+    throw ShapeError(kType, "expected ", name, " ", expected, ", got ", describe(state));
 }
 
 // Runs one direction of one layer: x [T, N, in] -> output [T, N, out], in the order of x also if `backwards`.
@@ -97,14 +97,14 @@ LSTMResult Recurrent<O, gates>::unroll(const Direction& d, const Tensor& x, LSTM
 }
 
 template <class O, int64_t gates>
-LSTMResult Recurrent<O, gates>::run(const Tensor& given, const LSTMState& state) {
+LSTMResult Recurrent<O, gates>::run(const Tensor& x_in, const LSTMState& state) {
   const O& o = this->options();
-  const bool batch = given.dim() == 3;
-  if ((given.dim() != 2 && !batch) || given.size(-1) != o.input_size ||
-      given.size(o.batch_first && batch ? 1 : 0) < 1)
+  const bool batch = x_in.dim() == 3;
+  if ((x_in.dim() != 2 && !batch) || x_in.size(-1) != o.input_size ||
+      x_in.size(o.batch_first && batch ? 1 : 0) < 1)
     throw ShapeError(kType, "expected x ", o.batch_first ? "[N,T," : "[T,N,", *o.input_size, "] or [T,",
-                     *o.input_size, "] with T >= 1, got ", describe(given));
-  Tensor x = !batch ? unsqueeze(given, 1) : o.batch_first ? transpose(given, 0, 1) : given;
+                     *o.input_size, "] with T >= 1, got ", describe(x_in));
+  Tensor x = !batch ? unsqueeze(x_in, 1) : o.batch_first ? transpose(x_in, 0, 1) : x_in;
   const int64_t n = x.size(1), count = o.num_layers * directions();
 
   // Splits a state into one tensor [N,size] per layer and direction; zeros if the state is undefined.
@@ -180,8 +180,6 @@ template <class O, int64_t gates> Tensor RecurrentCell<O, gates>::initial_bias()
   return o.bias ? uniform_parameter({gates * o.hidden_size}, o.hidden_size) : Tensor();
 }
 
-// Checks x [N, in] or [in] and the states, replaces undefined states by zeros, and adds a batch dim if there
-// is none. Returns whether x had a batch dim.
 template <class O, int64_t gates>
 bool RecurrentCell<O, gates>::prepare(Tensor& x, std::initializer_list<Tensor*> state) const {
   const O& o = this->options();
@@ -206,9 +204,9 @@ template class RecurrentCell<RNNCellOptions, 1>;
 template class RecurrentCell<RecurrentCellOptions, 3>;
 template class RecurrentCell<RecurrentCellOptions, 4>;
 
-Tensor RNNCell::operator()(const Tensor& given, const Tensor& given_h) {
+Tensor RNNCell::operator()(const Tensor& x_in, const Tensor& h_in) {
   return call([&] {
-    Tensor x = given, h = given_h;
+    Tensor x = x_in, h = h_in;
     const bool batch = prepare(x, {&h});
     const Tensor y =
         activated(options().nonlinearity, linear(x, weight_ih, bias_ih) + linear(h, weight_hh, bias_hh));
@@ -216,18 +214,18 @@ Tensor RNNCell::operator()(const Tensor& given, const Tensor& given_h) {
   });
 }
 
-LSTMState LSTMCell::operator()(const Tensor& given, const LSTMState& state) {
+LSTMState LSTMCell::operator()(const Tensor& x_in, const LSTMState& state) {
   return call([&] {
-    Tensor x = given, h = state.h, c = state.c;
+    Tensor x = x_in, h = state.h, c = state.c;
     const bool batch = prepare(x, {&h, &c});
     const LSTMState next = lstm_cell(linear(x, weight_ih, bias_ih) + linear(h, weight_hh, bias_hh), c);
     return batch ? next : LSTMState{squeeze(next.h, 0), squeeze(next.c, 0)};
   });
 }
 
-Tensor GRUCell::operator()(const Tensor& given, const Tensor& given_h) {
+Tensor GRUCell::operator()(const Tensor& x_in, const Tensor& h_in) {
   return call([&] {
-    Tensor x = given, h = given_h;
+    Tensor x = x_in, h = h_in;
     const bool batch = prepare(x, {&h});
     const Tensor y = gru_cell(linear(x, weight_ih, bias_ih), linear(h, weight_hh, bias_hh), h);
     return batch ? y : squeeze(y, 0);

@@ -95,7 +95,7 @@ template <class O, int64_t gates> class Recurrent : public ModuleWith<O> {
   void add_weights();
   std::unique_ptr<Parameter> weight(const std::string& name, const Shape& shape);
   LSTMResult unroll(const Direction& d, const Tensor& x, LSTMState state, bool backwards);
-  void check_state(const char* name, const Tensor& given, const Shape& expected) const;
+  void check_state(const char* name, const Tensor& state, const Shape& expected) const;
   int64_t directions() const { return this->options().bidirectional ? 2 : 1; }
   int64_t projection() const;
   // Returns H, the size of h.

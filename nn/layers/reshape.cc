@@ -1,4 +1,5 @@
-// Flatten, Unflatten, PixelShuffle, PixelUnshuffle, ChannelShuffle, Unfold, Fold and Upsample layers.
+// Forwards of Unflatten, ChannelShuffle, Unfold and Fold: each applies the op of its name to its options.
+// ChannelShuffle is reshape, transpose, reshape, and unlike the op channel_shuffle accepts x [N,C].
 #include "gradus/nn/layers/reshape.h"
 
 #include "gradus/tensor/op_call.h"
@@ -6,7 +7,7 @@
 namespace gradus::nn {
 
 Tensor Unflatten::forward(const Tensor& x) {
-  const OpCall call("Unflatten");
+  const OpCall call("Unflatten");  // errors of unflatten name the layer
   return unflatten(x, options().dim, options().sizes);
 }
 

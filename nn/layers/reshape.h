@@ -1,5 +1,5 @@
-// Layers that rearrange or resample elements: Flatten and Unflatten, PixelShuffle, PixelUnshuffle and ChannelShuffle,
-// Unfold and Fold, Upsample.
+// Layers that rearrange or resample elements: Flatten and Unflatten, PixelShuffle, PixelUnshuffle and
+// ChannelShuffle, Unfold and Fold, Upsample.
 #pragma once
 
 #include <vector>
@@ -92,8 +92,9 @@ class Fold final : public LayerWith<FoldOptions> {
 };
 
 struct UpsampleOptions {
-  Dims size = {};                         // output size, one entry per spatial dim; or
-  std::vector<double> scale_factor = {};  // output / input size, one entry per spatial dim or one for all
+  // Exactly one of size and scale_factor is set, with one entry per spatial dim (scale_factor: or one entry).
+  Dims size = {};                         // output size
+  std::vector<double> scale_factor = {};  // output size / input size
   Interpolation mode = Interpolation::kNearest;
   bool align_corners = false;
 };

@@ -10,7 +10,7 @@
 namespace gradus::nn {
 
 // Returns the width of the hidden layer, checked here because members are constructed from it.
-int64_t TransformerEncoderLayer::feedforward() const {
+int64_t TransformerEncoderLayer::hidden_dim() const {
   if (options().dim_feedforward < 1)
     throw ValueError("TransformerEncoderLayer", "expected dim_feedforward >= 1, got ",
                      options().dim_feedforward);
@@ -31,7 +31,7 @@ LayerNormOptions TransformerEncoderLayer::norm_options() const {
 }
 
 // dropout1(self_attn(x, x, x)), without the residual connection.
-Tensor TransformerEncoderLayer::attended(const Tensor& x, const TransformerMasks& masks) {
+Tensor TransformerEncoderLayer::self_attention_block(const Tensor& x, const TransformerMasks& masks) {
   return dropout1(self_attn(x, x, x,
                             {.key_padding_mask = masks.src_key_padding_mask,
                              .attn_mask = masks.mask,
@@ -41,7 +41,7 @@ Tensor TransformerEncoderLayer::attended(const Tensor& x, const TransformerMasks
 }
 
 // dropout2(linear2(dropout(activation(linear1(x))))), without the residual connection.
-Tensor TransformerEncoderLayer::fed_forward(const Tensor& x) {
+Tensor TransformerEncoderLayer::feedforward_block(const Tensor& x) {
   Tensor h = linear1(x);
   h = options().activation == TransformerActivation::kGELU ? gelu(h) : relu(std::move(h));
   return dropout2(linear2(dropout(std::move(h))));
@@ -49,11 +49,11 @@ Tensor TransformerEncoderLayer::fed_forward(const Tensor& x) {
 
 Tensor TransformerEncoderLayer::encode(const Tensor& x, const TransformerMasks& masks) {
   if (options().norm_first) {
-    const Tensor h = x + attended(norm1(x), masks);
-    return h + fed_forward(norm2(h));
+    const Tensor h = x + self_attention_block(norm1(x), masks);
+    return h + feedforward_block(norm2(h));
   }
-  const Tensor h = norm1(x + attended(x, masks));
-  return norm2(h + fed_forward(h));
+  const Tensor h = norm1(x + self_attention_block(x, masks));
+  return norm2(h + feedforward_block(h));
 }
 
 TransformerEncoder::TransformerEncoder(Module* parent, std::string name, Options options)

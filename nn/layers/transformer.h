@@ -45,9 +45,9 @@ class TransformerEncoderLayer final : public LayerWith<TransformerEncoderLayerOp
   using LayerWith::operator();
 
   MultiheadAttention self_attn{this, "self_attn", attention_options()};
-  Linear linear1{this, "linear1", {.in = *options().d_model, .out = feedforward(), .bias = options().bias}};
+  Linear linear1{this, "linear1", {.in = *options().d_model, .out = hidden_dim(), .bias = options().bias}};
   Dropout dropout{this, "dropout", {.p = options().dropout}};
-  Linear linear2{this, "linear2", {.in = feedforward(), .out = *options().d_model, .bias = options().bias}};
+  Linear linear2{this, "linear2", {.in = hidden_dim(), .out = *options().d_model, .bias = options().bias}};
   LayerNorm norm1{this, "norm1", norm_options()};
   LayerNorm norm2{this, "norm2", norm_options()};
   Dropout dropout1{this, "dropout1", {.p = options().dropout}};
@@ -59,12 +59,12 @@ class TransformerEncoderLayer final : public LayerWith<TransformerEncoderLayerOp
   }
 
  private:
-  int64_t feedforward() const;
+  int64_t hidden_dim() const;
   MultiheadAttentionOptions attention_options() const;
   LayerNormOptions norm_options() const;
   Tensor encode(const Tensor& x, const TransformerMasks& masks);
-  Tensor attended(const Tensor& x, const TransformerMasks& masks);
-  Tensor fed_forward(const Tensor& x);
+  Tensor self_attention_block(const Tensor& x, const TransformerMasks& masks);
+  Tensor feedforward_block(const Tensor& x);
 };
 
 struct TransformerEncoderOptions {
@@ -74,8 +74,8 @@ struct TransformerEncoderOptions {
 };
 extern template class ModuleWith<TransformerEncoderOptions, Layer>;
 
-// A stack of encoder layers. Each layer has its own random initial weights, whereas torch.nn copies those of one
-// layer.
+// A stack of encoder layers. Each layer has its own random initial weights, whereas torch.nn copies those of
+// one layer.
 // Shapes: as TransformerEncoderLayer.
 class TransformerEncoder final : public LayerWith<TransformerEncoderOptions> {
  public:

@@ -33,7 +33,7 @@ TEST(GradCheck, PassesARightRule) {
   const auto f = square_with([](const Tensor& dy, const Tensor& x) { return dy * 2 * x; });
   const auto check = autograd::gradcheck(f, {kX});
   EXPECT_TRUE(check) << check.message;
-  EXPECT_LT(check.worst, 0.1);
+  EXPECT_LT(check.max_error_ratio, 0.1);
   EXPECT_TRUE(autograd::gradgradcheck(f, {kX}));
 }
 
@@ -44,8 +44,8 @@ TEST(GradCheck, NamesTheElementOfAWrongRule) {
   EXPECT_FALSE(check);
   EXPECT_EQ(check.input, 0);
   EXPECT_EQ(check.element, 1);
-  EXPECT_NEAR(check.expected, -2.5, 1e-6);
-  EXPECT_NEAR(check.given, -3.75, 1e-6);
+  EXPECT_NEAR(check.numerical, -2.5, 1e-6);
+  EXPECT_NEAR(check.analytical, -3.75, 1e-6);
   EXPECT_THAT(check.message, HasSubstr("at [1] is -3.75"));
 }
 

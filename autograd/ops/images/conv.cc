@@ -42,8 +42,7 @@ Tensor input_grad(const Tensor& dy, const Tensor& w, const Shape& x_shape, const
 std::pair<Tensor, Tensor> weight_grad(const Tensor& dy, const Tensor& x, const Shape& w_shape, bool with_bias,
                                       const ConvGeometry& g, DType dtype);
 
-// Returns the dtype in which w's gradient is computed: f32 if w is a 16-bit autocast copy of f32 weights,
-// which avoids a rounding.
+// Returns the dtype of w's gradient: f32, to avoid a rounding, if w is a 16-bit autocast copy of f32 weights.
 DType grad_dtype_of(const Tensor& w) {
   return autograd::gradient_dtype(w) == DType::kF32 ? DType::kF32 : w.dtype();
 }
@@ -67,7 +66,7 @@ void record_conv(Tensor& y, const Tensor& x, const Tensor& w, const Tensor& bias
                      std::vector<Tensor> grads(3);
                      if (needs[1] || needs[2])
                        std::tie(grads[1], grads[2]) =
-                           weight_grad(dys[0], x.take(), w_shape, needs[2], g, dtype);
+                           weight_grad(dys[0], x.release(), w_shape, needs[2], g, dtype);
                      if (needs[0]) grads[0] = input_grad(dys[0], w.get(), x_shape, g);
                      return grads;
                    },

@@ -50,8 +50,7 @@ Tensor reflected(const Tensor& at, int64_t n, bool aligned) {
   return add(add(mul(rest, sub(1, mul(odd, 2))), mul(odd, span)), low);
 }
 
-// Converts grid coordinates in [-1, 1] to pixel positions on an axis of n pixels. The center of the
-// first pixel is 0.
+// Converts grid coordinates in [-1, 1] to pixel positions, where pixel i has its center at i.
 Tensor position(const Tensor& grid, int64_t n, const GridSampleOptions& o) {
   return o.align_corners ? mul(add(grid, 1), double(n - 1) / 2)
                          : div(sub(mul(add(grid, 1), double(n)), 1), 2);

@@ -1,5 +1,5 @@
-// grid_sample and affine_grid: sampling of images at arbitrary positions, as in spatial transformers. Results are
-// channels-last.
+// grid_sample and affine_grid: sampling of images at arbitrary positions, as in spatial transformers. Results
+// are channels-last.
 #pragma once
 
 #include "gradus/tensor/tensor.h"
@@ -15,9 +15,9 @@ struct GridSampleOptions {
   bool align_corners = false;  // -1 and 1 are the centers of the corner pixels; false: their outer edges
 };
 
-// y[n,c,p,q] = x[n,c] interpolated at grid[n,p,q] = (horizontal, vertical), where an image extends from -1 to 1 in
-// each direction. kBicubic uses cubic convolution of 4 x 4 pixels (a = -0.75) and may overshoot the range of x.
-// The padding mode defines the values outside of the image.
+// y[n,c,p,q] = x[n,c] interpolated at grid[n,p,q] = (horizontal, vertical), where an image extends from -1 to
+// 1 in each direction. kBicubic uses cubic convolution of 4 x 4 pixels (a = -0.75) and may overshoot the
+// range of x. The padding mode defines the values outside of the image.
 // Shapes: x [N,C,H,W], grid [N,P,Q,2] -> [N,C,P,Q].
 // Errors: ShapeError; DTypeError unless both are f32 or both f64; DeviceError.
 // Grad: to x and, except for kNearest, to the grid; both of any order.
@@ -27,8 +27,8 @@ Tensor grid_sample(const Tensor& x, const Tensor& grid, const GridSampleOptions&
 struct AffineGridOptions {
   bool align_corners = false;
 };
-// Returns the sampling grid of affine maps: grid[n,p,q] = theta[n] (u, v, 1)^T, where (u, v) is the position of
-// output pixel (p, q), in [-1, 1].
+// Returns the sampling grid of affine maps: grid[n,p,q] = theta[n] (u, v, 1)^T, where (u, v) is the position
+// of output pixel (p, q), in [-1, 1].
 // Shapes: theta [N,2,3] -> [N,size.h,size.w,2].
 // Errors: ShapeError; ValueError for a size below 1; DTypeError unless f32 or f64.
 Tensor affine_grid(const Tensor& theta, Size2 size, const AffineGridOptions& options = {});

@@ -25,8 +25,7 @@ struct Sides {
   int64_t front = 0, back = 0;
 };
 
-// Returns one pair per dim of x, in x's order. `pads` has pairs from the last dim backward; dims without a
-// pair get 0.
+// Returns one pair per dim of x, in x's order; 0 without one in `pads`, which begins with the last dim's.
 std::vector<Sides> sides_of(const Tensor& x, const std::vector<int64_t>& pads) {
   if (pads.size() % 2 != 0) throw ValueError(kOp, "pads come in pairs, got ", pads.size(), " of them");
   if (int64_t(pads.size()) > 2 * x.dim())
@@ -73,8 +72,7 @@ Tensor padded_by(const Tensor& x, const std::vector<Sides>& sides, double value)
   return y;
 }
 
-// Pads with a constant or crops. The gradient of padding is cropping, and the gradient of cropping is zero
-// padding.
+// Pads with a constant or crops. Padding's gradient is cropping, and cropping's is zero padding.
 Tensor constant_pad(const Tensor& x, const std::vector<int64_t>& pads, double value) {
   const Tensor y = padded_by(x, sides_of(x, pads), value);
   if (Recorder r{kOp, x})
@@ -95,8 +93,7 @@ void check_value(const Tensor& x, double value) {
     throw ValueError(kOp, "the value ", value, " is not representable in ", t, ": x ", describe(x));
 }
 
-// Returns the index in [0, n) of the element that padding copies to position i, which may lie outside of [0,
-// n).
+// Returns the index in [0, n) of the element that padding copies to position i, in or outside of [0, n).
 int64_t source(PadMode mode, int64_t i, int64_t n) {
   if (mode == PadMode::kReplicate) return std::clamp<int64_t>(i, 0, n - 1);
   if (mode == PadMode::kCircular) return (i % n + n) % n;

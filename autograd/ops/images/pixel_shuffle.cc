@@ -10,9 +10,10 @@
 namespace gradus {
 namespace {
 
-void check(const char* op, const Tensor& x, const char* what, int64_t n) {
+// Throws unless x has at least 3 dims and n, the argument `name`, is at least 1.
+void check_arguments(const char* op, const Tensor& x, const char* name, int64_t n) {
   if (x.dim() < 3) throw ShapeError(op, "x must have 3 dims or more: x ", describe(x));
-  check_bounds(op, what, n, 1);
+  check_bounds(op, name, n, 1);
 }
 
 void check_divides(const char* op, const Tensor& x, int64_t n, int64_t dim) {
@@ -40,7 +41,7 @@ Tensor with_leading_dims_of(const Tensor& x, const Tensor& images) {
 
 Tensor pixel_shuffle(const Tensor& x, int64_t f) {
   const OpCall call("pixel_shuffle", {{"x", x}});
-  check("pixel_shuffle", x, "factor", f);
+  check_arguments("pixel_shuffle", x, "factor", f);
   check_divides("pixel_shuffle", x, f * f, x.dim() - 3);
   if (x.dim() != 4) return with_leading_dims_of(x, pixel_shuffle(as_images(x), f));
   const int64_t N = x.size(0), C = x.size(1) / (f * f), H = x.size(2), W = x.size(3);
@@ -54,7 +55,7 @@ Tensor pixel_shuffle(const Tensor& x, int64_t f) {
 
 Tensor pixel_unshuffle(const Tensor& x, int64_t f) {
   const OpCall call("pixel_unshuffle", {{"x", x}});
-  check("pixel_unshuffle", x, "factor", f);
+  check_arguments("pixel_unshuffle", x, "factor", f);
   check_divides("pixel_unshuffle", x, f, x.dim() - 2);
   check_divides("pixel_unshuffle", x, f, x.dim() - 1);
   if (x.dim() != 4) return with_leading_dims_of(x, pixel_unshuffle(as_images(x), f));
@@ -69,7 +70,7 @@ Tensor pixel_unshuffle(const Tensor& x, int64_t f) {
 
 Tensor channel_shuffle(const Tensor& x, int64_t groups) {
   const OpCall call("channel_shuffle", {{"x", x}});
-  check("channel_shuffle", x, "groups", groups);
+  check_arguments("channel_shuffle", x, "groups", groups);
   check_divides("channel_shuffle", x, groups, 1);
   const int64_t N = x.size(0), C = x.size(1);
   if (is_channels_last_image(x)) {

@@ -43,11 +43,10 @@ Tensor avg_pool_over(const char* op, const Tensor& x, const PoolWindows& windows
 // first maximum of each window if this maximum is positive, and 0 elsewhere. One fused node therefore records
 // both ops: its edge is the relu's edge to x, and it saves h. The relu's own node remains for other consumers
 // of h. If no other reference to h exists during the backward, dx is written into h's buffer window by
-// window, without an index, a mask or new memory. If h itself is a target of the backward, the engine splits
+// window, without an index, a mask or new memory. If h itself is a target of the backward, unfuse() splits
 // the node, which then applies the rule of the pooling alone and has an edge to the relu.
 
-// Returns the relu node that made x, or null, also if an open recording follows x but does not contain the
-// relu.
+// Returns the relu node that made x; null if there is none, or an open recording of x does not contain it.
 const autograd::Node* relu_of(const Tensor& x) {
   const auto& slot = x.ref()->slot;
   if (!slot || slot->is_leaf()) return nullptr;
@@ -80,13 +79,13 @@ class MaxPoolReluNode final : public autograd::Node, public autograd::FusesPrevi
       : Node("max_pool2d(relu)"), h_(std::move(h)), windows_(windows), relu_(relu) {}
 
   void run(const autograd::RuleArgs& args) override {
-    args.dxs[0] = relu_ ? max_pool_relu_grad(args.dys[0], h_.take(), windows_)
+    args.dxs[0] = relu_ ? max_pool_relu_grad(args.dys[0], h_.release(), windows_)
                         : max_pool_scatter(args.dys[0], raw::max_pool(h_.get(), windows_).second, windows_);
   }
   void drop(std::span<const char>) override { h_ = {}; }
 
-  uint64_t fused_relu() const override { return relu_; }
-  void split(const autograd::Edge& relu_result) override {
+  uint64_t fused_relu_sequence() const override { return relu_; }
+  void unfuse(const autograd::Edge& relu_result) override {
     set_edge(0, relu_result);
     relu_ = 0;
   }
@@ -94,14 +93,13 @@ class MaxPoolReluNode final : public autograd::Node, public autograd::FusesPrevi
  private:
   autograd::Saved h_;
   PoolWindows windows_;
-  uint64_t relu_;  // sequence number of the relu's node; 0 after a split
+  uint64_t relu_;  // sequence number of the relu's node; 0 after unfuse
 };
 
 }  // namespace
 
 namespace {
-// Max pooling of signals [N, C, L] and images [N, C, H, W]. Records the fused node if x is the result of a
-// relu, see Note [Pooling a relu].
+// Max pooling of signals [N,C,L] and images [N,C,H,W], fused with a relu before (Note [Pooling a relu]).
 Tensor max_pool_fusing_relu(const char* op, const Tensor& x, const PoolWindows& windows) {
   const autograd::Node* relu = windows.are_disjoint() && windows.padding == Size3(0) ? relu_of(x) : nullptr;
   Recorder r{"max_pool2d(relu)", x};

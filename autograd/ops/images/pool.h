@@ -37,16 +37,15 @@ std::pair<Tensor, Tensor> max_pool1d_with_indices(const Tensor& x, const MaxPool
 std::pair<Tensor, Tensor> max_pool2d_with_indices(const Tensor& x, const MaxPool2dOptions& options);
 std::pair<Tensor, Tensor> max_pool3d_with_indices(const Tensor& x, const MaxPool3dOptions& options);
 
-// Partial inverse of max pooling: writes each element of x at its position in `indices`, and zeros elsewhere. If
-// several elements have one position, the last is kept.
+// Partial inverse of max pooling: writes each element of x at its position in `indices`, and zeros elsewhere.
+// If several elements have one position, the last is kept.
 // Shapes: x and indices [N,C,...] -> [N,C,size...], or without N.
 // Errors: ShapeError; ValueError for a size below 1; IndexError for a position beyond the result.
 Tensor max_unpool(const Tensor& x, const Tensor& indices, const Dims& size);
 
-// Return the mean of each window. With count_include_pad the padding counts as zeros; without it, the mean is over
-// elements of x alone.
-// Shapes: as max_pool2d.
-// Errors: as max_pool2d; ValueError for a divisor below 0.
+// Return the mean of each window. With count_include_pad the padding counts as zeros; without it, the mean is
+// over elements of x alone.
+// Shapes and errors: as max_pool2d; also ValueError for a divisor below 0.
 Tensor avg_pool1d(const Tensor& x, const AvgPool1dOptions& options);
 inline Tensor avg_pool1d(const Tensor& x, int64_t kernel, int64_t stride = 0, int64_t padding = 0) {
   return avg_pool1d(x, AvgPool1dOptions{.kernel = kernel, .stride = stride, .padding = padding});
@@ -89,8 +88,9 @@ using LpPool2dOptions = LpPoolOptions<Size2>;
 Tensor lp_pool1d(const Tensor& x, const LpPool1dOptions& options);
 Tensor lp_pool2d(const Tensor& x, const LpPool2dOptions& options);
 
-// Backward ops of max pooling. max_pool_scatter adds dy to the elements of dx at `index`; max_pool_gather reads
-// x at `index`. Each is the gradient of the other.
+// Backward ops of max pooling over `windows` (gradus/tensor/ops/images/pool.h). max_pool_scatter adds dy to
+// the elements of dx at `index`; max_pool_gather reads x at `index`. Each is the gradient of the other.
+// Shapes: dy and index [N,C,P,Q], x and dx [N,C,H,W]; `index` is a result of raw::max_pool.
 Tensor max_pool_scatter(const Tensor& dy, const Tensor& index, const PoolWindows& windows);
 Tensor max_pool_gather(const Tensor& x, const Tensor& index, const PoolWindows& windows);
 // Backward op of average pooling: adds each element of dy, divided by the window's divisor, to its window.

@@ -1,5 +1,5 @@
-// im2col and col2im: windows of images as columns of a matrix. Results are row-major; 16-bit floats are computed
-// in f32.
+// im2col and col2im: windows of images as columns of a matrix. Results are row-major; 16-bit floats are
+// computed in f32.
 #pragma once
 
 #include "gradus/tensor/ops/images/unfold.h"

@@ -1,7 +1,7 @@
 // Matrix and vector products, differentiable to any order. matmul and linear are in
 // gradus/autograd/ops/linalg/matmul.h, einsum in gradus/autograd/ops/linalg/einsum.h.
-// Errors of all ops: DTypeError, DeviceError when operands differ; DTypeError unless floating, except for outer,
-// kron and cross.
+// Errors of all ops: ShapeError for operands whose dims or sizes do not match the stated shapes; DTypeError
+// and DeviceError when operands differ; DTypeError unless floating, except for outer, kron and cross.
 #pragma once
 
 #include <vector>
@@ -12,28 +12,22 @@ namespace gradus {
 
 // Multiplies two matrices, without broadcasting.
 // Shapes: a [M,K], b [K,N] -> [M,N].
-// Errors: ShapeError for other dims or when K differs.
 // Grad: da = dy b^T, db = a^T dy.
 Tensor mm(const Tensor& a, const Tensor& b);
 // Multiplies the matrices of two batches, without broadcasting.
 // Shapes: a [G,M,K], b [G,K,N] -> [G,M,N].
-// Errors: ShapeError for other dims or when G or K differ.
 Tensor bmm(const Tensor& a, const Tensor& b);
 // Multiplies a matrix by a vector.
 // Shapes: a [M,K], v [K] -> [M].
-// Errors: ShapeError for other dims or when K differs.
 Tensor mv(const Tensor& a, const Tensor& v);
 // Dot product of two vectors.
 // Shapes: a [K], b [K] -> [].
-// Errors: ShapeError for other dims or when K differs.
 Tensor dot(const Tensor& a, const Tensor& b);
-// Inner products along the last dims: y[i,j] = sum over k of a[i,k] b[j,k]. A scalar operand multiplies the other.
+// Inner products along the last dims: y[i,j] = sum over k of a[i,k] b[j,k]. A scalar multiplies the other.
 // Shapes: a [...,K], b [---,K] -> [...,---].
-// Errors: ShapeError when K differs.
 Tensor inner(const Tensor& a, const Tensor& b);
 // Outer product: y[i,j] = a[i] b[j].
 // Shapes: a [M], b [N] -> [M,N].
-// Errors: ShapeError for other dims.
 Tensor outer(const Tensor& a, const Tensor& b);
 
 // The factors in beta c + alpha a b. With beta 0, c is not read, so its infinities and NaN have no effect.
@@ -43,25 +37,21 @@ struct AddmmOptions {
 };
 // Adds a product of matrices: y = beta c + alpha a b.
 // Shapes: c broadcasts to [M,N], a [M,K], b [K,N] -> [M,N].
-// Errors: ShapeError for other dims, when K differs, or c does not broadcast.
 // Grad: dc = beta dy, da = alpha dy b^T, db = alpha a^T dy.
 Tensor addmm(const Tensor& c, const Tensor& a, const Tensor& b, const AddmmOptions& options = {});
 // The same for a matrix and a vector.
 // Shapes: c broadcasts to [M], a [M,K], v [K] -> [M].
-// Errors: as addmm.
 Tensor addmv(const Tensor& c, const Tensor& a, const Tensor& v, const AddmmOptions& options = {});
 // The same for batches of matrices.
 // Shapes: c broadcasts to [G,M,N], a [G,M,K], b [G,K,N] -> [G,M,N].
-// Errors: as addmm, and when G differs.
 Tensor baddbmm(const Tensor& c, const Tensor& a, const Tensor& b, const AddmmOptions& options = {});
 
 // Applies a bilinear form per output: y[...,o] = sum over i,j of a[...,i] w[o,i,j] b[...,j] + bias[o].
 // Shapes: a [...,I], b [...,J], w [O,I,J], bias [O] or undefined -> [...,O].
-// Errors: ShapeError when they do not fit.
 Tensor bilinear(const Tensor& a, const Tensor& b, const Tensor& w, const Tensor& bias = {});
 
-// Tensor contraction: sum of products over the last `dims` dims of a and the first `dims` of b, or over pairs of
-// listed dims.
+// Tensor contraction: sum of products over the last `dims` dims of a and the first `dims` of b, or over pairs
+// of listed dims.
 // Shapes: a [...,K1,K2], b [K1,K2,---] -> [...,---] for 2 dims.
 // Errors: ShapeError when the sizes, or the numbers of dims, differ; ValueError for a number below 0 or above
 // the number of dims of a or b; IndexError for a dim that they do not have.

@@ -1,5 +1,5 @@
-// Cross-entropy and negative log-likelihood with class indices (fused kernels) or class probabilities (composed of
-// log_softmax).
+// Cross-entropy and negative log-likelihood with class indices (fused kernels) or class probabilities
+// (composed of log_softmax).
 #include "gradus/autograd/ops/losses/cross_entropy.h"
 
 #include "gradus/autograd/graph/autocast.h"
@@ -20,14 +20,15 @@ namespace {
 using autograd::at_least_f32;
 using autograd::has_16_bits;
 
-// Cross-entropy, or nll_loss with spec.log_probs, with class indices as target.
-Tensor for_class_indices(const Tensor& x, const Tensor& target, const Tensor& weight,
-                         const raw::CrossEntropySpec& spec) {
+// Returns cross_entropy, or nll_loss if spec.log_probs is set, for a target of class indices. Computed by one
+// kernel, whose stats and total the rule saves; 16-bit x are cast to f32 and the loss is cast back.
+Tensor cross_entropy_of_indices(const Tensor& x, const Tensor& target, const Tensor& weight,
+                                const raw::CrossEntropySpec& spec) {
   const char* op = spec.log_probs ? "nll_loss" : "cross_entropy";
   if (spec.reduction == Reduction::kBatchMean)
     throw ValueError(op, "takes no reduction kBatchMean; kl_div does");
   if (has_16_bits(x))
-    return to(for_class_indices(at_least_f32(x), target, at_least_f32(weight), spec), x.dtype());
+    return to(cross_entropy_of_indices(at_least_f32(x), target, at_least_f32(weight), spec), x.dtype());
   if (autograd::is_tracked(weight))
     throw StateError(
         op, "has no gradient for its weight, which a recording tracks; detach(weight) makes it a constant");
@@ -40,36 +41,36 @@ Tensor for_class_indices(const Tensor& x, const Tensor& target, const Tensor& we
   return forward.loss;
 }
 
-// Cross-entropy with class probabilities as target.
-Tensor for_class_probabilities(const Tensor& x, const Tensor& target, const CrossEntropyOptions& o) {
+// Returns cross_entropy for a target of class probabilities: -sum_c a_c log_softmax(x)_c, reduced.
+Tensor cross_entropy_of_probabilities(const Tensor& x, const Tensor& target, const CrossEntropyOptions& o) {
   const char* op = "cross_entropy";
   if (x.dim() < 1) throw ShapeError(op, "expected scores [N,C,...] or [C], got x ", describe(x));
   if (target.shape() != x.shape()) {
-    Shape numbers = x.shape();
-    numbers.erase(x.dim() == 1 ? 0 : 1);
-    if (target.shape() == numbers) check_integers(op, "class numbers", "target", target);
-    throw ShapeError(op, "expected class numbers i64", numbers, " or probabilities ", x.dtype(), x.shape(),
-                     " for x ", describe(x), ", got target ", describe(target));
+    Shape index_shape = x.shape();
+    index_shape.erase(x.dim() == 1 ? 0 : 1);
+    if (target.shape() == index_shape) check_integers(op, "class numbers", "target", target);
+    throw ShapeError(op, "expected class numbers i64", index_shape, " or probabilities ", x.dtype(),
+                     x.shape(), " for x ", describe(x), ", got target ", describe(target));
   }
   check_floating(op, "x", x);
   if (!(o.label_smoothing >= 0 && o.label_smoothing <= 1))
     throw ValueError(op, "expected label_smoothing in [0, 1], got ", o.label_smoothing);
   if (has_16_bits(x)) {
     const CrossEntropyOptions wide{o.reduction, at_least_f32(o.weight), o.ignore_index, o.label_smoothing};
-    return to(for_class_probabilities(at_least_f32(x), at_least_f32(target), wide), x.dtype());
+    return to(cross_entropy_of_probabilities(at_least_f32(x), at_least_f32(target), wide), x.dtype());
   }
   const int64_t dim = x.dim() == 1 ? 0 : 1, classes = x.size(dim);
   if (classes == 0) throw ShapeError(op, "there are no classes: x ", describe(x));
   if (o.weight.defined() && (o.weight.shape() != Shape{classes} || o.weight.dtype() != x.dtype()))
     throw ShapeError(op, "expected a weight ", x.dtype(), "[", classes, "], got ", describe(o.weight));
-  Tensor p = target;
-  if (o.label_smoothing > 0) p = p * (1 - o.label_smoothing) + o.label_smoothing / double(classes);
+  Tensor a = target;
+  if (o.label_smoothing > 0) a = a * (1 - o.label_smoothing) + o.label_smoothing / double(classes);
   if (o.weight.defined()) {
     Shape shape = Dims::filled(x.dim(), 1);
     shape[static_cast<int>(dim)] = classes;
-    p = p * reshape(o.weight, shape);
+    a = a * reshape(o.weight, shape);
   }
-  const Tensor losses = neg(sum(p * log_softmax(x, dim), {dim}, false));
+  const Tensor losses = neg(sum(a * log_softmax(x, dim), {dim}, false));
   return autograd::reduce_losses(op, losses, o.reduction);
 }
 
@@ -79,8 +80,8 @@ Tensor cross_entropy(const Tensor& x, const Tensor& target, const CrossEntropyOp
   const OpCall call("cross_entropy", {{"x", x}, {"target", target}});
   if (autograd::Casting cast{"cross_entropy"})
     return cross_entropy(cast(x), cast(target), autograd::with_cast_weight(cast, o));
-  if (is_floating(target.dtype())) return for_class_probabilities(x, target, o);
-  return for_class_indices(
+  if (is_floating(target.dtype())) return cross_entropy_of_probabilities(x, target, o);
+  return cross_entropy_of_indices(
       x, target, o.weight,
       {.reduction = o.reduction, .ignore_index = o.ignore_index, .smoothing = o.label_smoothing});
 }
@@ -89,8 +90,8 @@ Tensor nll_loss(const Tensor& x, const Tensor& target, const NllLossOptions& o) 
   const OpCall call("nll_loss", {{"x", x}, {"target", target}});
   if (autograd::Casting cast{"nll_loss"})
     return nll_loss(cast(x), target, autograd::with_cast_weight(cast, o));
-  return for_class_indices(x, target, o.weight,
-                           {.reduction = o.reduction, .ignore_index = o.ignore_index, .log_probs = true});
+  return cross_entropy_of_indices(
+      x, target, o.weight, {.reduction = o.reduction, .ignore_index = o.ignore_index, .log_probs = true});
 }
 
 Tensor cross_entropy_grad(const Tensor& dy, const Tensor& x, const Tensor& target, const Tensor& weight,
@@ -99,33 +100,34 @@ Tensor cross_entropy_grad(const Tensor& dy, const Tensor& x, const Tensor& targe
   const Tensor dx = raw::cross_entropy_grad(dy, x, target, weight, forward, spec);
   if (Recorder r{"cross_entropy_grad", dy, x}) {
     const int64_t dim = x.dim() == 1 ? 0 : 1;
-    // Let the loss of a sample be -sum_c a_c log p_c; a depends on targets, weight and smoothing alone. minus_a
-    // is the gradient of nll_loss with reduction kSum.
-    raw::CrossEntropySpec plain = spec;
-    plain.log_probs = true, plain.reduction = Reduction::kSum;
+    // Let the loss of a sample be -sum_c a_c log p_c; a depends on targets, weight and smoothing alone.
+    // minus_a is the gradient of nll_loss with reduction kSum.
+    raw::CrossEntropySpec nll_sum = spec;
+    nll_sum.log_probs = true, nll_sum.reduction = Reduction::kSum;
     const Tensor minus_a =
-        raw::cross_entropy_grad(scalar(1, {x.dtype(), x.device()}), detach(x), target, weight, {}, plain);
-    const Tensor a = neg(sum(minus_a, {dim}, true));
+        raw::cross_entropy_grad(scalar(1, {x.dtype(), x.device()}), detach(x), target, weight, {}, nll_sum);
+    const Tensor sum_a = neg(sum(minus_a, {dim}, true));
     const bool applies_softmax = !spec.log_probs;
-    // dx = scale (sum(a) softmax(x) - a), with scale = dy, or dy / total for kMean.
-    const auto scaled = [spec, dim, total = forward.total](const Tensor& v) {
+    // dx = scale_of(dy) (sum_a softmax(x) - a), or -scale_of(dy) a, constant in x, for log-probabilities.
+    const auto scale_of = [spec, dim, total = forward.total](const Tensor& v) {
       const Tensor s = spec.reduction == Reduction::kNone && v.dim() > 0 ? unsqueeze(v, dim) : v;
       return spec.reduction == Reduction::kMean ? s / total : s;
     };
-    r.record(dx,
-             wrt(dy,
-                 [x = r.save(x), minus_a, a, dim, applies_softmax, spec,
-                  total = forward.total](const Tensor& ddx) {
-                   const Tensor unit = applies_softmax ? softmax(x.get(), dim) * a + minus_a : minus_a;
-                   const Tensor per_sample = sum(ddx * unit, {dim}, false);
-                   if (spec.reduction == Reduction::kNone) return per_sample;
-                   return spec.reduction == Reduction::kMean ? sum(per_sample) / total : sum(per_sample);
-                 }),
-             wrt(x, [x = r.save(x), dy = r.save(dy), a, dim, applies_softmax, scaled](const Tensor& ddx) {
-               if (!applies_softmax) return Tensor();
-               const Tensor p = softmax(x.get(), dim);
-               return scaled(dy.get()) * a * p * (ddx - sum(ddx * p, {dim}, true));
-             }));
+    r.record(
+        dx,
+        wrt(dy,
+            [x = r.save(x), minus_a, sum_a, dim, applies_softmax, spec,
+             total = forward.total](const Tensor& ddx) {
+              const Tensor unscaled_dx = applies_softmax ? softmax(x.get(), dim) * sum_a + minus_a : minus_a;
+              const Tensor per_sample = sum(ddx * unscaled_dx, {dim}, false);
+              if (spec.reduction == Reduction::kNone) return per_sample;
+              return spec.reduction == Reduction::kMean ? sum(per_sample) / total : sum(per_sample);
+            }),
+        wrt(x, [x = r.save(x), dy = r.save(dy), sum_a, dim, applies_softmax, scale_of](const Tensor& ddx) {
+          if (!applies_softmax) return Tensor();
+          const Tensor p = softmax(x.get(), dim);
+          return scale_of(dy.get()) * sum_a * p * (ddx - sum(ddx * p, {dim}, true));
+        }));
   }
   return dx;
 }

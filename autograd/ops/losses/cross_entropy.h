@@ -39,8 +39,7 @@ struct NllLossOptions {
 
 // Returns the negative log-likelihood of log-probabilities x (from log_softmax). The loss of a sample is
 // -weight[target] x[target]; reductions are those of cross_entropy for class indices.
-// Shapes: as cross_entropy for class indices.
-// Errors: as cross_entropy for class indices.
+// Shapes and errors: as cross_entropy for class indices.
 // Grad: dx_c = -dy r weight_c if c is the target, else 0; r as for cross_entropy. dx is 0 for ignored samples.
 Tensor nll_loss(const Tensor& x, const Tensor& target, const NllLossOptions& options = {});
 

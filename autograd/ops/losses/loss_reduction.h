@@ -1,4 +1,4 @@
-// Parts of losses: the cast of a weight, and the reduction of the losses of all elements.
+// Helpers of the loss ops: the autocast of the weight option, and the reduction of element-wise losses.
 #pragma once
 
 #include "gradus/autograd/graph/autocast.h"
@@ -7,7 +7,7 @@
 
 namespace gradus::autograd {
 
-// Returns the options of a loss with their weight cast as an operand.
+// Returns `options` with options.weight, if defined, cast as the op's operands are.
 template <class Options> Options with_cast_weight(const Casting& cast, Options options) {
   options.weight = cast(options.weight);
   return options;

@@ -1,5 +1,5 @@
-// Element-wise losses, differentiable in x and target, as in torch.nn.functional. x and target have one shape. The
-// result is [] or, for Reduction::kNone, has that shape. The mean of no elements is NaN.
+// Element-wise losses, differentiable in x and target, as in torch.nn.functional. x and target have one
+// shape. The result is [] or, for Reduction::kNone, has that shape. The mean of no elements is NaN.
 // Errors of all: ShapeError unless the shapes are equal; DTypeError unless both are floating; DeviceError.
 #pragma once
 
@@ -80,8 +80,8 @@ struct KlDivOptions {
   Reduction reduction = Reduction::kMean;
   bool log_target = false;  // target has log-probabilities instead of probabilities
 };
-// Terms of the Kullback-Leibler divergence of target from e^x: loss = target (log target - x), 0 where target <=
-// 0. With log_target, loss = e^target (target - x).
+// Terms of the Kullback-Leibler divergence of target from e^x: loss = target (log target - x), and 0 where
+// target <= 0. With log_target, loss = e^target (target - x).
 // Errors: also ShapeError for kBatchMean of a scalar.
 // Grad: to x, -target dy.
 Tensor kl_div(const Tensor& x, const Tensor& target, const KlDivOptions& options = {});

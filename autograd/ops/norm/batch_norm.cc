@@ -269,7 +269,7 @@ Tensor batch_norm_add_relu(const Tensor& x, Tensor residual, const Tensor& weigh
             const auto g = batch_norm_grads(dsum, v, w, eps);
             return {g.dx, g.dweight, g.dbias, dsum};
           }
-          const Tensor out = y.take();
+          const Tensor out = y.release();
           const auto g = raw::batch_norm_add_relu_backward(
               dy, out, v, mean.get(), var.get(), w, {eps, autograd::may_reuse(dy), autograd::may_reuse(out)});
           return {g.dx, g.dweight, g.dbias, g.dresidual};

@@ -6,7 +6,7 @@
 
 namespace gradus {
 
-// Normalizes every channel over the batch and all positions: y = (x - mean) / sqrt(var + eps) * weight + bias.
+// Normalizes each channel over the batch and all positions: y = (x - mean) / sqrt(var + eps) * weight + bias.
 // In training, mean and biased variance are those of the batch, computed from this rank's batch alone;
 // gradus/distributed/data_parallel/sync_batch_norm.h has batch norm over ranks. The running statistics, if
 // defined, are updated in place with the batch's mean and unbiased variance:
@@ -20,9 +20,9 @@ Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, con
                   const Tensor& running_var, const BatchNormFuncOptions& options = {});
 
 // Return relu(batch_norm(x, ...)), leaky_relu(batch_norm(x, ...), slope), and relu(batch_norm(x, ...) +
-// residual), as in the blocks of residual networks. In training, normalization, addition and activation are fused
-// into one pass over memory, in the forward and in the backward, and 16-bit results are rounded once.
-// Shapes: residual broadcasts with x as in x + residual; y reuses the buffer of a temporary residual of x's shape.
+// residual), as in the blocks of residual networks. In training, normalization, addition and activation are
+// fused into one pass over memory, in the forward and in the backward, and 16-bit results are rounded once.
+// Shapes: residual broadcasts as in x + residual; y reuses the buffer of a temporary residual of x's shape.
 // Errors: as batch_norm, and as +.
 Tensor batch_norm_relu(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& running_mean,
                        const Tensor& running_var, const BatchNormFuncOptions& options = {});
@@ -35,8 +35,8 @@ Tensor batch_norm_add_relu(const Tensor& x, Tensor residual, const Tensor& weigh
 
 // Statistics of one batch for batch norm over several batches, which exchange and combine them.
 // Shapes: x as batch_norm's -> x: the input, to be used in further computations so that one node sums all
-// gradients of the input; mean f64[C] over batch and positions; m2 f64[C], the sum of squared differences from
-// the mean. An empty input gives zeros.
+// gradients of the input; mean f64[C] over batch and positions; m2 f64[C], the sum of squared differences
+// from the mean. An empty input gives zeros.
 // Errors: as batch_norm.
 struct BatchStatistics {
   Tensor x, mean, m2;
@@ -44,8 +44,7 @@ struct BatchStatistics {
 BatchStatistics batch_statistics(const Tensor& x);
 
 // Returns (x - mean) / sqrt(var + eps) * weight + bias per channel, differentiable in all five tensors.
-// Shapes: as batch_norm.
-// Errors: as batch_norm.
+// Shapes and errors: as batch_norm.
 Tensor batch_norm_by(const Tensor& x, const Tensor& mean, const Tensor& var, const Tensor& weight,
                      const Tensor& bias, double eps);
 

@@ -1,5 +1,5 @@
-// Group norm, instance norm and local response norm, differentiable to any order. 16-bit floats are computed in
-// f32. Image results are channels-last.
+// Group norm, instance norm and local response norm, differentiable to any order. 16-bit floats are computed
+// in f32. Image results are channels-last.
 #pragma once
 
 #include "gradus/tensor/tensor.h"
@@ -23,9 +23,9 @@ struct InstanceNormFuncOptions {
   double eps = 1e-5;            // added to the variance
 };
 
-// Normalizes each channel of each sample over its positions: group_norm with one channel per group. The running
-// statistics, if defined, are updated in place with the averages over the batch of the samples' means and unbiased
-// variances. Without use_input_stats, x is normalized by the running statistics.
+// Normalizes each channel of each sample over its positions: group_norm with one channel per group. The
+// running statistics, if defined, are updated in place with the averages over the batch of the samples' means
+// and unbiased variances. Without use_input_stats, x is normalized by the running statistics.
 // Shapes: x [N,C,L], [N,C,H,W] or [N,C,D,H,W], the others [C] or undefined -> x's shape.
 // Errors: ShapeError for other shapes; ValueError for one position per channel, for eps < 0, and without
 // use_input_stats when there are no running statistics, or only one of them; DTypeError; DeviceError.

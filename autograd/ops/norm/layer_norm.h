@@ -17,10 +17,9 @@ namespace gradus {
 Tensor layer_norm(const Tensor& x, const Shape& normalized_shape, const Tensor& weight = {},
                   const Tensor& bias = {}, double eps = 1e-5);
 
-// Divides by the root mean square over the last dims: y = x / sqrt(mean(x^2) + eps) * weight. eps defaults to the
-// machine epsilon of f64 for f64, else of f32.
-// Shapes: as layer_norm.
-// Errors: as layer_norm.
+// Divides by the root mean square over the last dims: y = x / sqrt(mean(x^2) + eps) * weight. eps defaults to
+// the machine epsilon of f64 for f64, else of f32.
+// Shapes and errors: as layer_norm.
 // Source: Zhang and Sennrich, "Root mean square layer normalization", NeurIPS 2019.
 Tensor rms_norm(const Tensor& x, const Shape& normalized_shape, const Tensor& weight = {},
                 std::optional<double> eps = std::nullopt);

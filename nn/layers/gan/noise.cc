@@ -1,4 +1,5 @@
-// NoiseInjection and BiasLeakyReLU layers.
+// NoiseInjection: x + strength n, with strength and noise n cast to x's dtype. BiasLeakyReLU: bias, leaky
+// ReLU, gain and clamp as separate differentiable ops.
 #include "gradus/nn/layers/gan/noise.h"
 
 #include "gradus/autograd/ops/activations.h"

@@ -1,5 +1,5 @@
-// Layers of StyleGAN after a convolution: NoiseInjection adds noise with a learned strength to the pixels of an image;
-// BiasLeakyReLU adds a bias and applies leaky ReLU and gain, the fused_leaky_relu of StyleGAN2.
+// Layers of StyleGAN after a convolution: NoiseInjection adds noise with a learned strength to the pixels of
+// an image; BiasLeakyReLU adds a bias and applies leaky ReLU and gain, the fused_leaky_relu of StyleGAN2.
 #pragma once
 
 #include <numbers>
@@ -53,7 +53,8 @@ extern template class ModuleWith<BiasLeakyReLUOptions, Layer>;
 
 // y = gain leaky_relu(x + lr_mul bias), clamped if `clamp` is set.
 // Shapes: x [N,channels] or [N,channels,...] -> the same; bias [channels], initially 0.
-// Errors: ShapeError.
+// Errors: ShapeError unless x.size(1) is channels; ValueError, from the constructor, for channels < 1 or
+// clamp <= 0.
 // Source: Karras et al., "Analyzing and improving the image quality of StyleGAN", CVPR 2020.
 class BiasLeakyReLU final : public LayerWith<BiasLeakyReLUOptions> {
  public:

@@ -51,7 +51,7 @@ template class ModuleWith<AdaptiveInstanceNormOptions>;
 
 // Returns the average standard deviation per sample and channel group of a batch [N,C,H,W]:
 // [N,channel_groups,1,1]. Sample i belongs to group i % (N / group).
-Tensor MinibatchStdDev::deviations(const Tensor& batch) const {
+Tensor MinibatchStdDev::group_stddev(const Tensor& batch) const {
   const Options& o = options();
   const int64_t n = batch.size(0), group = std::clamp<int64_t>(n, 1, o.group_size);
   if (n % group != 0 || batch.size(1) % o.channel_groups != 0)
@@ -80,10 +80,10 @@ Tensor MinibatchStdDev::forward(const Tensor& x) {
   if (is_training() && reduction_ && reduction_->size() > 1 && has_data) {
     const int64_t ranks = reduction_->size();
     const Tensor of_ranks = reshape(reduction_->all_gather(reshape(x, {x.numel()})), {ranks, n, C, H, W});
-    const Tensor joined = deviations(reshape(transpose(of_ranks, 0, 1), {n * ranks, C, H, W}));
+    const Tensor joined = group_stddev(reshape(transpose(of_ranks, 0, 1), {n * ranks, C, H, W}));
     appended = select(reshape(joined, {n, ranks, o.channel_groups, 1, 1}), 1, reduction_->rank());
   } else {
-    appended = deviations(x);
+    appended = group_stddev(x);
   }
   return cat({x, expand(appended, {n, o.channel_groups, H, W})}, 1);
 }

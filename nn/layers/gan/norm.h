@@ -1,6 +1,6 @@
-// PixelNorm normalizes the channels of every pixel to a mean square of 1. AdaptiveInstanceNorm is an instance norm whose
-// scale and shift are computed from a style vector. MinibatchStdDev appends the standard deviation over a group of images
-// as a channel, from which a discriminator can detect a lack of variation.
+// PixelNorm normalizes the channels of every pixel to a mean square of 1. AdaptiveInstanceNorm is an instance
+// norm whose scale and shift are computed from a style vector. MinibatchStdDev appends the standard deviation
+// over a group of images as a channel, from which a discriminator can detect a lack of variation.
 #pragma once
 
 #include <memory>
@@ -19,7 +19,7 @@ extern template class ModuleWith<PixelNormOptions, Layer>;
 
 // y = x / sqrt(mean over the channels of x^2 + eps)
 // Shapes: x [N,C] or [N,C,...] -> the same.
-// Errors: ShapeError.
+// Errors: ShapeError for an x of fewer than 2 dims.
 // Source: Karras et al., "Progressive growing of GANs", ICLR 2018.
 class PixelNorm final : public LayerWith<PixelNormOptions> {
  public:
@@ -57,9 +57,9 @@ struct MinibatchStdDevOptions {
 };
 extern template class ModuleWith<MinibatchStdDevOptions, Layer>;
 
-// Divides the batch into groups: images n, n + N/group_size, n + 2 N/group_size, ... form a group. Computes the
-// standard deviation over the group for each element, averages the deviations over C/channel_groups channels and
-// all positions, and appends the averages to each image of the group as channel_groups constant channels.
+// Divides the batch into groups: images n, n + N/group_size, n + 2 N/group_size, ... form a group. Computes
+// the group's standard deviation of each element, averages it over C/channel_groups channels and all
+// positions, and appends the averages to each image of the group as channel_groups constant channels.
 // Shapes: x [N,C,H,W] -> [N,C+channel_groups,H,W], N at most or a multiple of group_size, C a
 // multiple of channel_groups.
 // Errors: ShapeError; ValueError for options < 1.
@@ -70,12 +70,12 @@ class MinibatchStdDev final : public LayerWith<MinibatchStdDevOptions> {
   Tensor forward(const Tensor& x) override;
 
   // In training, groups are formed over the batches of all ranks of `reduction` together, N * size samples in
-  // which sample n of rank r has index n * size + r, as in a DataLoader's global batch. All ranks' batches must
-  // have one shape. Null: over this rank's batch alone.
+  // which sample n of rank r has index n * size + r, as in a DataLoader's global batch. All ranks' batches
+  // must have one shape. Null: over this rank's batch alone.
   void set_reduction(std::shared_ptr<StatisticsReduction> reduction) { reduction_ = std::move(reduction); }
 
  private:
-  Tensor deviations(const Tensor& batch) const;
+  Tensor group_stddev(const Tensor& batch) const;
   std::shared_ptr<StatisticsReduction> reduction_;
 };
 

@@ -1,5 +1,6 @@
-// FirFilter2d: a depthwise convolution with fixed filters. UpConv2d and DownConv2d: convolutions with stride 2 and a 4x4
-// filter that combines a 3x3 filter with a 2x2 box.
+// FirFilter2d: a transposed convolution inserts the zeros, and a depthwise convolution with stride `down`
+// filters and downsamples. UpConv2d and DownConv2d: convolutions with stride 2 and a 4x4 filter, the
+// convolution of the 3x3 weight with a 2x2 box.
 #include "gradus/nn/layers/gan/resampling_conv.h"
 
 #include <cmath>
@@ -20,7 +21,8 @@
 
 namespace gradus::nn {
 
-// Returns the filters [C,1,K,K] for the channels, dtype and device of `like`.
+// Returns the outer product of the taps, times gain / sum^2, as filters [C,1,K,K] for the C channels, the
+// dtype and the device of `like`.
 Tensor FirFilter2d::filter(const Tensor& like) const {
   const Options& o = options();
   const double sum = std::accumulate(o.taps.begin(), o.taps.end(), 0.0);
@@ -34,22 +36,22 @@ Tensor FirFilter2d::filter(const Tensor& like) const {
   for (int64_t i = K; i-- > 0;)
     for (int64_t j = K; j-- > 0;)
       product.push_back(o.gain * o.taps[size_t(i)] * o.taps[size_t(j)] / (sum * sum));
-  const Tensor one = gradus::to(gradus::to(tensor(product, {1, 1, K, K}), like.dtype()), like.device());
-  return contiguous(expand(one, {like.size(1), 1, K, K}));
+  const Tensor kernel = gradus::to(gradus::to(tensor(product, {1, 1, K, K}), like.dtype()), like.device());
+  return contiguous(expand(kernel, {like.size(1), 1, K, K}));
 }
 
 Tensor FirFilter2d::forward(const Tensor& x) {
   if (x.dim() != 4) throw ShapeError("FirFilter2d", "expected x [N,C,H,W], got ", describe(x));
   const Options& o = options();
   const Tensor w = filter(x);
-  const int64_t C = x.size(1), before = o.padding[0], behind = o.padding[1];
+  const int64_t C = x.size(1), before = o.padding[0], after = o.padding[1];
   Tensor y = x;
   if (o.up > 1) {
     // A transposed convolution with a 1x1 filter inserts up - 1 zeros after each pixel, including the last.
     const Tensor tap = ones({C, 1, 1, 1}, {x.dtype(), x.device()});
     y = conv_transpose2d(x, tap, {}, {.stride = o.up, .output_padding = o.up - 1, .groups = C});
   }
-  y = pad(y, {before, behind, before, behind});
+  y = pad(y, {before, after, before, after});
   return conv2d(y, w, {}, {.stride = o.down, .groups = C});
 }
 
@@ -57,27 +59,29 @@ template class ModuleWith<FirFilter2dOptions, Layer>;
 
 namespace {
 
+// Returns initial values, uniform on +-1/sqrt(fan).
 Tensor uniform(const Shape& shape, int64_t fan) {
   const double bound = 1 / std::sqrt(double(fan));
   return init::uniform_(empty(shape, {.device = internal::initial_device()}), {.low = -bound, .high = bound});
 }
+// Returns 9 in, the fan of the initial values, after checking the options.
 template <class O> int64_t checked_fan(const char* layer, const O& o) {
   if (o.in < 1 || o.out < 1) throw ValueError(layer, "expected in, out >= 1, got ", *o.in, " and ", *o.out);
   return 9 * o.in;
 }
 
-// Returns the 4x4 filters that are the convolution of the 3x3 filters w with a 2x2 box of ones: the sum of w at
-// its four offsets. Computed as one matrix product, because each of the 16 weights is a sum of some of the 9.
+// Returns w [A,B,3,3] convolved with a 2x2 box of ones, [A,B,4,4]: the sum of w at its four offsets. Computed
+// as a product with a constant matrix [9,16] of zeros and ones, in w's dtype even under autocast.
 Tensor convolve_with_box(const Tensor& w) {
   static const std::vector<float> sum_matrix = [] {
-    std::vector<float> all(9 * 16);
+    std::vector<float> matrix(9 * 16);
     for (size_t y = 0; y < 3; ++y)
       for (size_t x = 0; x < 3; ++x)
         for (size_t down : {0, 1})
-          for (size_t right : {0, 1}) all[(3 * y + x) * 16 + 4 * (y + down) + x + right] = 1;
-    return all;
+          for (size_t right : {0, 1}) matrix[(3 * y + x) * 16 + 4 * (y + down) + x + right] = 1;
+    return matrix;
   }();
-  auto in_its_dtype = autocast(DType::kBF16, {.enabled = false});
+  auto no_casts = autocast(DType::kBF16, {.enabled = false});
   const Tensor sums = raw::to(tensor(sum_matrix, {9, 16}, w.device()), w.dtype());
   return reshape(matmul(reshape(w, {w.size(0) * w.size(1), 9}), sums), {w.size(0), w.size(1), 4, 4});
 }

@@ -181,7 +181,7 @@ void add_selections() {
   const std::vector<std::pair<int, Shape>> lines = {{-1, {3, 5}}, {0, {4, 3}}, {1, {2, 3, 2, 2}}, {0, {1}}};
   for (const auto& [dim, shape] : lines) {
     for (bool keepdim : {false, true}) {
-      const AlongOptions o{.dim = dim, .keepdim = keepdim};
+      const DimOptions o{.dim = dim, .keepdim = keepdim};
       const std::string name = to_string(shape) + " dim " + std::to_string(dim) + (keepdim ? " kept" : "");
       const std::vector<Sample> samples = {{distinct(shape)}};
       const auto nth = [](std::function<size_t(size_t)> k, bool place) {
