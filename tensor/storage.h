@@ -28,9 +28,9 @@ class Storage final : public Counted {
 
   // Data that kernels cache beside the contents, such as weights in oneDNN's layout. Guarded by a lock of the
   // kernels.
-  Ref<Counted> companion;
+  Ref<Counted> kernel_data;
   // The contents in another dtype, cached by autocast and guarded by its lock.
-  Ref<Counted> cast;
+  Ref<Counted> autograd_data;
 
  private:
   Storage(Device device, void* data, int64_t bytes, bool external, std::function<void()> release)

@@ -148,7 +148,7 @@ class Tensor {
   }
   void* raw_ptr() const { return static_cast<char*>(storage()->data()) + impl_->offset * size_of(dtype()); }
   // Returns whether no other tensor shares the storage, so that the buffer may be reused for a result.
-  bool sole_owner() const {
+  bool is_sole_owner() const {
     return impl_ && impl_->use_count() == 1 && impl_->storage->use_count() == 1 &&
            !impl_->storage->is_external();
   }

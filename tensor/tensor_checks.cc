@@ -22,7 +22,7 @@ bool internal::are_compatible_with_meta(Device a, Device b) {
   return Context::current().skip_meta_kernels && (a.type == DeviceType::kMeta || b.type == DeviceType::kMeta);
 }
 
-std::string how_to_convert(std::string_view name, DType dtype) {
+std::string conversion_hint(std::string_view name, DType dtype) {
   return concat("; to(", name, ", ", in_code(dtype), ") converts ", name);
 }
 
@@ -30,29 +30,29 @@ namespace internal {
 
 void throw_not_floating(std::string_view op, std::string_view name, const Tensor& x) {
   throw DTypeError(op, "expected floating point, got ", name, ' ', describe(x),
-                   how_to_convert(name, DType::kF32));
+                   conversion_hint(name, DType::kF32));
 }
 
 void throw_not_integers(std::string_view op, std::string_view what, std::string_view name, const Tensor& x) {
   throw DTypeError(op, "expected ", what, " of an integer dtype, got ", name, ' ', describe(x),
-                   how_to_convert(name, DType::kI64));
+                   conversion_hint(name, DType::kI64));
 }
 
 void throw_not_bool(std::string_view op, std::string_view name, const Tensor& x) {
-  throw DTypeError(op, "expected bool, got ", name, ' ', describe(x), how_to_convert(name, DType::kBool));
+  throw DTypeError(op, "expected bool, got ", name, ' ', describe(x), conversion_hint(name, DType::kBool));
 }
 
-void throw_other_dtype(std::string_view op, std::string_view name, const Tensor& x,
-                       std::string_view other_name, const Tensor& other) {
+void throw_dtype_mismatch(std::string_view op, std::string_view name, const Tensor& x,
+                          std::string_view other_name, const Tensor& other) {
   const bool both_floating = is_floating(x.dtype()) && is_floating(other.dtype());
   throw DTypeError(op, name, " is ", x.dtype(), " but ", other_name, " is ", other.dtype(), ": ", name, ' ',
-                   describe(x), ", ", other_name, ' ', describe(other), how_to_convert(name, other.dtype()),
+                   describe(x), ", ", other_name, ' ', describe(other), conversion_hint(name, other.dtype()),
                    both_floating ? concat(", net.to(", in_code(x.dtype()), ") a module") : "");
 }
 
 void throw_not_one_element(std::string_view op, std::string_view what, const Tensor& x,
-                           std::string_view otherwise) {
-  throw ShapeError(op, what, " must have one element", otherwise, ", got ", describe(x),
+                           std::string_view alternative) {
+  throw ShapeError(op, what, " must have one element", alternative, ", got ", describe(x),
                    "; its mean() or sum() has one");
 }
 

@@ -23,10 +23,10 @@ struct StridedIndex {
   int64_t size[kMaxDims] = {1};
   int64_t stride[kMaxOperands][kMaxDims] = {};
 
-  int64_t inner() const { return size[dims - 1]; }
+  int64_t inner_size() const { return size[dims - 1]; }
   int64_t inner_stride(int operand) const { return stride[operand][dims - 1]; }
   // Returns whether the operand is contiguous in iteration order: its offset at position i is i.
-  bool flat(int operand) const {
+  bool is_contiguous(int operand) const {
     int64_t expected = 1;
     for (int d = dims - 1; d >= 0; expected *= size[d--])
       if (stride[operand][d] != expected && numel != 1) return false;

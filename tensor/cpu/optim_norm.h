@@ -22,14 +22,14 @@ inline std::vector<Block> blocks_of(const std::vector<int64_t>& sizes) {
 }
 
 // Calls f(block, index of the block) in parallel.
-template <class F> void over_blocks(const std::vector<Block>& blocks, F f) {
+template <class F> void parallel_over_blocks(const std::vector<Block>& blocks, F f) {
   parallel_for(0, static_cast<int64_t>(blocks.size()), 2, [&](int64_t first, int64_t last) {
     for (int64_t i = first; i < last; ++i) f(blocks[static_cast<size_t>(i)], static_cast<size_t>(i));
   });
 }
 
 // A sum of squares in 16 independent f64 partial sums (4 vectors of 4), which hide the latency of the additions.
-struct Squares {
+struct SumOfSquares {
   using Part [[gnu::vector_size(32)]] = double;
   Part parts[4] = {};
 
@@ -56,15 +56,15 @@ struct Squares {
 struct Norms {
   double first = 0, second = 0;
 };
-// Returns the norms of each item. f(item, begin, end, first, second) adds the elements [begin, end) to the Squares
+// Returns the norms of each item. f(item, begin, end, first, second) adds the elements [begin, end) to the SumOfSquares
 // `first` and `second`.
 template <class F> std::vector<Norms> norms_of(const std::vector<StepItem>& items, F f) {
   std::vector<int64_t> sizes;
   for (const StepItem& item : items) sizes.push_back(item.param.numel());
   const std::vector<Block> blocks = blocks_of(sizes);
   std::vector<Norms> partial(blocks.size()), norms(items.size());
-  over_blocks(blocks, [&](const Block& b, size_t i) {
-    Squares first, second;
+  parallel_over_blocks(blocks, [&](const Block& b, size_t i) {
+    SumOfSquares first, second;
     f(items[b.tensor], b.begin, b.end, first, second);
     partial[i] = {first.sum(), second.sum()};
   });

@@ -17,7 +17,7 @@ template <class T> double power_sum(const T* x, int64_t n, double p) {
   if (std::isinf(p)) {
     for (int64_t k = 0; k < n; ++k) sum = larger(sum, std::abs(double(x[k])));
   } else if (p == 2) {
-    Squares squares;
+    SumOfSquares squares;
     squares.add(x, n);
     sum = squares.sum();
   } else if (p == 1) {
@@ -38,8 +38,8 @@ std::vector<int64_t> sizes_of(const std::vector<Tensor>& tensors) {
 void norm_of_cpu(const Tensor& out, const std::vector<Tensor>& tensors, double p) {
   const std::vector<Block> blocks = blocks_of(sizes_of(tensors));
   std::vector<double> partial(blocks.size());
-  over_blocks(blocks, [&](const Block& b, size_t i) {
-    dispatch_stored(tensors[b.tensor].dtype(), "norm_of", [&]<class P, class T>() {
+  parallel_over_blocks(blocks, [&](const Block& b, size_t i) {
+    dispatch_storage_type(tensors[b.tensor].dtype(), "norm_of", [&]<class P, class T>() {
       partial[i] = power_sum(tensors[b.tensor].ptr<P>() + b.begin, b.end - b.begin, p);
     });
   });
@@ -53,8 +53,8 @@ void norm_of_cpu(const Tensor& out, const std::vector<Tensor>& tensors, double p
 // Calls f(pointer, count, T()) on ranges of the tensors' elements in parallel. T is the type to compute in.
 template <class F> void parallel_over_tensors(const char* op, const std::vector<Tensor>& tensors, F f) {
   parallel_over_all(sizes_of(tensors), [&](size_t i, int64_t begin, int64_t end) {
-    dispatch_stored(tensors[i].dtype(), op,
-                    [&]<class P, class T>() { f(tensors[i].ptr<P>() + begin, end - begin, T()); });
+    dispatch_storage_type(tensors[i].dtype(), op,
+                          [&]<class P, class T>() { f(tensors[i].ptr<P>() + begin, end - begin, T()); });
   });
 }
 

@@ -38,7 +38,7 @@ template <class F> void parallel_over_items(const std::vector<StepItem>& items, 
 }
 
 // Calls f.operator()<P, T>(): P is the element type of dtype t, T the type to compute in (f32 for 16-bit types).
-template <class F> decltype(auto) dispatch_stored(DType t, const char* op, F&& f) {
+template <class F> decltype(auto) dispatch_storage_type(DType t, const char* op, F&& f) {
   if (t == DType::kF16) return f.template operator()<f16, float>();
   if (t == DType::kBF16) return f.template operator()<bf16, float>();
   return dispatch_floating(t, op, [&]<class T>() { return f.template operator()<T, T>(); });
@@ -46,7 +46,7 @@ template <class F> decltype(auto) dispatch_stored(DType t, const char* op, F&& f
 
 // Calls f(p, g, offset, count) with p and g as arrays of T: once with all n elements if P is T, else tile by tile
 // on converted copies. Values that f writes to p are stored to the original array.
-template <class P, class T, class F> void in_tiles(P* p, const P* g, int64_t n, F f) {
+template <class P, class T, class F> void for_each_converted_tile(P* p, const P* g, int64_t n, F f) {
   if constexpr (std::is_same_v<P, T>) {
     f(p, g, int64_t(0), n);
   } else {
@@ -82,7 +82,7 @@ struct ApplyOnCPU {
   template <class Make>
   static void rule(const char* op, const std::vector<StepItem>& items, double decay, bool maximize,
                    Make make) {
-    dispatch_stored(items.front().param.dtype(), op, [&]<class P, class T>() {
+    dispatch_storage_type(items.front().param.dtype(), op, [&]<class P, class T>() {
       parallel_over_items(items, [&](const StepItem& item, int64_t begin, int64_t end) {
         const auto update = make.template rule<T>(numbers_of(item));
         // `first` and `first_grad` are element offsets in the parameter and in the gradient.
@@ -90,12 +90,12 @@ struct ApplyOnCPU {
           T* states[3];
           for (size_t k = 0; k < 3; ++k)
             states[k] = item.state[k].defined() ? item.state[k].template ptr<T>() + first : nullptr;
-          in_tiles<P, T>(item.param.ptr<P>() + first, item.grad.ptr<P>() + first_grad, count,
-                         [&](T* p, const T* g, int64_t at, int64_t n) {
-                           const auto state = [&](size_t k) { return states[k] ? states[k] + at : nullptr; };
-                           run_rule<T>(n, p, g, state(0), state(1), state(2), maximize ? T(-1) : T(1),
-                                       T(decay), update);
-                         });
+          for_each_converted_tile<P, T>(
+              item.param.ptr<P>() + first, item.grad.ptr<P>() + first_grad, count,
+              [&](T* p, const T* g, int64_t at, int64_t n) {
+                const auto state = [&](size_t k) { return states[k] ? states[k] + at : nullptr; };
+                run_rule<T>(n, p, g, state(0), state(1), state(2), maximize ? T(-1) : T(1), T(decay), update);
+              });
         };
         if (!item.rows.defined()) return run(begin, begin, end - begin);
         const int64_t width = item.grad.numel() / item.rows.numel(), *const rows = item.rows.ptr<int64_t>();

@@ -67,8 +67,7 @@ bool has_bias(const ConvProblem& p) { return p.bias.defined(); }
 // Returns whether im2col with Eigen's matrix product computes the problem: f64, and f32 where oneDNN is slow.
 bool prefers_im2col(const ConvProblem& p) {
   const DType dtype = p.y.dtype();
-  return p.x.dtype() == dtype &&
-         (dtype == DType::kF64 || (dtype == DType::kF32 && !onednn::kHasFastProducts));
+  return p.x.dtype() == dtype && (dtype == DType::kF64 || (dtype == DType::kF32 && !onednn::kHasFastMatmul));
 }
 
 // Returns whether this is a 1x1 convolution with a stride. All algorithms are faster on a copy of the pixels
@@ -101,9 +100,9 @@ template <Pass pass> bool has_plan(const ConvProblem& p) {
   onednn::PlanKey key(kind);
   key.add(p.x.shape()).add(p.w.shape()).add(g.stride).add(g.padding).add(g.dilation).add(g.groups);
   key.add(has_bias(p)).add(int64_t(p.x.dtype())).add(int64_t(p.w.dtype()));
-  p.plan = onednn::plan_in(p.y.dtype(), key, [&] {
-    const bool own_layout = pass == Pass::kWeightGrad && prefers_blocked_images(p);
-    return onednn::conv_plan(pass, p.x, p.w, p.y, g, has_bias(p), own_layout);
+  p.plan = onednn::find_or_create_plan(p.y.dtype(), key, [&] {
+    const bool any_layout = pass == Pass::kWeightGrad && prefers_blocked_images(p);
+    return onednn::conv_plan(pass, p.x, p.w, p.y, g, has_bias(p), any_layout);
   });
   return p.plan != nullptr;
 }
@@ -113,10 +112,11 @@ template <Pass pass> bool has_plan(const ConvProblem& p) {
 void run_forward_plan(const ConvProblem& p) {
   const onednn::Plan& plan = *p.plan;
   Tensor owner;
-  onednn::run(plan, {{DNNL_ARG_SRC, onednn::memory(plan.src, p.x)},
-                     {DNNL_ARG_WEIGHTS, onednn::weights_as(p.w, plan.plain_weights, plan.weights, owner)},
-                     {DNNL_ARG_BIAS, onednn::memory(plan.bias, p.bias)},
-                     {DNNL_ARG_DST, onednn::memory(plan.dst, p.y)}});
+  onednn::run(plan,
+              {{DNNL_ARG_SRC, onednn::memory(plan.src, p.x)},
+               {DNNL_ARG_WEIGHTS, onednn::reorder_weights(p.w, plan.plain_weights, plan.weights, owner)},
+               {DNNL_ARG_BIAS, onednn::memory(plan.bias, p.bias)},
+               {DNNL_ARG_DST, onednn::memory(plan.dst, p.y)}});
 }
 
 void forward_in_f32(const ConvProblem& p) {
@@ -179,9 +179,10 @@ void input_grad_of_strided_pixels(const ConvProblem& p) {
 void run_input_grad_plan(const ConvProblem& p) {
   const onednn::Plan& plan = *p.plan;
   Tensor owner;
-  onednn::run(plan, {{DNNL_ARG_DIFF_DST, onednn::memory(plan.dst, p.y)},
-                     {DNNL_ARG_WEIGHTS, onednn::weights_as(p.w, plan.plain_weights, plan.weights, owner)},
-                     {DNNL_ARG_DIFF_SRC, onednn::memory(plan.src, p.x)}});
+  onednn::run(plan,
+              {{DNNL_ARG_DIFF_DST, onednn::memory(plan.dst, p.y)},
+               {DNNL_ARG_WEIGHTS, onednn::reorder_weights(p.w, plan.plain_weights, plan.weights, owner)},
+               {DNNL_ARG_DIFF_SRC, onednn::memory(plan.src, p.x)}});
 }
 
 void input_grad_in_f32(const ConvProblem& p) {

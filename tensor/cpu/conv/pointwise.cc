@@ -227,7 +227,7 @@ bool is_profitable(const ConvProblem& p) {
   return p.w.size(0) % kPanel == 0 && p.w.size(1) % kPanel == 0 && p.x.numel() / p.x.size(1) >= 256;
 }
 bool is_profitable_forward(const ConvProblem& p) {
-  return is_profitable(p) && (needs_f32(p.x) || !onednn::caches_reordered(p.w));
+  return is_profitable(p) && (needs_f32(p.x) || !onednn::should_cache_reordered(p.w));
 }
 
 bool is_profitable_for_weights(const ConvProblem& p) {

@@ -26,9 +26,9 @@ constexpr int kPanel = 2 * kLanes;                   // columns of a block of th
 constexpr int kMaxRows = kRegisters == 16 ? 6 : 14;  // maximum rows of a block of the result
 
 // Memory that a product prefetches into the second-level cache while it computes: in each of its K steps the
-// cache line at `at`, which then advances by `step` bytes.
+// cache line at `address`, which then advances by `step` bytes.
 struct Prefetch {
-  const char* at = nullptr;
+  const char* address = nullptr;
   int64_t step = 0;
 };
 
@@ -39,7 +39,7 @@ constexpr int kPrefetchColumns = 8;  // prefetch distance in columns of a; more 
 template <int R, bool kAdd>
 void product(const float* a, int64_t a_row, int64_t a_column, const float* b, int64_t b_row, int64_t K,
              float* c, int64_t c_row, Prefetch prefetch) {
-  if (!prefetch.at) prefetch.at = reinterpret_cast<const char*>(b);
+  if (!prefetch.address) prefetch.address = reinterpret_cast<const char*>(b);
   Floats sum[R][2];
 #pragma GCC unroll 16
   for (int r = 0; r < R; ++r) sum[r][0] = sum[r][1] = hn::Zero(kFloats);
@@ -51,8 +51,8 @@ void product(const float* a, int64_t a_row, int64_t a_column, const float* b, in
 #pragma GCC unroll 2
   for (int64_t k = 0; k < K; ++k, a += a_column, b += b_row) {
     __builtin_prefetch(a + kPrefetchColumns * a_column, 0, 3);
-    __builtin_prefetch(prefetch.at, 0, 2);
-    prefetch.at += prefetch.step;
+    __builtin_prefetch(prefetch.address, 0, 2);
+    prefetch.address += prefetch.step;
     const Floats b0 = load(b), b1 = load(b + kLanes);
 #pragma GCC unroll 16
     for (int r = 0; r < R; ++r) {
@@ -100,32 +100,35 @@ template <class F> void for_row_blocks(int64_t n, F f, int64_t max_rows = kMaxRo
 // to the same cache sets.
 struct Planes {
   Planes(float* data, int64_t positions, int64_t channels)
-      : data(data), row(row_of(channels)), plane(positions * row + kLanes) {}
-  static int64_t row_of(int64_t channels) { return channels + kLanes; }
+      : data(data), row_stride(row_stride_of(channels)), plane_stride(positions * row_stride + kLanes) {}
+  static int64_t row_stride_of(int64_t channels) { return channels + kLanes; }
   static int64_t floats(int64_t planes, int64_t positions, int64_t channels) {
-    return planes * (positions * row_of(channels) + kLanes);
+    return planes * (positions * row_stride_of(channels) + kLanes);
   }
   float* at(int64_t p, int64_t position, int64_t channel = 0) const {
-    return data + p * plane + position * row + channel;
+    return data + p * plane_stride + position * row_stride + channel;
   }
   float* data;
-  int64_t row, plane;
+  int64_t row_stride, plane_stride;
 };
 
 // An array [planes][channels / kPanel][positions][kPanel], with the interface of Planes.
 struct Panels {
   Panels(float* data, int64_t positions, int64_t channels)
-      : data(data), panel(positions * row + kCacheLine), plane((channels + kPanel - 1) / kPanel * panel) {}
+      : data(data),
+        panel_stride(positions * row_stride + kCacheLine),
+        plane_stride((channels + kPanel - 1) / kPanel * panel_stride) {}
   static int64_t floats(int64_t planes, int64_t positions, int64_t channels) {
-    return planes * Panels(nullptr, positions, channels).plane;
+    return planes * Panels(nullptr, positions, channels).plane_stride;
   }
   float* at(int64_t p, int64_t position, int64_t channel = 0) const {
-    return data + p * plane + channel / kPanel * panel + position * row + channel % kPanel;
+    return data + p * plane_stride + channel / kPanel * panel_stride + position * row_stride +
+           channel % kPanel;
   }
   static constexpr int64_t kCacheLine = 16;  // floats in a cache line
   float* data;
-  static constexpr int64_t row = kPanel;
-  int64_t panel, plane;
+  static constexpr int64_t row_stride = kPanel;
+  int64_t panel_stride, plane_stride;
 };
 
 // Ranges of up to two tensors that `products` products prefetch in equal shares.
@@ -200,8 +203,8 @@ struct PositionSums {
     int64_t done = 0;
     const auto multiply = [&](int64_t p, int64_t c, int64_t o, int64_t count_of_o) {
       for_row_blocks(count_of_o, [&](int64_t row, int64_t rows) {
-        products[rows - 1](d.at(p, 0, o + row), 1, d.row, v.at(p, 0, c), v.row, count, sums.at(p, o + row, c),
-                           sums.row, prefetch_plan.share(done++, count));
+        products[rows - 1](d.at(p, 0, o + row), 1, d.row_stride, v.at(p, 0, c), v.row_stride, count,
+                           sums.at(p, o + row, c), sums.row_stride, prefetch_plan.share(done++, count));
       });
     };
     for (int64_t i = first, end; i < last; i = end) {  // panels of one plane

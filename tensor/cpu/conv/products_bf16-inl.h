@@ -14,7 +14,7 @@ template <int R>
 [[GRADUS_AVX512_BF16]] void product_of_pairs(const float* a, int64_t a_row, int64_t a_column, const float* b,
                                              int64_t b_row, int64_t K, bf16* c, int64_t c_row,
                                              Prefetch prefetch) {
-  if (!prefetch.at) prefetch.at = reinterpret_cast<const char*>(b);
+  if (!prefetch.address) prefetch.address = reinterpret_cast<const char*>(b);
   __m512 sum[R][2];
 #pragma GCC unroll 16
   for (int r = 0; r < R; ++r) {
@@ -23,8 +23,8 @@ template <int R>
   }
 #pragma GCC unroll 2
   for (int64_t k = 0; k < K; ++k, a += a_column, b += b_row) {
-    __builtin_prefetch(prefetch.at, 0, 2);
-    prefetch.at += prefetch.step;
+    __builtin_prefetch(prefetch.address, 0, 2);
+    prefetch.address += prefetch.step;
     const auto b0 = __m512bh(_mm512_loadu_ps(b)), b1 = __m512bh(_mm512_loadu_ps(b + kLanes));
 #pragma GCC unroll 16
     for (int r = 0; r < R; ++r) {

@@ -53,7 +53,7 @@ template <class T> class Image {
 };
 
 // Calls f(T()) with the element type T of an image, bf16 or float.
-template <class F> void with_type_of(const Tensor& image, F f) {
+template <class F> void dispatch_image_type(const Tensor& image, F f) {
   image.dtype() == DType::kBF16 ? f(bf16()) : f(float());
 }
 
@@ -82,7 +82,8 @@ void pixels_to_planes(const Image<T>& x, const Tiles& tiles, int64_t h, int64_t 
     const auto [n, row, column] = tile_position(tiles, t);
     for (int i = 0; i < kSide * kSide; ++i)
       pixels[i] = x.at(n, 2 * row + h + i / kSide, 2 * column + w + i % kSide);
-    for (int64_t c = 0; c < x.channels(); c += kLanes) transform(pixels, c, v.at(0, t - base, c), v.plane);
+    for (int64_t c = 0; c < x.channels(); c += kLanes)
+      transform(pixels, c, v.at(0, t - base, c), v.plane_stride);
   }
 }
 
@@ -91,7 +92,7 @@ struct OutputTile {
 #if HWY_TARGET == HWY_NEON
   HWY_INLINE OutputTile() {}  // g++ for ARM would not inline the implicit one, which has another target
 #endif
-  Floats at[2][2];
+  Floats pixels[2][2];
 };
 
 // The positions of output pixels in the image: pixel (i, j) of all tiles is written to (step * i + row,
@@ -101,8 +102,8 @@ struct PixelGrid {
 };
 
 // Transforms the planes m of tiles [first, last) back, adds the bias if not null, and writes y's channels
-// [channel, channel + channels). contract(m, plane) returns the OutputTile of kLanes channels.
-template <auto contract, class T>
+// [channel, channel + channels). inverse_transform(m, plane) returns the OutputTile of kLanes channels.
+template <auto inverse_transform, class T>
 void planes_to_results(const Image<T>& y, const PixelGrid& at, const Tiles& tiles, const float* bias,
                        int64_t first, int64_t last, int64_t base, const Planes& m, int64_t channel,
                        int64_t channels) {
@@ -113,18 +114,18 @@ void planes_to_results(const Image<T>& y, const PixelGrid& at, const Tiles& tile
       pixels[i] =
           y.pixel(n, at.step * (2 * row + i / 2) + at.row, at.step * (2 * column + i % 2) + at.column);
     for (int64_t i = 0; i < channels; i += kLanes) {
-      const OutputTile s = contract(m.at(0, t - base) + i, m.plane);
+      const OutputTile s = inverse_transform(m.at(0, t - base) + i, m.plane_stride);
       const Floats b = bias ? load(bias + channel + i) : hn::Zero(kFloats);
 #pragma GCC unroll 4
       for (int k = 0; k < 4; ++k)
-        if (pixels[k]) store(pixels[k] + channel + i, s.at[k / 2][k % 2] + b);
+        if (pixels[k]) store(pixels[k] + channel + i, s.pixels[k / 2][k % 2] + b);
     }
   }
 }
 
 // Returns the stride between planes of K x N filters, padded so that planes do not map to the same cache
 // sets.
-inline int64_t plane_of_filters(int64_t K, int64_t N) { return K * N + kPanel; }
+inline int64_t filter_plane_stride(int64_t K, int64_t N) { return K * N + kPanel; }
 
 // The products m[plane][tile][n] = sum_k v[plane][tile][k] * filters[plane][k][n], with the functions that
 // produce their operands and consume their results. K is divisible by kLanes, N by kPanel.
@@ -136,7 +137,7 @@ struct TileProducts {
   // Writes tiles [first, last) to v, at index tile - base.
   std::function<void(int64_t first, int64_t last, int64_t base, const Planes& v)> fill_inputs;
   // Writes the transformed filters of output channels [channel, channel + channels) in panels: to[plane][n /
-  // kPanel][k][n % kPanel], where planes have the stride plane_of_filters(K, channels). Computes work items
+  // kPanel][k][n % kPanel], where planes have the stride filter_plane_stride(K, channels). Computes work items
   // [first, last); item i has row i % filter_rows of kLanes channels from kLanes * (i / filter_rows) on.
   std::function<void(int64_t channel, int64_t channels, int64_t first, int64_t last, float* to)> fill_filters;
   // Writes the results of tiles [first, last), which are in m at index tile - base. m has the output channels
@@ -149,7 +150,7 @@ struct TileProducts {
 // For many tiles: all filters are transformed first, and threads divide the tiles. Tiles are processed in
 // chunks whose planes stay in the second-level cache until they are multiplied.
 inline void convolve_by_tiles(const TileProducts& c) {
-  const int64_t plane = plane_of_filters(c.K, c.N);
+  const int64_t plane = filter_plane_stride(c.K, c.N);
   const Tensor filters = scratch(c.planes * plane);
   parallel_for(0, c.filter_rows * c.N / kLanes, 64, [&](int64_t first, int64_t last) {
     c.fill_filters(0, c.N, first, last, filters.ptr<float>());
@@ -173,8 +174,9 @@ inline void convolve_by_tiles(const TileProducts& c) {
       for (int64_t p = 0; p < c.planes; ++p)
         for (int64_t n = 0; n < c.N; n += kPanel)
           for_row_blocks(last - first, [&](int64_t row, int64_t rows) {
-            kProducts[rows - 1](v.at(p, row), v.row, 1, filters.ptr<float>() + p * plane + n * c.K, kPanel,
-                                c.K, m.at(p, row) + n, m.row, prefetch_plan.share(done++, c.K));
+            kProducts[rows - 1](v.at(p, row), v.row_stride, 1, filters.ptr<float>() + p * plane + n * c.K,
+                                kPanel, c.K, m.at(p, row) + n, m.row_stride,
+                                prefetch_plan.share(done++, c.K));
           });
       c.write_results(first, last, first, m, 0, c.N);
     }
@@ -185,7 +187,7 @@ inline void convolve_by_tiles(const TileProducts& c) {
 // transformed and stays in the second-level cache while all tiles are multiplied by it.
 inline void convolve_by_panels(const TileProducts& c) {
   const int64_t panels = c.N / kPanel, shares = std::min<int64_t>(num_threads(), panels);
-  const int64_t plane = plane_of_filters(c.K, kPanel);
+  const int64_t plane = filter_plane_stride(c.K, kPanel);
   const int64_t v_floats = Planes::floats(c.planes, c.tiles, c.K);
   const int64_t floats = c.planes * plane + Planes::floats(c.planes, c.tiles, kPanel);
   const Tensor planes = scratch(v_floats + shares * floats);
@@ -198,8 +200,8 @@ inline void convolve_by_panels(const TileProducts& c) {
       c.fill_filters(i * kPanel, kPanel, 0, c.filter_rows * kPanel / kLanes, filters);
       for (int64_t p = 0; p < c.planes; ++p)
         for_row_blocks(c.tiles, [&](int64_t row, int64_t rows) {
-          kProducts[rows - 1](v.at(p, row), v.row, 1, filters + p * plane, kPanel, c.K, m.at(p, row), m.row,
-                              {});
+          kProducts[rows - 1](v.at(p, row), v.row_stride, 1, filters + p * plane, kPanel, c.K, m.at(p, row),
+                              m.row_stride, {});
         });
       c.write_results(0, c.tiles, 0, m, i * kPanel, kPanel);
     }
@@ -215,8 +217,8 @@ inline void convolve_by_products(const TileProducts& c) {
 
 // Computes the weight gradient dw[O,C,...] of kTaps taps from kPlanes planes of sums over tiles of dy times
 // kParts * C channels of x. fill(first, last, base, d, v) writes the planes of dy and x, as
-// PositionSums::compute calls it. contract(sums, plane, C, dw) transforms the sums of one filter back.
-template <int kPlanes, int kParts, int kTaps, auto contract, class Fill>
+// PositionSums::compute calls it. inverse_transform(sums, plane, C, dw) transforms the sums of one filter back.
+template <int kPlanes, int kParts, int kTaps, auto inverse_transform, class Fill>
 void weight_grad_by_tiles(const Tensor& dw, const Tensor& dy, const Tensor& x, Fill&& fill) {
   const int64_t O = dw.size(0), C = dw.size(1);
   const auto sums =
@@ -225,7 +227,7 @@ void weight_grad_by_tiles(const Tensor& dw, const Tensor& dy, const Tensor& x, F
   parallel_for(0, O, 1 + 1024 / C, [&](int64_t first, int64_t last) {
     for (int64_t o = first; o < last; ++o) {
       for (int64_t p = 0; p < kPlanes; ++p) sums.total(p, o, kParts * C);
-      contract(sums.planes.at(0, o), sums.planes.plane, C, dw.ptr<float>() + o * C * kTaps);
+      inverse_transform(sums.planes.at(0, o), sums.planes.plane_stride, C, dw.ptr<float>() + o * C * kTaps);
     }
   });
 }

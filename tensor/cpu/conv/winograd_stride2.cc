@@ -92,7 +92,7 @@ HWY_INLINE void expand_pixels(const T* const* pixels, int64_t c, float* to, int6
 }
 
 // Returns G' m G = A' m A of the planes m.
-HWY_INLINE OutputTile contract(const float* from, int64_t plane) {
+HWY_INLINE OutputTile transform_result(const float* from, int64_t plane) {
   Floats t[2][3];
 #pragma GCC unroll 3
   for (int j = 0; j < 3; ++j) {
@@ -102,7 +102,7 @@ HWY_INLINE OutputTile contract(const float* from, int64_t plane) {
   }
   OutputTile y;
 #pragma GCC unroll 2
-  for (int i = 0; i < 2; ++i) y.at[i][0] = t[i][0] + t[i][1], y.at[i][1] = t[i][1] + t[i][2];
+  for (int i = 0; i < 2; ++i) y.pixels[i][0] = t[i][0] + t[i][1], y.pixels[i][1] = t[i][1] + t[i][2];
   return y;
 }
 
@@ -123,7 +123,7 @@ void inputs_to_planes(const Image<T>& x, const Tiles& tiles, int64_t first, int6
         for (int i = 0; i < 3; ++i)
 #pragma GCC unroll 3
           for (int j = 0; j < 3; ++j) d[i][j] = load(pixels[2 * i + part / 2][2 * j + part % 2] + c);
-        transform_input(d, v.at(0, t - base, part * x.channels() + c), v.plane);
+        transform_input(d, v.at(0, t - base, part * x.channels() + c), v.plane_stride);
       }
   }
 }
@@ -134,7 +134,7 @@ void inputs_to_planes(const Image<T>& x, const Tiles& tiles, int64_t first, int6
 // and input channel i % C.
 void filters_to_panels(const Tensor& w, int64_t channel, int64_t channels, int64_t first, int64_t last,
                        float* to) {
-  const int64_t C = w.size(1), plane = plane_of_filters(kParts * C, channels);
+  const int64_t C = w.size(1), plane = filter_plane_stride(kParts * C, channels);
   for (int64_t i = first; i < last; ++i) {
     const int64_t n = i / C * kLanes, c = i % C;
     Floats taps[kTaps];
@@ -151,7 +151,7 @@ void filters_to_panels(const Tensor& w, int64_t channel, int64_t channels, int64
 // channels of x and channel i % O of dy.
 void rotated_filters_to_panels(const Tensor& w, int part, int64_t channel, int64_t channels, int64_t first,
                                int64_t last, float* to) {
-  const int64_t O = w.size(0), C = w.size(1), plane = plane_of_filters(O, channels);
+  const int64_t O = w.size(0), C = w.size(1), plane = filter_plane_stride(O, channels);
   for (int64_t i = first; i < last; ++i) {
     const int64_t n = i / O * kLanes, o = i % O;
     Floats taps[kTaps];
@@ -167,10 +167,10 @@ void filter_grads(const float* u, int64_t plane, int64_t C, float* dw) {
     Floats taps[kTaps];
 #pragma GCC unroll 4
     for (int part = 0; part < kParts; ++part) {
-      const OutputTile g = contract(u + part * C + c, plane);
+      const OutputTile g = transform_result(u + part * C + c, plane);
 #pragma GCC unroll 4
       for (int k = 0; k < 4; ++k)
-        taps[(k / 2 * 2 + part / 2) * 4 + k % 2 * 2 + part % 2] = g.at[k / 2][k % 2];
+        taps[(k / 2 * 2 + part / 2) * 4 + k % 2 * 2 + part % 2] = g.pixels[k / 2][k % 2];
     }
     store_columns(taps, kTaps, dw + c * kTaps, kTaps);
   }
@@ -205,7 +205,8 @@ template <class T> void convolve(const Tensor& y, const Tensor& x, const Tensor&
        .write_results =
            [&](int64_t first, int64_t last, int64_t base, const Planes& m, int64_t channel,
                int64_t channels) {
-             planes_to_results<contract>(result, {}, tiles, b, first, last, base, m, channel, channels);
+             planes_to_results<transform_result>(result, {}, tiles, b, first, last, base, m, channel,
+                                                 channels);
            }});
 }
 
@@ -231,8 +232,9 @@ template <class T> void input_grad(const Tensor& dx, const Tensor& dy, const Ten
                           .write_results =
                               [&](int64_t first, int64_t last, int64_t base, const Planes& m, int64_t channel,
                                   int64_t channels) {
-                                planes_to_results<contract>(result, {2, part / 2, part % 2}, tiles, nullptr,
-                                                            first, last, base, m, channel, channels);
+                                planes_to_results<transform_result>(result, {2, part / 2, part % 2}, tiles,
+                                                                    nullptr, first, last, base, m, channel,
+                                                                    channels);
                               }});
 }
 
@@ -247,14 +249,15 @@ template <class T> void weight_grad(const Tensor& dw, const Tensor& dy, const Te
 }
 
 void forward(const ConvProblem& p) {
-  with_type_of(p.x, [&]<class T>(T) { convolve<T>(p.y, p.x, as_f32(p.w), as_f32(p.bias)); });
+  dispatch_image_type(p.x, [&]<class T>(T) { convolve<T>(p.y, p.x, as_f32(p.w), as_f32(p.bias)); });
 }
 void input_grad(const ConvProblem& p) {
-  with_type_of(p.y, [&]<class T>(T) { input_grad<T>(p.x, p.y, as_f32(p.w)); });
+  dispatch_image_type(p.y, [&]<class T>(T) { input_grad<T>(p.x, p.y, as_f32(p.w)); });
 }
 void weight_grad(const ConvProblem& p) {
-  compute_in_f32(
-      p.w, [&](const Tensor& dw) { with_type_of(p.x, [&]<class T>(T) { weight_grad<T>(dw, p.y, p.x); }); });
+  compute_in_f32(p.w, [&](const Tensor& dw) {
+    dispatch_image_type(p.x, [&]<class T>(T) { weight_grad<T>(dw, p.y, p.x); });
+  });
 }
 
 constexpr ConvKernels kStride2 = {{"winograd stride 2", is_profitable<64>, forward},

@@ -191,8 +191,8 @@ bool has_defect(std::string_view implementation, Pass pass, const Shape& x, cons
   return false;
 }
 
-bool has_matmul_defect(std::string_view implementation, const Matrices& a, const Matrices& b, int64_t batch,
-                       int threads) {
+bool has_matmul_defect(std::string_view implementation, const MatrixLayout& a, const MatrixLayout& b,
+                       int64_t batch, int threads) {
   const std::string name = common_name(implementation);
   const int64_t inner = a.sizes.back(), columns = b.sizes.back();
   if (matches(name, "amx") && inner % 32 != 0) return true;
