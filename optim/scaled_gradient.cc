@@ -9,10 +9,9 @@ namespace gradus::optim::internal {
 namespace {
 
 // Note [Scaled gradients]
-// The mark is stored in Storage::autograd_data of the gradient, which autocast uses for casts of weights. The mark is
-// freed with the gradient, and a gradient that replaces it has no mark. The mark stores the storage's version to
-// detect writes by other code. Factors are stored per offset, because a bucket has several gradients in one
-// storage.
+// The mark is stored in Storage::autograd_data of the gradient, which autocast uses for casts of weights. The mark
+// is freed with the gradient, and a gradient that replaces it has no mark. The mark stores the storage's version to
+// detect writes by other code. Factors are stored per offset: a bucket has several gradients in one storage.
 struct ScaleMark final : Counted {
   std::map<int64_t, Factor> factors;  // by offset
   uint32_t version = 0;

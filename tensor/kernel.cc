@@ -62,12 +62,10 @@ class QueuedCall {
   }
   QueuedCall(const QueuedCall&) = delete;
   QueuedCall& operator=(const QueuedCall&) = delete;
-
   void run() const { run_(kernel_, copies_.data()); }
 
  private:
   QueuedCall(void (*kernel)(), void (*run)(void (*)(), const Argument*)) : kernel_(kernel), run_(run) {}
-
   void (*kernel_)();
   void (*run_)(void (*)(), const Argument*);
   std::unique_ptr<std::byte[]> memory_;
@@ -85,7 +83,6 @@ void launch(const KernelCall& call) {
   if (!call.kernel) throw_no_kernel(call.op, device);
   const auto is_meta = [](const Tensor* x) { return x->device().type == DeviceType::kMeta; };
   if (Context::current().skip_meta_kernels && std::ranges::any_of(tensors_of(call), is_meta)) return;
-
   Ref<Observer> observer(gradus::observer());
   int64_t range = -1;
   if (observer) {

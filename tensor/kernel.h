@@ -31,8 +31,7 @@ namespace gradus {
 
 namespace internal {
 
-// The defined tensors among a kernel's arguments. Other argument types with tensors provide for_each_tensor(value,
-// f).
+// The defined tensors among a kernel's arguments. A struct with tensors provides for_each_tensor(value, f).
 using TensorPointers = std::vector<const Tensor*>;
 inline void collect(TensorPointers& into, const Tensor& x) {
   if (x.defined()) into.push_back(&x);
@@ -45,7 +44,7 @@ template <class T> void collect(TensorPointers& into, const std::vector<T>& list
   for (const T& element : list) collect(into, element);
 }
 
-// What launch() does with arguments of a type T.
+// Type-erased operations on kernel arguments of a type T: launch() copies the arguments of a queued call.
 struct ArgumentType {
   size_t size;
   void (*copy)(void* to, const void* from);
@@ -65,10 +64,9 @@ struct Argument {
 };
 struct KernelCall {
   const char* op;
-  void (*kernel)();  // null: the device has none
-  void (*run)(void (*kernel)(),
-              const Argument* arguments);  // casts kernel and arguments to their types and calls
-  std::span<const Argument> arguments;     // the first is the result
+  void (*kernel)();                                          // null: the device has none
+  void (*run)(void (*kernel)(), const Argument* arguments);  // casts both to their types and calls the kernel
+  std::span<const Argument> arguments;                       // the first is the result
 };
 
 // Runs or queues a kernel on the device of the first argument, and reports the call to this thread's observer.

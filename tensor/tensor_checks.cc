@@ -1,4 +1,4 @@
-// Texts of the checks' errors.
+// The errors of the argument checks in tensor_checks.h, and the check of devices for traces on the meta device.
 #include "gradus/tensor/tensor_checks.h"
 
 #include <cctype>
@@ -9,7 +9,7 @@ namespace gradus {
 namespace {
 
 // Returns the C++ enumerator: "DType::kF32".
-std::string in_code(DType dtype) {
+std::string enumerator_of(DType dtype) {
   if (dtype == DType::kBF16) return "DType::kBF16";
   std::string name(name_of(dtype));
   name[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(name[0])));
@@ -23,7 +23,7 @@ bool internal::are_compatible_with_meta(Device a, Device b) {
 }
 
 std::string conversion_hint(std::string_view name, DType dtype) {
-  return concat("; to(", name, ", ", in_code(dtype), ") converts ", name);
+  return concat("; to(", name, ", ", enumerator_of(dtype), ") converts ", name);
 }
 
 namespace internal {
@@ -47,7 +47,7 @@ void throw_dtype_mismatch(std::string_view op, std::string_view name, const Tens
   const bool both_floating = is_floating(x.dtype()) && is_floating(other.dtype());
   throw DTypeError(op, name, " is ", x.dtype(), " but ", other_name, " is ", other.dtype(), ": ", name, ' ',
                    describe(x), ", ", other_name, ' ', describe(other), conversion_hint(name, other.dtype()),
-                   both_floating ? concat(", net.to(", in_code(x.dtype()), ") a module") : "");
+                   both_floating ? concat(", net.to(", enumerator_of(x.dtype()), ") a module") : "");
 }
 
 void throw_not_one_element(std::string_view op, std::string_view what, const Tensor& x,

@@ -49,7 +49,7 @@ void lars_step_cpu(const Tensor& first_param, const std::vector<raw::StepItem>& 
       const auto [param, grad] = norms[static_cast<size_t>(&item - items.data())];
       const T rate = rule.rate(param, grad);
       T* b = item.state[0].ptr<T>() + begin;
-      raw::for_each_converted_tile<P, T>(
+      raw::for_each_tile<P, T>(
           item.param.ptr<P>() + begin, item.grad.ptr<P>() + begin, end - begin,
           [&](T* p, const T* g, int64_t at, int64_t n) { lars<T>(n, p, g, b + at, rate, rule); });
     });
@@ -90,7 +90,7 @@ void lamb_step_cpu(const Tensor& first_param, const std::vector<raw::StepItem>& 
                                  raw::SumOfSquares& of_param, raw::SumOfSquares& of_direction) {
           const auto rule = MakeLAMB::of(o).rule<T>(raw::numbers_of(item));
           T *m = item.state[0].ptr<T>() + begin, *v = item.state[1].ptr<T>() + begin;
-          raw::for_each_converted_tile<P, T>(
+          raw::for_each_tile<P, T>(
               item.param.ptr<P>() + begin, item.grad.ptr<P>() + begin, end - begin,
               [&](const T* p, const T* g, int64_t at, int64_t n) {
                 lamb_moments<T>(n, g, m + at, v + at, rule);
@@ -104,14 +104,14 @@ void lamb_step_cpu(const Tensor& first_param, const std::vector<raw::StepItem>& 
       const auto [param, direction] = norms[static_cast<size_t>(&item - items.data())];
       const T rate = rule.rate(param, direction);
       const T *m = item.state[0].ptr<T>() + begin, *v = item.state[1].ptr<T>() + begin;
-      raw::for_each_converted_tile<P, T>(item.param.ptr<P>() + begin, item.grad.ptr<P>() + begin, end - begin,
-                                         [&](T* p, const T*, int64_t at, int64_t n) {
-                                           lamb_tiles<T>(n, p, m + at, v + at, rule,
-                                                         [&](const T* u, int64_t from, int64_t count) {
-                                                           for (int64_t i = 0; i < count; ++i)
-                                                             p[from + i] -= rate * u[i];
-                                                         });
-                                         });
+      raw::for_each_tile<P, T>(item.param.ptr<P>() + begin, item.grad.ptr<P>() + begin, end - begin,
+                               [&](T* p, const T*, int64_t at, int64_t n) {
+                                 lamb_tiles<T>(n, p, m + at, v + at, rule,
+                                               [&](const T* u, int64_t from, int64_t count) {
+                                                 for (int64_t i = 0; i < count; ++i)
+                                                   p[from + i] -= rate * u[i];
+                                               });
+                               });
     });
   });
 }

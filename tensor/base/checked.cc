@@ -1,4 +1,4 @@
-// Implementation of the bounds checks.
+// Bounds checks of the sizes and options of an op, and the error for overflow: the contracts are in checked.h.
 #include "gradus/tensor/base/checked.h"
 
 #include <cmath>
@@ -8,9 +8,9 @@
 #include "gradus/tensor/base/error.h"
 
 namespace gradus {
-
 namespace {
 
+// `printed` is the value in the error: a Size2 if `value` is one of its components, else `value`.
 template <class Value>
 void check(std::string_view op, std::string_view what, int64_t value, int64_t min, int64_t max,
            const Value& printed) {

@@ -1,4 +1,4 @@
-// The default dtype, f16 conversions, and type promotion.
+// The process-wide default dtype, conversion of f16 for compilers without a 16-bit float type, and type promotion.
 #include "gradus/tensor/base/dtype.h"
 
 #include <atomic>
@@ -32,7 +32,8 @@ DType promote(DType a, DType b) {
   }
   // i16 is the smallest dtype that can represent both.
   if ((a == DType::kI8 && b == DType::kU8) || (a == DType::kU8 && b == DType::kI8)) return DType::kI16;
-  return a < b ? a : b;  // enumerators are ordered from wide to narrow
+  return a < b ? a
+               : b;  // enumerators of a kind are ordered from wide to narrow, and u8 follows the signed ones
 }
 
 }  // namespace gradus

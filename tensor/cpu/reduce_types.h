@@ -20,7 +20,7 @@ template <class T> using AccumulatorOf = std::conditional_t<is_floating(dtype_v<
 // Element type of the sum of T: T for floats, int64_t for integers.
 template <class T> using SumResult = std::conditional_t<is_floating(dtype_v<T>), T, int64_t>;
 
-// Op: scale * sum(x). Integers ignore `scale`.
+// Op: scale * sum(x), accumulated in f64 across blocks. Integers ignore `scale`.
 template <class T> struct Sum {
   using BlockAccumulator = BlockAccumulatorOf<T>;
   using Accumulator = AccumulatorOf<T>;
@@ -34,7 +34,7 @@ template <class T> struct Sum {
   }
 };
 
-// The type in which values of T are compared.
+// The type in which values of T are compared: f32 for 16-bit floats, else T.
 template <class T>
 using ComparisonType = std::conditional_t<is_floating(dtype_v<T>), BlockAccumulatorOf<T>, T>;
 
@@ -43,7 +43,7 @@ template <class V> constexpr bool is_nan(V v) {
   return false;
 }
 
-// Op: the largest or smallest element, or NaN if any element is NaN.
+// Op: the largest element (`largest`) or the smallest one, or NaN if any element is NaN.
 template <class T, bool largest> struct Extreme {
   using BlockAccumulator = ComparisonType<T>;
   using Accumulator = BlockAccumulator;

@@ -170,7 +170,6 @@ template <class T, class R, int64_t step> class RowSums {
  public:
   using Accumulator = AccumulatorOf<T>;
   RowSums(R* y, const T* x, int64_t n) : y_(y), x_(x), n_(n) {}
-
   void run() const {
     Accumulator carry = 0;
     int64_t at = 0;
@@ -219,7 +218,6 @@ template <class T, class R, int64_t step> class RowSums {
   void run_tail(int64_t at, Accumulator sum) const {
     for (; at < n_; ++at) y_[step * at] = static_cast<R>(sum += static_cast<Accumulator>(x_[step * at]));
   }
-
   R* y_;
   const T* x_;
   int64_t n_;

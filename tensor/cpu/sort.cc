@@ -126,15 +126,13 @@ template <class T> class SliceSorter {
   std::unique_ptr<I[]> items_, spare_;
 };
 
-// Selects the first k items of a slice in sort order. Candidates are collected in a buffer of about 4 * k
-// items. A full buffer is reduced to its first k items, whose largest key becomes the limit for further
-// candidates.
+// Selects the first k items of a slice in sort order. Candidates are collected in a buffer of about 4 * k items. A
+// full buffer is reduced to its first k items, whose largest key becomes the limit for further candidates.
 template <class T> class TopK {
  public:
   using K = KeyOf<T>;
   using I = SortItem<K>;
   explicit TopK(int64_t k) : k_(k), capacity_(std::max<int64_t>(4 * k, 256)), items_(new I[capacity_]) {}
-
   const I* find(const T* x, int64_t n, int64_t stride, bool descending) {
     int64_t count = 0;
     K limit = ~K(0);

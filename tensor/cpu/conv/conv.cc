@@ -1,9 +1,8 @@
 // CPU kernels of convolution, its input gradient and its weight gradient. Each direction has a table of
-// algorithms; the first one that applies computes the problem, and the profiler shows its name. oneDNN
-// computes most f32 and bf16 convolutions; the entries before it are faster where they apply, and the last
-// one applies always. Images x and y are channels-last, [N, C, ...] and [N, O, ...]; filters w are row-major,
-// [O, C / groups, ...]. In the tables of gradients, the members x, w, bias and y of ConvProblem are dx, dw,
-// db or dy (kernels.h).
+// algorithms; the first one that applies computes the problem, and the profiler shows its name. oneDNN computes
+// most f32 and bf16 convolutions; the entries before it are faster where they apply, and the last one applies
+// always. Images x and y are channels-last, [N, C, ...] and [N, O, ...]; filters w are row-major, [O, C / groups,
+// ...]. In the tables of gradients, the members x, w, bias and y of ConvProblem are dx, dw, db or dy (kernels.h).
 #include "gradus/tensor/ops/images/conv.h"
 #include "gradus/tensor/kernel.h"
 
@@ -92,8 +91,7 @@ bool prefers_blocked_images(const ConvProblem& p) {
          p.geometry.stride[0] > 1 && p.w.size(2) > 1 && p.w.size(1) >= 16;
 }
 
-// Finds or makes oneDNN's primitive for the problem and stores it in p.plan. Returns false if oneDNN has
-// none.
+// Finds or makes oneDNN's primitive for the problem and stores it in p.plan. Returns false if oneDNN has none.
 template <Pass pass> bool has_plan(const ConvProblem& p) {
   static const char kind[] = "convolution";
   const ConvGeometry& g = p.geometry;

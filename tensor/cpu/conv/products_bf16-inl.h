@@ -1,5 +1,6 @@
 // The matrix multiplication microkernels of gradus/tensor/cpu/conv/products-inl.h in bf16 with AVX512_BF16
-// (vdpbf16ps). A pair of bf16, adjacent along K, takes the place of a float. Included only for AVX-512.
+// (vdpbf16ps). A pair of bf16, adjacent along K, takes the place of a float. Included only for AVX-512; callers
+// check cpu::has_avx512_bf16().
 #pragma once
 
 #include "gradus/tensor/cpu/conv/bf16_pairs.h"
@@ -9,7 +10,8 @@ HWY_BEFORE_NAMESPACE();
 namespace gradus::cpu::HWY_NAMESPACE {
 
 // c[r][n] = sum_k a[r][2k] * b[2k][n] + a[r][2k + 1] * b[2k + 1][n] for r < R, k < K and n < 32, summed in f32 and
-// rounded to bf16. `a` and `b` point to pairs of bf16, and a_row, a_column and b_row count pairs.
+// rounded to bf16. a and b point to pairs of bf16; the strides a_row, a_column and b_row count pairs, c_row counts
+// bf16.
 template <int R>
 [[GRADUS_AVX512_BF16]] void product_of_pairs(const float* a, int64_t a_row, int64_t a_column, const float* b,
                                              int64_t b_row, int64_t K, bf16* c, int64_t c_row,

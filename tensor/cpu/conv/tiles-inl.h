@@ -30,7 +30,7 @@ struct Tiles {
   int64_t rows, columns, count;
 };
 
-// A batch of channels-last images with zero padding of any size.
+// A batch of channels-last images [N, C, H, W] with zero padding of any size. Refers to the tensor's memory.
 template <class T> class Image {
  public:
   explicit Image(const Tensor& x)
@@ -52,7 +52,7 @@ template <class T> class Image {
   std::vector<T> zeros_;
 };
 
-// Calls f(T()) with the element type T of an image, bf16 or float.
+// Calls f(T()), where T is the element type of an image: bf16 or float.
 template <class F> void dispatch_image_type(const Tensor& image, F f) {
   image.dtype() == DType::kBF16 ? f(bf16()) : f(float());
 }
@@ -71,9 +71,9 @@ inline TilePosition tile_position(const Tiles& tiles, int64_t t) {
   return {t / (tiles.rows * tiles.columns), t / tiles.columns % tiles.rows, t % tiles.columns};
 }
 
-// Transforms tiles [first, last) of x into v, at index tile - base. A tile reads kSide x kSide pixels, the
-// first tile from (h, w) on. transform(pixels, c, to, plane) writes the planes of channels [c, c + kLanes),
-// with stride `plane`.
+// Transforms tiles [first, last) of x into v, at index tile - base. A tile reads kSide x kSide pixels, the first
+// tile of an image from row h and column w on (negative: in the padding). transform(pixels, c, to, plane) writes
+// the planes of channels [c, c + kLanes), with stride `plane`.
 template <int kSide, auto transform, class T, class P>
 void pixels_to_planes(const Image<T>& x, const Tiles& tiles, int64_t h, int64_t w, int64_t first,
                       int64_t last, int64_t base, const P& v) {
@@ -101,8 +101,8 @@ struct PixelGrid {
   int64_t step = 1, row = 0, column = 0;
 };
 
-// Transforms the planes m of tiles [first, last) back, adds the bias if not null, and writes y's channels
-// [channel, channel + channels). inverse_transform(m, plane) returns the OutputTile of kLanes channels.
+// Applies the inverse transform to the planes m of tiles [first, last), adds the bias if not null, and writes y's
+// channels [channel, channel + channels). inverse_transform(m, plane) returns the OutputTile of kLanes channels.
 template <auto inverse_transform, class T>
 void planes_to_results(const Image<T>& y, const PixelGrid& at, const Tiles& tiles, const float* bias,
                        int64_t first, int64_t last, int64_t base, const Planes& m, int64_t channel,
@@ -123,15 +123,14 @@ void planes_to_results(const Image<T>& y, const PixelGrid& at, const Tiles& tile
   }
 }
 
-// Returns the stride between planes of K x N filters, padded so that planes do not map to the same cache
-// sets.
+// Returns the stride between planes of K x N filters, padded so that planes do not map to the same cache sets.
 inline int64_t filter_plane_stride(int64_t K, int64_t N) { return K * N + kPanel; }
 
 // The products m[plane][tile][n] = sum_k v[plane][tile][k] * filters[plane][k][n], with the functions that
 // produce their operands and consume their results. K is divisible by kLanes, N by kPanel.
 struct TileProducts {
   int planes;
-  int64_t K, N, tiles;
+  int64_t K, N, tiles;  // K: channels of v, N: of m
   Tensor input;         // the source of v, roughly in order of tiles; only prefetched
   int64_t filter_rows;  // work items of fill_filters per kLanes output channels
   // Writes tiles [first, last) to v, at index tile - base.
@@ -215,9 +214,9 @@ inline void convolve_by_products(const TileProducts& c) {
   (by_panels ? convolve_by_panels : convolve_by_tiles)(c);
 }
 
-// Computes the weight gradient dw[O,C,...] of kTaps taps from kPlanes planes of sums over tiles of dy times
-// kParts * C channels of x. fill(first, last, base, d, v) writes the planes of dy and x, as
-// PositionSums::compute calls it. inverse_transform(sums, plane, C, dw) transforms the sums of one filter back.
+// Computes the weight gradient dw[O,C,...] of kTaps taps from kPlanes planes of sums over tiles of dy times kParts
+// * C channels of x. fill(first, last, base, d, v) writes the planes of dy and x, as PositionSums::compute calls
+// it. inverse_transform(sums, plane, C, dw) computes one filter of dw from its sums with the plane stride `plane`.
 template <int kPlanes, int kParts, int kTaps, auto inverse_transform, class Fill>
 void weight_grad_by_tiles(const Tensor& dw, const Tensor& dy, const Tensor& x, Fill&& fill) {
   const int64_t O = dw.size(0), C = dw.size(1);

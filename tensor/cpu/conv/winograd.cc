@@ -16,8 +16,7 @@
 #include "gradus/tensor/cpu/transpose-inl.h"
 
 // Note [Winograd]
-// A tile is 2x2 adjacent output pixels, which depend on 4x4 input pixels. ' is the transpose. With the
-// matrices
+// A tile is 2x2 adjacent output pixels, which depend on 4x4 input pixels. ' is the transpose. With the matrices
 //
 //        1  0 -1  0          1    0    0
 //   B' = 0  1  1  0     G = 1/2  1/2  1/2     A' = 1  1  1  0
@@ -67,8 +66,7 @@ HWY_INLINE void transform_input(const T* const* pixels, int64_t c, float* to, in
   }
 }
 
-// to[plane i][c..] = (A dy A')[i] of 2x2 pixels dy, for channels [c, c + kLanes). Arguments as
-// transform_input.
+// to[plane i][c..] = (A dy A')[i] of 2x2 pixels dy, for channels [c, c + kLanes). Arguments as transform_input.
 template <class T>
 HWY_INLINE void transform_result_grad(const T* const* pixels, int64_t c, float* to, int64_t plane) {
   Floats t[4][2];

@@ -1,7 +1,6 @@
-// Winograd convolution F(2x2, 2x2) for 4x4 filters with stride 2 and padding 1, and its gradients, compiled
-// per instruction set by Highway. Images x [N, C, H, W] and y [N, O, H/2, W/2] are channels-last, f32 or
-// bf16; transforms and sums are f32. The transforms are here, the matrix products in tiles-inl.h and
-// products-inl.h.
+// Winograd convolution F(2x2, 2x2) for 4x4 filters with stride 2 and padding 1, and its gradients, compiled per
+// instruction set by Highway. Images x [N, C, H, W] and y [N, O, H/2, W/2] are channels-last, f32 or bf16;
+// transforms and sums are f32. The transforms are here, the matrix products in tiles-inl.h and products-inl.h.
 #include "gradus/tensor/cpu/conv/kernels.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -24,10 +23,9 @@
 //
 // a tile of 2x2 output pixels is
 //   y = A' [(G w G') * (B' x B)] A
-// summed over the parts and their channels, where x are the 3x3 pixels of the part on which the tile depends.
-// So a tile depends on 6x6 pixels of x. Each of the 9 elements of a transformed tile is called a plane and
-// has one matrix product: [tiles, 4 C] by [4 C, O]. This takes 36 multiplications for 4 results instead of
-// 64.
+// summed over the parts and their channels, where x are the 3x3 pixels of the part on which the tile depends. So a
+// tile depends on 6x6 pixels of x. Each of the 9 elements of a transformed tile is called a plane and has one
+// matrix product: [tiles, 4 C] by [4 C, O]. This takes 36 multiplications for 4 results instead of 64.
 //
 // The gradient of x has four parts of every other pixel too: pixel 2i of x contributes to y[i-1] with w[3]
 // and to y[i] with w[1], pixel 2i + 1 to y[i] with w[2] and to y[i+1] with w[0]. So a part is a convolution
@@ -92,7 +90,7 @@ HWY_INLINE void expand_pixels(const T* const* pixels, int64_t c, float* to, int6
 }
 
 // Returns G' m G = A' m A of the planes m.
-HWY_INLINE OutputTile transform_result(const float* from, int64_t plane) {
+HWY_INLINE OutputTile contract(const float* from, int64_t plane) {
   Floats t[2][3];
 #pragma GCC unroll 3
   for (int j = 0; j < 3; ++j) {
@@ -167,7 +165,7 @@ void filter_grads(const float* u, int64_t plane, int64_t C, float* dw) {
     Floats taps[kTaps];
 #pragma GCC unroll 4
     for (int part = 0; part < kParts; ++part) {
-      const OutputTile g = transform_result(u + part * C + c, plane);
+      const OutputTile g = contract(u + part * C + c, plane);
 #pragma GCC unroll 4
       for (int k = 0; k < 4; ++k)
         taps[(k / 2 * 2 + part / 2) * 4 + k % 2 * 2 + part % 2] = g.pixels[k / 2][k % 2];
@@ -205,8 +203,7 @@ template <class T> void convolve(const Tensor& y, const Tensor& x, const Tensor&
        .write_results =
            [&](int64_t first, int64_t last, int64_t base, const Planes& m, int64_t channel,
                int64_t channels) {
-             planes_to_results<transform_result>(result, {}, tiles, b, first, last, base, m, channel,
-                                                 channels);
+             planes_to_results<contract>(result, {}, tiles, b, first, last, base, m, channel, channels);
            }});
 }
 
@@ -232,9 +229,8 @@ template <class T> void input_grad(const Tensor& dx, const Tensor& dy, const Ten
                           .write_results =
                               [&](int64_t first, int64_t last, int64_t base, const Planes& m, int64_t channel,
                                   int64_t channels) {
-                                planes_to_results<transform_result>(result, {2, part / 2, part % 2}, tiles,
-                                                                    nullptr, first, last, base, m, channel,
-                                                                    channels);
+                                planes_to_results<contract>(result, {2, part / 2, part % 2}, tiles, nullptr,
+                                                            first, last, base, m, channel, channels);
                               }});
 }
 

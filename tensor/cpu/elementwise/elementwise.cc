@@ -166,7 +166,6 @@ class StridedLoops {
       done += length;
     }
   }
-
   const ElementwiseCall& call_;
   const StridedIndex& index_;
   int inputs_;
@@ -208,7 +207,6 @@ void run_nontemporal(const ElementwiseCall& call, int64_t n, char* to, const voi
 void run_elementwise(const ElementwiseCall& call, const Tensor& out, std::span<const Tensor* const> inputs) {
   const int64_t n = out.numel();
   if (n == 0) return;
-
   bool contiguous = out.is_row_major() && out.dtype() == call.out_type;
   const void* in[3];
   int64_t sizes[3];
@@ -232,7 +230,6 @@ void run_elementwise(const ElementwiseCall& call, const Tensor& out, std::span<c
       call.chunk(end - begin, to + begin * size, from, call.functor);
     });
   }
-
   const Tensor* operands[4] = {&out};
   std::copy(inputs.begin(), inputs.end(), operands + 1);
   const int count = static_cast<int>(inputs.size()) + 1;

@@ -1,5 +1,5 @@
-// Defines the CPU kernels of functors (tensor/ops/functor.h). A .cc file instantiates DefineSlots for each list of slots
-// of its family.
+// Defines the CPU kernels of functors (tensor/ops/functor.h): the kernel of Unary<F>, Binary<F> or Ternary<F> runs
+// F on operands of any dtype and layout. A .cc file instantiates DefineSlots for each list of slots of its family.
 #pragma once
 
 #include "gradus/tensor/cpu/elementwise/elementwise.h"
@@ -40,6 +40,7 @@ template <class F, class... In> bool try_run_in_bf16(const F& f, const Tensor& o
   return false;
 }
 
+// Kernels: operands are converted to the C++ type that F computes in, results to out's dtype.
 template <class F> void unary(const Tensor& out, const Tensor& x, F f) {
   if (try_run_in_bf16(f, out, x)) return;
   raw::with_compute_type<F>("elementwise", raw::compute_type<F>(out, x),

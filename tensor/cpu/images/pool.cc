@@ -114,8 +114,7 @@ void max_pool_positions_cpu(const Tensor& positions, const Tensor& index, PoolWi
   });
 }
 
-// Returns 1 / divisor of a window's sum: the given divisor, or the number of its pixels, with or without
-// padding.
+// Returns 1 / divisor of a window's sum: the given divisor, or the number of its pixels, with or without padding.
 template <class T> T weight_of(const PoolWindows& w, const Window& window) {
   if (w.divisor) return T(1) / T(w.divisor);
   return T(1) / T(w.count_include_pad ? window.padded_pixels : int64_t(window.pixels.size()));

@@ -1,5 +1,5 @@
-// Enumerates the windows of 1- to 3-dim pooling over channels-last images, each as a list of the pixels that lie
-// inside the image. Offsets count elements.
+// Enumerates the windows of 1- to 3-dim pooling over channels-last images [N, C, (D, (H,)) W], each as a list of
+// its pixels inside the image. Offsets count elements. PoolWindows is the geometry of a pooling.
 #pragma once
 
 #include <algorithm>
@@ -22,7 +22,7 @@ inline WindowRange range_of(const PoolWindows& w, int64_t Size3::*axis, int64_t 
                    i);
 }
 
-// One pixel of a window: its row-major number within the kernel, and the offset of its C channels in the image.
+// One pixel of a window: its row-major index within the kernel, and the offset of its C channels in the image.
 struct WindowPixel {
   int32_t kernel_index;
   int64_t offset;
@@ -34,7 +34,7 @@ struct Window {
   int64_t padded_pixels;                // number of pixels including padding
 };
 
-// Output rows of one image, and input elements of one image.
+// The number of output rows, and of input elements, of one image.
 inline int64_t output_rows(const PoolWindows& w) { return w.output.d * w.output.h; }
 inline int64_t image_elements(const PoolWindows& w, int64_t C) {
   return w.input.d * w.input.h * w.input.w * C;
@@ -87,13 +87,14 @@ template <class F> void for_all_windows(const PoolWindows& w, int64_t N, int64_t
   parallel_for(0, N * output_rows(w), grain,
                [&](int64_t first, int64_t last) { for_each_window(w, C, first, last, f); });
 }
-// Minimum number of images per thread, for kernels that write to input pixels. Overlapping windows share pixels, so
-// one thread processes a whole image.
+// Minimum number of images per thread, for kernels that write to input pixels. Overlapping windows share pixels,
+// so one thread processes a whole image.
 inline int64_t image_grain(const PoolWindows& w, int64_t C) {
   return 1 + 16384 / (1 + output_rows(w) * w.output.w * C * max_pixels(w));
 }
 
-// Writes zeros to the pixels of a 1-dim or 2-dim image that no window covers.
+// Writes zeros to the pixels of a 1-dim or 2-dim image outside of all windows. Requires no padding and no
+// dilation.
 template <class T> void clear_uncovered(T* image, int64_t C, const PoolWindows& w) {
   auto covered = [](int64_t i, int64_t stride, int64_t kernel, int64_t count) {
     return i / stride < count && i % stride < kernel;
@@ -104,8 +105,8 @@ template <class T> void clear_uncovered(T* image, int64_t C, const PoolWindows& 
         std::fill_n(image + (h * w.input.w + v) * C, C, T(0));
 }
 
-// Overwrites x by the gradient of max_pool(relu(x)). Windows do not overlap, so each is read and overwritten by
-// replace(image, dy of the window, pixels, C) before the next one.
+// Overwrites x by the gradient of max_pool(relu(x)). Windows do not overlap: replace(image, dy of the window,
+// pixels, C) reads and overwrites the pixels of one window.
 template <class T, class Replace>
 void replace_by_relu_grad(const Tensor& x, const Tensor& dy, const PoolWindows& w, Replace replace) {
   const int64_t C = x.size(1), image = image_elements(w, C);

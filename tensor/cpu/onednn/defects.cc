@@ -10,8 +10,7 @@
 namespace gradus::onednn {
 namespace {
 
-// One pass of a convolution: x [N, C, ...] and w [O, C / groups, ...], with 1 to 3 spatial dims from dim 2
-// on.
+// One pass of a convolution: x [N, C, ...] and w [O, C / groups, ...], with 1 to 3 spatial dims from dim 2 on.
 struct Problem {
   Pass pass;
   const Shape &x, &w;

@@ -71,7 +71,6 @@ Plan conv_plan(Pass pass, const Tensor& x, const Tensor& w, const Tensor& y, con
   // oneDNN counts the skipped elements: its dilation 0 is PyTorch's dilation 1.
   memory::dims gaps(g.dilation.begin(), g.dilation.end());
   for (auto& gap : gaps) --gap;
-
   const auto has_defect_in = [&](Pass p) {
     return [&, p](const char* name) { return has_defect(name, p, x.shape(), w.shape(), g); };
   };

@@ -17,12 +17,12 @@ Desc image_layout(const Tensor& x);
 
 // Returns a plan for the convolution of x [N,C,...] with w [O,C/groups,...] into y [N,O,...], or for the gradient
 // of x or of w. The bias, its gradient and the filters have y's dtype. With `any_layout` the images have the
-// layouts that oneDNN prefers (plan.src, plan.dst), otherwise they are channels-last.
+// layouts that oneDNN prefers (format_tag::any): plan.src and plan.dst. Otherwise they are channels-last.
 // Errors: dnnl::error (unimplemented) if oneDNN has no implementation without a known bug.
 Plan conv_plan(Pass pass, const Tensor& x, const Tensor& w, const Tensor& y, const raw::ConvGeometry& g,
                bool with_bias, bool any_layout = false);
 
-// A matrix [rows, columns] or a batch of matrices: sizes, and strides in elements.
+// A matrix [rows, columns], or a batch of matrices [B, rows, columns]: sizes, and strides in elements.
 struct MatrixLayout {
   dnnl::memory::dims sizes, strides;
 };
@@ -36,13 +36,13 @@ bool has_memory_desc(const MatrixLayout& m);
 Plan matmul_plan(DType dtype, const MatrixLayout& a, const MatrixLayout& b, const Tensor& out,
                  bool with_bias);
 
-// Known bugs of oneDNN: implementations that compute some convolutions or matrix products wrongly, access memory out
-// of bounds, or crash. Found by tools/fuzz-conv.sh; the table is in defects.cc.
+// Known bugs of oneDNN: implementations that give wrong results for some problems, access memory out of bounds, or
+// crash. Found by tools/fuzz-conv.sh; the table is in defects.cc.
 
 // Returns whether the implementation of this name is known to fail in this pass of a convolution of x with w.
 bool has_defect(std::string_view implementation, Pass pass, const Shape& x, const Shape& w,
                 const raw::ConvGeometry& g);
-// Returns whether the implementation is known to fail for a batch of `batch` products a b on this number of threads.
+// Returns whether the implementation is known to fail for `batch` products a b on this number of threads.
 bool has_matmul_defect(std::string_view implementation, const MatrixLayout& a, const MatrixLayout& b,
                        int64_t batch, int threads);
 
