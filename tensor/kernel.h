@@ -45,14 +45,14 @@ template <class T> void collect(TensorPointers& into, const std::vector<T>& list
 }
 
 // Type-erased operations on kernel arguments of a type T: launch() copies the arguments of a queued call.
-struct ArgumentType {
+struct ArgumentOps {
   size_t size;
   void (*copy)(void* to, const void* from);
   void (*destroy)(void*);
   void (*collect)(TensorPointers& into, const void*);
 };
 template <class T>
-inline constexpr ArgumentType argument_type = {
+inline constexpr ArgumentOps argument_ops = {
     sizeof(T), [](void* to, const void* from) { new (to) T(*static_cast<const T*>(from)); },
     [](void* value) { static_cast<T*>(value)->~T(); },
     [](TensorPointers& into, const void* value) { internal::collect(into, *static_cast<const T*>(value)); }};
@@ -60,7 +60,7 @@ inline constexpr ArgumentType argument_type = {
 // A kernel call without the types of its arguments.
 struct Argument {
   const void* value;
-  const ArgumentType* type;
+  const ArgumentOps* ops;
 };
 struct KernelCall {
   const char* op;
@@ -85,8 +85,8 @@ template <class... Args> class KernelSlot<void(const Tensor&, Args...)> {
     const Device device = out.device();
     if (device == kCPU && cpu && !observer() && !Context::current().skip_meta_kernels) [[likely]]
       return cpu(out, args...);
-    const internal::Argument arguments[] = {{&out, &internal::argument_type<Tensor>},
-                                            {&args, &internal::argument_type<std::decay_t<Args>>}...};
+    const internal::Argument arguments[] = {{&out, &internal::argument_ops<Tensor>},
+                                            {&args, &internal::argument_ops<std::decay_t<Args>>}...};
     const Function kernel = device.type == DeviceType::kCUDA ? cuda : cpu;
     internal::launch({op_, reinterpret_cast<void (*)()>(kernel), &run, arguments});
   }

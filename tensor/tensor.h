@@ -153,7 +153,7 @@ class Tensor {
   bool is_same(const Tensor& o) const { return impl_.get() == o.impl_.get(); }
 
  private:
-  const void* host_data(DType want) const;
+  const void* host_data(DType expected) const;
   double item_f64() const;
   int64_t item_i64() const;
   [[noreturn, gnu::cold]] static void throw_undefined();

@@ -17,8 +17,8 @@ void set_default_dtype(DType t) {
   default_dtype.store(t, std::memory_order_relaxed);
 }
 
-uint16_t internal::half_of(float f) { return std::bit_cast<uint16_t>(static_cast<Half>(f)); }
-float internal::float_of(uint16_t half) { return static_cast<float>(std::bit_cast<Half>(half)); }
+uint16_t internal::float_to_half(float f) { return std::bit_cast<uint16_t>(static_cast<Half>(f)); }
+float internal::half_to_float(uint16_t half) { return static_cast<float>(std::bit_cast<Half>(half)); }
 
 std::ostream& operator<<(std::ostream& out, DType t) { return out << name_of(t); }
 

@@ -128,9 +128,9 @@ void forward_of_strided_pixels(const ConvProblem& p) {
 
 void conv_cpu(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& bias, ConvGeometry g) {
   static const ConvKernel table[] = {
-      pointwise().forward,
-      winograd().forward,
-      winograd_stride2().forward,
+      pointwise_kernels().forward,
+      winograd_kernels().forward,
+      winograd_stride2_kernels().forward,
       {"strided pixels", is_strided_pointwise, forward_of_strided_pixels},
       {"im2col", prefers_im2col, conv_reference},
       {"onednn", has_plan<Pass::kForward>, run_forward_plan},
@@ -192,10 +192,10 @@ void conv_input_grad_cpu(const Tensor& dx, const Tensor& dy, const Tensor& w, co
                          ConvGeometry g) {
   static const ConvKernel table[] = {
       {"bias", has_bias, input_grad_and_bias},
-      sparse_grad().input_grad,
-      pointwise().input_grad,
-      winograd().input_grad,
-      winograd_stride2().input_grad,
+      sparse_grad_kernels().input_grad,
+      pointwise_kernels().input_grad,
+      winograd_kernels().input_grad,
+      winograd_stride2_kernels().input_grad,
       {"strided pixels", is_strided_pointwise, input_grad_of_strided_pixels},
       {"im2col", prefers_im2col, conv_input_grad_reference},
       {"onednn", has_plan<Pass::kInputGrad>, run_input_grad_plan},
@@ -245,10 +245,10 @@ void bias_grad(const Tensor& db, const Tensor& dy) {
 
 namespace {
 
-// With AMX, oneDNN's bf16 weight gradient takes half the time of bf16_weight_grad().
+// With AMX, oneDNN's bf16 weight gradient takes half the time of bf16_weight_grad_kernels().
 bool has_amx_weight_grad_plan(const ConvProblem& p) {
   return cpu::level() == cpu::Level::kAmx && p.y.dtype() == DType::kBF16 && has_plan<Pass::kWeightGrad>(p) &&
-         onednn::implementation(p.plan->primitive).find("amx") != std::string_view::npos;
+         onednn::implementation_name(p.plan->primitive).find("amx") != std::string_view::npos;
 }
 
 // Returns x, whose layout is `plain`, in `layout`. A reordered copy is stored in `owner`, which must
@@ -303,13 +303,13 @@ void conv_weight_grad_cpu(const Tensor& dw, const Tensor& db, const Tensor& dy, 
   static const ConvKernel table[] = {
     {"onednn", has_amx_weight_grad_plan, run_weight_grad_plan},
 #if defined(__x86_64__)
-    bf16_weight_grad().weight_grad,
+    bf16_weight_grad_kernels().weight_grad,
 #endif
-    sparse_grad().weight_grad,
+    sparse_grad_kernels().weight_grad,
     {"bias", prefers_separate_bias_grad, weight_grad_and_bias},
-    pointwise().weight_grad,
-    winograd().weight_grad,
-    winograd_stride2().weight_grad,
+    pointwise_kernels().weight_grad,
+    winograd_kernels().weight_grad,
+    winograd_stride2_kernels().weight_grad,
     {"strided pixels", is_strided_pointwise, weight_grad_of_strided_pixels},
     {"im2col", prefers_im2col, conv_weight_grad_reference},
     {"onednn", has_plan<Pass::kWeightGrad>, run_weight_grad_plan},

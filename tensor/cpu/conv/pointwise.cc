@@ -282,5 +282,5 @@ constexpr ConvKernels kPointwise = {{"pointwise product", is_profitable_forward,
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-const gradus::ConvKernels& gradus::pointwise() { return *GRADUS_DISPATCH(kPointwise); }
+const gradus::ConvKernels& gradus::pointwise_kernels() { return *GRADUS_DISPATCH(kPointwise); }
 #endif

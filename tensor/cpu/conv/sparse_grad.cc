@@ -345,5 +345,5 @@ constexpr ConvKernels kSparseGrad = {.input_grad = {"sparse", is_profitable, inp
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-const gradus::ConvKernels& gradus::sparse_grad() { return *GRADUS_DISPATCH(kSparseGrad); }
+const gradus::ConvKernels& gradus::sparse_grad_kernels() { return *GRADUS_DISPATCH(kSparseGrad); }
 #endif

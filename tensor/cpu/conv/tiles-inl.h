@@ -1,4 +1,4 @@
-// The common part of the Winograd convolutions (winograd() and winograd_stride2() in kernels.h): divides
+// The common part of winograd.cc and winograd_stride2.cc, the two Winograd convolutions: divides
 // images into tiles of 2x2 output pixels, transforms each tile into `planes` elements per channel, and
 // computes one matrix product [tiles, K] by [K, N] per plane, where K and N are the numbers of channels of
 // the source and the result. Callers supply the transforms. Images are channels-last f32 or bf16; planes are

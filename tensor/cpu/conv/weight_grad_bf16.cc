@@ -461,7 +461,7 @@ constexpr ConvKernels kPairsOfPixels = {.weight_grad = {"pairs of pixels", is_pr
 
 }  // namespace
 
-const ConvKernels& bf16_weight_grad() { return kPairsOfPixels; }
+const ConvKernels& bf16_weight_grad_kernels() { return kPairsOfPixels; }
 
 }  // namespace gradus
 

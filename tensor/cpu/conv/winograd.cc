@@ -269,5 +269,5 @@ constexpr ConvKernels kWinograd = {{"winograd", is_profitable, forward},
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-const gradus::ConvKernels& gradus::winograd() { return *GRADUS_DISPATCH(kWinograd); }
+const gradus::ConvKernels& gradus::winograd_kernels() { return *GRADUS_DISPATCH(kWinograd); }
 #endif

@@ -265,5 +265,5 @@ constexpr ConvKernels kStride2 = {{"winograd stride 2", is_profitable<64>, forwa
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-const gradus::ConvKernels& gradus::winograd_stride2() { return *GRADUS_DISPATCH(kStride2); }
+const gradus::ConvKernels& gradus::winograd_stride2_kernels() { return *GRADUS_DISPATCH(kStride2); }
 #endif

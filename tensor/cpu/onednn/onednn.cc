@@ -91,7 +91,7 @@ bool supports_dtype(DType t) {
   return t == DType::kF32 || (t == DType::kBF16 && has_bf16);
 }
 
-std::string_view implementation(const dnnl::primitive& primitive) {
+std::string_view implementation_name(const dnnl::primitive& primitive) {
   const char* name = nullptr;
   dnnl_primitive_desc_query(primitive.get_primitive_desc(), dnnl_query_impl_info_str, 0, &name);
   return name ? name : "";
@@ -131,7 +131,7 @@ static void execute(const Plan& plan, std::initializer_list<Arg> args) {
 
 void run(const Plan& plan, std::initializer_list<Arg> args) {
   apply_num_threads();
-  if (observer()) report_algorithm(implementation(plan.primitive));
+  if (observer()) report_algorithm(implementation_name(plan.primitive));
   execute(plan, args);
 }
 

@@ -73,7 +73,7 @@ PlanPtr store_plan(const PlanKey& key, Plan plan);
 // these instructions oneDNN's bf16 takes 6 times as long as f32.
 bool supports_dtype(DType t);
 // Returns oneDNN's name of an implementation, such as "jit:avx512_core". Names of reference code begin with "ref".
-std::string_view implementation(const dnnl::primitive& primitive);
+std::string_view implementation_name(const dnnl::primitive& primitive);
 inline dnnl::memory::data_type type_of(DType t) {
   return t == DType::kBF16 ? dnnl::memory::data_type::bf16 : dnnl::memory::data_type::f32;
 }
@@ -91,7 +91,7 @@ template <class Make> PlanPtr find_or_create_plan(DType t, PlanKey key, Make mak
     Plan made;
     try {
       made = make();
-      if (is_bf16 && implementation(made.primitive).starts_with("ref")) made = {};
+      if (is_bf16 && implementation_name(made.primitive).starts_with("ref")) made = {};
     } catch (const dnnl::error& e) {
       if (!is_bf16 || e.status != dnnl_unimplemented) throw InternalError("oneDNN: ", e.what());
     }
