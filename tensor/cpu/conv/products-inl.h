@@ -227,13 +227,13 @@ template <class Fill> PositionSums::Result PositionSums::compute(Fill fill) cons
   const int64_t floats = d_floats + Operands::floats(planes, chunk, C);
   const Tensor bytes = scratch(shares * floats);
 
-  const auto add_share = [&](int64_t share, auto each) {
+  const auto add_share = [&](int64_t share, auto for_range) {
     const Operands d(bytes.ptr<float>() + share * floats, chunk, O), v(d.data + d_floats, chunk, C);
     const int64_t begin = positions * share / shares, end = positions * (share + 1) / shares;
     for (int64_t base = begin; base < end; base += chunk) {
       const int64_t count = std::min(chunk, end - base), next = base + count;
-      each(count, [&](int64_t first, int64_t last) { fill(base + first, base + last, base, d, v); });
-      each(planes * (C / kPanel), [&](int64_t first, int64_t last) {
+      for_range(count, [&](int64_t first, int64_t last) { fill(base + first, base + last, base, d, v); });
+      for_range(planes * (C / kPanel), [&](int64_t first, int64_t last) {
         add(d, v, count, first, last, base == begin, {sums.ptr<float>() + share * size, O, C}, next,
             std::min(end, next + chunk));
       });
