@@ -1,5 +1,6 @@
-// What trains a network: tensors, differentiable ops, recordings, modules, optimizers. gradus/gradus.h adds
-// data, files, several processes, the profiler, gradient checks.
+// Umbrella header for training a network in one process: tensors, differentiable ops, recordings of gradients,
+// modules, optimizers. gradus/gradus.h adds data loading, files, distributed training, models, the profiler and
+// gradient checks.
 #pragma once
 
 #include "gradus/autograd/functional.h"

@@ -1,5 +1,5 @@
-// All of Gradus: tensors, differentiable ops, recordings, modules, optimizers, data,
-// files, several processes.
+// Umbrella header of all public parts of Gradus: core.h (tensors, autograd, modules, optimizers), data loading,
+// files, distributed training, models, training programs, the profiler and gradient checks.
 #pragma once
 
 #include "gradus/autograd/gradcheck.h"

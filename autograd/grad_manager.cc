@@ -222,12 +222,12 @@ class Deliveries {
     const bool plain = !is_tracked(grad) && !(leaf.grad.defined() && is_tracked(leaf.grad));
     if (!leaf.grad.defined()) {
       leaf.grad =
-          d.may_alias || grad.sole_owner() ? std::move(grad) : clone(grad);  // shared only if may_alias
+          d.may_alias || grad.is_sole_owner() ? std::move(grad) : clone(grad);  // shared only if may_alias
     } else if (d.may_alias && plain) {
       // grad() stays a view of the callback's buffer, so the old gradient is added to the new one.
       sums.to.push_back(grad), sums.terms.push_back(leaf.grad);
       sums.replacing.emplace_back(&leaf, std::move(grad));
-    } else if (leaf.grad.sole_owner() && plain) {
+    } else if (leaf.grad.is_sole_owner() && plain) {
       sums.to.push_back(leaf.grad), sums.terms.push_back(std::move(grad));
     } else {
       leaf.grad = add(leaf.grad, grad);
@@ -312,7 +312,7 @@ std::vector<Tensor> checked_dys(const RecordingState& state, const std::vector<T
                      state.leaves().size(), " tensors attached",
                      state.records_subset ? " (narrowed by `only`)" : "", "; ",
                      state.manager->attached.empty()
-                         ? kWhoseParameters
+                         ? kEmptyParametersHint
                          : "was it computed outside of record(), or detached? autograd::explain(loss) tells");
   return dys;
 }

@@ -39,7 +39,7 @@ std::pair<int64_t, std::array<double, 2>> read_back(const Tensor& on_device) {
 
 void Optimizer::add_params(const std::vector<Tensor>& params) {
   if (params.empty())
-    throw ValueError(kind(), "expected at least one parameter, got an empty list; ", kWhoseParameters);
+    throw ValueError(kind(), "expected at least one parameter, got an empty list; ", kEmptyParametersHint);
   std::unordered_set<const TensorImpl*> known;
   for (const Group& g : groups_)
     for (const Tensor& p : g.params) known.insert(p.ref().get());

@@ -9,16 +9,17 @@ namespace gradus::optim::internal {
 namespace {
 
 // Note [Scaled gradients]
-// The mark is stored in Storage::cast of the gradient, which autocast uses for casts of weights. The mark is
-// freed with the gradient, and a gradient that replaces it has no mark. The mark stores the storage's version to
-// detect writes by other code. Factors are stored per offset, because a bucket has several gradients in one
-// storage.
+// The mark is stored in Storage::autograd_data of the gradient, which autocast uses for casts of weights. The mark
+// is freed with the gradient, and a gradient that replaces it has no mark. The mark stores the storage's version to
+// detect writes by other code. Factors are stored per offset: a bucket has several gradients in one storage.
 struct ScaleMark final : Counted {
   std::map<int64_t, Factor> factors;  // by offset
   uint32_t version = 0;
 };
 
-ScaleMark* mark_on(const Tensor& grad) { return dynamic_cast<ScaleMark*>(grad.storage()->cast.get()); }
+ScaleMark* mark_on(const Tensor& grad) {
+  return dynamic_cast<ScaleMark*>(grad.storage()->autograd_data.get());
+}
 
 }  // namespace
 
@@ -41,7 +42,7 @@ void mark_scaled(const Tensor& grad, const Factor& factor) {
   if (!mark) {
     auto fresh = make_ref<ScaleMark>();
     mark = fresh.get();
-    grad.storage()->cast = std::move(fresh);
+    grad.storage()->autograd_data = std::move(fresh);
   }
   mark->factors[grad.impl().offset] = factor;
   mark->version = grad.storage()->version();

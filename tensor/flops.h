@@ -1,4 +1,4 @@
-// FLOP counts of kernels, for profiles.
+// FLOP counts of kernels, for the profiler (tensor/profile).
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@ namespace gradus {
 
 class Tensor;
 
-// Returns the FLOPs of a kernel: two for each multiply-add of a matrix product or convolution, 0 for other
-// kernels. `tensors` are the kernel's tensors in the order of its arguments, without undefined ones.
+// Returns the FLOPs of the kernel of slot `op`: two for each multiply-add of a matrix product or convolution, 0 for
+// other kernels. `tensors` are the kernel's tensors in the order of its arguments, without undefined ones.
 int64_t kernel_flops(std::string_view op, std::span<const Tensor* const> tensors);
 
 }  // namespace gradus

@@ -1,4 +1,4 @@
-// Implementation of copies between host and device memory.
+// Copies between host and device memory on the device's current stream. Errors of the device describe the tensor.
 #include "gradus/tensor/host_copy.h"
 
 #include <algorithm>
@@ -9,10 +9,9 @@
 #include "gradus/tensor/runtime/device_runtime.h"
 
 namespace gradus::internal {
-
 namespace {
 
-// Returns f(). A DeviceFailure is annotated with x.
+// Returns f(). A DeviceFailure from f gets x's description.
 template <class F> auto annotate_failures(const Tensor& x, F&& f) {
   try {
     return f();
@@ -22,7 +21,8 @@ template <class F> auto annotate_failures(const Tensor& x, F&& f) {
   }
 }
 
-Tensor fetch(const Tensor& x) {
+// Copies the memory from x's first to its last element to the host, and waits.
+Tensor copy_to_host(const Tensor& x) {
   const Device device = x.device();
   int64_t first = 0, last = 0;  // range of element offsets, relative to x's offset
   for (int d = 0; d < x.dim(); ++d) {
@@ -50,7 +50,7 @@ Tensor in_host_memory(const Tensor& x, const char* op) {
     return x;
   }
   const OpCall call(op);
-  return annotate_failures(x, [&] { return fetch(x); });
+  return annotate_failures(x, [&] { return copy_to_host(x); });
 }
 
 void copy_from_host(const Tensor& to, const Tensor& from, const char* op) {

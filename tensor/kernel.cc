@@ -36,7 +36,7 @@ std::string describe(const TensorPointers& tensors) {
 // Returns the defined tensors among the arguments, without ownership.
 TensorPointers tensors_of(const KernelCall& call) {
   TensorPointers tensors;
-  for (const Argument& argument : call.arguments) argument.type->collect(tensors, argument.value);
+  for (const Argument& argument : call.arguments) argument.ops->collect(tensors, argument.value);
   return tensors;
 }
 
@@ -47,27 +47,25 @@ class QueuedCall {
   explicit QueuedCall(const KernelCall& call) : QueuedCall(call.kernel, call.run) {
     constexpr size_t kAlign = alignof(std::max_align_t);
     size_t bytes = 0;
-    for (const Argument& x : call.arguments) bytes += (x.type->size + kAlign - 1) / kAlign * kAlign;
+    for (const Argument& x : call.arguments) bytes += (x.ops->size + kAlign - 1) / kAlign * kAlign;
     memory_ = std::make_unique_for_overwrite<std::byte[]>(bytes);
     copies_.reserve(call.arguments.size());
     std::byte* to = memory_.get();
     for (const Argument& x : call.arguments) {
-      x.type->copy(to, x.value);
-      copies_.push_back({to, x.type});
-      to += (x.type->size + kAlign - 1) / kAlign * kAlign;
+      x.ops->copy(to, x.value);
+      copies_.push_back({to, x.ops});
+      to += (x.ops->size + kAlign - 1) / kAlign * kAlign;
     }
   }
   ~QueuedCall() {
-    for (const Argument& x : copies_) x.type->destroy(const_cast<void*>(x.value));
+    for (const Argument& x : copies_) x.ops->destroy(const_cast<void*>(x.value));
   }
   QueuedCall(const QueuedCall&) = delete;
   QueuedCall& operator=(const QueuedCall&) = delete;
-
   void run() const { run_(kernel_, copies_.data()); }
 
  private:
   QueuedCall(void (*kernel)(), void (*run)(void (*)(), const Argument*)) : kernel_(kernel), run_(run) {}
-
   void (*kernel_)();
   void (*run_)(void (*)(), const Argument*);
   std::unique_ptr<std::byte[]> memory_;
@@ -85,7 +83,6 @@ void launch(const KernelCall& call) {
   if (!call.kernel) throw_no_kernel(call.op, device);
   const auto is_meta = [](const Tensor* x) { return x->device().type == DeviceType::kMeta; };
   if (Context::current().skip_meta_kernels && std::ranges::any_of(tensors_of(call), is_meta)) return;
-
   Ref<Observer> observer(gradus::observer());
   int64_t range = -1;
   if (observer) {

@@ -31,8 +31,7 @@ namespace gradus {
 
 namespace internal {
 
-// The defined tensors among a kernel's arguments. Other argument types with tensors provide for_each_tensor(value,
-// f).
+// The defined tensors among a kernel's arguments. A struct with tensors provides for_each_tensor(value, f).
 using TensorPointers = std::vector<const Tensor*>;
 inline void collect(TensorPointers& into, const Tensor& x) {
   if (x.defined()) into.push_back(&x);
@@ -45,15 +44,15 @@ template <class T> void collect(TensorPointers& into, const std::vector<T>& list
   for (const T& element : list) collect(into, element);
 }
 
-// What launch() does with arguments of a type T.
-struct ArgumentType {
+// Type-erased operations on kernel arguments of a type T: launch() copies the arguments of a queued call.
+struct ArgumentOps {
   size_t size;
   void (*copy)(void* to, const void* from);
   void (*destroy)(void*);
   void (*collect)(TensorPointers& into, const void*);
 };
 template <class T>
-inline constexpr ArgumentType argument_type = {
+inline constexpr ArgumentOps argument_ops = {
     sizeof(T), [](void* to, const void* from) { new (to) T(*static_cast<const T*>(from)); },
     [](void* value) { static_cast<T*>(value)->~T(); },
     [](TensorPointers& into, const void* value) { internal::collect(into, *static_cast<const T*>(value)); }};
@@ -61,14 +60,13 @@ inline constexpr ArgumentType argument_type = {
 // A kernel call without the types of its arguments.
 struct Argument {
   const void* value;
-  const ArgumentType* type;
+  const ArgumentOps* ops;
 };
 struct KernelCall {
   const char* op;
-  void (*kernel)();  // null: the device has none
-  void (*run)(void (*kernel)(),
-              const Argument* arguments);  // casts kernel and arguments to their types and calls
-  std::span<const Argument> arguments;     // the first is the result
+  void (*kernel)();                                          // null: the device has none
+  void (*run)(void (*kernel)(), const Argument* arguments);  // casts both to their types and calls the kernel
+  std::span<const Argument> arguments;                       // the first is the result
 };
 
 // Runs or queues a kernel on the device of the first argument, and reports the call to this thread's observer.
@@ -87,8 +85,8 @@ template <class... Args> class KernelSlot<void(const Tensor&, Args...)> {
     const Device device = out.device();
     if (device == kCPU && cpu && !observer() && !Context::current().skip_meta_kernels) [[likely]]
       return cpu(out, args...);
-    const internal::Argument arguments[] = {{&out, &internal::argument_type<Tensor>},
-                                            {&args, &internal::argument_type<std::decay_t<Args>>}...};
+    const internal::Argument arguments[] = {{&out, &internal::argument_ops<Tensor>},
+                                            {&args, &internal::argument_ops<std::decay_t<Args>>}...};
     const Function kernel = device.type == DeviceType::kCUDA ? cuda : cpu;
     internal::launch({op_, reinterpret_cast<void (*)()>(kernel), &run, arguments});
   }

@@ -1,4 +1,4 @@
-// The error for undefined arguments.
+// The StateError for an undefined tensor among the arguments of an op (OpCall's constructors).
 #include "gradus/tensor/op_call.h"
 
 namespace gradus {

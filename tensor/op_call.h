@@ -30,17 +30,17 @@ class OpCall {
   explicit OpCall(const char* op) : outer_(internal::called_op) {
     if (!outer_) internal::called_op = op;
   }
-  // Errors: StateError if one of the `needed` tensors is undefined.
-  OpCall(const char* op, std::initializer_list<Argument> needed) : OpCall(op) {
-    for (const Argument& a : needed)
+  // Errors: StateError if one of the `required` tensors is undefined.
+  OpCall(const char* op, std::initializer_list<Argument> required) : OpCall(op) {
+    for (const Argument& a : required)
       if (!a.tensor.defined()) [[unlikely]]
         throw_undefined(op, a.name);
   }
   // For an argument `name` that is a list of tensors; errors name the tensor "name[i]".
-  // Errors: StateError if one of the `needed` tensors is undefined.
-  OpCall(const char* op, const char* name, const std::vector<Tensor>& needed) : OpCall(op) {
-    for (size_t i = 0; i < needed.size(); ++i)
-      if (!needed[i].defined()) [[unlikely]]
+  // Errors: StateError if one of the `required` tensors is undefined.
+  OpCall(const char* op, const char* name, const std::vector<Tensor>& required) : OpCall(op) {
+    for (size_t i = 0; i < required.size(); ++i)
+      if (!required[i].defined()) [[unlikely]]
         throw_undefined(op, concat(name, '[', i, ']'));
   }
   ~OpCall() { internal::called_op = outer_; }

@@ -116,7 +116,6 @@ class Printer {
     }
     return out + "]";
   }
-
   const Tensor& x_;
   const bool abridge_;
   const Style style_;

@@ -1,10 +1,10 @@
-// Allocation and release of storage.
+// Storage of memory from the caching allocator of a device, or of another owner, which release() notifies.
 #include "gradus/tensor/storage.h"
 
 namespace gradus {
 
 Ref<Storage> Storage::allocate(Device device, int64_t bytes) {
-  // The memory is allocated last: an exception after it would leak the block.
+  // The memory is allocated last: an exception after the allocation would leak the block.
   Ref<Storage> storage(new Storage(device, nullptr, 0, false, {}));
   if (bytes > 0) {
     storage->data_ = gradus::allocate(device, bytes);

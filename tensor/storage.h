@@ -21,16 +21,17 @@ class Storage final : public Counted {
   void* data() const { return data_; }
   int64_t bytes() const { return bytes_; }
   Device device() const { return device_; }
-  bool is_external() const { return external_; }
+  bool is_external() const { return external_; }  // from adopt()
 
   uint32_t version() const { return version_.load(std::memory_order_acquire); }
   void bump_version() { version_.fetch_add(1, std::memory_order_acq_rel); }
 
-  // Data that kernels cache beside the contents, such as weights in oneDNN's layout. Guarded by a lock of the
-  // kernels.
-  Ref<Counted> companion;
-  // The contents in another dtype, cached by autocast and guarded by its lock.
-  Ref<Counted> cast;
+  // Data of kernels that belongs to the contents: copies of weights in oneDNN's layouts (guarded by a lock in
+  // cpu/onednn/onednn.cc), or the rows of a sparse gradient (autograd/graph/sparse_gradient.cc). Null: none.
+  Ref<Counted> kernel_data;
+  // Data of autograd that belongs to the contents: the cast that autocast caches (guarded by its lock), the mark
+  // of a scaled gradient, or the mark that all elements are 1. Null: none.
+  Ref<Counted> autograd_data;
 
  private:
   Storage(Device device, void* data, int64_t bytes, bool external, std::function<void()> release)

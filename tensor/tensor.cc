@@ -108,9 +108,10 @@ bool Tensor::is_dense() const {
   return true;
 }
 
-const void* Tensor::host_data(DType want) const {
-  if (dtype() != want)
-    throw DTypeError("data", "asked for ", want, " elements of ", describe(*this), "; to_vector() converts");
+const void* Tensor::host_data(DType expected) const {
+  if (dtype() != expected)
+    throw DTypeError("data", "asked for ", expected, " elements of ", describe(*this),
+                     "; to_vector() converts");
   if (!is_row_major())
     throw ShapeError("data", "elements do not lie in row-major order, call contiguous(): ", describe(*this));
   if (device().type != DeviceType::kCPU)

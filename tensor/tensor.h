@@ -45,8 +45,7 @@ class AutogradSlot : public Counted {
   bool is_leaf_;
 };
 
-// The array that Tensor handles refer to: a strided view into a Storage. Views of one array share the
-// Storage.
+// The array that Tensor handles refer to: a strided view into a Storage. Views of one array share the Storage.
 class TensorImpl final : public Counted {
  public:
   TensorImpl(Ref<Storage> storage, int64_t offset, const Shape& shape, const Strides& strides, DType dtype);
@@ -95,8 +94,7 @@ class Tensor {
 
   // Return a pointer to the elements of a row-major tensor, after the device has computed them. mutable_data
   // increments the storage's version counter, by which autograd detects in-place writes.
-  // Errors: DTypeError unless the dtype is T's; ShapeError unless row-major; DeviceError unless in host
-  // memory.
+  // Errors: DTypeError unless the dtype is T's; ShapeError unless row-major; DeviceError unless in host memory.
   template <class T> const T* data() const { return static_cast<const T*>(host_data(dtype_v<T>)); }
   template <class T> T* mutable_data() {
     T* p = static_cast<T*>(const_cast<void*>(host_data(dtype_v<T>)));
@@ -148,14 +146,14 @@ class Tensor {
   }
   void* raw_ptr() const { return static_cast<char*>(storage()->data()) + impl_->offset * size_of(dtype()); }
   // Returns whether no other tensor shares the storage, so that the buffer may be reused for a result.
-  bool sole_owner() const {
+  bool is_sole_owner() const {
     return impl_ && impl_->use_count() == 1 && impl_->storage->use_count() == 1 &&
            !impl_->storage->is_external();
   }
   bool is_same(const Tensor& o) const { return impl_.get() == o.impl_.get(); }
 
  private:
-  const void* host_data(DType want) const;
+  const void* host_data(DType expected) const;
   double item_f64() const;
   int64_t item_i64() const;
   [[noreturn, gnu::cold]] static void throw_undefined();

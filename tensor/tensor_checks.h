@@ -17,15 +17,15 @@ namespace internal {
 [[noreturn, gnu::cold]] void throw_not_integers(std::string_view op, std::string_view what,
                                                 std::string_view name, const Tensor& x);
 [[noreturn, gnu::cold]] void throw_not_bool(std::string_view op, std::string_view name, const Tensor& x);
-[[noreturn, gnu::cold]] void throw_other_dtype(std::string_view op, std::string_view name, const Tensor& x,
-                                               std::string_view other_name, const Tensor& other);
+[[noreturn, gnu::cold]] void throw_dtype_mismatch(std::string_view op, std::string_view name, const Tensor& x,
+                                                  std::string_view other_name, const Tensor& other);
 [[noreturn, gnu::cold]] void throw_not_one_element(std::string_view op, std::string_view what,
-                                                   const Tensor& x, std::string_view otherwise);
+                                                   const Tensor& x, std::string_view alternative);
 [[gnu::cold]] bool are_compatible_with_meta(Device a, Device b);
 }  // namespace internal
 
 // Returns the end of an error about a dtype, for name "x" and dtype f32: "; to(x, DType::kF32) converts x".
-std::string how_to_convert(std::string_view name, DType dtype);
+std::string conversion_hint(std::string_view name, DType dtype);
 
 // Checks that x has a floating dtype.
 // Errors: DTypeError.
@@ -56,7 +56,7 @@ inline void check_bool(std::string_view op, std::string_view name, const Tensor&
 inline void check_same_dtype(std::string_view op, std::string_view name, const Tensor& x,
                              std::string_view other_name, const Tensor& other) {
   if (x.dtype() != other.dtype()) [[unlikely]]
-    internal::throw_other_dtype(op, name, x, other_name, other);
+    internal::throw_dtype_mismatch(op, name, x, other_name, other);
 }
 
 // Returns whether an op may have operands on devices a and b: a == b, or one of them is meta while this thread's
@@ -65,17 +65,17 @@ inline bool are_compatible_devices(Device a, Device b) {
   return a == b || internal::are_compatible_with_meta(a, b);
 }
 
-// Checks that x has one element. `what` names x in the error ("the loss"). `otherwise` is appended to the error's
+// Checks that x has one element. `what` names x in the error ("the loss"). `alternative` is appended to the error's
 // first clause and states an alternative: " (or pass its dy)".
 // Errors: ShapeError.
 inline void check_one_element(std::string_view op, std::string_view what, const Tensor& x,
-                              std::string_view otherwise = "") {
+                              std::string_view alternative = "") {
   if (x.numel() != 1) [[unlikely]]
-    internal::throw_not_one_element(op, what, x, otherwise);
+    internal::throw_not_one_element(op, what, x, alternative);
 }
 
 // The end of errors about an empty list of parameters: explains which parameters a module has.
-inline constexpr const char* kWhoseParameters =
+inline constexpr const char* kEmptyParametersHint =
     "a module's parameters() are those of the layers that were made with it as their parent: "
     "nn::Linear fc{this, \"fc\", {.in = 2, .out = 1}}";
 

@@ -36,7 +36,7 @@ struct CachedCast {
   }
 };
 
-// The value of Storage::cast, the storage's field for cached data.
+// The value of Storage::autograd_data, the storage's field for cached data.
 struct CastOnStorage final : Counted {
   std::shared_ptr<CachedCast> cached = std::make_shared<CachedCast>();
 };
@@ -55,7 +55,7 @@ class AutocastScope final : public Counted {
     const uint32_t version = storage.version();
     {
       std::lock_guard lock(cache_mutex);
-      if (auto* on_storage = dynamic_cast<CastOnStorage*>(storage.cast.get());
+      if (auto* on_storage = dynamic_cast<CastOnStorage*>(storage.autograd_data.get());
           on_storage && on_storage->cached->is_cast_of(x, version, dtype))
         return on_storage->cached->result;
     }
@@ -80,10 +80,10 @@ class AutocastScope final : public Counted {
  private:
   // Caches the cast of x. The caller has locked cache_mutex.
   void cache_cast(const Tensor& x, uint32_t version, const Tensor& result) {
-    Ref<Counted>& slot = x.storage()->cast;
+    Ref<Counted>& slot = x.storage()->autograd_data;
     if (!slot) slot = make_ref<CastOnStorage>();
     const auto* on_storage = dynamic_cast<CastOnStorage*>(slot.get());
-    if (!on_storage) return;  // Storage::cast has another use: a GradScaler's gradient, or mark_ones
+    if (!on_storage) return;  // Storage::autograd_data has another use: a GradScaler's gradient, or mark_ones
     const auto& cached = on_storage->cached;
     *cached = {version, x.shape(), x.strides(), x.impl().offset, current_stream(x.device()), result};
     casts_.insert(cached);

@@ -172,7 +172,7 @@ bool fuse_relu_into_node_of(const Tensor& x) {
 
 bool may_reuse(const Tensor& x) {
   // is_dense excludes broadcast views: several of their elements share one address.
-  if (!x.sole_owner() || !x.is_dense()) return false;
+  if (!x.is_sole_owner() || !x.is_dense()) return false;
   if (is_used_on_other_streams(x.device(), x.storage()->data())) return false;
   const auto& slot = x.ref()->slot;
   return !slot || !slot->is_leaf();
@@ -180,7 +180,7 @@ bool may_reuse(const Tensor& x) {
 
 namespace {
 
-// Stored in Storage::cast, which autocast and GradScaler use for their own data.
+// Stored in Storage::autograd_data, which autocast and GradScaler use for their own data.
 struct OnesMark final : Counted {
   explicit OnesMark(uint32_t filled_version) : version(filled_version) {}
   const uint32_t version;  // of the storage when it was filled with ones
@@ -188,10 +188,10 @@ struct OnesMark final : Counted {
 
 }  // namespace
 
-void mark_ones(const Tensor& x) { x.storage()->cast = make_ref<OnesMark>(x.storage()->version()); }
+void mark_ones(const Tensor& x) { x.storage()->autograd_data = make_ref<OnesMark>(x.storage()->version()); }
 
 bool is_known_ones(const Tensor& x) {
-  const auto* mark = dynamic_cast<const OnesMark*>(x.storage()->cast.get());
+  const auto* mark = dynamic_cast<const OnesMark*>(x.storage()->autograd_data.get());
   return mark && mark->version == x.storage()->version();
 }
 

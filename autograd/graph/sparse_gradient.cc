@@ -27,14 +27,14 @@ struct StoredRows final : Counted {
 // Returns the rows of a sparse gradient; null for any other tensor, and for an undefined one.
 const StoredRows* stored_in(const Tensor& grad) {
   if (!grad.defined() || grad.device().type != DeviceType::kMeta) return nullptr;
-  const auto* stored = dynamic_cast<const StoredRows*>(grad.storage()->companion.get());
+  const auto* stored = dynamic_cast<const StoredRows*>(grad.storage()->kernel_data.get());
   return stored && stored->owner == grad.ref().get() ? stored : nullptr;
 }
 
 // Makes the sparse gradient of this shape; the indices must be ascending and unique.
 Tensor sparse(SparseRows rows, const Shape& shape) {
   const Tensor grad = empty(shape, {rows.values.dtype(), Device{DeviceType::kMeta}});
-  grad.storage()->companion = make_ref<StoredRows>(std::move(rows), grad.ref().get());
+  grad.storage()->kernel_data = make_ref<StoredRows>(std::move(rows), grad.ref().get());
   return grad;
 }
 

@@ -169,7 +169,7 @@ Tensor repeat_interleave(const Tensor& x, const Tensor& counts, std::optional<in
   const int d = wrap_dim(*dim, x.dim(), kOp);
   if (counts.dtype() != DType::kI64 && counts.dtype() != DType::kI32)
     throw DTypeError(kOp, "expected i64 or i32 counts, got counts ", describe(counts),
-                     how_to_convert("counts", DType::kI64));
+                     conversion_hint("counts", DType::kI64));
   autograd::check_same_device(kOp, "x", x, "counts", counts);
   const int64_t n = x.size(d);
   if (counts.dim() > 1 || (counts.numel() != n && counts.numel() != 1))

@@ -30,8 +30,8 @@ Workload run(const Plan& plan, std::initializer_list<std::pair<int, Desc>> layou
 
 Workload gemm(const GemmShape& s) {
   const auto matrices = [&](long rows, long columns) {
-    return s.batch > 1 ? onednn::Matrices{{s.batch, rows, columns}, {rows * columns, columns, 1}}
-                       : onednn::Matrices{{rows, columns}, {columns, 1}};
+    return s.batch > 1 ? onednn::MatrixLayout{{s.batch, rows, columns}, {rows * columns, columns, 1}}
+                       : onednn::MatrixLayout{{rows, columns}, {columns, 1}};
   };
   const Tensor out = s.batch > 1 ? empty({s.batch, s.m, s.n}) : empty({s.m, s.n});
   const Plan plan = onednn::matmul_plan(DType::kF32, matrices(s.m, s.k), matrices(s.k, s.n), out, false);

@@ -38,7 +38,7 @@ void check_batch(const char* op, const Batch& batch, int dims) {
 Tensor own_input(const Tensor& x) {
   const int64_t n = x.size(0), item = x.numel() / n;
   const bool samples_apart = n == 1 || x.stride(0) == item;
-  if (x.sole_owner() && samples_apart) return x;
+  if (x.is_sole_owner() && samples_apart) return x;
   Tensor owned = samples_apart ? empty_like(x) : empty(x.shape(), {DType::kF32});
   if (samples_apart)
     std::copy_n(x.ptr<float>(), x.numel(), owned.ptr<float>());
@@ -76,7 +76,7 @@ template <class F> void for_each_pair(const Tensor& x, F&& f) {
 Tensor soft_targets(const Tensor& labels, int64_t classes) {
   if (labels.dtype() != DType::kI64)
     throw DTypeError("soft_targets", "expected class numbers i64, got labels ", describe(labels),
-                     how_to_convert("labels", DType::kI64));
+                     conversion_hint("labels", DType::kI64));
   if (labels.dim() != 1 || classes < 1)
     throw ShapeError("soft_targets", "expected labels [N] and at least one class, got ", describe(labels),
                      " and ", classes);

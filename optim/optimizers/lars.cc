@@ -37,11 +37,11 @@ void lars(int64_t n, T* __restrict p, const T* __restrict g, T* __restrict b, T 
 }
 
 void lars_step_cpu(const Tensor& first_param, const std::vector<raw::StepItem>& items, const LARSOptions& o) {
-  raw::dispatch_stored(first_param.dtype(), "lars_step", [&]<class P, class T>() {
+  raw::dispatch_storage_type(first_param.dtype(), "lars_step", [&]<class P, class T>() {
     const auto rule = MakeLARS::of(o).rule<T>({});
     const std::vector<raw::Norms> norms =
         raw::norms_of(items, [&](const raw::StepItem& item, int64_t begin, int64_t end,
-                                 raw::Squares& of_param, raw::Squares& of_grad) {
+                                 raw::SumOfSquares& of_param, raw::SumOfSquares& of_grad) {
           of_param.add(item.param.ptr<P>() + begin, end - begin);
           of_grad.add(item.grad.ptr<P>() + begin, end - begin);
         });
@@ -49,7 +49,7 @@ void lars_step_cpu(const Tensor& first_param, const std::vector<raw::StepItem>& 
       const auto [param, grad] = norms[static_cast<size_t>(&item - items.data())];
       const T rate = rule.rate(param, grad);
       T* b = item.state[0].ptr<T>() + begin;
-      raw::in_tiles<P, T>(
+      raw::for_each_tile<P, T>(
           item.param.ptr<P>() + begin, item.grad.ptr<P>() + begin, end - begin,
           [&](T* p, const T* g, int64_t at, int64_t n) { lars<T>(n, p, g, b + at, rate, rule); });
     });
@@ -84,33 +84,34 @@ void lamb_tiles(int64_t n, const T* p, const T* m, const T* v, const LAMBRule<T>
 }
 
 void lamb_step_cpu(const Tensor& first_param, const std::vector<raw::StepItem>& items, const LAMBOptions& o) {
-  raw::dispatch_stored(first_param.dtype(), "lamb_step", [&]<class P, class T>() {
+  raw::dispatch_storage_type(first_param.dtype(), "lamb_step", [&]<class P, class T>() {
     const std::vector<raw::Norms> norms =
         raw::norms_of(items, [&](const raw::StepItem& item, int64_t begin, int64_t end,
-                                 raw::Squares& of_param, raw::Squares& of_direction) {
+                                 raw::SumOfSquares& of_param, raw::SumOfSquares& of_direction) {
           const auto rule = MakeLAMB::of(o).rule<T>(raw::numbers_of(item));
           T *m = item.state[0].ptr<T>() + begin, *v = item.state[1].ptr<T>() + begin;
-          raw::in_tiles<P, T>(item.param.ptr<P>() + begin, item.grad.ptr<P>() + begin, end - begin,
-                              [&](const T* p, const T* g, int64_t at, int64_t n) {
-                                lamb_moments<T>(n, g, m + at, v + at, rule);
-                                of_param.add(p, n);
-                                lamb_tiles<T>(
-                                    n, p, m + at, v + at, rule,
-                                    [&](const T* u, int64_t, int64_t count) { of_direction.add(u, count); });
-                              });
+          raw::for_each_tile<P, T>(
+              item.param.ptr<P>() + begin, item.grad.ptr<P>() + begin, end - begin,
+              [&](const T* p, const T* g, int64_t at, int64_t n) {
+                lamb_moments<T>(n, g, m + at, v + at, rule);
+                of_param.add(p, n);
+                lamb_tiles<T>(n, p, m + at, v + at, rule,
+                              [&](const T* u, int64_t, int64_t count) { of_direction.add(u, count); });
+              });
         });
     raw::parallel_over_items(items, [&](const raw::StepItem& item, int64_t begin, int64_t end) {
       const auto rule = MakeLAMB::of(o).rule<T>(raw::numbers_of(item));
       const auto [param, direction] = norms[static_cast<size_t>(&item - items.data())];
       const T rate = rule.rate(param, direction);
       const T *m = item.state[0].ptr<T>() + begin, *v = item.state[1].ptr<T>() + begin;
-      raw::in_tiles<P, T>(item.param.ptr<P>() + begin, item.grad.ptr<P>() + begin, end - begin,
-                          [&](T* p, const T*, int64_t at, int64_t n) {
-                            lamb_tiles<T>(n, p, m + at, v + at, rule,
-                                          [&](const T* u, int64_t from, int64_t count) {
-                                            for (int64_t i = 0; i < count; ++i) p[from + i] -= rate * u[i];
-                                          });
-                          });
+      raw::for_each_tile<P, T>(item.param.ptr<P>() + begin, item.grad.ptr<P>() + begin, end - begin,
+                               [&](T* p, const T*, int64_t at, int64_t n) {
+                                 lamb_tiles<T>(n, p, m + at, v + at, rule,
+                                               [&](const T* u, int64_t from, int64_t count) {
+                                                 for (int64_t i = 0; i < count; ++i)
+                                                   p[from + i] -= rate * u[i];
+                                               });
+                               });
     });
   });
 }

@@ -1,4 +1,4 @@
-// Implementation of the bounds checks.
+// Bounds checks of the sizes and options of an op, and the error for overflow: the contracts are in checked.h.
 #include "gradus/tensor/base/checked.h"
 
 #include <cmath>
@@ -8,24 +8,24 @@
 #include "gradus/tensor/base/error.h"
 
 namespace gradus {
-
 namespace {
 
+// `printed` is the value in the error: a Size2 if `value` is one of its components, else `value`.
 template <class Value>
-void check(std::string_view op, std::string_view what, int64_t value, int64_t least, int64_t most,
+void check(std::string_view op, std::string_view what, int64_t value, int64_t min, int64_t max,
            const Value& printed) {
-  if (value < least) throw ValueError(op, what, " must be at least ", least, ", got ", printed);
-  if (value > most) throw ValueError(op, what, " must be at most ", most, ", got ", printed);
+  if (value < min) throw ValueError(op, what, " must be at least ", min, ", got ", printed);
+  if (value > max) throw ValueError(op, what, " must be at most ", max, ", got ", printed);
 }
 
 }  // namespace
 
-void check_bounds(std::string_view op, std::string_view what, int64_t value, int64_t least, int64_t most) {
-  check(op, what, value, least, most, value);
+void check_bounds(std::string_view op, std::string_view what, int64_t value, int64_t min, int64_t max) {
+  check(op, what, value, min, max, value);
 }
-void check_bounds(std::string_view op, std::string_view what, Size2 value, int64_t least, int64_t most) {
-  check(op, what, value.h, least, most, value);
-  check(op, what, value.w, least, most, value);
+void check_bounds(std::string_view op, std::string_view what, Size2 value, int64_t min, int64_t max) {
+  check(op, what, value.h, min, max, value);
+  check(op, what, value.w, min, max, value);
 }
 
 void check_fits(std::string_view op, Number value, DType dtype) {

@@ -24,14 +24,14 @@ inline constexpr int64_t kMaxTable = int64_t{1} << 27;
 // Maximum number of tensors that an op splits its input into.
 inline constexpr int64_t kMaxSplits = int64_t{1} << 24;
 
-// Checks that least <= value <= most. `what` names the option in the error.
+// Checks that min <= value <= max. `what` names the option in the error.
 // Errors: ValueError with the violated bound and `value`.
-void check_bounds(std::string_view op, std::string_view what, int64_t value, int64_t least,
-                  int64_t most = kMaxExtent);
+void check_bounds(std::string_view op, std::string_view what, int64_t value, int64_t min,
+                  int64_t max = kMaxExtent);
 
 // Checks height and width alike.
-void check_bounds(std::string_view op, std::string_view what, Size2 value, int64_t least,
-                  int64_t most = kMaxExtent);
+void check_bounds(std::string_view op, std::string_view what, Size2 value, int64_t min,
+                  int64_t max = kMaxExtent);
 
 // Checks that `value` without its fraction fits into the integer dtype `dtype`. NaN does not fit. u8 also accepts
 // the integers -255 to -1 (not as floating point), of which the op stores the low 8 bits, as PyTorch does: -3

@@ -1,4 +1,4 @@
-// Errors of the environment, not of the caller: a device or its libraries have failed, or memory is short.
+// Errors of the environment, not of the caller: failures of a device or of its libraries, and a lack of memory.
 #pragma once
 
 #include <string>
@@ -22,7 +22,7 @@ class DeviceFailure : public Error {
   bool names_tensors_ = false;
 };
 
-// Memory is short. The text has the requested bytes and the memory in use.
+// An allocation on the host or on a device failed. The text has the requested bytes and the memory in use.
 struct OutOfMemoryError : DeviceFailure {
   using DeviceFailure::DeviceFailure;
 };

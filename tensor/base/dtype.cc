@@ -1,4 +1,4 @@
-// The default dtype, f16 conversions, and type promotion.
+// The process-wide default dtype, conversion of f16 for compilers without a 16-bit float type, and type promotion.
 #include "gradus/tensor/base/dtype.h"
 
 #include <atomic>
@@ -17,8 +17,8 @@ void set_default_dtype(DType t) {
   default_dtype.store(t, std::memory_order_relaxed);
 }
 
-uint16_t internal::half_of(float f) { return std::bit_cast<uint16_t>(static_cast<Half>(f)); }
-float internal::float_of(uint16_t half) { return static_cast<float>(std::bit_cast<Half>(half)); }
+uint16_t internal::float_to_half(float f) { return std::bit_cast<uint16_t>(static_cast<Half>(f)); }
+float internal::half_to_float(uint16_t half) { return static_cast<float>(std::bit_cast<Half>(half)); }
 
 std::ostream& operator<<(std::ostream& out, DType t) { return out << name_of(t); }
 
@@ -32,7 +32,8 @@ DType promote(DType a, DType b) {
   }
   // i16 is the smallest dtype that can represent both.
   if ((a == DType::kI8 && b == DType::kU8) || (a == DType::kU8 && b == DType::kI8)) return DType::kI16;
-  return a < b ? a : b;  // enumerators are ordered from wide to narrow
+  return a < b ? a
+               : b;  // enumerators of a kind are ordered from wide to narrow, and u8 follows the signed ones
 }
 
 }  // namespace gradus

@@ -38,8 +38,8 @@ using Half = _Float16;
 #endif
 // Conversions, rounding to nearest even, for compilers without a 16-bit float type (clang 14 on x86). Defined
 // in a file that another compiler compiles.
-uint16_t half_of(float f);
-float float_of(uint16_t half);
+uint16_t float_to_half(float f);
+float half_to_float(uint16_t half);
 }  // namespace internal
 
 // IEEE 754 binary16 as a storage type; arithmetic is in f32.
@@ -50,8 +50,8 @@ struct f16 {
   f16(float f) : bits(std::bit_cast<uint16_t>(static_cast<internal::Half>(f))) {}
   operator float() const { return static_cast<float>(std::bit_cast<internal::Half>(bits)); }
 #else
-  f16(float f) : bits(internal::half_of(f)) {}
-  operator float() const { return internal::float_of(bits); }
+  f16(float f) : bits(internal::float_to_half(f)) {}
+  operator float() const { return internal::half_to_float(bits); }
 #endif
 };
 

@@ -1,4 +1,5 @@
-// Texts of errors.
+// Formatting of errors: "[op] text". `op` is the op that the user called on this thread (internal::called_op) or,
+// outside of ops, the constructor's argument. Context is prepended to the whole text.
 #include "gradus/tensor/base/error.h"
 
 #include <sstream>

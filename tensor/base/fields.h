@@ -34,7 +34,7 @@ template <class O, size_t N = 16> constexpr size_t field_count() {
     return field_count<O, N - 1>();
 }
 
-// Converts to a base class of O.
+// Converts to a base class of O, and to nothing else.
 template <class O> struct AnyBase {
   template <class B>
     requires(std::is_base_of_v<B, O> && !std::is_same_v<B, O>)
@@ -42,23 +42,23 @@ template <class O> struct AnyBase {
     std::abort();
   }
 };
-template <class O, size_t... I> constexpr bool begins_with_base(std::index_sequence<0, I...>) {
+template <class O, size_t... I> constexpr bool has_base(std::index_sequence<0, I...>) {
   return requires { O{AnyBase<O>(), (void(I), AnyField())...}; };
 }
 // Returns field_count if `fields` can bind them, else 0.
 template <class O> constexpr size_t bindable_count() {
   if constexpr (std::is_aggregate_v<O>) {
     constexpr size_t n = field_count<O>();
-    if constexpr (n >= 1 && n <= 12) return begins_with_base<O>(std::make_index_sequence<n>()) ? 0 : n;
+    if constexpr (n >= 1 && n <= 12) return has_base<O>(std::make_index_sequence<n>()) ? 0 : n;
   }
   return 0;
 }
 
-// Storage of an O that is never constructed; only the addresses of its fields are used.
+// Storage of an O without construction; only the addresses of its fields are used.
 template <class O> union Unconstructed {
-  constexpr Unconstructed() : none() {}
+  constexpr Unconstructed() : unused() {}
   constexpr ~Unconstructed() {}
-  char none;
+  char unused;
   O object;
 };
 template <class O> inline Unconstructed<O> unconstructed;
@@ -111,6 +111,7 @@ template <HasFields O> constexpr auto fields(O& o) {
   // clang-format on
 }
 
+// Returns the names of O's fields as an array, in the order of declaration.
 template <HasFields O> constexpr auto field_names() {
   return []<size_t... I>(std::index_sequence<I...>) {
     return std::array<std::string_view, sizeof...(I)>{internal::name_in_text<internal::Address{
@@ -118,6 +119,7 @@ template <HasFields O> constexpr auto field_names() {
   }(std::make_index_sequence<internal::field_count<O>()>());
 }
 
+// Returns the name of e's enumerator; "?" for a value above 15.
 template <class E> constexpr std::string_view enumerator_name(E e) {
   return [e]<size_t... I>(std::index_sequence<I...>) {
     constexpr std::string_view names[] = {internal::name_in_text<E(I)>()...};

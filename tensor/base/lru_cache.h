@@ -1,5 +1,5 @@
-// A thread-safe LRU cache: a map of at most `capacity` entries, from which an insertion beyond the capacity drops the
-// entry that was not used for the longest time. Values are pointers that share ownership, so a value in use stays alive.
+// A thread-safe LRU cache: a map of at most `capacity` entries. An insertion beyond the capacity evicts the least
+// recently used entry. Values are pointers that share ownership, so an evicted value in use stays alive.
 #pragma once
 
 #include <cstddef>
@@ -15,24 +15,24 @@ template <class Key, class Pointer, template <class...> class Map = std::map> cl
  public:
   explicit LruCache(size_t capacity) : capacity_(capacity) {}
 
-  // Returns the value of a key, or null.
+  // Returns the value of a key, which becomes the most recently used entry, or null.
   Pointer find(const Key& key) {
     const std::lock_guard lock(mutex_);
-    const auto found = by_key_.find(key);
-    if (found == by_key_.end()) return nullptr;
-    entries_.splice(entries_.begin(), entries_, found->second);
-    return found->second->second;
+    const auto it = by_key_.find(key);
+    if (it == by_key_.end()) return nullptr;
+    entries_.splice(entries_.begin(), entries_, it->second);
+    return it->second->second;
   }
 
   // Stores a value and returns it, or the value that the key has already.
   Pointer insert(const Key& key, Pointer value) {
-    Pointer dropped;  // destroyed after the lock is released
+    Pointer evicted;  // destroyed after the lock is released
     const std::lock_guard lock(mutex_);
-    if (const auto found = by_key_.find(key); found != by_key_.end()) return found->second->second;
+    if (const auto it = by_key_.find(key); it != by_key_.end()) return it->second->second;
     entries_.emplace_front(key, value);
     by_key_.emplace(key, entries_.begin());
     if (entries_.size() > capacity_) {
-      dropped = std::move(entries_.back().second);
+      evicted = std::move(entries_.back().second);
       by_key_.erase(entries_.back().first);
       entries_.pop_back();
     }
@@ -40,10 +40,10 @@ template <class Key, class Pointer, template <class...> class Map = std::map> cl
   }
 
   void clear() {
-    Entries dropped;  // destroyed after the lock is released
+    Entries removed;  // destroyed after the lock is released
     const std::lock_guard lock(mutex_);
     by_key_.clear();
-    dropped.swap(entries_);
+    removed.swap(entries_);
   }
 
  private:

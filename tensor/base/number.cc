@@ -1,4 +1,4 @@
-// Conversion and printing of numbers.
+// Conversion of a Number to int64_t, printing (a bool as 0 or 1), and the error for too large unsigned integers.
 #include "gradus/tensor/base/number.h"
 
 #include <cmath>

@@ -21,7 +21,7 @@ namespace internal {
 // Satisfied if a U may initialize a T: any integer except bool for an integer T, any number except bool for a
 // float T, else any U that converts to T.
 template <class U, class T>
-concept Gives =
+concept CanInitialize =
     std::convertible_to<U, T> && (std::same_as<T, bool> || !std::same_as<std::remove_cvref_t<U>, bool>)&&(
                                      !std::integral<T> || std::integral<std::remove_cvref_t<U>>);
 }  // namespace internal
@@ -41,7 +41,7 @@ template <class T, OptionName Name = ""> class Required {
   }
 
   template <class U>
-    requires(internal::Gives<U, T> && !std::same_as<std::remove_cvref_t<U>, Required>)
+    requires(internal::CanInitialize<U, T> && !std::same_as<std::remove_cvref_t<U>, Required>)
   constexpr Required(U&& value) : value_(static_cast<T>(std::forward<U>(value))) {}
 
   // Builds T from several values in braces, without narrowing: {.kernel = {3, 5}}.

@@ -41,7 +41,7 @@ class Dims {
   // A list of one entry: zeros(5), sum(x, -1).
   template <DimIndex I> Dims(I only) : n_(1) { d_[0] = static_cast<int64_t>(only); }
   explicit Dims(std::span<const int64_t> dims);  // Errors: ShapeError above kMaxDims
-  static Dims filled(int n, int64_t value);
+  static Dims filled(int n, int64_t value);      // n entries of this value. Errors: ShapeError above kMaxDims
 
   int size() const { return n_; }
   bool empty() const { return n_ == 0; }
@@ -53,11 +53,11 @@ class Dims {
   int64_t* begin() { return d_.data(); }
   int64_t* end() { return d_.data() + n_; }
 
-  void push_back(int64_t v);  // Errors: ShapeError above kMaxDims
-  void insert(int at, int64_t v);
+  void push_back(int64_t v);       // Errors: ShapeError above kMaxDims
+  void insert(int at, int64_t v);  // before entry `at`. Errors: ShapeError above kMaxDims
   void erase(int at);
 
-  // Product of the entries; 1 when empty.
+  // Product of the entries, without a check for overflow; 1 when empty.
   int64_t product() const {
     int64_t p = 1;
     for (int64_t v : *this) p *= v;

@@ -1,5 +1,5 @@
-// StridedIndex: the iteration space of an element-wise kernel over strided, broadcast operands, as nested loops in the
-// memory order of the output. Similar to PyTorch's TensorIterator.
+// StridedIndex: the iteration space of an element-wise kernel over strided, broadcast operands, as nested loops in
+// the memory order of the output. Similar to PyTorch's TensorIterator.
 #pragma once
 
 #include <algorithm>
@@ -13,9 +13,9 @@ namespace gradus {
 
 inline constexpr int kMaxOperands = 4;
 
-// The loops are ordered by the strides of operand 0, the output, outermost first. Adjacent dims are merged where the
-// strides of all operands allow it: operands with the same dense layout give one loop. Broadcast dims have stride 0.
-// Strides and offsets count elements.
+// The loops are ordered by the strides of operand 0, the output, outermost first. Adjacent dims are merged where
+// the strides of all operands allow it: operands with the same dense layout give one loop. Broadcast dims have
+// stride 0. Strides and offsets count elements.
 struct StridedIndex {
   int operands = 0;
   int dims = 1;  // at least one
@@ -23,10 +23,10 @@ struct StridedIndex {
   int64_t size[kMaxDims] = {1};
   int64_t stride[kMaxOperands][kMaxDims] = {};
 
-  int64_t inner() const { return size[dims - 1]; }
+  int64_t inner_size() const { return size[dims - 1]; }
   int64_t inner_stride(int operand) const { return stride[operand][dims - 1]; }
   // Returns whether the operand is contiguous in iteration order: its offset at position i is i.
-  bool flat(int operand) const {
+  bool is_contiguous(int operand) const {
     int64_t expected = 1;
     for (int d = dims - 1; d >= 0; expected *= size[d--])
       if (stride[operand][d] != expected && numel != 1) return false;
@@ -43,23 +43,24 @@ struct StridedIndex {
   }
 };
 
-// Returns the loops over the dims `sizes` of the output. stride_of(k, d) is the stride of operand k along dim d.
+// Returns the loops over an output of shape `sizes` (at most kMaxDims dims). stride_of(k, d) is the stride along
+// dim d of operand k < operands <= kMaxOperands; operand 0 is the output.
 template <class StrideOf>
 StridedIndex make_strided_index(std::span<const int64_t> sizes, int operands, StrideOf&& stride_of) {
   StridedIndex index;
   index.operands = operands;
   int order[kMaxDims];
-  int used = 0;
+  int count = 0;  // dims with more than one position
   for (int d = 0; d < static_cast<int>(sizes.size()); ++d) {
     index.numel *= sizes[size_t(d)];
-    if (sizes[size_t(d)] != 1) order[used++] = d;
+    if (sizes[size_t(d)] != 1) order[count++] = d;
   }
-  // Insertion sort: stable, and fast for few dims that are mostly in order.
-  for (int i = 1; i < used; ++i)
+  // Insertion sort: stable.
+  for (int i = 1; i < count; ++i)
     for (int j = i; j > 0 && stride_of(0, order[j]) > stride_of(0, order[j - 1]); --j)
       std::swap(order[j], order[j - 1]);
   index.dims = 0;
-  for (int i = 0; i < used; ++i) {
+  for (int i = 0; i < count; ++i) {
     const int64_t size = sizes[size_t(order[i])];
     int64_t strides[kMaxOperands];
     bool merges = index.dims > 0;

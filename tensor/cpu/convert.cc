@@ -1,4 +1,5 @@
-// Conversion loops for all pairs of dtypes. Contiguous f16 <-> f32 has vector code of its own (half.h).
+// Conversion loops for all pairs of dtypes, one instantiation of convert() for each. Equal dtypes are copied by
+// memcpy if both arrays are contiguous; contiguous f16 <-> f32 is converted in vectors (half.h).
 #include "gradus/tensor/cpu/convert.h"
 
 #include <algorithm>

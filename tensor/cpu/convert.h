@@ -1,4 +1,4 @@
-// Elementwise conversion between any two dtypes.
+// Elementwise conversion of arrays between any two dtypes, in the calling thread.
 #pragma once
 
 #include <cstdint>

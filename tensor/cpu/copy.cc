@@ -22,7 +22,7 @@ using namespace cpu;  // NOLINT
 void copy_rows(const StridedIndex& index, char* dst, int64_t dst_size, const char* src, int64_t src_size,
                ConvertFunction convert) {
   constexpr int64_t kBlock = 16384;
-  const int64_t inner = index.inner(), blocks = (inner + kBlock - 1) / kBlock;
+  const int64_t inner = index.inner_size(), blocks = (inner + kBlock - 1) / kBlock;
   const int64_t rows = index.numel / inner;
   const int64_t grain = std::max<int64_t>(1, kElementwiseGrain / std::min(inner, kBlock));
   parallel_for(0, rows * blocks, grain, [&](int64_t begin, int64_t end) {
@@ -50,15 +50,15 @@ int transposed_dim(const StridedIndex& index) {
 // stride 1. There is one matrix per index of the other loops.
 void copy_transposed(const StridedIndex& index, int dim, char* dst, const char* src, int64_t size) {
   // A work item is a strip of 16 to 512 consecutive rows of one matrix, of about 8192 elements if possible.
-  const int64_t rows = index.size[dim], cols = index.inner();
+  const int64_t rows = index.size[dim], cols = index.inner_size();
   const int64_t strip = std::clamp<int64_t>(8192 / cols, 16, 512);
   const int64_t strips = (rows + strip - 1) / strip, planes = index.numel / (rows * cols);
-  const int64_t dst_row = index.stride[0][dim], src_col = index.inner_stride(1);
+  const int64_t dst_stride = index.stride[0][dim], src_stride = index.inner_stride(1);
   const int64_t grain = std::max<int64_t>(1, kElementwiseGrain / (std::min(strip, rows) * cols));
   parallel_for(0, planes * strips, grain, [&](int64_t begin, int64_t end) {
     for (int64_t item = begin; item < end; ++item) {
       const int64_t first = item % strips * strip, count = std::min(strip, rows - first);
-      int64_t dst_at = first * dst_row, src_at = first;
+      int64_t dst_at = first * dst_stride, src_at = first;
       int64_t plane = item / strips;
       for (int d = index.dims - 2; d >= 0; --d) {
         if (d == dim) continue;
@@ -66,7 +66,7 @@ void copy_transposed(const StridedIndex& index, int dim, char* dst, const char* 
         src_at += plane % index.size[d] * index.stride[1][d];
         plane /= index.size[d];
       }
-      transpose(size, dst + dst_at * size, dst_row, src + src_at * size, src_col, count, cols);
+      transpose(size, dst + dst_at * size, dst_stride, src + src_at * size, src_stride, count, cols);
     }
   });
 }
@@ -76,7 +76,6 @@ void copy_cpu(const Tensor& dst, const Tensor& src) {
   const char* from = static_cast<const char*>(src.raw_ptr());
   const int64_t dst_size = size_of(dst.dtype()), src_size = size_of(src.dtype());
   if (dst.numel() == 1) return converter(dst.dtype(), src.dtype())(1, to, 1, from, 1);
-
   const Tensor* operands[] = {&dst, &src};
   const StridedIndex index = strided_index_of(operands, 2);
   if (dst.dtype() == src.dtype())

@@ -1,4 +1,5 @@
-// CPU kernels of arange and linspace.
+// CPU kernels of arange and linspace: elements are computed in f64 on several threads and converted to out's
+// dtype. `out` is row-major; the callers in tensor/ops/creation.cc check the arguments.
 #include "gradus/tensor/ops/creation.h"
 #include "gradus/tensor/kernel.h"
 
@@ -12,7 +13,7 @@ using namespace cpu;  // NOLINT
 
 constexpr int64_t kBlock = 512;
 
-// out[i] = f(i), where f computes in f64 and `out` is row-major. Values are converted to out's dtype in blocks.
+// out[i] = f(i), where f returns a double. Values are converted in blocks of kBlock.
 template <class F> void generate(const Tensor& out, F f) {
   const ConvertFunction store = converter(out.dtype(), DType::kF64);
   char* const to = static_cast<char*>(out.raw_ptr());

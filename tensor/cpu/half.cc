@@ -1,4 +1,4 @@
-// Conversion between f16 and f32: whole vectors with Highway, the remaining elements one by one.
+// Conversion between f16 and f32: vectors of the baseline instruction set (Highway), then single elements.
 #include "gradus/tensor/cpu/half.h"
 
 #include "gradus/tensor/cpu/vectors-inl.h"

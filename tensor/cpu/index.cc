@@ -1,8 +1,7 @@
-// CPU kernels of gather, scatter, index_select, index_put, nonzero, masked_select, masked_scatter and
-// one_hot. Tensors are row-major and seen as [outer, n, inner] around the indexed dim of size n; k is the
-// number of indices along that dim (gradus/tensor/ops/index.h). Indices are i64. An index out of range
-// throws IndexError, possibly after other elements have been written. Results do not depend on the number of
-// threads.
+// CPU kernels of gather, scatter, index_select, index_put, nonzero, masked_select, masked_scatter and one_hot.
+// Tensors are row-major and seen as [outer, n, inner] around the indexed dim of size n; k is the number of indices
+// along that dim (gradus/tensor/ops/index.h). Indices are i64. An index out of range throws IndexError, possibly
+// after other elements have been written. Results do not depend on the number of threads.
 #include <cstring>
 #include <vector>
 
@@ -96,8 +95,7 @@ struct ColumnTiles {
     width = std::min(inner, std::max(kMinColumns, (inner + shares - 1) / shares));
     tiles = (inner + width - 1) / width;
   }
-  // Calls f(o, first column, number of columns) for all tiles in parallel. `k` is the number of rows of a
-  // tile.
+  // Calls f(o, first column, number of columns) for all tiles in parallel. `k` is the number of rows of a tile.
   template <class F> void for_each(int64_t outer, int64_t k, F f) const {
     parallel_for(0, outer * tiles, std::max<int64_t>(1, kGrain / (k * width)),
                  [&](int64_t begin, int64_t end) {

@@ -1,5 +1,5 @@
 // Dynamic dispatch with Highway: a kernel is written once, compiled for each instruction set (AVX2 and AVX-512, or
-// NEON), and selected at run time. Such a file includes itself once per instruction set:
+// NEON), and selected at run time. Such a file is included by foreach_target.h once per instruction set:
 //
 //   #undef HWY_TARGET_INCLUDE
 //   #define HWY_TARGET_INCLUDE "tensor/cpu/conv/winograd.cc"

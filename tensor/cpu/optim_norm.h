@@ -22,32 +22,33 @@ inline std::vector<Block> blocks_of(const std::vector<int64_t>& sizes) {
 }
 
 // Calls f(block, index of the block) in parallel.
-template <class F> void over_blocks(const std::vector<Block>& blocks, F f) {
+template <class F> void parallel_over_blocks(const std::vector<Block>& blocks, F f) {
   parallel_for(0, static_cast<int64_t>(blocks.size()), 2, [&](int64_t first, int64_t last) {
     for (int64_t i = first; i < last; ++i) f(blocks[static_cast<size_t>(i)], static_cast<size_t>(i));
   });
 }
 
 // A sum of squares in 16 independent f64 partial sums (4 vectors of 4), which hide the latency of the additions.
-struct Squares {
-  using Part [[gnu::vector_size(32)]] = double;
-  Part parts[4] = {};
+struct SumOfSquares {
+  using Vector [[gnu::vector_size(32)]] = double;
+  Vector partial[4] = {};
 
+  // Adds x[i]^2 for i < n.
   template <class T> void add(const T* x, int64_t n) {
     const auto load = [x](int64_t i) {
-      return Part{double(x[i]), double(x[i + 1]), double(x[i + 2]), double(x[i + 3])};
+      return Vector{double(x[i]), double(x[i + 1]), double(x[i + 2]), double(x[i + 3])};
     };
-    Part a = parts[0], b = parts[1], c = parts[2], d = parts[3];
+    Vector a = partial[0], b = partial[1], c = partial[2], d = partial[3];
     int64_t i = 0;
     for (; i + 16 <= n; i += 16) {
-      const Part p = load(i), q = load(i + 4), r = load(i + 8), s = load(i + 12);
+      const Vector p = load(i), q = load(i + 4), r = load(i + 8), s = load(i + 12);
       a += p * p, b += q * q, c += r * r, d += s * s;
     }
     for (; i < n; ++i) a[i % 4] += double(x[i]) * double(x[i]);
-    parts[0] = a, parts[1] = b, parts[2] = c, parts[3] = d;
+    partial[0] = a, partial[1] = b, partial[2] = c, partial[3] = d;
   }
   double sum() const {
-    const Part total = (parts[0] + parts[1]) + (parts[2] + parts[3]);
+    const Vector total = (partial[0] + partial[1]) + (partial[2] + partial[3]);
     return (total[0] + total[1]) + (total[2] + total[3]);
   }
 };
@@ -56,15 +57,15 @@ struct Squares {
 struct Norms {
   double first = 0, second = 0;
 };
-// Returns the norms of each item. f(item, begin, end, first, second) adds the elements [begin, end) to the Squares
-// `first` and `second`.
+// Returns the norms of each item. f(item, begin, end, first, second) adds the elements [begin, end) to the
+// SumOfSquares `first` and `second`.
 template <class F> std::vector<Norms> norms_of(const std::vector<StepItem>& items, F f) {
   std::vector<int64_t> sizes;
   for (const StepItem& item : items) sizes.push_back(item.param.numel());
   const std::vector<Block> blocks = blocks_of(sizes);
   std::vector<Norms> partial(blocks.size()), norms(items.size());
-  over_blocks(blocks, [&](const Block& b, size_t i) {
-    Squares first, second;
+  parallel_over_blocks(blocks, [&](const Block& b, size_t i) {
+    SumOfSquares first, second;
     f(items[b.tensor], b.begin, b.end, first, second);
     partial[i] = {first.sum(), second.sum()};
   });

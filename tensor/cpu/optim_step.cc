@@ -1,5 +1,6 @@
-// CPU kernels of operations on lists of tensors, as gradients and parameters are: total norm, clipping by norm and
-// by value, unscaling for mixed precision, gradient accumulation, and running averages of weights.
+// CPU kernels of operations on lists of row-major tensors, such as all gradients: total norm, clipping by norm and
+// by value, unscaling for mixed precision, gradient accumulation, moving averages of weights. 16-bit floats are
+// computed in f32. Results do not depend on the number of threads. An unnamed tensor only selects the device.
 #include <atomic>
 
 #include "gradus/tensor/cpu/optim_norm.h"
@@ -17,7 +18,7 @@ template <class T> double power_sum(const T* x, int64_t n, double p) {
   if (std::isinf(p)) {
     for (int64_t k = 0; k < n; ++k) sum = larger(sum, std::abs(double(x[k])));
   } else if (p == 2) {
-    Squares squares;
+    SumOfSquares squares;
     squares.add(x, n);
     sum = squares.sum();
   } else if (p == 1) {
@@ -34,12 +35,12 @@ std::vector<int64_t> sizes_of(const std::vector<Tensor>& tensors) {
   return sizes;
 }
 
-// out = the p-norm of all tensors as one vector. Partial sums are added in a fixed order.
+// out = the p-norm of all tensors as one vector. Partial sums of blocks are added in a fixed order.
 void norm_of_cpu(const Tensor& out, const std::vector<Tensor>& tensors, double p) {
   const std::vector<Block> blocks = blocks_of(sizes_of(tensors));
   std::vector<double> partial(blocks.size());
-  over_blocks(blocks, [&](const Block& b, size_t i) {
-    dispatch_stored(tensors[b.tensor].dtype(), "norm_of", [&]<class P, class T>() {
+  parallel_over_blocks(blocks, [&](const Block& b, size_t i) {
+    dispatch_storage_type(tensors[b.tensor].dtype(), "norm_of", [&]<class P, class T>() {
       partial[i] = power_sum(tensors[b.tensor].ptr<P>() + b.begin, b.end - b.begin, p);
     });
   });
@@ -50,11 +51,11 @@ void norm_of_cpu(const Tensor& out, const std::vector<Tensor>& tensors, double p
   dispatch_floating(out.dtype(), "norm_of", [&]<class T>() { *out.ptr<T>() = static_cast<T>(total); });
 }
 
-// Calls f(pointer, count, T()) on ranges of the tensors' elements in parallel. T is the type to compute in.
+// Calls f(pointer, count, T()) on ranges of the tensors' elements in parallel, where T is the type to compute in.
 template <class F> void parallel_over_tensors(const char* op, const std::vector<Tensor>& tensors, F f) {
   parallel_over_all(sizes_of(tensors), [&](size_t i, int64_t begin, int64_t end) {
-    dispatch_stored(tensors[i].dtype(), op,
-                    [&]<class P, class T>() { f(tensors[i].ptr<P>() + begin, end - begin, T()); });
+    dispatch_storage_type(tensors[i].dtype(), op,
+                          [&]<class P, class T>() { f(tensors[i].ptr<P>() + begin, end - begin, T()); });
   });
 }
 
@@ -70,6 +71,7 @@ void clip_by_norm_cpu(const Tensor& norm, const std::vector<Tensor>& tensors, do
   });
 }
 
+// Clamps all elements to [-limit, limit].
 void clip_by_value_cpu(const Tensor&, const std::vector<Tensor>& tensors, double limit) {
   parallel_over_tensors("clip_by_value_", tensors, [limit]<class P, class T>(P* x, int64_t n, T) {
     const T low = T(-limit), high = T(limit);
@@ -96,8 +98,8 @@ void unscale_cpu(const Tensor& found, const std::vector<Tensor>& tensors, double
   *found.ptr<float>() = found_inf;
 }
 
-// Updates the loss scale of mixed precision training after a step: LossScale `out` from `before`, the latest state
-// and whether infinite gradients were found.
+// Updates the loss scale after a step: out = updated(before, latest, found != 0), where `out`, `before` and
+// `latest` are LossScale structs in f64 tensors. An undefined `latest` means `before` without infinities.
 void move_scale_cpu(const Tensor& out, const Tensor& before, const Tensor& latest, const Tensor& found,
                     const LossScaleOptions& options) {
   const auto state_of = [](const Tensor& x) { return reinterpret_cast<LossScale*>(x.ptr<double>()); };
@@ -113,6 +115,7 @@ void add_all_cpu(const Tensor&, const std::vector<Tensor>& sums, const std::vect
   for (size_t i = 0; i < sums.size(); ++i) Binary<functors::Add>::kernel.cpu(sums[i], sums[i], terms[i], {});
 }
 
+// Updates moving averages `param` of `grad`: param += weight * (grad - param).
 void average_step_cpu(const Tensor&, const std::vector<StepItem>& items, const double& weight) {
   ApplyOnCPU::rule("average_step", items, 0, false, MakeAverage{weight});
 }

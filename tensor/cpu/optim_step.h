@@ -38,15 +38,16 @@ template <class F> void parallel_over_items(const std::vector<StepItem>& items, 
 }
 
 // Calls f.operator()<P, T>(): P is the element type of dtype t, T the type to compute in (f32 for 16-bit types).
-template <class F> decltype(auto) dispatch_stored(DType t, const char* op, F&& f) {
+// Errors: DTypeError naming `op` unless t is floating.
+template <class F> decltype(auto) dispatch_storage_type(DType t, const char* op, F&& f) {
   if (t == DType::kF16) return f.template operator()<f16, float>();
   if (t == DType::kBF16) return f.template operator()<bf16, float>();
   return dispatch_floating(t, op, [&]<class T>() { return f.template operator()<T, T>(); });
 }
 
-// Calls f(p, g, offset, count) with p and g as arrays of T: once with all n elements if P is T, else tile by tile
-// on converted copies. Values that f writes to p are stored to the original array.
-template <class P, class T, class F> void in_tiles(P* p, const P* g, int64_t n, F f) {
+// Calls f(p, g, offset, count) with parameters p and gradients g as arrays of T: once with all n elements if P is
+// T, else tile by tile on converted copies. Values that f writes to p are stored to the original array.
+template <class P, class T, class F> void for_each_tile(P* p, const P* g, int64_t n, F f) {
   if constexpr (std::is_same_v<P, T>) {
     f(p, g, int64_t(0), n);
   } else {
@@ -61,8 +62,8 @@ template <class P, class T, class F> void in_tiles(P* p, const P* g, int64_t n, 
   }
 }
 
-// Applies `rule` to n elements: parameter p, gradient g, states a, b and c. A separate function, because the
-// compiler vectorizes the loop only if its __restrict pointers are function parameters.
+// Applies `rule` by step_element() to n elements: parameter p, gradient g, states a, b and c (null: unused). A
+// separate function, because the compiler vectorizes the loop only if its __restrict pointers are parameters.
 template <class T, class Rule>
 [[gnu::noinline]] void run_rule(int64_t n, T* __restrict p, const T* __restrict g, T* __restrict a,
                                 T* __restrict b, T* __restrict c, T sign, T decay, const Rule rule) {
@@ -76,13 +77,13 @@ template <class T, class Rule>
 
 // Runs an optimizer's update rule on the CPU. The counterpart for GPUs is cuda::ApplyOnCuda.
 struct ApplyOnCPU {
-  // Updates all parameters in one parallel pass. `make.rule<T>(numbers)` returns the update rule of a parameter
-  // (ops/formulas/optim_rule.h). With item.rows, the gradient is sparse: its row i belongs to row rows[i] of the
-  // parameter.
+  // Updates all parameters, of one dtype, in one parallel pass. `make.rule<T>(numbers)` returns the update rule of
+  // a parameter (ops/formulas/optim_rule.h). `decay`: L2 weight decay. With item.rows the gradient is sparse: its
+  // row i belongs to row rows[i] of the parameter.
   template <class Make>
   static void rule(const char* op, const std::vector<StepItem>& items, double decay, bool maximize,
                    Make make) {
-    dispatch_stored(items.front().param.dtype(), op, [&]<class P, class T>() {
+    dispatch_storage_type(items.front().param.dtype(), op, [&]<class P, class T>() {
       parallel_over_items(items, [&](const StepItem& item, int64_t begin, int64_t end) {
         const auto update = make.template rule<T>(numbers_of(item));
         // `first` and `first_grad` are element offsets in the parameter and in the gradient.
@@ -90,12 +91,12 @@ struct ApplyOnCPU {
           T* states[3];
           for (size_t k = 0; k < 3; ++k)
             states[k] = item.state[k].defined() ? item.state[k].template ptr<T>() + first : nullptr;
-          in_tiles<P, T>(item.param.ptr<P>() + first, item.grad.ptr<P>() + first_grad, count,
-                         [&](T* p, const T* g, int64_t at, int64_t n) {
-                           const auto state = [&](size_t k) { return states[k] ? states[k] + at : nullptr; };
-                           run_rule<T>(n, p, g, state(0), state(1), state(2), maximize ? T(-1) : T(1),
-                                       T(decay), update);
-                         });
+          for_each_tile<P, T>(
+              item.param.ptr<P>() + first, item.grad.ptr<P>() + first_grad, count,
+              [&](T* p, const T* g, int64_t at, int64_t n) {
+                const auto state = [&](size_t k) { return states[k] ? states[k] + at : nullptr; };
+                run_rule<T>(n, p, g, state(0), state(1), state(2), maximize ? T(-1) : T(1), T(decay), update);
+              });
         };
         if (!item.rows.defined()) return run(begin, begin, end - begin);
         const int64_t width = item.grad.numel() / item.rows.numel(), *const rows = item.rows.ptr<int64_t>();

@@ -190,7 +190,7 @@ void var_cpu(const Tensor& out, const Tensor& x, double scale, bool root) {
 }
 
 void sum_cpu(const Tensor& out, const Tensor& x, double scale) {
-  dispatch_bytes(x, [&]<class T>() { reduce<T, SumResult<T>>(out, x, Sum<T>{scale}); });
+  dispatch_bool_as_u8(x, [&]<class T>() { reduce<T, SumResult<T>>(out, x, Sum<T>{scale}); });
 }
 
 void prod_cpu(const Tensor& out, const Tensor& x) {

@@ -333,8 +333,7 @@ void reduce_columns(Out* out, const T* x, const ReductionLoops& loops, const Op&
   }
 }
 
-// out = reduction of x by `op` over the dims in which out has size 1. An empty x gives
-// op.finish(op.identity()).
+// out = reduction of x by `op` over the dims in which out has size 1. An empty x gives op.finish(op.identity()).
 template <class T, class Out, class Op> void reduce(const Tensor& out, const Tensor& x, const Op& op) {
   if (out.numel() == 0) return;
   Out* y = out.ptr<Out>();

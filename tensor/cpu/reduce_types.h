@@ -20,7 +20,7 @@ template <class T> using AccumulatorOf = std::conditional_t<is_floating(dtype_v<
 // Element type of the sum of T: T for floats, int64_t for integers.
 template <class T> using SumResult = std::conditional_t<is_floating(dtype_v<T>), T, int64_t>;
 
-// Op: scale * sum(x). Integers ignore `scale`.
+// Op: scale * sum(x), accumulated in f64 across blocks. Integers ignore `scale`.
 template <class T> struct Sum {
   using BlockAccumulator = BlockAccumulatorOf<T>;
   using Accumulator = AccumulatorOf<T>;
@@ -34,17 +34,18 @@ template <class T> struct Sum {
   }
 };
 
-// The type in which values of T are compared.
-template <class T> using OrderOf = std::conditional_t<is_floating(dtype_v<T>), BlockAccumulatorOf<T>, T>;
+// The type in which values of T are compared: f32 for 16-bit floats, else T.
+template <class T>
+using ComparisonType = std::conditional_t<is_floating(dtype_v<T>), BlockAccumulatorOf<T>, T>;
 
 template <class V> constexpr bool is_nan(V v) {
   if constexpr (std::is_floating_point_v<V>) return v != v;
   return false;
 }
 
-// Op: the largest or smallest element, or NaN if any element is NaN.
+// Op: the largest element (`largest`) or the smallest one, or NaN if any element is NaN.
 template <class T, bool largest> struct Extreme {
-  using BlockAccumulator = OrderOf<T>;
+  using BlockAccumulator = ComparisonType<T>;
   using Accumulator = BlockAccumulator;
   BlockAccumulator identity() const {
     using L = std::numeric_limits<BlockAccumulator>;
@@ -63,7 +64,7 @@ template <class T, bool largest> struct Extreme {
 };
 
 // Calls f.operator()<T>() with the C++ type of x's dtype; bool, stored as bytes 0 and 1, is passed as uint8_t.
-template <class F> void dispatch_bytes(const Tensor& x, F&& f) {
+template <class F> void dispatch_bool_as_u8(const Tensor& x, F&& f) {
   dispatch_all(x.dtype(), [&]<class T>() {
     f.template operator()<std::conditional_t<std::is_same_v<T, bool>, uint8_t, T>>();
   });

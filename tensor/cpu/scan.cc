@@ -23,7 +23,7 @@ int64_t column_tile(int64_t outer, int64_t inner) {
 
 // The maximum (`largest`) or minimum of a row and its first index. NaN counts as the extremum.
 template <class T, bool largest> void extremum_row(T* value, int64_t* index, const T* x, int64_t n) {
-  using V = OrderOf<T>;
+  using V = ComparisonType<T>;
   const V best = reduce_row(Extreme<T, largest>{}, x, n, 1);
   const auto matches = [best](T v) {
     return (static_cast<V>(v) == best) | (is_nan(best) & is_nan(static_cast<V>(v)));
@@ -44,7 +44,7 @@ template <class T, bool largest> void extremum_row(T* value, int64_t* index, con
 // `first`, which advances before they could overflow.
 template <class T, bool largest>
 void extremum_columns(T* values, int64_t* indices, const T* x, int64_t n, int64_t inner, int64_t width) {
-  using V = OrderOf<T>;
+  using V = ComparisonType<T>;
   using Step = std::conditional_t<sizeof(V) == 8, int64_t, int32_t>;
   constexpr int64_t kSteps = int64_t(1) << 30;
   V best[kTile];
@@ -93,7 +93,7 @@ void extremum(const Tensor& values, const Tensor& indices, const Tensor& x, int6
 
 void extremum_cpu(const Tensor& values, const Tensor& indices, const Tensor& x, int64_t inner, bool largest) {
   if (values.numel() == 0) return;
-  dispatch_bytes(x, [&]<class T>() {
+  dispatch_bool_as_u8(x, [&]<class T>() {
     largest ? extremum<T, true>(values, indices, x, inner) : extremum<T, false>(values, indices, x, inner);
   });
 }
@@ -170,7 +170,6 @@ template <class T, class R, int64_t step> class RowSums {
  public:
   using Accumulator = AccumulatorOf<T>;
   RowSums(R* y, const T* x, int64_t n) : y_(y), x_(x), n_(n) {}
-
   void run() const {
     Accumulator carry = 0;
     int64_t at = 0;
@@ -219,7 +218,6 @@ template <class T, class R, int64_t step> class RowSums {
   void run_tail(int64_t at, Accumulator sum) const {
     for (; at < n_; ++at) y_[step * at] = static_cast<R>(sum += static_cast<Accumulator>(x_[step * at]));
   }
-
   R* y_;
   const T* x_;
   int64_t n_;
@@ -240,7 +238,7 @@ template <class T, class R, int64_t step> void cumsum_rows(R* y, const T* x, int
 
 void cumsum_cpu(const Tensor& out, const Tensor& x, bool reverse) {
   if (x.numel() == 0) return;
-  dispatch_bytes(x, [&]<class T>() {
+  dispatch_bool_as_u8(x, [&]<class T>() {
     using R = SumResult<T>;
     const T* p = x.ptr<T>();
     R* y = out.ptr<R>();
@@ -288,7 +286,7 @@ void logcumsumexp_cpu(const Tensor& out, const Tensor& x) {
 // cummax, cummin: the extremum so far and its index; the last of equal ones, as in PyTorch. A NaN stays.
 template <class T, bool largest>
 void running_extremes(const Tensor& values, const Tensor& indices, const Tensor& x) {
-  using V = OrderOf<T>;
+  using V = ComparisonType<T>;
   struct Best {
     V value;
     int64_t index;
@@ -306,7 +304,7 @@ void running_extremes(const Tensor& values, const Tensor& indices, const Tensor&
 }
 
 void running_extremes_cpu(const Tensor& values, const Tensor& indices, const Tensor& x, bool largest) {
-  dispatch_bytes(x, [&]<class T>() {
+  dispatch_bool_as_u8(x, [&]<class T>() {
     largest ? running_extremes<T, true>(values, indices, x) : running_extremes<T, false>(values, indices, x);
   });
 }

@@ -24,7 +24,7 @@
 namespace gradus::raw {
 namespace {
 
-using cpu::dispatch_bytes;
+using cpu::dispatch_bool_as_u8;
 using cpu::is_nan;
 
 constexpr int64_t kGrain = 8192;          // minimum number of elements per thread
@@ -126,15 +126,13 @@ template <class T> class SliceSorter {
   std::unique_ptr<I[]> items_, spare_;
 };
 
-// Selects the first k items of a slice in sort order. Candidates are collected in a buffer of about 4 * k
-// items. A full buffer is reduced to its first k items, whose largest key becomes the limit for further
-// candidates.
+// Selects the first k items of a slice in sort order. Candidates are collected in a buffer of about 4 * k items. A
+// full buffer is reduced to its first k items, whose largest key becomes the limit for further candidates.
 template <class T> class TopK {
  public:
   using K = KeyOf<T>;
   using I = SortItem<K>;
   explicit TopK(int64_t k) : k_(k), capacity_(std::max<int64_t>(4 * k, 256)), items_(new I[capacity_]) {}
-
   const I* find(const T* x, int64_t n, int64_t stride, bool descending) {
     int64_t count = 0;
     K limit = ~K(0);
@@ -172,7 +170,7 @@ template <class Make, class F> void for_each_slice(const Tensor& x, Make&& make,
 // values, indices [outer, k, inner] = the first k elements of each slice in sorted order; k = n sorts.
 void sort_cpu(const Tensor& values, const Tensor& indices, const Tensor& x, bool descending) {
   const int64_t n = x.shape()[1], inner = x.shape()[2], k = values.shape()[1];
-  dispatch_bytes(x, [&]<class T>() {
+  dispatch_bool_as_u8(x, [&]<class T>() {
     const T* p = x.ptr<T>();
     T* v = values.ptr<T>();
     int64_t* at = indices.ptr<int64_t>();
@@ -234,7 +232,7 @@ int64_t select_index(SliceSorter<T>& items, const T* x, int64_t n, int64_t strid
 
 void select_cpu(const Tensor& values, const Tensor& indices, const Tensor& x, Selection what, int64_t k) {
   const int64_t n = x.shape()[1], inner = x.shape()[2];
-  dispatch_bytes(x, [&]<class T>() {
+  dispatch_bool_as_u8(x, [&]<class T>() {
     const T* p = x.ptr<T>();
     for_each_slice(
         x, [&] { return SliceSorter<T>(n); },
@@ -252,7 +250,7 @@ void sort_rows_cpu(const Tensor& order, const Tensor& x) {
   const int64_t n = x.shape()[0], m = x.shape()[1];
   int64_t* at = order.ptr<int64_t>();
   for (int64_t i = 0; i < n; ++i) at[i] = i;
-  dispatch_bytes(x, [&]<class T>() {
+  dispatch_bool_as_u8(x, [&]<class T>() {
     const T* p = x.ptr<T>();
     std::stable_sort(at, at + n, [=](int64_t a, int64_t b) {
       for (int64_t j = 0; j < m; ++j) {
@@ -280,8 +278,8 @@ template <bool past_equals, class V, class T> int64_t bound_index(V v, const T* 
 // out [rows, m] = the position of values [rows, m] in the row of sorted [rows or 1, n].
 void searchsorted_cpu(const Tensor& out, const Tensor& sorted, const Tensor& values, bool right) {
   const int64_t n = sorted.shape()[1], m = values.shape()[1];
-  dispatch_bytes(values, [&]<class T>() {
-    using V = cpu::OrderOf<T>;
+  dispatch_bool_as_u8(values, [&]<class T>() {
+    using V = cpu::ComparisonType<T>;
     const T *s = sorted.ptr<T>(), *v = values.ptr<T>();
     int64_t* to = out.ptr<int64_t>();
     parallel_for(0, values.numel(), 512, [&](int64_t begin, int64_t end) {

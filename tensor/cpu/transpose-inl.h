@@ -26,7 +26,7 @@ template <class D, class F> HWY_INLINE hn::Vec<D> make_of_blocks(D d, const F& f
                        make_of_blocks(half, f, first));
   }
 }
-// Stores 4-float block b of v to `to + b * step`.
+// Stores the 4-float block b of v at to[b * step].
 template <class D> HWY_INLINE void store_blocks(D d, hn::Vec<D> v, float* to, int64_t step) {
   if constexpr (hn::MaxLanes(d) == 4) {
     hn::StoreU(v, d, to);

@@ -1,13 +1,13 @@
-// Out-of-place matrix transposition.
+// Out-of-place matrix transposition in the calling thread.
 #pragma once
 
 #include <cstdint>
 
 namespace gradus::cpu {
 
-// dst[r * dst_row + c] = src[c * src_col + r] for r < rows, c < cols. Elements have `size` bytes (1, 2, 4 or 8);
-// the strides dst_row and src_col count elements. dst and src do not overlap.
-void transpose(int64_t size, void* dst, int64_t dst_row, const void* src, int64_t src_col, int64_t rows,
+// dst[r * dst_stride + c] = src[c * src_stride + r] for r < rows, c < cols. Elements have `size` bytes
+// (1, 2, 4 or 8); the strides dst_stride and src_stride count elements. dst and src do not overlap.
+void transpose(int64_t size, void* dst, int64_t dst_stride, const void* src, int64_t src_stride, int64_t rows,
                int64_t cols);
 
 }  // namespace gradus::cpu

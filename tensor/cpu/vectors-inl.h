@@ -21,10 +21,10 @@ using FloatTag = hn::ScalableTag<float>;
 using Floats = hn::Vec<FloatTag>;
 constexpr FloatTag kFloats;
 
-constexpr int kLanes = hn::MaxLanes(kFloats);  // floats in a vector
-// Vector registers of the instruction set.
-constexpr int kRegisters = HWY_TARGET == HWY_AVX2 ? 16 : 32;
+constexpr int kLanes = hn::MaxLanes(kFloats);                 // floats in a vector
+constexpr int kRegisters = HWY_TARGET == HWY_AVX2 ? 16 : 32;  // vector registers of the instruction set
 
+// D: a Highway tag of float vectors of any length. p may be unaligned.
 template <class D> HWY_INLINE hn::Vec<D> load(D d, const float* p) { return hn::LoadU(d, p); }
 template <class D> HWY_INLINE hn::Vec<D> load(D d, const bf16* p) {
   const hn::Rebind<uint16_t, D> halves;

@@ -1,5 +1,5 @@
-// Function multiversioning: compiles a loop for the baseline processor of the build and for AVX-512, and selects
-// at run time.
+// Function multiversioning: with_wide_vectors(loop) compiles a loop for the baseline processor of the build and
+// for AVX-512, and selects at run time.
 #pragma once
 
 #include "gradus/tensor/runtime/processor.h"

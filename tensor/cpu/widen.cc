@@ -1,4 +1,5 @@
-// Conversion of whole bf16 and f16 tensors to f32 and back, by the copy kernel.
+// Conversion of whole bf16 and f16 tensors to f32 and back, by the copy kernel. A broadcast dim is converted once:
+// as a dim of size 1, whose result is expanded by a stride of 0.
 #include "gradus/tensor/cpu/widen.h"
 
 #include "gradus/tensor/kernel.h"

@@ -25,7 +25,8 @@ void round_into(const Tensor& y, const Tensor& wide);
 
 // Returns x, converted to f32 if its dtype is bf16 or f16.
 inline Tensor as_f32(const Tensor& x) { return x.defined() && is_16_bit_float(x.dtype()) ? to_f32(x) : x; }
-// Calls f(y). If y is bf16 or f16, calls f on an f32 tensor instead and rounds the result into y.
+// Calls f(y), which must write all elements. If y is bf16 or f16, calls f on an uninitialized f32 tensor of y's
+// shape and strides instead, and rounds the result into y. An undefined y is passed to f.
 template <class F> void compute_in_f32(const Tensor& y, F f) {
   if (!y.defined() || !is_16_bit_float(y.dtype())) return f(y);
   const Tensor wide = empty_f32_like(y);

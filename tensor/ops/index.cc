@@ -108,7 +108,7 @@ Tensor index_put(const Tensor& x, int64_t dim, const Tensor& index, const Tensor
 void check_index(const Tensor& index, const Tensor& x, const char* op) {
   if (index.dtype() != DType::kI64 && index.dtype() != DType::kI32)
     throw DTypeError(op, "expected i64 or i32 indices, got index ", describe(index),
-                     how_to_convert("index", DType::kI64));
+                     conversion_hint("index", DType::kI64));
   if (!are_compatible_devices(index.device(), x.device()))
     throw DeviceError(op, "x is on ", x.device(), " but its indices on ", index.device());
 }

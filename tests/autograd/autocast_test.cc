@@ -316,7 +316,7 @@ TEST_F(AutocastTest, CastsOfComputedTensorsAreNotKept) {
   auto amp = autocast(DType::kBF16);
   const Tensor scaled = w * 2.0;
   linear(x, scaled);
-  EXPECT_FALSE(scaled.storage()->cast);
+  EXPECT_FALSE(scaled.storage()->autograd_data);
 }
 
 TEST_F(AutocastTest, TwoViewsOfOneStorageAreToldApart) {

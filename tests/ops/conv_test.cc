@@ -180,8 +180,8 @@ TEST_P(SparseConv2d, GradientsAreThoseOfF64) {
   const Tensor dy = sparse(result_shape(c));
   if (cpu::has_avx512()) {
     const Tensor dense = raw::channels_last(random_tensor(result_shape(c)));
-    EXPECT_TRUE(sparse_grad().weight_grad.applies({x, w, {}, dy, c.options}));
-    EXPECT_FALSE(sparse_grad().weight_grad.applies({x, w, {}, dense, c.options}));
+    EXPECT_TRUE(sparse_grad_kernels().weight_grad.applies({x, w, {}, dy, c.options}));
+    EXPECT_FALSE(sparse_grad_kernels().weight_grad.applies({x, w, {}, dense, c.options}));
   }
   const Tensor x64 = raw::to(x, DType::kF64), w64 = raw::to(w, DType::kF64), dy64 = raw::to(dy, DType::kF64);
   const auto [dw, db] = raw::conv2d_weight_grad(dy, x, c.w, true, c.options);
@@ -253,7 +253,7 @@ const Case kWinogradCases[] = {
 class WinogradConv2d : public testing::TestWithParam<Case> {
  protected:
   void SetUp() override {
-    const ConvKernels& kernels = shape.w[2] == 4 ? winograd_stride2() : winograd();
+    const ConvKernels& kernels = shape.w[2] == 4 ? winograd_stride2_kernels() : winograd_kernels();
     for (const ConvKernel& kernel : {kernels.forward, kernels.input_grad, kernels.weight_grad})
       ASSERT_TRUE(kernel.applies({x, w, {}, dy, shape.options}));
   }
@@ -398,9 +398,9 @@ TEST_P(PointwiseConv2d, IsExactForIntegers) {
     const Tensor y = empty_channels_last(dy.shape(), {dtype}), dx = empty_channels_last(x.shape(), {dtype});
     const bool is_best =
         dtype == DType::kF32 || cpu::level() == cpu::Level::kAvx512Bf16;  // oneDNN's with AMX
-    ASSERT_EQ(pointwise().input_grad.applies({dx, w, {}, dy, Conv2dFuncOptions{}}), is_best);
-    pointwise().forward.run({x, w, {}, y, Conv2dFuncOptions{}});
-    pointwise().input_grad.run({dx, w, {}, dy, Conv2dFuncOptions{}});
+    ASSERT_EQ(pointwise_kernels().input_grad.applies({dx, w, {}, dy, Conv2dFuncOptions{}}), is_best);
+    pointwise_kernels().forward.run({x, w, {}, y, Conv2dFuncOptions{}});
+    pointwise_kernels().input_grad.run({dx, w, {}, dy, Conv2dFuncOptions{}});
     expect_near(wide(y), y64, 0);
     expect_near(wide(dx), dx64, 0);
   }

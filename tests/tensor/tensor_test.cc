@@ -74,19 +74,19 @@ TEST(FromBlob, ReleaseBelongsToTheCallerWhenItThrows) {
 
 TEST(SoleOwner, IsFalseForSharedAndForeignMemory) {
   Tensor x = empty({2});
-  EXPECT_TRUE(x.sole_owner());
+  EXPECT_TRUE(x.is_sole_owner());
   {
     const Tensor copy = x;
-    EXPECT_FALSE(x.sole_owner());
+    EXPECT_FALSE(x.is_sole_owner());
   }
   {
     const Tensor view = detach(x);
-    EXPECT_FALSE(x.sole_owner());
+    EXPECT_FALSE(x.is_sole_owner());
   }
-  EXPECT_TRUE(x.sole_owner());
+  EXPECT_TRUE(x.is_sole_owner());
   float memory[2];
-  EXPECT_FALSE(from_blob(memory, {2}).sole_owner());
-  EXPECT_FALSE(Tensor().sole_owner());
+  EXPECT_FALSE(from_blob(memory, {2}).is_sole_owner());
+  EXPECT_FALSE(Tensor().is_sole_owner());
 }
 
 TEST(Layout, SizeOneDimensionsGetTheStrideOfARowMajorArray) {

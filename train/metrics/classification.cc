@@ -31,7 +31,7 @@ Tensor counts(const Shape& shape, DType dtype = DType::kI64) {
 void check_integers(const char* op, const char* name, const Tensor& x) {
   if (!is_integral(x.dtype()))
     throw DTypeError(op, "expected ", name, " of integers: ", name, ' ', describe(x),
-                     how_to_convert(name, DType::kI64));
+                     conversion_hint(name, DType::kI64));
 }
 
 // Throws unless scores are [N,C,...] and targets i[N,...].

@@ -247,7 +247,7 @@ Tensor lp_pool1d(const Tensor& x, const LpPool1dOptions& o) {
   check_p("lp_pool1d", o.p);
   const AvgPool1dOptions mean{.kernel = *o.kernel, .stride = o.stride, .ceil_mode = o.ceil_mode};
   const PoolWindows windows = raw::avg_pool1d_windows(x, mean);
-  return root_of_sum(avg_pool_over("lp_pool1d", pow(x, *o.p), windows), double(windows.cells()), o.p);
+  return root_of_sum(avg_pool_over("lp_pool1d", pow(x, *o.p), windows), double(windows.kernel_numel()), o.p);
 }
 Tensor lp_pool2d(const Tensor& x, const LpPool2dOptions& o) {
   const OpCall call("lp_pool2d", {{"x", x}});
@@ -256,7 +256,7 @@ Tensor lp_pool2d(const Tensor& x, const LpPool2dOptions& o) {
   check_p("lp_pool2d", o.p);
   const AvgPool2dOptions mean{.kernel = *o.kernel, .stride = o.stride, .ceil_mode = o.ceil_mode};
   const PoolWindows windows = raw::avg_pool2d_windows(x, mean);
-  return root_of_sum(avg_pool_over("lp_pool2d", pow(x, *o.p), windows), double(windows.cells()), o.p);
+  return root_of_sum(avg_pool_over("lp_pool2d", pow(x, *o.p), windows), double(windows.kernel_numel()), o.p);
 }
 
 Tensor max_pool_scatter(const Tensor& dy, const Tensor& index, const PoolWindows& windows) {

@@ -41,7 +41,7 @@ void check(const char* op, const Tensor& q, const Tensor& k, const Tensor& v, co
   if (!o.mask.defined()) return;
   if (o.mask.dtype() != DType::kBool && o.mask.dtype() != q.dtype())
     throw DTypeError(op, "expected a mask of bool or of q's dtype, got mask ", describe(o.mask), ", q ",
-                     describe(q), how_to_convert("mask", DType::kBool));
+                     describe(q), conversion_hint("mask", DType::kBool));
   Shape scores = batch;
   scores.push_back(q.size(-2));
   scores.push_back(k.size(-2));

@@ -42,7 +42,7 @@ void check_channels(const char* op, const Tensor& x,
       throw ShapeError(op, name, " must have ", x.size(1), " elements: ", name, ' ', describe(*t), ", x ",
                        describe(x));
     if (t->dtype() != x.dtype() && t->dtype() != at_least_f32(x.dtype()))
-      internal::throw_other_dtype(op, "x", x, name, *t);
+      internal::throw_dtype_mismatch(op, "x", x, name, *t);
     autograd::check_same_device(op, "x", x, name, *t);
   }
 }

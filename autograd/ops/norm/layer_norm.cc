@@ -35,7 +35,7 @@ void check(const char* op, const Tensor& x, const Shape& shape, double eps,
       throw ShapeError(op, name, " must be shaped ", shape, " as normalized_shape: ", name, ' ',
                        describe(*t));
     if (t->dtype() != x.dtype() && t->dtype() != at_least_f32(x.dtype()))
-      internal::throw_other_dtype(op, "x", x, name, *t);
+      internal::throw_dtype_mismatch(op, "x", x, name, *t);
     autograd::check_same_device(op, "x", x, name, *t);
   }
 }

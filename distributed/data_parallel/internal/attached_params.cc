@@ -68,7 +68,7 @@ void AttachedParams::accumulate(size_t i, const Tensor& grad) {
   Tensor& accumulated = params_[i].accumulated;
   if (!grad.defined()) return;
   if (!accumulated.defined())
-    accumulated = grad.sole_owner() ? grad : clone(grad);
+    accumulated = grad.is_sole_owner() ? grad : clone(grad);
   else if (autograd::may_reuse(accumulated) && !autograd::is_tracked(accumulated) &&
            !autograd::is_tracked(grad))
     raw::add_(accumulated, grad);

@@ -66,7 +66,7 @@ void Bucket::unpack(const std::vector<bool>& used, std::vector<GradCallback::Del
       to.push_back({g.param, std::move(view), true});
     } else {
       // Reuses the memory of the local gradient if nothing else shares it.
-      Tensor grad = g.grad.sole_owner() && g.grad.is_dense() ? std::move(g.grad) : empty_like(g.param);
+      Tensor grad = g.grad.is_sole_owner() && g.grad.is_dense() ? std::move(g.grad) : empty_like(g.param);
       g.grad = Tensor();
       raw::copy_(grad, view);
       to.push_back({g.param, std::move(grad)});

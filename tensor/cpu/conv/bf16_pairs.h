@@ -8,7 +8,7 @@
 
 #include "gradus/tensor/base/dtype.h"
 
-// g++ 12 warns about uninitialized variables in its own AVX-512 header.
+// g++ 12's AVX-512 header causes these warnings.
 #pragma GCC diagnostic ignored "-Wuninitialized"
 #if !defined(__clang__)
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
@@ -16,6 +16,7 @@
 
 namespace gradus::cpu {
 
+// For functions with these instructions. Call them only if has_avx512_bf16().
 #define GRADUS_AVX512_BF16 gnu::target("avx512f,avx512bw,avx512vl,avx512bf16")
 
 // Reinterprets a 64-byte vector as 32 bf16. The asm works around a crash of Clang 16 for broadcast operands.

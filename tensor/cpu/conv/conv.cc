@@ -1,9 +1,8 @@
 // CPU kernels of convolution, its input gradient and its weight gradient. Each direction has a table of
-// algorithms; the first one that applies computes the problem, and the profiler shows its name. oneDNN
-// computes most f32 and bf16 convolutions; the entries before it are faster where they apply, and the last
-// one applies always. Images x and y are channels-last, [N, C, ...] and [N, O, ...]; filters w are row-major,
-// [O, C / groups, ...]. In the tables of gradients, the members x, w, bias and y of ConvProblem are dx, dw,
-// db or dy (kernels.h).
+// algorithms; the first one that applies computes the problem, and the profiler shows its name. oneDNN computes
+// most f32 and bf16 convolutions; the entries before it are faster where they apply, and the last one applies
+// always. Images x and y are channels-last, [N, C, ...] and [N, O, ...]; filters w are row-major, [O, C / groups,
+// ...]. In the tables of gradients, the members x, w, bias and y of ConvProblem are dx, dw, db or dy (kernels.h).
 #include "gradus/tensor/ops/images/conv.h"
 #include "gradus/tensor/kernel.h"
 
@@ -67,8 +66,7 @@ bool has_bias(const ConvProblem& p) { return p.bias.defined(); }
 // Returns whether im2col with Eigen's matrix product computes the problem: f64, and f32 where oneDNN is slow.
 bool prefers_im2col(const ConvProblem& p) {
   const DType dtype = p.y.dtype();
-  return p.x.dtype() == dtype &&
-         (dtype == DType::kF64 || (dtype == DType::kF32 && !onednn::kHasFastProducts));
+  return p.x.dtype() == dtype && (dtype == DType::kF64 || (dtype == DType::kF32 && !onednn::kHasFastMatmul));
 }
 
 // Returns whether this is a 1x1 convolution with a stride. All algorithms are faster on a copy of the pixels
@@ -93,17 +91,16 @@ bool prefers_blocked_images(const ConvProblem& p) {
          p.geometry.stride[0] > 1 && p.w.size(2) > 1 && p.w.size(1) >= 16;
 }
 
-// Finds or makes oneDNN's primitive for the problem and stores it in p.plan. Returns false if oneDNN has
-// none.
+// Finds or makes oneDNN's primitive for the problem and stores it in p.plan. Returns false if oneDNN has none.
 template <Pass pass> bool has_plan(const ConvProblem& p) {
   static const char kind[] = "convolution";
   const ConvGeometry& g = p.geometry;
   onednn::PlanKey key(kind);
   key.add(p.x.shape()).add(p.w.shape()).add(g.stride).add(g.padding).add(g.dilation).add(g.groups);
   key.add(has_bias(p)).add(int64_t(p.x.dtype())).add(int64_t(p.w.dtype()));
-  p.plan = onednn::plan_in(p.y.dtype(), key, [&] {
-    const bool own_layout = pass == Pass::kWeightGrad && prefers_blocked_images(p);
-    return onednn::conv_plan(pass, p.x, p.w, p.y, g, has_bias(p), own_layout);
+  p.plan = onednn::find_or_create_plan(p.y.dtype(), key, [&] {
+    const bool any_layout = pass == Pass::kWeightGrad && prefers_blocked_images(p);
+    return onednn::conv_plan(pass, p.x, p.w, p.y, g, has_bias(p), any_layout);
   });
   return p.plan != nullptr;
 }
@@ -113,10 +110,11 @@ template <Pass pass> bool has_plan(const ConvProblem& p) {
 void run_forward_plan(const ConvProblem& p) {
   const onednn::Plan& plan = *p.plan;
   Tensor owner;
-  onednn::run(plan, {{DNNL_ARG_SRC, onednn::memory(plan.src, p.x)},
-                     {DNNL_ARG_WEIGHTS, onednn::weights_as(p.w, plan.plain_weights, plan.weights, owner)},
-                     {DNNL_ARG_BIAS, onednn::memory(plan.bias, p.bias)},
-                     {DNNL_ARG_DST, onednn::memory(plan.dst, p.y)}});
+  onednn::run(plan,
+              {{DNNL_ARG_SRC, onednn::memory(plan.src, p.x)},
+               {DNNL_ARG_WEIGHTS, onednn::reorder_weights(p.w, plan.plain_weights, plan.weights, owner)},
+               {DNNL_ARG_BIAS, onednn::memory(plan.bias, p.bias)},
+               {DNNL_ARG_DST, onednn::memory(plan.dst, p.y)}});
 }
 
 void forward_in_f32(const ConvProblem& p) {
@@ -130,9 +128,9 @@ void forward_of_strided_pixels(const ConvProblem& p) {
 
 void conv_cpu(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& bias, ConvGeometry g) {
   static const ConvKernel table[] = {
-      pointwise().forward,
-      winograd().forward,
-      winograd_stride2().forward,
+      pointwise_kernels().forward,
+      winograd_kernels().forward,
+      winograd_stride2_kernels().forward,
       {"strided pixels", is_strided_pointwise, forward_of_strided_pixels},
       {"im2col", prefers_im2col, conv_reference},
       {"onednn", has_plan<Pass::kForward>, run_forward_plan},
@@ -179,9 +177,10 @@ void input_grad_of_strided_pixels(const ConvProblem& p) {
 void run_input_grad_plan(const ConvProblem& p) {
   const onednn::Plan& plan = *p.plan;
   Tensor owner;
-  onednn::run(plan, {{DNNL_ARG_DIFF_DST, onednn::memory(plan.dst, p.y)},
-                     {DNNL_ARG_WEIGHTS, onednn::weights_as(p.w, plan.plain_weights, plan.weights, owner)},
-                     {DNNL_ARG_DIFF_SRC, onednn::memory(plan.src, p.x)}});
+  onednn::run(plan,
+              {{DNNL_ARG_DIFF_DST, onednn::memory(plan.dst, p.y)},
+               {DNNL_ARG_WEIGHTS, onednn::reorder_weights(p.w, plan.plain_weights, plan.weights, owner)},
+               {DNNL_ARG_DIFF_SRC, onednn::memory(plan.src, p.x)}});
 }
 
 void input_grad_in_f32(const ConvProblem& p) {
@@ -193,10 +192,10 @@ void conv_input_grad_cpu(const Tensor& dx, const Tensor& dy, const Tensor& w, co
                          ConvGeometry g) {
   static const ConvKernel table[] = {
       {"bias", has_bias, input_grad_and_bias},
-      sparse_grad().input_grad,
-      pointwise().input_grad,
-      winograd().input_grad,
-      winograd_stride2().input_grad,
+      sparse_grad_kernels().input_grad,
+      pointwise_kernels().input_grad,
+      winograd_kernels().input_grad,
+      winograd_stride2_kernels().input_grad,
       {"strided pixels", is_strided_pointwise, input_grad_of_strided_pixels},
       {"im2col", prefers_im2col, conv_input_grad_reference},
       {"onednn", has_plan<Pass::kInputGrad>, run_input_grad_plan},
@@ -246,10 +245,10 @@ void bias_grad(const Tensor& db, const Tensor& dy) {
 
 namespace {
 
-// With AMX, oneDNN's bf16 weight gradient takes half the time of bf16_weight_grad().
+// With AMX, oneDNN's bf16 weight gradient takes half the time of bf16_weight_grad_kernels().
 bool has_amx_weight_grad_plan(const ConvProblem& p) {
   return cpu::level() == cpu::Level::kAmx && p.y.dtype() == DType::kBF16 && has_plan<Pass::kWeightGrad>(p) &&
-         onednn::implementation(p.plan->primitive).find("amx") != std::string_view::npos;
+         onednn::implementation_name(p.plan->primitive).find("amx") != std::string_view::npos;
 }
 
 // Returns x, whose layout is `plain`, in `layout`. A reordered copy is stored in `owner`, which must
@@ -304,13 +303,13 @@ void conv_weight_grad_cpu(const Tensor& dw, const Tensor& db, const Tensor& dy, 
   static const ConvKernel table[] = {
     {"onednn", has_amx_weight_grad_plan, run_weight_grad_plan},
 #if defined(__x86_64__)
-    bf16_weight_grad().weight_grad,
+    bf16_weight_grad_kernels().weight_grad,
 #endif
-    sparse_grad().weight_grad,
+    sparse_grad_kernels().weight_grad,
     {"bias", prefers_separate_bias_grad, weight_grad_and_bias},
-    pointwise().weight_grad,
-    winograd().weight_grad,
-    winograd_stride2().weight_grad,
+    pointwise_kernels().weight_grad,
+    winograd_kernels().weight_grad,
+    winograd_stride2_kernels().weight_grad,
     {"strided pixels", is_strided_pointwise, weight_grad_of_strided_pixels},
     {"im2col", prefers_im2col, conv_weight_grad_reference},
     {"onednn", has_plan<Pass::kWeightGrad>, run_weight_grad_plan},

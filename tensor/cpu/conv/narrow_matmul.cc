@@ -142,12 +142,10 @@ template <class T> void multiply(const Tensor& out, const Tensor& a, const Tenso
   const int64_t column_blocks = ceil_div(width, block_columns), blocks = row_blocks * column_blocks;
   const int64_t matrices = b.dim() == 3 && b.size(0) > 1 && b.stride(0) != 0 ? batch : 1;  // of b
   const bool packed_first = row_blocks > 2 || matrices < batch;
-
   const Tensor addends = scratch(width);
   std::fill_n(addends.ptr<float>(), width, 0.0f);
   if (bias.defined()) widen(bias.ptr<bf16>(), bias.stride(0), N, addends.ptr<float>());
   const PackedPanels packed = packed_first ? pack_all_panels(b, matrices) : PackedPanels{};
-
   const int64_t max_rows = std::min(kMaxBlockRows, M);
   // With several slices the partial sums of a whole block are stored, with one slice only those of one panel.
   const int64_t sum_columns = K > kDepth ? block_columns : kPanel;

@@ -1,7 +1,6 @@
-// 1x1 convolution with stride 1 and its gradients as matrix products, compiled per instruction set by
-// Highway. Images are channels-last: x [N, C, H, W] is a matrix [pixels, C]; w is [O, C, 1, 1], row-major.
-// The direct kernels compute f32, and bf16 with AVX512_BF16; other processors compute bf16 by a product in
-// f32.
+// 1x1 convolution with stride 1 and its gradients as matrix products, compiled per instruction set by Highway.
+// Images are channels-last: x [N, C, H, W] is a matrix [pixels, C]; w is [O, C, 1, 1], row-major. The direct
+// kernels compute f32, and bf16 with AVX512_BF16; other processors compute bf16 by a product in f32.
 #include "gradus/tensor/cpu/conv/kernels.h"
 
 #include <algorithm>
@@ -29,9 +28,8 @@
 // where f is w transposed, or w itself for the gradient of x. The filters are packed into panels f[K][kPanel]
 // of kPanel columns.
 //
-// With many pixels, all panels are packed first and threads divide the pixels. A chunk of about a hundred
-// pixels stays in the second-level cache while all panels are read, and the next chunk is prefetched
-// meanwhile.
+// With many pixels, all panels are packed first and threads divide the pixels. A chunk of about a hundred pixels
+// stays in the second-level cache while all panels are read, and the next chunk is prefetched meanwhile.
 //
 // With few pixels and many filters, threads divide the panels. A thread packs a panel and multiplies all
 // pixels by it.
@@ -57,7 +55,6 @@ template <class T> struct Filters {
   const T* w;
   int64_t K, N;
   bool transposed;
-
   int64_t depth() const { return K / kElementsPerLane<T>; }
   // Floats per panel: one cache line more than needed, so that panels do not map to the same cache sets.
   int64_t panel_floats() const { return depth() * kPanel + kLanes; }
@@ -227,7 +224,7 @@ bool is_profitable(const ConvProblem& p) {
   return p.w.size(0) % kPanel == 0 && p.w.size(1) % kPanel == 0 && p.x.numel() / p.x.size(1) >= 256;
 }
 bool is_profitable_forward(const ConvProblem& p) {
-  return is_profitable(p) && (needs_f32(p.x) || !onednn::caches_reordered(p.w));
+  return is_profitable(p) && (needs_f32(p.x) || !onednn::should_cache_reordered(p.w));
 }
 
 bool is_profitable_for_weights(const ConvProblem& p) {
@@ -285,5 +282,5 @@ constexpr ConvKernels kPointwise = {{"pointwise product", is_profitable_forward,
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-const gradus::ConvKernels& gradus::pointwise() { return *GRADUS_DISPATCH(kPointwise); }
+const gradus::ConvKernels& gradus::pointwise_kernels() { return *GRADUS_DISPATCH(kPointwise); }
 #endif

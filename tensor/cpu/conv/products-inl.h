@@ -1,7 +1,6 @@
-// Matrix multiplication microkernels for convolution algorithms, which call them on small operands that are
-// already in a cache: a block [rows][kPanel] of the result is accumulated in registers (as in BLIS).
-// PositionSums builds the weight gradients on them. All values are f32, all strides are in floats unless
-// noted. Highway compiles this file once per instruction set (foreach_target).
+// f32 matrix multiplication microkernels of the convolutions, for small operands that are already in a cache: a
+// block [rows][kPanel] of the result is accumulated in registers, as in BLIS. PositionSums builds weight gradients
+// on them. Strides count floats unless noted. Highway compiles this file once per instruction set.
 #if defined(GRADUS_TENSOR_CPU_CONV_PRODUCTS_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef GRADUS_TENSOR_CPU_CONV_PRODUCTS_INL_H
 #undef GRADUS_TENSOR_CPU_CONV_PRODUCTS_INL_H
@@ -26,20 +25,20 @@ constexpr int kPanel = 2 * kLanes;                   // columns of a block of th
 constexpr int kMaxRows = kRegisters == 16 ? 6 : 14;  // maximum rows of a block of the result
 
 // Memory that a product prefetches into the second-level cache while it computes: in each of its K steps the
-// cache line at `at`, which then advances by `step` bytes.
+// cache line at `address`, which then advances by `step` bytes.
 struct Prefetch {
-  const char* at = nullptr;
+  const char* address = nullptr;
   int64_t step = 0;
 };
 
-constexpr int kPrefetchColumns = 8;  // prefetch distance in columns of a; more would evict each other
+constexpr int kPrefetchColumns = 8;  // prefetch distance in columns of a; more cache lines would collide
 
-// c[r][n] = sum_k a[r][k] * b[k][n] for r < R and n < kPanel, or c += if kAdd. The operands' strides are
-// a_row, a_column, b_row and c_row.
+// c[r][n] = sum_k a[r][k] * b[k][n] for r < R, k < K and n < kPanel, or c += if kAdd. a_row, a_column, b_row and
+// c_row are strides; the columns of b and c are contiguous. A null prefetch.address means b.
 template <int R, bool kAdd>
 void product(const float* a, int64_t a_row, int64_t a_column, const float* b, int64_t b_row, int64_t K,
              float* c, int64_t c_row, Prefetch prefetch) {
-  if (!prefetch.at) prefetch.at = reinterpret_cast<const char*>(b);
+  if (!prefetch.address) prefetch.address = reinterpret_cast<const char*>(b);
   Floats sum[R][2];
 #pragma GCC unroll 16
   for (int r = 0; r < R; ++r) sum[r][0] = sum[r][1] = hn::Zero(kFloats);
@@ -51,8 +50,8 @@ void product(const float* a, int64_t a_row, int64_t a_column, const float* b, in
 #pragma GCC unroll 2
   for (int64_t k = 0; k < K; ++k, a += a_column, b += b_row) {
     __builtin_prefetch(a + kPrefetchColumns * a_column, 0, 3);
-    __builtin_prefetch(prefetch.at, 0, 2);
-    prefetch.at += prefetch.step;
+    __builtin_prefetch(prefetch.address, 0, 2);
+    prefetch.address += prefetch.step;
     const Floats b0 = load(b), b1 = load(b + kLanes);
 #pragma GCC unroll 16
     for (int r = 0; r < R; ++r) {
@@ -73,6 +72,7 @@ void product(const float* a, int64_t a_row, int64_t a_column, const float* b, in
   }
 }
 
+// kProducts[R - 1] and kAccumulatingProducts[R - 1] are product<R, false> and product<R, true>.
 using Product = void (*)(const float*, int64_t, int64_t, const float*, int64_t, int64_t, float*, int64_t,
                          Prefetch);
 template <bool kAdd, size_t... R>
@@ -96,51 +96,54 @@ template <class F> void for_row_blocks(int64_t n, F f, int64_t max_rows = kMaxRo
   for (int64_t i = 0; i < parts; ++i) f(n * i / parts, n * (i + 1) / parts - n * i / parts);
 }
 
-// An array [planes][positions][channels]. The strides of rows and planes are padded, so that they do not map
-// to the same cache sets.
+// A view of an array [planes][positions][channels], with strides that are padded so that rows and planes do not
+// map to the same cache sets. floats() returns the size of the memory.
 struct Planes {
   Planes(float* data, int64_t positions, int64_t channels)
-      : data(data), row(row_of(channels)), plane(positions * row + kLanes) {}
-  static int64_t row_of(int64_t channels) { return channels + kLanes; }
+      : data(data), row_stride(row_stride_of(channels)), plane_stride(positions * row_stride + kLanes) {}
+  static int64_t row_stride_of(int64_t channels) { return channels + kLanes; }
   static int64_t floats(int64_t planes, int64_t positions, int64_t channels) {
-    return planes * (positions * row_of(channels) + kLanes);
+    return planes * (positions * row_stride_of(channels) + kLanes);
   }
   float* at(int64_t p, int64_t position, int64_t channel = 0) const {
-    return data + p * plane + position * row + channel;
+    return data + p * plane_stride + position * row_stride + channel;
   }
   float* data;
-  int64_t row, plane;
+  int64_t row_stride, plane_stride;
 };
 
 // An array [planes][channels / kPanel][positions][kPanel], with the interface of Planes.
 struct Panels {
   Panels(float* data, int64_t positions, int64_t channels)
-      : data(data), panel(positions * row + kCacheLine), plane((channels + kPanel - 1) / kPanel * panel) {}
+      : data(data),
+        panel_stride(positions * row_stride + kCacheLine),
+        plane_stride((channels + kPanel - 1) / kPanel * panel_stride) {}
   static int64_t floats(int64_t planes, int64_t positions, int64_t channels) {
-    return planes * Panels(nullptr, positions, channels).plane;
+    return planes * Panels(nullptr, positions, channels).plane_stride;
   }
   float* at(int64_t p, int64_t position, int64_t channel = 0) const {
-    return data + p * plane + channel / kPanel * panel + position * row + channel % kPanel;
+    return data + p * plane_stride + channel / kPanel * panel_stride + position * row_stride +
+           channel % kPanel;
   }
   static constexpr int64_t kCacheLine = 16;  // floats in a cache line
   float* data;
-  static constexpr int64_t row = kPanel;
-  int64_t panel, plane;
+  static constexpr int64_t row_stride = kPanel;
+  int64_t panel_stride, plane_stride;
 };
 
-// Ranges of up to two tensors that `products` products prefetch in equal shares.
+// Distributes the prefetching of ranges of up to two tensors over `products` calls of product().
 class PrefetchPlan {
  public:
   explicit PrefetchPlan(int64_t products) : products_(products) {}
-  // Adds positions [first, last) of t, which has `of` positions.
-  void add(const Tensor& t, int64_t first, int64_t last, int64_t of) {
-    const auto at = [&](int64_t i) { return int64_t(double(t.nbytes()) / double(of) * double(i)); };
+  // Adds positions [first, last) of t, which has `positions` positions of equal size.
+  void add(const Tensor& t, int64_t first, int64_t last, int64_t positions) {
+    const auto at = [&](int64_t i) { return int64_t(double(t.nbytes()) / double(positions) * double(i)); };
     first_bytes_ = bytes_;
     first_ = second_;
     second_ = static_cast<const char*>(t.raw_ptr()) + at(first);
     bytes_ += at(last) - at(first);
   }
-  // Returns the share of product i, which has K steps.
+  // Returns what call i prefetches in its K steps.
   Prefetch share(int64_t i, int64_t K) const {
     const int64_t at = bytes_ * i / products_, end = bytes_ * (i + 1) / products_;
     return {at < first_bytes_ ? first_ + at : second_ + (at - first_bytes_), (end - at) / K};
@@ -154,9 +157,8 @@ class PrefetchPlan {
 // The layout of operands that are summed over positions. With few rows per block, rows of Planes would use
 // only a part of each cache line, so the operands are in Panels.
 using Operands = std::conditional_t<(kMaxRows < 8), Panels, Planes>;
-// kGroup bounds the block of d that the loops of PositionSums::add reuse.
-constexpr int kGroup =
-    128;  // channels of d that stay in the second-level cache while all panels of v are read
+// Channels of d that stay in the second-level cache while PositionSums::add reads all panels of v.
+constexpr int kGroup = 128;
 
 // The products of weight gradients: sums[plane][o][c] = sum over positions of d[plane][position][o] *
 // v[plane][position][c]. Requires C divisible by kPanel.
@@ -166,7 +168,7 @@ struct PositionSums {
   int64_t positions;  // total number
   int64_t max_chunk = kMaxRows < 8 ? 256 : 392;  // positions per chunk of d and v, to fit into the cache
 
-  // Partial sums, one set for each share of the positions.
+  // Partial sums, one set for each share: one of `shares` ranges of the positions.
   struct Result {
     // Returns row o of plane p, summed over the shares in order. Modifies the first share, so at most one
     // call per row.
@@ -176,17 +178,17 @@ struct PositionSums {
         for (int64_t c = 0; c < C; ++c) to[c] += to[s * share + c];
       return to;
     }
-    Tensor bytes;
-    Planes planes;
+    Tensor bytes;           // owns the memory of `planes`
+    Planes planes;          // the sums of the first share
     int64_t shares, share;  // number of shares; floats per share
   };
-  // Computes the sums. fill(first, last, base, d, v) must write positions [first, last) of d and v, at index
-  // position - base.
+  // Computes the sums on all threads. fill(first, last, base, d, v) must write positions [first, last) of d and v,
+  // at index position - base; several threads call it at once.
   template <class Fill> Result compute(Fill fill) const;
 
  private:
-  // Adds the products of `count` positions to the panels [first, last) of kPanel columns, numbered through
-  // all planes, and prefetches positions [next, after). `overwrite`: the sums are overwritten.
+  // Adds the products of `count` positions to the panels [first, last) of kPanel columns, numbered through all
+  // planes, or overwrites the sums if `overwrite`. Prefetches positions [next, after).
   void add(const Operands& d, const Operands& v, int64_t count, int64_t first, int64_t last, bool overwrite,
            const Planes& sums, int64_t next, int64_t after) const {
     const auto& products = overwrite ? kProducts : kAccumulatingProducts;
@@ -200,8 +202,8 @@ struct PositionSums {
     int64_t done = 0;
     const auto multiply = [&](int64_t p, int64_t c, int64_t o, int64_t count_of_o) {
       for_row_blocks(count_of_o, [&](int64_t row, int64_t rows) {
-        products[rows - 1](d.at(p, 0, o + row), 1, d.row, v.at(p, 0, c), v.row, count, sums.at(p, o + row, c),
-                           sums.row, prefetch_plan.share(done++, count));
+        products[rows - 1](d.at(p, 0, o + row), 1, d.row_stride, v.at(p, 0, c), v.row_stride, count,
+                           sums.at(p, o + row, c), sums.row_stride, prefetch_plan.share(done++, count));
       });
     };
     for (int64_t i = first, end; i < last; i = end) {  // panels of one plane
@@ -216,8 +218,7 @@ struct PositionSums {
 
 template <class Fill> PositionSums::Result PositionSums::compute(Fill fill) const {
   const int64_t chunk = std::min(max_chunk, positions), size = Planes::floats(planes, O, C);
-  // Small sums: one share of the positions per thread. Large sums: a single share, whose panels the threads
-  // divide.
+  // Small sums: one share of the positions per thread. Large sums: one share, whose panels the threads divide.
   const int64_t threads = std::min<int64_t>(num_threads(), positions / 64 + 1);
   const bool per_thread = threads * size * int64_t(sizeof(float)) <= (int64_t{8} << 20);
   const int64_t shares = per_thread ? threads : 1;
@@ -226,13 +227,13 @@ template <class Fill> PositionSums::Result PositionSums::compute(Fill fill) cons
   const int64_t floats = d_floats + Operands::floats(planes, chunk, C);
   const Tensor bytes = scratch(shares * floats);
 
-  const auto add_share = [&](int64_t share, auto each) {
+  const auto add_share = [&](int64_t share, auto for_range) {
     const Operands d(bytes.ptr<float>() + share * floats, chunk, O), v(d.data + d_floats, chunk, C);
     const int64_t begin = positions * share / shares, end = positions * (share + 1) / shares;
     for (int64_t base = begin; base < end; base += chunk) {
       const int64_t count = std::min(chunk, end - base), next = base + count;
-      each(count, [&](int64_t first, int64_t last) { fill(base + first, base + last, base, d, v); });
-      each(planes * (C / kPanel), [&](int64_t first, int64_t last) {
+      for_range(count, [&](int64_t first, int64_t last) { fill(base + first, base + last, base, d, v); });
+      for_range(planes * (C / kPanel), [&](int64_t first, int64_t last) {
         add(d, v, count, first, last, base == begin, {sums.ptr<float>() + share * size, O, C}, next,
             std::min(end, next + chunk));
       });

@@ -94,7 +94,6 @@ struct Geometry {
 
   // Minimum number of images per thread: about 65,000 multiplications.
   int64_t images_per_thread() const { return 1 + 65536 / std::max<int64_t>(1, P * K * Cg * Og); }
-
   const ConvProblem& p;
   const int64_t N = p.x.size(0), C = p.x.size(1), O = p.w.size(0), groups = p.geometry.groups;
   const Dims in = volume(p.x.shape()), taps = volume(p.w.shape()), out = volume(p.y.shape());

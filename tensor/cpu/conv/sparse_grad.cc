@@ -144,7 +144,6 @@ void add_weight_grad(const Problem& s, const float* dy, const float* image, int6
       }
     }
   store(bias + first, total);
-
   const int64_t row = s.o.dilation[0] * s.W * s.C;
   for (int lane = 0; lane < kLanes; ++lane) {
     float* to = sums + (first + lane) * s.taps();
@@ -346,5 +345,5 @@ constexpr ConvKernels kSparseGrad = {.input_grad = {"sparse", is_profitable, inp
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-const gradus::ConvKernels& gradus::sparse_grad() { return *GRADUS_DISPATCH(kSparseGrad); }
+const gradus::ConvKernels& gradus::sparse_grad_kernels() { return *GRADUS_DISPATCH(kSparseGrad); }
 #endif

@@ -22,10 +22,9 @@
 // pairs. Operands are packed so that the two elements of a pair are adjacent: x in panels of 32 channels, dy
 // in tiles of 8 filters. A panel times a tile gives 256 sums, which stay in registers.
 //
-// The pixels of dy are divided into blocks that are long enough to load and store the sums rarely. Within a
-// block, a tile of dy stays in the first-level cache while panels of x, for all taps, are read from the
-// second-level cache. Four tiles (a strip) are packed at a time. Data to be packed next is prefetched
-// meanwhile.
+// The pixels of dy are divided into blocks that are long enough to load and store the sums rarely. Within a block,
+// a tile of dy stays in the first-level cache while panels of x, for all taps, are read from the second-level
+// cache. Four tiles (a strip) are packed at a time. Data to be packed next is prefetched meanwhile.
 //
 // Input pixels in the padding are packed as zeros. If output rows have an even number of pixels, no pair
 // crosses the end of a row. Then x is packed by columns: once for each kw, and each kh starts at another row
@@ -63,8 +62,7 @@ int64_t tile_step(int64_t pairs) { return pairs * 2 * kFilters + 32; }
   return n >= kPanel ? _mm512_loadu_si512(p) : _mm512_maskz_loadu_epi16((__mmask32(1) << n) - 1, p);
 }
 
-// Packs channels [first, last) of the pixels, an even number, into panels of 32 channels, each
-// [pairs][32][2].
+// Packs channels [first, last) of the pixels, an even number, into panels of 32 channels, each [pairs][32][2].
 [[GRADUS_AVX512_BF16]] void pack_panels(bf16* to, const std::vector<const bf16*>& pixels, int64_t first,
                                         int64_t last) {
   const int64_t pairs = int64_t(pixels.size()) / 2, step = panel_step(pairs);
@@ -103,14 +101,12 @@ int64_t tile_step(int64_t pairs) { return pairs * 2 * kFilters + 32; }
   }
 }
 
-// `pairs` pairs that are consecutive in a tile of dy, from pair `dy` on, and in a panel of x, from pair `x`
-// on.
+// `pairs` pairs that are consecutive in a tile of dy, from pair `dy` on, and in a panel of x, from pair `x` on.
 struct Run {
   int64_t dy, x, pairs;
 };
 
-// Prefetches `rows` rows of `length` elements into the second-level cache, spread over the steps of a
-// computation.
+// Prefetches `rows` rows of `length` elements into the second-level cache, spread over the steps of a computation.
 class RowPrefetcher {
  public:
   RowPrefetcher(const bf16* first, int64_t rows, int64_t length, int64_t step)
@@ -436,7 +432,6 @@ class WeightGrad {
     for (auto to = b.source_pixels.end() - count; to != b.source_pixels.end(); ++to, w += g_.stride[1])
       *to = inside && uint64_t(w) < uint64_t(W_) ? row + w * C_ : zeros;
   }
-
   const ConvProblem& p_;
   const raw::ConvGeometry& g_ = p_.geometry;
   const Tensor& dw_ = p_.w;
@@ -466,7 +461,7 @@ constexpr ConvKernels kPairsOfPixels = {.weight_grad = {"pairs of pixels", is_pr
 
 }  // namespace
 
-const ConvKernels& bf16_weight_grad() { return kPairsOfPixels; }
+const ConvKernels& bf16_weight_grad_kernels() { return kPairsOfPixels; }
 
 }  // namespace gradus
 

@@ -16,8 +16,7 @@
 #include "gradus/tensor/cpu/transpose-inl.h"
 
 // Note [Winograd]
-// A tile is 2x2 adjacent output pixels, which depend on 4x4 input pixels. ' is the transpose. With the
-// matrices
+// A tile is 2x2 adjacent output pixels, which depend on 4x4 input pixels. ' is the transpose. With the matrices
 //
 //        1  0 -1  0          1    0    0
 //   B' = 0  1  1  0     G = 1/2  1/2  1/2     A' = 1  1  1  0
@@ -67,8 +66,7 @@ HWY_INLINE void transform_input(const T* const* pixels, int64_t c, float* to, in
   }
 }
 
-// to[plane i][c..] = (A dy A')[i] of 2x2 pixels dy, for channels [c, c + kLanes). Arguments as
-// transform_input.
+// to[plane i][c..] = (A dy A')[i] of 2x2 pixels dy, for channels [c, c + kLanes). Arguments as transform_input.
 template <class T>
 HWY_INLINE void transform_result_grad(const T* const* pixels, int64_t c, float* to, int64_t plane) {
   Floats t[4][2];
@@ -100,8 +98,8 @@ HWY_INLINE OutputTile transform_result(const float* from, int64_t plane) {
   OutputTile y;
 #pragma GCC unroll 2
   for (int i = 0; i < 2; ++i) {
-    y.at[i][0] = t[i][0] + (t[i][1] + t[i][2]);
-    y.at[i][1] = t[i][1] - t[i][2] - t[i][3];
+    y.pixels[i][0] = t[i][0] + (t[i][1] + t[i][2]);
+    y.pixels[i][1] = t[i][1] - t[i][2] - t[i][3];
   }
   return y;
 }
@@ -146,7 +144,7 @@ template <bool kRotated> void transform_filters(const Filters& f, int64_t first,
       t[2][j] = outer - middle, t[3][j] = w2;
     }
     float* out = to + (n / kPanel * f.K + k) * kPanel + n % kPanel;
-    const int64_t plane = plane_of_filters(f.K, f.N);
+    const int64_t plane = filter_plane_stride(f.K, f.N);
 #pragma GCC unroll 4
     for (int h = 0; h < 4; ++h) {
       const Floats outer = (t[h][0] + t[h][2]) * half, middle = t[h][1] * half;
@@ -229,7 +227,7 @@ bool is_profitable_for_weights(const ConvProblem& p) { return is_supported(p, 12
 void forward(const ConvProblem& p) {
   const Tensor w = as_f32(p.w), bias = as_f32(p.bias);
   const int64_t O = w.size(0), C = w.size(1);
-  with_type_of(p.x, [&]<class T>(T) {
+  dispatch_image_type(p.x, [&]<class T>(T) {
     convolve<T>(p.y, p.x, {w.ptr<float>(), C, O, 9, 9 * C, false},
                 bias.defined() ? bias.ptr<float>() : nullptr, p.geometry);
   });
@@ -240,7 +238,7 @@ void input_grad(const ConvProblem& p) {
   const int64_t O = w.size(0), C = w.size(1);
   ConvGeometry g = p.geometry;
   for (int d = 0; d < 2; ++d) g.padding[d] = 2 - g.padding[d];
-  with_type_of(p.y, [&]<class T>(T) {
+  dispatch_image_type(p.y, [&]<class T>(T) {
     convolve<T>(p.x, p.y, {w.ptr<float>(), O, C, 9 * C, 9, true}, nullptr, g);
   });
 }
@@ -258,7 +256,7 @@ void weight_grad(const Tensor& dw, const Tensor& dy, const Tensor& x, const Conv
 
 void weight_grad(const ConvProblem& p) {
   compute_in_f32(p.w, [&](const Tensor& dw) {
-    with_type_of(p.x, [&]<class T>(T) { weight_grad<T>(dw, p.y, p.x, p.geometry); });
+    dispatch_image_type(p.x, [&]<class T>(T) { weight_grad<T>(dw, p.y, p.x, p.geometry); });
   });
 }
 
@@ -271,5 +269,5 @@ constexpr ConvKernels kWinograd = {{"winograd", is_profitable, forward},
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-const gradus::ConvKernels& gradus::winograd() { return *GRADUS_DISPATCH(kWinograd); }
+const gradus::ConvKernels& gradus::winograd_kernels() { return *GRADUS_DISPATCH(kWinograd); }
 #endif

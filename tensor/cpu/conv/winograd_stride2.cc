@@ -1,7 +1,6 @@
-// Winograd convolution F(2x2, 2x2) for 4x4 filters with stride 2 and padding 1, and its gradients, compiled
-// per instruction set by Highway. Images x [N, C, H, W] and y [N, O, H/2, W/2] are channels-last, f32 or
-// bf16; transforms and sums are f32. The transforms are here, the matrix products in tiles-inl.h and
-// products-inl.h.
+// Winograd convolution F(2x2, 2x2) for 4x4 filters with stride 2 and padding 1, and its gradients, compiled per
+// instruction set by Highway. Images x [N, C, H, W] and y [N, O, H/2, W/2] are channels-last, f32 or bf16;
+// transforms and sums are f32. The transforms are here, the matrix products in tiles-inl.h and products-inl.h.
 #include "gradus/tensor/cpu/conv/kernels.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -24,10 +23,9 @@
 //
 // a tile of 2x2 output pixels is
 //   y = A' [(G w G') * (B' x B)] A
-// summed over the parts and their channels, where x are the 3x3 pixels of the part on which the tile depends.
-// So a tile depends on 6x6 pixels of x. Each of the 9 elements of a transformed tile is called a plane and
-// has one matrix product: [tiles, 4 C] by [4 C, O]. This takes 36 multiplications for 4 results instead of
-// 64.
+// summed over the parts and their channels, where x are the 3x3 pixels of the part on which the tile depends. So a
+// tile depends on 6x6 pixels of x. Each of the 9 elements of a transformed tile is called a plane and has one
+// matrix product: [tiles, 4 C] by [4 C, O]. This takes 36 multiplications for 4 results instead of 64.
 //
 // The gradient of x has four parts of every other pixel too: pixel 2i of x contributes to y[i-1] with w[3]
 // and to y[i] with w[1], pixel 2i + 1 to y[i] with w[2] and to y[i+1] with w[0]. So a part is a convolution
@@ -102,7 +100,7 @@ HWY_INLINE OutputTile contract(const float* from, int64_t plane) {
   }
   OutputTile y;
 #pragma GCC unroll 2
-  for (int i = 0; i < 2; ++i) y.at[i][0] = t[i][0] + t[i][1], y.at[i][1] = t[i][1] + t[i][2];
+  for (int i = 0; i < 2; ++i) y.pixels[i][0] = t[i][0] + t[i][1], y.pixels[i][1] = t[i][1] + t[i][2];
   return y;
 }
 
@@ -123,7 +121,7 @@ void inputs_to_planes(const Image<T>& x, const Tiles& tiles, int64_t first, int6
         for (int i = 0; i < 3; ++i)
 #pragma GCC unroll 3
           for (int j = 0; j < 3; ++j) d[i][j] = load(pixels[2 * i + part / 2][2 * j + part % 2] + c);
-        transform_input(d, v.at(0, t - base, part * x.channels() + c), v.plane);
+        transform_input(d, v.at(0, t - base, part * x.channels() + c), v.plane_stride);
       }
   }
 }
@@ -134,7 +132,7 @@ void inputs_to_planes(const Image<T>& x, const Tiles& tiles, int64_t first, int6
 // and input channel i % C.
 void filters_to_panels(const Tensor& w, int64_t channel, int64_t channels, int64_t first, int64_t last,
                        float* to) {
-  const int64_t C = w.size(1), plane = plane_of_filters(kParts * C, channels);
+  const int64_t C = w.size(1), plane = filter_plane_stride(kParts * C, channels);
   for (int64_t i = first; i < last; ++i) {
     const int64_t n = i / C * kLanes, c = i % C;
     Floats taps[kTaps];
@@ -151,7 +149,7 @@ void filters_to_panels(const Tensor& w, int64_t channel, int64_t channels, int64
 // channels of x and channel i % O of dy.
 void rotated_filters_to_panels(const Tensor& w, int part, int64_t channel, int64_t channels, int64_t first,
                                int64_t last, float* to) {
-  const int64_t O = w.size(0), C = w.size(1), plane = plane_of_filters(O, channels);
+  const int64_t O = w.size(0), C = w.size(1), plane = filter_plane_stride(O, channels);
   for (int64_t i = first; i < last; ++i) {
     const int64_t n = i / O * kLanes, o = i % O;
     Floats taps[kTaps];
@@ -170,7 +168,7 @@ void filter_grads(const float* u, int64_t plane, int64_t C, float* dw) {
       const OutputTile g = contract(u + part * C + c, plane);
 #pragma GCC unroll 4
       for (int k = 0; k < 4; ++k)
-        taps[(k / 2 * 2 + part / 2) * 4 + k % 2 * 2 + part % 2] = g.at[k / 2][k % 2];
+        taps[(k / 2 * 2 + part / 2) * 4 + k % 2 * 2 + part % 2] = g.pixels[k / 2][k % 2];
     }
     store_columns(taps, kTaps, dw + c * kTaps, kTaps);
   }
@@ -247,14 +245,15 @@ template <class T> void weight_grad(const Tensor& dw, const Tensor& dy, const Te
 }
 
 void forward(const ConvProblem& p) {
-  with_type_of(p.x, [&]<class T>(T) { convolve<T>(p.y, p.x, as_f32(p.w), as_f32(p.bias)); });
+  dispatch_image_type(p.x, [&]<class T>(T) { convolve<T>(p.y, p.x, as_f32(p.w), as_f32(p.bias)); });
 }
 void input_grad(const ConvProblem& p) {
-  with_type_of(p.y, [&]<class T>(T) { input_grad<T>(p.x, p.y, as_f32(p.w)); });
+  dispatch_image_type(p.y, [&]<class T>(T) { input_grad<T>(p.x, p.y, as_f32(p.w)); });
 }
 void weight_grad(const ConvProblem& p) {
-  compute_in_f32(
-      p.w, [&](const Tensor& dw) { with_type_of(p.x, [&]<class T>(T) { weight_grad<T>(dw, p.y, p.x); }); });
+  compute_in_f32(p.w, [&](const Tensor& dw) {
+    dispatch_image_type(p.x, [&]<class T>(T) { weight_grad<T>(dw, p.y, p.x); });
+  });
 }
 
 constexpr ConvKernels kStride2 = {{"winograd stride 2", is_profitable<64>, forward},
@@ -266,5 +265,5 @@ constexpr ConvKernels kStride2 = {{"winograd stride 2", is_profitable<64>, forwa
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-const gradus::ConvKernels& gradus::winograd_stride2() { return *GRADUS_DISPATCH(kStride2); }
+const gradus::ConvKernels& gradus::winograd_stride2_kernels() { return *GRADUS_DISPATCH(kStride2); }
 #endif

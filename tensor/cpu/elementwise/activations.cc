@@ -1,4 +1,5 @@
-// CPU kernels of the activation functors in gradus/tensor/ops/activations.h.
+// Defines the CPU kernels of the activation functors (relu, sigmoid, gelu, ... and their gradients) in
+// tensor/ops/activations.h: the template of kernels.h, instantiated for each slot in ActivationSlots.
 #include "gradus/tensor/ops/activations.h"
 
 #include "gradus/tensor/cpu/elementwise/kernels.h"

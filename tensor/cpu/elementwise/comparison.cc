@@ -1,4 +1,5 @@
-// CPU kernels of the comparison, logical and bitwise functors in gradus/tensor/ops/comparison.h, and of where.
+// Defines the CPU kernels of the comparison, logical and bitwise functors in tensor/ops/comparison.h: the template
+// of kernels.h, instantiated for each slot in ComparisonSlots. `where` has its own kernel, for its bool operand.
 #include "gradus/tensor/ops/comparison.h"
 
 #include "gradus/tensor/cpu/elementwise/kernels.h"
@@ -8,6 +9,7 @@ namespace {
 
 using namespace functors;  // NOLINT
 
+// out = condition ? a : b for each element. condition is bool; a and b are converted to out's compute type.
 void where(const Tensor& out, const Tensor& condition, const Tensor& a, const Tensor& b) {
   const Where f;
   raw::with_compute_type<Where>("where", out.dtype(), [&]<class T>() {

@@ -68,7 +68,7 @@ class StridedLoops {
     set_operand(0, out, call.out_type);
     store_ = converter(out.dtype(), call.out_type);
     for (int k = 0; k < inputs_; ++k) set_operand(k + 1, *inputs[k], call.in_types[k]);
-    const bool long_rows = index.inner() >= kLongRow;
+    const bool long_rows = index.inner_size() >= kLongRow;
     for (int k = 0; k <= inputs_; ++k) {
       if (operands_[k].access == Access::kRows && !long_rows) operands_[k].access = Access::kGather;
       by_rows_ = by_rows_ || operands_[k].access == Access::kRows;
@@ -89,7 +89,7 @@ class StridedLoops {
         operands_[k + 1].load(std::min(kChunk, end - begin), buffers[k + 1], 1, operands_[k + 1].base, 0);
     for (int64_t at = begin; at < end;) {
       int64_t n = end - at;
-      if (by_rows_) n = std::min(n, index_.inner() - at % index_.inner());
+      if (by_rows_) n = std::min(n, index_.inner_size() - at % index_.inner_size());
       if (buffered_) n = std::min(n, kChunk);
       int64_t offsets[kMaxOperands];
       if (by_rows_) index_.locate(at, offsets);
@@ -122,7 +122,7 @@ class StridedLoops {
     const bool same_dtype = x.dtype() == type;
     if (k > 0 && x.numel() == 1)
       o.access = Access::kScalar;
-    else if (same_dtype && index_.flat(k))
+    else if (same_dtype && index_.is_contiguous(k))
       o.access = Access::kDirect;
     else if (same_dtype && index_.inner_stride(k) == 1)
       o.access = Access::kRows;
@@ -161,12 +161,11 @@ class StridedLoops {
     for (int64_t done = 0; done < n;) {
       int64_t row[kMaxOperands];
       index_.locate(at + done, row);
-      const int64_t length = std::min(n - done, index_.inner() - (at + done) % index_.inner());
+      const int64_t length = std::min(n - done, index_.inner_size() - (at + done) % index_.inner_size());
       f(row, done, length);
       done += length;
     }
   }
-
   const ElementwiseCall& call_;
   const StridedIndex& index_;
   int inputs_;
@@ -208,7 +207,6 @@ void run_nontemporal(const ElementwiseCall& call, int64_t n, char* to, const voi
 void run_elementwise(const ElementwiseCall& call, const Tensor& out, std::span<const Tensor* const> inputs) {
   const int64_t n = out.numel();
   if (n == 0) return;
-
   bool contiguous = out.is_row_major() && out.dtype() == call.out_type;
   const void* in[3];
   int64_t sizes[3];
@@ -232,7 +230,6 @@ void run_elementwise(const ElementwiseCall& call, const Tensor& out, std::span<c
       call.chunk(end - begin, to + begin * size, from, call.functor);
     });
   }
-
   const Tensor* operands[4] = {&out};
   std::copy(inputs.begin(), inputs.end(), operands + 1);
   const int count = static_cast<int>(inputs.size()) + 1;

@@ -1,5 +1,5 @@
 // Runs an element-wise functor over broadcast, strided operands of any dtype. The loops over layouts and the
-// conversions are compiled once; an op adds one small vectorized loop (its chunk function) per element type.
+// conversions are compiled once; an op adds one small vectorized loop (its ChunkFunction) per element type.
 #pragma once
 
 #include <array>
@@ -22,7 +22,8 @@ struct ElementwiseCall {
   DType out_type;  // types of chunk's arrays; operands of other dtypes are converted
   std::array<DType, 3> in_types;
 };
-// out = functor(inputs...) element by element. Each input's shape broadcasts to out's; there are at most 3 inputs.
+// out = functor(inputs...) element by element, on all threads. Each input's shape broadcasts to out's; there are
+// at most 3 inputs. `out` may be an input, but overlaps no input otherwise.
 void run_elementwise(const ElementwiseCall& call, const Tensor& out, std::span<const Tensor* const> inputs);
 
 // A functor whose vectorized f32 formula is accurate only in a common range has `needs_fallback(x...)`, true for
@@ -42,9 +43,9 @@ void elementwise_chunk(int64_t n, void* out, const void* const* in, const void* 
     const std::tuple<const In*...> x{static_cast<const In*>(in[I])...};
     if constexpr (HasFallback<F, In...>) {
       const auto compute = [&](auto... v) { return f.needs_fallback(v...) ? f.fallback(v...) : f(v...); };
-      bool any = false;
-      for (int64_t i = 0; i < n; ++i) any |= f.needs_fallback(std::get<I>(x)[i]...);
-      if (any) {
+      bool any_needs_fallback = false;
+      for (int64_t i = 0; i < n; ++i) any_needs_fallback |= f.needs_fallback(std::get<I>(x)[i]...);
+      if (any_needs_fallback) {
         for (int64_t i = 0; i < n; ++i) o[i] = compute(std::get<I>(x)[i]...);
         return;
       }

@@ -1,5 +1,5 @@
-// Defines the CPU kernels of functors (tensor/ops/functor.h). A .cc file instantiates DefineSlots for each list of slots
-// of its family.
+// Defines the CPU kernels of functors (tensor/ops/functor.h): the kernel of Unary<F>, Binary<F> or Ternary<F> runs
+// F on operands of any dtype and layout. A .cc file instantiates DefineSlots for each list of slots of its family.
 #pragma once
 
 #include "gradus/tensor/cpu/elementwise/elementwise.h"
@@ -17,9 +17,10 @@ template <class F> struct OnBF16 {
 // Memory-bound functors, which have a loop on bf16 arrays. Other functors convert bf16 to f32 in buffers.
 template <class F, class... List> constexpr bool is_one_of = (std::is_same_v<F, List> || ...);
 template <class F>
-constexpr bool is_light = is_one_of<F, functors::Add, functors::Sub, functors::Mul, functors::AddScaled,
-                                    functors::Maximum, functors::Minimum, functors::Relu,
-                                    functors::ReluBackward, functors::LeakyRelu, functors::LeakyReluBackward>;
+constexpr bool is_memory_bound =
+    is_one_of<F, functors::Add, functors::Sub, functors::Mul, functors::AddScaled, functors::Maximum,
+              functors::Minimum, functors::Relu, functors::ReluBackward, functors::LeakyRelu,
+              functors::LeakyReluBackward>;
 
 // out = f(inputs...), computed on arrays of types Out and T...
 template <class Out, class... T, class F, class... In>
@@ -30,8 +31,8 @@ void run_functor(const F& f, const Tensor& out, const In&... inputs) {
 
 // Computes out = f(inputs...) on bf16 arrays if all tensors are bf16 and F is memory-bound. Returns whether it
 // did.
-template <class F, class... In> bool computed_in_bf16(const F& f, const Tensor& out, const In&... inputs) {
-  if constexpr (is_light<F>) {
+template <class F, class... In> bool try_run_in_bf16(const F& f, const Tensor& out, const In&... inputs) {
+  if constexpr (is_memory_bound<F>) {
     if (out.dtype() != DType::kBF16 || ((inputs.dtype() != DType::kBF16) || ...)) return false;
     run_functor<bf16, std::conditional_t<true, bf16, In>...>(OnBF16<F>{f}, out, inputs...);
     return true;
@@ -39,14 +40,15 @@ template <class F, class... In> bool computed_in_bf16(const F& f, const Tensor& 
   return false;
 }
 
+// Kernels: operands are converted to the C++ type that F computes in, results to out's dtype.
 template <class F> void unary(const Tensor& out, const Tensor& x, F f) {
-  if (computed_in_bf16(f, out, x)) return;
+  if (try_run_in_bf16(f, out, x)) return;
   raw::with_compute_type<F>("elementwise", raw::compute_type<F>(out, x),
                             [&]<class T>() { run_functor<decltype(f(T())), T>(f, out, x); });
 }
 
 template <class F> void binary(const Tensor& out, const Tensor& a, const Tensor& b, F f = {}) {
-  if (computed_in_bf16(f, out, a, b)) return;
+  if (try_run_in_bf16(f, out, a, b)) return;
   raw::with_compute_type<F>("elementwise", raw::compute_type<F>(out, a, b),
                             [&]<class T>() { run_functor<decltype(f(T(), T())), T, T>(f, out, a, b); });
 }

@@ -22,10 +22,9 @@
 namespace gradus::cpu {
 namespace {
 
-// Fills `out` with random elements. The element at row-major index i follows from key and i alone (Note
-// [Draws] in tensor/ops/random.h), for any layout and dtype of `out`. `draw` (draws::Uniform, ...) converts
-// the 32-bit words of kPhiloxCounters counters to kElements elements; a block of the loop is one such
-// conversion.
+// Fills `out` with random elements. The element at row-major index i follows from key and i alone (Note [Draws] in
+// tensor/ops/random.h), for any layout and dtype of `out`. `draw` (draws::Uniform, ...) converts the 32-bit words
+// of kPhiloxCounters counters to kElements elements; a block of the loop is one such conversion.
 template <class Draw> void fill(const Tensor& out, PhiloxKey key, const Draw& draw) {
   using T = typename Draw::Element;
   if (!out.is_row_major() || out.dtype() != dtype_v<T>) {
@@ -123,8 +122,7 @@ void accumulate_weights(const double* weights, int64_t n, int64_t count, bool re
 // Draws `count` indices per row with probabilities proportional to weights [rows, n]. With replacement:
 // inverts the cumulative distribution at each uniform number. Without replacement: gives each index an
 // exponential arrival time with its weight as the rate, and takes the `count` earliest. Rows run in parallel.
-// Shapes: out [rows, count]; weights f64 [rows, n]; uniform f64, with replacement like out, else like
-// weights.
+// Shapes: out [rows, count]; weights f64 [rows, n]; uniform f64, with replacement like out, else like weights.
 void multinomial_cpu(const Tensor& out, const Tensor& weights, const Tensor& uniform, bool replacement) {
   const int64_t n = weights.shape().back(), rows = weights.numel() / n, count = out.numel() / rows;
   parallel_for(0, rows, std::max<int64_t>(1, 4096 / n), [&](int64_t begin, int64_t end) {

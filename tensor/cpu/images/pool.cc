@@ -1,6 +1,6 @@
 // CPU kernels of max and average pooling and their gradients, in 1 to 3 dims: x or dx [N, C, input...], y, dy
 // and index [N, C, output...]. The callers in gradus/tensor/ops/images/pool.cc guarantee shapes, dtypes, and
-// channels-last memory, so each cell (position) of a window is C adjacent elements, over which the inner
+// channels-last memory, so each pixel (position) of a window is C adjacent elements, over which the inner
 // loops run. Threads divide output rows, or images where windows can overlap. Fast max pooling of f32 and
 // bf16 is in max_pool.cc.
 #include "gradus/tensor/ops/images/pool.h"
@@ -19,28 +19,28 @@ namespace {
 
 using namespace cpu;
 
-// y = maximum over each window; indices = number of the first cell with the maximum. If a window has NaNs, y
+// y = maximum over each window; indices = number of the first pixel with the maximum. If a window has NaNs, y
 // is NaN, and the number is that of its last NaN. `indices` may be null.
 template <class T, class I>
 void max_forward(const Tensor& y, I* indices, const Tensor& x, const PoolWindows& w) {
   const int64_t C = x.size(1);
   for_all_windows(w, x.size(0), C, [&](const Window& window) {
-    T* __restrict best = y.ptr<T>() + window.at;
+    T* __restrict best = y.ptr<T>() + window.output_offset;
     std::fill_n(best, C, -std::numeric_limits<T>::infinity());
-    I* __restrict number = indices ? indices + window.at : nullptr;
-    if (indices) std::fill_n(number, C, I(window.cells.empty() ? 0 : window.cells[0].number));
-    for (const Cell& cell : window.cells) {
-      const T* __restrict v = x.ptr<T>() + window.image + cell.offset;
+    I* __restrict argmax = indices ? indices + window.output_offset : nullptr;
+    if (indices) std::fill_n(argmax, C, I(window.pixels.empty() ? 0 : window.pixels[0].kernel_index));
+    for (const WindowPixel& pixel : window.pixels) {
+      const T* __restrict v = x.ptr<T>() + window.image_offset + pixel.offset;
       for (int64_t c = 0; c < C; ++c) {
         const bool is_max = v[c] > best[c] || v[c] != v[c];
         best[c] = is_max ? v[c] : best[c];
-        if (indices) number[c] = is_max ? I(cell.number) : number[c];
+        if (indices) argmax[c] = is_max ? I(pixel.kernel_index) : argmax[c];
       }
     }
   });
 }
 
-// Calls f<I>() for the type of indices: u8, or i32 for windows of more than 256 cells.
+// Calls f<I>() for the type of indices: u8, or i32 for windows of more than 256 pixels.
 template <class F> void dispatch_index(DType t, F f) {
   t == DType::kU8 ? f.template operator()<uint8_t>() : f.template operator()<int32_t>();
 }
@@ -62,7 +62,7 @@ template <class T, class F> void scatter_windows(const Tensor& dx, const PoolWin
   parallel_for(0, dx.size(0), image_grain(w, C), [&](int64_t first, int64_t last) {
     std::fill(dx.ptr<T>() + first * image, dx.ptr<T>() + last * image, T(0));
     for_each_window(w, C, first * rows, last * rows,
-                    [&](const Window& window) { f(window, dx.ptr<T>() + window.image); });
+                    [&](const Window& window) { f(window, dx.ptr<T>() + window.image_offset); });
   });
 }
 
@@ -74,11 +74,11 @@ void max_pool_scatter_cpu(const Tensor& dx, const Tensor& dy, const Tensor& inde
   dispatch_floating(dx.dtype(), "max_pool_scatter", [&]<class T>() {
     dispatch_index(index.dtype(), [&]<class I>() {
       scatter_windows<T>(dx, w, [&](const Window& window, T* image) {
-        const T* __restrict from = dy.ptr<T>() + window.at;
-        const I* __restrict indices = index.ptr<I>() + window.at;
-        for (const Cell& cell : window.cells) {
-          T* __restrict to = image + cell.offset;
-          for (int64_t c = 0; c < C; ++c) to[c] += indices[c] == I(cell.number) ? from[c] : T(0);
+        const T* __restrict from = dy.ptr<T>() + window.output_offset;
+        const I* __restrict indices = index.ptr<I>() + window.output_offset;
+        for (const WindowPixel& pixel : window.pixels) {
+          T* __restrict to = image + pixel.offset;
+          for (int64_t c = 0; c < C; ++c) to[c] += indices[c] == I(pixel.kernel_index) ? from[c] : T(0);
         }
       });
     });
@@ -90,12 +90,12 @@ void max_pool_gather_cpu(const Tensor& y, const Tensor& x, const Tensor& index, 
   dispatch_floating(x.dtype(), "max_pool_gather", [&]<class T>() {
     dispatch_index(index.dtype(), [&]<class I>() {
       for_all_windows(w, x.size(0), C, [&](const Window& window) {
-        T* __restrict to = y.ptr<T>() + window.at;
-        const I* __restrict indices = index.ptr<I>() + window.at;
+        T* __restrict to = y.ptr<T>() + window.output_offset;
+        const I* __restrict indices = index.ptr<I>() + window.output_offset;
         std::fill_n(to, C, T(0));
-        for (const Cell& cell : window.cells) {
-          const T* __restrict from = x.ptr<T>() + window.image + cell.offset;
-          for (int64_t c = 0; c < C; ++c) to[c] = indices[c] == I(cell.number) ? from[c] : to[c];
+        for (const WindowPixel& pixel : window.pixels) {
+          const T* __restrict from = x.ptr<T>() + window.image_offset + pixel.offset;
+          for (int64_t c = 0; c < C; ++c) to[c] = indices[c] == I(pixel.kernel_index) ? from[c] : to[c];
         }
       });
     });
@@ -107,28 +107,27 @@ void max_pool_positions_cpu(const Tensor& positions, const Tensor& index, PoolWi
   dispatch_index(index.dtype(), [&]<class I>() {
     for_all_windows(w, index.size(0), C, [&](const Window& window) {
       for (int64_t c = 0; c < C; ++c)
-        for (const Cell& cell : window.cells)
-          if (index.ptr<I>()[window.at + c] == I(cell.number))
-            positions.ptr<int64_t>()[window.at + c] = cell.offset / C;
+        for (const WindowPixel& pixel : window.pixels)
+          if (index.ptr<I>()[window.output_offset + c] == I(pixel.kernel_index))
+            positions.ptr<int64_t>()[window.output_offset + c] = pixel.offset / C;
     });
   });
 }
 
-// Returns 1 / divisor of a window's sum: the given divisor, or the number of its cells, with or without
-// padding.
+// Returns 1 / divisor of a window's sum: the given divisor, or the number of its pixels, with or without padding.
 template <class T> T weight_of(const PoolWindows& w, const Window& window) {
   if (w.divisor) return T(1) / T(w.divisor);
-  return T(1) / T(w.count_include_pad ? window.padded_size : int64_t(window.cells.size()));
+  return T(1) / T(w.count_include_pad ? window.padded_pixels : int64_t(window.pixels.size()));
 }
 
 void avg_pool_cpu(const Tensor& y, const Tensor& x, PoolWindows w) {
   const int64_t C = x.size(1);
   dispatch_floating(x.dtype(), "avg_pool", [&]<class T>() {
     for_all_windows(w, x.size(0), C, [&](const Window& window) {
-      T* __restrict to = y.ptr<T>() + window.at;
+      T* __restrict to = y.ptr<T>() + window.output_offset;
       std::fill_n(to, C, T(0));
-      for (const Cell& cell : window.cells) {
-        const T* __restrict from = x.ptr<T>() + window.image + cell.offset;
+      for (const WindowPixel& pixel : window.pixels) {
+        const T* __restrict from = x.ptr<T>() + window.image_offset + pixel.offset;
         for (int64_t c = 0; c < C; ++c) to[c] += from[c];
       }
       const T weight = weight_of<T>(w, window);
@@ -141,10 +140,10 @@ void avg_pool_spread_cpu(const Tensor& dx, const Tensor& dy, PoolWindows w) {
   const int64_t C = dx.size(1);
   dispatch_floating(dx.dtype(), "avg_pool_spread", [&]<class T>() {
     scatter_windows<T>(dx, w, [&](const Window& window, T* image) {
-      const T* __restrict from = dy.ptr<T>() + window.at;
+      const T* __restrict from = dy.ptr<T>() + window.output_offset;
       const T weight = weight_of<T>(w, window);
-      for (const Cell& cell : window.cells) {
-        T* __restrict to = image + cell.offset;
+      for (const WindowPixel& pixel : window.pixels) {
+        T* __restrict to = image + pixel.offset;
         for (int64_t c = 0; c < C; ++c) to[c] += from[c] * weight;
       }
     });
@@ -158,13 +157,13 @@ void max_pool_relu_grad_cpu(const Tensor& x, const Tensor& dy, PoolWindows w) {
     max_pool_relu_grad_cpu(wide, to_f32(dy), w);
     return round_into(x, wide);
   }
-  const auto replace = [](double* in, const double* dy, std::span<const Cell> cells, int64_t C) {
+  const auto replace = [](double* in, const double* dy, std::span<const WindowPixel> pixels, int64_t C) {
     for (int64_t c = 0; c < C; ++c) {
       double best = 0;
-      for (const Cell& cell : cells) best = std::max(best, in[cell.offset + c]);
+      for (const WindowPixel& pixel : pixels) best = std::max(best, in[pixel.offset + c]);
       double remaining = best > 0 ? dy[c] : 0;
-      for (const Cell& cell : cells) {
-        double& v = in[cell.offset + c];
+      for (const WindowPixel& pixel : pixels) {
+        double& v = in[pixel.offset + c];
         v = v == best ? std::exchange(remaining, 0) : 0;
       }
     }

@@ -1,5 +1,6 @@
 // CPU kernel of separable resampling (interpolation) of channels-last images and volumes. For each output row, the
-// weighted input rows are summed into one row, which stays in the cache, and that row is then resampled along W.
+// weighted input rows are summed into one row, which stays in the cache and is then resampled along W. Threads
+// divide the output rows. Callers guarantee f32 or f64 tensors that are channels-last and not empty.
 #include "gradus/tensor/ops/images/resample.h"
 #include "gradus/tensor/kernel.h"
 
@@ -10,7 +11,7 @@
 namespace gradus {
 namespace {
 
-// A term of a weighted sum of arrays.
+// A term of a weighted sum of arrays: weight * from[i].
 template <class T> struct Tap {
   const T* from;
   T weight;
@@ -53,7 +54,7 @@ template <class T> void weighted_sum(T* __restrict to, int64_t n, const std::vec
 
 // Resamples one row along W: to[q, c] = sum over the taps k of q of weight[k] * row[from[k], c].
 template <class T>
-void resample_row(T* to, const T* row, int64_t C, const AxisTaps& taps, std::vector<Tap<T>>& scratch) {
+void resample_row(T* to, const T* row, int64_t C, const AxisTaps& taps, std::vector<Tap<T>>& pixel_taps) {
   for (int64_t q = 0; q < taps.out; ++q, to += C) {
     const int64_t first = taps.start[size_t(q)], last = taps.start[size_t(q) + 1];
     if (C < 8) {  // weighted_sum has too much overhead for few channels
@@ -65,15 +66,15 @@ void resample_row(T* to, const T* row, int64_t C, const AxisTaps& taps, std::vec
       }
       continue;
     }
-    scratch.clear();
+    pixel_taps.clear();
     for (int64_t k = first; k < last; ++k)
-      scratch.push_back({row + taps.from[size_t(k)] * C, T(taps.weight[size_t(k)])});
-    weighted_sum(to, C, scratch);
+      pixel_taps.push_back({row + taps.from[size_t(k)] * C, T(taps.weight[size_t(k)])});
+    weighted_sum(to, C, pixel_taps);
   }
 }
 
 // The input positions and weights of output position i along an axis. Null taps are the identity.
-struct InputCells {
+struct InputTaps {
   const AxisTaps* taps;
   int64_t i;
   int64_t size() const { return taps ? taps->start[size_t(i) + 1] - taps->start[size_t(i)] : 1; }
@@ -81,6 +82,7 @@ struct InputCells {
   double weight(int64_t k) const { return taps ? taps->weight[size_t(taps->start[size_t(i)] + k)] : 1; }
 };
 
+// x [N, C, (D, (H,)) W], y likewise with other spatial sizes; missing axes have size 1.
 template <class T> void resample(const Tensor& y, const Tensor& x, const Resampling& map) {
   const auto size = [](const Tensor& t, int from_back) {
     return t.dim() - from_back >= 2 ? t.size(-from_back) : 1;
@@ -89,10 +91,10 @@ template <class T> void resample(const Tensor& y, const Tensor& x, const Resampl
   const int64_t P = size(y, 3), Q = size(y, 2), out_row = y.size(-1) * C;
   const AxisTaps *along_d = map.axes[0].get(), *along_h = map.axes[1].get(), *along_w = map.axes[2].get();
   parallel_for(0, y.size(0) * P * Q, 1 + 16384 / (1 + row + out_row), [&](int64_t first, int64_t last) {
-    std::vector<Tap<T>> rows, cells;
+    std::vector<Tap<T>> rows, pixel_taps;
     std::vector<T> sum(along_w ? size_t(row) : 0);
     for (int64_t r = first; r < last; ++r) {
-      const InputCells d{along_d, r / Q % P}, h{along_h, r % Q};
+      const InputTaps d{along_d, r / Q % P}, h{along_h, r % Q};
       rows.clear();
       for (int64_t i = 0; i < d.size(); ++i)
         for (int64_t j = 0; j < h.size(); ++j)
@@ -102,10 +104,10 @@ template <class T> void resample(const Tensor& y, const Tensor& x, const Resampl
       if (!along_w) {
         weighted_sum(to, row, rows);
       } else if (rows.size() == 1 && rows[0].weight == T(1)) {
-        resample_row(to, rows[0].from, C, *along_w, cells);
+        resample_row(to, rows[0].from, C, *along_w, pixel_taps);
       } else {
         weighted_sum(sum.data(), row, rows);
-        resample_row(to, sum.data(), C, *along_w, cells);
+        resample_row(to, sum.data(), C, *along_w, pixel_taps);
       }
     }
   });

@@ -1,6 +1,6 @@
 // CPU kernels of upfirdn2d (upsample with zeros, apply an FIR filter, downsample; StyleGAN) and of the gradient of
-// its filter. Only input pixels are visited, not the inserted zeros: an output pixel is a weighted sum of a few
-// input pixels of C adjacent channels.
+// its filter; the formula is at UpfirdnGeometry. Only input pixels are visited, not the inserted zeros: an output
+// pixel is a weighted sum of input pixels of C adjacent channels. Images are channels-last, f32 or f64.
 #include "gradus/tensor/ops/images/upfirdn.h"
 #include "gradus/tensor/kernel.h"
 
@@ -13,12 +13,12 @@
 namespace gradus::raw {
 namespace {
 
-// Along one axis: an input position and the filter tap that it is multiplied by.
+// Along one axis: an input position and the index of the filter tap by which its pixels are multiplied.
 struct AxisTap {
-  int64_t from, k;
+  int64_t input, tap;
 };
 
-// Returns, for each output position along an axis, the input positions and filter taps of its sum.
+// Returns the terms of the sum of each output position along an axis. `flipped`: UpfirdnGeometry::flipped.
 std::vector<std::vector<AxisTap>> axis_taps(int64_t in, int64_t out, int64_t kernel, int64_t up, int64_t down,
                                             int64_t padding, bool flipped) {
   std::vector<std::vector<AxisTap>> all(static_cast<size_t>(out));
@@ -31,14 +31,14 @@ std::vector<std::vector<AxisTap>> axis_taps(int64_t in, int64_t out, int64_t ker
   return all;
 }
 
-struct AxisTaps {
+struct FilterTaps {
   std::vector<std::vector<AxisTap>> rows, columns;
-  explicit AxisTaps(const UpfirdnGeometry& g)
+  explicit FilterTaps(const UpfirdnGeometry& g)
       : rows(axis_taps(g.input.h, g.output.h, g.kernel.h, g.up.h, g.down.h, g.top, g.flipped)),
         columns(axis_taps(g.input.w, g.output.w, g.kernel.w, g.up.w, g.down.w, g.left, g.flipped)) {}
 };
 
-// A term of a weighted sum of arrays of channels.
+// A term of an output pixel: weight * from[c] for each channel c of an input pixel.
 template <class T> struct Tap {
   const T* from;
   T weight;
@@ -53,13 +53,14 @@ template <int N, int Count, class T> void sum_channels(T* to, int64_t c, const s
   Channels sums[Count] = {};
   for (const Tap<T>& t : taps)
     for (int i = 0; i < Count; ++i) {
-      Channels from;
-      std::memcpy(&from, t.from + c + i * N, sizeof from);
-      sums[i] += t.weight * from;
+      Channels pixel;
+      std::memcpy(&pixel, t.from + c + i * N, sizeof pixel);
+      sums[i] += t.weight * pixel;
     }
   std::memcpy(to + c, sums, sizeof sums);
 }
 
+// to[c] = sum over taps of weight * from[c], for c < C.
 template <class T> void weighted_sum(T* to, int64_t C, const std::vector<Tap<T>>& taps) {
   constexpr int kLanes = 32 / sizeof(T);
   int64_t c = 0;
@@ -68,10 +69,11 @@ template <class T> void weighted_sum(T* to, int64_t C, const std::vector<Tap<T>>
   for (; c < C; ++c) sum_channels<1, 1>(to, c, taps);
 }
 
+// x [N, C, H, W], y [N, C, P, Q], kernel [KH, KW]. Threads divide the output rows.
 template <class T>
 void upfirdn2d(const Tensor& y, const Tensor& x, const T* kernel, const UpfirdnGeometry& g) {
   const int64_t C = x.size(1), row = g.input.w * C;
-  const AxisTaps axes(g);
+  const FilterTaps axes(g);
   const int64_t work = g.output.w * C * (1 + g.kernel.h * g.kernel.w / (g.up.h * g.up.w));
   parallel_for(0, y.size(0) * g.output.h, 1 + 16384 / (1 + work), [&](int64_t first, int64_t last) {
     std::vector<Tap<T>> taps;
@@ -82,18 +84,18 @@ void upfirdn2d(const Tensor& y, const Tensor& x, const T* kernel, const UpfirdnG
         taps.clear();
         for (const AxisTap& h : axes.rows[size_t(r % g.output.h)])
           for (const AxisTap& w : axes.columns[size_t(q)])
-            taps.push_back({image + h.from * row + w.from * C, kernel[h.k * g.kernel.w + w.k]});
+            taps.push_back({image + h.input * row + w.input * C, kernel[h.tap * g.kernel.w + w.tap]});
         weighted_sum(to, C, taps);
       }
     }
   });
 }
 
-// dk[k] = sum of dy * x over all output pixels in which filter tap k meets an input pixel. Threads divide the
-// taps, so the result does not depend on their number.
+// dk[k] = sum of dy * x over the output pixels of which filter tap k multiplies an input pixel, in f64. Threads
+// divide the taps, so the result does not depend on the number of threads.
 template <class T> void kernel_grad(T* dk, const Tensor& dy, const Tensor& x, const UpfirdnGeometry& g) {
   const int64_t C = x.size(1), row = g.input.w * C, N = x.size(0);
-  const AxisTaps axes(g);
+  const FilterTaps axes(g);
   parallel_for(0, g.kernel.h * g.kernel.w, 1 + 16384 / (1 + dy.numel()), [&](int64_t first, int64_t last) {
     std::fill(dk + first, dk + last, T(0));
     std::vector<double> sums(size_t(last - first), 0);
@@ -101,10 +103,10 @@ template <class T> void kernel_grad(T* dk, const Tensor& dy, const Tensor& x, co
       for (const AxisTap& h : axes.rows[size_t(r % g.output.h)])
         for (int64_t q = 0; q < g.output.w; ++q)
           for (const AxisTap& w : axes.columns[size_t(q)]) {
-            const int64_t k = h.k * g.kernel.w + w.k;
+            const int64_t k = h.tap * g.kernel.w + w.tap;
             if (k < first || k >= last) continue;
             const T* a = dy.ptr<T>() + (r * g.output.w + q) * C;
-            const T* b = x.ptr<T>() + (r / g.output.h * g.input.h + h.from) * row + w.from * C;
+            const T* b = x.ptr<T>() + (r / g.output.h * g.input.h + h.input) * row + w.input * C;
             double sum = 0;
             for (int64_t c = 0; c < C; ++c) sum += double(a[c]) * double(b[c]);
             sums[size_t(k - first)] += sum;

@@ -78,9 +78,9 @@ std::array<int64_t, 2> matrix_strides(const Tensor& x) {
 }
 
 // Returns the sizes and strides of a matrix or a batch of matrices.
-onednn::Matrices layout_of(const Tensor& x) {
+onednn::MatrixLayout layout_of(const Tensor& x) {
   const auto [row_step, col_step] = matrix_strides(x);
-  onednn::Matrices m{{x.size(-2), x.size(-1)}, {row_step, col_step}};
+  onednn::MatrixLayout m{{x.size(-2), x.size(-1)}, {row_step, col_step}};
   // A batch of one matrix broadcasts in oneDNN, so a broadcast batch dim is passed as size 1.
   if (x.dim() == 3) {
     const bool is_broadcast = x.stride(0) == 0 && x.size(0) > 1;
@@ -93,7 +93,7 @@ onednn::Matrices layout_of(const Tensor& x) {
 
 // Returns x, or a row-major copy if oneDNN cannot describe x's layout.
 Tensor supported_layout(const Tensor& x) {
-  if (onednn::can_describe(layout_of(x))) return x;
+  if (onednn::has_memory_desc(layout_of(x))) return x;
   const Tensor copy = empty(x.shape(), {x.dtype(), x.device()});
   raw::copy_kernel.cpu(copy, x);  // the kernel, not the op, which would queue the copy
   return copy;
@@ -103,14 +103,14 @@ Tensor supported_layout(const Tensor& x) {
 // processor, which never is the case for f32.
 bool onednn_matmul(const Tensor& out, const Tensor& a_in, const Tensor& b_in, const Tensor& bias) {
   static const char kind[] = "matmul";
-  if (!onednn::computes_in(a_in.dtype())) return false;
+  if (!onednn::supports_dtype(a_in.dtype())) return false;
   const Tensor a = supported_layout(a_in), b = supported_layout(b_in);
-  const onednn::Matrices left = layout_of(a), right = layout_of(b);
+  const onednn::MatrixLayout left = layout_of(a), right = layout_of(b);
   onednn::PlanKey key(kind);
   for (const auto* list : {&left.sizes, &left.strides, &right.sizes, &right.strides})
     for (int64_t v : *list) key.add(v);
   key.add(out.dim()).add(bias.defined()).add(int64_t(out.dtype()));
-  const auto plan = onednn::plan_in(
+  const auto plan = onednn::find_or_create_plan(
       a.dtype(), key, [&] { return onednn::matmul_plan(a.dtype(), left, right, out, bias.defined()); });
   if (!plan) return false;
   onednn::run(*plan, {{DNNL_ARG_SRC, onednn::memory(plan->src, a)},
@@ -161,7 +161,7 @@ void fill_with_bias(const Tensor& out, const Tensor& bias) {
 bool prefers_reference(const Tensor& out, const Tensor& a) {
   if (out.dtype() != a.dtype()) return false;
   if (out.dtype() == DType::kF32)
-    return !onednn::kHasFastProducts || (out.dim() == 2 && out.numel() * a.size(-1) <= 4096);
+    return !onednn::kHasFastMatmul || (out.dim() == 2 && out.numel() * a.size(-1) <= 4096);
   return out.dtype() == DType::kF64;
 }
 

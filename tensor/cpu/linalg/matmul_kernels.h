@@ -1,4 +1,5 @@
-// Matrix products besides oneDNN's: the reference, and bf16 on processors without bf16 instructions.
+// Matrix products on the CPU without oneDNN: the reference, and bf16 products on processors without bf16
+// instructions. out is [.., M, N], a [.., M, K], b [.., K, N], bias [N]. Callers check shapes and dtypes.
 #pragma once
 
 #include "gradus/tensor/tensor.h"
@@ -9,9 +10,9 @@ namespace gradus {
 // batch dims; `bias` may be undefined.
 void matmul_reference(const Tensor& out, const Tensor& a, const Tensor& b, const Tensor& bias);
 
-// out[.., m, n] = sum_k a[.., m, k] * b[.., k, n] + bias[n], converted to f32 on the fly, summed in f32 and rounded
-// once. There is at most one batch dim. a, b and bias are bf16 with any strides; `out` is row-major, bf16 or f32.
-// `bias` may be undefined.
+// out[.., m, n] = sum_k a[.., m, k] * b[.., k, n] + bias[n], converted to f32 on the fly, summed in f32 and
+// rounded once. There is at most one batch dim, and K > 0. a, b and bias are bf16 with any strides; `out` is
+// row-major, bf16 or f32. `bias` may be undefined.
 void narrow_matmul(const Tensor& out, const Tensor& a, const Tensor& b, const Tensor& bias);
 
 }  // namespace gradus

@@ -1,5 +1,6 @@
-// CPU kernels of element-wise losses (mse, l1, smooth_l1, binary cross-entropy and others), of their sum and their
-// gradient, and the check that probabilities are in [0, 1].
+// CPU kernels of element-wise losses loss(x, target) (mse, l1, smooth_l1, binary cross-entropy and others), of
+// their sum and their gradient, and the check that probabilities are in [0, 1]. An undefined `target` means the
+// number s.target for all elements. Callers (tensor/ops/losses/pointwise_losses.cc) check shapes and dtypes.
 #include "gradus/tensor/ops/losses/pointwise_losses.h"
 #include "gradus/tensor/kernel.h"
 
@@ -22,6 +23,7 @@ void point_loss_cpu(const Tensor& y, const Tensor& x, const Tensor& target, cons
     target.defined() ? cpu::binary(y, x, target, loss) : cpu::unary(y, x, AgainstNumber<F>{loss, s.target});
   });
 }
+// y = factor * sum of the losses.
 void point_loss_sum_cpu(const Tensor& y, const Tensor&, const Tensor& x, const Tensor& target,
                         const PointLossSpec& s, double factor) {
   const Tensor losses =
@@ -29,21 +31,22 @@ void point_loss_sum_cpu(const Tensor& y, const Tensor&, const Tensor& x, const T
   point_loss_cpu(losses, x, target, s);
   sum_kernel.cpu(y, losses, factor);
 }
+// dx = factor * dy * d loss / dx.
 void point_loss_backward_cpu(const Tensor& dx, const Tensor& dy, const Tensor& x, const Tensor& target,
                              const PointLossSpec& s, double factor) {
-  with_loss(s, [&]<class F, class G>(F, G derivative) {
-    const TimesFactor<G> scaled{derivative, factor};
+  with_loss(s, [&]<class F, class G>(F, G gradient) {
+    const TimesFactor<G> scaled{gradient, factor};
     target.defined() ? cpu::ternary(dx, dy, x, target, scaled)
                      : cpu::binary(dx, dy, x, TimesFactorAgainstNumber<G>{scaled, s.target});
   });
 }
 
+// `is_target` names x in the error. The first loop is vectorized; the second finds the invalid element.
 void check_probabilities_cpu(const Tensor& x, bool is_target) {
   dispatch_all(x.dtype(), [&]<class T>() {
     using Wide = std::conditional_t<sizeof(T) <= 2 || std::is_same_v<T, float>, float, double>;
     constexpr int64_t kBlock = 4096;
     const T* const values = x.ptr<T>();
-    // The first loop is vectorized; the second finds the wrong element.
     parallel_for(0, x.numel(), kBlock, [&](int64_t begin, int64_t end) {
       for (int64_t from = begin; from < end; from += kBlock) {
         const int64_t to = std::min(from + kBlock, end);

@@ -186,7 +186,6 @@ template <class T> Moments moments(const Tensor& x) {
   for (int64_t i = 0; i < rows.width; ++i)
     channel_guess[i % rows.C] += guess[i] / double(samples * rows.fold);
   Channels<A> pivot = rows.repeat_per_channel<A>([&](int64_t c) { return channel_guess[c]; });
-
   const auto shifted_sums = [&] {  // sum(x - pivot) and sum (x - pivot)^2 per channel
     return sum_rows<2, A>(rows, [&](auto count, A* partial, int64_t r) {
       add_rows<count()>(rows.width, partial, partial + rows.width,
@@ -285,8 +284,7 @@ void batch_norm_apply_cpu(const Tensor& y, const Tensor& x, const Tensor& mean, 
   });
 }
 
-// Computes the batch's mean and biased variance, writes them, and returns the coefficients that normalize by
-// them.
+// Computes the batch's mean and biased variance, writes them, and returns the coefficients that normalize by them.
 template <class T, class A = Arithmetic<T>>
 Affine<A> batch_affine(const Tensor& mean, const Tensor& var, const Tensor& x, const Tensor& weight,
                        const Tensor& bias, double eps) {
@@ -372,8 +370,7 @@ void backward_row(int64_t n, T* dx, const T* dy, const T* x, const Affine<A>& af
   }
 }
 
-// Computes dx, dweight and dbias from sums = [sum(g), sum(g * (x - mean))] per channel, where g =
-// gradient(dy).
+// Computes dx, dweight and dbias from sums = [sum(g), sum(g * (x - mean))] per channel, where g = gradient(dy).
 template <class T, class Gradient>
 void backward_by_sums(const Tensor& dx, const Tensor& dweight, const Tensor& dbias, const Tensor& dy,
                       const Tensor& x, const Tensor& var, const Affine<Arithmetic<T>>& affine, double eps,

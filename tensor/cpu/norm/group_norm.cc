@@ -1,9 +1,8 @@
-// CPU kernels of group and instance normalization, with first and second gradients, and of the sum over a
-// window of channels. Images are channels-last, so a sample is a matrix [rows, C]. Group statistics become
-// coefficients per channel, so every pass is a loop over rows. All passes over a sample run while it is in
-// the cache. Rows are summed in blocks that do not depend on the number of threads. Statistics and sums are
-// f64. The raw ops of tensor/ops/norm/group_norm.cc call these kernels: x and y f32 or f64, not empty; mean
-// and var f64 [N, groups].
+// CPU kernels of group and instance normalization, with first and second gradients, and of the sum over a window
+// of channels. Images are channels-last, so a sample is a matrix [rows, C]. Group statistics become coefficients
+// per channel, so every pass is a loop over rows. All passes over a sample run while it is in the cache. Rows are
+// summed in blocks that do not depend on the number of threads. Statistics and sums are f64. The raw ops of
+// tensor/ops/norm/group_norm.cc call these kernels: x and y f32 or f64, not empty; mean and var f64 [N, groups].
 #include "gradus/tensor/ops/norm/group_norm.h"
 #include "gradus/tensor/kernel.h"
 
@@ -80,7 +79,6 @@ void add_differences(int64_t C, T* __restrict sum, T* __restrict squares, const 
 template <class T> struct ChannelStatistics {
   explicit ChannelStatistics(const Samples& s) : sum(size_t(s.C)), squares(size_t(s.C)) {}
   std::vector<double> sum, squares;
-
   void add_rows(const Samples& s, const T* x, int64_t first, int64_t last) {
     std::vector<T> partial(size_t(2 * s.C));
     for (int64_t r = first; r < last; r += 16) {

@@ -10,8 +10,7 @@
 namespace gradus::onednn {
 namespace {
 
-// One pass of a convolution: x [N, C, ...] and w [O, C / groups, ...], with 1 to 3 spatial dims from dim 2
-// on.
+// One pass of a convolution: x [N, C, ...] and w [O, C / groups, ...], with 1 to 3 spatial dims from dim 2 on.
 struct Problem {
   Pass pass;
   const Shape &x, &w;
@@ -191,8 +190,8 @@ bool has_defect(std::string_view implementation, Pass pass, const Shape& x, cons
   return false;
 }
 
-bool has_matmul_defect(std::string_view implementation, const Matrices& a, const Matrices& b, int64_t batch,
-                       int threads) {
+bool has_matmul_defect(std::string_view implementation, const MatrixLayout& a, const MatrixLayout& b,
+                       int64_t batch, int threads) {
   const std::string name = common_name(implementation);
   const int64_t inner = a.sizes.back(), columns = b.sizes.back();
   if (matches(name, "amx") && inner % 32 != 0) return true;

@@ -37,7 +37,7 @@ dnnl::stream& stream() {
   return s;
 }
 
-// Copies of a storage's contents in other layouts. They belong to the storage (Storage::companion).
+// Copies of a storage's contents in other layouts. They belong to the storage (Storage::kernel_data).
 struct ReorderedWeights final : Counted {
   struct Copy {
     int64_t offset;    // of the copied tensor in the storage
@@ -55,7 +55,7 @@ void limit_isa() {
     dnnl::set_max_cpu_isa(kIsa[size_t(cpu::level()) - size_t(cpu::Level::kSse41)]);
 }
 
-std::mutex reordered_mutex;  // guards the companions of all storages
+std::mutex reordered_mutex;  // guards Storage::kernel_data of all storages
 
 }  // namespace
 
@@ -67,7 +67,7 @@ dnnl::engine& engine() {
   return *e;
 }
 
-int use_threads() {
+int apply_num_threads() {
 #ifdef GRADUS_NO_OPENMP
   const int n = 1;
 #else
@@ -80,7 +80,7 @@ int use_threads() {
   return n;
 }
 
-bool computes_in(DType t) {
+bool supports_dtype(DType t) {
   static const bool has_bf16 = [] {
     if (!cpu::has_avx512_bf16()) return false;  // also excludes ARM, whose ISA constants have the same values
     engine();
@@ -91,7 +91,7 @@ bool computes_in(DType t) {
   return t == DType::kF32 || (t == DType::kBF16 && has_bf16);
 }
 
-std::string_view implementation(const dnnl::primitive& primitive) {
+std::string_view implementation_name(const dnnl::primitive& primitive) {
   const char* name = nullptr;
   dnnl_primitive_desc_query(primitive.get_primitive_desc(), dnnl_query_impl_info_str, 0, &name);
   return name ? name : "";
@@ -99,7 +99,7 @@ std::string_view implementation(const dnnl::primitive& primitive) {
 
 PlanPtr find_plan(const PlanKey& key) { return plan_cache().find(key); }
 
-PlanPtr keep_plan(const PlanKey& key, Plan plan) {
+PlanPtr store_plan(const PlanKey& key, Plan plan) {
   return plan_cache().insert(key, std::make_shared<const Plan>(std::move(plan)));
 }
 
@@ -130,15 +130,15 @@ static void execute(const Plan& plan, std::initializer_list<Arg> args) {
 }
 
 void run(const Plan& plan, std::initializer_list<Arg> args) {
-  use_threads();
-  if (observer()) report_algorithm(implementation(plan.primitive));
+  apply_num_threads();
+  if (observer()) report_algorithm(implementation_name(plan.primitive));
   execute(plan, args);
 }
 
 void reorder(const dnnl::memory& from, const dnnl::memory& to) {
   // A reorder may use one thread while another process is busy: its result does not depend on the number of
   // threads.
-  if (internal::has_cpu_contention(use_threads())) omp_set_num_threads(1);
+  if (internal::has_cpu_contention(apply_num_threads())) omp_set_num_threads(1);
   Plan plan;
   const dnnl::reorder::primitive_desc pd(engine(), from.get_desc(), engine(), to.get_desc(),
                                          user_scratchpad());
@@ -147,20 +147,20 @@ void reorder(const dnnl::memory& from, const dnnl::memory& to) {
   execute(plan, {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}});
 }
 
-bool caches_reordered(const Tensor& w) {
+bool should_cache_reordered(const Tensor& w) {
   // On a queued device a storage's version changes when a write is queued, before the contents do.
   const Context& context = Context::current();
   return w.device() == kCPU && context.recordings.empty() && !context.running_node;
 }
 
-dnnl::memory weights_as(const Tensor& w, const Desc& plain, const Desc& layout, Tensor& owner) {
+dnnl::memory reorder_weights(const Tensor& w, const Desc& plain, const Desc& layout, Tensor& owner) {
   if (plain == layout) return memory(plain, w);
-  const bool keep = caches_reordered(w);
+  const bool keep = should_cache_reordered(w);
   const uint32_t version = w.storage()->version();
   const int64_t offset = w.impl().offset;
   if (keep) {
     std::lock_guard lock(reordered_mutex);
-    if (auto* r = static_cast<ReorderedWeights*>(w.storage()->companion.get()))
+    if (auto* r = static_cast<ReorderedWeights*>(w.storage()->kernel_data.get()))
       for (const auto& c : r->copies)
         if (c.version == version && c.offset == offset && c.layout == layout)
           return memory(layout, owner = c.bytes);
@@ -170,9 +170,9 @@ dnnl::memory weights_as(const Tensor& w, const Desc& plain, const Desc& layout, 
   if (!copy_filters(w, layout, owner)) reorder(memory(plain, w), to);
   if (keep) {
     std::lock_guard lock(reordered_mutex);
-    Ref<Counted>& companion = w.storage()->companion;
-    if (!companion) companion = make_ref<ReorderedWeights>();
-    auto& copies = static_cast<ReorderedWeights*>(companion.get())->copies;
+    Ref<Counted>& kernel_data = w.storage()->kernel_data;
+    if (!kernel_data) kernel_data = make_ref<ReorderedWeights>();
+    auto& copies = static_cast<ReorderedWeights*>(kernel_data.get())->copies;
     std::erase_if(copies, [&](const auto& c) { return c.version != version; });
     copies.push_back({offset, version, layout, owner});
   }

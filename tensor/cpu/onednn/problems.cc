@@ -54,12 +54,12 @@ Desc image_layout(const Tensor& x) {
   return Desc(dims_of(x.shape()), type_of(x.dtype()), x.dim() == 5 ? tag::ndhwc : tag::nhwc);
 }
 
-// `own_layout` (oneDNN chooses the layouts of x and y) is only for kWeightGrad: the other passes do not store the
+// `any_layout` (oneDNN chooses the layouts of x and y) is only for kWeightGrad: the other passes do not store the
 // chosen layouts in the plan.
 Plan conv_plan(Pass pass, const Tensor& x, const Tensor& w, const Tensor& y, const raw::ConvGeometry& g,
-               bool with_bias, bool own_layout) {
+               bool with_bias, bool any_layout) {
   const auto layout = [&](const Tensor& image) {
-    return own_layout ? Desc(dims_of(image.shape()), type_of(image.dtype()), tag::any) : image_layout(image);
+    return any_layout ? Desc(dims_of(image.shape()), type_of(image.dtype()), tag::any) : image_layout(image);
   };
   const Desc src = layout(x), dst = layout(y);
   memory::dims filters = dims_of(w.shape());
@@ -71,7 +71,6 @@ Plan conv_plan(Pass pass, const Tensor& x, const Tensor& w, const Tensor& y, con
   // oneDNN counts the skipped elements: its dilation 0 is PyTorch's dilation 1.
   memory::dims gaps(g.dilation.begin(), g.dilation.end());
   for (auto& gap : gaps) --gap;
-
   const auto has_defect_in = [&](Pass p) {
     return [&, p](const char* name) { return has_defect(name, p, x.shape(), w.shape(), g); };
   };
@@ -111,7 +110,7 @@ Plan conv_plan(Pass pass, const Tensor& x, const Tensor& w, const Tensor& y, con
 
 // With dims in order of their strides, each stride must be at least the extent of the dims with smaller strides.
 // So neither overlaps nor strides of 0 have a descriptor.
-bool can_describe(const Matrices& m) {
+bool has_memory_desc(const MatrixLayout& m) {
   std::vector<std::pair<int64_t, int64_t>> dims;  // (stride, size)
   for (size_t d = 0; d < m.sizes.size(); ++d) dims.emplace_back(m.strides[d], m.sizes[d]);
   std::sort(dims.begin(), dims.end());
@@ -123,7 +122,8 @@ bool can_describe(const Matrices& m) {
   return true;
 }
 
-Plan matmul_plan(DType dtype, const Matrices& a, const Matrices& b, const Tensor& out, bool with_bias) {
+Plan matmul_plan(DType dtype, const MatrixLayout& a, const MatrixLayout& b, const Tensor& out,
+                 bool with_bias) {
   memory::dims bias_sizes(size_t(out.dim()), 1);
   bias_sizes.back() = out.size(-1);
   Plan plan;
@@ -133,7 +133,7 @@ Plan matmul_plan(DType dtype, const Matrices& a, const Matrices& b, const Tensor
   plan.dst = row_major(dims_of(out.shape()), out.dtype());
   const int64_t batch = out.dim() == 3 ? out.size(0) : 1;
   const auto has_defect = [&](const char* name) {
-    return has_matmul_defect(name, a, b, batch, use_threads());
+    return has_matmul_defect(name, a, b, batch, apply_num_threads());
   };
   const auto pd = first_without_defect<dnnl::matmul>(has_defect, std::tuple(), plan.src, plan.weights,
                                                      plan.bias, plan.dst);

@@ -16,34 +16,35 @@ enum class Pass { kForward, kInputGrad, kWeightGrad };
 Desc image_layout(const Tensor& x);
 
 // Returns a plan for the convolution of x [N,C,...] with w [O,C/groups,...] into y [N,O,...], or for the gradient
-// of x or of w. The bias, its gradient and the filters have y's dtype. With `own_layout` the images have the
-// layouts that oneDNN prefers (plan.src, plan.dst), otherwise they are channels-last.
+// of x or of w. The bias, its gradient and the filters have y's dtype. With `any_layout` the images have the
+// layouts that oneDNN prefers (format_tag::any): plan.src and plan.dst. Otherwise they are channels-last.
 // Errors: dnnl::error (unimplemented) if oneDNN has no implementation without a known bug.
 Plan conv_plan(Pass pass, const Tensor& x, const Tensor& w, const Tensor& y, const raw::ConvGeometry& g,
-               bool with_bias, bool own_layout = false);
+               bool with_bias, bool any_layout = false);
 
-// A matrix [rows, columns] or a batch of matrices: sizes, and strides in elements.
-struct Matrices {
+// A matrix [rows, columns], or a batch of matrices [B, rows, columns]: sizes, and strides in elements.
+struct MatrixLayout {
   dnnl::memory::dims sizes, strides;
 };
 
 // Returns whether oneDNN has a memory descriptor for this layout: with dims in order of their strides, each stride
 // is at least the extent of the inner dims. Matrices of a batch that overlap or interleave have no descriptor.
-bool can_describe(const Matrices& m);
+bool has_memory_desc(const MatrixLayout& m);
 
 // Returns a plan to multiply a by b, both of `dtype`, and to add a bias to each row. `out` is row-major.
 // Errors: as conv_plan.
-Plan matmul_plan(DType dtype, const Matrices& a, const Matrices& b, const Tensor& out, bool with_bias);
+Plan matmul_plan(DType dtype, const MatrixLayout& a, const MatrixLayout& b, const Tensor& out,
+                 bool with_bias);
 
-// Known bugs of oneDNN: implementations that compute some convolutions or matrix products wrongly, access memory out
-// of bounds, or crash. Found by tools/fuzz-conv.sh; the table is in defects.cc.
+// Known bugs of oneDNN: implementations that give wrong results for some problems, access memory out of bounds, or
+// crash. Found by tools/fuzz-conv.sh; the table is in defects.cc.
 
 // Returns whether the implementation of this name is known to fail in this pass of a convolution of x with w.
 bool has_defect(std::string_view implementation, Pass pass, const Shape& x, const Shape& w,
                 const raw::ConvGeometry& g);
-// Returns whether the implementation is known to fail for a batch of `batch` products a b on this number of threads.
-bool has_matmul_defect(std::string_view implementation, const Matrices& a, const Matrices& b, int64_t batch,
-                       int threads);
+// Returns whether the implementation is known to fail for `batch` products a b on this number of threads.
+bool has_matmul_defect(std::string_view implementation, const MatrixLayout& a, const MatrixLayout& b,
+                       int64_t batch, int threads);
 
 // A blocked layout as oneDNN describes it: inner blocks from the outermost to the innermost, each of size
 // block_sizes[i] along dim block_dims[i].

@@ -1,7 +1,6 @@
-// copy_filters: reorders row-major filters w [A, B, KH, KW], f32 or bf16, into one of oneDNN's blocked
-// layouts, by transposing kLanes x kLanes blocks in registers. Compiled per instruction set. Returns false
-// without a copy unless kLanes divides A and B and there are 1 (f32 only) or 4 to 16 taps (KH * KW) and a
-// supported blocking.
+// copy_filters: reorders row-major filters w [A, B, KH, KW], f32 or bf16, into one of oneDNN's blocked layouts, by
+// transposing kLanes x kLanes blocks in registers. Compiled per instruction set. Returns false without a copy
+// unless kLanes divides A and B and there are 1 (f32 only) or 4 to 16 taps (KH * KW) and a supported blocking.
 #include "gradus/tensor/cpu/onednn/onednn.h"
 
 #include <algorithm>
@@ -44,7 +43,6 @@ constexpr int kMaxTaps = 16;
 class BlockedLayout {
  public:
   explicit BlockedLayout(Blocking of) : of_(std::move(of)) {}
-
   // Returns whether this layout is supported for dtype t: the innermost block is a multiple of kLanes
   // elements, or of kLanes pairs along the other dim for bf16.
   bool supports(DType t) const {

@@ -122,7 +122,7 @@ void check_cells(const char* op, const char* name, const Tensor& t, int rank, Si
     throw ShapeError(op, name, " must be [N,C", rank > 2 ? concat(',', size.d) : "",
                      rank > 1 ? concat(',', size.h) : "", ',', size.w, "]: ", name, ' ', describe(t));
 }
-DType index_type(const PoolWindows& w) { return w.cells() <= 256 ? DType::kU8 : DType::kI32; }
+DType index_type(const PoolWindows& w) { return w.kernel_numel() <= 256 ? DType::kU8 : DType::kI32; }
 
 // Throws unless `index` has dtype index_type(w), shape [N, C, output...], and the device, N and C of `like`.
 void check_index(const char* op, const Tensor& index, const Tensor& like, const PoolWindows& w) {

@@ -59,7 +59,7 @@ struct PoolWindows {
   int64_t divisor = 0;
 
   // Returns the number of cells of the largest window.
-  int64_t cells() const { return kernel.d * kernel.h * kernel.w; }
+  int64_t kernel_numel() const { return kernel.d * kernel.h * kernel.w; }
   // Returns whether windows do not overlap.
   bool are_disjoint() const {
     return !adaptive && stride.d >= kernel.d && stride.h >= kernel.h && stride.w >= kernel.w &&

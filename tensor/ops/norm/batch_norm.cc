@@ -44,7 +44,7 @@ void prepare_update(const char* op, const RunningStatistics& running, const Tens
       throw ShapeError(op, "running statistics must be row-major ", mean.shape(), ": ", describe(*t));
     if (channel_dtype(t->dtype()) != mean.dtype() || (t->dtype() != mean.dtype() && t->dtype() != narrow))
       throw DTypeError(op, "running statistics are ", t->dtype(), " but the batch's are ", mean.dtype(), ": ",
-                       describe(*t), how_to_convert("x", t->dtype()));
+                       describe(*t), conversion_hint("x", t->dtype()));
     t->storage()->bump_version();
   }
 }
@@ -62,7 +62,7 @@ void check_batch_norm(const char* op, const Tensor& x,
       throw ShapeError(op, name, " must have ", x.size(1), " elements: ", name, ' ', describe(*t), ", x ",
                        describe(x));
     if (t->dtype() != x.dtype() && t->dtype() != channel_dtype(x.dtype()))
-      internal::throw_other_dtype(op, "x", x, name, *t);
+      internal::throw_dtype_mismatch(op, "x", x, name, *t);
     if (!are_compatible_devices(t->device(), x.device()))
       throw DeviceError(op, name, " is on ", t->device(), " but x on ", x.device(), ": ", name, ' ',
                         describe(*t));

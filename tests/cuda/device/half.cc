@@ -4,10 +4,10 @@
 
 namespace gradus::internal {
 
-uint16_t half_of(float f);
-float float_of(uint16_t half);
+uint16_t float_to_half(float f);
+float half_to_float(uint16_t half);
 
-uint16_t half_of(float f) { return std::bit_cast<uint16_t>(static_cast<_Float16>(f)); }
-float float_of(uint16_t half) { return static_cast<float>(std::bit_cast<_Float16>(half)); }
+uint16_t float_to_half(float f) { return std::bit_cast<uint16_t>(static_cast<_Float16>(f)); }
+float half_to_float(uint16_t half) { return static_cast<float>(std::bit_cast<_Float16>(half)); }
 
 }  // namespace gradus::internal
