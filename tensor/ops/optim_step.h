@@ -84,7 +84,7 @@ void clip_by_value_(const std::vector<Tensor>& tensors, double limit);
 Tensor unscale_(const std::vector<Tensor>& tensors, double factor);
 Tensor unscale_(const std::vector<Tensor>& tensors, const Tensor& scale);
 
-// Returns updated() (formulas/loss_scale.h) of LossScales on a device. `found` is the result of unscale_;
+// Returns next_loss_scale() (formulas/loss_scale.h) of LossScales on a device. `found` is the result of unscale_;
 // `latest` may be undefined. If the scale falls below kMinLossScale, the error is thrown when the host next
 // synchronizes.
 // Errors: DeviceError unless all are on one device.

@@ -99,7 +99,7 @@ Tensor differs_from_previous(const Tensor& rows) {
 
 }  // namespace
 
-void check_has_values(const Tensor& x, std::string_view op) {
+void check_not_meta(const Tensor& x, std::string_view op) {
   if (x.device().type == DeviceType::kMeta)
     throw DeviceError(op, "the result's shape depends on values, which a meta tensor has not: x ",
                       describe(x));
@@ -133,7 +133,7 @@ std::pair<Tensor, Tensor> select_along(const Tensor& x, Selection what, int64_t 
 Unique unique(const Tensor& x, std::optional<int64_t> dim, bool consecutive, UniqueOutputs wants) {
   const char* op = consecutive ? "unique_consecutive" : "unique";
   const int d = dim ? wrap_dim(*dim, x.dim(), op) : 0;
-  check_has_values(x, op);
+  check_not_meta(x, op);
   if (!dim) {
     const Tensor flat = reshape(contiguous(x), {x.numel()});
     Tensor order, in_order = flat;

@@ -60,6 +60,6 @@ Tensor searchsorted(const Tensor& sorted, const Tensor& values, bool right);
 Tensor histc(const Tensor& x, int64_t bins, double low, double high);
 // Checks that x is not a meta tensor, for ops whose result shape depends on values.
 // Errors: DeviceError.
-void check_has_values(const Tensor& x, std::string_view op);
+void check_not_meta(const Tensor& x, std::string_view op);
 
 }  // namespace gradus::raw

@@ -22,7 +22,7 @@ Tensor variance(const char* op, const Tensor& x, const Dims& dims, int64_t corre
   const ReductionResult r = make_reduction(x, dims, keepdim, x.dtype(), op);
   // Too few elements give 0/0 = NaN, as in PyTorch.
   const double n = std::max(double(reduced_numel(x, dims, op)) - double(correction), 0.0);
-  var_kernel(r.kept, x, 1.0 / n, root);
+  var_kernel(r.with_keepdim, x, 1.0 / n, root);
   return r.result;
 }
 

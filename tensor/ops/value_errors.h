@@ -25,7 +25,7 @@ namespace gradus::raw {
 [[noreturn]] inline void throw_invalid_total(double total) {
   throw ValueError("multinomial", "the numbers of a row add up to ", total);
 }
-[[noreturn]] inline void throw_few_weights(int64_t count, int64_t positive) {
+[[noreturn]] inline void throw_too_few_weights(int64_t count, int64_t positive) {
   throw ValueError("multinomial", "cannot draw ", count, " without replacement where ", positive,
                    " numbers are above 0");
 }

@@ -26,12 +26,12 @@ void StreamTimes::mark(int64_t kernel, Side side) {
     event = std::move(free_.back());
     free_.pop_back();
   }
-  const int64_t made = host_time();
+  const int64_t recorded_at = host_time();
   stream->record(*event);
-  marks_.push_back({kernel, side, made, std::move(event)});
+  marks_.push_back({kernel, side, recorded_at, std::move(event)});
 }
 
-// Removes the next mark and returns it if it has happened, else returns null. Sets at_.
+// Removes the next mark and returns it if it has happened, else returns null. Sets latest_time_.
 const StreamTimes::Mark* StreamTimes::next() {
   if (marks_.empty()) return nullptr;
   const Mark& mark = marks_.front();
@@ -43,8 +43,8 @@ const StreamTimes::Mark* StreamTimes::next() {
     throw;
   }
   if (!seconds) return nullptr;
-  at_ += std::llround(*seconds * 1e9);
-  start_ = std::max(start_.load(), mark.made - at_);
+  latest_time_ += std::llround(*seconds * 1e9);
+  start_ = std::max(start_.load(), mark.recorded_at - latest_time_);
   const Mark before = std::exchange(latest_, std::move(marks_.front()));
   marks_.pop_front();
   if (before.event) free_.push_back(before.event);

@@ -36,7 +36,7 @@ class StreamTimes {
   template <class F> void collect(F&& f) {
     const std::lock_guard lock(mutex_);
     while (const Mark* mark = next())
-      if (mark->kernel >= 0) f(mark->kernel, mark->side, at_);
+      if (mark->kernel >= 0) f(mark->kernel, mark->side, latest_time_);
   }
 
   // Blocks until all marks have happened, and improves the estimate of start().
@@ -50,7 +50,7 @@ class StreamTimes {
   struct Mark {
     int64_t kernel;
     Side side;
-    int64_t made;  // host time when it was recorded
+    int64_t recorded_at;  // host time when it was recorded
     std::shared_ptr<NativeEvent> event;
   };
 
@@ -62,7 +62,7 @@ class StreamTimes {
   std::deque<Mark> marks_;                          // not yet collected
   std::vector<std::shared_ptr<NativeEvent>> free_;  // events for reuse
   Mark latest_{};                                   // the last collected mark
-  int64_t at_ = 0;                                  // its device time
+  int64_t latest_time_ = 0;                         // its device time
   // Maximum of (host time of recording - device time) over all marks: an event happens after it was recorded, and
   // on an idle stream at once.
   std::atomic<int64_t> start_{INT64_MIN};

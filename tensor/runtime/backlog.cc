@@ -26,22 +26,22 @@ int64_t physical_memory() {
 }
 
 void Backlog::add_to_next_task(int64_t bytes) { pending_bytes += bytes; }
-int64_t Backlog::take_for_task() { return std::exchange(pending_bytes, 0); }
-void Backlog::never_wait_here() { may_wait = false; }
+int64_t Backlog::take_recorded_bytes() { return std::exchange(pending_bytes, 0); }
+void Backlog::exempt_this_thread() { may_wait = false; }
 
-void Backlog::wait_for_room() {
+void Backlog::wait_until_below_limit() {
   using Clock = std::chrono::steady_clock;
   if (!may_wait || bytes_ <= limit) return;
   int64_t ended = ended_;
-  if (ended == stuck_at_) return;
+  if (ended == ended_at_timeout_) return;
   Clock::time_point since = Clock::now();
   while (bytes_ > limit) {
     std::this_thread::sleep_for(std::chrono::microseconds(100));
     if (const int64_t now = ended_; now != ended) {
       ended = now;
       since = Clock::now();
-    } else if (Clock::now() - since > patience.load()) {
-      stuck_at_ = ended;
+    } else if (Clock::now() - since > stall_timeout.load()) {
+      ended_at_timeout_ = ended;
       return;
     }
   }

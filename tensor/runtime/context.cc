@@ -18,7 +18,7 @@ Context& Context::own() {
 Context Context::snapshot() const {
   Context copy = *this;
   copy.running_node = nullptr;  // a backward rule runs on one thread only
-  copy.last_run = false;
+  copy.is_last_run = false;
   return copy;
 }
 

@@ -26,7 +26,7 @@ void check_process(Device device, const char* op) {
 }  // namespace
 
 DeviceRuntime* find_device_runtime(DeviceType type) noexcept { return slot(type); }
-void set_device_runtime(DeviceType type, DeviceRuntime* runtime) { slot(type) = runtime; }
+void register_device_runtime(DeviceType type, DeviceRuntime* runtime) { slot(type) = runtime; }
 
 DeviceRuntime& runtime_of(Device device, const char* op) {
   DeviceRuntime* const runtime = find_device_runtime(device.type);

@@ -89,7 +89,7 @@ DeviceRuntime* find_device_runtime(DeviceType type) noexcept;
 DeviceRuntime& runtime_of(Device device, const char* op = "device");
 // Registers a runtime of static storage duration. Called before main(), by the initializer of a static variable in
 // the file that defines the runtime.
-void set_device_runtime(DeviceType type, DeviceRuntime* runtime);
+void register_device_runtime(DeviceType type, DeviceRuntime* runtime);
 
 // Owns an event of a runtime.
 class NativeEvent {

@@ -243,7 +243,7 @@ std::optional<Environment> read_environment(const GetVariable& get) {
   // These variables override the values derived above.
   e.master_addr = v.text_of({"MASTER_ADDR"}, e.master_addr);
   e.master_port = v.number_of({"MASTER_PORT"}, 1, 65535, e.master_port);
-  e.port_is_given = v.has("MASTER_PORT");
+  e.master_port_is_set = v.has("MASTER_PORT");
   e.restart_count = v.number_of({"TORCHELASTIC_RESTART_COUNT"}, 0, kMaxRanks, 0);
   e.max_restarts = v.number_of({"TORCHELASTIC_MAX_RESTARTS"}, 0, kMaxRanks, 0);
   e.job_id = v.text_of({"GRADUS_JOB_ID", "TORCHELASTIC_RUN_ID"}, e.job_id);

@@ -16,8 +16,8 @@ struct Environment {
   int node = -1;                               // GROUP_RANK, SLURM_NODEID, ...
   std::string master_addr;                     // "" when unknown
   int master_port = 29500;
-  bool port_is_given = false;   // MASTER_PORT is set
-  bool torchrun_store = false;  // MASTER_PORT is the port of torchrun's TCPStore
+  bool master_port_is_set = false;  // MASTER_PORT is set
+  bool torchrun_store = false;      // MASTER_PORT is the port of torchrun's TCPStore
   int restart_count = 0, max_restarts = 0;
   std::string job_id = "none";
   std::string token;       // GRADUS_TOKEN

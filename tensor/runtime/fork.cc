@@ -17,7 +17,7 @@ thread_local int team_of = -1;  // fork_count() when this thread started a team;
 }  // namespace
 
 int fork_count() { return forks.load(std::memory_order_relaxed); }
-void record_team() { team_of = fork_count(); }
-bool team_is_in_parent() { return team_of >= 0 && team_of != fork_count(); }
+void record_openmp_team() { team_of = fork_count(); }
+bool openmp_team_is_in_parent() { return team_of >= 0 && team_of != fork_count(); }
 
 }  // namespace gradus::internal

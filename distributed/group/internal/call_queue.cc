@@ -63,7 +63,7 @@ CallQueue::~CallQueue() {
   if (!thread_.joinable()) return;
   // In a forked child, the thread is the parent's.
   if (process_ != gradus::internal::fork_count()) {
-    gradus::internal::forget_thread(thread_);
+    gradus::internal::abandon_thread(thread_);
     return;
   }
   {

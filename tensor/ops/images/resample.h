@@ -18,7 +18,7 @@ struct AxisTaps {
 
   void add(int64_t cell, double w) { from.push_back(cell), weight.push_back(w); }
   // Ends the row of the current output position.
-  void end_cell() { start.push_back(int64_t(from.size())), ++out; }
+  void end_output() { start.push_back(int64_t(from.size())), ++out; }
 };
 
 // One matrix for each spatial axis of [N,C,(D,(H,))W]. Null: the identity.

@@ -32,12 +32,12 @@ struct PointLossSpec {
 // are floating; DeviceError.
 Tensor point_loss(const char* op, const Tensor& x, const Tensor& target, const PointLossSpec& spec);
 // Returns loss [] = factor * sum of the losses, and gradient = that of `loss` with respect to x. gradient is
-// undefined unless wants_gradient and the device computes it in the same launch.
+// undefined unless compute_gradient and the device computes it in the same launch.
 struct PointLossSum {
   Tensor loss, gradient;
 };
 PointLossSum point_loss_sum(const char* op, const Tensor& x, const Tensor& target, const PointLossSpec& spec,
-                            double factor, bool wants_gradient);
+                            double factor, bool compute_gradient);
 // Returns the gradient of x: factor * dy * d loss / dx. dy broadcasts to x.
 Tensor point_loss_backward(const Tensor& dy, const Tensor& x, const Tensor& target, const PointLossSpec& spec,
                            double factor);
