@@ -58,7 +58,7 @@ void dropout_cuda(const Tensor& y, const Tensor& mask, const Tensor& x, double p
   dropout("dropout", d, p, scale, on_device(key), stream_for({&y, &mask, &x, &key.base}));
 }
 void masked_scale_cuda(const Tensor& out, const Tensor& x, const Tensor& mask, double scale) {
-  const Operands o = operands_of({&out, &x, &mask});
+  const ElementwiseArgs o = operands_of({&out, &x, &mask});
   masked_scale("masked_scale", o.index, o.views.data(), scale, o.stream);
 }
 void throw_invalid_probability(const FoundValue& v) {
