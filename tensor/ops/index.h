@@ -8,8 +8,8 @@
 
 namespace gradus::raw {
 
-// The indexed dim of a row-major tensor that is seen as [outer, n, inner]: dim 1, of size n. `dim` and `op` are
-// for errors.
+// The indexed dim of a row-major tensor that is seen as [outer, n, inner]: dim 1, of size n. `dim` (the dim of the
+// original shape) and `op` are for errors.
 struct IndexedDim {
   int64_t outer = 1, n = 1, inner = 1;
   int dim = 0;
@@ -54,7 +54,7 @@ extern KernelSlot<void(const Tensor& out, const Tensor& x, const Tensor& mask, c
 Tensor gather(const Tensor& x, int64_t dim, const Tensor& index);
 Tensor scatter(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src);
 Tensor scatter_add(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src);
-// Without `include_self` the initial values of the written elements are ignored.
+// The same with `mode`. Without `include_self` the initial values of the written elements are ignored.
 Tensor scatter_reduce(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src, WriteMode mode,
                       bool include_self);
 

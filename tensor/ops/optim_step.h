@@ -42,8 +42,8 @@ constexpr DType step_dtype(DType param) { return param == DType::kF64 ? DType::k
 // Errors: ShapeError, DTypeError, DeviceError.
 void check_step_items(const char* op, const std::vector<StepItem>& items);
 
-// Calls `run` for each group of items with one device and dtype, converted to row-major, and increments the
-// parameters' versions.
+// Calls `run` for each group of items with one device and dtype. Parameters and gradients are row-major, parameters if
+// necessary as copies that are written back. Increments the parameters' versions.
 void over_batches(const std::vector<StepItem>& items,
                   const std::function<void(const std::vector<StepItem>&)>& run);
 
@@ -65,7 +65,7 @@ void run_step(const StepSlot<Options>& kernel, const std::vector<StepItem>& item
 // Errors: as check_step_items.
 void average_step_(const std::vector<StepItem>& items, double weight);
 
-// sums[i] += terms[i], as add_. On a GPU, tensors of equal layout are added in one launch.
+// sums[i] += terms[i] (equal numbers of tensors), as add_. On a GPU, tensors of equal layout are added in one launch.
 // Errors: as add_.
 void add_all_(const std::vector<Tensor>& sums, const std::vector<Tensor>& terms);
 

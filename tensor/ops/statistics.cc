@@ -1,4 +1,5 @@
-// Implementation of var, std and logsumexp.
+// var and std by one kernel, sum((x - mean)^2) / (n - correction) and its square root; logsumexp from element-wise
+// ops, log(sum(exp(x - max))) + max. 16-bit floats are computed in f32 and rounded once.
 #include "gradus/tensor/ops/statistics.h"
 
 #include <limits>
@@ -11,7 +12,6 @@
 #include "gradus/tensor/ops/view.h"
 
 namespace gradus::raw {
-
 namespace {
 
 Tensor variance(const char* op, const Tensor& x, const Dims& dims, int64_t correction, bool keepdim,

@@ -1,4 +1,5 @@
-// Errors about tensor values that kernels detect, with the same text on all devices. `at` is an element index.
+// Errors about tensor values that kernels detect, with the same text on all devices. `at` is the index of an element
+// in the row-major tensor. CPU kernels throw at once; values that GPU kernels report are thrown when the host waits.
 #pragma once
 
 #include <cstdint>

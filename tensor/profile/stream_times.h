@@ -1,5 +1,5 @@
 // StreamTimes: begin and end times of the kernels on a GPU stream. Each kernel is enclosed by two marks, which are
-// timed device events. Recording marks never blocks; their times are read after they have happened.
+// timed device events. Recording marks never blocks; their times are read after they have happened. Thread-safe.
 #pragma once
 
 #include <atomic>
@@ -26,7 +26,8 @@ class StreamTimes {
   const Device device;
   const int number;  // among the device's streams in this profile, from 1
 
-  // Records the begin or end of a kernel (an id of the caller) after the work queued on the stream.
+  // Records the begin or end of a kernel (an id of the caller, >= 0) after the work queued on the stream. Does nothing
+  // if the stream was destroyed.
   // Errors: as DeviceRuntime::record. The time of the kernel is then unknown.
   void mark(int64_t kernel, Side side);
 
@@ -50,7 +51,7 @@ class StreamTimes {
   struct Mark {
     int64_t kernel;
     Side side;
-    int64_t recorded_at;  // host time when it was recorded
+    int64_t recorded_at;  // host time
     std::shared_ptr<NativeEvent> event;
   };
 

@@ -58,8 +58,7 @@ struct Context {
   static constinit thread_local Context* current_;
 };
 
-// Makes `context` the calling thread's context for the lifetime of the scope. The context must
-// outlive the scope.
+// Makes `context`, which must outlive the scope, the calling thread's context for the lifetime of the scope.
 class ContextScope {
  public:
   explicit ContextScope(Context& context);

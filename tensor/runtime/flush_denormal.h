@@ -18,7 +18,7 @@ namespace internal {
 unsigned denormal_mode();
 void set_denormal_mode(unsigned bits);
 
-// The calling thread flushes denormals for the lifetime of the object.
+// Makes the calling thread flush denormals for the lifetime of the object, which the thread must also destroy.
 class FlushDenormals {
  public:
   FlushDenormals() : before_(denormal_mode()) { set_flush_denormal(true); }

@@ -15,7 +15,7 @@ bool is_guarding();
 // has no more memory. With `after`, a block is aligned to the largest power of two that divides `bytes`, with
 // `before` to a page.
 void* map_guarded(int64_t bytes);
-// Unmaps the memory, so that later accesses fault too. Aborts with a message if the padding between the block and
+// Unmaps memory of map_guarded(bytes), so that later accesses fault too. Aborts with a message if the padding between the block and
 // the guard page at its other end was written to.
 void unmap_guarded(void* p, int64_t bytes) noexcept;
 

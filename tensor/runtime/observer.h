@@ -1,5 +1,5 @@
-// Observer: receives callbacks about kernels, module calls, collectives and allocations of the threads in whose
-// Context the observer is. nn::summary counts operations with one; Profiler (gradus/tensor/profile/profiler.h)
+// Observer: receives callbacks about kernels, module calls, collectives and allocations of the threads whose
+// Context::observer it is. nn::summary counts operations with one; Profiler (gradus/tensor/profile/profiler.h)
 // times them. Without an observer a kernel call costs one load more.
 #pragma once
 

@@ -12,8 +12,8 @@ int omp_in_parallel();
 
 namespace gradus::internal {
 
-// Calls f() on each thread of a team and waits for all. The team has `threads` threads, or fewer if libgomp cannot
-// create them. f must not throw.
+// Calls f() on each thread of a team, one of which is the calling thread, and waits for all. The team has `threads`
+// threads, or fewer if libgomp cannot create them. omp_get_thread_num() is the thread's index. f must not throw.
 template <class F> void run_on_team(int threads, F f) {
   GOMP_parallel([](void* data) { (*static_cast<F*>(data))(); }, &f, unsigned(threads), 0);
 }
