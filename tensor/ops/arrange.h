@@ -16,20 +16,20 @@ extern KernelSlot<void(const Tensor& out, const Tensor& counts)> repeat_kernel;
 // Returns x with the order of elements along `dims` reversed, in x's layout.
 // Errors: IndexError for a dim out of range; ShapeError for a repeated one.
 Tensor flip(const Tensor& x, const Dims& dims);
-// Returns x with its elements shifted circularly by shifts[i] (of any sign) along dims[i], in x's layout. With empty
-// dims the flattened x is shifted by shifts[0]. Errors: IndexError; ShapeError unless there is one shift per dim.
+// Returns x with its elements shifted circularly by shifts[i] (of any sign) along dims[i], in x's layout.
+// Empty dims: shifts the flattened x by shifts[0]. Errors: IndexError, ShapeError.
 Tensor roll(const Tensor& x, const Dims& shifts, const Dims& dims);
-// Return the lower, or upper, triangles of the matrices x [..., n, m], with zeros elsewhere. Diagonal k has the
-// elements with column - row = k. Errors: ShapeError for less than 2 dims.
+// Return the lower, or upper, triangles of the matrices x [..., n, m], with zeros elsewhere. Diagonal k has
+// the elements with column - row = k. Errors: ShapeError for less than 2 dims.
 Tensor tril(const Tensor& x, int64_t diagonal);
 Tensor triu(const Tensor& x, int64_t diagonal);
 
-// The gradient of unfold (gradus/tensor/ops/view.h, with the same dim, size and step) for x of `shape`: returns zeros
-// to which the windows dy are added at their positions. Errors: ShapeError unless dy has the shape of unfold's result.
+// The gradient of unfold (view.h) of an x of `shape`: returns zeros to which the windows dy are added at
+// their positions. Errors: ShapeError unless dy has the shape of unfold's result.
 Tensor unfold_backward(const Tensor& dy, const Shape& shape, int64_t dim, int64_t size, int64_t step);
 
-// Returns i64[total]: index i counts[i] times, for i = 0, 1, ... `total` is the sum of the integers `counts`; without
-// `total` the function blocks until the device has computed the sum.
+// Returns i64[total]: index i counts[i] times, for i = 0, 1, ... `total` is the sum of the integers `counts`;
+// without `total` the function blocks until the device has computed the sum.
 // Errors: ValueError for a negative count or another sum; DeviceError for meta counts without `total`.
 Tensor repeat_index(const Tensor& counts, std::optional<int64_t> total);
 

@@ -1,7 +1,8 @@
-// Base classes of functors. A functor is the function of one element of an element-wise op, written once for CPU
-// and GPU. operator() is a template over the type T that the element is computed in: float for 16-bit floats, int32_t
-// for i8 and i16. The base class defines which T it accepts. Members are the op's parameters as double (or int64_t),
-// in the order of the op's arguments. raw::unary and raw::binary (elementwise.h) apply functors to tensors.
+// Base classes of functors. A functor is the function of one element of an element-wise op, written once for
+// CPU and GPU. operator() is a template over the type T that the element is computed in: float for 16-bit
+// floats, int32_t for i8 and i16. The base class defines which T it accepts. Members are the op's parameters
+// as double (or int64_t), in the order of the op's arguments. raw::unary and raw::binary (elementwise.h)
+// apply functors to tensors.
 //
 // `kHalfVectors` names result types for which GPU threads take vectors of 8 bytes instead of 16: with 16, nvcc spills
 // registers, or takes so many that less than half of a multiprocessor is occupied (tools/gpu_lab/report.sh).

@@ -25,7 +25,6 @@ IndexedDim indexed_dim(const Tensor& x, int64_t dim, const char* op) {
   return d;
 }
 
-// Returns the index row-major, as i64.
 Tensor as_indices(const Tensor& index) { return contiguous(to(index, DType::kI64)); }
 
 // Returns x narrowed to `shape` from index 0 in all dims but `except`.

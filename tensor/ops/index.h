@@ -8,8 +8,8 @@
 
 namespace gradus::raw {
 
-// The indexed dim of a row-major tensor that is seen as [outer, n, inner]: dim 1, of size n. `dim` (the dim of the
-// original shape) and `op` are for errors.
+// The indexed dim of a row-major tensor that is seen as [outer, n, inner]: dim 1, of size n. `dim` (the dim
+// of the original shape) and `op` are for errors.
 struct IndexedDim {
   int64_t outer = 1, n = 1, inner = 1;
   int dim = 0;
@@ -20,8 +20,8 @@ struct IndexedDim {
 // How a written element is combined with the existing one. Several writes to one element are applied in order.
 enum class WriteMode { kAssign, kAdd, kMultiply, kMax, kMin };
 
-// Kernels take row-major tensors and i64 indices. kAssign supports all dtypes, the others f64, f32 and integers,
-// kAdd also bool. "as `d`" is the shape [d.outer, d.n, d.inner].
+// Kernels take row-major tensors and i64 indices. kAssign supports all dtypes, the others f64, f32 and
+// integers, kAdd also bool. "as `d`" is the shape [d.outer, d.n, d.inner].
 // clang-format off
 // out[o, i, j] = x[o, index[o, i, j], j]. out, index [outer, k, inner]; x as `d`.
 extern KernelSlot<void(const Tensor& out, const Tensor& x, const Tensor& index, IndexedDim d)> gather_kernel;

@@ -234,8 +234,8 @@ DeviceDraws::DeviceDraws(Device device) {
   base_ = std::make_shared<DrawBase>(nullptr, empty({2}, {DType::kI64, device}));
 }
 
-// Queues writes of the generator's seed and number of draws to base_->device_state. Always writes both, because
-// another stream may have written other values.
+// Queues writes of the generator's seed and number of draws to base_->device_state. Always writes both,
+// because another stream may have written other values.
 void DeviceDraws::send_state() {
   const OpCall call("DeviceDraws");
   const auto [seed, draws] = base_->generator->state();

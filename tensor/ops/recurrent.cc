@@ -1,5 +1,5 @@
-// LSTM and GRU cells: make operands row-major, convert 16-bit floats to f32 for the kernels (results are rounded
-// once), and call the kernels unless the batch is empty. Callers have checked shapes, dtypes and devices.
+// LSTM and GRU cells: make operands row-major, convert 16-bit floats to f32 for the kernels (results are
+// rounded once), and call the kernels unless the batch is empty. Callers have checked the arguments.
 #include "gradus/tensor/ops/recurrent.h"
 
 #include "gradus/tensor/kernel.h"

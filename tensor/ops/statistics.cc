@@ -1,5 +1,5 @@
-// var and std by one kernel, sum((x - mean)^2) / (n - correction) and its square root; logsumexp from element-wise
-// ops, log(sum(exp(x - max))) + max. 16-bit floats are computed in f32 and rounded once.
+// var and std by one kernel, sum((x - mean)^2) / (n - correction) and its square root; logsumexp from
+// element-wise ops, log(sum(exp(x - max))) + max. 16-bit floats are computed in f32 and rounded once.
 #include "gradus/tensor/ops/statistics.h"
 
 #include <limits>

@@ -1,5 +1,5 @@
-// Errors about tensor values that kernels detect, with the same text on all devices. `at` is the index of an element
-// in the row-major tensor. CPU kernels throw at once; values that GPU kernels report are thrown when the host waits.
+// Errors about tensor values that kernels detect, with the same text on all devices. `at` is the index of an
+// element in the row-major tensor. CPU kernels throw at once; for GPU kernels the host throws when it waits.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,6 @@
-// StreamTimes: records timed events around the kernels of a stream, and sums the device times between successive
-// events that have happened. Events are reused. Marks of kernel -1 only improve the estimate of start().
+// StreamTimes: records timed events around the kernels of a stream, and sums the device times between
+// successive events that have happened. Events are reused. Marks of kernel -1 only serve the estimate
+// start().
 #include "gradus/tensor/profile/stream_times.h"
 
 #include <algorithm>
@@ -32,7 +33,7 @@ void StreamTimes::mark(int64_t kernel, Side side) {
   marks_.push_back({kernel, side, recorded_at, std::move(event)});
 }
 
-// Removes the next mark and returns it if it has happened, else returns null. Updates latest_time_ and start_.
+// Removes the next mark and returns it if it has happened, else null. Updates latest_time_ and start_.
 const StreamTimes::Mark* StreamTimes::next() {
   if (marks_.empty()) return nullptr;
   const Mark& mark = marks_.front();

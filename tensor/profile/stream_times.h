@@ -1,5 +1,5 @@
-// StreamTimes: begin and end times of the kernels on a GPU stream. Each kernel is enclosed by two marks, which are
-// timed device events. Recording marks never blocks; their times are read after they have happened. Thread-safe.
+// StreamTimes: begin and end times of the kernels on a GPU stream. Each kernel is enclosed by two marks:
+// timed device events. Recording never blocks; times are read after the events have happened. Thread-safe.
 #pragma once
 
 #include <atomic>
@@ -26,8 +26,8 @@ class StreamTimes {
   const Device device;
   const int number;  // among the device's streams in this profile, from 1
 
-  // Records the begin or end of a kernel (an id of the caller, >= 0) after the work queued on the stream. Does nothing
-  // if the stream was destroyed.
+  // Records the begin or end of a kernel (an id of the caller, >= 0) after the work queued on the stream.
+  // Does nothing if the stream was destroyed.
   // Errors: as DeviceRuntime::record. The time of the kernel is then unknown.
   void mark(int64_t kernel, Side side);
 

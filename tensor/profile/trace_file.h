@@ -12,8 +12,8 @@ namespace gradus::internal {
 
 class TraceFile {
  public:
-  // Creates the file, or overwrites it. `op` is the name in errors, and must outlive the object. The object must be
-  // destroyed on the same thread (BlockedSignals).
+  // Creates the file, or overwrites it. `op` is the name in errors, and must outlive the object. The object
+  // must be destroyed on the same thread (BlockedSignals).
   // Errors: FileError naming the file, here and in close().
   TraceFile(const char* op, const std::filesystem::path& path);
 

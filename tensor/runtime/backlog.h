@@ -8,8 +8,8 @@
 // than `limit` bytes (a quarter of the machine's memory).
 //
 // A task may itself wait for a later action of the host thread, which would be a deadlock. So the host thread
-// blocks only while tasks finish: if none has finished for `stall_timeout`, the host thread queues its task anyway.
-// Worker threads of streams never block.
+// blocks only while tasks finish: if none has finished for `stall_timeout`, the host thread queues its task
+// anyway. Worker threads of streams never block.
 #pragma once
 
 #include <atomic>

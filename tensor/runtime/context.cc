@@ -1,5 +1,5 @@
-// Context: the thread-local pointer to the current one, the scopes that replace it or a current stream for their
-// lifetime, and functions on the current Context. Each thread owns a default Context, created at first use.
+// Context: the thread-local pointer to the current one, the scopes that replace it or a current stream, and
+// functions on the current Context. Each thread owns a default Context, created at first use.
 #include "gradus/tensor/runtime/context.h"
 
 #include <pthread.h>

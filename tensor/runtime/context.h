@@ -26,8 +26,8 @@ struct DrawBase;
 struct Context {
   // Open recordings (gradient tapes) of this thread's ops, oldest first. Their type is defined in autograd/.
   std::vector<Ref<Counted>> recordings;
-  // The node whose backward rule is running. is_last_run: the rule will not run again, so it may consume its saved
-  // tensors.
+  // The node whose backward rule is running. is_last_run: the rule will not run again, so it may consume its
+  // saved tensors.
   AutogradSlot* running_node = nullptr;
   bool is_last_run = false;
   // Autocast settings; null: off. Their type is defined in autograd/.

@@ -174,8 +174,7 @@ DeviceAllocator::Block* DeviceAllocator::take_from_other_stream(int64_t bytes, K
     Block* const block = *found;
     free.erase(found);
     block->is_free = false;
-    block->segment->stream =
-        stream;  // may destroy the other stream: `owner` and `pool` must not be used below
+    block->segment->stream = stream;  // may destroy the other stream: do not use `owner` and `pool` below
     return block;
   }
   return nullptr;

@@ -1,5 +1,5 @@
-// Registry of device runtimes by device type, and the public queries about GPUs. Remembers the process that has used
-// a device, because CUDA cannot be used in a child of fork() after its parent initialized CUDA.
+// Registry of device runtimes by device type, and the public queries about GPUs. Remembers the process that
+// has used a device, because CUDA cannot be used in a child of fork() after its parent initialized CUDA.
 #include "gradus/tensor/runtime/device_runtime.h"
 
 #include <array>

@@ -1,6 +1,5 @@
 // DeviceRuntime: the interface of a device backend (memory, streams, events and copies, as in the CUDA runtime
-// API), through which the tensor core uses devices. Programs linked with //tensor/cuda:backend have an
-// implementation for CUDA.
+// API), through which the tensor core uses devices. //tensor/cuda:backend links an implementation for CUDA.
 #pragma once
 
 #include <cstdint>

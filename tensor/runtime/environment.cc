@@ -1,7 +1,6 @@
 // read_environment: finds the launcher that started this process by the variables it sets, in the order
 // torchrun (and gradus-run), Open MPI, Slurm, PMI, Kubernetes, and reads rank, sizes and rendezvous address
-// from them. MASTER_ADDR, MASTER_PORT and GRADUS_* override derived values. Values are not trusted: malformed
-// ones throw ValueError.
+// from them. MASTER_ADDR, MASTER_PORT and GRADUS_* override derived values. Malformed values throw.
 #include "gradus/tensor/runtime/environment.h"
 
 #include <algorithm>

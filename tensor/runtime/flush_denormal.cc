@@ -1,5 +1,5 @@
-// Reads and sets the two denormal bits of MXCSR, the control register of SSE and AVX arithmetic of the calling thread.
-// Other architectures have no-ops.
+// Reads and sets the two denormal bits of MXCSR, the control register of SSE and AVX arithmetic of the
+// calling thread. Other architectures have no-ops.
 #include "gradus/tensor/runtime/flush_denormal.h"
 
 #if defined(__x86_64__)

@@ -1,5 +1,5 @@
-// Counts the generations of processes in a handler of pthread_atfork that runs in each child, and remembers in which
-// generation a thread last started an OpenMP team.
+// Counts the generations of processes in a handler of pthread_atfork that runs in each child, and remembers
+// in which generation a thread last started an OpenMP team.
 #include "gradus/tensor/runtime/fork.h"
 
 #include <pthread.h>

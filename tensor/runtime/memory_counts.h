@@ -20,8 +20,8 @@ class MemoryCounts : public MemoryStats {
   }
   void reset_peak() { peak_bytes = live_bytes; }
 
-  // begin_peak starts a PeakMemory scope (memory.h) and returns its number; peak(n) is the highest live_bytes since
-  // then; end_peak(n) ends the scope, and its number may be reused.
+  // begin_peak starts a PeakMemory scope (memory.h) and returns its number; peak(n) is the highest live_bytes
+  // since then; end_peak(n) ends the scope, and its number may be reused.
   int begin_peak() {
     for (size_t i = 0; i < peaks_.size(); ++i)
       if (peaks_[i] < 0) return peaks_[i] = live_bytes, static_cast<int>(i);

@@ -78,7 +78,6 @@ class FirstException {
 
 static thread_local bool in_share = false;  // whether this thread runs a share of a loop outside of OpenMP
 
-// Sets in_share for a scope.
 struct InShare {
   InShare() { in_share = true; }
   ~InShare() { in_share = false; }

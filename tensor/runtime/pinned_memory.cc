@@ -1,7 +1,6 @@
-// Implementation of PinnedMemory, the caching allocator of pinned (page-locked) host memory. A block is in the
-// list allocated_ or free_. Queued copies may still use a free block; they are done when the event of record_use()
-// has happened. allocate() reuses the earliest released block that fits, else allocates memory. Waits run without
-// the mutex.
+// PinnedMemory: the caching allocator of pinned (page-locked) host memory. A block is in allocated_ or free_.
+// Queued copies may use a free block until its event (record_use) has happened. allocate() reuses the
+// earliest released block that fits, else allocates memory. Waits run without the mutex.
 #include "gradus/tensor/runtime/pinned_memory.h"
 
 #include <algorithm>
@@ -66,9 +65,9 @@ size_t PinnedMemory::blocks() {
   return allocated_.size() + free_.size();
 }
 
-// Removes the earliest released block of `bytes` to max(2 * bytes, kStep) bytes from free_, waits until no queued
-// work uses the block, and returns it. Returns an empty list if no free block fits, or if the block is still in
-// use and the limits of the cache allow to allocate another one.
+// Removes the earliest released block of `bytes` to max(2 * bytes, kStep) bytes from free_, waits until no
+// queued work uses the block, and returns it. Returns an empty list if no free block fits, or if the block is
+// still in use and the limits of the cache allow to allocate another one.
 PinnedMemory::Blocks PinnedMemory::reuse_free(int device, int64_t bytes) {
   Blocks taken;
   {
@@ -94,7 +93,6 @@ PinnedMemory::Blocks PinnedMemory::reuse_free(int device, int64_t bytes) {
   return taken;
 }
 
-// Blocks the host until no queued work uses the block.
 void PinnedMemory::wait_for_pending_use(Block* block) {
   if (block->pending_use == PendingUse::kEvent) block->event.synchronize();
   if (block->pending_use == PendingUse::kUnknown) runtime_.synchronize_device(block->device);

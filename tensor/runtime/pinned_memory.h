@@ -1,6 +1,6 @@
 // A caching allocator of pinned (page-locked) host memory, as PyTorch's CachingHostAllocator. Copies between
-// pinned and device memory are asynchronous. Pinned memory is slow to allocate, so released blocks are cached,
-// and reused after the queued work on them has finished (events, as in PyTorch).
+// pinned and device memory are asynchronous. Pinned memory is slow to allocate, so released blocks are
+// cached, and reused after the queued work on them has finished (events, as in PyTorch).
 //
 //   void* p = memory.allocate(device, bytes);
 //   ... queue a copy from or to p on a stream, then memory.record_use(p, stream) ...
@@ -26,18 +26,19 @@ class PinnedMemory {
   explicit PinnedMemory(DeviceRuntime& runtime);
 
   // Returns a block of at least `bytes` (> 0) for copies to and from a device; null if memory is short. The
-  // contents are uninitialized. Reuses the earliest released block of at most 2 * bytes if no queued work uses the
-  // block, else allocates a multiple of 64 KiB. Blocks the host only if queued work still uses enough released
-  // blocks of this size (64 MiB, but at least 4 and at most 64 blocks), or if record_use() failed for the block.
+  // contents are uninitialized. Reuses the earliest released block of at most 2 * bytes if no queued work
+  // uses the block, else allocates a multiple of 64 KiB. Blocks the host only if queued work still uses
+  // enough released blocks of this size (64 MiB, but at least 4 and at most 64 blocks), or if record_use()
+  // failed for the block.
   // Errors: those of the runtime, if waiting or freeing fails.
   void* allocate(int device, int64_t bytes);
-  // Records that the work queued so far on a stream of the block's device uses the allocated block at p. Replaces the
-  // record of an earlier call. Ignored if p is not an allocated block.
+  // Records that the work queued so far on a stream of the block's device uses the allocated block at p.
+  // Replaces the record of an earlier call. Ignored if p is not an allocated block.
   // Errors: those of the runtime if no event can be recorded. The next allocate() that reuses the block then
   // synchronizes the device.
   void record_use(const void* p, DeviceRuntime::StreamHandle stream);
-  // Returns the allocated block at p to the cache, without waiting for the work that uses it. Does nothing in a child
-  // of fork(), where the memory belongs to the parent.
+  // Returns the allocated block at p to the cache, without waiting for the work that uses it. Does nothing in
+  // a child of fork(), where the memory belongs to the parent.
   void release(void* p) noexcept;
 
   // Returns the number of blocks, allocated and free.

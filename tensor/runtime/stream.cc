@@ -258,7 +258,6 @@ struct OrphanedTasks {
   }
 };
 
-// A GPU stream.
 struct DeviceQueue final : StreamQueue {
   explicit DeviceQueue(std::shared_ptr<NativeStream> s) : stream(std::move(s)) {}
   ~DeviceQueue() override { OrphanedTasks::get().take(std::move(tasks_)); }

@@ -1,5 +1,5 @@
-// Scalar formulas of norms, clipping and unscaling of gradients, shared by the kernels of all devices. GRADUS_HD
-// marks host and device functions.
+// Scalar formulas of norms, clipping and unscaling of gradients, shared by the kernels of all devices.
+// GRADUS_HD marks host and device functions.
 #pragma once
 
 #include <limits>
@@ -17,7 +17,7 @@ GRADUS_HD double p_norm_of_sum(double sum, double p) {
   return p == 2 ? m::sqrt(sum) : m::pow(sum, 1 / p);
 }
 
-// Returns the factor that scales gradients of this norm to max_norm, and whether to apply it: if below 1 or NaN.
+// Returns the factor that scales gradients of this norm to max_norm, and whether to apply it: below 1 or NaN.
 GRADUS_HD double clip_factor(double norm, double max_norm) { return max_norm / (norm + 1e-6); }
 GRADUS_HD bool needs_clipping(double factor) { return !(factor >= 1); }
 

@@ -8,10 +8,10 @@
 
 namespace gradus::raw {
 
-// Returns the state after an optimizer step. `found_inf`: whether the step found infinite or NaN gradients, and is
+// Returns the state after an optimizer step. `found_inf`: the step found infinite or NaN gradients, and is
 // skipped. `before` is the state at the last backward, `latest` the state after the previous step since that
-// backward, or `before` with found_inf = 0 if this step is the first. The result is computed from `before`, so the
-// scale changes once per backward, for any number of steps (optimizers). A growth that overflows f32 is left out.
+// backward, or `before` with found_inf = 0 for the first step. The result follows from `before`, so the scale
+// changes once per backward, however many optimizers step. A scale that would overflow f32 does not grow.
 GRADUS_HD LossScale next_loss_scale(const LossScale& before, const LossScale& latest, bool found_inf,
                                     const LossScaleOptions& o) {
   LossScale now = before;

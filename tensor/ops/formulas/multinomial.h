@@ -29,9 +29,9 @@ GRADUS_HD bool is_valid_weight(double w) { return w >= 0 && w <= std::numeric_li
 // Whether a sum is a valid total of a row: finite and positive.
 GRADUS_HD bool is_valid_total(double sum) { return sum > 0 && sum <= std::numeric_limits<double>::max(); }
 
-// With replacement, each u draws the first element whose running sum exceeds threshold() = u * total. The product
-// may round up to `total`, which no running sum exceeds, so it is limited to `below` = previous_double(total), the
-// largest double less than `total`. `total` must satisfy is_valid_total().
+// With replacement, each u draws the first element whose running sum exceeds threshold() = u * total. The
+// product may round up to `total`, which no running sum exceeds, so it is limited to `below` =
+// previous_double(total), the largest double less than `total`. `total` must satisfy is_valid_total().
 GRADUS_HD double previous_double(double total) {
   return std::bit_cast<double>(std::bit_cast<uint64_t>(total) - 1);
 }

@@ -26,8 +26,8 @@ using Conv3dFuncOptions = ConvFuncOptions<Size3>;
 
 namespace raw {
 
-// The options for any number of spatial dims, with one entry per dim. same_padding is lost: callers that support it
-// have replaced it by padding.
+// The options for any number of spatial dims, with one entry per dim. same_padding is lost: callers that
+// support it have replaced it by padding.
 struct ConvGeometry {
   ConvGeometry() = default;
   template <class S>
@@ -79,8 +79,8 @@ inline std::pair<Tensor, Tensor> conv2d_weight_grad(const Tensor& dy, const Tens
 }
 
 // Kernels for two or three spatial dims. x, y and their gradients are channels-last; w and bias are row-major;
-// bias and db may be undefined; no tensor is empty. All have one floating dtype, except that dw and db may be f32
-// if x and dy have 16 bits.
+// bias and db may be undefined; no tensor is empty. All have one floating dtype, except that dw and db may be
+// f32 if x and dy have 16 bits.
 extern KernelSlot<void(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& bias, ConvGeometry)>
     conv_kernel;
 // The same with y = relu(conv).

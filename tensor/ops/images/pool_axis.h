@@ -1,5 +1,5 @@
-// The windows of pooling along one axis, for CPU and GPU kernels: a pooling window is the product of one window per
-// axis. `window` is the index of a window (output position), a cell one of its kernel elements.
+// The windows of pooling along one axis, for CPU and GPU kernels: a pooling window is the product of one
+// window per axis. `window` is the index of a window (output position), a cell one of its kernel elements.
 #pragma once
 
 #include <algorithm>
@@ -9,8 +9,8 @@
 
 namespace gradus {
 
-// One axis of PoolWindows (pool.h). N is an integer type that can represent the sum of input, padding on both sides, window
-// and stride.
+// One axis of PoolWindows (pool.h). N is an integer type that can represent the sum of input, padding on both
+// sides, window and stride.
 template <class N> struct PoolAxis {
   N in, out, kernel, stride, padding, dilation;
   bool adaptive;

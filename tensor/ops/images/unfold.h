@@ -1,4 +1,5 @@
-// Raw unfold (im2col) and fold (col2im), each other's transpose. Differentiable: gradus/autograd/ops/images/unfold.h.
+// Raw unfold (im2col) and fold (col2im), which are transposes of each other. The differentiable forms are in
+// gradus/autograd/ops/images/unfold.h.
 #pragma once
 
 #include "gradus/tensor/base/required.h"

@@ -26,7 +26,6 @@ DType checked_dtype(const char* op, const Tensor& x, const Tensor& target) {
   return promote(x.dtype(), target.dtype());
 }
 
-// Returns an uninitialized tensor of x's shape for the losses.
 Tensor empty_losses(const char* op, DType dtype, const Tensor& x, const Tensor& target) {
   return target.defined() ? empty_result(op, dtype, {&x, &target}) : empty_like(x, dtype);
 }

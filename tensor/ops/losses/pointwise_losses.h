@@ -28,7 +28,7 @@ struct PointLossSpec {
 };
 
 // Returns the loss of each element. x and target have the same shape.
-// Errors, naming `op`: ShapeError unless the shapes are equal; DTypeError unless both are floating; DeviceError.
+// Errors, naming `op`: ShapeError for other shapes; DTypeError unless both are floating; DeviceError.
 Tensor point_loss(const char* op, const Tensor& x, const Tensor& target, const PointLossSpec& spec);
 // Returns loss [] = factor * sum of the losses, and gradient = d loss / dx. gradient is undefined unless
 // compute_gradient is true and the device can compute both in one launch.
