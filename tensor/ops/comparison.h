@@ -1,6 +1,6 @@
 // Raw element-wise comparison, logical and bitwise ops, and where, without autograd. Users call
 // gradus/autograd/ops/comparison.h. Operands broadcast; results keep the operands' common layout. A functor
-// computes one element; its base class (functor.h) has the accepted types. T is the operands' promoted type.
+// computes one element; its base class (functor.h) has the accepted types. T is the promoted type.
 #pragma once
 
 #include "gradus/tensor/ops/elementwise.h"

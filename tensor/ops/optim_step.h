@@ -43,8 +43,8 @@ void check_step_items(const char* op, const std::vector<StepItem>& items);
 
 // Calls `run` for each group of items with one device and dtype. Parameters and gradients are row-major,
 // parameters if necessary as copies that are written back. Increments the parameters' versions.
-void over_batches(const std::vector<StepItem>& items,
-                  const std::function<void(const std::vector<StepItem>&)>& run);
+void for_each_batch(const std::vector<StepItem>& items,
+                    const std::function<void(const std::vector<StepItem>&)>& run);
 
 // The slot of an optimizer's step kernel, declared in the optimizer's header. The first argument is any tensor of
 // the step and selects the device. All tensors of a call are row-major, on one device and of one dtype. f16 and
@@ -55,8 +55,8 @@ using StepSlot = KernelSlot<void(const Tensor&, const std::vector<StepItem>&, co
 // Runs the step kernel for all items. The caller must include gradus/tensor/kernel.h.
 template <class Options>
 void run_step(const StepSlot<Options>& kernel, const std::vector<StepItem>& items, const Options& options) {
-  over_batches(items,
-               [&](const std::vector<StepItem>& batch) { kernel(batch.front().param, batch, options); });
+  for_each_batch(items,
+                 [&](const std::vector<StepItem>& batch) { kernel(batch.front().param, batch, options); });
 }
 
 // Updates moving averages `param` of the tensors `grad`: param += weight * (grad - param).

@@ -1,6 +1,5 @@
-// Raw reductions and scans: sum, mean, prod, amax, any, norm, max, argmax, cumsum and others, as in PyTorch.
-// An empty `dims` means all dims; `keepdim` keeps reduced dims with size 1. Results are row-major and
-// reproducible.
+// Raw reductions and scans, as in PyTorch: sum, mean, norm, argmax, cumsum and others. An empty `dims` means
+// all dims; `keepdim` keeps reduced dims with size 1. Results are row-major and deterministic.
 #pragma once
 
 #include <utility>

@@ -66,8 +66,7 @@ std::pair<Tensor, Tensor> select_elements(const Tensor& x, Selection what, int64
 }
 
 // Computes the result of unique for x [n, ...]. order [n]: the indices that sort the rows of x; undefined for
-// rows in their own order (unique_consecutive). starts bool[n]: whether a row in that order starts equal
-// ones.
+// rows in their own order (unique_consecutive). starts bool[n]: whether a sorted row differs from the last.
 Unique unique_from_sorted(const Tensor& x, const Tensor& order, const Tensor& starts, UniqueOutputs wants) {
   const int64_t n = starts.numel();
   const Tensor at = reshape(nonzero(starts), {-1});

@@ -42,7 +42,7 @@ struct TimeSpan {
 struct ProfileEvent {
   RangeKind kind;
   bool in_backward;
-  // Indices into the session's InternedStrings.
+  // name, shapes, module and kernel are indices into the session's InternedStrings.
   int name;
   int shapes;  // "f32[32,64] f32[64,10]"
   int module;

@@ -82,8 +82,7 @@ class Profiler {
   // launched GPU kernels have finished.
   std::vector<ProfileRow> rows(By by = kOp) const;
   // Returns the rows as text, then the total recorded time, the recording threads' time outside of kernels
-  // (for graph, checks, allocation) and in GPU launches, the time of GPU kernels, and the peak memory with
-  // its event.
+  // (graph, checks, allocation) and in GPU launches, GPU kernel time, and the peak memory with its event.
   std::string table(const ProfileTableOptions& options) const;
   std::string table() const;
 

@@ -100,9 +100,9 @@ void DeviceAllocator::deallocate(void* p) noexcept {
   counts_.live_bytes -= block->bytes;
   counts_.cached_bytes += block->bytes;
   bool is_known = true;  // the events cover all uses
-  for (const StreamRef& user : std::exchange(block->users, {})) {
+  for (const StreamRef& other : std::exchange(block->other_streams, {})) {
     try {
-      pending_[user.get()].push_back({block, user->record()});
+      pending_[other.get()].push_back({block, other->record()});
       ++block->events;
     } catch (const std::exception&) {
       is_known = false;
@@ -124,14 +124,15 @@ void DeviceAllocator::record_stream(const void* p, const StreamRef& stream) {
   const std::lock_guard lock(mutex_);
   const auto found = live_.find(p);
   if (found == live_.end() || found->second->segment->stream == stream) return;
-  auto& users = found->second->users;
-  if (std::find(users.begin(), users.end(), stream) == users.end()) users.push_back(stream);
+  auto& streams = found->second->other_streams;
+  if (std::find(streams.begin(), streams.end(), stream) == streams.end()) streams.push_back(stream);
 }
 
 bool DeviceAllocator::is_only_used_on(const void* p, const StreamRef& stream) {
   const std::lock_guard lock(mutex_);
   const auto found = live_.find(p);
-  return found == live_.end() || (found->second->segment->stream == stream && found->second->users.empty());
+  return found == live_.end() ||
+         (found->second->segment->stream == stream && found->second->other_streams.empty());
 }
 
 void DeviceAllocator::release_cached() {

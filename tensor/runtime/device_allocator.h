@@ -78,9 +78,9 @@ class DeviceAllocator {
     Segment* segment;
     Block *previous = nullptr, *next = nullptr;  // adjacent blocks of the segment
     bool is_free = false;
-    const char* op = nullptr;      // the op that allocated it; null: none
-    std::vector<StreamRef> users;  // other streams that use it
-    int events = 0;                // of a freed block: events of other streams that are still pending
+    const char* op = nullptr;              // the op that allocated it; null: none
+    std::vector<StreamRef> other_streams;  // other streams that use it
+    int events = 0;                        // of a freed block: events of other streams that are still pending
 
     bool is_whole_segment() const { return !previous && !next; }
   };

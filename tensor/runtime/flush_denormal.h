@@ -1,6 +1,5 @@
 // Control of denormal (subnormal) floats: nonzero values below 1.2e-38 in f32. An x86 instruction with such
-// an operand or result takes about 150 cycles, unless the processor is set to flush denormals (treat them as
-// 0).
+// an operand or result takes about 150 cycles, unless the processor is set to flush denormals to 0.
 #pragma once
 
 #include <utility>

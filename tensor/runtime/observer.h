@@ -1,6 +1,6 @@
-// Observer: receives callbacks about kernels, module calls, collectives and allocations of the threads whose
-// Context::observer it is. nn::summary counts operations with one; Profiler
-// (gradus/tensor/profile/profiler.h) times them. Without an observer a kernel call costs one load more.
+// Observer: receives callbacks about kernels, module calls, collectives and allocations of the threads that
+// have the object as Context::observer. nn::summary counts operations with one; Profiler
+// (tensor/profile/profiler.h) times them. Without an observer a kernel call costs one load more.
 #pragma once
 
 #include <atomic>
@@ -57,8 +57,7 @@ class Observer : public Counted {
 };
 
 namespace internal {
-// The number of observers of the process that need more than meta_kernel_launched(). observer() checks it
-// first.
+// The number of observers of the process that need more than meta_kernel_launched().
 inline constinit std::atomic<int> observers{0};
 }  // namespace internal
 

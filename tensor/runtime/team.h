@@ -12,8 +12,7 @@ int omp_in_parallel();
 namespace gradus::internal {
 
 // Calls f() on each thread of a team, including the calling thread, and waits for all. The team has `threads`
-// threads, or fewer if libgomp cannot create them; omp_get_thread_num() is a thread's index. f must not
-// throw.
+// threads, or fewer if libgomp cannot create them; omp_get_thread_num() numbers them. f must not throw.
 template <class F> void run_on_team(int threads, F f) {
   GOMP_parallel([](void* data) { (*static_cast<F*>(data))(); }, &f, unsigned(threads), 0);
 }

@@ -1,6 +1,6 @@
 // Raw group normalization with its first and second gradients, and sums over windows of channels (for local
-// response normalization). The differentiable forms, in gradus/autograd/ops/norm/group_norm.h, check the
-// arguments.
+// response normalization). Differentiable forms, which check arguments:
+// gradus/autograd/ops/norm/group_norm.h.
 #pragma once
 
 #include "gradus/tensor/tensor.h"
