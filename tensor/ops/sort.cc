@@ -157,7 +157,6 @@ Unique unique(const Tensor& x, std::optional<int64_t> dim, bool consecutive, Uni
   return u;
 }
 
-// sorted [n], or [..., n] with the leading dims of values [..., m]. Returns i64 [..., m].
 Tensor searchsorted(const Tensor& sorted, const Tensor& values, bool right) {
   const std::string_view op = "searchsorted";
   if (!are_compatible_devices(sorted.device(), values.device()))
@@ -184,7 +183,6 @@ Tensor searchsorted(const Tensor& sorted, const Tensor& values, bool right) {
   return out;
 }
 
-// low == high: the range of x.
 Tensor histc(const Tensor& x, int64_t bins, double low, double high) {
   check_floating("histc", "x", x);
   if (bins < 1) throw ValueError("histc", "expected at least 1 bin, got ", bins);

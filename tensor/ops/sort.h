@@ -59,7 +59,9 @@ struct UniqueOutputs {
 // until the device has computed the number of values.
 Unique unique(const Tensor& x, std::optional<int64_t> dim, bool consecutive, UniqueOutputs wants);
 
+// Shapes: sorted [n], or [..., n] with the leading dims of values [..., m] -> i64 [..., m]. See the kernel.
 Tensor searchsorted(const Tensor& sorted, const Tensor& values, bool right);
+// Returns [bins], in x's floating dtype. low == high: the range of x. Errors: ValueError if low > high.
 Tensor histc(const Tensor& x, int64_t bins, double low, double high);
 // Checks that x is not a meta tensor, for ops whose result shape depends on values.
 // Errors: DeviceError.
