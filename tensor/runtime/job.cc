@@ -1,5 +1,6 @@
 // The job of a process or thread (Job::current), and Job's base class: a job of one rank, in which share()
-// allocates memory of this process, and value_of_first_caller() returns its argument. Thread-safe.
+// allocates memory of this process, and value_of_first_caller() returns its argument. Jobs of several ranks
+// override both. Thread-safe.
 #include "gradus/tensor/runtime/job.h"
 
 #include <mutex>
