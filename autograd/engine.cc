@@ -493,12 +493,12 @@ class Pass {
     Context& context = Context::current();
     AutogradSlot* const outer_node = std::exchange(context.running_node, &node);
     const bool ends = args.ending && !node.belongs_to_others(args.ending);
-    const bool outer_last = std::exchange(context.last_run, ends && is_last);
+    const bool outer_last = std::exchange(context.is_last_run, ends && is_last);
     struct Restore {
       Context& c;
       AutogradSlot* node;
       bool last;
-      ~Restore() { c.running_node = node, c.last_run = last; }
+      ~Restore() { c.running_node = node, c.is_last_run = last; }
     } restore{context, outer_node, outer_last};
     const RunningRange running =
         observed({.kind = RangeKind::kBackward, .name = node.op(), .module = node.module_path()});

@@ -29,7 +29,7 @@ Tensor on_meta(const Tensor& x) {
 // Sums the FLOPs of all kernels that are launched while the Context has this observer.
 class FlopCounter final : public Observer {
  public:
-  void launched(const char* op, std::span<const Tensor* const> tensors) override {
+  void meta_kernel_launched(const char* op, std::span<const Tensor* const> tensors) override {
     total += kernel_flops(op, tensors);
   }
   int64_t total = 0;

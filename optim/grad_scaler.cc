@@ -227,7 +227,7 @@ void GradScaler::update_scale(const FoundInf& found) {
   if (!current_.on_device.defined()) {
     raw::LossScale last = next_ ? next_->on_host : current_.on_host;
     if (!next_) last.found_inf = 0;
-    next_ = {raw::updated(current_.on_host, last, found.read(), loss_scale_options(options_)), {}};
+    next_ = {raw::next_loss_scale(current_.on_host, last, found.read(), loss_scale_options(options_)), {}};
     return;
   }
   const OpCall call(kOp);

@@ -77,7 +77,7 @@ class QueuedCall {
 void launch(const KernelCall& call) {
   const Device device = static_cast<const Tensor*>(call.arguments[0].value)->device();
   if (device.type == DeviceType::kMeta) {
-    if (Observer* o = Context::current().observer.get()) o->launched(call.op, tensors_of(call));
+    if (Observer* o = Context::current().observer.get()) o->meta_kernel_launched(call.op, tensors_of(call));
     return;
   }
   if (!call.kernel) throw_no_kernel(call.op, device);

@@ -56,7 +56,7 @@ Tensor Saved::get() const {
 }
 
 Tensor Saved::release() {
-  if (!Context::current().last_run || !tensor_.defined()) return get();
+  if (!Context::current().is_last_run || !tensor_.defined()) return get();
   get();  // for the check of the version
   return std::move(tensor_);
 }

@@ -304,16 +304,16 @@ Tensor scatter_add(const Tensor& x, int64_t dim, const Tensor& index, const Tens
 namespace {
 
 // The raw op accumulates a mean as a sum; scatter_reduce then divides it by the counts.
-raw::Write combination(ScatterReduce reduce) {
+raw::WriteMode combination(ScatterReduce reduce) {
   switch (reduce) {
     case ScatterReduce::kProd:
-      return raw::Write::kMultiply;
+      return raw::WriteMode::kMultiply;
     case ScatterReduce::kAmax:
-      return raw::Write::kMax;
+      return raw::WriteMode::kMax;
     case ScatterReduce::kAmin:
-      return raw::Write::kMin;
+      return raw::WriteMode::kMin;
     default:
-      return raw::Write::kAdd;
+      return raw::WriteMode::kAdd;
   }
 }
 

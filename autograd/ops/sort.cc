@@ -134,7 +134,7 @@ Tensor bincount(const Tensor& x, const BincountOptions& options) {
   if (x.dim() != 1) throw ShapeError("bincount", "expected 1 dim: x ", describe(x));
   if (options.minlength < 0)
     throw ValueError("bincount", "expected minlength of at least 0, got ", options.minlength);
-  raw::check_has_values(x, "bincount");
+  raw::check_not_meta(x, "bincount");
   Tensor w = options.weights;
   if (w.defined()) {
     autograd::check_same_device("bincount", "x", x, "weights", w);

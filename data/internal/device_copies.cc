@@ -31,9 +31,9 @@ Tensor pinned(const Tensor& x, Device device) {
   if (x.device() != kCPU || x.numel() == 0) return x;
   const Tensor dense = x.is_dense() ? x : raw::contiguous(x);
   PinnedMemory& memory = PinnedMemory::of(device);
-  void* const p = memory.take(device.index, dense.nbytes());
+  void* const p = memory.allocate(device.index, dense.nbytes());
   if (!p) return x;
-  Ref<Storage> block = Storage::adopt(kCPU, p, dense.nbytes(), [&memory, p] { memory.give_back(p); });
+  Ref<Storage> block = Storage::adopt(kCPU, p, dense.nbytes(), [&memory, p] { memory.release(p); });
   std::memcpy(p, dense.raw_ptr(), static_cast<size_t>(dense.nbytes()));
   return Tensor(make_ref<TensorImpl>(std::move(block), 0, dense.shape(), dense.strides(), dense.dtype()));
 }
@@ -52,7 +52,7 @@ DeviceCopies::Queued DeviceCopies::queue(Batch batch) const {
   const auto native = gradus::internal::native_stream(stream_);
   for_each_tensor(batch, [&](Tensor& x) {
     const Tensor from = std::exchange(x, raw::to(x, device_));
-    if (native) PinnedMemory::of(device_).use(from.storage()->data(), native->handle());
+    if (native) PinnedMemory::of(device_).record_use(from.storage()->data(), native->handle());
   });
   return {std::move(batch), Event::record(stream_)};
 }

@@ -21,7 +21,7 @@ using internal::RandomNumbers;
 // nothing: 1 for factors, 0 for the hue shift. `option` names the option in errors.
 // Errors: ValueError for an interval that is not inside [low, high], and for an amount that is negative, not
 // finite or, for the hue, above `high`.
-Interval interval_of(const char* option, Jitter jitter, double center, double low, double high) {
+Interval interval_of(const char* option, FactorRange jitter, double center, double low, double high) {
   if (!jitter.is_interval) {
     const double amount = jitter.amount;
     if (!(amount >= 0 && std::isfinite(amount)) || (center == 0 && amount > high))

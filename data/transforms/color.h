@@ -13,20 +13,20 @@ namespace gradus::data {
 
 // The range from which a factor or a hue shift is drawn uniformly: an interval [low, high], or
 // [v - amount, v + amount] around the value v that changes nothing: 1 for factors, 0 for the hue shift.
-struct Jitter {
+struct FactorRange {
   double amount = 0;
   Interval interval = {};
   bool is_interval = false;
-  constexpr Jitter() = default;
-  constexpr Jitter(double amount_) : amount(amount_) {}
-  constexpr Jitter(double low, double high) : interval{low, high}, is_interval(true) {}
+  constexpr FactorRange() = default;
+  constexpr FactorRange(double amount_) : amount(amount_) {}
+  constexpr FactorRange(double low, double high) : interval{low, high}, is_interval(true) {}
 };
 
 struct ColorJitterOptions {
   // Range of factors: [max(0, 1 - amount), 1 + amount], or a nonnegative interval.
-  Jitter brightness = {}, contrast = {}, saturation = {};
+  FactorRange brightness = {}, contrast = {}, saturation = {};
   // Range of the hue shift in cycles: [-amount, amount] with amount <= 0.5, or an interval inside [-0.5, 0.5].
-  Jitter hue = {};
+  FactorRange hue = {};
 };
 
 // Changes brightness, contrast, saturation and hue, in random order. Each of the first three is a blend

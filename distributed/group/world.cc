@@ -88,7 +88,7 @@ HostMemory World::share(const std::string& key, size_t bytes, const Fill& fill) 
 
 // The n-th call for `what` is a compare-and-set of one key of the job's store. Ranks that are threads count
 // their calls separately; a process counts over all jobs that it joins.
-std::string World::first_value(const std::string& what, const std::string& value) {
+std::string World::value_of_first_caller(const std::string& what, const std::string& value) {
   static auto& calls_of_process = *new Calls;
   Calls& calls = backend == "local" ? calls_of_thread_ : calls_of_process;
   int call;

@@ -84,10 +84,8 @@ class World : public Job {
   // Returns `owner` as the name of group `id`, or "owner.id" if an earlier group has that name.
   std::string name_for(std::string_view owner, uint32_t id);
 
-  // Job's functions. first_value returns the `value` of the rank that was first in this call for `what`, on
-  // all ranks.
   HostMemory share(const std::string& key, size_t bytes, const Fill& fill) override;
-  std::string first_value(const std::string& what, const std::string& value) override;
+  std::string value_of_first_caller(const std::string& what, const std::string& value) override;
 
   // Returns the calling thread's world: its Context's, else the process's, or null.
   static World* current();
@@ -97,8 +95,8 @@ class World : public Job {
   static Ref<World> exchange_process_world(Ref<World> world);
 
  private:
-  // Counts the calls of first_value, to form their keys in the store. A process has one count for all its
-  // jobs, since two jobs may find the same store.
+  // Counts the calls of value_of_first_caller, to form their keys in the store. One count for all of a
+  // process's jobs, since two jobs may find the same store.
   struct Calls {
     std::mutex mutex;
     std::map<std::string, int> counts;  // per `what`

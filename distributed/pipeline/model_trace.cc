@@ -34,7 +34,7 @@ class Tracer final : public Observer, public nn::internal::CallInterceptor {
     return it->second;
   }
 
-  void launched(const char*, std::span<const Tensor* const> tensors) override {
+  void meta_kernel_launched(const char*, std::span<const Tensor* const> tensors) override {
     TracedEvent op{.kind = TracedEvent::kOp, .call = open_call_};
     for (const Tensor* x : tensors) op.storages.push_back(id_of(*x));
     const auto state = Context::current().generator->state();

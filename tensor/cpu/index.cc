@@ -42,18 +42,18 @@ template <class F> void dispatch_by_size(const Tensor& x, F&& f) {
 }
 
 // Calls f.operator()<T>(combine), where combine(old, written) returns the new value of an element. T is x's
-// element type; for kPut it is the unsigned integer type of the same size.
-template <class F> void dispatch_write(const Tensor& x, const char* op, Write how, F&& f) {
-  if (how == Write::kPut)
+// element type; for kAssign it is the unsigned integer type of the same size.
+template <class F> void dispatch_write(const Tensor& x, const char* op, WriteMode mode, F&& f) {
+  if (mode == WriteMode::kAssign)
     return dispatch_by_size(x, [&]<class T>() { f.template operator()<T>([](T, T b) { return b; }); });
-  if (how == Write::kAdd) {
+  if (mode == WriteMode::kAdd) {
     const auto add = [&]<class T>() { f.template operator()<T>(functors::Add()); };
     return x.dtype() == DType::kBool ? add.template operator()<bool>() : dispatch_numeric(x.dtype(), op, add);
   }
   dispatch_numeric(x.dtype(), op, [&]<class T>() {
-    f.template operator()<T>([how](T a, T b) {
-      if (how == Write::kMultiply) return functors::Mul()(a, b);
-      return how == Write::kMax ? functors::Maximum()(b, a) : functors::Minimum()(b, a);
+    f.template operator()<T>([mode](T a, T b) {
+      if (mode == WriteMode::kMultiply) return functors::Mul()(a, b);
+      return mode == WriteMode::kMax ? functors::Maximum()(b, a) : functors::Minimum()(b, a);
     });
   });
 }
@@ -108,11 +108,11 @@ struct ColumnTiles {
 };
 
 // out[o, index[o, i, j], j] = combine(its old value, src[o, i, j]) for i = 0, 1, ... in order.
-void scatter_cpu(const Tensor& out, const Tensor& index, const Tensor& src, IndexedDim d, Write how) {
+void scatter_cpu(const Tensor& out, const Tensor& index, const Tensor& src, IndexedDim d, WriteMode mode) {
   if (index.numel() == 0) return;
   const int64_t k = index.numel() / (d.outer * d.inner);
   const int64_t* at = index.ptr<int64_t>();
-  dispatch_write(out, d.op, how, [&]<class T>(auto combine) {
+  dispatch_write(out, d.op, mode, [&]<class T>(auto combine) {
     T* to = out.ptr<T>();
     const T* from = src.ptr<T>();
     ColumnTiles(d).for_each(d.outer, k, [&](int64_t o, int64_t first, int64_t n) {
@@ -168,12 +168,12 @@ void index_select_cpu(const Tensor& out, const Tensor& x, const Tensor& index, I
 
 // out[o, index[i], j] = combine(its old value, src[o, i, j]) for i = 0, 1, ... in order, except where
 // index[i] is d.skip.
-void index_put_cpu(const Tensor& out, const Tensor& index, const Tensor& src, IndexedDim d, Write how) {
+void index_put_cpu(const Tensor& out, const Tensor& index, const Tensor& src, IndexedDim d, WriteMode mode) {
   const int64_t k = index.numel();
   const int64_t* at = index.ptr<int64_t>();
   for (int64_t i = 0; i < k; ++i) checked_index(at[i], d);
   if (src.numel() == 0) return;
-  dispatch_write(out, d.op, how, [&]<class T>(auto combine) {
+  dispatch_write(out, d.op, mode, [&]<class T>(auto combine) {
     T* to = out.ptr<T>();
     const T* from = src.ptr<T>();
     ColumnTiles(d).for_each(d.outer, k, [&](int64_t o, int64_t first, int64_t n) {

@@ -16,7 +16,7 @@ namespace {
 template <class T> double power_sum(const T* x, int64_t n, double p) {
   double sum = 0;
   if (std::isinf(p)) {
-    for (int64_t k = 0; k < n; ++k) sum = larger(sum, std::abs(double(x[k])));
+    for (int64_t k = 0; k < n; ++k) sum = max_or_nan(sum, std::abs(double(x[k])));
   } else if (p == 2) {
     SumOfSquares squares;
     squares.add(x, n);
@@ -46,8 +46,8 @@ void norm_of_cpu(const Tensor& out, const std::vector<Tensor>& tensors, double p
   });
   const bool largest = std::isinf(p);
   double total = 0;
-  for (double s : partial) total = largest ? larger(total, s) : total + s;
-  total = root_of(total, p);
+  for (double s : partial) total = largest ? max_or_nan(total, s) : total + s;
+  total = p_norm_of_sum(total, p);
   dispatch_floating(out.dtype(), "norm_of", [&]<class T>() { *out.ptr<T>() = static_cast<T>(total); });
 }
 
@@ -64,7 +64,7 @@ void clip_by_norm_cpu(const Tensor& norm, const std::vector<Tensor>& tensors, do
   const double total =
       dispatch_floating(norm.dtype(), "clip_by_norm_", [&]<class T>() { return double(*norm.ptr<T>()); });
   const double scale = clip_factor(total, max_norm);
-  if (!clips(scale)) return;
+  if (!needs_clipping(scale)) return;
   parallel_over_tensors("clip_by_norm_", tensors, [scale]<class P, class T>(P* x, int64_t n, T) {
     const T factor = T(scale);
     for (int64_t i = 0; i < n; ++i) x[i] = P(T(x[i]) * factor);
@@ -105,7 +105,7 @@ void move_scale_cpu(const Tensor& out, const Tensor& before, const Tensor& lates
   const auto state_of = [](const Tensor& x) { return reinterpret_cast<LossScale*>(x.ptr<double>()); };
   LossScale latest_state = latest.defined() ? *state_of(latest) : *state_of(before);
   if (!latest.defined()) latest_state.found_inf = 0;
-  *state_of(out) = updated(*state_of(before), latest_state, *found.ptr<float>() != 0, options);
+  *state_of(out) = next_loss_scale(*state_of(before), latest_state, *found.ptr<float>() != 0, options);
   if (state_of(out)->scale < kMinLossScale)
     throw_invalid_scale(state_of(out)->scale, int64_t(state_of(out)->skipped));
 }

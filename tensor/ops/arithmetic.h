@@ -274,10 +274,8 @@ inline Tensor remainder(const Tensor& a, Number b) { return raw::remainder(a, op
 inline Tensor maximum(const Tensor& a, Number b) { return raw::maximum(a, operand(b, a)); }
 inline Tensor minimum(const Tensor& a, Number b) { return raw::minimum(a, operand(b, a)); }
 
-// In-place ops: dst keeps its shape, dtype and layout; the other operands broadcast to dst. They increment
-// dst's version.
-// Errors: ShapeError if operands do not broadcast to dst; DTypeError if dst's dtype is of a lower kind than
-// the result's.
+// In-place ops: dst keeps its shape, dtype and layout, and increments its version; operands broadcast to dst.
+// Errors: ShapeError; DTypeError if dst's kind of dtype (bool < integer < floating) is below the result's.
 void add_(const Tensor& dst, const Tensor& src);
 void add_(const Tensor& dst, const Tensor& src, Number alpha);  // dst += alpha src
 void sub_(const Tensor& dst, const Tensor& src);

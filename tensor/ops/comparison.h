@@ -1,5 +1,6 @@
 // Raw element-wise comparison, logical and bitwise ops, and where, without autograd. Users call
-// gradus/autograd/ops/comparison.h. Operands broadcast; results keep the operands' common layout.
+// gradus/autograd/ops/comparison.h. Operands broadcast; results keep the operands' common layout. A functor
+// computes one element; its base class (functor.h) has the accepted types. T is the promoted type.
 #pragma once
 
 #include "gradus/tensor/ops/elementwise.h"
@@ -42,12 +43,14 @@ struct Where : OnAll {
     return choose(condition, a, b);
   }
 };
+// mask ? scale * x : 0, of dropout.
 struct MaskedScale : OnFloats {
   double scale;
-  template <class T> GRADUS_HD T operator()(T x, uint8_t keep) const {
-    return choose(keep, T(x * T(scale)), T(0));
+  template <class T> GRADUS_HD T operator()(T x, uint8_t mask) const {
+    return choose(mask, T(x * T(scale)), T(0));
   }
 };
+// Replaces NaN, inf and -inf by `nan`, `positive` and `negative`.
 struct NanToNum : OnFractions {
   static constexpr const char* name = "nan_to_num";
   double nan, positive, negative;
@@ -75,15 +78,15 @@ struct BitwiseNot : OnIntegers {
 struct ShiftLeft : OnIntegers {
   static constexpr const char* name = "bitwise_left_shift";
   template <class T> GRADUS_HD T operator()(T a, T b) const {
-    const bool out = b < T(0) || uint64_t(b) >= 8 * sizeof(T);
-    return out ? T(0) : T(W<T>(a) << (out ? T(0) : b));
+    const bool too_far = b < T(0) || uint64_t(b) >= 8 * sizeof(T);
+    return too_far ? T(0) : T(W<T>(a) << (too_far ? T(0) : b));
   }
 };
 struct ShiftRight : OnIntegers {
   static constexpr const char* name = "bitwise_right_shift";
   template <class T> GRADUS_HD T operator()(T a, T b) const {
-    const bool out = b < T(0) || uint64_t(b) >= 8 * sizeof(T);
-    return out ? T(a < T(0) ? -1 : 0) : T(a >> (out ? T(0) : b));
+    const bool too_far = b < T(0) || uint64_t(b) >= 8 * sizeof(T);
+    return too_far ? T(a < T(0) ? -1 : 0) : T(a >> (too_far ? T(0) : b));
   }
 };
 
@@ -103,7 +106,7 @@ namespace gradus::raw {
 extern KernelSlot<void(const Tensor& out, const Tensor& condition, const Tensor& a, const Tensor& b)>
     where_kernel;
 
-// Returns condition ? a : b. `condition` is bool.
+// Returns condition ? a : b. Errors: DTypeError unless `condition` is bool; ShapeError; DeviceError.
 Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b);
 
 // Comparisons and logical ops. Results are bool.

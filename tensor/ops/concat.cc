@@ -1,4 +1,5 @@
-// Implementation of cat and stack by copies into narrowed views of the result.
+// cat and stack, by copies: cat allocates the result and copies each tensor into a view of the result's range
+// along dim; the copy converts the dtype. stack is cat of views of the tensors with a new dim of size 1.
 #include "gradus/tensor/ops/concat.h"
 
 #include "gradus/tensor/base/checked.h"
@@ -32,10 +33,10 @@ Tensor cat(const std::vector<Tensor>& xs, int64_t dim) {
   }
   const TensorOptions options{.dtype = dtype, .device = first.device()};
   const Tensor out = channels_last ? empty_channels_last(s, options) : empty(s, options);
-  int64_t at = 0;
+  int64_t start = 0;  // of the next tensor along d
   for (const Tensor& x : xs) {
-    copy_(narrow(out, d, at, x.shape()[d]), x);
-    at += x.shape()[d];
+    copy_(narrow(out, d, start, x.shape()[d]), x);
+    start += x.shape()[d];
   }
   return out;
 }

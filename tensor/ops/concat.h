@@ -1,4 +1,4 @@
-// Raw cat and stack. The inverse ops are views: gradus/tensor/ops/view.h.
+// Raw cat and stack, as in PyTorch. The differentiable forms are in gradus/autograd/ops/concat.h.
 #pragma once
 
 #include <vector>
@@ -7,9 +7,10 @@
 
 namespace gradus::raw {
 
-// Return xs concatenated along dim `dim`, or stacked along a new dim `dim`. Mixed dtypes are promoted. The result
-// is channels-last if all of xs are, else row-major.
-// Errors: ValueError for an empty list; ShapeError, DeviceError.
+// Return a new tensor. cat joins tensors of at least one dim whose shapes are equal except in `dim`; stack
+// joins tensors of equal shape along a new dim. A negative `dim` counts from the end. Mixed dtypes are
+// promoted. The result of cat is channels-last if all of xs are, else row-major.
+// Errors: ValueError for an empty list; ShapeError for other shapes; IndexError for `dim`; DeviceError.
 Tensor cat(const std::vector<Tensor>& xs, int64_t dim);
 Tensor stack(const std::vector<Tensor>& xs, int64_t dim);
 

@@ -1,8 +1,7 @@
 // Raw copies, fills and conversions of layout, dtype and device, without autograd; the differentiable functions
 // are in gradus/autograd/ops/copy.h. Work is queued on the current stream of the device, and a copy between
 // devices is ordered with the current streams of both. A copy from a GPU to the host waits until the data has
-// arrived, one from the host until src has been computed; other work may still be queued when a function returns
-// (cpu:0 runs work at once).
+// arrived, one from the host until src has been computed. Other work may still be queued, except on cpu:0.
 #pragma once
 
 #include "gradus/tensor/base/number.h"

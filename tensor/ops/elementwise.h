@@ -91,10 +91,8 @@ template <class F, class G> void with_compute_type(const char* op, DType t, G&& 
 // Errors: ShapeError, DeviceError.
 Tensor empty_result(const char* op, DType dtype, std::initializer_list<const Tensor*> operands);
 
-// Returns src, or a copy of src if it overlaps dst with a different element order, so that an in-place op may
-// read it.
-// Errors: ShapeError unless src broadcasts to dst; DeviceError; DTypeError if src is floating and dst is
-// integral.
+// Returns src for an in-place op on dst: a copy if src overlaps dst with a different element order.
+// Errors: ShapeError unless src broadcasts to dst; DeviceError; DTypeError for floating src, integral dst.
 Tensor source_for(const char* op, const Tensor& dst, const Tensor& src);
 
 namespace internal {
@@ -142,8 +140,7 @@ template <class F, class... P> F functor(P... parameters) {
 }  // namespace internal
 
 // Returns F of each element. A predicate's result is bool. Functors of only floats compute integers in the
-// default dtype; rounding functions (OnFractions) return a copy of integers.
-// Errors: DTypeError.
+// default dtype; rounding functions (OnFractions) return a copy of integers. Errors: DTypeError.
 template <class F, class... P> Tensor unary(const Tensor& x, P... parameters) {
   if constexpr (std::derived_from<F, functors::OnFractions>)
     if (!is_floating(x.dtype())) return raw::clone(x);

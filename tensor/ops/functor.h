@@ -1,8 +1,8 @@
-// Base classes of functors. A functor is the function of one element of an element-wise op, written once for CPU
-// and GPU.
-//
-// The base class defines the accepted element types; 16-bit floats are computed as float. Members are the op's
-// parameters as double (or int64_t), in the order of the op's arguments.
+// Base classes of functors. A functor is the function of one element of an element-wise op, written once for
+// CPU and GPU. operator() is a template over the type T that the element is computed in: float for 16-bit
+// floats, int32_t for i8 and i16. The base class defines which T it accepts. Members are the op's parameters
+// as double (or int64_t), in the order of the op's arguments. raw::unary and raw::binary (elementwise.h)
+// apply functors to tensors.
 //
 // `kHalfVectors` names result types for which GPU threads take vectors of 8 bytes instead of 16: with 16, nvcc spills
 // registers, or takes so many that less than half of a multiprocessor is occupied (tools/gpu_lab/report.sh).
@@ -14,7 +14,7 @@
 #include "gradus/tensor/ops/scalar_math.h"
 
 // Define a functor without parameters by an expression of the element x, or of the elements a and b, of type T.
-// Result: T, or bool for a predicate.
+// Base: OnFloats or another base class; op: the name in errors; Result: T, or bool for a predicate.
 #define GRADUS_UNARY_FUNCTOR(Name, Base, op, Result, expression)                     \
   struct Name : Base {                                                               \
     static constexpr const char* name = op;                                          \
@@ -32,6 +32,7 @@ namespace gradus::functors {
 struct OnFloats {
   template <class T> static constexpr bool accepts = std::is_floating_point_v<T>;
 };
+// DTypeError for bool.
 struct OnNumbers {
   template <class T> static constexpr bool accepts = !std::is_same_v<T, bool>;
 };
@@ -40,9 +41,11 @@ struct OnAll {
 };
 // Rounding functions: accept floats; integer operands are returned unchanged.
 struct OnFractions : OnFloats {};
+// Accepts integers and bool; DTypeError for floats.
 struct OnIntegers {
   template <class T> static constexpr bool accepts = std::is_integral_v<T>;
 };
+// Operands of all dtypes are converted to bool: x != 0.
 struct OnBools {
   template <class T> static constexpr bool accepts = std::is_same_v<T, bool>;
 };

@@ -25,7 +25,6 @@ IndexedDim indexed_dim(const Tensor& x, int64_t dim, const char* op) {
   return d;
 }
 
-// Returns the index row-major, as i64.
 Tensor as_indices(const Tensor& index) { return contiguous(to(index, DType::kI64)); }
 
 // Returns x narrowed to `shape` from index 0 in all dims but `except`.
@@ -53,18 +52,18 @@ void check_fits(const Tensor& index, const Tensor& x, int dim, const char* name,
 }
 
 // Returns whether x is combined in f32 and rounded once, as 16-bit floats are.
-bool accumulates_in_f32(const Tensor& x, Write how) {
-  return how != Write::kPut && is_floating(x.dtype()) && size_of(x.dtype()) == 2;
+bool accumulates_in_f32(const Tensor& x, WriteMode mode) {
+  return mode != WriteMode::kAssign && is_floating(x.dtype()) && size_of(x.dtype()) == 2;
 }
 
 // Implements scatter, scatter_add and scatter_reduce. The kernel requires equal sizes outside of `dim`, so an
 // index smaller than x is scattered into a narrowed copy.
-Tensor scatter(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src, Write how,
+Tensor scatter(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src, WriteMode mode,
                const char* op) {
   check_index(index, x, op);
   check_pair(x, src, op);
-  if (accumulates_in_f32(x, how))
-    return to(scatter(to(x, DType::kF32), dim, index, to(src, DType::kF32), how, op), x.dtype());
+  if (accumulates_in_f32(x, mode))
+    return to(scatter(to(x, DType::kF32), dim, index, to(src, DType::kF32), mode, op), x.dtype());
   const int d = wrap_dim(dim, std::max(x.dim(), 1), op);
   check_fits(index, x, d, "x", op);
   check_fits(index, src, -1, "src", op);
@@ -73,7 +72,7 @@ Tensor scatter(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& 
   if (index.numel() == 0) return out;
   const Tensor part = narrow_to(out, index.shape(), d), dense = contiguous(part);
   scatter_kernel(dense, as_indices(index), contiguous(narrow_to(src, index.shape(), -1)),
-                 indexed_dim(dense, d, op), how);
+                 indexed_dim(dense, d, op), mode);
   if (!dense.is_same(part)) copy_(part, dense);
   return out;
 }
@@ -89,17 +88,17 @@ void check_slices(const Tensor& src, const Tensor& index, const Shape& shape, in
 }
 
 // Implements index_copy and index_add: returns x with the slices of src written along `dim`.
-Tensor index_put(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src, Write how,
+Tensor index_put(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src, WriteMode mode,
                  const char* op) {
   check_index(index, x, op);
   check_pair(x, src, op);
   const IndexedDim d = indexed_dim(x, dim, op);
   check_slices(src, index, x.shape(), d.dim, op);
-  if (accumulates_in_f32(x, how))
-    return to(index_put(to(x, DType::kF32), dim, index, to(src, DType::kF32), how, op), x.dtype());
+  if (accumulates_in_f32(x, mode))
+    return to(index_put(to(x, DType::kF32), dim, index, to(src, DType::kF32), mode, op), x.dtype());
   const Tensor out = empty(x.shape(), {.dtype = x.dtype(), .device = x.device()});
   copy_(out, x);
-  index_put_kernel(out, as_indices(index), contiguous(src), d, how);
+  index_put_kernel(out, as_indices(index), contiguous(src), d, mode);
   return out;
 }
 
@@ -124,30 +123,30 @@ Tensor gather(const Tensor& x, int64_t dim, const Tensor& index) {
 }
 
 Tensor scatter(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src) {
-  return scatter(x, dim, index, src, Write::kPut, "scatter");
+  return scatter(x, dim, index, src, WriteMode::kAssign, "scatter");
 }
 
 Tensor scatter_add(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src) {
-  return scatter(x, dim, index, src, Write::kAdd, "scatter_add");
+  return scatter(x, dim, index, src, WriteMode::kAdd, "scatter_add");
 }
 
-Tensor scatter_reduce(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src, Write how,
+Tensor scatter_reduce(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src, WriteMode mode,
                       bool include_self) {
   constexpr const char* kOp = "scatter_reduce";
   if (x.dtype() == DType::kBool) throw DTypeError(kOp, "is not defined for bool: x ", describe(x));
-  if (include_self) return scatter(x, dim, index, src, how, kOp);
+  if (include_self) return scatter(x, dim, index, src, mode, kOp);
   // The written elements start with the neutral element of the reduction.
   const double infinity = std::numeric_limits<double>::infinity();
   const Tensor start = empty(src.shape(), {.dtype = src.dtype(), .device = src.device()});
-  if (is_floating(x.dtype()) || how == Write::kAdd || how == Write::kMultiply) {
-    fill_(start, how == Write::kAdd        ? 0
-                 : how == Write::kMultiply ? 1
-                 : how == Write::kMax      ? -infinity
-                                           : infinity);
-    return scatter(scatter(x, dim, index, start, Write::kPut, kOp), dim, index, src, how, kOp);
+  if (is_floating(x.dtype()) || mode == WriteMode::kAdd || mode == WriteMode::kMultiply) {
+    fill_(start, mode == WriteMode::kAdd        ? 0
+                 : mode == WriteMode::kMultiply ? 1
+                 : mode == WriteMode::kMax      ? -infinity
+                                                : infinity);
+    return scatter(scatter(x, dim, index, start, WriteMode::kAssign, kOp), dim, index, src, mode, kOp);
   }
   // Integers have no infinity: the written elements start with one of the values written to them.
-  return scatter(scatter(x, dim, index, src, Write::kPut, kOp), dim, index, src, how, kOp);
+  return scatter(scatter(x, dim, index, src, WriteMode::kAssign, kOp), dim, index, src, mode, kOp);
 }
 
 Tensor index_select(const Tensor& x, int64_t dim, const Tensor& index, const char* op) {
@@ -165,13 +164,13 @@ Tensor index_select(const Tensor& x, int64_t dim, const Tensor& index, const cha
 Tensor index_select_backward(const Tensor& dy, const Shape& shape, int64_t dim, const Tensor& index,
                              int64_t skip, const char* op) {
   check_index(index, dy, op);
-  const DType dtype = accumulates_in_f32(dy, Write::kAdd) ? DType::kF32 : dy.dtype();
+  const DType dtype = accumulates_in_f32(dy, WriteMode::kAdd) ? DType::kF32 : dy.dtype();
   const Tensor out = empty(shape, {.dtype = dtype, .device = dy.device()});
   IndexedDim d = indexed_dim(out, dim, op);
   d.skip = skip;
   check_slices(dy, index, shape, d.dim, op);
   fill_(out, 0);
-  index_put_kernel(out, as_indices(index), contiguous(to(dy, dtype)), d, Write::kAdd);
+  index_put_kernel(out, as_indices(index), contiguous(to(dy, dtype)), d, WriteMode::kAdd);
   return to(out, dy.dtype());
 }
 
@@ -183,16 +182,16 @@ void index_copy_(const Tensor& x, int64_t dim, const Tensor& index, const Tensor
   if (!x.is_row_major())
     throw ShapeError(op, "expected a row-major tensor, call contiguous(): x ", describe(x));
   if (src.numel() == 0) return;
-  index_put_kernel(x, as_indices(index), contiguous(src), d, Write::kPut);
+  index_put_kernel(x, as_indices(index), contiguous(src), d, WriteMode::kAssign);
   x.storage()->bump_version();
 }
 
 Tensor index_copy(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src) {
-  return index_put(x, dim, index, src, Write::kPut, "index_copy");
+  return index_put(x, dim, index, src, WriteMode::kAssign, "index_copy");
 }
 
 Tensor index_add(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src) {
-  return index_put(x, dim, index, src, Write::kAdd, "index_add");
+  return index_put(x, dim, index, src, WriteMode::kAdd, "index_add");
 }
 
 Tensor flat_index(const std::vector<Tensor>& indices, const Dims& sizes, int first_dim, const char* op) {

@@ -8,8 +8,8 @@
 
 namespace gradus::raw {
 
-// The indexed dim of a row-major tensor that is seen as [outer, n, inner]: dim 1, of size n. `dim` and `op` are
-// for errors.
+// The indexed dim of a row-major tensor that is seen as [outer, n, inner]: dim 1, of size n. `dim` (the dim
+// of the original shape) and `op` are for errors.
 struct IndexedDim {
   int64_t outer = 1, n = 1, inner = 1;
   int dim = 0;
@@ -18,21 +18,21 @@ struct IndexedDim {
 };
 
 // How a written element is combined with the existing one. Several writes to one element are applied in order.
-enum class Write { kPut, kAdd, kMultiply, kMax, kMin };
+enum class WriteMode { kAssign, kAdd, kMultiply, kMax, kMin };
 
-// Kernels take row-major tensors and i64 indices. kPut supports all dtypes, the others f64, f32 and integers, kAdd
-// also bool. "as `d`" is the shape [d.outer, d.n, d.inner].
+// Kernels take row-major tensors and i64 indices. kAssign supports all dtypes, the others f64, f32 and
+// integers, kAdd also bool. "as `d`" is the shape [d.outer, d.n, d.inner].
 // clang-format off
 // out[o, i, j] = x[o, index[o, i, j], j]. out, index [outer, k, inner]; x as `d`.
 extern KernelSlot<void(const Tensor& out, const Tensor& x, const Tensor& index, IndexedDim d)> gather_kernel;
 // out[o, index[o, i, j], j] = or op= src[o, i, j]. out as `d`; index, src [outer, k, inner].
-extern KernelSlot<void(const Tensor& out, const Tensor& index, const Tensor& src, IndexedDim d, Write how)>
+extern KernelSlot<void(const Tensor& out, const Tensor& index, const Tensor& src, IndexedDim d, WriteMode mode)>
     scatter_kernel;
 // out[o, i, j] = x[o, index[i], j]. out [outer, k, inner]; x as `d`; index [k].
 extern KernelSlot<void(const Tensor& out, const Tensor& x, const Tensor& index, IndexedDim d)>
     index_select_kernel;
 // out[o, index[i], j] = or op= src[o, i, j]. out as `d`; index [k]; src [outer, k, inner].
-extern KernelSlot<void(const Tensor& out, const Tensor& index, const Tensor& src, IndexedDim d, Write how)>
+extern KernelSlot<void(const Tensor& out, const Tensor& index, const Tensor& src, IndexedDim d, WriteMode mode)>
     index_put_kernel;
 // out += stride * index. Negative indices count from the end of the indexed dim.
 extern KernelSlot<void(const Tensor& out, const Tensor& index, IndexedDim d, int64_t stride)>
@@ -54,8 +54,8 @@ extern KernelSlot<void(const Tensor& out, const Tensor& x, const Tensor& mask, c
 Tensor gather(const Tensor& x, int64_t dim, const Tensor& index);
 Tensor scatter(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src);
 Tensor scatter_add(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src);
-// Without `include_self` the initial values of the written elements are ignored.
-Tensor scatter_reduce(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src, Write how,
+// The same with `mode`. Without `include_self` the initial values of the written elements are ignored.
+Tensor scatter_reduce(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src, WriteMode mode,
                       bool include_self);
 
 // Indexing of slices along `dim`. index is [k].

@@ -1,5 +1,5 @@
 // The state and the options of dynamic loss scaling (GradScaler), in a form that CPU and CUDA kernels share. The
-// update rule is updated() in formulas/loss_scale.h.
+// update rule is next_loss_scale() in formulas/loss_scale.h.
 #pragma once
 
 namespace gradus::raw {

@@ -1,5 +1,6 @@
-// Functors of exponential, logarithmic, trigonometric, hyperbolic and special functions. f32 uses gradus::m
-// (scalar_math.h).
+// Functors (functor.h) of exponential, logarithmic, trigonometric, hyperbolic and special functions:
+// functions of one element of type T (float for 16-bit floats, or double), computed by gradus::m
+// (scalar_math.h). kHalfVectors: dtypes for which a GPU thread takes half as many elements.
 #pragma once
 
 #include "gradus/tensor/ops/elementwise.h"
@@ -14,13 +15,14 @@ GRADUS_UNARY_FUNCTOR(Log, OnFloats, "log", T, m::log(x));
 GRADUS_UNARY_FUNCTOR(Log2, OnFloats, "log2", T, m::log2(x));
 GRADUS_UNARY_FUNCTOR(Log10, OnFloats, "log10", T, m::log10(x));
 GRADUS_UNARY_FUNCTOR(Log1p, OnFloats, "log1p", T, m::log1p(x));
+// log(e^a + e^b) without overflow.
 struct LogAddExp : OnFloats {
   static constexpr const char* name = "logaddexp";
   template <class T> GRADUS_HD T operator()(T a, T b) const {
-    const T large = a > b ? a : b, off = -m::abs(a - b);
+    const T large = a > b ? a : b, difference = -m::abs(a - b);
     return a == b && m::abs(a) == std::numeric_limits<T>::infinity() ? a
            : a != a || b != b                                        ? a + b
-                                                                     : large + m::log1p(m::exp(off));
+                                                                     : large + m::log1p(m::exp(difference));
   }
 };
 // x log y, 0 where x is 0 (unless y is NaN).
@@ -30,8 +32,8 @@ struct Xlogy : OnFloats {
     return x == T(0) && y == y ? T(0) : x * m::log(y);
   }
 };
-// Base of sin, cos and tan. needs_fallback: arguments beyond the exact range reduction of m::sin, m::cos and
-// m::tan.
+// Base of sin, cos and tan in f32. needs_fallback: arguments beyond the exact range reduction of m::sin,
+// m::cos and m::tan, infinities and NaN. Kernels then call fallback().
 struct OnAngles : OnFloats {
   GRADUS_HD bool needs_fallback(float x) const { return !(m::abs(x) < 1e15f); }
 };

@@ -48,8 +48,8 @@ void check_step_items(const char* op, const std::vector<StepItem>& items) {
   }
 }
 
-void over_batches(const std::vector<StepItem>& items,
-                  const std::function<void(const std::vector<StepItem>&)>& run) {
+void for_each_batch(const std::vector<StepItem>& items,
+                    const std::function<void(const std::vector<StepItem>&)>& run) {
   std::vector<bool> done(items.size());
   for (size_t first = 0; first < items.size(); ++first) {
     if (done[first]) continue;

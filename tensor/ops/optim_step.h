@@ -1,6 +1,5 @@
 // Raw ops on lists of tensors (multi-tensor ops, as PyTorch's _foreach ops): the interface of optimizer step
-// kernels, which are in optim/optimizers; moving averages, gradient accumulation, norms, clipping, and loss
-// scaling.
+// kernels (optim/optimizers); moving averages, gradient accumulation, norms, clipping, and loss scaling.
 #pragma once
 
 #include <array>
@@ -42,10 +41,10 @@ constexpr DType step_dtype(DType param) { return param == DType::kF64 ? DType::k
 // Errors: ShapeError, DTypeError, DeviceError.
 void check_step_items(const char* op, const std::vector<StepItem>& items);
 
-// Calls `run` for each group of items with one device and dtype, converted to row-major, and increments the
-// parameters' versions.
-void over_batches(const std::vector<StepItem>& items,
-                  const std::function<void(const std::vector<StepItem>&)>& run);
+// Calls `run` for each group of items with one device and dtype. Parameters and gradients are row-major,
+// parameters if necessary as copies that are written back. Increments the parameters' versions.
+void for_each_batch(const std::vector<StepItem>& items,
+                    const std::function<void(const std::vector<StepItem>&)>& run);
 
 // The slot of an optimizer's step kernel, declared in the optimizer's header. The first argument is any tensor of
 // the step and selects the device. All tensors of a call are row-major, on one device and of one dtype. f16 and
@@ -56,16 +55,15 @@ using StepSlot = KernelSlot<void(const Tensor&, const std::vector<StepItem>&, co
 // Runs the step kernel for all items. The caller must include gradus/tensor/kernel.h.
 template <class Options>
 void run_step(const StepSlot<Options>& kernel, const std::vector<StepItem>& items, const Options& options) {
-  over_batches(items,
-               [&](const std::vector<StepItem>& batch) { kernel(batch.front().param, batch, options); });
+  for_each_batch(items,
+                 [&](const std::vector<StepItem>& batch) { kernel(batch.front().param, batch, options); });
 }
 
-// Updates moving averages `param` of the tensors `grad`:
-//   param += weight * (grad - param)
+// Updates moving averages `param` of the tensors `grad`: param += weight * (grad - param).
 // Errors: as check_step_items.
 void average_step_(const std::vector<StepItem>& items, double weight);
 
-// sums[i] += terms[i], as add_. On a GPU, tensors of equal layout are added in one launch.
+// sums[i] += terms[i] (equal numbers of tensors), as add_. On a GPU, one launch adds tensors of equal layout.
 // Errors: as add_.
 void add_all_(const std::vector<Tensor>& sums, const std::vector<Tensor>& terms);
 
@@ -84,9 +82,9 @@ void clip_by_value_(const std::vector<Tensor>& tensors, double limit);
 Tensor unscale_(const std::vector<Tensor>& tensors, double factor);
 Tensor unscale_(const std::vector<Tensor>& tensors, const Tensor& scale);
 
-// Returns updated() (formulas/loss_scale.h) of LossScales on a device. `found` is the result of unscale_;
-// `latest` may be undefined. If the scale falls below kMinLossScale, the error is thrown when the host next
-// synchronizes.
+// Returns next_loss_scale() (formulas/loss_scale.h) of LossScales on a device. `found` is the result of
+// unscale_; `latest` may be undefined. If the scale falls below kMinLossScale, the error is thrown when the
+// host next synchronizes.
 // Errors: DeviceError unless all are on one device.
 Tensor move_scale(const Tensor& before, const Tensor& latest, const Tensor& found,
                   const LossScaleOptions& options);

@@ -26,9 +26,10 @@ DrawKey next_draw(Device device) {
   const Context& context = Context::current();
   const PhiloxKey key = context.generator->next();
   for (const auto& base : context.draw_bases | std::views::reverse)
-    if (base->generator == context.generator && base->numbers.device() == device) {
-      base->is_ahead = base->is_ahead && key.seed == base->start.seed && key.stream >= base->start.stream;
-      return {{key.seed - base->start.seed, key.stream - base->start.stream}, base->numbers};
+    if (base->generator == context.generator && base->device_state.device() == device) {
+      base->is_repeatable =
+          base->is_repeatable && key.seed == base->start.seed && key.stream >= base->start.stream;
+      return {{key.seed - base->start.seed, key.stream - base->start.stream}, base->device_state};
     }
   return {key};
 }
@@ -82,10 +83,10 @@ Tensor dropout_mask(const Tensor& x, double p) {
   return mask;
 }
 
-Dropped dropout(const Tensor& x, double p, double scale, const Tensor& out) {
+DropoutResult dropout(const Tensor& x, double p, double scale, const Tensor& out) {
   check_probability("dropout", p);
   check_floating("dropout", "x", x);
-  Dropped d{out ? out : empty_like(x), empty_like(x, DType::kBool)};
+  DropoutResult d{out ? out : empty_like(x), empty_like(x, DType::kBool)};
   const DrawKey key = next_dropout_draw(x.device());
   if (x.numel() > 0) dropout_kernel(d.y, d.mask, x, p, scale, key);
   if (out) out.storage()->bump_version();
@@ -233,14 +234,14 @@ DeviceDraws::DeviceDraws(Device device) {
   base_ = std::make_shared<DrawBase>(nullptr, empty({2}, {DType::kI64, device}));
 }
 
-// Queues writes of the generator's seed and number of draws to base_->numbers. Always writes both, because
-// another stream may have written other values.
+// Queues writes of the generator's seed and number of draws to base_->device_state. Always writes both,
+// because another stream may have written other values.
 void DeviceDraws::send_state() {
   const OpCall call("DeviceDraws");
   const auto [seed, draws] = base_->generator->state();
   base_->start = {seed, draws};
   for (int64_t at : {0, 1})
-    raw::fill_(view_as_strided(base_->numbers, {1}, {1}, at), static_cast<int64_t>(at ? draws : seed));
+    raw::fill_(view_as_strided(base_->device_state, {1}, {1}, at), static_cast<int64_t>(at ? draws : seed));
 }
 
 void DeviceDraws::repeat() {
@@ -257,7 +258,7 @@ DeviceDraws::Scope::Scope(DeviceDraws& draws) : draws_(draws) {
   Context& context = Context::current();
   draws_.count_.reset();
   draws_.base_->generator = context.generator;
-  draws_.base_->is_ahead = true;
+  draws_.base_->is_repeatable = true;
   draws_.send_state();
   context.draw_bases.push_back(draws_.base_);
   draws_.is_open_ = true;
@@ -267,7 +268,7 @@ DeviceDraws::Scope::~Scope() {
   std::erase(Context::current().draw_bases, draws_.base_);
   const DrawBase& base = *draws_.base_;
   const auto [seed, draws] = base.generator->state();
-  if (base.is_ahead && seed == base.start.seed && draws >= base.start.stream)
+  if (base.is_repeatable && seed == base.start.seed && draws >= base.start.stream)
     draws_.count_ = draws - base.start.stream;
   draws_.is_open_ = false;
 }

@@ -74,10 +74,10 @@ Tensor bernoulli_mask(const Tensor& x, double p);
 Tensor dropout_mask(const Tensor& x, double p);
 // Returns mask = dropout_mask(x, p) and y = mask ? scale * x : 0. p is the probability of keeping an element.
 // Writes y to `out` if defined, which may share x's buffer.
-struct Dropped {
+struct DropoutResult {
   Tensor y, mask;
 };
-Dropped dropout(const Tensor& x, double p, double scale, const Tensor& out = {});
+DropoutResult dropout(const Tensor& x, double p, double scale, const Tensor& out = {});
 // Returns mask ? scale * x : 0. Writes to `out` if defined, which may share x's buffer.
 Tensor masked_scale(const Tensor& x, const Tensor& mask, double scale, const Tensor& out = {});
 
@@ -140,9 +140,9 @@ Tensor multinomial(const Tensor& weights, int64_t count, MultinomialOptions opti
 // The state on a device to which keys are relative.
 struct DrawBase {
   std::shared_ptr<RandomGenerator> generator;
-  Tensor numbers;        // i64[2]: seed and stream, which kernels read
-  PhiloxKey start;       // the value of `numbers` that the kernels queued next will read
-  bool is_ahead = true;  // all draws of the scope used its seed and came after its start
+  Tensor device_state;        // i64[2]: seed and stream, which kernels read
+  PhiloxKey start;            // the value of `device_state` that the kernels queued next will read
+  bool is_repeatable = true;  // all draws of the scope used its seed and came after its start
 };
 
 // Random numbers for kernels that are replayed with unchanged arguments, as by a CUDA graph. With absolute

@@ -1,4 +1,5 @@
-// Checks, dtype conversion, and calls of the LSTM and GRU kernels.
+// LSTM and GRU cells: make operands row-major, convert 16-bit floats to f32 for the kernels (results are
+// rounded once), and call the kernels unless the batch is empty. Callers have checked the arguments.
 #include "gradus/tensor/ops/recurrent.h"
 
 #include "gradus/tensor/kernel.h"
@@ -7,10 +8,9 @@
 namespace gradus::raw {
 namespace {
 
-// Returns the dtype in which the kernels compute: 16-bit floats as f32.
 DType compute_dtype(DType t) { return t == DType::kF64 ? t : DType::kF32; }
 Tensor contiguous_in(const Tensor& t, DType type) { return contiguous(to(t, type)); }
-Tensor prepared_or_zeros(const Tensor& t, const Shape& shape, TensorOptions like) {
+Tensor contiguous_or_zeros(const Tensor& t, const Shape& shape, TensorOptions like) {
   if (t.defined()) return contiguous_in(t, like.dtype);
   const Tensor zeros = empty(shape, like);
   fill_(zeros, 0);
@@ -22,21 +22,21 @@ Tensor prepared_or_zeros(const Tensor& t, const Shape& shape, TensorOptions like
 std::pair<Tensor, Tensor> lstm_cell(const Tensor& gates, const Tensor& c) {
   const DType type = compute_dtype(c.dtype());
   const TensorOptions like{type, c.device()};
-  const Tensor h = empty(c.shape(), like), next = empty(c.shape(), like);
-  if (c.numel() > 0) lstm_cell_kernel(h, next, contiguous_in(gates, type), contiguous_in(c, type));
-  return {to(h, c.dtype()), to(next, c.dtype())};
+  const Tensor h = empty(c.shape(), like), c_next = empty(c.shape(), like);
+  if (c.numel() > 0) lstm_cell_kernel(h, c_next, contiguous_in(gates, type), contiguous_in(c, type));
+  return {to(h, c.dtype()), to(c_next, c.dtype())};
 }
 
 std::pair<Tensor, Tensor> lstm_cell_backward(const Tensor& dh, const Tensor& dc, const Tensor& gates,
                                              const Tensor& c) {
   const DType type = compute_dtype(c.dtype());
   const TensorOptions like{type, c.device()};
-  const Tensor dgates = empty(gates.shape(), like), dc_before = empty(c.shape(), like);
+  const Tensor dgates = empty(gates.shape(), like), dc_in = empty(c.shape(), like);
   if (c.numel() > 0)
-    lstm_cell_backward_kernel(dgates, dc_before, prepared_or_zeros(dh, c.shape(), like),
-                              prepared_or_zeros(dc, c.shape(), like), contiguous_in(gates, type),
+    lstm_cell_backward_kernel(dgates, dc_in, contiguous_or_zeros(dh, c.shape(), like),
+                              contiguous_or_zeros(dc, c.shape(), like), contiguous_in(gates, type),
                               contiguous_in(c, type));
-  return {to(dgates, gates.dtype()), to(dc_before, c.dtype())};
+  return {to(dgates, gates.dtype()), to(dc_in, c.dtype())};
 }
 
 Tensor gru_cell(const Tensor& x_gates, const Tensor& h_gates, const Tensor& h) {

@@ -1,5 +1,5 @@
-// Raw LSTM and GRU cells (one time step) and their gradients. The differentiable forms in
-// gradus/autograd/ops/recurrent.h check the arguments and document the formulas.
+// Raw LSTM and GRU cells (one time step) and their gradients, in floating dtypes. The arguments are checked
+// by the differentiable forms, in gradus/autograd/ops/recurrent.h.
 #pragma once
 
 #include <utility>
@@ -8,7 +8,8 @@
 
 namespace gradus::raw {
 
-// Returns h' and c'.
+// Returns h' and c', given the matrix products of the gates, [i, f, u, o] along dim 1:
+//   c' = sigmoid(f) c + sigmoid(i) tanh(u), h' = sigmoid(o) tanh(c')
 // Shapes: gates[N,4H], c[N,H] -> h'[N,H], c'[N,H].
 std::pair<Tensor, Tensor> lstm_cell(const Tensor& gates, const Tensor& c);
 // Returns the gradients of gates and c for the gradients dh of h' and dc of c', one of which may be undefined. The
@@ -16,10 +17,12 @@ std::pair<Tensor, Tensor> lstm_cell(const Tensor& gates, const Tensor& c);
 std::pair<Tensor, Tensor> lstm_cell_backward(const Tensor& dh, const Tensor& dc, const Tensor& gates,
                                              const Tensor& c);
 
-// Returns h'.
+// Returns h', given the gates' products with the input (x_gates) and the state (h_gates), [r, z, n] along dim
+// 1:
+//   r = sigmoid(x_r + h_r), z = sigmoid(x_z + h_z), n = tanh(x_n + r h_n), h' = (1 - z) n + z h
 // Shapes: x_gates[N,3H], h_gates[N,3H], h[N,H] -> h'[N,H].
 Tensor gru_cell(const Tensor& x_gates, const Tensor& h_gates, const Tensor& h);
-// The gradients for the gradient dy of h'.
+// The gradients for the gradient dy of h'. dh is that of h, without the part through h_gates.
 struct GruCellGrads {
   Tensor dx_gates, dh_gates, dh;
 };

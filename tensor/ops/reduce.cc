@@ -45,7 +45,7 @@ Tensor extreme_value(const char* op, const decltype(amax_kernel)& kernel, const 
   if (is_16_bit_float(x)) return to(extreme_value(op, kernel, to(x, DType::kF32), dims, keepdim), x.dtype());
   check_not_empty(x, dims, op);
   const ReductionResult r = make_reduction(x, dims, keepdim, x.dtype(), op);
-  kernel(r.kept, x);
+  kernel(r.with_keepdim, x);
   return r.result;
 }
 
@@ -113,21 +113,21 @@ ReductionResult make_reduction(const Tensor& x, const Dims& dims, bool keepdim, 
 
 Tensor sum(const Tensor& x, const Dims& dims, bool keepdim) {
   const ReductionResult r = make_reduction(x, dims, keepdim, sum_dtype(x.dtype()), "sum");
-  sum_kernel(r.kept, x, 1.0);
+  sum_kernel(r.with_keepdim, x, 1.0);
   return r.result;
 }
 
 Tensor mean(const Tensor& x, const Dims& dims, bool keepdim) {
   check_floating("mean", "x", x);
   const ReductionResult r = make_reduction(x, dims, keepdim, x.dtype(), "mean");
-  sum_kernel(r.kept, x, 1.0 / static_cast<double>(reduced_numel(x, dims, "mean")));
+  sum_kernel(r.with_keepdim, x, 1.0 / static_cast<double>(reduced_numel(x, dims, "mean")));
   return r.result;
 }
 
 Tensor prod(const Tensor& x, const Dims& dims, bool keepdim) {
   if (is_16_bit_float(x)) return to(prod(to(x, DType::kF32), dims, keepdim), x.dtype());
   const ReductionResult r = make_reduction(x, dims, keepdim, sum_dtype(x.dtype()), "prod");
-  prod_kernel(r.kept, to(x, sum_dtype(x.dtype())));
+  prod_kernel(r.with_keepdim, to(x, sum_dtype(x.dtype())));
   return r.result;
 }
 
@@ -140,13 +140,13 @@ Tensor amin(const Tensor& x, const Dims& dims, bool keepdim) {
 
 Tensor any(const Tensor& x, const Dims& dims, bool keepdim) {
   const ReductionResult r = make_reduction(x, dims, keepdim, DType::kBool, "any");
-  any_kernel(r.kept, to(x, DType::kBool));
+  any_kernel(r.with_keepdim, to(x, DType::kBool));
   return r.result;
 }
 
 Tensor all(const Tensor& x, const Dims& dims, bool keepdim) {
   const ReductionResult r = make_reduction(x, dims, keepdim, DType::kBool, "all");
-  all_kernel(r.kept, to(x, DType::kBool));
+  all_kernel(r.with_keepdim, to(x, DType::kBool));
   return r.result;
 }
 
@@ -155,7 +155,7 @@ Tensor norm(const Tensor& x, const Dims& dims, double p, bool keepdim) {
   if (is_16_bit_float(x)) return to(norm(to(x, DType::kF32), dims, p, keepdim), x.dtype());
   if (std::isinf(p)) check_not_empty(x, dims, "norm");
   const ReductionResult r = make_reduction(x, dims, keepdim, x.dtype(), "norm");
-  norm_kernel(r.kept, x, p, 1.0, true);
+  norm_kernel(r.with_keepdim, x, p, 1.0, true);
   return r.result;
 }
 

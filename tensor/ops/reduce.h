@@ -1,6 +1,5 @@
-// Raw reductions and scans: sum, mean, prod, amax, any, norm, max, argmax, cumsum and others, as in PyTorch. An
-// empty `dims` means all dims; `keepdim` keeps reduced dims with size 1. Results are row-major and do not depend
-// on the number of threads.
+// Raw reductions and scans, as in PyTorch: sum, mean, norm, argmax, cumsum and others. An empty `dims` means
+// all dims; `keepdim` keeps reduced dims with size 1. Results are row-major and deterministic.
 #pragma once
 
 #include <utility>
@@ -52,10 +51,10 @@ void check_not_empty(const Tensor& x, const Dims& dims, std::string_view op);
 // Checks the dims and that x is floating point.
 // Errors: as reduced_dims; DTypeError unless floating point.
 void check_reducible_float(const Tensor& x, const Dims& dims, std::string_view op);
-// An uninitialized row-major result: `kept` has the reduced dims with size 1, for the kernel; `result` is the same
-// memory in the final shape.
+// An uninitialized row-major result: `with_keepdim` has the reduced dims with size 1, for the kernel;
+// `result` is the same memory in the final shape.
 struct ReductionResult {
-  Tensor kept, result;
+  Tensor with_keepdim, result;
 };
 ReductionResult make_reduction(const Tensor& x, const Dims& dims, bool keepdim, DType dtype,
                                std::string_view op);

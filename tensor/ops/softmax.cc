@@ -1,4 +1,6 @@
-// Checks and calls of the softmax kernels.
+// softmax and log_softmax with their gradients: check operands, make them dense (row-major or channels-last),
+// seen in memory order as [outer, n, inner] with n along the softmax dim, and call the kernel. 16-bit floats
+// are computed in f32 and rounded once. A dim of size 1 may have any stride, so the view is [numel, 1, 1].
 #include "gradus/tensor/ops/softmax.h"
 
 #include "gradus/tensor/kernel.h"
@@ -8,7 +10,7 @@
 namespace gradus::raw {
 namespace {
 
-// A dim of a dense tensor: its size and stride.
+// The size and the stride (inner) of a dim of a dense tensor.
 struct DimLayout {
   int64_t n = 1, inner = 1;
 };

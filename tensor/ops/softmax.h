@@ -12,6 +12,7 @@ extern KernelSlot<void(const Tensor& dx, const Tensor& dy, const Tensor& y, int6
     log)> softmax_backward_kernel;
 // clang-format on
 
+// Errors: IndexError for `dim`; DTypeError unless floating; ShapeError if dy does not match y; DeviceError.
 Tensor softmax(const Tensor& x, int64_t dim);
 Tensor log_softmax(const Tensor& x, int64_t dim);
 // Return dx, given the forward's result y:

@@ -66,8 +66,7 @@ std::pair<Tensor, Tensor> select_elements(const Tensor& x, Selection what, int64
 }
 
 // Computes the result of unique for x [n, ...]. order [n]: the indices that sort the rows of x; undefined for
-// rows in their own order (unique_consecutive). starts bool[n]: whether a row in that order is the first of
-// equal ones.
+// rows in their own order (unique_consecutive). starts bool[n]: whether a sorted row differs from the last.
 Unique unique_from_sorted(const Tensor& x, const Tensor& order, const Tensor& starts, UniqueOutputs wants) {
   const int64_t n = starts.numel();
   const Tensor at = reshape(nonzero(starts), {-1});
@@ -99,7 +98,7 @@ Tensor differs_from_previous(const Tensor& rows) {
 
 }  // namespace
 
-void check_has_values(const Tensor& x, std::string_view op) {
+void check_not_meta(const Tensor& x, std::string_view op) {
   if (x.device().type == DeviceType::kMeta)
     throw DeviceError(op, "the result's shape depends on values, which a meta tensor has not: x ",
                       describe(x));
@@ -133,7 +132,7 @@ std::pair<Tensor, Tensor> select_along(const Tensor& x, Selection what, int64_t 
 Unique unique(const Tensor& x, std::optional<int64_t> dim, bool consecutive, UniqueOutputs wants) {
   const char* op = consecutive ? "unique_consecutive" : "unique";
   const int d = dim ? wrap_dim(*dim, x.dim(), op) : 0;
-  check_has_values(x, op);
+  check_not_meta(x, op);
   if (!dim) {
     const Tensor flat = reshape(contiguous(x), {x.numel()});
     Tensor order, in_order = flat;
@@ -158,7 +157,6 @@ Unique unique(const Tensor& x, std::optional<int64_t> dim, bool consecutive, Uni
   return u;
 }
 
-// sorted [n], or [..., n] with the leading dims of values [..., m]. Returns i64 [..., m].
 Tensor searchsorted(const Tensor& sorted, const Tensor& values, bool right) {
   const std::string_view op = "searchsorted";
   if (!are_compatible_devices(sorted.device(), values.device()))
@@ -185,7 +183,6 @@ Tensor searchsorted(const Tensor& sorted, const Tensor& values, bool right) {
   return out;
 }
 
-// low == high: the range of x.
 Tensor histc(const Tensor& x, int64_t bins, double low, double high) {
   check_floating("histc", "x", x);
   if (bins < 1) throw ValueError("histc", "expected at least 1 bin, got ", bins);

@@ -36,14 +36,17 @@ extern KernelSlot<void(const Tensor& out, const Tensor& sorted, const Tensor& va
 extern KernelSlot<void(const Tensor& out, const Tensor& x, double low, double high)> histc_kernel;
 // clang-format on
 
+// Return values and i64 indices along `dim`: all, or the k largest (smallest), in sorted order.
+// Errors: IndexError for `dim`; ValueError unless 0 <= k <= size.
 std::pair<Tensor, Tensor> sort(const Tensor& x, int64_t dim, bool descending);
 std::pair<Tensor, Tensor> topk(const Tensor& x, int64_t k, int64_t dim, bool largest);
-// Returns the k-th smallest element, k from 1.
+// Returns the k-th smallest element along `dim`, k from 1, and its index. Errors: as topk.
 std::pair<Tensor, Tensor> kthvalue(const Tensor& x, int64_t k, int64_t dim, bool keepdim);
 // Returns a selection other than kKth along `dim`, with indices. `op` is the name in errors.
 std::pair<Tensor, Tensor> select_along(const Tensor& x, Selection what, int64_t dim, bool keepdim,
                                        std::string_view op);
 
+// Undefined unless requested, except `values`. x has the elements values[inverse].
 struct Unique {
   Tensor values, inverse, counts, index;
 };
@@ -56,10 +59,12 @@ struct UniqueOutputs {
 // until the device has computed the number of values.
 Unique unique(const Tensor& x, std::optional<int64_t> dim, bool consecutive, UniqueOutputs wants);
 
+// Shapes: sorted [n], or [..., n] with the leading dims of values [..., m] -> i64 [..., m]. See the kernel.
 Tensor searchsorted(const Tensor& sorted, const Tensor& values, bool right);
+// Returns [bins], in x's floating dtype. low == high: the range of x. Errors: ValueError if low > high.
 Tensor histc(const Tensor& x, int64_t bins, double low, double high);
 // Checks that x is not a meta tensor, for ops whose result shape depends on values.
 // Errors: DeviceError.
-void check_has_values(const Tensor& x, std::string_view op);
+void check_not_meta(const Tensor& x, std::string_view op);
 
 }  // namespace gradus::raw

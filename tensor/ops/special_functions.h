@@ -52,8 +52,7 @@ GRADUS_HOST_DEVICE inline double zeta(double s, double x) {
 }
 
 // The n-th derivative of digamma, n >= 0: (-1)^(n + 1) n! zeta(n + 1, x), with recurrence for -1e6 < x < 0.
-// NaN for x <= -1e6, where the fraction of a double has few digits; infinite at 0 and negative integers, for
-// n > 0.
+// NaN for x <= -1e6, where the fraction of a double has few digits; if n > 0 infinite at 0, -1, -2, ...
 GRADUS_HOST_DEVICE inline double polygamma(int n, double x) {
   if (n == 0) return digamma(x);
   double sum = 0;

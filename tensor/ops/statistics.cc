@@ -1,4 +1,5 @@
-// Implementation of var, std and logsumexp.
+// var and std by one kernel, sum((x - mean)^2) / (n - correction) and its square root; logsumexp from
+// element-wise ops, log(sum(exp(x - max))) + max. 16-bit floats are computed in f32 and rounded once.
 #include "gradus/tensor/ops/statistics.h"
 
 #include <limits>
@@ -11,7 +12,6 @@
 #include "gradus/tensor/ops/view.h"
 
 namespace gradus::raw {
-
 namespace {
 
 Tensor variance(const char* op, const Tensor& x, const Dims& dims, int64_t correction, bool keepdim,
@@ -22,7 +22,7 @@ Tensor variance(const char* op, const Tensor& x, const Dims& dims, int64_t corre
   const ReductionResult r = make_reduction(x, dims, keepdim, x.dtype(), op);
   // Too few elements give 0/0 = NaN, as in PyTorch.
   const double n = std::max(double(reduced_numel(x, dims, op)) - double(correction), 0.0);
-  var_kernel(r.kept, x, 1.0 / n, root);
+  var_kernel(r.with_keepdim, x, 1.0 / n, root);
   return r.result;
 }
 

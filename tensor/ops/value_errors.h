@@ -1,4 +1,5 @@
-// Errors about tensor values that kernels detect, with the same text on all devices. `at` is an element index.
+// Errors about tensor values that kernels detect, with the same text on all devices. `at` is the index of an
+// element in the row-major tensor. CPU kernels throw at once; for GPU kernels the host throws when it waits.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +26,7 @@ namespace gradus::raw {
 [[noreturn]] inline void throw_invalid_total(double total) {
   throw ValueError("multinomial", "the numbers of a row add up to ", total);
 }
-[[noreturn]] inline void throw_few_weights(int64_t count, int64_t positive) {
+[[noreturn]] inline void throw_too_few_weights(int64_t count, int64_t positive) {
   throw ValueError("multinomial", "cannot draw ", count, " without replacement where ", positive,
                    " numbers are above 0");
 }

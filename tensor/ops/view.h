@@ -1,5 +1,6 @@
 // Raw view ops: reshape, permute, expand, slice, diagonal, unfold and others, as in PyTorch. Results share storage
-// with the input, except that `reshape` and `flatten` may copy.
+// with the input, except that `reshape` and `flatten` may copy. Negative dims count from the end.
+// Errors: IndexError for a dim or index out of range; ShapeError.
 #pragma once
 
 #include <optional>

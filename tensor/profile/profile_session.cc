@@ -63,7 +63,7 @@ std::string own_thread_name() {
 
 }  // namespace
 
-int Names::id_of(std::string_view text) {
+int InternedStrings::id_of(std::string_view text) {
   const auto [it, fresh] = ids_.try_emplace(std::string(text), static_cast<int>(texts_.size()));
   if (fresh) texts_.push_back(it->first);
   return it->second;

@@ -19,7 +19,7 @@
 namespace gradus::internal {
 
 // Interns strings: maps each distinct text to an index.
-class Names {
+class InternedStrings {
  public:
   int id_of(std::string_view text);
   const std::string& operator[](int id) const { return texts_[static_cast<size_t>(id)]; }
@@ -42,11 +42,12 @@ struct TimeSpan {
 struct ProfileEvent {
   RangeKind kind;
   bool in_backward;
-  int name;    // index into Names
-  int shapes;  // index into Names: "f32[32,64] f32[64,10]"
-  int module;  // index into Names
-  int kernel;  // index into Names: algorithms of a kernel, such as "winograd" or "strided pixels, onednn"
-  int thread;  // index of the thread that runs it; until begin(), of the thread that announced it
+  // name, shapes, module and kernel are indices into the session's InternedStrings.
+  int name;
+  int shapes;  // "f32[32,64] f32[64,10]"
+  int module;
+  int kernel;             // algorithms of a kernel, such as "winograd" or "strided pixels, onednn"
+  int thread;             // index of the thread that runs it; until begin(), of the thread that announced it
   int64_t parent = -1;    // id of the enclosing event of the thread; -1: none
   Device runs_on = kCPU;  // a GPU, or kCPU, also for logical CPU devices
   TimeSpan host = {};     // time on the thread; for a GPU kernel, that of its launch
@@ -110,7 +111,7 @@ class ProfileSession final : public Observer {
   // A consistent copy of all records. Indices in events refer to these vectors; ids are indices into
   // `events`.
   struct Snapshot {
-    Names names;
+    InternedStrings names;
     std::vector<ProfileEvent> events;
     std::vector<ProfileThread> threads;
     std::vector<ProfileStream> streams;
@@ -138,7 +139,7 @@ class ProfileSession final : public Observer {
   std::atomic<bool> active_{false};
 
   mutable std::mutex mutex_;
-  Names names_;
+  InternedStrings names_;
   int64_t first_ = 0;  // id of events_[0]; earlier events were cleared
   std::vector<ProfileEvent> events_;
   std::vector<ProfileThread> threads_;

@@ -81,9 +81,8 @@ class Profiler {
   // brackets, those of GPU kernels the device: "matmul [cuda:0]". rows, table and write_trace block until the
   // launched GPU kernels have finished.
   std::vector<ProfileRow> rows(By by = kOp) const;
-  // Returns the rows as text, followed by the total recorded time, the time of the recording threads outside of
-  // kernels (for graph, checks and allocation) and in GPU launches, the time of GPU kernels, and the peak memory
-  // and its event.
+  // Returns the rows as text, then the total recorded time, the recording threads' time outside of kernels
+  // (graph, checks, allocation) and in GPU launches, GPU kernel time, and the peak memory with its event.
   std::string table(const ProfileTableOptions& options) const;
   std::string table() const;
 

@@ -1,4 +1,5 @@
-// Implementation of StreamTimes.
+// StreamTimes: records timed events around the kernels of a stream, and sums the device times between
+// successive events that have happened. Events are reused. Marks of kernel -1 only improve start().
 #include "gradus/tensor/profile/stream_times.h"
 
 #include <algorithm>
@@ -26,12 +27,12 @@ void StreamTimes::mark(int64_t kernel, Side side) {
     event = std::move(free_.back());
     free_.pop_back();
   }
-  const int64_t made = host_time();
+  const int64_t recorded_at = host_time();
   stream->record(*event);
-  marks_.push_back({kernel, side, made, std::move(event)});
+  marks_.push_back({kernel, side, recorded_at, std::move(event)});
 }
 
-// Removes the next mark and returns it if it has happened, else returns null. Sets at_.
+// Removes the next mark and returns it if it has happened, else null. Updates latest_time_ and start_.
 const StreamTimes::Mark* StreamTimes::next() {
   if (marks_.empty()) return nullptr;
   const Mark& mark = marks_.front();
@@ -43,14 +44,15 @@ const StreamTimes::Mark* StreamTimes::next() {
     throw;
   }
   if (!seconds) return nullptr;
-  at_ += std::llround(*seconds * 1e9);
-  start_ = std::max(start_.load(), mark.made - at_);
-  const Mark before = std::exchange(latest_, std::move(marks_.front()));
+  latest_time_ += std::llround(*seconds * 1e9);
+  start_ = std::max(start_.load(), mark.recorded_at - latest_time_);
+  const Mark previous = std::exchange(latest_, std::move(marks_.front()));
   marks_.pop_front();
-  if (before.event) free_.push_back(before.event);
+  if (previous.event) free_.push_back(previous.event);
   return &latest_;
 }
 
+// Returns the event of the last mark that is not collected; null if there is none.
 std::shared_ptr<NativeEvent> StreamTimes::last() {
   const std::lock_guard lock(mutex_);
   return marks_.empty() ? nullptr : marks_.back().event;
@@ -60,7 +62,7 @@ void StreamTimes::wait() {
   const auto last_mark = last();
   if (!last_mark) return;
   last_mark->synchronize();
-  mark(-1, kEnd);  // on an idle stream: gives the best estimate of start_
+  mark(-1, kEnd);  // on an idle stream: happens when it is recorded, which gives the best estimate of start_
   if (const auto idle = last()) idle->synchronize();
 }
 

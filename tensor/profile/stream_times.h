@@ -1,5 +1,5 @@
-// StreamTimes: begin and end times of the kernels on a GPU stream. Each kernel is enclosed by two marks, which are
-// timed device events. Recording marks never blocks; their times are read after they have happened.
+// StreamTimes: begin and end times of the kernels on a GPU stream. Each kernel is enclosed by two marks:
+// timed device events. Recording never blocks; times are read after the events have happened. Thread-safe.
 #pragma once
 
 #include <atomic>
@@ -26,7 +26,8 @@ class StreamTimes {
   const Device device;
   const int number;  // among the device's streams in this profile, from 1
 
-  // Records the begin or end of a kernel (an id of the caller) after the work queued on the stream.
+  // Records the begin or end of a kernel (an id of the caller, >= 0) after the work queued on the stream.
+  // Does nothing if the stream was destroyed.
   // Errors: as DeviceRuntime::record. The time of the kernel is then unknown.
   void mark(int64_t kernel, Side side);
 
@@ -36,7 +37,7 @@ class StreamTimes {
   template <class F> void collect(F&& f) {
     const std::lock_guard lock(mutex_);
     while (const Mark* mark = next())
-      if (mark->kernel >= 0) f(mark->kernel, mark->side, at_);
+      if (mark->kernel >= 0) f(mark->kernel, mark->side, latest_time_);
   }
 
   // Blocks until all marks have happened, and improves the estimate of start().
@@ -50,7 +51,7 @@ class StreamTimes {
   struct Mark {
     int64_t kernel;
     Side side;
-    int64_t made;  // host time when it was recorded
+    int64_t recorded_at;  // host time
     std::shared_ptr<NativeEvent> event;
   };
 
@@ -62,7 +63,7 @@ class StreamTimes {
   std::deque<Mark> marks_;                          // not yet collected
   std::vector<std::shared_ptr<NativeEvent>> free_;  // events for reuse
   Mark latest_{};                                   // the last collected mark
-  int64_t at_ = 0;                                  // its device time
+  int64_t latest_time_ = 0;                         // its device time
   // Maximum of (host time of recording - device time) over all marks: an event happens after it was recorded, and
   // on an idle stream at once.
   std::atomic<int64_t> start_{INT64_MIN};

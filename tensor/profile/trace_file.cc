@@ -1,4 +1,5 @@
-// Implementation of TraceFile.
+// TraceFile: text output of the object {"traceEvents": [event, ...]}, one event per line. Write errors are
+// kept in the state of the stream, and thrown by close().
 #include "gradus/tensor/profile/trace_file.h"
 
 #include <cinttypes>

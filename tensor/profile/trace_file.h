@@ -12,20 +12,22 @@ namespace gradus::internal {
 
 class TraceFile {
  public:
-  // Creates the file. `op` is the name in errors.
+  // Creates the file, or overwrites it. `op` is the name in errors, and must outlive the object. The object
+  // must be destroyed on the same thread (BlockedSignals).
   // Errors: FileError naming the file, here and in close().
   TraceFile(const char* op, const std::filesystem::path& path);
 
-  // Writes an event. `fields` are the members of its JSON object.
+  // Writes an event. `fields` are the members of its JSON object: "\"ph\":\"X\",\"pid\":0,...".
   void event(const std::string& fields);
+  // Write the metadata events that name a process (pid) or a thread (tid).
   void name_process(int64_t process, const std::string& name);
   void name_thread(int64_t process, int64_t thread, const std::string& name);
-  // Completes and closes the file.
+  // Completes and closes the file. Without close() the file is not valid JSON.
   void close();
 
   // Returns `text` as a JSON string. Invalid UTF-8 is replaced.
   static std::string quoted(const std::string& text);
-  // Returns microseconds with three decimals: exact, so that ranges nest.
+  // Returns `ns` >= 0 in microseconds, exactly (three decimals), so that nested ranges stay nested.
   static std::string microseconds(int64_t ns);
 
  private:

@@ -1,4 +1,4 @@
-// Implementation of Backlog: per-thread counters and polling.
+// Backlog: counters per thread and per process; a host thread that must wait polls them every 100 us.
 #include "gradus/tensor/runtime/backlog.h"
 
 #include <pthread.h>
@@ -14,8 +14,8 @@
 namespace gradus::internal {
 namespace {
 
-thread_local int64_t pending_bytes = 0;
-thread_local bool may_wait = true;
+thread_local int64_t pending_bytes = 0;  // recorded for the next task
+thread_local bool may_wait = true;       // false on the worker threads of streams
 
 }  // namespace
 
@@ -26,22 +26,22 @@ int64_t physical_memory() {
 }
 
 void Backlog::add_to_next_task(int64_t bytes) { pending_bytes += bytes; }
-int64_t Backlog::take_for_task() { return std::exchange(pending_bytes, 0); }
-void Backlog::never_wait_here() { may_wait = false; }
+int64_t Backlog::take_recorded_bytes() { return std::exchange(pending_bytes, 0); }
+void Backlog::exempt_this_thread() { may_wait = false; }
 
-void Backlog::wait_for_room() {
+void Backlog::wait_until_below_limit() {
   using Clock = std::chrono::steady_clock;
   if (!may_wait || bytes_ <= limit) return;
   int64_t ended = ended_;
-  if (ended == stuck_at_) return;
-  Clock::time_point since = Clock::now();
+  if (ended == ended_at_timeout_) return;  // no task has finished since a thread gave up: do not wait again
+  Clock::time_point last_progress = Clock::now();
   while (bytes_ > limit) {
     std::this_thread::sleep_for(std::chrono::microseconds(100));
     if (const int64_t now = ended_; now != ended) {
       ended = now;
-      since = Clock::now();
-    } else if (Clock::now() - since > patience.load()) {
-      stuck_at_ = ended;
+      last_progress = Clock::now();
+    } else if (Clock::now() - last_progress > stall_timeout.load()) {
+      ended_at_timeout_ = ended;
       return;
     }
   }

@@ -1,4 +1,5 @@
-// The current Context and current streams of a thread.
+// Context: the thread-local pointer to the current one, the scopes that replace it or a current stream, and
+// functions on the current Context. Each thread owns a default Context, created at first use.
 #include "gradus/tensor/runtime/context.h"
 
 #include <pthread.h>
@@ -18,7 +19,7 @@ Context& Context::own() {
 Context Context::snapshot() const {
   Context copy = *this;
   copy.running_node = nullptr;  // a backward rule runs on one thread only
-  copy.last_run = false;
+  copy.is_last_run = false;
   return copy;
 }
 

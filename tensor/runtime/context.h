@@ -26,10 +26,10 @@ struct DrawBase;
 struct Context {
   // Open recordings (gradient tapes) of this thread's ops, oldest first. Their type is defined in autograd/.
   std::vector<Ref<Counted>> recordings;
-  // The node whose backward rule is running. last_run: the rule will not run again, so it may consume its saved
-  // tensors.
+  // The node whose backward rule is running. is_last_run: the rule will not run again, so it may consume its
+  // saved tensors.
   AutogradSlot* running_node = nullptr;
-  bool last_run = false;
+  bool is_last_run = false;
   // Autocast settings; null: off. Their type is defined in autograd/.
   Ref<Counted> autocast;
 
@@ -58,8 +58,7 @@ struct Context {
   static constinit thread_local Context* current_;
 };
 
-// Makes `context` the calling thread's context for the lifetime of the scope. The context must
-// outlive the scope.
+// Makes `context`, which must outlive the scope, the calling thread's context for the lifetime of the scope.
 class ContextScope {
  public:
   explicit ContextScope(Context& context);

@@ -63,7 +63,7 @@ DeviceAllocator::DeviceAllocator(DeviceRuntime& runtime, Device device)
 void* DeviceAllocator::allocate(int64_t bytes, const StreamRef& stream) {
   const std::lock_guard lock(mutex_);
   const int64_t size = caching_disabled_ ? bytes : round_up(bytes, kAlignment);
-  const Kind kind = caching_disabled_ ? Kind::kOnly : size <= kSmallLimit ? Kind::kSmall : Kind::kLarge;
+  const Kind kind = caching_disabled_ ? Kind::kUncached : size <= kSmallLimit ? Kind::kSmall : Kind::kLarge;
   collect_pending(false);
   Block* block = take_free(size, kind, stream);
   if (!block) block = take_from_other_stream(size, kind, stream, false);
@@ -100,9 +100,9 @@ void DeviceAllocator::deallocate(void* p) noexcept {
   counts_.live_bytes -= block->bytes;
   counts_.cached_bytes += block->bytes;
   bool is_known = true;  // the events cover all uses
-  for (const StreamRef& user : std::exchange(block->users, {})) {
+  for (const StreamRef& other : std::exchange(block->other_streams, {})) {
     try {
-      pending_[user.get()].push_back({block, user->record()});
+      pending_[other.get()].push_back({block, other->record()});
       ++block->events;
     } catch (const std::exception&) {
       is_known = false;
@@ -110,28 +110,29 @@ void DeviceAllocator::deallocate(void* p) noexcept {
   }
   if (is_known && block->events == 0) {
     try {
-      return free_up(block);
+      return make_free(block);
     } catch (const Error&) {
       is_known = false;
     }
   }
   if (is_known) return;
   ++block->events;
-  until_idle_.push_back(block);
+  freed_without_event_.push_back(block);
 }
 
 void DeviceAllocator::record_stream(const void* p, const StreamRef& stream) {
   const std::lock_guard lock(mutex_);
   const auto found = live_.find(p);
   if (found == live_.end() || found->second->segment->stream == stream) return;
-  auto& users = found->second->users;
-  if (std::find(users.begin(), users.end(), stream) == users.end()) users.push_back(stream);
+  auto& streams = found->second->other_streams;
+  if (std::find(streams.begin(), streams.end(), stream) == streams.end()) streams.push_back(stream);
 }
 
 bool DeviceAllocator::is_only_used_on(const void* p, const StreamRef& stream) {
   const std::lock_guard lock(mutex_);
   const auto found = live_.find(p);
-  return found == live_.end() || (found->second->segment->stream == stream && found->second->users.empty());
+  return found == live_.end() ||
+         (found->second->segment->stream == stream && found->second->other_streams.empty());
 }
 
 void DeviceAllocator::release_cached() {
@@ -142,7 +143,7 @@ void DeviceAllocator::release_cached() {
 
 // Returns the smallest free block of the stream that is large enough (best fit), or null.
 DeviceAllocator::Block* DeviceAllocator::take_free(int64_t bytes, Kind kind, const StreamRef& stream) {
-  if (kind == Kind::kOnly) return nullptr;
+  if (kind == Kind::kUncached) return nullptr;
   const auto pool = pools_.find(stream.get());
   if (pool == pools_.end()) return nullptr;
   auto& free = pool->second.free[static_cast<int>(kind)];
@@ -156,25 +157,25 @@ DeviceAllocator::Block* DeviceAllocator::take_free(int64_t bytes, Kind kind, con
 }
 
 // Moves a completely free segment of another stream to `stream`, and returns its block, or null. Without
-// may_wait, the other stream must be idle; with it, `stream` waits for the other stream's work.
+// wait_for_owner, the other stream must be idle; with it, `stream` waits for the other stream's work.
 DeviceAllocator::Block* DeviceAllocator::take_from_other_stream(int64_t bytes, Kind kind,
-                                                                const StreamRef& stream, bool may_wait) {
-  if (kind == Kind::kOnly) return nullptr;
+                                                                const StreamRef& stream,
+                                                                bool wait_for_owner) {
+  if (kind == Kind::kUncached) return nullptr;
   for (auto& [owner, pool] : pools_) {
     if (owner == stream.get()) continue;
     auto& free = pool.free[static_cast<int>(kind)];
     const auto fits = [&](const Block* b) { return b->bytes >= bytes && b->is_whole_segment(); };
     const auto found = std::find_if(free.begin(), free.end(), fits);
     if (found == free.end()) continue;
-    if (may_wait)
+    if (wait_for_owner)
       stream->wait(*owner->record());
     else if (!owner->is_idle())
       continue;
     Block* const block = *found;
     free.erase(found);
     block->is_free = false;
-    block->segment->stream =
-        stream;  // may destroy the other stream: `owner` and `pool` must not be used below
+    block->segment->stream = stream;  // may destroy the other stream: do not use `owner` and `pool` below
     return block;
   }
   return nullptr;
@@ -183,13 +184,13 @@ DeviceAllocator::Block* DeviceAllocator::take_from_other_stream(int64_t bytes, K
 // Allocates a segment from the device and returns its only block, not in a pool; null if memory is short.
 DeviceAllocator::Block* DeviceAllocator::new_segment(int64_t bytes, Kind kind, const StreamRef& stream) {
   std::vector<int64_t> sizes = {round_up(bytes, kSegmentStep)};
-  if (kind == Kind::kOnly) sizes = {bytes};
+  if (kind == Kind::kUncached) sizes = {bytes};
   if (kind == Kind::kSmall) sizes = {kSmallSegment};
   if (kind == Kind::kLarge && bytes <= kLargeSegment / 2) sizes.insert(sizes.begin(), kLargeSegment);
   for (const int64_t size : sizes) {
     auto segment = std::make_unique<Segment>(Segment{kind, stream});
     auto block = std::make_unique<Block>(Block{nullptr, size, segment.get()});
-    if (kind != Kind::kOnly)
+    if (kind != Kind::kUncached)
       pools_[stream.get()];  // allocates the entry now, so that nothing below can throw
     ++counts_.system_calls;
     block->p = static_cast<char*>(runtime_.allocate(device_.index, size));
@@ -205,25 +206,25 @@ DeviceAllocator::Block* DeviceAllocator::new_segment(int64_t bytes, Kind kind, c
 void DeviceAllocator::split(Block* block, int64_t bytes) {
   const int64_t rest = block->bytes - bytes;
   if (rest < (block->segment->kind == Kind::kLarge ? kSmallLimit : kAlignment)) return;
-  auto* const other = new Block{block->p + bytes, rest, block->segment, block, block->behind};
-  if (other->behind) other->behind->before = other;
-  block->behind = other;
+  auto* const other = new Block{block->p + bytes, rest, block->segment, block, block->next};
+  if (other->next) other->next->previous = other;
+  block->next = other;
   block->bytes = bytes;
-  put_free(other);
+  insert_free(other);
 }
 
 // Merges a block with its free neighbors and inserts it into the pool of its stream.
-void DeviceAllocator::put_free(Block* block) {
+void DeviceAllocator::insert_free(Block* block) {
   block->is_free = true;
   block->op = nullptr;
   block->events = 0;
   auto& free = pools_[block->segment->stream.get()].free[static_cast<int>(block->segment->kind)];
-  if (block->behind && block->behind->is_free) {
-    free.erase(block->behind);
+  if (block->next && block->next->is_free) {
+    free.erase(block->next);
     merge(block);
   }
-  if (block->before && block->before->is_free) {
-    block = block->before;
+  if (block->previous && block->previous->is_free) {
+    block = block->previous;
     free.erase(block);
     merge(block);
   }
@@ -232,10 +233,10 @@ void DeviceAllocator::put_free(Block* block) {
 
 // Merges a block with the next one.
 void DeviceAllocator::merge(Block* first) {
-  Block* const second = first->behind;
+  Block* const second = first->next;
   first->bytes += second->bytes;
-  first->behind = second->behind;
-  if (first->behind) first->behind->before = first;
+  first->next = second->next;
+  if (first->next) first->next->previous = first;
   delete second;
 }
 
@@ -248,17 +249,17 @@ void DeviceAllocator::release(Block* block) {
 }
 
 // Makes an unused block available to its stream, or returns it to the device.
-void DeviceAllocator::free_up(Block* block) {
-  if (block->segment->kind == Kind::kOnly)
+void DeviceAllocator::make_free(Block* block) {
+  if (block->segment->kind == Kind::kUncached)
     release(block);
   else
-    put_free(block);
+    insert_free(block);
 }
 
 // Counts down the pending events of a freed block, and frees the block after the last one. If freeing the
 // block throws, the count stays, and the call is repeated later.
 void DeviceAllocator::count_event(Block* block) {
-  if (block->events == 1) return free_up(block);
+  if (block->events == 1) return make_free(block);
   --block->events;
 }
 
@@ -277,11 +278,11 @@ void DeviceAllocator::collect_pending(bool wait) {
     }
   }
   std::erase_if(pending_, [](const auto& entry) { return entry.second.empty(); });
-  if (!wait || until_idle_.empty()) return;
+  if (!wait || freed_without_event_.empty()) return;
   runtime_.synchronize_device(device_.index);
-  while (!until_idle_.empty()) {
-    count_event(until_idle_.front());
-    until_idle_.pop_front();
+  while (!freed_without_event_.empty()) {
+    count_event(freed_without_event_.front());
+    freed_without_event_.pop_front();
   }
 }
 

@@ -67,7 +67,7 @@ class DeviceAllocator {
   }
 
  private:
-  enum class Kind : uint8_t { kSmall, kLarge, kOnly };  // kOnly: a single block, not cached
+  enum class Kind : uint8_t { kSmall, kLarge, kUncached };  // kUncached: a single block, not cached
   struct Segment {
     Kind kind;
     StreamRef stream;
@@ -76,13 +76,13 @@ class DeviceAllocator {
     char* p;
     int64_t bytes;
     Segment* segment;
-    Block *before = nullptr, *behind = nullptr;  // adjacent blocks of the segment
+    Block *previous = nullptr, *next = nullptr;  // adjacent blocks of the segment
     bool is_free = false;
-    const char* op = nullptr;      // the op that allocated it; null: none
-    std::vector<StreamRef> users;  // other streams that use it
-    int events = 0;                // of a freed block: events of other streams that are still pending
+    const char* op = nullptr;              // the op that allocated it; null: none
+    std::vector<StreamRef> other_streams;  // other streams that use it
+    int events = 0;                        // of a freed block: events of other streams that are still pending
 
-    bool is_whole_segment() const { return !before && !behind; }
+    bool is_whole_segment() const { return !previous && !next; }
   };
   struct BySize {
     bool operator()(const Block* a, const Block* b) const {
@@ -100,13 +100,13 @@ class DeviceAllocator {
   };
 
   Block* take_free(int64_t bytes, Kind kind, const StreamRef& stream);
-  Block* take_from_other_stream(int64_t bytes, Kind kind, const StreamRef& stream, bool may_wait);
+  Block* take_from_other_stream(int64_t bytes, Kind kind, const StreamRef& stream, bool wait_for_owner);
   Block* new_segment(int64_t bytes, Kind kind, const StreamRef& stream);
   void split(Block* block, int64_t bytes);
-  void put_free(Block* block);
+  void insert_free(Block* block);
   void merge(Block* first);
   void release(Block* block);
-  void free_up(Block* block);
+  void make_free(Block* block);
   void count_event(Block* block);
   void collect_pending(bool wait);
   void release_all();
@@ -122,8 +122,8 @@ class DeviceAllocator {
   std::unordered_map<const NativeStream*, Pool> pools_;
   // Freed blocks that other streams may still use: for each of these streams, in order of freeing.
   std::unordered_map<const NativeStream*, std::deque<Pending>> pending_;
-  std::deque<Block*>
-      until_idle_;  // freed blocks whose event could not be recorded: reused after a device synchronization
+  // Freed blocks whose event could not be recorded: reused after a device synchronization.
+  std::deque<Block*> freed_without_event_;
 };
 
 }  // namespace gradus::internal

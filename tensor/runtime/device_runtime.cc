@@ -1,4 +1,5 @@
-// Registry of device runtimes, and the public functions about GPUs.
+// Registry of device runtimes by device type, and the public queries about GPUs. Remembers the process that
+// has used a device, because CUDA cannot be used in a child of fork() after its parent initialized CUDA.
 #include "gradus/tensor/runtime/device_runtime.h"
 
 #include <array>
@@ -18,6 +19,7 @@ std::atomic<DeviceRuntime*>& slot(DeviceType type) { return runtimes[static_cast
 
 std::atomic<int> user_process = -1;  // fork_count() of the process that uses devices; -1: none yet
 
+// Throws if a parent process has used devices.
 void check_process(Device device, const char* op) {
   if (user_process >= 0 && user_process != fork_count())
     throw StateError(op, device, " belongs to the process that this one is a fork() of: compute on the CPU");
@@ -26,7 +28,7 @@ void check_process(Device device, const char* op) {
 }  // namespace
 
 DeviceRuntime* find_device_runtime(DeviceType type) noexcept { return slot(type); }
-void set_device_runtime(DeviceType type, DeviceRuntime* runtime) { slot(type) = runtime; }
+void register_device_runtime(DeviceType type, DeviceRuntime* runtime) { slot(type) = runtime; }
 
 DeviceRuntime& runtime_of(Device device, const char* op) {
   DeviceRuntime* const runtime = find_device_runtime(device.type);

@@ -1,6 +1,5 @@
 // DeviceRuntime: the interface of a device backend (memory, streams, events and copies, as in the CUDA runtime
-// API), through which the tensor core uses devices. Programs linked with //tensor/cuda:backend have an
-// implementation for CUDA.
+// API), through which the tensor core uses devices. //tensor/cuda:backend links an implementation for CUDA.
 #pragma once
 
 #include <cstdint>
@@ -89,7 +88,7 @@ DeviceRuntime* find_device_runtime(DeviceType type) noexcept;
 DeviceRuntime& runtime_of(Device device, const char* op = "device");
 // Registers a runtime of static storage duration. Called before main(), by the initializer of a static variable in
 // the file that defines the runtime.
-void set_device_runtime(DeviceType type, DeviceRuntime* runtime);
+void register_device_runtime(DeviceType type, DeviceRuntime* runtime);
 
 // Owns an event of a runtime.
 class NativeEvent {

@@ -23,8 +23,7 @@ struct DeviceProperties {
 int cuda_device_count();
 
 // Returns the properties of a CUDA device.
-// Errors: DeviceError with the reason if the device cannot be used; StateError and DeviceFailure as
-// cuda_device_count().
+// Errors: DeviceError with the reason if the device cannot be used; others as cuda_device_count().
 DeviceProperties device_properties(Device device);
 
 }  // namespace gradus

@@ -1,7 +1,6 @@
 // read_environment: finds the launcher that started this process by the variables it sets, in the order
 // torchrun (and gradus-run), Open MPI, Slurm, PMI, Kubernetes, and reads rank, sizes and rendezvous address
-// from them. MASTER_ADDR, MASTER_PORT and GRADUS_* override derived values. Values are not trusted: malformed
-// ones throw ValueError.
+// from them. MASTER_ADDR, MASTER_PORT and GRADUS_* override derived values. Malformed values throw.
 #include "gradus/tensor/runtime/environment.h"
 
 #include <algorithm>
@@ -243,7 +242,7 @@ std::optional<Environment> read_environment(const GetVariable& get) {
   // These variables override the values derived above.
   e.master_addr = v.text_of({"MASTER_ADDR"}, e.master_addr);
   e.master_port = v.number_of({"MASTER_PORT"}, 1, 65535, e.master_port);
-  e.port_is_given = v.has("MASTER_PORT");
+  e.master_port_is_set = v.has("MASTER_PORT");
   e.restart_count = v.number_of({"TORCHELASTIC_RESTART_COUNT"}, 0, kMaxRanks, 0);
   e.max_restarts = v.number_of({"TORCHELASTIC_MAX_RESTARTS"}, 0, kMaxRanks, 0);
   e.job_id = v.text_of({"GRADUS_JOB_ID", "TORCHELASTIC_RUN_ID"}, e.job_id);

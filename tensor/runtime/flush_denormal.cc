@@ -1,4 +1,5 @@
-// Access to the denormal bits of MXCSR on x86.
+// Reads and sets the two denormal bits of MXCSR, the control register of SSE and AVX arithmetic of the
+// calling thread. Other architectures have no-ops.
 #include "gradus/tensor/runtime/flush_denormal.h"
 
 #if defined(__x86_64__)
@@ -6,7 +7,6 @@
 #endif
 
 namespace gradus {
-
 #if defined(__x86_64__)
 
 // Bits of MXCSR: FTZ (denormal results become 0) and DAZ (denormal operands are 0).
@@ -26,11 +26,9 @@ bool set_flush_denormal(bool flush) {
 }
 
 #else
-
 unsigned internal::denormal_mode() { return 0; }
 void internal::set_denormal_mode(unsigned) {}
 bool set_flush_denormal(bool) { return false; }
-
 #endif
 
 }  // namespace gradus

@@ -1,6 +1,5 @@
-// Control of denormal (subnormal) floats, which are nonzero values below 1.2e-38 in f32. An x86 instruction with a
-// denormal operand or result takes about 150 cycles, unless the processor is set to flush them: to treat them as
-// 0.
+// Control of denormal (subnormal) floats: nonzero values below 1.2e-38 in f32. An x86 instruction with such
+// an operand or result takes about 150 cycles, unless the processor is set to flush denormals to 0.
 #pragma once
 
 #include <utility>
@@ -18,7 +17,7 @@ namespace internal {
 unsigned denormal_mode();
 void set_denormal_mode(unsigned bits);
 
-// The calling thread flushes denormals for the lifetime of the object.
+// Makes the calling thread, which must also destroy the object, flush denormals for the object's lifetime.
 class FlushDenormals {
  public:
   FlushDenormals() : before_(denormal_mode()) { set_flush_denormal(true); }

@@ -14,21 +14,21 @@ int fork_count();
 
 // Records that the calling thread starts an OpenMP team. Must be called before each parallel region. The team's
 // other threads will not exist in a child.
-void record_team();
-// Returns whether the calling thread last called record_team() in a parent process: the threads of its OpenMP team
-// then exist only in that parent, and a parallel region would wait for them for ever.
-bool team_is_in_parent();
+void record_openmp_team();
+// Returns whether the calling thread last called record_openmp_team() in a parent process: the threads of its
+// OpenMP team then exist only in that parent, and a parallel region would wait for them forever.
+bool openmp_team_is_in_parent();
 
 // Takes ownership of an object of the parent and never destroys it, because its destructor would act on resources
 // of the parent: a std::thread, for example, which the child can neither join nor detach. Thread-safe.
 template <class T> void abandon(T object) {
-  struct Kept {
+  struct Node {
     T object;
-    Kept* next;
+    Node* next;
   };
-  static std::atomic<Kept*> all = nullptr;  // reachable, so that leak checkers accept it
-  Kept* const kept = new Kept{std::move(object), all.load()};
-  while (!all.compare_exchange_weak(kept->next, kept)) {
+  static std::atomic<Node*> all = nullptr;  // reachable, so that leak checkers accept it
+  Node* const node = new Node{std::move(object), all.load()};
+  while (!all.compare_exchange_weak(node->next, node)) {
   }
 }
 

@@ -1,7 +1,6 @@
 // Guarded allocation for debugging, as Electric Fence: each block has its own mmap, with an inaccessible page
 // (PROT_NONE) on either side. A block touches the guard page on one side, where accesses out of bounds fault
-// at once. The slack on the other side, less than a page, is filled with 0xff and checked when the block is
-// freed. Thread-safe.
+// at once. The rest of the page on the other side is filled with 0xff, and checked by the free. Thread-safe.
 #include "gradus/tensor/runtime/guarded_memory.h"
 
 #include <sys/mman.h>
@@ -42,7 +41,6 @@ int64_t page_size() {
   return size;
 }
 
-// Returns the bytes of the accessible pages of a block.
 int64_t pages_of(int64_t bytes) { return (bytes + page_size() - 1) / page_size() * page_size(); }
 
 }  // namespace

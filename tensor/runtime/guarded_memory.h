@@ -11,12 +11,11 @@ namespace gradus {
 // Errors: ValueError for other values.
 bool is_guarding();
 
-// Returns `bytes` (> 0) of memory filled with 0xff, which is NaN in every floating dtype, or null if the system
-// has no more memory. With `after`, a block is aligned to the largest power of two that divides `bytes`, with
-// `before` to a page.
+// Returns `bytes` (> 0) of memory filled with 0xff, NaN in every floating dtype; null if memory is short.
+// Alignment: with `before` a page, with `after` the largest power of two that divides `bytes`.
 void* map_guarded(int64_t bytes);
-// Unmaps the memory, so that later accesses fault too. Aborts with a message if the padding between the block and
-// the guard page at its other end was written to.
+// Unmaps memory of map_guarded(bytes), so that later accesses fault too. Aborts with a message if the padding
+// between the block and the guard page at its other end was written to.
 void unmap_guarded(void* p, int64_t bytes) noexcept;
 
 // Returns the number of live blocks.

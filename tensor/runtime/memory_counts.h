@@ -1,4 +1,4 @@
-// The statistics of an allocator, which must hold its lock for every call.
+// The statistics of an allocator. Not thread-safe: the allocator calls all functions under its lock.
 #pragma once
 
 #include <algorithm>
@@ -20,7 +20,8 @@ class MemoryCounts : public MemoryStats {
   }
   void reset_peak() { peak_bytes = live_bytes; }
 
-  // begin_peak starts a PeakMemory scope and returns its number; peak(n) is the highest live_bytes since then.
+  // begin_peak starts a PeakMemory scope (memory.h) and returns its number; peak(n) is the highest live_bytes
+  // since then; end_peak(n) ends the scope, and its number may be reused.
   int begin_peak() {
     for (size_t i = 0; i < peaks_.size(); ++i)
       if (peaks_[i] < 0) return peaks_[i] = live_bytes, static_cast<int>(i);

@@ -40,8 +40,7 @@ constexpr int64_t kMillisecond = 1'000'000;
 constexpr int64_t kMeasureInterval = 20 * kMillisecond;  // interval between measurements
 constexpr double kBusyThreshold = 0.35;             // run-queue wait, added over both threads / elapsed time
 constexpr int64_t kMaxLoopGap = 50 * kMillisecond;  // pause between loops that invalidates a measurement
-constexpr int64_t kMinPause =
-    250 * kMillisecond;  // until both threads are tried again; doubles up to kMaxPause
+constexpr int64_t kMinPause = 250 * kMillisecond;   // until both threads run again; doubles up to kMaxPause
 constexpr int64_t kMaxPause = 2'000 * kMillisecond;
 
 // Returns the time in nanoseconds with the resolution of the kernel's tick, 1 to 10 ms. Cheaper than an exact
@@ -60,7 +59,6 @@ class ThreadSchedule {
   ThreadSchedule(const ThreadSchedule&) = delete;
   ThreadSchedule& operator=(const ThreadSchedule&) = delete;
 
-  // Makes the object refer to the calling thread.
   void attach_to_calling_thread() {
     close();
     thread_ = pid_t(::syscall(SYS_gettid));
@@ -195,7 +193,6 @@ class ContentionMonitor {
     last_measured_ = now;
   }
 
-  // Ends a pause.
   void resume_parallel(int64_t now) {
     for (const ThreadSchedule& thread : threads_) thread.set_slice(0);
     SleepWhileIdle::get().end();

@@ -1,6 +1,5 @@
-// Detects contention for the CPU on machines with two cores. While another process occupies one core, a parallel
-// loop on two threads is no faster than on one, and slower where one thread waits for the other at the end of each
-// loop.
+// has_cpu_contention: detects other busy processes on machines with two cores. While another process occupies
+// one core, a parallel loop on two threads is no faster than on one, because one thread waits for the other.
 #pragma once
 
 namespace gradus::internal {

@@ -1,6 +1,6 @@
-// Observer: receives callbacks about kernels, module calls, collectives and allocations of the threads in whose
-// Context the observer is. nn::summary counts operations with one; Profiler (gradus/tensor/profile/profiler.h)
-// times them. Without an observer a kernel call costs one load more.
+// Observer: receives callbacks about kernels, module calls, collectives and allocations of the threads that
+// have the object as Context::observer. nn::summary counts operations with one; Profiler
+// (tensor/profile/profiler.h) times them. Without an observer a kernel call costs one load more.
 #pragma once
 
 #include <atomic>
@@ -37,7 +37,9 @@ struct Range {
 class Observer : public Counted {
  public:
   // Called for a kernel on the meta device, which computes nothing. Tensors as in Range.
-  virtual void launched(const char* op, std::span<const Tensor* const> tensors) { (void)op, (void)tensors; }
+  virtual void meta_kernel_launched(const char* op, std::span<const Tensor* const> tensors) {
+    (void)op, (void)tensors;
+  }
 
   // Called before a range begins, on the thread that launches it. Returns an id for begin() and end(), or a
   // negative number if the observer ignores the range.
@@ -55,7 +57,7 @@ class Observer : public Counted {
 };
 
 namespace internal {
-// The number of observers of the process that need more than launched(). Checked first, because that is cheap.
+// The number of observers of the process that need more than meta_kernel_launched().
 inline constinit std::atomic<int> observers{0};
 }  // namespace internal
 

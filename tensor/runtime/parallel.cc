@@ -45,7 +45,7 @@ static int default_threads() {
 }
 
 int num_threads() {
-  if (internal::team_is_in_parent()) return 1;
+  if (internal::openmp_team_is_in_parent()) return 1;
   const int n = Context::current().threads;
   return n > 0 ? n : default_threads();
 }
@@ -78,7 +78,6 @@ class FirstException {
 
 static thread_local bool in_share = false;  // whether this thread runs a share of a loop outside of OpenMP
 
-// Sets in_share for a scope.
 struct InShare {
   InShare() { in_share = true; }
   ~InShare() { in_share = false; }
@@ -114,8 +113,8 @@ void run_parallel(int64_t begin, int64_t end, int threads, void (*body)(void*, i
 // because they also run oneDNN's loops, for which flushing is always wanted.
 void run_parallel(int64_t begin, int64_t end, int threads, void (*body)(void*, int64_t, int64_t),
                   void* context) {
-  if (omp_in_parallel() || in_share || team_is_in_parent()) return body(context, begin, end);
-  record_team();
+  if (omp_in_parallel() || in_share || openmp_team_is_in_parent()) return body(context, begin, end);
+  record_openmp_team();
   const int64_t n = end - begin;
   if (has_cpu_contention(threads)) {  // computes the same shares one after another
     const InShare in;

@@ -11,15 +11,13 @@ namespace gradus {
 // Returns the number of CPU cores that this process may use: the minimum of affinity mask and cgroup CPU quota.
 int usable_cores();
 // Returns the number of threads of parallel_for and oneDNN for calls from this thread: the Context's setting, else
-// OMP_NUM_THREADS, else usable_cores(). Joining a job without OMP_NUM_THREADS sets a rank's share of the host's
-// cores.
+// OMP_NUM_THREADS, else usable_cores(). Joining a job without OMP_NUM_THREADS sets a share of the cores.
 int num_threads();
 void set_num_threads(int n);  // sets the current Context's. Errors: ValueError below 1
 
 namespace internal {
 // Calls body(context, first, last) on `threads` threads for equal shares of [begin, end); on the calling thread
-// alone if `threads` is 1 or inside a parallel region. The first exception is rethrown after all shares have
-// ended.
+// alone if `threads` is 1 or inside a parallel region. The first exception is rethrown after all shares.
 void run_parallel(int64_t begin, int64_t end, int threads, void (*body)(void*, int64_t, int64_t),
                   void* context);
 }  // namespace internal

@@ -1,7 +1,6 @@
-// Implementation of PinnedMemory, the caching allocator of pinned (page-locked) host memory. A block is in the
-// list taken_ or free_. A free block may still be used by queued copies; an event that use() has recorded tells
-// when they are done. take() reuses the earliest returned block that fits, else allocates. Waits run without the
-// mutex.
+// PinnedMemory: the caching allocator of pinned (page-locked) host memory. A block is in allocated_ or free_.
+// Queued copies may use a free block until its event (record_use) has happened. allocate() reuses the
+// earliest released block that fits, else allocates memory. Waits run without the mutex.
 #include "gradus/tensor/runtime/pinned_memory.h"
 
 #include <algorithm>
@@ -13,7 +12,7 @@ namespace {
 
 constexpr int64_t kStep = int64_t{64} << 10;  // sizes of blocks are multiples of this number of bytes
 // Limits of the cache: if the free blocks that fit a request reach kMaxBytes (but at least kMinBlocks and at most
-// kMaxBlocks blocks), take() waits for the earliest of them instead of allocating another block.
+// kMaxBlocks blocks), allocate() waits for the earliest of them instead of allocating another block.
 constexpr int64_t kMaxBytes = int64_t{64} << 20;
 constexpr int64_t kMinBlocks = 4, kMaxBlocks = 64;
 
@@ -29,8 +28,8 @@ PinnedMemory& PinnedMemory::of(Device device) {
 
 PinnedMemory::PinnedMemory(DeviceRuntime& runtime) : runtime_(runtime), process_(fork_count()) {}
 
-void* PinnedMemory::take(int device, int64_t bytes) {
-  Blocks block = take_free(device, bytes);
+void* PinnedMemory::allocate(int device, int64_t bytes) {
+  Blocks block = reuse_free(device, bytes);
   if (block.empty()) block = make(device, round_up(bytes, kStep));
   if (block.empty()) {  // memory is short
     release_free();
@@ -39,37 +38,37 @@ void* PinnedMemory::take(int device, int64_t bytes) {
   if (block.empty()) return nullptr;
   void* const p = block.front().p;
   const std::lock_guard lock(mutex_);
-  taken_.splice(taken_.end(), block);
+  allocated_.splice(allocated_.end(), block);
   return p;
 }
 
-void PinnedMemory::use(const void* p, DeviceRuntime::StreamHandle stream) {
+void PinnedMemory::record_use(const void* p, DeviceRuntime::StreamHandle stream) {
   Blocks::iterator block;
   {
     const std::lock_guard lock(mutex_);
-    block = std::ranges::find(taken_, p, &Block::p);
-    if (block == taken_.end()) return;
+    block = std::ranges::find(allocated_, p, &Block::p);
+    if (block == allocated_.end()) return;
   }
   block->pending_use = PendingUse::kUnknown;  // remains if record() throws
   runtime_.record(block->event.handle(), stream);
   block->pending_use = PendingUse::kEvent;
 }
 
-void PinnedMemory::give_back(void* p) noexcept {
+void PinnedMemory::release(void* p) noexcept {
   if (process_ != fork_count()) return;  // in a child of fork(): the memory belongs to the parent
   const std::lock_guard lock(mutex_);
-  free_.splice(free_.end(), taken_, std::ranges::find(taken_, p, &Block::p));
+  free_.splice(free_.end(), allocated_, std::ranges::find(allocated_, p, &Block::p));
 }
 
 size_t PinnedMemory::blocks() {
   const std::lock_guard lock(mutex_);
-  return taken_.size() + free_.size();
+  return allocated_.size() + free_.size();
 }
 
-// Removes the earliest returned block of `bytes` to max(2 * bytes, kStep) bytes from free_, waits until no queued
-// work uses the block, and returns it. Returns an empty list if no free block fits, or if the block is still in
-// use and the limits of the cache allow to allocate another one.
-PinnedMemory::Blocks PinnedMemory::take_free(int device, int64_t bytes) {
+// Removes the earliest released block of `bytes` to max(2 * bytes, kStep) bytes from free_, waits until no
+// queued work uses the block, and returns it. Returns an empty list if no free block fits, or if the block is
+// still in use and the limits of the cache allow to allocate another one.
+PinnedMemory::Blocks PinnedMemory::reuse_free(int device, int64_t bytes) {
   Blocks taken;
   {
     const std::lock_guard lock(mutex_);
@@ -85,7 +84,7 @@ PinnedMemory::Blocks PinnedMemory::take_free(int device, int64_t bytes) {
     taken.splice(taken.end(), free_, first);
   }
   try {
-    wait_for_user(&taken.front());
+    wait_for_pending_use(&taken.front());
   } catch (...) {
     const std::lock_guard lock(mutex_);
     free_.splice(free_.begin(), taken);
@@ -94,8 +93,7 @@ PinnedMemory::Blocks PinnedMemory::take_free(int device, int64_t bytes) {
   return taken;
 }
 
-// Blocks the host until no queued work uses the block.
-void PinnedMemory::wait_for_user(Block* block) {
+void PinnedMemory::wait_for_pending_use(Block* block) {
   if (block->pending_use == PendingUse::kEvent) block->event.synchronize();
   if (block->pending_use == PendingUse::kUnknown) runtime_.synchronize_device(block->device);
   block->pending_use = PendingUse::kNone;

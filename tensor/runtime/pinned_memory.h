@@ -1,10 +1,10 @@
 // A caching allocator of pinned (page-locked) host memory, as PyTorch's CachingHostAllocator. Copies between
-// pinned and device memory are asynchronous. Pinned memory is slow to allocate, so returned blocks are cached,
-// and reused after the queued work on them has finished (events, as in PyTorch).
+// pinned and device memory are asynchronous. Pinned memory is slow to allocate, so released blocks are
+// cached, and reused after the queued work on them has finished (events, as in PyTorch).
 //
-//   void* p = memory.take(device, bytes);
-//   ... queue a copy from or to p on a stream, then memory.use(p, stream) ...
-//   memory.give_back(p);  // the copy may still be running
+//   void* p = memory.allocate(device, bytes);
+//   ... queue a copy from or to p on a stream, then memory.record_use(p, stream) ...
+//   memory.release(p);  // the copy may still be running
 #pragma once
 
 #include <cstddef>
@@ -26,21 +26,22 @@ class PinnedMemory {
   explicit PinnedMemory(DeviceRuntime& runtime);
 
   // Returns a block of at least `bytes` (> 0) for copies to and from a device; null if memory is short. The
-  // contents are uninitialized. Reuses the earliest returned block of at most 2 * bytes if no queued work uses the
-  // block, else allocates a multiple of 64 KiB. Blocks the host only if queued work still uses enough returned
-  // blocks of this size (64 MiB, but at least 4 and at most 64 blocks), or if use() has failed for the block.
+  // contents are uninitialized. Reuses the earliest released block of at most 2 * bytes if no queued work
+  // uses the block, else allocates a multiple of 64 KiB. Blocks the host only if queued work still uses
+  // enough released blocks of this size (64 MiB, but at least 4 and at most 64 blocks), or if record_use()
+  // failed for the block.
   // Errors: those of the runtime, if waiting or freeing fails.
-  void* take(int device, int64_t bytes);
-  // Records that the work queued so far on a stream of the block's device uses the taken block at p. Replaces the
-  // record of an earlier call. Ignored if p is not a taken block.
-  // Errors: those of the runtime if no event can be recorded. The next take() of the block then synchronizes the
-  // device.
-  void use(const void* p, DeviceRuntime::StreamHandle stream);
-  // Returns the taken block at p to the cache, without waiting for the work that uses it. Does nothing in a child
-  // of fork(), where the memory belongs to the parent.
-  void give_back(void* p) noexcept;
+  void* allocate(int device, int64_t bytes);
+  // Records that the work queued so far on a stream of the block's device uses the allocated block at p.
+  // Replaces the record of an earlier call. Ignored if p is not an allocated block.
+  // Errors: those of the runtime if no event can be recorded. The next allocate() that reuses the block then
+  // synchronizes the device.
+  void record_use(const void* p, DeviceRuntime::StreamHandle stream);
+  // Returns the allocated block at p to the cache, without waiting for the work that uses it. Does nothing in
+  // a child of fork(), where the memory belongs to the parent.
+  void release(void* p) noexcept;
 
-  // Returns the number of blocks, taken and free.
+  // Returns the number of blocks, allocated and free.
   size_t blocks();
 
  private:
@@ -56,16 +57,16 @@ class PinnedMemory {
   };
   using Blocks = std::list<Block>;  // moved between lists by splice
 
-  // take_free and make return a list of at most one block, which is in neither taken_ nor free_.
-  Blocks take_free(int device, int64_t bytes);
-  void wait_for_user(Block* block);
+  // reuse_free and make return a list of at most one block, which is in neither allocated_ nor free_.
+  Blocks reuse_free(int device, int64_t bytes);
+  void wait_for_pending_use(Block* block);
   Blocks make(int device, int64_t bytes);
   void release_free();
 
   DeviceRuntime& runtime_;
   const int process_;  // fork_count() at construction: changes in a child of fork()
   std::mutex mutex_;
-  Blocks taken_, free_;  // free_ in order of return
+  Blocks allocated_, free_;  // free_ in order of release
 };
 
 }  // namespace gradus::internal

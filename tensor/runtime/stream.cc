@@ -102,7 +102,7 @@ struct WorkQueue {
     {
       std::lock_guard lock(mutex);
       tasks.push_back({std::move(task), bytes});
-      backlog().enter(bytes);
+      backlog().add_task(bytes);
     }
     changed.notify_all();
   }
@@ -128,7 +128,7 @@ struct WorkQueue {
 
   // The loop of the worker thread.
   void run() {
-    Backlog::never_wait_here();
+    Backlog::exempt_this_thread();
     std::unique_lock lock(mutex);
     for (;;) {
       changed.wait(lock, [&] { return stop || !tasks.empty(); });
@@ -144,7 +144,7 @@ struct WorkQueue {
         thrown = std::current_exception();
       }
       task.run = nullptr;  // frees its tensors before the stream becomes idle
-      backlog().leave(task.bytes);
+      backlog().remove_task(task.bytes);
       lock.lock();
       if (thrown && !error) error = thrown;
       busy = false;
@@ -179,13 +179,13 @@ struct WorkerQueue final : StreamQueue {
 
   // The task runs with the caller's number of threads (Context::threads). May block: Note [Backlog].
   void enqueue(std::function<void()> task) override {
-    backlog().wait_for_room();
+    backlog().wait_until_below_limit();
     work->push(
         [task = std::move(task), threads = Context::current().threads] {
           Context::current().threads = threads;
           task();
         },
-        Backlog::take_for_task());
+        Backlog::take_recorded_bytes());
   }
   void wait(const std::shared_ptr<EventState>& event) override {
     work->push([event] { event->wait(); });
@@ -258,7 +258,6 @@ struct OrphanedTasks {
   }
 };
 
-// A GPU stream.
 struct DeviceQueue final : StreamQueue {
   explicit DeviceQueue(std::shared_ptr<NativeStream> s) : stream(std::move(s)) {}
   ~DeviceQueue() override { OrphanedTasks::get().take(std::move(tasks_)); }

@@ -1,6 +1,5 @@
 // Stream and Event: in-order queues of kernels on a device, with the semantics of CUDA streams and events. The
-// stream of cpu:0 runs kernels inline. Streams of cpu:1 and up have worker threads, so that multi-device code can
-// be tested without a GPU.
+// stream of cpu:0 runs kernels inline. Streams of cpu:1 and up have worker threads, for tests without GPUs.
 #pragma once
 
 #include <functional>

@@ -1,4 +1,4 @@
-// Implementation of warn_once.
+// warn_once: keeps the set of printed texts under a mutex.
 #include "gradus/tensor/runtime/warning.h"
 
 #include <cstdio>

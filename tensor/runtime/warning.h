@@ -5,7 +5,7 @@
 
 namespace gradus {
 
-// Prints "gradus: warning: TEXT", each text once per process. Any thread may call it.
+// Prints "gradus: warning: TEXT" and a line break, each text once per process. Thread-safe.
 void warn_once(const std::string& text);
 
 }  // namespace gradus

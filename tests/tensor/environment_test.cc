@@ -61,7 +61,7 @@ TEST(Environment, TorchrunsVariablesAreUnderstood) {
   EXPECT_EQ(e.master_port, 1234);
   EXPECT_EQ(e.restart_count, 2);
   EXPECT_EQ(e.max_restarts, 3);
-  EXPECT_TRUE(e.port_is_given);
+  EXPECT_TRUE(e.master_port_is_set);
   EXPECT_FALSE(e.torchrun_store);
   EXPECT_EQ(e.job_id, "my run");
   EXPECT_EQ(e.error_file, "/a folder/error.json");
@@ -76,7 +76,7 @@ TEST(Environment, RankAndWorldSizeAreEnough) {
   EXPECT_EQ(e.node, -1);
   EXPECT_EQ(e.master_addr, "");
   EXPECT_EQ(e.master_port, 29500);
-  EXPECT_FALSE(e.port_is_given);
+  EXPECT_FALSE(e.master_port_is_set);
   EXPECT_EQ(e.job_id, "none");
 }
 

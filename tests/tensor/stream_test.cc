@@ -94,10 +94,10 @@ class BacklogLimit {
  public:
   BacklogLimit(int64_t bytes, std::chrono::milliseconds patience)
       : bytes_(internal::backlog().limit.exchange(bytes)),
-        patience_(internal::backlog().patience.exchange(patience)) {}
+        patience_(internal::backlog().stall_timeout.exchange(patience)) {}
   ~BacklogLimit() {
     internal::backlog().limit = bytes_;
-    internal::backlog().patience = patience_;
+    internal::backlog().stall_timeout = patience_;
   }
 
  private:
@@ -159,7 +159,7 @@ TEST(Backlog, AStreamsThreadNeverWaits) {
   Stream::of(kSecond).synchronize();
   std::atomic<bool> ran{false};
   std::thread([&] {
-    internal::Backlog::never_wait_here();
+    internal::Backlog::exempt_this_thread();
     Stream::of(kSecond).enqueue([&] { Stream::of(kFirst).enqueue([&] { ran = true; }); });
     Stream::of(kSecond).synchronize();
   }).join();

@@ -45,7 +45,7 @@ template <class T> void nearest(AxisTaps& taps, const Axis& a, bool exact) {
   for (int64_t i = 0; i < a.out; ++i) {
     const T at = exact ? (T(i) + T(0.5)) * step : T(i) * step;
     taps.add(std::min(int64_t(std::floor(at)), a.in - 1), 1);
-    taps.end_cell();
+    taps.end_output();
   }
 }
 
@@ -61,7 +61,7 @@ template <class T> void linear(AxisTaps& taps, const Axis& a) {
     } else {
       taps.add(left, 1);
     }
-    taps.end_cell();
+    taps.end_output();
   }
 }
 
@@ -81,7 +81,7 @@ template <class T> void cubic(AxisTaps& taps, const Axis& a) {
     const T t = std::clamp(at - T(left), T(0), T(1));
     for (int64_t k = -1; k <= 2; ++k)
       taps.add(std::clamp<int64_t>(left + k, 0, a.in - 1), cubic_weight(t - T(k), T(-0.75)));
-    taps.end_cell();
+    taps.end_output();
   }
 }
 
@@ -103,7 +103,7 @@ template <class T> void antialiased(AxisTaps& taps, const Axis& a, bool is_cubic
     }
     for (int64_t j = first; j < last; ++j)
       taps.add(j, total != 0 ? weights[size_t(j - first)] / total : weights[size_t(j - first)]);
-    taps.end_cell();
+    taps.end_output();
   }
 }
 

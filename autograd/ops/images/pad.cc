@@ -116,7 +116,7 @@ std::shared_ptr<const AxisTaps> taps_of(const Tensor& x, int d, Sides s, PadMode
   taps->in = n;
   for (int64_t i = -s.front; i < n + s.back; ++i) {
     taps->add(source(mode, i, n), 1);
-    taps->end_cell();
+    taps->end_output();
   }
   return taps;
 }

@@ -126,7 +126,7 @@ Tensor reduced_losses_of(const char* op, const Tensor& x, const Tensor& target, 
     return reduce_losses(op, losses_of(op, x, target, spec), reduction);
   const double factor = reduction == Reduction::kSum ? 1 : 1.0 / static_cast<double>(x.numel());
   raw::PointLossSum sum =
-      raw::point_loss_sum(op, x, target, spec, factor, /*wants_gradient=*/autograd::is_tracked(x));
+      raw::point_loss_sum(op, x, target, spec, factor, /*compute_gradient=*/autograd::is_tracked(x));
   record(op, sum.loss, x, target, spec, factor, std::move(sum.gradient));
   return sum.loss;
 }

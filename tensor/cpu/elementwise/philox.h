@@ -28,7 +28,7 @@ inline void philox_words(PhiloxKey key, uint64_t first, int64_t blocks, uint32_t
   constexpr int kWords = hn::MaxLanes(tag), kVectors = kPhiloxCounters / kWords;
   const auto multiply = [&](Words a, Words b)
                             HWY_ATTR { return hn::MulEven(hn::BitCast(halves, a), hn::BitCast(halves, b)); };
-  const Words m0 = hn::Set(tag, draws::kFactorA), m1 = hn::Set(tag, draws::kFactorB);
+  const Words m0 = hn::Set(tag, draws::kPhiloxM0), m1 = hn::Set(tag, draws::kPhiloxM1);
   const Words low = hn::Set(tag, 0xffffffffu);
   for (; blocks > 0; --blocks, first += kPhiloxCounters, words += kPhiloxWords) {
     Words c[4][kVectors];
@@ -41,7 +41,7 @@ inline void philox_words(PhiloxKey key, uint64_t first, int64_t blocks, uint32_t
     }
     // The words of the key.
     uint32_t k0 = uint32_t(key.seed), k1 = uint32_t(key.seed >> 32);
-    for (int round = 0; round < draws::kRounds; ++round) {
+    for (int round = 0; round < draws::kPhiloxRounds; ++round) {
 #pragma GCC unroll 4
       for (int v = 0; v < kVectors; ++v) {
         const Words p0 = multiply(c[0][v], m0), p1 = multiply(c[2][v], m1);
@@ -50,8 +50,8 @@ inline void philox_words(PhiloxKey key, uint64_t first, int64_t blocks, uint32_t
         c[2][v] = hn::Xor(hn::Xor(hn::ShiftRight<32>(p0), c[3][v]), hn::Set(tag, k1));
         c[3][v] = p0;
       }
-      k0 += draws::kKeyStepA;
-      k1 += draws::kKeyStepB;
+      k0 += draws::kPhiloxW0;
+      k1 += draws::kPhiloxW1;
     }
 #pragma GCC unroll 4
     for (int v = 0; v < kVectors; ++v) {

@@ -92,7 +92,7 @@ void randperm_cpu(const Tensor& out, const raw::DrawKey& key) {
 // Throws the error for the first invalid weight, or else for the total.
 [[noreturn]] void throw_invalid_weights(const double* weights, int64_t n, double total) {
   for (int64_t i = 0; i < n; ++i)
-    if (!draws::is_weight(weights[i])) raw::throw_invalid_weight(weights[i], i);
+    if (!draws::is_valid_weight(weights[i])) raw::throw_invalid_weight(weights[i], i);
   raw::throw_invalid_total(total);
 }
 
@@ -115,8 +115,8 @@ void accumulate_weights(const double* weights, int64_t n, int64_t count, bool re
     groups += group;
   }
   // An infinite weight makes the total infinite.
-  if (!draws::is_total(sums[n - 1])) throw_invalid_weights(weights, n, sums[n - 1]);
-  if (!replacement && positive < count) raw::throw_few_weights(count, positive);
+  if (!draws::is_valid_total(sums[n - 1])) throw_invalid_weights(weights, n, sums[n - 1]);
+  if (!replacement && positive < count) raw::throw_too_few_weights(count, positive);
 }
 
 // Draws `count` indices per row with probabilities proportional to weights [rows, n]. With replacement:
@@ -134,7 +134,7 @@ void multinomial_cpu(const Tensor& out, const Tensor& weights, const Tensor& uni
       int64_t* const to = out.ptr<int64_t>() + row * count;
       accumulate_weights(w, n, count, replacement, sums.data());
       if (replacement) {
-        const double total = sums.back(), below = draws::number_below(total);
+        const double total = sums.back(), below = draws::previous_double(total);
         for (int64_t i = 0; i < count; ++i)
           to[i] =
               std::upper_bound(sums.begin(), sums.end(), draws::threshold(u[i], total, below)) - sums.begin();

@@ -16,11 +16,12 @@
 namespace gradus::raw {
 namespace {
 
-using functors::AgainstNumber, functors::TimesFactor, functors::TimesFactorAgainstNumber;
+using functors::WithScalarTarget, functors::ScaledGradient, functors::ScaledWithScalarTarget;
 
 void point_loss_cpu(const Tensor& y, const Tensor& x, const Tensor& target, const PointLossSpec& s) {
   with_loss(s, [&]<class F, class G>(F loss, G) {
-    target.defined() ? cpu::binary(y, x, target, loss) : cpu::unary(y, x, AgainstNumber<F>{loss, s.target});
+    target.defined() ? cpu::binary(y, x, target, loss)
+                     : cpu::unary(y, x, WithScalarTarget<F>{loss, s.target});
   });
 }
 // y = factor * sum of the losses.
@@ -34,10 +35,10 @@ void point_loss_sum_cpu(const Tensor& y, const Tensor&, const Tensor& x, const T
 // dx = factor * dy * d loss / dx.
 void point_loss_backward_cpu(const Tensor& dx, const Tensor& dy, const Tensor& x, const Tensor& target,
                              const PointLossSpec& s, double factor) {
-  with_loss(s, [&]<class F, class G>(F, G gradient) {
-    const TimesFactor<G> scaled{gradient, factor};
+  with_loss(s, [&]<class F, class G>(F, G derivative) {
+    const ScaledGradient<G> scaled{derivative, factor};
     target.defined() ? cpu::ternary(dx, dy, x, target, scaled)
-                     : cpu::binary(dx, dy, x, TimesFactorAgainstNumber<G>{scaled, s.target});
+                     : cpu::binary(dx, dy, x, ScaledWithScalarTarget<G>{scaled, s.target});
   });
 }
 

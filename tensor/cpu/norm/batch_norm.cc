@@ -103,7 +103,7 @@ template <int K, class A, class Add> std::vector<double> sum_rows(const ImageRow
 }
 
 using formulas::normalized;
-using formulas::positive_part;
+using formulas::relu;
 
 // Returns weight[c] / sqrt(var + eps).
 template <class A> double scale_of(const Tensor& weight, double var, double eps, int64_t c) {
@@ -304,7 +304,7 @@ void batch_norm_update_cpu(const Tensor& mean, const Tensor& var, const RunningS
       using A = Arithmetic<T>;
       for (int64_t c = 0; c < batch.numel(); ++c) {
         T& v = statistic.ptr<T>()[c];
-        v = T(A(formulas::updated(A(v), batch.ptr<A>()[c] * factor, running.momentum)));
+        v = T(A(formulas::updated_statistic(A(v), batch.ptr<A>()[c] * factor, running.momentum)));
       }
     });
   };
@@ -334,9 +334,9 @@ void batch_norm_relu_cpu(const Tensor& y, const Tensor& mean, const Tensor& var,
       });
     };
     if (negative_slope == 0)
-      rectify([](A v) { return positive_part(v); });
+      rectify([](A v) { return relu(v); });
     else
-      rectify([slope = A(negative_slope)](A v) { return formulas::leaky(v, slope); });
+      rectify([slope = A(negative_slope)](A v) { return formulas::leaky_relu(v, slope); });
   });
   batch_norm_update_cpu(mean, var, running, ImageRows(x).total);
 }
@@ -348,13 +348,13 @@ struct IdentityGradient {
 };
 struct ReluGradient {
   template <class A> A operator()(A dy, A v, A mean, A scale, A shift) const {
-    return formulas::rectified_gradient(dy, normalized(v, mean, scale, shift));
+    return formulas::relu_gradient(dy, normalized(v, mean, scale, shift));
   }
 };
 template <class A> struct LeakyReluGradient {
   A slope;
   A operator()(A dy, A v, A mean, A scale, A shift) const {
-    return formulas::leaky_gradient(dy, normalized(v, mean, scale, shift), slope);
+    return formulas::leaky_relu_gradient(dy, normalized(v, mean, scale, shift), slope);
   }
 };
 
@@ -443,7 +443,7 @@ void batch_norm_add_relu_backward_cpu(const Tensor& dx, const Tensor& dresidual,
       const auto add = [g = rows.at<T>(dresidual, r), dy = rows.at<T>(dy, r), y = rows.at<T>(y, r),
                         x = rows.at<T>(x, r),
                         mean = affine.mean.data()](int64_t at, int64_t i, A& sum, A& centered) {
-        const A relu_grad = formulas::rectified_gradient(A(dy[at]), A(y[at]));
+        const A relu_grad = formulas::relu_gradient(A(dy[at]), A(y[at]));
         g[at] = T(relu_grad);
         sum += relu_grad;
         centered = std::fma(relu_grad, A(x[at]) - mean[i], centered);

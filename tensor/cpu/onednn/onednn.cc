@@ -72,7 +72,7 @@ int apply_num_threads() {
   const int n = 1;
 #else
   const int n = num_threads();
-  if (n > 1) internal::record_team();
+  if (n > 1) internal::record_openmp_team();
   internal::has_cpu_contention(
       n);  // its side effect: idle OpenMP threads sleep while another process is busy
 #endif

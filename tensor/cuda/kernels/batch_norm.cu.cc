@@ -74,7 +74,7 @@ __device__ __forceinline__ void move(void* running, bool is_wide, double batch, 
                                      int64_t channel) {
   using A = compute_t<T>;
   const auto moved = [&](A v) {
-    return static_cast<A>(formulas::updated(static_cast<double>(v), batch, momentum));
+    return static_cast<A>(formulas::updated_statistic(static_cast<double>(v), batch, momentum));
   };
   if (is_wide) {
     A& v = static_cast<A*>(running)[channel];
@@ -139,13 +139,13 @@ __device__ __forceinline__ void normalize_block(const BatchNorm<T>& s, const Gri
         for (int k = 0; k < n; ++k) {
           A value = formulas::normalized(A(widen(v[e].v[k])), mean[k], scale[k], shift[k]);
           if constexpr (adds) value += widen(add[e].v[k]);
-          out.v[k] = convert<T>(formulas::leaky(value, negative_slope));
+          out.v[k] = convert<T>(formulas::leaky_relu(value, negative_slope));
         }
         store(y + at, out);
       });
 }
 
-// y[r, c] = leaky((x[r, c] - mean[c]) * scale[c] + bias[c] + residual[r, c]), with scale = weight / sqrt(var
+// y[r, c] = leaky_relu((x[r, c] - mean[c]) * scale[c] + bias[c] + residual[r, c]), with scale = weight / sqrt(var
 // + eps). `pieces` [count, 2, channels] are the moments, from which mean and var follow. Null: they are
 // given. Threads map to [rows, channels] as in moments(). Blocks of piece 0 write mean and var.
 template <class T, int n, bool adds>

@@ -69,10 +69,10 @@ __device__ __forceinline__ void sum_gradients_of_block(
               const A element = widen(v[e].v[k]);
               A slope = widen(g[e].v[k]);
               if constexpr (kOfRectified)
-                slope = formulas::leaky_gradient(
+                slope = formulas::leaky_relu_gradient(
                     slope, formulas::normalized(element, mean[k], numbers[1][k], numbers[2][k]),
                     negative_slope);
-              if constexpr (kOfSum) slope = formulas::rectified_gradient(slope, widen(of[e].v[k]));
+              if constexpr (kOfSum) slope = formulas::relu_gradient(slope, widen(of[e].v[k]));
               sum[k] += slope;
               centered[k] = m::fma(slope, element - mean[k], centered[k]);
               out.v[k] = convert<Written>(kScaled ? slope * numbers[kNumbers - 1][k] : slope);
@@ -143,7 +143,7 @@ __device__ __forceinline__ void differentiate_block(const BatchNorm<T>& s, const
           const A element = widen(v[e].v[k]);
           A given = widen(g[e].v[k]);
           if constexpr (rectified)
-            given = formulas::leaky_gradient(
+            given = formulas::leaky_relu_gradient(
                 given, formulas::normalized(element, mean[k], scale[k], numbers[4][k]), negative_slope);
           out.v[k] =
               convert<T>(formulas::batch_norm_dx(given, element, mean[k], scale[k], offset[k], slope[k]));

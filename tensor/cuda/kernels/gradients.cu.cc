@@ -62,7 +62,7 @@ struct AnyPower {
 struct AddTerms {
   using Wide = double;
   bool largest;  // the maximum instead of the sum, for an infinite p
-  __device__ double merge(double a, double b) const { return largest ? raw::larger(a, b) : a + b; }
+  __device__ double merge(double a, double b) const { return largest ? raw::max_or_nan(a, b) : a + b; }
 };
 AddTerms terms_of(double p) { return {std::isinf(p)}; }
 
@@ -84,7 +84,7 @@ __global__ void __launch_bounds__(kChunkThreads)
     take_norm(AddTerms add, void* norm, bool is_f64, const double* sums, int64_t n, double p) {
   double local = 0;
   for (int64_t i = threadIdx.x; i < n; i += kChunkThreads) local = add.merge(local, sums[i]);
-  local = raw::root_of(merge_block<kChunkThreads>(add, local), p);
+  local = raw::p_norm_of_sum(merge_block<kChunkThreads>(add, local), p);
   if (threadIdx.x == 0)
     is_f64 ? *static_cast<double*>(norm) = local : *static_cast<float*>(norm) = static_cast<float>(local);
 }
@@ -95,7 +95,7 @@ __global__ void __launch_bounds__(kChunkThreads)
     clip_to_norm(const void* norm, bool is_f64, double max_norm, Table table) {
   const double size = is_f64 ? *static_cast<const double*>(norm) : *static_cast<const float*>(norm);
   const double factor = raw::clip_factor(size, max_norm);
-  if (!raw::clips(factor)) return;
+  if (!raw::needs_clipping(factor)) return;
   over_vectors<P, true>(table, [&](auto& v) {
 #pragma unroll
     for (P& x : v.v) x = convert<P>(widen(x) * static_cast<compute_t<P>>(factor));
@@ -152,7 +152,7 @@ __global__ void __launch_bounds__(kWarp)
                     const float* found, raw::LossScaleOptions options, ValueReports reports) {
   raw::LossScale last = latest ? *latest : *before;
   if (!latest) last.found_inf = 0;
-  const raw::LossScale next = raw::updated(*before, last, *found != 0, options);
+  const raw::LossScale next = raw::next_loss_scale(*before, last, *found != 0, options);
   *now = next;
   if (next.scale < raw::kMinLossScale)
     report(reports, static_cast<int64_t>(next.skipped), std::bit_cast<uint64_t>(next.scale));

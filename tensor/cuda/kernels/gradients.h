@@ -41,8 +41,8 @@ void unscale(const char* op, int32_t* bad, DType dtype, Gradients tensors, doubl
 // *found = 1 if one of n chunks is bad, else 0.
 void any_bad(const char* op, float* found, const int32_t* bad, int64_t n, cudaStream_t stream);
 
-// *now = raw::updated(*before, *latest, *found). `latest` may be null. Reports a scale that is too small, at
-// the number of skipped steps.
+// *now = raw::next_loss_scale(*before, *latest, *found). `latest` may be null. Reports a scale that is too small,
+// at the number of skipped steps.
 void move_scale(const char* op, raw::LossScale* now, const raw::LossScale* before,
                 const raw::LossScale* latest, const float* found, const raw::LossScaleOptions& options,
                 const ValueReports& reports, cudaStream_t stream);

@@ -74,13 +74,13 @@ inline int64_t loss_sum_workspace(int64_t n) {
 // *out = gradient.factor times the sum of loss(x[i], targets[i]) over n elements, n > 0. Where `targets` is
 // null, `target` is that of all elements. Unless `slopes` is null, slopes[i] = gradient(1, x[i], targets[i]).
 template <class T, class F, class G>
-void sum_losses(const char* op, const F& loss, const functors::TimesFactor<G>& gradient, T* out, T* slopes,
+void sum_losses(const char* op, const F& loss, const functors::ScaledGradient<G>& gradient, T* out, T* slopes,
                 const T* x, const T* targets, double target, int64_t n, void* workspace,
                 cudaStream_t stream) {
   using namespace loss_sum_detail;  // NOLINT
   const int64_t chunks = blocks_for(n, kChunk);
   auto* const sums = chunks > 1 ? static_cast<double*>(workspace) : nullptr;
-  launch(op, sum_chunk_of_losses<F, functors::TimesFactor<G>, T>, {chunks, kChunkThreads, kSharedOfSums},
+  launch(op, sum_chunk_of_losses<F, functors::ScaledGradient<G>, T>, {chunks, kChunkThreads, kSharedOfSums},
          stream, loss, gradient, x, targets, target, n, out, slopes, sums);
   if (sums)
     launch(op, add_sums_of_losses<T>, {1, kChunkThreads, kSharedOfSums}, stream, out, sums, chunks,

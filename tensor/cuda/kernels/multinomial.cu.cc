@@ -48,7 +48,7 @@ __global__ void __launch_bounds__(kThreads, 4)
   for (int k = 0; k < kGroup; ++k) {
     const int e = k * kWarp + lane;
     const double w = e < left ? weights[first + e] : 0;
-    local[place_of(e)] = draws::is_weight(w) ? w : std::numeric_limits<double>::quiet_NaN();
+    local[place_of(e)] = draws::is_valid_weight(w) ? w : std::numeric_limits<double>::quiet_NaN();
   }
   __syncwarp(kAllLanes);
   double* const group = local + place_of(lane * kGroup);
@@ -118,12 +118,12 @@ __global__ void __launch_bounds__(kThreads, 4)
   const int64_t behind = std::min(n, wrong + kChunk);
   for (int64_t i = wrong; i < behind; ++i) {
     const double w = weights[row * n + i];
-    if (draws::is_weight(w)) continue;
+    if (draws::is_valid_weight(w)) continue;
     report(reports, position + i, std::bit_cast<uint64_t>(w));
     break;
   }
   if (lane != 0 || total != total) return;
-  if (!draws::is_total(total))
+  if (!draws::is_valid_total(total))
     report(reports, position + n, std::bit_cast<uint64_t>(total));
   else if (positive < needed)
     report(reports, position + n + 1, static_cast<uint64_t>(positive));
@@ -152,8 +152,8 @@ __global__ void __launch_bounds__(kThreads, 4)
   const Chunk* const of_row = chunks + row * per_row;
   const double total = of_row[per_row - 1].sum;
   int64_t drawn = 0;
-  if (draws::is_total(total)) {
-    const double v = draws::threshold(m.uniform[i], total, draws::number_below(total));
+  if (draws::is_valid_total(total)) {
+    const double v = draws::threshold(m.uniform[i], total, draws::previous_double(total));
     const int64_t chunk = first_above(v, per_row, [&](int64_t c) { return of_row[c].sum; });
     const double before = chunk > 0 ? of_row[chunk - 1].sum : 0;
     const int64_t first = chunk * kChunk, left = m.n - first;

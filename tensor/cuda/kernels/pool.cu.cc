@@ -62,7 +62,8 @@ __device__ __forceinline__ void for_each_cell(const Pooling& p, const ThreadInde
                                               F&& f) {
   for (int32_t d = window.d.first; d < window.d.last; ++d)
     for (int32_t h = window.h.first; h < window.h.last; ++h) {
-      int64_t at = input_at(p, s, window.d.at(d), window.h.at(h), window.w.at(window.w.first));
+      int64_t at = input_at(p, s, window.d.position_of(d), window.h.position_of(h),
+                            window.w.position_of(window.w.first));
       for (int32_t w = window.w.first; w < window.w.last; ++w, at += window.w.step * p.channels)
         f(number_of(p, d, h, w), at);
     }
@@ -203,8 +204,8 @@ __device__ __forceinline__ int64_t input_offset(const Pooling& p, const ThreadIn
   const Window window = window_of(p, s);
   const int32_t w = number % p.w.kernel, h = number / p.w.kernel % p.h.kernel,
                 d = number / p.w.kernel / p.h.kernel;
-  if (!window.d.has(d) || !window.h.has(h) || !window.w.has(w)) return -1;
-  return input_at(p, s, window.d.at(d), window.h.at(h), window.w.at(w));
+  if (!window.d.contains(d) || !window.h.contains(h) || !window.w.contains(w)) return -1;
+  return input_at(p, s, window.d.position_of(d), window.h.position_of(h), window.w.position_of(w));
 }
 
 // y[o] = x at cell index[o] of window o; 0 if the cell is in the padding. A thread computes one element of y.

@@ -11,7 +11,7 @@ using namespace functors;  // NOLINT
 void where(const Tensor& out, const Tensor& condition, const Tensor& a, const Tensor& b) {
   if (out.numel() == 0) return;
   raw::with_compute_type<Where>("where", out.dtype(), [&]<class T>() {
-    const Operands o = operands_of({&out, &condition, &a, &b});
+    const ElementwiseArgs o = operands_of({&out, &condition, &a, &b});
     elementwise<T, T, uint8_t, T, T>("where", Where(), o.index, o.views.data(), o.stream);
   });
 }

@@ -66,7 +66,7 @@ void copy_between_devices(const Tensor& dst, const Tensor& src) {
 
 void copy_cuda(const Tensor& dst, const Tensor& src) {
   if (dst.device() != src.device()) return copy_between_devices(dst, src);
-  const Operands o = operands_of({&dst, &src});
+  const ElementwiseArgs o = operands_of({&dst, &src});
   copy("copy", o.index, o.views.data(), o.stream);
 }
 
@@ -79,7 +79,7 @@ void fill_cuda(const Tensor& dst, Number value) {
   for (int d = 0; d < dst.dim(); ++d)
     if (dst.strides()[d] == 0) shape[d] = 1;
   const Tensor apart = view_as_strided(dst, shape, dst.strides(), dst.impl().offset);
-  const Operands o = operands_of({&apart});
+  const ElementwiseArgs o = operands_of({&apart});
   fill("fill_", o.index, o.views[0], element.raw_ptr(), o.stream);
 }
 

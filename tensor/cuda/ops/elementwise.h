@@ -19,7 +19,7 @@ template <class F, class... In> void compute(const F& f, const Tensor& out, cons
   if (out.numel() == 0) return;
   raw::with_compute_type<F>(F::name, raw::compute_type<F>(out, in...), [&]<class T>() {
     using Out = decltype(f((void(in), T())...));
-    const Operands o = operands_of({&out, &in...});
+    const ElementwiseArgs o = operands_of({&out, &in...});
     elementwise<T, Out, std::conditional_t<true, T, In>...>(F::name, f, o.index, o.views.data(), o.stream);
   });
 }

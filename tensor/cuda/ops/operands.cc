@@ -23,9 +23,9 @@ cudaStream_t stream_for(std::span<const Tensor* const> tensors) {
   return static_cast<cudaStream_t>(stream->handle());
 }
 
-Operands operands_of(std::initializer_list<const Tensor*> tensors) {
+ElementwiseArgs operands_of(std::initializer_list<const Tensor*> tensors) {
   const Tensor& out = **tensors.begin();
-  Operands o{};
+  ElementwiseArgs o{};
   size_t count = 0;
   for (const Tensor* x : tensors) o.views[count++] = view_of(*x);
   const std::span<const int64_t> sizes(out.shape().begin(), static_cast<size_t>(out.dim()));

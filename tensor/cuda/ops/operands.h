@@ -35,14 +35,14 @@ inline Tensor workspace_for(const Tensor& x, int64_t bytes) {
 }
 
 // The arguments of an element-wise kernel. Does not own the tensors' memory.
-struct Operands {
+struct ElementwiseArgs {
   StridedIndex index;  // nested loops over the output's elements, with the strides of every operand
   std::array<View, kMaxOperands> views;  // in the order of the tensors
   cudaStream_t stream;
 };
 // Returns the arguments for `tensors`: the output, then the inputs, at most kMaxOperands in all, each defined.
 // Inputs broadcast to the output's shape: their broadcast dims have stride 0. Copies and converts nothing.
-Operands operands_of(std::initializer_list<const Tensor*> tensors);
+ElementwiseArgs operands_of(std::initializer_list<const Tensor*> tensors);
 
 // The operand of a reduction over n: the memory of `x` is a dense array [outer, n, inner]. `x` is the operand or a
 // permuted copy.

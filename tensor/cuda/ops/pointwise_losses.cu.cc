@@ -17,7 +17,7 @@
 namespace gradus::cuda {
 namespace {
 
-using functors::AgainstNumber, functors::TimesFactor;
+using functors::WithScalarTarget, functors::ScaledGradient;
 
 constexpr int kCheckThreads = 256;
 
@@ -57,7 +57,7 @@ void point_loss_cuda(const Tensor& y, const Tensor& x, const Tensor& target, con
     if (target.defined())
       compute(Loss<F>{loss}, y, x, target);
     else
-      compute(Loss<AgainstNumber<F>>{{loss, s.target}}, y, x);
+      compute(Loss<WithScalarTarget<F>>{{loss, s.target}}, y, x);
   });
 }
 
@@ -78,7 +78,7 @@ void point_loss_sum_cuda(const Tensor& y, const Tensor& slope, const Tensor& x, 
   raw::with_loss(s, [&]<class F, class G>(F loss, G gradient) {
     dispatch_all(x.dtype(), [&]<class T>() {
       if constexpr (is_floating(dtype_v<T>))
-        sum_losses("point_loss_sum", loss, TimesFactor<G>{gradient, factor}, y.ptr<T>(),
+        sum_losses("point_loss_sum", loss, ScaledGradient<G>{gradient, factor}, y.ptr<T>(),
                    slope.defined() ? slope.ptr<T>() : nullptr, static_cast<const T*>(x.ptr<T>()),
                    target.defined() ? static_cast<const T*>(target.ptr<T>()) : nullptr, s.target, x.numel(),
                    workspace.raw_ptr(), stream);

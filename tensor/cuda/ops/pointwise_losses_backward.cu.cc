@@ -6,7 +6,7 @@
 namespace gradus::cuda {
 namespace {
 
-using functors::TimesFactor, functors::TimesFactorAgainstNumber;
+using functors::ScaledGradient, functors::ScaledWithScalarTarget;
 
 template <class F> struct LossBackward : F {
   static constexpr const char* name = "point_loss_backward";
@@ -15,11 +15,11 @@ template <class F> struct LossBackward : F {
 void point_loss_backward_cuda(const Tensor& dx, const Tensor& dy, const Tensor& x, const Tensor& target,
                               const raw::PointLossSpec& s, double factor) {
   raw::with_loss(s, [&]<class F, class G>(F, G slope) {
-    const TimesFactor<G> scaled{slope, factor};
+    const ScaledGradient<G> scaled{slope, factor};
     if (target.defined())
-      compute(LossBackward<TimesFactor<G>>{scaled}, dx, dy, x, target);
+      compute(LossBackward<ScaledGradient<G>>{scaled}, dx, dy, x, target);
     else
-      compute(LossBackward<TimesFactorAgainstNumber<G>>{{scaled, s.target}}, dx, dy, x);
+      compute(LossBackward<ScaledWithScalarTarget<G>>{{scaled, s.target}}, dx, dy, x);
   });
 }
 

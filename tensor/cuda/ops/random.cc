@@ -58,7 +58,7 @@ void dropout_cuda(const Tensor& y, const Tensor& mask, const Tensor& x, double p
   dropout("dropout", d, p, scale, on_device(key), stream_for({&y, &mask, &x, &key.base}));
 }
 void masked_scale_cuda(const Tensor& out, const Tensor& x, const Tensor& mask, double scale) {
-  const Operands o = operands_of({&out, &x, &mask});
+  const ElementwiseArgs o = operands_of({&out, &x, &mask});
   masked_scale("masked_scale", o.index, o.views.data(), scale, o.stream);
 }
 void throw_invalid_probability(const FoundValue& v) {
@@ -78,7 +78,7 @@ void throw_invalid_draw(const FoundValue& v) {
   const int64_t n = v.per_row - reported_per_row(0), place = v.position % v.per_row;
   if (place < n) raw::throw_invalid_weight(v.as_double(), place);
   if (place == n) raw::throw_invalid_total(v.as_double());
-  raw::throw_few_weights(v.limit, v.as_integer());
+  raw::throw_too_few_weights(v.limit, v.as_integer());
 }
 
 void multinomial_cuda(const Tensor& out, const Tensor& weights, const Tensor& uniform, bool replacement) {

@@ -220,15 +220,15 @@ class Runtime final : public internal::DeviceRuntime {
   static void copy_through_pinned(void* to, int device, const void* from, int64_t bytes,
                                   StreamHandle stream) {
     auto& memory = internal::PinnedMemory::of({DeviceType::kCUDA, static_cast<int16_t>(device)});
-    const auto give_back = [&](void* p) { memory.give_back(p); };
+    const auto release = [&](void* p) { memory.release(p); };
     for (int64_t at = 0, piece; at < bytes; at += piece) {
       piece = std::min(bytes - at, kMaxOfACopy);
-      const std::unique_ptr<void, decltype(give_back)> block(memory.take(device, piece), give_back);
+      const std::unique_ptr<void, decltype(release)> block(memory.allocate(device, piece), release);
       const void* source = static_cast<const char*>(from) + at;
       if (block) source = std::memcpy(block.get(), source, static_cast<size_t>(piece));
       GRADUS_CHECK_ON(stream, cudaMemcpyAsync, static_cast<char*>(to) + at, source,
                       static_cast<size_t>(piece), cudaMemcpyHostToDevice, of(stream));
-      if (block) memory.use(block.get(), stream);
+      if (block) memory.record_use(block.get(), stream);
       count_calls(nullptr, {.copies_to_device = 1, .bytes_to_device = piece, .pageable_copies = !block});
     }
   }
@@ -258,7 +258,7 @@ class Runtime final : public internal::DeviceRuntime {
 #undef GRADUS_CHECK
 
 constinit Runtime runtime;
-[[maybe_unused]] const bool is_set = (internal::set_device_runtime(DeviceType::kCUDA, &runtime), true);
+[[maybe_unused]] const bool is_set = (internal::register_device_runtime(DeviceType::kCUDA, &runtime), true);
 
 }  // namespace
 }  // namespace gradus::cuda

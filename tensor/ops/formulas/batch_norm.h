@@ -1,5 +1,5 @@
-// Scalar formulas of batch normalization and of its gradients, shared by the kernels of all devices. A is the type
-// to compute in.
+// Scalar formulas of batch normalization and of its gradients for one element v or one channel, shared by the
+// kernels of all devices. A is the type to compute in. mean and var are the channel's; var is biased.
 #pragma once
 
 #include <algorithm>
@@ -24,14 +24,15 @@ template <class A> GRADUS_HD A normalized(A v, A mean, A scale, A shift) {
 }
 
 // Returns max(v, 0), but NaN for NaN.
-template <class A> GRADUS_HD A positive_part(A v) { return v < 0 ? A(0) : v; }
-
+template <class A> GRADUS_HD A relu(A v) { return v < 0 ? A(0) : v; }
 // The gradient of relu, given its result: dy, or 0 if rectified <= 0.
-template <class A> GRADUS_HD A rectified_gradient(A dy, A rectified) { return rectified <= 0 ? A(0) : dy; }
+template <class A> GRADUS_HD A relu_gradient(A dy, A rectified) { return rectified <= 0 ? A(0) : dy; }
 
 // leaky_relu with slope `slope` for negative numbers, and its gradient. Slope 0 is relu, slope 1 the identity.
-template <class A> GRADUS_HD A leaky(A v, A slope) { return v < 0 ? (slope == 0 ? A(0) : slope * v) : v; }
-template <class A> GRADUS_HD A leaky_gradient(A dy, A v, A slope) {
+template <class A> GRADUS_HD A leaky_relu(A v, A slope) {
+  return v < 0 ? (slope == 0 ? A(0) : slope * v) : v;
+}
+template <class A> GRADUS_HD A leaky_relu_gradient(A dy, A v, A slope) {
   return v <= 0 ? (slope == 0 ? A(0) : slope * dy) : dy;
 }
 
@@ -54,8 +55,8 @@ template <class A> GRADUS_HD A affine_about_mean(A v, A mean, A offset, A slope)
   return offset + (v - mean) * slope;
 }
 
-// Returns a running statistic after its update by that of a batch.
-GRADUS_HD double updated(double running, double batch, double momentum) {
+// Returns a running mean or variance after its update by that of a batch, whose weight is `momentum`.
+GRADUS_HD double updated_statistic(double running, double batch, double momentum) {
   return running + momentum * (batch - running);
 }
 

@@ -1,4 +1,5 @@
 // Scalar formulas of norms, clipping and unscaling of gradients, shared by the kernels of all devices.
+// GRADUS_HD marks host and device functions.
 #pragma once
 
 #include <limits>
@@ -8,17 +9,17 @@
 namespace gradus::raw {
 
 // Returns the maximum, or NaN if either is NaN.
-GRADUS_HD double larger(double a, double b) { return b > a || b != b ? b : a; }
+GRADUS_HD double max_or_nan(double a, double b) { return b > a || b != b ? b : a; }
 
 // Returns the p-norm, given sum |x|^p, or max |x| for infinite p.
-GRADUS_HD double root_of(double sum, double p) {
+GRADUS_HD double p_norm_of_sum(double sum, double p) {
   if (p == std::numeric_limits<double>::infinity()) return sum;
   return p == 2 ? m::sqrt(sum) : m::pow(sum, 1 / p);
 }
 
-// Returns the factor for gradients with this norm. It is applied if clips(factor): unless it is at least 1.
+// Returns the factor that scales gradients of this norm to max_norm, and whether to apply it: below 1 or NaN.
 GRADUS_HD double clip_factor(double norm, double max_norm) { return max_norm / (norm + 1e-6); }
-GRADUS_HD bool clips(double factor) { return !(factor >= 1); }
+GRADUS_HD bool needs_clipping(double factor) { return !(factor >= 1); }
 
 // Returns v clamped to [low, high]; NaN stays NaN.
 template <class T> GRADUS_HD T clamped(T v, T low, T high) { return v < low ? low : v > high ? high : v; }

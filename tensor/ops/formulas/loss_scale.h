@@ -8,11 +8,12 @@
 
 namespace gradus::raw {
 
-// Returns the state after a step. `found_inf`: whether the step found infinite gradients. `before` is the state
-// at the last backward, `latest` the state after the previous step since this backward, or `before` with
-// found_inf = 0 if there is none. So the scale changes once per backward, for any number of steps that follow.
-GRADUS_HD LossScale updated(const LossScale& before, const LossScale& latest, bool found_inf,
-                            const LossScaleOptions& o) {
+// Returns the state after an optimizer step. `found_inf`: the step found infinite or NaN gradients, and is
+// skipped. `before` is the state at the last backward, `latest` the state after the previous step since that
+// backward, or `before` with found_inf = 0 for the first step. The result follows from `before`, so the scale
+// changes once per backward, however many optimizers step. A scale that would overflow f32 does not grow.
+GRADUS_HD LossScale next_loss_scale(const LossScale& before, const LossScale& latest, bool found_inf,
+                                    const LossScaleOptions& o) {
   LossScale now = before;
   now.skipped = latest.skipped + (found_inf ? 1 : 0);
   now.found_inf = found_inf || latest.found_inf != 0 ? 1 : 0;

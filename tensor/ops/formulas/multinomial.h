@@ -25,14 +25,14 @@ namespace gradus::draws {
 inline constexpr int kGroupWeights = 16, kChunkWeights = 32 * kGroupWeights;
 
 // Whether a number is a valid weight: finite and not negative. NaN is not valid.
-GRADUS_HD bool is_weight(double w) { return w >= 0 && w <= std::numeric_limits<double>::max(); }
+GRADUS_HD bool is_valid_weight(double w) { return w >= 0 && w <= std::numeric_limits<double>::max(); }
 // Whether a sum is a valid total of a row: finite and positive.
-GRADUS_HD bool is_total(double sum) { return sum > 0 && sum <= std::numeric_limits<double>::max(); }
+GRADUS_HD bool is_valid_total(double sum) { return sum > 0 && sum <= std::numeric_limits<double>::max(); }
 
-// With replacement, each u draws the first element whose running sum exceeds threshold() = u * total. The product
-// may round up to `total`, which no running sum exceeds, so it is limited to `below` = number_below(total), the
-// largest double less than `total`. `total` must satisfy is_total().
-GRADUS_HD double number_below(double total) {
+// With replacement, each u draws the first element whose running sum exceeds threshold() = u * total. The
+// product may round up to `total`, which no running sum exceeds, so it is limited to `below` =
+// previous_double(total), the largest double less than `total`. `total` must satisfy is_valid_total().
+GRADUS_HD double previous_double(double total) {
   return std::bit_cast<double>(std::bit_cast<uint64_t>(total) - 1);
 }
 GRADUS_HD double threshold(double u, double total, double below) { return std::min(u * total, below); }

@@ -17,23 +17,23 @@
 namespace gradus::draws {
 
 // Source: Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011.
-inline constexpr int kRounds = 10;
-inline constexpr uint32_t kFactorA = 0xD2511F53u, kFactorB = 0xCD9E8D57u;
-inline constexpr uint32_t kKeyStepA = 0x9E3779B9u, kKeyStepB = 0xBB67AE85u;
+inline constexpr int kPhiloxRounds = 10;
+inline constexpr uint32_t kPhiloxM0 = 0xD2511F53u, kPhiloxM1 = 0xCD9E8D57u;
+inline constexpr uint32_t kPhiloxW0 = 0x9E3779B9u, kPhiloxW1 = 0xBB67AE85u;
 
 // words = Philox4x32-10 of the counter under the key.
 GRADUS_HD void philox(PhiloxKey key, uint64_t counter, uint32_t (&words)[4]) {
   uint32_t c0 = uint32_t(counter), c1 = uint32_t(counter >> 32);
   uint32_t c2 = uint32_t(key.stream), c3 = uint32_t(key.stream >> 32);
   uint32_t k0 = uint32_t(key.seed), k1 = uint32_t(key.seed >> 32);
-  for (int round = 0; round < kRounds; ++round) {
-    const uint64_t a = uint64_t(kFactorA) * c0, b = uint64_t(kFactorB) * c2;
+  for (int round = 0; round < kPhiloxRounds; ++round) {
+    const uint64_t a = uint64_t(kPhiloxM0) * c0, b = uint64_t(kPhiloxM1) * c2;
     c0 = uint32_t(b >> 32) ^ c1 ^ k0;
     c1 = uint32_t(b);
     c2 = uint32_t(a >> 32) ^ c3 ^ k1;
     c3 = uint32_t(a);
-    k0 += kKeyStepA;
-    k1 += kKeyStepB;
+    k0 += kPhiloxW0;
+    k1 += kPhiloxW1;
   }
   words[0] = c0, words[1] = c1, words[2] = c2, words[3] = c3;
 }

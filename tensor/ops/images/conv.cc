@@ -2,8 +2,7 @@
 // allocate the result, and call the device's kernel. For x [N, C, H, W], with zeros as padding, and
 // w [O, C/groups, KH, KW]:
 //   y[n, o, i, j] = bias[o] + sum_{c, k, l} w[o, c, k, l] * x[n, c', s i + d k - p, s j + d l - p]
-// with stride s, dilation d and padding p, where c' is channel c of o's group. Results without elements do
-// not reach a kernel.
+// with stride s, dilation d and padding p, where c' is channel c of o's group. Empty results skip the kernel.
 #include "gradus/tensor/ops/images/conv.h"
 
 #include "gradus/tensor/base/checked.h"
@@ -17,7 +16,6 @@ namespace {
 // Shapes in errors, indexed by the number of spatial dims.
 constexpr const char* kInput[] = {"", "[N,C,L]", "[N,C,H,W]", "[N,C,D,H,W]"};
 constexpr const char* kWeight[] = {"", "[O,C/groups,K]", "[O,C/groups,KH,KW]", "[O,C/groups,KD,KH,KW]"};
-// Returns "3x3".
 std::string sizes(const Dims& d) {
   std::string s;
   for (int64_t v : d) s += (s.empty() ? "" : "x") + std::to_string(v);
@@ -94,7 +92,6 @@ void check_result_grad(const char* op, const Tensor& dy, const Shape& expected) 
   if (!(dy.shape() == expected)) throw ShapeError(op, "dy must be ", expected, ": dy ", describe(dy));
 }
 
-// Calls `kernel`, conv_kernel or conv_relu_kernel.
 Tensor conv_by(const decltype(conv_kernel)& kernel, const char* op, const Tensor& x, const Tensor& w,
                const Tensor& bias, const ConvGeometry& geometry) {
   const Shape shape = check_conv(op, x, w, bias, geometry);

@@ -16,7 +16,7 @@ inline constexpr int64_t kValidPadding = 0;
 template <class S> struct ConvFuncOptions {
   S stride = 1;
   S padding = 0;              // zeros on both sides
-  S dilation = 1;             // distance between the filter's taps
+  S dilation = 1;             // distance between adjacent filter elements
   int64_t groups = 1;         // channels in independent groups
   bool same_padding = false;  // pads to keep the size (an odd zero at the end); requires stride 1, padding 0
 };
@@ -26,7 +26,8 @@ using Conv3dFuncOptions = ConvFuncOptions<Size3>;
 
 namespace raw {
 
-// The options for any number of spatial dims, with one entry per dim.
+// The options for any number of spatial dims, with one entry per dim. same_padding is lost: callers that
+// support it have replaced it by padding.
 struct ConvGeometry {
   ConvGeometry() = default;
   template <class S>
@@ -78,8 +79,8 @@ inline std::pair<Tensor, Tensor> conv2d_weight_grad(const Tensor& dy, const Tens
 }
 
 // Kernels for two or three spatial dims. x, y and their gradients are channels-last; w and bias are row-major;
-// bias and db may be undefined; no tensor is empty. All have one floating dtype, except that dw and db may be f32
-// if x and dy have 16 bits.
+// bias and db may be undefined; no tensor is empty. All have one floating dtype, except that dw and db may be
+// f32 if x and dy have 16 bits.
 extern KernelSlot<void(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& bias, ConvGeometry)>
     conv_kernel;
 // The same with y = relu(conv).

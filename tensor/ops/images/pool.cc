@@ -106,7 +106,6 @@ Tensor image_like(const Tensor& x, int rank, Size3 size, DType dtype) {
   return empty_channels_last(shape, {dtype, x.device()});
 }
 
-// Returns the dtype in which a kernel computes x.
 DType computed(DType t) { return t == DType::kF64 ? t : DType::kF32; }
 Tensor prepared(const Tensor& x) { return channels_last(to(x, computed(x.dtype()))); }
 Tensor outputs_like(const Tensor& x, const PoolWindows& w) {

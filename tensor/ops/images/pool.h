@@ -13,8 +13,7 @@
 namespace gradus {
 
 // Options of pooling, as in PyTorch. S: int64_t, Size2 or Size3. With ceil_mode the output size is rounded up: the
-// last window may extend beyond the padded input by less than a stride, but starts inside the input or its left
-// padding.
+// last window may exceed the padded input by less than a stride, but starts in the input or its left padding.
 template <class S> struct MaxPoolOptions {
   Required<S, "kernel"> kernel;
   S stride = 0;    // 0: the kernel size
@@ -47,8 +46,7 @@ using AvgPool3dOptions = AvgPoolOptions<Size3>;
 
 // The geometry of a pooling: one window for each output position. Windows start at multiples of the stride, minus
 // the padding. Adaptive pooling: output o of O reads inputs floor(o I / O) to ceil((o + 1) I / O) - 1 in each dim.
-// A cell is one position of a window, in the input or its padding. Unused dims (d and h of signals, d of images)
-// have size 1.
+// A cell is one position of a window, in the input or its padding. Dims d and h that x lacks have size 1.
 struct PoolWindows {
   int rank = 2;  // 1: signals [N,C,L], 2: images [N,C,H,W], 3: volumes [N,C,D,H,W]
   // adaptive: kernel is the size of the largest window, and stride, padding and dilation are unused

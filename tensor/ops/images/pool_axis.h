@@ -1,4 +1,5 @@
-// The windows of pooling along one axis, for CPU and GPU kernels.
+// The windows of pooling along one axis, for CPU and GPU kernels: a pooling window is the product of one
+// window per axis. `window` is the index of a window (output position), a cell one of its kernel elements.
 #pragma once
 
 #include <algorithm>
@@ -8,8 +9,8 @@
 
 namespace gradus {
 
-// One axis of PoolWindows. N is an integer type that can represent the sum of input, padding on both sides, window
-// and stride.
+// One axis of PoolWindows (pool.h). N is an integer type that can represent the sum of input, padding on both
+// sides, window and stride.
 template <class N> struct PoolAxis {
   N in, out, kernel, stride, padding, dilation;
   bool adaptive;
@@ -20,8 +21,8 @@ template <class N> struct PoolAxis {
 template <class N> struct PoolWindow {
   N first, last, origin, step, padded_length;
 
-  GRADUS_HOST_DEVICE N at(N cell) const { return origin + cell * step; }
-  GRADUS_HOST_DEVICE bool has(N cell) const { return first <= cell && cell < last; }
+  GRADUS_HOST_DEVICE N position_of(N cell) const { return origin + cell * step; }
+  GRADUS_HOST_DEVICE bool contains(N cell) const { return first <= cell && cell < last; }
 };
 
 // Returns the cells of a window.
@@ -41,19 +42,19 @@ template <class N> GRADUS_HOST_DEVICE PoolWindow<N> window_of(const PoolAxis<N>&
 template <class N> struct PoolRange {
   N first, last;
 };
-template <class N> GRADUS_HOST_DEVICE PoolRange<N> windows_over(const PoolAxis<N>& a, N place) {
+template <class N> GRADUS_HOST_DEVICE PoolRange<N> windows_over(const PoolAxis<N>& a, N position) {
   if (a.adaptive)
-    return {static_cast<N>(int64_t(place) * a.out / a.in),
-            static_cast<N>(((int64_t(place) + 1) * a.out + a.in - 1) / a.in)};
-  const N before = place + a.padding - a.dilation * (a.kernel - 1);
+    return {static_cast<N>(int64_t(position) * a.out / a.in),
+            static_cast<N>(((int64_t(position) + 1) * a.out + a.in - 1) / a.in)};
+  const N before = position + a.padding - a.dilation * (a.kernel - 1);
   return {before > 0 ? (before + a.stride - 1) / a.stride : 0,
-          std::min(a.out, (place + a.padding) / a.stride + 1)};
+          std::min(a.out, (position + a.padding) / a.stride + 1)};
 }
 
 // Returns the index of the window's cell at an input position, -1 if there is none.
-template <class N> GRADUS_HOST_DEVICE N cell_at(const PoolWindow<N>& s, N place) {
-  const N cell = (place - s.origin) / s.step;
-  return s.has(cell) && s.at(cell) == place ? cell : -1;
+template <class N> GRADUS_HOST_DEVICE N cell_at(const PoolWindow<N>& window, N position) {
+  const N cell = (position - window.origin) / window.step;
+  return window.contains(cell) && window.position_of(cell) == position ? cell : -1;
 }
 
 }  // namespace gradus

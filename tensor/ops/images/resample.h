@@ -16,9 +16,10 @@ struct AxisTaps {
   std::vector<int64_t> start{0}, from;
   std::vector<double> weight;
 
-  void add(int64_t cell, double w) { from.push_back(cell), weight.push_back(w); }
-  // Ends the row of the current output position.
-  void end_cell() { start.push_back(int64_t(from.size())), ++out; }
+  // Appends an input position with its weight to the row of the current output position.
+  void add(int64_t position, double w) { from.push_back(position), weight.push_back(w); }
+  // Ends the row. The next output position begins.
+  void end_output() { start.push_back(int64_t(from.size())), ++out; }
 };
 
 // One matrix for each spatial axis of [N,C,(D,(H,))W]. Null: the identity.

@@ -1,4 +1,5 @@
-// Checks and calls of the unfold and fold kernels.
+// unfold (im2col) and fold (col2im): check operands, compute the number of window positions along each axis,
+// (n + 2 padding - dilation (kernel - 1) - 1) / stride + 1, and call the kernels, with 16-bit floats as f32.
 #include "gradus/tensor/ops/images/unfold.h"
 
 #include "gradus/tensor/base/checked.h"
@@ -9,16 +10,17 @@
 namespace gradus::raw {
 namespace {
 
+// Returns the number of window positions along an axis of n pixels.
 int64_t blocks_along(const char* op, int64_t n, int64_t kernel, int64_t stride, int64_t padding,
                      int64_t dilation) {
-  const int64_t room = Checked(op, n) + 2 * padding - dilation * (kernel - 1) - 1;
-  if (room < 0)
+  const int64_t last_start = Checked(op, n) + 2 * padding - dilation * (kernel - 1) - 1;
+  if (last_start < 0)
     throw ShapeError(op, "window of ", dilation * (kernel - 1) + 1, " is larger than the padded image of ",
                      n + 2 * padding);
-  return room / stride + 1;
+  return last_start / stride + 1;
 }
 
-DType computed(DType t) { return t == DType::kF64 ? t : DType::kF32; }
+DType compute_dtype(DType t) { return t == DType::kF64 ? t : DType::kF32; }
 
 }  // namespace
 
@@ -43,7 +45,7 @@ Tensor unfold(const Tensor& x, const UnfoldOptions& o) {
   const UnfoldWindows w = unfold_windows("unfold", {x.size(2), x.size(3)}, o);
   const Tensor y = empty({x.size(0), Checked("unfold", x.size(1)) * w.kernel.h * w.kernel.w,
                           Checked("unfold", w.blocks.h) * w.blocks.w},
-                         {computed(x.dtype()), x.device()});
+                         {compute_dtype(x.dtype()), x.device()});
   if (y.numel() > 0) unfold_kernel(y, contiguous(to(x, y.dtype())), w);
   return to(y, x.dtype());
 }
@@ -57,7 +59,7 @@ Tensor fold(const Tensor& x, Size2 output, const UnfoldOptions& o) {
   if (x.size(1) % cells != 0 || x.size(2) != blocks)
     throw ShapeError("fold", "x must be [N,C*", cells, ',', blocks, "]: x ", describe(x));
   const Tensor y =
-      empty({x.size(0), x.size(1) / cells, output.h, output.w}, {computed(x.dtype()), x.device()});
+      empty({x.size(0), x.size(1) / cells, output.h, output.w}, {compute_dtype(x.dtype()), x.device()});
   if (y.numel() > 0) fold_kernel(y, contiguous(to(x, y.dtype())), w);
   return to(y, x.dtype());
 }

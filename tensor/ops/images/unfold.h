@@ -1,5 +1,5 @@
-// Raw unfold (im2col) and fold (col2im), which are transposes of each other. The differentiable forms
-// are in gradus/autograd/ops/images/unfold.h.
+// Raw unfold (im2col) and fold (col2im), which are transposes of each other. The differentiable forms are in
+// gradus/autograd/ops/images/unfold.h.
 #pragma once
 
 #include "gradus/tensor/base/required.h"
@@ -16,15 +16,17 @@ struct UnfoldOptions {
 
 namespace raw {
 
-// The blocks.h x blocks.w windows over an image [C,H,W].
+// The windows over an image [C,H,W] of size `image`: blocks.h * blocks.w positions, `stride` apart.
 struct UnfoldWindows {
   Size2 image, blocks, kernel, stride, padding, dilation;
 };
+// Errors: ValueError for an option out of range, ShapeError if the padded image is smaller than a window.
 UnfoldWindows unfold_windows(const char* op, Size2 image, const UnfoldOptions& options);
 
-// Returns the columns of images x [N,C,H,W].
+// Returns the columns of images x [N,C,H,W]: column b is the window at position b, with zeros for padding.
+// Errors: as unfold_windows; ShapeError for another number of dims; DTypeError unless x is floating.
 Tensor unfold(const Tensor& x, const UnfoldOptions& options);
-// Returns images of size `output`, to which the columns x are added at their positions.
+// Returns images of size `output`, to which the columns x are added at their positions. Errors: as unfold.
 Tensor fold(const Tensor& x, Size2 output, const UnfoldOptions& options);
 
 // Kernels: f32 or f64, row-major, not empty. Shapes of the tensors:

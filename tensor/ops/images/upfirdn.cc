@@ -33,7 +33,6 @@ Tensor prepared(const Tensor& x) { return channels_last(to(x, computed(x.dtype()
 
 }  // namespace
 
-// Errors: ShapeError, DTypeError, DeviceError, ValueError for operands or options out of range.
 UpfirdnGeometry upfirdn2d_geometry(const Tensor& x, const Tensor& kernel, const Upfirdn2dOptions& o,
                                    bool flipped) {
   if (x.dim() != 4) throw ShapeError(kOp, "x must be [N,C,H,W]: x ", describe(x));
@@ -56,7 +55,6 @@ UpfirdnGeometry upfirdn2d_geometry(const Tensor& x, const Tensor& kernel, const 
   return g;
 }
 
-// `g` is upfirdn2d_geometry of these operands, which has checked them.
 Tensor upfirdn2d(const Tensor& x, const Tensor& kernel, const UpfirdnGeometry& g) {
   const DType t = computed(x.dtype());
   const Tensor y = empty_channels_last({x.size(0), x.size(1), g.output.h, g.output.w}, {t, x.device()});

@@ -27,14 +27,17 @@ struct UpfirdnGeometry {
   int64_t left = 0, top = 0;
   bool flipped = false;  // kernel[i][j] instead of kernel[KH-1-i][KW-1-j]
 };
+// Checks x [N,C,H,W] and the filter `kernel` [KH,KW], of x's dtype. A side of the result has
+// (side * up + padding - kernel) / down + 1 pixels. Errors: ShapeError, DTypeError, DeviceError, ValueError.
 UpfirdnGeometry upfirdn2d_geometry(const Tensor& x, const Tensor& kernel, const Upfirdn2dOptions& options,
                                    bool flipped);
 
+// Returns y. `geometry` is that of these operands.
 Tensor upfirdn2d(const Tensor& x, const Tensor& kernel, const UpfirdnGeometry& geometry);
-// Returns the gradient of the kernel.
+// Returns the gradient of the filter, for the gradient dy of y.
 Tensor upfirdn2d_kernel_grad(const Tensor& dy, const Tensor& x, const UpfirdnGeometry& geometry);
 
-// Kernels: f32 or f64; images channels-last, filters row-major.
+// Kernels: f32 or f64; images channels-last, filters row-major; y, dy and x are not empty.
 extern KernelSlot<void(const Tensor& y, const Tensor& x, const Tensor& kernel, UpfirdnGeometry)>
     upfirdn2d_kernel;
 extern KernelSlot<void(const Tensor& dk, const Tensor& dy, const Tensor& x, UpfirdnGeometry)>

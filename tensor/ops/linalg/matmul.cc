@@ -1,7 +1,6 @@
 // Raw matmul and linear: shape inference and broadcasting as in PyTorch, then a call of the device's kernel
 // for batched matrix products. Operands are passed as strided views if their layout permits, else as copies.
 // Results are new row-major tensors. Operands have one floating dtype and one device.
-// Errors: ShapeError, DTypeError, DeviceError.
 #include "gradus/tensor/ops/linalg/matmul.h"
 
 #include "gradus/tensor/kernel.h"
@@ -18,7 +17,6 @@ void check_pair(const char* op, const char* a_name, const Tensor& a, const char*
   check_floating(op, a_name, a);
 }
 
-// Returns a view of x's storage at x's offset.
 Tensor restrided(const Tensor& x, const Shape& shape, const Strides& strides) {
   return view_as_strided(x, shape, strides, x.impl().offset);
 }

@@ -5,10 +5,12 @@
 
 namespace gradus::raw {
 
+// Returns the product; 1-dimensional operands are vectors, and batch dims broadcast.
+// Errors: ShapeError, DTypeError, DeviceError.
 Tensor matmul(const Tensor& a, const Tensor& b);
-// Returns matmul(a, b); for 16-bit floats the f32 sums, unrounded.
+// Returns matmul(a, b) as f32 for 16-bit floats: the sums before rounding.
 Tensor matmul_in_f32(const Tensor& a, const Tensor& b);
-// Return x w' + bias, and its relu. Shapes: x[...,K], w[N,K], bias[N] -> [...,N].
+// Return x w^T + bias, and its relu. Shapes: x[...,K], w[N,K], bias[N] or undefined -> [...,N].
 Tensor linear(const Tensor& x, const Tensor& w, const Tensor& bias = {});
 Tensor linear_relu(const Tensor& x, const Tensor& w, const Tensor& bias = {});
 
@@ -22,7 +24,6 @@ extern KernelSlot<void(const Tensor&, const Tensor&, const Tensor&, const Tensor
 extern KernelSlot<void(const Tensor&, const Tensor&, const Tensor&, const Tensor&)> matmul_relu_kernel;
 
 namespace internal {  // for kernels
-
 // Returns the view x[i], without the first dim.
 Tensor matrix(const Tensor& x, int64_t i);
 // Replaces each pair of adjacent batch dims by one dim, if the strides of all three tensors allow a view with the
@@ -30,5 +31,4 @@ Tensor matrix(const Tensor& x, int64_t i);
 void merge_batch(Tensor& out, Tensor& a, Tensor& b);
 
 }  // namespace internal
-
 }  // namespace gradus::raw

@@ -4,8 +4,7 @@
 //
 // A sample has C logits x_c and a target class y; w_c are class weights. The loss of a sample is
 //   -sum_c a_c log p_c, where a_c = w_c ((1 - smoothing) [c = y] + smoothing / C)
-// and p = softmax(x), or p = exp(x) if x are log-probabilities. The loss of a sample whose target is ignore_index
-// is 0.
+// and p = softmax(x), or p = exp(x) if x are log-probabilities. The loss is 0 if the target is ignore_index.
 #pragma once
 
 #include "gradus/tensor/tensor.h"

@@ -125,22 +125,22 @@ struct PoissonNllOfLogsBackward : OnFloats {
 };
 
 // A loss functor with the same target for all elements.
-template <class F> struct AgainstNumber : F {
+template <class F> struct WithScalarTarget : F {
   double target;
   template <class T> GRADUS_HD T operator()(T x) const { return F::operator()(x, T(target)); }
 };
 // A gradient functor with dy multiplied by a factor.
-template <class F> struct TimesFactor : F {
+template <class F> struct ScaledGradient : F {
   double factor;
   template <class T> GRADUS_HD T operator()(T dy, T x, T t) const {
     return F::operator()(T(factor) * dy, x, t);
   }
 };
 // Both of the above: a factor, and the same target for all elements.
-template <class F> struct TimesFactorAgainstNumber : TimesFactor<F> {
+template <class F> struct ScaledWithScalarTarget : ScaledGradient<F> {
   double target;
   template <class T> GRADUS_HD T operator()(T dy, T x) const {
-    return TimesFactor<F>::operator()(dy, x, T(target));
+    return ScaledGradient<F>::operator()(dy, x, T(target));
   }
 };
 

@@ -26,7 +26,6 @@ DType checked_dtype(const char* op, const Tensor& x, const Tensor& target) {
   return promote(x.dtype(), target.dtype());
 }
 
-// Returns an uninitialized tensor of x's shape for the losses.
 Tensor empty_losses(const char* op, DType dtype, const Tensor& x, const Tensor& target) {
   return target.defined() ? empty_result(op, dtype, {&x, &target}) : empty_like(x, dtype);
 }
@@ -51,12 +50,12 @@ Tensor point_loss(const char* op, const Tensor& x, const Tensor& target, const P
 }
 
 PointLossSum point_loss_sum(const char* op, const Tensor& x, const Tensor& target, const PointLossSpec& spec,
-                            double factor, bool wants_gradient) {
+                            double factor, bool compute_gradient) {
   const DType dtype = checked_dtype(op, x, target);
   const ReductionResult r = make_reduction(x, {}, false, dtype, op);
   const Tensor gradient =
-      wants_gradient && computes_gradient_with_sum(x, target, dtype) ? empty_like(x) : Tensor();
-  point_loss_sum_kernel(r.kept, gradient, x, target, spec, factor);
+      compute_gradient && computes_gradient_with_sum(x, target, dtype) ? empty_like(x) : Tensor();
+  point_loss_sum_kernel(r.with_keepdim, gradient, x, target, spec, factor);
   return {r.result, gradient};
 }
 

@@ -28,16 +28,15 @@ struct PointLossSpec {
 };
 
 // Returns the loss of each element. x and target have the same shape.
-// Errors, naming `op`: ShapeError unless the shapes are equal; DTypeError unless both
-// are floating; DeviceError.
+// Errors, naming `op`: ShapeError for other shapes; DTypeError unless both are floating; DeviceError.
 Tensor point_loss(const char* op, const Tensor& x, const Tensor& target, const PointLossSpec& spec);
-// Returns loss [] = factor * sum of the losses, and gradient = that of `loss` with respect to x. gradient is
-// undefined unless wants_gradient and the device computes it in the same launch.
+// Returns loss [] = factor * sum of the losses, and gradient = d loss / dx. gradient is undefined unless
+// compute_gradient is true and the device can compute both in one launch.
 struct PointLossSum {
   Tensor loss, gradient;
 };
 PointLossSum point_loss_sum(const char* op, const Tensor& x, const Tensor& target, const PointLossSpec& spec,
-                            double factor, bool wants_gradient);
+                            double factor, bool compute_gradient);
 // Returns the gradient of x: factor * dy * d loss / dx. dy broadcasts to x.
 Tensor point_loss_backward(const Tensor& dy, const Tensor& x, const Tensor& target, const PointLossSpec& spec,
                            double factor);

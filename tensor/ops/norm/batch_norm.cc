@@ -20,7 +20,6 @@ Tensor channels_innermost_like(const Tensor& x, DType dtype) {
   return x.dim() == 2 ? empty(x.shape(), options) : empty_channels_last(x.shape(), options);
 }
 Tensor channels_innermost_like(const Tensor& x) { return channels_innermost_like(x, x.dtype()); }
-// Returns a [C] tensor in the dtype and layout that kernels require.
 Tensor by_channel(const Tensor& t, const Tensor& x) { return contiguous(to(t, channel_dtype(x.dtype()))); }
 Tensor by_channel_if_any(const Tensor& t, const Tensor& x) { return t.defined() ? by_channel(t, x) : t; }
 

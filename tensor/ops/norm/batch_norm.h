@@ -1,5 +1,6 @@
 // Raw batch normalization and its gradients, also fused with relu and a residual, and split into parts for
 // synchronized batch norm over several ranks. The differentiable form is in gradus/autograd/ops/norm/batch_norm.h.
+// Errors of all functions: as check_batch_norm; ShapeError unless dy, y and residual are like x.
 #pragma once
 
 #include "gradus/tensor/tensor.h"
@@ -66,7 +67,7 @@ struct BatchNormAddReluBackwardOptions {
   bool dy_in_place = false;  // dy's buffer may become dresidual
   bool y_in_place = false;   // y's buffer may become dx
 };
-// Returns the gradients of batch_norm_relu with a residual.
+// Returns the gradients of batch_norm_relu with a residual and negative_slope 0. y is its result.
 BatchNormAddReluGrads batch_norm_add_relu_backward(const Tensor& dy, const Tensor& y, const Tensor& x,
                                                    const Tensor& mean, const Tensor& var,
                                                    const Tensor& weight,

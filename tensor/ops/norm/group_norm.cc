@@ -10,9 +10,7 @@
 namespace gradus::raw {
 namespace {
 
-// Returns the dtype in which the kernels compute: 16-bit floats as f32.
 DType compute_dtype(DType t) { return t == DType::kF64 ? t : DType::kF32; }
-// Returns t row-major in dtype `type`; undefined tensors stay undefined.
 Tensor row_major(const Tensor& t, DType type) { return t.defined() ? contiguous(to(t, type)) : t; }
 // Return x, or an uninitialized result of x's shape, in dtype `type` and channels-last ([N, C]: row-major).
 Tensor channels_innermost(const Tensor& x, DType type) {

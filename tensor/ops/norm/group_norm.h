@@ -1,5 +1,6 @@
 // Raw group normalization with its first and second gradients, and sums over windows of channels (for local
-// response normalization). The differentiable forms are in gradus/autograd/ops/norm/group_norm.h.
+// response normalization). Differentiable forms, which check arguments:
+// gradus/autograd/ops/norm/group_norm.h.
 #pragma once
 
 #include "gradus/tensor/tensor.h"

@@ -11,19 +11,15 @@
 namespace gradus::raw {
 namespace {
 
-// Returns the dtype in which the kernels compute: 16-bit floats as f32.
 DType compute_dtype(DType t) { return t == DType::kF64 ? t : DType::kF32; }
-// Returns t as a row-major tensor of this dtype; undefined if t is undefined.
 Tensor contiguous_in(const Tensor& t, DType type) { return t.defined() ? contiguous(to(t, type)) : t; }
 
-// Returns the shape of a row.
 Shape last_dims(const Tensor& x, int dims) {
   Shape shape;
   for (int d = x.dim() - dims; d < x.dim(); ++d) shape.push_back(x.shape()[d]);
   return shape;
 }
 
-// Returns the number of rows.
 int64_t rows_of(const Tensor& x, int dims) {
   int64_t rows = 1;
   for (int d = 0; d < x.dim() - dims; ++d) rows *= x.shape()[d];

@@ -1,5 +1,5 @@
-// Raw layer_norm and rms_norm (normalization over the last dims) and their gradients. The differentiable forms are
-// in gradus/autograd/ops/norm/layer_norm.h.
+// Raw layer_norm and rms_norm (normalization over the last dims) and their gradients. The differentiable
+// forms, in gradus/autograd/ops/norm/layer_norm.h, check the arguments.
 #pragma once
 
 #include "gradus/tensor/tensor.h"

@@ -58,12 +58,12 @@ void test_elementwise_floats() {
   test_unary("round", Round{});
   test_binary("smooth L1 loss", SmoothL1{{}, 0.7});
   test_binary("KL divergence", KlDiv{}, Exact::kNearlyOfInputs);
-  test_unary("Poisson loss of 3", AgainstNumber<PoissonNllOfLogs>{{}, 3}, Exact::kNearlyOfInputs);
+  test_unary("Poisson loss of 3", WithScalarTarget<PoissonNllOfLogs>{{}, 3}, Exact::kNearlyOfInputs);
   {
     Group group("element-wise smooth L1's slope");
     if (group)
       test_functor<double, double, double, double, double, double>(
-          group, TimesFactor<SmoothL1Backward>{{{}, 0.7}, 0.3});
+          group, ScaledGradient<SmoothL1Backward>{{{}, 0.7}, 0.3});
   }
   {
     Group group("element-wise mul by a number");

@@ -103,9 +103,9 @@ template <class P> void check_norms(Group& group, const Lists& s) {
       for (const std::vector<P>& one : x.host)
         for (const P v : one) {
           const double a = std::abs(as_double(v));
-          sum = std::isinf(p) ? gradus::raw::larger(sum, a) : sum + (p == 1 ? a : std::pow(a, p));
+          sum = std::isinf(p) ? gradus::raw::max_or_nan(sum, a) : sum + (p == 1 ? a : std::pow(a, p));
         }
-      const double want = gradus::raw::root_of(sum, p);
+      const double want = gradus::raw::p_norm_of_sum(sum, p);
       const double f64 = norm_on_device<double>(x.arrays, dtype_v<P>, p),
                    again = norm_on_device<double>(x.arrays, dtype_v<P>, p),
                    f32 = norm_on_device<float>(x.arrays, dtype_v<P>, p);
@@ -130,7 +130,7 @@ template <class P, class Norm> void check_clipping(Group& group, const Lists& s)
     cuda::clip_by_norm("test", {norm.data(), dtype_v<Norm>}, dtype_v<P>, x.arrays, 2, nullptr);
     const double factor = gradus::raw::clip_factor(size, 2);
     x.compare(group, "clip by norm",
-              [&](T v) { return gradus::raw::clips(factor) ? v * static_cast<T>(factor) : v; });
+              [&](T v) { return gradus::raw::needs_clipping(factor) ? v * static_cast<T>(factor) : v; });
   }
   Tensors<P> x(s, 2);
   if (!x.host.empty() && !x.host[0].empty()) x.host[0][0] = from_double<P>(NAN), x.put(s);
@@ -189,7 +189,7 @@ void test_scales() {
           cuda::move_scale("test", at(now), at(first), latest_found < 0 ? nullptr : at(last), there.data(),
                            options, {record.data(), 7, 0}, nullptr);
           const raw::LossScale fresh{scale, clean, 5, 0},
-              want = raw::updated(before, latest_found < 0 ? fresh : latest, found, options);
+              want = raw::next_loss_scale(before, latest_found < 0 ? fresh : latest, found, options);
           group.check(now.take() == put(want) && now.is_clean(), "scale %g after %g clean steps: %g", scale,
                       clean, now.take()[0]);
           const bool reports = want.scale < 0x1p-126;

@@ -32,7 +32,7 @@ template <class T> void test_loss_sums_in(const char* name) {
         std::vector<T> x(n), t(n);
         for (size_t i = 0; i < n; ++i) x[i] = sample<T>(i, 1, false), t[i] = sample<T>(i, 2, false);
         const double target = 0.3, factor = 0.7;
-        const gradus::functors::TimesFactor<Slope> gradient{{}, factor};
+        const gradus::functors::ScaledGradient<Slope> gradient{{}, factor};
         double sum = 0, magnitude = 0;
         std::vector<T> slopes(n);
         for (size_t i = 0; i < n; ++i) {

@@ -99,7 +99,7 @@ TEST(DrawsOfAStep, AreTheNextOnesEachTimeItRuns) {
   const auto draw = [](Device d) {
     const Tensor x = rand({1003}, {.device = d}), ones_of_d = ones({1003}, {.device = d});
     const Tensor y = randn({2, 5, 6}, {.device = d});
-    const raw::Dropped dropped = raw::dropout(ones_of_d, 0.4, 1.25);
+    const raw::DropoutResult dropped = raw::dropout(ones_of_d, 0.4, 1.25);
     return std::vector<Tensor>{
         x, y, dropped.y, dropped.mask, randint(1000, {77}, {DType::kI64, d}), rand({5}, {DType::kF64, d})};
   };

@@ -98,7 +98,7 @@ Tensors draw(Device device) {
     for (const Shape& shape : {Shape{1003}, Shape{2, 5, 6, 7}}) {
       Tensor x = shape.size() == 1 ? empty(shape, options) : empty_channels_last(shape, options);
       raw::fill_(x, 1);
-      const raw::Dropped dropped = raw::dropout(x, 0.4, 1.25);
+      const raw::DropoutResult dropped = raw::dropout(x, 0.4, 1.25);
       all.insert(all.end(), {dropped.y, dropped.mask});
     }
   }

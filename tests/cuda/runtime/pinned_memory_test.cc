@@ -27,18 +27,18 @@ constexpr int64_t kKiB = int64_t{1} << 10;
 
 TEST(PinnedMemory, ABlockIsUsedAgainWhereItFits) {
   PinnedMemory memory(internal::runtime_of(kCuda));
-  void* const large = memory.take(0, 1000 * kKiB);
+  void* const large = memory.allocate(0, 1000 * kKiB);
   EXPECT_TRUE(cuda::emulated::is_pinned(large, size_t(1000 * kKiB)));
-  void* const small = memory.take(0, 10);
+  void* const small = memory.allocate(0, 10);
   EXPECT_NE(small, large);
-  memory.give_back(large);
-  memory.give_back(small);
-  EXPECT_EQ(memory.take(0, 60 * kKiB), small);
-  EXPECT_NE(memory.take(0, 60 * kKiB), large) << "for less than half of it, it is too large";
-  EXPECT_NE(memory.take(0, 1100 * kKiB), large) << "it is too small";
-  EXPECT_EQ(memory.take(0, 600 * kKiB), large);
-  EXPECT_NE(memory.take(0, 600 * kKiB), large) << "it is taken";
-  memory.use(&memory, nullptr);  // no block
+  memory.release(large);
+  memory.release(small);
+  EXPECT_EQ(memory.allocate(0, 60 * kKiB), small);
+  EXPECT_NE(memory.allocate(0, 60 * kKiB), large) << "for less than half of it, it is too large";
+  EXPECT_NE(memory.allocate(0, 1100 * kKiB), large) << "it is too small";
+  EXPECT_EQ(memory.allocate(0, 600 * kKiB), large);
+  EXPECT_NE(memory.allocate(0, 600 * kKiB), large) << "it is taken";
+  memory.record_use(&memory, nullptr);  // no block
   EXPECT_EQ(memory.blocks(), 5u);
 }
 
@@ -50,7 +50,7 @@ bool is_right(PinnedMemory& memory, Told told) {
   const auto stream = internal::current_native_stream(kCuda);
   stream->synchronize();
   const auto fill = [&](float value) {
-    auto* const p = static_cast<float*>(memory.take(0, 4000));
+    auto* const p = static_cast<float*>(memory.allocate(0, 4000));
     std::fill(p, p + 1000, value);
     return p;
   };
@@ -58,11 +58,11 @@ bool is_right(PinnedMemory& memory, Told told) {
   stream->runtime().copy(x.raw_ptr(), first, 4000, stream->handle());
   if (told == Told::kFails) {
     cuda::emulated::fail_call_of("cudaEventRecord", 0, cudaErrorInvalidValue);
-    EXPECT_THROW(memory.use(first, stream->handle()), cuda::CudaError);
+    EXPECT_THROW(memory.record_use(first, stream->handle()), cuda::CudaError);
   }
-  if (told == Told::kYes) memory.use(first, stream->handle());
-  memory.give_back(first);
-  memory.give_back(fill(2));
+  if (told == Told::kYes) memory.record_use(first, stream->handle());
+  memory.release(first);
+  memory.release(fill(2));
   return x.to_vector<float>() == std::vector<float>(1000, 1);
 }
 
@@ -98,11 +98,11 @@ TEST(PinnedMemory, ManyBlocksInUseAreEnough) {
     PinnedMemory memory(internal::runtime_of(kCuda));
     cuda::HostCallScope calls;
     for (int i = 0; i < copies; ++i) {
-      void* const p = memory.take(0, bytes);
+      void* const p = memory.allocate(0, bytes);
       std::fill_n(static_cast<float*>(p), 100, float(i));
       stream->runtime().copy(static_cast<float*>(x.raw_ptr()) + 100 * i, p, 400, stream->handle());
-      memory.use(p, stream->handle());
-      memory.give_back(p);
+      memory.record_use(p, stream->handle());
+      memory.release(p);
     }
     EXPECT_EQ(memory.blocks(), static_cast<size_t>(most));
     EXPECT_GE(calls.total().waits, 1);
@@ -115,35 +115,35 @@ TEST(PinnedMemory, ManyBlocksInUseAreEnough) {
 // An event belongs to a device.
 TEST(PinnedMemory, DevicesHaveTheirOwn) {
   PinnedMemory memory(internal::runtime_of(kCuda));
-  void* const first = memory.take(0, 100);
-  memory.give_back(first);
+  void* const first = memory.allocate(0, 100);
+  memory.release(first);
   const int second = cuda::emulated::device_count() - 1;
-  EXPECT_EQ(memory.take(second, 100) == first, second == 0);
-  EXPECT_EQ(memory.take(0, 100) == first, second != 0);
+  EXPECT_EQ(memory.allocate(second, 100) == first, second == 0);
+  EXPECT_EQ(memory.allocate(0, 100) == first, second != 0);
 }
 
 TEST(PinnedMemory, WhereThereIsNoRoomIdleBlocksGoFirst) {
   PinnedMemory memory(internal::runtime_of(kCuda));
-  void* const idle = memory.take(0, 100 * kKiB);
-  void* const taken = memory.take(0, 100 * kKiB);
-  memory.give_back(idle);
+  void* const idle = memory.allocate(0, 100 * kKiB);
+  void* const taken = memory.allocate(0, 100 * kKiB);
+  memory.release(idle);
   cuda::emulated::fail_call_of("cudaMallocHost", 0, cudaErrorMemoryAllocation);
-  void* const next = memory.take(0, 1000 * kKiB);
+  void* const next = memory.allocate(0, 1000 * kKiB);
   EXPECT_NE(next, nullptr);
   EXPECT_FALSE(cuda::emulated::is_pinned(idle));
   EXPECT_TRUE(cuda::emulated::is_pinned(taken));
-  EXPECT_EQ(memory.take(0, int64_t{1} << 60), nullptr);
+  EXPECT_EQ(memory.allocate(0, int64_t{1} << 60), nullptr);
   EXPECT_EQ(cudaGetLastError(), cudaSuccess);
 }
 
 // The error is told, and the block is there for the next who wants one.
 TEST(PinnedMemory, ABlockThatCannotBeFreedIsKept) {
   PinnedMemory memory(internal::runtime_of(kCuda));
-  void* const idle = memory.take(0, 100 * kKiB);
-  memory.give_back(idle);
+  void* const idle = memory.allocate(0, 100 * kKiB);
+  memory.release(idle);
   cuda::emulated::fail_call_of("cudaFreeHost", 0, cudaErrorInvalidValue);
   try {
-    memory.take(0, int64_t{1} << 60);
+    memory.allocate(0, int64_t{1} << 60);
     ADD_FAILURE() << "no error";
   } catch (const cuda::CudaError& e) {
     EXPECT_NE(std::string(e.what()).find("cudaFreeHost failed on cuda:0: invalid argument"),
@@ -152,9 +152,9 @@ TEST(PinnedMemory, ABlockThatCannotBeFreedIsKept) {
   }
   EXPECT_EQ(cudaGetLastError(), cudaSuccess);
   EXPECT_EQ(memory.blocks(), 1u);
-  EXPECT_EQ(memory.take(0, 100 * kKiB), idle);
-  memory.give_back(idle);
-  EXPECT_EQ(memory.take(0, int64_t{1} << 60), nullptr);
+  EXPECT_EQ(memory.allocate(0, 100 * kKiB), idle);
+  memory.release(idle);
+  EXPECT_EQ(memory.allocate(0, int64_t{1} << 60), nullptr);
   EXPECT_EQ(memory.blocks(), 0u);
   EXPECT_FALSE(cuda::emulated::is_pinned(idle));
 }

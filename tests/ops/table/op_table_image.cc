@@ -131,10 +131,10 @@ void add_interpolate() {
 void add_resample() {
   auto taps = std::make_shared<AxisTaps>();
   taps->in = 3;
-  taps->add(0, 2), taps->add(2, -1), taps->end_cell();
-  taps->end_cell();
-  taps->add(1, 0.5), taps->end_cell();
-  taps->add(0, 1), taps->add(1, 1), taps->add(2, 1), taps->add(0, 1), taps->add(2, 3), taps->end_cell();
+  taps->add(0, 2), taps->add(2, -1), taps->end_output();
+  taps->end_output();
+  taps->add(1, 0.5), taps->end_output();
+  taps->add(0, 1), taps->add(1, 1), taps->add(2, 1), taps->add(0, 1), taps->add(2, 3), taps->end_output();
   const double matrix[4][3] = {{2, 0, -1}, {0, 0, 0}, {0, 0.5, 0}, {2, 1, 4}};
   Resampling rows, columns, both;
   rows.axes[1] = columns.axes[2] = both.axes[1] = both.axes[2] = taps;

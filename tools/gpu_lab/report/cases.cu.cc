@@ -324,7 +324,7 @@ template <class T> Case of_losses(const char* what, bool alone, bool slopes) {
   return {what, ((alone ? 1 : 2) + (slopes ? 1 : 0)) * kAll, kDense, [=] {
             using namespace gradus::functors;  // NOLINT
             const Zeros x, targets, out, slope, sums;
-            sum_losses<T>("report", SquaredError{}, TimesFactor<SquaredErrorBackward>{{}, 1}, as<T>(out),
+            sum_losses<T>("report", SquaredError{}, ScaledGradient<SquaredErrorBackward>{{}, 1}, as<T>(out),
                           slopes ? as<T>(slope) : nullptr, as<T>(x), alone ? nullptr : as<T>(targets), 1,
                           kBytes / int64_t(sizeof(T)), sums.data(), nullptr);
             check("report", "cudaDeviceSynchronize", cudaDeviceSynchronize());
