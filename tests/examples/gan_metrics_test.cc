@@ -5,14 +5,17 @@
 #include <signal.h>
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <initializer_list>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
+#include "gradus/data/sets/digits.h"
 #include "gradus/io/checkpoint.h"
 #include "gradus/io/safetensors.h"
 #include "gradus/io/save_image.h"
@@ -33,7 +36,36 @@ using Arguments = std::vector<std::string>;
 // swd takes seconds of 130 images: OfAFolderOfImagesNeedNoClassifier computes it of few.
 const char* const kAllButSwd = "frechet,scores,ms_ssim,kid,precision_recall";
 
-Result gan(const fs::path& dir, const Arguments& args, int signal = 0, const std::string& text = "") {
+// A folder with files of MNIST: 2,000 generated training images and 400 test images. The program's own generated
+// digits are 70,000, which each run would draw.
+const fs::path& digits() {
+  static const Scratch scratch;
+  static const bool written = [] {
+    const auto big_endian = [](std::ofstream& out, std::initializer_list<int64_t> numbers) {
+      for (const int64_t n : numbers)
+        for (const int shift : {24, 16, 8, 0}) out.put(char(n >> shift));
+    };
+    for (const bool train : {true, false}) {
+      const data::GeneratedDigits set({.train = train, .size = train ? 2000 : 400});
+      const auto images = set.images().to_vector<uint8_t>(), labels = set.labels().to_vector<uint8_t>();
+      const std::string name = train ? "train" : "t10k";
+      std::ofstream out(scratch.dir() / (name + "-images-idx3-ubyte"), std::ios::binary);
+      big_endian(out, {0x803, set.size(), 28, 28});
+      out.write(reinterpret_cast<const char*>(images.data()), std::streamsize(images.size()));
+      std::ofstream of_labels(scratch.dir() / (name + "-labels-idx1-ubyte"), std::ios::binary);
+      big_endian(of_labels, {0x801, set.size()});
+      of_labels.write(reinterpret_cast<const char*>(labels.data()), std::streamsize(labels.size()));
+    }
+    return true;
+  }();
+  EXPECT_TRUE(written);
+  return scratch.dir();
+}
+
+// Runs the program in `dir`, on digits() unless the arguments name other images.
+Result gan(const fs::path& dir, Arguments args, int signal = 0, const std::string& text = "") {
+  if (args.front() != "sample" && std::ranges::find(args, "--data") == args.end())
+    args = with(args, {"--data", digits().string()});
   return examples::run("gan", dir, args, signal, text);
 }
 
@@ -68,7 +100,7 @@ class GanMetrics : public testing::Test {
   }
   static void TearDownTestSuite() { delete scratch_; }
   static const fs::path& dir() { return scratch_->dir(); }
-  static fs::path classifier() { return dir() / "gradus/gan/classifier_GeneratedDigits.safetensors"; }
+  static fs::path classifier() { return dir() / "gradus/gan/classifier_MNIST.safetensors"; }
 
   static json evaluate(const Arguments& more) {
     Arguments args = {"evaluate", "--summary", "e.json"};
