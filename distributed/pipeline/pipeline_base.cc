@@ -179,9 +179,10 @@ PipelineBase::PipelineBase(ModelFunctions model, const PipelineOptions& options)
     : options_(checked(options)),
       grid_({{"replica", -1}, {"pipeline", options_.devices.empty() ? options_.stages : 1}}),
       group_(grid_.group("pipeline")),
-      model_(std::make_unique<StagedModel>(with_layout(
-          {.make = std::move(model.make), .forward = std::move(model.forward), .inputs = model.example_inputs},
-          options_, group_, layout_))),
+      model_(std::make_unique<StagedModel>(with_layout({.make = std::move(model.make),
+                                                        .forward = std::move(model.forward),
+                                                        .inputs = model.example_inputs},
+                                                       options_, group_, layout_))),
       executor_(std::make_unique<Executor>(*model_, group_)),
       example_(std::move(model.example_inputs)) {
   const Group& replicas = grid_.group("replica");
