@@ -64,9 +64,9 @@ using ConvChoices = std::map<ConvKey, ConvChoice>;
 inline constexpr size_t kMaxChoices = 8192;
 
 // The process's cache of choices. Thread-safe.
-class KeptChoices {
+class ConvChoiceCache {
  public:
-  static KeptChoices& get();
+  static ConvChoiceCache& get();
 
   // Returns the cached choice; nullopt: none.
   std::optional<ConvChoice> find(const DeviceModel& model, const ConvKey& key) const;

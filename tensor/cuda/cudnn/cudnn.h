@@ -84,6 +84,6 @@ ConvPlan plan_of_choice(const char* op, const Cudnn& library, const Convolution&
 
 // Clears the plan caches of all devices. The next convolve() of each key makes a new plan, from the choice
 // kept at that time (conv_choice.h) if there is one. Waits for threads that are making a plan.
-void forget_plans();
+void clear_plan_caches();
 
 }  // namespace gradus::cuda

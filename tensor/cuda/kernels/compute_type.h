@@ -1,4 +1,5 @@
-// The types that elements are computed in: 16-bit floats in f32, i16 and i8 in i32, all others in their own.
+// compute_t<T>: the type in which kernels compute elements that are stored as T: f32 for f16 and bf16, i32
+// for i16 and i8, otherwise T itself.
 #pragma once
 
 #include <cstdint>

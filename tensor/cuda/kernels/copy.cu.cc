@@ -224,7 +224,7 @@ void copy(const char* op, const StridedIndex& index, const View* views, cudaStre
   if (index.numel == 0) return;
   if (views[0].dtype != views[1].dtype) {
     if (run_cast(op, index, views, stream)) return;
-    return for_each_part(index, kMaxDivided, {}, [&](const StridedIndex& part, const auto& offsets) {
+    return for_each_part(index, kMaxDividend, {}, [&](const StridedIndex& part, const auto& offsets) {
       launch(op, convert_any, {blocks_for(part.numel, kThreads), kThreads}, stream,
              strided_operands<2>(part, views, offsets));
     });
@@ -236,11 +236,11 @@ void copy(const char* op, const StridedIndex& index, const View* views, cudaStre
                           cudaMemcpyDeviceToDevice, stream));
     return count_calls(op, {.copies_on_device = 1, .bytes_on_device = index.numel * bytes});
   }
-  if (const int loop = transposed_loop(index); loop >= 0 && index.numel < kMaxDivided)
+  if (const int loop = transposed_loop(index); loop >= 0 && index.numel < kMaxDividend)
     return run_transposed(op, index, loop, views, stream);
   StridedIndex words = index;
   bytes = join_words(&words, views, bytes);
-  for_each_part(words, kMaxDivided, {}, [&](const StridedIndex& part, const auto& offsets) {
+  for_each_part(words, kMaxDividend, {}, [&](const StridedIndex& part, const auto& offsets) {
     auto o = strided_operands<2>(part, views, {});
     for (size_t k = 0; k < 2; ++k) o.data[k] = static_cast<char*>(views[k].data) + offsets[k] * bytes;
     with_word(bytes, [&]<class W>(W) {
@@ -259,7 +259,7 @@ void fill(const char* op, const StridedIndex& index, const View& view, const voi
     return launch(op, fill_dense, {blocks_for(index.numel * bytes, kThreads * 16), kThreads}, stream,
                   static_cast<uint8_t*>(view.data), index.numel * bytes, pattern);
   }
-  for_each_part(index, kMaxDivided, {}, [&](const StridedIndex& part, const auto& offsets) {
+  for_each_part(index, kMaxDividend, {}, [&](const StridedIndex& part, const auto& offsets) {
     const auto o = strided_operands<1>(part, &view, offsets);
     with_word(bytes, [&]<class W>(W word) {
       std::memcpy(&word, element, sizeof word);

@@ -26,7 +26,7 @@ template <class P, bool stores, class F>
 __device__ __forceinline__ void over_vectors(const Table& table, F&& f) {
   const Chunk chunk = table.chunk_of(blockIdx.x);
   P* const x = table.at<P>(0, chunk);
-  for_each_part<kVectorSize<P>>(chunk, is_aligned(x, 16), [&]<int n>(int i) {
+  for_each_chunk_vector<kVectorSize<P>>(chunk, is_aligned(x, 16), [&]<int n>(int i) {
     Vector<P, n> v = load<n>(x + i);
     f(v);
     if constexpr (stores) store(x + i, v);
@@ -39,13 +39,15 @@ template <class P> __global__ void __launch_bounds__(kChunkThreads) add_to_sums(
   const Chunk chunk = table.chunk_of(blockIdx.x);
   P* const sum = table.at<P>(0, chunk);
   const P* const term = table.at<P>(1, chunk);
-  for_each_part<kVectorSize<P>>(chunk, is_aligned(sum, 16) && is_aligned(term, 16), [&]<int n>(int i) {
-    Vector<P, n> a = load<n>(sum + i);
-    const Vector<P, n> b = load<n>(term + i);
+  for_each_chunk_vector<kVectorSize<P>>(chunk, is_aligned(sum, 16) && is_aligned(term, 16),
+                                        [&]<int n>(int i) {
+                                          Vector<P, n> a = load<n>(sum + i);
+                                          const Vector<P, n> b = load<n>(term + i);
 #pragma unroll
-    for (int e = 0; e < n; ++e) a.v[e] = convert<P>(widen(a.v[e]) + widen(b.v[e]));
-    store(sum + i, a);
-  });
+                                          for (int e = 0; e < n; ++e)
+                                            a.v[e] = convert<P>(widen(a.v[e]) + widen(b.v[e]));
+                                          store(sum + i, a);
+                                        });
 }
 
 // Terms of power sums: |x|, x^2 and |x|^p.
@@ -224,7 +226,7 @@ void unscale(const char* op, int32_t* bad, DType dtype, Gradients tensors, doubl
   });
 }
 
-void any_bad(const char* op, float* found, const int32_t* bad, int64_t n, cudaStream_t stream) {
+void any_nonfinite(const char* op, float* found, const int32_t* bad, int64_t n, cudaStream_t stream) {
   launch(op, find_bad, {1, kChunkThreads, kSharedOf<int32_t>}, stream, found, bad, n);
 }
 

@@ -105,7 +105,7 @@ Strides numbers_of(std::span<const int64_t> sizes) {
 
 // Fills `out` with the draw's elements, stored as the one of the types T that is out's dtype.
 template <class... T, class Draw>
-void run(const char* op, const Drawn& out, const Draw& draw, const DeviceKey& key, cudaStream_t stream) {
+void run(const char* op, const DrawOutput& out, const Draw& draw, const DeviceKey& key, cudaStream_t stream) {
   const StridedIndex index =
       make_strided_index(out.sizes, std::array<Strides, 2>{out.strides, numbers_of(out.sizes)});
   if (index.numel == 0) return;
@@ -120,7 +120,7 @@ void run(const char* op, const Drawn& out, const Draw& draw, const DeviceKey& ke
     return (draw_as(static_cast<T*>(nullptr)), ...);
   }
   const View views[2] = {out.view, out.view};
-  for_each_part(index, kMaxDivided, {}, [&](const StridedIndex& part, const auto& offsets) {
+  for_each_part(index, kMaxDividend, {}, [&](const StridedIndex& part, const auto& offsets) {
     launch(op, draw_strided<Draw>, {blocks_for(part.numel, kDrawThreads), kDrawThreads}, stream,
            strided_operands<2>(part, views, {offsets[0]}), offsets[1], draw, key);
   });
@@ -219,25 +219,26 @@ __global__ void __launch_bounds__(kDrawThreads)
 
 }  // namespace
 
-void uniform(const char* op, const Drawn& out, double low, double high, const DeviceKey& key,
+void uniform(const char* op, const DrawOutput& out, double low, double high, const DeviceKey& key,
              cudaStream_t stream) {
   if (out.view.dtype == DType::kF64)
     return run<double>(op, out, draws::Uniform<double>(low, high), key, stream);
   run<float, f16, bf16>(op, out, draws::Uniform<float>(low, high), key, stream);
 }
-void normal(const char* op, const Drawn& out, double mean, double std, const DeviceKey& key,
+void normal(const char* op, const DrawOutput& out, double mean, double std, const DeviceKey& key,
             cudaStream_t stream) {
   if (out.view.dtype == DType::kF64)
     return run<double>(op, out, draws::Normal<double>(mean, std), key, stream);
   run<float, f16, bf16>(op, out, draws::Normal<float>(mean, std), key, stream);
 }
-void bernoulli(const char* op, const Drawn& out, double p, const DeviceKey& key, cudaStream_t stream) {
+void bernoulli(const char* op, const DrawOutput& out, double p, const DeviceKey& key, cudaStream_t stream) {
   run<bool>(op, out, draws::Bernoulli(p), key, stream);
 }
-void dropout_mask(const char* op, const Drawn& out, double p, const DeviceKey& key, cudaStream_t stream) {
+void dropout_mask(const char* op, const DrawOutput& out, double p, const DeviceKey& key,
+                  cudaStream_t stream) {
   run<bool>(op, out, draws::DropoutMask(p), key, stream);
 }
-void randint(const char* op, const Drawn& out, int64_t low, uint64_t range, const DeviceKey& key,
+void randint(const char* op, const DrawOutput& out, int64_t low, uint64_t range, const DeviceKey& key,
              cudaStream_t stream) {
   run<int64_t>(op, out, draws::Integers{low, range}, key, stream);
 }
@@ -265,7 +266,7 @@ void dropout(const char* op, const Dropout& d, double p, double scale, const Dev
              y.as<T>(), mask.as<bool>(), x.as<const T>(), index.numel, draw, scale, key);
     });
   const View views[4] = {y, mask, x, x};
-  for_each_part(index, kMaxDivided, {}, [&](const StridedIndex& part, const auto& offsets) {
+  for_each_part(index, kMaxDividend, {}, [&](const StridedIndex& part, const auto& offsets) {
     launch(op, x.dtype == DType::kF64 ? drop_strided<double> : drop_strided<float>,
            {blocks_for(part.numel, kDrawThreads), kDrawThreads}, stream,
            strided_operands<4>(part, views, {offsets[0], offsets[1], offsets[2]}), offsets[3], draw, scale,
@@ -281,7 +282,8 @@ void masked_scale(const char* op, const StridedIndex& index, const View* views, 
   else
     elementwise<float, float, float, uint8_t>(op, f, index, views, stream);
 }
-void below(const char* op, View u, View p, int64_t count, const ValueReports& reports, cudaStream_t stream) {
+void bernoulli_from_uniform(const char* op, View u, View p, int64_t count, const ValueReports& reports,
+                            cudaStream_t stream) {
   if (count == 0) return;
   const auto choose = [&]<class T>(T) {
     launch(op, choose_below<T>, {blocks_for(count, kDrawThreads), kDrawThreads}, stream, u.as<T>(),

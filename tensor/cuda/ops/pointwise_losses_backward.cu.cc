@@ -1,3 +1,6 @@
+// The CUDA kernel of the gradient of element-wise losses: dx = factor * dy * d loss(x, target) / dx, element
+// by element, with the functors of loss_functors.h. dy, x and target broadcast to dx. An undefined target is
+// the number s.target.
 #include "gradus/tensor/cuda/ops/elementwise.h"
 #include "gradus/tensor/kernel.h"
 #include "gradus/tensor/ops/losses/loss_functors.h"
@@ -8,18 +11,19 @@ namespace {
 
 using functors::TimesFactor, functors::TimesFactorAgainstNumber;
 
+// The functor F with the op's name for errors.
 template <class F> struct LossBackward : F {
   static constexpr const char* name = "point_loss_backward";
 };
 
 void point_loss_backward_cuda(const Tensor& dx, const Tensor& dy, const Tensor& x, const Tensor& target,
                               const raw::PointLossSpec& s, double factor) {
-  raw::with_loss(s, [&]<class F, class G>(F, G slope) {
-    const TimesFactor<G> scaled{slope, factor};
+  raw::with_loss(s, [&]<class F, class G>(F, G gradient) {
+    const TimesFactor<G> scaled{gradient, factor};
     if (target.defined())
-      compute(LossBackward<TimesFactor<G>>{scaled}, dx, dy, x, target);
+      launch_elementwise(LossBackward<TimesFactor<G>>{scaled}, dx, dy, x, target);
     else
-      compute(LossBackward<TimesFactorAgainstNumber<G>>{{scaled, s.target}}, dx, dy, x);
+      launch_elementwise(LossBackward<TimesFactorAgainstNumber<G>>{{scaled, s.target}}, dx, dy, x);
   });
 }
 

@@ -1,4 +1,6 @@
-// CUDA kernels of the trigonometric and hyperbolic functors in gradus/tensor/ops/math.h.
+// Instantiates the element-wise CUDA kernels (ops/elementwise.h) of all functors for trigonometric and
+// hyperbolic functions in tensor/ops/math.h, and registers them in the ops' kernel slots when the program
+// starts.
 #include "gradus/tensor/ops/math.h"
 
 #include "gradus/tensor/cuda/ops/elementwise.h"
