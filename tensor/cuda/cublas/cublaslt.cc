@@ -28,8 +28,7 @@ void check(const char* op, const char* call, const CublasLt& library, cublasStat
 // Calls a function of the library. Needs `op` and `library` in scope. Throws CublasError on failure.
 #define GRADUS_CHECK(call, ...) check(op, #call, library, library.call(__VA_ARGS__))
 
-// Returns the library handle of a device, made at the first call, for all threads. Handles are never
-// destroyed.
+// Returns the library handle of a device, made at the first call. Handles are never destroyed.
 cublasLtHandle_t handle_of(const char* op, const CublasLt& library, int device) {
   static std::mutex mutex;
   static auto& handles = *new std::vector<cublasLtHandle_t>;

@@ -34,7 +34,6 @@ struct MatrixBatch {
   int64_t rows, cols, ld, batch_stride;  // rows and cols in memory, before op()
   bool transposed = false;               // op(x) is x transposed, else x; false for d
 };
-
 // d[M, N] = op(a)[M, K] op(b)[K, N] + bias, or relu of that, for each matrix of the batch.
 struct MatrixProduct {
   MatrixBatch a, b, d;
@@ -45,8 +44,7 @@ struct MatrixProduct {
   bool relu = false;
 };
 
-// Queues a product on `stream`, the current stream of `device`, which must be the calling thread's CUDA
-// device. `op` is named in errors. Thread-safe.
+// Queues a product on `stream`, the current one of `device`, the calling thread's CUDA device. Thread-safe.
 // Errors: DeviceError if cuBLASLt is not installed; CublasError, also if it has no algorithm for the product.
 void multiply(const char* op, const MatrixProduct& p, Device device, cudaStream_t stream);
 

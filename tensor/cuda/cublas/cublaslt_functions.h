@@ -30,10 +30,8 @@ struct CublasLt {
 #undef GRADUS_MEMBER
 };
 
-// Returns the functions, which stay loaded until the process ends. Opens the library on the first call.
-// Thread-safe.
-// Errors: DeviceError if the library or a function is missing, with the name `op` of the calling op and how
-// to install the library. A later call tries again.
+// Returns the functions, loaded until the process ends. The first call opens the library. Thread-safe.
+// Errors: DeviceError naming `op` if the library or a function is missing. A later call tries again.
 const CublasLt& cublaslt(const char* op);
 
 }  // namespace gradus::cuda

@@ -1,5 +1,4 @@
-// cublaslt(): opens the cuBLASLt of the CUDA toolkit with dlopen, and looks up all functions of the table
-// once.
+// cublaslt(): opens the cuBLASLt of the CUDA toolkit with dlopen, and looks up all its functions once.
 #include "gradus/tensor/cuda/cublas/cublaslt_functions.h"
 #include "gradus/tensor/cuda/runtime/open_library.h"
 

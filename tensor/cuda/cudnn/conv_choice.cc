@@ -1,6 +1,5 @@
-// ConvChoiceCache: the program-wide, mutex-guarded map from a GPU model and a convolution (shapes, dtype, pass)
-// to the cuDNN engine that was chosen for it. It grows to at most kMaxChoices entries per model, without
-// eviction.
+// ConvChoiceCache: the program-wide, mutex-guarded map from a GPU model and a convolution (shapes, dtype,
+// pass) to the cuDNN engine that was chosen for it. At most kMaxChoices entries per model; no eviction.
 #include "gradus/tensor/cuda/cudnn/conv_choice.h"
 
 #include <algorithm>

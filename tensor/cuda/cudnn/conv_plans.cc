@@ -1,7 +1,6 @@
 // Saves, loads and clears the process's cache of convolution choices (ConvChoiceCache: for each convolution,
 // the cuDNN engine and its knobs). A file is for one GPU model and one version of cuDNN. Loading or clearing
-// also drops the compiled plans, so that the next call of each convolution makes its plan from the new
-// choice.
+// also drops the compiled plans, so that convolutions make plans from the new choices.
 #include "gradus/tensor/cuda/cudnn/conv_plans.h"
 
 #include <string>

@@ -15,24 +15,19 @@
 namespace gradus::cuda {
 
 // Whether the first call of a convolution times several plans (at most 8) and uses the fastest; the host
-// waits for these runs. Off by default: the first plan of cuDNN's heuristic is used. As
-// torch.backends.cudnn.benchmark.
+// waits for these runs. Off by default: the heuristic's first plan is used.
 void set_cudnn_benchmark(bool on);
 bool uses_cudnn_benchmark();
 
-// Writes the choices for the device's GPU model to a file (plan_file.h), which is replaced atomically.
-// Returns the number of convolutions.
+// Writes the choices for the device's GPU model to a file (plan_file.h), atomically. Returns their number.
 // Errors: FileError; DeviceError if cuDNN or the device is missing.
 int64_t save_plans(const std::filesystem::path& path, Device device = "cuda:0");
-
 // Reads a file of save_plans. Its choices replace those for the same convolutions. If cuDNN refuses a choice,
-// or its plan is one that Gradus never uses (nondeterministic, say), a new choice is made when its
-// convolution runs.
+// or its plan is one that Gradus never uses (say, nondeterministic), its convolution makes a new choice.
 // Returns the number of convolutions.
 // Errors: FileError if the file is missing, malformed, or for another GPU model or version of cuDNN, and
 // DeviceError if cuDNN or the device is missing; then nothing is changed.
 int64_t load_plans(const std::filesystem::path& path, Device device = "cuda:0");
-
 // Drops the plans and choices of all devices. New ones are made when convolutions run.
 void clear_plans();
 

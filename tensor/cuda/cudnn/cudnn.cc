@@ -75,8 +75,7 @@ DeviceState& state_of(int device) {
   return states().by_device[device];
 }
 
-// The arguments of one execution: the workspace, from the caching allocator, and the variant pack, which has the
-// tensors' addresses.
+// The arguments of one execution: the workspace, and the variant pack with the tensors' addresses.
 struct Arguments {
   Tensor workspace;
   Descriptor pack;

@@ -1,6 +1,5 @@
 // Convolutions and their gradients by cuDNN's backend (graph) API: convolve() runs one, from an LRU cache of
-// execution plans per device. A plan is an engine (an algorithm of cuDNN) with its knobs, compiled for one
-// ConvKey.
+// execution plans per device. A plan is an engine (an algorithm of cuDNN), compiled for one ConvKey.
 #pragma once
 
 #include <cuda_runtime_api.h>

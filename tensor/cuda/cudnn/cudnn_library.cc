@@ -1,5 +1,4 @@
-// cudnn(): opens cuDNN, which is not part of the CUDA toolkit, with dlopen, and looks up all functions of the
-// table once.
+// cudnn(): opens cuDNN, not a part of the CUDA toolkit, with dlopen, and looks up all its functions once.
 #include "gradus/tensor/cuda/cudnn/cudnn_functions.h"
 #include "gradus/tensor/cuda/runtime/open_library.h"
 

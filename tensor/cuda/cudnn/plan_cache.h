@@ -1,5 +1,4 @@
-// A thread-safe LRU cache of one device's compiled cuDNN plans, by all parameters of the convolution
-// (ConvKey).
+// A thread-safe LRU cache of one device's compiled cuDNN plans by ConvKey, a convolution's parameters.
 #pragma once
 
 #include <cstddef>
@@ -18,9 +17,8 @@ class PlanCache {
   explicit PlanCache(size_t capacity) : plans_(capacity) {}
 
   // Returns the key's plan; calls `ConvPlan make()` and caches its result if there is none. One thread at a
-  // time calls make(), which may take a second; meanwhile other threads get cached plans. A plan without an
-  // engine, which means that cuDNN has none, is cached too. A plan in use stays alive when the cache drops
-  // it.
+  // time calls make(), which may take a second; meanwhile other threads get cached plans. An empty plan,
+  // which means that cuDNN has none, is cached too. A dropped plan in use stays alive.
   template <class F> Plan get(const ConvKey& key, F&& make) {
     if (Plan plan = plans_.find(key)) return plan;
     const std::lock_guard lock(make_mutex_);

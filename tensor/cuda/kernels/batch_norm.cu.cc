@@ -19,8 +19,7 @@ using namespace channel_sums_detail;  // NOLINT
 
 // Adds to `shared.sums`, for each channel of the block's tile, the sums over the thread's rows of x[r, c] -
 // x[0, c] and of its square. To lose no digits for a large mean, a stretch of 16 rows is summed in A about
-// its own first element (`about`), then shifted to the pivot x[0, c] in f64. n: adjacent channels of a
-// thread.
+// its own first element (`about`), then shifted to the pivot x[0, c] in f64. n: channels per thread.
 template <class T, int n>
 __device__ __forceinline__ void sum_moments_of_block(const T* x, const GridPartition& grid,
                                                      ThreadIndex thread,
@@ -113,8 +112,7 @@ template <class T> __device__ __forceinline__ compute_t<T> var_of(const BatchNor
   return static_cast<compute_t<T>>(formulas::squares_about_mean(sums.first, sums.second, rows) / rows);
 }
 
-// Writes y for the block's rows and channels. `tile` has mean, scale and shift of each channel. adds: the
-// residual is added.
+// Writes y for the block's rows and channels. `tile`: each channel's mean, scale, shift. adds: a residual.
 template <class T, int n, bool adds>
 __device__ __forceinline__ void normalize_block(const BatchNorm<T>& s, const GridPartition& grid,
                                                 ThreadIndex thread, T* y, const T* residual,

@@ -1,8 +1,7 @@
 // Launches of batch norm and its gradients, for the slots of tensor/ops/norm/batch_norm.h. x, y, residual and
 // their gradients are row-major [rows, channels]: channels-last tensors, whose rows are batch and spatial
 // positions. Statistics, weight and bias are [channels]. T, the dtype of x, is double, float, f16 or bf16; A
-// = compute_t<T> is float for 16 bits, else T. Pointers are device memory. Functions queue on `stream`, and
-// name `op` in a CudaError.
+// = compute_t<T> is float for 16 bits, else T. Pointers are device memory; errors name `op`.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -13,6 +12,7 @@
 
 namespace gradus::cuda {
 
+// The arguments that most functions share.
 template <class T> struct BatchNorm {
   int64_t rows, channels;
   const T* x;
@@ -33,7 +33,6 @@ struct RunningStatistics {
 
 // Returns the bytes of the `workspace` below, which is aligned to 16.
 int64_t batch_norm_workspace(int64_t rows, int64_t channels);
-
 // Writes mean and var of the batch, updates the running statistics, and writes
 //   y = leaky((x - mean) * weight / sqrt(var + eps) + bias + residual)
 // leaky multiplies negative values by negative_slope; 1: no activation. A null residual is 0; it may be y.
@@ -69,7 +68,6 @@ void batch_statistics_backward(const char* op, T* dx, const compute_t<T>* add, c
                                const compute_t<T>* mean, const compute_t<T>* offset,
                                const compute_t<T>* slope, int64_t rows, int64_t channels,
                                cudaStream_t stream);
-
 // Updates the running statistics by these of a batch. T is the type of elements that are not wide.
 template <class T>
 void batch_norm_update(const char* op, const RunningStatistics& running, const compute_t<T>* mean,

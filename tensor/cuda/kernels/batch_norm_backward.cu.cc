@@ -100,9 +100,8 @@ __global__ void __launch_bounds__(kThreads, 4)
   write_sums(grid, thread, shared.sums, pieces);
 }
 
-// v = the numbers of a channel that differentiate_block() needs: mean, scale, offset, slope and, if rectified,
-// shift. sums = sum(g) and sum(g * (x - mean)) of the channel. If `writes`, also writes the channel's dweight and
-// dbias.
+// v = the numbers of a channel that differentiate_block() needs: mean, scale, offset, slope and, if
+// rectified, shift. sums = sum(g) and sum(g * (x - mean)) of the channel. `writes`: to dweight and dbias.
 template <bool rectified, class T>
 __device__ __forceinline__ void take_slopes(const BatchNorm<T>& s, int64_t channel, const Pair& sums,
                                             bool writes, compute_t<T>* dweight, compute_t<T>* dbias,

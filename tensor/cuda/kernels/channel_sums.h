@@ -15,8 +15,7 @@
 //
 // A thread accumulates a stretch of kStretch rows in compute_t<T>, then adds the result to its f64 sums.
 // Moments are sums of differences: within a stretch from its first row, in total from the first row of the
-// matrix. So a large mean causes no cancellation. The order of all additions is fixed: results are
-// deterministic.
+// matrix. So a large mean causes no cancellation. Additions have a fixed order: results are deterministic.
 #pragma once
 
 #include <algorithm>
@@ -168,8 +167,7 @@ __device__ __forceinline__ Pair sums_of(const double* pieces, int64_t count, int
   return all;
 }
 
-// In shared memory: `count` values for each channel of a tile, n channels per thread. kApart avoids bank
-// conflicts.
+// In shared memory: `count` values per channel of a tile, n channels per thread. kApart: no bank conflicts.
 template <class A, int count, int n> struct TileValues {
   static constexpr int kApart = n == 1 ? kSingles : n == 8 ? 12 : kVectors;
   A v[count][n * kApart];
@@ -244,8 +242,7 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 // Returns the number of pieces. Each of a tile's `pieces` blocks reads the sums of all pieces: these pieces^2
-// reads are at most 1/25 of the bytes of three passes over the elements. A thread has at least kRowsInFlight
-// rows.
+// reads are at most 1/25 of the bytes of three passes over the elements. A thread has >= kRowsInFlight rows.
 inline int64_t pieces_of(int64_t rows, int64_t element_bytes, int64_t tiles, int64_t groups) {
   constexpr double kSumBytes = 2 * sizeof(double), kPasses = 3, kShare = 1. / 25;
   const auto cheap = static_cast<int64_t>(
@@ -268,8 +265,7 @@ template <class Shared> Grid grid_of(const GridPartition& grid) {
   return {grid.tiles * grid.pieces, kThreads, static_cast<int64_t>(sizeof(Shared))};
 }
 
-// Channels of a thread that computes sums: 16 bytes of elements, 4 channels at most, because sums take
-// registers.
+// Channels of a thread that computes sums: 16 bytes of elements, at most 4, because sums take registers.
 template <class T> constexpr int kSummedChannels = std::min(4, kVectorSize<T>);
 
 // Calls f<n>(grid) with n channels per thread: `most`, or 1 unless these are whole, aligned vectors of all

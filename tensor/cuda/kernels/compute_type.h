@@ -1,5 +1,4 @@
-// compute_t<T>: the type in which kernels compute elements that are stored as T: f32 for f16 and bf16, i32
-// for i16 and i8, otherwise T itself.
+// compute_t<T>: kernels compute elements T in this type, f32 for 16-bit floats, i32 for i8 and i16, else T.
 #pragma once
 
 #include <cstdint>

@@ -37,8 +37,7 @@ template <class F> void with_word(int64_t bytes, F&& f) {
   }
 }
 
-// dst[i] = src[i] for positions i of the index space, in words W. Thread t of block b copies words (b * kEach
-// + e) * kThreads + t.
+// dst[i] = src[i] for positions i, in words W. Thread t of block b has words (b * kEach + e) * kThreads + t.
 template <class W> __global__ void __launch_bounds__(kThreads) copy_words(StridedOperands<2> o) {
   const auto first = blockIdx.x * (kThreads * kEach) + threadIdx.x;
   W words[kEach];
@@ -62,15 +61,13 @@ struct Transposed {
   int64_t row_tiles, column_tiles;  // number of tiles along rows and columns
   StridedOperands<2> planes;        // the loops over the matrices of the batch
 };
-// Rows are padded by at least 4 bytes, so that the lanes that read a column of the tile access different
-// banks.
+// Rows are padded by at least 4 bytes, so that lanes that read a column of the tile access different banks.
 template <class W> struct Tile {
   W v[kTile][kTile + (sizeof(W) < 4 ? 4 / sizeof(W) : 1)];
 };
 
 // dst[plane][r * dst_row + c] = src[plane][c * src_row + r]. A block has a tile of kTile x kTile elements in
-// shared memory, so that neighboring lanes read neighboring elements of src, and write neighboring elements
-// of dst.
+// shared memory, so that neighboring lanes access neighboring elements of src and of dst.
 template <class W> __global__ void __launch_bounds__(kThreads) copy_transposed(Transposed t) {
   auto& tile = shared_memory<Tile<W>>();
   const int64_t c0 = blockIdx.x % t.column_tiles * kTile;
@@ -182,8 +179,7 @@ void run_transposed(const char* op, const StridedIndex& index, int loop, const V
   });
 }
 
-// If this is a cast between f32 and a 16-bit float of dense tensors, queues it and returns true. Otherwise
-// returns false.
+// If this is a cast between f32 and a 16-bit float of dense tensors, queues it. Returns whether it is.
 bool run_cast(const char* op, const StridedIndex& index, const View* views, cudaStream_t stream) {
   using elementwise_detail::run_dense;
   const DType from = views[1].dtype;
@@ -195,8 +191,7 @@ bool run_cast(const char* op, const StridedIndex& index, const View* views, cuda
          run_dense<f16, Identity, double, float, f16>(op, {}, index, views, stream);
 }
 
-// Evenly spaced values. Those before index `middle` are computed from `start`, the others from `end`, so that
-// both ends are exact.
+// Evenly spaced values, from `start` before index `middle`, the others from `end`: both ends are exact.
 struct Spacing {
   double start, end, step;
   int64_t middle;

@@ -1,7 +1,6 @@
 // Launches of cross-entropy (or nll_loss) with class indices and of its gradient, for the slots of
-// tensor/ops/losses/cross_entropy.h, which has the formula. T is float or double. A target outside [0,
-// classes) other than ignore_index gives NaN as loss and gradient of its sample, and the forward reports it
-// (value_errors.h).
+// tensor/ops/losses/cross_entropy.h, which has the formula. T is float or double. A target that is not in [0,
+// classes) nor ignore_index gives NaN as loss and gradient; the forward reports it.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -17,8 +16,8 @@ template <class T> struct CrossEntropy {
   const T* x;             // scores [outer, classes, inner]
   const int64_t* target;  // [outer, inner]
   const T* weight;        // [classes]; null: all 1
-  T* stats;  // [samples, 2], aligned to 16 bytes: max(x) and log(sum e^(x - max(x))) over classes; written by the
-             // forward. Null: x are log-probabilities
+  T* stats;  // [samples, 2], aligned to 16, written by the forward: max(x) and log(sum e^(x - max(x))) over
+             // classes. Null: x are log-probabilities
   int64_t outer, classes, inner;
   int64_t ignore_index;
   double smoothing;        // label smoothing, in [0, 1]
@@ -29,15 +28,13 @@ template <class T> struct CrossEntropy {
 
 // Returns the bytes of workspace that both functions need, aligned to 16.
 template <class T> int64_t cross_entropy_workspace(const CrossEntropy<T>& s);
-
+enum class LossReduction { kMean, kSum, kNone };
 // Writes s.stats, *total = the sum of the targets' weights, and loss: one element, the sum of the samples'
 // losses, divided by *total for kMean; or with kNone [samples]. `op` is named in errors.
-enum class LossReduction { kMean, kSum, kNone };
 template <class T>
 void cross_entropy(const char* op, const CrossEntropy<T>& s, LossReduction kind, T* loss, T* total,
                    void* workspace, cudaStream_t stream);
-// dx, of x's shape, for dy of the shape of loss. Reads s.stats and, for kMean, *total; otherwise `total` may
-// be null.
+// dx, of x's shape, from dy, of loss's. Reads s.stats, and for kMean *total, which else may be null.
 template <class T>
 void cross_entropy_grad(const char* op, const CrossEntropy<T>& s, LossReduction kind, T* dx, const T* dy,
                         const T* total, void* workspace, cudaStream_t stream);

@@ -1,7 +1,6 @@
 // Launches of direct convolution (cross-correlation) and its gradients: the fallback where cuDNN has no plan.
 // Images are dense [images, d, h, w, channels]; a 2-D image has d of size 1. Each result is one sum in a
-// fixed order, so results are deterministic. Memory is on the device of `stream`; `op` is named in a
-// CudaError.
+// fixed order: deterministic. Views are device memory; `op` is named in a CudaError.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -12,8 +11,7 @@
 
 namespace gradus::cuda {
 
-// One axis: sizes of the input, the output and the filter (its taps). Output o reads input o * stride -
-// padding + tap * dilation with each tap.
+// One axis; `taps` is the size of a filter. Output o reads inputs o * stride - padding + tap * dilation.
 struct ConvAxis {
   int64_t in, out, taps, stride, padding, dilation;
 };
@@ -26,11 +24,11 @@ struct DirectConv {
 // The views of a call have one dtype: f64, f32, f16 or bf16. 16-bit products are summed in f32, and rounded
 // once. `taps` below are those of the three axes, [d.taps, h.taps, w.taps].
 
-// y = conv(x, filters) + bias. filters are [taps, in_channels / groups, out_channels]; bias is
-// [out_channels], or none if bias.data is null.
+// y = conv(x, filters) + bias. Filters: [taps, in_channels / groups, out_channels]; bias: [out_channels], no
+// bias if bias.data is null.
 void direct_conv(const char* op, const View& y, const View& x, const View& filters, const View& bias,
                  const DirectConv& c, cudaStream_t stream);
-// dx from dy. filters are [taps, out_channels / groups, in_channels].
+// dx from dy. Filters: [taps, out_channels / groups, in_channels].
 void direct_conv_input_grad(const char* op, const View& dx, const View& dy, const View& filters,
                             const DirectConv& c, cudaStream_t stream);
 // dw, [out_channels, in_channels / groups, taps], from dy and x.

@@ -60,8 +60,7 @@ template <class F, class... C> __device__ __forceinline__ auto evaluate(const F&
 
 // out[i] = f(in_0[i], in_1[i], ...) for i < count; an input that is one element is in_k[0]. Vector e of
 // thread t in block b begins at element ((b * each + e) * kThreads + t) * n. A thread loads all its vectors
-// before its first store, so `out` may be one of the inputs. The last block loops over the remaining
-// elements.
+// before its first store, so `out` may be one of the inputs. The last block loops over the rest.
 template <class F, int each, class Out, class... In>
 __global__ void __launch_bounds__(kThreads)
     dense(F f, Out* out, int64_t count, std::array<DenseInput, sizeof...(In)> in) {
@@ -128,8 +127,7 @@ template <class T> bool is_stored_as(DType dtype) {
   return dtype == dtype_v<T>;
 }
 
-// The type in memory of an operand whose functor type is X: S for the compute type C, else X itself (bool,
-// integers).
+// The type in memory of an operand whose functor type is X: S for the compute type C, else X itself.
 template <class S, class C, class X> using Stored = std::conditional_t<std::is_same_v<X, C>, S, X>;
 
 // Launches the dense kernel with elements stored as S if dtypes, strides and alignments allow it. Returns

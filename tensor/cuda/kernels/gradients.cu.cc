@@ -20,8 +20,7 @@ namespace {
 
 using Table = TensorTable<1>;
 
-// Calls f with each vector of the calling thread's share of the block's chunk, and writes the vector back if
-// `stores`.
+// Calls f with each vector of the calling thread's share of the block's chunk; if `stores`, writes it back.
 template <class P, bool stores, class F>
 __device__ __forceinline__ void over_vectors(const Table& table, F&& f) {
   const Chunk chunk = table.chunk_of(blockIdx.x);
@@ -33,8 +32,7 @@ __device__ __forceinline__ void over_vectors(const Table& table, F&& f) {
   });
 }
 
-// sum[i] += term[i] for each tensor of the table. A block has one chunk, a thread every kChunkThreads-th
-// vector.
+// sum[i] += term[i] for each tensor. A block has one chunk, a thread every kChunkThreads-th vector.
 template <class P> __global__ void __launch_bounds__(kChunkThreads) add_to_sums(TensorTable<2> table) {
   const Chunk chunk = table.chunk_of(blockIdx.x);
   P* const sum = table.at<P>(0, chunk);
@@ -119,8 +117,7 @@ struct AnyOf {
   __device__ int32_t merge(int32_t a, int32_t b) const { return a | b; }
 };
 
-// x[i] *= 1 / *scale, or `by` if `scale` is null; bad[chunk] = whether a result is infinite or NaN. A block
-// has one chunk.
+// x[i] *= 1 / *scale, or `by` if `scale` is null; bad[chunk] = a result is not finite. A block has a chunk.
 template <class P>
 __global__ void __launch_bounds__(kChunkThreads)
     unscale_chunks(int32_t* bad, double by, const double* scale, Table table) {

@@ -21,24 +21,19 @@ using Gradients = std::span<const ArraysOfTensor<1>>;
 
 // a += b, for the arrays a and b of each tensor.
 void add_all(const char* op, DType dtype, std::span<const ArraysOfTensor<2>> tensors, cudaStream_t stream);
-
 // Returns the number of chunks of these tensors.
 int64_t chunks_of(Gradients tensors);
-
 // sums[i] = sum of |x|^p over chunk i; for an infinite p the largest |x|. NaN if an element is NaN.
 void power_sums(const char* op, double* sums, DType dtype, Gradients tensors, double p, cudaStream_t stream);
 // norm (one f64 or f32) = (sum of sums[0 .. n-1])^(1/p), or their maximum for an infinite p.
 void norm_of_sums(const char* op, const View& norm, const double* sums, int64_t n, double p,
                   cudaStream_t stream);
-
 // x *= max_norm / (norm + 1e-6) if that factor is below 1. norm: one f64 or f32.
 void clip_by_norm(const char* op, const View& norm, DType dtype, Gradients tensors, double max_norm,
                   cudaStream_t stream);
 // x = min(max(x, -limit), limit). NaN stays NaN.
 void clip_by_value(const char* op, DType dtype, Gradients tensors, double limit, cudaStream_t stream);
-
-// x *= 1 / *scale, or factor if `scale` is null; nonfinite[i] = 1 if a result in chunk i is infinite or NaN,
-// else 0.
+// x *= 1 / *scale, or factor if `scale` is null; nonfinite[i] = (a result in chunk i is infinite or NaN).
 void unscale(const char* op, int32_t* nonfinite, DType dtype, Gradients tensors, double factor,
              const double* scale, cudaStream_t stream);
 // *found = 1 if nonfinite[i] is set for one of n chunks, else 0.

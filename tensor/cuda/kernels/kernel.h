@@ -1,6 +1,5 @@
-// Device functions and launches for kernel files, *.cu.cc. nvcc compiles a kernel file for GPUs; a build may
-// compile the same file for another device, whose functions it names (GRADUS_DEVICE_FUNCTIONS,
-// bazel/cuda.bzl).
+// Device functions and launches for kernel files, *.cu.cc. nvcc compiles a kernel file for GPUs; the host's
+// compiler compiles it for an emulated device, with the functions in GRADUS_DEVICE_FUNCTIONS.
 //
 //   __global__ void __launch_bounds__(kThreads) add(float* y, const float* a, const float* b, int64_t n) {
 //     const int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x;
@@ -12,7 +11,7 @@
 // blockIdx.x, blockDim.x, gridDim.x, __syncthreads, __syncwarp, __shfl_sync, __shfl_xor_sync, __ballot_sync,
 // and on integers atomicAdd, atomicMin, atomicCAS. This header adds:
 //
-//   shared_memory<T>()      the block's dynamic shared memory as a T, uninitialized; Grid::shared_bytes >= sizeof(T)
+//   shared_memory<T>()      the block's dynamic shared memory of Grid::shared_bytes, uninitialized
 //   load_vector<V>(p)       loads a V of 1, 2, 4, 8 or 16 bytes at once; p is aligned to its size
 //   store_vector(p, v)      stores v at once in global memory; p is aligned to the size of v
 //   f16_to_float(bits), float_to_f16(x), float_to_bf16(x)   16-bit floats as uint16_t; rounds to nearest even
@@ -38,8 +37,7 @@ struct Grid {
   int64_t shared_bytes = 0;  // dynamic shared memory of a block
 };
 
-// n neighboring elements that are loaded and stored as one (vector_io.h); aligned to its size if that is a
-// power of two.
+// n neighboring elements, loaded and stored as one (vector_io.h); aligned to its size if a power of two.
 template <class T, int n>
 struct alignas(std::has_single_bit(sizeof(T) * n) ? sizeof(T) * n : alignof(T)) Vector {
   T v[n];
@@ -62,8 +60,7 @@ constexpr int64_t blocks_for(int64_t n, int64_t each) { return (n + each - 1) / 
 
 namespace gradus::cuda {
 
-// Queues a kernel on the stream, on the calling thread's device. Copies the arguments, converted to the
-// kernel's parameter types.
+// Queues a kernel on the stream. Copies the arguments, converted to the kernel's parameter types.
 // Errors: CudaError naming `op`.
 template <class... P, class... A>
 void launch(const char* op, void (*kernel)(P...), const Grid& grid, cudaStream_t stream, A... args) {

@@ -1,7 +1,6 @@
 // *out = factor * sum_i loss(x[i], targets[i]) of an element-wise loss (tensor/ops/losses/loss_functors.h),
 // without storing the losses, and optionally dx[i], the gradient of *out for x[i]. Each block sums a chunk of
-// kChunk elements in f64. If there are several chunks, a second launch adds their sums; no atomics, so
-// results are deterministic.
+// kChunk elements in f64. A second launch adds the sums of several chunks. Deterministic.
 #pragma once
 
 #include <algorithm>
@@ -19,9 +18,8 @@ namespace loss_sum_detail {
 inline constexpr int64_t kSharedOfSums = sizeof(MergedWarps<double, kChunkThreads>);
 
 // chunks[b] = sum over i of chunk b of loss(x[i], targets[i]), and dx[i] = gradient(1, x[i], targets[i]).
-// Block b has chunk b; thread t has every kChunkThreads-th vector of it. Null `targets`: all elements have
-// the target `target`. Null `dx`: not written. Null `chunks`: there is one chunk, and *out = its sum *
-// gradient.factor.
+// Block b has chunk b; thread t has every kChunkThreads-th vector of it. Null `targets`: `target` for all
+// elements. Null `dx`: not written. Null `chunks`: *out = gradient.factor * the sum of the only chunk.
 template <class F, class G, class T>
 __global__ void __launch_bounds__(kChunkThreads)
     sum_chunk_of_losses(F loss, G gradient, const T* x, const T* targets, double target, int64_t n, T* out,
@@ -54,7 +52,6 @@ __global__ void __launch_bounds__(kChunkThreads)
   else
     *out = convert<T>(local * gradient.factor);
 }
-
 // *out = factor * sum of chunks[0 .. n-1]. One block; thread t adds every kChunkThreads-th sum.
 template <class T>
 __global__ void __launch_bounds__(kChunkThreads)
@@ -72,7 +69,6 @@ inline int64_t loss_sum_workspace(int64_t n) {
   const int64_t chunks = blocks_for(n, kChunk);
   return chunks > 1 ? chunks * static_cast<int64_t>(sizeof(double)) : 0;
 }
-
 // *out = gradient.factor * sum of loss(x[i], targets[i]) over n > 0 contiguous elements. A null `targets`
 // means the number `target` for all. If `dx` is not null, dx[i] = gradient(1, x[i], targets[i]), which
 // includes the factor. Pointers are device memory. Queues on `stream`; `op` is named in a CudaError.

@@ -16,16 +16,13 @@ struct Multinomial {
   const double* uniform;  // numbers in [0, 1): [rows, count] with replacement, else [rows, n]
   int64_t rows, n, count;
 };
-
 // Returns the number of positions of a row in error reports (value_errors.h): the n weights, at n the sum of
 // the weights, at n + 1 the number of positive weights.
 inline int64_t reported_per_row(int64_t n) { return n + 2; }
-
 // Returns the bytes of workspace that multinomial() needs, aligned to 16.
 int64_t multinomial_workspace(const Multinomial& m, bool replacement);
 // Draws `count` indices per row with probabilities proportional to the weights. Without replacement a row
-// needs as many positive weights. Reports invalid weights, as above; that row then has arbitrary indices in
-// [0, n).
+// needs as many positive weights. Reports invalid weights; such a row gets arbitrary indices in [0, n).
 void multinomial(const char* op, const Multinomial& m, bool replacement, void* workspace,
                  const ValueReports& reports, cudaStream_t stream);
 

@@ -27,8 +27,7 @@ template <class V> __device__ __forceinline__ V load_vector(const void* p) {
   static_assert(sizeof(V) == sizeof(Words<sizeof(V)>));
   return __builtin_bit_cast(V, *static_cast<const Words<sizeof(V)>*>(p));
 }
-// A plain assignment in a loop was compiled to one store per 32-bit word, which writes four times the
-// sectors. __stwb requires global memory.
+// For global memory only. A plain assignment in a loop compiles to 32-bit stores: four times the sectors.
 template <class V> __device__ __forceinline__ void store_vector(void* p, V v) {
   static_assert(sizeof(V) == sizeof(Words<sizeof(V)>));
   __stwb(static_cast<Words<sizeof(V)>*>(p), __builtin_bit_cast(Words<sizeof(V)>, v));

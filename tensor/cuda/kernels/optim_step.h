@@ -1,7 +1,6 @@
 // Optimizer steps: update rules (tensor/ops/formulas/optim_rule.h) over the elements of many parameters in
 // one launch (multi-tensor apply). Rules with norms of each parameter, as LARS and LAMB, take three launches:
-// sums of squares per chunk, a rate per parameter, the step. A chunk is the part of a tensor that one block
-// computes.
+// sums of squares per chunk, a rate per parameter, the step. A chunk is a block's part of a tensor.
 //
 // Note [Steps that the device decides]
 // A GradScaler skips a step whose gradients are infinite or NaN. The found-inf flag `found` is on the device,
@@ -137,8 +136,7 @@ struct AddSquares {
 };
 inline constexpr int64_t kSharedOfSums = sizeof(MergedWarps<Squares, kChunkThreads>);
 
-// sums[chunk] = sums of squares of the two values that the rule measures of each element. One block per
-// chunk.
+// sums[chunk] = sums of squares of the two values that the rule measures per element. One block per chunk.
 template <class Rule, class P>
 __global__ void __launch_bounds__(kChunkThreads)
     measure_chunks(Rule rule, const Rule* rules, const float* found, Squares* sums,
@@ -157,8 +155,7 @@ __global__ void __launch_bounds__(kChunkThreads)
   if (threadIdx.x == 0) sums[blockIdx.x] = local;
 }
 
-// rates[tensor] = rule.rate(sqrt(s.first), sqrt(s.second)), s = the sum over the tensor's chunks. One block
-// per tensor.
+// rates[tensor] = rule.rate(sqrt(s.first), sqrt(s.second)), s = sum over chunks. One block per tensor.
 template <class Rule, class T>
 __global__ void __launch_bounds__(kChunkThreads)
     rates_of_tensors(Rule rule, const Rule* rules, const float* found, T* rates, const Squares* sums,

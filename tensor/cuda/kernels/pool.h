@@ -1,7 +1,6 @@
 // Launches of pooling and its gradients, for the slots of tensor/ops/images/pool.h. x and dx are dense
 // [images, d.in, h.in, w.in, channels]; y, dy and index [images, d.out, h.out, w.out, channels]. An index is
-// the row-major number of a cell within its window. Memory is on the device of `stream`; `op` is named in a
-// CudaError.
+// the row-major number of a cell within its window. Views are device memory; `op` is named in errors.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -29,15 +28,13 @@ void max_pool_scatter(const char* op, const View& dx, const View& dy, const View
                       cudaStream_t stream);
 // For disjoint windows and x = relu(h): overwrites x with the gradient of max_pool(relu(h)) for h.
 void max_pool_relu_grad(const char* op, const View& x, const View& dy, const Pooling& p, cudaStream_t stream);
-
 // y = x at the indices. x here and below: f64, f32.
 void max_pool_gather(const char* op, const View& y, const View& x, const View& index, const Pooling& p,
                      cudaStream_t stream);
 // positions = index as row-major positions in [d.in, h.in, w.in].
 void max_pool_positions(const char* op, int64_t* positions, const View& index, const Pooling& p,
                         cudaStream_t stream);
-// y = sum of each window / divisor, and its gradient: dx = sum of dy / divisor over the windows with this
-// element.
+// y = sum of each window / divisor; its gradient: dx = sum of dy / divisor over windows with this element.
 void avg_pool(const char* op, const View& y, const View& x, const Pooling& p, cudaStream_t stream);
 void avg_pool_spread(const char* op, const View& dx, const View& dy, const Pooling& p, cudaStream_t stream);
 

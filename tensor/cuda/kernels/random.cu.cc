@@ -31,8 +31,7 @@ __device__ __forceinline__ PhiloxKey read(const DeviceKey& key) {
   return {key.philox.seed + base.v[0], key.philox.stream + base.v[1]};
 }
 
-// out[i] = element i of the draw, for i < count. One thread per vector of n elements, from n / each Philox
-// counters.
+// out[i] = element i of the draw, for i < count. One thread per vector, of n elements from n / each counters.
 template <class T, class Draw>
 __global__ void __launch_bounds__(kDrawThreads, 4)
     draw_rows(T* out, int64_t count, Draw draw, DeviceKey from) {
@@ -153,8 +152,7 @@ __global__ void __launch_bounds__(kDrawThreads, 4)
 }
 
 // The same for positions i of a strided index space. One thread per element. Operands: y, mask, x. The fourth
-// is not a tensor: its offsets, plus `number`, are the row-major element numbers. C is the type to compute
-// in.
+// is not a tensor: its offsets, plus `number`, are the row-major element numbers. C: compute type.
 template <class C>
 __global__ void __launch_bounds__(kDrawThreads, 4)
     drop_strided(StridedOperands<4> o, int64_t number, draws::DropoutMask draw, double scale, DeviceKey key) {
@@ -170,8 +168,7 @@ __global__ void __launch_bounds__(kDrawThreads, 4)
 
 // Fisher-Yates shuffle: swaps order[i] with order[partner_of(i)] for i = 0 .. count - 1. One warp gives the
 // result of one thread, 32 positions at a time, one per lane. Swaps without a common position run at once: a
-// lane's turn is one more than the largest turn of the earlier lanes whose partner is its position or its
-// partner.
+// lane's turn is one more than the largest of earlier lanes whose partner is its position or its partner.
 __global__ void __launch_bounds__(kWarp) swap_places(int64_t* order, int64_t count, DeviceKey from) {
   const PhiloxKey key = read(from);
   const int lane = threadIdx.x;
@@ -203,8 +200,7 @@ __global__ void __launch_bounds__(kWarp) swap_places(int64_t* order, int64_t cou
   }
 }
 
-// u[i] = u[i] < p[i] ? 1 : 0; NaN, and an error report to the host, if p[i] is not in [0, 1]. One thread per
-// element.
+// u[i] = u[i] < p[i] ? 1 : 0; NaN, and an error report, if p[i] is not in [0, 1]. One thread per element.
 template <class T>
 __global__ void __launch_bounds__(kDrawThreads)
     choose_below(T* u, const T* probabilities, int64_t count, ValueReports reports) {

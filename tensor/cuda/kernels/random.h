@@ -1,6 +1,5 @@
 // Launches of random number kernels (Philox), for the slots of tensor/ops/random.h. Element i of a draw,
-// counted row by row, depends on the key and i only: Note [Draws] there. Memory is on the device of `stream`;
-// `op` is named in a CudaError.
+// counted row by row, depends on the key and i only: Note [Draws] there. Views are device memory.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -15,8 +14,7 @@
 
 namespace gradus::cuda {
 
-// The key of a draw. If `base` is not null, kernels add base[0] to the seed and base[1] to the stream: a
-// device pointer, aligned to 16.
+// The key of a draw. Unless `base` is null, kernels add base[0] to the seed and base[1] to the stream.
 struct DeviceKey {
   PhiloxKey philox;
   const uint64_t* base = nullptr;
@@ -40,12 +38,10 @@ void dropout_mask(const char* op, const DrawOutput& out, double p, const DeviceK
 // out (i64) = uniform integers in [low, low + range).
 void randint(const char* op, const DrawOutput& out, int64_t low, uint64_t range, const DeviceKey& key,
              cudaStream_t stream);
-
 // order[0 .. count-1] = a random permutation of 0 .. count - 1; count is at most 2^53.
 void randperm(const char* op, int64_t* order, int64_t count, const DeviceKey& key, cudaStream_t stream);
 
-// mask = dropout_mask with probability p, y = mask ? scale * x : 0. y and x are floating; y may be x with
-// equal strides.
+// mask = dropout_mask with probability p, y = mask ? scale * x : 0. y and x are floating; y may be x.
 struct Dropout {
   std::span<const int64_t> sizes;
   std::array<View, 3> views;  // y, mask, x
@@ -56,8 +52,7 @@ void dropout(const char* op, const Dropout& d, double p, double scale, const Dev
 // y = mask ? scale * x : 0. views: y, x, mask (bool); `index` is their index space.
 void masked_scale(const char* op, const StridedIndex& index, const View* views, double scale,
                   cudaStream_t stream);
-// u = u < p ? 1 : 0, for `count` contiguous elements, both f64 or both f32. If p is not in [0, 1], u = NaN,
-// and p is reported (value_errors.h).
+// u = u < p ? 1 : 0, for `count` contiguous f64 or f32. p outside [0, 1] gives NaN and is reported.
 void bernoulli_from_uniform(const char* op, View u, View p, int64_t count, const ValueReports& reports,
                             cudaStream_t stream);
 

@@ -190,8 +190,7 @@ __global__ void __launch_bounds__(kThreads, 4)
 }
 
 // out[row, p] = op over x[row, p * piece : min(n, (p + 1) * piece)], for `pieces` pieces p of each row. Block
-// row * pieces + p reduces one piece; neighboring threads take neighboring vectors, and warps merge through
-// shared memory.
+// row * pieces + p reduces one piece; neighboring threads take neighboring vectors. Warps merge at the end.
 template <class Op>
 __global__ void __launch_bounds__(kThreads, least_blocks<Op>)
     long_rows(Op op, typename Op::Out* out, const typename Op::In* x, int64_t n, int64_t pieces,

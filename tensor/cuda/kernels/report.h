@@ -1,5 +1,4 @@
-// Device code: report() of an invalid value that a kernel finds. Note [Value reports] in
-// runtime/value_reports.h.
+// Device code: report() of an invalid value. Note [Value reports] in tensor/cuda/runtime/value_reports.h.
 #pragma once
 
 #include <cstdint>

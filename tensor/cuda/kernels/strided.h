@@ -1,6 +1,5 @@
 // Kernel arguments for strided operands. A thread maps the linear (row-major) position of an element in the
-// index space to the offset of the element in each operand (StridedOperands::locate), by divisions that are a
-// product and a shift.
+// index space to the offset of the element in each operand (StridedOperands::locate), without divisions.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +10,7 @@
 
 namespace gradus::cuda {
 
-// Maximal number of elements of a StridedOperands: Divider divides numbers below 2^31. Larger index spaces
-// are split by for_each_part (strided_index.h).
+// Maximal number of elements of a StridedOperands: Divider takes less than 2^31. for_each_part splits others.
 inline constexpr int64_t kMaxDividend = (int64_t(1) << 31) - 1;
 
 // Division of n < 2^31 by a divisor, 1 <= d < 2^31, that the host knows: a product and a shift instead of a
@@ -55,8 +53,7 @@ template <int operands> struct StridedOperands {
   }
 };
 
-// Returns the arguments for an index space of at most kMaxDividend elements. offsets[k], in elements, is
-// added to views[k].data.
+// Returns the arguments for numel <= kMaxDividend. offsets[k], in elements, is added to views[k].data.
 template <int operands>
 StridedOperands<operands> strided_operands(const StridedIndex& index, const View* views,
                                            const std::array<int64_t, kMaxOperands>& offsets) {

@@ -1,6 +1,5 @@
 // Host code: View, an untyped pointer to an operand of a kernel, and for_each_part, which splits a
-// StridedIndex (the index space of strided operands, tensor/base/strided_index.h) into parts small enough for
-// one launch.
+// StridedIndex (the index space of strided operands, tensor/base/strided_index.h) into parts.
 #pragma once
 
 #include <algorithm>
@@ -22,7 +21,6 @@ struct View {
 
   template <class T> T* as() const { return static_cast<T*>(data); }
 };
-
 // A tensor's strides by dim, in elements. A broadcast dim has stride 0.
 using Strides = std::array<int64_t, kMaxDims>;
 
@@ -34,8 +32,7 @@ inline StridedIndex make_strided_index(std::span<const int64_t> sizes, std::span
 
 // Calls f(part, offsets) for disjoint parts of an index space with at most max_elements elements each: halves
 // the largest dim until the parts are small enough, as TensorIterator does for 32-bit indexing. offsets[k],
-// in elements, is that of operand k's first element in the part; the argument `offsets` is that of the whole
-// index space.
+// in elements, is that of operand k's first element in the part; the argument `offsets`, in the whole.
 template <class F>
 void for_each_part(const StridedIndex& index, int64_t max_elements,
                    const std::array<int64_t, kMaxOperands>& offsets, F&& f) {

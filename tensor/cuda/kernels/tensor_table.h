@@ -18,8 +18,7 @@ inline constexpr int kChunkThreads = 256;        // threads of a block
 inline constexpr int kArgumentBytes = 4096;      // maximal bytes of a kernel's arguments
 inline constexpr int kOtherArgumentBytes = 224;  // of these, reserved for arguments besides the table
 
-// Device arrays of n contiguous elements each that a kernel processes together, such as a parameter and its
-// gradient.
+// Device arrays of n contiguous elements each that are processed together: a parameter and its gradient, say.
 template <int arrays> struct ArraysOfTensor {
   std::array<void*, arrays> data;
   int64_t n;
@@ -81,14 +80,12 @@ template <int arrays, class F> void for_each_table(std::span<const ArraysOfTenso
   if (blocks > 0) f(std::as_const(table), blocks);
 }
 
-// The arrays of one parameter in an optimizer step, of n elements each in device memory. Unused states are
-// null.
+// The arrays of one parameter in an optimizer step: device pointers to n elements. Unused states are null.
 struct StepArrays {
   void *param, *grad;
   std::array<void*, 3> state;
   int64_t n;
 };
-
 // Inputs of a step in device memory. rules: an update rule for each tensor with elements, in their order;
 // null: the rule that is a kernel argument applies to all. found: the found-inf flag; kernels return at once
 // if *found is not 0. Null: no step is skipped.

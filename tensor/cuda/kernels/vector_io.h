@@ -30,9 +30,7 @@ template <class T, int n> __device__ __forceinline__ void store(T* p, const Vect
   else
     store_vector(p, v);
 }
-
-// Bounds-checked: loads p[i] for i < count, and sets the other elements to T(). count >= n: loads a whole
-// vector.
+// Bounds-checked: loads p[i] for i < count; the other elements are T(). count >= n: loads a whole vector.
 template <int n, class T> __device__ __forceinline__ Vector<T, n> load_first(const T* p, int64_t count) {
   if (n <= count) return load<n>(p);
   Vector<T, n> v;

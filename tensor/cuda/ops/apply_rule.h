@@ -13,8 +13,7 @@
 
 namespace gradus::cuda {
 
-// Calls f.operator()<P>() with the C++ type P of a floating dtype.
-// Errors: DTypeError for other dtypes.
+// Calls f.operator()<P>() with the C++ type P of a floating dtype. Errors: DTypeError for other dtypes.
 template <class F> void dispatch_param(DType t, const char* op, F&& f) {
   if (t == DType::kF16) return f.template operator()<f16>();
   if (t == DType::kBF16) return f.template operator()<bf16>();
@@ -46,8 +45,7 @@ struct ApplyOnCuda {
 
  private:
   // Calls f.operator()<P>(rule, group, stream, DeviceRules) for each group of items with equal numbers; if
-  // the numbers are in device memory (Note [Steps that the device decides]), once for all items, with rules
-  // made on the device.
+  // the numbers are in device memory (Note [Steps that the device decides]), once for all.
   template <class Make, class F>
   static void for_each_group(const char* op, const std::vector<raw::StepItem>& items, const Make& make,
                              F&& f) {

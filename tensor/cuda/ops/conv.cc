@@ -1,6 +1,6 @@
 // CUDA kernels of convolution and its gradients: by cuDNN, or by direct_conv.h where cuDNN has no plan. cuDNN
-// always rounds sums of 16-bit products to 16 bits. For results in f32, operands are converted to f32, and
-// TF32 is allowed: 16-bit floats converted to f32 are exact in TF32.
+// has none for 16-bit operands with a result in f32: the operands are then converted to f32, and TF32, in
+// which 16-bit floats are exact, is allowed.
 #include "gradus/tensor/ops/images/conv.h"
 
 #include "gradus/tensor/cuda/cublas/cublaslt.h"
@@ -98,8 +98,7 @@ void conv_input_grad_cuda(const Tensor& dx, const Tensor& dy, const Tensor& w, c
   raw::copy_(dx, sum);
 }
 
-// dw = weight gradient; db = sum of dy over all dims but channels, unless undefined. x and dy have dw's
-// dtype.
+// dw = weight gradient; db, unless undefined, = sum of dy per channel. x and dy have dw's dtype.
 void weight_grad(const Tensor& dw, const Tensor& db, const Tensor& dy, const Tensor& x, const ConvGeometry& g,
                  bool tf32) {
   run_convolution("conv_weight_grad", {ConvPass::kWeightGrad, x, dy, dw, {}, g, tf32});

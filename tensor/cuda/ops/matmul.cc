@@ -44,8 +44,7 @@ bool broadcasts(const Tensor& x) {
   return false;
 }
 
-// Computes out = a b + bias, followed by relu if `rectifies`, in one cuBLASLt call. The tensors have at most
-// one batch dim.
+// Computes out = a b + bias, then relu if `rectifies`, in one cuBLASLt call, for at most one batch dim.
 void multiply_batch(const Tensor& out, const Tensor& a, const Tensor& b, const Tensor& bias, bool rectifies) {
   check_size(out, a, b);
   const cudaStream_t stream = bias ? stream_for({&out, &a, &b, &bias}) : stream_for({&out, &a, &b});

@@ -1,6 +1,5 @@
-// The CUDA kernel of the gradient of element-wise losses: dx = factor * dy * d loss(x, target) / dx, element
-// by element, with the functors of loss_functors.h. dy, x and target broadcast to dx. An undefined target is
-// the number s.target.
+// The CUDA kernel of the gradient of element-wise losses: dx = factor * dy * d loss(x, target) / dx, by the
+// functors of loss_functors.h. dy, x and target broadcast to dx. An undefined target: the number s.target.
 #include "gradus/tensor/cuda/ops/elementwise.h"
 #include "gradus/tensor/kernel.h"
 #include "gradus/tensor/ops/losses/loss_functors.h"

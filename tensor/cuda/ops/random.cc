@@ -1,8 +1,7 @@
 // Sets the CUDA slots of the random ops: converts tensors to the arguments of the launchers in
 // kernels/random.h and kernels/multinomial.h, and queues them on the tensors' current stream. Numbers come
 // from the counter-based Philox generator; the callers in gradus/tensor/ops/random.cc check dtypes, shapes
-// and devices, and advance the generator. Invalid values that kernels find are thrown when the host waits for
-// the stream.
+// and devices, and advance the generator. Invalid values in tensors throw when the host next waits.
 #include "gradus/tensor/ops/random.h"
 
 #include <algorithm>

@@ -1,5 +1,4 @@
-// Host functions that reduce tensors by the kernels of kernels/reduce.h, with a workspace, on the current
-// stream.
+// Host functions that reduce tensors by the kernels of kernels/reduce.h, with a workspace, on a stream.
 #pragma once
 
 #include <type_traits>
@@ -21,8 +20,7 @@ void run_reduction(const char* name, const Tensor& out, const ReductionLayout& l
   reduce(name, op, static_cast<typename Op::Out*>(out.raw_ptr()), from, layout.outer, layout.n, layout.inner,
          workspace.raw_ptr(), stream);
 }
-// Reduces the dims in which `out`, row-major with as many dims as x, has size 1. x may have any strides. Does
-// nothing if `out` is empty.
+// Reduces the dims in which `out`, row-major with as many dims as x, has size 1. x may have any strides.
 template <class Op> void run_reduction(const char* name, const Tensor& out, const Tensor& x, const Op& op) {
   if (out.numel() == 0) return;
   const ReductionLayout layout = reduction_layout_of(out, x);

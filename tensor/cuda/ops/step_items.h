@@ -21,8 +21,7 @@ struct StepGroup {
 // Returns the items, without those of empty parameters, in groups.
 std::vector<StepGroup> groups_of(const std::vector<raw::StepItem>& items);
 
-// Items with numbers in device memory (StepItem::on_device), which the kernel reads. Members are device
-// pointers.
+// Items with numbers in device memory (StepItem::on_device), which kernels read. Device pointers.
 struct DeviceSteps {
   StepGroup group;               // all items with elements; `numbers` unused
   std::vector<void*> numbers;    // f64[3] of each item: those in `group`, then those of empty parameters
@@ -30,7 +29,6 @@ struct DeviceSteps {
   const double* lr = nullptr;    // null: the learning rate of the options
 };
 DeviceSteps device_steps_of(const std::vector<raw::StepItem>& items);
-
 // stream_for (operands.h) for all tensors of the items.
 cudaStream_t stream_for_items(const std::vector<raw::StepItem>& items);
 

@@ -1,6 +1,5 @@
-// Instantiates the element-wise CUDA kernels (ops/elementwise.h) of all functors for trigonometric and
-// hyperbolic functions in tensor/ops/math.h, and registers them in the ops' kernel slots when the program
-// starts.
+// Instantiates the element-wise CUDA kernels (ops/elementwise.h) of the trigonometric and hyperbolic functors
+// in tensor/ops/math.h, and registers them in the kernel slots at program start.
 #include "gradus/tensor/ops/math.h"
 
 #include "gradus/tensor/cuda/ops/elementwise.h"

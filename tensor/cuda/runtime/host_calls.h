@@ -1,5 +1,4 @@
-// HostCallScope: counts the calls of CUDA that Gradus makes on the host (launches, waits, allocations,
-// copies) by op.
+// HostCallScope: counts Gradus' calls of CUDA on the host (launches, waits, allocations, copies) by op.
 //
 //   cuda::HostCallScope calls;
 //   step();
@@ -39,8 +38,7 @@ class HostCallScope {
   HostCallScope& operator=(const HostCallScope&) = delete;
 
   HostCalls total() const;
-  // By op: "linear", which the user called, or "linear: matmul" if linear called matmul; "host": outside of
-  // ops.
+  // By op: "linear", which the user called, or "linear: matmul" if linear called matmul; else "host".
   std::map<std::string, HostCalls> by_op() const;
   // Returns a line for each op, the one with the most launches and library calls first.
   std::string table() const;

@@ -1,5 +1,4 @@
-// Opens NVIDIA's libraries (cuBLASLt, cuDNN) with dlopen when they are first needed, so programs start
-// without them.
+// Opens NVIDIA's libraries (cuBLASLt, cuDNN) with dlopen when first needed: programs start without them.
 #pragma once
 
 namespace gradus::cuda {
@@ -11,8 +10,7 @@ struct Library {
   const char* package;  // the Python package that contains the library: "nvidia-cublas"
 };
 
-// Returns dlopen's handle, never closed. Searches the dynamic loader's paths, then $CUDA_HOME/lib64, where
-// CUDA_HOME defaults to /usr/local/cuda.
+// Returns dlopen's handle. Searches the loader's paths, then $CUDA_HOME/lib64 (/usr/local/cuda/lib64).
 // Errors: DeviceError naming `op`, with how to install the library.
 void* open_library(const char* op, const Library& library);
 // Returns the address of a function of a library that open_library() returned.

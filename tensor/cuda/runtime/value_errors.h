@@ -26,15 +26,12 @@ struct ReportedValue {
 };
 // Throws the error for a reported value.
 using ValueErrorHandler = void (*)(const ReportedValue&);
-
 // Returns the kernel argument by which the next launch on `stream`, a stream of x's device, reports.
 // `thrower` throws the error, which names the op that the user called at the time of this call. `limit` and
 // `per_row` (positions of a row) are passed on to `thrower`.
 ValueReports reports_of(const Tensor& x, cudaStream_t stream, ValueErrorHandler thrower, int64_t limit,
                         int64_t per_row = 1);
-
-// Throws the error for the value that the stream's kernels reported first since the last call, if any. The
-// host has waited for the stream.
+// Throws and clears the error of the stream's reported value, if any. The host has waited for the stream.
 void throw_kernel_errors(cudaStream_t stream);
 // The same for one of a device's streams, including destroyed ones: one error per call.
 void throw_kernel_errors_on_device(int device);

@@ -1,10 +1,11 @@
 // How kernels report invalid values, such as a class index out of range, to the host, which throws the error
 // when it next waits for the stream (value_errors.h).
 //
-// Note [Value reports] Each stream has a record in pinned host memory, which kernels write and the host reads
-// without a copy. The first launch with an invalid value owns the record (compare-and-swap of its launch
-// number); later launches do not write. Of the owner's reports the one with the smallest position stays, so
-// the error is the same in every run.
+// Note [Value reports]
+// Each stream has a record in pinned host memory, which kernels write and the host reads without a copy. The
+// first launch with an invalid value owns the record (compare-and-swap of its launch number); later launches
+// do not write. Of the owner's reports the one with the smallest position stays, so the error is the same in
+// every run.
 //
 // No atomic operation is wide enough for a position and a 64-bit value. So the value is split into three
 // parts. Each word of the record has the position in its upper 40 bits and a part of the value in its lower
