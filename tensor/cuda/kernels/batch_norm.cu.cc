@@ -112,7 +112,7 @@ template <class T> __device__ __forceinline__ compute_t<T> var_of(const BatchNor
   return static_cast<compute_t<T>>(formulas::squares_about_mean(sums.first, sums.second, rows) / rows);
 }
 
-// Writes y for the block's rows and channels. `tile`: each channel's mean, scale, shift. adds: a residual.
+// Writes y for the block's rows and channels. `tile`: each channel's mean, scale, shift. adds: with residual.
 template <class T, int n, bool adds>
 __device__ __forceinline__ void normalize_block(const BatchNorm<T>& s, const GridPartition& grid,
                                                 ThreadIndex thread, T* y, const T* residual,

@@ -101,7 +101,7 @@ __global__ void __launch_bounds__(kThreads, 4)
 }
 
 // v = the numbers of a channel that differentiate_block() needs: mean, scale, offset, slope and, if
-// rectified, shift. sums = sum(g) and sum(g * (x - mean)) of the channel. `writes`: to dweight and dbias.
+// rectified, shift. sums = sum(g) and sum(g * (x - mean)) of the channel. If `writes`, sets dweight, dbias.
 template <bool rectified, class T>
 __device__ __forceinline__ void take_slopes(const BatchNorm<T>& s, int64_t channel, const Pair& sums,
                                             bool writes, compute_t<T>* dweight, compute_t<T>* dbias,

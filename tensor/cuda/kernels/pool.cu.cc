@@ -230,7 +230,7 @@ __global__ void __launch_bounds__(kThreads, 4)
   positions[item] = std::max<int64_t>(0, at) / p.channels % image;
 }
 
-// Returns 1 / divisor of a window's sum: p.divisor unless it is 0, else the number of cells.
+// Returns 1 / divisor of a window: p.divisor unless 0, else the number of cells, as count_include_pad tells.
 template <class T> __device__ __forceinline__ T weight_of(const Pooling& p, const Window& window) {
   if (p.divisor) return T(1) / static_cast<T>(p.divisor);
   if (p.count_include_pad)
