@@ -28,8 +28,7 @@ void check(const char* op, const char* call, const CublasLt& library, cublasStat
 // Calls a function of the library. Needs `op` and `library` in scope. Throws CublasError on failure.
 #define GRADUS_CHECK(call, ...) check(op, #call, library, library.call(__VA_ARGS__))
 
-// Returns the library handle of a device, made at the first call, for all threads. Handles are never
-// destroyed.
+// Returns the library handle of a device, made at the first call. Handles are never destroyed.
 cublasLtHandle_t handle_of(const char* op, const CublasLt& library, int device) {
   static std::mutex mutex;
   static auto& handles = *new std::vector<cublasLtHandle_t>;
@@ -57,7 +56,7 @@ cudaDataType_t type_of(DType dtype) {
 template <class Opaque> using Owned = std::unique_ptr<Opaque, cublasStatus_t (*)(Opaque*)>;
 
 Owned<cublasLtMatrixLayoutOpaque_t> make_layout(const char* op, const CublasLt& library, DType dtype,
-                                                const Matrices& m, int64_t batch) {
+                                                const MatrixBatch& m, int64_t batch) {
   cublasLtMatrixLayout_t made = nullptr;
   GRADUS_CHECK(cublasLtMatrixLayoutCreate, &made, type_of(dtype), static_cast<uint64_t>(m.rows),
                static_cast<uint64_t>(m.cols), m.ld);
@@ -66,8 +65,8 @@ Owned<cublasLtMatrixLayoutOpaque_t> make_layout(const char* op, const CublasLt& 
   const auto count = static_cast<int32_t>(batch);
   GRADUS_CHECK(cublasLtMatrixLayoutSetAttribute, made, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count,
                sizeof count);
-  GRADUS_CHECK(cublasLtMatrixLayoutSetAttribute, made, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &m.step,
-               sizeof m.step);
+  GRADUS_CHECK(cublasLtMatrixLayoutSetAttribute, made, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET,
+               &m.batch_stride, sizeof m.batch_stride);
   return layout;
 }
 
@@ -86,7 +85,7 @@ Owned<cublasLtMatmulDescOpaque_t> make_descriptor(const char* op, const CublasLt
   if (p.a.transposed) set(CUBLASLT_MATMUL_DESC_TRANSA, CUBLAS_OP_T);
   if (p.b.transposed) set(CUBLASLT_MATMUL_DESC_TRANSB, CUBLAS_OP_T);
   if (p.bias) set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, p.bias);
-  if (p.rectifies)
+  if (p.relu)
     set(CUBLASLT_MATMUL_DESC_EPILOGUE, p.bias ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_RELU);
   else if (p.bias)
     set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
@@ -108,10 +107,10 @@ Owned<cublasLtMatmulPreferenceOpaque_t> make_preference(const char* op, const Cu
     const auto address = reinterpret_cast<uintptr_t>(p);
     return static_cast<uint32_t>(std::min<uintptr_t>(256, address & -address));
   };
-  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment(p.a.p));
-  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment(p.b.p));
-  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment(p.d.p));
-  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment(p.d.p));
+  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment(p.a.data));
+  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment(p.b.data));
+  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment(p.d.data));
+  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment(p.d.data));
   return preference;
 }
 
@@ -144,8 +143,8 @@ void multiply(const char* op, const MatrixProduct& p, Device device, cudaStream_
   const bool is_double = p.dtype == DType::kF64;
   // With beta 0, C is not read.
   GRADUS_CHECK(cublasLtMatmul, handle, descriptor.get(),
-               is_double ? static_cast<const void*>(&one) : &one_f32, p.a.p, a.get(), p.b.p, b.get(),
-               is_double ? static_cast<const void*>(&zero) : &zero_f32, p.d.p, d.get(), p.d.p, d.get(),
+               is_double ? static_cast<const void*>(&one) : &one_f32, p.a.data, a.get(), p.b.data, b.get(),
+               is_double ? static_cast<const void*>(&zero) : &zero_f32, p.d.data, d.get(), p.d.data, d.get(),
                &found.algo, workspace ? workspace.raw_ptr() : nullptr, found.workspaceSize, stream);
   count_calls(op, {.library_calls = 1});
 }

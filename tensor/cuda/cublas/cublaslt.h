@@ -1,4 +1,4 @@
-// Matrix products by cuBLASLt.
+// Matrix products d = op(a) op(b) + bias on a GPU by NVIDIA's cuBLASLt, which is opened at run time.
 #pragma once
 
 #include <cublasLt.h>
@@ -18,36 +18,34 @@ struct CublasError : DeviceFailure {
   cublasStatus_t status;
 };
 
-// Whether products and convolutions in f32 may be computed by tensor cores. They take 10 bits of operands'
-// mantissas (tf32): several times faster, with errors of some 1e-3 of the terms. Off at first. It holds for
-// the whole program; what was started keeps what held then.
+// Whether tensor cores may compute products and convolutions in f32. They round operands to TF32 (10 bits of
+// mantissa): several times faster, with relative errors of the terms of about 1e-3. Off by default. Applies
+// to the whole process; calls that are already queued keep the earlier setting. Thread-safe.
 void set_tf32(bool on);
 bool uses_tf32();
 
-// The most rows, columns, and matrices of a batch that the library takes.
+// Maximal number of rows, of columns, and of matrices in a batch.
 inline constexpr int64_t kMaxRows = 0x7fffffff;
 
-// Matrices as the library has them: `rows` neighboring elements are a column, `ld` elements lie between
-// columns, `step` between the matrices of a batch.
-struct Matrices {
-  void* p;
-  int64_t rows, cols, ld, step;
-  bool transposed = false;
+// Column-major matrices in device memory, not owned. Element (r, c) of matrix i is at data[i * batch_stride +
+// c * ld + r]; strides count elements. batch_stride 0: one matrix for the whole batch.
+struct MatrixBatch {
+  void* data;
+  int64_t rows, cols, ld, batch_stride;  // rows and cols in memory, before op()
+  bool transposed = false;               // op(x) is x transposed, else x; false for d
 };
-
-// d = op(a) op(b) + bias, or relu of that, for each of a batch. The bias is null, or one for all with an
-// element for each of the rows of d.
+// d[M, N] = op(a)[M, K] op(b)[K, N] + bias, or relu of that, for each matrix of the batch.
 struct MatrixProduct {
-  Matrices a, b, d;
+  MatrixBatch a, b, d;
   DType dtype;         // of a and b: floating
   DType result_dtype;  // of d and the bias: the same, or f32
-  int64_t batch;
-  const void* bias;
-  bool rectifies = false;
+  int64_t batch;       // number of matrices
+  const void* bias;    // [M], added to each column of every d; null: no bias
+  bool relu = false;
 };
 
-// Queues a product on the device's current stream, which is `stream`. The device is the calling thread's.
-// Errors: DeviceError without the library; CublasError.
+// Queues a product on `stream`, the current one of `device`, the calling thread's CUDA device. Thread-safe.
+// Errors: DeviceError if cuBLASLt is not installed; CublasError, also if it has no algorithm for the product.
 void multiply(const char* op, const MatrixProduct& p, Device device, cudaStream_t stream);
 
 }  // namespace gradus::cuda

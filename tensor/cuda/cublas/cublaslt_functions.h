@@ -1,9 +1,10 @@
-// The functions of cuBLASLt that Gradus calls. The library has 541 MB, so no program is linked with it: it is
-// opened when a product first needs it (cublaslt_library.cc).
+// The functions of cuBLASLt that Gradus calls. Programs do not link with cuBLASLt, a library of 541 MB: the
+// first matrix product on a GPU opens it with dlopen (cublaslt_library.cc).
 #pragma once
 
 #include <cublasLt.h>
 
+// Expands F(name) for each function.
 #define GRADUS_CUBLASLT_FUNCTIONS(F)      \
   F(cublasLtCreate)                       \
   F(cublasLtDestroy)                      \
@@ -22,13 +23,15 @@
 
 namespace gradus::cuda {
 
+// Pointers to the functions, with cuBLASLt's names and signatures.
 struct CublasLt {
 #define GRADUS_MEMBER(name) decltype(&::name) name;
   GRADUS_CUBLASLT_FUNCTIONS(GRADUS_MEMBER)
 #undef GRADUS_MEMBER
 };
 
-// Errors: DeviceError naming `op` that says how to install the library, where it is not there.
+// Returns the functions, loaded until the process ends. The first call opens the library. Thread-safe.
+// Errors: DeviceError naming `op` if the library or a function is missing. A later call tries again.
 const CublasLt& cublaslt(const char* op);
 
 }  // namespace gradus::cuda

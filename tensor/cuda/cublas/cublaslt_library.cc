@@ -1,11 +1,11 @@
-// cuBLASLt of the CUDA toolkit.
+// cublaslt(): opens the cuBLASLt of the CUDA toolkit with dlopen, and looks up all its functions once.
 #include "gradus/tensor/cuda/cublas/cublaslt_functions.h"
 #include "gradus/tensor/cuda/runtime/open_library.h"
 
 namespace gradus::cuda {
 
 const CublasLt& cublaslt(const char* op) {
-  // Where it fails, the next call tries again.
+  // Initialized once, by one thread. If this throws, the next call tries again.
   static const CublasLt functions = [&] {
     constexpr Library library{"libcublasLt.so.13", "matrix products on CUDA devices need cuBLASLt",
                               "nvidia-cublas"};

@@ -1,6 +1,5 @@
-// KeptChoices: the program-wide, mutex-guarded map from a GPU model and a convolution (shapes, dtype, pass)
-// to the cuDNN engine that was chosen for it. It grows to at most kMaxChoices entries per model, without
-// eviction.
+// ConvChoiceCache: the program-wide, mutex-guarded map from a GPU model and a convolution (shapes, dtype,
+// pass) to the cuDNN engine that was chosen for it. At most kMaxChoices entries per model; no eviction.
 #include "gradus/tensor/cuda/cudnn/conv_choice.h"
 
 #include <algorithm>
@@ -29,12 +28,12 @@ DeviceModel model_of(Device device) {
 }
 
 // Never destroyed, so that static destructors may use it.
-KeptChoices& KeptChoices::get() {
-  static auto& kept = *new KeptChoices;
+ConvChoiceCache& ConvChoiceCache::get() {
+  static auto& kept = *new ConvChoiceCache;
   return kept;
 }
 
-std::optional<ConvChoice> KeptChoices::find(const DeviceModel& model, const ConvKey& key) const {
+std::optional<ConvChoice> ConvChoiceCache::find(const DeviceModel& model, const ConvKey& key) const {
   const std::lock_guard lock(mutex_);
   const auto choices = by_model_.find(model);
   if (choices == by_model_.end()) return {};
@@ -42,8 +41,8 @@ std::optional<ConvChoice> KeptChoices::find(const DeviceModel& model, const Conv
   return found == choices->second.end() ? std::optional<ConvChoice>() : found->second;
 }
 
-void KeptChoices::replace(const DeviceModel& model, const ConvKey& key,
-                          const std::optional<ConvChoice>& expected, const ConvChoice& choice) {
+void ConvChoiceCache::replace(const DeviceModel& model, const ConvKey& key,
+                              const std::optional<ConvChoice>& expected, const ConvChoice& choice) {
   const std::lock_guard lock(mutex_);
   ConvChoices& choices = by_model_[model];
   const auto found = choices.find(key);
@@ -54,7 +53,7 @@ void KeptChoices::replace(const DeviceModel& model, const ConvKey& key,
   }
 }
 
-void KeptChoices::add(const DeviceModel& model, ConvChoices choices) {
+void ConvChoiceCache::add(const DeviceModel& model, ConvChoices choices) {
   const std::lock_guard lock(mutex_);
   ConvChoices& kept = by_model_[model];
   kept.swap(choices);  // the new choices win; the earlier ones fill the remaining space
@@ -62,13 +61,13 @@ void KeptChoices::add(const DeviceModel& model, ConvChoices choices) {
     if (kept.size() < kMaxChoices) kept.emplace(key, choice);
 }
 
-ConvChoices KeptChoices::all(const DeviceModel& model) const {
+ConvChoices ConvChoiceCache::all(const DeviceModel& model) const {
   const std::lock_guard lock(mutex_);
   const auto choices = by_model_.find(model);
   return choices == by_model_.end() ? ConvChoices() : choices->second;
 }
 
-void KeptChoices::clear() {
+void ConvChoiceCache::clear() {
   const std::lock_guard lock(mutex_);
   by_model_.clear();
 }

@@ -33,8 +33,7 @@ struct ConvKey {
   std::strong_ordering operator<=>(const ConvKey& other) const;
 };
 
-// An engine by its global index in the library, and its knobs: tuning parameters as cudnnBackendKnobType_t
-// and value.
+// An engine by its global index in the library, and its tuning parameters: cudnnBackendKnobType_t and value.
 struct ConvChoice {
   struct Knob {
     int64_t type, value;
@@ -59,14 +58,13 @@ DeviceModel model_of(Device device);
 
 using ConvChoices = std::map<ConvKey, ConvChoice>;
 
-// Maximal number of choices of a device model. Further ones are not cached, and are made again with each
-// plan.
+// Maximal number of choices of a device model. Further ones are not cached: each plan makes its own.
 inline constexpr size_t kMaxChoices = 8192;
 
 // The process's cache of choices. Thread-safe.
-class KeptChoices {
+class ConvChoiceCache {
  public:
-  static KeptChoices& get();
+  static ConvChoiceCache& get();
 
   // Returns the cached choice; nullopt: none.
   std::optional<ConvChoice> find(const DeviceModel& model, const ConvKey& key) const;

@@ -69,8 +69,7 @@ Descriptor make_geometry(const Calls& calls, const Convolution& c) {
   return d;
 }
 
-// The library's names of an operation and its attributes. x, w and y are the tensors or, for the result, its
-// gradient.
+// cuDNN's names of an operation and its attributes. In a gradient's operation the result is dx or dw.
 struct Names {
   cudnnBackendDescriptorType_t operation;
   cudnnBackendAttributeName_t x, w, y, geometry, alpha, beta;
@@ -128,8 +127,7 @@ int64_t alignment(const Tensor& t) {
   return static_cast<int64_t>(address & -address);
 }
 
-// The graph keeps its parts: their descriptors may be destroyed afterward. A null handle: the graph has none
-// yet.
+// The graph keeps its parts: their descriptors may be destroyed afterward. A null handle: no device.
 Descriptor make_graph(const Calls& calls, const Convolution& c, cudnnHandle_t handle) {
   const Descriptor x = make_image(calls, kX, c.x), y = make_image(calls, kY, c.y);
   const Descriptor w = make_tensor(

@@ -1,3 +1,6 @@
+// Saves, loads and clears the process's cache of convolution choices (ConvChoiceCache: for each convolution,
+// the cuDNN engine and its knobs). A file is for one GPU model and one version of cuDNN. Loading or clearing
+// also drops the compiled plans, so that convolutions make plans from the new choices.
 #include "gradus/tensor/cuda/cudnn/conv_plans.h"
 
 #include <string>
@@ -21,7 +24,7 @@ std::string describe(int64_t version, const DeviceModel& m) {
 int64_t save_plans(const std::filesystem::path& path, Device device) {
   constexpr const char* op = "save_plans";
   const DeviceModel model = model_of(device);
-  const PlanFile file{library_version(op), model, KeptChoices::get().all(model)};
+  const PlanFile file{library_version(op), model, ConvChoiceCache::get().all(model)};
   write_plan_file(op, path, file);
   return static_cast<int64_t>(file.choices.size());
 }
@@ -35,14 +38,14 @@ int64_t load_plans(const std::filesystem::path& path, Device device) {
     throw FileError(op, path.string(), ": expected plans for ", describe(version, model), ", got plans for ",
                     describe(file.cudnn_version, file.model));
   const auto count = static_cast<int64_t>(file.choices.size());
-  KeptChoices::get().add(model, std::move(file.choices));
-  forget_plans();
+  ConvChoiceCache::get().add(model, std::move(file.choices));
+  clear_plan_caches();
   return count;
 }
 
 void clear_plans() {
-  KeptChoices::get().clear();
-  forget_plans();
+  ConvChoiceCache::get().clear();
+  clear_plan_caches();
 }
 
 }  // namespace gradus::cuda

@@ -1,9 +1,10 @@
-// Plans of convolutions on CUDA devices: chosen by cuDNN's heuristic or measured once, and stored in a file.
+// Which cuDNN engine (algorithm) computes each convolution on a GPU: chosen by cuDNN's heuristic or by
+// timing. The choices can be saved to a file and loaded. Functions are thread-safe.
 //
 //   cuda::set_cudnn_benchmark(true);
 //   if (std::filesystem::exists("plans.txt")) cuda::load_plans("plans.txt");
 //   train();
-//   cuda::save_plans("plans.txt");       // the next run uses the same engines and measures nothing
+//   cuda::save_plans("plans.txt");       // the next run uses the same engines and times nothing
 #pragma once
 
 #include <cstdint>
@@ -13,23 +14,21 @@
 
 namespace gradus::cuda {
 
-// Whether a convolution without a plan runs several plans and keeps the fastest. The host waits for these
-// runs. Off by default: the library's heuristic chooses.
+// Whether the first call of a convolution times several plans (at most 8) and uses the fastest; the host
+// waits for these runs. Off by default: the heuristic's first plan is used.
 void set_cudnn_benchmark(bool on);
 bool uses_cudnn_benchmark();
 
-// Writes the choices for the GPU model of a device to a file (plan_file.h), which is replaced atomically.
-// Returns the number of convolutions.
-// Errors: FileError; DeviceError without the library or the device.
+// Writes the choices for the device's GPU model to a file (plan_file.h), atomically. Returns their number.
+// Errors: FileError; DeviceError if cuDNN or the device is missing.
 int64_t save_plans(const std::filesystem::path& path, Device device = "cuda:0");
-
-// Reads a file of save_plans. Its choices replace those for the same convolutions. A choice that the library
-// refuses, or that may not run, is made again when its convolution runs. Returns the number of convolutions.
-// Errors: FileError, and nothing is changed: the file is missing, malformed, or for another GPU model or
-// version of cuDNN; DeviceError without the library or the device.
+// Reads a file of save_plans. Its choices replace those for the same convolutions. If cuDNN refuses a choice,
+// or its plan is one that Gradus never uses (say, nondeterministic), its convolution makes a new choice.
+// Returns the number of convolutions.
+// Errors: FileError if the file is missing, malformed, or for another GPU model or version of cuDNN, and
+// DeviceError if cuDNN or the device is missing; then nothing is changed.
 int64_t load_plans(const std::filesystem::path& path, Device device = "cuda:0");
-
-// Drops all plans and choices. They are made again when their convolutions run.
+// Drops the plans and choices of all devices. New ones are made when convolutions run.
 void clear_plans();
 
 }  // namespace gradus::cuda

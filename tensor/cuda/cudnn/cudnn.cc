@@ -1,6 +1,6 @@
 // convolve(): runs convolutions and their gradients by cuDNN's backend API. Each device has an LRU cache of
 // execution plans by dtype, shapes, geometry and alignments. A missing plan is made from the engine that was
-// chosen earlier for the same convolution and GPU model (KeptChoices, in memory), else from cuDNN's heuristic.
+// chosen earlier for the same convolution and GPU model (ConvChoiceCache, in memory), else from cuDNN's heuristic.
 // With set_cudnn_benchmark(true), the heuristic's first kMaxCandidates plans are timed, and the fastest is chosen.
 // Thread-safe. A failed cuDNN call throws CudnnError.
 #include "gradus/tensor/cuda/cudnn/cudnn.h"
@@ -75,8 +75,7 @@ DeviceState& state_of(int device) {
   return states().by_device[device];
 }
 
-// The arguments of one execution: the workspace, from the caching allocator, and the variant pack, which has the
-// tensors' addresses.
+// The arguments of one execution: the workspace, and the variant pack with the tensors' addresses.
 struct Arguments {
   Tensor workspace;
   Descriptor pack;
@@ -154,20 +153,20 @@ ConvPlan make_plan(const char* op, const Calls& calls, const Convolution& c, con
                    DeviceState& state, cudaStream_t stream) {
   calls.make_handle(&state.planner);
   if (!state.model) state.model = model_of(c.x.device());
-  const std::optional<ConvChoice> kept = KeptChoices::get().find(*state.model, key);
+  const std::optional<ConvChoice> kept = ConvChoiceCache::get().find(*state.model, key);
   if (kept)
     if (ConvPlan p = plan_of_choice(op, calls.library(), c, *kept, state.planner, nullptr); p.plan) return p;
   std::vector<ConvPlan> plans = recommended_plans(op, calls.library(), c, state.planner, nullptr,
                                                   uses_cudnn_benchmark() ? kMaxCandidates : 1);
   if (plans.empty()) return {};
   ConvPlan p = fastest(op, calls, c, std::move(plans), state.planner, stream);
-  KeptChoices::get().replace(*state.model, key, kept, p.choice);
+  ConvChoiceCache::get().replace(*state.model, key, kept, p.choice);
   return p;
 }
 
 }  // namespace
 
-void forget_plans() {
+void clear_plan_caches() {
   std::vector<DeviceState*> all;
   {
     const std::lock_guard lock(states().mutex);

@@ -1,6 +1,5 @@
 // Convolutions and their gradients by cuDNN's backend (graph) API: convolve() runs one, from an LRU cache of
-// execution plans per device. A plan is an engine (an algorithm of cuDNN) with its knobs, compiled for one
-// ConvKey.
+// execution plans per device. A plan is an engine (an algorithm of cuDNN), compiled for one ConvKey.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -84,6 +83,6 @@ ConvPlan plan_of_choice(const char* op, const Cudnn& library, const Convolution&
 
 // Clears the plan caches of all devices. The next convolve() of each key makes a new plan, from the choice
 // kept at that time (conv_choice.h) if there is one. Waits for threads that are making a plan.
-void forget_plans();
+void clear_plan_caches();
 
 }  // namespace gradus::cuda

@@ -1,6 +1,5 @@
 // Calls of cuDNN's backend (graph) API: creates descriptors, sets and reads their attributes by their C++
-// types, and throws CudnnError for a failed call. make_graph describes a convolution, with bias and ReLU, as
-// an operation graph.
+// types, and throws CudnnError for a failed call. make_graph makes the graph of a convolution, bias and ReLU.
 #pragma once
 
 #include <cudnn_graph.h>
@@ -34,8 +33,7 @@ constexpr cudnnBackendAttributeType_t type_of(cudnnBackendNumericalNote_t) {
 constexpr cudnnBackendAttributeType_t type_of(cudnnBackendBehaviorNote_t) { return CUDNN_TYPE_BEHAVIOR_NOTE; }
 
 // Calls of the library for one convolution. Holds references: `library` and `c` must outlive it. All
-// functions throw CudnnError with `op` (the user's op), the call, cuDNN's reason and the convolution's
-// tensors.
+// functions throw CudnnError with `op`, the call, cuDNN's reason and the tensors.
 class Calls {
  public:
   Calls(const char* op, const Cudnn& library, const Convolution& c) : op_(op), library_(library), c_(c) {}
@@ -91,8 +89,7 @@ class Calls {
     set(d, name, CUDNN_TYPE_BACKEND_DESCRIPTOR, static_cast<int64_t>(parts.size()), parts.begin());
   }
 
-  // Reads at most `room` elements into `to`. Returns their number; for a room of 0, the number of all
-  // elements.
+  // Reads at most `room` elements into `to`. Returns their number; for room 0 that of all elements.
   int64_t get(const Descriptor& d, cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
               int64_t room, void* to) const {
     int64_t count = 0;

@@ -31,8 +31,7 @@ struct Cudnn {
 #undef GRADUS_MEMBER
 };
 
-// Returns the functions, which stay loaded until the process ends. Opens the library on the first call.
-// Thread-safe.
+// Returns the functions, loaded until the process ends. The first call opens the library. Thread-safe.
 // Errors: DeviceError if cuDNN, cuBLASLt or a function is missing, with the name `op` of the calling op and how to
 // install the library. A later call tries again.
 const Cudnn& cudnn(const char* op);

@@ -1,13 +1,13 @@
-// cuDNN, which NVIDIA distributes beside the CUDA toolkit.
+// cudnn(): opens cuDNN, not a part of the CUDA toolkit, with dlopen, and looks up all its functions once.
 #include "gradus/tensor/cuda/cudnn/cudnn_functions.h"
 #include "gradus/tensor/cuda/runtime/open_library.h"
 
 namespace gradus::cuda {
 
 const Cudnn& cudnn(const char* op) {
-  // Where it fails, the next call tries again.
+  // Initialized once, by one thread. If this throws, the next call tries again.
   static const Cudnn functions = [&] {
-    // cuDNN opens cuBLASLt by its name. It finds the one that is open.
+    // cuDNN itself opens cuBLASLt by this name, and then finds the library that is already open.
     open_library(op, {"libcublasLt.so.13", "convolutions on CUDA devices need cuBLASLt", "nvidia-cublas"});
     constexpr Library library{"libcudnn.so.9", "convolutions on CUDA devices need cuDNN",
                               "nvidia-cudnn-cu13"};

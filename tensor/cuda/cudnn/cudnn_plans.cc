@@ -9,8 +9,7 @@
 #include "gradus/tensor/cuda/cudnn/cudnn.h"
 #include "gradus/tensor/cuda/cudnn/cudnn_calls.h"
 
-// The attributes that bind a plan to a handle are deprecated; the recorded plans (tools/gpu_lab/records) use
-// them.
+// The attributes that bind a plan to a handle are deprecated, but tools/gpu_lab/records has them.
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 
 namespace gradus::cuda {
@@ -79,8 +78,7 @@ struct Planned {
         calls.parts(configuration, CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_BACKEND_ENGINE_DESCRIPTOR, 1).at(0));
     if (!may_run(calls, c, engine)) return {};
     ConvChoice choice{calls.value<int64_t>(engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX), {}};
-    // cuDNN does not report the number of knob choices of a configuration: at most one per knob of the
-    // engine.
+    // cuDNN does not report the number of knob choices of a configuration: at most one per knob.
     const int64_t knobs =
         calls.get(engine, CUDNN_ATTR_ENGINE_KNOB_INFO, CUDNN_TYPE_BACKEND_DESCRIPTOR, 0, nullptr);
     for (const Descriptor& knob : calls.parts(configuration, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES,

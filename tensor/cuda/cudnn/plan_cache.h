@@ -1,4 +1,4 @@
-// The LRU cache of a device's convolution plans.
+// A thread-safe LRU cache of one device's compiled cuDNN plans by ConvKey, a convolution's parameters.
 #pragma once
 
 #include <cstddef>
@@ -16,23 +16,24 @@ class PlanCache {
 
   explicit PlanCache(size_t capacity) : plans_(capacity) {}
 
-  // Returns the plan of a key; a missing one is the result of make(). One thread at a time calls make(),
-  // other threads get cached plans meanwhile.
+  // Returns the key's plan; calls `ConvPlan make()` and caches its result if there is none. One thread at a
+  // time calls make(), which may take a second; meanwhile other threads get cached plans. An empty plan,
+  // which means that cuDNN has none, is cached too. A dropped plan in use stays alive.
   template <class F> Plan get(const ConvKey& key, F&& make) {
     if (Plan plan = plans_.find(key)) return plan;
-    const std::lock_guard one(making_);
+    const std::lock_guard lock(make_mutex_);
     if (Plan plan = plans_.find(key)) return plan;  // another thread has made it
     return plans_.insert(key, std::make_shared<const ConvPlan>(make()));
   }
 
   // Drops all plans. Waits for a make() in progress.
   void clear() {
-    const std::lock_guard one(making_);
+    const std::lock_guard lock(make_mutex_);
     plans_.clear();
   }
 
  private:
-  std::mutex making_;
+  std::mutex make_mutex_;
   LruCache<ConvKey, Plan> plans_;
 };
 

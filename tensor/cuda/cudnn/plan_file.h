@@ -4,8 +4,7 @@
 //   forward f32 tf32 0 relu 0 x 4 32 64 56 56 w 4 64 64 3 3 stride 2 1 1 padding 2 1 1 dilation 2 1 1
 //     alignments 4 16 16 16 0 engine 70 knobs 2 2 4 18 0
 //
-// The second and third line are one line of the file. Each list begins with its size. A knob is a type and a
-// value.
+// The second and third line are one line of the file. Lists begin with their size. A knob: type and value.
 #pragma once
 
 #include <cstdint>

@@ -19,12 +19,11 @@ using namespace channel_sums_detail;  // NOLINT
 
 // Adds to `shared.sums`, for each channel of the block's tile, the sums over the thread's rows of x[r, c] -
 // x[0, c] and of its square. To lose no digits for a large mean, a stretch of 16 rows is summed in A about
-// its own first element (`about`), then shifted to the pivot x[0, c] in f64. n: adjacent channels of a
-// thread.
+// its own first element (`about`), then shifted to the pivot x[0, c] in f64. n: channels per thread.
 template <class T, int n>
 __device__ __forceinline__ void sum_moments_of_block(const T* x, const GridPartition& grid,
                                                      ThreadIndex thread,
-                                                     TileAndSums<compute_t<T>, 1, n>& shared) {
+                                                     SumShared<compute_t<T>, 1, n>& shared) {
   using A = compute_t<T>;
   auto& [pivot, sums] = shared;
   pivot.fill(grid, thread, [&](int64_t channel, A* v) { v[0] = widen(x[channel]); });
@@ -33,8 +32,8 @@ __device__ __forceinline__ void sum_moments_of_block(const T* x, const GridParti
     for_each_stretch(thread, [&](int rows) {
       A about[n]{}, sum[n]{}, squares[n]{};
       bool is_first = true;
-      Vector<T, n> v[kUnderWay];
-      for_each_row<kUnderWay>(
+      Vector<T, n> v[kRowsInFlight];
+      for_each_row<kRowsInFlight>(
           thread, rows, [&](int e, int64_t at) { v[e] = load<n>(x + at); },
           [&](int e, int64_t) {
 #pragma unroll
@@ -63,7 +62,7 @@ __device__ __forceinline__ void sum_moments_of_block(const T* x, const GridParti
 template <class T, int n>
 __global__ void __launch_bounds__(kThreads, 4) moments(const T* x, GridPartition grid, double* pieces) {
   const ThreadIndex thread = thread_index<n>(grid);
-  auto& shared = shared_memory<TileAndSums<compute_t<T>, 1, n>>();
+  auto& shared = shared_memory<SumShared<compute_t<T>, 1, n>>();
   sum_moments_of_block(x, grid, thread, shared);
   write_sums(grid, thread, shared.sums, pieces);
 }
@@ -113,19 +112,18 @@ template <class T> __device__ __forceinline__ compute_t<T> var_of(const BatchNor
   return static_cast<compute_t<T>>(formulas::squares_about_mean(sums.first, sums.second, rows) / rows);
 }
 
-// Writes y for the block's rows and channels. `tile` has mean, scale and shift of each channel. adds: the
-// residual is added.
+// Writes y for the block's rows and channels. `tile`: each channel's mean, scale, shift. adds: with residual.
 template <class T, int n, bool adds>
 __device__ __forceinline__ void normalize_block(const BatchNorm<T>& s, const GridPartition& grid,
                                                 ThreadIndex thread, T* y, const T* residual,
                                                 compute_t<T> negative_slope,
-                                                const OfTile<compute_t<T>, 3, n>& tile) {
+                                                const TileValues<compute_t<T>, 3, n>& tile) {
   using A = compute_t<T>;
   if (thread.channel >= grid.channels) return;
   A numbers[3][n];
   tile.take(thread, numbers);
   const A *mean = numbers[0], *scale = numbers[1], *shift = numbers[2];
-  constexpr int kEach = kUnderWay / (n == 8 ? 2 : 1) / (adds ? 2 : 1);
+  constexpr int kEach = kRowsInFlight / (n == 8 ? 2 : 1) / (adds ? 2 : 1);
   Vector<T, n> v[kEach], add[kEach];
   for_each_row<kEach>(
       thread, thread.rows,
@@ -154,7 +152,7 @@ __global__ void __launch_bounds__(kThreads, 4)
               RunningStatistics running, const double* pieces, int64_t count) {
   using A = compute_t<T>;
   const ThreadIndex thread = thread_index<n>(grid);
-  auto& shared = shared_memory<ForChannels<A, 3, n>>();
+  auto& shared = shared_memory<ApplyShared<A, 3, n>>();
   Pair sums{};
   if (pieces) sums = sums_of<kWidth<n>>(pieces, count, thread.tile, grid.channels, shared.parts);
   shared.tile.fill(grid, thread, [&](int64_t channel, A* v) {
@@ -174,7 +172,7 @@ __global__ void __launch_bounds__(kThreads, 4)
                       compute_t<T> negative_slope, RunningStatistics running) {
   using A = compute_t<T>;
   const ThreadIndex thread = thread_index<n>(grid);
-  auto& shared = shared_memory<AtOnce<A, 1, 3, n>>();
+  auto& shared = shared_memory<FusedShared<A, 1, 3, n>>();
   sum_moments_of_block(s.x, grid, thread, shared.summing);
   shared.sums.fill(grid, thread, shared.summing.sums);
   shared.tile.fill(grid, thread, [&](int64_t channel, A* v) {
@@ -206,7 +204,7 @@ int64_t sum_moments(const char* op, const T* x, int64_t rows, int64_t channels, 
       rows, channels,
       [&]<int n>(const GridPartition& grid) {
         count = grid.pieces;
-        launch(op, moments<T, n>, grid_of<TileAndSums<compute_t<T>, 1, n>>(grid), stream, x, grid, pieces);
+        launch(op, moments<T, n>, grid_of<SumShared<compute_t<T>, 1, n>>(grid), stream, x, grid, pieces);
       },
       x);
   return count;
@@ -221,7 +219,7 @@ void run_normalize(const char* op, const BatchNorm<T>& s, T* y, const T* residua
       s.rows, s.channels,
       [&]<int n>(const GridPartition& grid) {
         launch(op, residual ? normalize<T, n, true> : normalize<T, n, false>,
-               grid_of<ForChannels<compute_t<T>, 3, n>>(grid), stream, s, grid, y, residual,
+               grid_of<ApplyShared<compute_t<T>, 3, n>>(grid), stream, s, grid, y, residual,
                static_cast<compute_t<T>>(negative_slope), running, pieces, count);
       },
       s.x, y, residual);
@@ -237,7 +235,7 @@ bool normalized_at_once(const char* op, const BatchNorm<T>& s, T* y, const T* re
         is_one = grid.pieces == 1;
         if (is_one)
           launch(op, residual ? normalize_at_once<T, n, true> : normalize_at_once<T, n, false>,
-                 grid_of<AtOnce<compute_t<T>, 1, 3, n>>(grid), stream, s, grid, y, residual,
+                 grid_of<FusedShared<compute_t<T>, 1, 3, n>>(grid), stream, s, grid, y, residual,
                  static_cast<compute_t<T>>(negative_slope), running);
       },
       s.x, y, residual);

@@ -6,7 +6,7 @@
 //
 // Words of channel_sums.h: a tile is the channels of a block and a piece its rows; a thread has n neighboring
 // channels and every groups-th row of the piece; a stretch is 16 of the thread's rows, summed in compute_t<T>
-// before they are added to the f64 sums. TileAndSums, ForChannels and AtOnce are the kernels' shared memory.
+// before they are added to the f64 sums. SumShared, ApplyShared and FusedShared are the kernels' shared memory.
 #include "gradus/tensor/cuda/kernels/batch_norm.h"
 #include "gradus/tensor/cuda/kernels/channel_sums.h"
 #include "gradus/tensor/cuda/kernels/kernel.h"
@@ -32,13 +32,13 @@ constexpr int numbers_of(Given given) {
 // Rows that a thread loads before it uses the first: 1 if registers do not suffice for more.
 template <Given given, class A>
 constexpr int kRowsOfGradients =
-    given == Given::kScaled || (given != Given::kAsIs && sizeof(A) > 4) ? 1 : kUnderWay / 2;
+    given == Given::kScaled || (given != Given::kAsIs && sizeof(A) > 4) ? 1 : kRowsInFlight / 2;
 // Adds g and g * (x - mean) over the rows of the block to shared.sums, per thread and channel, and writes
 // `written` for kOfSum and kScaled (else null). y is read only for kOfSum. `written` may be dy. All threads call.
 template <Given given, int each, class T, int n, class Written>
 __device__ __forceinline__ void sum_gradients_of_block(
     const BatchNorm<T>& s, const GridPartition& grid, ThreadIndex thread, const T* dy, const T* y,
-    Written* written, compute_t<T> negative_slope, TileAndSums<compute_t<T>, numbers_of(given), n>& shared) {
+    Written* written, compute_t<T> negative_slope, SumShared<compute_t<T>, numbers_of(given), n>& shared) {
   using A = compute_t<T>;
   constexpr bool kOfSum = given == Given::kOfSum, kScaled = given == Given::kScaled;
   constexpr bool kOfRectified = given == Given::kOfRectified;
@@ -94,15 +94,14 @@ __global__ void __launch_bounds__(kThreads, 4)
     gradient_sums(BatchNorm<T> s, GridPartition grid, const T* dy, const T* y, Written* written,
                   double* pieces, compute_t<T> negative_slope) {
   const ThreadIndex thread = thread_index<n>(grid);
-  auto& shared = shared_memory<TileAndSums<compute_t<T>, numbers_of(given), n>>();
+  auto& shared = shared_memory<SumShared<compute_t<T>, numbers_of(given), n>>();
   constexpr int kEach = kRowsOfGradients<given, compute_t<T>>;
   sum_gradients_of_block<given, kEach>(s, grid, thread, dy, y, written, negative_slope, shared);
   write_sums(grid, thread, shared.sums, pieces);
 }
 
-// v = the numbers of a channel that differentiate_block() needs: mean, scale, offset, slope and, if rectified,
-// shift. sums = sum(g) and sum(g * (x - mean)) of the channel. If `writes`, also writes the channel's dweight and
-// dbias.
+// v = the numbers of a channel that differentiate_block() needs: mean, scale, offset, slope and, if
+// rectified, shift. sums = sum(g) and sum(g * (x - mean)) of the channel. If `writes`, sets dweight, dbias.
 template <bool rectified, class T>
 __device__ __forceinline__ void take_slopes(const BatchNorm<T>& s, int64_t channel, const Pair& sums,
                                             bool writes, compute_t<T>* dweight, compute_t<T>* dbias,
@@ -124,10 +123,9 @@ template <bool rectified> constexpr int kSlopes = rectified ? 5 : 4;  // numbers
 // Writes dx, by the formula of normalize_backward(), for the rows and channels of the block. If rectified, g
 // follows from dy as in Given::kOfRectified, else g = dy.
 template <int each, class T, int n, bool rectified>
-__device__ __forceinline__ void differentiate_block(const BatchNorm<T>& s, const GridPartition& grid,
-                                                    ThreadIndex thread, T* dx, const T* dy,
-                                                    compute_t<T> negative_slope,
-                                                    const OfTile<compute_t<T>, kSlopes<rectified>, n>& tile) {
+__device__ __forceinline__ void differentiate_block(
+    const BatchNorm<T>& s, const GridPartition& grid, ThreadIndex thread, T* dx, const T* dy,
+    compute_t<T> negative_slope, const TileValues<compute_t<T>, kSlopes<rectified>, n>& tile) {
   using A = compute_t<T>;
   if (thread.channel >= grid.channels) return;
   A numbers[kSlopes<rectified>][n];
@@ -163,12 +161,13 @@ __global__ void __launch_bounds__(kThreads, 4)
                        const T* dy, const double* pieces, int64_t count, compute_t<T> negative_slope) {
   using A = compute_t<T>;
   const ThreadIndex thread = thread_index<n>(grid);
-  auto& shared = shared_memory<ForChannels<A, kSlopes<rectified>, n>>();
+  auto& shared = shared_memory<ApplyShared<A, kSlopes<rectified>, n>>();
   const Pair sums = sums_of<kWidth<n>>(pieces, count, thread.tile, grid.channels, shared.parts);
   shared.tile.fill(grid, thread, [&](int64_t channel, A* v) {
     take_slopes<rectified>(s, channel, sums, thread.piece == 0, dweight, dbias, v);
   });
-  differentiate_block<kUnderWay / 2, T, n, rectified>(s, grid, thread, dx, dy, negative_slope, shared.tile);
+  differentiate_block<kRowsInFlight / 2, T, n, rectified>(s, grid, thread, dx, dy, negative_slope,
+                                                          shared.tile);
 }
 
 // gradient_sums() and normalize_backward() in one launch, for rows that are a single piece: a block has all rows
@@ -180,7 +179,7 @@ __global__ void __launch_bounds__(kThreads, 4)
   using A = compute_t<T>;
   constexpr Given kGiven = rectified ? Given::kOfRectified : Given::kAsIs;
   const ThreadIndex thread = thread_index<n>(grid);
-  auto& shared = shared_memory<AtOnce<A, numbers_of(kGiven), kSlopes<rectified>, n>>();
+  auto& shared = shared_memory<FusedShared<A, numbers_of(kGiven), kSlopes<rectified>, n>>();
   const T* const none = nullptr;
   constexpr int kEach = kRowsOfGradients<kGiven, A>;
   sum_gradients_of_block<kGiven, kEach, T, n, T>(s, grid, thread, dy, none, nullptr, negative_slope,
@@ -200,14 +199,14 @@ __global__ void __launch_bounds__(kThreads, 4)
                      const compute_t<T>* offset, const compute_t<T>* slope) {
   using A = compute_t<T>;
   ThreadIndex thread = thread_index<n>(grid);
-  auto& tile = shared_memory<OfTile<A, 3, n>>();
+  auto& tile = shared_memory<TileValues<A, 3, n>>();
   tile.fill(grid, thread, [&](int64_t channel, A* v) {
     v[0] = mean[channel], v[1] = offset[channel], v[2] = slope[channel];
   });
   if (thread.channel >= grid.channels) return;
   A numbers[3][n];
   tile.take(thread, numbers);
-  constexpr int kEach = kUnderWay / 2;
+  constexpr int kEach = kRowsInFlight / 2;
   Vector<T, n> v[kEach];
   Vector<A, n> base[kEach];
   for_each_row<kEach>(
@@ -238,8 +237,8 @@ int64_t sum_gradients(const char* op, const BatchNorm<T>& s, const T* dy, const 
       [&]<int n>(const GridPartition& grid) {
         count = grid.pieces;
         launch(op, gradient_sums<given, T, n, Written>,
-               grid_of<TileAndSums<compute_t<T>, numbers_of(given), n>>(grid), stream, s, grid, dy, y,
-               written, pieces, static_cast<compute_t<T>>(negative_slope));
+               grid_of<SumShared<compute_t<T>, numbers_of(given), n>>(grid), stream, s, grid, dy, y, written,
+               pieces, static_cast<compute_t<T>>(negative_slope));
       },
       s.x, dy, y, written);
   return count;
@@ -254,7 +253,7 @@ void run_backward(const char* op, const BatchNorm<T>& s, T* dx, compute_t<T>* dw
       s.rows, s.channels,
       [&]<int n>(const GridPartition& grid) {
         launch(op, normalize_backward<T, n, rectified>,
-               grid_of<ForChannels<compute_t<T>, kSlopes<rectified>, n>>(grid), stream, s, grid, dx, dweight,
+               grid_of<ApplyShared<compute_t<T>, kSlopes<rectified>, n>>(grid), stream, s, grid, dx, dweight,
                dbias, dy, pieces, count, static_cast<compute_t<T>>(negative_slope));
       },
       s.x, dx, dy);
@@ -273,8 +272,8 @@ bool differentiated_at_once(const char* op, const BatchNorm<T>& s, T* dx, comput
         constexpr int kNumbers = numbers_of(rectified ? Given::kOfRectified : Given::kAsIs);
         if (is_one)
           launch(op, backward_at_once<T, n, rectified>,
-                 grid_of<AtOnce<compute_t<T>, kNumbers, kSlopes<rectified>, n>>(grid), stream, s, grid, dx,
-                 dweight, dbias, dy, static_cast<compute_t<T>>(negative_slope));
+                 grid_of<FusedShared<compute_t<T>, kNumbers, kSlopes<rectified>, n>>(grid), stream, s, grid,
+                 dx, dweight, dbias, dy, static_cast<compute_t<T>>(negative_slope));
       },
       s.x, dx, dy);
   return is_one;
@@ -326,7 +325,7 @@ void batch_statistics_backward(const char* op, T* dx, const compute_t<T>* add, c
   with_partition<kSummedChannels<T>>(
       rows, channels,
       [&]<int n>(const GridPartition& grid) {
-        launch(op, moments_backward<T, n>, grid_of<OfTile<compute_t<T>, 3, n>>(grid), stream, dx, add, x,
+        launch(op, moments_backward<T, n>, grid_of<TileValues<compute_t<T>, 3, n>>(grid), stream, dx, add, x,
                grid, mean, offset, slope);
       },
       x, dx, add);

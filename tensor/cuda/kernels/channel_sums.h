@@ -15,8 +15,7 @@
 //
 // A thread accumulates a stretch of kStretch rows in compute_t<T>, then adds the result to its f64 sums.
 // Moments are sums of differences: within a stretch from its first row, in total from the first row of the
-// matrix. So a large mean causes no cancellation. The order of all additions is fixed: results are
-// deterministic.
+// matrix. So a large mean causes no cancellation. Additions have a fixed order: results are deterministic.
 #pragma once
 
 #include <algorithm>
@@ -32,11 +31,11 @@ namespace gradus::cuda {
 namespace channel_sums_detail {
 
 inline constexpr int kThreads = 256;
-inline constexpr int kVectors = 8;        // maximal lanes of a tile whose threads have vectors (n > 1)
-inline constexpr int kSingles = 32;       // maximal lanes of a tile whose threads have one channel (n = 1)
-inline constexpr int kStretch = 16;       // rows accumulated in T before they are added to the f64 sum
-inline constexpr int kUnderWay = 4;       // rows that a thread loads before it uses the first
-inline constexpr int64_t kWanted = 1024;  // blocks that fill a device
+inline constexpr int kVectors = 8;       // maximal lanes of a tile whose threads have vectors (n > 1)
+inline constexpr int kSingles = 32;      // maximal lanes of a tile whose threads have one channel (n = 1)
+inline constexpr int kStretch = 16;      // rows accumulated in T before they are added to the f64 sum
+inline constexpr int kRowsInFlight = 4;  // rows that a thread loads before it uses the first
+inline constexpr int64_t kTargetBlocks = 1024;  // blocks that fill a device
 
 // Maximal number of channels of a tile, for n channels per thread.
 template <int n> constexpr int kWidth = n == 1 ? kSingles : kVectors * n;
@@ -115,8 +114,8 @@ struct Pair {
 // Adds the sums of all groups. Calls f(i, k, sum) once per sum of the block, spread over its threads: sum i
 // (0 or 1) of the channel thread.channel + k. All threads call it.
 template <int n, class F>
-__device__ __forceinline__ void take_sums(const GridPartition& grid, const ThreadIndex& thread, Sums<n>& sums,
-                                          F&& f) {
+__device__ __forceinline__ void reduce_groups(const GridPartition& grid, const ThreadIndex& thread,
+                                              Sums<n>& sums, F&& f) {
   __syncthreads();
   for (int k = threadIdx.x / grid.lanes; k < 2 * n; k += grid.groups) {
     double sum = 0;
@@ -128,16 +127,16 @@ __device__ __forceinline__ void take_sums(const GridPartition& grid, const Threa
 template <int n>
 __device__ __forceinline__ void write_sums(const GridPartition& grid, const ThreadIndex& thread,
                                            Sums<n>& sums, double* pieces) {
-  take_sums(grid, thread, sums, [&](int i, int k, double sum) {
+  reduce_groups(grid, thread, sums, [&](int i, int k, double sum) {
     pieces[(int64_t(thread.piece) * 2 + i) * grid.channels + thread.channel + k] = sum;
   });
 }
 // In shared memory: the sums of a block's channels, for all its threads. All threads call fill().
-template <int n> struct SumsOfTile {
+template <int n> struct TileSums {
   double v[2][kWidth<n>];
 
   __device__ __forceinline__ void fill(const GridPartition& grid, const ThreadIndex& thread, Sums<n>& sums) {
-    take_sums(grid, thread, sums, [&](int i, int k, double sum) { v[i][thread.lane * n + k] = sum; });
+    reduce_groups(grid, thread, sums, [&](int i, int k, double sum) { v[i][thread.lane * n + k] = sum; });
     __syncthreads();
   }
   __device__ __forceinline__ Pair of(int channel) const { return {v[0][channel], v[1][channel]}; }
@@ -168,9 +167,8 @@ __device__ __forceinline__ Pair sums_of(const double* pieces, int64_t count, int
   return all;
 }
 
-// In shared memory: `count` values for each channel of a tile, n channels per thread. kApart avoids bank
-// conflicts.
-template <class A, int count, int n> struct OfTile {
+// In shared memory: `count` values per channel of a tile, n channels per thread. kApart: no bank conflicts.
+template <class A, int count, int n> struct TileValues {
   static constexpr int kApart = n == 1 ? kSingles : n == 8 ? 12 : kVectors;
   A v[count][n * kApart];
 
@@ -206,20 +204,20 @@ template <class T> __device__ __forceinline__ compute_t<T> shift_of(const BatchN
 }
 
 // The shared memory of kernels: for partial sums, for the second launch, and for both in one launch.
-template <class A, int count, int n> struct TileAndSums {
-  OfTile<A, count, n> tile;
+template <class A, int count, int n> struct SumShared {
+  TileValues<A, count, n> tile;
   Sums<n> sums;
 };
 
-template <class A, int count, int n> struct ForChannels {
+template <class A, int count, int n> struct ApplyShared {
   double parts[kThreads];
-  OfTile<A, count, n> tile;
+  TileValues<A, count, n> tile;
 };
 
-template <class A, int summed, int used, int n> struct AtOnce {
-  TileAndSums<A, summed, n> summing;
-  SumsOfTile<n> sums;
-  OfTile<A, used, n> tile;
+template <class A, int summed, int used, int n> struct FusedShared {
+  SumShared<A, summed, n> summing;
+  TileSums<n> sums;
+  TileValues<A, used, n> tile;
 };
 
 // first[c] = sum_p pieces[p, 0, c] and second[c] = sum_p pieces[p, 1, c]. If x[rows, channels] is given,
@@ -244,14 +242,13 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 // Returns the number of pieces. Each of a tile's `pieces` blocks reads the sums of all pieces: these pieces^2
-// reads are at most 1/25 of the bytes of three passes over the elements. A thread has at least kUnderWay
-// rows.
+// reads are at most 1/25 of the bytes of three passes over the elements. A thread has >= kRowsInFlight rows.
 inline int64_t pieces_of(int64_t rows, int64_t element_bytes, int64_t tiles, int64_t groups) {
   constexpr double kSumBytes = 2 * sizeof(double), kPasses = 3, kShare = 1. / 25;
   const auto cheap = static_cast<int64_t>(
       std::sqrt(static_cast<double>(rows * element_bytes) * (kShare * kPasses / kSumBytes)));
   return std::max<int64_t>(
-      1, std::min({cheap, blocks_for(rows, kUnderWay * groups), blocks_for(kWanted, tiles)}));
+      1, std::min({cheap, blocks_for(rows, kRowsInFlight * groups), blocks_for(kTargetBlocks, tiles)}));
 }
 
 inline GridPartition partition_of(int64_t rows, int64_t channels, int vector, int64_t element_bytes) {
@@ -268,8 +265,7 @@ template <class Shared> Grid grid_of(const GridPartition& grid) {
   return {grid.tiles * grid.pieces, kThreads, static_cast<int64_t>(sizeof(Shared))};
 }
 
-// Channels of a thread that computes sums: 16 bytes of elements, 4 channels at most, because sums take
-// registers.
+// Channels of a thread that computes sums: 16 bytes of elements, at most 4, because sums take registers.
 template <class T> constexpr int kSummedChannels = std::min(4, kVectorSize<T>);
 
 // Calls f<n>(grid) with n channels per thread: `most`, or 1 unless these are whole, aligned vectors of all

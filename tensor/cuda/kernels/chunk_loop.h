@@ -1,4 +1,4 @@
-// The loop of a block over its chunk of a tensor: vectors where they are aligned, else single elements.
+// Device code: the loop of a block's kChunkThreads threads over its chunk of a tensor (tensor_table.h).
 #pragma once
 
 #include <cstdint>
@@ -8,14 +8,15 @@
 
 namespace gradus::cuda {
 
-// Calls f.operator()<n>(i) for the calling thread's vectors of n elements, if the chunk holds vectors. Then
-// it calls f.operator()<1>(i) for the thread's elements that are left.
+// Calls f.operator()<n>(i) for vectors of n elements i .. i + n - 1 of the chunk, if `in_vectors`, which
+// requires that all arrays of the caller are aligned. Calls f.operator()<1>(i) for the other elements. Thread
+// t has vectors (or elements) t, t + kChunkThreads, ...
 template <int n, class F>
-__device__ __forceinline__ void for_each_part(const Chunk& chunk, bool in_vectors, F&& f) {
-  int done = 0;
+__device__ __forceinline__ void for_each_chunk_vector(const Chunk& chunk, bool in_vectors, F&& f) {
+  int done = 0;  // elements that vectors cover
   if (in_vectors) {
     done = chunk.count / n * n;
-    // Unrolled, loops take registers that more blocks have a better use for.
+    // Not unrolled: more registers per thread would mean fewer resident blocks.
 #pragma unroll 1
     for (int i = threadIdx.x * n; i < done; i += kChunkThreads * n) f.template operator()<n>(i);
   }

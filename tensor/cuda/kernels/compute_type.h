@@ -1,4 +1,4 @@
-// The types that elements are computed in: 16-bit floats in f32, i16 and i8 in i32, all others in their own.
+// compute_t<T>: kernels compute elements T in this type, f32 for 16-bit floats, i32 for i8 and i16, else T.
 #pragma once
 
 #include <cstdint>

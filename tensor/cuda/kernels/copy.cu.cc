@@ -37,8 +37,7 @@ template <class F> void with_word(int64_t bytes, F&& f) {
   }
 }
 
-// dst[i] = src[i] for positions i of the index space, in words W. Thread t of block b copies words (b * kEach
-// + e) * kThreads + t.
+// dst[i] = src[i] for positions i, in words W. Thread t of block b has words (b * kEach + e) * kThreads + t.
 template <class W> __global__ void __launch_bounds__(kThreads) copy_words(StridedOperands<2> o) {
   const auto first = blockIdx.x * (kThreads * kEach) + threadIdx.x;
   W words[kEach];
@@ -62,15 +61,13 @@ struct Transposed {
   int64_t row_tiles, column_tiles;  // number of tiles along rows and columns
   StridedOperands<2> planes;        // the loops over the matrices of the batch
 };
-// Rows are padded by at least 4 bytes, so that the lanes that read a column of the tile access different
-// banks.
+// Rows are padded by at least 4 bytes, so that lanes that read a column of the tile access different banks.
 template <class W> struct Tile {
   W v[kTile][kTile + (sizeof(W) < 4 ? 4 / sizeof(W) : 1)];
 };
 
 // dst[plane][r * dst_row + c] = src[plane][c * src_row + r]. A block has a tile of kTile x kTile elements in
-// shared memory, so that neighboring lanes read neighboring elements of src, and write neighboring elements
-// of dst.
+// shared memory, so that neighboring lanes access neighboring elements of src and of dst.
 template <class W> __global__ void __launch_bounds__(kThreads) copy_transposed(Transposed t) {
   auto& tile = shared_memory<Tile<W>>();
   const int64_t c0 = blockIdx.x % t.column_tiles * kTile;
@@ -182,8 +179,7 @@ void run_transposed(const char* op, const StridedIndex& index, int loop, const V
   });
 }
 
-// If this is a cast between f32 and a 16-bit float of dense tensors, queues it and returns true. Otherwise
-// returns false.
+// If this is a cast between f32 and a 16-bit float of dense tensors, queues it. Returns whether it is.
 bool run_cast(const char* op, const StridedIndex& index, const View* views, cudaStream_t stream) {
   using elementwise_detail::run_dense;
   const DType from = views[1].dtype;
@@ -195,8 +191,7 @@ bool run_cast(const char* op, const StridedIndex& index, const View* views, cuda
          run_dense<f16, Identity, double, float, f16>(op, {}, index, views, stream);
 }
 
-// Evenly spaced values. Those before index `middle` are computed from `start`, the others from `end`, so that
-// both ends are exact.
+// Evenly spaced values, from `start` before index `middle`, the others from `end`: both ends are exact.
 struct Spacing {
   double start, end, step;
   int64_t middle;
@@ -224,7 +219,7 @@ void copy(const char* op, const StridedIndex& index, const View* views, cudaStre
   if (index.numel == 0) return;
   if (views[0].dtype != views[1].dtype) {
     if (run_cast(op, index, views, stream)) return;
-    return for_each_part(index, kMaxDivided, {}, [&](const StridedIndex& part, const auto& offsets) {
+    return for_each_part(index, kMaxDividend, {}, [&](const StridedIndex& part, const auto& offsets) {
       launch(op, convert_any, {blocks_for(part.numel, kThreads), kThreads}, stream,
              strided_operands<2>(part, views, offsets));
     });
@@ -236,11 +231,11 @@ void copy(const char* op, const StridedIndex& index, const View* views, cudaStre
                           cudaMemcpyDeviceToDevice, stream));
     return count_calls(op, {.copies_on_device = 1, .bytes_on_device = index.numel * bytes});
   }
-  if (const int loop = transposed_loop(index); loop >= 0 && index.numel < kMaxDivided)
+  if (const int loop = transposed_loop(index); loop >= 0 && index.numel < kMaxDividend)
     return run_transposed(op, index, loop, views, stream);
   StridedIndex words = index;
   bytes = join_words(&words, views, bytes);
-  for_each_part(words, kMaxDivided, {}, [&](const StridedIndex& part, const auto& offsets) {
+  for_each_part(words, kMaxDividend, {}, [&](const StridedIndex& part, const auto& offsets) {
     auto o = strided_operands<2>(part, views, {});
     for (size_t k = 0; k < 2; ++k) o.data[k] = static_cast<char*>(views[k].data) + offsets[k] * bytes;
     with_word(bytes, [&]<class W>(W) {
@@ -259,7 +254,7 @@ void fill(const char* op, const StridedIndex& index, const View& view, const voi
     return launch(op, fill_dense, {blocks_for(index.numel * bytes, kThreads * 16), kThreads}, stream,
                   static_cast<uint8_t*>(view.data), index.numel * bytes, pattern);
   }
-  for_each_part(index, kMaxDivided, {}, [&](const StridedIndex& part, const auto& offsets) {
+  for_each_part(index, kMaxDividend, {}, [&](const StridedIndex& part, const auto& offsets) {
     const auto o = strided_operands<1>(part, &view, offsets);
     with_word(bytes, [&]<class W>(W word) {
       std::memcpy(&word, element, sizeof word);

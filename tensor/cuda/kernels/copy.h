@@ -1,4 +1,5 @@
-// Copies between layouts and dtypes, fills, and evenly spaced values.
+// Launches of copies between layouts and dtypes, fills, and evenly spaced values. Views are device memory;
+// strided_index.h has View and the index space. `op` is named in a CudaError.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -9,18 +10,15 @@
 
 namespace gradus::cuda {
 
-// Writes views[1] into views[0], converted, in the order of an index space of these two. They do not overlap.
-// Floats beyond the range of an integer dtype become integers that the CPU does not give.
+// Copies views[1] to views[0] at each position of the index space of these two operands, with conversion of
+// dtypes. The two do not overlap. Floats out of range of an integer dtype may differ from the CPU.
 void copy(const char* op, const StridedIndex& index, const View* views, cudaStream_t stream);
-
-// Writes one element, of view.dtype, into all of an index space of one operand.
+// Writes *element, a host value of view.dtype, to all positions of an index space of one operand.
 void fill(const char* op, const StridedIndex& index, const View& view, const void* element,
           cudaStream_t stream);
-
-// Evenly spaced values, computed in f64 as on the CPU.
-// out[i] = start + i step, for n elements side by side.
+// out[i] = start + i * step, computed in f64 as on the CPU, for n contiguous elements of any dtype.
 void arange(const char* op, const View& out, int64_t n, double start, double step, cudaStream_t stream);
-// n values from start to end, both exact.
+// out[i] = start + i * (end - start) / (n - 1) for n contiguous elements; both ends are exact.
 void linspace(const char* op, const View& out, int64_t n, double start, double end, cudaStream_t stream);
 
 }  // namespace gradus::cuda

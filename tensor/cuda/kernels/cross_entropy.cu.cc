@@ -26,7 +26,7 @@ namespace {
 constexpr int kScores = 64;  // maximum number of scores per thread, if a block is enough for that
 
 // Reduction op (reduce_ops.h) that sums SampleLoss over the samples. finish() returns the total weight, and
-// writes the sum or weighted mean of the losses to *loss. Null `loss`: LossOf::kEach.
+// writes the sum or weighted mean of the losses to *loss. Null `loss`: LossReduction::kNone.
 template <class T> struct WholeLoss {
   using In = SampleLoss;
   using Lane = SampleLoss;
@@ -174,11 +174,11 @@ template <class T> int64_t cross_entropy_workspace(const CrossEntropy<T>& s) {
 }
 
 template <class T>
-void cross_entropy(const char* op, const CrossEntropy<T>& s, LossOf kind, T* loss, T* total, void* workspace,
-                   cudaStream_t stream) {
+void cross_entropy(const char* op, const CrossEntropy<T>& s, LossReduction kind, T* loss, T* total,
+                   void* workspace, cudaStream_t stream) {
   auto* const losses = static_cast<SampleLoss*>(workspace);
-  const bool each = kind == LossOf::kEach;
-  const auto whole = [&] { return WholeLoss<T>{each ? nullptr : loss, kind == LossOf::kMean}; };
+  const bool each = kind == LossReduction::kNone;
+  const auto whole = [&] { return WholeLoss<T>{each ? nullptr : loss, kind == LossReduction::kMean}; };
   bool is_done = false;
   with_groups(s, has_vector_rows(s.classes, s.inner, s.x), [&]<int vector>(ThreadGroups groups) {
     if (!s.stats && s.smoothing == 0) groups.size = groups.stride = 1;  // one score per sample is read
@@ -198,7 +198,7 @@ void cross_entropy(const char* op, const CrossEntropy<T>& s, LossOf kind, T* los
 }
 
 template <class T>
-void cross_entropy_grad(const char* op, const CrossEntropy<T>& s, LossOf kind, T* dx, const T* dy,
+void cross_entropy_grad(const char* op, const CrossEntropy<T>& s, LossReduction kind, T* dx, const T* dy,
                         const T* total, void* workspace, cudaStream_t stream) {
   if (s.samples() == 0) return;
   T* weights = nullptr;
@@ -210,19 +210,19 @@ void cross_entropy_grad(const char* op, const CrossEntropy<T>& s, LossOf kind, T
       s.stats ? has_vector_rows(s.classes, s.inner, dx, s.x) : has_vector_rows(s.classes, s.inner, dx);
   with_groups(s, in_vectors, [&]<int vector>(const ThreadGroups& groups) {
     launch(op, cross_entropy_slopes<T, vector>, {groups.blocks(), kBlockThreads}, stream, s, groups, dx, dy,
-           kind == LossOf::kEach, kind == LossOf::kMean ? total : nullptr, weights);
+           kind == LossReduction::kNone, kind == LossReduction::kMean ? total : nullptr, weights);
   });
 }
 
 template int64_t cross_entropy_workspace(const CrossEntropy<float>&);
 template int64_t cross_entropy_workspace(const CrossEntropy<double>&);
-template void cross_entropy(const char*, const CrossEntropy<float>&, LossOf, float*, float*, void*,
+template void cross_entropy(const char*, const CrossEntropy<float>&, LossReduction, float*, float*, void*,
                             cudaStream_t);
-template void cross_entropy(const char*, const CrossEntropy<double>&, LossOf, double*, double*, void*,
+template void cross_entropy(const char*, const CrossEntropy<double>&, LossReduction, double*, double*, void*,
                             cudaStream_t);
-template void cross_entropy_grad(const char*, const CrossEntropy<float>&, LossOf, float*, const float*,
+template void cross_entropy_grad(const char*, const CrossEntropy<float>&, LossReduction, float*, const float*,
                                  const float*, void*, cudaStream_t);
-template void cross_entropy_grad(const char*, const CrossEntropy<double>&, LossOf, double*, const double*,
-                                 const double*, void*, cudaStream_t);
+template void cross_entropy_grad(const char*, const CrossEntropy<double>&, LossReduction, double*,
+                                 const double*, const double*, void*, cudaStream_t);
 
 }  // namespace gradus::cuda

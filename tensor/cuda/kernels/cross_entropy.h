@@ -1,6 +1,6 @@
-// Cross entropy between scores and class numbers, and its gradient (tensor/ops/losses/cross_entropy.h).
-// T is float or double. Where a target is no class, the sample's loss and gradient are NaN, and the
-// loss reports it.
+// Launches of cross-entropy (or nll_loss) with class indices and of its gradient, for the slots of
+// tensor/ops/losses/cross_entropy.h, which has the formula. T is float or double. A target that is not in [0,
+// classes) nor ignore_index gives NaN as loss and gradient; the forward reports it.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -11,32 +11,32 @@
 
 namespace gradus::cuda {
 
-// Scores are dense and seen as [outer, classes, inner]; a sample is a position of outer and inner.
+// The arguments of both launches, in device memory. A sample is a position of outer and inner.
 template <class T> struct CrossEntropy {
-  const T* x;
-  const int64_t* target;
-  const T* weight;  // of the classes; null: all 1
-  T* stats;  // of each sample its largest score and log(sum e^(x - largest)), aligned to 16 bytes; null
-             // where scores are logarithms
+  const T* x;             // scores [outer, classes, inner]
+  const int64_t* target;  // [outer, inner]
+  const T* weight;        // [classes]; null: all 1
+  T* stats;  // [samples, 2], aligned to 16, written by the forward: max(x) and log(sum e^(x - max(x))) over
+             // classes. Null: x are log-probabilities
   int64_t outer, classes, inner;
   int64_t ignore_index;
-  double smoothing;
-  ValueReports reports{};
+  double smoothing;        // label smoothing, in [0, 1]
+  ValueReports reports{};  // of invalid targets; only for the forward
 
   int64_t samples() const { return outer * inner; }
 };
 
 // Returns the bytes of workspace that both functions need, aligned to 16.
 template <class T> int64_t cross_entropy_workspace(const CrossEntropy<T>& s);
-
-// Writes the stats, the total weight of the targets, and the loss: the samples' mean or sum, or each one's.
-enum class LossOf { kMean, kSum, kEach };
+enum class LossReduction { kMean, kSum, kNone };
+// Writes s.stats, *total = the sum of the targets' weights, and loss: one element, the sum of the samples'
+// losses, divided by *total for kMean; or with kNone [samples]. `op` is named in errors.
 template <class T>
-void cross_entropy(const char* op, const CrossEntropy<T>& s, LossOf kind, T* loss, T* total, void* workspace,
-                   cudaStream_t stream);
-// Reads the stats and, for the mean, the total.
+void cross_entropy(const char* op, const CrossEntropy<T>& s, LossReduction kind, T* loss, T* total,
+                   void* workspace, cudaStream_t stream);
+// dx, of x's shape, from dy, of loss's. Reads s.stats, and for kMean *total, which else may be null.
 template <class T>
-void cross_entropy_grad(const char* op, const CrossEntropy<T>& s, LossOf kind, T* dx, const T* dy,
+void cross_entropy_grad(const char* op, const CrossEntropy<T>& s, LossReduction kind, T* dx, const T* dy,
                         const T* total, void* workspace, cudaStream_t stream);
 
 }  // namespace gradus::cuda

@@ -1,6 +1,5 @@
 // Conversion of single elements in device code: between dtypes in memory and the types they are computed in
-// (compute_t<T> in compute_type.h: f32 for 16-bit floats, i32 for i8 and i16, else T), and access by a dtype
-// known at run time.
+// (compute_t<T> in compute_type.h: f32 for 16-bit floats, i32 for i8 and i16, else T); access by dtype.
 #pragma once
 
 #include <cstdint>
@@ -23,8 +22,7 @@ template <class T> __device__ __forceinline__ compute_t<T> widen(T x) {
 }
 
 // Converts x to To: floats round to the nearest, floats to integers truncate, bool is x != 0. Results equal
-// those of the CPU if x is in the range of To; a float outside the range of an integer To can give another
-// integer.
+// those of the CPU if x is in the range of To; floats out of range of an integer To can differ.
 template <class To, class From> __device__ __forceinline__ To convert(From x) {
   if constexpr (std::is_same_v<To, From>) {
     return x;
@@ -73,8 +71,7 @@ template <class F> __host__ __device__ __forceinline__ auto with_type(DType dtyp
   }
 }
 
-// Calls f(T()) if the dtype is floating point; otherwise does nothing. Instantiates f for floating-point
-// types only.
+// Calls f(T()) if the dtype is floating point, else does nothing. Instantiates f for such types only.
 template <class F> void with_float(DType dtype, F&& f) {
   with_type(dtype, [&](auto type) {
     if constexpr (is_floating(dtype_v<decltype(type)>)) f(type);

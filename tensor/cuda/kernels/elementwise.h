@@ -60,8 +60,7 @@ template <class F, class... C> __device__ __forceinline__ auto evaluate(const F&
 
 // out[i] = f(in_0[i], in_1[i], ...) for i < count; an input that is one element is in_k[0]. Vector e of
 // thread t in block b begins at element ((b * each + e) * kThreads + t) * n. A thread loads all its vectors
-// before its first store, so `out` may be one of the inputs. The last block loops over the remaining
-// elements.
+// before its first store, so `out` may be one of the inputs. The last block loops over the rest.
 template <class F, int each, class Out, class... In>
 __global__ void __launch_bounds__(kThreads)
     dense(F f, Out* out, int64_t count, std::array<DenseInput, sizeof...(In)> in) {
@@ -122,14 +121,13 @@ __global__ void __launch_bounds__(kThreads) strided(F f, StridedOperands<1 + siz
 }
 
 // Whether an array of this dtype can be read as elements of T. Bytes are bools, too.
-template <class T> bool holds(DType dtype) {
+template <class T> bool is_stored_as(DType dtype) {
   if constexpr (std::is_same_v<T, uint8_t> || std::is_same_v<T, bool>)
     return dtype == DType::kU8 || dtype == DType::kBool;
   return dtype == dtype_v<T>;
 }
 
-// The type in memory of an operand whose functor type is X: S for the compute type C, else X itself (bool,
-// integers).
+// The type in memory of an operand whose functor type is X: S for the compute type C, else X itself.
 template <class S, class C, class X> using Stored = std::conditional_t<std::is_same_v<X, C>, S, X>;
 
 // Launches the dense kernel with elements stored as S if dtypes, strides and alignments allow it. Returns
@@ -139,7 +137,7 @@ bool run_dense(const char* op, const F& f, const StridedIndex& index, const View
                cudaStream_t stream) {
   using Out = Stored<S, C, OutC>;
   constexpr int n = vector_size<F, Out, Stored<S, C, InC>...>;
-  if (index.dims != 1 || (index.stride[0][0] != 1 && index.numel != 1) || !holds<Out>(views[0].dtype))
+  if (index.dims != 1 || (index.stride[0][0] != 1 && index.numel != 1) || !is_stored_as<Out>(views[0].dtype))
     return false;
   if (!is_aligned(views[0].data, n * sizeof(Out))) return false;
   std::array<DenseInput, sizeof...(InC)> in;
@@ -150,7 +148,7 @@ bool run_dense(const char* op, const F& f, const StridedIndex& index, const View
     in[k] = {v.data, v.dtype, is_scalar};
     fits = fits && (is_scalar || (index.numel != 1 && index.stride[k + 1][0] != 1
                                       ? false
-                                      : holds<T>(v.dtype) && is_aligned(v.data, n * sizeof(T))));
+                                      : is_stored_as<T>(v.dtype) && is_aligned(v.data, n * sizeof(T))));
   };
   size_t k = 0;
   (take(k++, static_cast<Stored<S, C, InC>*>(nullptr)), ...);
@@ -179,7 +177,7 @@ void elementwise(const char* op, const F& f, const StridedIndex& index, const Vi
   } else if constexpr (std::is_same_v<C, double>) {
     if (dense(static_cast<std::tuple<double>*>(nullptr))) return;
   }
-  for_each_part(index, kMaxDivided, {}, [&](const StridedIndex& part, const auto& offsets) {
+  for_each_part(index, kMaxDividend, {}, [&](const StridedIndex& part, const auto& offsets) {
     const auto operands = strided_operands<1 + static_cast<int>(sizeof...(InC))>(part, views, offsets);
     launch(op, strided<F, InC...>, {blocks_for(part.numel, kThreads * kStridedEach), kThreads}, stream, f,
            operands);

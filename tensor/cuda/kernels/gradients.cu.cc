@@ -20,32 +20,32 @@ namespace {
 
 using Table = TensorTable<1>;
 
-// Calls f with each vector of the calling thread's share of the block's chunk, and writes the vector back if
-// `stores`.
+// Calls f with each vector of the calling thread's share of the block's chunk; if `stores`, writes it back.
 template <class P, bool stores, class F>
 __device__ __forceinline__ void over_vectors(const Table& table, F&& f) {
   const Chunk chunk = table.chunk_of(blockIdx.x);
   P* const x = table.at<P>(0, chunk);
-  for_each_part<kVectorSize<P>>(chunk, is_aligned(x, 16), [&]<int n>(int i) {
+  for_each_chunk_vector<kVectorSize<P>>(chunk, is_aligned(x, 16), [&]<int n>(int i) {
     Vector<P, n> v = load<n>(x + i);
     f(v);
     if constexpr (stores) store(x + i, v);
   });
 }
 
-// sum[i] += term[i] for each tensor of the table. A block has one chunk, a thread every kChunkThreads-th
-// vector.
+// sum[i] += term[i] for each tensor. A block has one chunk, a thread every kChunkThreads-th vector.
 template <class P> __global__ void __launch_bounds__(kChunkThreads) add_to_sums(TensorTable<2> table) {
   const Chunk chunk = table.chunk_of(blockIdx.x);
   P* const sum = table.at<P>(0, chunk);
   const P* const term = table.at<P>(1, chunk);
-  for_each_part<kVectorSize<P>>(chunk, is_aligned(sum, 16) && is_aligned(term, 16), [&]<int n>(int i) {
-    Vector<P, n> a = load<n>(sum + i);
-    const Vector<P, n> b = load<n>(term + i);
+  for_each_chunk_vector<kVectorSize<P>>(chunk, is_aligned(sum, 16) && is_aligned(term, 16),
+                                        [&]<int n>(int i) {
+                                          Vector<P, n> a = load<n>(sum + i);
+                                          const Vector<P, n> b = load<n>(term + i);
 #pragma unroll
-    for (int e = 0; e < n; ++e) a.v[e] = convert<P>(widen(a.v[e]) + widen(b.v[e]));
-    store(sum + i, a);
-  });
+                                          for (int e = 0; e < n; ++e)
+                                            a.v[e] = convert<P>(widen(a.v[e]) + widen(b.v[e]));
+                                          store(sum + i, a);
+                                        });
 }
 
 // Terms of power sums: |x|, x^2 and |x|^p.
@@ -117,8 +117,7 @@ struct AnyOf {
   __device__ int32_t merge(int32_t a, int32_t b) const { return a | b; }
 };
 
-// x[i] *= 1 / *scale, or `by` if `scale` is null; bad[chunk] = whether a result is infinite or NaN. A block
-// has one chunk.
+// x[i] *= 1 / *scale, or `by` if `scale` is null; bad[chunk] = a result is not finite. A block has a chunk.
 template <class P>
 __global__ void __launch_bounds__(kChunkThreads)
     unscale_chunks(int32_t* bad, double by, const double* scale, Table table) {
@@ -224,7 +223,7 @@ void unscale(const char* op, int32_t* bad, DType dtype, Gradients tensors, doubl
   });
 }
 
-void any_bad(const char* op, float* found, const int32_t* bad, int64_t n, cudaStream_t stream) {
+void any_nonfinite(const char* op, float* found, const int32_t* bad, int64_t n, cudaStream_t stream) {
   launch(op, find_bad, {1, kChunkThreads, kSharedOf<int32_t>}, stream, found, bad, n);
 }
 

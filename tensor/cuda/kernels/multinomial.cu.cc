@@ -113,8 +113,7 @@ __global__ void __launch_bounds__(kThreads, 4)
 #pragma unroll
   for (int lanes = kWarp / 2; lanes > 0; lanes /= 2) positive += __shfl_xor_sync(kAllLanes, positive, lanes);
   const int64_t position = row * reports.per_row;
-  // One of the lanes has the row's first chunk with an invalid weight. The other lanes report greater positions,
-  // if any.
+  // One lane has the row's first chunk with an invalid weight. Others report greater positions, if any.
   const int64_t behind = std::min(n, wrong + kChunk);
   for (int64_t i = wrong; i < behind; ++i) {
     const double w = weights[row * n + i];
@@ -142,9 +141,8 @@ template <class F> __device__ __forceinline__ int64_t first_above(double v, int6
   return first;
 }
 
-// With replacement: out[row, i] = first element whose running sum is above uniform[row, i] * total; 0 for a row
-// whose total is invalid. A thread computes one draw: it searches the running sums of the chunks, then those
-// within the chunk.
+// With replacement: out[row, i] = first element whose running sum is above uniform[row, i] * total; 0 for a
+// row whose total is invalid. A thread computes one draw: it finds the chunk, then the weight.
 __global__ void __launch_bounds__(kThreads, 4)
     draw_again(Multinomial m, const Chunk* chunks, const double* sums, int64_t per_row) {
   const int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x, row = i / m.count;
@@ -164,8 +162,7 @@ __global__ void __launch_bounds__(kThreads, 4)
   m.out[i] = drawn;
 }
 
-// An element of a row for drawing without replacement: the `count` elements with the smallest arrival times are
-// drawn.
+// An element to draw without replacement: those with the `count` smallest arrival times are drawn.
 struct alignas(16) Candidate {
   uint64_t arrival;  // bits of the arrival time, a double >= 0; such bits are ordered as the numbers are
   int64_t index;

@@ -1,4 +1,4 @@
-// Draws of indices by weights, as a slot of tensor/ops/random.h wants them.
+// Launches of multinomial sampling (torch.multinomial), for the slot of tensor/ops/random.h.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -9,20 +9,20 @@
 
 namespace gradus::cuda {
 
-// All row by row.
+// Row-major arrays in device memory.
 struct Multinomial {
-  int64_t* out;           // [rows, count]
+  int64_t* out;           // [rows, count]: the drawn indices, in [0, n)
   const double* weights;  // [rows, n]
-  const double* uniform;  // [rows, count] with replacement, else [rows, n]
+  const double* uniform;  // numbers in [0, 1): [rows, count] with replacement, else [rows, n]
   int64_t rows, n, count;
 };
-
-// Positions of a row in reports: its weights, its total, its number of positive weights.
+// Returns the number of positions of a row in error reports (value_errors.h): the n weights, at n the sum of
+// the weights, at n + 1 the number of positive weights.
 inline int64_t reported_per_row(int64_t n) { return n + 2; }
-
-// Bytes that multinomial needs at an address that is a multiple of 16.
+// Returns the bytes of workspace that multinomial() needs, aligned to 16.
 int64_t multinomial_workspace(const Multinomial& m, bool replacement);
-// Draws. Where weights are errors, which are reported, indices of the row are any that it has.
+// Draws `count` indices per row with probabilities proportional to the weights. Without replacement a row
+// needs as many positive weights. Reports invalid weights; such a row gets arbitrary indices in [0, n).
 void multinomial(const char* op, const Multinomial& m, bool replacement, void* workspace,
                  const ValueReports& reports, cudaStream_t stream);
 

@@ -1,4 +1,4 @@
-// The functions of kernel.h that CUDA lacks, and launches, as nvcc compiles them.
+// The device functions that kernel.h adds to CUDA, and try_launch(), for GPUs: compiled by nvcc only.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -16,7 +16,7 @@ template <class T> __device__ __forceinline__ T& shared_memory() {
   return *reinterpret_cast<T*>(gradus_shared_memory);
 }
 
-// As words of the hardware's, whatever the elements are.
+// The built-in type of 1, 2, 4, 8 or 16 bytes that one instruction loads or stores.
 template <int bytes>
 using Words = std::conditional_t<
     bytes == 16, uint4,
@@ -27,7 +27,7 @@ template <class V> __device__ __forceinline__ V load_vector(const void* p) {
   static_assert(sizeof(V) == sizeof(Words<sizeof(V)>));
   return __builtin_bit_cast(V, *static_cast<const Words<sizeof(V)>*>(p));
 }
-// In global memory alone. A plain assignment in a loop compiled to one store per word: four times the sectors.
+// For global memory only. A plain assignment in a loop compiles to 32-bit stores: four times the sectors.
 template <class V> __device__ __forceinline__ void store_vector(void* p, V v) {
   static_assert(sizeof(V) == sizeof(Words<sizeof(V)>));
   __stwb(static_cast<Words<sizeof(V)>*>(p), __builtin_bit_cast(Words<sizeof(V)>, v));
@@ -39,10 +39,11 @@ __device__ __forceinline__ uint16_t float_to_bf16(float x) {
   return __bfloat16_as_ushort(__float2bfloat16_rn(x));
 }
 
+// Launches a kernel; returns CUDA's status. The first parameter, the op, serves the emulated device only.
 template <class... P, class... A>
 cudaError_t try_launch(const char*, void (*kernel)(P...), const Grid& grid, cudaStream_t stream, A... args) {
   static_assert(sizeof...(P) == sizeof...(A) && (std::is_trivially_copyable_v<P> && ...));
-  // From here on a launch needs leave to use so much.
+  // CUDA requires opting in to more dynamic shared memory than this.
   constexpr int64_t kSharedBytes = 48 << 10;
   if (grid.shared_bytes > kSharedBytes)
     if (const cudaError_t status = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,

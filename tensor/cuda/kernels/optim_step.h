@@ -1,7 +1,6 @@
 // Optimizer steps: update rules (tensor/ops/formulas/optim_rule.h) over the elements of many parameters in
 // one launch (multi-tensor apply). Rules with norms of each parameter, as LARS and LAMB, take three launches:
-// sums of squares per chunk, a rate per parameter, the step. A chunk is the part of a tensor that one block
-// computes.
+// sums of squares per chunk, a rate per parameter, the step. A chunk is a block's part of a tensor.
 //
 // Note [Steps that the device decides]
 // A GradScaler skips a step whose gradients are infinite or NaN. The found-inf flag `found` is on the device,
@@ -64,7 +63,7 @@ __device__ __forceinline__ void over_elements(const TensorTable<arrays_of<Rule>>
     states[k] = table.template at<T>(array_of_state<Rule, k>, chunk);
     in_vectors = in_vectors && is_aligned(states[k], kVector * sizeof(T));
   });
-  for_each_part<kVector>(chunk, in_vectors, [&]<int n>(int i) {
+  for_each_chunk_vector<kVector>(chunk, in_vectors, [&]<int n>(int i) {
     Vector<P, n> p = load<n>(param + i), g{};
     Vector<T, n> s[3] = {};
     if constexpr (pass.reads_grad) g = load<n>(grad + i);
@@ -83,11 +82,11 @@ __device__ __forceinline__ void over_elements(const TensorTable<arrays_of<Rule>>
 template <class Make, class T>
 using rule_of = decltype(std::declval<const Make&>().template rule<T>(raw::StepNumbers{}));
 
-__device__ __forceinline__ bool is_left_out(const float* found) { return found && *found != 0; }
+__device__ __forceinline__ bool is_skipped(const float* found) { return found && *found != 0; }
 
 // Sets the members of `rule` that depend on the learning rate or the step from `there` in device memory. The
 // others stay kernel arguments, which take no registers.
-template <class Rule> __device__ __forceinline__ void take_rule(Rule& rule, const Rule& there) {
+template <class Rule> __device__ __forceinline__ void load_rule(Rule& rule, const Rule& there) {
   if constexpr (requires { rule.copy_device_scalars(there); })
     rule.copy_device_scalars(there);
   else
@@ -100,7 +99,7 @@ template <class Make, class T>
 __global__ void __launch_bounds__(kWarp) begin_steps(Make make, rule_of<Make, T>* rules, const float* found,
                                                      const double* lr, TensorTable<1> numbers) {
   const int64_t i = int64_t{blockIdx.x} * kWarp + threadIdx.x;
-  if (i >= numbers.count || is_left_out(found)) return;
+  if (i >= numbers.count || is_skipped(found)) return;
   if constexpr (requires { make.lr; })
     if (lr) make.lr = *lr;
   auto* const there = static_cast<raw::StepNumbers*>(numbers.data[0][i]);
@@ -118,10 +117,10 @@ __global__ void __launch_bounds__(kChunkThreads)
     step_elements(Rule rule, const Rule* rules, const float* found, compute_t<P> sign, compute_t<P> decay,
                   TensorTable<arrays_of<Rule>> table) {
   using T = compute_t<P>;
-  if (is_left_out(found)) return;
+  if (is_skipped(found)) return;
   constexpr raw::Pass kAll{true, true, true, true};
   const Chunk chunk = table.chunk_of(blockIdx.x);
-  if (rules) take_rule(rule, rules[chunk.tensor]);
+  if (rules) load_rule(rule, rules[chunk.tensor]);
   over_elements<kAll, Rule, P>(table, chunk, [&](T& p, T g, T& a, T& b, T& c) {
     raw::step_element(rule, sign, decay, p, g, a, b, c);
   });
@@ -137,16 +136,15 @@ struct AddSquares {
 };
 inline constexpr int64_t kSharedOfSums = sizeof(MergedWarps<Squares, kChunkThreads>);
 
-// sums[chunk] = sums of squares of the two values that the rule measures of each element. One block per
-// chunk.
+// sums[chunk] = sums of squares of the two values that the rule measures per element. One block per chunk.
 template <class Rule, class P>
 __global__ void __launch_bounds__(kChunkThreads)
     measure_chunks(Rule rule, const Rule* rules, const float* found, Squares* sums,
                    TensorTable<arrays_of<Rule>> table) {
   using T = compute_t<P>;
-  if (is_left_out(found)) return;
+  if (is_skipped(found)) return;
   const Chunk chunk = table.chunk_of(blockIdx.x);
-  if (rules) take_rule(rule, rules[chunk.tensor]);
+  if (rules) load_rule(rule, rules[chunk.tensor]);
   Squares local{};
   over_elements<Rule::kMeasurePass, Rule, P>(table, chunk, [&](T& p, T g, T& a, T& b, T& c) {
     const raw::Pair<T> x = rule.measure(p, g, a, b, c);
@@ -157,15 +155,14 @@ __global__ void __launch_bounds__(kChunkThreads)
   if (threadIdx.x == 0) sums[blockIdx.x] = local;
 }
 
-// rates[tensor] = rule.rate(sqrt(s.first), sqrt(s.second)), s = the sum over the tensor's chunks. One block
-// per tensor.
+// rates[tensor] = rule.rate(sqrt(s.first), sqrt(s.second)), s = sum over chunks. One block per tensor.
 template <class Rule, class T>
 __global__ void __launch_bounds__(kChunkThreads)
     rates_of_tensors(Rule rule, const Rule* rules, const float* found, T* rates, const Squares* sums,
                      TensorTable<arrays_of<Rule>> table) {
-  if (is_left_out(found)) return;
+  if (is_skipped(found)) return;
   const int64_t tensor = blockIdx.x;
-  if (rules) take_rule(rule, rules[tensor]);
+  if (rules) load_rule(rule, rules[tensor]);
   const int64_t chunks = blocks_for(table.n[tensor], kChunk), first = table.first_block[tensor];
   Squares local{};
   for (int64_t i = threadIdx.x; i < chunks; i += kChunkThreads)
@@ -181,9 +178,9 @@ __global__ void __launch_bounds__(kChunkThreads)
     step_at_rates(Rule rule, const Rule* rules, const float* found, const compute_t<P>* rates,
                   TensorTable<arrays_of<Rule>> table) {
   using T = compute_t<P>;
-  if (is_left_out(found)) return;
+  if (is_skipped(found)) return;
   const Chunk chunk = table.chunk_of(blockIdx.x);
-  if (rules) take_rule(rule, rules[chunk.tensor]);
+  if (rules) load_rule(rule, rules[chunk.tensor]);
   const T rate = rates[chunk.tensor];
   over_elements<Rule::kStepPass, Rule, P>(
       table, chunk, [&](T& p, T g, T& a, T& b, T& c) { rule.step(rate, p, g, a, b, c); });
@@ -211,7 +208,7 @@ using optim_step_detail::rule_of;
 template <class T, class Make>
 void begin_steps(const char* op, const Make& make, rule_of<Make, T>* rules, const float* found,
                  const double* lr, std::span<void* const> numbers, cudaStream_t stream) {
-  static_assert(sizeof(Make) + 3 * sizeof(void*) + 8 <= kOtherArguments);
+  static_assert(sizeof(Make) + 3 * sizeof(void*) + 8 <= kOtherArgumentBytes);
   std::vector<ArraysOfTensor<1>> each;
   for (void* const n : numbers) each.push_back({{n}, 1});
   for_each_table<1>(each, [&](const TensorTable<1>& table, int64_t) {
@@ -225,9 +222,9 @@ void begin_steps(const char* op, const Make& make, rule_of<Make, T>* rules, cons
 // memory; with null members `rule` applies to all parameters, and the step is made.
 template <class P, class Rule>
 void step(const char* op, const Rule& rule, compute_t<P> sign, compute_t<P> decay,
-          std::span<const StepArrays> items, cudaStream_t stream, KnownOnDevice<Rule> known = {}) {
+          std::span<const StepArrays> items, cudaStream_t stream, DeviceRules<Rule> known = {}) {
   using namespace optim_step_detail;  // NOLINT
-  static_assert(sizeof(Rule) + 2 * sizeof(void*) + 2 * sizeof(double) + 8 <= kOtherArguments);
+  static_assert(sizeof(Rule) + 2 * sizeof(void*) + 2 * sizeof(double) + 8 <= kOtherArgumentBytes);
   const auto used = used_by<Rule>(items);
   for_each_table<arrays_of<Rule>>(used, [&](const TensorTable<arrays_of<Rule>>& table, int64_t blocks) {
     launch(op, step_elements<Rule, P>, {blocks, kChunkThreads}, stream, rule, known.rules, known.found, sign,
@@ -250,10 +247,10 @@ inline int64_t norms_workspace(std::span<const StepArrays> items) {
 // norms_workspace(items) bytes.
 template <class P, class Rule>
 void step_by_norms(const char* op, const Rule& rule, std::span<const StepArrays> items, void* workspace,
-                   cudaStream_t stream, KnownOnDevice<Rule> known = {}) {
+                   cudaStream_t stream, DeviceRules<Rule> known = {}) {
   using namespace optim_step_detail;  // NOLINT
   using T = compute_t<P>;
-  static_assert(sizeof(Rule) + 4 * sizeof(void*) + 8 <= kOtherArguments);
+  static_assert(sizeof(Rule) + 4 * sizeof(void*) + 8 <= kOtherArgumentBytes);
   const auto used = used_by<Rule>(items);
   for_each_table<arrays_of<Rule>>(used, [&](const TensorTable<arrays_of<Rule>>& table, int64_t blocks) {
     auto* const sums = static_cast<Squares*>(workspace);  // reused by each table

@@ -198,8 +198,7 @@ __global__ void __launch_bounds__(kThreads, 4) pool_relu_grad(T* x, const T* dy,
     }
 }
 
-// Returns the offset in the input of cell `number` of the window of output position s; -1 if the cell is in the
-// padding.
+// Returns the offset in the input of cell `number` of the window of output position s; -1 if in the padding.
 __device__ __forceinline__ int64_t input_offset(const Pooling& p, const ThreadIndex& s, int32_t number) {
   const Window window = window_of(p, s);
   const int32_t w = number % p.w.kernel, h = number / p.w.kernel % p.h.kernel,
@@ -232,8 +231,7 @@ __global__ void __launch_bounds__(kThreads, 4)
   positions[item] = std::max<int64_t>(0, at) / p.channels % image;
 }
 
-// Returns 1 / divisor of a window's sum: p.divisor unless it is 0, else the number of cells, with or without
-// padding.
+// Returns 1 / divisor of a window: p.divisor unless 0, else the number of cells, as count_include_pad tells.
 template <class T> __device__ __forceinline__ T weight_of(const Pooling& p, const Window& window) {
   if (p.divisor) return T(1) / static_cast<T>(p.divisor);
   if (p.count_include_pad)
@@ -242,8 +240,7 @@ template <class T> __device__ __forceinline__ T weight_of(const Pooling& p, cons
   return T(1) / static_cast<T>(cells_of(window.d) * cells_of(window.h) * cells_of(window.w));
 }
 
-// y[o] = weight[o] * sum over the cells of window o of x, with weight_of. A thread computes `vector` channels of
-// one position of y.
+// y[o] = weight_of(window o) * sum of x over its cells. A thread computes `vector` channels of one o.
 template <class T, int vector>
 __global__ void __launch_bounds__(kThreads, 4) pool_mean(T* y, const T* x, Pooling p, int64_t items) {
   const int64_t item = int64_t{blockIdx.x} * kThreads + threadIdx.x;

@@ -31,8 +31,7 @@ __device__ __forceinline__ PhiloxKey read(const DeviceKey& key) {
   return {key.philox.seed + base.v[0], key.philox.stream + base.v[1]};
 }
 
-// out[i] = element i of the draw, for i < count. One thread per vector of n elements, from n / each Philox
-// counters.
+// out[i] = element i of the draw, for i < count. One thread per vector, of n elements from n / each counters.
 template <class T, class Draw>
 __global__ void __launch_bounds__(kDrawThreads, 4)
     draw_rows(T* out, int64_t count, Draw draw, DeviceKey from) {
@@ -105,7 +104,7 @@ Strides numbers_of(std::span<const int64_t> sizes) {
 
 // Fills `out` with the draw's elements, stored as the one of the types T that is out's dtype.
 template <class... T, class Draw>
-void run(const char* op, const Drawn& out, const Draw& draw, const DeviceKey& key, cudaStream_t stream) {
+void run(const char* op, const DrawOutput& out, const Draw& draw, const DeviceKey& key, cudaStream_t stream) {
   const StridedIndex index =
       make_strided_index(out.sizes, std::array<Strides, 2>{out.strides, numbers_of(out.sizes)});
   if (index.numel == 0) return;
@@ -120,7 +119,7 @@ void run(const char* op, const Drawn& out, const Draw& draw, const DeviceKey& ke
     return (draw_as(static_cast<T*>(nullptr)), ...);
   }
   const View views[2] = {out.view, out.view};
-  for_each_part(index, kMaxDivided, {}, [&](const StridedIndex& part, const auto& offsets) {
+  for_each_part(index, kMaxDividend, {}, [&](const StridedIndex& part, const auto& offsets) {
     launch(op, draw_strided<Draw>, {blocks_for(part.numel, kDrawThreads), kDrawThreads}, stream,
            strided_operands<2>(part, views, {offsets[0]}), offsets[1], draw, key);
   });
@@ -153,8 +152,7 @@ __global__ void __launch_bounds__(kDrawThreads, 4)
 }
 
 // The same for positions i of a strided index space. One thread per element. Operands: y, mask, x. The fourth
-// is not a tensor: its offsets, plus `number`, are the row-major element numbers. C is the type to compute
-// in.
+// is not a tensor: its offsets, plus `number`, are the row-major element numbers. C: compute type.
 template <class C>
 __global__ void __launch_bounds__(kDrawThreads, 4)
     drop_strided(StridedOperands<4> o, int64_t number, draws::DropoutMask draw, double scale, DeviceKey key) {
@@ -170,8 +168,7 @@ __global__ void __launch_bounds__(kDrawThreads, 4)
 
 // Fisher-Yates shuffle: swaps order[i] with order[partner_of(i)] for i = 0 .. count - 1. One warp gives the
 // result of one thread, 32 positions at a time, one per lane. Swaps without a common position run at once: a
-// lane's turn is one more than the largest turn of the earlier lanes whose partner is its position or its
-// partner.
+// lane's turn is one more than the largest of earlier lanes whose partner is its position or its partner.
 __global__ void __launch_bounds__(kWarp) swap_places(int64_t* order, int64_t count, DeviceKey from) {
   const PhiloxKey key = read(from);
   const int lane = threadIdx.x;
@@ -203,8 +200,7 @@ __global__ void __launch_bounds__(kWarp) swap_places(int64_t* order, int64_t cou
   }
 }
 
-// u[i] = u[i] < p[i] ? 1 : 0; NaN, and an error report to the host, if p[i] is not in [0, 1]. One thread per
-// element.
+// u[i] = u[i] < p[i] ? 1 : 0; NaN, and an error report, if p[i] is not in [0, 1]. One thread per element.
 template <class T>
 __global__ void __launch_bounds__(kDrawThreads)
     choose_below(T* u, const T* probabilities, int64_t count, ValueReports reports) {
@@ -219,25 +215,26 @@ __global__ void __launch_bounds__(kDrawThreads)
 
 }  // namespace
 
-void uniform(const char* op, const Drawn& out, double low, double high, const DeviceKey& key,
+void uniform(const char* op, const DrawOutput& out, double low, double high, const DeviceKey& key,
              cudaStream_t stream) {
   if (out.view.dtype == DType::kF64)
     return run<double>(op, out, draws::Uniform<double>(low, high), key, stream);
   run<float, f16, bf16>(op, out, draws::Uniform<float>(low, high), key, stream);
 }
-void normal(const char* op, const Drawn& out, double mean, double std, const DeviceKey& key,
+void normal(const char* op, const DrawOutput& out, double mean, double std, const DeviceKey& key,
             cudaStream_t stream) {
   if (out.view.dtype == DType::kF64)
     return run<double>(op, out, draws::Normal<double>(mean, std), key, stream);
   run<float, f16, bf16>(op, out, draws::Normal<float>(mean, std), key, stream);
 }
-void bernoulli(const char* op, const Drawn& out, double p, const DeviceKey& key, cudaStream_t stream) {
+void bernoulli(const char* op, const DrawOutput& out, double p, const DeviceKey& key, cudaStream_t stream) {
   run<bool>(op, out, draws::Bernoulli(p), key, stream);
 }
-void dropout_mask(const char* op, const Drawn& out, double p, const DeviceKey& key, cudaStream_t stream) {
+void dropout_mask(const char* op, const DrawOutput& out, double p, const DeviceKey& key,
+                  cudaStream_t stream) {
   run<bool>(op, out, draws::DropoutMask(p), key, stream);
 }
-void randint(const char* op, const Drawn& out, int64_t low, uint64_t range, const DeviceKey& key,
+void randint(const char* op, const DrawOutput& out, int64_t low, uint64_t range, const DeviceKey& key,
              cudaStream_t stream) {
   run<int64_t>(op, out, draws::Integers{low, range}, key, stream);
 }
@@ -265,7 +262,7 @@ void dropout(const char* op, const Dropout& d, double p, double scale, const Dev
              y.as<T>(), mask.as<bool>(), x.as<const T>(), index.numel, draw, scale, key);
     });
   const View views[4] = {y, mask, x, x};
-  for_each_part(index, kMaxDivided, {}, [&](const StridedIndex& part, const auto& offsets) {
+  for_each_part(index, kMaxDividend, {}, [&](const StridedIndex& part, const auto& offsets) {
     launch(op, x.dtype == DType::kF64 ? drop_strided<double> : drop_strided<float>,
            {blocks_for(part.numel, kDrawThreads), kDrawThreads}, stream,
            strided_operands<4>(part, views, {offsets[0], offsets[1], offsets[2]}), offsets[3], draw, scale,
@@ -281,7 +278,8 @@ void masked_scale(const char* op, const StridedIndex& index, const View* views, 
   else
     elementwise<float, float, float, uint8_t>(op, f, index, views, stream);
 }
-void below(const char* op, View u, View p, int64_t count, const ValueReports& reports, cudaStream_t stream) {
+void bernoulli_from_uniform(const char* op, View u, View p, int64_t count, const ValueReports& reports,
+                            cudaStream_t stream) {
   if (count == 0) return;
   const auto choose = [&]<class T>(T) {
     launch(op, choose_below<T>, {blocks_for(count, kDrawThreads), kDrawThreads}, stream, u.as<T>(),

@@ -1,4 +1,5 @@
-// Random numbers, as slots of tensor/ops/random.h want them.
+// Launches of random number kernels (Philox), for the slots of tensor/ops/random.h. Element i of a draw,
+// counted row by row, depends on the key and i only: Note [Draws] there. Views are device memory.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -13,36 +14,34 @@
 
 namespace gradus::cuda {
 
-// The key of a draw. Where `base` is not null, kernels add the seed and the stream that they read there. It
-// is aligned to both.
+// The key of a draw. Unless `base` is null, kernels add base[0] to the seed and base[1] to the stream.
 struct DeviceKey {
   PhiloxKey philox;
   const uint64_t* base = nullptr;
 };
 
-// What a draw fills: its elements are numbered row by row, and lie as the strides say.
-struct Drawn {
+// The tensor that a draw fills, with any strides.
+struct DrawOutput {
   View view;
   std::span<const int64_t> sizes;
   Strides strides;
 };
 
-// f64, f32, f16, bf16.
-void uniform(const char* op, const Drawn& out, double low, double high, const DeviceKey& key,
+// Uniform in [low, high), and normal; out is f64, f32, f16 or bf16.
+void uniform(const char* op, const DrawOutput& out, double low, double high, const DeviceKey& key,
              cudaStream_t stream);
-void normal(const char* op, const Drawn& out, double mean, double std, const DeviceKey& key,
+void normal(const char* op, const DrawOutput& out, double mean, double std, const DeviceKey& key,
             cudaStream_t stream);
-// bool.
-void bernoulli(const char* op, const Drawn& out, double p, const DeviceKey& key, cudaStream_t stream);
-void dropout_mask(const char* op, const Drawn& out, double p, const DeviceKey& key, cudaStream_t stream);
-// i64.
-void randint(const char* op, const Drawn& out, int64_t low, uint64_t range, const DeviceKey& key,
+// out (bool) = true with probability p; for dropout_mask p is rounded up to a multiple of 2^-16.
+void bernoulli(const char* op, const DrawOutput& out, double p, const DeviceKey& key, cudaStream_t stream);
+void dropout_mask(const char* op, const DrawOutput& out, double p, const DeviceKey& key, cudaStream_t stream);
+// out (i64) = uniform integers in [low, low + range).
+void randint(const char* op, const DrawOutput& out, int64_t low, uint64_t range, const DeviceKey& key,
              cudaStream_t stream);
-
-// A random order of 0 .. count - 1, which is at most 2^53.
+// order[0 .. count-1] = a random permutation of 0 .. count - 1; count is at most 2^53.
 void randperm(const char* op, int64_t* order, int64_t count, const DeviceKey& key, cudaStream_t stream);
 
-// Draws a mask as dropout_mask does, and y = scale x where it holds, else 0. y may be x, element for element.
+// mask = dropout_mask with probability p, y = mask ? scale * x : 0. y and x are floating; y may be x.
 struct Dropout {
   std::span<const int64_t> sizes;
   std::array<View, 3> views;  // y, mask, x
@@ -50,10 +49,11 @@ struct Dropout {
 };
 void dropout(const char* op, const Dropout& d, double p, double scale, const DeviceKey& key,
              cudaStream_t stream);
-// views: y, x, mask (bool). y = scale x where the mask holds, else 0.
+// y = mask ? scale * x : 0. views: y, x, mask (bool); `index` is their index space.
 void masked_scale(const char* op, const StridedIndex& index, const View* views, double scale,
                   cudaStream_t stream);
-// u = 1 where u < p, else 0; NaN where p is no probability, which is reported. Both row by row, f64 or f32.
-void below(const char* op, View u, View p, int64_t count, const ValueReports& reports, cudaStream_t stream);
+// u = u < p ? 1 : 0, for `count` contiguous f64 or f32. p outside [0, 1] gives NaN and is reported.
+void bernoulli_from_uniform(const char* op, View u, View p, int64_t count, const ValueReports& reports,
+                            cudaStream_t stream);
 
 }  // namespace gradus::cuda

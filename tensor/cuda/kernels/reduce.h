@@ -4,14 +4,14 @@
 // An Op (reduce_ops.h) defines how elements are combined, by the types In (element), Lane (accumulator of few
 // elements, in their precision), Wide (accumulator of many), Out, and by the functions
 //   Lane start()                  the neutral element
-//   Lane step(Lane, In[, i])      adds an element; i: its index in its piece, for "numbered" ops (argmax)
+//   Lane step(Lane, In[, i])      adds an element; i: its index in its piece, for indexed ops (argmax)
 //   Wide merge(Wide, Wide)        combines two accumulators, the earlier elements first
-//   Wide from_number(Wide, i)     numbered ops: adds i to the accumulator's index
+//   Wide offset_index(Wide, i)    indexed ops: adds i to the accumulator's index
 //   Out finish(Wide[, i])         the result; i: its index in `out`
 //
 // Note [Order of summation on a GPU]
 // The order of combination depends only on shapes and the input's address modulo 16, so two runs agree bit
-// for bit. A thread accumulates kBlock steps in Lane, then merges them into its Wide value. The values of a
+// for bit. A thread accumulates kLaneSteps steps in Lane, then merges them into its Wide value. The values of a
 // row's threads, of a column's rows and of pieces are merged pairwise, in the order of their indices. If
 // there would be too few blocks to fill the device, n is divided into pieces, whose results a second kernel
 // merges: blocks never wait for each other, and there are no atomic sums.
@@ -29,10 +29,10 @@ namespace gradus::cuda {
 namespace reduce_detail {
 
 inline constexpr int kThreads = 256;
-inline constexpr int kBlock = 16;         // steps accumulated in Lane; few, to limit rounding errors of f32
-inline constexpr int64_t kShort = 1024;   // rows of at most this length are reduced by one warp or less
-inline constexpr int64_t kWanted = 1024;  // number of blocks that fill a device; at most kShort pieces
-inline constexpr int64_t kPiece = 4096;   // minimum length of a piece of a row, worth a block
+inline constexpr int kLaneSteps = 16;    // steps accumulated in Lane; few, to limit rounding errors of f32
+inline constexpr int64_t kShort = 1024;  // rows of at most this length are reduced by one warp or less
+inline constexpr int64_t kTargetBlocks = 1024;  // number of blocks that fill a device; at most kShort pieces
+inline constexpr int64_t kPiece = 4096;         // minimum length of a piece of a row, worth a block
 
 // The Op of the first of two kernels: the result of a piece is its accumulator.
 template <class Op> struct Partial : Op {
@@ -47,14 +47,14 @@ template <class Op> struct Merged : Op {
   __device__ Lane step(Lane a, In x) const { return Op::merge(a, x); }
 };
 
-// Whether Op is numbered. Indices take registers, so numbered ops load fewer elements at once, and launch
+// Whether Op is indexed. Indices take registers, so indexed ops load fewer elements at once, and launch
 // bounds limit ptxas to the registers of least_blocks blocks per multiprocessor (0: no limit).
 template <class Op>
-constexpr bool is_numbered = requires(Op op, typename Op::Wide a) { op.from_number(a, 0); };
-template <class Op> constexpr int least_blocks = is_numbered<Op> ? 4 : 0;
+constexpr bool is_indexed = requires(Op op, typename Op::Wide a) { op.offset_index(a, 0); };
+template <class Op> constexpr int least_blocks = is_indexed<Op> ? 4 : 0;
 
 // Call the Op's function with an index if it has that parameter, else without. Elements are numbered from the
-// first one of their piece, by 32-bit indices. A piece of 2^31 elements is possible only if kWanted blocks
+// first one of their piece, by 32-bit indices. A piece of 2^31 elements is possible only if kTargetBlocks blocks
 // have as many, which exceeds the memory of a device.
 template <class Op, class N>
 __device__ __forceinline__ typename Op::Lane step(const Op& op, typename Op::Lane a, typename Op::In x, N i) {
@@ -64,10 +64,10 @@ __device__ __forceinline__ typename Op::Lane step(const Op& op, typename Op::Lan
     return op.step(a, x);
 }
 template <class Op>
-__device__ __forceinline__ typename Op::Wide from_number(const Op& op, const typename Op::Wide& a,
-                                                         int64_t first) {
-  if constexpr (is_numbered<Op>)
-    return op.from_number(a, first);
+__device__ __forceinline__ typename Op::Wide offset_index(const Op& op, const typename Op::Wide& a,
+                                                          int64_t first) {
+  if constexpr (is_indexed<Op>)
+    return op.offset_index(a, first);
   else
     return a;
 }
@@ -83,13 +83,13 @@ __device__ __forceinline__ typename Op::Out finish(const Op& op, const typename 
 // 16-byte vector, but fewer if their accumulators would take most of the registers (Op::kHalfVectors: half a
 // vector of columns).
 template <class Op>
-constexpr int row_vector_of = std::min(
-    kVectorSize<typename Op::In>, is_numbered<Op> ? 4 : 64 / static_cast<int>(sizeof(typename Op::Lane)));
+constexpr int row_vector_of = std::min(kVectorSize<typename Op::In>,
+                                       is_indexed<Op> ? 4 : 64 / static_cast<int>(sizeof(typename Op::Lane)));
 template <class Op> constexpr bool takes_half_vectors = requires { requires Op::kHalfVectors; };
 template <class Op>
 constexpr int columns_of =
     std::min(kVectorSize<typename Op::In> / (takes_half_vectors<Op> ? 2 : 1),
-             (is_numbered<Op> ? 32 : 64) / static_cast<int>(std::bit_ceil(sizeof(typename Op::Wide))));
+             (is_indexed<Op> ? 32 : 64) / static_cast<int>(std::bit_ceil(sizeof(typename Op::Wide))));
 
 // __shfl_xor_sync for a value of any size.
 template <class T> __device__ __forceinline__ T shuffle_xor_words(T value, int lanes) {
@@ -136,8 +136,8 @@ __device__ __forceinline__ typename Op::Wide merge_block(const Op& op, typename 
 // divide in a cyclic order: elements one by one up to the first aligned address, then vectors, then the rest
 // one by one. N is the index type: int for short rows, which takes fewer registers.
 template <class Op, class N>
-__device__ __forceinline__ typename Op::Wide take_span(const Op& op, const typename Op::In* p, N n, int lane,
-                                                       int lanes) {
+__device__ __forceinline__ typename Op::Wide reduce_span(const Op& op, const typename Op::In* p, N n,
+                                                         int lane, int lanes) {
   using In = typename Op::In;
   using Wide = typename Op::Wide;
   constexpr int kVector = row_vector_of<Op>;
@@ -161,9 +161,10 @@ __device__ __forceinline__ typename Op::Wide take_span(const Op& op, const typen
       for (int k = 0; k < kVector; ++k) part[k] = step(op, part[k], v.v[k], head + at * kVector + k);
       at += lanes;
     };
-    if (at + (kBlock - 1) * lanes < vectors) {
+    if (at + (kLaneSteps - 1) * lanes < vectors) {
 #pragma unroll 4
-      for (int s = 0; s < kBlock; ++s) take();  // without a condition, so that several loads are in flight
+      for (int s = 0; s < kLaneSteps; ++s)
+        take();  // without a condition, so that several loads are in flight
     } else {
       while (at < vectors) take();
     }
@@ -183,27 +184,26 @@ __global__ void __launch_bounds__(kThreads, 4)
   const int64_t row = int64_t{blockIdx.x} * (kThreads / lanes) + threadIdx.x / lanes;
   const int lane = threadIdx.x % lanes;
   auto total = static_cast<typename Op::Wide>(op.start());
-  if (row < rows) total = take_span(op, x + row * n, static_cast<int>(n), lane, lanes);
+  if (row < rows) total = reduce_span(op, x + row * n, static_cast<int>(n), lane, lanes);
   total = merge_lanes(op, total, lanes);
   if (row < rows && lane == 0) out[row] = finish(op, total, row);
 }
 
 // out[row, p] = op over x[row, p * piece : min(n, (p + 1) * piece)], for `pieces` pieces p of each row. Block
-// row * pieces + p reduces one piece; neighboring threads take neighboring vectors, and warps merge through
-// shared memory.
+// row * pieces + p reduces one piece; neighboring threads take neighboring vectors. Warps merge at the end.
 template <class Op>
 __global__ void __launch_bounds__(kThreads, least_blocks<Op>)
     long_rows(Op op, typename Op::Out* out, const typename Op::In* x, int64_t n, int64_t pieces,
               int64_t piece) {
   const int64_t row = blockIdx.x / pieces, from = blockIdx.x % pieces * piece;
   const int64_t length = std::min(n - from, piece);
-  auto total = take_span(op, x + row * n + from, length, threadIdx.x, kThreads);
+  auto total = reduce_span(op, x + row * n + from, length, threadIdx.x, kThreads);
   total = merge_block<kThreads>(op, total);
-  if (threadIdx.x == 0) out[blockIdx.x] = finish(op, from_number(op, total, from), blockIdx.x);
+  if (threadIdx.x == 0) out[blockIdx.x] = finish(op, offset_index(op, total, from), blockIdx.x);
 }
 
 // The shared memory of columns(): a Wide value per column and thread.
-template <class Wide, int vector> struct OfThreads {
+template <class Wide, int vector> struct ThreadValues {
   Wide v[vector][kThreads];
 };
 
@@ -237,9 +237,9 @@ __global__ void __launch_bounds__(kThreads, least_blocks<Op>)
         for (int k = 0; k < vector; ++k) part[k] = step(op, part[k], v.v[k], row - from);
         row += groups;
       };
-      if (row + int64_t(kBlock - 1) * groups < to) {
+      if (row + int64_t(kLaneSteps - 1) * groups < to) {
 #pragma unroll 4
-        for (int s = 0; s < kBlock; ++s) take();
+        for (int s = 0; s < kLaneSteps; ++s) take();
       } else {
         while (row < to) take();
       }
@@ -247,7 +247,7 @@ __global__ void __launch_bounds__(kThreads, least_blocks<Op>)
       for (int k = 0; k < vector; ++k) total[k] = op.merge(total[k], static_cast<Wide>(part[k]));
     }
   }
-  auto& threads = shared_memory<OfThreads<Wide, vector>>();
+  auto& threads = shared_memory<ThreadValues<Wide, vector>>();
 #pragma unroll
   for (int k = 0; k < vector; ++k) threads.v[k][threadIdx.x] = total[k];
   for (int half = groups / 2; half > 0; half /= 2) {
@@ -262,7 +262,7 @@ __global__ void __launch_bounds__(kThreads, least_blocks<Op>)
   if (group != 0 || column >= inner) return;
   const int64_t at = blockIdx.x / tiles * inner + column;
 #pragma unroll
-  for (int k = 0; k < vector; ++k) out[at + k] = finish(op, from_number(op, total[k], from), at + k);
+  for (int k = 0; k < vector; ++k) out[at + k] = finish(op, offset_index(op, total[k], from), at + k);
 }
 
 // A division of n elements into `count` pieces of `length` elements; the last piece may be shorter.
@@ -272,7 +272,7 @@ struct Pieces {
 // Divides n into pieces of at least `least` elements if `blocks` blocks alone would not fill a device. The
 // length of a piece is a multiple of 16, which keeps pieces aligned.
 inline Pieces pieces_for(int64_t n, int64_t blocks, int64_t least) {
-  const int64_t most = std::min(blocks_for(n, least), blocks_for(kWanted, blocks));
+  const int64_t most = std::min(blocks_for(n, least), blocks_for(kTargetBlocks, blocks));
   if (most <= 1) return {1, n};
   const int64_t length = blocks_for(blocks_for(n, most), 16) * 16;
   return {blocks_for(n, length), length};
@@ -321,7 +321,7 @@ ColumnPlan plan_columns(const typename Op::In* x, int64_t outer, int64_t n, int6
   while (plan.lanes < kThreads && plan.lanes < threads && kThreads / plan.lanes > blocks_for(n, 4))
     plan.lanes *= 2;
   plan.tiles = blocks_for(inner, int64_t(plan.lanes) * plan.vector);
-  plan.pieces = pieces_for(n, outer * plan.tiles, int64_t(kBlock) * (kThreads / plan.lanes));
+  plan.pieces = pieces_for(n, outer * plan.tiles, int64_t(kLaneSteps) * (kThreads / plan.lanes));
   return plan;
 }
 
@@ -329,9 +329,10 @@ template <class Op>
 void run_columns(const char* name, const Op& op, typename Op::Out* out, const typename Op::In* x,
                  int64_t outer, int64_t n, int64_t inner, const ColumnPlan& plan, cudaStream_t stream) {
   const auto start = [&]<int vector>() {
-    launch(name, columns<Op, vector>,
-           {outer * plan.pieces.count * plan.tiles, kThreads, sizeof(OfThreads<typename Op::Wide, vector>)},
-           stream, op, out, x, n, inner, plan.pieces.count, plan.pieces.length, plan.lanes);
+    launch(
+        name, columns<Op, vector>,
+        {outer * plan.pieces.count * plan.tiles, kThreads, sizeof(ThreadValues<typename Op::Wide, vector>)},
+        stream, op, out, x, n, inner, plan.pieces.count, plan.pieces.length, plan.lanes);
   };
   constexpr int kVector = columns_of<Op>;
   if constexpr (kVector > 1)

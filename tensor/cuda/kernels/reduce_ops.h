@@ -113,21 +113,21 @@ template <class T, bool largest> struct ExtremeAbs : Extreme<T, largest> {
 };
 
 // An element, and its index along the reduced dim; kNone: no element yet. A Wide has no padding bytes.
-template <class V, class N> struct Numbered {
+template <class V, class N> struct IndexedValue {
   static constexpr N kNone = std::numeric_limits<N>::max();
   V value;
   N number;
-  template <class W, class M> __device__ explicit operator Numbered<W, M>() const {
-    return {static_cast<W>(value), number == kNone ? Numbered<W, M>::kNone : number};
+  template <class W, class M> __device__ explicit operator IndexedValue<W, M>() const {
+    return {static_cast<W>(value), number == kNone ? IndexedValue<W, M>::kNone : number};
   }
 };
 // max and min with indices: the largest or smallest element, the first of equal ones. The element's index is
 // written to indices[i] for result i. NaN counts as the extremum. Lane indices are relative to a piece;
-// from_number adds the piece's first index.
+// offset_index adds the piece's first index.
 template <class T> struct Extremum {
   using In = T;
-  using Lane = Numbered<compute_t<T>, int32_t>;
-  using Wide = Numbered<std::conditional_t<std::is_integral_v<T>, int64_t, double>, int64_t>;
+  using Lane = IndexedValue<compute_t<T>, int32_t>;
+  using Wide = IndexedValue<std::conditional_t<std::is_integral_v<T>, int64_t, double>, int64_t>;
   using Out = T;
   bool largest = true;
   int64_t* indices = nullptr;
@@ -142,7 +142,7 @@ template <class T> struct Extremum {
   }
   __device__ Lane step(const Lane& a, T x, int32_t i) const { return better(a, {widen(x), i}); }
   __device__ Wide merge(const Wide& a, const Wide& b) const { return better(a, b); }
-  __device__ Wide from_number(const Wide& a, int64_t first) const { return {a.value, first + a.number}; }
+  __device__ Wide offset_index(const Wide& a, int64_t first) const { return {a.value, first + a.number}; }
   __device__ T finish(const Wide& a, int64_t i) const {
     indices[i] = a.number;
     return convert<T>(a.value);
@@ -158,16 +158,16 @@ template <class T> struct Extremum {
 };
 
 // The number of elements, their mean, and the sum of their squared differences from the mean.
-struct Spread {
+struct VarianceState {
   double n, mean, squares;
 };
 // The partial result of few elements: the first element, the sum of the differences from it, which keeps a
 // large mean from costing precision, and the sum of their squares, in f64, since f32 may overflow.
-template <class T> struct SpreadOfFew {
+template <class T> struct VarianceLane {
   T first, sum;
   double squares;
   int n;
-  __device__ explicit operator Spread() const {
+  __device__ explicit operator VarianceState() const {
     if (n == 0) return {0, 0, 0};
     const double off = double(sum) / n, left = squares - off * off * n;
     return {double(n), double(first) + off, left < 0 ? 0 : left};
@@ -178,8 +178,8 @@ template <class T> struct SpreadOfFew {
 // Source: Chan et al., Updating Formulae and a Pairwise Algorithm for Computing Sample Variances.
 template <class T> struct Variance {
   using In = T;
-  using Lane = SpreadOfFew<T>;
-  using Wide = Spread;
+  using Lane = VarianceLane<T>;
+  using Wide = VarianceState;
   using Out = T;
   double scale = 1;
   bool root = false;

@@ -1,4 +1,4 @@
-// How a kernel reports a value that is an error. Note [Value reports] (tensor/cuda/runtime/value_reports.h).
+// Device code: report() of an invalid value. Note [Value reports] in tensor/cuda/runtime/value_reports.h.
 #pragma once
 
 #include <cstdint>
@@ -8,11 +8,13 @@
 
 namespace gradus::cuda {
 
-// Reports that the value at a position below 2^40 is an error. Positions of one launch differ.
+// Reports the 64-bit pattern of an invalid value and its position, 0 <= position < 2^40. Any thread may call
+// report(); each position is reported at most once per launch. The first launch of the stream that reports
+// owns the record; of its reports the one with the smallest position stays. A null `to.record`: does nothing.
 __device__ inline void report(const ValueReports& to, int64_t position, uint64_t value) {
   if (!to.record) return;
-  const uint64_t taken = atomicCAS(&to.record->launch, 0, to.launch);
-  if (taken != 0 && taken != to.launch) return;
+  const uint64_t owner = atomicCAS(&to.record->launch, 0, to.launch);
+  if (owner != 0 && owner != to.launch) return;
   atomicMin(&to.record->limit, static_cast<uint64_t>(to.limit));
   atomicMin(&to.record->per_row, static_cast<uint64_t>(to.per_row));
   for (int i = 0; i < ValueRecord::kParts; ++i) {

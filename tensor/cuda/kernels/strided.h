@@ -1,4 +1,5 @@
-// Positions of an index space, found by a kernel from one number.
+// Kernel arguments for strided operands. A thread maps the linear (row-major) position of an element in the
+// index space to the offset of the element in each operand (StridedOperands::locate), without divisions.
 #pragma once
 
 #include <cstdint>
@@ -9,11 +10,11 @@
 
 namespace gradus::cuda {
 
-// Numbers below this are divided without a division. An index with more elements is taken in parts.
-inline constexpr int64_t kMaxDivided = (int64_t(1) << 31) - 1;
+// Maximal number of elements of a StridedOperands: Divider takes less than 2^31. for_each_part splits others.
+inline constexpr int64_t kMaxDividend = (int64_t(1) << 31) - 1;
 
-// Division of n < 2^31 by a number that is known before the kernel starts, by a product and a shift.
-// Source: Granlund and Montgomery, Division by Invariant Integers using Multiplication, figure 4.1.
+// Division of n < 2^31 by a divisor, 1 <= d < 2^31, that the host knows: a product and a shift instead of a
+// division. Source: Granlund and Montgomery, Division by Invariant Integers using Multiplication, figure 4.1.
 struct Divider {
   uint32_t divisor = 1, factor = 1, shift = 0;
 
@@ -27,7 +28,8 @@ struct Divider {
   }
 };
 
-// Operands of a kernel, their dtypes known at run time.
+// Operands of a kernel with dtypes known at run time: sizes of the index space, outermost loop first, then
+// pointers, dtypes and strides in elements of each operand.
 template <int operands> struct StridedOperands {
   int dims;
   uint32_t count;
@@ -36,21 +38,22 @@ template <int operands> struct StridedOperands {
   void* data[operands];
   DType dtype[operands];
 
-  // Sets the element offsets of all operands at position i of the index space.
+  // Sets offsets[k] to the offset of operand k, in elements, at position i < count.
   __device__ __forceinline__ void locate(uint32_t i, int64_t* offsets) const {
 #pragma unroll
     for (int k = 0; k < operands; ++k) offsets[k] = 0;
 #pragma unroll
     for (int d = kMaxDims - 1; d >= 0; --d) {
       if (d >= dims) continue;
-      const uint32_t above = d ? size[d].quotient(i) : 0, at = i - above * size[d].divisor;
-      i = above;
+      const uint32_t outer = d ? size[d].quotient(i) : 0, at = i - outer * size[d].divisor;
+      i = outer;
 #pragma unroll
       for (int k = 0; k < operands; ++k) offsets[k] += at * stride[k][d];
     }
   }
 };
 
+// Returns the arguments for numel <= kMaxDividend. offsets[k], in elements, is added to views[k].data.
 template <int operands>
 StridedOperands<operands> strided_operands(const StridedIndex& index, const View* views,
                                            const std::array<int64_t, kMaxOperands>& offsets) {

@@ -1,4 +1,5 @@
-// StridedIndex (tensor/base/strided_index.h) of a kernel's operands, and its parts.
+// Host code: View, an untyped pointer to an operand of a kernel, and for_each_part, which splits a
+// StridedIndex (the index space of strided operands, tensor/base/strided_index.h) into parts.
 #pragma once
 
 #include <algorithm>
@@ -13,41 +14,41 @@ namespace gradus::cuda {
 
 using gradus::StridedIndex;
 
-// What a kernel reads or writes.
+// The first element of an operand, in device memory that the View does not own.
 struct View {
   void* data;
   DType dtype;
 
   template <class T> T* as() const { return static_cast<T*>(data); }
 };
-
-// Of the dims, in elements. A broadcast dim has stride 0.
+// A tensor's strides by dim, in elements. A broadcast dim has stride 0.
 using Strides = std::array<int64_t, kMaxDims>;
 
-// Returns the loops over operands of these strides, the output first.
+// Returns the index space of a shape, for operands with these strides, the output first.
 inline StridedIndex make_strided_index(std::span<const int64_t> sizes, std::span<const Strides> strides) {
   return gradus::make_strided_index(sizes, static_cast<int>(strides.size()),
                                     [&](int k, int d) { return strides[size_t(k)][size_t(d)]; });
 }
 
-// Calls f(index, offsets) for parts of an index space with at most `most` elements each, which together are the whole.
-// `offsets` are those of each operand's first element.
+// Calls f(part, offsets) for disjoint parts of an index space with at most max_elements elements each: halves
+// the largest dim until the parts are small enough, as TensorIterator does for 32-bit indexing. offsets[k],
+// in elements, is that of operand k's first element in the part; the argument `offsets`, in the whole.
 template <class F>
-void for_each_part(const StridedIndex& index, int64_t most, const std::array<int64_t, kMaxOperands>& offsets,
-                   F&& f) {
-  if (index.numel <= most) return f(index, offsets);
+void for_each_part(const StridedIndex& index, int64_t max_elements,
+                   const std::array<int64_t, kMaxOperands>& offsets, F&& f) {
+  if (index.numel <= max_elements) return f(index, offsets);
   const auto largest = std::max_element(index.size, index.size + index.dims) - index.size;
-  const int64_t rest = index.numel / index.size[largest];  // elements at one position of that loop
+  const int64_t slice = index.numel / index.size[largest];  // at one position of that dim
   StridedIndex first = index, second = index;
   first.size[largest] = index.size[largest] / 2;
   second.size[largest] = index.size[largest] - first.size[largest];
-  first.numel = first.size[largest] * rest;
-  second.numel = second.size[largest] * rest;
-  for_each_part(first, most, offsets, f);
-  auto behind = offsets;
+  first.numel = first.size[largest] * slice;
+  second.numel = second.size[largest] * slice;
+  for_each_part(first, max_elements, offsets, f);
+  auto second_offsets = offsets;
   for (int k = 0; k < index.operands; ++k)
-    behind[size_t(k)] += first.size[largest] * index.stride[k][largest];
-  for_each_part(second, most, behind, f);
+    second_offsets[size_t(k)] += first.size[largest] * index.stride[k][largest];
+  for_each_part(second, max_elements, second_offsets, f);
 }
 
 }  // namespace gradus::cuda

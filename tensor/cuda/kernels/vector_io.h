@@ -1,5 +1,5 @@
-// Loads and stores of vectors: n neighboring elements that a thread reads or writes at once. A vector of one
-// element needs no more alignment than its type, unless it has 16 bytes.
+// Device code: vectorized loads and stores of n neighboring elements by one thread in one instruction.
+// Addresses are aligned to the vector's size; for n = 1 to alignof(T), unless T has 16 bytes.
 #pragma once
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 
 namespace gradus::cuda {
 
-// Elements of a vector whose largest type T takes 16 bytes; 1 for larger types.
+// The number of elements per vector such that 16 bytes hold a vector of the largest T; at least 1.
 template <class... T>
 inline constexpr int kVectorSize = std::max(1, 16 / static_cast<int>(std::max({sizeof(T)...})));
 
@@ -17,6 +17,7 @@ __host__ __device__ __forceinline__ bool is_aligned(const void* p, size_t bytes)
   return reinterpret_cast<uintptr_t>(p) % bytes == 0;
 }
 
+// Loads p[0 .. n-1].
 template <int n, class T> __device__ __forceinline__ Vector<T, n> load(const T* p) {
   if constexpr (n == 1 && sizeof(T) != 16)
     return {*p};
@@ -29,22 +30,21 @@ template <class T, int n> __device__ __forceinline__ void store(T* p, const Vect
   else
     store_vector(p, v);
 }
-
-// The first `left` elements from p on, then T(); all n if there are as many.
-template <int n, class T> __device__ __forceinline__ Vector<T, n> load_first(const T* p, int64_t left) {
-  if (n <= left) return load<n>(p);
+// Bounds-checked: loads p[i] for i < count; the other elements are T(). count >= n: loads a whole vector.
+template <int n, class T> __device__ __forceinline__ Vector<T, n> load_first(const T* p, int64_t count) {
+  if (n <= count) return load<n>(p);
   Vector<T, n> v;
 #pragma unroll
-  for (int i = 0; i < n; ++i) v.v[i] = i < left ? p[i] : T();
+  for (int i = 0; i < n; ++i) v.v[i] = i < count ? p[i] : T();
   return v;
 }
-// Stores the first `left` elements of v; all n if there are as many.
+// Bounds-checked: stores v[i] for i < count. count >= n: stores the whole vector.
 template <class T, int n>
-__device__ __forceinline__ void store_first(T* p, const Vector<T, n>& v, int64_t left) {
-  if (n <= left) return store(p, v);
+__device__ __forceinline__ void store_first(T* p, const Vector<T, n>& v, int64_t count) {
+  if (n <= count) return store(p, v);
 #pragma unroll
   for (int i = 0; i < n; ++i)
-    if (i < left) p[i] = v.v[i];
+    if (i < count) p[i] = v.v[i];
 }
 
 }  // namespace gradus::cuda

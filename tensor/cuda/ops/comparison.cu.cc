@@ -1,4 +1,5 @@
-// CUDA kernels of the comparison, logical and bitwise functors in gradus/tensor/ops/comparison.h, and of where.
+// Registers the element-wise CUDA kernels (ops/elementwise.h) of the comparison, logical and bitwise functors
+// in tensor/ops/comparison.h, and of where(), when the program starts.
 #include "gradus/tensor/ops/comparison.h"
 
 #include "gradus/tensor/cuda/ops/elementwise.h"
@@ -8,6 +9,7 @@ namespace {
 
 using namespace functors;  // NOLINT
 
+// out = condition ? a : b. The inputs broadcast to out; condition is bool, a and b have out's dtype.
 void where(const Tensor& out, const Tensor& condition, const Tensor& a, const Tensor& b) {
   if (out.numel() == 0) return;
   raw::with_compute_type<Where>("where", out.dtype(), [&]<class T>() {

@@ -1,5 +1,6 @@
-// Convolutions, by cuDNN, or by kernels of ours where it has no plan. It has none for sums of 16-bit products
-// that stay in f32: those are computed from operands in f32. Tensor cores take all bits of such an operand.
+// CUDA kernels of convolution and its gradients: by cuDNN, or by direct_conv.h where cuDNN has no plan. cuDNN
+// has none for 16-bit operands with a result in f32: the operands are then converted to f32, and TF32, in
+// which 16-bit floats are exact, is allowed.
 #include "gradus/tensor/ops/images/conv.h"
 
 #include "gradus/tensor/cuda/cublas/cublaslt.h"
@@ -19,10 +20,10 @@ namespace {
 
 using raw::ConvGeometry;
 
-// The sizes of an image or a volume: an image has one slice.
-DirectConv sizes_of(const Convolution& c) {
+// Returns the sizes for direct_conv.h. The d axis of a 2-D image has size 1.
+DirectConv direct_conv_of(const Convolution& c) {
   const ConvGeometry& g = c.geometry;
-  const auto axis = [&](int d) {  // the last is 2
+  const auto axis = [&](int d) {  // 0: d, 1: h, 2: w
     const int i = d - (3 - g.rank());
     if (i < 0) return ConvAxis{1, 1, 1, 1, 0, 1};
     return ConvAxis{c.x.size(i + 2), c.y.size(i + 2), c.w.size(i + 2),
@@ -31,7 +32,7 @@ DirectConv sizes_of(const Convolution& c) {
   return {c.x.size(0), c.x.size(1), c.y.size(1), g.groups, axis(0), axis(1), axis(2)};
 }
 
-// The filters as [taps, summed channels of a group, channels of the result].
+// Returns the filters as [taps, summed channels of a group, channels of the result], row-major.
 Tensor filters_of(const Convolution& c) {
   const int64_t groups = c.geometry.groups, out = c.w.size(0) / groups, in = c.w.size(1);
   const Shape shape{groups, out, in, c.w.numel() / (groups * out * in)};
@@ -40,7 +41,7 @@ Tensor filters_of(const Convolution& c) {
 }
 
 void convolve_directly(const char* op, const Convolution& c, cudaStream_t stream) {
-  const DirectConv sizes = sizes_of(c);
+  const DirectConv sizes = direct_conv_of(c);
   if (c.pass == ConvPass::kWeightGrad)
     return direct_conv_weight_grad(op, view_of(c.w), view_of(c.y), view_of(c.x), sizes, stream);
   const Tensor filters = filters_of(c);
@@ -52,59 +53,61 @@ void convolve_directly(const char* op, const Convolution& c, cudaStream_t stream
 
 cudaStream_t stream_of(const Convolution& c) { return stream_for({&c.x, &c.w, &c.y, &c.bias}); }
 
-// False where the library has no plan.
-bool convolve_by_library(const char* op, const Convolution& c) {
+// Returns false, and does nothing, if cuDNN has no plan.
+bool try_cudnn(const char* op, const Convolution& c) {
   const cudaStream_t stream = stream_of(c);
   return call_library([&] { return convolve(op, c, stream); });
 }
-void run(const char* op, const Convolution& c) {
-  if (!convolve_by_library(op, c)) convolve_directly(op, c, stream_of(c));
+void run_convolution(const char* op, const Convolution& c) {
+  if (!try_cudnn(op, c)) convolve_directly(op, c, stream_of(c));
 }
 
-// A vector of channels as an image of one pixel.
+// Returns [C] as an image of one pixel, [1, C, 1, 1] for dims = 4.
 Tensor as_pixel(const Tensor& channels, int dims) {
   Shape shape = Dims::filled(dims, 1);
   shape[1] = channels.size(0);
   return view_as_strided(channels, shape, row_major_strides(shape), channels.impl().offset);
 }
 
-Tensor widened(const Tensor& x) { return raw::to(x, DType::kF32); }
+Tensor to_f32(const Tensor& x) { return raw::to(x, DType::kF32); }
 
 void conv_cuda(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& bias, ConvGeometry g) {
-  run("conv", {ConvPass::kForward, x, y, w, bias, g, uses_tf32()});
+  run_convolution("conv", {ConvPass::kForward, x, y, w, bias, g, uses_tf32()});
 }
 
-// The library has no plan for relu without a bias.
+// cuDNN has no plan for relu without a bias; then relu is a separate kernel.
 void conv_relu_cuda(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& bias, ConvGeometry g) {
   Convolution c{ConvPass::kForward, x, y, w, bias, g, uses_tf32(), /*relu=*/true};
-  if (bias && convolve_by_library("conv_relu", c)) return;
+  if (bias && try_cudnn("conv_relu", c)) return;
   c.relu = false;
-  run("conv_relu", c);
+  run_convolution("conv_relu", c);
   raw::Unary<functors::Relu>::kernel.cuda(y, y, {});
 }
 
+// dx = input gradient of dy, plus bias [C] per channel if defined. All have one dtype.
 void input_grad(const Tensor& dx, const Tensor& dy, const Tensor& w, const Tensor& bias,
                 const ConvGeometry& g, bool tf32) {
-  run("conv_input_grad", {ConvPass::kInputGrad, dx, dy, w, {}, g, tf32});
+  run_convolution("conv_input_grad", {ConvPass::kInputGrad, dx, dy, w, {}, g, tf32});
   if (bias) raw::add_(dx, as_pixel(bias, dx.dim()));
 }
 void conv_input_grad_cuda(const Tensor& dx, const Tensor& dy, const Tensor& w, const Tensor& bias,
                           ConvGeometry g) {
   if (!bias || size_of(dx.dtype()) > 2) return input_grad(dx, dy, w, bias, g, uses_tf32());
   const Tensor sum = empty_channels_last(dx.shape(), {DType::kF32, dx.device()});
-  input_grad(sum, widened(dy), widened(w), widened(bias), g, true);
+  input_grad(sum, to_f32(dy), to_f32(w), to_f32(bias), g, true);
   raw::copy_(dx, sum);
 }
 
+// dw = weight gradient; db, unless undefined, = sum of dy per channel. x and dy have dw's dtype.
 void weight_grad(const Tensor& dw, const Tensor& db, const Tensor& dy, const Tensor& x, const ConvGeometry& g,
                  bool tf32) {
-  run("conv_weight_grad", {ConvPass::kWeightGrad, x, dy, dw, {}, g, tf32});
+  run_convolution("conv_weight_grad", {ConvPass::kWeightGrad, x, dy, dw, {}, g, tf32});
   if (db) raw::sum_kernel(as_pixel(db, dy.dim()), dy, 1.0);
 }
 void conv_weight_grad_cuda(const Tensor& dw, const Tensor& db, const Tensor& dy, const Tensor& x,
                            ConvGeometry g) {
   if (dw.dtype() == x.dtype()) return weight_grad(dw, db, dy, x, g, uses_tf32());
-  weight_grad(dw, db, widened(dy), widened(x), g, true);
+  weight_grad(dw, db, to_f32(dy), to_f32(x), g, true);
 }
 
 [[maybe_unused]] const bool is_set =

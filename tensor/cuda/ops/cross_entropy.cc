@@ -29,22 +29,22 @@ CrossEntropy<T> problem_of(const Tensor& x, const Tensor& target, const Tensor& 
 }
 
 // kBatchMean does not occur: gradus::cross_entropy and nll_loss refuse it.
-LossOf kind_of(Reduction reduction) {
-  return reduction == Reduction::kMean   ? LossOf::kMean
-         : reduction == Reduction::kNone ? LossOf::kEach
-                                         : LossOf::kSum;
+LossReduction kind_of(Reduction reduction) {
+  return reduction == Reduction::kMean   ? LossReduction::kMean
+         : reduction == Reduction::kNone ? LossReduction::kNone
+                                         : LossReduction::kSum;
 }
 
 // Throws the IndexError for a target outside [0, classes). The kernel reports the value in host-visible memory,
 // and the host calls this function when it next waits for the stream.
-template <bool log_probs> void throw_invalid_class(const FoundValue& v) {
+template <bool log_probs> void throw_invalid_class(const ReportedValue& v) {
   raw::throw_invalid_class(log_probs ? "nll_loss" : "cross_entropy", v.as_integer(), v.position, v.limit);
 }
 
 void cross_entropy_cuda(const Tensor& loss, const Tensor& stats, const Tensor& total, const Tensor& x,
                         const Tensor& target, const Tensor& weight, const raw::CrossEntropySpec& spec) {
   const cudaStream_t stream = stream_for({&loss, &stats, &total, &x, &target, &weight});
-  const ThrowFound thrower = spec.log_probs ? &throw_invalid_class<true> : &throw_invalid_class<false>;
+  const ValueErrorHandler thrower = spec.log_probs ? &throw_invalid_class<true> : &throw_invalid_class<false>;
   dispatch_floating(x.dtype(), "cross_entropy", [&]<class T>() {
     CrossEntropy<T> s = problem_of<T>(x, target, weight, stats, spec);
     const Tensor workspace = workspace_for(x, cross_entropy_workspace(s));

@@ -15,7 +15,7 @@ namespace gradus::cuda {
 // one CUDA device, at most kMaxOperands with `out`; an input may be `out` itself. f computes in the type T that
 // compute_type chooses from the dtypes. The kernel is queued on the device's current stream.
 // Errors: DTypeError if F does not accept T.
-template <class F, class... In> void compute(const F& f, const Tensor& out, const In&... in) {
+template <class F, class... In> void launch_elementwise(const F& f, const Tensor& out, const In&... in) {
   if (out.numel() == 0) return;
   raw::with_compute_type<F>(F::name, raw::compute_type<F>(out, in...), [&]<class T>() {
     using Out = decltype(f((void(in), T())...));
@@ -27,14 +27,16 @@ template <class F, class... In> void compute(const F& f, const Tensor& out, cons
 // OnCuda<Slot>::run is the kernel for the slot of functors with 1, 2 or 3 operands.
 template <class Slot> struct OnCuda;
 template <class F> struct OnCuda<raw::Unary<F>> {
-  static void run(const Tensor& out, const Tensor& x, F f) { compute(f, out, x); }
+  static void run(const Tensor& out, const Tensor& x, F f) { launch_elementwise(f, out, x); }
 };
 template <class F> struct OnCuda<raw::Binary<F>> {
-  static void run(const Tensor& out, const Tensor& a, const Tensor& b, F f) { compute(f, out, a, b); }
+  static void run(const Tensor& out, const Tensor& a, const Tensor& b, F f) {
+    launch_elementwise(f, out, a, b);
+  }
 };
 template <class F> struct OnCuda<raw::Ternary<F>> {
   static void run(const Tensor& out, const Tensor& a, const Tensor& b, const Tensor& c, F f) {
-    compute(f, out, a, b, c);
+    launch_elementwise(f, out, a, b, c);
   }
 };
 

@@ -1,4 +1,5 @@
-// Largest and smallest elements along a dim, with their positions.
+// The CUDA kernel of max and min along a dim with indices: x, row-major [outer, n, inner], is reduced over n
+// to values and indices (i64), both [outer, inner]. The first of equal elements wins; NaN is the extremum.
 #include "gradus/tensor/cuda/kernels/reduce_ops.h"
 #include "gradus/tensor/cuda/ops/reduce.h"
 #include "gradus/tensor/kernel.h"

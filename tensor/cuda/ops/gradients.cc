@@ -89,11 +89,11 @@ void unscale_cuda(const Tensor& found, const std::vector<Tensor>& tensors, doubl
     unscale("unscale_", next, dtype, same, factor, divisor, stream);
     next += chunks_of(same);
   });
-  any_bad("unscale_", found.ptr<float>(), bad.ptr<int32_t>(), chunks, stream);
+  any_nonfinite("unscale_", found.ptr<float>(), bad.ptr<int32_t>(), chunks, stream);
 }
 
 // Called by the host when it next waits for the stream, if a loss scale is too small.
-void throw_invalid_scale(const FoundValue& v) { raw::throw_invalid_scale(v.as_double(), v.position); }
+void throw_invalid_scale(const ReportedValue& v) { raw::throw_invalid_scale(v.as_double(), v.position); }
 
 void move_scale_cuda(const Tensor& out, const Tensor& before, const Tensor& latest, const Tensor& found,
                      const raw::LossScaleOptions& options) {

@@ -1,4 +1,5 @@
-// CUDA kernels of the exponential, logarithmic and special functors in gradus/tensor/ops/math.h.
+// Instantiates the element-wise CUDA kernels (ops/elementwise.h) of the exponential, logarithmic and special
+// functors in tensor/ops/math.h, and registers them in the kernel slots at program start.
 #include "gradus/tensor/ops/math.h"
 
 #include "gradus/tensor/cuda/ops/elementwise.h"

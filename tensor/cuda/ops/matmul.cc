@@ -21,7 +21,7 @@ using raw::internal::matrix, raw::internal::merge_batch;
 // Returns x' as a cuBLASLt operand, for x[M,N] or x[G,M,N]. If x's rows are dense, its bytes are a column-major
 // x'. Otherwise x's columns are dense, its bytes are a column-major x, and the operand is marked `transposed`.
 // Strides of dims of size 1 are normalized (TensorImpl::strides), so a single column also counts as dense rows.
-Matrices transposes_of(const Tensor& x) {
+MatrixBatch transposes_of(const Tensor& x) {
   const int64_t rows = x.size(-2), cols = x.size(-1), row_step = x.stride(-2), col_step = x.stride(-1);
   const int64_t step = x.dim() > 2 ? x.stride(0) : 0;
   if (col_step == 1) return {x.raw_ptr(), cols, rows, row_step, step};
@@ -44,8 +44,7 @@ bool broadcasts(const Tensor& x) {
   return false;
 }
 
-// Computes out = a b + bias, followed by relu if `rectifies`, in one cuBLASLt call. The tensors have at most
-// one batch dim.
+// Computes out = a b + bias, then relu if `rectifies`, in one cuBLASLt call, for at most one batch dim.
 void multiply_batch(const Tensor& out, const Tensor& a, const Tensor& b, const Tensor& bias, bool rectifies) {
   check_size(out, a, b);
   const cudaStream_t stream = bias ? stream_for({&out, &a, &b, &bias}) : stream_for({&out, &a, &b});
@@ -56,7 +55,7 @@ void multiply_batch(const Tensor& out, const Tensor& a, const Tensor& b, const T
                               .result_dtype = out.dtype(),
                               .batch = out.dim() > 2 ? out.size(0) : 1,
                               .bias = bias ? bias.raw_ptr() : nullptr,
-                              .rectifies = rectifies};
+                              .relu = rectifies};
   call_library([&] { multiply("matmul", product, out.device(), stream); });
 }
 

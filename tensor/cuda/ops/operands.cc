@@ -15,8 +15,7 @@ cudaStream_t stream_for(std::span<const Tensor* const> tensors) {
   const Device device = tensors.front()->device();
   check("cuda", "cudaSetDevice", cudaSetDevice(device.index));
   const std::shared_ptr<internal::NativeStream> stream = internal::current_native_stream(device);
-  // As Tensor.record_stream of PyTorch: after a tensor is freed, its memory is not reused before this stream's
-  // work.
+  // As Tensor.record_stream of PyTorch: freed memory is not reused before this stream's work.
   if (internal::DeviceAllocator* const allocator = internal::DeviceAllocator::find(device))
     for (const Tensor* x : tensors)
       if (x->defined()) allocator->record_stream(x->storage()->data(), stream);

@@ -44,8 +44,7 @@ struct ElementwiseArgs {
 // Inputs broadcast to the output's shape: their broadcast dims have stride 0. Copies and converts nothing.
 ElementwiseArgs operands_of(std::initializer_list<const Tensor*> tensors);
 
-// The operand of a reduction over n: the memory of `x` is a dense array [outer, n, inner]. `x` is the operand or a
-// permuted copy.
+// The operand of a reduction over n: x is dense [outer, n, inner] in memory, maybe a permuted copy.
 struct ReductionLayout {
   Tensor x;
   int64_t outer = 1, n = 1, inner = 1;

@@ -32,7 +32,7 @@ __global__ void __launch_bounds__(kCheckThreads)
   if (!(v >= 0 && v <= 1)) report(reports, i, std::bit_cast<uint64_t>(v));
 }
 
-template <bool is_target> void throw_invalid_cross_entropy(const FoundValue& v) {
+template <bool is_target> void throw_invalid_cross_entropy(const ReportedValue& v) {
   raw::throw_invalid_cross_entropy(is_target, v.as_double(), v.position);
 }
 
@@ -55,9 +55,9 @@ template <class F> struct Loss : F {
 void point_loss_cuda(const Tensor& y, const Tensor& x, const Tensor& target, const raw::PointLossSpec& s) {
   raw::with_loss(s, [&]<class F, class G>(F loss, G) {
     if (target.defined())
-      compute(Loss<F>{loss}, y, x, target);
+      launch_elementwise(Loss<F>{loss}, y, x, target);
     else
-      compute(Loss<WithScalarTarget<F>>{{loss, s.target}}, y, x);
+      launch_elementwise(Loss<WithScalarTarget<F>>{{loss, s.target}}, y, x);
   });
 }
 

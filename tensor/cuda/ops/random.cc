@@ -1,8 +1,7 @@
 // Sets the CUDA slots of the random ops: converts tensors to the arguments of the launchers in
 // kernels/random.h and kernels/multinomial.h, and queues them on the tensors' current stream. Numbers come
 // from the counter-based Philox generator; the callers in gradus/tensor/ops/random.cc check dtypes, shapes
-// and devices, and advance the generator. Invalid values that kernels find are thrown when the host waits for
-// the stream.
+// and devices, and advance the generator. Invalid values in tensors throw when the host next waits.
 #include "gradus/tensor/ops/random.h"
 
 #include <algorithm>
@@ -30,22 +29,22 @@ Strides strides_of(const Tensor& x) {
 DeviceKey on_device(const raw::DrawKey& key) {
   return {key.philox, key.base.defined() ? static_cast<const uint64_t*>(key.base.raw_ptr()) : nullptr};
 }
-Drawn drawn(const Tensor& out) { return {view_of(out), sizes_of(out), strides_of(out)}; }
+DrawOutput output_of(const Tensor& out) { return {view_of(out), sizes_of(out), strides_of(out)}; }
 
 void uniform_cuda(const Tensor& out, double low, double high, const raw::DrawKey& key) {
-  uniform("uniform_", drawn(out), low, high, on_device(key), stream_for({&out, &key.base}));
+  uniform("uniform_", output_of(out), low, high, on_device(key), stream_for({&out, &key.base}));
 }
 void normal_cuda(const Tensor& out, double mean, double std, const raw::DrawKey& key) {
-  normal("normal_", drawn(out), mean, std, on_device(key), stream_for({&out, &key.base}));
+  normal("normal_", output_of(out), mean, std, on_device(key), stream_for({&out, &key.base}));
 }
 void bernoulli_cuda(const Tensor& out, double p, const raw::DrawKey& key) {
-  bernoulli("bernoulli", drawn(out), p, on_device(key), stream_for({&out, &key.base}));
+  bernoulli("bernoulli", output_of(out), p, on_device(key), stream_for({&out, &key.base}));
 }
 void dropout_mask_cuda(const Tensor& out, double p, const raw::DrawKey& key) {
-  dropout_mask("dropout", drawn(out), p, on_device(key), stream_for({&out, &key.base}));
+  dropout_mask("dropout", output_of(out), p, on_device(key), stream_for({&out, &key.base}));
 }
 void randint_cuda(const Tensor& out, int64_t low, uint64_t range, const raw::DrawKey& key) {
-  randint("randint", drawn(out), low, range, on_device(key), stream_for({&out, &key.base}));
+  randint("randint", output_of(out), low, range, on_device(key), stream_for({&out, &key.base}));
 }
 void randperm_cuda(const Tensor& out, const raw::DrawKey& key) {
   randperm("randperm", out.ptr<int64_t>(), out.numel(), on_device(key), stream_for({&out, &key.base}));
@@ -61,20 +60,20 @@ void masked_scale_cuda(const Tensor& out, const Tensor& x, const Tensor& mask, d
   const ElementwiseArgs o = operands_of({&out, &x, &mask});
   masked_scale("masked_scale", o.index, o.views.data(), scale, o.stream);
 }
-void throw_invalid_probability(const FoundValue& v) {
+void throw_invalid_probability(const ReportedValue& v) {
   raw::throw_invalid_probability(v.as_double(), v.position);
 }
 
 // u = 1 where u < p, else 0: the kernel of bernoulli with a tensor of probabilities.
 void below_cuda(const Tensor& u, const Tensor& p) {
   const cudaStream_t stream = stream_for({&u, &p});
-  below("bernoulli", view_of(u), view_of(p), u.numel(), reports_of(u, stream, &throw_invalid_probability, 0),
-        stream);
+  bernoulli_from_uniform("bernoulli", view_of(u), view_of(p), u.numel(),
+                         reports_of(u, stream, &throw_invalid_probability, 0), stream);
 }
 
 // Throws the error that a multinomial kernel reported. The n + 2 positions of a row stand for its n weights,
 // for their total, and for the number of positive weights.
-void throw_invalid_draw(const FoundValue& v) {
+void throw_invalid_draw(const ReportedValue& v) {
   const int64_t n = v.per_row - reported_per_row(0), place = v.position % v.per_row;
   if (place < n) raw::throw_invalid_weight(v.as_double(), place);
   if (place == n) raw::throw_invalid_total(v.as_double());

@@ -23,8 +23,7 @@ template <class F> void with_numbers(const char* op, DType dtype, F&& f) {
   });
 }
 
-// out = scale * sum x, for floats of any width: a mean has scale 1 / n. Sums of integers and bools are i64,
-// without scale.
+// out = scale * sum x, for floats of any width: a mean has scale 1 / n. Integers give i64, unscaled.
 void sum_cuda(const Tensor& out, const Tensor& x, double scale) {
   with_elements(x.dtype(), [&](auto type) { run_reduction("sum", out, x, Sum<decltype(type)>{scale}); });
 }

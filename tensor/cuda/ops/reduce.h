@@ -1,4 +1,4 @@
-// Runs reductions of tensors by the kernels of kernels/reduce.h.
+// Host functions that reduce tensors by the kernels of kernels/reduce.h, with a workspace, on a stream.
 #pragma once
 
 #include <type_traits>
@@ -10,6 +10,7 @@
 
 namespace gradus::cuda {
 
+// Queues out[o, i] = op over k of layout.x[o, k, i]. op is from reduce_ops.h; `name` is the op in errors.
 template <class Op>
 void run_reduction(const char* name, const Tensor& out, const ReductionLayout& layout, const Op& op,
                    cudaStream_t stream) {
@@ -19,13 +20,14 @@ void run_reduction(const char* name, const Tensor& out, const ReductionLayout& l
   reduce(name, op, static_cast<typename Op::Out*>(out.raw_ptr()), from, layout.outer, layout.n, layout.inner,
          workspace.raw_ptr(), stream);
 }
+// Reduces the dims in which `out`, row-major with as many dims as x, has size 1. x may have any strides.
 template <class Op> void run_reduction(const char* name, const Tensor& out, const Tensor& x, const Op& op) {
   if (out.numel() == 0) return;
   const ReductionLayout layout = reduction_layout_of(out, x);
   run_reduction(name, out, layout, op, stream_for({&out, &layout.x}));
 }
 
-// Calls f(T()) with the type of elements; bools are bytes.
+// Calls f(T()) with the element type of the dtype; uint8_t for bool.
 template <class F> void with_elements(DType dtype, F&& f) {
   with_type(dtype, [&](auto type) {
     if constexpr (std::is_same_v<decltype(type), bool>)

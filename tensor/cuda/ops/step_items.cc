@@ -29,8 +29,8 @@ std::vector<StepGroup> groups_of(const std::vector<raw::StepItem>& items) {
   return groups;
 }
 
-DecidedOnDevice decided_on_device(const std::vector<raw::StepItem>& items) {
-  DecidedOnDevice all;
+DeviceSteps device_steps_of(const std::vector<raw::StepItem>& items) {
+  DeviceSteps all;
   const raw::StepItem& first = items.front();
   if (first.found.defined()) all.found = first.found.ptr<float>();
   if (first.lr.defined()) all.lr = first.lr.ptr<double>();

@@ -1,4 +1,5 @@
-// Items of optimizers' steps as kernels take them.
+// Converts the items of an optimizer step (raw::StepItem: a parameter with gradient, states and step number)
+// to kernel arguments: device pointers, grouped by update rule. All items of a call are on one device.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -12,24 +13,23 @@
 
 namespace gradus::cuda {
 
-// Items of one step whose numbers are the same: one rule steps them all.
+// Items with equal numbers (step number and scalars on the host), so that one update rule applies to all.
 struct StepGroup {
   raw::StepNumbers numbers;
   std::vector<StepArrays> items;
 };
-// Returns the items with elements in groups.
+// Returns the items, without those of empty parameters, in groups.
 std::vector<StepGroup> groups_of(const std::vector<raw::StepItem>& items);
 
-// Items whose numbers are on the device.
-struct DecidedOnDevice {
-  StepGroup group;             // those with elements, all together
-  std::vector<void*> numbers;  // of these, then of the others
-  const float* found = nullptr;
-  const double* lr = nullptr;
+// Items with numbers in device memory (StepItem::on_device), which kernels read. Device pointers.
+struct DeviceSteps {
+  StepGroup group;               // all items with elements; `numbers` unused
+  std::vector<void*> numbers;    // f64[3] of each item: those in `group`, then those of empty parameters
+  const float* found = nullptr;  // the found-inf flag; null: no step is skipped
+  const double* lr = nullptr;    // null: the learning rate of the options
 };
-DecidedOnDevice decided_on_device(const std::vector<raw::StepItem>& items);
-
-// As operands.h has it, for all tensors of the items.
+DeviceSteps device_steps_of(const std::vector<raw::StepItem>& items);
+// stream_for (operands.h) for all tensors of the items.
 cudaStream_t stream_for_items(const std::vector<raw::StepItem>& items);
 
 }  // namespace gradus::cuda

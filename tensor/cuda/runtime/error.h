@@ -12,7 +12,7 @@ namespace gradus::cuda {
 
 // Returns whether the error is sticky: every later CUDA call in this process fails too, and only a new
 // process can use the device (CUDA Runtime API, cudaError_t).
-constexpr bool loses_device(cudaError_t status) {
+constexpr bool is_sticky(cudaError_t status) {
   switch (status) {
     case cudaErrorContained:
     case cudaErrorIllegalAddress:
@@ -40,9 +40,9 @@ inline std::string describe(cudaError_t status) {
   (void)cudaGetDevice(&device);
   (void)cudaGetLastError();
   return concat("cuda:", device, ": ", cudaGetErrorString(status), " (", cudaGetErrorName(status), ")",
-                loses_device(status) ? "; the device is lost for this process: compute on the CPU, or start "
-                                       "the program again"
-                                     : "");
+                is_sticky(status) ? "; the device is lost for this process: compute on the CPU, or start "
+                                    "the program again"
+                                  : "");
 }
 
 // A CUDA call failed: a wrong argument, lack of memory, or a sticky error of an earlier kernel.
@@ -67,7 +67,7 @@ template <class F> auto call_library(F&& f) {
     size_t unused, total;
     const cudaError_t status = cudaMemGetInfo(&unused, &total);
     const std::string text = describe(status);
-    if (loses_device(status)) e.add_context(text);
+    if (is_sticky(status)) e.add_context(text);
     throw;
   }
 }

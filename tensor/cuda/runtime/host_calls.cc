@@ -1,6 +1,5 @@
 // HostCallScope: counts CUDA calls (launches, library calls, waits, allocations, copies) of all threads by
-// op, in one process-wide map under a mutex. Calls are counted only while the single scope exists; the counts
-// remain until the next.
+// op, in one process-wide map under a mutex. Calls are counted while the single scope exists.
 #include "gradus/tensor/cuda/runtime/host_calls.h"
 
 #include <algorithm>
@@ -16,8 +15,7 @@
 namespace gradus::cuda {
 namespace {
 
-// Guards counted(): the counts of the current scope, by op. The map is never destroyed, as threads may count
-// at exit.
+// Guards counted(): the counts of the current scope, by op. Never destroyed: threads may count at exit.
 std::mutex mutex;
 std::map<std::string, HostCalls>& counted() {
   static auto& calls = *new std::map<std::string, HostCalls>;
@@ -48,8 +46,7 @@ HostCalls& HostCalls::operator+=(const HostCalls& other) {
   return *this;
 }
 
-// `op`: the op that made the calls, or null. The name is that of the op that the user called, plus `op` if
-// different.
+// `op`: the op that made the calls, or null. The name is the op that the user called, plus `op` if different.
 void host_calls::add(const char* op, const HostCalls& calls) {
   const char* const called = gradus::internal::called_op;
   std::string name = called ? called : op ? op : "host";

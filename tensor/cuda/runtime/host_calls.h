@@ -1,4 +1,4 @@
-// Counts the calls that a scope makes of CUDA: launches, waits, allocations, copies.
+// HostCallScope: counts Gradus' calls of CUDA on the host (launches, waits, allocations, copies) by op.
 //
 //   cuda::HostCallScope calls;
 //   step();
@@ -13,23 +13,23 @@
 
 namespace gradus::cuda {
 
-// Calls that succeeded.
+// Numbers of successful calls, and bytes.
 struct HostCalls {
   int64_t launches = 0;       // of kernels
-  int64_t library_calls = 0;  // products and convolutions
-  int64_t waits = 0;          // of the host for a stream, an event or a device: freeing memory is one
-  int64_t allocations = 0;    // of the device's memory or of pinned memory, which no cache had
+  int64_t library_calls = 0;  // products by cuBLASLt and convolutions by cuDNN
+  int64_t waits = 0;          // of the host for a stream, an event or a device, also by freeing memory
+  int64_t allocations = 0;    // by CUDA, of device memory or pinned memory; not those from a cache
   int64_t copies_to_device = 0, bytes_to_device = 0;
   int64_t copies_to_host = 0, bytes_to_host = 0;
-  int64_t copies_on_device = 0, bytes_on_device = 0;  // also from one to another
-  int64_t pageable_copies = 0;  // of those to a device and to the host. The host may wait for each
+  int64_t copies_on_device = 0, bytes_on_device = 0;  // also between devices
+  int64_t pageable_copies = 0;  // those to or from pageable host memory, for which the host may wait
 
   HostCalls& operator+=(const HostCalls& other);
   bool operator==(const HostCalls&) const = default;
 };
 
-// Counts while it lives, on all threads.
-// Errors: StateError while there is another.
+// Counts the calls of all threads during its lifetime. Thread-safe.
+// Errors: StateError if another scope exists.
 class HostCallScope {
  public:
   HostCallScope();
@@ -38,11 +38,11 @@ class HostCallScope {
   HostCallScope& operator=(const HostCallScope&) = delete;
 
   HostCalls total() const;
-  // By op: "linear", which the user called, or "linear: matmul", where it called another. The rest is "host".
+  // By op: "linear", which the user called, or "linear: matmul" if linear called matmul; else "host".
   std::map<std::string, HostCalls> by_op() const;
-  // A line for each op, the one with the most launches first.
+  // Returns a line for each op, the one with the most launches and library calls first.
   std::string table() const;
-  // Begins again at 0.
+  // Resets all counts to 0.
   void restart();
 };
 
@@ -51,7 +51,7 @@ inline std::atomic<bool> are_counted{false};
 void add(const char* op, const HostCalls& calls);
 }  // namespace host_calls
 
-// Counts what `op` has asked. Null stands for the op that the user called.
+// Adds successful calls of `op` to the open scope, if any. Null: of the op that the user called.
 inline void count_calls(const char* op, const HostCalls& calls) {
   if (host_calls::are_counted.load(std::memory_order_relaxed)) [[unlikely]]
     host_calls::add(op, calls);

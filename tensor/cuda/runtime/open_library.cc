@@ -1,3 +1,4 @@
+// Opens shared libraries with dlopen, and collects the loader's messages for the error if all paths fail.
 #include "gradus/tensor/cuda/runtime/open_library.h"
 
 #include <dlfcn.h>

@@ -1,7 +1,6 @@
 // The CUDA implementation of DeviceRuntime (tensor/runtime/device_runtime.h), on the CUDA runtime API:
 // devices, memory, streams, events and copies. Handles are cudaStream_t and cudaEvent_t. Thread-safe.
-// Functions that take a device make it the calling thread's current device. A static initializer registers
-// the runtime.
+// Functions that take a device make it the calling thread's current device. The runtime registers itself.
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
@@ -197,8 +196,7 @@ class Runtime final : public internal::DeviceRuntime {
     return attributes;
   }
 
-  // Lets copies of `device` access the memory of `peer` directly. Otherwise the driver copies through host
-  // memory.
+  // Lets copies of `device` access the memory of `peer` directly. Else the driver copies through the host.
   void enable_peer_access(int device, int peer) {
     auto& is_done = peers_[static_cast<size_t>(device)][static_cast<size_t>(peer)];
     if (is_done) return;

@@ -20,7 +20,7 @@ namespace {
 
 // How a launch's error is thrown.
 struct Origin {
-  ThrowFound thrower;
+  ValueErrorHandler thrower;
   const char* op;  // the op that the user called, for the error; null: none
   bool operator==(const Origin&) const = default;
 };
@@ -81,9 +81,9 @@ uint64_t launch_in(const ValueRecord& record) {
 }
 
 // Reads and clears a record whose launch has ended. The caller has the lock.
-std::pair<FoundValue, Origin> take(ValueRecord* record) {
-  FoundValue found{static_cast<int64_t>(record->words[0] >> ValueRecord::kPartBits), 0,
-                   static_cast<int64_t>(record->limit), static_cast<int64_t>(record->per_row)};
+std::pair<ReportedValue, Origin> take(ValueRecord* record) {
+  ReportedValue found{static_cast<int64_t>(record->words[0] >> ValueRecord::kPartBits), 0,
+                      static_cast<int64_t>(record->limit), static_cast<int64_t>(record->per_row)};
   for (int i = 0; i < ValueRecord::kParts; ++i)
     found.bits |= (record->words[i] & ((uint64_t{1} << ValueRecord::kPartBits) - 1))
                   << (i * ValueRecord::kPartBits);
@@ -95,7 +95,7 @@ std::pair<FoundValue, Origin> take(ValueRecord* record) {
 }
 
 // Throws with the op that the user had called at the launch as the op of the error.
-void throw_as_called(const FoundValue& found, const Origin& origin) {
+void throw_as_called(const ReportedValue& found, const Origin& origin) {
   struct Name {
     const char* now = std::exchange(internal::called_op, nullptr);
     ~Name() { internal::called_op = now; }
@@ -149,7 +149,7 @@ void reuse_records(int device) {
 
 }  // namespace
 
-ValueReports reports_of(const Tensor& x, cudaStream_t stream, ThrowFound thrower, int64_t limit,
+ValueReports reports_of(const Tensor& x, cudaStream_t stream, ValueErrorHandler thrower, int64_t limit,
                         int64_t per_row) {
   Reports& all = Reports::get();
   const std::lock_guard lock(all.mutex);

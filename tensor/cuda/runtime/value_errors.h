@@ -1,7 +1,7 @@
-// Errors of values that kernels find when they run, thrown where the host waits. Note [Value reports]
-// (value_reports.h) says how they reach the host.
+// Errors about values that kernels find while they run, such as a class out of range: thrown when the host
+// next waits for the stream. Note [Value reports] in value_reports.h. Functions are thread-safe.
 //
-//   void throw_invalid_class(const FoundValue& v) { throw IndexError("cross_entropy", ...); }
+//   void throw_invalid_class(const ReportedValue& v) { throw IndexError("cross_entropy", ...); }
 //   launch(op, kernel, grid, stream, ..., reports_of(x, stream, &throw_invalid_class, classes));
 #pragma once
 
@@ -15,27 +15,27 @@
 
 namespace gradus::cuda {
 
-// What a kernel has found.
-struct FoundValue {
-  int64_t position;
-  uint64_t bits;
-  int64_t limit, per_row;
+// The invalid value that a kernel reported (report.h).
+struct ReportedValue {
+  int64_t position;        // of the value, as the kernel counts
+  uint64_t bits;           // of the value, an int64_t or a double
+  int64_t limit, per_row;  // as passed to reports_of()
 
   int64_t as_integer() const { return static_cast<int64_t>(bits); }
   double as_double() const { return std::bit_cast<double>(bits); }
 };
-using ThrowFound = void (*)(const FoundValue&);
-
-// Returns where the next launch on the stream of x's device reports. `thrower` throws the error, which names
-// the op that the user has called now.
-ValueReports reports_of(const Tensor& x, cudaStream_t stream, ThrowFound thrower, int64_t limit,
+// Throws the error for a reported value.
+using ValueErrorHandler = void (*)(const ReportedValue&);
+// Returns the kernel argument by which the next launch on `stream`, a stream of x's device, reports.
+// `thrower` throws the error, which names the op that the user called at the time of this call. `limit` and
+// `per_row` (positions of a row) are passed on to `thrower`.
+ValueReports reports_of(const Tensor& x, cudaStream_t stream, ValueErrorHandler thrower, int64_t limit,
                         int64_t per_row = 1);
-
-// Throws what the stream's kernels have found since the last call. The host has waited for the stream.
+// Throws and clears the error of the stream's reported value, if any. The host has waited for the stream.
 void throw_kernel_errors(cudaStream_t stream);
-// The same for all streams of a device, one error in each call, also for those that were destroyed.
+// The same for one of a device's streams, including destroyed ones: one error per call.
 void throw_kernel_errors_on_device(int device);
-// Called before a stream is destroyed.
+// Must be called before a stream is destroyed. Its reports stay until throw_kernel_errors_on_device().
 void retire_reports(cudaStream_t stream) noexcept;
 
 }  // namespace gradus::cuda

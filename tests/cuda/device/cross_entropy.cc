@@ -13,25 +13,26 @@ struct Problem {
   int64_t outer, classes, inner;
   bool weighted, log_probs;
   double smoothing;
-  cuda::LossOf kind;
+  cuda::LossReduction kind;
 };
 
 std::vector<Problem> problems() {
-  using cuda::LossOf;
+  using cuda::LossReduction;
   std::vector<Problem> all;
   for (const int64_t classes : {1, 2, 10, 33, 128, 1001, 5000})
     for (const int64_t inner : {1, 5, 40}) {
       if (classes * inner > 6000) continue;
       const int64_t outer = classes > 100 ? 2 : inner > 1 ? 7 : 37;
-      all.push_back({outer, classes, inner, false, false, 0, LossOf::kMean});
-      all.push_back({outer, classes, inner, true, false, 0.25, LossOf::kEach});
-      all.push_back({outer, classes, inner, true, true, 0, LossOf::kSum});
-      all.push_back({outer, classes, inner, true, true, 0.25, LossOf::kMean});
-      all.push_back({outer, classes, inner, false, false, 0.25, LossOf::kSum});
+      all.push_back({outer, classes, inner, false, false, 0, LossReduction::kMean});
+      all.push_back({outer, classes, inner, true, false, 0.25, LossReduction::kNone});
+      all.push_back({outer, classes, inner, true, true, 0, LossReduction::kSum});
+      all.push_back({outer, classes, inner, true, true, 0.25, LossReduction::kMean});
+      all.push_back({outer, classes, inner, false, false, 0.25, LossReduction::kSum});
     }
-  all.push_back({3000, 10, 1, true, false, 0, LossOf::kMean});
-  all.push_back({1, 1000, 1, true, false, 0.25, LossOf::kMean});  // of which the only sample is ignored
-  all.push_back({0, 10, 1, false, false, 0, LossOf::kSum});
+  all.push_back({3000, 10, 1, true, false, 0, LossReduction::kMean});
+  all.push_back(
+      {1, 1000, 1, true, false, 0.25, LossReduction::kMean});  // of which the only sample is ignored
+  all.push_back({0, 10, 1, false, false, 0, LossReduction::kSum});
   return all;
 }
 
@@ -56,7 +57,7 @@ template <class T> void check(Group& group, const Problem& p, bool with_bad_targ
 
   const Elements<T> scores(x), weight(w), stats(size_t(2 * samples)), total(1), dx(x.size());
   const Elements<int64_t> targets(target);
-  const bool each = p.kind == cuda::LossOf::kEach;
+  const bool each = p.kind == cuda::LossReduction::kNone;
   const auto losses = static_cast<size_t>(each ? samples : 1);
   std::vector<T> g(losses);
   for (size_t i = 0; i < losses; ++i) g[i] = T(0.5) + sample<T>(i, 3, false) / 4;
@@ -118,7 +119,7 @@ template <class T> void check(Group& group, const Problem& p, bool with_bad_targ
     if (each) expect("loss", i, double(got[size_t(i)]), one, 2 * rounding_of<T>(p));
     sum += one;
   }
-  const double share = p.kind == cuda::LossOf::kMean ? 1 / counted : 1;
+  const double share = p.kind == cuda::LossReduction::kMean ? 1 / counted : 1;
   if (!each) expect("loss", 0, double(got[0]), sum * share, (2 * size * share + 1) * rounding_of<T>(p) * 8);
   expect("total", 0, double(total.take()[0]), counted, counted * (kUnit<T> + double(samples) * 0x1p-53));
   for (int64_t i = 0; i < samples; ++i) {
@@ -145,9 +146,9 @@ template <class T> void test_type(const char* name) {
   Group group(std::string("cross entropy of ") + name);
   if (!group) return;
   for (const Problem& p : problems()) check<T>(group, p, false);
-  check<T>(group, {37, 10, 1, true, false, 0, cuda::LossOf::kEach}, true);
-  check<T>(group, {37, 10, 1, true, true, 0.25, cuda::LossOf::kEach}, true);
-  check<T>(group, {7, 10, 5, false, false, 0.25, cuda::LossOf::kMean}, true);
+  check<T>(group, {37, 10, 1, true, false, 0, cuda::LossReduction::kNone}, true);
+  check<T>(group, {37, 10, 1, true, true, 0.25, cuda::LossReduction::kNone}, true);
+  check<T>(group, {7, 10, 5, false, false, 0.25, cuda::LossReduction::kMean}, true);
 }
 
 }  // namespace

@@ -154,7 +154,7 @@ template <class P> void check_unscale(Group& group, const Lists& s) {
     const Elements<int32_t> bad(chunks);
     const Elements<float> found(1);
     cuda::unscale("test", bad.data(), dtype_v<P>, x.arrays, 0.25, nullptr, nullptr);
-    cuda::any_bad("test", found.data(), bad.data(), static_cast<int64_t>(chunks), nullptr);
+    cuda::any_nonfinite("test", found.data(), bad.data(), static_cast<int64_t>(chunks), nullptr);
     const Elements<double> four(std::vector<double>{4, 0, 0, 0});
     Tensors<P> y(s, 2);
     cuda::unscale("test", bad.data(), dtype_v<P>, y.arrays, 1, four.data(), nullptr);

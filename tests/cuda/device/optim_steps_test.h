@@ -149,8 +149,8 @@ template <class Make, class T> class Decided {
     }
   }
   // Begins a step of the tensors, in the order of `order`.
-  cuda::KnownOnDevice<Rule> begin(const Make& make, const std::vector<size_t>& order, const float* found,
-                                  const double* lr) {
+  cuda::DeviceRules<Rule> begin(const Make& make, const std::vector<size_t>& order, const float* found,
+                                const double* lr) {
     std::vector<void*> numbers;
     for (const size_t i : order) numbers.push_back(numbers_[i]);
     auto* const rules = reinterpret_cast<Rule*>(rules_.data());

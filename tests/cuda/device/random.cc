@@ -57,7 +57,7 @@ std::vector<Layout> layouts() {
 // Draws into every layout, by both keys. `draw` starts the kernel. value(i) is what element i must be,
 // allowed(i) how far it may be from that.
 template <class T>
-void check(Group& group, const std::function<void(const cuda::Drawn&, const cuda::DeviceKey&)>& draw,
+void check(Group& group, const std::function<void(const cuda::DrawOutput&, const cuda::DeviceKey&)>& draw,
            const std::function<T(int64_t)>& value, const std::function<double(int64_t)>& allowed = {}) {
   const Keys keys;
   for (const Layout& l : layouts())
@@ -105,7 +105,7 @@ template <class T> void test_uniform(const char* name) {
   for (const auto& [low, high] : {std::pair{-2., 3.}, {1., 1.0000002}, {5., 5.}})
     check<T>(
         group,
-        [&, low = low, high = high](const cuda::Drawn& out, const cuda::DeviceKey& key) {
+        [&, low = low, high = high](const cuda::DrawOutput& out, const cuda::DeviceKey& key) {
           cuda::uniform("test", out, low, high, key, nullptr);
         },
         [low = low, high = high](int64_t i) {
@@ -127,7 +127,7 @@ template <class T> void test_normal(const char* name) {
   Group group(std::string("random normal numbers of ") + name);
   if (!group) return;
   constexpr double kMean = 0.5, kStd = 3;
-  const auto draw = [&](const cuda::Drawn& out, const cuda::DeviceKey& key) {
+  const auto draw = [&](const cuda::DrawOutput& out, const cuda::DeviceKey& key) {
     cuda::normal("test", out, kMean, kStd, key, nullptr);
   };
   if constexpr (!std::is_same_v<T, double>) {
@@ -161,14 +161,14 @@ void test_masks(double p) {
   if (Group group(std::string("random bernoulli mask ") + of); group)
     check<bool>(
         group,
-        [&](const cuda::Drawn& out, const cuda::DeviceKey& key) {
+        [&](const cuda::DrawOutput& out, const cuda::DeviceKey& key) {
           cuda::bernoulli("test", out, p, key, nullptr);
         },
         [&](int64_t i) { return static_cast<double>(unit<float>(i)) < p; });
   if (Group group(std::string("random dropout mask ") + of); group)
     check<bool>(
         group,
-        [&](const cuda::Drawn& out, const cuda::DeviceKey& key) {
+        [&](const cuda::DrawOutput& out, const cuda::DeviceKey& key) {
           cuda::dropout_mask("test", out, p, key, nullptr);
         },
         [&](int64_t i) { return std::ldexp(word(i / 2) >> i % 2 * 16 & 0xffff, -16) < p; });
@@ -189,7 +189,7 @@ void test_integers() {
        {std::pair<int64_t, uint64_t>{-5, 100}, {kLeast, ~uint64_t{0}}, {1, uint64_t{3} << 40}, {7, 1}})
     check<int64_t>(
         group,
-        [&, low = low, range = range](const cuda::Drawn& out, const cuda::DeviceKey& key) {
+        [&, low = low, range = range](const cuda::DrawOutput& out, const cuda::DeviceKey& key) {
           cuda::randint("test", out, low, range, key, nullptr);
         },
         [low = low, range = range](int64_t i) {
@@ -319,9 +319,11 @@ template <class T> void test_below(const char* name) {
     auto* const found = static_cast<cuda::ValueRecord*>(record);
     *found = {};
     const cuda::View p_view{limits.data(), gradus::dtype_v<T>};
-    cuda::below("test", {numbers.data(), gradus::dtype_v<T>}, p_view, n, {found, 7, 5}, nullptr);
+    cuda::bernoulli_from_uniform("test", {numbers.data(), gradus::dtype_v<T>}, p_view, n, {found, 7, 5},
+                                 nullptr);
     // This one finds the record taken.
-    cuda::below("test", {again.data(), gradus::dtype_v<T>}, p_view, n, {found, 8, 5}, nullptr);
+    cuda::bernoulli_from_uniform("test", {again.data(), gradus::dtype_v<T>}, p_view, n, {found, 8, 5},
+                                 nullptr);
     const std::vector<T> y = numbers.take();
     const bool is_any = n > 3;  // the first of them is at 3
     const uint64_t value = __builtin_bit_cast(uint64_t, -0.25);

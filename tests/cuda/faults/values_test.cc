@@ -256,7 +256,7 @@ struct ReportingStream {
   const cudaStream_t stream = static_cast<cudaStream_t>(runtime.create_stream(0));
   const cuda::ValueReports to = cuda::reports_of(
       ones({1}, {.device = kCuda}), stream,
-      [](const cuda::FoundValue& v) { throw ValueError("test", "found ", v.as_integer()); }, 5);
+      [](const cuda::ReportedValue& v) { throw ValueError("test", "found ", v.as_integer()); }, 5);
 
   void report() const {
     to.record->limit = static_cast<uint64_t>(to.limit);

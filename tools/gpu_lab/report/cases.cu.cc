@@ -155,10 +155,11 @@ Case cross_entropies(const char* what, bool backward, int64_t classes, int64_t i
                 as<T>(x), as<int64_t>(target), nullptr, as<T>(stats), outer, classes, inner, -100, 0};
             const Zeros workspace(cross_entropy_workspace(s));
             if (backward)
-              cross_entropy_grad("report", s, LossOf::kMean, as<T>(dx), as<T>(loss), as<T>(total),
+              cross_entropy_grad("report", s, LossReduction::kMean, as<T>(dx), as<T>(loss), as<T>(total),
                                  workspace.data(), nullptr);
             else
-              cross_entropy("report", s, LossOf::kMean, as<T>(loss), as<T>(total), workspace.data(), nullptr);
+              cross_entropy("report", s, LossReduction::kMean, as<T>(loss), as<T>(total), workspace.data(),
+                            nullptr);
             check("report", "cudaDeviceSynchronize", cudaDeviceSynchronize());
           }};
 }
@@ -197,7 +198,7 @@ Case drawn(const char* what, F&& f, const Sizes& sizes = {kBytes / int64_t(sizeo
            const Strides& strides = {1}, double most = kDense) {
   return {what, kAll, most, [=] {
             const Zeros y;
-            f(Drawn{{y.data(), dtype_v<T>}, sizes, strides});
+            f(DrawOutput{{y.data(), dtype_v<T>}, sizes, strides});
             check("report", "cudaDeviceSynchronize", cudaDeviceSynchronize());
           }};
 }
@@ -494,24 +495,24 @@ std::vector<Case> cases() {
                            direct_conv_weight_grad("report", filters, y, x, c, nullptr);
                          }),
       drawn<float>("uniform numbers f32",
-                   [](const Drawn& y) { uniform("report", y, 0, 1, {}, nullptr); }),
+                   [](const DrawOutput& y) { uniform("report", y, 0, 1, {}, nullptr); }),
       drawn<float>("uniform numbers f32, channels last",
-                   [](const Drawn& y) { uniform("report", y, 0, 1, {}, nullptr); }, {64, kPixels}, {1, 64},
+                   [](const DrawOutput& y) { uniform("report", y, 0, 1, {}, nullptr); }, {64, kPixels}, {1, 64},
                    kStrided),
       drawn<float>("uniform numbers f32, counted on the device",
-                   [](const Drawn& y) {
+                   [](const DrawOutput& y) {
                      const Zeros base(16);
                      uniform("report", y, 0, 1, {.base = as<uint64_t>(base)}, nullptr);
                      check("report", "cudaDeviceSynchronize", cudaDeviceSynchronize());
                    }),
       drawn<double>("uniform numbers f64",
-                    [](const Drawn& y) { uniform("report", y, 0, 1, {}, nullptr); }),
-      drawn<float>("normal numbers f32", [](const Drawn& y) { normal("report", y, 0, 1, {}, nullptr); }),
-      drawn<bf16>("normal numbers bf16", [](const Drawn& y) { normal("report", y, 0, 1, {}, nullptr); }),
-      drawn<double>("normal numbers f64", [](const Drawn& y) { normal("report", y, 0, 1, {}, nullptr); }),
-      drawn<bool>("bernoulli mask", [](const Drawn& y) { bernoulli("report", y, .5, {}, nullptr); }),
-      drawn<bool>("dropout mask", [](const Drawn& y) { dropout_mask("report", y, .5, {}, nullptr); }),
-      drawn<int64_t>("random integers", [](const Drawn& y) { randint("report", y, 0, 10, {}, nullptr); }),
+                    [](const DrawOutput& y) { uniform("report", y, 0, 1, {}, nullptr); }),
+      drawn<float>("normal numbers f32", [](const DrawOutput& y) { normal("report", y, 0, 1, {}, nullptr); }),
+      drawn<bf16>("normal numbers bf16", [](const DrawOutput& y) { normal("report", y, 0, 1, {}, nullptr); }),
+      drawn<double>("normal numbers f64", [](const DrawOutput& y) { normal("report", y, 0, 1, {}, nullptr); }),
+      drawn<bool>("bernoulli mask", [](const DrawOutput& y) { bernoulli("report", y, .5, {}, nullptr); }),
+      drawn<bool>("dropout mask", [](const DrawOutput& y) { dropout_mask("report", y, .5, {}, nullptr); }),
+      drawn<int64_t>("random integers", [](const DrawOutput& y) { randint("report", y, 0, 10, {}, nullptr); }),
       // The order is written. Then each place is read and written, and so is a whole sector with its partner.
       {"random order", kAll * (1 + 2 + 2 * 32. / 8), kDense,
        [] {
@@ -527,7 +528,7 @@ std::vector<Case> cases() {
        [] {
          const Zeros u, p;
          const View views[] = {{u.data(), DType::kF32}, {p.data(), DType::kF32}};
-         below("report", views[0], views[1], kBytes / 4, {}, nullptr);
+         bernoulli_from_uniform("report", views[0], views[1], kBytes / 4, {}, nullptr);
          check("report", "cudaDeviceSynchronize", cudaDeviceSynchronize());
        }},
       {"masked scale f32", 2.25 * kAll, kDense, [] {
@@ -640,7 +641,7 @@ std::vector<Case> cases() {
                           [](Gradients x, const Zeros& bad) {
                             unscale("report", as<int32_t>(bad), DType::kF32, x, 1, nullptr, nullptr);
                             float* const found = as<float>(bad) + kFloats / 2;
-                            any_bad("report", found, as<int32_t>(bad), chunks_of(x), nullptr);
+                            any_nonfinite("report", found, as<int32_t>(bad), chunks_of(x), nullptr);
                             auto* const scales = as<gradus::raw::LossScale>(bad) + kFloats / 16;
                             move_scale("report", scales, scales + 1, nullptr, found, {2, 1, 1}, {}, nullptr);
                           }),
