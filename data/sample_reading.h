@@ -33,7 +33,7 @@ class SampleGenerator {
 };
 
 // Returns read(). Wraps every exception in a SampleError; a SampleError passes unchanged.
-template <class F> auto reading_sample(const Dataset& dataset, int64_t index, F&& read) {
+template <class F> auto with_sample_error(const Dataset& dataset, int64_t index, F&& read) {
   try {
     return read();
   } catch (const SampleError&) {

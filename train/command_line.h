@@ -69,7 +69,7 @@ class CommandLine {
   CommandLine& operator=(const CommandLine&) = delete;
 
   // Adds an option. Names are separated by commas: "-a,--arch". A name without dashes is a positional
-  // argument, a bool is a flag. An int64_t is parsed by count_of(). The variable must outlive the
+  // argument, a bool is a flag. An int64_t is parsed by parse_count(). The variable must outlive the
   // CommandLine.
   template <OptionVariable T>
   void add(const std::string& names, T& variable, const std::string& help, const ArgumentOptions& o = {});
@@ -84,6 +84,6 @@ class CommandLine {
 };
 
 // Parses a count from 0 to 2^40: "60000", "60k" and "0.06M" are equal. Returns nothing for other texts.
-std::optional<int64_t> count_of(const std::string& text);
+std::optional<int64_t> parse_count(const std::string& text);
 
 }  // namespace gradus::training

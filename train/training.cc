@@ -80,7 +80,7 @@ void Training::save(const std::string& file) {
   impl_->log.reduce();
   if (file.empty()) return;
   io::Checkpoint c = impl_->files.identity();
-  internal::put(c, "epoch", impl_->log.epoch());
+  internal::put_sums(c, "epoch", impl_->log.epoch());
   internal::put_history(c, history_);
   state_.save(file, c);
 }
@@ -99,7 +99,7 @@ bool Training::ended() const {
 }
 
 bool Training::begin_epoch() {
-  if (options_.test && test_due()) make_test();
+  if (options_.test && test_due()) run_test();
   if (ended()) return false;
   impl_->log.begin_epoch();
   return true;
@@ -132,20 +132,20 @@ Training::Steps::Steps(Training& training) : training_(&training) {
   begin_step();
 }
 
-// Fetches the next batch. `at_` is null between epochs, and once the training has ended.
+// Fetches the next batch. `iterator_` is null between epochs, and once the training has ended.
 void Training::Steps::begin_step() {
-  while (!at_ || training_->ended_in_epoch() || *at_ == std::default_sentinel) {
-    if (at_) training_->end_epoch();
-    at_.reset();
+  while (!iterator_ || training_->ended_in_epoch() || *iterator_ == std::default_sentinel) {
+    if (iterator_) training_->end_epoch();
+    iterator_.reset();
     if (!training_->begin_epoch()) return;
-    at_.emplace(training_->loader_.begin());
+    iterator_.emplace(training_->loader_.begin());
   }
-  step_ = training_->begin_step(**at_);
+  step_ = training_->begin_step(**iterator_);
 }
 
 Training::Steps& Training::Steps::operator++() {
   training_->end_step(step_);
-  if (!training_->ended_in_epoch()) ++*at_;
+  if (!training_->ended_in_epoch()) ++*iterator_;
   begin_step();
   return *this;
 }
@@ -183,7 +183,7 @@ void Training::end_step(const Step& step) {
   }
   impl_->log.show_step(line, last, state_, skipped());
   if (!last || !saves_epoch()) {
-    const bool stop = impl_->stop.agreed();
+    const bool stop = impl_->stop.should_stop();
     if (stop || saves_step()) save(impl_->files.path());
     if (stop) throw Interrupted{impl_->files.path()};
   }
@@ -191,7 +191,7 @@ void Training::end_step(const Step& step) {
 
   if (!options_.test || options_.test_every == 0 || !test_due()) return;
   impl_->log.stop_progress();
-  make_test();
+  run_test();
   impl_->log.start_progress();
 }
 
@@ -215,7 +215,7 @@ bool Training::test_due() const {
   return images() / options_.test_every > tested_images / options_.test_every;
 }
 
-void Training::make_test() {
+void Training::run_test() {
   const Sums all = options_.test().read();
   impl_->log.show_test(all);
   tested_epochs_ = epoch();
@@ -232,11 +232,11 @@ void Training::make_test() {
 
 void Training::test_only() {
   resume();
-  make_test();
+  run_test();
 }
 
 bool Training::end_test_step() {
-  if (impl_->stop.agreed()) throw Interrupted{impl_->files.path()};
+  if (impl_->stop.should_stop()) throw Interrupted{impl_->files.path()};
   return run_.dry_run;
 }
 

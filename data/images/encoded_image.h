@@ -31,8 +31,8 @@ struct EncodedImage {
 // The image's properties as stored in the file, before EXIF orientation is applied.
 struct ImageHeader {
   int64_t height = 0, width = 0, channels = 0;
-  int orientation = 1;  // EXIF orientation, 1 to 8
-  bool scales = false;  // the decoder supports decoding at 1/2, 1/4 and 1/8 of the size
+  int orientation = 1;     // EXIF orientation, 1 to 8
+  bool can_scale = false;  // the decoder supports decoding at 1/2, 1/4 and 1/8 of the size
 };
 
 // ---- JPEG, with libjpeg-turbo ----

@@ -31,10 +31,10 @@
 
 namespace gradus::data {
 
-// A lookup table: of[c][b] is the float value of byte b in channel c. Pointwise operations (normalize, shift)
+// A lookup table: values[c][b] is the float value of byte b in channel c. Pointwise operations (normalize, shift)
 // change the table instead of the pixels.
 struct ValueTable {
-  float of[3][256];
+  float values[3][256];
 
   // Returns the table of byte / 255, as in ToTensor.
   static const std::shared_ptr<const ValueTable>& plain();
@@ -43,7 +43,7 @@ struct ValueTable {
 namespace internal {
 // Converts bytes to floats by table lookup, mirroring rows if `is_mirrored`.
 // Shapes: in [H,W,C], C 1 or 3 -> out f32[H,W,C].
-void to_floats(Pixels in, const ValueTable& values, bool is_mirrored, float* out);
+void to_floats(Pixels in, const ValueTable& table, bool is_mirrored, float* out);
 }  // namespace internal
 
 struct MaskOptions {
@@ -121,7 +121,7 @@ class Picture {
   const std::shared_ptr<const ValueTable>& values() const { return values_; }
   void set_values(std::shared_ptr<const ValueTable> values) { values_ = std::move(values); }
   // Returns a writable copy of the values, channels-last.
-  Tensor own_tensor();
+  Tensor channels_last_copy();
   // Shape and dtype of the tensor.
   Shape shape() const;
   DType dtype() const;

@@ -58,7 +58,7 @@ DeviceCopies::Queued DeviceCopies::queue(Batch batch) const {
 }
 
 Batch DeviceCopies::receive(Queued queued) const {
-  current_stream(device_).wait(queued.arrived);
+  current_stream(device_).wait(queued.copied);
   return std::move(queued.batch);
 }
 

@@ -23,7 +23,7 @@ class DeviceCopies {
 
   struct Queued {
     Batch batch;
-    Event arrived;
+    Event copied;
   };
   // Enqueues the copy of a batch to the device.
   Queued queue(Batch batch) const;

@@ -22,11 +22,11 @@ std::filesystem::path FileList::path(int64_t i) const {
   return folders_[static_cast<size_t>(entries_[at].folder)] / name(at);
 }
 
-FileList FileList::only(const std::vector<char>& keep) const {
+FileList FileList::filter(const std::vector<char>& is_kept) const {
   FileList list;
   list.folders_ = folders_;
   for (size_t i = 0; i < entries_.size(); ++i)
-    if (keep[i]) list.add(entries_[i].folder, name(i), entries_[i].label);
+    if (is_kept[i]) list.add(entries_[i].folder, name(i), entries_[i].label);
   return list;
 }
 

@@ -18,8 +18,8 @@ class FileList {
   int64_t size() const { return static_cast<int64_t>(entries_.size()); }
   std::filesystem::path path(int64_t i) const;
   int64_t label(int64_t i) const { return entries_[static_cast<size_t>(i)].label; }
-  // Returns the files with keep[i] != 0.
-  FileList only(const std::vector<char>& keep) const;
+  // Returns the files with is_kept[i] != 0.
+  FileList filter(const std::vector<char>& is_kept) const;
 
  private:
   struct Entry {

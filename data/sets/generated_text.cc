@@ -64,8 +64,8 @@ MarkovSource::MarkovSource(MarkovSourceOptions options)
     }
     for (size_t c = 0; c < n; ++c) next_[s * n + c] /= total;
   }
-  find_stationary();
-  for (int64_t s = 0; s < states_; ++s) rate_ += stationary_[size_t(s)] * entropy_of(next(s));
+  compute_stationary();
+  for (int64_t s = 0; s < states_; ++s) entropy_rate_ += stationary_[size_t(s)] * entropy_of(next(s));
 }
 
 std::span<const double> MarkovSource::next(int64_t state) const {
@@ -74,7 +74,7 @@ std::span<const double> MarkovSource::next(int64_t state) const {
 }
 
 // All transition probabilities are positive, so power iteration converges from any start.
-void MarkovSource::find_stationary() {
+void MarkovSource::compute_stationary() {
   constexpr int kMaxRounds = 10'000;
   const size_t n = size_t(options_.characters), states = size_t(states_);
   stationary_.assign(states, 1 / double(states));
@@ -92,7 +92,8 @@ void MarkovSource::find_stationary() {
 
 double MarkovSource::entropy(int64_t length) const {
   if (length < 0) throw ValueError("MarkovSource", "expected a length >= 0, got ", length);
-  if (length >= options_.order) return entropy_of(stationary_) + double(length - options_.order) * rate_;
+  if (length >= options_.order)
+    return entropy_of(stationary_) + double(length - options_.order) * entropy_rate_;
   // Entropy of the first characters of a state: sums the stationary distribution over the remaining characters.
   int64_t blocks = 1;
   for (int64_t k = 0; k < length; ++k) blocks *= options_.characters;

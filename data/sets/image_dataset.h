@@ -34,7 +34,7 @@ class ImageDataset : public Dataset {
   // Returns whether an unreadable sample may be replaced by the first readable one of the next 100 samples.
   // Default:
   // false.
-  virtual bool skips(int64_t index, const FileError& error) const;
+  virtual bool may_replace(int64_t index, const FileError& error) const;
 
  private:
   struct BatchWriter;

@@ -51,7 +51,8 @@ void ColorJitter::apply(Picture& picture) const {
   picture.require_image("ColorJitter");
   RandomNumbers random;
   std::array<int, 4> order = {0, 1, 2, 3};  // indices of factor_ and kAdjust
-  for (int i = 3; i > 0; --i) std::swap(order[size_t(i)], order[static_cast<size_t>(random.below(i + 1))]);
+  for (int i = 3; i > 0; --i)
+    std::swap(order[size_t(i)], order[static_cast<size_t>(random.uniform_int(i + 1))]);
   for (int property : order) {
     const Interval interval = factor_[property];
     const double neutral = property == 3 ? 0 : 1;
@@ -78,7 +79,7 @@ RandomGrayscale::RandomGrayscale(RandomGrayscaleOptions options)
 
 void RandomGrayscale::apply(Picture& picture) const {
   picture.require_image("RandomGrayscale");
-  if (RandomNumbers().chance(p_)) picture.set(to_grayscale(picture.image(), picture.channels()));
+  if (RandomNumbers().bernoulli(p_)) picture.set(to_grayscale(picture.image(), picture.channels()));
 }
 
 }  // namespace gradus::data

@@ -21,9 +21,9 @@ class RandomNumbers {
     const auto [hi, lo] = next();
     return low + (high - low) * uniform_f64(hi, lo);
   }
-  bool chance(double p) { return uniform() < p; }
+  bool bernoulli(double p) { return uniform() < p; }
   // Uniform over 0, 1, ..., n - 1.
-  int64_t below(int64_t n) {
+  int64_t uniform_int(int64_t n) {
     const auto [hi, lo] = next();
     const uint64_t bits = (uint64_t(hi) << 32) | lo;
     return static_cast<int64_t>((static_cast<unsigned __int128>(bits) * static_cast<uint64_t>(n)) >> 64);
@@ -51,7 +51,7 @@ class RandomNumbers {
   double beta(double alpha) {
     const double a = gamma(alpha), b = gamma(alpha);
     if (a + b > 0) return a / (a + b);
-    return chance(0.5) ? 1 : 0;  // a and b underflowed
+    return bernoulli(0.5) ? 1 : 0;  // a and b underflowed
   }
 
  private:

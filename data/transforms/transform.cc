@@ -22,7 +22,7 @@ RandomApply::RandomApply(std::vector<Transform> steps, RandomApplyOptions option
     : steps_(std::move(steps)), p_(internal::check_probability("RandomApply", options.p)) {}
 
 void RandomApply::apply(Picture& picture) const {
-  if (!internal::RandomNumbers().chance(p_)) return;
+  if (!internal::RandomNumbers().bernoulli(p_)) return;
   for (const Transform& step : steps_) step.apply(picture);
 }
 

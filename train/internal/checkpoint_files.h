@@ -21,9 +21,9 @@ class CheckpointFiles {
   // Returns DIR/PROGRAM.ckpt, and DIR/PROGRAM.best.ckpt for kind ".best"; "" without --checkpoint-dir.
   std::string path(const std::string& kind = "") const;
   // Returns the checkpoint to resume from, "" for none: after a restart by the launcher the latest one of
-  // this job; else that of --resume; else, if `latest`, the latest one in --checkpoint-dir. Rank 0 looks.
+  // this job; else that of --resume; else, if use_latest, the latest one in --checkpoint-dir. Rank 0 looks.
   // Collective.
-  std::string find(bool latest) const;
+  std::string find(bool use_latest) const;
   // Errors: FileError for another program's checkpoint; ValueError for other data or other fixed settings.
   void check(const io::LoadedCheckpoint& loaded) const;
   // Returns a checkpoint with the values that check() compares, and the job.
@@ -35,7 +35,7 @@ class CheckpointFiles {
 };
 
 // Writes and reads sums, and the results of all tests.
-void put(io::Checkpoint& c, const std::string& name, const Sums& s);
+void put_sums(io::Checkpoint& c, const std::string& name, const Sums& s);
 Sums get_sums(const io::Checkpoint& c, const std::string& name);
 void put_history(io::Checkpoint& c, const std::vector<EpochResult>& history);
 std::vector<EpochResult> get_history(const io::Checkpoint& c);

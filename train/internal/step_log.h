@@ -66,9 +66,9 @@ class StepLog {
 
   void begin_step() { data_time_.add(seconds_since(step_ended_)); }  // when the loader has returned the batch
   void count_seconds();                                              // when the step has been computed
-  // Updates the bar. With `line` also writes a line and events, with `last` ends the bar; with one of the two,
+  // Updates the bar. With write_line also writes a line and events, with is_last ends the bar; with one of the two,
   // after reduce(), begins a new recent().
-  void show_step(bool line, bool last, const TrainingState& state, int64_t skipped);
+  void show_step(bool write_line, bool is_last, const TrainingState& state, int64_t skipped);
   void end_step() { step_ended_ = Clock::now(); }
   void show_test(const Sums& all);
 

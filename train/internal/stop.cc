@@ -40,7 +40,7 @@ Stop::~Stop() {
   set_handlers(SIG_DFL, 0);
 }
 
-bool Stop::agreed() {
+bool Stop::should_stop() {
   if (dist::get_world_size() == 1) return g_requested;
   bool stop = false;
   if (all_reduce_) {

@@ -18,7 +18,7 @@ class Stop {
 
   // Called once per step. With several ranks the answer is that of the step before: the all-reduce overlaps
   // with a step. Collective.
-  bool agreed();
+  bool should_stop();
 
  private:
   Tensor requested_;
