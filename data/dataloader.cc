@@ -428,7 +428,6 @@ DataLoader::DataLoader(DatasetArg dataset, DataLoaderOptions options) {
   set_batch_size(options);
   if (options.sampler && options.shuffle)
     throw ValueError("DataLoader", "shuffle and sampler exclude each other: the sampler gives the order");
-
   const uint64_t seed = options.seed.value_or(Context::current().generator->seed());
   std::shared_ptr<const Sampler> sampler = options.sampler;
   if (!sampler && options.shuffle) sampler = std::make_shared<RandomSampler>(dataset->size(), seed);

@@ -1,5 +1,6 @@
-// Implementation of the samplers: Fisher-Yates shuffle, weighted sampling and sharding, with Philox random
-// numbers.
+// Orders of epochs: Fisher-Yates shuffle, weighted sampling by a binary search in prefix sums, and the
+// padding of DistributedSampler. Random numbers are Philox with key (seed, epoch) and the element's number as
+// counter, so an order is a function of size, seed and epoch.
 #include "gradus/data/sampler.h"
 
 #include <algorithm>

@@ -14,7 +14,6 @@
 #include "gradus/train/text.h"
 
 namespace gradus::training {
-
 namespace {
 
 // Adds the values of names that `all` has, and appends the pairs of other names.

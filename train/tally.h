@@ -12,7 +12,6 @@
 #include "gradus/tensor/tensor.h"
 
 namespace gradus::training {
-
 namespace internal {
 
 // Maximum number of values on a GPU that stay unread.

@@ -52,8 +52,6 @@ Training::Training(std::string program, const RunOptions& run, data::DataLoader&
 
 Training::~Training() = default;
 
-// ---- checkpoints ----
-
 // Loads the checkpoint to resume from, if any, and opens the logs.
 void Training::resume() {
   if (const std::string file = impl_->files.find(options_.count_by == CountBy::kSteps); !file.empty())
@@ -85,8 +83,6 @@ void Training::save(const std::string& file) {
   state_.save(file, c);
 }
 
-// ---- epochs ----
-
 bool Training::ended_in_epoch() const {
   if (dry_run_ended_) return true;
   if (run_.images > 0) return impl_->counts.images >= run_.images;
@@ -116,8 +112,6 @@ void Training::end_epoch() {
 bool Training::saves_epoch() const {
   return options_.count_by == CountBy::kEpochs || run_.checkpoint_interval == 0 || ended();
 }
-
-// ---- steps ----
 
 Training::Steps Training::begin() {
   resume();
@@ -174,7 +168,6 @@ void Training::end_step(const Step& step) {
   ++impl_->counts.steps;
   impl_->log.count_seconds();
   dry_run_ended_ = run_.dry_run;
-
   const internal::EpochPosition at = internal::position_of(loader_);
   const bool last = at.samples == at.total || ended(), line = logs_step();
   if (line || last) {
@@ -188,7 +181,6 @@ void Training::end_step(const Step& step) {
     if (stop) throw Interrupted{impl_->files.path()};
   }
   impl_->log.end_step();
-
   if (!options_.test || options_.test_every == 0 || !test_due()) return;
   impl_->log.stop_progress();
   run_test();
@@ -205,8 +197,6 @@ bool Training::saves_step() const {
   const int64_t count = options_.count_by == CountBy::kSteps ? steps() : internal::position_of(loader_).batch;
   return run_.checkpoint_interval > 0 && count % run_.checkpoint_interval == 0;
 }
-
-// ---- tests ----
 
 bool Training::test_due() const {
   if (ended() && steps() > tested_steps_) return true;
@@ -239,8 +229,6 @@ bool Training::end_test_step() {
   if (impl_->stop.should_stop()) throw Interrupted{impl_->files.path()};
   return run_.dry_run;
 }
-
-// ---- results ----
 
 io::EventWriter* Training::events() { return impl_->log.events(); }
 int64_t Training::steps() const { return impl_->counts.steps; }

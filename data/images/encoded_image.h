@@ -12,8 +12,8 @@
 namespace gradus::data::internal {
 
 struct EncodedImage {
-  std::string name;
-  std::vector<uint8_t> bytes;
+  std::string name;            // of the file, in errors
+  std::vector<uint8_t> bytes;  // content of the file
   DecodeOptions options;
 
   template <class... Parts> [[noreturn]] void fail(const Parts&... parts) const {

@@ -7,7 +7,6 @@
 #include <utility>
 
 namespace gradus::data::internal {
-
 namespace {
 
 // Reads numbers in the byte order given by the first two bytes: "II" little-endian, "MM" big-endian. Numbers
@@ -85,7 +84,6 @@ Region Orientation::upright(const Region& file) const {
     std::swap(out.left, out.top);
     std::swap(out.width, out.height);
   }
-
   // Strides, in bytes of the file's image, of one pixel along the upright image's x and y.
   const int64_t along_x = flips_x ? -c : c, along_y = flips_y ? -w * c : w * c;
   const int64_t step_x = swaps_axes ? along_y : along_x, step_y = swaps_axes ? along_x : along_y;

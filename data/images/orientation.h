@@ -14,7 +14,7 @@ namespace gradus::data::internal {
 struct Orientation {
   bool swaps_axes = false, flips_x = false, flips_y = false;
 
-  static Orientation from_exif(int value);  // 1 to 8
+  static Orientation from_exif(int value);  // 1 to 8; upright for other values
   bool is_upright() const { return !swaps_axes && !flips_x && !flips_y; }
   // Converts a box of the upright image to coordinates of the file's image of this size.
   Box file_box(Box upright, int64_t file_height, int64_t file_width) const;

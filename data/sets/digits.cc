@@ -235,7 +235,6 @@ Point catmull_rom(const std::vector<Point>& p, size_t i, float t) {
 void draw_digit(Draws& draws, int label, uint8_t* out) {
   const std::vector<Glyph>& variants = glyphs()[static_cast<size_t>(label)];
   const Glyph& glyph = variants[static_cast<size_t>(draws.uniform_int(static_cast<int>(variants.size())))];
-
   const float angle = draws.normal() * .2f, slant = .08f + draws.normal() * .2f;
   const float height = draws.uniform(15.f, 21.5f), width = height * draws.uniform(.5f, .92f);
   const float cx = kSide / 2.f + draws.uniform(-2.2f, 2.2f), cy = kSide / 2.f + draws.uniform(-2.2f, 2.2f);
@@ -247,7 +246,6 @@ void draw_digit(Draws& draws, int label, uint8_t* out) {
     const float y = (p.y * .01f - .5f) * height, x = (p.x * .01f - .5f) * width - slant * y;
     return field.move({cx + cosine * x - sine * y, cy + sine * x + cosine * y});
   };
-
   Canvas canvas;
   const float radius = draws.uniform(.65f, 1.75f), swell = draws.uniform(0.f, .3f),
               phase = draws.uniform(0.f, 6.28f);

@@ -1,3 +1,5 @@
+// FileList: the names of all files are one string, in which an entry has the end of its name; the name begins
+// at the end of the previous entry's name. Indices are not checked.
 #include "gradus/data/sets/file_list.h"
 
 namespace gradus::data::internal {

@@ -1,5 +1,6 @@
-// Implementation of MarkovSource: transition probabilities, stationary distribution, entropy and sampling; and of
-// GeneratedText.
+// MarkovSource: transition probabilities (softmax of sums of random weights), their stationary distribution
+// by power iteration, entropies, and sampling by inverse transform. GeneratedText: one sequence of the source
+// per sample. All random numbers are Philox with the seed as key, so objects are immutable and thread-safe.
 #include "gradus/data/sets/generated_text.h"
 
 #include <cmath>
@@ -11,7 +12,7 @@
 namespace gradus::data {
 namespace {
 
-constexpr double kSpread = 2.5;
+constexpr double kSpread = 2.5;  // weights are uniform in [-kSpread, kSpread)
 constexpr int64_t kMaxProbabilities = int64_t{1} << 22;
 
 double uniform(uint64_t key, uint64_t stream, uint64_t counter) {
@@ -52,7 +53,7 @@ int64_t checked_states(const MarkovSourceOptions& o) {
 MarkovSource::MarkovSource(MarkovSourceOptions options)
     : options_(options), states_(checked_states(options)) {
   const size_t n = size_t(options_.characters), order = size_t(options_.order);
-  std::vector<double> w(order * n * n);  // [order,n,n], from the last character backward
+  std::vector<double> w(order * n * n);  // [order, n, n]: distance - 1, previous character, next character
   for (size_t i = 0; i < w.size(); ++i) w[i] = kSpread * (2 * uniform(options_.seed, 0, i) - 1);
   next_.resize(size_t(states_) * n);
   for (size_t s = 0; s < size_t(states_); ++s) {

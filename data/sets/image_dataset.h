@@ -31,9 +31,8 @@ class ImageDataset : public Dataset {
 
  protected:
   explicit ImageDataset(Transform transform) : transform_(std::move(transform)) {}
-  // Returns whether an unreadable sample may be replaced by the first readable one of the next 100 samples.
-  // Default:
-  // false.
+  // Returns whether an unreadable sample, which threw `error`, may be replaced by the first readable one of
+  // the next 100 samples. Default: false. Several threads call may_replace concurrently.
   virtual bool may_replace(int64_t index, const FileError& error) const;
 
  private:

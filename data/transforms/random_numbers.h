@@ -21,6 +21,7 @@ class RandomNumbers {
     const auto [hi, lo] = next();
     return low + (high - low) * uniform_f64(hi, lo);
   }
+  // True with probability p.
   bool bernoulli(double p) { return uniform() < p; }
   // Uniform over 0, 1, ..., n - 1.
   int64_t uniform_int(int64_t n) {
@@ -66,8 +67,8 @@ class RandomNumbers {
 
   PhiloxKey key_;
   uint64_t counter_ = 0;
-  std::array<uint32_t, 4> words_{};
-  size_t used_ = 4;
+  std::array<uint32_t, 4> words_{};  // the last Philox block
+  size_t used_ = 4;                  // number of words of it that have been returned
 };
 
 }  // namespace gradus::data::internal

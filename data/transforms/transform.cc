@@ -1,3 +1,5 @@
+// Compose, RandomApply and Lambda. Steps are const and shared, so apply() may run on several threads, each
+// with its own Picture; random numbers come from the Context's generator of the calling thread.
 #include "gradus/data/transforms/transform.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// Losses of GANs (formulas in losses.h), from differentiable ops. Every loss is a mean over scores in f32, or
+// in f64 for f64 scores.
 #include "gradus/train/gan/losses.h"
 
 #include "gradus/autograd/ops/activations.h"

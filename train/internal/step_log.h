@@ -1,5 +1,5 @@
-// StepLog: what a training reports of its steps: their sums over all ranks, lines or a progress bar, event
-// files. SampleLog: the samples of each step.
+// StepLog: reports the steps of a training: sums over all ranks, lines or a progress bar on rank 0, and event
+// files. SampleLog: a file with the samples of each step.
 #pragma once
 
 #include <chrono>
@@ -66,8 +66,8 @@ class StepLog {
 
   void begin_step() { data_time_.add(seconds_since(step_ended_)); }  // when the loader has returned the batch
   void count_seconds();                                              // when the step has been computed
-  // Updates the bar. With write_line also writes a line and events, with is_last ends the bar; with one of the two,
-  // after reduce(), begins a new recent().
+  // Updates the bar. write_line: also writes a line and events. is_last (of an epoch): ends the bar. If either
+  // is true, the caller has called reduce(), and recent() becomes the sums since the last line.
   void show_step(bool write_line, bool is_last, const TrainingState& state, int64_t skipped);
   void end_step() { step_ended_ = Clock::now(); }
   void show_test(const Sums& all);

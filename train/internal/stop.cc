@@ -1,3 +1,5 @@
+// Stop: the signal handlers set an atomic flag. Each step starts an asynchronous all-reduce (maximum) of the
+// flags, and waits for that of the step before, so that all ranks stop in the same step.
 #include "gradus/train/internal/stop.h"
 
 #include <atomic>

@@ -57,8 +57,6 @@ ImagePair checked(const Tensor& a, const Tensor& b) {
   return pair;
 }
 
-// ---- choices ----
-
 // Centers of patches (row, column), i64 [images, patches, 2], uniform over all patches inside the image.
 Tensor draw_positions(int64_t images, int64_t patches, int64_t height, int64_t width) {
   return stack({randint(kPatchRadius, height - kPatchRadius, {images, patches}),
@@ -120,8 +118,6 @@ void check(const SlicedWassersteinChoices& c, const ImagePair& images, int64_t l
   check_floating(kName, "directions", c.directions);
 }
 
-// ---- Laplacian pyramid ----
-
 // Filters each row by [1,4,6,4,1] * gain / 16, mirrored at the edges. The weights are powers of two and sums
 // of them: sums of u8 stay exact for several levels.
 Plane filtered_rows(const Plane& x, double gain) {
@@ -169,8 +165,6 @@ Plane laplacian_level(Plane x, int64_t level, int64_t levels) {
   for (size_t i = 0; i < x.pixels.size(); ++i) x.pixels[i] -= coarse.pixels[i];
   return x;
 }
-
-// ---- patches ----
 
 void copy_patch(const Plane& from, int64_t y, int64_t x, float* to) {
   for (int64_t i = 0; i < kPatch; ++i) {
@@ -222,8 +216,6 @@ Tensor normalized(Tensor patches) {
   });
   return flatten(patches, 1);
 }
-
-// ---- distance ----
 
 // Returns [directions, rows]: the projections of the patches [rows, 49 C] onto each direction, sorted.
 Tensor sorted_projections(const Tensor& directions, const Tensor& patches) {
