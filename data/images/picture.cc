@@ -73,7 +73,7 @@ Picture& Picture::set(Tensor tensor) {
   if (!tensor.defined()) throw StateError("Picture", "there is no tensor");
   stage_ = Stage::kTensor;
   tensor_ = std::move(tensor);
-  values_.reset();
+  value_table_.reset();
   image_ = Image();
   return *this;
 }
@@ -141,7 +141,7 @@ Picture& Picture::pad(Padding padding, PadImageOptions options) {
 Picture& Picture::to_float() {
   require_image("ToTensor");
   stage_ = Stage::kFloats;
-  values_ = ValueTable::plain();
+  value_table_ = ValueTable::plain();
   return *this;
 }
 
@@ -299,7 +299,7 @@ void Picture::write_channels_last(float* out) {
     }
     return;
   }
-  internal::to_floats(pixels_of(materialize()), *values_, is_mirrored_, out);
+  internal::to_floats(pixels_of(materialize()), *value_table_, is_mirrored_, out);
 }
 
 Tensor Picture::channels_last_copy() {
@@ -333,10 +333,10 @@ Tensor Picture::tensor() {
 // tensor.
 template <class F> Picture& Picture::map_values(F&& f) {
   if (stage_ == Stage::kFloats) {
-    auto mapped = std::make_shared<ValueTable>(*values_);
+    auto mapped = std::make_shared<ValueTable>(*value_table_);
     for (int64_t c = 0; c < channels(); ++c)
       for (float& v : mapped->values[c]) v = f(static_cast<size_t>(c), v);
-    values_ = std::move(mapped);
+    value_table_ = std::move(mapped);
     return *this;
   }
   Tensor floats = channels_last_copy();

@@ -118,8 +118,8 @@ class Picture {
   void require_image(const char* op) const;
   void require_tensor(const char* op) const;
   // Returns the lookup table from bytes to floats. Null for an image, and once the floats are computed.
-  const std::shared_ptr<const ValueTable>& values() const { return values_; }
-  void set_values(std::shared_ptr<const ValueTable> values) { values_ = std::move(values); }
+  const std::shared_ptr<const ValueTable>& value_table() const { return value_table_; }
+  void set_value_table(std::shared_ptr<const ValueTable> table) { value_table_ = std::move(table); }
   // Returns a writable copy of the values, channels-last.
   Tensor channels_last_copy();
   // Shape and dtype of the tensor.
@@ -150,8 +150,8 @@ class Picture {
   std::optional<Resize> resize_;  // resize of the crop
   Box window_;                    // crop of the resized crop
   bool is_mirrored_ = false;
-  std::shared_ptr<const ValueTable> values_;  // of kFloats
-  Tensor tensor_;                             // of kTensor
+  std::shared_ptr<const ValueTable> value_table_;  // of kFloats
+  Tensor tensor_;                                  // of kTensor
 };
 
 }  // namespace gradus::data

@@ -15,8 +15,8 @@ void FileList::add(int32_t folder, std::string_view name, int64_t label) {
 }
 
 std::string_view FileList::name(size_t i) const {
-  const size_t begin = i == 0 ? 0 : static_cast<size_t>(entries_[i - 1].end);
-  return std::string_view(names_).substr(begin, static_cast<size_t>(entries_[i].end) - begin);
+  const size_t begin = i == 0 ? 0 : static_cast<size_t>(entries_[i - 1].name_end);
+  return std::string_view(names_).substr(begin, static_cast<size_t>(entries_[i].name_end) - begin);
 }
 
 std::filesystem::path FileList::path(int64_t i) const {

@@ -25,7 +25,7 @@ class FileList {
  private:
   struct Entry {
     int64_t label;
-    int64_t end;  // end of the name in names_
+    int64_t name_end;  // end of the name in names_
     int32_t folder;
   };
   std::string_view name(size_t i) const;

@@ -30,7 +30,7 @@ Normalize::Normalize(NormalizeOptions options)
 void Normalize::apply(Picture& picture) const {
   const size_t n = picture.is_image() ? 0 : static_cast<size_t>(picture.channels());
   const bool fits = (mean_.size() == n || mean_.size() == 1) && (std_.size() == n || std_.size() == 1);
-  if (fits && picture.values() == ValueTable::plain()) return picture.set_values(normalized_table_);
+  if (fits && picture.value_table() == ValueTable::plain()) return picture.set_value_table(normalized_table_);
   picture.normalize(mean_, std_);
 }
 

@@ -35,14 +35,14 @@ void FiniteCheck::begin_step(int64_t step) {
   for (const Tensor& buffer : buffers_of(modules_)) buffers_.push_back(raw::clone(buffer));
 }
 
-void FiniteCheck::skip_step(const std::string& network, const std::string& found, const Values& values,
+void FiniteCheck::skip_step(const std::string& network, const std::string& cause, const Values& values,
                             Tally& tally) {
   read_values(tally);
   std::string local;
   for (const auto& [name, tensor] : values)
     if (const double value = tensor.item<double>(); !std::isfinite(value))
       local += concat("; ", name, " is ", name_of(value), " on rank ", dist::get_rank());
-  std::string text = concat("step ", step_, ", ", network, ": ", found);
+  std::string text = concat("step ", step_, ", ", network, ": ", cause);
   if (dist::get_world_size() == 1)
     text += local;
   else

@@ -25,10 +25,10 @@ class FiniteCheck {
   // Allows steps to be skipped, fewer than 100 in a row. A skipped step restores the modules' buffers.
   void allow_skipping(std::vector<nn::Module*> modules) { modules_ = std::move(modules); }
   void begin_step(int64_t step);
-  // Handles gradients of `network` that are not finite; `found` is the text that names their rank and
+  // Handles gradients of `network` that are not finite; `cause` is the text that names their rank and
   // parameter. If it returns, the caller skips the optimizer's step. Collective.
   // Errors: ValueError if steps may not be skipped, or too many in a row were.
-  void skip_step(const std::string& network, const std::string& found, const Values& values, Tally& tally);
+  void skip_step(const std::string& network, const std::string& cause, const Values& values, Tally& tally);
   // Returns the sums of the step's values. A value on a GPU is added to the tally later, by read_values.
   // Errors: ValueError for a value that is not finite, unless the step was skipped.
   Sums end_step(const Values& values, Tally& tally);

@@ -94,8 +94,8 @@ class StepLog {
   const data::DataLoader& loader_;
   Counts& counts_;
   std::unique_ptr<io::EventWriter> events_;
-  Tally tally_;  // of the epoch
-  Sums recent_, unlogged_;
+  Tally tally_;               // of the epoch
+  Sums recent_, unlogged_;    // of the last line; since the last line
   int64_t warned_steps_ = 0;  // steps before the last call of warnings
   std::optional<Progress> progress_;
   double seconds_before_ = 0;  // counts.seconds at start_progress()
