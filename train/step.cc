@@ -19,6 +19,7 @@ bool Step::every(int64_t n) const {
 }
 
 // Draws on the host, with a Philox key per sample, from seed, step, call, and index in the global batch.
+// The constant, "STEPSTEP" in ASCII, separates these keys from other uses of the seed.
 template <class Fill> Tensor Step::for_each_sample(const Shape& sample, Fill fill) {
   Shape shape = {batch_->size()};
   for (const int64_t size : sample) shape.push_back(size);

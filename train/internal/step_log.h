@@ -60,7 +60,7 @@ class StepLog {
   io::EventWriter* events() const { return events_.get(); }
 
   void begin_epoch();  // also after resuming in an epoch
-  // The bar and the clock: seconds count between the two.
+  // Start and stop the bar and the clock of counts.seconds, which stands still during tests.
   void start_progress();
   void stop_progress() { progress_.reset(); }
 
