@@ -8,8 +8,8 @@
 
 namespace gradus::training::internal {
 
-// While a Stop exists, the first SIGINT or SIGTERM is a request to stop; the second one ends the program. At
-// most one Stop exists in a process. The destructor restores the default handlers.
+// While a Stop exists, the first SIGINT or SIGTERM is a request to stop; the second one ends the program. The
+// handlers and their flag belong to the process. The destructor restores the default handlers.
 class Stop {
  public:
   Stop();
