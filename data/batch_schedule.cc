@@ -1,4 +1,6 @@
-// Implementation of BatchSchedule: the bounds of an epoch's global batches.
+// Computes the bounds of an epoch's global batches: full batches as long as enough samples remain, then at
+// most one smaller batch as drop_last and Uneven define. DataLoader has checked the options: world_size >= 1,
+// batch sizes >= 1, and a first key of global_batch_sizes of 0.
 #include "gradus/data/batch_schedule.h"
 
 #include <algorithm>
@@ -8,7 +10,7 @@
 namespace gradus::data::internal {
 namespace {
 
-// Returns a * b, or the largest int64 on overflow: a user may pass the largest number as "all samples".
+// Returns a * b, or the largest int64 on overflow: a user may pass the largest int64 for "all samples".
 int64_t product_or_max(int64_t a, int64_t b) {
   int64_t product;
   return __builtin_mul_overflow(a, b, &product) ? std::numeric_limits<int64_t>::max() : product;
@@ -33,7 +35,7 @@ BatchSchedule::BatchSchedule(const DataLoaderOptions& o, const LoaderState& from
   if (remaining == 0 || o.drop_last) return;
   const int64_t ranks = o.world_size;
   if (o.uneven == Uneven::kBalance && remaining < ranks && batches() > 0) {
-    bounds_.back() = size_;
+    bounds_.back() = size_;  // adds the remaining samples to the previous batch
     return;
   }
   int64_t last = remaining;

@@ -21,8 +21,8 @@ int64_t global_batch_size(const DataLoaderOptions& options, int64_t shown);
 // so workers know them in advance.
 class BatchSchedule {
  public:
-  // Divides positions [from.samples, size) of the order. Uses the options batch_size, global_batch_size,
-  // global_batch_sizes, world_size, drop_last and uneven.
+  // Divides positions [from.samples, size) of the order; `size` is the number of samples of an epoch. Uses
+  // the options batch_size, global_batch_size, global_batch_sizes, world_size, drop_last and uneven.
   BatchSchedule(const DataLoaderOptions& options, const LoaderState& from, int64_t size);
 
   int64_t batches() const { return int64_t(bounds_.size()) - 1; }
@@ -38,7 +38,7 @@ class BatchSchedule {
   int64_t shown_after(int64_t k) const { return shown_ + begin(k) - begin(0); }
 
  private:
-  int64_t size_, shown_;
+  int64_t size_, shown_;         // samples of an epoch; LoaderState::shown before batch 0
   std::vector<int64_t> bounds_;  // batch k is [bounds_[k], bounds_[k + 1])
 };
 

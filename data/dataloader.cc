@@ -428,7 +428,6 @@ DataLoader::DataLoader(DatasetArg dataset, DataLoaderOptions options) {
   set_batch_size(options);
   if (options.sampler && options.shuffle)
     throw ValueError("DataLoader", "shuffle and sampler exclude each other: the sampler gives the order");
-
   const uint64_t seed = options.seed.value_or(Context::current().generator->seed());
   std::shared_ptr<const Sampler> sampler = options.sampler;
   if (!sampler && options.shuffle) sampler = std::make_shared<RandomSampler>(dataset->size(), seed);
@@ -508,15 +507,15 @@ DataLoader::Iterator& DataLoader::Iterator::operator++() {
 }
 
 const Batch& Endless::next() {
-  if (at_) ++*at_;
+  if (iterator_) ++*iterator_;
   // A loader that was resumed at the end of an epoch has one empty pass; the next pass is not empty.
-  for (int passes = 0; !at_ || *at_ == std::default_sentinel; ++passes) {
+  for (int passes = 0; !iterator_ || *iterator_ == std::default_sentinel; ++passes) {
     if (passes == 2)
       throw ValueError("Endless", "the loader of ", loader_->dataset().name(), " has no batches");
-    at_.reset();  // ends the previous workers before new ones start
-    at_ = loader_->begin();
+    iterator_.reset();  // ends the previous workers before new ones start
+    iterator_ = loader_->begin();
   }
-  return **at_;
+  return **iterator_;
 }
 
 }  // namespace gradus::data

@@ -204,7 +204,7 @@ class Endless {
 
  private:
   DataLoader* loader_;
-  std::optional<DataLoader::Iterator> at_;  // position in the current epoch; empty before the first batch
+  std::optional<DataLoader::Iterator> iterator_;  // in the current epoch; empty before the first batch
 };
 
 }  // namespace gradus::data

@@ -59,7 +59,7 @@ Tensor stack(const std::vector<Sample>& samples, Tensor Sample::*part) {
 
 // Returns dataset.get(index). Errors: SampleError with the original exception nested.
 Sample read_sample(const Dataset& dataset, int64_t index) {
-  return internal::reading_sample(dataset, index, [&] {
+  return internal::with_sample_error(dataset, index, [&] {
     Sample s = dataset.get(index);
     if (!s.input.defined()) throw ValueError(dataset.name(), "the sample has no input");
     return s;

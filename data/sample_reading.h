@@ -9,8 +9,8 @@
 
 namespace gradus::data::internal {
 
-// Installs a separate generator per sample of a batch as the Context's. All are derived from one draw of the
-// Context's original generator.
+// Replaces the current Context's generator until destruction. begin_sample() seeds the new generator by one
+// draw of the original one and the sample's index, so a sample's random numbers do not depend on other samples.
 class SampleGenerator {
  public:
   SampleGenerator() : context_(Context::current()), outer_(context_.generator), key_(outer_->next()) {
@@ -20,6 +20,7 @@ class SampleGenerator {
   SampleGenerator(const SampleGenerator&) = delete;
   SampleGenerator& operator=(const SampleGenerator&) = delete;
 
+  // Must be called before each sample is read.
   void begin_sample(int64_t index) {
     const auto bits = philox(key_.seed, key_.stream, static_cast<uint64_t>(index));
     own_->manual_seed((uint64_t(bits[0]) << 32) | bits[1]);
@@ -32,8 +33,8 @@ class SampleGenerator {
   PhiloxKey key_;
 };
 
-// Returns read(). Wraps every exception in a SampleError; a SampleError passes unchanged.
-template <class F> auto reading_sample(const Dataset& dataset, int64_t index, F&& read) {
+// Returns read(). Nests every exception in a SampleError with the index; a SampleError passes unchanged.
+template <class F> auto with_sample_error(const Dataset& dataset, int64_t index, F&& read) {
   try {
     return read();
   } catch (const SampleError&) {

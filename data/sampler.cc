@@ -1,5 +1,6 @@
-// Implementation of the samplers: Fisher-Yates shuffle, weighted sampling and sharding, with Philox random
-// numbers.
+// Orders of epochs: Fisher-Yates shuffle, weighted sampling by a binary search in prefix sums, and the
+// padding of DistributedSampler. Random numbers are Philox with key (seed, epoch) and the element's number as
+// counter, so an order is a function of size, seed and epoch.
 #include "gradus/data/sampler.h"
 
 #include <algorithm>
@@ -61,7 +62,7 @@ ReplacementSampler::ReplacementSampler(const std::vector<double>& weights, int64
     if (!(weights[i] >= 0) || !std::isfinite(weights[i]))
       throw ValueError("ReplacementSampler", "weights must be finite and not negative, got weights[", i,
                        "] = ", weights[i]);
-    if (weights[i] > 0) last_ = static_cast<int64_t>(i);
+    if (weights[i] > 0) last_positive_ = static_cast<int64_t>(i);
     ends_.push_back(sum += weights[i]);
   }
   if (!(sum > 0) || !std::isfinite(sum))
@@ -74,10 +75,10 @@ std::vector<int64_t> ReplacementSampler::order(uint64_t epoch) const {
   for (size_t i = 0; i < v.size(); ++i) {
     const auto bits = philox(seed_, kShuffleStream | epoch, i);
     const double at = uniform_f64(bits[0], bits[1]) * ends_.back();
-    // Finds the first index whose end is above `at`. Rounding may make `at` equal to the whole sum; last_
-    // then bounds it.
+    // Finds the first index whose end is above `at`. Rounding may make `at` equal to the sum of all
+    // weights; last_positive_ then bounds the index.
     const auto end = std::upper_bound(ends_.begin(), ends_.end(), at);
-    v[i] = std::min(static_cast<int64_t>(end - ends_.begin()), last_);
+    v[i] = std::min(static_cast<int64_t>(end - ends_.begin()), last_positive_);
   }
   return v;
 }

@@ -61,8 +61,8 @@ class ReplacementSampler : public Sampler {
   std::vector<int64_t> order(uint64_t epoch) const override;
 
  private:
-  std::vector<double> ends_;  // inclusive prefix sums of the weights
-  int64_t last_ = 0;          // the last index of positive weight
+  std::vector<double> ends_;   // inclusive prefix sums of the weights
+  int64_t last_positive_ = 0;  // the last index of positive weight
   int64_t num_samples_;
   uint64_t seed_;
 };

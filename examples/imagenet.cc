@@ -216,7 +216,7 @@ training::Sums validate(nn::Module& net, const LogitsOf& logits_of, data::DataLo
   for (const data::Batch& b : loader) {
     const Tensor logits = logits_of(b.input);
     tally.add(training::score(nn::cross_entropy(logits, b.target, {.reduction = Reduction::kNone}), logits, b,
-                              {.in_5 = true}));
+                              {.top5 = true}));
     if (batch++ % a.log_interval == 0) {
       const training::Sums recent = tally.reduce();
       training::print(concat("Test: [", batch, '/', loader.size(), "]\t", meters(recent, tally.total())));
@@ -316,7 +316,7 @@ void fit(const Args& a) {
     const Tensor loss = nn::cross_entropy(logits, b.target);
     gm.backward(loss);
     opt.step().clear_grad();
-    s.log(training::score(loss, logits, b, {.in_5 = true}));
+    s.log(training::score(loss, logits, b, {.top5 = true}));
   });
 }
 

@@ -42,7 +42,7 @@ CLI::Validator in_digits() {
   return CLI::Validator(
       [](std::string& text) -> std::string {
         if (text.ends_with('k') || text.ends_with('M'))
-          if (const auto count = count_of(text)) text = std::to_string(*count);
+          if (const auto count = parse_count(text)) text = std::to_string(*count);
         return "";
       },
       "");
@@ -152,7 +152,7 @@ void CommandLine::parse_or_exit(int argc, char** argv) {
     impl_->run.values.emplace_back(option->get_single_name(), value());
 }
 
-std::optional<int64_t> count_of(const std::string& text) {
+std::optional<int64_t> parse_count(const std::string& text) {
   double number = 0;
   const char* const last = text.data() + text.size();
   const auto [end, error] = std::from_chars(text.data(), last, number);

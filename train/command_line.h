@@ -32,8 +32,8 @@ using OptionValue = std::variant<bool, int64_t, uint64_t, double, std::string>;
 // The options of all programs that train, each with its name on the command line.
 struct RunOptions {
   int nproc = 1, max_restarts = 0;     // --nproc, --max-restarts: ranks that the program starts itself
-  int64_t epochs = 1, iterations = 0;  // --epochs; --iterations: steps at the end; 0: by epochs
-  int64_t images = 0;                  // --images: shown at the end; 0: by the two above
+  int64_t epochs = 1, iterations = 0;  // --epochs; --iterations: steps to train for; 0: by epochs
+  int64_t images = 0;                  // --images: images, of all ranks, to train on; 0: by the two above
   uint64_t seed = 1;                   // --seed
   int64_t log_interval = 10;           // --log-interval: batches between two lines of the log
   bool dry_run = false;                // --dry-run: one training step and one test step
@@ -42,11 +42,11 @@ struct RunOptions {
   int64_t checkpoint_interval = 0;               // --checkpoint-interval: batches; 0: after each epoch only
   std::string summary = {}, sample_log = {};     // --summary FILE (JSON), --sample-log FILE
   std::string tensorboard = {};                  // --tensorboard DIR
-  // A program that sets a default has the option.
+  // A program has --device or --amp only if it sets a default.
   std::optional<Device> device = {};  // --device: of the network and the batches
   std::optional<DType> amp = {};      // --amp: dtype of products and convolutions; f32 or bf16
 
-  // Every option of the program with its value, also defaults. Set when the command line has been parsed.
+  // Every option of the program with its value, also defaults. Set by parse_or_exit().
   std::vector<std::pair<std::string, OptionValue>> values = {};
 };
 
@@ -55,9 +55,11 @@ concept OptionVariable = std::same_as<T, int> || std::same_as<T, int64_t> || std
                          std::same_as<T, double> || std::same_as<T, std::string>;
 
 struct ArgumentOptions {
+  // Bounds of a number: value >= at_least, value <= at_most, value > above. With any of them, numbers below 0
+  // are refused unless at_least or above allows them.
   std::optional<double> at_least = {}, at_most = {}, above = {};
-  std::vector<std::string> one_of = {};
-  std::string value = "";  // the name of the value in --help: "DIR"
+  std::vector<std::string> one_of = {};  // the allowed strings; empty: all
+  std::string value = "";                // the name of the value in --help: "DIR"
 };
 
 class CommandLine {
@@ -69,8 +71,8 @@ class CommandLine {
   CommandLine& operator=(const CommandLine&) = delete;
 
   // Adds an option. Names are separated by commas: "-a,--arch". A name without dashes is a positional
-  // argument, a bool is a flag. An int64_t is parsed by count_of(). The variable must outlive the
-  // CommandLine.
+  // argument, a bool is a flag. An int64_t may have a unit, as in parse_count(). The variable must outlive
+  // the CommandLine.
   template <OptionVariable T>
   void add(const std::string& names, T& variable, const std::string& help, const ArgumentOptions& o = {});
   void add(const std::string& names, bool& variable, const std::string& help);
@@ -84,6 +86,6 @@ class CommandLine {
 };
 
 // Parses a count from 0 to 2^40: "60000", "60k" and "0.06M" are equal. Returns nothing for other texts.
-std::optional<int64_t> count_of(const std::string& text);
+std::optional<int64_t> parse_count(const std::string& text);
 
 }  // namespace gradus::training

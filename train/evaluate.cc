@@ -39,13 +39,13 @@ int64_t count_correct(const Tensor& logits, const Tensor& target, int64_t k, int
 }
 
 // The last b.padding rows of a batch are repeated samples or replacements of unreadable samples, and do not count.
-// A scalar loss is the batch's mean and counts `rows` times. copy_number() returns a copy in f64 on the same GPU.
+// A scalar loss is the batch's mean and counts `rows` times. to_f64_scalar() returns a copy in f64 on the same GPU.
 Sums score(const Tensor& loss, const Tensor& logits, const data::Batch& b, ScoreOptions options) {
   const int64_t rows = b.size() - b.padding;
   Sums sums{.seen = rows};
   const auto add = [&](const char* name, const Tensor& number, double times) {
     if (internal::is_on_gpu(number))
-      sums.on_device.push_back({name, internal::copy_number(number), times});
+      sums.on_device.push_back({name, internal::to_f64_scalar(number), times});
     else
       sums.of.emplace_back(name, number.item<double>() * times);
   };
@@ -54,7 +54,7 @@ Sums score(const Tensor& loss, const Tensor& logits, const data::Batch& b, Score
   else
     add("loss", sum_of(raw::narrow(loss, 0, 0, rows)), 1);
   add("accuracy", correct(logits, b.target, 1, rows), 1);
-  if (options.in_5) add("accuracy_in_5", correct(logits, b.target, 5, rows), 1);
+  if (options.top5) add("accuracy_in_5", correct(logits, b.target, 5, rows), 1);
   return sums;
 }
 

@@ -17,11 +17,11 @@ class Training;
 // another value is. Counts the first `rows` rows; -1: all.
 int64_t count_correct(const Tensor& logits, const Tensor& target, int64_t k = 1, int64_t rows = -1);
 
-// Returns the sums of a batch: "loss", "accuracy", and with in_5 "accuracy_in_5". Repeated samples
+// Returns the sums of a batch: "loss", "accuracy", and with top5 "accuracy_in_5". Repeated samples
 // (Batch::padding) do not count. Does not wait for a GPU: its values stay in Sums::on_device.
 // Shapes: loss [] (the mean of the batch) or [N] (of each sample), logits [N,classes].
 struct ScoreOptions {
-  bool in_5 = false;  // whether the target is among the five largest logits
+  bool top5 = false;  // whether the target is among the five largest logits
 };
 Sums score(const Tensor& loss, const Tensor& logits, const data::Batch& batch, ScoreOptions options = {});
 

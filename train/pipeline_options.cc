@@ -25,7 +25,7 @@ std::vector<std::string> schedule_names() {
 int micro_batches(const PipelineRunOptions& o) {
   if (o.micro_batches == "auto") return 0;
   if (o.micro_batches.empty()) return o.ranks > 1 ? 2 * o.ranks : 1;
-  const std::optional<int64_t> count = count_of(o.micro_batches);
+  const std::optional<int64_t> count = parse_count(o.micro_batches);
   if (!count || *count < 1 || *count > 1 << 20)
     throw ValueError("pipeline", "--micro-batches: expected auto, or a number from 1 to 2^20, got ",
                      o.micro_batches);
@@ -36,7 +36,7 @@ int micro_batches(const PipelineRunOptions& o) {
 void set_recompute(dist::PipelineOptions& o, const std::string& text) {
   constexpr int64_t kMaxLayers = 1 << 16;  // of a group
   const auto number_after = [&](const std::string& prefix) -> int64_t {
-    const auto n = text.starts_with(prefix) ? count_of(text.substr(prefix.size())) : std::nullopt;
+    const auto n = text.starts_with(prefix) ? parse_count(text.substr(prefix.size())) : std::nullopt;
     return n.value_or(0);
   };
   if (text == "always" || text == "except-last") {

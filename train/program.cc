@@ -1,3 +1,5 @@
+// run(): decides whether this process is a rank or starts ranks as child processes, checks the options, calls
+// the body, and maps exceptions to messages on stderr and an exit status (list in program.h).
 #include "gradus/train/program.h"
 
 #include <exception>
@@ -15,6 +17,7 @@ namespace gradus::training {
 namespace fs = std::filesystem;
 namespace {
 
+// Errors: FileError if the file's folder does not exist.
 void check_folder_of(const fs::path& file) {
   const fs::path dir = file.has_parent_path() ? file.parent_path() : ".";
   if (!fs::is_directory(dir))
@@ -28,7 +31,8 @@ void check_device(const std::string& name, const RunOptions& o, int ranks) {
                       ": gradients on GPUs are not averaged over ranks yet");
 }
 
-// Returns an exit status.
+// Runs `train` on this rank with --threads threads. Returns the exit status: 0, or 130 after Interrupted.
+// Errors: FileError for a missing folder; those of `train`.
 int run_on_this_rank(const std::string& name, const RunOptions& o, const std::function<void()>& train) {
   for (const std::string& file : {o.summary, o.sample_log})
     if (!file.empty()) check_folder_of(file);
@@ -36,11 +40,11 @@ int run_on_this_rank(const std::string& name, const RunOptions& o, const std::fu
   try {
     train();
     return 0;
-  } catch (const Interrupted& where) {
+  } catch (const Interrupted& interrupted) {
     if (is_first_rank())
       std::cerr << name << ": interrupted; "
-                << (where.checkpoint.empty() ? "nothing is saved without --checkpoint-dir"
-                                             : "continue with --resume " + where.checkpoint)
+                << (interrupted.checkpoint.empty() ? "nothing is saved without --checkpoint-dir"
+                                                   : "continue with --resume " + interrupted.checkpoint)
                 << std::endl;
     return 130;  // 128 + SIGINT, as shells report it
   }

@@ -12,10 +12,10 @@ namespace gradus::training {
 
 struct ProgressOptions {
   std::string title;  // "Epoch 3/14"
-  int64_t total = 0;  // units of work
-  int64_t done = 0;   // units before this run
+  int64_t total = 0;  // units of work; 0: unknown
+  int64_t done = 0;   // units that were done before this run; they do not count for the rate
   std::string unit = "images";
-  bool shown = true;  // false: nothing is written, for all ranks but one
+  bool shown = true;  // false: nothing is written. To be set on one rank only
 };
 
 // Writes to standard output. Redraws the bar at most ten times a second. A narrow terminal shows no bar, then

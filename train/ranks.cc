@@ -1,3 +1,4 @@
+// Helpers for programs of several ranks, from collectives of the default group.
 #include "gradus/train/ranks.h"
 
 #include <iostream>

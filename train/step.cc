@@ -1,3 +1,5 @@
+// Step: random numbers per sample, logging of values for the end of the step, and backward with a check for
+// gradients that are not finite. Training::Steps, the iterator of a Training, owns the Step.
 #include "gradus/train/step.h"
 
 #include "gradus/autograd/ops/view.h"
@@ -16,7 +18,8 @@ bool Step::every(int64_t n) const {
   return number_ % n == 0;
 }
 
-// Draws on the host, with a Philox key per sample.
+// Draws on the host, with a Philox key per sample, from seed, step, call, and index in the global batch.
+// The constant, "STEPSTEP" in ASCII, separates these keys from other uses of the seed.
 template <class Fill> Tensor Step::for_each_sample(const Shape& sample, Fill fill) {
   Shape shape = {batch_->size()};
   for (const int64_t size : sample) shape.push_back(size);

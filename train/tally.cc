@@ -14,7 +14,6 @@
 #include "gradus/train/text.h"
 
 namespace gradus::training {
-
 namespace {
 
 // Adds the values of names that `all` has, and appends the pairs of other names.
@@ -33,13 +32,13 @@ void add(std::vector<std::pair<std::string, T>>& all, const std::vector<std::pai
 
 bool internal::is_on_gpu(const Tensor& x) { return x.device().type == DeviceType::kCUDA; }
 
-Tensor internal::copy_number(const Tensor& x) {
+Tensor internal::to_f64_scalar(const Tensor& x) {
   const Tensor number = empty({}, {DType::kF64, x.device()});
   raw::copy_(number, raw::reshape(x, {}));
   return number;
 }
 
-std::vector<double> internal::read_numbers(const std::vector<Tensor>& numbers) {
+std::vector<double> internal::read_scalars(const std::vector<Tensor>& numbers) {
   if (numbers.empty()) return {};
   const auto count = static_cast<int64_t>(numbers.size());
   const Tensor all = empty({count}, {DType::kF64, numbers[0].device()});
@@ -50,7 +49,7 @@ std::vector<double> internal::read_numbers(const std::vector<Tensor>& numbers) {
 Sums& Sums::operator+=(const Sums& s) {
   seen += s.seen;
   add(of, s.of);
-  add(seen_of, s.seen_of);
+  add(counts, s.counts);
   on_device.insert(on_device.end(), s.on_device.begin(), s.on_device.end());
   return *this;
 }
@@ -69,7 +68,7 @@ double Sums::sum(std::string_view name) const {
 
 double Sums::mean(std::string_view name) const {
   int64_t count = seen;
-  for (const auto& [own, values] : seen_of)
+  for (const auto& [own, values] : counts)
     if (own == name) count = values;
   return count ? sum(name) / double(count) : 0;
 }
@@ -84,8 +83,8 @@ std::map<std::string, double> Sums::means() const {
 Sums Sums::read() const {
   std::vector<Tensor> numbers;
   for (const OnDevice& part : on_device) numbers.push_back(part.number);
-  const std::vector<double> values = internal::read_numbers(numbers);
-  Sums all{.seen = seen, .of = of, .seen_of = seen_of};
+  const std::vector<double> values = internal::read_scalars(numbers);
+  Sums all{.seen = seen, .of = of, .counts = counts};
   for (size_t i = 0; i < values.size(); ++i)
     add(all.of, {{on_device[i].name, values[i] * on_device[i].factor}});
   return all;
@@ -93,7 +92,7 @@ Sums Sums::read() const {
 
 bool Sums::operator==(const Sums& s) const {
   const Sums a = read(), b = s.read();
-  return a.seen == b.seen && a.of == b.of && a.seen_of == b.seen_of;
+  return a.seen == b.seen && a.of == b.of && a.counts == b.counts;
 }
 
 std::string mean_text(const std::string& name, double mean) {
@@ -115,7 +114,7 @@ Sums Tally::reduce() {
     // The names are sent with the values, because a rank that has had no samples does not know them. The ranks of
     // a replica (pipeline stages) have the same samples, so only the first of them counts.
     dist::WireWriter wire;
-    wire.put(Job::current()->replica().index, local_.seen, local_.of, local_.seen_of);
+    wire.put(Job::current()->replica().index, local_.seen, local_.of, local_.counts);
     std::set<int> replicas;
     for (const std::string& bytes : dist::all_gather_object(wire.take())) {
       dist::WireReader reader(bytes);
@@ -123,7 +122,7 @@ Sums Tally::reduce() {
       reader.get(replica);
       if (!replicas.insert(replica).second) continue;
       Sums one;
-      reader.get(one.seen, one.of, one.seen_of);
+      reader.get(one.seen, one.of, one.counts);
       recent += one;
     }
   }

@@ -12,7 +12,6 @@
 #include "gradus/tensor/tensor.h"
 
 namespace gradus::training {
-
 namespace internal {
 
 // Maximum number of values on a GPU that stay unread.
@@ -20,9 +19,9 @@ inline constexpr size_t kMaxUnread = 1000;
 
 bool is_on_gpu(const Tensor& x);
 // Returns a copy in f64 of the one element of x, on its device.
-Tensor copy_number(const Tensor& x);
+Tensor to_f64_scalar(const Tensor& x);
 // Returns the values of f64 scalars on one device. Waits for the device once.
-std::vector<double> read_numbers(const std::vector<Tensor>& numbers);
+std::vector<double> read_scalars(const std::vector<Tensor>& numbers);
 
 }  // namespace internal
 
@@ -38,7 +37,7 @@ struct Sums {
   int64_t seen = 0;                                     // number of samples
   std::vector<std::pair<std::string, double>> of = {};  // the sums, by name
   // By name: the number of summands of a sum, if it differs from `seen` (a loss that not every step has).
-  std::vector<std::pair<std::string, int64_t>> seen_of = {};
+  std::vector<std::pair<std::string, int64_t>> counts = {};
   // Further summands of the sums, by name; they have one device. Reading a sum waits for the device.
   std::vector<OnDevice> on_device = {};
 
@@ -47,7 +46,7 @@ struct Sums {
   bool contains(std::string_view name) const;
   // Returns 0 for an unknown name.
   double sum(std::string_view name) const;
-  // Returns sum(name) divided by seen_of[name] if present, else by seen; 0 if the divisor is 0.
+  // Returns sum(name) divided by counts[name] if present, else by seen; 0 if the divisor is 0.
   double mean(std::string_view name) const;
   std::map<std::string, double> means() const;  // of all names
   // Returns the same sums on the host: on_device is added to `of`. Waits for the device.

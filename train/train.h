@@ -1,4 +1,5 @@
-// What turns a loop into a program: command line, log, checkpoints, exact resume, interruption, results.
+// Umbrella header of train, for training programs: command line, steps, log, metrics, checkpoints, exact
+// resume, interruption by signals, results.
 #pragma once
 
 #include "gradus/train/command_line.h"

@@ -52,8 +52,6 @@ Training::Training(std::string program, const RunOptions& run, data::DataLoader&
 
 Training::~Training() = default;
 
-// ---- checkpoints ----
-
 // Loads the checkpoint to resume from, if any, and opens the logs.
 void Training::resume() {
   if (const std::string file = impl_->files.find(options_.count_by == CountBy::kSteps); !file.empty())
@@ -80,12 +78,10 @@ void Training::save(const std::string& file) {
   impl_->log.reduce();
   if (file.empty()) return;
   io::Checkpoint c = impl_->files.identity();
-  internal::put(c, "epoch", impl_->log.epoch());
+  internal::put_sums(c, "epoch", impl_->log.epoch());
   internal::put_history(c, history_);
   state_.save(file, c);
 }
-
-// ---- epochs ----
 
 bool Training::ended_in_epoch() const {
   if (dry_run_ended_) return true;
@@ -99,7 +95,7 @@ bool Training::ended() const {
 }
 
 bool Training::begin_epoch() {
-  if (options_.test && test_due()) make_test();
+  if (options_.test && test_due()) run_test();
   if (ended()) return false;
   impl_->log.begin_epoch();
   return true;
@@ -117,8 +113,6 @@ bool Training::saves_epoch() const {
   return options_.count_by == CountBy::kEpochs || run_.checkpoint_interval == 0 || ended();
 }
 
-// ---- steps ----
-
 Training::Steps Training::begin() {
   resume();
   return Steps(*this);
@@ -132,20 +126,20 @@ Training::Steps::Steps(Training& training) : training_(&training) {
   begin_step();
 }
 
-// Fetches the next batch. `at_` is null between epochs, and once the training has ended.
+// Fetches the next batch. `iterator_` is null between epochs, and once the training has ended.
 void Training::Steps::begin_step() {
-  while (!at_ || training_->ended_in_epoch() || *at_ == std::default_sentinel) {
-    if (at_) training_->end_epoch();
-    at_.reset();
+  while (!iterator_ || training_->ended_in_epoch() || *iterator_ == std::default_sentinel) {
+    if (iterator_) training_->end_epoch();
+    iterator_.reset();
     if (!training_->begin_epoch()) return;
-    at_.emplace(training_->loader_.begin());
+    iterator_.emplace(training_->loader_.begin());
   }
-  step_ = training_->begin_step(**at_);
+  step_ = training_->begin_step(**iterator_);
 }
 
 Training::Steps& Training::Steps::operator++() {
   training_->end_step(step_);
-  if (!training_->ended_in_epoch()) ++*at_;
+  if (!training_->ended_in_epoch()) ++*iterator_;
   begin_step();
   return *this;
 }
@@ -174,7 +168,6 @@ void Training::end_step(const Step& step) {
   ++impl_->counts.steps;
   impl_->log.count_seconds();
   dry_run_ended_ = run_.dry_run;
-
   const internal::EpochPosition at = internal::position_of(loader_);
   const bool last = at.samples == at.total || ended(), line = logs_step();
   if (line || last) {
@@ -183,15 +176,14 @@ void Training::end_step(const Step& step) {
   }
   impl_->log.show_step(line, last, state_, skipped());
   if (!last || !saves_epoch()) {
-    const bool stop = impl_->stop.agreed();
+    const bool stop = impl_->stop.should_stop();
     if (stop || saves_step()) save(impl_->files.path());
     if (stop) throw Interrupted{impl_->files.path()};
   }
   impl_->log.end_step();
-
   if (!options_.test || options_.test_every == 0 || !test_due()) return;
   impl_->log.stop_progress();
-  make_test();
+  run_test();
   impl_->log.start_progress();
 }
 
@@ -206,8 +198,6 @@ bool Training::saves_step() const {
   return run_.checkpoint_interval > 0 && count % run_.checkpoint_interval == 0;
 }
 
-// ---- tests ----
-
 bool Training::test_due() const {
   if (ended() && steps() > tested_steps_) return true;
   if (options_.test_every == 0) return epoch() > tested_epochs_;
@@ -215,7 +205,7 @@ bool Training::test_due() const {
   return images() / options_.test_every > tested_images / options_.test_every;
 }
 
-void Training::make_test() {
+void Training::run_test() {
   const Sums all = options_.test().read();
   impl_->log.show_test(all);
   tested_epochs_ = epoch();
@@ -232,15 +222,13 @@ void Training::make_test() {
 
 void Training::test_only() {
   resume();
-  make_test();
+  run_test();
 }
 
 bool Training::end_test_step() {
-  if (impl_->stop.agreed()) throw Interrupted{impl_->files.path()};
+  if (impl_->stop.should_stop()) throw Interrupted{impl_->files.path()};
   return run_.dry_run;
 }
-
-// ---- results ----
 
 io::EventWriter* Training::events() { return impl_->log.events(); }
 int64_t Training::steps() const { return impl_->counts.steps; }

@@ -108,7 +108,7 @@ class Training {
   Step begin_step(const data::Batch& batch);
   void end_step(const Step& step);
   bool test_due() const;
-  void make_test();
+  void run_test();
 
   bool ended() const;
   bool ended_in_epoch() const;  // though batches of the epoch may remain
@@ -141,13 +141,13 @@ class Training::Steps {
   Step& operator*() { return step_; }
   Steps& operator++();
   void operator++(int) { ++*this; }
-  bool operator==(std::default_sentinel_t) const { return !at_; }
+  bool operator==(std::default_sentinel_t) const { return !iterator_; }
 
  private:
   void begin_step();  // with the next batch, of this epoch or the next
 
   Training* training_;
-  std::optional<data::DataLoader::Iterator> at_;  // none: the training has ended
+  std::optional<data::DataLoader::Iterator> iterator_;  // none: the training has ended
   Step step_;
 };
 

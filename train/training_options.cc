@@ -1,3 +1,4 @@
+// The default lines of a training's log and tests, in the formats that training_options.h shows.
 #include "gradus/train/training_options.h"
 
 #include "gradus/train/text.h"

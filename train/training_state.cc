@@ -109,7 +109,6 @@ io::Checkpoint TrainingState::collect() const {
       generators.emplace_back(part.name_, *part.generator_);
     else if (!part.pipeline_)
       part.put_(c, part.name_);
-
   dist::WireWriter local;
   for (const auto& [name, generator] : generators)
     for (const uint64_t number : generator.state()) local.put(number);

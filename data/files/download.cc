@@ -26,7 +26,6 @@
 
 namespace gradus::data {
 namespace {
-
 namespace fs = std::filesystem;
 
 constexpr const char* kOp = "download";
@@ -166,7 +165,6 @@ Outcome fetch(const DownloadRequest& request, const std::string& url, PartFile& 
   const std::unique_ptr<CURL, decltype(&curl_easy_cleanup)> handle(curl_easy_init(), &curl_easy_cleanup);
   CURL* curl = handle.get();
   if (!curl) throw Error(kOp, "libcurl cannot start");
-
   Transfer t{request, part, curl, part.size(), false, {}, nullptr};
   char error[CURL_ERROR_SIZE] = "";
   curl_easy_setopt(curl, CURLOPT_URL, url.c_str());
@@ -187,7 +185,6 @@ Outcome fetch(const DownloadRequest& request, const std::string& url, PartFile& 
   curl_easy_setopt(curl, CURLOPT_XFERINFOFUNCTION, &Transfer::progress);
   curl_easy_setopt(curl, CURLOPT_XFERINFODATA, &t);
   curl_easy_setopt(curl, CURLOPT_NOPROGRESS, request.progress ? 0L : 1L);
-
   const CURLcode code = curl_easy_perform(curl);
   if (t.exception) std::rethrow_exception(t.exception);
   const long status = t.status();
@@ -278,7 +275,6 @@ void download(const DownloadRequest& request) {
     return fs::is_regular_file(request.path, ignored) && mismatch(request.path, request).empty();
   };
   if (is_there()) return;
-
   std::error_code error;
   if (request.path.has_parent_path()) fs::create_directories(request.path.parent_path(), error);
   if (error)
@@ -290,7 +286,6 @@ void download(const DownloadRequest& request) {
   }
   if (!checked) part.clear();
   if (part.size() > 0 && mismatch(part.path(), request).empty()) return part.commit(request.path);
-
   std::string answers;
   for (const std::string& url : request.urls) {
     const std::string problem = try_mirror(request, url, part);

@@ -21,7 +21,7 @@ std::filesystem::path cache_dir();
 
 // The progress of a download, in bytes. `total` is 0 while unknown.
 struct DownloadProgress {
-  std::string file;
+  std::string file;  // name of the destination, without its folder
   int64_t done = 0;
   int64_t total = 0;
 };
@@ -33,7 +33,7 @@ struct DownloadRequest {
   std::string sha256_content = {};  // of the unpacked gzip file; empty: not checked
   // Limit for the file, and for its unpacked content while sha256_content is checked.
   int64_t max_bytes = int64_t{1} << 30;
-  double stall_timeout = 30;  // seconds without a byte
+  double stall_timeout = 30;  // seconds without a byte after which a mirror has failed
   // Called periodically in the thread that called download(). Its exception ends the download and propagates
   // to the caller.
   std::function<void(const DownloadProgress&)> progress = {};

@@ -44,7 +44,6 @@ IdxFile::IdxFile(const std::filesystem::path& path, IdxOptions options) : file_(
   dtype_ = element_type(magic[2], path);
   const int ndim = magic[3];
   if (ndim < 1 || ndim > kMaxDims) fail("has ", ndim, " dimensions, expected 1 to ", kMaxDims);
-
   int64_t content = size_of(dtype_);  // bytes of all elements, in the file and in memory
   bool is_empty = false;
   for (int i = 0; i < ndim; ++i) {

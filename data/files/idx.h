@@ -27,7 +27,7 @@ class IdxFile {
   const Shape& shape() const { return shape_; }
   int64_t bytes() const { return shape_.product() * size_of(dtype_); }  // of the array
   const std::filesystem::path& path() const { return file_.path(); }
-  std::string identity() const { return file_.identity(); }
+  std::string identity() const { return file_.identity(); }  // see InputFile
   // Writes the array to `out`, row-major. Must be called at most once.
   void read(void* out);
 

@@ -10,9 +10,8 @@
 #include <string_view>
 
 namespace gradus::data {
-
 namespace internal {
-std::string hex(std::span<const uint8_t> bytes);  // "1f8b"
+std::string hex(std::span<const uint8_t> bytes);  // two lower-case digits per byte: "1f8b"
 }
 
 class InputFile {

@@ -1,4 +1,5 @@
-// SHA-256 with OpenSSL's EVP functions.
+// SHA-256 digests with OpenSSL's EVP functions. Files are read in chunks of 64 KiB, so memory use does not
+// depend on their size. An OpenSSL that provides no SHA-256 is an Error.
 #include "gradus/data/files/sha256.h"
 
 #include <openssl/evp.h>

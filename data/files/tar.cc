@@ -15,7 +15,6 @@
 
 namespace gradus::data {
 namespace {
-
 namespace fs = std::filesystem;
 
 constexpr const char* kOp = "unpack_tar";

@@ -12,8 +12,8 @@
 namespace gradus::data::internal {
 
 struct EncodedImage {
-  std::string name;
-  std::vector<uint8_t> bytes;
+  std::string name;            // of the file, in errors
+  std::vector<uint8_t> bytes;  // content of the file
   DecodeOptions options;
 
   template <class... Parts> [[noreturn]] void fail(const Parts&... parts) const {
@@ -31,8 +31,8 @@ struct EncodedImage {
 // The image's properties as stored in the file, before EXIF orientation is applied.
 struct ImageHeader {
   int64_t height = 0, width = 0, channels = 0;
-  int orientation = 1;  // EXIF orientation, 1 to 8
-  bool scales = false;  // the decoder supports decoding at 1/2, 1/4 and 1/8 of the size
+  int orientation = 1;     // EXIF orientation, 1 to 8
+  bool can_scale = false;  // the decoder supports decoding at 1/2, 1/4 and 1/8 of the size
 };
 
 // ---- JPEG, with libjpeg-turbo ----

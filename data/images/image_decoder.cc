@@ -31,8 +31,8 @@ class FileSource : public ImageSource {
     if (file_.options.exif_orientation) orientation_ = Orientation::from_exif(header_.orientation);
   }
 
-  int64_t height() const override { return orientation_.swaps ? header_.width : header_.height; }
-  int64_t width() const override { return orientation_.swaps ? header_.height : header_.width; }
+  int64_t height() const override { return orientation_.swaps_axes ? header_.width : header_.height; }
+  int64_t width() const override { return orientation_.swaps_axes ? header_.height : header_.width; }
   int64_t channels() const override {
     const ColorMode mode = file_.options.mode;
     return mode == ColorMode::kRGB                                   ? 3
@@ -42,8 +42,8 @@ class FileSource : public ImageSource {
 
   Region decode(Box box, int64_t min_height, int64_t min_width) const override {
     const int scale = scale_for(box, min_height, min_width);
-    Region region =
-        orientation_.upright(decode_in_file(orientation_.in_file(box, header_.height, header_.width), scale));
+    Region region = orientation_.upright(
+        decode_in_file(orientation_.file_box(box, header_.height, header_.width), scale));
     if (region.image.channels() != channels()) region.image = to_grayscale(region.image);
     return region;
   }
@@ -51,7 +51,7 @@ class FileSource : public ImageSource {
  private:
   // Returns the largest divisor at which the box is still at least min_height by min_width scaled pixels.
   int scale_for(Box box, int64_t min_height, int64_t min_width) const {
-    if (!header_.scales || !file_.options.scaled) return 1;
+    if (!header_.can_scale || !file_.options.scaled) return 1;
     for (const int scale : {8, 4, 2})
       if (box.height / scale >= min_height && box.width / scale >= min_width) return scale;
     return 1;

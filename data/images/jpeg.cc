@@ -123,7 +123,7 @@ class JpegReader {
             .width = info_.image_width,
             .channels = components == 1 ? 1 : 3,
             .orientation = orientation(),
-            .scales = true};
+            .can_scale = true};
   }
 
   // Comes after read_header. `box` is in pixels of the image scaled by 1/scale.

@@ -7,7 +7,6 @@
 #include <utility>
 
 namespace gradus::data::internal {
-
 namespace {
 
 // Reads numbers in the byte order given by the first two bytes: "II" little-endian, "MM" big-endian. Numbers
@@ -59,7 +58,7 @@ int exif_orientation(std::span<const uint8_t> tiff) {
 }
 
 Orientation Orientation::from_exif(int value) {
-  // By the EXIF value: swaps, flips_x, flips_y.
+  // By the EXIF value: swaps_axes, flips_x, flips_y.
   static constexpr Orientation kOrientations[] = {
       {false, false, false}, {false, false, false}, {false, true, false},
       {false, true, true},   {false, false, true},  {true, false, false},
@@ -67,8 +66,8 @@ Orientation Orientation::from_exif(int value) {
   return value >= 1 && value <= 8 ? kOrientations[value] : Orientation();
 }
 
-Box Orientation::in_file(Box box, int64_t file_height, int64_t file_width) const {
-  if (swaps) box = {box.top, box.left, box.height, box.width};
+Box Orientation::file_box(Box box, int64_t file_height, int64_t file_width) const {
+  if (swaps_axes) box = {box.top, box.left, box.height, box.width};
   if (flips_x) box.left = file_width - box.left - box.width;
   if (flips_y) box.top = file_height - box.top - box.height;
   return box;
@@ -78,17 +77,16 @@ Box Orientation::in_file(Box box, int64_t file_height, int64_t file_width) const
 Region Orientation::upright(const Region& file) const {
   if (is_upright()) return file;
   const int64_t h = file.image.height(), w = file.image.width(), c = file.image.channels();
-  Region out{Image(swaps ? w : h, swaps ? h : w, c), file.left, file.top, file.width, file.height};
+  Region out{Image(swaps_axes ? w : h, swaps_axes ? h : w, c), file.left, file.top, file.width, file.height};
   if (flips_x) out.left = double(w) - file.left - file.width;
   if (flips_y) out.top = double(h) - file.top - file.height;
-  if (swaps) {
+  if (swaps_axes) {
     std::swap(out.left, out.top);
     std::swap(out.width, out.height);
   }
-
   // Strides, in bytes of the file's image, of one pixel along the upright image's x and y.
   const int64_t along_x = flips_x ? -c : c, along_y = flips_y ? -w * c : w * c;
-  const int64_t step_x = swaps ? along_y : along_x, step_y = swaps ? along_x : along_y;
+  const int64_t step_x = swaps_axes ? along_y : along_x, step_y = swaps_axes ? along_x : along_y;
   const uint8_t* row = file.image.data() + (flips_x ? (w - 1) * c : 0) + (flips_y ? (h - 1) * w * c : 0);
   uint8_t* to = out.image.mutable_data();
   for (int64_t y = 0; y < out.image.height(); ++y, row += step_y) {

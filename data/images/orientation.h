@@ -9,15 +9,15 @@
 
 namespace gradus::data::internal {
 
-// Pixel (x, y) of the upright image is the file's pixel (x, y), or (y, x) if `swaps`. With flips_x the file's
+// Pixel (x, y) of the upright image is the file's pixel (x, y), or (y, x) if `swaps_axes`. With flips_x the file's
 // columns are counted from the right, with flips_y its rows from the bottom.
 struct Orientation {
-  bool swaps = false, flips_x = false, flips_y = false;
+  bool swaps_axes = false, flips_x = false, flips_y = false;
 
-  static Orientation from_exif(int value);  // 1 to 8
-  bool is_upright() const { return !swaps && !flips_x && !flips_y; }
+  static Orientation from_exif(int value);  // 1 to 8; upright for other values
+  bool is_upright() const { return !swaps_axes && !flips_x && !flips_y; }
   // Converts a box of the upright image to coordinates of the file's image of this size.
-  Box in_file(Box upright, int64_t file_height, int64_t file_width) const;
+  Box file_box(Box upright, int64_t file_height, int64_t file_width) const;
   // Converts a region of the file's image, or all of the image, to the upright image.
   Region upright(const Region& file) const;
   Image upright(const Image& file) const {

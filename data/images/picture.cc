@@ -18,8 +18,8 @@ namespace gradus::data {
 const std::shared_ptr<const ValueTable>& ValueTable::plain() {
   static const auto& table = *new std::shared_ptr<const ValueTable>([] {
     auto t = std::make_shared<ValueTable>();
-    for (auto& of : t->of)
-      for (int v = 0; v < 256; ++v) of[v] = static_cast<float>(v) / 255.f;
+    for (auto& values : t->values)
+      for (int v = 0; v < 256; ++v) values[v] = static_cast<float>(v) / 255.f;
     return t;
   }());
   return table;
@@ -73,7 +73,7 @@ Picture& Picture::set(Tensor tensor) {
   if (!tensor.defined()) throw StateError("Picture", "there is no tensor");
   stage_ = Stage::kTensor;
   tensor_ = std::move(tensor);
-  values_.reset();
+  value_table_.reset();
   image_ = Image();
   return *this;
 }
@@ -141,7 +141,7 @@ Picture& Picture::pad(Padding padding, PadImageOptions options) {
 Picture& Picture::to_float() {
   require_image("ToTensor");
   stage_ = Stage::kFloats;
-  values_ = ValueTable::plain();
+  value_table_ = ValueTable::plain();
   return *this;
 }
 
@@ -243,13 +243,13 @@ const Image& Picture::materialize() {
 namespace {
 
 // internal::to_floats with the number of channels known at compile time.
-template <int kChannels> void to_floats(Pixels in, const ValueTable& values, bool is_mirrored, float* out) {
+template <int kChannels> void to_floats(Pixels in, const ValueTable& table, bool is_mirrored, float* out) {
   const uint8_t* row = in.data;
   const int64_t step = is_mirrored ? -kChannels : kChannels;
   for (int64_t y = 0; y < in.height; ++y, row += in.width * kChannels) {
     const uint8_t* from = is_mirrored ? row + (in.width - 1) * kChannels : row;
     for (int64_t x = 0; x < in.width; ++x, from += step, out += kChannels)
-      for (int c = 0; c < kChannels; ++c) out[c] = values.of[c][from[c]];
+      for (int c = 0; c < kChannels; ++c) out[c] = table.values[c][from[c]];
   }
 }
 
@@ -269,9 +269,9 @@ void copy_channels_last(const Tensor& x, float* out) {
 
 }  // namespace
 
-void internal::to_floats(Pixels in, const ValueTable& values, bool is_mirrored, float* out) {
-  in.channels == 3 ? data::to_floats<3>(in, values, is_mirrored, out)
-                   : data::to_floats<1>(in, values, is_mirrored, out);
+void internal::to_floats(Pixels in, const ValueTable& table, bool is_mirrored, float* out) {
+  in.channels == 3 ? data::to_floats<3>(in, table, is_mirrored, out)
+                   : data::to_floats<1>(in, table, is_mirrored, out);
 }
 
 Image Picture::image() {
@@ -299,10 +299,10 @@ void Picture::write_channels_last(float* out) {
     }
     return;
   }
-  internal::to_floats(pixels_of(materialize()), *values_, is_mirrored_, out);
+  internal::to_floats(pixels_of(materialize()), *value_table_, is_mirrored_, out);
 }
 
-Tensor Picture::own_tensor() {
+Tensor Picture::channels_last_copy() {
   require_tensor("Picture");
   const Shape shape = this->shape();
   if (shape.size() != 3 || dtype() != DType::kF32)
@@ -316,7 +316,7 @@ Tensor Picture::tensor() {
   require_tensor("Picture");
   if (stage_ == Stage::kTensor && tensor_.is_row_major()) return tensor_;
   if (stage_ == Stage::kTensor && (tensor_.dim() != 3 || dtype() != DType::kF32)) return tensor_;
-  const Tensor last = stage_ == Stage::kTensor ? tensor_ : own_tensor();
+  const Tensor last = stage_ == Stage::kTensor ? tensor_ : channels_last_copy();
   Tensor rows = empty(last.shape(), {DType::kF32});
   float* out = rows.ptr<float>();
   for (int64_t c = 0; c < last.size(0); ++c) {
@@ -333,13 +333,13 @@ Tensor Picture::tensor() {
 // tensor.
 template <class F> Picture& Picture::map_values(F&& f) {
   if (stage_ == Stage::kFloats) {
-    auto mapped = std::make_shared<ValueTable>(*values_);
+    auto mapped = std::make_shared<ValueTable>(*value_table_);
     for (int64_t c = 0; c < channels(); ++c)
-      for (float& v : mapped->of[c]) v = f(static_cast<size_t>(c), v);
-    values_ = std::move(mapped);
+      for (float& v : mapped->values[c]) v = f(static_cast<size_t>(c), v);
+    value_table_ = std::move(mapped);
     return *this;
   }
-  Tensor floats = own_tensor();
+  Tensor floats = channels_last_copy();
   float* p = floats.ptr<float>();
   const size_t channels = static_cast<size_t>(floats.size(0));
   for (int64_t i = 0; i < floats.numel(); i += static_cast<int64_t>(channels))

@@ -31,10 +31,10 @@
 
 namespace gradus::data {
 
-// A lookup table: of[c][b] is the float value of byte b in channel c. Pointwise operations (normalize, shift)
+// A lookup table: values[c][b] is the float value of byte b in channel c. Pointwise operations (normalize, shift)
 // change the table instead of the pixels.
 struct ValueTable {
-  float of[3][256];
+  float values[3][256];
 
   // Returns the table of byte / 255, as in ToTensor.
   static const std::shared_ptr<const ValueTable>& plain();
@@ -43,7 +43,7 @@ struct ValueTable {
 namespace internal {
 // Converts bytes to floats by table lookup, mirroring rows if `is_mirrored`.
 // Shapes: in [H,W,C], C 1 or 3 -> out f32[H,W,C].
-void to_floats(Pixels in, const ValueTable& values, bool is_mirrored, float* out);
+void to_floats(Pixels in, const ValueTable& table, bool is_mirrored, float* out);
 }  // namespace internal
 
 struct MaskOptions {
@@ -118,10 +118,10 @@ class Picture {
   void require_image(const char* op) const;
   void require_tensor(const char* op) const;
   // Returns the lookup table from bytes to floats. Null for an image, and once the floats are computed.
-  const std::shared_ptr<const ValueTable>& values() const { return values_; }
-  void set_values(std::shared_ptr<const ValueTable> values) { values_ = std::move(values); }
+  const std::shared_ptr<const ValueTable>& value_table() const { return value_table_; }
+  void set_value_table(std::shared_ptr<const ValueTable> table) { value_table_ = std::move(table); }
   // Returns a writable copy of the values, channels-last.
-  Tensor own_tensor();
+  Tensor channels_last_copy();
   // Shape and dtype of the tensor.
   Shape shape() const;
   DType dtype() const;
@@ -150,8 +150,8 @@ class Picture {
   std::optional<Resize> resize_;  // resize of the crop
   Box window_;                    // crop of the resized crop
   bool is_mirrored_ = false;
-  std::shared_ptr<const ValueTable> values_;  // of kFloats
-  Tensor tensor_;                             // of kTensor
+  std::shared_ptr<const ValueTable> value_table_;  // of kFloats
+  Tensor tensor_;                                  // of kTensor
 };
 
 }  // namespace gradus::data

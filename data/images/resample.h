@@ -15,11 +15,11 @@ namespace internal {
 
 // The weights of one axis: y[i] = sum_k weights[i * taps + k] * x[first + start[i] + k], for k < count[i].
 struct AxisWeights {
-  int64_t first = 0, last = 0;  // range [first, last) of the inputs that are read
-  int taps = 0;                 // number of weights per result, including zeros at the end
-  std::vector<int32_t> start;   // per result, relative to `first`
-  std::vector<int32_t> count;   // per result, number of weights without zeros at the end
-  std::vector<int32_t> weights;
+  int64_t first = 0, last = 0;   // range [first, last) of the inputs that are read
+  int taps = 0;                  // number of weights per result, including zeros at the end
+  std::vector<int32_t> start;    // per result, relative to `first`
+  std::vector<int32_t> count;    // per result, number of weights without zeros at the end
+  std::vector<int32_t> weights;  // in fixed point with 22 fractional bits
 };
 
 // Returns the weights of results [begin, end) of a resize of inputs [low, high), out of `in_size`, to `out_size`

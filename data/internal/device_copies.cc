@@ -1,4 +1,6 @@
-// Implementation of DeviceCopies: pinned memory and asynchronous copies on a separate stream.
+// DeviceCopies: copies the tensors of a batch into pinned (page-locked) host memory, then to the device on a
+// separate stream. Pinned blocks come from the caching allocator PinnedMemory, which does not reuse a block
+// before the copies from it have completed. For devices other than GPUs, pin() changes nothing.
 #include "gradus/data/internal/device_copies.h"
 
 #include <cstring>
@@ -18,6 +20,7 @@ template <class F> void for_each_tensor(Batch& batch, F f) {
     if (x->defined()) f(*x);
 }
 
+// Returns the device. Errors: DeviceError, thrown by the calls below, if it does not exist.
 Device checked(Device device) {
   if (device.type == DeviceType::kCUDA)
     gradus::internal::runtime_of(device, "DataLoader");
@@ -49,7 +52,7 @@ Batch DeviceCopies::pin(Batch batch) const {
 
 DeviceCopies::Queued DeviceCopies::queue(Batch batch) const {
   const StreamScope scope(stream_);
-  const auto native = gradus::internal::native_stream(stream_);
+  const auto native = gradus::internal::native_stream(stream_);  // null for devices other than GPUs
   for_each_tensor(batch, [&](Tensor& x) {
     const Tensor from = std::exchange(x, raw::to(x, device_));
     if (native) PinnedMemory::of(device_).record_use(from.storage()->data(), native->handle());
@@ -58,7 +61,7 @@ DeviceCopies::Queued DeviceCopies::queue(Batch batch) const {
 }
 
 Batch DeviceCopies::receive(Queued queued) const {
-  current_stream(device_).wait(queued.arrived);
+  current_stream(device_).wait(queued.copied);
   return std::move(queued.batch);
 }
 

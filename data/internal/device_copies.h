@@ -18,12 +18,12 @@ class DeviceCopies {
   // Errors: DeviceError if the device does not exist.
   explicit DeviceCopies(Device device);
 
-  // Returns the batch in pinned memory. May be called from any thread.
+  // Returns the batch in pinned memory; unchanged if the device is no GPU. May be called from any thread.
   Batch pin(Batch batch) const;
 
   struct Queued {
-    Batch batch;
-    Event arrived;
+    Batch batch;   // on the device
+    Event copied;  // completes when the batch has been copied
   };
   // Enqueues the copy of a batch to the device.
   Queued queue(Batch batch) const;

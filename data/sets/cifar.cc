@@ -12,7 +12,6 @@
 
 namespace gradus::data {
 namespace {
-
 namespace fs = std::filesystem;
 
 constexpr int64_t kSide = 32, kPixels = kSide * kSide, kImageBytes = 3 * kPixels;

@@ -142,8 +142,8 @@ class Draws {
     for (int i = 0; i < 4; ++i) sum += uniform_f32(bits());
     return sum * 1.7320508f;
   }
-  int below(int n) { return static_cast<int>((uint64_t(bits()) * static_cast<uint64_t>(n)) >> 32); }
-  bool chance(float p) { return uniform_f32(bits()) < p; }
+  int uniform_int(int n) { return static_cast<int>((uint64_t(bits()) * static_cast<uint64_t>(n)) >> 32); }
+  bool bernoulli(float p) { return uniform_f32(bits()) < p; }
 
  private:
   uint64_t seed_, stream_, counter_ = 0;
@@ -234,8 +234,7 @@ Point catmull_rom(const std::vector<Point>& p, size_t i, float t) {
 // Writes a 28 x 28 image of a random digit of class `label` to `out`, row-major.
 void draw_digit(Draws& draws, int label, uint8_t* out) {
   const std::vector<Glyph>& variants = glyphs()[static_cast<size_t>(label)];
-  const Glyph& glyph = variants[static_cast<size_t>(draws.below(static_cast<int>(variants.size())))];
-
+  const Glyph& glyph = variants[static_cast<size_t>(draws.uniform_int(static_cast<int>(variants.size())))];
   const float angle = draws.normal() * .2f, slant = .08f + draws.normal() * .2f;
   const float height = draws.uniform(15.f, 21.5f), width = height * draws.uniform(.5f, .92f);
   const float cx = kSide / 2.f + draws.uniform(-2.2f, 2.2f), cy = kSide / 2.f + draws.uniform(-2.2f, 2.2f);
@@ -247,7 +246,6 @@ void draw_digit(Draws& draws, int label, uint8_t* out) {
     const float y = (p.y * .01f - .5f) * height, x = (p.x * .01f - .5f) * width - slant * y;
     return field.move({cx + cosine * x - sine * y, cy + sine * x + cosine * y});
   };
-
   Canvas canvas;
   const float radius = draws.uniform(.65f, 1.75f), swell = draws.uniform(0.f, .3f),
               phase = draws.uniform(0.f, 6.28f);
@@ -258,7 +256,7 @@ void draw_digit(Draws& draws, int label, uint8_t* out) {
     const bool closed = points.front().x == points.back().x && points.front().y == points.back().y;
     for (Point& p : points) p = {p.x + shake * draws.normal(), p.y + shake * draws.normal()};
     // Closes most closed shapes exactly.
-    if (closed && draws.chance(.8f)) points.back() = points.front();
+    if (closed && draws.bernoulli(.8f)) points.back() = points.front();
     const int steps = stroke.smooth ? 5 : 4;
     Point from = place(points[0]);
     float from_radius = pressure();
@@ -276,7 +274,7 @@ void draw_digit(Draws& draws, int label, uint8_t* out) {
       }
     }
   }
-  if (draws.chance(.15f)) {  // a stray mark
+  if (draws.bernoulli(.15f)) {  // a stray mark
     const Point a{draws.uniform(0, kSide), draws.uniform(0, kSide)};
     const float turn = draws.uniform(0.f, 2 * std::numbers::pi_v<float>), length = draws.uniform(1.f, 6.f);
     canvas.line(a, {a.x + length * std::cos(turn), a.y + length * std::sin(turn)}, radius * .6f,
@@ -295,7 +293,7 @@ ImagesInMemory generate(const GeneratedDigitsOptions& options) {
     parallel_for(0, n, 64, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
         Draws draws(options.seed, stream | static_cast<uint64_t>(i));
-        const int label = draws.below(10);
+        const int label = draws.uniform_int(10);
         out[pixels + i] = static_cast<uint8_t>(label);
         draw_digit(draws, label, out + i * kSide * kSide);
       }

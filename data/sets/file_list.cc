@@ -1,3 +1,5 @@
+// FileList: the names of all files are one string, in which an entry has the end of its name; the name begins
+// at the end of the previous entry's name. Indices are not checked.
 #include "gradus/data/sets/file_list.h"
 
 namespace gradus::data::internal {
@@ -13,8 +15,8 @@ void FileList::add(int32_t folder, std::string_view name, int64_t label) {
 }
 
 std::string_view FileList::name(size_t i) const {
-  const size_t begin = i == 0 ? 0 : static_cast<size_t>(entries_[i - 1].end);
-  return std::string_view(names_).substr(begin, static_cast<size_t>(entries_[i].end) - begin);
+  const size_t begin = i == 0 ? 0 : static_cast<size_t>(entries_[i - 1].name_end);
+  return std::string_view(names_).substr(begin, static_cast<size_t>(entries_[i].name_end) - begin);
 }
 
 std::filesystem::path FileList::path(int64_t i) const {
@@ -22,11 +24,11 @@ std::filesystem::path FileList::path(int64_t i) const {
   return folders_[static_cast<size_t>(entries_[at].folder)] / name(at);
 }
 
-FileList FileList::only(const std::vector<char>& keep) const {
+FileList FileList::filter(const std::vector<char>& is_kept) const {
   FileList list;
   list.folders_ = folders_;
   for (size_t i = 0; i < entries_.size(); ++i)
-    if (keep[i]) list.add(entries_[i].folder, name(i), entries_[i].label);
+    if (is_kept[i]) list.add(entries_[i].folder, name(i), entries_[i].label);
   return list;
 }
 

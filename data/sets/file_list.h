@@ -1,4 +1,5 @@
-// FileList: a compact list of file paths and labels, with one entry per folder and all names in one string.
+// FileList: a compact list of file paths and class labels. Folders are stored once, and all file names are
+// one string. Callers pass valid indices: none is checked.
 #pragma once
 
 #include <cstdint>
@@ -18,13 +19,13 @@ class FileList {
   int64_t size() const { return static_cast<int64_t>(entries_.size()); }
   std::filesystem::path path(int64_t i) const;
   int64_t label(int64_t i) const { return entries_[static_cast<size_t>(i)].label; }
-  // Returns the files with keep[i] != 0.
-  FileList only(const std::vector<char>& keep) const;
+  // Returns the files i with is_kept[i] != 0, in the same order. `is_kept` has size() elements.
+  FileList filter(const std::vector<char>& is_kept) const;
 
  private:
   struct Entry {
     int64_t label;
-    int64_t end;  // end of the name in names_
+    int64_t name_end;  // end of the name in names_
     int32_t folder;
   };
   std::string_view name(size_t i) const;

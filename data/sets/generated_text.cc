@@ -1,5 +1,6 @@
-// Implementation of MarkovSource: transition probabilities, stationary distribution, entropy and sampling; and of
-// GeneratedText.
+// MarkovSource: transition probabilities (softmax of sums of random weights), their stationary distribution
+// by power iteration, entropies, and sampling by inverse transform. GeneratedText: one sequence of the source
+// per sample. All random numbers are Philox with the seed as key, so objects are immutable and thread-safe.
 #include "gradus/data/sets/generated_text.h"
 
 #include <cmath>
@@ -11,7 +12,7 @@
 namespace gradus::data {
 namespace {
 
-constexpr double kSpread = 2.5;
+constexpr double kSpread = 2.5;  // weights are uniform in [-kSpread, kSpread)
 constexpr int64_t kMaxProbabilities = int64_t{1} << 22;
 
 double uniform(uint64_t key, uint64_t stream, uint64_t counter) {
@@ -52,7 +53,7 @@ int64_t checked_states(const MarkovSourceOptions& o) {
 MarkovSource::MarkovSource(MarkovSourceOptions options)
     : options_(options), states_(checked_states(options)) {
   const size_t n = size_t(options_.characters), order = size_t(options_.order);
-  std::vector<double> w(order * n * n);  // [order,n,n], from the last character backward
+  std::vector<double> w(order * n * n);  // [order, n, n]: distance - 1, previous character, next character
   for (size_t i = 0; i < w.size(); ++i) w[i] = kSpread * (2 * uniform(options_.seed, 0, i) - 1);
   next_.resize(size_t(states_) * n);
   for (size_t s = 0; s < size_t(states_); ++s) {
@@ -64,8 +65,8 @@ MarkovSource::MarkovSource(MarkovSourceOptions options)
     }
     for (size_t c = 0; c < n; ++c) next_[s * n + c] /= total;
   }
-  find_stationary();
-  for (int64_t s = 0; s < states_; ++s) rate_ += stationary_[size_t(s)] * entropy_of(next(s));
+  compute_stationary();
+  for (int64_t s = 0; s < states_; ++s) entropy_rate_ += stationary_[size_t(s)] * entropy_of(next(s));
 }
 
 std::span<const double> MarkovSource::next(int64_t state) const {
@@ -74,7 +75,7 @@ std::span<const double> MarkovSource::next(int64_t state) const {
 }
 
 // All transition probabilities are positive, so power iteration converges from any start.
-void MarkovSource::find_stationary() {
+void MarkovSource::compute_stationary() {
   constexpr int kMaxRounds = 10'000;
   const size_t n = size_t(options_.characters), states = size_t(states_);
   stationary_.assign(states, 1 / double(states));
@@ -92,7 +93,8 @@ void MarkovSource::find_stationary() {
 
 double MarkovSource::entropy(int64_t length) const {
   if (length < 0) throw ValueError("MarkovSource", "expected a length >= 0, got ", length);
-  if (length >= options_.order) return entropy_of(stationary_) + double(length - options_.order) * rate_;
+  if (length >= options_.order)
+    return entropy_of(stationary_) + double(length - options_.order) * entropy_rate_;
   // Entropy of the first characters of a state: sums the stationary distribution over the remaining characters.
   int64_t blocks = 1;
   for (int64_t k = 0; k < length; ++k) blocks *= options_.characters;

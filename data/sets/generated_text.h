@@ -36,7 +36,7 @@ class MarkovSource {
   const std::vector<double>& stationary() const { return stationary_; }
 
   // Returns the entropy of a character given all previous characters, in nats.
-  double entropy() const { return rate_; }
+  double entropy() const { return entropy_rate_; }
   // Returns the joint entropy of `length` consecutive characters, in nats.
   // Errors: ValueError for length < 0.
   double entropy(int64_t length) const;
@@ -45,13 +45,13 @@ class MarkovSource {
   std::vector<uint8_t> draw(int64_t length, uint64_t seed, uint64_t stream) const;
 
  private:
-  void find_stationary();
+  void compute_stationary();
 
   MarkovSourceOptions options_;
   int64_t states_;
   std::vector<double> next_;  // [states,characters]
   std::vector<double> stationary_;
-  double rate_ = 0;
+  double entropy_rate_ = 0;
 };
 
 struct GeneratedTextOptions {

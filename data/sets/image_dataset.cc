@@ -1,6 +1,6 @@
 // ImageDataset: reads, transforms and batches labeled images. Images are written channels-last into a batch
 // f32[N, C, H, W] whose shape the first image determines; results of other dtypes or dims are collated. An
-// image whose FileError skips() accepts is replaced by the next readable image in the data set, at the end of
+// image whose FileError may_replace() accepts is replaced by the next readable image in the data set, at the end of
 // the batch. get and get_batch may run on several threads; errors of get_batch are SampleErrors that name the
 // sample.
 #include "gradus/data/sets/image_dataset.h"
@@ -27,11 +27,11 @@ Picture transformed(const ImageDataset& set, int64_t index) {
 
 }  // namespace
 
-bool ImageDataset::skips(int64_t, const FileError&) const { return false; }
+bool ImageDataset::may_replace(int64_t, const FileError&) const { return false; }
 
 // Calls read(i) for up to 100 samples after sample `index` (cyclically) until one is readable. `cause`: the
 // error of sample `index`.
-// Errors: FileError if none is readable; the errors that skips() does not accept.
+// Errors: FileError if none is readable; the errors that may_replace() does not accept.
 template <class F>
 void ImageDataset::read_replacement(int64_t index, const std::string& cause, const F& read) const {
   constexpr int64_t kTries = 100;
@@ -41,7 +41,7 @@ void ImageDataset::read_replacement(int64_t index, const std::string& cause, con
     try {
       return read(i);
     } catch (const FileError& e) {
-      if (!skips(i, e)) throw;
+      if (!may_replace(i, e)) throw;
     }
   }
   throw FileError(name(), "cannot skip a sample: neither it nor the ", tries,
@@ -57,7 +57,7 @@ Sample ImageDataset::get(int64_t index) const {
   try {
     read(index);
   } catch (const FileError& e) {
-    if (!skips(index, e)) throw;
+    if (!may_replace(index, e)) throw;
     read_replacement(index, e.what(), read);
     sample.is_replacement = true;
   }
@@ -101,19 +101,19 @@ Batch ImageDataset::get_batch(std::span<const int64_t> indices) const {
   std::vector<std::pair<int64_t, std::string>> skipped;  // index and reason
   for (const int64_t index : indices) {
     generator.begin_sample(index);
-    internal::reading_sample(*this, index, [&] {
+    internal::with_sample_error(*this, index, [&] {
       try {
         writer.write(index);
         batch.indices.push_back(index);
       } catch (const FileError& e) {
-        if (!skips(index, e)) throw;
+        if (!may_replace(index, e)) throw;
         skipped.emplace_back(index, e.what());
       }
     });
   }
   for (const auto& [index, cause] : skipped) {
     generator.begin_sample(index);
-    internal::reading_sample(*this, index, [&, index = index, &cause = cause] {
+    internal::with_sample_error(*this, index, [&, index = index, &cause = cause] {
       read_replacement(index, cause, [&](int64_t i) { writer.write(i); });
     });
     batch.indices.push_back(index);

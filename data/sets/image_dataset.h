@@ -31,10 +31,9 @@ class ImageDataset : public Dataset {
 
  protected:
   explicit ImageDataset(Transform transform) : transform_(std::move(transform)) {}
-  // Returns whether an unreadable sample may be replaced by the first readable one of the next 100 samples.
-  // Default:
-  // false.
-  virtual bool skips(int64_t index, const FileError& error) const;
+  // Returns whether an unreadable sample, which threw `error`, may be replaced by the first readable one of
+  // the next 100 samples. Default: false. Several threads call may_replace concurrently.
+  virtual bool may_replace(int64_t index, const FileError& error) const;
 
  private:
   struct BatchWriter;

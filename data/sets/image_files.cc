@@ -72,7 +72,7 @@ void ImageFiles::check_files(Check check) {
     throw FileError(name_, unreadable_->paths.size(), " of ", size(), " files cannot be read:", text,
                     unreadable_->paths.size() > kShown ? "\n  ..." : "");
   }
-  files_ = files_.only(keep);
+  files_ = files_.filter(keep);
   if (files_.size() == 0) throw ValueError(name_, "no file can be read: ", unreadable_->first[0].reason);
 }
 
@@ -88,7 +88,7 @@ int64_t ImageFiles::label(int64_t index) const {
 
 Image ImageFiles::image(int64_t index) const { return decode_image(path(index), decode_); }
 
-bool ImageFiles::skips(int64_t index, const FileError& error) const {
+bool ImageFiles::may_replace(int64_t index, const FileError& error) const {
   if (on_error_ == OnError::kThrow) return false;
   unreadable_->add(path(index), error.what());
   return true;

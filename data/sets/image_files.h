@@ -68,7 +68,7 @@ class ImageFiles : public ImageDataset {
 
  protected:
   ImageFiles(std::string name, internal::FileList files, const ImageFilesOptions& options);
-  bool skips(int64_t index, const FileError& error) const override;
+  bool may_replace(int64_t index, const FileError& error) const override;
 
  private:
   struct Unreadable;

@@ -16,7 +16,6 @@
 
 namespace gradus::data {
 namespace {
-
 namespace fs = std::filesystem;
 
 constexpr const char* kOp = "ImageFolder";

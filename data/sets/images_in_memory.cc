@@ -42,7 +42,7 @@ ImagesInMemory::ImagesInMemory(std::string name, Tensor images, Tensor labels, i
                        num_classes);
   const Transform& step = this->transform();
   // The table does not depend on the pixels, so an image of one pixel is enough to make it.
-  if (step.is_pointwise()) values_ = step(Image(1, 1, channels)).values();
+  if (step.is_pointwise()) value_table_ = step(Image(1, 1, channels)).value_table();
 }
 
 // Returns the first byte of an image [H, W, C]. The caller has checked the index.
@@ -64,7 +64,7 @@ int64_t ImagesInMemory::label(int64_t index) const {
 
 // Returns input f32[N, C, H, W], channels-last, and target i64[N] for N indices.
 Batch ImagesInMemory::get_batch(std::span<const int64_t> indices) const {
-  if (!values_) return ImageDataset::get_batch(indices);
+  if (!value_table_) return ImageDataset::get_batch(indices);
   for (int64_t index : indices) check_index(index);
   Shape shape = images_.shape();
   shape[0] = static_cast<int64_t>(indices.size());
@@ -74,7 +74,7 @@ Batch ImagesInMemory::get_batch(std::span<const int64_t> indices) const {
   float* out = b.input.ptr<float>();
   int64_t* target = b.target.ptr<int64_t>();
   for (int64_t index : indices) {
-    internal::to_floats({pixels(index), shape[2], shape[3], shape[1]}, *values_, false, out);
+    internal::to_floats({pixels(index), shape[2], shape[3], shape[1]}, *value_table_, false, out);
     out += shape[1] * shape[2] * shape[3];
     *target++ = labels_.ptr<uint8_t>()[index];
   }

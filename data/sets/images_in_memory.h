@@ -55,7 +55,7 @@ class ImagesInMemory : public ImageDataset {
   std::string name_;
   Tensor images_, labels_;
   MemoryUse memory_;
-  std::shared_ptr<const ValueTable> values_;  // lookup table of a pointwise transform; null for others
+  std::shared_ptr<const ValueTable> value_table_;  // lookup table of a pointwise transform; null for others
 };
 
 }  // namespace gradus::data

@@ -1,5 +1,5 @@
-// Implementation of MNIST and FashionMNIST: finds and reads the IDX files into memory shared by the host's
-// ranks.
+// MNIST and FashionMNIST: finds the IDX files of images and labels, checks their shapes and labels, and reads
+// them into memory that all ranks of a host share (host_tensor).
 #include "gradus/data/sets/mnist.h"
 
 #include <string>
@@ -10,7 +10,6 @@
 
 namespace gradus::data {
 namespace {
-
 namespace fs = std::filesystem;
 
 struct Kind {
@@ -29,8 +28,8 @@ std::vector<fs::path> folders(const fs::path& dir, const Kind& kind) {
   return {dir, dir / kind.name / "raw", dir / "raw"};
 }
 
-// Returns the possible names of a file, which exists in two spellings. `stem` is "train-images", for example, and
-// `rank` the 3 of idx3.
+// Returns the names under which a file is distributed, such as "train-images-idx3-ubyte" and
+// "train-images.idx3-ubyte.gz" for the stem "train-images" and the rank (number of dimensions) 3.
 std::vector<std::string> names(const std::string& stem, int rank) {
   const std::string ending = concat("idx", rank, "-ubyte");
   return {stem + "-" + ending, stem + "-" + ending + ".gz", stem + "." + ending, stem + "." + ending + ".gz"};
@@ -70,6 +69,7 @@ IdxFile open(const fs::path& dir, const Kind& kind, const std::string& stem, int
   return file;
 }
 
+// Returns the file's bytes. Checks labels (files of rank 1).
 HostTensor read(IdxFile& file, const Kind& kind) {
   return host_tensor(file.identity(), file.bytes(), [&](uint8_t* out) {
     file.read(out);

@@ -1,3 +1,5 @@
+// SegmentationFiles: reads, decodes and transforms an image and its mask at each access, without a cache.
+// Const functions may run on several threads.
 #include "gradus/data/sets/segmentation_files.h"
 
 #include <utility>

@@ -39,7 +39,8 @@ class Characters {
   // Returns the number of a character; -1 if it is not in the vocabulary.
   int64_t number(char c) const { return number_[uint8_t(c)]; }
 
-  // encode returns the numbers of a text's characters, i64[T]; decode the text of numbers, of any shape.
+  // encode returns the numbers of the T characters of a text, i64[T]. decode returns the text of numbers, an
+  // integer tensor of any shape, read in row-major order.
   // Errors: ValueError for a character that is not in the vocabulary; IndexError for a number outside [0, size()).
   Tensor encode(std::string_view text) const;
   std::string decode(const Tensor& numbers) const;

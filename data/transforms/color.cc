@@ -39,7 +39,7 @@ Interval interval_of(const char* option, FactorRange jitter, double center, doub
 }  // namespace
 
 ColorJitter::ColorJitter(ColorJitterOptions options)
-    : factor_{interval_of("brightness", options.brightness, 1, 0, HUGE_VAL),
+    : ranges_{interval_of("brightness", options.brightness, 1, 0, HUGE_VAL),
               interval_of("contrast", options.contrast, 1, 0, HUGE_VAL),
               interval_of("saturation", options.saturation, 1, 0, HUGE_VAL),
               interval_of("hue", options.hue, 0, -0.5, 0.5)} {}
@@ -50,10 +50,11 @@ ColorJitter::ColorJitter(ColorJitterOptions options)
 void ColorJitter::apply(Picture& picture) const {
   picture.require_image("ColorJitter");
   RandomNumbers random;
-  std::array<int, 4> order = {0, 1, 2, 3};  // indices of factor_ and kAdjust
-  for (int i = 3; i > 0; --i) std::swap(order[size_t(i)], order[static_cast<size_t>(random.below(i + 1))]);
+  std::array<int, 4> order = {0, 1, 2, 3};  // indices of ranges_ and kAdjust
+  for (int i = 3; i > 0; --i)
+    std::swap(order[size_t(i)], order[static_cast<size_t>(random.uniform_int(i + 1))]);
   for (int property : order) {
-    const Interval interval = factor_[property];
+    const Interval interval = ranges_[property];
     const double neutral = property == 3 ? 0 : 1;
     if (interval.low == neutral && interval.high == neutral) continue;
     const double factor = random.uniform(interval.low, interval.high);
@@ -78,7 +79,7 @@ RandomGrayscale::RandomGrayscale(RandomGrayscaleOptions options)
 
 void RandomGrayscale::apply(Picture& picture) const {
   picture.require_image("RandomGrayscale");
-  if (RandomNumbers().chance(p_)) picture.set(to_grayscale(picture.image(), picture.channels()));
+  if (RandomNumbers().bernoulli(p_)) picture.set(to_grayscale(picture.image(), picture.channels()));
 }
 
 }  // namespace gradus::data

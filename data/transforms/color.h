@@ -40,7 +40,7 @@ class ColorJitter : public TransformStep {
   void apply(Picture& picture) const override;
 
  private:
-  Interval factor_[4];  // ranges of the factors of brightness, contrast and saturation, and of the hue shift
+  Interval ranges_[4];  // ranges of the factors of brightness, contrast and saturation, and of the hue shift
 };
 
 struct GrayscaleOptions {

@@ -101,7 +101,7 @@ void RandomCrop::apply(Picture& picture) const {
     throw ValueError("RandomCrop", "expected an image of at least ", size, ", got ", Size2{h, w},
                      "; pad_if_needed = true pads it");
   RandomNumbers random;
-  const int64_t top = random.below(h - size.h + 1), left = random.below(w - size.w + 1);
+  const int64_t top = random.uniform_int(h - size.h + 1), left = random.uniform_int(w - size.w + 1);
   picture.crop({left, top, size.w, size.h});
 }
 
@@ -122,8 +122,8 @@ Box RandomResizedCrop::draw_box(int64_t height, int64_t width) const {
     const double r = std::exp(random.uniform(std::log(ratio.low), std::log(ratio.high)));
     const int64_t w = round_even(std::sqrt(area * r)), h = round_even(std::sqrt(area / r));
     if (w < 1 || h < 1 || w > width || h > height) continue;
-    const int64_t top = random.below(height - h + 1);
-    return {random.below(width - w + 1), top, w, h};
+    const int64_t top = random.uniform_int(height - h + 1);
+    return {random.uniform_int(width - w + 1), top, w, h};
   }
   // No draw has fit: the largest centered box whose aspect ratio is in the interval.
   int64_t h = height, w = width;
@@ -145,7 +145,7 @@ RandomHorizontalFlip::RandomHorizontalFlip(FlipOptions options)
 
 void RandomHorizontalFlip::apply(Picture& picture) const {
   picture.require_image("RandomHorizontalFlip");
-  if (RandomNumbers().chance(p_)) picture.mirror();
+  if (RandomNumbers().bernoulli(p_)) picture.mirror();
 }
 
 RandomVerticalFlip::RandomVerticalFlip(FlipOptions options)
@@ -153,7 +153,7 @@ RandomVerticalFlip::RandomVerticalFlip(FlipOptions options)
 
 void RandomVerticalFlip::apply(Picture& picture) const {
   picture.require_image("RandomVerticalFlip");
-  if (RandomNumbers().chance(p_)) picture.flip();
+  if (RandomNumbers().bernoulli(p_)) picture.flip();
 }
 
 void Pad::apply(Picture& picture) const {

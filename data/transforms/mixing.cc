@@ -117,7 +117,7 @@ Batch CutMix::operator()(Batch batch) const {
   RandomNumbers random;
   // The box has about 1 - r of the area; side is half its width and height, as a fraction of the image's.
   const double side = 0.5 * std::sqrt(1 - random.beta(options_.alpha));
-  const int64_t x = random.below(width), y = random.below(height);
+  const int64_t x = random.uniform_int(width), y = random.uniform_int(height);
   const int64_t half_w = static_cast<int64_t>(side * static_cast<double>(width)),
                 half_h = static_cast<int64_t>(side * static_cast<double>(height));
   const int64_t left = std::max<int64_t>(x - half_w, 0), right = std::min(x + half_w, width);
@@ -143,7 +143,7 @@ RandomChoice::RandomChoice(std::vector<std::function<Batch(Batch)>> choices) : c
 }
 
 Batch RandomChoice::operator()(Batch batch) const {
-  const int64_t choice = RandomNumbers().below(static_cast<int64_t>(choices_.size()));
+  const int64_t choice = RandomNumbers().uniform_int(static_cast<int64_t>(choices_.size()));
   return choices_[static_cast<size_t>(choice)](std::move(batch));
 }
 

@@ -21,9 +21,10 @@ class RandomNumbers {
     const auto [hi, lo] = next();
     return low + (high - low) * uniform_f64(hi, lo);
   }
-  bool chance(double p) { return uniform() < p; }
+  // True with probability p.
+  bool bernoulli(double p) { return uniform() < p; }
   // Uniform over 0, 1, ..., n - 1.
-  int64_t below(int64_t n) {
+  int64_t uniform_int(int64_t n) {
     const auto [hi, lo] = next();
     const uint64_t bits = (uint64_t(hi) << 32) | lo;
     return static_cast<int64_t>((static_cast<unsigned __int128>(bits) * static_cast<uint64_t>(n)) >> 64);
@@ -51,7 +52,7 @@ class RandomNumbers {
   double beta(double alpha) {
     const double a = gamma(alpha), b = gamma(alpha);
     if (a + b > 0) return a / (a + b);
-    return chance(0.5) ? 1 : 0;  // a and b underflowed
+    return bernoulli(0.5) ? 1 : 0;  // a and b underflowed
   }
 
  private:
@@ -66,8 +67,8 @@ class RandomNumbers {
 
   PhiloxKey key_;
   uint64_t counter_ = 0;
-  std::array<uint32_t, 4> words_{};
-  size_t used_ = 4;
+  std::array<uint32_t, 4> words_{};  // the last Philox block
+  size_t used_ = 4;                  // number of words of it that have been returned
 };
 
 }  // namespace gradus::data::internal

@@ -20,9 +20,9 @@ Normalize::Normalize(NormalizeOptions options)
   auto table = std::make_shared<ValueTable>(*ValueTable::plain());
   for (size_t c = 0; c < 3; ++c) {
     const float mean = mean_[std::min(c, mean_.size() - 1)], std = std_[std::min(c, std_.size() - 1)];
-    for (float& v : table->of[c]) v = (v - mean) / std;
+    for (float& v : table->values[c]) v = (v - mean) / std;
   }
-  of_plain_ = std::move(table);
+  normalized_table_ = std::move(table);
 }
 
 // Bytes whose values are those of ToTensor get the table of the constructor; other pictures compute the
@@ -30,7 +30,7 @@ Normalize::Normalize(NormalizeOptions options)
 void Normalize::apply(Picture& picture) const {
   const size_t n = picture.is_image() ? 0 : static_cast<size_t>(picture.channels());
   const bool fits = (mean_.size() == n || mean_.size() == 1) && (std_.size() == n || std_.size() == 1);
-  if (fits && picture.values() == ValueTable::plain()) return picture.set_values(of_plain_);
+  if (fits && picture.value_table() == ValueTable::plain()) return picture.set_value_table(normalized_table_);
   picture.normalize(mean_, std_);
 }
 
@@ -69,8 +69,8 @@ void RandomErasing::apply(Picture& picture) const {
   picture.require_tensor("RandomErasing");
   constexpr int kTries = 10;
   RandomNumbers random;
-  if (!random.chance(options_.p)) return;
-  const Tensor x = picture.own_tensor();
+  if (!random.bernoulli(options_.p)) return;
+  const Tensor x = picture.channels_last_copy();
   const int64_t channels = x.size(0), height = x.size(1), width = x.size(2);
   const std::vector<double>& value = options_.value;
   if (!options_.random_value && value.size() != 1 && static_cast<int64_t>(value.size()) != channels)
@@ -84,7 +84,7 @@ void RandomErasing::apply(Picture& picture) const {
     const int64_t h = static_cast<int64_t>(std::nearbyint(std::sqrt(area * ratio)));
     const int64_t w = static_cast<int64_t>(std::nearbyint(std::sqrt(area / ratio)));
     if (h >= height || w >= width) continue;
-    const int64_t top = random.below(height - h + 1), left = random.below(width - w + 1);
+    const int64_t top = random.uniform_int(height - h + 1), left = random.uniform_int(width - w + 1);
     for (int64_t y = top; y < top + h; ++y) {
       float* pixel = x.ptr<float>() + (y * width + left) * channels;
       for (int64_t k = 0; k < w * channels; ++k) {

@@ -34,7 +34,7 @@ class Normalize : public TransformStep {
 
  private:
   std::vector<float> mean_, std_;
-  std::shared_ptr<const ValueTable> of_plain_;  // ValueTable::plain() after normalization
+  std::shared_ptr<const ValueTable> normalized_table_;  // ValueTable::plain() after normalization
 };
 
 struct LightingOptions {

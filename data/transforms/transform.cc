@@ -1,3 +1,5 @@
+// Compose, RandomApply and Lambda. Steps are const and shared, so apply() may run on several threads, each
+// with its own Picture; random numbers come from the Context's generator of the calling thread.
 #include "gradus/data/transforms/transform.h"
 
 #include <algorithm>
@@ -22,7 +24,7 @@ RandomApply::RandomApply(std::vector<Transform> steps, RandomApplyOptions option
     : steps_(std::move(steps)), p_(internal::check_probability("RandomApply", options.p)) {}
 
 void RandomApply::apply(Picture& picture) const {
-  if (!internal::RandomNumbers().chance(p_)) return;
+  if (!internal::RandomNumbers().bernoulli(p_)) return;
   for (const Transform& step : steps_) step.apply(picture);
 }
 

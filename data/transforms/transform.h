@@ -19,7 +19,6 @@
 #include "gradus/data/images/picture.h"
 
 namespace gradus::data {
-
 namespace internal {
 // Returns p.
 // Errors: ValueError unless 0 <= p <= 1.

@@ -31,9 +31,9 @@ double rate_of(const std::string& text) {
 std::optional<gan::GrowthPhase> phase_of(const std::string& text) {
   const std::vector<std::string> fields = split(text, ':');
   if (fields.size() < 2 || fields.size() > 4) return {};
-  gan::GrowthPhase phase = {.size = training::count_of(fields[0]).value_or(0),
-                            .images = training::count_of(fields[1]).value_or(0)};
-  if (fields.size() > 2) phase.batch = training::count_of(fields[2]).value_or(0);
+  gan::GrowthPhase phase = {.size = training::parse_count(fields[0]).value_or(0),
+                            .images = training::parse_count(fields[1]).value_or(0)};
+  if (fields.size() > 2) phase.batch = training::parse_count(fields[2]).value_or(0);
   if (fields.size() > 3) phase.lr = rate_of(fields[3]);
   const bool fits = phase.size > 0 && phase.images > 0 && (fields.size() < 3 || phase.batch > 0) &&
                     (fields.size() < 4 || phase.lr > 0);

@@ -38,7 +38,7 @@ training::Sums TrainMetrics::test() {
   training::Sums sums = {.seen = latents_.z.size(0)};
   for (const Figure& f : last_) {
     sums.of.emplace_back(f.name, f.value);
-    sums.seen_of.emplace_back(f.name, 1);
+    sums.counts.emplace_back(f.name, 1);
   }
   return sums;
 }

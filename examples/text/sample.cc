@@ -33,7 +33,7 @@ Loaded load(const std::string& file) {
     throw FileError("gpt", file, ": expected a checkpoint of ./run gpt");
   const auto number = [&](const char* name, int64_t max) {
     const std::string text = c.get<std::string>(concat("fixed.", name));
-    const std::optional<int64_t> n = training::count_of(text);
+    const std::optional<int64_t> n = training::parse_count(text);
     if (!n || *n < 1 || *n > max)
       throw FileError("gpt", file, ": expected ", name, " from 1 to ", max, ", found ", text);
     return *n;

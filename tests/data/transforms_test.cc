@@ -119,7 +119,7 @@ TEST(Picture, TensorsAreLaidOutRowMajorAndWrittenChannelsLast) {
   p.to_float();
   const Tensor x = p.tensor();
   EXPECT_TRUE(x.is_row_major());
-  EXPECT_EQ(p.own_tensor().to_vector<float>(), x.to_vector<float>());
+  EXPECT_EQ(p.channels_last_copy().to_vector<float>(), x.to_vector<float>());
   std::vector<float> last(60);
   p.write_channels_last(last.data());
   EXPECT_EQ(last[3 * 7 + 2], x.data<float>()[2 * 20 + 7]);

@@ -151,7 +151,7 @@ struct Tested {
                   .test_line = [](const training::Sums& s) { return concat("fid ", s.mean("fid")); }}) {}
   training::Sums test() {
     at.push_back(training.images());
-    return {.seen = 7, .of = {{"fid", values.at(at.size() - 1)}}, .seen_of = {{"fid", 1}}};
+    return {.seen = 7, .of = {{"fid", values.at(at.size() - 1)}}, .counts = {{"fid", 1}}};
   }
   void train_on(int64_t interrupt_at = 0) {
     for (training::Step& s : training) {
@@ -238,8 +238,8 @@ TEST(Steps, LogMeansOverTheStepsThatHadAValue) {
   EXPECT_THAT(log, HasSubstr("step 8  96 images  loss/d "));
   EXPECT_THAT(log, HasSubstr("  loss/g "));
 
-  training::Sums sums = {.seen = 12, .of = {{"a", 6}}, .seen_of = {{"a", 3}}};
-  sums += {.seen = 12, .of = {{"a", 2}, {"b", 5}}, .seen_of = {{"a", 1}, {"b", 1}}};
+  training::Sums sums = {.seen = 12, .of = {{"a", 6}}, .counts = {{"a", 3}}};
+  sums += {.seen = 12, .of = {{"a", 2}, {"b", 5}}, .counts = {{"a", 1}, {"b", 1}}};
   EXPECT_EQ(sums.mean("a"), 2);
   EXPECT_EQ(sums.mean("b"), 5);
 }
@@ -247,7 +247,7 @@ TEST(Steps, LogMeansOverTheStepsThatHadAValue) {
 TEST(Steps, LogMeansOverAllRanks) {
   dist::run_ranks(2, [] {
     training::Tally tally;
-    tally.add({.seen = 8, .of = {{"a", dist::get_rank() == 0 ? 2 : 5}}, .seen_of = {{"a", 1}}});
+    tally.add({.seen = 8, .of = {{"a", dist::get_rank() == 0 ? 2 : 5}}, .counts = {{"a", 1}}});
     EXPECT_EQ(tally.reduce().mean("a"), 3.5);
     EXPECT_EQ(tally.total().seen, 16);
   });

@@ -220,10 +220,10 @@ TEST(CommandLine, SetsVariablesAndRemembersAllValues) {
 TEST(CommandLine, ReadsThousandsAndMillions) {
   for (const auto& [text, count] :
        {std::pair("600k", 600'000), {"1.5M", 1'500'000}, {"0.5k", 500}, {"0", 0}, {"7", 7}})
-    EXPECT_EQ(training::count_of(text), count) << text;
+    EXPECT_EQ(training::parse_count(text), count) << text;
   for (const char* text :
        {"", "k", "-1", "-1k", "1.5", "1.2345k", "1G", "1kk", "1k ", "nan", "inf", "1e300k", "2000000M"})
-    EXPECT_FALSE(training::count_of(text)) << text;
+    EXPECT_FALSE(training::parse_count(text)) << text;
   training::RunOptions options;
   training::CommandLine line("program", "About", options);
   std::string words[] = {"program", "--images", "60k"};

@@ -1,4 +1,4 @@
-// Training of GANs: averages of weights, progressive growing, latents, losses, penalties, checks.
+// Umbrella header of GAN training: averages of weights, progressive growing, latents, losses, penalties, checks.
 #pragma once
 
 #include "gradus/train/gan/ema.h"

@@ -30,9 +30,9 @@ struct GrowthOptions {
 class Growth {
  public:
   struct State {
-    int64_t phase;  // from 0
-    int64_t size;
-    double fade;  // share of the newest blocks, in [0,1]: models::Scale
+    int64_t phase;  // index of the phase, from 0
+    int64_t size;   // size, batch and lr as in GrowthPhase
+    double fade;    // share of the newest blocks, in [0,1]: models::Scale
     int64_t batch;
     double lr;
     // The number of fades that have begun or ended. Optimizers are reset when it changes.

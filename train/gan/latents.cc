@@ -1,3 +1,5 @@
+// slerp, from differentiable ops, for each vector of the last dim: with the angle w between a and b,
+//   (sin((1 - t) w) a / |a| + sin(t w) b / |b|) / sin(w) * ((1 - t) |a| + t |b|)
 #include "gradus/train/gan/latents.h"
 
 #include "gradus/autograd/ops/ops.h"

@@ -1,3 +1,5 @@
+// Losses of GANs (formulas in losses.h), from differentiable ops. Every loss is a mean over scores in f32, or
+// in f64 for f64 scores.
 #include "gradus/train/gan/losses.h"
 
 #include "gradus/autograd/ops/activations.h"
@@ -9,7 +11,7 @@
 namespace gradus::gan {
 namespace {
 
-// Converts 16-bit scores to f32, in which the mean is precise.
+// Returns 16-bit scores in f32, in which the mean is precise, and others unchanged. `loss`: the op in errors.
 Tensor scores(const char* loss, const Tensor& x) {
   if (!is_floating(x.dtype()))
     throw DTypeError(loss, "expected scores of a floating type, got ", describe(x));

@@ -1,3 +1,5 @@
+// Watch: from means of logged values, counts the steps for which each of three failures has lasted, and warns
+// once of each: a discriminator that wins, images without diversity, a growing penalty. Not collective.
 #include "gradus/train/gan/watch.h"
 
 #include <cmath>
@@ -15,7 +17,7 @@ using Means = std::map<std::string, double>;
 
 std::string text(double x) { return training::format("%.4f", x); }
 
-// The mean over pixels of the variance over the batch.
+// Returns the mean over pixels of the variance over the batch [N, ...]. Waits for a GPU.
 double variance(const Tensor& x) {
   const auto off = no_record();
   return mean(var(to(detach(x), DType::kF32), 0, {.correction = 0})).item<double>();
@@ -32,8 +34,8 @@ Watch::Watch(WatchOptions options) : options_(options) {
   if (options.steps < 1) throw ValueError("watch", "expected steps >= 1, got ", options.steps);
 }
 
-bool Watch::update(Failure& failure, bool present, int64_t steps) const {
-  failure.steps = present ? failure.steps + steps : 0;
+bool Watch::update(Failure& failure, bool is_present, int64_t steps) const {
+  failure.steps = is_present ? failure.steps + steps : 0;
   if (failure.reported || failure.steps < options_.steps) return false;
   return failure.reported = true;
 }

@@ -45,11 +45,11 @@ class Watch {
 
  private:
   struct Failure {
-    int64_t steps = 0;  // of its duration
-    bool reported = false;
+    int64_t steps = 0;      // number of steps for which the failure has lasted
+    bool reported = false;  // a warning has been returned
   };
-  // Returns whether to report the failure.
-  bool update(Failure& failure, bool present, int64_t steps) const;
+  // Adds `steps` steps in which the failure was or was not present. Returns whether to report it now.
+  bool update(Failure& failure, bool is_present, int64_t steps) const;
 
   WatchOptions options_;
   Failure won_, collapsed_, grows_;

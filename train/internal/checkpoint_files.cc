@@ -37,7 +37,7 @@ std::string CheckpointFiles::path(const std::string& kind) const {
   return dir_.empty() ? "" : (fs::path(dir_) / (program_ + kind + ".ckpt")).string();
 }
 
-std::string CheckpointFiles::find(bool latest) const {
+std::string CheckpointFiles::find(bool use_latest) const {
   const auto find = [&]() -> std::string {
     if (!is_first_rank()) return "";
     const Environment job = environment();
@@ -48,7 +48,7 @@ std::string CheckpointFiles::find(bool latest) const {
         io::inspect_checkpoint(last).checkpoint.get<std::string>("job") == job.job_id)
       return last;
     if (!resume_.empty()) return resume_;
-    return latest && has_last ? last : "";
+    return use_latest && has_last ? last : "";
   };
   return dist::attempt("resume", find)[0];
 }
@@ -73,13 +73,13 @@ io::Checkpoint CheckpointFiles::identity() const {
   return c;
 }
 
-void put(io::Checkpoint& c, const std::string& name, const Sums& s) {
+void put_sums(io::Checkpoint& c, const std::string& name, const Sums& s) {
   std::string names;
   for (const auto& [key, sum] : s.of) {
     names += key + '\n';
     c.put(concat(name, ".sum.", key), sum);
   }
-  for (const auto& [key, count] : s.seen_of) c.put(concat(name, ".count.", key), count);
+  for (const auto& [key, count] : s.counts) c.put(concat(name, ".count.", key), count);
   c.put(name + ".seen", s.seen);
   c.put(name + ".names", names);  // one per line, in the order of s.of
 }
@@ -90,7 +90,7 @@ Sums get_sums(const io::Checkpoint& c, const std::string& name) {
   for (std::string key; std::getline(names, key);) {
     s.of.emplace_back(key, c.get<double>(concat(name, ".sum.", key)));
     if (const std::string count = concat(name, ".count.", key); c.contains(count))
-      s.seen_of.emplace_back(key, c.get<int64_t>(count));
+      s.counts.emplace_back(key, c.get<int64_t>(count));
   }
   return s;
 }
@@ -100,8 +100,8 @@ void put_history(io::Checkpoint& c, const std::vector<EpochResult>& history) {
   for (size_t i = 0; i < history.size(); ++i) {
     const std::string name = concat("history.", i);
     c.put(name + ".epoch", history[i].epoch);
-    put(c, name + ".train", history[i].train);
-    put(c, name + ".test", history[i].test);
+    put_sums(c, name + ".train", history[i].train);
+    put_sums(c, name + ".test", history[i].test);
     c.put(name + ".seconds", history[i].seconds);
     c.put(name + ".images", history[i].images);
   }

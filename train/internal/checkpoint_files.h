@@ -1,5 +1,5 @@
-// CheckpointFiles: where a training's checkpoints lie, which one a run resumes from, and what must match. Functions
-// that put results of tests into a checkpoint.
+// CheckpointFiles: the paths of a training's checkpoints, the choice of the one to resume from, and the check
+// that it fits the program, data set and settings. Functions that write sums and test results to a checkpoint.
 #pragma once
 
 #include <string>
@@ -21,12 +21,12 @@ class CheckpointFiles {
   // Returns DIR/PROGRAM.ckpt, and DIR/PROGRAM.best.ckpt for kind ".best"; "" without --checkpoint-dir.
   std::string path(const std::string& kind = "") const;
   // Returns the checkpoint to resume from, "" for none: after a restart by the launcher the latest one of
-  // this job; else that of --resume; else, if `latest`, the latest one in --checkpoint-dir. Rank 0 looks.
-  // Collective.
-  std::string find(bool latest) const;
+  // this job; else that of --resume; else, if use_latest, the latest one in --checkpoint-dir. Rank 0 searches
+  // the files, and sends the path to all ranks. Collective.
+  std::string find(bool use_latest) const;
   // Errors: FileError for another program's checkpoint; ValueError for other data or other fixed settings.
   void check(const io::LoadedCheckpoint& loaded) const;
-  // Returns a checkpoint with the values that check() compares, and the job.
+  // Returns a checkpoint with the values that check() compares, and the id of the job.
   io::Checkpoint identity() const;
 
  private:
@@ -34,8 +34,8 @@ class CheckpointFiles {
   std::vector<std::pair<std::string, std::string>> fixed_;
 };
 
-// Writes and reads sums, and the results of all tests.
-void put(io::Checkpoint& c, const std::string& name, const Sums& s);
+// Write and read sums, whose entries are named NAME.sum.KEY, and the results of all tests.
+void put_sums(io::Checkpoint& c, const std::string& name, const Sums& s);
 Sums get_sums(const io::Checkpoint& c, const std::string& name);
 void put_history(io::Checkpoint& c, const std::vector<EpochResult>& history);
 std::vector<EpochResult> get_history(const io::Checkpoint& c);

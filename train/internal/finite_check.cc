@@ -35,14 +35,14 @@ void FiniteCheck::begin_step(int64_t step) {
   for (const Tensor& buffer : buffers_of(modules_)) buffers_.push_back(raw::clone(buffer));
 }
 
-void FiniteCheck::skip_step(const std::string& network, const std::string& found, const Values& values,
+void FiniteCheck::skip_step(const std::string& network, const std::string& cause, const Values& values,
                             Tally& tally) {
   read_values(tally);
   std::string local;
   for (const auto& [name, tensor] : values)
     if (const double value = tensor.item<double>(); !std::isfinite(value))
       local += concat("; ", name, " is ", name_of(value), " on rank ", dist::get_rank());
-  std::string text = concat("step ", step_, ", ", network, ": ", found);
+  std::string text = concat("step ", step_, ", ", network, ": ", cause);
   if (dist::get_world_size() == 1)
     text += local;
   else
@@ -65,13 +65,13 @@ Sums FiniteCheck::end_step(const Values& values, Tally& tally) {
   const bool was_skipped = skipped_step_ == step_;
   for (const auto& [name, tensor] : values) {
     if (is_on_gpu(tensor)) {
-      unread_.push_back({step_, name, copy_number(tensor), was_skipped});
+      unread_.push_back({step_, name, to_f64_scalar(tensor), was_skipped});
       continue;
     }
     const double value = tensor.item<double>();
     if (was_skipped && !std::isfinite(value)) continue;
     check(step_, name, value);
-    sums += {.of = {{name, value}}, .seen_of = {{name, 1}}};
+    sums += {.of = {{name, value}}, .counts = {{name, 1}}};
   }
   if (unread_.size() >= kMaxUnread) read_values(tally);
   if (!was_skipped) skipped_in_row_ = 0;
@@ -82,12 +82,12 @@ void FiniteCheck::read_values(Tally& tally) {
   const std::vector<Unread> unread = std::exchange(unread_, {});
   std::vector<Tensor> numbers;
   for (const Unread& u : unread) numbers.push_back(u.number);
-  const std::vector<double> values = read_numbers(numbers);
+  const std::vector<double> values = read_scalars(numbers);
   for (size_t i = 0; i < values.size(); ++i) {
     const Unread& u = unread[i];
     if (u.was_skipped && !std::isfinite(values[i])) continue;
     check(u.step, u.name, values[i]);
-    tally.add({.of = {{u.name, values[i]}}, .seen_of = {{u.name, 1}}});
+    tally.add({.of = {{u.name, values[i]}}, .counts = {{u.name, 1}}});
   }
 }
 

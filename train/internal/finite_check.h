@@ -1,4 +1,5 @@
-// FiniteCheck: what a training does about logged values and gradients that are NaN or infinite.
+// FiniteCheck: handles NaN and infinity in a training. Logged values that are not finite are an error;
+// gradients that are not finite are an error, or skip the step of the network. Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -15,19 +16,19 @@ namespace gradus::training::internal {
 
 class FiniteCheck {
  public:
-  using Values = std::vector<std::pair<std::string, Tensor>>;  // what a step logs
+  using Values = std::vector<std::pair<std::string, Tensor>>;  // the logged values of a step, by name
 
-  // For errors: `program`, and `checkpoint`, the latest one ("": none).
+  // `program` and `checkpoint`, the path of the latest checkpoint ("": none), are named in errors.
   FiniteCheck(std::string program, std::string checkpoint)
       : program_(std::move(program)), checkpoint_(std::move(checkpoint)) {}
 
-  // Lets steps be skipped, 100 in a row at most: then the buffers of the modules are as before the step.
+  // Allows steps to be skipped, fewer than 100 in a row. A skipped step restores the modules' buffers.
   void allow_skipping(std::vector<nn::Module*> modules) { modules_ = std::move(modules); }
   void begin_step(int64_t step);
-  // Handles gradients of `network` that are not finite; `found` names them. Returns to skip the step.
-  // Collective.
+  // Handles gradients of `network` that are not finite; `cause` is the text that names their rank and
+  // parameter. If it returns, the caller skips the optimizer's step. Collective.
   // Errors: ValueError if steps may not be skipped, or too many in a row were.
-  void skip_step(const std::string& network, const std::string& found, const Values& values, Tally& tally);
+  void skip_step(const std::string& network, const std::string& cause, const Values& values, Tally& tally);
   // Returns the sums of the step's values. A value on a GPU is added to the tally later, by read_values.
   // Errors: ValueError for a value that is not finite, unless the step was skipped.
   Sums end_step(const Values& values, Tally& tally);
@@ -35,7 +36,8 @@ class FiniteCheck {
   // Errors: as end_step.
   void read_values(Tally& tally);
 
-  int64_t& skipped() { return skipped_; }  // steps of networks
+  // Number of skipped steps, each network counted separately. A reference, for TrainingState.
+  int64_t& skipped() { return skipped_; }
 
  private:
   struct Unread {

@@ -83,10 +83,10 @@ void StepLog::count_seconds() {
   step_time_.add(seconds_since(step_ended_));
 }
 
-void StepLog::show_step(bool line, bool last, const TrainingState& state, int64_t skipped) {
-  if (line || last) recent_ = std::exchange(unlogged_, {});
+void StepLog::show_step(bool write_line, bool is_last, const TrainingState& state, int64_t skipped) {
+  if (write_line || is_last) recent_ = std::exchange(unlogged_, {});
   progress_->update(position_of(loader_).samples, means());
-  if (line) {
+  if (write_line) {
     write_events("train", recent_);
     if (events_) {
       const auto optimizers = state.optimizers();
@@ -97,8 +97,8 @@ void StepLog::show_step(bool line, bool last, const TrainingState& state, int64_
     }
     if (!Progress::is_bar()) print_line(skipped);
   }
-  if (last) progress_->finish(means());
-  if (line || last) warn();
+  if (is_last) progress_->finish(means());
+  if (write_line || is_last) warn();
 }
 
 void StepLog::print_line(int64_t skipped) const {

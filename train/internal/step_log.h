@@ -1,5 +1,5 @@
-// StepLog: what a training reports of its steps: their sums over all ranks, lines or a progress bar, event
-// files. SampleLog: the samples of each step.
+// StepLog: reports the steps of a training: sums over all ranks, lines or a progress bar on rank 0, and event
+// files. SampleLog: a file with the samples of each step.
 #pragma once
 
 #include <chrono>
@@ -60,15 +60,15 @@ class StepLog {
   io::EventWriter* events() const { return events_.get(); }
 
   void begin_epoch();  // also after resuming in an epoch
-  // The bar and the clock: seconds count between the two.
+  // Start and stop the bar and the clock of counts.seconds, which stands still during tests.
   void start_progress();
   void stop_progress() { progress_.reset(); }
 
   void begin_step() { data_time_.add(seconds_since(step_ended_)); }  // when the loader has returned the batch
   void count_seconds();                                              // when the step has been computed
-  // Updates the bar. With `line` also writes a line and events, with `last` ends the bar; with one of the two,
-  // after reduce(), begins a new recent().
-  void show_step(bool line, bool last, const TrainingState& state, int64_t skipped);
+  // Updates the bar. write_line: also writes a line and events. is_last (of an epoch): ends the bar. If either
+  // is true, the caller has called reduce(), and recent() becomes the sums since the last line.
+  void show_step(bool write_line, bool is_last, const TrainingState& state, int64_t skipped);
   void end_step() { step_ended_ = Clock::now(); }
   void show_test(const Sums& all);
 
@@ -94,8 +94,8 @@ class StepLog {
   const data::DataLoader& loader_;
   Counts& counts_;
   std::unique_ptr<io::EventWriter> events_;
-  Tally tally_;  // of the epoch
-  Sums recent_, unlogged_;
+  Tally tally_;               // of the epoch
+  Sums recent_, unlogged_;    // of the last line; since the last line
   int64_t warned_steps_ = 0;  // steps before the last call of warnings
   std::optional<Progress> progress_;
   double seconds_before_ = 0;  // counts.seconds at start_progress()

@@ -1,3 +1,5 @@
+// Stop: the signal handlers set an atomic flag. Each step starts an asynchronous all-reduce (maximum) of the
+// flags, and waits for that of the step before, so that all ranks stop in the same step.
 #include "gradus/train/internal/stop.h"
 
 #include <atomic>
@@ -40,7 +42,7 @@ Stop::~Stop() {
   set_handlers(SIG_DFL, 0);
 }
 
-bool Stop::agreed() {
+bool Stop::should_stop() {
   if (dist::get_world_size() == 1) return g_requested;
   bool stop = false;
   if (all_reduce_) {

@@ -8,7 +8,8 @@
 
 namespace gradus::training::internal {
 
-// While a Stop exists, the first SIGINT or SIGTERM is a request to stop; the second one ends the program.
+// While a Stop exists, the first SIGINT or SIGTERM is a request to stop; the second one ends the program. The
+// handlers and their flag belong to the process. The destructor restores the default handlers.
 class Stop {
  public:
   Stop();
@@ -16,12 +17,12 @@ class Stop {
   Stop(const Stop&) = delete;
   Stop& operator=(const Stop&) = delete;
 
-  // Called once per step. With several ranks the answer is that of the step before: the all-reduce overlaps
-  // with a step. Collective.
-  bool agreed();
+  // Returns whether a rank has requested to stop, the same on all ranks. To be called once per step. With
+  // several ranks, requests count from the next call on: their all-reduce overlaps with a step. Collective.
+  bool should_stop();
 
  private:
-  Tensor requested_;
+  Tensor requested_;  // i32[1]: 1 if this rank, after the all-reduce any rank, has requested to stop
   std::optional<dist::Work> all_reduce_;
 };
 

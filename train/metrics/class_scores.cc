@@ -109,7 +109,6 @@ ClassScores class_scores(const Tensor& probabilities, const ClassScoresOptions& 
     throw ValueError(kName, "expected 1 to ", p.count, " splits, got ", o.splits);
   if (!(o.confident >= 0 && o.confident <= 1))
     throw ValueError(kName, "expected a probability, got confident = ", o.confident);
-
   ClassScores s{};
   set_score(s, p, o.splits);
   const double each = 1 / double(p.count);

@@ -17,7 +17,7 @@ namespace gradus::metrics {
 struct ClassScoresOptions {
   Tensor reference = {};   // [C]: counts of the classes in the reference; undefined: equal counts
   Tensor labels = {};      // i[N]: the requested class of each image; undefined: none
-  int64_t splits = 10;     // consecutive ones
+  int64_t splits = 10;     // number of parts of consecutive images, each of which gets a score
   double confident = 0.9;  // the minimum probability of a confident classifier
 };
 

@@ -77,8 +77,6 @@ void check_number_of_classes(const char* op, int64_t classes) {
 
 }  // namespace
 
-// ---- Accuracy ----
-
 Accuracy::Accuracy(AccuracyOptions options)
     : Metric("Accuracy", counts({2}), options.group), options_(options) {
   if (options.k < 1) throw ValueError(name(), "expected k of at least 1, got ", options.k);
@@ -116,8 +114,6 @@ Tensor internal::in_top_k(const Tensor& x, const Tensor& target, int64_t k) {
   return raw::reshape(raw::logical_and(raw::lt(rank, k), raw::eq(own, own)), target.shape());
 }
 
-// ---- ConfusionMatrix, IoU ----
-
 ConfusionMatrix::ConfusionMatrix(const char* name, const ConfusionMatrixOptions& options)
     : Metric(name,
              (check_number_of_classes(name, options.classes), counts({options.classes, options.classes})),
@@ -152,8 +148,6 @@ Tensor IoU::compute_per_class() const {
 
 double IoU::compute() const { return nanmean(compute_per_class()).item<double>(); }
 
-// ---- Perplexity ----
-
 Perplexity::Perplexity(PerplexityOptions options)
     : Metric("Perplexity", counts({2}, DType::kF64), options.group), options_(options) {}
 
@@ -175,8 +169,6 @@ double Perplexity::mean_loss() const {
 }
 
 double Perplexity::compute() const { return std::exp(mean_loss()); }
-
-// ---- AUC ----
 
 AUC::AUC(AUCOptions options)
     : Metric("AUC", counts({2, std::max<int64_t>(options.bins, 1)}), options.group), options_(options) {

@@ -26,8 +26,6 @@ namespace {
 constexpr const char* kStatistics = "FeatureStatistics";
 constexpr const char* kDistance = "frechet_distance";
 
-// ---- statistics ----
-
 // Returns x x^T for a vector x.
 Tensor outer(const Tensor& x) { return unsqueeze(x, 1) * unsqueeze(x, 0); }
 
@@ -43,8 +41,6 @@ int64_t common_dims(int64_t own, const dist::Group& group) {
     throw ShapeError(kStatistics, "ranks have from ", -b[1], " to ", b[0], " features for each sample");
   return static_cast<int64_t>(b[0]);
 }
-
-// ---- distance ----
 
 using Matrix = Eigen::MatrixXd;
 using Solver = Eigen::SelfAdjointEigenSolver<Matrix>;

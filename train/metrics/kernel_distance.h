@@ -20,12 +20,12 @@ double kernel_distance(const Tensor& a, const Tensor& b);
 
 struct KernelDistanceOptions {
   int64_t subsets = 100;
-  int64_t subset_size = 1000;  // at most all samples of the smaller set
+  int64_t subset_size = 1000;  // samples of each set; limited to the size of the smaller set
   uint64_t seed = 0;           // of the subsets
 };
 
 struct KernelDistance {
-  double mean, std;  // over the subsets, std with n
+  double mean, std;  // over the subsets; std divides by their number
 };
 
 // The same over random subsets, each without repetition: for sets that are too large for a matrix of all

@@ -1,3 +1,5 @@
+// Metric and Mean: each rank adds counts of its batches on the host; total() and compute() sum them over the
+// ranks of the group by an all-reduce, without changing this rank's counts.
 #include "gradus/train/metrics/metric.h"
 
 #include <limits>

@@ -20,7 +20,6 @@
 #include "gradus/tensor/tensor.h"
 
 namespace gradus::metrics {
-
 namespace internal {
 
 // Returns the output without the rows of the batch's padding, or an undefined output unchanged.
@@ -29,7 +28,7 @@ Tensor without_padding(const char* metric, const Tensor& output, const data::Bat
 
 }  // namespace internal
 
-// The base class of metrics that count.
+// The base class of metrics whose state is a tensor of counts that batches and ranks add to. Not thread-safe.
 class Metric {
  public:
   virtual ~Metric() = default;
@@ -45,7 +44,8 @@ class Metric {
  protected:
   // The counts have the shape and dtype of `zeros`, and lie on the host.
   Metric(const char* name, Tensor zeros, dist::Group group);
-  // Returns the counts of a batch.
+  // Returns the counts of a batch, on any device, in the shape and dtype of `zeros`. Checks the arguments,
+  // which are defined.
   virtual Tensor count(const Tensor& output, const Tensor& target) const = 0;
   // Returns the counts of all ranks. Collective.
   // Errors: those of all_reduce.

@@ -24,7 +24,7 @@ using internal::Plane;
 
 constexpr const char* kName = "ms_ssim";
 constexpr std::array kWeights = {0.0448, 0.2856, 0.3001, 0.2363, 0.1333};
-constexpr int64_t kLevels = kWeights.size(), kMultiple = 1 << (kLevels - 1);
+constexpr int64_t kLevels = kWeights.size(), kSizeMultiple = 1 << (kLevels - 1);
 
 // Returns the `size` weights of a centered Gaussian with sum 1 and standard deviation 1.5 size / 11.
 std::vector<double> window(int64_t size) {
@@ -62,7 +62,7 @@ Plane product(const Plane& a, const Plane& b) {
 }
 
 // 2x2 average pooling.
-Plane half(const Plane& x) {
+Plane pooled(const Plane& x) {
   Plane y{x.height / 2, x.width / 2};
   for (int64_t i = 0; i < y.height; ++i)
     for (int64_t j = 0; j < y.width; ++j)
@@ -72,9 +72,9 @@ Plane half(const Plane& x) {
   return y;
 }
 
-// Means over positions: of SSIM (`structure`), and of its contrast-structure factor (`contrast`).
+// Means over positions: of SSIM (`ssim`), and of its contrast-structure factor (`contrast`).
 struct Similarity {
-  double structure = 0, contrast = 0;
+  double ssim = 0, contrast = 0;
 };
 
 // Compares planes of equal size at one scale. A variance is E[x^2] - E[x]^2 over the window.
@@ -89,10 +89,10 @@ Similarity compare(const Plane& a, const Plane& b) {
     const double variances = aa.pixels[i] - ma * ma + bb.pixels[i] - mb * mb;
     const double contrast = (2 * (ab.pixels[i] - ma * mb) + kC2) / (variances + kC2);
     sum.contrast += contrast;
-    sum.structure += contrast * (2 * ma * mb + kC1) / (ma * ma + mb * mb + kC1);
+    sum.ssim += contrast * (2 * ma * mb + kC1) / (ma * ma + mb * mb + kC1);
   }
   const double count = double(aa.pixels.size());
-  return {sum.structure / count, sum.contrast / count};
+  return {sum.ssim / count, sum.contrast / count};
 }
 
 // Returns the similarity at each level, averaged over channels.
@@ -103,8 +103,8 @@ std::array<Similarity, kLevels> levels_of(const Tensor& a, const Tensor& b, int6
     Plane x = internal::plane_of(a, image, c), y = internal::plane_of(b, image, c);
     for (Similarity& level : levels) {
       const Similarity s = compare(x, y);
-      level.structure += s.structure / double(channels), level.contrast += s.contrast / double(channels);
-      x = half(x), y = half(y);
+      level.ssim += s.ssim / double(channels), level.contrast += s.contrast / double(channels);
+      x = pooled(x), y = pooled(y);
     }
   }
   return levels;
@@ -115,7 +115,7 @@ double similarity(const Tensor& a, const Tensor& b, int64_t image) {
   const std::array<Similarity, kLevels> levels = levels_of(a, b, image);
   double all = 1;
   for (int64_t i = 0; i < kLevels; ++i) {
-    const double s = i + 1 < kLevels ? levels[i].contrast : levels[i].structure;
+    const double s = i + 1 < kLevels ? levels[i].contrast : levels[i].ssim;
     all *= std::pow(std::max(s, 0.0), kWeights[i]);
   }
   return all;
@@ -128,8 +128,8 @@ Tensor ms_ssim(const Tensor& a, const Tensor& b) {
   const Tensor x = internal::checked_images(kName, "a", a), y = internal::checked_images(kName, "b", b);
   if (x.shape() != y.shape())
     throw ShapeError(kName, "expected pairs of the same size: a ", describe(a), ", b ", describe(b));
-  if (x.size(2) % kMultiple || x.size(3) % kMultiple)
-    throw ShapeError(kName, "expected sizes that are multiples of ", kMultiple, ": a ", describe(a));
+  if (x.size(2) % kSizeMultiple || x.size(3) % kSizeMultiple)
+    throw ShapeError(kName, "expected sizes that are multiples of ", kSizeMultiple, ": a ", describe(a));
   Tensor result = empty({x.size(0)}, {.dtype = DType::kF64});
   double* p = result.mutable_data<double>();
   parallel_for(0, x.size(0), 1, [&](int64_t first, int64_t last) {

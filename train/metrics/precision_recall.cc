@@ -1,3 +1,6 @@
+// Precision and recall by brute force: each sample has a closed ball that reaches to its k-th nearest
+// neighbor in its own set; counts the samples of one set that lie in a ball of the other. Squared distances
+// in f64, in parallel over samples, O((N + M)^2 D).
 #include "gradus/train/metrics/precision_recall.h"
 
 #include <algorithm>
@@ -29,22 +32,21 @@ std::vector<double> squared_radii(const Tensor& set, int64_t k) {
     std::vector<double> distances(static_cast<size_t>(n));
     for (int64_t i = first; i < last; ++i) {
       for (int64_t j = 0; j < n; ++j) distances[j] = squared_distance(sample(set, i), sample(set, j));
-      std::nth_element(distances.begin(), distances.begin() + k,
-                       distances.end());  // the first one is the sample itself
-      radii[i] = distances[k];
+      std::nth_element(distances.begin(), distances.begin() + k, distances.end());
+      radii[i] = distances[k];  // distances[0] is that of the sample to itself
     }
   });
   return radii;
 }
 
-// Returns the fraction of `probes` in a ball of the set.
-double share_inside(const Tensor& probes, const Tensor& set, int64_t k) {
+// Returns the fraction of `samples` that lie in the ball of at least one sample of the set.
+double fraction_inside(const Tensor& samples, const Tensor& set, int64_t k) {
   const std::vector<double> radii = squared_radii(set, k);
-  std::vector<int64_t> inside(static_cast<size_t>(probes.size(0)));
-  parallel_for(0, probes.size(0), 1, [&](int64_t first, int64_t last) {
+  std::vector<int64_t> inside(static_cast<size_t>(samples.size(0)));
+  parallel_for(0, samples.size(0), 1, [&](int64_t first, int64_t last) {
     for (int64_t i = first; i < last; ++i)
       for (int64_t j = 0; j < set.size(0) && !inside[i]; ++j)
-        inside[i] = squared_distance(sample(probes, i), sample(set, j)) <= radii[j];
+        inside[i] = squared_distance(sample(samples, i), sample(set, j)) <= radii[j];
   });
   return double(std::count(inside.begin(), inside.end(), 1)) / double(inside.size());
 }
@@ -57,7 +59,7 @@ PrecisionRecall precision_recall(const Tensor& real, const Tensor& generated,
   const int64_t min_size = std::min(real.size(0), generated.size(0));
   if (o.k < 1 || o.k >= min_size)
     throw ValueError(kName, "expected k of 1 to ", min_size - 1, ", fewer than there are samples, got ", o.k);
-  return {share_inside(x.b, x.a, o.k), share_inside(x.a, x.b, o.k)};
+  return {fraction_inside(x.b, x.a, o.k), fraction_inside(x.a, x.b, o.k)};
 }
 
 }  // namespace gradus::metrics

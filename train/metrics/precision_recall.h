@@ -18,7 +18,7 @@ struct PrecisionRecall {
   double recall;     // fraction of real samples in the ball of a generated one
 };
 
-// Balls are closed. Takes O(N M D) time.
+// Balls are closed. Takes O((N + M)^2 D) time.
 // Shapes: real [N,D], generated [M,D].
 // Errors: DTypeError unless floating point; ShapeError; ValueError for NaN, magnitudes above 1e40, k < 1,
 // and k samples or fewer.

@@ -27,8 +27,8 @@ namespace {
 using internal::Plane;
 
 constexpr const char* kName = "sliced_wasserstein";
-// A patch has kReach pixels on each side of its center.
-constexpr int64_t kReach = 3, kPatch = 2 * kReach + 1, kPatchArea = kPatch * kPatch;
+// A patch has kPatchRadius pixels on each side of its center.
+constexpr int64_t kPatchRadius = 3, kPatch = 2 * kPatchRadius + 1, kPatchArea = kPatch * kPatch;
 constexpr int64_t kMinSize = 16;  // minimum height and width of the last level, in pixels
 
 // Returns the number of levels. Throws unless each size but the last is even.
@@ -57,12 +57,10 @@ ImagePair checked(const Tensor& a, const Tensor& b) {
   return pair;
 }
 
-// ---- choices ----
-
 // Centers of patches (row, column), i64 [images, patches, 2], uniform over all patches inside the image.
 Tensor draw_positions(int64_t images, int64_t patches, int64_t height, int64_t width) {
-  return stack({randint(kReach, height - kReach, {images, patches}),
-                randint(kReach, width - kReach, {images, patches})},
+  return stack({randint(kPatchRadius, height - kPatchRadius, {images, patches}),
+                randint(kPatchRadius, width - kPatchRadius, {images, patches})},
                2);
 }
 
@@ -98,12 +96,12 @@ void check_positions(const Tensor& positions, const Tensor& images, int64_t leve
   if (positions.dtype() != DType::kI64)
     throw DTypeError(kName, "expected positions of i64, got ", describe(positions));
   for (const int axis : {0, 1}) {
-    const int64_t max = (images.size(2 + axis) >> level) - kReach - 1;
-    const Tensor middles = select(positions, 2, axis);
-    const auto low = amin(middles).item<int64_t>(), high = amax(middles).item<int64_t>();
-    if (low < kReach || high > max)
-      throw ValueError(kName, "expected positions of ", kReach, " to ", max, " at level ", level, ", got ",
-                       low < kReach ? low : high);
+    const int64_t max = (images.size(2 + axis) >> level) - kPatchRadius - 1;
+    const Tensor centers = select(positions, 2, axis);
+    const auto low = amin(centers).item<int64_t>(), high = amax(centers).item<int64_t>();
+    if (low < kPatchRadius || high > max)
+      throw ValueError(kName, "expected positions of ", kPatchRadius, " to ", max, " at level ", level,
+                       ", got ", low < kPatchRadius ? low : high);
   }
 }
 
@@ -119,8 +117,6 @@ void check(const SlicedWassersteinChoices& c, const ImagePair& images, int64_t l
     throw ShapeError(kName, "expected directions [any,", size, "], got ", describe(c.directions));
   check_floating(kName, "directions", c.directions);
 }
-
-// ---- Laplacian pyramid ----
 
 // Filters each row by [1,4,6,4,1] * gain / 16, mirrored at the edges. The weights are powers of two and sums
 // of them: sums of u8 stay exact for several levels.
@@ -144,7 +140,7 @@ Plane filtered(const Plane& x, double gain) {
 }
 
 // Filters, then keeps every second pixel of both dims.
-Plane half(const Plane& x) {
+Plane downsampled(const Plane& x) {
   const Plane smooth = filtered(x, 1);
   Plane y{x.height / 2, x.width / 2};
   for (int64_t i = 0; i < y.height; ++i)
@@ -153,28 +149,26 @@ Plane half(const Plane& x) {
 }
 
 // Doubles both dims: zeros between the pixels, then 4 times the filter.
-Plane twice(const Plane& x) {
+Plane upsampled(const Plane& x) {
   Plane wide{2 * x.height, 2 * x.width};
   for (int64_t i = 0; i < x.height; ++i)
     for (int64_t j = 0; j < x.width; ++j) wide.row(2 * i)[2 * j] = x.row(i)[j];
   return filtered(wide, 2);
 }
 
-// Level k is image k - twice(image k + 1), where image k + 1 is half(image k); the last level is the last
-// image.
+// Level k is image k - upsampled(image k + 1), where image k + 1 is downsampled(image k). The last level is the
+// last image.
 Plane laplacian_level(Plane x, int64_t level, int64_t levels) {
-  for (int64_t i = 0; i < level; ++i) x = half(x);
+  for (int64_t i = 0; i < level; ++i) x = downsampled(x);
   if (level + 1 == levels) return x;
-  const Plane coarse = twice(half(x));
+  const Plane coarse = upsampled(downsampled(x));
   for (size_t i = 0; i < x.pixels.size(); ++i) x.pixels[i] -= coarse.pixels[i];
   return x;
 }
 
-// ---- patches ----
-
 void copy_patch(const Plane& from, int64_t y, int64_t x, float* to) {
   for (int64_t i = 0; i < kPatch; ++i) {
-    const double* row = from.row(y - kReach + i) + x - kReach;
+    const double* row = from.row(y - kPatchRadius + i) + x - kPatchRadius;
     std::copy(row, row + kPatch, to + i * kPatch);
   }
 }
@@ -223,8 +217,6 @@ Tensor normalized(Tensor patches) {
   return flatten(patches, 1);
 }
 
-// ---- distance ----
-
 // Returns [directions, rows]: the projections of the patches [rows, 49 C] onto each direction, sorted.
 Tensor sorted_projections(const Tensor& directions, const Tensor& patches) {
   Tensor x = raw::contiguous(matmul(directions, transpose(patches, 0, 1)));
@@ -238,14 +230,14 @@ Tensor sorted_projections(const Tensor& directions, const Tensor& patches) {
 
 // Returns the mean distance over all directions.
 double distance(const Tensor& a, const Tensor& b, const Tensor& directions) {
-  const autograd::NoAutocast in_f32;
-  constexpr int64_t kAtOnce = 16;  // bounds the memory of projections by that of the patches
+  const autograd::NoAutocast no_autocast;
+  constexpr int64_t kDirectionsPerBlock = 16;  // bounds the memory of projections by that of the patches
   const Tensor all = raw::to(raw::to(directions, kCPU), DType::kF32);
   double total = 0;
-  for (int64_t at = 0; at < all.size(0); at += kAtOnce) {
-    const Tensor some = narrow(all, 0, at, std::min(kAtOnce, all.size(0) - at));
-    const Tensor apart = abs(sorted_projections(some, a) - sorted_projections(some, b));
-    total += sum(mean(to(apart, DType::kF64), {1})).item<double>();
+  for (int64_t at = 0; at < all.size(0); at += kDirectionsPerBlock) {
+    const Tensor block = narrow(all, 0, at, std::min(kDirectionsPerBlock, all.size(0) - at));
+    const Tensor difference = abs(sorted_projections(block, a) - sorted_projections(block, b));
+    total += sum(mean(to(difference, DType::kF64), {1})).item<double>();
   }
   return total / double(all.size(0));
 }

@@ -69,7 +69,7 @@ TEST(Loop, ScoresAreTheCpus) {
   for (const Tensor& loss : {each, mean}) {
     const auto score = [&](Device d) {
       const data::Batch b = rows.batch(d, 3);
-      return training::score(raw::to(loss, d), raw::to(rows.logits, d), b, {.in_5 = true});
+      return training::score(raw::to(loss, d), raw::to(rows.logits, d), b, {.top5 = true});
     };
     const training::Sums expected = score(kCPU), given = score(kCuda);
     ASSERT_EQ(given.on_device.size(), 3u);

@@ -1,3 +1,5 @@
+// Checks and conversion of features for metrics: copies [N, D] to row-major f64 on the host, and checks each
+// number. Waits for a GPU.
 #include "gradus/train/metrics/internal/features.h"
 
 #include <cmath>

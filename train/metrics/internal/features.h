@@ -1,4 +1,4 @@
-// Checks of features for metrics.
+// Checks of features for metrics. Features are one vector per sample, for example from an Inception network.
 #pragma once
 
 #include "gradus/tensor/tensor.h"

@@ -1,3 +1,4 @@
+// Channels of u8 images as f64 planes, and their transposition. Callers pass valid indices.
 #include "gradus/train/metrics/internal/plane.h"
 
 #include <algorithm>

@@ -8,7 +8,7 @@
 
 namespace gradus::metrics::internal {
 
-// Row-major.
+// Pixels [height, width], row-major, initially 0.
 struct Plane {
   int64_t height, width;
   std::vector<double> pixels = std::vector<double>(static_cast<size_t>(height * width));
@@ -21,7 +21,7 @@ struct Plane {
 // Shapes: [N,C,H,W], C, H, W >= 1.
 // Errors: ValueError for undefined images; ShapeError; DTypeError unless u8.
 Tensor checked_images(const char* metric, const char* name, const Tensor& images);
-// `images` as from checked_images.
+// Returns a channel of an image. `images` is a result of checked_images; the indices are not checked.
 Plane plane_of(const Tensor& images, int64_t image, int64_t channel);
 Plane transposed(const Plane& x);
 
