@@ -357,7 +357,7 @@ void check_same_on_ranks(Job& job, const Sampler& sampler, const DataLoaderOptio
   const std::string options_text =
       concat(sampler.size(), " samples, batch_size ", o.batch_size, ", global_batch_size ",
              o.global_batch_size, sizes, ", uneven ", int(o.uneven), ", drop_last ", o.drop_last, seed);
-  const std::string first = job.first_value("DataLoader", options_text);
+  const std::string first = job.value_of_first_caller("DataLoader", options_text);
   if (first != options_text)
     throw ValueError("DataLoader",
                      "the ranks' loaders share one order, so they must be alike, but this one of rank ",

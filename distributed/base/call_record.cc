@@ -18,8 +18,8 @@ bool agree(const CallRecord& a, const CallRecord& b) {
   if (info.root != OpInfo::Root::kNone && a.root != b.root) return false;
   // In a differentiable broadcast or scatter, the root sends dtype and shape too, so they need not agree.
   if (a.part != Part::kPlain && info.root == OpInfo::Root::kSource) return true;
-  return (!info.tensor || a.dtype == b.dtype) && (!info.reduce || a.reduce == b.reduce) &&
-         (!info.shape || std::ranges::equal(dims_of(a), dims_of(b)));
+  return (!info.has_tensor || a.dtype == b.dtype) && (!info.reduces || a.reduce == b.reduce) &&
+         (!info.same_shape || std::ranges::equal(dims_of(a), dims_of(b)));
 }
 
 // Returns whether the enumerators and ndim of a received record are in range.
@@ -42,8 +42,8 @@ std::string describe(const CallRecord& record) {
   const auto add = [&](const auto&... parts) {
     arguments += concat(arguments.empty() ? "" : ", ", parts...);
   };
-  if (info.tensor) add(name_of(record.dtype), to_string(Shape(dims_of(record))));
-  if (info.reduce) add(name_of(record.reduce));
+  if (info.has_tensor) add(name_of(record.dtype), to_string(Shape(dims_of(record))));
+  if (info.reduces) add(name_of(record.reduce));
   if (info.root != OpInfo::Root::kNone && record.root >= 0) add("root ", record.root);
   const char* const before[] = {"", "functional::", "the gradient of functional::"};
   return concat(before[size_t(record.part)], info.name, '(', arguments, ')');

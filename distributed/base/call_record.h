@@ -19,45 +19,45 @@ struct OpInfo {
   // kSource: the root sends. kTarget: the root receives. The root must agree.
   enum class Root : uint8_t { kNone, kSource, kTarget };
 
-  std::string_view name;  // ends with a zero
-  bool tensor = false;    // a dtype, which must agree, and a shape
-  bool shape = false;     // the shape must agree too
-  bool reduce = false;    // a ReduceOp, which must agree
+  std::string_view name;    // ends with a zero
+  bool has_tensor = false;  // a dtype, which must agree, and a shape
+  bool same_shape = false;  // the shape must agree too
+  bool reduces = false;     // a ReduceOp, which must agree
   Root root = Root::kNone;
-  bool list = false;  // the input is one tensor per member; if the root sends, on the root alone
+  bool has_list = false;  // the input is one tensor per member; if the root sends, on the root alone
 };
 
 // One row per function whose calls ranks compare: its Op, its name, and the other fields of its OpInfo.
 // kNewGroup to kSeparateDistributedDataParallel make a group, each under the name of the function that the
 // user called.
 // clang-format off
-#define GRADUS_OPS(ROW)                                                                                      \
-  ROW(kNone, "none")                                                                                         \
-  ROW(kBarrier, "barrier")                                                                                   \
-  ROW(kAllReduce, "all_reduce", .tensor = true, .shape = true, .reduce = true)                               \
-  ROW(kReduce, "reduce", .tensor = true, .shape = true, .reduce = true, .root = OpInfo::Root::kTarget)       \
-  ROW(kBroadcast, "broadcast", .tensor = true, .shape = true, .root = OpInfo::Root::kSource)                 \
-  ROW(kScatter, "scatter", .tensor = true, .root = OpInfo::Root::kSource, .list = true)                      \
-  ROW(kGather, "gather", .tensor = true, .root = OpInfo::Root::kTarget)                                      \
-  ROW(kAllGather, "all_gather", .tensor = true)                                                              \
-  ROW(kReduceScatter, "reduce_scatter", .tensor = true, .shape = true, .reduce = true, .list = true)         \
-  ROW(kAllToAll, "all_to_all", .tensor = true, .list = true)                                                 \
-  ROW(kBroadcastObject, "broadcast_object", .root = OpInfo::Root::kSource)                                   \
-  ROW(kAllGatherObject, "all_gather_object")                                                                 \
-  ROW(kGatherObject, "gather_object", .root = OpInfo::Root::kTarget)                                         \
-  ROW(kScatterObject, "scatter_object", .root = OpInfo::Root::kSource)                                       \
-  ROW(kBcastList, "bcast_list_")                                                                             \
-  ROW(kCheckSynchronized, "check_synchronized")                                                              \
-  ROW(kNewGroup, "new_group")                                                                                \
-  ROW(kNewSubgroups, "new_subgroups")                                                                        \
-  ROW(kNewSubgroupsByEnumeration, "new_subgroups_by_enumeration")                                            \
-  ROW(kGrid, "Grid")                                                                                         \
-  ROW(kSplit, "split")                                                                                       \
-  ROW(kDuplicate, "duplicate")                                                                               \
-  ROW(kMakeAllreduceCb, "make_allreduce_cb")                                                                 \
-  ROW(kDistributedDataParallel, "DistributedDataParallel")                                                   \
-  ROW(kSeparateDistributedDataParallel, "SeparateDistributedDataParallel")                                   \
-  ROW(kSaveTrainingState, "TrainingState::save")                                                             \
+#define GRADUS_OPS(ROW)                                                                                            \
+  ROW(kNone, "none")                                                                                               \
+  ROW(kBarrier, "barrier")                                                                                         \
+  ROW(kAllReduce, "all_reduce", .has_tensor = true, .same_shape = true, .reduces = true)                           \
+  ROW(kReduce, "reduce", .has_tensor = true, .same_shape = true, .reduces = true, .root = OpInfo::Root::kTarget)   \
+  ROW(kBroadcast, "broadcast", .has_tensor = true, .same_shape = true, .root = OpInfo::Root::kSource)              \
+  ROW(kScatter, "scatter", .has_tensor = true, .root = OpInfo::Root::kSource, .has_list = true)                    \
+  ROW(kGather, "gather", .has_tensor = true, .root = OpInfo::Root::kTarget)                                        \
+  ROW(kAllGather, "all_gather", .has_tensor = true)                                                                \
+  ROW(kReduceScatter, "reduce_scatter", .has_tensor = true, .same_shape = true, .reduces = true, .has_list = true) \
+  ROW(kAllToAll, "all_to_all", .has_tensor = true, .has_list = true)                                               \
+  ROW(kBroadcastObject, "broadcast_object", .root = OpInfo::Root::kSource)                                         \
+  ROW(kAllGatherObject, "all_gather_object")                                                                       \
+  ROW(kGatherObject, "gather_object", .root = OpInfo::Root::kTarget)                                               \
+  ROW(kScatterObject, "scatter_object", .root = OpInfo::Root::kSource)                                             \
+  ROW(kBcastList, "bcast_list_")                                                                                   \
+  ROW(kCheckSynchronized, "check_synchronized")                                                                    \
+  ROW(kNewGroup, "new_group")                                                                                      \
+  ROW(kNewSubgroups, "new_subgroups")                                                                              \
+  ROW(kNewSubgroupsByEnumeration, "new_subgroups_by_enumeration")                                                  \
+  ROW(kGrid, "Grid")                                                                                               \
+  ROW(kSplit, "split")                                                                                             \
+  ROW(kDuplicate, "duplicate")                                                                                     \
+  ROW(kMakeAllreduceCb, "make_allreduce_cb")                                                                       \
+  ROW(kDistributedDataParallel, "DistributedDataParallel")                                                         \
+  ROW(kSeparateDistributedDataParallel, "SeparateDistributedDataParallel")                                         \
+  ROW(kSaveTrainingState, "TrainingState::save")                                                                   \
   ROW(kBackward, "backward") /* what ranks tell each other of a backward */
 // clang-format on
 

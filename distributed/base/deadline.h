@@ -28,8 +28,8 @@ class Deadline {
   TimePoint time() const { return time_; }
   Milliseconds timeout() const { return timeout_; }  // as given, for messages
   bool passed() const { return now() >= time_; }
-  // Returns the time left, at least 0.
-  Milliseconds left() const {
+  // Returns the remaining time, at least 0.
+  Milliseconds remaining() const {
     return std::max(Milliseconds(0), std::chrono::ceil<Milliseconds>(time_ - now()));
   }
 

@@ -30,7 +30,7 @@ constexpr Type kTypes[] = {kType<ShapeError>, kType<DTypeError>, kType<DeviceErr
 std::string to_wire(uint64_t type, const std::string& op, const std::string& what) {
   WireWriter wire;
   wire.put(type, op, what);
-  return wire.take();
+  return wire.release();
 }
 
 }  // namespace

@@ -125,7 +125,7 @@ bool KeyTable::erase(std::string_view key) {
   return true;
 }
 
-void KeyTable::keep_only(std::string_view prefix) {
+void KeyTable::erase_all_except(std::string_view prefix) {
   std::erase_if(values_, [&](const auto& entry) {
     const bool erased = !entry.first.starts_with(prefix);
     if (erased) bytes_ -= entry.first.size() + entry.second.size();

@@ -25,7 +25,7 @@ class KeyTable {
   void set(std::string_view key, std::string_view value) { slot("set", key, value.size()).assign(value); }
   bool erase(std::string_view key);
   // Removes all keys except those that begin with `prefix`.
-  void keep_only(std::string_view prefix);
+  void erase_all_except(std::string_view prefix);
 
  private:
   int64_t add(std::string_view key, int64_t amount);

@@ -26,9 +26,9 @@ class Simulation {
   // Call it with no lock held.
   virtual void step(const char* what) = 0;
   // Returns whether the message about to be sent is lost.
-  virtual bool drops(int from, int to) = 0;
+  virtual bool drops_message(int from, int to) = 0;
   // Returns when a message sent now becomes visible to its receiver.
-  virtual TimePoint arrival(int from, int to) = 0;
+  virtual TimePoint arrival_time(int from, int to) = 0;
   // Starts a thread that belongs to the calling thread's rank.
   virtual std::thread start_thread(std::function<void()> body) = 0;
   // Waits for a thread that start_thread has started.

@@ -20,15 +20,15 @@ inline Group resolved(const Group& group) { return Group(Ref<GroupState>(&group.
 
 // Returns the recordings open on this thread, oldest first.
 // Errors: StateError for more than 64 recordings, the number of bits in a mask.
-std::vector<autograd::RecordingState*> unfinished_recordings(std::string_view op);
+std::vector<autograd::RecordingState*> open_recording_states(std::string_view op);
 
 struct Forward {
   Op op;
   ReduceOp reduce = ReduceOp::kSum;
   int root = -1;                   // index in the group
   std::span<const Tensor> inputs;  // row-major; the first one describes the call
-  // Moves the data. `forms` has the forms of each member's inputs, if the op's input is a list.
-  std::function<void(MatchedCall&, const std::vector<std::vector<Form>>& forms)> move;
+  // Moves the data. `specs` has the specs of each member's inputs, if the op's input is a list.
+  std::function<void(MatchedCall&, const std::vector<std::vector<TensorSpec>>& specs)> move;
 };
 
 // What the members have agreed on.
@@ -49,7 +49,7 @@ struct Agreement {
 Agreement run_forward(const Group& group, const Forward& forward);
 // Returns whether a gradient has arrived on any member, in the backward of the call with `record`. Collective
 // over the group.
-bool any_gradient(const Group& group, CallRecord record, bool local);
+bool any_rank_has_gradient(const Group& group, CallRecord record, bool local);
 
 // Reports to the job that this rank's backward threw, or what else `what` says, since other ranks wait for
 // gradients from here. Does nothing if the exception comes from another rank's failure. For Node::skipped.

@@ -96,7 +96,7 @@ void wait_until(const char* op, const Deadline& deadline, const std::string& tex
   for (;;) {
     // Reads these before the last check, so that a value that arrived before counts.
     const bool alone = world && world->membership->others_left(), late = deadline.passed();
-    if (there(alone ? Milliseconds(0) : std::min(deadline.left(), kPoll))) return;
+    if (there(alone ? Milliseconds(0) : std::min(deadline.remaining(), kPoll))) return;
     if (alone) throw PeerError(op, -1, text, ", and all other ranks have left the job");
     if (late) throw TimeoutError(op, -1, text, " within ", deadline.timeout().count(), " ms");
     if (world && !doing) {
@@ -119,9 +119,9 @@ template <class F> auto run_as(const char* op, F&& f) {
 
 }  // namespace
 
-// `alone`: removes all earlier values (user_set); false: appends (user_push). Returns the value's version.
+// `replace`: removes all earlier values (user_set); false: appends (user_push). Returns the value's version.
 int64_t Client::put(const char* op, const std::string& key, const std::type_info& type,
-                    const std::string& bytes, bool alone) {
+                    const std::string& bytes, bool replace) {
   return run_as(op, [&] {
     const int64_t version = store_->add(last_key(key), 1);
     try {
@@ -133,7 +133,7 @@ int64_t Client::put(const char* op, const std::string& key, const std::type_info
     for (;;) {
       const std::string gone = look(*store_, gone_key(key));
       if (to_number(gone) >= version) store_->delete_key(value_key(key, version));  // a later one replaced it
-      if (!alone || to_number(gone) >= version - 1 || take(*store_, key, gone, version - 1)) return version;
+      if (!replace || to_number(gone) >= version - 1 || take(*store_, key, gone, version - 1)) return version;
     }
   });
 }
@@ -183,7 +183,7 @@ std::string Client::pop(const std::string& key, const std::type_info& type,
 Client get_client() {
   const internal::World* world = internal::World::current();
   if (!world) throw StateError("get_client", "call init_process_group first");
-  world->settle("get_client");
+  world->wait_for_collision_check("get_client");
   return Client(world->store);
 }
 
@@ -193,9 +193,9 @@ void group_barrier(const Group& group, std::optional<Milliseconds> timeout) {
   state.check_member(kOp);
   if (state.size() == 1) return;
   internal::World& world = *state.world();
-  world.settle(kOp);
-  const internal::Watch watch = state.watch(timeout);
-  watch.membership->check(kOp);
+  world.wait_for_collision_check(kOp);
+  const internal::WaitLimits limits = state.wait_limits(timeout);
+  limits.membership->check(kOp);
 
   run_as(kOp, [&] {
     // Counts barriers when they are passed, so that a rank that tries again after a timeout is in
@@ -216,13 +216,13 @@ void group_barrier(const Group& group, std::optional<Milliseconds> timeout) {
       waiting.emplace(*world.membership, Wait::for_ranks([missing] { return missing; }));
       std::vector<std::string> keys;
       for (int rank : missing) keys.push_back(key(number, rank));
-      const bool all = wait_for(*world.store, keys, std::min(watch.deadline.left(), kPoll));
+      const bool all = wait_for(*world.store, keys, std::min(limits.deadline.remaining(), kPoll));
       const auto has_arrived = [&](int rank) { return all || world.store->check({key(number, rank)}); };
       std::erase_if(missing, has_arrived);
-      for (int rank : missing) check_left(kOp, watch, rank, [&] { return !has_arrived(rank); });
-      if (!missing.empty() && watch.deadline.passed())
-        internal::throw_wait(kOp, internal::WaitResult::kTimeout, watch, missing);
-      world.membership->look_for_deadlock();
+      for (int rank : missing) check_left(kOp, limits, rank, [&] { return !has_arrived(rank); });
+      if (!missing.empty() && limits.deadline.passed())
+        internal::throw_wait(kOp, internal::WaitResult::kTimeout, limits, missing);
+      world.membership->check_for_deadlock();
     }
     state.passed_barriers.store(number + 1);
     // The last member to pass deletes the barrier's keys: no other looks at them any more.

@@ -69,7 +69,7 @@ class Client {
   }
 
   int64_t put(const char* op, const std::string& key, const std::type_info& type, const std::string& bytes,
-              bool alone);
+              bool replace);
   std::string get(const std::string& key, const std::type_info& type, int64_t version,
                   std::optional<Milliseconds> timeout);
   std::string pop(const std::string& key, const std::type_info& type, std::optional<Milliseconds> timeout);

@@ -34,15 +34,16 @@ void check_output(std::string_view op, std::string_view what, const Tensor& x);
 void check_dtypes(std::string_view op, DType dtype, std::span<const Tensor> xs);
 
 // A tensor's dtype and shape.
-struct Form {
+struct TensorSpec {
   DType dtype = DType::kF32;
   Shape shape;
 
-  Form() = default;
-  explicit Form(const Tensor& x) : dtype(x.dtype()), shape(x.shape()) {}
-  explicit Form(const CallRecord& record) : dtype(record.dtype), shape(std::span(record.dims, record.ndim)) {}
+  TensorSpec() = default;
+  explicit TensorSpec(const Tensor& x) : dtype(x.dtype()), shape(x.shape()) {}
+  explicit TensorSpec(const CallRecord& record)
+      : dtype(record.dtype), shape(std::span(record.dims, record.ndim)) {}
   Tensor make(Device device) const { return empty(shape, {.dtype = dtype, .device = device}); }
-  bool operator==(const Form&) const = default;
+  bool operator==(const TensorSpec&) const = default;
 };
 
 // Returns the record of a call with x.

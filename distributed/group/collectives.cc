@@ -24,11 +24,11 @@ using internal::Collective;
 using internal::const_block;
 using internal::const_blocks;
 using internal::ConstBlock;
-using internal::Form;
 using internal::GroupState;
 using internal::make_record;
 using internal::MatchedCall;
 using internal::Op;
+using internal::TensorSpec;
 
 namespace {
 
@@ -50,8 +50,8 @@ CallRecord make_list_record(Op op, DType dtype, int64_t numel, ReduceOp reduce =
           .bytes = numel * size_of(dtype)};
 }
 
-int64_t numel_of(const CallRecord& record) { return Form(record).shape.product(); }
-std::string text_of(const CallRecord& record) { return concat(record.dtype, Form(record).shape); }
+int64_t numel_of(const CallRecord& record) { return TensorSpec(record).shape.product(); }
+std::string text_of(const CallRecord& record) { return concat(record.dtype, TensorSpec(record).shape); }
 
 std::vector<int64_t> sizes_of(const std::vector<Tensor>& xs) {
   std::vector<int64_t> sizes;
@@ -334,7 +334,7 @@ std::vector<Tensor> all_gather(const Tensor& x, const CollectiveOptions& options
   Collective call{.op = "all_gather", .record = make_record(Op::kAllGather, in)};
   call.check = check_gathered(group);
   call.move = [&](MatchedCall& matched) {
-    for (const CallRecord& record : matched.records) outputs.push_back(Form(record).make(in.device()));
+    for (const CallRecord& record : matched.records) outputs.push_back(TensorSpec(record).make(in.device()));
     matched.backend.all_gather(matched.call, const_block(in), blocks(outputs));
   };
   group.run(std::move(call), false, options.timeout);

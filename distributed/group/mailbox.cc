@@ -1,5 +1,5 @@
 // Mailbox: point-to-point messages of a pipeline (activations and gradients), matched by address instead of
-// by order. expect() posts a nonblocking receive, take() waits for the receive of an address, send() never
+// by order. post_receive() posts a nonblocking receive, receive() waits for the receive of an address, send() never
 // blocks. All tensors are in host memory. One thread uses a Mailbox; the transport's background thread makes
 // its messages progress.
 #include "gradus/distributed/group/mailbox.h"
@@ -39,12 +39,12 @@ std::string to_string(const Address& a) {
                 a.micro_batch, ", step ", a.step);
 }
 
-Mailbox::Mailbox(const Group& group, Room room) : group_(resolved(group)), room_(room) {
-  constexpr int kMost = 1 << 16;
+Mailbox::Mailbox(const Group& group, AddressLimits limits) : group_(resolved(group)), limits_(limits) {
+  constexpr int kMaxLimit = 1 << 16;
   group_.state().check_member(kOp);
-  if (room.stages < 1 || room.stages > kMost || room.slots < 1 || room.slots > kMost)
-    throw ValueError(kOp, "expected 1 to ", kMost, " stages and slots, got ", room.stages, " and ",
-                     room.slots);
+  if (limits.stages < 1 || limits.stages > kMaxLimit || limits.slots < 1 || limits.slots > kMaxLimit)
+    throw ValueError(kOp, "expected 1 to ", kMaxLimit, " stages and slots, got ", limits.stages, " and ",
+                     limits.slots);
   if (group_.size() > 1) group_.state().world()->transport->progress_in_background();
 }
 
@@ -56,17 +56,18 @@ void Mailbox::set_program(const std::string& text) {
 }
 
 // Returns ((micro_batch * stages + stage) * slots + slot) * 2 + gradient, the tag.
-// Errors: ValueError for an address outside of Room, or a number that exceeds 32 bits.
+// Errors: ValueError for an address outside of AddressLimits, or a number that exceeds 32 bits.
 uint32_t Mailbox::number(const Address& a) const {
-  if (a.stage < 0 || a.stage >= room_.stages || a.slot < 0 || a.slot >= room_.slots || a.micro_batch < 0)
-    throw ValueError(kOp, "no room for ", to_string(a), ": there are ", room_.stages, " stages with ",
-                     room_.slots, " inputs");
-  const uint64_t place = uint64_t(a.micro_batch) * uint64_t(room_.stages) + uint64_t(a.stage);  // below 2^48
+  if (a.stage < 0 || a.stage >= limits_.stages || a.slot < 0 || a.slot >= limits_.slots || a.micro_batch < 0)
+    throw ValueError(kOp, "no room for ", to_string(a), ": there are ", limits_.stages, " stages with ",
+                     limits_.slots, " inputs");
+  const uint64_t place =
+      uint64_t(a.micro_batch) * uint64_t(limits_.stages) + uint64_t(a.stage);  // below 2^48
   const uint64_t most = std::numeric_limits<uint32_t>::max();
-  if (place > most / 2 / uint64_t(room_.slots) - 1)
-    throw ValueError(kOp, "too many micro-batches for ", room_.stages, " stages with ", room_.slots,
+  if (place > most / 2 / uint64_t(limits_.slots) - 1)
+    throw ValueError(kOp, "too many micro-batches for ", limits_.stages, " stages with ", limits_.slots,
                      " inputs: number ", a.micro_batch);
-  return uint32_t((place * uint64_t(room_.slots) + uint64_t(a.slot)) * 2 + a.gradient);
+  return uint32_t((place * uint64_t(limits_.slots) + uint64_t(a.slot)) * 2 + a.gradient);
 }
 
 // `member` is an index in the group.
@@ -117,21 +118,23 @@ Mailbox::Expected& Mailbox::expected(int from, const Address& address, Device de
         if (header.parcels < 0)
           throw MismatchError(kOp, source, "rank ", source, " sent a malformed message");
         arrived->header = header;
-        arrived->tensor = room_for(kOp, source, header, bytes, device);
+        arrived->tensor = allocate_payload(kOp, source, header, bytes, device);
         return arrived->tensor.defined() ? arrived->tensor.raw_ptr() : nullptr;
       },
       Tensor());
   return *expected_.emplace(std::pair(from, n), std::move(expected)).first->second;
 }
 
-void Mailbox::expect(int from, const Address& address, Device device) { expected(from, address, device); }
+void Mailbox::post_receive(int from, const Address& address, Device device) {
+  expected(from, address, device);
+}
 
-bool Mailbox::has(int from, const Address& address) {
+bool Mailbox::has_arrived(int from, const Address& address) {
   const auto found = expected_.find({from, number(address)});
   return found != expected_.end() && found->second->work->is_completed();
 }
 
-Parcel Mailbox::take(int from, const Address& address, const std::string& doing, Device device) {
+Parcel Mailbox::receive(int from, const Address& address, const std::string& doing, Device device) {
   const Expected expected = this->expected(from, address, device);
   expected.work->wait_from_now(
       concat(doing, ", for ", to_string(address), " from rank ", get_global_rank(group_, from)));

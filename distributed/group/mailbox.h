@@ -1,9 +1,9 @@
 // Mailbox: tensors between the ranks of a group, each under an address. They may be sent and taken in any
 // order. Shape, dtype and layout travel with them.
 //
-//   mailbox.expect(0, address);                  // before it is needed: it arrives while this rank computes
+//   mailbox.post_receive(0, address);                  // before it is needed: it arrives while this rank computes
 //   mailbox.send(2, next, {.tensor = y});        // returns at once
-//   Tensor x = mailbox.take(0, address, "2F0").tensor;
+//   Tensor x = mailbox.receive(0, address, "2F0").tensor;
 #pragma once
 
 #include <array>
@@ -42,11 +42,11 @@ struct Parcel {
 class Mailbox {
  public:
   // How many stages and slots an address may name.
-  struct Room {
+  struct AddressLimits {
     int stages = 1, slots = 1;
   };
   // Errors: ValueError if this rank is no member, or unless stages and slots are 1 to 65,536.
-  Mailbox(const Group& group, Room room);
+  Mailbox(const Group& group, AddressLimits limits);
   ~Mailbox();  // waits for nobody; drops what has not been taken
 
   // Says what this rank runs from now on: a number that all ranks must have, made from `text`, which errors
@@ -60,13 +60,13 @@ class Mailbox {
   // Makes room for the message from member `from`: it comes in while this rank computes. A second call for
   // the same message does nothing.
   // Errors: as for send.
-  void expect(int from, const Address& address, Device device = kCPU);
+  void post_receive(int from, const Address& address, Device device = kCPU);
   // Returns the message when it has come. `doing` tells other ranks for what this rank waits.
   // Errors: as for send; MismatchError on all ranks for a message of another step or program; PeerError if
   // its sender is gone; TimeoutError.
-  Parcel take(int from, const Address& address, const std::string& doing, Device device = kCPU);
-  // Returns whether take would not wait.
-  bool has(int from, const Address& address);
+  Parcel receive(int from, const Address& address, const std::string& doing, Device device = kCPU);
+  // Returns whether receive would not wait.
+  bool has_arrived(int from, const Address& address);
 
  private:
   struct Expected;
@@ -75,7 +75,7 @@ class Mailbox {
   Expected& expected(int from, const Address& address, Device device);
 
   Group group_;
-  Room room_;
+  AddressLimits limits_;
   std::string program_;
   uint64_t program_number_ = 0;
   std::map<std::pair<int, uint32_t>, std::unique_ptr<Expected>> expected_;  // by member and number

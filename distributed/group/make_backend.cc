@@ -13,10 +13,10 @@ namespace {
 constexpr uint32_t kAcross = 1u << 23;
 
 std::unique_ptr<Backend> make_arena(const BackendSetup& setup, const std::vector<int>& members, int index,
-                                    const Watch& watch) {
+                                    const WaitLimits& limits) {
   // Groups with the same id have no member in common, so the first member tells them apart.
   const std::string key = concat("group/", setup.group_id, '/', members[0]);
-  auto segment = setup.world.segments->open(key, members, index, arena_bytes(int(members.size())), watch);
+  auto segment = setup.world.segments->open(key, members, index, arena_bytes(int(members.size())), limits);
   return make_arena_backend(std::move(segment), members, index);
 }
 
@@ -27,7 +27,7 @@ int place_of(int rank, const std::vector<int>& ranks) {
 
 }  // namespace
 
-std::unique_ptr<Backend> make_backend(const BackendSetup& setup, const Watch& watch) {
+std::unique_ptr<Backend> make_backend(const BackendSetup& setup, const WaitLimits& limits) {
   const World& world = setup.world;
   const std::vector<int>& members = setup.members;
   if (setup.group_id >= kAcross) throw StateError("new_group", "too many groups: ", setup.group_id);
@@ -43,7 +43,7 @@ std::unique_ptr<Backend> make_backend(const BackendSetup& setup, const Watch& wa
     leaders.push_back(member);
   }
 
-  if (world.shared_memory && hosts.size() == 1) return make_arena(setup, members, setup.index, watch);
+  if (world.shared_memory && hosts.size() == 1) return make_arena(setup, members, setup.index, limits);
   auto flat = make_message_backend(world.transport, members, setup.index, setup.group_id);
   if (!world.shared_memory || hosts.size() == members.size()) return flat;
 
@@ -52,7 +52,7 @@ std::unique_ptr<Backend> make_backend(const BackendSetup& setup, const Watch& wa
     if (host[i] == host[setup.index]) neighbors.push_back(members[i]);
   const int leader_index = place_of(world.rank, leaders);
   HostsSetup parts{.members = members, .host = host, .index = setup.index};
-  parts.within = make_arena(setup, neighbors, place_of(world.rank, neighbors), watch);
+  parts.within = make_arena(setup, neighbors, place_of(world.rank, neighbors), limits);
   if (leader_index >= 0)
     parts.across = make_message_backend(world.transport, leaders, leader_index, setup.group_id + kAcross);
   parts.flat = std::move(flat);

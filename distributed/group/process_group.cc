@@ -123,7 +123,8 @@ Group make_groups(Op op, const std::vector<std::vector<int>>& lists, const NewGr
                                    : lists.size() == 1  ? lists[0]
                                                         : std::vector<int>();
   return internal::make_group(
-      {}, {.op = op, .values = values, .equal = true, .name = options.name, .timeout = options.timeout},
+      {},
+      {.op = op, .values = values, .equal_values = true, .name = options.name, .timeout = options.timeout},
       [&](const MatchedCall&) { return members; });
 }
 

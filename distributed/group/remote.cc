@@ -57,7 +57,7 @@ Link checked_link(const char* op, const Group& group, int peer, std::optional<Mi
 // Returns this rank's open recordings, oldest first.
 // Errors: StateError inside of autograd::checkpoint.
 std::vector<RecordingState*> open_now(const char* op) {
-  std::vector<RecordingState*> open = internal::unfinished_recordings(op);
+  std::vector<RecordingState*> open = internal::open_recording_states(op);
   for (const RecordingState* r : open)
     if (r->is_probe())
       throw StateError(op, "cannot be part of a checkpoint, whose function is computed twice");
@@ -198,13 +198,13 @@ Tensor fetch(const char* op, const Link& link, uint32_t tag, Device device) {
     Tensor tensor;
   };
   auto arrived = std::make_shared<Arrived>();
-  const auto take = [arrived, op, device](int source, const MessageHeader& header, size_t bytes) -> void* {
+  const auto accept = [arrived, op, device](int source, const MessageHeader& header, size_t bytes) -> void* {
     arrived->header = header;
     if (header.open > 64) throw MismatchError(op, source, "rank ", source, " sent a malformed message");
-    arrived->tensor = internal::room_for(op, source, header, bytes, device);
+    arrived->tensor = internal::allocate_payload(op, source, header, bytes, device);
     return arrived->tensor.defined() ? arrived->tensor.raw_ptr() : nullptr;
   };
-  MessageWork::receive(link.message(op, tag), take, Tensor())->wait({});
+  MessageWork::receive(link.message(op, tag), accept, Tensor())->wait({});
 
   const MessageHeader& header = arrived->header;
   const Tensor y = std::move(arrived->tensor);

@@ -24,11 +24,11 @@ std::string list_ranks(const std::vector<int>& ranks) {
 namespace {
 
 // Returns whether a rank has left the job or sends no heartbeats, so that it will arrive nowhere.
-bool is_gone(const RankStatus& status) { return status.left || status.silent >= kSilent; }
+bool is_gone(const RankStatus& status) { return status.has_left || status.silent >= kHeartbeatTimeout; }
 
 std::string describe(const RankStatus& status) {
-  if (status.left) return "it has left the job";
-  if (status.silent >= kSilent)
+  if (status.has_left) return "it has left the job";
+  if (status.silent >= kHeartbeatTimeout)
     return concat("no sign of life for ", status.silent.count(), " ms (stopped?)");
   if (status.activity == Activity::kUnknown) return "nothing is known of it";
   return "it is " + activity_text(status);
@@ -195,7 +195,7 @@ Blame find_blame(const std::vector<RankStatus>& statuses, const Waits& waits, in
   // All reached ranks wait. Then the silent ranks of the job are at fault, if there are any.
   if (culprits.empty()) {
     for (int rank = 0; rank < int(statuses.size()); ++rank)
-      if (statuses[rank].silent >= kSilent && !statuses[rank].left) culprits.push_back(rank);
+      if (statuses[rank].silent >= kHeartbeatTimeout && !statuses[rank].has_left) culprits.push_back(rank);
     blame.between.clear();
   }
   std::ranges::sort(culprits);
@@ -266,8 +266,8 @@ std::string blame_text(const std::vector<RankStatus>& statuses, const Waits& wai
 
 }  // namespace
 
-Blamed blame_for(const std::vector<RankStatus>& statuses, int local, const CallId& call,
-                 const std::string& text, const std::string& limit) {
+RanksAtFault find_ranks_at_fault(const std::vector<RankStatus>& statuses, int local, const CallId& call,
+                                 const std::string& text, const std::string& limit) {
   const Waits waits(statuses);
   const Blame blame = find_blame(statuses, waits, local, call);
   if (blame.either.empty()) return {};
@@ -291,10 +291,10 @@ Failure deadlock_failure(const std::vector<RankStatus>& statuses, const std::vec
       std::ranges::max_element(in_call, {}, [](const auto& entry) { return entry.second.size(); });
   const int local = most == in_call.end() ? 0 : most->second[0];
   const RankStatus& status = deadlocked[local];
-  const Blamed blamed =
-      blame_for(deadlocked, local, most == in_call.end() ? CallId() : most->first,
-                status.activity == Activity::kInCall ? status.call : activity_text(status), "");
-  return {Failure::Kind::kDeadlock, blamed.rank, blamed.text};
+  const RanksAtFault culprits =
+      find_ranks_at_fault(deadlocked, local, most == in_call.end() ? CallId() : most->first,
+                          status.activity == Activity::kInCall ? status.call : activity_text(status), "");
+  return {Failure::Kind::kDeadlock, culprits.rank, culprits.text};
 }
 
 }  // namespace gradus::dist

@@ -14,7 +14,7 @@ std::vector<int> find_deadlock(const std::vector<RankStatus>& statuses) {
   std::vector<char> is_stuck(statuses.size());
   std::map<int, int> index_of;
   for (size_t i = 0; i < statuses.size(); ++i) {
-    is_stuck[i] = statuses[i].stuck != 0 && !statuses[i].left;
+    is_stuck[i] = statuses[i].stuck != 0 && !statuses[i].has_left;
     index_of[statuses[i].rank] = int(i);
   }
 

@@ -37,7 +37,7 @@ void Futex::notify() {
 }
 
 void Futex::sleep(uint32_t seen, const Deadline& deadline) {
-  const int64_t ms = std::clamp<int64_t>(deadline.left().count(), 1, kSlice.count());
+  const int64_t ms = std::clamp<int64_t>(deadline.remaining().count(), 1, kSlice.count());
   const timespec limit{.tv_sec = 0, .tv_nsec = ms * 1'000'000};
   sleepers_.fetch_add(1, std::memory_order_seq_cst);
   futex(count_, FUTEX_WAIT, seen, &limit);

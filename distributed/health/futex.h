@@ -13,7 +13,7 @@
 namespace gradus::dist::internal {
 
 // The limits of a wait: it ends when the job fails or the deadline passes.
-struct Watch {
+struct WaitLimits {
   Membership* membership = nullptr;
   Deadline deadline;
 };
@@ -35,17 +35,17 @@ class Futex {
   // times before the first sleep; pass 0 if the awaited thread needs this core. Calls sleeps() once,
   // before the first sleep.
   template <class Ready, class Sleeps = Nothing>
-  WaitResult wait(const Watch& watch, Ready&& ready, const char* what, int spins = spin_limit(),
+  WaitResult wait(const WaitLimits& limits, Ready&& ready, const char* what, int spins = spin_limit(),
                   Sleeps&& sleeps = {}) {
     if (Simulation* simulation = Simulation::current()) {
       sleeps();
-      const auto stop = [&] { return ready() || watch.membership->failed(); };
-      const bool looks = watch.membership->looks_for_deadlocks();
+      const auto stop = [&] { return ready() || limits.membership->failed(); };
+      const bool checks = limits.membership->checks_for_deadlocks();
       const auto limit = [&] {
-        return looks ? watch.deadline.within(kSimulatedLook).time() : watch.deadline.time();
+        return checks ? limits.deadline.within(kSimulatedCheckPeriod).time() : limits.deadline.time();
       };
-      while (!simulation->block(stop, limit(), what) && !watch.deadline.passed())
-        watch.membership->look_for_deadlock();
+      while (!simulation->block(stop, limit(), what) && !limits.deadline.passed())
+        limits.membership->check_for_deadlock();
     } else {
       for (; spins > 0; --spins) {
         if (ready()) return WaitResult::kReady;
@@ -54,14 +54,14 @@ class Futex {
       for (bool first = true;; first = false) {
         const uint32_t seen = count_.load(std::memory_order_seq_cst);
         if (ready()) return WaitResult::kReady;
-        if (watch.membership->failed() || watch.deadline.passed()) break;
+        if (limits.membership->failed() || limits.deadline.passed()) break;
         if (first) sleeps();
-        sleep(seen, watch.deadline);
-        watch.membership->look_for_deadlock();
+        sleep(seen, limits.deadline);
+        limits.membership->check_for_deadlock();
       }
     }
     if (ready()) return WaitResult::kReady;
-    return watch.membership->failed() ? WaitResult::kFailed : WaitResult::kTimeout;
+    return limits.membership->failed() ? WaitResult::kFailed : WaitResult::kTimeout;
   }
 
   // Returns how often a waiter spins before it sleeps. If this machine has fewer cores than ranks
@@ -70,7 +70,7 @@ class Futex {
   static void set_ranks_on_host(int ranks);
 
  private:
-  static constexpr Milliseconds kSimulatedLook{250};
+  static constexpr Milliseconds kSimulatedCheckPeriod{250};
 
   static void pause(int spins_left);
   // Sleeps until notified, for at most 50 ms and not beyond the deadline.

@@ -165,7 +165,7 @@ bool Membership::is_stuck(std::vector<int>& threads) const {
 // A posted call that waits does not block its rank, unless the program waits for the call's queue.
 RankStatus Membership::status() const {
   std::lock_guard lock(mutex_);
-  RankStatus status{.rank = rank_, .left = has_left(rank_), .activity = activity_, .call = call_};
+  RankStatus status{.rank = rank_, .has_left = has_left(rank_), .activity = activity_, .call = call_};
   if (is_stuck(status.threads)) {
     status.stuck = moves_;
     status.arrived = arrived_;
@@ -261,9 +261,9 @@ class LocalMembership final : public Membership {
     return statuses;
   }
 
-  bool looks_for_deadlocks() const override { return world_size() > 1; }
+  bool checks_for_deadlocks() const override { return world_size() > 1; }
   // Looks twice: a deadlock counts if no rank and no other thread has made progress in between.
-  void look_for_deadlock() override {
+  void check_for_deadlock() override {
     constexpr Milliseconds kPause{100};
     TimePoint next = job_.next_look.load();
     if (!is_rank() || failed() || now() < next ||
@@ -285,14 +285,14 @@ class LocalMembership final : public Membership {
     for (const LocalMembership& member : job_.members) statuses.push_back(member.status());
     return statuses;
   }
-  // Returns still_threads for the threads that belong to no rank. A simulation has no such threads.
+  // Returns blocked_threads_id for the threads that belong to no rank. A simulation has no such threads.
   uint64_t other_threads(const std::vector<RankStatus>& statuses) const {
     if (internal::Simulation::current()) return 1;
     std::vector<int> known;
     for (const LocalMembership& member : job_.members) member.add_program_threads(known);
     for (const RankStatus& status : statuses)
       known.insert(known.end(), status.threads.begin(), status.threads.end());
-    return internal::still_threads(known);
+    return internal::blocked_threads_id(known);
   }
 
   Job& job_;

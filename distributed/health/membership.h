@@ -70,9 +70,9 @@ class Membership {
   // of the program (Wait::program_thread).
   RankStatus status() const;
   // Ends the job if ranks wait for each other forever. Waits call it now and then.
-  virtual void look_for_deadlock() {}
-  // Returns whether look_for_deadlock looks at all. If not, the store's server looks.
-  virtual bool looks_for_deadlocks() const { return false; }
+  virtual void check_for_deadlock() {}
+  // Returns whether check_for_deadlock looks at all. If not, the store's server looks.
+  virtual bool checks_for_deadlocks() const { return false; }
   // Returns the other ranks' last known state, within about a second; empty if the store cannot be asked.
   virtual std::vector<RankStatus> statuses() = 0;
 

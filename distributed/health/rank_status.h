@@ -79,7 +79,7 @@ struct RankWait {
 
 struct RankStatus {
   int rank = 0;
-  bool left = false;
+  bool has_left = false;
   Milliseconds silent{0};  // since its last sign of life
   Activity activity = Activity::kUnknown;
   // kInCall: the call, "all_reduce #12 of group 'world'". kOutside and kAfterTimeout: the last call. For errors.

@@ -1,4 +1,4 @@
-// still_threads: detects, from /proc/self/task on Linux, that all other threads of this process block on a
+// blocked_threads_id: detects, from /proc/self/task on Linux, that all other threads of this process block on a
 // futex (mutex, condition variable, join) of this process. Such a process can make no call any more unless
 // one of the `known` threads continues. Used to detect deadlocks. The returned hash combines the threads'
 // context-switch counts, so two equal results show that no thread has run in between.
@@ -71,9 +71,9 @@ bool waits_for_a_thread(const std::string& folder) {
 
 }  // namespace
 
-void name_own_thread(const std::string& name) { name_thread(std::string(kOwn) + name); }
+void name_framework_thread(const std::string& name) { name_thread(std::string(kOwn) + name); }
 
-uint64_t still_threads(const std::vector<int>& known) {
+uint64_t blocked_threads_id(const std::vector<int>& known) {
   uint64_t moves = 1;
   std::error_code error;
   std::filesystem::directory_iterator threads("/proc/self/task", error), end;

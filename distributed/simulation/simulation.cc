@@ -103,7 +103,7 @@ class Scheduler final : public Simulation {
     stop_if_dead();
   }
 
-  bool drops(int from, int to) override {
+  bool drops_message(int from, int to) override {
     if (++messages_ == drop_at_message_) {
       dropped_link_ = {from, to};
       report_.dropped = true;
@@ -112,7 +112,7 @@ class Scheduler final : public Simulation {
     return dropped_link_ == std::pair(from, to);
   }
 
-  TimePoint arrival(int from, int to) override {
+  TimePoint arrival_time(int from, int to) override {
     // The fourth power makes most delays short.
     const double fraction = std::pow(uniform(), 4);
     const auto delay = std::chrono::duration_cast<TimePoint::duration>(options_.max_delay * fraction);

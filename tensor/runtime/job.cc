@@ -1,6 +1,6 @@
 // The job of a process or thread (Job::current), and Job's base class: a job of one rank, in which share()
-// allocates memory of this process, and first_value() returns its argument. Jobs of several ranks override
-// both. Thread-safe.
+// allocates memory of this process, and value_of_first_caller() returns its argument. Jobs of several ranks
+// override both. Thread-safe.
 #include "gradus/tensor/runtime/job.h"
 
 #include <mutex>
@@ -35,17 +35,18 @@ void Job::set_replica(Replica replica) {
                      replica.count);
   std::lock_guard lock(replica_mutex_);
   const Replica now = replica_.value_or(Replica{rank, size});
-  if (replica != now && (replica_ || shared_))
+  if (replica != now && (replica_ || replica_frozen_))
     throw StateError("set_replica", "rank ", rank, " works for replica ", now.index, " of ", now.count,
                      ", and cannot change to ", replica.index, " of ", replica.count,
-                     shared_ ? ": a loader or sampler has taken its share already; make the grid before it"
-                             : ": a job has one number of replicas");
+                     replica_frozen_
+                         ? ": a loader or sampler has taken its share already; make the grid before it"
+                         : ": a job has one number of replicas");
   replica_ = replica;
 }
 
 Replica Job::freeze_replica() {
   std::lock_guard lock(replica_mutex_);
-  shared_ = true;
+  replica_frozen_ = true;
   return replica_.value_or(Replica{rank, size});
 }
 
@@ -55,7 +56,7 @@ HostMemory Job::share(const std::string&, size_t bytes, const Fill& fill) {
   return {.bytes = {memory, memory.get()}};
 }
 
-std::string Job::first_value(const std::string&, const std::string& value) { return value; }
+std::string Job::value_of_first_caller(const std::string&, const std::string& value) { return value; }
 
 Ref<Job> Job::current() {
   if (const Ref<Job>& job = Context::current().job) return job;

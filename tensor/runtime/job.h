@@ -56,7 +56,7 @@ class Job : public Counted {
 
   // Returns one value for all ranks: on every rank, the n-th call for `what` returns the `value` of the rank
   // that made its n-th call first. Not collective: the call does not wait for other ranks.
-  virtual std::string first_value(const std::string& what, const std::string& value);
+  virtual std::string value_of_first_caller(const std::string& what, const std::string& value);
 
   // Returns the calling thread's job: the one in the thread's Context (thread-local state, set if ranks are
   // threads), else the process's, else a job of one rank.
@@ -69,7 +69,7 @@ class Job : public Counted {
  private:
   mutable std::mutex replica_mutex_;
   std::optional<Replica> replica_;
-  bool shared_ = false;  // freeze_replica() was called
+  bool replica_frozen_ = false;  // freeze_replica() was called
 };
 
 }  // namespace gradus

@@ -442,14 +442,14 @@ TEST(Shares, OfSubsetsAndOtherSamplersAreOfTheirOrder) {
   }
 }
 
-// A job of threads that know of each other what first_value tells.
+// A job of threads that know of each other what value_of_first_caller tells.
 class FakeJob : public Job {
  public:
   FakeJob(int number, int ranks, std::map<std::string, std::string>& told) : told_(told) {
     rank = number;
     size = ranks;
   }
-  std::string first_value(const std::string& what, const std::string& value) override {
+  std::string value_of_first_caller(const std::string& what, const std::string& value) override {
     return told_.emplace(concat(what, calls_++), value).first->second;
   }
 

@@ -43,8 +43,8 @@ TEST(Job, OfAProcessThatJoinedNoneIsOneRank) {
   EXPECT_EQ(job->local_rank, 0);
   EXPECT_EQ(job->local_size, 1);
   EXPECT_EQ(Job::current(), job);
-  EXPECT_EQ(job->first_value("loader", "a"), "a");
-  EXPECT_EQ(job->first_value("loader", "b"), "b");
+  EXPECT_EQ(job->value_of_first_caller("loader", "a"), "a");
+  EXPECT_EQ(job->value_of_first_caller("loader", "b"), "b");
 }
 
 TEST(Job, OfTheProcessIsSeenByAllThreadsUnlessTheirContextHasOne) {

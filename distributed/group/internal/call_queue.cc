@@ -10,7 +10,7 @@
 
 namespace gradus::dist::internal {
 
-Watch local_watch(const Deadline& deadline) {
+WaitLimits local_wait_limits(const Deadline& deadline) {
   // The membership of a job of one rank, which never fails. Never destroyed: threads may still wait when the
   // process ends.
   static const auto& nobody = *new std::shared_ptr<Membership>(make_local_memberships(1)[0]);
@@ -104,7 +104,7 @@ void CallQueue::post(Call call) {
     // Calls end() in any case, even if the thread cannot be started.
     const std::shared_ptr<State> until_end(state_.get(), [state = state_](State*) { state->end(); });
     thread_ = start_thread([state = until_end] {
-      name_own_thread("calls");
+      name_framework_thread("calls");
       posted_calls = state.get();
       // Calls record nothing, and keep no recording, observer or job alive: these can refer to the group.
       Context::current().recordings.clear();
@@ -128,7 +128,7 @@ void CallQueue::serve(State& state) {
   };
   for (;;) {
     state.changed.wait(
-        local_watch(), [&] { return has_call() || may_end(); }, "a call to run");
+        local_wait_limits(), [&] { return has_call() || may_end(); }, "a call to run");
     Call next;
     {
       std::lock_guard lock(state.mutex);

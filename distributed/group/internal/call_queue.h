@@ -79,8 +79,8 @@ class CallQueue {
   std::thread thread_;
 };
 
-// Returns the watch of a wait for another thread of this rank. Such a wait needs no other rank, and the job's
+// Returns the limits of a wait for another thread of this rank. Such a wait needs no other rank, and the job's
 // failure does not end it.
-Watch local_watch(const Deadline& deadline = Deadline::after(Milliseconds::max()));
+WaitLimits local_wait_limits(const Deadline& deadline = Deadline::after(Milliseconds::max()));
 
 }  // namespace gradus::dist::internal

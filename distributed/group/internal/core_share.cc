@@ -23,7 +23,7 @@ Cores read(const std::string& text) {
 
 }  // namespace
 
-std::string own_cores() {
+std::string available_cores() {
   cpu_set_t set;
   CPU_ZERO(&set);
   if (sched_getaffinity(0, sizeof(set), &set) != 0) return "";
@@ -33,8 +33,8 @@ std::string own_cores() {
   return text.substr(std::min(text.find('1'), text.size()));
 }
 
-int share_of_cores(const std::vector<std::string>& cores, const std::vector<int>& host_of, int rank,
-                   int quota) {
+int thread_share(const std::vector<std::string>& cores, const std::vector<int>& host_of, int rank,
+                 int quota) {
   std::vector<int> users(kMaxCores);
   Cores own;
   int ranks = 0;

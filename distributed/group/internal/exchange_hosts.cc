@@ -25,7 +25,7 @@ constexpr Milliseconds kPoll{200};
 Hosts exchange_hosts(const JobPosition& position, Store& store, Membership* membership,
                      const Deadline& deadline, const std::string& where, const StoreServer* server) {
   const auto key = [](int rank) { return concat("init/host/", rank); };
-  store.set(key(position.rank), concat(host_id(), ' ', own_cores()));
+  store.set(key(position.rank), concat(host_id(), ' ', available_cores()));
   std::vector<std::string> keys;
   for (int rank = 0; rank < position.size; ++rank) keys.push_back(key(rank));
   const auto arrived = [&](int rank) { return store.check({key(rank)}); };
@@ -41,7 +41,7 @@ Hosts exchange_hosts(const JobPosition& position, Store& store, Membership* memb
     try {
       Hosts hosts;
       for (const std::string& text :
-           store.multi_get(keys, late ? Milliseconds(0) : std::min(deadline.left(), kPoll))) {
+           store.multi_get(keys, late ? Milliseconds(0) : std::min(deadline.remaining(), kPoll))) {
         const size_t end = std::min(text.find(' '), text.size());
         hosts.ids.push_back(text.substr(0, end));
         hosts.cores.push_back(text.substr(std::min(end + 1, text.size())));

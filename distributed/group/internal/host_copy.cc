@@ -157,7 +157,7 @@ HostMemory share_on_host(World& world, const std::string& key, size_t bytes, con
   if (bytes == 0 || world.local_size == 1 || !world.shared_memory) return world.Job::share(key, bytes, fill);
 
   const std::string store_key = concat("share/", world.host_of[size_t(world.rank)], '/', bytes, '/', key);
-  const Watch watch = world.watch();
+  const WaitLimits limits = world.wait_limits();
   std::string replaceable;  // the store's value that this rank may replace; empty: only an absent value
   for (Milliseconds pause{1};; pause = std::min(2 * pause, Milliseconds(20))) {
     const Claim own = Claim::make(Claim::kFilling, world.rank);
@@ -176,7 +176,7 @@ HostMemory share_on_host(World& world, const std::string& key, size_t bytes, con
     } else if (claim.state == Claim::kFilling) {
       gone = world.membership->has_left(claim.rank);
       waiting.emplace(*world.membership, Wait::for_ranks([rank = claim.rank] { return std::vector{rank}; }));
-      if (watch.deadline.passed()) throw_wait(kOp, WaitResult::kTimeout, watch, {claim.rank});
+      if (limits.deadline.passed()) throw_wait(kOp, WaitResult::kTimeout, limits, {claim.rank});
     }
     replaceable = gone ? held : "";
     if (!gone) std::this_thread::sleep_for(pause);

@@ -39,12 +39,12 @@ std::string describe(const MessageHeader& header);  // "f32[4,8]", "an object"
 MessageHeader header_of(const Tensor& x);
 // Allocates the tensor that a header describes; undefined for kNone.
 // Errors: MismatchError naming rank `source` if the header is malformed or does not describe `bytes` bytes.
-Tensor room_for(const char* op, int source, const MessageHeader& header, size_t bytes, Device device);
+Tensor allocate_payload(const char* op, int source, const MessageHeader& header, size_t bytes, Device device);
 
 // Called when a header has arrived: returns where the payload of `bytes` bytes is written. May run on any
 // thread with the transport's lock held, so it must not call the transport.
 // Errors: MismatchError, which both ranks get.
-using TakeMessage = std::function<void*(int source, const MessageHeader& header, size_t bytes)>;
+using AcceptMessage = std::function<void*(int source, const MessageHeader& header, size_t bytes)>;
 
 struct Message {
   const char* op;
@@ -70,9 +70,9 @@ class MessageWork final : public WorkState {
   // The caller keeps the payload alive.
   static Ref<MessageWork> send(const Message& message, const MessageHeader& header,
                                std::span<const std::byte> payload, const Tensor& keep = {});
-  // The payload goes where `take` returns. `keep` is the tensor that is written, or undefined: it stays
+  // The payload goes where `accept` returns. `keep` is the tensor that is written, or undefined: it stays
   // alive, and its version changes when the message is done.
-  static Ref<MessageWork> receive(const Message& message, TakeMessage take, const Tensor& keep);
+  static Ref<MessageWork> receive(const Message& message, AcceptMessage accept, const Tensor& keep);
 
   ~MessageWork() override;
 

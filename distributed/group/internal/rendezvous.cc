@@ -55,7 +55,7 @@ void set_address(StoreAddress& address, const std::string& text, const char* wha
   constexpr Milliseconds kLimit{2'000};
   std::string owner;
   try {
-    join_tcp(store.address, 0, world_size, kLimit)->report(two_jobs(0));
+    join_tcp(store.address, 0, world_size, kLimit)->report(two_jobs_failure(0));
     owner = "another job's rank 0 has it";
   } catch (const ConnectionError& error) {
     owner = text_of(error);
@@ -120,7 +120,7 @@ JobStore find_through_store(std::shared_ptr<Store> store, const std::string& fil
                             const JobPosition& position, const Deadline& deadline) {
   constexpr const char* kKey = "init/store";
   const std::string where = file.empty() ? "in the given store" : "by file " + file;
-  if (!store) store = open_file_store(file, deadline.left());
+  if (!store) store = open_file_store(file, deadline.remaining());
   if (store->add(concat("init/arrivals/", position.rank), 1) != 1)
     throw StateError(kOp, "rank ", position.rank, " has come before ", where,
                      file.empty() ? ": it was used for an earlier job"
@@ -138,7 +138,7 @@ JobStore find_through_store(std::shared_ptr<Store> store, const std::string& fil
   } else {
     std::string bytes;
     try {
-      bytes = store->get(kKey, deadline.left());
+      bytes = store->get(kKey, deadline.remaining());
     } catch (const TimeoutError&) {
       throw TimeoutError(kOp, 0, "rank 0 came and did not open the job's store within ",
                          deadline.timeout().count(), " ms (", where, ')');
