@@ -81,8 +81,7 @@ std::optional<Failure> find_mismatch(const std::vector<CallRecord>& records, con
                  "', where rank ", rank_of(other), " called ", describe_in_job(*other, ranks)));
   }
 
-  // The record that the most members agree with; on a tie, the first.
-  const auto usual = std::ranges::max_element(records, {}, votes);
+  const auto usual = std::ranges::max_element(records, {}, votes);  // on a tie, the first
   const auto odd =
       std::ranges::find_if(records, [&](const CallRecord& record) { return !agree(record, *usual); });
   if (odd == records.end()) return std::nullopt;

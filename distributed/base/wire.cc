@@ -1,3 +1,5 @@
+// Wire forms. Dims: their number as u8, then an i64 each. Tensor: Kind, and for kTensor dtype, shape and
+// elements. Received sizes are not trusted.
 #include "gradus/distributed/base/wire.h"
 
 #include <algorithm>
@@ -8,7 +10,7 @@
 namespace gradus::dist {
 namespace {
 
-enum class Kind : uint8_t { kNone, kTensor };
+enum class Kind : uint8_t { kNone, kTensor };  // kNone: undefined tensor
 
 }  // namespace
 
@@ -47,14 +49,13 @@ void WireReader::get(Tensor& value) {
   get(dtype);
   if (kind != Kind::kTensor || dtype > DType::kBool) throw_malformed();
   get(shape);
-  // Checks the sizes before anything is allocated. A zero counts as 1 in the product, so that it hides
-  // no absurd size.
+  // Checks the sizes before the allocation. A size of 0 counts as 1 in the product, to detect overflow of the
+  // other sizes.
   int64_t numel = 1;
   for (int64_t size : shape)
     if (size < 0 || __builtin_mul_overflow(numel, std::max<int64_t>(size, 1), &numel)) throw_malformed();
   if (std::ranges::find(shape, 0) != shape.end()) numel = 0;
   if (uint64_t(numel) > remaining_.size() / size_of(dtype)) throw_malformed();
-
   const std::string_view bytes = read_bytes(numel * size_of(dtype));
   if (dtype == DType::kBool && std::ranges::any_of(bytes, [](char c) { return uint8_t(c) > 1; }))
     throw_malformed();

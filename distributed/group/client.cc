@@ -58,10 +58,11 @@ bool wait_for(Store& store, const std::vector<std::string>& keys, Milliseconds l
 }
 
 // Returns the key's value, or "" if it is absent.
-std::string look(Store& store, const std::string& key) { return store.compare_set(key, "", ""); }
+std::string get_or_empty(Store& store, const std::string& key) { return store.compare_set(key, "", ""); }
 
-// Marks the values up to `version` as gone, and deletes them. Returns false if the mark is no longer `gone`.
-bool take(Store& store, const std::string& key, const std::string& gone, int64_t version) {
+// Claims the values up to `version` by moving the `gone` key from `gone`, and deletes them. Returns false if
+// another rank has moved the key meanwhile.
+bool claim(Store& store, const std::string& key, const std::string& gone, int64_t version) {
   const std::string own = concat(version, ' ', next_writer());
   if (store.compare_set(gone_key(key), gone, own) != own) return false;
   for (int64_t v = to_number(gone) + 1; v <= version; ++v) store.delete_key(value_key(key, v));
@@ -119,7 +120,6 @@ template <class F> auto run_as(const char* op, F&& f) {
 
 }  // namespace
 
-// `replace`: removes all earlier values (user_set); false: appends (user_push). Returns the value's version.
 int64_t Client::put(const char* op, const std::string& key, const std::type_info& type,
                     const std::string& bytes, bool replace) {
   return run_as(op, [&] {
@@ -131,9 +131,10 @@ int64_t Client::put(const char* op, const std::string& key, const std::type_info
       throw;
     }
     for (;;) {
-      const std::string gone = look(*store_, gone_key(key));
+      const std::string gone = get_or_empty(*store_, gone_key(key));
       if (to_number(gone) >= version) store_->delete_key(value_key(key, version));  // a later one replaced it
-      if (!replace || to_number(gone) >= version - 1 || take(*store_, key, gone, version - 1)) return version;
+      if (!replace || to_number(gone) >= version - 1 || claim(*store_, key, gone, version - 1))
+        return version;
     }
   });
 }
@@ -145,8 +146,8 @@ std::string Client::get(const std::string& key, const std::type_info& type, int6
     std::string value;
     std::pair<int64_t, int64_t> seen = {-1, -1};
     const auto there = [&](Milliseconds limit) {
-      const int64_t last = to_number(look(*store_, last_key(key)));
-      const int64_t gone = to_number(look(*store_, gone_key(key)));
+      const int64_t last = to_number(get_or_empty(*store_, last_key(key)));
+      const int64_t gone = to_number(get_or_empty(*store_, gone_key(key)));
       const int64_t wanted = std::max(version, last > gone ? last : last + 1);
       // Does not wait if the versions have changed: the newest value may be replaced meanwhile, and then a
       // newer one exists.
@@ -165,14 +166,14 @@ std::string Client::pop(const std::string& key, const std::type_info& type,
   constexpr const char* kOp = "user_pop";
   return run_as(kOp, [&] {
     std::string bytes;
-    // Reads the value before taking it, so that a caller that gives up takes nothing.
+    // Reads the value before claiming it, so that a caller that times out claims nothing.
     const auto there = [&](Milliseconds limit) {
-      const std::string gone = look(*store_, gone_key(key));
+      const std::string gone = get_or_empty(*store_, gone_key(key));
       const int64_t oldest = to_number(gone) + 1;
       std::string value;
       if (!arrived([&] { value = store_->get(value_key(key, oldest), limit); })) return false;
       bytes = checked_bytes(kOp, key, value, type);
-      return take(*store_, key, gone, oldest);
+      return claim(*store_, key, gone, oldest);
     };
     wait_until(kOp, Deadline::after(timeout.value_or(store_->default_timeout())),
                concat("nobody set '", key, "'"), there);

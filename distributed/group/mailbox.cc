@@ -1,7 +1,5 @@
-// Mailbox: point-to-point messages of a pipeline (activations and gradients), matched by address instead of
-// by order. post_receive() posts a nonblocking receive, receive() waits for the receive of an address, send() never
-// blocks. All tensors are in host memory. One thread uses a Mailbox; the transport's background thread makes
-// its messages progress.
+// Mailbox: nonblocking point-to-point messages whose tag is computed from the address. The transport's
+// background thread makes them progress.
 #include "gradus/distributed/group/mailbox.h"
 
 #include <algorithm>
@@ -19,8 +17,7 @@ namespace gradus::dist::internal {
 // A message's tag is a number made from its address without the step (Mailbox::number), so the transport
 // finds the receive for a message. Messages with one tag keep their order: those of the next step arrive
 // after those of this step. A message that no receive matches stays in its sender's ring buffer, or moves to
-// the heap when a receive matches a message behind it. So takes in any order end, once the messages have been
-// sent.
+// the heap when a receive matches a message behind it. So receives in any order complete.
 
 constexpr const char* kOp = "pipeline";
 
@@ -96,7 +93,7 @@ void Mailbox::send(int to, const Address& address, const Parcel& parcel) {
 
 // Returns the posted receive for the address; posts it if there is none. The receive accepts only a message
 // of this rank's program and of the address's step. A receive is found by address without the step, so a
-// message must be taken before the next step's is expected.
+// message must be received before the receive of the next step's is posted.
 Mailbox::Expected& Mailbox::expected(int from, const Address& address, Device device) {
   check_in_host_memory(kOp, device);
   const uint32_t n = number(address);

@@ -43,8 +43,8 @@ Ref<MessageWork> start_send(const char* op, const Tensor& x, const SendOptions& 
   return MessageWork::send(message, internal::header_of(in), in);
 }
 
-// Starts to receive into x, which must be row-major. When the header has arrived, the transport calls `accept` and
-// writes the payload to the returned address.
+// Starts to receive into x, which must be row-major. When the header has arrived, the transport calls
+// `accept` and writes the payload to the returned address.
 // Errors: MismatchError, thrown by the message's wait() on both ranks, if the message is no tensor of x's dtype
 // and size in bytes. The shape may differ.
 Ref<MessageWork> start_recv(const char* op, const Tensor& x, const RecvOptions& options) {

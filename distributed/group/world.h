@@ -95,8 +95,8 @@ class World : public Job {
   static Ref<World> exchange_process_world(Ref<World> world);
 
  private:
-  // Counts the calls of value_of_first_caller, to form their keys in the store. One count for all of a process's
-  // jobs, since two jobs may find the same store.
+  // Counts the calls of value_of_first_caller, to form their keys in the store. One count for all of a
+  // process's jobs, since two jobs may find the same store.
   struct Calls {
     std::mutex mutex;
     std::map<std::string, int> counts;  // per `what`

@@ -71,13 +71,13 @@ std::string Membership::call_text(std::string_view op) const {
 void Membership::count_sent(int rank) {
   std::lock_guard lock(mutex_);
   if (arrived_.size() < kMaxSeries) ++arrived_[messages(rank_, rank)];
-  ++moves_;
+  ++change_count_;
 }
 
 void Membership::count_received(int rank) {
   std::lock_guard lock(mutex_);
   ++received_[rank];
-  ++moves_;
+  ++change_count_;
 }
 
 CallId Membership::next_message(int source) const {
@@ -111,7 +111,7 @@ WaitScope::~WaitScope() {
 void WaitScope::all_arrived() {
   std::lock_guard lock(membership_.mutex_);
   all_arrived_ = true;
-  ++membership_.moves_;
+  ++membership_.change_count_;
 }
 
 RankWait WaitScope::rank_wait() const {
@@ -126,13 +126,13 @@ void Membership::begin_wait(const WaitScope& scope) {
   if (scope.wait_.kind == Wait::Kind::kCall && arrived_.size() < kMaxSeries &&
       std::ranges::count(scope.wait_.members, rank_) > 0)
     arrived_[scope.wait_.call.series] = scope.wait_.call.sequence;
-  if (scope.wait_.kind != Wait::Kind::kRanks) ++moves_;
+  if (scope.wait_.kind != Wait::Kind::kRanks) ++change_count_;
 }
 
 void Membership::end_wait(const WaitScope& scope) {
   std::lock_guard lock(mutex_);
   std::erase(waits_, &scope);
-  if (scope.wait_.kind != Wait::Kind::kRanks) ++moves_;
+  if (scope.wait_.kind != Wait::Kind::kRanks) ++change_count_;
 }
 
 // Returns whether all known threads of this rank wait in calls for other members to arrive. Appends the ids
@@ -167,7 +167,7 @@ RankStatus Membership::status() const {
   std::lock_guard lock(mutex_);
   RankStatus status{.rank = rank_, .has_left = has_left(rank_), .activity = activity_, .call = call_};
   if (is_stuck(status.threads)) {
-    status.stuck = moves_;
+    status.stuck = change_count_;
     status.arrived = arrived_;
   }
   const auto blocks = [&](const WaitScope* scope) {
@@ -230,7 +230,7 @@ class LocalMembership final : public Membership {
   struct Job {
     std::mutex mutex;  // serializes reports, so that all members have the same first failure
     std::deque<LocalMembership> members;
-    std::atomic<TimePoint> next_look{};  // the earliest time of the next search for deadlocks
+    std::atomic<TimePoint> next_check{};  // the earliest time of the next search for deadlocks
   };
 
   LocalMembership(Job& job, int rank, int world_size) : Membership(rank, world_size), job_(job) {}
@@ -265,9 +265,9 @@ class LocalMembership final : public Membership {
   // Looks twice: a deadlock counts if no rank and no other thread has made progress in between.
   void check_for_deadlock() override {
     constexpr Milliseconds kPause{100};
-    TimePoint next = job_.next_look.load();
+    TimePoint next = job_.next_check.load();
     if (!is_rank() || failed() || now() < next ||
-        !job_.next_look.compare_exchange_strong(next, now() + kPause))
+        !job_.next_check.compare_exchange_strong(next, now() + kPause))
       return;
     const std::vector<RankStatus> first = all_statuses();
     const std::vector<int> ranks = find_deadlock(first);

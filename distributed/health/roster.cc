@@ -1,8 +1,5 @@
-// Roster, the state machine of a job's membership service: which ranks have joined, left or died, their last
-// heartbeats, and the one failure that ends the job's current attempt (its run until the next restart). A
-// death is only suspected for kLauncherGracePeriod, since the launcher may still report its cause; other failures count at
-// once, and the first one wins. The caller passes events with the time, calls expire() at next_deadline(),
-// and serializes access.
+// Roster: a death is only suspected for kLauncherGracePeriod, since the launcher may still report its cause;
+// other failures count at once, and the first one wins.
 #include "gradus/distributed/health/roster.h"
 
 #include <algorithm>
@@ -11,7 +8,6 @@
 #include "gradus/distributed/health/deadlock.h"
 
 namespace gradus::dist::internal {
-
 namespace {
 
 // The pause between two checks, since a check takes a while with many ranks; and the time limit of a query.
@@ -55,8 +51,6 @@ bool Roster::is_contended(int rank, TimePoint now) const {
   return is_present(rank) && (!all_joined_at_ || now - *all_joined_at_ < kStartupPeriod);
 }
 
-// `stuck` identifies the wait in which the rank is stuck; 0: not stuck. A deadlock is reported once every
-// rank of the query has answered it while still in the same wait.
 void Roster::heartbeat(int rank, int64_t answers, RankStatus status, TimePoint now) {
   Rank& r = ranks_[rank];
   const uint64_t before = r.status.stuck, stuck = status.stuck;
@@ -64,7 +58,7 @@ void Roster::heartbeat(int rank, int64_t answers, RankStatus status, TimePoint n
   r.status = std::move(status);
   if (query_ && query_->ranks.contains(rank)) {
     if (stuck != query_->ranks[rank]) {
-      query_.reset();  // the rank has left that wait
+      query_.reset();  // the rank is not in that wait any more
     } else if (answers == query_->number) {
       query_->ranks.erase(rank);
       if (query_->ranks.empty()) {
@@ -135,7 +129,7 @@ void Roster::report(const Failure& failure, TimePoint now) {
 void Roster::suspect(Failure failure, TimePoint now) {
   if (failure_ || suspected_) return;
   suspected_ = std::move(failure);
-  believed_at_ = now + kLauncherGracePeriod;
+  suspicion_end_ = now + kLauncherGracePeriod;
 }
 
 void Roster::confirm_failure(const Failure& failure) {
@@ -144,7 +138,7 @@ void Roster::confirm_failure(const Failure& failure) {
 }
 
 void Roster::expire(TimePoint now) {
-  if (suspected_ && believed_at_ <= now) confirm_failure(Failure(*suspected_));
+  if (suspected_ && suspicion_end_ <= now) confirm_failure(Failure(*suspected_));
   for (auto& [rank, until] : ended_) {
     if (until > now) continue;
     until = TimePoint::max();
@@ -153,7 +147,7 @@ void Roster::expire(TimePoint now) {
 }
 
 std::optional<TimePoint> Roster::next_deadline() const {
-  TimePoint next = suspected_ ? believed_at_ : TimePoint::max();
+  TimePoint next = suspected_ ? suspicion_end_ : TimePoint::max();
   for (const auto& [rank, until] : ended_) next = std::min(next, until);
   return next == TimePoint::max() ? std::nullopt : std::optional(next);
 }

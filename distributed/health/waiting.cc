@@ -1,6 +1,5 @@
-// Errors of waits for other ranks: on a timeout, queries the status of all ranks, finds the rank that blocks
-// the call (blame.h), and reports one Failure that all ranks of the job throw. Runs on the waiting thread,
-// for up to about a second.
+// Errors of waits for other ranks. On a timeout, waits for statuses that are newer than the timeout, and
+// finds the ranks at fault from them (blame.h). Runs on the waiting thread.
 #include "gradus/distributed/health/waiting.h"
 
 #include <algorithm>

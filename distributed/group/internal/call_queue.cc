@@ -1,6 +1,5 @@
-// CallQueue: a mutex-protected FIFO of a group's calls and the thread that serves it. `busy` makes the calls
-// that try_run runs on callers' threads exclude those of the queue's thread. See call_queue.h for the life of
-// the queue, and Note [Groups that go first] there.
+// CallQueue: a mutex-protected FIFO of a group's calls and the thread that serves it. `busy` excludes the
+// calls that try_run runs on callers' threads from those of the queue's thread.
 #include "gradus/distributed/group/internal/call_queue.h"
 
 #include <algorithm>
@@ -42,8 +41,8 @@ void CallQueue::State::end() noexcept {
 void PostedCalls::add(const CallSeries& series, int calls) {
   {
     std::lock_guard lock(mutex_);
-    const auto it = of_series_.try_emplace(series, 0).first;
-    if ((it->second += calls) == 0) of_series_.erase(it);
+    const auto it = counts_.try_emplace(series, 0).first;
+    if ((it->second += calls) == 0) counts_.erase(it);
     count_.fetch_add(calls, std::memory_order_acq_rel);
   }
   changed.notify();
@@ -53,7 +52,7 @@ void PostedCalls::add(const CallSeries& series, int calls) {
 bool PostedCalls::has(const CallSeries& series) const {
   if (series.kind != CallSeries::Kind::kCollective && series.kind != CallSeries::Kind::kBarrier) return false;
   std::lock_guard lock(mutex_);
-  return of_series_.contains({CallSeries::Kind::kCollective, series.group, series.first});
+  return counts_.contains({CallSeries::Kind::kCollective, series.group, series.first});
 }
 
 CallQueue::CallQueue(std::shared_ptr<PostedCalls> posted, const CallSeries& series)
@@ -116,7 +115,6 @@ void CallQueue::post(Call call) {
   state_->changed.notify();
 }
 
-// Runs posted calls in order, until the queue is destroyed and no call is left.
 void CallQueue::serve(State& state) {
   const auto has_call = [&] {
     std::lock_guard lock(state.mutex);

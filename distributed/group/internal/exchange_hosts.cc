@@ -1,3 +1,5 @@
+// Each rank sets the key init/host/<rank> to "<host id> <cores>" and waits for the keys of all ranks, in time
+// slices.
 #include "gradus/distributed/group/internal/exchange_hosts.h"
 
 #include <algorithm>
@@ -10,10 +12,9 @@ namespace gradus::dist::internal {
 namespace {
 
 constexpr const char* kOp = "init_process_group";
-// The pause between two checks whether a rank has left.
-constexpr Milliseconds kPoll{200};
+constexpr Milliseconds kPoll{200};  // between two checks whether a rank has left
 
-// The first rank that runs out of time reports the reason to the others.
+// Throws the error "<missing ranks> <text>", and reports it as the job's failure if there is a membership.
 [[noreturn]] void throw_missing_ranks(const std::vector<int>& missing, Membership* membership,
                                       Failure::Kind kind, const std::string& text) {
   const Failure failure{kind, missing[0], concat(list_ranks(missing), ' ', text)};
@@ -48,8 +49,8 @@ Hosts exchange_hosts(const JobPosition& position, Store& store, Membership* memb
       }
       return hosts;
     } catch (const TimeoutError&) {
-    } catch (const PeerError&) {      // all others have left
-    } catch (const MismatchError&) {  // two jobs have met
+    } catch (const PeerError&) {      // all other ranks have left
+    } catch (const MismatchError&) {  // ranks of two jobs use one store
     }
     if (membership) membership->check(kOp);
     if (!late) continue;
