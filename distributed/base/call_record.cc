@@ -10,8 +10,7 @@ namespace {
 
 std::span<const int64_t> dims_of(const CallRecord& r) { return {r.dims, size_t(r.ndim)}; }
 
-// Returns whether two ranks' calls fit together: sequence number, op, and the fields that the op's OpInfo
-// lists.
+// Whether two ranks' calls match: sequence number, op, part, and fields that the op's OpInfo lists.
 bool agree(const CallRecord& a, const CallRecord& b) {
   if (a.sequence != b.sequence || a.op != b.op || a.part != b.part) return false;
   const OpInfo& info = info_of(a.op);
@@ -64,7 +63,7 @@ std::optional<Failure> find_mismatch(const std::vector<CallRecord>& records, con
     return std::ranges::count_if(records, [&](const CallRecord& other) { return agree(record, other); });
   };
   // Note [Dropped steps] (call_record.h): a rank that dropped a recording is at fault if it has opened
-  // another one and has counted more backwards than some rank, or if its call differs from one that at least
+  // another one and counted more backwards than some rank, or if it differs from a call that at least
   // as many ranks made.
   for (auto ahead = records.begin(); ahead != records.end(); ++ahead) {
     if (!ahead->dropped) continue;

@@ -28,8 +28,7 @@ struct OpInfo {
 };
 
 // One row per function whose calls ranks compare: its Op, its name, and the other fields of its OpInfo.
-// kNewGroup to kSeparateDistributedDataParallel make a group, each under the name of the function that the
-// user called.
+// kNewGroup to kSeparateDistributedDataParallel make a group, for the function that the user called.
 // clang-format off
 #define GRADUS_OPS(ROW)                                                                                            \
   ROW(kNone, "none")                                                                                               \

@@ -1,6 +1,5 @@
 // KeyTable: the keys and values of a key-value store in memory, limited by StoreLimits. Not thread-safe, and
-// never blocks: the store that owns the table queues a request until missing() is empty, then calls
-// execute().
+// never blocks: its owner queues a request until missing() is empty, then calls execute().
 #pragma once
 
 #include <cstdint>

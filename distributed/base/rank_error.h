@@ -17,8 +17,7 @@ namespace gradus::dist {
 std::string describe_error(const std::exception_ptr& error);
 // Returns what() alone.
 std::string error_text(const std::exception_ptr& error);
-// Returns a kFailed failure of `rank`, to report to the other ranks: "rank 1 <how>: ShapeError: [matmul]
-// ...".
+// Returns the kFailed failure to report to other ranks: "rank 1 <how>: ShapeError: [matmul] ...".
 Failure failure_of(int rank, const std::exception_ptr& error, std::string_view how = "failed");
 
 // Returns the type's name without the namespaces of Gradus and std: "PeerError".

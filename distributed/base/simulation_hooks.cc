@@ -1,6 +1,5 @@
 // Clock and threads for code that also runs in a simulation: a deterministic test in which ranks are threads
-// that a scheduler runs one at a time, in virtual time. Without a simulation, the standard library's clock
-// and threads.
+// that a scheduler runs one at a time, in virtual time. Else, the standard library's clock and threads.
 #include "gradus/distributed/base/simulation_hooks.h"
 
 #include "gradus/tensor/runtime/context.h"

@@ -1,5 +1,5 @@
-// Store: a key-value store shared by all ranks of a job (torch.distributed.Store), for rendezvous, user_set,
-// user_get and group_barrier.
+// Store: a key-value store shared by all ranks of a job (torch.distributed.Store): for rendezvous,
+// user_set/user_get and group_barrier.
 //
 //   TcpStore (gradus/distributed/store/tcp_store.h)    hosted by the launcher, or by rank 0
 //   FileStore (gradus/distributed/store/file_store.h)  a file on a shared file system
@@ -64,8 +64,7 @@ class Store {
   // Adds to a counter, which is decimal text, and returns the sum. An absent key counts as 0.
   // Errors: StoreError if the value is no number.
   int64_t add(std::string_view key, int64_t amount) { return execute({Op::kAdd, {key}, {}, amount}).number; }
-  // Sets the value to `desired` if it is `expected` (an absent key counts as ""). Returns the value
-  // afterward.
+  // Sets the value to `desired` if it is `expected` (absent: ""). Returns the value afterward.
   std::string compare_set(std::string_view key, std::string_view expected, std::string_view desired) {
     return execute({Op::kCompareSet, {key}, {expected, desired}}).value;
   }

@@ -49,8 +49,7 @@ void WireReader::get(Tensor& value) {
   get(dtype);
   if (kind != Kind::kTensor || dtype > DType::kBool) throw_malformed();
   get(shape);
-  // Checks the sizes before the allocation. A size of 0 counts as 1 in the product, to detect overflow of the
-  // other sizes.
+  // Before the allocation. A size of 0 counts as 1 in the product, to detect overflow of the other sizes.
   int64_t numel = 1;
   for (int64_t size : shape)
     if (size < 0 || __builtin_mul_overflow(numel, std::max<int64_t>(size, 1), &numel)) throw_malformed();

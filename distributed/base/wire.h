@@ -30,8 +30,7 @@ class WireWriter {
   }
   void put(const std::string& value) { put(std::string_view(value)); }
   void put(const Dims& value);
-  // Writes dtype, shape and elements in row-major order; strides and gradients are lost. The tensor may be
-  // undefined.
+  // Writes dtype, shape and elements in row-major order, without strides and gradients; may be undefined.
   // Errors: DeviceError for a tensor that is not in host memory.
   void put(const Tensor& value);
   template <class T> void put(const std::vector<T>& values) {

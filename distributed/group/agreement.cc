@@ -62,8 +62,7 @@ bool follows_any(const RecordingState& r, std::span<const Tensor> inputs) {
   return false;
 }
 
-// Returns the first disagreement between the members' notes, or nullopt. All members have the same notes, and
-// so return the same.
+// Returns the first disagreement between the members' notes, or nullopt; the same on all members.
 std::optional<Failure> find_disagreement(const MatchedCall& matched, const Group& group,
                                          const Forward& forward) {
   const std::vector<int>& ranks = group.ranks();

@@ -15,8 +15,7 @@
 
 namespace gradus::dist::internal {
 
-// Returns a handle of the same group that works on any thread: a default handle becomes that of this thread's
-// rank.
+// Returns a handle of the group for any thread: a default handle becomes that of this thread's rank.
 inline Group resolved(const Group& group) { return Group(Ref<GroupState>(&group.state())); }
 
 // Returns the recordings open on this thread, oldest first.
@@ -29,8 +28,7 @@ struct Forward {
   ReduceOp reduce = ReduceOp::kSum;
   int root = -1;                   // index in the group
   std::span<const Tensor> inputs;  // row-major; the record has dtype and shape of the first one
-  // Moves the data. specs[i][k] is dtype and shape of member i's k-th input; specs[i] is empty without
-  // has_list.
+  // Moves the data. specs[i][k]: dtype and shape of member i's k-th input; specs[i] empty without has_list.
   std::function<void(MatchedCall&, const std::vector<std::vector<TensorSpec>>& specs)> move;
 };
 
@@ -43,9 +41,8 @@ struct Agreement {
 // Note [Agreement]
 // A collective's gradient is itself a collective. Every member must call it, even if its own input needs no
 // gradient, in the backward that corresponds to the other members'. Ranks that run one program have opened
-// the same recordings, so the i-th open recordings of all ranks correspond. With the call's record, members
-// exchange a bit mask of the recordings that follow an input. A bit that is set on any member makes all
-// members record the call.
+// the same recordings, so the i-th open recordings of all ranks correspond. Members exchange a bit mask of
+// the recordings that follow an input; a bit set on any member makes all members record the call.
 //
 // Runs the forward. Collective over the group; blocks until the data has moved.
 // Errors: MismatchError if a member needs gradients and another has opened more or fewer recordings.
@@ -54,9 +51,8 @@ Agreement run_forward(const Group& group, const Forward& forward);
 // any member has a gradient of its result. Collective over the group.
 bool any_rank_has_gradient(const Group& group, CallRecord record, bool local);
 
-// Reports to the job "rank 1 <what>: <error>", because other ranks wait for gradients of this rank. Does
-// nothing without an error or a job, or if the exception comes from another rank's failure. For
-// Node::skipped.
+// Reports to the job "rank 1 <what>: <error>", since other ranks wait for its gradients. Does nothing without
+// an error or a job, or if the exception comes from another rank's failure. For Node::skipped.
 void report_backward_failure(const World* world, const std::exception_ptr& error,
                              const char* what = "failed in its backward") noexcept;
 

@@ -1,7 +1,6 @@
 // Client: versioned values under a key, shared by the ranks of a job through its key-value store (user_set,
 // user_push, user_get, user_pop), and group_barrier. All functions poll the store, so a wait ends within
-// about kPoll after the job's failure. Values are updated lock-free by the store's atomic add and
-// compare_set.
+// about kPoll after the job's failure. Values are updated by the store's atomic add and compare_set.
 #include "gradus/distributed/group/client.h"
 
 #include <charconv>
@@ -107,8 +106,7 @@ void wait_until(const char* op, const Deadline& deadline, const std::string& tex
   }
 }
 
-// Returns f(). If the job has failed, throws its failure under the caller's name instead of the store's
-// error.
+// Returns f(). If the job has failed, throws its failure with `op` instead of the store's error.
 template <class F> auto run_as(const char* op, F&& f) {
   try {
     return f();
@@ -149,8 +147,7 @@ std::string Client::get(const std::string& key, const std::type_info& type, int6
       const int64_t last = to_number(get_or_empty(*store_, last_key(key)));
       const int64_t gone = to_number(get_or_empty(*store_, gone_key(key)));
       const int64_t wanted = std::max(version, last > gone ? last : last + 1);
-      // Does not wait if the versions have changed: the newest value may be replaced meanwhile, and then a
-      // newer one exists.
+      // No wait if the versions have changed: the newest value may be replaced, and then a newer one exists.
       if (seen != std::pair(last, gone)) limit = Milliseconds(0);
       seen = {last, gone};
       return arrived([&] { value = store_->get(value_key(key, wanted), limit); });
@@ -199,8 +196,7 @@ void group_barrier(const Group& group, std::optional<Milliseconds> timeout) {
   limits.membership->check(kOp);
 
   run_as(kOp, [&] {
-    // Counts barriers when they are passed, so that a rank that tries again after a timeout is in
-    // the same barrier.
+    // Counts passed barriers, so that a rank that tries again after a timeout is in the same barrier.
     const int64_t number = state.passed_barriers.load();
     const auto key = [&](int64_t number, int rank) {
       return concat("barrier/", state.id(), '/', state.members()[0], '/', number, '/', rank);

@@ -45,8 +45,7 @@ class Client {
   T user_get(const std::string& key, int64_t version = 1, std::optional<Milliseconds> timeout = {}) {
     return from_bytes<T>(get(key, typeid(T), version, timeout));
   }
-  // Waits until the key has a value. Removes and returns the oldest value. Each value is returned to one
-  // caller.
+  // Waits until the key has a value. Removes and returns the oldest value, which no other call returns.
   template <class T = std::string>
   T user_pop(const std::string& key, std::optional<Milliseconds> timeout = {}) {
     return from_bytes<T>(pop(key, typeid(T), timeout));
@@ -84,7 +83,7 @@ class Client {
 // Errors: StateError "call init_process_group first".
 Client get_client();
 
-// Blocks until every member of the group has called group_barrier. Communicates through the store alone.
+// Blocks until every member of the group has called it. Uses the store alone.
 // `timeout`: default Group::timeout().
 // Errors: TimeoutError that names the missing ranks. Like any timeout, the error ends the job.
 void group_barrier(const Group& group = {}, std::optional<Milliseconds> timeout = {});

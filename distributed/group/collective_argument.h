@@ -1,5 +1,4 @@
-// Tensor arguments of collectives: checks, CallRecords, and the memory blocks that a Backend reads and
-// writes.
+// Tensor arguments of collectives: checks, CallRecords, and memory blocks that a Backend reads or writes.
 #pragma once
 
 #include <span>

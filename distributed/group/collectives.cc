@@ -39,8 +39,7 @@ GroupState& member_state(const Group& group, const char* op) {
   return state;
 }
 
-// Returns a record for lists whose tensors differ from rank to rank: their dtype and total number of
-// elements.
+// Returns a record for lists that differ from rank to rank: their dtype and total number of elements.
 CallRecord make_list_record(Op op, DType dtype, int64_t numel, ReduceOp reduce = ReduceOp::kSum) {
   return {.op = op,
           .reduce = reduce,
@@ -75,8 +74,7 @@ void bump(const std::vector<Tensor>& written) {
   for (const Tensor& x : written) x.storage()->bump_version();
 }
 
-// Runs the call. The version of the tensors in `written` changes when the call is done, and for async_op also
-// now.
+// Runs the call. The version of the tensors `written` changes when the call is done, for async_op also now.
 template <class Options>
 Work run(GroupState& group, Collective collective, std::vector<Tensor> written, const Options& options) {
   if (options.async_op) bump(written);

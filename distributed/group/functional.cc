@@ -333,8 +333,7 @@ Tensor reduce_scatter(const Tensor& x, ReduceOp op, int64_t dim, const Functiona
   check_reduce_op("reduce_scatter", op, x.dtype());
   const std::vector<Tensor> parts = split(x, equal_parts("reduce_scatter", x, dim, group), dim);
   if (has_smooth_rule(op) || !is_floating(x.dtype())) return reduce_scatter_parts(parts, op, group);
-  // Sends every part to its rank and reduces the received parts with prod, amax or amin, which have
-  // gradients.
+  // Sends every part to its rank and reduces the parts by prod, amax or amin, which have gradients.
   const Tensor all = stack(all_to_all(parts, options));
   return op == ReduceOp::kProduct ? prod(all, {0}) : op == ReduceOp::kMax ? amax(all, {0}) : amin(all, {0});
 }

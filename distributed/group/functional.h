@@ -1,5 +1,4 @@
-// Differentiable collectives. They return new tensors; their gradients, of any order, are collectives
-// themselves.
+// Differentiable collectives. They return new tensors. Gradients, of any order, are collectives themselves.
 //
 //   Tensor all = dist::functional::cat_all_gather(features);  // f32[W*N,D], the same on every rank
 //
@@ -12,8 +11,7 @@
 // Ranks may have their tensors on different devices. A result is on the device of this rank's own input.
 //
 // Errors: those of collectives.h; MismatchError for different numbers of open recordings if any tracks an
-// input; DeviceError for a tensor outside of host memory (on meta or a GPU). An exception in a rank's
-// backward ends the job.
+// input; DeviceError for a tensor outside of host memory. An exception in a rank's backward ends the job.
 #pragma once
 
 #include <vector>

@@ -49,8 +49,7 @@ std::vector<Grid::Axis> checked(std::vector<Grid::Axis> axes, int ranks) {
   return axes;
 }
 
-// Checks that all ranks pass the same describe() of their grid, `local` on this rank. Collective over the
-// job.
+// Checks that describe(), `local` on this rank, is equal on all ranks. Collective over the job.
 // Errors: MismatchError, the same on all ranks, for the first rank that differs from rank 0.
 void check_alike(const std::string& local) {
   internal::GroupState& job = Group().state();

@@ -34,8 +34,7 @@ class Group {
   Milliseconds timeout() const;           // default timeout of calls in this group
 
   // Splits this group as MPI_Comm_split; collective over this group. Members that pass the same color form a
-  // group, ordered by key, then by rank in this group. For a member with a negative color is_member() of the
-  // result is false.
+  // group, ordered by key, then by rank in this group. Negative color: is_member() of the result is false.
   Group split(int color, int key = 0) const;
   // Returns a group of the same members. Calls in it are independent of calls in this group. Collective.
   Group duplicate() const;

@@ -40,8 +40,7 @@ bool from_message(const std::string& message, CallRecord& record, std::vector<in
   return true;
 }
 
-// The future of a call that was posted to the queue. The queue's thread calls finish() once, with null on
-// success.
+// The future of a posted call. The queue's thread calls finish() once, with null on success.
 class QueuedWork final : public WorkState {
  public:
   QueuedWork(const char* op, std::shared_ptr<Membership> membership, const void* queue)
@@ -247,8 +246,7 @@ Group make_group(const Group& parent, const GroupPlan& plan,
   int64_t id = 0;
   std::vector<int> members;
   Collective agree{.op = name_of(plan.op).data(), .record = {.op = plan.op}, .sizes = plan.values};
-  // The new id is the next one that no member has used. It travels in a field of the record that
-  // is not compared.
+  // The new id is the next one that no member has used. It is in a field of the record that is not compared.
   agree.record.bytes = world ? world->last_group_id.load() : 0;
   if (plan.equal_values)
     agree.check = [&](const MatchedCall& matched) {

@@ -141,8 +141,7 @@ struct GroupPlan {
   std::optional<Milliseconds> timeout = {};  // default: the parent's
 };
 // Makes a group. Collective over the parent. `choose` returns the members (ranks in the job) of the new group
-// of which this rank gets the handle, whether it is a member or not. Groups made in one call have no member
-// in common.
+// of which this rank gets the handle, member or not. Groups made in one call have no member in common.
 Group make_group(const Group& parent, const GroupPlan& plan,
                  const std::function<std::vector<int>(const MatchedCall&)>& choose);
 

@@ -1,5 +1,4 @@
-// Ranks as threads of one process (backend "local"), each with a World of its own. For run_ranks and
-// simulate.
+// Ranks as threads of one process (backend "local"), each with a World. For run_ranks and simulate.
 #pragma once
 
 #include <functional>
@@ -10,8 +9,7 @@
 
 namespace gradus::dist::internal {
 
-// Makes one World per rank, without message transport and default group. The Worlds share memory of this
-// process.
+// Makes one World per rank, without message transport and default group. They share memory of this process.
 // Errors: ValueError unless world_size >= 1 and 1 <= options.hosts <= world_size.
 std::vector<Ref<World>> make_local_worlds(int world_size, const RunRanksOptions& options);
 

@@ -2,8 +2,7 @@
 //
 // A program that calls dist::launcher does not call init_process_group. Every other program calls it once,
 // whether gradus-run, torchrun, Slurm, Open MPI or Kubernetes starts it. If one of these has started the
-// process as one rank of several and the process has not joined, its first collective, wrapper or loader
-// throws a StateError.
+// process as one of several ranks and it has not joined, its first collective or loader throws a StateError.
 #pragma once
 
 #include <memory>

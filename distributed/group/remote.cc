@@ -179,8 +179,7 @@ void post(const char* op, const Tensor& given, const Link& link, uint32_t tag) {
       answers.ids.emplace_back(open[i], header.id + static_cast<uint32_t>(answers.ids.size()));
     }
   }
-  // A followed tensor needs no copy: nothing may write to it until the backward, and by then the
-  // message has arrived.
+  // A tracked tensor needs no copy: nothing may write to it until the backward, when the message has arrived.
   const Tensor sent = followed ? detach(x) : raw::clone(x);
   internal::wait_for_device(sent);
   MessageWork::send(link.message(op, tag), header, sent)->detach(*link.world());

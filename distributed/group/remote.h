@@ -23,8 +23,7 @@ struct RemoteRecvOptions {
 
 // Sends x, of any shape and dtype, to the rank dest_rank of the job. Returns when x's device has written x,
 // without waiting for the receiver. If a recording (gradient tape) tracks x, x must not be written to before
-// the backward, which blocks until dest_rank has sent the gradient, or that there is none, and needs no root:
-// gm.backward().
+// the backward, which blocks until dest_rank sends the gradient or "none", and needs no root: gm.backward().
 void remote_send(const Tensor& x, const RemoteSendOptions& options);
 
 // Blocks until the tensor of the next remote_send from src_rank arrives, and returns it. If the sender's i-th
@@ -35,8 +34,7 @@ void remote_send(const Tensor& x, const RemoteSendOptions& options);
 // ValueError for this rank itself, or a rank that is no member; StateError inside of autograd::checkpoint;
 // MismatchError if the two ranks have opened different numbers of recordings; PeerError if the other rank
 // fails, also in its backward; TimeoutError.
-// Grad: of any order. autograd::grad(ys, xs) does not end its recording, and sends no gradients to other
-// ranks.
+// Grad: of any order. autograd::grad(ys, xs) does not end its recording, and sends none to other ranks.
 Tensor remote_recv(const RemoteRecvOptions& options);
 
 }  // namespace gradus::dist

@@ -29,8 +29,7 @@ namespace gradus::dist::internal {
 class CallLog {
  public:
   void add(const CallRecord& record, const std::string& group);
-  // Returns one line per call, newest first, at most 16 lines; equal calls in a row share a line. "" without
-  // calls.
+  // Returns one line per call, newest first, at most 16; equal calls in a row share a line; "" without calls.
   std::string text() const;
 
  private:

@@ -1,7 +1,6 @@
 // Finds the ranks that block a call, by a search of the wait-for graph that the reported statuses describe,
 // and makes the text of a timeout or deadlock error. Pure functions without communication. Statuses come from
-// other ranks and may be inconsistent. Internally a rank is its index in `statuses`, which differs from its
-// number in the job.
+// other ranks and may be inconsistent. Here a rank is its index in `statuses`, not its number in the job.
 #include "gradus/distributed/health/blame.h"
 
 #include <algorithm>
@@ -88,8 +87,7 @@ class Waits {
     }
   }
 
-  // The holds that a rank waits in, and the holds that it is missing from. A rank is given by its index
-  // in the statuses.
+  // The holds that a rank waits in, and the holds that it is missing from. Ranks are indices in the statuses.
   const std::vector<int>& holds_of(int rank) const { return holds_of_[rank]; }
   const std::vector<int>& missing_from(int rank) const { return missing_from_[rank]; }
   const std::vector<int>& missing_in(int hold) const { return holds_[hold].missing; }
@@ -139,8 +137,7 @@ class Waits {
 
 // The result of the search.
 struct Blame {
-  // Sets of ranks. One of the sets blocks the call, and nothing tells which. The first set
-  // counts as at fault.
+  // Sets of ranks, one of which blocks the call; nothing tells which. The first set counts as at fault.
   std::vector<std::vector<int>> either;
   bool circle = false;       // the ranks wait for each other, and no single set explains the circle
   std::vector<int> between;  // ranks on the path to the culprits that wait in another call
@@ -215,7 +212,7 @@ Blame find_blame(const std::vector<RankStatus>& statuses, const Waits& waits, in
   return blame;
 }
 
-// Returns "rank 2 did not come to all_reduce #3 within 5000 ms: it is ...". An empty `limit` means a call
+// Returns "rank 2 did not come to all_reduce #3 within 5000 ms: ...". Empty `limit`: a call
 // that can never end.
 std::string blame_text(const std::vector<RankStatus>& statuses, const Waits& waits, const Blame& blame,
                        const std::string& call, const std::string& limit) {

@@ -1,5 +1,4 @@
-// Finds the ranks that block a call, from the RankStatus of all ranks (wait-for graph), and makes the error's
-// text.
+// Finds the ranks that block a call, from all ranks' RankStatus (wait-for graph), and makes the error's text.
 #pragma once
 
 #include <string>
@@ -22,8 +21,7 @@ struct RanksAtFault {
       {};  // "rank 2 did not come to all_reduce #3 within 5000 ms: ..."; "": no rank is at fault
 };
 // Returns the ranks that block `call`, the call that the rank of statuses[local] is in (undefined: none).
-// `text` names the call in the result's text. `limit` is " within 5000 ms", or "" for a call that can never
-// end.
+// `text` names the call in the result's text. `limit` is " within 5000 ms", or "": the call can never end.
 RanksAtFault find_ranks_at_fault(const std::vector<RankStatus>& statuses, int local, const CallId& call,
                                  const std::string& text, const std::string& limit);
 

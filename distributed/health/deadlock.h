@@ -1,5 +1,4 @@
-// Deadlock detection: finds ranks that wait for each other in collectives and receives, and can never
-// continue.
+// Deadlock detection: finds ranks that wait for each other in collectives and receives and never continue.
 #pragma once
 
 #include <vector>
@@ -20,7 +19,7 @@ namespace gradus::dist {
 // A deadlock is certain if there is one moment at which all these ranks were stuck: each rank reported it
 // before that moment, and reported after that moment that it had not moved in between. The result does not
 // depend on the speed of ranks or networks. A rank is not stuck while one of its threads computes, sleeps,
-// reads a file, sends, receives from any rank, or waits for a key, a connection or a limited time, even if
+// reads a file, sends, receives from any rank, or waits for a key, a connection or a time limit, even if
 // such a wait never ends.
 
 // Returns the ranks that can never continue, as indices of `statuses`, of which ranks that are not stuck may

@@ -1,5 +1,5 @@
 // Futex: a condition on which ranks wait for each other, in memory shared by threads or processes (Linux
-// futex(2)). A waiter spins briefly, then on_sleep in time slices. Between slices it checks whether the job
+// futex(2)). A waiter spins briefly, then sleeps in time slices. Between slices it checks whether the job
 // has failed, which may be reported through the store alone.
 #pragma once
 
@@ -20,8 +20,7 @@ struct WaitLimits {
 
 enum class WaitResult { kReady, kFailed, kTimeout };
 
-// Zero-initialized shared memory is a valid Futex. A Futex has no lock, so a rank that dies leaves nothing
-// locked.
+// Zero-initialized shared memory is a valid Futex. It has no lock, so a rank that dies leaves nothing locked.
 class Futex {
  public:
   struct DoNothing {
@@ -73,8 +72,7 @@ class Futex {
   static constexpr Milliseconds kSimulatedCheckPeriod{250};
 
   static void pause(int spins_left);
-  // Sleeps until notified, unless count_ differs from `count`; for at most 50 ms, and not beyond the
-  // deadline.
+  // Sleeps until notified, unless count_ differs from `count`, for at most 50 ms or until the deadline.
   void sleep(uint32_t count, const Deadline& deadline);
 
   std::atomic<uint32_t> count_{0};  // of notify() calls; the word of futex(2)

@@ -37,8 +37,7 @@ class Membership {
   // Returns whether the job has failed. Costs one atomic load.
   bool failed() const { return failed_.load(std::memory_order_acquire); }
   Failure failure() const;  // only once failed()
-  // Returns false in a child that the rank has forked. The child has none of the rank's threads, and must not
-  // communicate as the rank.
+  // False in a child made by fork(), which has no threads of the rank and must not communicate as the rank.
   bool is_rank() const { return process_ == gradus::internal::fork_count(); }
   // Errors: ConnectionError in a child that the rank has forked.
   virtual void check_is_rank(std::string_view op) const;
@@ -70,15 +69,13 @@ class Membership {
   // Returns the id of the next message that this rank will receive from `source`.
   CallId next_message(int source) const;
   // Returns this rank's status, computed from its WaitScopes. `stuck` considers only threads that are in a
-  // call or registered by Wait::program_thread; the caller must check the process's other threads
-  // (still_threads.h).
+  // call or registered by Wait::program_thread; the caller must check other threads (still_threads.h).
   RankStatus status() const;
   // Reports a failure if ranks wait for each other forever. Waits call it between time slices.
   virtual void check_for_deadlock() {}
   // Returns whether check_for_deadlock is implemented. If not, the store's server checks.
   virtual bool checks_for_deadlocks() const { return false; }
-  // Returns the other ranks' last known statuses. Blocks for at most about a second; empty if the store's
-  // server does not answer.
+  // Returns the other ranks' last statuses, within about a second; empty if the server does not answer.
   virtual std::vector<RankStatus> statuses() = 0;
 
  protected:

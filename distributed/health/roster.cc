@@ -70,8 +70,7 @@ void Roster::heartbeat(int rank, int64_t answers, RankStatus status, TimePoint n
   if (stuck != 0 && stuck == before) check_for_deadlock(now);
 }
 
-// Starts a query to the ranks that, by their last heartbeats, wait for each other in a cycle. One query at a
-// time.
+// Starts a query to the ranks that, by their last heartbeats, wait for each other in a cycle. One at a time.
 void Roster::check_for_deadlock(TimePoint now) {
   if (query_ && now - query_->sent_at > kAnswerLimit) query_.reset();
   if (query_ || failure_ || suspected_ || now < next_check_) return;

@@ -1,7 +1,6 @@
 // Roster: the state of the membership service in the store's server: which ranks have joined, left or died in
 // the job's current attempt (its run until the next restart), their statuses, and the failure that ended the
-// attempt. A state machine without sockets and threads: the caller serializes access, passes the time, and
-// calls expire() at next_deadline().
+// attempt. Not thread-safe. The caller passes the time and calls expire() at next_deadline().
 #pragma once
 
 #include <map>

@@ -15,8 +15,7 @@ namespace gradus::dist {
 class Membership;
 
 // Describes a wait, or another fact about a thread (kPosted, kProgram). A posted call is an asynchronous call
-// in a CallQueue (group/internal/call_queue.h). Made by the functions below; fields without the kind are
-// unused.
+// in a CallQueue (group/internal/call_queue.h). Made by the functions below; others' fields are unused.
 struct Wait {
   enum class Kind : uint8_t {
     kCall,     // the thread is in a call, and waits until all members have arrived (all_arrived)
@@ -40,13 +39,11 @@ struct Wait {
                        const std::vector<int>& members) {
     return {.kind = Kind::kCall, .call = call, .op = op, .text = std::move(text), .members = members};
   }
-  // A receive is a call with the sender as the only member, which arrives by sending. `call`: from
-  // Membership::next_message.
+  // A receive is a call whose only member, the sender, arrives by sending. `call`: Membership::next_message.
   static Wait for_message(const char* op, std::string text, const CallId& call) {
     return {.kind = Kind::kCall, .call = call, .op = op, .text = std::move(text)};
   }
-  // Inside of a kCall scope, counts only after all_arrived(): before, the thread waits for the call's
-  // members.
+  // Inside of a kCall scope, counts only after all_arrived(); before, the thread waits for the members.
   static Wait for_ranks(std::function<std::vector<int>()> missing) { return {.missing = std::move(missing)}; }
   static Wait for_any_rank(std::function<std::vector<int>()> missing) {
     return {.missing = std::move(missing), .any = true};

@@ -74,9 +74,9 @@ Failure timeout_failure(const char* op, const WaitLimits& limits, std::vector<in
 
 }  // namespace
 
-void throw_wait(const char* op, WaitResult outcome, const WaitLimits& limits,
+void throw_wait(const char* op, WaitResult result, const WaitLimits& limits,
                 const std::vector<int>& missing) {
-  if (outcome == WaitResult::kFailed) throw_failure(op, limits.membership->failure());
+  if (result == WaitResult::kFailed) throw_failure(op, limits.membership->failure());
   throw_failure(op, limits.membership->report(timeout_failure(op, limits, missing)));
 }
 

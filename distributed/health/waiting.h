@@ -1,5 +1,4 @@
-// The errors of waits for other ranks: timeouts, and ranks that have left the job. Both become the job's
-// failure.
+// The errors of waits for other ranks: timeouts, and ranks that have left. Both become the job's failure.
 #pragma once
 
 #include <string_view>
@@ -9,15 +8,14 @@
 
 namespace gradus::dist::internal {
 
-// Throws for a wait for the ranks `missing` that ended with `outcome`. kFailed: throws the job's failure.
+// Throws for a wait for the ranks `missing` that ended with `result`. kFailed: throws the job's failure.
 // kTimeout: queries the statuses of all ranks, reports a failure that names the ranks at fault ("rank 2 did
 // not come to all_reduce #12 within 5000 ms: no sign of life for 5300 ms (stopped?)"), and throws it, or the
 // failure that another rank reported first. May block for about 3 s. `op` is the waiting function's name.
-[[noreturn]] void throw_wait(const char* op, WaitResult outcome, const WaitLimits& limits,
+[[noreturn]] void throw_wait(const char* op, WaitResult result, const WaitLimits& limits,
                              const std::vector<int>& missing);
 
-// Reports the kLeft failure of a rank that has left while this rank waits for it, and throws the failure that
-// counts.
+// Reports the kLeft failure of a rank that left while this rank waits for it. Throws the failure that counts.
 [[noreturn]] void throw_left(const char* op, const WaitLimits& limits, int rank);
 
 // Calls throw_left if `rank` has left the job and still_missing() is true. Evaluates still_missing() last,

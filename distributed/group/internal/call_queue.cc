@@ -10,8 +10,7 @@
 namespace gradus::dist::internal {
 
 WaitLimits local_wait_limits(const Deadline& deadline) {
-  // The membership of a job of one rank, which never fails. Never destroyed: threads may still wait when the
-  // process ends.
+  // The membership of a job of one rank never fails. Never destroyed: threads may wait when the process ends.
   static const auto& nobody = *new std::shared_ptr<Membership>(make_local_memberships(1)[0]);
   return {nobody.get(), deadline};
 }

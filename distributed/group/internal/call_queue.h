@@ -6,7 +6,7 @@
 // The last handle of a group may be destroyed before the group's posted calls have run. A call waits for
 // other ranks, and a destructor must not wait for them: it may run while an exception unwinds, which other
 // ranks learn of only after the stack is unwound. So a posted call has a reference to its group, and the
-// queue is destroyed when it is empty. A rank that leaves the job in order waits for the posted calls of all
+// queue is destroyed when it is empty. A rank that leaves waits for the posted calls of all
 // its groups (PostedCalls).
 #pragma once
 
@@ -74,7 +74,7 @@ class CallQueue {
   };
   static void serve(State& state);
 
-  // Shared with the thread, whose last call may have the last reference to the group and so destroy the
+  // Shared with the thread, whose last call may release the last reference to the group and destroy the
   // queue.
   const std::shared_ptr<State> state_;
   const int process_ = gradus::internal::fork_count();

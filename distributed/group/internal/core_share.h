@@ -6,8 +6,7 @@
 
 namespace gradus::dist::internal {
 
-// Returns the affinity mask of this process as binary digits: core i is the i-th digit from the right. "":
-// unknown.
+// Returns this process's affinity mask as binary digits, core i the i-th digit from the right; "": unknown.
 std::string available_cores();
 
 // Returns how many threads `rank` should use, at least 1. Each core is shared by all ranks that may use it,

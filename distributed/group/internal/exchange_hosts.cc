@@ -1,5 +1,4 @@
-// Each rank sets the key init/host/<rank> to "<host id> <cores>" and waits for the keys of all ranks, in time
-// slices.
+// Each rank sets key init/host/<rank> to "<host id> <cores>" and waits for the keys of all, in time slices.
 #include "gradus/distributed/group/internal/exchange_hosts.h"
 
 #include <algorithm>

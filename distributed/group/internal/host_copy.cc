@@ -71,8 +71,7 @@ Memory map(int fd, size_t bytes, int protection, std::shared_ptr<FileDescriptor>
 }
 
 // Maps the ready copy of `claim`. Returns null if that fails: with `gone` set, the copy no longer exists and
-// another rank may fill it again; otherwise this process cannot reach the copy (another PID namespace, or no
-// permission).
+// another rank may fill it again; otherwise it cannot reach the copy (other PID namespace, or no permission).
 Memory attach(const Claim& claim, size_t bytes, bool& gone) {
   gone = false;
   if (claim.pid_namespace != process_namespace()) return nullptr;
@@ -123,7 +122,7 @@ Memory fill_claimed(Store& store, const std::string& key, Claim claim, size_t by
   const auto file =
       std::make_shared<FileDescriptor>(memfd_create("gradus-copy", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   {
-    // Allocates the memory now, so that a lack of memory is no signal later. BlockedSignals: `ulimit -f` must
+    // Allocates now, so that a lack of memory is no signal later. BlockedSignals: `ulimit -f` must
     // raise no signal now.
     const gradus::internal::BlockedSignals blocked;
     if (!*file || fallocate(file->fd(), 0, 0, off_t(bytes)) != 0) return nullptr;

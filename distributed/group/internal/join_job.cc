@@ -1,7 +1,6 @@
 // init_process_group's work: finds the job's TCP store by the rendezvous (environment, file or address),
 // connects to it, registers this rank, exchanges host ids to number the ranks of each host, and builds the
-// transport: shared-memory rings within a host, sockets between hosts. leave_job is the reverse. A job of one
-// rank needs no network.
+// transport: shared-memory rings within a host, sockets between hosts. A job of one rank needs no network.
 #include "gradus/distributed/group/internal/join_job.h"
 
 #include <unistd.h>

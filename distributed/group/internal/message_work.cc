@@ -113,7 +113,7 @@ Ref<MessageWork> MessageWork::receive(const Message& message, AcceptMessage acce
 
 void MessageWork::wait(std::optional<Milliseconds> timeout) {
   if (timeout && *timeout < deadline_.remaining()) {
-    // The caller's limit is shorter than the message's: after this limit the message is still under way.
+    // The caller's limit is shorter than the message's, which then continues.
     // Polls every millisecond.
     const Deadline limit = Deadline::after(*timeout);
     Futex never;

@@ -49,7 +49,7 @@ void set_address(StoreAddress& address, const std::string& text, const char* wha
   address.port = to_number(text.substr(colon + 1), concat(what, "'s port").c_str(), 1, 65535);
 }
 
-// Throws because rank 0's port is taken. If another job's rank 0 has the port, that job ends too: Note
+// Throws that rank 0's port is taken. If another job's rank 0 has it, that job ends: Note
 // [Whose store it is].
 [[noreturn]] void throw_taken(const JobStore& store, int world_size, const ConnectionError& taken) {
   constexpr Milliseconds kLimit{2'000};
@@ -175,8 +175,7 @@ Rendezvous from_master_variables(const JobPosition& position, StoreAddress addre
   return by_port(std::move(address));
 }
 
-// Reads the variables of a launcher or scheduler. Completes `position`, whose rank and size may come from the
-// options.
+// Reads a launcher's or scheduler's variables. Completes `position`; rank and size may be options.
 Rendezvous from_environment(const InitOptions& options, JobPosition& position, StoreAddress address) {
   const auto environment = read_environment();
   if (!environment) return from_master_variables(position, std::move(address));

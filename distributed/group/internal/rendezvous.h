@@ -1,4 +1,4 @@
-// Rendezvous: finds the job's store and this rank's number, from InitOptions and the environment of the
+// Rendezvous: finds the job's store and this rank's number from InitOptions and environment variables of the
 // launcher or scheduler.
 #pragma once
 
@@ -36,8 +36,7 @@ struct JobStore {
 };
 
 struct Rendezvous {
-  // Returns the job's store. Rank 0 opens the store, unless a launcher has done so. May block until the
-  // deadline.
+  // Returns the job's store. Rank 0 opens it, unless a launcher has done so. May block until the deadline.
   // Errors: ConnectionError if the port is in use; TimeoutError that names the ranks that did not arrive.
   std::function<JobStore(const JobPosition&, const Deadline&)> find_store;
   bool hosted_by_launcher = false;
