@@ -83,7 +83,7 @@ struct CallRecord {
   int32_t root = -1;  // index in the group
   int32_t ndim = 0;
   Part part = Part::kPlain;
-  // Note [Dropped steps]. dropped is 1 if this rank has dropped a recording since its last backward, 2 if it has
+  // Note [Dropped steps]. dropped: 1 if this rank has dropped a recording since its last backward, 2 if it has
   // then opened another one. backwards counts the backwards that began and the recordings that were dropped.
   uint8_t dropped = 0;
   uint32_t backwards = 0;

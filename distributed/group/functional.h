@@ -39,6 +39,7 @@ Tensor all_reduce_sum(const Tensor& x, const FunctionalOptions& options = {});
 Tensor all_reduce_max(const Tensor& x, const FunctionalOptions& options = {});
 Tensor all_reduce_min(const Tensor& x, const FunctionalOptions& options = {});
 // Returns the reduction on the root, and zeros on other ranks.
+// Grad: as for all_reduce, with the root's dy in place of the sum or reduction of dy.
 Tensor reduce(const Tensor& x, ReduceOp op = ReduceOp::kSum, const RootOptions& options = {});
 // Returns the root's x. On other ranks x may be undefined.
 // Grad: on the root, the sum over ranks of dy.

@@ -16,7 +16,7 @@
 namespace gradus::dist {
 
 struct InitOptions {
-  std::string backend = "gloo";
+  std::string backend = "gloo";  // or "cpu:gloo", the same
   //   env://            MASTER_ADDR, MASTER_PORT, RANK, WORLD_SIZE, or the variables of the scheduler
   //   tcp://host:port   rank 0 hosts the store there; "?rank=0&world_size=2" may follow
   //   file:///path      a file on a file system that all ranks see. The file must not exist before, and is removed

@@ -55,7 +55,7 @@ bool Membership::others_left() const {
 
 void Membership::set_activity(Activity activity, std::string_view op, std::string call) {
   std::lock_guard lock(mutex_);
-  if (internal::posted_calls && activity_ == Activity::kInCall) return;
+  if (internal::current_call_queue && activity_ == Activity::kInCall) return;
   activity_ = activity;
   op_ = op;
   call_ = std::move(call);
@@ -91,7 +91,7 @@ constinit thread_local const WaitScope* WaitScope::current_call_ = nullptr;
 WaitScope::WaitScope(Membership& membership, Wait wait)
     : membership_(membership),
       wait_(std::move(wait)),
-      runs_on_(internal::posted_calls),
+      runs_on_(internal::current_call_queue),
       thread_(thread_number()),
       outer_call_(current_call_) {
   if (wait_.kind == Wait::Kind::kCall) {
@@ -151,7 +151,7 @@ bool Membership::is_stuck(std::vector<int>& threads) const {
       case Wait::Kind::kRanks:
         return scope->outer_call_ && !scope->outer_call_->all_arrived_;
       case Wait::Kind::kQueue:
-        return !scope->wait_.limited;
+        return !scope->wait_.has_time_limit;
       case Wait::Kind::kPosted:  // a posted call that has not begun may begin
         return std::ranges::count(series, scope->wait_.call.series) > 0;
       case Wait::Kind::kProgram:

@@ -97,11 +97,10 @@ class Membership {
   Activity activity_ = Activity::kUnknown;
   std::string op_, call_;  // of activity_
   std::vector<const WaitScope*> waits_;
-  std::map<CallSeries, uint64_t>
-      arrived_;                          // per series: number of the last call entered, or of messages sent
-  std::map<int, uint64_t> received_;     // number of messages received, by source
-  uint64_t change_count_ = 1;            // of the members that `stuck` is computed from
-  std::vector<std::atomic<char>> left_;  // per rank: 1 if it has left
+  std::map<CallSeries, uint64_t> arrived_;  // number of the last call entered, or of messages sent
+  std::map<int, uint64_t> received_;        // number of messages received, by source
+  uint64_t change_count_ = 1;               // of the members that `stuck` is computed from
+  std::vector<std::atomic<char>> left_;     // per rank: 1 if it has left
 };
 
 // Makes the memberships of world_size ranks that are threads of this process and share their state.

@@ -86,14 +86,12 @@ struct RankStatus {
   Activity activity = Activity::kUnknown;
   // For errors. kInCall: the call, "all_reduce #12 of group 'world'". Else: the last call.
   std::string call = {};
-  std::vector<std::string> posted =
-      {};  // asynchronous calls in progress while the program is outside of any call
-  std::vector<RankWait> waits = {};  // the program continues if none of them blocks
+  std::vector<std::string> posted = {};  // asynchronous calls in progress, if activity is kOutside
+  std::vector<RankWait> waits = {};      // the program continues if none of them blocks
   // Not 0: the rank is stuck, that is, all its threads that could make a call wait in the calls of `waits`
   // for other members to arrive. Equal numbers: none has run in between. Note [Deadlocks] in deadlock.h.
   uint64_t stuck = 0;
-  std::map<CallSeries, uint64_t> arrived =
-      {};                         // if stuck, per series: the last call at which the rank has arrived
+  std::map<CallSeries, uint64_t> arrived = {};  // if stuck: the last call in each series that it has entered
   std::vector<int> threads = {};  // ids of these threads in this process; not sent to other ranks
 };
 

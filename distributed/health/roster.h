@@ -19,9 +19,10 @@ inline constexpr Milliseconds kLauncherGracePeriod{500};
 // may be of another job that uses the same port.
 inline constexpr Milliseconds kStartupPeriod{10'000};
 
-// Returns the failure for two processes that joined as `rank`: the ranks of two jobs cannot be told apart.
+// Returns the failure for two processes that join as `rank`: the ranks of two jobs cannot be told apart.
 Failure two_jobs_failure(int rank);
 
+// In all functions, `rank` is a rank in the job.
 class Roster {
  public:
   // Adds a rank. Returns nullopt on success, else the reason for the refusal.

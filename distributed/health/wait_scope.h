@@ -32,7 +32,7 @@ struct Wait {
   std::function<std::vector<int>()> missing = {};  // kRanks: returns the awaited ranks; called on any thread
   bool any = false;                                // kRanks: one of these ranks suffices
   const void* queue = nullptr;                     // kQueue: CallQueue::id()
-  bool limited = false;                            // kQueue: the wait has a time limit
+  bool has_time_limit = false;                     // kQueue
 
   // `text` is the call's name in errors. `members`, ranks in the job, must outlive the wait.
   static Wait for_call(const char* op, std::string text, const CallId& call,
@@ -48,8 +48,8 @@ struct Wait {
   static Wait for_any_rank(std::function<std::vector<int>()> missing) {
     return {.missing = std::move(missing), .any = true};
   }
-  static Wait for_queue(const void* queue, bool limited) {
-    return {.kind = Kind::kQueue, .queue = queue, .limited = limited};
+  static Wait for_queue(const void* queue, bool has_time_limit) {
+    return {.kind = Kind::kQueue, .queue = queue, .has_time_limit = has_time_limit};
   }
   static Wait posted(const CallSeries& series) { return {.kind = Kind::kPosted, .call = {series, 0}}; }
   // For ranks that are threads; if the rank is a process, blocked_threads_id finds the process's threads.
@@ -85,7 +85,7 @@ class WaitScope {
 
 namespace internal {
 // On the thread of a CallQueue: the queue's id. Null on other threads.
-inline constinit thread_local const void* posted_calls = nullptr;
+inline constinit thread_local const void* current_call_queue = nullptr;
 }  // namespace internal
 
 }  // namespace gradus::dist

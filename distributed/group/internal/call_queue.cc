@@ -103,7 +103,7 @@ void CallQueue::post(Call call) {
     const std::shared_ptr<State> until_end(state_.get(), [state = state_](State*) { state->end(); });
     thread_ = start_thread([state = until_end] {
       name_framework_thread("calls");
-      posted_calls = state.get();
+      current_call_queue = state.get();
       // Calls record nothing, and keep no recording, observer or job alive: these can refer to the group.
       Context::current().recordings.clear();
       Context::current().observer = nullptr;

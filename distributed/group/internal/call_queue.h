@@ -54,7 +54,7 @@ class CallQueue {
   // Runs the call on this thread, unless another call runs or is queued. Returns whether the call ran.
   bool try_run(const Call& call);
   void post(Call call);
-  // Returns the queue's id: the value of posted_calls (health/wait_scope.h) on the queue's thread.
+  // Returns the queue's id: the value of current_call_queue (health/wait_scope.h) on the queue's thread.
   const void* id() const { return state_.get(); }
 
  private:

@@ -429,10 +429,10 @@ TEST(Status, APostedCallHoldsTheRankWhenItsProgramWaitsForIt) {
   const auto status = [&] { return text_of(members[1]->statuses()[0]); };
   const std::vector<int> group{0, 1};
   const int queue = 0, other_queue = 0;
-  internal::posted_calls = &queue;
+  internal::current_call_queue = &queue;
   std::optional<WaitScope> posted(std::in_place, me,
                                   Wait::for_call("all_reduce", "all_reduce #2", call_id(5, group, 2), group));
-  internal::posted_calls = nullptr;
+  internal::current_call_queue = nullptr;
   const std::string under_way =
       "outside of any collective, with all_reduce #2 under way; not blocked in 5.0#2: 0-1";
   EXPECT_EQ(status(), under_way);
@@ -448,9 +448,9 @@ TEST(Status, APostedCallHoldsTheRankWhenItsProgramWaitsForIt) {
     const WaitScope call(me, Wait::for_call("barrier", "barrier #1", call_id(6, group, 1), group));
     EXPECT_EQ(status(), "in barrier #1; not blocked in 5.0#2: 0-1; 6.0#1: 0-1");
   }
-  internal::posted_calls = &queue;
+  internal::current_call_queue = &queue;
   posted.reset();
-  internal::posted_calls = nullptr;
+  internal::current_call_queue = nullptr;
   EXPECT_EQ(status(), "outside of any collective, after all_reduce #2");
 }
 

@@ -129,9 +129,9 @@ TEST(TcpMembershipTest, OthersLearnForWhomARankWaits) {
     return CallId{{CallSeries::Kind::kCollective, group, 0}, sequence};
   };
   const int queue = 0;
-  internal::posted_calls = &queue;
+  internal::current_call_queue = &queue;
   const WaitScope posted(*second, Wait::for_call("all_reduce", "all_reduce #3", id(9, 3), even));
-  internal::posted_calls = nullptr;
+  internal::current_call_queue = nullptr;
   WaitScope complete(*second, Wait::for_call("gather", "gather #5", id(5, 5), even));
   complete.all_arrived();
   const WaitScope message(*second, Wait::for_any_rank([] { return std::vector{4, 5}; }));
