@@ -16,9 +16,8 @@ inline constexpr Milliseconds kHeartbeatTimeout{2000};
 std::string list_ranks(const std::vector<int>& ranks);
 
 struct RanksAtFault {
-  int rank = -1;  // the first rank at fault (rank in the job); -1: none
-  std::string text =
-      {};  // "rank 2 did not come to all_reduce #3 within 5000 ms: ..."; "": no rank is at fault
+  int rank = -1;          // the first rank at fault (rank in the job); -1: none
+  std::string text = {};  // "rank 2 did not come to all_reduce #3 within 5000 ms: ..."; "": none
 };
 // Returns the ranks that block `call`, the call that the rank of statuses[local] is in (undefined: none).
 // `text` names the call in the result's text. `limit` is " within 5000 ms", or "": the call can never end.
