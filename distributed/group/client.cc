@@ -80,27 +80,27 @@ std::string checked_bytes(const char* op, const std::string& key, const std::str
   return value.substr(end + 1);
 }
 
-// Waits until there(limit) returns true; each call waits for at most `limit`.
+// Waits until try_read(limit) returns true; each call waits for at most `limit`.
 // Errors: TimeoutError or PeerError with `text`. `text` is a part of this rank's status meanwhile.
-template <class There>
-void wait_until(const char* op, const Deadline& deadline, const std::string& text, There&& there) {
+template <class TryRead>
+void wait_until(const char* op, const Deadline& deadline, const std::string& text, TryRead&& try_read) {
   const internal::World* world = internal::World::current();
-  struct Doing {
+  struct EndActivity {
     const internal::World* world;
     const char* op;
-    ~Doing() {
+    ~EndActivity() {
       if (world) world->membership->set_activity(Activity::kOutside, "", op);
     }
   };
-  std::optional<Doing> doing;
+  std::optional<EndActivity> end_activity;
   for (;;) {
     // Reads these before the last check, so that a value that arrived before counts.
-    const bool alone = world && world->membership->others_left(), late = deadline.passed();
-    if (there(alone ? Milliseconds(0) : std::min(deadline.remaining(), kPoll))) return;
-    if (alone) throw PeerError(op, -1, text, ", and all other ranks have left the job");
-    if (late) throw TimeoutError(op, -1, text, " within ", deadline.timeout().count(), " ms");
-    if (world && !doing) {
-      doing.emplace(world, op);
+    const bool others_left = world && world->membership->others_left(), timed_out = deadline.passed();
+    if (try_read(others_left ? Milliseconds(0) : std::min(deadline.remaining(), kPoll))) return;
+    if (others_left) throw PeerError(op, -1, text, ", and all other ranks have left the job");
+    if (timed_out) throw TimeoutError(op, -1, text, " within ", deadline.timeout().count(), " ms");
+    if (world && !end_activity) {
+      end_activity.emplace(world, op);
       world->membership->set_activity(Activity::kInCall, op, concat(op, ", where ", text));
     }
   }
@@ -143,7 +143,7 @@ std::string Client::get(const std::string& key, const std::type_info& type, int6
   return run_as(kOp, [&] {
     std::string value;
     std::pair<int64_t, int64_t> seen = {-1, -1};
-    const auto there = [&](Milliseconds limit) {
+    const auto try_read = [&](Milliseconds limit) {
       const int64_t last = to_number(get_or_empty(*store_, last_key(key)));
       const int64_t gone = to_number(get_or_empty(*store_, gone_key(key)));
       const int64_t wanted = std::max(version, last > gone ? last : last + 1);
@@ -153,7 +153,7 @@ std::string Client::get(const std::string& key, const std::type_info& type, int6
       return arrived([&] { value = store_->get(value_key(key, wanted), limit); });
     };
     wait_until(kOp, Deadline::after(timeout.value_or(store_->default_timeout())),
-               concat("nobody set '", key, "' (version ", version, ")"), there);
+               concat("nobody set '", key, "' (version ", version, ")"), try_read);
     return checked_bytes(kOp, key, value, type);
   });
 }
@@ -164,7 +164,7 @@ std::string Client::pop(const std::string& key, const std::type_info& type,
   return run_as(kOp, [&] {
     std::string bytes;
     // Reads the value before claiming it, so that a caller that times out claims nothing.
-    const auto there = [&](Milliseconds limit) {
+    const auto try_read = [&](Milliseconds limit) {
       const std::string gone = get_or_empty(*store_, gone_key(key));
       const int64_t oldest = to_number(gone) + 1;
       std::string value;
@@ -173,7 +173,7 @@ std::string Client::pop(const std::string& key, const std::type_info& type,
       return claim(*store_, key, gone, oldest);
     };
     wait_until(kOp, Deadline::after(timeout.value_or(store_->default_timeout())),
-               concat("nobody set '", key, "'"), there);
+               concat("nobody set '", key, "'"), try_read);
     return bytes;
   });
 }

@@ -69,7 +69,7 @@ struct Answers {
   std::vector<std::pair<const RecordingState*, uint32_t>> ids;
 
   // Returns the recording's id, and removes it: each id serves once. Returns 0 for a recording without an id.
-  uint32_t take(const RecordingState* recording) {
+  uint32_t consume_id(const RecordingState* recording) {
     for (auto& [of, id] : ids)
       if (of == recording) return std::exchange(id, 0);
     return 0;
@@ -104,7 +104,7 @@ class SentNode final : public RemoteNode {
       : RemoteNode("remote_send", std::move(link), std::move(answers)), device_(device) {}
 
   void run(const autograd::RuleArgs& args) override {
-    const uint32_t id = answers_.take(args.ending);
+    const uint32_t id = answers_.consume_id(args.ending);
     if (!id) return;
     Tensor dx = fetch("remote_send", link_, answer_tag(id), device_);
     if (args.needs[0]) args.dxs[0] = std::move(dx);
@@ -112,7 +112,7 @@ class SentNode final : public RemoteNode {
   // The backward does not run this node, but the peer answers anyway: receives the answer and discards it.
   void skipped(const RecordingState& recording, std::exception_ptr error) noexcept override {
     internal::report_backward_failure(link_.world(), error);
-    const uint32_t id = answers_.take(&recording);
+    const uint32_t id = answers_.consume_id(&recording);
     if (!id || link_.world()->membership->failed()) return;
     try {
       auto nowhere = std::make_shared<std::vector<std::byte>>();
@@ -138,7 +138,7 @@ class ReceivedNode final : public RemoteNode {
   ReceivedNode(Link link, Answers answers) : RemoteNode("remote_recv", std::move(link), std::move(answers)) {}
 
   void run(const autograd::RuleArgs& args) override {
-    const uint32_t id = answers_.take(args.ending);
+    const uint32_t id = answers_.consume_id(args.ending);
     if (!id) return;  // the recording goes on: gradients of grad(ys, xs) stop here
     if (args.dys[0].defined())
       post("remote_recv", args.dys[0], link_, answer_tag(id));
@@ -147,7 +147,7 @@ class ReceivedNode final : public RemoteNode {
   }
   void skipped(const RecordingState& recording, std::exception_ptr error) noexcept override {
     internal::report_backward_failure(link_.world(), error);
-    const uint32_t id = answers_.take(&recording);
+    const uint32_t id = answers_.consume_id(&recording);
     if (!id || error || link_.world()->membership->failed()) return;
     try {
       post_none("remote_recv", link_, answer_tag(id));
