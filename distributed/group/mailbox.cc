@@ -22,7 +22,7 @@ namespace gradus::dist::internal {
 constexpr const char* kOp = "pipeline";
 
 // A posted receive and its result.
-struct Mailbox::Expected {
+struct Mailbox::PostedReceive {
   struct Arrived {
     MessageHeader header;
     Tensor tensor;
@@ -58,13 +58,13 @@ uint32_t Mailbox::number(const Address& a) const {
   if (a.stage < 0 || a.stage >= limits_.stages || a.slot < 0 || a.slot >= limits_.slots || a.micro_batch < 0)
     throw ValueError(kOp, "no room for ", to_string(a), ": there are ", limits_.stages, " stages with ",
                      limits_.slots, " inputs");
-  const uint64_t place =
+  const uint64_t index =
       uint64_t(a.micro_batch) * uint64_t(limits_.stages) + uint64_t(a.stage);  // below 2^48
-  const uint64_t most = std::numeric_limits<uint32_t>::max();
-  if (place > most / 2 / uint64_t(limits_.slots) - 1)
+  const uint64_t max = std::numeric_limits<uint32_t>::max();
+  if (index > max / 2 / uint64_t(limits_.slots) - 1)
     throw ValueError(kOp, "too many micro-batches for ", limits_.stages, " stages with ", limits_.slots,
                      " inputs: number ", a.micro_batch);
-  return uint32_t((place * uint64_t(limits_.slots) + uint64_t(a.slot)) * 2 + a.gradient);
+  return uint32_t((index * uint64_t(limits_.slots) + uint64_t(a.slot)) * 2 + a.gradient);
 }
 
 // `member` is an index in the group.
@@ -94,17 +94,17 @@ void Mailbox::send(int to, const Address& address, const Parcel& parcel) {
 // Returns the posted receive for the address; posts it if there is none. The receive accepts only a message
 // of this rank's program and of the address's step. A receive is found by address without the step, so a
 // message must be received before the receive of the next step's is posted.
-Mailbox::Expected& Mailbox::expected(int from, const Address& address, Device device) {
+Mailbox::PostedReceive& Mailbox::find_or_post(int from, const Address& address, Device device) {
   check_in_host_memory(kOp, device);
   const uint32_t n = number(address);
-  const auto found = expected_.find({from, n});
-  if (found != expected_.end()) return *found->second;
+  const auto found = receives_.find({from, n});
+  if (found != receives_.end()) return *found->second;
   const Message message = this->message(from, n);
-  auto expected = std::make_unique<Expected>();
+  auto posted = std::make_unique<PostedReceive>();
   const int receiver = group_.state().world()->rank;
-  expected->work = MessageWork::receive(
+  posted->work = MessageWork::receive(
       message,
-      [arrived = expected->arrived, address, device, receiver, program = program_, number = program_number_](
+      [arrived = posted->arrived, address, device, receiver, program = program_, number = program_number_](
           int source, const MessageHeader& header, size_t bytes) -> void* {
         if (header.program != number)
           throw MismatchError(kOp, source, "rank ", source, " runs another step than rank ", receiver,
@@ -119,25 +119,25 @@ Mailbox::Expected& Mailbox::expected(int from, const Address& address, Device de
         return arrived->tensor.defined() ? arrived->tensor.raw_ptr() : nullptr;
       },
       Tensor());
-  return *expected_.emplace(std::pair(from, n), std::move(expected)).first->second;
+  return *receives_.emplace(std::pair(from, n), std::move(posted)).first->second;
 }
 
 void Mailbox::post_receive(int from, const Address& address, Device device) {
-  expected(from, address, device);
+  find_or_post(from, address, device);
 }
 
 bool Mailbox::has_arrived(int from, const Address& address) {
-  const auto found = expected_.find({from, number(address)});
-  return found != expected_.end() && found->second->work->is_completed();
+  const auto found = receives_.find({from, number(address)});
+  return found != receives_.end() && found->second->work->is_completed();
 }
 
 Parcel Mailbox::receive(int from, const Address& address, const std::string& doing, Device device) {
-  const Expected expected = this->expected(from, address, device);
-  expected.work->wait_from_now(
+  const PostedReceive posted = find_or_post(from, address, device);
+  posted.work->wait_from_now(
       concat(doing, ", for ", to_string(address), " from rank ", get_global_rank(group_, from)));
-  expected_.erase({from, number(address)});
-  const MessageHeader& header = expected.arrived->header;
-  return {.tensor = std::move(expected.arrived->tensor),
+  receives_.erase({from, number(address)});
+  const MessageHeader& header = posted.arrived->header;
+  return {.tensor = std::move(posted.arrived->tensor),
           .parcels = header.parcels,
           .wants_gradient = header.wants_gradient != 0,
           .generator = {header.generator[0], header.generator[1]}};

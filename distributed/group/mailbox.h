@@ -69,16 +69,16 @@ class Mailbox {
   bool has_arrived(int from, const Address& address);
 
  private:
-  struct Expected;
+  struct PostedReceive;
   uint32_t number(const Address& address) const;  // the tag of the address, without the step
   Message message(int member, uint32_t number) const;
-  Expected& expected(int from, const Address& address, Device device);
+  PostedReceive& find_or_post(int from, const Address& address, Device device);
 
   Group group_;
   AddressLimits limits_;
   std::string program_;
   uint64_t program_number_ = 0;
-  std::map<std::pair<int, uint32_t>, std::unique_ptr<Expected>> expected_;  // by member and number
+  std::map<std::pair<int, uint32_t>, std::unique_ptr<PostedReceive>> receives_;  // by member and number
 };
 
 }  // namespace gradus::dist::internal
