@@ -116,7 +116,7 @@ Sums Tally::reduce() {
     dist::WireWriter wire;
     wire.put(Job::current()->replica().index, local_.seen, local_.of, local_.counts);
     std::set<int> replicas;
-    for (const std::string& bytes : dist::all_gather_object(wire.take())) {
+    for (const std::string& bytes : dist::all_gather_object(wire.release())) {
       dist::WireReader reader(bytes);
       int replica = 0;
       reader.get(replica);

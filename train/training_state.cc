@@ -113,7 +113,7 @@ io::Checkpoint TrainingState::collect() const {
   for (const auto& [name, generator] : generators)
     for (const uint64_t number : generator.state()) local.put(number);
   const std::vector<std::string> all =
-      dist::internal::gather_strings(group_.state(), dist::internal::Op::kSaveTrainingState, local.take());
+      dist::internal::gather_strings(group_.state(), dist::internal::Op::kSaveTrainingState, local.release());
   std::vector<std::vector<RandomGenerator>> of_ranks(generators.size());
   for (const std::string& bytes : all) {
     dist::WireReader wire(bytes);

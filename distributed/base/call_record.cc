@@ -10,16 +10,15 @@ namespace {
 
 std::span<const int64_t> dims_of(const CallRecord& r) { return {r.dims, size_t(r.ndim)}; }
 
-// Returns whether two ranks' calls fit together: sequence number, op, and the fields that the op's OpInfo
-// lists.
+// Whether two ranks' calls match: sequence number, op, part, and fields that the op's OpInfo lists.
 bool agree(const CallRecord& a, const CallRecord& b) {
   if (a.sequence != b.sequence || a.op != b.op || a.part != b.part) return false;
   const OpInfo& info = info_of(a.op);
   if (info.root != OpInfo::Root::kNone && a.root != b.root) return false;
   // In a differentiable broadcast or scatter, the root sends dtype and shape too, so they need not agree.
   if (a.part != Part::kPlain && info.root == OpInfo::Root::kSource) return true;
-  return (!info.tensor || a.dtype == b.dtype) && (!info.reduce || a.reduce == b.reduce) &&
-         (!info.shape || std::ranges::equal(dims_of(a), dims_of(b)));
+  return (!info.has_tensor || a.dtype == b.dtype) && (!info.reduces || a.reduce == b.reduce) &&
+         (!info.same_shape || std::ranges::equal(dims_of(a), dims_of(b)));
 }
 
 // Returns whether the enumerators and ndim of a received record are in range.
@@ -42,8 +41,8 @@ std::string describe(const CallRecord& record) {
   const auto add = [&](const auto&... parts) {
     arguments += concat(arguments.empty() ? "" : ", ", parts...);
   };
-  if (info.tensor) add(name_of(record.dtype), to_string(Shape(dims_of(record))));
-  if (info.reduce) add(name_of(record.reduce));
+  if (info.has_tensor) add(name_of(record.dtype), to_string(Shape(dims_of(record))));
+  if (info.reduces) add(name_of(record.reduce));
   if (info.root != OpInfo::Root::kNone && record.root >= 0) add("root ", record.root);
   const char* const before[] = {"", "functional::", "the gradient of functional::"};
   return concat(before[size_t(record.part)], info.name, '(', arguments, ')');
@@ -64,7 +63,7 @@ std::optional<Failure> find_mismatch(const std::vector<CallRecord>& records, con
     return std::ranges::count_if(records, [&](const CallRecord& other) { return agree(record, other); });
   };
   // Note [Dropped steps] (call_record.h): a rank that dropped a recording is at fault if it has opened
-  // another one and has counted more backwards than some rank, or if its call differs from one that at least
+  // another one and counted more backwards than some rank, or if it differs from a call that at least
   // as many ranks made.
   for (auto ahead = records.begin(); ahead != records.end(); ++ahead) {
     if (!ahead->dropped) continue;
@@ -81,8 +80,7 @@ std::optional<Failure> find_mismatch(const std::vector<CallRecord>& records, con
                  "', where rank ", rank_of(other), " called ", describe_in_job(*other, ranks)));
   }
 
-  // The record that the most members agree with; on a tie, the first.
-  const auto usual = std::ranges::max_element(records, {}, votes);
+  const auto usual = std::ranges::max_element(records, {}, votes);  // on a tie, the first
   const auto odd =
       std::ranges::find_if(records, [&](const CallRecord& record) { return !agree(record, *usual); });
   if (odd == records.end()) return std::nullopt;

@@ -1,4 +1,4 @@
-// Time limits, by the steady clock or by a simulation's clock (gradus/distributed/simulation/simulation.h).
+// Deadline: an absolute time limit, by std::chrono::steady_clock or by the virtual clock of a simulation.
 #pragma once
 
 #include <algorithm>
@@ -9,9 +9,10 @@ namespace gradus::dist {
 using Milliseconds = std::chrono::milliseconds;
 using TimePoint = std::chrono::steady_clock::time_point;
 
-// Returns the time that deadlines are measured by. On a thread that a simulation runs, it is virtual.
+// Returns the current time: virtual time on a thread of a simulation (simulation/simulation.h).
 TimePoint now();
 
+// The end of a wait, and the timeout from which the end was computed. Immutable.
 class Deadline {
  public:
   static Deadline after(Milliseconds timeout) {
@@ -19,17 +20,17 @@ class Deadline {
     // A year outlasts any job, and the sum cannot overflow.
     return Deadline(start + std::min(timeout, Milliseconds(std::chrono::hours(24 * 365))), timeout);
   }
-  // Returns this deadline, or `limit` from now if that is sooner. timeout() stays the same, for messages.
+  // Returns the sooner of this deadline and `limit` from now. Its timeout() is that of this deadline.
   Deadline within(Milliseconds limit) const {
     Deadline sooner = *this;
     sooner.time_ = std::min(time_, after(limit).time_);
     return sooner;
   }
   TimePoint time() const { return time_; }
-  Milliseconds timeout() const { return timeout_; }  // as given, for messages
+  Milliseconds timeout() const { return timeout_; }  // after()'s argument, for error messages
   bool passed() const { return now() >= time_; }
-  // Returns the time left, at least 0.
-  Milliseconds left() const {
+  // Returns the remaining time, at least 0.
+  Milliseconds remaining() const {
     return std::max(Milliseconds(0), std::chrono::ceil<Milliseconds>(time_ - now()));
   }
 

@@ -1,3 +1,4 @@
+// Maps Failure::Kind to the exception that ranks throw, and removes the "[op] " of an Error's text.
 #include "gradus/distributed/base/error.h"
 
 namespace gradus::dist {
@@ -21,7 +22,7 @@ namespace internal {
 
 std::string text_of(const Error& error) {
   const std::string_view text = error.what(), op = error.op();
-  const size_t before = op.size() + 3;  // "[op] "
+  const size_t before = op.size() + 3;  // the size of "[op] "; missing if the error has context before it
   return std::string(text.starts_with('[') && text.substr(1).starts_with(op) && text.size() >= before
                          ? text.substr(before)
                          : text);

@@ -1,5 +1,4 @@
-// Typed errors for what goes wrong between ranks. Each names the cause, and the rank at fault
-// if there is one.
+// The exceptions of distributed/, and Failure: the reason why a job ended, from which all ranks throw.
 #pragma once
 
 #include <cstdint>
@@ -10,14 +9,13 @@
 
 namespace gradus::dist {
 
-// Base of all errors of this folder, except those for a wrong argument or state (ValueError,
-// ShapeError, DTypeError, StateError).
+// Base of the errors between ranks. Wrong arguments or states are a ValueError, ShapeError, StateError etc.
 class DistributedError : public Error {
  public:
   template <class... Parts>
   explicit DistributedError(std::string_view op, int rank, const Parts&... parts)
       : Error(op, parts...), rank_(rank) {}
-  // The rank at fault; -1 when none can be named.
+  // The rank at fault (rank in the job); -1: unknown, or no rank is at fault.
   int rank() const { return rank_; }
 
  private:
@@ -32,7 +30,7 @@ struct PeerError : DistributedError {
 struct TimeoutError : DistributedError {
   using DistributedError::DistributedError;
 };
-// Ranks called different collectives.
+// Ranks called different collectives, passed arguments that do not match, or wait for each other (deadlock).
 struct MismatchError : DistributedError {
   using DistributedError::DistributedError;
 };
@@ -41,9 +39,9 @@ class ConnectionError : public DistributedError {
  public:
   enum class Reason : uint8_t {
     kOther,
-    kUnreachable,    // nothing answers there, or another program does
+    kUnreachable,    // no server, or another program, answers at the address
     kRefused,        // the store's server refused this client
-    kTokenMismatch,  // client and server have different tokens
+    kTokenMismatch,  // client and server have different tokens (the job's secret)
     kPortTaken,      // another process listens at the port
   };
   using DistributedError::DistributedError;
@@ -65,21 +63,22 @@ struct Failure {
   enum class Kind : uint8_t {
     kDied,      // ended by a signal, or its connection broke
     kFailed,    // ended with an exception or a non-zero exit code
-    kLeft,      // ended in order while others waited for it
+    kLeft,      // left the job in order while others waited for it
     kTimeout,   // did not arrive in time
-    kMismatch,  // called something else
-    kDeadlock,  // waits for others that wait for it, in different calls
+    kMismatch,  // made a call that does not match the other ranks' calls
+    kDeadlock,  // is one of several ranks that wait for each other
   };
   Kind kind = Kind::kDied;
-  int rank = -1;     // at fault; -1: unknown
-  std::string text;  // "rank 3 was killed by signal 9 (SIGKILL)": a whole sentence that names the rank
+  int rank = -1;     // the rank at fault; -1: unknown
+  std::string text;  // a sentence that names the rank: "rank 3 was killed by signal 9 (SIGKILL)"
 };
 
-// Throws the error for `failure`: TimeoutError, MismatchError or PeerError, with `op` before the text.
+// Throws the error for `failure` as "[op] text": kTimeout as TimeoutError, kMismatch and kDeadlock as
+// MismatchError, the other kinds as PeerError.
 [[noreturn]] void throw_failure(std::string_view op, const Failure& failure);
 
 namespace internal {
-// Returns the text of `error` without the op before it, for Failure::text.
+// Returns error.what() without "[op] " at its begin, for Failure::text.
 std::string text_of(const Error& error);
 }  // namespace internal
 

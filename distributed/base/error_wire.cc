@@ -1,3 +1,4 @@
+// The wire form of an exception: index in kTypes (size(kTypes) for any other type), op and what().
 #include "gradus/distributed/base/error_wire.h"
 
 #include <algorithm>
@@ -8,7 +9,7 @@
 namespace gradus::dist::internal {
 namespace {
 
-// Throws an E with the same op, text and context: "while loading a.ckpt: [op] ...".
+// Throws an E with this op and what() text, which may begin with a context: "while loading a.ckpt: [op] ...".
 template <class E> void raise(const std::string& op, const std::string& what) {
   const std::string start = concat('[', op, "] ");
   const size_t at = what.find(start);
@@ -18,6 +19,7 @@ template <class E> void raise(const std::string& op, const std::string& what) {
   throw error;
 }
 
+// An error class that keeps its type. `is` tests an error by dynamic_cast; `raise` throws one of the class.
 struct Type {
   bool (*is)(const Error& error);
   void (*raise)(const std::string& op, const std::string& what);
@@ -30,7 +32,7 @@ constexpr Type kTypes[] = {kType<ShapeError>, kType<DTypeError>, kType<DeviceErr
 std::string to_wire(uint64_t type, const std::string& op, const std::string& what) {
   WireWriter wire;
   wire.put(type, op, what);
-  return wire.take();
+  return wire.release();
 }
 
 }  // namespace
@@ -48,13 +50,13 @@ std::string error_to_wire(const std::exception_ptr& error) {
   }
 }
 
-void throw_from_wire(std::string_view bytes, std::string_view op, int rank, std::string_view failed) {
+void throw_from_wire(std::string_view bytes, std::string_view op, int rank, std::string_view verb) {
   WireReader wire(bytes);
   uint64_t type = 0;
   std::string own_op, what;
   wire.get(type, own_op, what);
   if (type < std::size(kTypes)) kTypes[type].raise(own_op, what);
-  throw PeerError(op, rank, "rank ", rank, ' ', failed, ": ", what);
+  throw PeerError(op, rank, "rank ", rank, ' ', verb, ": ", what);
 }
 
 }  // namespace gradus::dist::internal

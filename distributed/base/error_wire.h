@@ -1,4 +1,4 @@
-// An error as bytes, so that other ranks throw it too.
+// Serializes an exception, so that other ranks can throw it too.
 #pragma once
 
 #include <exception>
@@ -8,9 +8,10 @@
 namespace gradus::dist::internal {
 
 std::string error_to_wire(const std::exception_ptr& error);
-// Throws the error that error_to_wire was given on `rank`. The errors of tensor/base/error.h keep their type
-// and text. Any other one becomes a PeerError of `op`: "rank 1 failed to load: ..."; `failed` is the verb.
+// Throws the exception that error_to_wire serialized on rank `rank` of the job. A ShapeError, DTypeError,
+// DeviceError, IndexError, ValueError, StateError or FileError keeps its type and text. Any other exception
+// becomes a PeerError: "[op] rank 1 <verb>: <its text>". Malformed bytes: StoreError.
 [[noreturn]] void throw_from_wire(std::string_view bytes, std::string_view op, int rank,
-                                  std::string_view failed);
+                                  std::string_view verb);
 
 }  // namespace gradus::dist::internal

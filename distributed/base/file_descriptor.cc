@@ -54,8 +54,7 @@ std::string to_hex(std::string_view bytes) {
   return digits;
 }
 
-// The digits come from the kernel's cryptographic generator. A request of at most 256 bytes (512 digits) is never
-// filled in part.
+// The kernel's cryptographic generator. A request of at most 256 bytes (512 digits) is never filled in part.
 // Errors: StateError if getrandom fails.
 std::string random_hex(const char* op, size_t count) {
   std::string bytes(count / 2, '\0');

@@ -1,6 +1,5 @@
-// KeyTable, the in-memory table of a key-value store: a std::map from key to bytes, with limits on keys,
-// values and their total size. The caller serializes access. An operation that would exceed a limit throws
-// StoreError and changes nothing.
+// KeyTable: a std::map from key to bytes, with limits on keys, values and their total size. An operation that
+// would exceed a limit throws StoreError and changes nothing.
 #include "gradus/distributed/base/key_table.h"
 
 #include <algorithm>
@@ -37,8 +36,6 @@ const std::string* KeyTable::find(std::string_view key) const {
   return it == values_.end() ? nullptr : &it->second;
 }
 
-// Returns the key's value, which the caller sets to exactly value_bytes bytes: the total already counts them.
-// An absent key is added.
 std::string& KeyTable::slot(const char* op, std::string_view key, size_t value_bytes) {
   check_key(op, key);
   check_value(op, key, value_bytes);
@@ -100,7 +97,7 @@ std::vector<std::string> KeyTable::missing(const StoreRequest& request) const {
   return absent;
 }
 
-// The counter is decimal text; an absent or empty value counts as 0. Returns the sum.
+// An absent or empty value counts as 0.
 int64_t KeyTable::add(std::string_view key, int64_t amount) {
   int64_t sum = 0;
   const std::string* old = find(key);
@@ -125,7 +122,7 @@ bool KeyTable::erase(std::string_view key) {
   return true;
 }
 
-void KeyTable::keep_only(std::string_view prefix) {
+void KeyTable::erase_all_except(std::string_view prefix) {
   std::erase_if(values_, [&](const auto& entry) {
     const bool erased = !entry.first.starts_with(prefix);
     if (erased) bytes_ -= entry.first.size() + entry.second.size();

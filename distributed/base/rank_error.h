@@ -1,4 +1,4 @@
-// What a rank tells the other ranks and its launcher about the exception that ends it. The launcher reads it
+// Texts of the exception that ends a rank, for the other ranks and for its launcher. The launcher reads them
 // from an error file in torchrun's format, named by GRADUS_ERROR_FILE or TORCHELASTIC_ERROR_FILE.
 #pragma once
 
@@ -15,10 +15,9 @@ namespace gradus::dist {
 
 // Returns "ShapeError: [matmul] inner sizes differ...": the exception's type and text.
 std::string describe_error(const std::exception_ptr& error);
-// Returns the text alone.
+// Returns what() alone.
 std::string error_text(const std::exception_ptr& error);
-// Returns the failure that the other ranks get: "rank 1 failed: ShapeError: [matmul] inner sizes differ...".
-// `how` is the verb.
+// Returns the kFailed failure to report to other ranks: "rank 1 <how>: ShapeError: [matmul] ...".
 Failure failure_of(int rank, const std::exception_ptr& error, std::string_view how = "failed");
 
 // Returns the type's name without the namespaces of Gradus and std: "PeerError".

@@ -16,8 +16,7 @@ namespace {
 
 constexpr int64_t kBlock = 1024;  // elements
 
-// Signed sums and products wrap around, as in tensor ops. Narrow types are widened: a product of two
-// u16 overflows int.
+// Signed results wrap around, as in tensor ops. Narrow types are widened: a product of u16 overflows int.
 template <class T> auto wrapping(T x) {
   if constexpr (std::is_integral_v<T>)
     return static_cast<std::make_unsigned_t<decltype(x + 0)>>(x);

@@ -1,4 +1,4 @@
-// The operations that reduce one value per rank to a single value.
+// ReduceOp: the reductions of collectives such as all_reduce, and their kernels on the host.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ enum class ReduceOp : uint8_t {
   kProduct,
   kMin,
   kMax,
-  kAvg,  // sum / size of the group; floating point, or truncated toward zero on integers
+  kAvg,  // sum / size of the group; truncated toward zero on integers
   kMean = kAvg,
   kBand = 5,  // bit operations: integers and bool
   kBor,
@@ -26,11 +26,12 @@ std::string_view name_of(ReduceOp op);
 // Errors: DTypeError for a bit operation on floating point, and for avg on bool.
 void check_reduce_op(std::string_view op_name, ReduceOp op, DType dtype);
 
-// Sets out[i] = inputs[0][i] (op) ... (op) inputs[count - 1][i], in that order and in one pass over memory.
-// 16-bit floats are added in f32 and rounded once. kAvg divides by `count`. NaN wins in min and max. For bool, sum and
-// max are "or", product and min are "and". out may be one of the inputs.
+// Sets out[i] = inputs[0][i] (op) ... (op) inputs[count - 1][i] for i < n, in that order and in one pass over
+// memory. kAvg divides by `count`. 16-bit floats are reduced in f32 and rounded once. min and max propagate
+// NaN. For bool, sum and max are "or", product and min are "and". All pointers are host arrays of n elements
+// of `dtype`; out may be one of the inputs. On the calling thread.
 void reduce_all_into(void* out, const void* const* inputs, int count, int64_t n, DType dtype, ReduceOp op);
-// Divides x[i] by size for kAvg; does nothing for other ops.
+// Divides x[i] by `size` for kAvg, after a kSum over several steps; does nothing for other ops.
 void finish_reduce(void* x, int64_t n, DType dtype, ReduceOp op, int size);
 
 }  // namespace gradus::dist

@@ -1,7 +1,5 @@
-// Clock and threads for code that also runs in a simulation: a deterministic test in which ranks are threads that
-// a scheduler runs one at a time, in virtual time (distributed/simulation). Each function here asks the
-// simulation that runs the calling thread, or without one the standard library. This file does not depend on the
-// simulation itself.
+// Clock and threads for code that also runs in a simulation: a deterministic test in which ranks are threads
+// that a scheduler runs one at a time, in virtual time. Else, the standard library's clock and threads.
 #include "gradus/distributed/base/simulation_hooks.h"
 
 #include "gradus/tensor/runtime/context.h"
@@ -18,8 +16,6 @@ namespace internal {
 // The simulation that runs this thread; null outside of simulations. The simulation sets it in its own threads.
 constinit thread_local Simulation* Simulation::current_ = nullptr;
 
-// The thread runs `body` with a snapshot of the caller's Context. In a simulation, it belongs to the caller's
-// rank.
 std::thread start_thread(std::function<void()> body) {
   auto in_context = [body = std::move(body), context = Context::current().snapshot()]() mutable {
     ContextScope scope(context);

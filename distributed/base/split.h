@@ -1,4 +1,4 @@
-// split: the parts of a text between separators.
+// split: divides a string at separator characters.
 #pragma once
 
 #include <algorithm>
@@ -8,7 +8,8 @@
 
 namespace gradus::dist::internal {
 
-// Returns the parts of a text between any of the `separators`. Parts may be empty, except after the last separator.
+// Returns copies of the parts of `text` between characters of the set `separators`. Parts may be empty, but
+// there is none after a separator at the end: split(",a,", ",") is {"", "a"}.
 inline std::vector<std::string> split(std::string_view text, std::string_view separators) {
   std::vector<std::string> parts;
   for (size_t begin = 0, end; begin < text.size(); begin = end + 1) {

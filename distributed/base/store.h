@@ -1,5 +1,5 @@
-// Store: a small key-value store that all ranks of a job see. Rendezvous, user_set, user_get and barriers
-// are built on it.
+// Store: a key-value store shared by all ranks of a job (torch.distributed.Store): for rendezvous,
+// user_set/user_get and group_barrier.
 //
 //   TcpStore (gradus/distributed/store/tcp_store.h)    hosted by the launcher, or by rank 0
 //   FileStore (gradus/distributed/store/file_store.h)  a file on a shared file system
@@ -28,7 +28,7 @@ struct StoreLimits {
   static constexpr size_t kKeys = 1 << 20;
 };
 
-// One call of a store, as data.
+// A call of a store. The views are of the caller's memory.
 struct StoreRequest {
   enum class Op : uint8_t { kSet, kGet, kPop, kAdd, kCompareSet, kAppend, kWait, kCheck, kDelete, kNumKeys };
   Op op = Op::kNumKeys;
@@ -38,6 +38,7 @@ struct StoreRequest {
   Milliseconds timeout{0};                    // kGet, kPop, kWait
 
   const char* name() const;  // "compare_set", for errors
+  // Whether the request may block; whether it changes or removes a key.
   bool waits() const { return op == Op::kGet || op == Op::kPop || op == Op::kWait; }
   bool changes_key() const { return (op < Op::kWait && op != Op::kGet) || op == Op::kDelete; }
 };
@@ -46,25 +47,24 @@ struct StoreAnswer {
   std::string value = {};  // kGet, kPop, kCompareSet
 };
 
-// Values are bytes. Operations are atomic. Blocking operations take a timeout; the
-// default is default_timeout().
-// Errors: TimeoutError naming the key; StoreError beyond the limits; ConnectionError when the store is gone.
+// Values are bytes. Each operation is atomic, except multi_get and multi_set. Thread-safe. Blocking
+// operations take a timeout; nullopt means default_timeout().
+// Errors: TimeoutError naming the key; StoreError beyond StoreLimits; ConnectionError if the server is lost.
 class Store {
  public:
   using Op = StoreRequest::Op;
   virtual ~Store() = default;
 
   void set(std::string_view key, std::string_view value) { execute({Op::kSet, {key}, {value}}); }
-  // Waits until the key exists.
+  // Waits until the key exists, then returns its value.
   std::string get(std::string_view key, std::optional<Milliseconds> timeout = {});
   // Waits until the key exists, then removes it and returns its value. If several ranks pop one key, each
   // value goes to exactly one of them.
   std::string pop(std::string_view key, std::optional<Milliseconds> timeout = {});
   // Adds to a counter, which is decimal text, and returns the sum. An absent key counts as 0.
-  // Errors: StoreError if the key does not hold a number.
+  // Errors: StoreError if the value is no number.
   int64_t add(std::string_view key, int64_t amount) { return execute({Op::kAdd, {key}, {}, amount}).number; }
-  // Sets the key to `desired` if it holds `expected` (an absent key counts as ""). Returns
-  // the value afterward.
+  // Sets the value to `desired` if it is `expected` (absent: ""). Returns the value afterward.
   std::string compare_set(std::string_view key, std::string_view expected, std::string_view desired) {
     return execute({Op::kCompareSet, {key}, {expected, desired}}).value;
   }
@@ -74,16 +74,19 @@ class Store {
   }
   // Waits until all keys exist. The error names those that are missing.
   void wait(const std::vector<std::string>& keys, std::optional<Milliseconds> timeout = {});
+  // Returns whether all keys exist, without waiting.
   bool check(const std::vector<std::string>& keys) {
     return execute({Op::kCheck, {keys.begin(), keys.end()}}).number != 0;
   }
+  // Returns whether the key existed.
   bool delete_key(std::string_view key) { return execute({Op::kDelete, {key}}).number != 0; }
   int64_t num_keys() { return execute({Op::kNumKeys}).number; }
+  // Waits for all keys, then returns their values.
   std::vector<std::string> multi_get(const std::vector<std::string>& keys,
                                      std::optional<Milliseconds> timeout = {});
   void multi_set(const std::vector<std::pair<std::string, std::string>>& entries);
 
-  // The call that all of the above are made of.
+  // Executes one request; the functions above call it.
   virtual StoreAnswer execute(const StoreRequest& request) = 0;
 
   Milliseconds default_timeout() const { return timeout_.load(std::memory_order_relaxed); }
@@ -93,7 +96,7 @@ class Store {
   std::atomic<Milliseconds> timeout_{Milliseconds(300'000)};
 };
 
-// Returns a store that puts "prefix/" before every key. This keeps several users of one store apart.
+// Returns a store that puts "prefix/" before every key, as a namespace in the shared `store`.
 std::shared_ptr<Store> prefix_store(std::string prefix, std::shared_ptr<Store> store);
 
 }  // namespace gradus::dist

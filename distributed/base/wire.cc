@@ -1,3 +1,5 @@
+// Wire forms. Dims: their number as u8, then an i64 each. Tensor: Kind, and for kTensor dtype, shape and
+// elements. Received sizes are not trusted.
 #include "gradus/distributed/base/wire.h"
 
 #include <algorithm>
@@ -8,7 +10,7 @@
 namespace gradus::dist {
 namespace {
 
-enum class Kind : uint8_t { kNone, kTensor };
+enum class Kind : uint8_t { kNone, kTensor };  // kNone: undefined tensor
 
 }  // namespace
 
@@ -20,7 +22,7 @@ void WireWriter::put(const Dims& value) {
 void WireReader::get(Dims& value) {
   uint8_t n;
   get(n);
-  if (n > kMaxDims) fail();
+  if (n > kMaxDims) throw_malformed();
   value = Dims::filled(n, 0);
   for (int64_t& size : value) get(size);
 }
@@ -45,18 +47,17 @@ void WireReader::get(Tensor& value) {
   DType dtype;
   Shape shape;
   get(dtype);
-  if (kind != Kind::kTensor || dtype > DType::kBool) fail();
+  if (kind != Kind::kTensor || dtype > DType::kBool) throw_malformed();
   get(shape);
-  // Checks the sizes before anything is allocated. A zero counts as 1 in the product, so that it hides
-  // no absurd size.
+  // Before the allocation. A size of 0 counts as 1 in the product, to detect overflow of the other sizes.
   int64_t numel = 1;
   for (int64_t size : shape)
-    if (size < 0 || __builtin_mul_overflow(numel, std::max<int64_t>(size, 1), &numel)) fail();
+    if (size < 0 || __builtin_mul_overflow(numel, std::max<int64_t>(size, 1), &numel)) throw_malformed();
   if (std::ranges::find(shape, 0) != shape.end()) numel = 0;
-  if (uint64_t(numel) > left_.size() / size_of(dtype)) fail();
-
-  const std::string_view bytes = take(numel * size_of(dtype));
-  if (dtype == DType::kBool && std::ranges::any_of(bytes, [](char c) { return uint8_t(c) > 1; })) fail();
+  if (uint64_t(numel) > remaining_.size() / size_of(dtype)) throw_malformed();
+  const std::string_view bytes = read_bytes(numel * size_of(dtype));
+  if (dtype == DType::kBool && std::ranges::any_of(bytes, [](char c) { return uint8_t(c) > 1; }))
+    throw_malformed();
   value = empty(shape, {.dtype = dtype});
   if (!bytes.empty()) std::memcpy(value.raw_ptr(), bytes.data(), bytes.size());
 }

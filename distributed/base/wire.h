@@ -30,8 +30,7 @@ class WireWriter {
   }
   void put(const std::string& value) { put(std::string_view(value)); }
   void put(const Dims& value);
-  // Writes dtype, shape and elements in row-major order; strides and gradients are lost. The tensor may be
-  // undefined.
+  // Writes dtype, shape and elements in row-major order, without strides and gradients; may be undefined.
   // Errors: DeviceError for a tensor that is not in host memory.
   void put(const Tensor& value);
   template <class T> void put(const std::vector<T>& values) {
@@ -45,34 +44,34 @@ class WireWriter {
     (put(more), ...);
   }
   // Returns the bytes. The writer must not be used afterward.
-  std::string take() { return std::move(bytes_); }
+  std::string release() { return std::move(bytes_); }
 
  private:
   std::string bytes_;
 };
 
 // Reads values from a buffer that the caller keeps alive.
-// Errors: StoreError if bytes are missing, or for a size beyond the bytes that are left, before memory is
+// Errors: StoreError if bytes are missing, or for a size beyond the remaining bytes, before memory is
 // allocated for it. Enumerators are not checked. Surplus bytes are no error here, only in from_wire.
 class WireReader {
  public:
-  explicit WireReader(std::string_view bytes) : left_(bytes) {}
+  explicit WireReader(std::string_view bytes) : remaining_(bytes) {}
   template <class T>
     requires(std::is_arithmetic_v<T> || std::is_enum_v<T>)
   void get(T& value) {
-    std::memcpy(&value, take(sizeof value).data(), sizeof value);
+    std::memcpy(&value, read_bytes(sizeof value).data(), sizeof value);
   }
   void get(bool& value) {
     uint8_t byte;
     get(byte);
-    if (byte > 1) fail();
+    if (byte > 1) throw_malformed();
     value = byte;
   }
   // `value` points into the buffer.
   void get(std::string_view& value) {
     uint64_t size;
     get(size);
-    value = take(size);
+    value = read_bytes(size);
   }
   void get(std::string& value) {
     std::string_view text;
@@ -87,7 +86,7 @@ class WireReader {
   template <class T> void get_at_most(uint64_t max_size, std::vector<T>& values) {
     uint64_t size;
     get(size);
-    if (size > max_size || size > left_.size()) fail();  // an element has at least one byte
+    if (size > max_size || size > remaining_.size()) throw_malformed();  // an element has at least one byte
     values.clear();
     for (uint64_t i = 0; i < size; ++i) {
       T value{};
@@ -102,27 +101,27 @@ class WireReader {
     (get(more), ...);
   }
   // Returns the number of bytes that have not been read.
-  size_t left() const { return left_.size(); }
+  size_t remaining() const { return remaining_.size(); }
   // Returns the next bytes, which point into the buffer.
-  std::string_view take(uint64_t bytes) {
-    if (bytes > left_.size()) fail();
-    const std::string_view taken = left_.substr(0, bytes);
-    left_.remove_prefix(bytes);
+  std::string_view read_bytes(uint64_t bytes) {
+    if (bytes > remaining_.size()) throw_malformed();
+    const std::string_view taken = remaining_.substr(0, bytes);
+    remaining_.remove_prefix(bytes);
     return taken;
   }
-  [[noreturn]] static void fail() {
+  [[noreturn]] static void throw_malformed() {
     throw StoreError("from_wire", -1, "malformed bytes: truncated, too long, or of another type");
   }
 
  private:
-  std::string_view left_;
+  std::string_view remaining_;
 };
 
 // Returns the bytes of one value.
 template <class T> std::string to_wire(const T& value) {
   WireWriter writer;
   writer.put(value);
-  return writer.take();
+  return writer.release();
 }
 // Returns the value of to_wire's bytes.
 // Errors: StoreError, also for surplus bytes.
@@ -130,7 +129,7 @@ template <class T> T from_wire(std::string_view bytes) {
   WireReader reader(bytes);
   T value{};
   reader.get(value);
-  if (reader.left()) WireReader::fail();
+  if (reader.remaining()) WireReader::throw_malformed();
   return value;
 }
 

@@ -35,7 +35,7 @@ std::string serialize(const io::Checkpoint& checkpoint, std::vector<Tensor>& ten
   });
   WireWriter wire;
   std::apply([&](const auto&... entries) { wire.put(entries...); }, all);
-  return wire.take();
+  return wire.release();
 }
 
 // Returns the checkpoint with uninitialized tensors, and appends these to `tensors`.
@@ -52,7 +52,7 @@ io::Checkpoint parse(WireReader& wire, std::vector<Tensor>& tensors) {
   };
   AllEntries all;
   std::apply([&](auto&... entries) { wire.get(entries...), (put(entries), ...); }, all);
-  if (wire.left()) WireReader::fail();
+  if (wire.remaining()) WireReader::throw_malformed();
   return checkpoint;
 }
 
@@ -80,7 +80,7 @@ io::LoadedCheckpoint bcast_checkpoint(const std::function<io::LoadedCheckpoint()
   for (const std::string& text : {error ? internal::error_to_wire(error) : "", loaded.path, loaded.warning})
     header.put(text);
   const std::string message =
-      broadcast_object(is_src ? header.take() + entries : "", {.src = src, .group = group});
+      broadcast_object(is_src ? header.release() + entries : "", {.src = src, .group = group});
   if (error) std::rethrow_exception(error);
   if (!is_src) {
     WireReader wire(message);

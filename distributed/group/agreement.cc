@@ -15,20 +15,20 @@ namespace {
 using autograd::RecordingState;
 
 // What a member sends beside its CallRecord, as integers (Collective::sizes): open, wants, then dtype, number
-// of dims and dims of each form. Empty if there are neither recordings nor forms.
+// of dims and dims of each spec. Empty if there are neither recordings nor specs.
 struct Note {
-  size_t open = 0;          // number of open recordings, at most 64
-  uint64_t wants = 0;       // bit i: the i-th open recording, oldest first, follows an input
-  std::vector<Form> forms;  // dtype and shape of each input, for ops whose input is a list
+  size_t open = 0;                // number of open recordings, at most 64
+  uint64_t wants = 0;             // bit i: the i-th open recording, oldest first, follows an input
+  std::vector<TensorSpec> specs;  // dtype and shape of each input, for ops whose input is a list
 };
 
 std::vector<int64_t> write(const Note& note) {
-  if (note.open == 0 && note.forms.empty()) return {};
+  if (note.open == 0 && note.specs.empty()) return {};
   std::vector<int64_t> text{int64_t(note.open), int64_t(note.wants)};
-  for (const Form& form : note.forms) {
-    text.push_back(int64_t(form.dtype));
-    text.push_back(form.shape.size());
-    text.insert(text.end(), form.shape.begin(), form.shape.end());
+  for (const TensorSpec& spec : note.specs) {
+    text.push_back(int64_t(spec.dtype));
+    text.push_back(spec.shape.size());
+    text.insert(text.end(), spec.shape.begin(), spec.shape.end());
   }
   return text;
 }
@@ -47,9 +47,9 @@ std::optional<Note> read(const std::vector<int64_t>& text) {
     if (dtype < 0 || dtype > int64_t(DType::kBool) || ndim < 0 || ndim > kMaxDims ||
         size_t(ndim) > text.size() - at)
       return std::nullopt;
-    Form& form = note.forms.emplace_back();
-    form.dtype = DType(dtype);
-    form.shape = Shape(std::span(text).subspan(at, ndim));
+    TensorSpec& spec = note.specs.emplace_back();
+    spec.dtype = DType(dtype);
+    spec.shape = Shape(std::span(text).subspan(at, ndim));
     at += ndim;
   }
   return note;
@@ -62,8 +62,7 @@ bool follows_any(const RecordingState& r, std::span<const Tensor> inputs) {
   return false;
 }
 
-// Returns the first disagreement between the members' notes, or nullopt. All members have the same notes, and
-// so return the same.
+// Returns the first disagreement between the members' notes, or nullopt; the same on all members.
 std::optional<Failure> find_disagreement(const MatchedCall& matched, const Group& group,
                                          const Forward& forward) {
   const std::vector<int>& ranks = group.ranks();
@@ -76,13 +75,13 @@ std::optional<Failure> find_disagreement(const MatchedCall& matched, const Group
   for (size_t i = 0; i < matched.sizes.size(); ++i) {
     std::optional<Note> note = read(matched.sizes[i]);
     if (!note) return mismatch(i, " sent a malformed note: do all ranks run the same program?");
-    if (info.list && info.root == OpInfo::Root::kNone && note->forms.size() != ranks.size())
-      return mismatch(i, " gave ", note->forms.size(), " tensors, for ", ranks.size(), " members");
+    if (info.has_list && info.root == OpInfo::Root::kNone && note->specs.size() != ranks.size())
+      return mismatch(i, " gave ", note->specs.size(), " tensors, for ", ranks.size(), " members");
     wants |= note->wants;
     notes.push_back(std::move(*note));
   }
   for (size_t i = 1; i < notes.size(); ++i) {
-    if (info.reduce && notes[i].forms != notes[0].forms)
+    if (info.reduces && notes[i].specs != notes[0].specs)
       return mismatch(i, " gave other shapes than rank ", ranks[0]);
     if (wants && notes[i].open != notes[0].open)
       return mismatch(i, " has ", notes[i].open, " open recordings and rank ", ranks[0], " has ",
@@ -94,7 +93,7 @@ std::optional<Failure> find_disagreement(const MatchedCall& matched, const Group
 
 }  // namespace
 
-std::vector<RecordingState*> unfinished_recordings(std::string_view op) {
+std::vector<RecordingState*> open_recording_states(std::string_view op) {
   std::vector<RecordingState*> open;
   for (const Ref<Counted>& r : autograd::open_recordings())
     if (!autograd::as_recording(r)->finished()) open.push_back(autograd::as_recording(r));
@@ -103,15 +102,15 @@ std::vector<RecordingState*> unfinished_recordings(std::string_view op) {
 }
 
 Agreement run_forward(const Group& group, const Forward& forward) {
-  const std::vector<RecordingState*> open = unfinished_recordings(name_of(forward.op));
+  const std::vector<RecordingState*> open = open_recording_states(name_of(forward.op));
   Note local;
   local.open = open.size();
   for (size_t i = 0; i < open.size(); ++i) {
     if (open[i]->is_probe()) open[i]->set_communicates();
     if (follows_any(*open[i], forward.inputs)) local.wants |= uint64_t{1} << i;
   }
-  if (info_of(forward.op).list)
-    for (const Tensor& x : forward.inputs) local.forms.emplace_back(x);
+  if (info_of(forward.op).has_list)
+    for (const Tensor& x : forward.inputs) local.specs.emplace_back(x);
 
   Agreement agreed;
   CallRecord& record = agreed.record;
@@ -126,21 +125,21 @@ Agreement run_forward(const Group& group, const Forward& forward) {
   const auto check = [&](const MatchedCall& matched) { return find_disagreement(matched, group, forward); };
   const auto move = [&](MatchedCall& matched) {
     uint64_t wants = 0;
-    std::vector<std::vector<Form>> forms;
+    std::vector<std::vector<TensorSpec>> specs;
     for (const auto& text : matched.sizes) {
       Note note = read(text).value();
       wants |= note.wants;
-      forms.push_back(std::move(note.forms));
+      specs.push_back(std::move(note.specs));
     }
     for (size_t i = 0; i < open.size(); ++i)
       if (wants >> i & 1) agreed.recordings.push_back(open[i]);
-    forward.move(matched, forms);
+    forward.move(matched, specs);
   };
   group.state().run({name_of(forward.op).data(), record, write(local), check, move}, false, {});
   return agreed;
 }
 
-bool any_gradient(const Group& group, CallRecord record, bool local) {
+bool any_rank_has_gradient(const Group& group, CallRecord record, bool local) {
   bool any = false;
   record.part = Part::kBackward;
   record.flags = local;

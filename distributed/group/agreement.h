@@ -1,6 +1,6 @@
-// How ranks run a differentiable collective together. They tell each other whether they want a gradient, in
-// which of their open recordings, and what their tensors look like. Also: how a rank's failing backward
-// reaches the others.
+// Forward and backward of differentiable collectives (functional.h). Members exchange for which of their open
+// recordings (gradient tapes) they need a gradient, and the dtypes and shapes of their tensors. Also reports
+// a failed backward to the other ranks.
 #pragma once
 
 #include <exception>
@@ -15,48 +15,49 @@
 
 namespace gradus::dist::internal {
 
-// Returns the same group for use on any thread. The default group becomes that of this thread's rank.
+// Returns a handle of the group for any thread: a default handle becomes that of this thread's rank.
 inline Group resolved(const Group& group) { return Group(Ref<GroupState>(&group.state())); }
 
 // Returns the recordings open on this thread, oldest first.
 // Errors: StateError for more than 64 recordings, the number of bits in a mask.
-std::vector<autograd::RecordingState*> unfinished_recordings(std::string_view op);
+std::vector<autograd::RecordingState*> open_recording_states(std::string_view op);
 
+// A differentiable collective's forward, for run_forward.
 struct Forward {
   Op op;
   ReduceOp reduce = ReduceOp::kSum;
   int root = -1;                   // index in the group
-  std::span<const Tensor> inputs;  // row-major; the first one describes the call
-  // Moves the data. `forms` has the forms of each member's inputs, if the op's input is a list.
-  std::function<void(MatchedCall&, const std::vector<std::vector<Form>>& forms)> move;
+  std::span<const Tensor> inputs;  // row-major; the record has dtype and shape of the first one
+  // Moves the data. specs[i][k]: dtype and shape of member i's k-th input; specs[i] empty without has_list.
+  std::function<void(MatchedCall&, const std::vector<std::vector<TensorSpec>>& specs)> move;
 };
 
-// What the members have agreed on.
 struct Agreement {
-  CallRecord record;  // this rank's
+  CallRecord record;  // of this rank, for any_rank_has_gradient
   // This rank's open recordings that the op must join: those that follow an input on some rank.
   std::vector<autograd::RecordingState*> recordings;
 };
 
 // Note [Agreement]
-// A collective's gradient is itself a collective. Every member must take part in it, even if its own input
-// needs no gradient, and must do so in the backward that corresponds to the others'. Ranks that run one
-// program have opened the same recordings. So the i-th open recording here corresponds to the i-th one there.
-// Which recordings follow an input travels with the call's record, at no extra cost.
+// A collective's gradient is itself a collective. Every member must call it, even if its own input needs no
+// gradient, in the backward that corresponds to the other members'. Ranks that run one program have opened
+// the same recordings, so the i-th open recordings of all ranks correspond. Members exchange a bit mask of
+// the recordings that follow an input; a bit set on any member makes all members record the call.
 //
-// Runs the call. Collective over the group.
-// Errors: MismatchError when a member wants gradients and another has opened more or fewer recordings.
+// Runs the forward. Collective over the group; blocks until the data has moved.
+// Errors: MismatchError if a member needs gradients and another has opened more or fewer recordings.
 Agreement run_forward(const Group& group, const Forward& forward);
-// Returns whether a gradient has arrived on any member, in the backward of the call with `record`. Collective
-// over the group.
-bool any_gradient(const Group& group, CallRecord record, bool local);
+// In the backward of the call with `record`: returns whether `local` is true on any member, that is, whether
+// any member has a gradient of its result. Collective over the group.
+bool any_rank_has_gradient(const Group& group, CallRecord record, bool local);
 
-// Reports to the job that this rank's backward threw, or what else `what` says, since other ranks wait for
-// gradients from here. Does nothing if the exception comes from another rank's failure. For Node::skipped.
+// Reports to the job "rank 1 <what>: <error>", since other ranks wait for its gradients. Does nothing without
+// an error or a job, or if the exception comes from another rank's failure. For Node::skipped.
 void report_backward_failure(const World* world, const std::exception_ptr& error,
                              const char* what = "failed in its backward") noexcept;
 
-// While it lives, reports of this thread say that the rank failed in `action`. The innermost counts.
+// During its lifetime, report_backward_failure on this thread reports "failed in <action>" instead of `what`.
+// The innermost ReportedAction of the thread counts.
 class ReportedAction {
  public:
   explicit ReportedAction(std::string action);

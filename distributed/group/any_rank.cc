@@ -1,3 +1,4 @@
+// any_rank as an all_reduce with kMax of one i32 on the CPU.
 #include "gradus/distributed/group/any_rank.h"
 
 #include "gradus/distributed/group/collectives.h"

@@ -1,3 +1,4 @@
+// attempt: one all_gather_object of f's result, or of f's serialized exception, after a byte that says which.
 #include "gradus/distributed/group/attempt.h"
 
 #include <exception>

@@ -1,5 +1,5 @@
-// attempt: runs something on every rank that may fail on some of them, for example reading a file. Then all
-// ranks throw the same error, at the same time.
+// attempt: runs a function on every rank that may fail on some ranks, such as reading a file. After a failure
+// on any rank, all ranks throw the same error.
 //
 //   std::vector<std::string> sums = dist::attempt("load", [&] { return checksum_of(read(path)); });
 #pragma once
@@ -13,10 +13,10 @@
 
 namespace gradus::dist {
 
-// Calls f, and returns what it returned on every rank, in the group's order. `op` is for errors. Collective;
-// f must not communicate. The group can be used afterward.
-// Errors: what f throws on the first rank on which it throws. Other ranks get the same error if it is one of
-// tensor/base/error.h, else a PeerError.
+// Calls f once on each rank and returns all ranks' results, in the group's order. Collective; blocks for all
+// ranks' f, which must not communicate. `op` names the caller in errors. A failure of f does not end the job.
+// Errors: the exception of f on the first rank, in the group's order, on which f throws. Other ranks get the
+// same exception if its type is in tensor/base/error.h, else a PeerError with its text.
 std::vector<std::string> attempt(std::string_view op, const std::function<std::string()>& f,
                                  const Group& group = {});
 

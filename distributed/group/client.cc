@@ -1,7 +1,6 @@
 // Client: versioned values under a key, shared by the ranks of a job through its key-value store (user_set,
 // user_push, user_get, user_pop), and group_barrier. All functions poll the store, so a wait ends within
-// about kPoll after the job's failure. Values are updated lock-free by the store's atomic add and
-// compare_set.
+// about kPoll after the job's failure. Values are updated by the store's atomic add and compare_set.
 #include "gradus/distributed/group/client.h"
 
 #include <charconv>
@@ -58,10 +57,11 @@ bool wait_for(Store& store, const std::vector<std::string>& keys, Milliseconds l
 }
 
 // Returns the key's value, or "" if it is absent.
-std::string look(Store& store, const std::string& key) { return store.compare_set(key, "", ""); }
+std::string get_or_empty(Store& store, const std::string& key) { return store.compare_set(key, "", ""); }
 
-// Marks the values up to `version` as gone, and deletes them. Returns false if the mark is no longer `gone`.
-bool take(Store& store, const std::string& key, const std::string& gone, int64_t version) {
+// Claims the values up to `version` by moving the `gone` key from `gone`, and deletes them. Returns false if
+// another rank has moved the key meanwhile.
+bool claim(Store& store, const std::string& key, const std::string& gone, int64_t version) {
   const std::string own = concat(version, ' ', next_writer());
   if (store.compare_set(gone_key(key), gone, own) != own) return false;
   for (int64_t v = to_number(gone) + 1; v <= version; ++v) store.delete_key(value_key(key, v));
@@ -80,34 +80,33 @@ std::string checked_bytes(const char* op, const std::string& key, const std::str
   return value.substr(end + 1);
 }
 
-// Waits until there(limit) returns true; each call waits for at most `limit`.
+// Waits until try_read(limit) returns true; each call waits for at most `limit`.
 // Errors: TimeoutError or PeerError with `text`. `text` is a part of this rank's status meanwhile.
-template <class There>
-void wait_until(const char* op, const Deadline& deadline, const std::string& text, There&& there) {
+template <class TryRead>
+void wait_until(const char* op, const Deadline& deadline, const std::string& text, TryRead&& try_read) {
   const internal::World* world = internal::World::current();
-  struct Doing {
+  struct EndActivity {
     const internal::World* world;
     const char* op;
-    ~Doing() {
+    ~EndActivity() {
       if (world) world->membership->set_activity(Activity::kOutside, "", op);
     }
   };
-  std::optional<Doing> doing;
+  std::optional<EndActivity> end_activity;
   for (;;) {
     // Reads these before the last check, so that a value that arrived before counts.
-    const bool alone = world && world->membership->others_left(), late = deadline.passed();
-    if (there(alone ? Milliseconds(0) : std::min(deadline.left(), kPoll))) return;
-    if (alone) throw PeerError(op, -1, text, ", and all other ranks have left the job");
-    if (late) throw TimeoutError(op, -1, text, " within ", deadline.timeout().count(), " ms");
-    if (world && !doing) {
-      doing.emplace(world, op);
+    const bool others_left = world && world->membership->others_left(), timed_out = deadline.passed();
+    if (try_read(others_left ? Milliseconds(0) : std::min(deadline.remaining(), kPoll))) return;
+    if (others_left) throw PeerError(op, -1, text, ", and all other ranks have left the job");
+    if (timed_out) throw TimeoutError(op, -1, text, " within ", deadline.timeout().count(), " ms");
+    if (world && !end_activity) {
+      end_activity.emplace(world, op);
       world->membership->set_activity(Activity::kInCall, op, concat(op, ", where ", text));
     }
   }
 }
 
-// Returns f(). If the job has failed, throws its failure under the caller's name instead of the store's
-// error.
+// Returns f(). If the job has failed, throws its failure with `op` instead of the store's error.
 template <class F> auto run_as(const char* op, F&& f) {
   try {
     return f();
@@ -119,9 +118,8 @@ template <class F> auto run_as(const char* op, F&& f) {
 
 }  // namespace
 
-// `alone`: removes all earlier values (user_set); false: appends (user_push). Returns the value's version.
 int64_t Client::put(const char* op, const std::string& key, const std::type_info& type,
-                    const std::string& bytes, bool alone) {
+                    const std::string& bytes, bool replace) {
   return run_as(op, [&] {
     const int64_t version = store_->add(last_key(key), 1);
     try {
@@ -131,9 +129,10 @@ int64_t Client::put(const char* op, const std::string& key, const std::type_info
       throw;
     }
     for (;;) {
-      const std::string gone = look(*store_, gone_key(key));
+      const std::string gone = get_or_empty(*store_, gone_key(key));
       if (to_number(gone) >= version) store_->delete_key(value_key(key, version));  // a later one replaced it
-      if (!alone || to_number(gone) >= version - 1 || take(*store_, key, gone, version - 1)) return version;
+      if (!replace || to_number(gone) >= version - 1 || claim(*store_, key, gone, version - 1))
+        return version;
     }
   });
 }
@@ -144,18 +143,17 @@ std::string Client::get(const std::string& key, const std::type_info& type, int6
   return run_as(kOp, [&] {
     std::string value;
     std::pair<int64_t, int64_t> seen = {-1, -1};
-    const auto there = [&](Milliseconds limit) {
-      const int64_t last = to_number(look(*store_, last_key(key)));
-      const int64_t gone = to_number(look(*store_, gone_key(key)));
+    const auto try_read = [&](Milliseconds limit) {
+      const int64_t last = to_number(get_or_empty(*store_, last_key(key)));
+      const int64_t gone = to_number(get_or_empty(*store_, gone_key(key)));
       const int64_t wanted = std::max(version, last > gone ? last : last + 1);
-      // Does not wait if the versions have changed: the newest value may be replaced meanwhile, and then a
-      // newer one exists.
+      // No wait if the versions have changed: the newest value may be replaced, and then a newer one exists.
       if (seen != std::pair(last, gone)) limit = Milliseconds(0);
       seen = {last, gone};
       return arrived([&] { value = store_->get(value_key(key, wanted), limit); });
     };
     wait_until(kOp, Deadline::after(timeout.value_or(store_->default_timeout())),
-               concat("nobody set '", key, "' (version ", version, ")"), there);
+               concat("nobody set '", key, "' (version ", version, ")"), try_read);
     return checked_bytes(kOp, key, value, type);
   });
 }
@@ -165,17 +163,17 @@ std::string Client::pop(const std::string& key, const std::type_info& type,
   constexpr const char* kOp = "user_pop";
   return run_as(kOp, [&] {
     std::string bytes;
-    // Reads the value before taking it, so that a caller that gives up takes nothing.
-    const auto there = [&](Milliseconds limit) {
-      const std::string gone = look(*store_, gone_key(key));
+    // Reads the value before claiming it, so that a caller that times out claims nothing.
+    const auto try_read = [&](Milliseconds limit) {
+      const std::string gone = get_or_empty(*store_, gone_key(key));
       const int64_t oldest = to_number(gone) + 1;
       std::string value;
       if (!arrived([&] { value = store_->get(value_key(key, oldest), limit); })) return false;
       bytes = checked_bytes(kOp, key, value, type);
-      return take(*store_, key, gone, oldest);
+      return claim(*store_, key, gone, oldest);
     };
     wait_until(kOp, Deadline::after(timeout.value_or(store_->default_timeout())),
-               concat("nobody set '", key, "'"), there);
+               concat("nobody set '", key, "'"), try_read);
     return bytes;
   });
 }
@@ -183,7 +181,7 @@ std::string Client::pop(const std::string& key, const std::type_info& type,
 Client get_client() {
   const internal::World* world = internal::World::current();
   if (!world) throw StateError("get_client", "call init_process_group first");
-  world->settle("get_client");
+  world->wait_for_collision_check("get_client");
   return Client(world->store);
 }
 
@@ -193,13 +191,12 @@ void group_barrier(const Group& group, std::optional<Milliseconds> timeout) {
   state.check_member(kOp);
   if (state.size() == 1) return;
   internal::World& world = *state.world();
-  world.settle(kOp);
-  const internal::Watch watch = state.watch(timeout);
-  watch.membership->check(kOp);
+  world.wait_for_collision_check(kOp);
+  const internal::WaitLimits limits = state.wait_limits(timeout);
+  limits.membership->check(kOp);
 
   run_as(kOp, [&] {
-    // Counts barriers when they are passed, so that a rank that tries again after a timeout is in
-    // the same barrier.
+    // Counts passed barriers, so that a rank that tries again after a timeout is in the same barrier.
     const int64_t number = state.passed_barriers.load();
     const auto key = [&](int64_t number, int rank) {
       return concat("barrier/", state.id(), '/', state.members()[0], '/', number, '/', rank);
@@ -216,13 +213,13 @@ void group_barrier(const Group& group, std::optional<Milliseconds> timeout) {
       waiting.emplace(*world.membership, Wait::for_ranks([missing] { return missing; }));
       std::vector<std::string> keys;
       for (int rank : missing) keys.push_back(key(number, rank));
-      const bool all = wait_for(*world.store, keys, std::min(watch.deadline.left(), kPoll));
+      const bool all = wait_for(*world.store, keys, std::min(limits.deadline.remaining(), kPoll));
       const auto has_arrived = [&](int rank) { return all || world.store->check({key(number, rank)}); };
       std::erase_if(missing, has_arrived);
-      for (int rank : missing) check_left(kOp, watch, rank, [&] { return !has_arrived(rank); });
-      if (!missing.empty() && watch.deadline.passed())
-        internal::throw_wait(kOp, internal::WaitResult::kTimeout, watch, missing);
-      world.membership->look_for_deadlock();
+      for (int rank : missing) check_left(kOp, limits, rank, [&] { return !has_arrived(rank); });
+      if (!missing.empty() && limits.deadline.passed())
+        internal::throw_wait(kOp, internal::WaitResult::kTimeout, limits, missing);
+      world.membership->check_for_deadlock();
     }
     state.passed_barriers.store(number + 1);
     // The last member to pass deletes the barrier's keys: no other looks at them any more.

@@ -1,5 +1,5 @@
-// Client: named values that ranks share (MegEngine's user_set, user_get and user_pop). Also a
-// barrier on the store.
+// Client: named values that ranks share through the job's store (MegEngine's user_set, user_get and
+// user_pop). Also group_barrier, a barrier on the store.
 //
 //   auto client = dist::get_client();
 //   client.user_set("best", "0.98");                          // on one rank
@@ -19,11 +19,12 @@
 
 namespace gradus::dist {
 
-// A key has values, in the order in which they came. Each value has a version, counted from 1. Keys cannot
-// collide with those of the framework. T is a type of gradus/distributed/base/wire.h; a value that converts
-// to a string_view is stored as a std::string.
+// A key has a queue of values. Each value has a version: 1 for the first one that was ever added to the key,
+// then counted up. Keys cannot collide with those of the framework. T is a type that
+// gradus/distributed/base/wire.h can serialize; a value that converts to a string_view is stored as a
+// std::string. Any thread of a rank may call.
 //
-// Waits end with the job's failure.
+// Waits end with the job's failure, which they throw.
 // Errors: TimeoutError that names the key, after `timeout` (default: the job's); PeerError once no other rank
 // is left that could set the key; ValueError if the value is of another type (the value then stays).
 class Client {
@@ -34,17 +35,17 @@ class Client {
   template <class T> int64_t user_set(const std::string& key, const T& value) {
     return put("user_set", key, typeid(ValueOf<T>), to_bytes(value), true);
   }
-  // Adds `value` after the values that the key has, as its newest version.
+  // Appends `value` to the key's values, as its newest version.
   template <class T> void user_push(const std::string& key, const T& value) {
     put("user_push", key, typeid(ValueOf<T>), to_bytes(value), false);
   }
-  // Waits until the key has a value of version `version` or later. Returns the newest value, which stays. A
-  // loop that asks for version 1, 2, 3... never reads a stale value. Default: any version.
+  // Waits until the key has a value of version `version` or later. Returns the newest value and does not
+  // remove it. A loop over versions 1, 2, 3... never reads a stale value. Default: any version.
   template <class T = std::string>
   T user_get(const std::string& key, int64_t version = 1, std::optional<Milliseconds> timeout = {}) {
     return from_bytes<T>(get(key, typeid(T), version, timeout));
   }
-  // Waits until the key has a value. Removes the oldest value and returns it. Each value is returned once.
+  // Waits until the key has a value. Removes and returns the oldest value, which no other call returns.
   template <class T = std::string>
   T user_pop(const std::string& key, std::optional<Milliseconds> timeout = {}) {
     return from_bytes<T>(pop(key, typeid(T), timeout));
@@ -68,8 +69,9 @@ class Client {
       return from_wire<T>(bytes);
   }
 
+  // replace: true for user_set, false for user_push. Returns the version.
   int64_t put(const char* op, const std::string& key, const std::type_info& type, const std::string& bytes,
-              bool alone);
+              bool replace);
   std::string get(const std::string& key, const std::type_info& type, int64_t version,
                   std::optional<Milliseconds> timeout);
   std::string pop(const std::string& key, const std::type_info& type, std::optional<Milliseconds> timeout);
@@ -81,9 +83,9 @@ class Client {
 // Errors: StateError "call init_process_group first".
 Client get_client();
 
-// Waits until every member of the group is here. It goes through the store, so it works where no collective
-// can. It can be repeated.
-// Errors: TimeoutError that names the missing ranks. Like any timeout, it is the job's failure.
+// Blocks until every member of the group has called it. Uses the store alone.
+// `timeout`: default Group::timeout().
+// Errors: TimeoutError that names the missing ranks. Like any timeout, the error ends the job.
 void group_barrier(const Group& group = {}, std::optional<Milliseconds> timeout = {});
 // The name of group_barrier in PyTorch.
 inline void monitored_barrier(const Group& group = {}, std::optional<Milliseconds> timeout = {}) {

@@ -62,7 +62,6 @@ void check_dtypes(std::string_view op, DType dtype, std::span<const Tensor> xs) 
                        describe(x));
 }
 
-// The ranks exchange these records to detect mismatching calls. Root -1: the op has no root.
 CallRecord make_record(Op op, const Tensor& x, ReduceOp reduce, int root) {
   CallRecord record{
       .op = op, .reduce = reduce, .dtype = x.dtype(), .root = root, .ndim = x.dim(), .bytes = x.nbytes()};

@@ -24,11 +24,11 @@ using internal::Collective;
 using internal::const_block;
 using internal::const_blocks;
 using internal::ConstBlock;
-using internal::Form;
 using internal::GroupState;
 using internal::make_record;
 using internal::MatchedCall;
 using internal::Op;
+using internal::TensorSpec;
 
 namespace {
 
@@ -39,8 +39,7 @@ GroupState& member_state(const Group& group, const char* op) {
   return state;
 }
 
-// Returns a record for lists whose tensors differ from rank to rank: their dtype and total number of
-// elements.
+// Returns a record for lists that differ from rank to rank: their dtype and total number of elements.
 CallRecord make_list_record(Op op, DType dtype, int64_t numel, ReduceOp reduce = ReduceOp::kSum) {
   return {.op = op,
           .reduce = reduce,
@@ -50,8 +49,8 @@ CallRecord make_list_record(Op op, DType dtype, int64_t numel, ReduceOp reduce =
           .bytes = numel * size_of(dtype)};
 }
 
-int64_t numel_of(const CallRecord& record) { return Form(record).shape.product(); }
-std::string text_of(const CallRecord& record) { return concat(record.dtype, Form(record).shape); }
+int64_t numel_of(const CallRecord& record) { return TensorSpec(record).shape.product(); }
+std::string text_of(const CallRecord& record) { return concat(record.dtype, TensorSpec(record).shape); }
 
 std::vector<int64_t> sizes_of(const std::vector<Tensor>& xs) {
   std::vector<int64_t> sizes;
@@ -75,8 +74,7 @@ void bump(const std::vector<Tensor>& written) {
   for (const Tensor& x : written) x.storage()->bump_version();
 }
 
-// Runs the call. The version of the tensors in `written` changes when the call is done, and for async_op also
-// now.
+// Runs the call. The version of the tensors `written` changes when the call is done, for async_op also now.
 template <class Options>
 Work run(GroupState& group, Collective collective, std::vector<Tensor> written, const Options& options) {
   if (options.async_op) bump(written);
@@ -334,7 +332,7 @@ std::vector<Tensor> all_gather(const Tensor& x, const CollectiveOptions& options
   Collective call{.op = "all_gather", .record = make_record(Op::kAllGather, in)};
   call.check = check_gathered(group);
   call.move = [&](MatchedCall& matched) {
-    for (const CallRecord& record : matched.records) outputs.push_back(Form(record).make(in.device()));
+    for (const CallRecord& record : matched.records) outputs.push_back(TensorSpec(record).make(in.device()));
     matched.backend.all_gather(matched.call, const_block(in), blocks(outputs));
   };
   group.run(std::move(call), false, options.timeout);

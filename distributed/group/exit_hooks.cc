@@ -1,5 +1,5 @@
-// Tells the other ranks how this process ends. An end by a signal or _exit needs nothing here, since the
-// connection to the store's server breaks.
+// install_exit_hooks: reports to the other ranks how this process ends. An end by a signal or _exit runs no
+// hooks; the store's server detects it by the broken connection.
 #include <unistd.h>
 
 #include <cstdlib>
@@ -12,9 +12,10 @@
 namespace gradus::dist::internal {
 namespace {
 
-pid_t rank_process = 0;  // a forked child is no rank
+pid_t rank_process = 0;  // the process that installed the hooks; its forked children are no ranks
 std::terminate_handler previous_terminate = nullptr;
 
+// Returns the process's World; null without one, or in a forked child.
 Ref<World> own_world() { return getpid() == rank_process ? World::process_world() : nullptr; }
 
 void report_end(World& world, const Failure& failure) {
@@ -33,11 +34,11 @@ void at_exit(int status, void*) {
       report_end(*world, {Failure::Kind::kFailed, world->rank,
                           concat("rank ", world->rank, " exited with code ", status)});
     }
-  } catch (...) {  // the others see that the connection breaks
+  } catch (...) {  // the broken connection shows the end
   }
 }
 
-// Handles std::terminate: an uncaught exception, or a broken rule of the language.
+// The handler of std::terminate, with or without a current exception.
 [[noreturn]] void at_terminate() {
   if (const Ref<World> world = own_world()) {
     try {

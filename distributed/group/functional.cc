@@ -33,13 +33,13 @@ using internal::block;
 using internal::blocks;
 using internal::const_block;
 using internal::const_blocks;
-using internal::Form;
 using internal::Forward;
 using internal::MatchedCall;
 using internal::Op;
 using internal::resolved;
-// forms[i][k]: dtype and shape of the k-th tensor that member i sends.
-using Forms = std::vector<std::vector<Form>>;
+using internal::TensorSpec;
+// specs[i][k]: dtype and shape of the k-th tensor that member i sends.
+using TensorSpecs = std::vector<std::vector<TensorSpec>>;
 
 // Computes the inputs' gradients from the outputs' gradients, all of which are defined. A rule communicates,
 // so all members run the rule together.
@@ -62,7 +62,7 @@ class CollectiveNode final : public autograd::Node {
     const auto& [dys, needs, dxs, ending] = args;
     bool local = false;
     for (const Tensor& dy : dys) local = local || dy.defined();
-    if (!internal::any_gradient(group_, record_, local)) return;
+    if (!internal::any_rank_has_gradient(group_, record_, local)) return;
     std::vector<Tensor> all;
     for (size_t i = 0; i < dys.size(); ++i) {
       const autograd::ValueInfo& y = outputs()[i];
@@ -174,7 +174,7 @@ Tensor product_of_others(const Tensor& x, const Group& group) {
 Tensor reduce_scatter_parts(const std::vector<Tensor>& given, ReduceOp op, const Group& group) {
   const std::vector<Tensor> xs = prepared("reduce_scatter", given, group);
   const Tensor y = result_like(xs[group.rank()]);
-  const auto move = [&](MatchedCall& matched, const Forms&) {
+  const auto move = [&](MatchedCall& matched, const TensorSpecs&) {
     matched.backend.reduce_scatter(matched.call, const_blocks(xs), y.raw_ptr(), y.dtype(), op);
   };
   run(group, {.op = Op::kReduceScatter, .reduce = op, .inputs = xs, .move = move}, y,
@@ -191,7 +191,7 @@ Tensor all_reduce(const Tensor& given, ReduceOp op, const FunctionalOptions& opt
   const Tensor x = prepared("all_reduce", given);
   check_reduce_op("all_reduce", op, x.dtype());
   const Tensor y = result_like(x);
-  const auto move = [&](MatchedCall& matched, const Forms&) {
+  const auto move = [&](MatchedCall& matched, const TensorSpecs&) {
     matched.backend.all_reduce(matched.call, x.raw_ptr(), y.raw_ptr(), x.numel(), x.dtype(), op);
   };
   run(group, {.op = Op::kAllReduce, .reduce = op, .inputs = {&x, 1}, .move = move}, y,
@@ -239,7 +239,7 @@ Tensor reduce(const Tensor& given, ReduceOp op, const RootOptions& options) {
     return nothing;
   }
   const Tensor y = at_root ? result_like(x) : zeros_like(x);
-  const auto move = [&](MatchedCall& matched, const Forms&) {
+  const auto move = [&](MatchedCall& matched, const TensorSpecs&) {
     matched.backend.reduce(matched.call, root, x.raw_ptr(), at_root ? y.raw_ptr() : nullptr, x.numel(),
                            x.dtype(), op);
   };
@@ -260,8 +260,8 @@ Tensor broadcast(const Tensor& given, const RootOptions& options) {
   const Device device = given.defined() ? given.device() : options.device;
   internal::check_in_host_memory("broadcast", device);
   Tensor y;
-  const auto move = [&](MatchedCall& matched, const Forms&) {
-    y = Form(matched.records[root]).make(device);
+  const auto move = [&](MatchedCall& matched, const TensorSpecs&) {
+    y = TensorSpec(matched.records[root]).make(device);
     if (at_root && y.nbytes()) std::memcpy(y.raw_ptr(), inputs[0].raw_ptr(), size_t(y.nbytes()));
     matched.backend.broadcast(matched.call, root, y.raw_ptr(), y.nbytes());
   };
@@ -274,8 +274,8 @@ std::vector<Tensor> all_gather(const Tensor& given, const FunctionalOptions& opt
   const Group group = resolved(options.group);
   const Tensor x = prepared("all_gather", given);
   std::vector<Tensor> ys;
-  const auto move = [&](MatchedCall& matched, const Forms&) {
-    for (const internal::CallRecord& r : matched.records) ys.push_back(Form(r).make(x.device()));
+  const auto move = [&](MatchedCall& matched, const TensorSpecs&) {
+    for (const internal::CallRecord& r : matched.records) ys.push_back(TensorSpec(r).make(x.device()));
     matched.backend.all_gather(matched.call, const_block(x), blocks(ys));
   };
   run(group, {.op = Op::kAllGather, .inputs = {&x, 1}, .move = move}, ys, [group](std::vector<Tensor> dys) {
@@ -295,9 +295,9 @@ std::vector<Tensor> gather(const Tensor& given, const RootOptions& options) {
   const Tensor x = prepared("gather", given);
   const RootOptions back{.root = options.root, .group = group, .device = x.device()};
   std::vector<Tensor> ys;
-  const auto move = [&](MatchedCall& matched, const Forms&) {
+  const auto move = [&](MatchedCall& matched, const TensorSpecs&) {
     if (group.rank() == root)
-      for (const internal::CallRecord& r : matched.records) ys.push_back(Form(r).make(x.device()));
+      for (const internal::CallRecord& r : matched.records) ys.push_back(TensorSpec(r).make(x.device()));
     matched.gather(root, const_block(x), blocks(ys));
   };
   run(group, {.op = Op::kGather, .root = root, .inputs = {&x, 1}, .move = move}, ys,
@@ -318,8 +318,8 @@ Tensor scatter(const std::vector<Tensor>& given, const RootOptions& options) {
   const Device device = at_root ? xs[group.rank()].device() : options.device;
   internal::check_in_host_memory("scatter", device);
   Tensor y;
-  const auto move = [&](MatchedCall& matched, const Forms& forms) {
-    y = forms[root].at(group.rank()).make(device);
+  const auto move = [&](MatchedCall& matched, const TensorSpecs& specs) {
+    y = specs[root].at(group.rank()).make(device);
     matched.scatter(root, const_blocks(xs), block(y));
   };
   run(group, {.op = Op::kScatter, .root = root, .inputs = xs, .move = move}, y,
@@ -333,8 +333,7 @@ Tensor reduce_scatter(const Tensor& x, ReduceOp op, int64_t dim, const Functiona
   check_reduce_op("reduce_scatter", op, x.dtype());
   const std::vector<Tensor> parts = split(x, equal_parts("reduce_scatter", x, dim, group), dim);
   if (has_smooth_rule(op) || !is_floating(x.dtype())) return reduce_scatter_parts(parts, op, group);
-  // Sends every part to its rank and reduces the received parts with prod, amax or amin, which have
-  // gradients.
+  // Sends every part to its rank and reduces the parts by prod, amax or amin, which have gradients.
   const Tensor all = stack(all_to_all(parts, options));
   return op == ReduceOp::kProduct ? prod(all, {0}) : op == ReduceOp::kMax ? amax(all, {0}) : amin(all, {0});
 }
@@ -349,9 +348,9 @@ std::vector<Tensor> all_to_all(const std::vector<Tensor>& given, const Functiona
   const Group group = resolved(options.group);
   const std::vector<Tensor> xs = prepared("all_to_all", given, group);
   std::vector<Tensor> ys;
-  const auto move = [&](MatchedCall& matched, const Forms& forms) {
+  const auto move = [&](MatchedCall& matched, const TensorSpecs& specs) {
     const Device device = xs[group.rank()].device();
-    for (const std::vector<Form>& sent : forms) ys.push_back(sent.at(group.rank()).make(device));
+    for (const std::vector<TensorSpec>& sent : specs) ys.push_back(sent.at(group.rank()).make(device));
     matched.backend.exchange_blocks(matched.call, const_blocks(xs), blocks(ys));
   };
   run(group, {.op = Op::kAllToAll, .inputs = xs, .move = move}, ys,

@@ -1,6 +1,4 @@
-// Grid: arranges a job's ranks as a row-major multidimensional array with named axes (a device mesh), and
-// makes one process group per axis: the ranks whose indices differ along this axis alone. Construction is
-// collective over the job.
+// Grid: index arithmetic of a row-major array of ranks, and one process group per axis.
 #include "gradus/distributed/group/grid.h"
 
 #include <algorithm>
@@ -51,8 +49,7 @@ std::vector<Grid::Axis> checked(std::vector<Grid::Axis> axes, int ranks) {
   return axes;
 }
 
-// Checks that all ranks pass the same describe() of their grid, `local` on this rank. Collective over the
-// job.
+// Checks that describe(), `local` on this rank, is equal on all ranks. Collective over the job.
 // Errors: MismatchError, the same on all ranks, for the first rank that differs from rank 0.
 void check_alike(const std::string& local) {
   internal::GroupState& job = Group().state();
@@ -73,14 +70,14 @@ Grid::Grid(std::vector<Axis> axes) : axes_(checked(std::move(axes), get_world_si
   int stride = get_world_size();  // from one rank of a row to the next
   for (const Axis& axis : axes_) {
     stride /= axis.size;
-    place_.push_back(rank / stride % axis.size);  // this rank's index along the axis
+    coordinates_.push_back(rank / stride % axis.size);
   }
   Job::current()->set_replica({index("replica"), size("replica")});
   stride = get_world_size();
   for (size_t a = 0; a < axes_.size(); ++a) {
     stride /= axes_[a].size;
     std::vector<int> row;
-    for (int i = 0; i < axes_[a].size; ++i) row.push_back(rank + (i - place_[a]) * stride);
+    for (int i = 0; i < axes_[a].size; ++i) row.push_back(rank + (i - coordinates_[a]) * stride);
     groups_.push_back(internal::make_group({}, {.op = internal::Op::kGrid, .base = axes_[a].name},
                                            [&](const internal::MatchedCall&) { return row; }));
   }
@@ -93,7 +90,7 @@ int Grid::size(std::string_view axis) const {
 
 int Grid::index(std::string_view axis) const {
   const auto found = std::ranges::find(axes_, axis, &Axis::name);
-  return found == axes_.end() ? 0 : place_[size_t(found - axes_.begin())];
+  return found == axes_.end() ? 0 : coordinates_[size_t(found - axes_.begin())];
 }
 
 const Group& Grid::group(std::string_view axis) const {

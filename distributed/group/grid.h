@@ -1,8 +1,9 @@
-// Grid: a job's ranks in rows along named axes, with a group for each row.
+// Grid: a job's ranks as a multidimensional array with named axes (a device mesh), with a process group for
+// each row: the ranks whose indices differ along one axis alone.
 //
 //   dist::Grid grid({{"replica", 2}, {"pipeline", 4}});  // 8 ranks: two pipelines of four stages
 //   grid.group("pipeline");  // the four ranks of this rank's pipeline
-//   grid.group("replica");   // the ranks that hold the same stage, one of each pipeline
+//   grid.group("replica");   // the ranks with the same stage, one of each pipeline
 #pragma once
 
 #include <string>
@@ -19,31 +20,31 @@ class Grid {
  public:
   struct Axis {
     std::string name;
-    int size = -1;  // one axis may have -1: as many as the job's ranks leave
+    int size = -1;  // -1 (for one axis at most): the number of ranks / product of the other sizes
   };
 
-  // Cuts the job into rows. Along the last axis neighbors have consecutive ranks: what shall be on one host
-  // comes last. The axis "replica" says which ranks have samples of their own: loaders, samplers and dropout
-  // follow it (Job::replica), and without it all ranks have the same samples. So a program makes its grid
-  // before its loaders. Makes all groups at once; collective over the job.
-  // Errors: ValueError unless names are different and not empty, and the sizes' product is the number of
-  // ranks; StateError if the job was cut into other replicas before, or a loader has its share already;
+  // Makes all groups; collective over the job. Ranks are in row-major order: neighbors along the last axis
+  // have consecutive ranks, so axes within a host come last. The index along the axis "replica" becomes this
+  // rank's data parallel replica (Job::set_replica), which chooses its samples and dropout masks; without
+  // this axis all ranks get the same samples. So a program makes its grid before its loaders.
+  // Errors: ValueError unless names are different and not empty, 1 to 8 axes, and the product of the sizes is
+  // the number of ranks; StateError if the job has other replicas already, or a loader has read the replica;
   // MismatchError if the ranks' grids differ.
   explicit Grid(std::vector<Axis> axes);
 
   const std::vector<Axis>& axes() const { return axes_; }
-  // For an axis that the grid does not have, a row is this rank alone.
+  // Size of an axis, and this rank's index along it. An unknown axis has size 1 and index 0.
   int size(std::string_view axis) const;
-  int index(std::string_view axis) const;  // this rank's place in the row
-  // Returns this rank's row along the axis: the ranks whose places differ along this axis alone, in order.
-  // Errors: ValueError, which lists the axes, for an axis that the grid does not have.
+  int index(std::string_view axis) const;
+  // Returns the group of this rank's row along the axis, ordered by index.
+  // Errors: ValueError, which lists the axes, for an unknown axis.
   const Group& group(std::string_view axis) const;
   std::string describe() const;  // "replica 2 x pipeline 4"
 
  private:
   std::vector<Axis> axes_;
-  std::vector<int> place_;     // this rank's, per axis
-  std::vector<Group> groups_;  // per axis
+  std::vector<int> coordinates_;  // this rank's index along each axis
+  std::vector<Group> groups_;     // this rank's row along each axis
 };
 
 }  // namespace gradus::dist

@@ -1,3 +1,4 @@
+// Group: a handle of a GroupState; split and duplicate choose members for internal::make_group.
 #include "gradus/distributed/group/group.h"
 
 #include <algorithm>
@@ -12,8 +13,8 @@ using internal::MatchedCall;
 
 namespace {
 
-// Returns the group of one that stands for the default group without a job.
-GroupState& lone_group() {
+// Returns the default group of a process or thread without a job. Never destroyed.
+GroupState& single_rank_group() {
   static const auto& state =
       *new Ref<GroupState>(make_ref<GroupState>(GroupState::Setup{.name = "world", .members = {0}}));
   return *state;
@@ -30,7 +31,7 @@ Group& Group::operator=(const Group&) = default;
 GroupState& Group::state() const {
   if (state_) return *state_;
   const internal::World* world = internal::World::current();
-  return world ? *world->default_group : lone_group();
+  return world ? *world->default_group : single_rank_group();
 }
 
 bool Group::is_member() const { return state().is_member(); }
@@ -44,6 +45,7 @@ Milliseconds Group::timeout() const { return state().timeout(); }
 Group Group::split(int color, int key) const {
   const std::vector<int>& ranks = state().members();
   const auto choose = [&](const MatchedCall& matched) {
+    // matched.sizes[i] is {color, key} of member i; no members for a negative color.
     std::vector<std::tuple<int64_t, size_t>> order;  // key, then rank in this group
     for (size_t i = 0; i < ranks.size(); ++i)
       if (color >= 0 && matched.sizes[i].at(0) == color) order.emplace_back(matched.sizes[i].at(1), i);

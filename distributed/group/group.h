@@ -1,4 +1,4 @@
-// Group: some of the job's ranks, which communicate with each other.
+// Group: a process group (MPI communicator): an ordered set of the job's ranks, over which collectives run.
 #pragma once
 
 #include <string>
@@ -13,9 +13,9 @@ namespace internal {
 class GroupState;
 }
 
-// A small handle; copies share the group. A default-constructed Group stands for the default group,
-// dist::world(), wherever a Group is an argument. Without init_process_group this is a group of one, in which
-// every collective is a no-op.
+// A handle with a reference count; copies share the group. A default-constructed Group stands for the default
+// group, dist::world(), of the thread that uses it. Before init_process_group this is a group of one rank, in
+// which collectives do not communicate.
 class Group {
  public:
   Group();
@@ -25,16 +25,16 @@ class Group {
   Group& operator=(const Group&);
 
   bool is_default() const { return !state_; }  // stands for dist::world()
-  bool is_member() const;                      // false for what new_group gives to other ranks
-  int rank() const;                            // index in the group; -1 when no member
+  bool is_member() const;  // false for the result of new_group on ranks that are no members
+  int rank() const;        // this rank's index in the group; -1: no member
   int size() const;
   const std::vector<int>& ranks() const;  // the members' ranks in the job, in the group's order
-  const std::string& name() const;        // for messages
-  std::string backend() const;            // "local", "gloo", or "none" for a group of one
-  Milliseconds timeout() const;           // of a call, unless the call says otherwise
+  const std::string& name() const;        // for errors
+  std::string backend() const;            // "local" (ranks are threads), "gloo", or "none" for a group of one
+  Milliseconds timeout() const;           // default timeout of calls in this group
 
-  // Splits this group; collective over it. Members that give the same color form a group, ordered by key,
-  // then by rank in this group. A member with a negative color joins no group: its result has no member.
+  // Splits this group as MPI_Comm_split; collective over this group. Members that pass the same color form a
+  // group, ordered by key, then by rank in this group. Negative color: is_member() of the result is false.
   Group split(int color, int key = 0) const;
   // Returns a group of the same members. Calls in it are independent of calls in this group. Collective.
   Group duplicate() const;

@@ -40,8 +40,7 @@ bool from_message(const std::string& message, CallRecord& record, std::vector<in
   return true;
 }
 
-// The future of a call that was posted to the queue. The queue's thread calls finish() once, with null on
-// success.
+// The future of a posted call. The queue's thread calls finish() once, with null on success.
 class QueuedWork final : public WorkState {
  public:
   QueuedWork(const char* op, std::shared_ptr<Membership> membership, const void* queue)
@@ -59,7 +58,7 @@ class QueuedWork final : public WorkState {
     const Deadline limit = Deadline::after(timeout.value_or(Milliseconds::max()));
     std::optional<WaitScope> waiting;
     if (membership_ && !done()) waiting.emplace(*membership_, Wait::for_queue(queue_, timeout.has_value()));
-    if (changed_.wait(local_watch(limit), done, op_) != WaitResult::kReady)
+    if (changed_.wait(local_wait_limits(limit), done, op_) != WaitResult::kReady)
       throw TimeoutError(op_, -1, "not done within ", limit.timeout().count(), " ms, but still under way");
     if (error_) std::rethrow_exception(error_);
   }
@@ -103,15 +102,15 @@ GroupState::GroupState(Setup setup)
   const auto found = std::ranges::find(members_, world_ ? world_->rank : 0);
   if (found == members_.end()) return;
   index_ = int(found - members_.begin());
-  backend_ =
-      size() == 1 ? make_single_rank_backend() : make_backend({*world_, members_, index_, id_}, watch({}));
+  backend_ = size() == 1 ? make_single_rank_backend()
+                         : make_backend({*world_, members_, index_, id_}, wait_limits({}));
 }
 
 GroupState::~GroupState() = default;
 
-Watch GroupState::watch(std::optional<Milliseconds> timeout) const {
+WaitLimits GroupState::wait_limits(std::optional<Milliseconds> timeout) const {
   const Deadline deadline = Deadline::after(timeout.value_or(timeout_));
-  return world_ ? Watch{world_->membership.get(), deadline} : local_watch(deadline);
+  return world_ ? WaitLimits{world_->membership.get(), deadline} : local_wait_limits(deadline);
 }
 
 void GroupState::check_member(std::string_view op) const {
@@ -137,8 +136,8 @@ Work GroupState::run(Collective collective, bool async, std::optional<Millisecon
   if (collective.sizes.size() > kMaxSizes)
     throw ValueError(collective.op, "at most ", kMaxSizes, " sizes can be compared between ranks, got ",
                      collective.sizes.size());
-  if (world_) world_->settle(collective.op);
-  const Watch limits = watch(timeout);
+  if (world_) world_->wait_for_collision_check(collective.op);
+  const WaitLimits limits = wait_limits(timeout);
   limits.membership->check(collective.op);
   collective.record.backwards = backwards_.load();
   collective.record.dropped = dropped_.load();
@@ -179,10 +178,10 @@ Work GroupState::run(Collective collective, bool async, std::optional<Millisecon
   return work;
 }
 
-void GroupState::execute(Collective& collective, const Watch& watch) {
+void GroupState::execute(Collective& collective, const WaitLimits& limits) {
   if (collective.prepare && !collective.prepare(collective)) return;
   const uint64_t number = ++calls_;
-  MatchedCall matched{*backend_, {collective.op, watch}, {}, {}};
+  MatchedCall matched{*backend_, {collective.op, limits}, {}, {}};
   CallRecord record = collective.record;
   record.sequence = number;
   if (!world_) {
@@ -247,10 +246,9 @@ Group make_group(const Group& parent, const GroupPlan& plan,
   int64_t id = 0;
   std::vector<int> members;
   Collective agree{.op = name_of(plan.op).data(), .record = {.op = plan.op}, .sizes = plan.values};
-  // The new id is the next one that no member has used. It travels in a field of the record that
-  // is not compared.
+  // The new id is the next one that no member has used. It is in a field of the record that is not compared.
   agree.record.bytes = world ? world->last_group_id.load() : 0;
-  if (plan.equal)
+  if (plan.equal_values)
     agree.check = [&](const MatchedCall& matched) {
       return find_size_mismatch(matched, state, to_text<int64_t>);
     };

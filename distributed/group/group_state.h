@@ -84,7 +84,7 @@ class GroupState final : public Counted {
   Milliseconds timeout() const { return timeout_; }
   World* world() const { return world_.get(); }
   // Returns limits for waiting: the job's failure, and a deadline after `timeout` (default: the group's).
-  Watch watch(std::optional<Milliseconds> timeout) const;
+  WaitLimits wait_limits(std::optional<Milliseconds> timeout) const;
 
   // The all-reduce callbacks of this group call these. A recording (gradient tape) that ends without a
   // backward is dropped: Note [Dropped steps] in base/call_record.h.
@@ -107,7 +107,7 @@ class GroupState final : public Counted {
   std::atomic<uint32_t> last_remote_id{0};
 
  private:
-  void execute(Collective& collective, const Watch& watch);
+  void execute(Collective& collective, const WaitLimits& limits);
   void agree(MatchedCall& matched, const Collective& collective) const;
   [[noreturn]] void fail(const MatchedCall& matched, const Failure& failure) const;
 
@@ -134,15 +134,14 @@ std::optional<Failure> find_size_mismatch(
 struct GroupPlan {
   Op op;                             // the function that the user called
   std::vector<int64_t> values = {};  // numbers that the other members receive as MatchedCall::sizes
-  bool equal = false;                // all ranks must pass the same `values`
+  bool equal_values = false;         // all ranks must pass the same `values`
   std::string name = {};
   std::string_view base = {};                // the name is `base`.number; default: the parent's name
   std::string_view owner = {};               // the name; if another group has it, `owner`.number
   std::optional<Milliseconds> timeout = {};  // default: the parent's
 };
 // Makes a group. Collective over the parent. `choose` returns the members (ranks in the job) of the new group
-// of which this rank gets the handle, whether it is a member or not. Groups made in one call have no member
-// in common.
+// of which this rank gets the handle, member or not. Groups made in one call have no member in common.
 Group make_group(const Group& parent, const GroupPlan& plan,
                  const std::function<std::vector<int>(const MatchedCall&)>& choose);
 

@@ -58,7 +58,7 @@ void connect(World& world) {
   std::iota(all.begin(), all.end(), 0);
   if (world.size > 1)
     world.transport = make_stream_transport(
-        world.segments->open("messages", all, world.rank, ring_bytes(world.size), world.watch()),
+        world.segments->open("messages", all, world.rank, ring_bytes(world.size), world.wait_limits()),
         world.membership, all, world.rank);
   world.default_group =
       make_ref<GroupState>(GroupState::Setup{.world = Ref<World>(&world), .name = "world", .members = all});

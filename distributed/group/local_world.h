@@ -1,4 +1,4 @@
-// Ranks as threads of one process, each with a World of its own.
+// Ranks as threads of one process (backend "local"), each with a World. For run_ranks and simulate.
 #pragma once
 
 #include <functional>
@@ -9,12 +9,13 @@
 
 namespace gradus::dist::internal {
 
-// Makes one World per rank. They reach each other through memory alone.
+// Makes one World per rank, without message transport and default group. They share memory of this process.
+// Errors: ValueError unless world_size >= 1 and 1 <= options.hosts <= world_size.
 std::vector<Ref<World>> make_local_worlds(int world_size, const RunRanksOptions& options);
 
-// Runs body() as the rank that `world` belongs to, in a Context of its own. Collective over the job, since it
-// first makes the default group. After body() the rank leaves in order. If body() throws, the rank reports
-// the exception to the others and rethrows it.
+// Runs body() on the calling thread as the rank of `world`, in a Context of its own. Collective over the
+// ranks, each on its own thread: first makes transport and default group. After body() the rank leaves the
+// job. If body() throws, reports the exception as the job's failure and rethrows it.
 void run_as_rank(const Ref<World>& world, const std::function<void()>& body);
 
 }  // namespace gradus::dist::internal

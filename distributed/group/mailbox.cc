@@ -1,7 +1,5 @@
-// Mailbox: point-to-point messages of a pipeline (activations and gradients), matched by address instead of
-// by order. expect() posts a nonblocking receive, take() waits for the receive of an address, send() never
-// blocks. All tensors are in host memory. One thread uses a Mailbox; the transport's background thread makes
-// its messages progress.
+// Mailbox: nonblocking point-to-point messages whose tag is computed from the address. The transport's
+// background thread makes them progress.
 #include "gradus/distributed/group/mailbox.h"
 
 #include <algorithm>
@@ -19,13 +17,12 @@ namespace gradus::dist::internal {
 // A message's tag is a number made from its address without the step (Mailbox::number), so the transport
 // finds the receive for a message. Messages with one tag keep their order: those of the next step arrive
 // after those of this step. A message that no receive matches stays in its sender's ring buffer, or moves to
-// the heap when a receive matches a message behind it. So takes in any order end, once the messages have been
-// sent.
+// the heap when a receive matches a message behind it. So receives in any order complete.
 
 constexpr const char* kOp = "pipeline";
 
 // A posted receive and its result.
-struct Mailbox::Expected {
+struct Mailbox::PostedReceive {
   struct Arrived {
     MessageHeader header;
     Tensor tensor;
@@ -39,12 +36,12 @@ std::string to_string(const Address& a) {
                 a.micro_batch, ", step ", a.step);
 }
 
-Mailbox::Mailbox(const Group& group, Room room) : group_(resolved(group)), room_(room) {
-  constexpr int kMost = 1 << 16;
+Mailbox::Mailbox(const Group& group, AddressLimits limits) : group_(resolved(group)), limits_(limits) {
+  constexpr int kMaxLimit = 1 << 16;
   group_.state().check_member(kOp);
-  if (room.stages < 1 || room.stages > kMost || room.slots < 1 || room.slots > kMost)
-    throw ValueError(kOp, "expected 1 to ", kMost, " stages and slots, got ", room.stages, " and ",
-                     room.slots);
+  if (limits.stages < 1 || limits.stages > kMaxLimit || limits.slots < 1 || limits.slots > kMaxLimit)
+    throw ValueError(kOp, "expected 1 to ", kMaxLimit, " stages and slots, got ", limits.stages, " and ",
+                     limits.slots);
   if (group_.size() > 1) group_.state().world()->transport->progress_in_background();
 }
 
@@ -56,17 +53,18 @@ void Mailbox::set_program(const std::string& text) {
 }
 
 // Returns ((micro_batch * stages + stage) * slots + slot) * 2 + gradient, the tag.
-// Errors: ValueError for an address outside of Room, or a number that exceeds 32 bits.
+// Errors: ValueError for an address outside of AddressLimits, or a number that exceeds 32 bits.
 uint32_t Mailbox::number(const Address& a) const {
-  if (a.stage < 0 || a.stage >= room_.stages || a.slot < 0 || a.slot >= room_.slots || a.micro_batch < 0)
-    throw ValueError(kOp, "no room for ", to_string(a), ": there are ", room_.stages, " stages with ",
-                     room_.slots, " inputs");
-  const uint64_t place = uint64_t(a.micro_batch) * uint64_t(room_.stages) + uint64_t(a.stage);  // below 2^48
-  const uint64_t most = std::numeric_limits<uint32_t>::max();
-  if (place > most / 2 / uint64_t(room_.slots) - 1)
-    throw ValueError(kOp, "too many micro-batches for ", room_.stages, " stages with ", room_.slots,
+  if (a.stage < 0 || a.stage >= limits_.stages || a.slot < 0 || a.slot >= limits_.slots || a.micro_batch < 0)
+    throw ValueError(kOp, "no room for ", to_string(a), ": there are ", limits_.stages, " stages with ",
+                     limits_.slots, " inputs");
+  const uint64_t index =
+      uint64_t(a.micro_batch) * uint64_t(limits_.stages) + uint64_t(a.stage);  // below 2^48
+  const uint64_t max = std::numeric_limits<uint32_t>::max();
+  if (index > max / 2 / uint64_t(limits_.slots) - 1)
+    throw ValueError(kOp, "too many micro-batches for ", limits_.stages, " stages with ", limits_.slots,
                      " inputs: number ", a.micro_batch);
-  return uint32_t((place * uint64_t(room_.slots) + uint64_t(a.slot)) * 2 + a.gradient);
+  return uint32_t((index * uint64_t(limits_.slots) + uint64_t(a.slot)) * 2 + a.gradient);
 }
 
 // `member` is an index in the group.
@@ -95,18 +93,18 @@ void Mailbox::send(int to, const Address& address, const Parcel& parcel) {
 
 // Returns the posted receive for the address; posts it if there is none. The receive accepts only a message
 // of this rank's program and of the address's step. A receive is found by address without the step, so a
-// message must be taken before the next step's is expected.
-Mailbox::Expected& Mailbox::expected(int from, const Address& address, Device device) {
+// message must be received before the receive of the next step's is posted.
+Mailbox::PostedReceive& Mailbox::find_or_post(int from, const Address& address, Device device) {
   check_in_host_memory(kOp, device);
   const uint32_t n = number(address);
-  const auto found = expected_.find({from, n});
-  if (found != expected_.end()) return *found->second;
+  const auto found = receives_.find({from, n});
+  if (found != receives_.end()) return *found->second;
   const Message message = this->message(from, n);
-  auto expected = std::make_unique<Expected>();
+  auto posted = std::make_unique<PostedReceive>();
   const int receiver = group_.state().world()->rank;
-  expected->work = MessageWork::receive(
+  posted->work = MessageWork::receive(
       message,
-      [arrived = expected->arrived, address, device, receiver, program = program_, number = program_number_](
+      [arrived = posted->arrived, address, device, receiver, program = program_, number = program_number_](
           int source, const MessageHeader& header, size_t bytes) -> void* {
         if (header.program != number)
           throw MismatchError(kOp, source, "rank ", source, " runs another step than rank ", receiver,
@@ -117,27 +115,29 @@ Mailbox::Expected& Mailbox::expected(int from, const Address& address, Device de
         if (header.parcels < 0)
           throw MismatchError(kOp, source, "rank ", source, " sent a malformed message");
         arrived->header = header;
-        arrived->tensor = room_for(kOp, source, header, bytes, device);
+        arrived->tensor = allocate_payload(kOp, source, header, bytes, device);
         return arrived->tensor.defined() ? arrived->tensor.raw_ptr() : nullptr;
       },
       Tensor());
-  return *expected_.emplace(std::pair(from, n), std::move(expected)).first->second;
+  return *receives_.emplace(std::pair(from, n), std::move(posted)).first->second;
 }
 
-void Mailbox::expect(int from, const Address& address, Device device) { expected(from, address, device); }
-
-bool Mailbox::has(int from, const Address& address) {
-  const auto found = expected_.find({from, number(address)});
-  return found != expected_.end() && found->second->work->is_completed();
+void Mailbox::post_receive(int from, const Address& address, Device device) {
+  find_or_post(from, address, device);
 }
 
-Parcel Mailbox::take(int from, const Address& address, const std::string& doing, Device device) {
-  const Expected expected = this->expected(from, address, device);
-  expected.work->wait_from_now(
+bool Mailbox::has_arrived(int from, const Address& address) {
+  const auto found = receives_.find({from, number(address)});
+  return found != receives_.end() && found->second->work->is_completed();
+}
+
+Parcel Mailbox::receive(int from, const Address& address, const std::string& doing, Device device) {
+  const PostedReceive posted = find_or_post(from, address, device);
+  posted.work->wait_from_now(
       concat(doing, ", for ", to_string(address), " from rank ", get_global_rank(group_, from)));
-  expected_.erase({from, number(address)});
-  const MessageHeader& header = expected.arrived->header;
-  return {.tensor = std::move(expected.arrived->tensor),
+  receives_.erase({from, number(address)});
+  const MessageHeader& header = posted.arrived->header;
+  return {.tensor = std::move(posted.arrived->tensor),
           .parcels = header.parcels,
           .wants_gradient = header.wants_gradient != 0,
           .generator = {header.generator[0], header.generator[1]}};

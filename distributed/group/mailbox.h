@@ -1,9 +1,9 @@
-// Mailbox: tensors between the ranks of a group, each under an address. They may be sent and taken in any
-// order. Shape, dtype and layout travel with them.
+// Mailbox: tensor messages between the ranks of a pipeline, matched by an address instead of by order. Shape,
+// dtype and layout are sent with the tensor.
 //
-//   mailbox.expect(0, address);                  // before it is needed: it arrives while this rank computes
+//   mailbox.post_receive(0, address);            // early, so that the message arrives while this rank computes
 //   mailbox.send(2, next, {.tensor = y});        // returns at once
-//   Tensor x = mailbox.take(0, address, "2F0").tensor;
+//   Tensor x = mailbox.receive(0, address, "2F0").tensor;
 #pragma once
 
 #include <array>
@@ -20,65 +20,65 @@ namespace gradus::dist::internal {
 
 struct Message;
 
-// What a message is: a tensor that goes into a stage, or the gradient of a tensor that came out of it.
+// Identifies a message: an input tensor of a pipeline stage, or the gradient of such an input.
 struct Address {
-  uint64_t step = 0;  // is checked: a message of another step is an error
-  int stage = 0;      // the stage that takes the message
+  uint64_t step = 0;  // not matched but checked: a message of another step is an error
+  int stage = 0;      // the stage whose input it is
   int micro_batch = 0;
-  int slot = 0;  // which of the tensors that the stage takes
-  bool gradient = false;
+  int slot = 0;           // index of the input among the stage's inputs
+  bool gradient = false;  // true: the input's gradient, which is sent in the opposite direction
   auto operator<=>(const Address&) const = default;
 };
 std::string to_string(const Address& address);  // "input 1 of stage 2, micro-batch 0, step 7"
 
+// The content of a message.
 struct Parcel {
-  Tensor tensor;                           // undefined: none
-  int parcels = 1;                         // how many the sender sends for this stage and micro-batch
+  Tensor tensor;                           // may be undefined
+  int parcels = 1;                         // how many parcels the sender sends for this stage and micro-batch
   bool wants_gradient = false;             // the sender waits for this tensor's gradient
   std::array<uint64_t, 2> generator = {};  // state of the generator from which the next stage draws
 };
 
-// For one thread. Sends never wait. What was sent lives until it has arrived.
+// Not thread-safe. In all functions, `from` and `to` are indices in the group.
 class Mailbox {
  public:
-  // How many stages and slots an address may name.
-  struct Room {
+  // The numbers of stages and of slots per stage.
+  struct AddressLimits {
     int stages = 1, slots = 1;
   };
   // Errors: ValueError if this rank is no member, or unless stages and slots are 1 to 65,536.
-  Mailbox(const Group& group, Room room);
-  ~Mailbox();  // waits for nobody; drops what has not been taken
+  Mailbox(const Group& group, AddressLimits limits);
+  ~Mailbox();  // does not block; drops messages that were not received
 
-  // Says what this rank runs from now on: a number that all ranks must have, made from `text`, which errors
-  // print. A message of a rank that runs something else is an error.
+  // Sets a description of what the ranks run, such as the pipeline's schedule; for errors. Its hash is sent
+  // with each message, and a message with another hash is an error.
   void set_program(const std::string& text);
 
-  // Sends to the member number `to` of the group. The tensor must not be written to afterward.
-  // Errors: ValueError for this rank itself, or an address without room; DeviceError off host memory;
-  // the failure of the job.
+  // Starts to send and returns; the tensor is kept alive until it has been sent, and must not be written to.
+  // Errors: ValueError for this rank itself, or an address beyond the limits; DeviceError for a tensor or
+  // device outside of host memory; the job's failure.
   void send(int to, const Address& address, const Parcel& parcel);
-  // Makes room for the message from member `from`: it comes in while this rank computes. A second call for
-  // the same message does nothing.
+  // Posts a nonblocking receive (MPI_Irecv) into `device`. A second call for a message does nothing.
   // Errors: as for send.
-  void expect(int from, const Address& address, Device device = kCPU);
-  // Returns the message when it has come. `doing` tells other ranks for what this rank waits.
+  void post_receive(int from, const Address& address, Device device = kCPU);
+  // Blocks until the message arrives and returns it. `doing` ("2F0") names the wait in other ranks' errors.
   // Errors: as for send; MismatchError on all ranks for a message of another step or program; PeerError if
-  // its sender is gone; TimeoutError.
-  Parcel take(int from, const Address& address, const std::string& doing, Device device = kCPU);
-  // Returns whether take would not wait.
-  bool has(int from, const Address& address);
+  // the sender has left the job; TimeoutError.
+  Parcel receive(int from, const Address& address, const std::string& doing, Device device = kCPU);
+  // Returns whether the message's receive is posted and complete, so that receive() would not block.
+  bool has_arrived(int from, const Address& address);
 
  private:
-  struct Expected;
-  uint32_t number(const Address& address) const;
+  struct PostedReceive;
+  uint32_t number(const Address& address) const;  // the tag of the address, without the step
   Message message(int member, uint32_t number) const;
-  Expected& expected(int from, const Address& address, Device device);
+  PostedReceive& find_or_post(int from, const Address& address, Device device);
 
   Group group_;
-  Room room_;
+  AddressLimits limits_;
   std::string program_;
   uint64_t program_number_ = 0;
-  std::map<std::pair<int, uint32_t>, std::unique_ptr<Expected>> expected_;  // by member and number
+  std::map<std::pair<int, uint32_t>, std::unique_ptr<PostedReceive>> receives_;  // by member and number
 };
 
 }  // namespace gradus::dist::internal

@@ -127,14 +127,14 @@ std::string recv_object(const RecvOptions& options) {
   const auto object = std::make_shared<std::string>();
   const int receiver = message.group.world()->rank;
   // Called by the transport when the header has arrived; returns the buffer for the bytes.
-  const auto take = [object, receiver](int source, const MessageHeader& header, size_t bytes) -> void* {
+  const auto accept = [object, receiver](int source, const MessageHeader& header, size_t bytes) -> void* {
     if (header.kind != MessageHeader::Kind::kObject)
       throw MismatchError("recv_object", source, "rank ", source, " sent ", describe(header), ", where rank ",
                           receiver, " receives an object");
     object->resize(bytes);
     return object->data();
   };
-  MessageWork::receive(message, take, {})->wait({});
+  MessageWork::receive(message, accept, {})->wait({});
   return std::move(*object);
 }
 

@@ -1,4 +1,5 @@
-// Collectives of bytes, strings and JSON. Receivers need not know the sizes.
+// Collectives and messages of byte strings, in place of pickled objects in torch.distributed. Receivers need
+// not know the sizes. All calls block. Errors: those of collectives.h; ValueError with async_op.
 //
 //   std::vector<std::string> names = dist::all_gather_object(hostname);
 //   nlohmann::json settings = ...;
@@ -12,14 +13,15 @@
 
 namespace gradus::dist {
 
-// Returns rank src's object. Elsewhere the argument is ignored.
+// Returns rank src's object. On other ranks the argument is ignored.
 std::string broadcast_object(const std::string& object, const BroadcastOptions& options = {});
 // Returns every rank's object, in the group's order.
 std::vector<std::string> all_gather_object(const std::string& object, const CollectiveOptions& options = {});
-// Returns every rank's object on rank dst, and an empty vector elsewhere.
+// Returns every rank's object on rank dst, in the group's order, and an empty vector on other ranks.
 std::vector<std::string> gather_object(const std::string& object, const GatherOptions& options = {});
-// Returns rank src's objects[my group rank]. Elsewhere `objects` must be empty.
+// Returns rank src's objects[own group rank]. On other ranks `objects` must be empty.
 std::string scatter_object(const std::vector<std::string>& objects, const ScatterOptions& options = {});
+// As send and recv: matched by peer and tag.
 void send_object(const std::string& object, const SendOptions& options);
 std::string recv_object(const RecvOptions& options = {});
 

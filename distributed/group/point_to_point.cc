@@ -17,7 +17,7 @@ using internal::MessageWork;
 namespace internal {
 
 // `what` is the name of the option with the peer, for errors: "dst" or "src". Before the first message, waits
-// until all ranks are known to belong to one job (World::settle).
+// until all ranks are known to belong to one job (World::wait_for_collision_check).
 // Errors: StateError if this process has not joined a job; ValueError if this rank or the peer is no member of the
 // group, or the peer is this rank.
 Message make_message(const char* op, const Group& handle, int peer, const char* what, uint32_t tag,
@@ -27,7 +27,7 @@ Message make_message(const char* op, const Group& handle, int peer, const char* 
   if (peer != kAnyRank) group.index_of(peer, op, what);
   if (group.size() == 1 || peer == group.members()[group.index()])
     throw ValueError(op, "a rank has no messages for itself: ", what, " ", peer);
-  group.world()->settle(op);
+  group.world()->wait_for_collision_check(op);
   return {op, group, peer, tag, timeout};
 }
 
@@ -43,8 +43,8 @@ Ref<MessageWork> start_send(const char* op, const Tensor& x, const SendOptions& 
   return MessageWork::send(message, internal::header_of(in), in);
 }
 
-// Starts to receive into x, which must be row-major. When the header has arrived, the transport calls `take` and
-// writes the payload to the returned address.
+// Starts to receive into x, which must be row-major. When the header has arrived, the transport calls
+// `accept` and writes the payload to the returned address.
 // Errors: MismatchError, thrown by the message's wait() on both ranks, if the message is no tensor of x's dtype
 // and size in bytes. The shape may differ.
 Ref<MessageWork> start_recv(const char* op, const Tensor& x, const RecvOptions& options) {
@@ -52,14 +52,14 @@ Ref<MessageWork> start_recv(const char* op, const Tensor& x, const RecvOptions& 
       internal::make_message(op, options.group, options.src, "src", options.tag, options.timeout);
   check_output(op, "x", x);
   const int receiver = message.group.world()->rank;
-  const auto take = [op, x, receiver](int source, const MessageHeader& header, size_t bytes) -> void* {
+  const auto accept = [op, x, receiver](int source, const MessageHeader& header, size_t bytes) -> void* {
     if (header.kind != MessageHeader::Kind::kTensor || header.dtype != x.dtype() ||
         bytes != size_t(x.nbytes()))
       throw MismatchError(op, source, "rank ", source, " sent ", describe(header), ", where rank ", receiver,
                           " receives ", x.dtype(), x.shape());
     return x.raw_ptr();
   };
-  return MessageWork::receive(message, take, x);
+  return MessageWork::receive(message, accept, x);
 }
 
 // Returns a Work for the message. The message makes progress in a background thread, also if the Work is dropped.

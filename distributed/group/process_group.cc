@@ -23,8 +23,7 @@ using internal::World;
 
 namespace {
 
-// Sets this rank's number of threads, unless it is set already. torchrun and gradus-run set
-// it by OMP_NUM_THREADS.
+// Sets this rank's number of threads, unless it is set. torchrun and gradus-run set it by OMP_NUM_THREADS.
 void share_cores(const World& world) {
   if (!std::getenv("OMP_NUM_THREADS") && Context::current().threads == 0) set_num_threads(world.threads);
 }
@@ -40,8 +39,7 @@ void init_process_group(const InitOptions& options) {
   share_cores(*World::current());
 }
 
-// Waits for posted calls and messages of this rank, then leaves; the rank that hosts the store also waits for
-// all ranks.
+// Waits for posted calls and messages, then leaves; the rank that hosts the store waits for all ranks.
 void destroy_process_group() {
   Context& context = Context::current();
   Ref<World> world;
@@ -123,7 +121,8 @@ Group make_groups(Op op, const std::vector<std::vector<int>>& lists, const NewGr
                                    : lists.size() == 1  ? lists[0]
                                                         : std::vector<int>();
   return internal::make_group(
-      {}, {.op = op, .values = values, .equal = true, .name = options.name, .timeout = options.timeout},
+      {},
+      {.op = op, .values = values, .equal_values = true, .name = options.name, .timeout = options.timeout},
       [&](const MatchedCall&) { return members; });
 }
 

@@ -57,7 +57,7 @@ Link checked_link(const char* op, const Group& group, int peer, std::optional<Mi
 // Returns this rank's open recordings, oldest first.
 // Errors: StateError inside of autograd::checkpoint.
 std::vector<RecordingState*> open_now(const char* op) {
-  std::vector<RecordingState*> open = internal::unfinished_recordings(op);
+  std::vector<RecordingState*> open = internal::open_recording_states(op);
   for (const RecordingState* r : open)
     if (r->is_probe())
       throw StateError(op, "cannot be part of a checkpoint, whose function is computed twice");
@@ -69,7 +69,7 @@ struct Answers {
   std::vector<std::pair<const RecordingState*, uint32_t>> ids;
 
   // Returns the recording's id, and removes it: each id serves once. Returns 0 for a recording without an id.
-  uint32_t take(const RecordingState* recording) {
+  uint32_t consume_id(const RecordingState* recording) {
     for (auto& [of, id] : ids)
       if (of == recording) return std::exchange(id, 0);
     return 0;
@@ -104,7 +104,7 @@ class SentNode final : public RemoteNode {
       : RemoteNode("remote_send", std::move(link), std::move(answers)), device_(device) {}
 
   void run(const autograd::RuleArgs& args) override {
-    const uint32_t id = answers_.take(args.ending);
+    const uint32_t id = answers_.consume_id(args.ending);
     if (!id) return;
     Tensor dx = fetch("remote_send", link_, answer_tag(id), device_);
     if (args.needs[0]) args.dxs[0] = std::move(dx);
@@ -112,7 +112,7 @@ class SentNode final : public RemoteNode {
   // The backward does not run this node, but the peer answers anyway: receives the answer and discards it.
   void skipped(const RecordingState& recording, std::exception_ptr error) noexcept override {
     internal::report_backward_failure(link_.world(), error);
-    const uint32_t id = answers_.take(&recording);
+    const uint32_t id = answers_.consume_id(&recording);
     if (!id || link_.world()->membership->failed()) return;
     try {
       auto nowhere = std::make_shared<std::vector<std::byte>>();
@@ -138,7 +138,7 @@ class ReceivedNode final : public RemoteNode {
   ReceivedNode(Link link, Answers answers) : RemoteNode("remote_recv", std::move(link), std::move(answers)) {}
 
   void run(const autograd::RuleArgs& args) override {
-    const uint32_t id = answers_.take(args.ending);
+    const uint32_t id = answers_.consume_id(args.ending);
     if (!id) return;  // the recording goes on: gradients of grad(ys, xs) stop here
     if (args.dys[0].defined())
       post("remote_recv", args.dys[0], link_, answer_tag(id));
@@ -147,7 +147,7 @@ class ReceivedNode final : public RemoteNode {
   }
   void skipped(const RecordingState& recording, std::exception_ptr error) noexcept override {
     internal::report_backward_failure(link_.world(), error);
-    const uint32_t id = answers_.take(&recording);
+    const uint32_t id = answers_.consume_id(&recording);
     if (!id || error || link_.world()->membership->failed()) return;
     try {
       post_none("remote_recv", link_, answer_tag(id));
@@ -179,8 +179,7 @@ void post(const char* op, const Tensor& given, const Link& link, uint32_t tag) {
       answers.ids.emplace_back(open[i], header.id + static_cast<uint32_t>(answers.ids.size()));
     }
   }
-  // A followed tensor needs no copy: nothing may write to it until the backward, and by then the
-  // message has arrived.
+  // A tracked tensor needs no copy: nothing may write to it until the backward, when the message has arrived.
   const Tensor sent = followed ? detach(x) : raw::clone(x);
   internal::wait_for_device(sent);
   MessageWork::send(link.message(op, tag), header, sent)->detach(*link.world());
@@ -198,13 +197,13 @@ Tensor fetch(const char* op, const Link& link, uint32_t tag, Device device) {
     Tensor tensor;
   };
   auto arrived = std::make_shared<Arrived>();
-  const auto take = [arrived, op, device](int source, const MessageHeader& header, size_t bytes) -> void* {
+  const auto accept = [arrived, op, device](int source, const MessageHeader& header, size_t bytes) -> void* {
     arrived->header = header;
     if (header.open > 64) throw MismatchError(op, source, "rank ", source, " sent a malformed message");
-    arrived->tensor = internal::room_for(op, source, header, bytes, device);
+    arrived->tensor = internal::allocate_payload(op, source, header, bytes, device);
     return arrived->tensor.defined() ? arrived->tensor.raw_ptr() : nullptr;
   };
-  MessageWork::receive(link.message(op, tag), take, Tensor())->wait({});
+  MessageWork::receive(link.message(op, tag), accept, Tensor())->wait({});
 
   const MessageHeader& header = arrived->header;
   const Tensor y = std::move(arrived->tensor);

@@ -1,5 +1,5 @@
-// Sends tensors between ranks, and their gradients back: the base of pipelines. Shape, dtype, and whether a
-// gradient is wanted travel with the tensor.
+// Differentiable send and receive: remote_send sends a tensor to another rank, and the backward sends the
+// gradient back. Shape, dtype and whether a gradient is needed are sent with the tensor.
 //
 //   if (dist::get_rank() == 0) { dist::remote_send(stage(x), {.dest_rank = 1}); gm.backward(); }
 //   else                       { gm.backward(loss(stage(dist::remote_recv({.src_rank = 0})), y)); }
@@ -21,21 +21,20 @@ struct RemoteRecvOptions {
   Device device = kCPU;  // of the result
 };
 
-// Sends x, of any shape and dtype. Returns at once after x's device has written it. A recording that
-// follows x gets the gradient from dest_rank in its backward, or learns that there is none. The backward
-// may have no root: gm.backward().
+// Sends x, of any shape and dtype, to the rank dest_rank of the job. Returns when x's device has written x,
+// without waiting for the receiver. If a recording (gradient tape) tracks x, x must not be written to before
+// the backward, which blocks until dest_rank sends the gradient or "none", and needs no root: gm.backward().
 void remote_send(const Tensor& x, const RemoteSendOptions& options);
 
-// Returns what the matching remote_send sends. If a recording of the sender follows the tensor, this rank's
-// corresponding recording follows the result (the i-th open recording here corresponds to the i-th one
-// there). It answers the sender once. In its backward it sends the gradient. If it ends without a backward,
-// or its backward does not reach the result, it sends "none". Without an open recording the answer is
-// "none" at once.
-// Errors: for remote_send and remote_recv, DeviceError off host memory; ValueError for this rank
-// itself, or for a rank that is no member; StateError inside of autograd::checkpoint; MismatchError if
-// the two ranks have opened different numbers of recordings; PeerError if the other rank fails, also in
-// its backward; TimeoutError.
-// Grad: of any order. autograd::grad(ys, xs) does not end its recording, and its gradients stop here.
+// Blocks until the tensor of the next remote_send from src_rank arrives, and returns it. If the sender's i-th
+// open recording tracks the tensor, this rank's i-th open recording tracks the result, and answers the sender
+// once: with the gradient in its backward, or "none" if it ends without a backward or its backward does not
+// reach the result. Without an open recording the answer is "none" at once.
+// Errors: for remote_send and remote_recv, DeviceError for a tensor or device outside of host memory;
+// ValueError for this rank itself, or a rank that is no member; StateError inside of autograd::checkpoint;
+// MismatchError if the two ranks have opened different numbers of recordings; PeerError if the other rank
+// fails, also in its backward; TimeoutError.
+// Grad: of any order. autograd::grad(ys, xs) does not end its recording, and sends none to other ranks.
 Tensor remote_recv(const RemoteRecvOptions& options);
 
 }  // namespace gradus::dist

@@ -1,3 +1,4 @@
+// run_ranks: one thread per rank (local_world.h); then rethrows the exception of the rank that ended the job.
 #include "gradus/distributed/group/run_ranks.h"
 
 #include <exception>
@@ -22,10 +23,9 @@ void run_ranks(int world_size, const std::function<void()>& body, const RunRanks
       }
     }));
   for (std::thread& thread : threads) internal::join_thread(thread);
-
   const Membership& job = *worlds[0]->membership;
   if (!job.failed()) return;
-  // The rank that failed has the exception itself; the others have only its text.
+  // The rank that failed has the exception itself; the other ranks have an error with its text.
   const int first = job.failure().rank;
   if (first >= 0 && errors[first]) std::rethrow_exception(errors[first]);
   for (const std::exception_ptr& error : errors)

@@ -1,5 +1,4 @@
-// run_ranks: ranks as threads of this process, with `local` groups. For tests, and for one
-// machine without processes.
+// run_ranks: runs a function as the ranks of a job that are threads of this process (backend "local").
 #pragma once
 
 #include <functional>
@@ -10,13 +9,15 @@
 namespace gradus::dist {
 
 struct RunRanksOptions {
-  Milliseconds timeout{600'000};
-  bool messages_only = false;  // collectives through messages, as between hosts, instead of shared memory
-  int hosts = 1;               // as if the ranks were spread evenly over this many hosts
+  Milliseconds timeout{600'000};  // default timeout of each call
+  bool messages_only = false;     // true: collectives use messages, as between hosts; false: shared memory
+  int hosts = 1;                  // simulated hosts over which the ranks are spread evenly
 };
 
-// Runs body() on `world_size` threads, each a rank of one job. Returns when all have ended.
-// Errors: what the rank that failed first threw (the other ranks then fail because of it).
+// Runs body() on `world_size` threads, each a rank of one job, and blocks until all have ended. Each thread
+// has a Context (thread-local state) of its own, a copy of the caller's.
+// Errors: the exception of the rank that failed first (which ends the job for the others); ValueError for a
+// world_size below 1, or hosts outside of [1, world_size].
 void run_ranks(int world_size, const std::function<void()>& body, const RunRanksOptions& options = {});
 
 }  // namespace gradus::dist

@@ -1,3 +1,4 @@
+// Work: forwards to its WorkState; a wait is a range in profiles.
 #include "gradus/distributed/group/work.h"
 
 #include "gradus/tensor/runtime/context.h"

@@ -39,10 +39,10 @@ std::string CallLog::text() const {
 
 World::~World() = default;
 
-// Polls until the time `settled` has passed; returns at once if it was never set.
-void World::settle(std::string_view op) const {
+// Polls until the time `collision_check_end` has passed; returns at once if it was never set.
+void World::wait_for_collision_check(std::string_view op) const {
   constexpr Milliseconds kLookAgain{10};
-  while (settled != TimePoint() && now() < settled && membership->is_rank()) {
+  while (collision_check_end != TimePoint() && now() < collision_check_end && membership->is_rank()) {
     membership->check(op);
     std::this_thread::sleep_for(kLookAgain);
   }
@@ -67,7 +67,7 @@ void World::finish_calls() {
   };
   std::optional<Deadline> end;
   while (!ended() && !(end && end->passed())) {
-    posted->changed.wait(local_watch(Deadline::after(kLookAgain)), ended, "the end of posted calls");
+    posted->changed.wait(local_wait_limits(Deadline::after(kLookAgain)), ended, "the end of posted calls");
     if (membership->failed()) {
       if (!end) end = Deadline::after(kAfterFailure);
     } else if (!ended() && std::ranges::any_of(membership->statuses(), awaited_elsewhere)) {

@@ -29,8 +29,7 @@ namespace gradus::dist::internal {
 class CallLog {
  public:
   void add(const CallRecord& record, const std::string& group);
-  // Returns one line per call, newest first, at most 16 lines; equal calls in a row share a line. "" without
-  // calls.
+  // Returns one line per call, newest first, at most 16; equal calls in a row share a line; "" without calls.
   std::string text() const;
 
  private:
@@ -55,10 +54,10 @@ class World : public Job {
   std::shared_ptr<Membership> membership;
   std::shared_ptr<SegmentProvider> segments;
   std::shared_ptr<Transport> transport;
-  std::shared_ptr<void> hosted;  // the store's server, on rank 0 of a job without a launcher
+  std::shared_ptr<void> hosted_store_server;  // the store's server, on rank 0 of a job without a launcher
   // Set for a job that is found by its port alone: until this time, ranks of two jobs may have met at that
-  // port. Default value: no such time.
-  TimePoint settled{};
+  // port. If two processes join as one rank before this time, both jobs fail. Default value: not set.
+  TimePoint collision_check_end{};
   std::atomic<uint32_t> last_group_id{0};
   Ref<GroupState> default_group;
   CallLog calls;  // this rank's calls in all groups
@@ -67,14 +66,14 @@ class World : public Job {
   std::vector<Ref<WorkState>> messages;  // detached messages in progress (MessageWork::detach)
 
   // Returns the limits of a wait: the job's failure, and `limit` (default: `timeout`) from now.
-  Watch watch(std::optional<Milliseconds> limit = {}) const {
+  WaitLimits wait_limits(std::optional<Milliseconds> limit = {}) const {
     return {membership.get(), Deadline::after(limit.value_or(timeout))};
   }
   ~World() override;
 
-  // Waits until `settled`, when the ranks are known to be of one job. Called before ranks exchange anything.
+  // Waits until `collision_check_end`. Called before ranks exchange anything.
   // Errors: the job's failure.
-  void settle(std::string_view op) const;
+  void wait_for_collision_check(std::string_view op) const;
 
   // Waits until this rank's posted (asynchronous) calls have ended, before the rank leaves. They end by their
   // deadlines; after a failure of the job the wait ends within 5 s. Stops early if other ranks wait for this
@@ -115,6 +114,6 @@ struct BackendSetup {
 };
 // Makes the backend for these members. It uses shared memory if all are on one host (and World::shared_memory
 // allows it), messages if no two share a host, and both otherwise. Collective over the members.
-std::unique_ptr<Backend> make_backend(const BackendSetup& setup, const Watch& watch);
+std::unique_ptr<Backend> make_backend(const BackendSetup& setup, const WaitLimits& limits);
 
 }  // namespace gradus::dist::internal

@@ -1,7 +1,6 @@
 // Finds the ranks that block a call, by a search of the wait-for graph that the reported statuses describe,
 // and makes the text of a timeout or deadlock error. Pure functions without communication. Statuses come from
-// other ranks and may be inconsistent. Internally a rank is its index in `statuses`, which differs from its
-// number in the job.
+// other ranks and may be inconsistent. Here a rank is its index in `statuses`, not its number in the job.
 #include "gradus/distributed/health/blame.h"
 
 #include <algorithm>
@@ -24,11 +23,11 @@ std::string list_ranks(const std::vector<int>& ranks) {
 namespace {
 
 // Returns whether a rank has left the job or sends no heartbeats, so that it will arrive nowhere.
-bool is_gone(const RankStatus& status) { return status.left || status.silent >= kSilent; }
+bool is_gone(const RankStatus& status) { return status.has_left || status.silent >= kHeartbeatTimeout; }
 
 std::string describe(const RankStatus& status) {
-  if (status.left) return "it has left the job";
-  if (status.silent >= kSilent)
+  if (status.has_left) return "it has left the job";
+  if (status.silent >= kHeartbeatTimeout)
     return concat("no sign of life for ", status.silent.count(), " ms (stopped?)");
   if (status.activity == Activity::kUnknown) return "nothing is known of it";
   return "it is " + activity_text(status);
@@ -42,12 +41,12 @@ std::string describe(const RankStatus& status) {
 // they are missing, all others would continue, one by one. If several sets explain it equally well, nothing
 // that ranks can know tells the sets apart, and the error lists them.
 //
-// The graph is bipartite. A Hold is a condition that ranks wait for: the arrival of all its missing ranks at
-// a call (or of one of them, if `any`). Ranks that wait for the same ranks at the same call share a Hold.
+// The graph is bipartite: ranks and Conditions. A Condition is the arrival of all its missing ranks at a call
+// (of one of them if `any`). Ranks that wait for the same ranks at the same call share a Condition.
 class Waits {
  public:
   explicit Waits(const std::vector<RankStatus>& statuses)
-      : missing_from_(statuses.size()), holds_of_(statuses.size()) {
+      : missing_from_(statuses.size()), conditions_of_(statuses.size()) {
     std::map<int, int> index_of;              // by rank
     std::map<CallId, std::set<int>> arrived;  // by call
     std::set<CallId> complete;                // calls at which all have arrived
@@ -60,15 +59,15 @@ class Waits {
       }
     }
     size_t budget = 1 << 22;  // limits the number of edges; more than valid statuses need
-    const auto make_hold = [&](const RankWait& wait) {
-      const int number = int(holds_.size());
-      Hold& hold = holds_.emplace_back(Hold{.any = wait.any});
+    const auto make_condition = [&](const RankWait& wait) {
+      const int number = int(conditions_.size());
+      Condition& condition = conditions_.emplace_back(Condition{.any = wait.any});
       if (complete.contains(wait.call)) return number;
       for (int rank : wait.ranks.ranks()) {
         const auto at = index_of.find(rank);
         if (at == index_of.end() || arrived[wait.call].contains(rank) || budget == 0) continue;
         --budget;
-        hold.missing.push_back(at->second);
+        condition.missing.push_back(at->second);
         missing_from_[at->second].push_back(number);
       }
       return number;
@@ -78,69 +77,69 @@ class Waits {
       if (is_gone(statuses[i])) continue;
       for (const RankWait& wait : statuses[i].waits) {
         if (!wait.blocks || wait.ranks.empty() || budget == 0) continue;
-        const auto [hold, is_new] = known.try_emplace({wait.call, wait.any, wait.ranks});
-        if (is_new) hold->second = make_hold(wait);
-        if (holds_[hold->second].missing.empty() || std::ranges::count(holds_of_[i], hold->second) > 0)
+        const auto [condition, is_new] = known.try_emplace({wait.call, wait.any, wait.ranks});
+        if (is_new) condition->second = make_condition(wait);
+        if (conditions_[condition->second].missing.empty() ||
+            std::ranges::count(conditions_of_[i], condition->second) > 0)
           continue;
-        holds_of_[i].push_back(hold->second);
-        holds_[hold->second].waiting.push_back(int(i));
+        conditions_of_[i].push_back(condition->second);
+        conditions_[condition->second].waiting.push_back(int(i));
       }
     }
   }
 
-  // The holds that a rank waits in, and the holds that it is missing from. A rank is given by its index
-  // in the statuses.
-  const std::vector<int>& holds_of(int rank) const { return holds_of_[rank]; }
+  // The conditions that a rank waits for, and those that wait for it. Ranks are indices in the statuses.
+  const std::vector<int>& conditions_of(int rank) const { return conditions_of_[rank]; }
   const std::vector<int>& missing_from(int rank) const { return missing_from_[rank]; }
-  const std::vector<int>& missing_in(int hold) const { return holds_[hold].missing; }
+  const std::vector<int>& missing_in(int condition) const { return conditions_[condition].missing; }
   // Returns whether `rank` waits for `other` directly.
   bool awaits(int rank, int other) const {
-    return std::ranges::find_first_of(holds_of_[rank], missing_from_[other]) != holds_of_[rank].end();
+    return std::ranges::find_first_of(conditions_of_[rank], missing_from_[other]) !=
+           conditions_of_[rank].end();
   }
 
   // Returns whether all of `ranks` would continue if `some` had arrived wherever they are missing. Propagates
   // releases in breadth-first order: a released rank arrives where it is missing, which may release others.
-  bool would_go_on(const std::vector<int>& ranks, const std::vector<int>& some) const {
-    std::vector<size_t> to_come, held;
-    for (const Hold& hold : holds_) to_come.push_back(hold.any ? 1 : hold.missing.size());
-    for (const auto& holds : holds_of_) held.push_back(holds.size());
-    for (int rank : some) held[rank] = 0;
-    std::vector<int> going;
-    for (size_t i = 0; i < held.size(); ++i)
-      if (held[i] == 0) going.push_back(int(i));
-    for (size_t i = 0; i < going.size(); ++i)
-      for (int hold : missing_from_[going[i]]) {
-        if (to_come[hold] == 0 || --to_come[hold] > 0) continue;
-        for (int rank : holds_[hold].waiting)
-          if (held[rank] > 0 && --held[rank] == 0) going.push_back(rank);
+  bool would_continue(const std::vector<int>& ranks, const std::vector<int>& some) const {
+    std::vector<size_t> missing_count, unmet;
+    for (const Condition& condition : conditions_)
+      missing_count.push_back(condition.any ? 1 : condition.missing.size());
+    for (const auto& conditions : conditions_of_) unmet.push_back(conditions.size());
+    for (int rank : some) unmet[rank] = 0;
+    std::vector<int> released;
+    for (size_t i = 0; i < unmet.size(); ++i)
+      if (unmet[i] == 0) released.push_back(int(i));
+    for (size_t i = 0; i < released.size(); ++i)
+      for (int condition : missing_from_[released[i]]) {
+        if (missing_count[condition] == 0 || --missing_count[condition] > 0) continue;
+        for (int rank : conditions_[condition].waiting)
+          if (unmet[rank] > 0 && --unmet[rank] == 0) released.push_back(rank);
       }
-    return std::ranges::all_of(ranks, [&](int rank) { return held[rank] == 0; });
+    return std::ranges::all_of(ranks, [&](int rank) { return unmet[rank] == 0; });
   }
 
   // Returns all ranks in parts, the smallest part first. The ranks of a part wait for the same ranks.
   std::vector<std::vector<int>> parts() const {
-    std::map<std::vector<int>, std::vector<int>> by_holds;
-    for (size_t i = 0; i < holds_of_.size(); ++i) by_holds[holds_of_[i]].push_back(int(i));
+    std::map<std::vector<int>, std::vector<int>> by_conditions;
+    for (size_t i = 0; i < conditions_of_.size(); ++i) by_conditions[conditions_of_[i]].push_back(int(i));
     std::vector<std::vector<int>> parts;
-    for (auto& [holds, part] : by_holds) parts.push_back(std::move(part));
+    for (auto& [conditions, part] : by_conditions) parts.push_back(std::move(part));
     std::ranges::sort(parts, {}, [](const auto& part) { return std::pair(part.size(), part); });
     return parts;
   }
 
  private:
-  // The ranks that one wait is for.
-  struct Hold {
+  struct Condition {
     bool any;
     std::vector<int> missing = {}, waiting = {};
   };
-  std::vector<Hold> holds_;
-  std::vector<std::vector<int>> missing_from_, holds_of_;  // of each rank: holds
+  std::vector<Condition> conditions_;
+  std::vector<std::vector<int>> missing_from_, conditions_of_;  // of each rank: conditions
 };
 
 // The result of the search.
 struct Blame {
-  // Sets of ranks. One of the sets blocks the call, and nothing tells which. The first set
-  // counts as at fault.
+  // Sets of ranks, one of which blocks the call; nothing tells which. The first set counts as at fault.
   std::vector<std::vector<int>> either;
   bool circle = false;       // the ranks wait for each other, and no single set explains the circle
   std::vector<int> between;  // ranks on the path to the culprits that wait in another call
@@ -155,13 +154,13 @@ void explain_circle(const Waits& waits, const std::vector<int>& reached, Blame& 
     std::map<std::vector<int>, bool> explains;  // by missing_from: the answer depends on that alone
     for (int rank : part) {
       const auto [known, is_new] = explains.try_emplace(waits.missing_from(rank));
-      if (is_new) known->second = waits.would_go_on(reached, {rank});
+      if (is_new) known->second = waits.would_continue(reached, {rank});
       if (known->second) blame.either.push_back({rank});
     }
   }
   for (const std::vector<int>& part : parts)
     if ((blame.either.empty() || blame.either[0].size() == part.size()) && part.size() > 1 &&
-        waits.would_go_on(reached, part))
+        waits.would_continue(reached, part))
       blame.either.push_back(part);
   blame.circle = blame.either.size() != 1;
   if (blame.either.empty())
@@ -179,15 +178,15 @@ Blame find_blame(const std::vector<RankStatus>& statuses, const Waits& waits, in
   };
   Blame blame;
   std::vector<int> reached = {local}, culprits;
-  std::set<int> seen = {local}, seen_holds;
+  std::set<int> seen = {local}, seen_conditions;
   for (size_t i = 0; i < reached.size(); ++i) {
     const int rank = reached[i];
-    for (int hold : waits.holds_of(rank)) {
-      if (!seen_holds.insert(hold).second) continue;
-      for (int next : waits.missing_in(hold))
+    for (int condition : waits.conditions_of(rank)) {
+      if (!seen_conditions.insert(condition).second) continue;
+      for (int next : waits.missing_in(condition))
         if (seen.insert(next).second) reached.push_back(next);
     }
-    if (is_gone(statuses[rank]) || (waits.holds_of(rank).empty() && !is_in_call(rank)))
+    if (is_gone(statuses[rank]) || (waits.conditions_of(rank).empty() && !is_in_call(rank)))
       culprits.push_back(rank);
     else if (!is_in_call(rank))
       blame.between.push_back(rank);
@@ -195,7 +194,7 @@ Blame find_blame(const std::vector<RankStatus>& statuses, const Waits& waits, in
   // All reached ranks wait. Then the silent ranks of the job are at fault, if there are any.
   if (culprits.empty()) {
     for (int rank = 0; rank < int(statuses.size()); ++rank)
-      if (statuses[rank].silent >= kSilent && !statuses[rank].left) culprits.push_back(rank);
+      if (statuses[rank].silent >= kHeartbeatTimeout && !statuses[rank].has_left) culprits.push_back(rank);
     blame.between.clear();
   }
   std::ranges::sort(culprits);
@@ -215,7 +214,7 @@ Blame find_blame(const std::vector<RankStatus>& statuses, const Waits& waits, in
   return blame;
 }
 
-// Returns "rank 2 did not come to all_reduce #3 within 5000 ms: it is ...". An empty `limit` means a call
+// Returns "rank 2 did not come to all_reduce #3 within 5000 ms: ...". Empty `limit`: a call
 // that can never end.
 std::string blame_text(const std::vector<RankStatus>& statuses, const Waits& waits, const Blame& blame,
                        const std::string& call, const std::string& limit) {
@@ -246,8 +245,8 @@ std::string blame_text(const std::vector<RankStatus>& statuses, const Waits& wai
                    blame.circle ? ": they wait for each other" : "");
   const auto awaited_by = [&](int rank) {
     std::set<int> awaited;
-    for (int hold : waits.holds_of(rank))
-      awaited.insert(waits.missing_in(hold).begin(), waits.missing_in(hold).end());
+    for (int condition : waits.conditions_of(rank))
+      awaited.insert(waits.missing_in(condition).begin(), waits.missing_in(condition).end());
     return concat(", where it waits for ", list(awaited));
   };
   for (size_t i = 0; i < culprits.size(); ++i) {
@@ -266,8 +265,8 @@ std::string blame_text(const std::vector<RankStatus>& statuses, const Waits& wai
 
 }  // namespace
 
-Blamed blame_for(const std::vector<RankStatus>& statuses, int local, const CallId& call,
-                 const std::string& text, const std::string& limit) {
+RanksAtFault find_ranks_at_fault(const std::vector<RankStatus>& statuses, int local, const CallId& call,
+                                 const std::string& text, const std::string& limit) {
   const Waits waits(statuses);
   const Blame blame = find_blame(statuses, waits, local, call);
   if (blame.either.empty()) return {};
@@ -291,10 +290,10 @@ Failure deadlock_failure(const std::vector<RankStatus>& statuses, const std::vec
       std::ranges::max_element(in_call, {}, [](const auto& entry) { return entry.second.size(); });
   const int local = most == in_call.end() ? 0 : most->second[0];
   const RankStatus& status = deadlocked[local];
-  const Blamed blamed =
-      blame_for(deadlocked, local, most == in_call.end() ? CallId() : most->first,
-                status.activity == Activity::kInCall ? status.call : activity_text(status), "");
-  return {Failure::Kind::kDeadlock, blamed.rank, blamed.text};
+  const RanksAtFault culprits =
+      find_ranks_at_fault(deadlocked, local, most == in_call.end() ? CallId() : most->first,
+                          status.activity == Activity::kInCall ? status.call : activity_text(status), "");
+  return {Failure::Kind::kDeadlock, culprits.rank, culprits.text};
 }
 
 }  // namespace gradus::dist

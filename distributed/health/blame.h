@@ -1,4 +1,4 @@
-// Finds the rank that blocks a call from the statuses that ranks report, and makes the text of the error.
+// Finds the ranks that block a call, from all ranks' RankStatus (wait-for graph), and makes the error's text.
 #pragma once
 
 #include <string>
@@ -9,23 +9,22 @@
 
 namespace gradus::dist {
 
-// A rank without a sign of life for this long is taken to be stopped. Heartbeats come every half second.
-inline constexpr Milliseconds kSilent{2000};
+// A rank without a heartbeat for this long counts as stopped. Ranks send a heartbeat every half second.
+inline constexpr Milliseconds kHeartbeatTimeout{2000};
 
 // Returns "rank 3", or "ranks 1, 2".
 std::string list_ranks(const std::vector<int>& ranks);
 
-struct Blamed {
-  int rank = -1;          // the first one at fault
-  std::string text = {};  // empty: no rank is at fault
+struct RanksAtFault {
+  int rank = -1;          // the first rank at fault (rank in the job); -1: none
+  std::string text = {};  // "rank 2 did not come to all_reduce #3 within 5000 ms: ..."; "": none
 };
-// Returns the ranks that block `call`, the group's call that statuses[local] is in. `text` names the call in
-// the message. `limit` is " within 5000 ms", or "" for a call that cannot end.
-Blamed blame_for(const std::vector<RankStatus>& statuses, int local, const CallId& call,
-                 const std::string& text, const std::string& limit);
+// Returns the ranks that block `call`, the call that the rank of statuses[local] is in (undefined: none).
+// `text` names the call in the result's text. `limit` is " within 5000 ms", or "": the call can never end.
+RanksAtFault find_ranks_at_fault(const std::vector<RankStatus>& statuses, int local, const CallId& call,
+                                 const std::string& text, const std::string& limit);
 
-// Returns the failure that all ranks get when the ranks at these indices of `statuses` wait for
-// each other forever.
+// Returns the failure of a deadlock of the ranks at these indices of `statuses`.
 Failure deadlock_failure(const std::vector<RankStatus>& statuses, const std::vector<int>& ranks);
 
 }  // namespace gradus::dist

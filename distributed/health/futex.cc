@@ -1,3 +1,5 @@
+// Futex by futex(2): count_ is the futex word. notify() increments count_, so a waiter that read it before
+// its last check of ready() does not sleep, and wakes sleepers only if there are any.
 #include "gradus/distributed/health/futex.h"
 
 #include <linux/futex.h>
@@ -13,10 +15,9 @@
 namespace gradus::dist::internal {
 namespace {
 
-// How often a sleeping waiter looks whether the job has failed.
-constexpr Milliseconds kSlice{50};
-// About 100 us of spinning, which is what waking a sleeper costs. A spinning waiter yields its core now and
-// then, and in each of the last spins. The awaited thread may have no other core.
+constexpr Milliseconds kSlice{50};  // maximal sleep between checks whether the job has failed
+// About 100 us of spinning, the cost of waking a sleeper. Every 16th and each of the last 8 spins yields the
+// core, which the awaited thread may need.
 constexpr int kSpins = 2000;
 constexpr int kSpinsPerYield = 16, kLastYields = 8;
 
@@ -29,18 +30,18 @@ void futex(std::atomic<uint32_t>& word, int operation, uint32_t value, const tim
 
 }  // namespace
 
-// No wakeup is lost: either notify sees the sleeper, or the sleeper's futex sees the new count and
-// does not sleep.
+// No wakeup is lost: either notify() reads the incremented sleepers_, or the kernel reads the new count_ and
+// does not let the waiter sleep.
 void Futex::notify() {
   count_.fetch_add(1, std::memory_order_seq_cst);
   if (sleepers_.load(std::memory_order_seq_cst) != 0) futex(count_, FUTEX_WAKE, INT_MAX, nullptr);
 }
 
-void Futex::sleep(uint32_t seen, const Deadline& deadline) {
-  const int64_t ms = std::clamp<int64_t>(deadline.left().count(), 1, kSlice.count());
+void Futex::sleep(uint32_t count, const Deadline& deadline) {
+  const int64_t ms = std::clamp<int64_t>(deadline.remaining().count(), 1, kSlice.count());
   const timespec limit{.tv_sec = 0, .tv_nsec = ms * 1'000'000};
   sleepers_.fetch_add(1, std::memory_order_seq_cst);
-  futex(count_, FUTEX_WAIT, seen, &limit);
+  futex(count_, FUTEX_WAIT, count, &limit);
   sleepers_.fetch_sub(1, std::memory_order_seq_cst);
 }
 

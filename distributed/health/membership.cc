@@ -55,7 +55,7 @@ bool Membership::others_left() const {
 
 void Membership::set_activity(Activity activity, std::string_view op, std::string call) {
   std::lock_guard lock(mutex_);
-  if (internal::posted_calls && activity_ == Activity::kInCall) return;
+  if (internal::current_call_queue && activity_ == Activity::kInCall) return;
   activity_ = activity;
   op_ = op;
   call_ = std::move(call);
@@ -71,13 +71,13 @@ std::string Membership::call_text(std::string_view op) const {
 void Membership::count_sent(int rank) {
   std::lock_guard lock(mutex_);
   if (arrived_.size() < kMaxSeries) ++arrived_[messages(rank_, rank)];
-  ++moves_;
+  ++change_count_;
 }
 
 void Membership::count_received(int rank) {
   std::lock_guard lock(mutex_);
   ++received_[rank];
-  ++moves_;
+  ++change_count_;
 }
 
 CallId Membership::next_message(int source) const {
@@ -91,7 +91,7 @@ constinit thread_local const WaitScope* WaitScope::current_call_ = nullptr;
 WaitScope::WaitScope(Membership& membership, Wait wait)
     : membership_(membership),
       wait_(std::move(wait)),
-      runs_on_(internal::posted_calls),
+      runs_on_(internal::current_call_queue),
       thread_(thread_number()),
       outer_call_(current_call_) {
   if (wait_.kind == Wait::Kind::kCall) {
@@ -111,7 +111,7 @@ WaitScope::~WaitScope() {
 void WaitScope::all_arrived() {
   std::lock_guard lock(membership_.mutex_);
   all_arrived_ = true;
-  ++membership_.moves_;
+  ++membership_.change_count_;
 }
 
 RankWait WaitScope::rank_wait() const {
@@ -126,13 +126,13 @@ void Membership::begin_wait(const WaitScope& scope) {
   if (scope.wait_.kind == Wait::Kind::kCall && arrived_.size() < kMaxSeries &&
       std::ranges::count(scope.wait_.members, rank_) > 0)
     arrived_[scope.wait_.call.series] = scope.wait_.call.sequence;
-  if (scope.wait_.kind != Wait::Kind::kRanks) ++moves_;
+  if (scope.wait_.kind != Wait::Kind::kRanks) ++change_count_;
 }
 
 void Membership::end_wait(const WaitScope& scope) {
   std::lock_guard lock(mutex_);
   std::erase(waits_, &scope);
-  if (scope.wait_.kind != Wait::Kind::kRanks) ++moves_;
+  if (scope.wait_.kind != Wait::Kind::kRanks) ++change_count_;
 }
 
 // Returns whether all known threads of this rank wait in calls for other members to arrive. Appends the ids
@@ -151,7 +151,7 @@ bool Membership::is_stuck(std::vector<int>& threads) const {
       case Wait::Kind::kRanks:
         return scope->outer_call_ && !scope->outer_call_->all_arrived_;
       case Wait::Kind::kQueue:
-        return !scope->wait_.limited;
+        return !scope->wait_.has_time_limit;
       case Wait::Kind::kPosted:  // a posted call that has not begun may begin
         return std::ranges::count(series, scope->wait_.call.series) > 0;
       case Wait::Kind::kProgram:
@@ -165,9 +165,9 @@ bool Membership::is_stuck(std::vector<int>& threads) const {
 // A posted call that waits does not block its rank, unless the program waits for the call's queue.
 RankStatus Membership::status() const {
   std::lock_guard lock(mutex_);
-  RankStatus status{.rank = rank_, .left = has_left(rank_), .activity = activity_, .call = call_};
+  RankStatus status{.rank = rank_, .has_left = has_left(rank_), .activity = activity_, .call = call_};
   if (is_stuck(status.threads)) {
-    status.stuck = moves_;
+    status.stuck = change_count_;
     status.arrived = arrived_;
   }
   const auto blocks = [&](const WaitScope* scope) {
@@ -230,7 +230,7 @@ class LocalMembership final : public Membership {
   struct Job {
     std::mutex mutex;  // serializes reports, so that all members have the same first failure
     std::deque<LocalMembership> members;
-    std::atomic<TimePoint> next_look{};  // the earliest time of the next search for deadlocks
+    std::atomic<TimePoint> next_check{};  // the earliest time of the next search for deadlocks
   };
 
   LocalMembership(Job& job, int rank, int world_size) : Membership(rank, world_size), job_(job) {}
@@ -261,13 +261,13 @@ class LocalMembership final : public Membership {
     return statuses;
   }
 
-  bool looks_for_deadlocks() const override { return world_size() > 1; }
+  bool checks_for_deadlocks() const override { return world_size() > 1; }
   // Looks twice: a deadlock counts if no rank and no other thread has made progress in between.
-  void look_for_deadlock() override {
+  void check_for_deadlock() override {
     constexpr Milliseconds kPause{100};
-    TimePoint next = job_.next_look.load();
+    TimePoint next = job_.next_check.load();
     if (!is_rank() || failed() || now() < next ||
-        !job_.next_look.compare_exchange_strong(next, now() + kPause))
+        !job_.next_check.compare_exchange_strong(next, now() + kPause))
       return;
     const std::vector<RankStatus> first = all_statuses();
     const std::vector<int> ranks = find_deadlock(first);
@@ -285,14 +285,14 @@ class LocalMembership final : public Membership {
     for (const LocalMembership& member : job_.members) statuses.push_back(member.status());
     return statuses;
   }
-  // Returns still_threads for the threads that belong to no rank. A simulation has no such threads.
+  // Returns blocked_threads_id for the threads that belong to no rank. A simulation has no such threads.
   uint64_t other_threads(const std::vector<RankStatus>& statuses) const {
     if (internal::Simulation::current()) return 1;
     std::vector<int> known;
     for (const LocalMembership& member : job_.members) member.add_program_threads(known);
     for (const RankStatus& status : statuses)
       known.insert(known.end(), status.threads.begin(), status.threads.end());
-    return internal::still_threads(known);
+    return internal::blocked_threads_id(known);
   }
 
   Job& job_;

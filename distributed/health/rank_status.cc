@@ -1,3 +1,4 @@
+// RankSet: greedy division of a sorted list of ranks into arithmetic sequences; and the text of a status.
 #include "gradus/distributed/health/rank_status.h"
 
 #include <algorithm>

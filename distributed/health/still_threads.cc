@@ -1,7 +1,6 @@
-// still_threads: detects, from /proc/self/task on Linux, that all other threads of this process block on a
-// futex (mutex, condition variable, join) of this process. Such a process can make no call any more unless
-// one of the `known` threads continues. Used to detect deadlocks. The returned hash combines the threads'
-// context-switch counts, so two equal results show that no thread has run in between.
+// blocked_threads_id: detects, from /proc/self/task on Linux, that all other threads of this process block on
+// a futex (mutex, condition variable, join) of this process. Such a process can make no call any more unless
+// one of the `known` threads continues.
 #include "gradus/distributed/health/still_threads.h"
 
 #include <linux/futex.h>
@@ -71,30 +70,30 @@ bool waits_for_a_thread(const std::string& folder) {
 
 }  // namespace
 
-void name_own_thread(const std::string& name) { name_thread(std::string(kOwn) + name); }
+void name_framework_thread(const std::string& name) { name_thread(std::string(kOwn) + name); }
 
-uint64_t still_threads(const std::vector<int>& known) {
-  uint64_t moves = 1;
+uint64_t blocked_threads_id(const std::vector<int>& known) {
+  uint64_t hash = 1;
   std::error_code error;
   std::filesystem::directory_iterator threads("/proc/self/task", error), end;
   if (error) return 0;
-  [[maybe_unused]] int place = 0;
+  [[maybe_unused]] int position = 0;
   for (; threads != end; threads.increment(error)) {
     if (error) return 0;
     const std::string folder = threads->path().string(), name = threads->path().filename().string();
     int thread = 0;
     std::from_chars(name.data(), name.data() + name.size(), thread);
 #if defined(__SANITIZE_THREAD__)
-    if (++place == 2) continue;  // the sanitizer's own thread, started before main
+    if (++position == 2) continue;  // the sanitizer's own thread, started before main
 #endif
     if (std::ranges::count(known, thread) > 0) continue;
     if (read_file(folder + "/comm").starts_with(kOwn)) continue;
     // Reads the count first: if the thread runs between the two reads, the next call reads a higher count.
     const std::optional<uint64_t> count = switches(folder);
     if (!count || !waits_for_a_thread(folder)) return 0;
-    moves = (moves ^ (uint64_t(thread) << 40) ^ *count) * 0x9E3779B97F4A7C15u + 1;
+    hash = (hash ^ (uint64_t(thread) << 40) ^ *count) * 0x9E3779B97F4A7C15u + 1;
   }
-  return error ? 0 : std::max<uint64_t>(moves, 1);
+  return error ? 0 : std::max<uint64_t>(hash, 1);
 }
 
 }  // namespace gradus::dist::internal

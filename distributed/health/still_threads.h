@@ -1,4 +1,4 @@
-// Asks the system whether any other thread of this process could still do something.
+// For deadlock detection: whether all other threads of this process block on each other, by /proc/self/task.
 #pragma once
 
 #include <cstdint>
@@ -7,14 +7,14 @@
 
 namespace gradus::dist::internal {
 
-// Names the calling thread, and the threads that it starts, as threads of Gradus that never make a
-// call on their own.
-void name_own_thread(const std::string& name);
+// Names the calling thread "gradus/<name>", which threads that it starts inherit: such threads never make
+// collective calls on their own.
+void name_framework_thread(const std::string& name);
 
-// Looks at all threads of this process, except the `known` ones (thread numbers) and those named by
-// name_own_thread. Returns 0 if one of them runs, or waits for anything but another thread of this process:
-// time, a file, a connection, another process. Otherwise returns a number that stays the same as long as none
-// of them has moved. Returns 0 if the system does not tell.
-uint64_t still_threads(const std::vector<int>& known);
+// Examines all threads of this process, except the `known` ones (gettid numbers) and those named by
+// name_framework_thread. Returns 0 if one of them runs or waits for anything but another thread of this
+// process, such as time, a file, a connection or another process, or if /proc cannot be read. Else returns a
+// hash of the threads' context-switch counts; equal results: none of them has run in between.
+uint64_t blocked_threads_id(const std::vector<int>& known);
 
 }  // namespace gradus::dist::internal

@@ -1,6 +1,5 @@
-// Errors of waits for other ranks: on a timeout, queries the status of all ranks, finds the rank that blocks
-// the call (blame.h), and reports one Failure that all ranks of the job throw. Runs on the waiting thread,
-// for up to about a second.
+// Errors of waits for other ranks. On a timeout, waits for statuses that are newer than the timeout, and
+// finds the ranks at fault from them (blame.h). Runs on the waiting thread.
 #include "gradus/distributed/health/waiting.h"
 
 #include <algorithm>
@@ -31,29 +30,30 @@ constexpr Milliseconds kFreshLimit{800};
 constexpr Milliseconds kLookAgain{50};
 
 // Returns the ranks' statuses. Those of live ranks are from after the call began, unless kFreshLimit is over.
-std::vector<RankStatus> fresh_statuses(const Watch& watch) {
+std::vector<RankStatus> fresh_statuses(const WaitLimits& limits) {
   const TimePoint begin = now();
   for (;;) {
-    std::vector<RankStatus> statuses = watch.membership->statuses();
+    std::vector<RankStatus> statuses = limits.membership->statuses();
     const Milliseconds since = std::chrono::duration_cast<Milliseconds>(now() - begin);
-    const bool all_fresh = std::ranges::all_of(
-        statuses, [&](const RankStatus& s) { return s.left || s.silent <= since || s.silent >= kSilent; });
-    if (all_fresh || since >= kFreshLimit || watch.membership->failed()) return statuses;
+    const bool all_fresh = std::ranges::all_of(statuses, [&](const RankStatus& s) {
+      return s.has_left || s.silent <= since || s.silent >= kHeartbeatTimeout;
+    });
+    if (all_fresh || since >= kFreshLimit || limits.membership->failed()) return statuses;
     std::this_thread::sleep_for(kLookAgain);
   }
 }
 
 // Returns the failure to report for a wait that timed out. Its rank is the rank at fault, or -1 if no rank
 // can be named. `missing`: the ranks in the job that the wait was for; empty: unknown.
-Failure timeout_failure(const char* op, const Watch& watch, std::vector<int> missing) {
-  Membership& membership = *watch.membership;
+Failure timeout_failure(const char* op, const WaitLimits& limits, std::vector<int> missing) {
+  Membership& membership = *limits.membership;
   const std::string call = membership.call_text(op);
-  const std::string limit = concat(" within ", watch.deadline.timeout().count(), " ms");
+  const std::string limit = concat(" within ", limits.deadline.timeout().count(), " ms");
   const TimePoint begin = now();
-  std::vector<RankStatus> statuses = fresh_statuses(watch);
+  std::vector<RankStatus> statuses = fresh_statuses(limits);
   // A status from before this wait began says nothing about why the wait lasts.
   for (RankStatus& status : statuses)
-    if (status.silent - (now() - begin) > watch.deadline.timeout())
+    if (status.silent - (now() - begin) > limits.deadline.timeout())
       for (RankWait& wait : status.waits) wait.blocks = false;
   if (missing.empty()) return {Failure::Kind::kTimeout, -1, concat(call, " did not end", limit)};
   if (statuses.empty())
@@ -64,24 +64,26 @@ Failure timeout_failure(const char* op, const Watch& watch, std::vector<int> mis
   std::ranges::sort(statuses, {}, &RankStatus::rank);
   const int local = int(std::ranges::find(statuses, membership.rank(), &RankStatus::rank) - statuses.begin());
   const WaitScope* const in_call = WaitScope::current_call();
-  const Blamed blamed = blame_for(statuses, local, in_call ? in_call->wait().call : CallId(), call, limit);
-  if (blamed.text.empty())
+  const RanksAtFault culprits =
+      find_ranks_at_fault(statuses, local, in_call ? in_call->wait().call : CallId(), call, limit);
+  if (culprits.text.empty())
     return {Failure::Kind::kTimeout, -1,
             concat(call, " did not end", limit, ": ", list_ranks(missing), " did not answer in it")};
-  return {Failure::Kind::kTimeout, blamed.rank, blamed.text};
+  return {Failure::Kind::kTimeout, culprits.rank, culprits.text};
 }
 
 }  // namespace
 
-void throw_wait(const char* op, WaitResult outcome, const Watch& watch, const std::vector<int>& missing) {
-  if (outcome == WaitResult::kFailed) throw_failure(op, watch.membership->failure());
-  throw_failure(op, watch.membership->report(timeout_failure(op, watch, missing)));
+void throw_wait(const char* op, WaitResult result, const WaitLimits& limits,
+                const std::vector<int>& missing) {
+  if (result == WaitResult::kFailed) throw_failure(op, limits.membership->failure());
+  throw_failure(op, limits.membership->report(timeout_failure(op, limits, missing)));
 }
 
-void throw_left(const char* op, const Watch& watch, int rank) {
-  const std::string text = concat("rank ", rank, " has left the job, and rank ", watch.membership->rank(),
-                                  " waits for it in ", watch.membership->call_text(op));
-  throw_failure(op, watch.membership->report({Failure::Kind::kLeft, rank, text}));
+void throw_left(const char* op, const WaitLimits& limits, int rank) {
+  const std::string text = concat("rank ", rank, " has left the job, and rank ", limits.membership->rank(),
+                                  " waits for it in ", limits.membership->call_text(op));
+  throw_failure(op, limits.membership->report({Failure::Kind::kLeft, rank, text}));
 }
 
 }  // namespace gradus::dist::internal

@@ -1,4 +1,4 @@
-// How a wait for other ranks fails. Timeouts and ranks that leave early become errors here, which name the ranks.
+// The errors of waits for other ranks: timeouts, and ranks that have left. Both become the job's failure.
 #pragma once
 
 #include <string_view>
@@ -8,21 +8,21 @@
 
 namespace gradus::dist::internal {
 
-// Throws for a wait that ended with kFailed or kTimeout. `missing` are the ranks in the job that the wait was
-// for. On a timeout it queries the statuses of all ranks, and reports a failure that names the ranks at fault ("rank 2
-// did not come to all_reduce #12 within 5000 ms: no sign of life for 5300 ms (stopped?)"). It throws the
-// failure that counts.
-[[noreturn]] void throw_wait(const char* op, WaitResult outcome, const Watch& watch,
+// Throws for a wait for the ranks `missing` that ended with `result`. kFailed: throws the job's failure.
+// kTimeout: queries the statuses of all ranks, reports a failure that names the ranks at fault ("rank 2 did
+// not come to all_reduce #12 within 5000 ms: no sign of life for 5300 ms (stopped?)"), and throws it, or the
+// failure that another rank reported first. May block for about 3 s. `op` is the waiting function's name.
+[[noreturn]] void throw_wait(const char* op, WaitResult result, const WaitLimits& limits,
                              const std::vector<int>& missing);
 
-// check_left is for waits for `rank` when nothing has arrived: if the rank has left the job, it reports this
-// and throws. It calls `still_missing` after it has seen that the rank has left, since messages that the rank
-// sent before count.
-[[noreturn]] void throw_left(const char* op, const Watch& watch, int rank);
+// Reports the kLeft failure of a rank that left while this rank waits for it. Throws the failure that counts.
+[[noreturn]] void throw_left(const char* op, const WaitLimits& limits, int rank);
 
+// Calls throw_left if `rank` has left the job and still_missing() is true. Evaluates still_missing() last,
+// because data that the rank sent before it left still counts.
 template <class StillMissing>
-void check_left(const char* op, const Watch& watch, int rank, StillMissing&& still_missing) {
-  if (watch.membership->has_left(rank) && still_missing()) throw_left(op, watch, rank);
+void check_left(const char* op, const WaitLimits& limits, int rank, StillMissing&& still_missing) {
+  if (limits.membership->has_left(rank) && still_missing()) throw_left(op, limits, rank);
 }
 
 }  // namespace gradus::dist::internal

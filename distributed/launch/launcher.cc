@@ -322,7 +322,7 @@ Ended run_processes(SupervisorOptions spec, int ordinal, const std::vector<Ended
   for (const Ended& e : earlier) e.put(writer);
   const FileDescriptor file(memfd_create("earlier", MFD_CLOEXEC));
   if (!file) throw ValueError(kOp, "cannot make a file in memory: ", internal::errno_text());
-  write_results(file, writer.take());
+  write_results(file, writer.release());
   spec.path = "/proc/self/exe";
   spec.argv = own_arguments();
   spec.variables = {concat("GRADUS_LAUNCH=", ordinal, ':', getpid(), ':', file.fd())};

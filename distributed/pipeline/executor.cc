@@ -52,7 +52,7 @@ struct Executor::Step {
 Executor::Executor(StagedModel& model, const Group& group) : model_(model), group_(resolved(group)) {
   // The additional stage number addresses the loss and the gradients of tied parameters.
   if (group.size() > 1)
-    mailbox_ = std::make_unique<Mailbox>(group, Mailbox::Room{model.stages() + 1, kMaxSlots});
+    mailbox_ = std::make_unique<Mailbox>(group, Mailbox::AddressLimits{model.stages() + 1, kMaxSlots});
 }
 
 double Executor::run(const ActionLists& lists, const StepWork& work) {
@@ -299,7 +299,7 @@ void Executor::expect(Step& step, const Action& action) {
   const int s = action.stage, k = action.micro_batch;
   const auto post = [&](int from_stage, const Address& address) {
     const int from = model_.rank_of(from_stage);
-    if (from != model_.rank()) mailbox_->expect(from, address);
+    if (from != model_.rank()) mailbox_->post_receive(from, address);
   };
   if (action.kind == ActionKind::kForward) {
     const auto split = model_.split_for(step.work.inputs[k]);
@@ -335,7 +335,7 @@ Parcel Executor::take(Step& step, int from_stage, const Address& address, const 
   const int from = model_.rank_of(from_stage);
   if (from != model_.rank()) {
     recorder_.begin_message();
-    Parcel parcel = mailbox_->take(from, address, to_string(action));
+    Parcel parcel = mailbox_->receive(from, address, to_string(action));
     recorder_.received(from, address, parcel.tensor);
     return parcel;
   }
@@ -363,7 +363,7 @@ void Executor::sum_tied_gradients(Step& step, const std::map<std::string, Tensor
     Tensor sum;
     for (int rank : entry.ranks) {
       const Tensor rank_gradient =
-          rank == model_.rank() ? local : mailbox_->take(rank, address, entry.name).tensor;
+          rank == model_.rank() ? local : mailbox_->receive(rank, address, entry.name).tensor;
       if (rank_gradient.defined()) sum = sum.defined() ? add(sum, rank_gradient) : rank_gradient;
     }
     if (earlier->second.defined()) sum = sum.defined() ? add(earlier->second, sum) : earlier->second;
@@ -374,7 +374,7 @@ void Executor::sum_tied_gradients(Step& step, const std::map<std::string, Tensor
 // Returns the tensor of the last stage's rank on all ranks.
 Tensor Executor::broadcast_from_last(const Address& address, const Tensor& x, const std::string& doing) {
   const int last = model_.rank_of(model_.stages() - 1);
-  if (last != model_.rank()) return mailbox_->take(last, address, doing).tensor;
+  if (last != model_.rank()) return mailbox_->receive(last, address, doing).tensor;
   for (int rank = 0; rank < group_.size(); ++rank)
     if (rank != last) mailbox_->send(rank, address, {.tensor = x});
   return x;

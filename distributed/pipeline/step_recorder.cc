@@ -26,7 +26,7 @@ template <class T> std::string_view bytes_of(const std::vector<T>& items) {
   return {reinterpret_cast<const char*>(items.data()), items.size() * sizeof(T)};
 }
 template <class T> std::vector<T> from_bytes(std::string_view bytes) {
-  if (bytes.size() % sizeof(T) != 0) WireReader::fail();
+  if (bytes.size() % sizeof(T) != 0) WireReader::throw_malformed();
   std::vector<T> items(bytes.size() / sizeof(T));
   if (!items.empty()) std::memcpy(items.data(), bytes.data(), bytes.size());
   return items;
@@ -40,7 +40,7 @@ std::string to_wire(const std::vector<RankRecord>& records) {
     for (const StepRecord& s : r.steps)
       writer.put(s.number, bytes_of(s.actions), bytes_of(s.messages), s.all_reduce_bytes);
   }
-  return writer.take();
+  return writer.release();
 }
 
 // Errors: those of WireReader for bytes that to_wire did not write.
@@ -57,7 +57,7 @@ void append_from_wire(std::string_view bytes, std::vector<RankRecord>& records) 
       s.messages = from_bytes<MessageRecord>(messages);
     }
   }
-  if (reader.left()) WireReader::fail();
+  if (reader.remaining()) WireReader::throw_malformed();
 }
 
 // Subtracts the offset from all times.

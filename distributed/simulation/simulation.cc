@@ -44,8 +44,7 @@ constexpr std::chrono::seconds kMaxRealWait{
 // See Note [Cooperative scheduling].
 class Scheduler final : public Simulation {
  public:
-  // Calls `on_death(rank)` some virtual time after a rank was killed, to notify the other ranks. `on_death`
-  // must not block.
+  // Calls `on_death(rank)` some virtual time after a rank was killed, to notify others. It must not block.
   Scheduler(int world_size, const SimulationOptions& options, std::function<void(int)> on_death)
       : options_(options), on_death_(std::move(on_death)), now_(kStart) {
     report_.seed = options.seed;
@@ -59,8 +58,7 @@ class Scheduler final : public Simulation {
     if (uniform() < options.drop) drop_at_message_ = log_uniform(64);
   }
 
-  // Runs body(rank) for each rank in a separate thread. Returns when these threads, and all threads that they
-  // started, have ended.
+  // Runs body(rank) on a thread per rank. Returns when these threads, and all that they started, have ended.
   SimulationReport run(const std::function<void(int)>& body) {
     std::vector<std::thread> ranks;
     for (int rank = 0; rank < int(report_.errors.size()); ++rank)
@@ -103,7 +101,7 @@ class Scheduler final : public Simulation {
     stop_if_dead();
   }
 
-  bool drops(int from, int to) override {
+  bool drops_message(int from, int to) override {
     if (++messages_ == drop_at_message_) {
       dropped_link_ = {from, to};
       report_.dropped = true;
@@ -112,7 +110,7 @@ class Scheduler final : public Simulation {
     return dropped_link_ == std::pair(from, to);
   }
 
-  TimePoint arrival(int from, int to) override {
+  TimePoint arrival_time(int from, int to) override {
     // The fourth power makes most delays short.
     const double fraction = std::pow(uniform(), 4);
     const auto delay = std::chrono::duration_cast<TimePoint::duration>(options_.max_delay * fraction);
@@ -245,8 +243,7 @@ class Scheduler final : public Simulation {
 
   bool is_dead(const Thread& thread) const { return hung_ || thread.rank == report_.killed; }
 
-  // Start of every hook: advances time slightly, and kills the victim if it has reached its step number
-  // kill_at_.
+  // Start of every hook: advances time slightly, and kills the victim at its step number kill_at_.
   void enter(const char* kind, const char* what) {
     record(kind, what);
     now_ += std::chrono::microseconds(random() % 16);
@@ -375,8 +372,7 @@ SimulationReport simulate(int world_size, const SimulationOptions& options,
       {.timeout = options.timeout, .messages_only = options.messages_only, .hosts = options.hosts});
   std::vector<std::shared_ptr<Membership>> memberships;
   for (const auto& world : worlds) memberships.push_back(world->membership);
-  // Reports a killed rank to the others, as a broken connection to the store would. Ignored if the rank has
-  // exited normally.
+  // Reports a killed rank, as a broken connection to the store does. Ignored if it has exited normally.
   const auto report_death = [&](int rank) {
     memberships[rank]->report(
         {Failure::Kind::kDied, rank, concat("rank ", rank, " was killed by the simulation")});

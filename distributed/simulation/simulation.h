@@ -21,25 +21,28 @@ struct SimulationOptions {
   uint64_t seed = 0;
   double kill = 0;  // probability that one rank is killed, at a random point
   double drop = 0;  // probability that a message is lost, with all later ones of the same sender and receiver
-  bool messages_only = false;  // see RunRanksOptions
-  int hosts = 1;
-  Milliseconds max_delay{50};     // maximal delay of a message, virtual time
-  Milliseconds timeout{10'000};   // timeout of the ranks' calls, virtual time
-  Milliseconds give_up{600'000};  // a run that takes longer counts as hung, virtual time
+  bool messages_only = false;  // as in RunRanksOptions (group/run_ranks.h)
+  int hosts = 1;               // likewise
+  // All in virtual time.
+  Milliseconds max_delay{50};     // of a message
+  Milliseconds timeout{10'000};   // default timeout of the ranks' calls
+  Milliseconds give_up{600'000};  // a run that takes longer is ended as hung
 };
 
-// How a run ended.
 struct SimulationReport {
   uint64_t seed = 0;
-  std::vector<std::exception_ptr> errors;  // per rank; null: `body` returned
+  std::vector<std::exception_ptr> errors;  // per rank: what body() threw; null: body() returned
   int killed = -1;                         // the killed rank; -1: none
   bool dropped = false;                    // a message was lost
-  bool hung = false;                       // deadlock or timeout; `trace` has what each thread waits for
-  uint64_t trace_hash = 0;                 // hash of all events; equal for equal runs
-  std::vector<std::string> trace;          // the last events, oldest first
+  bool hung = false;               // deadlock, or give_up passed; `trace` then ends with each thread's wait
+  uint64_t trace_hash = 0;         // hash of all events; equal for equal runs
+  std::vector<std::string> trace;  // the last events, oldest first
 };
 
-// Runs `body` on `world_size` ranks, which are threads with an in-process world group.
+// Runs body() on `world_size` ranks (see run_ranks) and returns when all have ended. Exceptions of body() do
+// not leave simulate. Aborts the process if a thread blocks for 120 s of real time outside of the hooks of
+// base/simulation_hooks.h, such as in std::condition_variable.
+// Errors: those of run_ranks for world_size and hosts.
 SimulationReport simulate(int world_size, const SimulationOptions& options,
                           const std::function<void()>& body);
 

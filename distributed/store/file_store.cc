@@ -94,7 +94,7 @@ class FileStore final : public Store {
       const auto [answer, missing] = try_once(request.name(), request);
       if (missing.empty()) return answer;
       if (deadline.passed()) internal::throw_missing(request.name(), missing, deadline.timeout());
-      std::this_thread::sleep_for(std::min(pause, deadline.left()));
+      std::this_thread::sleep_for(std::min(pause, deadline.remaining()));
     }
   }
 

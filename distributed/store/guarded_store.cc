@@ -23,7 +23,7 @@ class GuardedStore final : public Store {
     StoreRequest slice = request;
     for (;;) {
       try {
-        slice.timeout = std::min(kSlice, deadline.left());
+        slice.timeout = std::min(kSlice, deadline.remaining());
         return checked(slice);
       } catch (const TimeoutError&) {
         membership_->check(request.name());

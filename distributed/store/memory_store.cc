@@ -13,7 +13,7 @@ class MemoryStore final : public Store {
  public:
   StoreAnswer execute(const StoreRequest& request) override {
     if (internal::Simulation* simulation = internal::Simulation::current()) simulation->step(request.name());
-    const internal::Watch watch{nobody_.get(), Deadline::after(request.timeout)};
+    const internal::WaitLimits watch{nobody_.get(), Deadline::after(request.timeout)};
     const auto missing = [&] {
       std::lock_guard lock(mutex_);
       return keys_.missing(request);

@@ -62,7 +62,7 @@ void look_up(const std::string& host, int port, int flags, Lookup& lookup) {
 bool wait_ready(int fd, short events, const Deadline& deadline) {
   for (;;) {
     pollfd p{fd, events, 0};
-    const auto left = std::min(deadline.left(), Milliseconds(1'000'000));
+    const auto left = std::min(deadline.remaining(), Milliseconds(1'000'000));
     const int n = ::poll(&p, 1, static_cast<int>(left.count()));
     if (n > 0) return true;
     if (n == 0 && deadline.passed()) return false;

@@ -35,7 +35,7 @@ bool fits(size_t count, size_t expected) { return expected == kAnyCount || count
 std::string encode(const Message& message) {
   WireWriter wire;
   wire.put(message.type, message.numbers, message.texts);
-  const std::string body = wire.take();
+  const std::string body = wire.release();
   return to_wire(uint32_t(body.size())) + body;
 }
 
@@ -48,7 +48,7 @@ std::optional<Message> parse(std::string_view body) {
     const Form& form = kForms[size_t(message.type)];
     wire.get_at_most(3 * kMaxListed, message.numbers);  // statuses have three numbers for each rank
     wire.get_at_most(kMaxListed, message.texts);
-    if (wire.left() != 0 || !fits(message.numbers.size(), form.numbers) ||
+    if (wire.remaining() != 0 || !fits(message.numbers.size(), form.numbers) ||
         !fits(message.texts.size(), form.texts))
       return {};
     return message;
@@ -98,8 +98,8 @@ FrameReader::State FrameReader::next(size_t limit, std::string_view* body) {
   WireReader left(std::string_view(bytes_).substr(used_));
   left.get(length);
   if (length > limit) return State::kTooLong;
-  if (length > left.left()) return State::kPartial;
-  *body = left.take(length);
+  if (length > left.remaining()) return State::kPartial;
+  *body = left.read_bytes(length);
   used_ += sizeof length + length;
   return State::kFrame;
 }

@@ -78,7 +78,7 @@ StoreServer::StoreServer(const StoreServerOptions& options)
   watch(EPOLL_CTL_ADD, listener_, kListener, EPOLLIN);
   watch(EPOLL_CTL_ADD, wake_, kWake, EPOLLIN);
   thread_ = std::thread([this] {
-    internal::name_own_thread("store");
+    internal::name_framework_thread("store");
     run();
   });
 }

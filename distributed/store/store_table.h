@@ -34,7 +34,7 @@ class StoreTable {
   void expire(TimePoint now, Answers* answers);
   std::optional<TimePoint> next_deadline() const;
   // Removes all keys except the launchers'.
-  void begin_attempt() { keys_.keep_only(kLauncherPrefix); }
+  void begin_attempt() { keys_.erase_all_except(kLauncherPrefix); }
 
  private:
   // A client that waits, for one key at a time: the keys before `next` have been found.

@@ -81,7 +81,7 @@ class StandingConnection {
         stop_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)),
         handlers_(std::move(handlers)),
         thread_([this] {
-          internal::name_own_thread("job");
+          internal::name_framework_thread("job");
           listen();
         }) {
     LifeLines::add(connection_.fd());
@@ -206,7 +206,7 @@ class TcpMembership final : public Membership {
     const int64_t query = query_.load();
     RankStatus own = status();
     if (own.stuck != 0) {
-      const uint64_t others = internal::still_threads(own.threads);
+      const uint64_t others = internal::blocked_threads_id(own.threads);
       own.stuck = others == 0 ? 0 : std::max<uint64_t>(1, own.stuck * 0x9E3779B97F4A7C15u ^ others);
     }
     return encode({MessageType::kHeartbeat, {query}, {internal::encode_status(own)}});
@@ -235,7 +235,7 @@ class TcpMembership final : public Membership {
         if (!decoded || n[0] < 0 || n[0] >= world_size() || n[0] == rank()) continue;
         RankStatus& status = statuses_.emplace_back(std::move(*decoded));
         status.rank = static_cast<int>(n[0]);
-        status.left = n[1] != 0;
+        status.has_left = n[1] != 0;
         status.silent = Milliseconds(std::max<int64_t>(n[2], 0));
       }
       ++statuses_received_;

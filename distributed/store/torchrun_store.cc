@@ -44,7 +44,7 @@ TorchrunStore::TorchrunStore(const char* op, const std::string& host, int port, 
         return;
       }
     if (deadline_.passed()) fail(concat("no connection within ", deadline_.timeout().count(), " ms: ", why));
-    std::this_thread::sleep_for(std::min(kPause, deadline_.left()));
+    std::this_thread::sleep_for(std::min(kPause, deadline_.remaining()));
   }
 }
 
@@ -60,7 +60,7 @@ std::string TorchrunStore::get(std::string_view key) {
       throw TimeoutError(op_, 0, "rank 0, which opens the job's store, did not come within ",
                          deadline_.timeout().count(), " ms (torchrun's own store, at ", address_,
                          ", would know of it)");
-    std::this_thread::sleep_for(std::min(pause, deadline_.left()));
+    std::this_thread::sleep_for(std::min(pause, deadline_.remaining()));
   }
   send(std::string(1, kGet) + frame(key));
   uint64_t size = 0;

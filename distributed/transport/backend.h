@@ -31,7 +31,7 @@ struct ConstBlock {
 // One call: its name for errors, its limits.
 struct Call {
   const char* op = "";
-  Watch watch;
+  WaitLimits watch;
 };
 
 inline constexpr size_t kMaxExchangeBytes = 8192;

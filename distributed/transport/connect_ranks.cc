@@ -1,7 +1,7 @@
 // Establishes one TCP connection per pair of ranks. Each rank listens on a free port and publishes address,
 // port and one random secret per peer under the key "sockets/<rank>" of the job's store. The higher rank of a
 // pair connects and sends its rank and its secret for the peer; the lower rank answers with its own secret.
-// Each side compares with the store, so a stranger at the port is dropped. `Watch` has the deadline and the
+// Each side compares with the store, so a stranger at the port is dropped. `WaitLimits` has the deadline and the
 // job's membership (who failed or left).
 #include "gradus/distributed/transport/connect_ranks.h"
 
@@ -32,7 +32,7 @@ std::string key_of(int rank) { return concat("sockets/", rank); }
 
 class Connector {
  public:
-  Connector(const ConnectOptions& options, const Watch& watch) : options_(options), watch_(watch) {}
+  Connector(const ConnectOptions& options, const WaitLimits& watch) : options_(options), watch_(watch) {}
 
   // Ranks connect to lower ranks, in order, before they accept. A wait for an answer therefore ends, by
   // induction over ranks.
@@ -85,7 +85,7 @@ class Connector {
     std::string bytes;
     const WaitScope waiting(*watch_.membership, Wait::for_ranks([peer] { return std::vector{peer}; }));
     try {
-      bytes = options_.store->get(key_of(peer), watch_.deadline.left());
+      bytes = options_.store->get(key_of(peer), watch_.deadline.remaining());
     } catch (const TimeoutError&) {
       throw_wait(kOp, watch_.membership->failed() ? WaitResult::kFailed : WaitResult::kTimeout, watch_,
                  {peer});
@@ -94,7 +94,7 @@ class Connector {
     const auto [endpoint, secrets] =
         from_wire<std::pair<Endpoint, std::vector<std::pair<int, std::string>>>>(bytes);
     const auto own = std::ranges::find(secrets, options_.rank, &std::pair<int, std::string>::first);
-    if (own == secrets.end() || own->second.size() != kSecretBytes) WireReader::fail();
+    if (own == secrets.end() || own->second.size() != kSecretBytes) WireReader::throw_malformed();
     return {endpoint.first, endpoint.second, own->second};
   }
 
@@ -168,7 +168,7 @@ class Connector {
     int32_t peer = -1;
     reader.get(peer);
     const auto found = std::ranges::find(awaited, int(peer));
-    if (found == awaited.end() || reader.take(kSecretBytes) != contacts_.at(peer).secret)
+    if (found == awaited.end() || reader.read_bytes(kSecretBytes) != contacts_.at(peer).secret)
       return client.socket.close();
     if (send_all(client.socket, own_secrets_.at(peer), watch_.deadline, &why) != Io::kDone)
       throw_unreachable(peer, why);
@@ -203,7 +203,7 @@ class Connector {
   }
 
   const ConnectOptions& options_;
-  const Watch& watch_;
+  const WaitLimits& watch_;
   std::map<int, Contact> contacts_;         // by peer
   std::map<int, std::string> own_secrets_;  // by peer; this rank sends them
   std::map<int, FileDescriptor> sockets_;
@@ -211,7 +211,7 @@ class Connector {
 
 }  // namespace
 
-std::map<int, FileDescriptor> connect_ranks(const ConnectOptions& options, const Watch& watch) {
+std::map<int, FileDescriptor> connect_ranks(const ConnectOptions& options, const WaitLimits& watch) {
   return Connector(options, watch).run();
 }
 

@@ -24,6 +24,6 @@ struct ConnectOptions {
 // Returns a non-blocking socket to each peer, by rank. Collective over the peers.
 // Errors: ConnectionError if this host cannot listen at the address; PeerError and TimeoutError that name the peer that
 // cannot be reached or does not come, within the watch's time.
-std::map<int, FileDescriptor> connect_ranks(const ConnectOptions& options, const Watch& watch);
+std::map<int, FileDescriptor> connect_ranks(const ConnectOptions& options, const WaitLimits& watch);
 
 }  // namespace gradus::dist::internal

@@ -276,7 +276,7 @@ class MessageBackend final : public Backend {
       traffic.send((index_ + size_ - distance) % size_, step, sent.data(), sent.size());
       traffic.wait(receive);
       for (std::string& block : from_wire<std::vector<std::string>>(remote)) have.push_back(std::move(block));
-      if (have.size() != distance + count) WireReader::fail();
+      if (have.size() != distance + count) WireReader::throw_malformed();
     }
     std::ranges::rotate(have, have.begin() + (size_ - index_) % size_);
     return have;

@@ -33,7 +33,7 @@ constexpr Milliseconds kSlice{100};  // interval of the checks for a failure whi
 class ThreadSegments final : public SegmentProvider {
  public:
   std::shared_ptr<Segment> open(const std::string& key, const std::vector<int>& members, int, size_t bytes,
-                                const Watch&) override {
+                                const WaitLimits&) override {
     std::lock_guard lock(mutex_);
     Opening& opening = openings_[key];
     if (!opening.segment) opening.segment = std::make_shared<Segment>(bytes);
@@ -98,7 +98,7 @@ class ProcessSegments final : public SegmentProvider {
   explicit ProcessSegments(std::shared_ptr<Store> store) : store_(std::move(store)) {}
 
   std::shared_ptr<Segment> open(const std::string& key, const std::vector<int>& members, int index,
-                                size_t bytes, const Watch& watch) override {
+                                size_t bytes, const WaitLimits& watch) override {
     const std::string name_key = "segment/" + key;
     const auto opened_key = [&](int rank) { return concat(name_key, '/', rank); };
     if (index != 0) {
@@ -131,14 +131,14 @@ class ProcessSegments final : public SegmentProvider {
   // Throws if the job has failed, the time is over, or one of the missing ranks has left. still_missing(rank)
   // is called for a rank that has left, which may have arrived just before.
   template <class StillMissing>
-  static void check(const std::vector<int>& missing, const Watch& watch, StillMissing&& still_missing) {
+  static void check(const std::vector<int>& missing, const WaitLimits& watch, StillMissing&& still_missing) {
     if (watch.membership->failed()) throw_wait(kOp, WaitResult::kFailed, watch, missing);
     for (int rank : missing) check_left(kOp, watch, rank, [&] { return still_missing(rank); });
     if (watch.deadline.passed()) throw_wait(kOp, WaitResult::kTimeout, watch, missing);
   }
 
   // Waits until each of these ranks has set its key in the store. `keys` is by rank.
-  void wait_for(std::map<int, std::string> keys, const Watch& watch) {
+  void wait_for(std::map<int, std::string> keys, const WaitLimits& watch) {
     for (;;) {
       std::erase_if(keys, [&](const auto& entry) { return store_->check({entry.second}); });
       if (keys.empty()) return;
@@ -151,7 +151,7 @@ class ProcessSegments final : public SegmentProvider {
       check(missing, watch, [&](int rank) { return !store_->check({keys[rank]}); });
       const WaitScope waiting(*watch.membership, Wait::for_ranks([&missing] { return missing; }));
       try {
-        store_->wait(absent, std::min(kSlice, watch.deadline.left()));
+        store_->wait(absent, std::min(kSlice, watch.deadline.remaining()));
       } catch (const TimeoutError&) {
       }
     }

@@ -42,7 +42,7 @@ class SegmentProvider {
  public:
   virtual ~SegmentProvider() = default;
   virtual std::shared_ptr<Segment> open(const std::string& key, const std::vector<int>& members, int index,
-                                        size_t bytes, const Watch& watch) = 0;
+                                        size_t bytes, const WaitLimits& watch) = 0;
 };
 
 // For ranks that are threads of this process. All ranks use the same provider, and open() returns the same Segment

@@ -212,11 +212,11 @@ class StreamTransport final : public Transport, public std::enable_shared_from_t
     request->payload = payload;
     if (Simulation* simulation = Simulation::current()) {
       simulation->step("send");
-      if (simulation->drops(members_[index_], peer)) {
+      if (simulation->drops_message(members_[index_], peer)) {
         request->finished = true;
         return request;
       }
-      head.visible_at = simulation->arrival(members_[index_], peer).time_since_epoch().count();
+      head.visible_at = simulation->arrival_time(members_[index_], peer).time_since_epoch().count();
     }
     request->head.resize(sizeof head + header.size());
     std::memcpy(request->head.data(), &head, sizeof head);
@@ -253,7 +253,7 @@ class StreamTransport final : public Transport, public std::enable_shared_from_t
     return request;
   }
 
-  void wait(Request& any, const Watch& watch, const char* op) override {
+  void wait(Request& any, const WaitLimits& watch, const char* op) override {
     StreamRequest& request = static_cast<StreamRequest&>(any);
     std::optional<WaitScope> waiting;
     const auto sleeps = [&] {
@@ -322,7 +322,7 @@ class StreamTransport final : public Transport, public std::enable_shared_from_t
     Context context;
     ContextScope scope(context);
     background_ = start_thread([this] {
-      name_own_thread("messages");
+      name_framework_thread("messages");
       run_background();
     });
   }
@@ -370,7 +370,8 @@ class StreamTransport final : public Transport, public std::enable_shared_from_t
     enum class Kind { kNone, kLeft, kFailed } kind = Kind::kNone;
     Failure failure = {};  // of kFailed
   };
-  void throw_end(const End& end, const StreamRequest& request, const Watch& watch, const char* op) const {
+  void throw_end(const End& end, const StreamRequest& request, const WaitLimits& watch,
+                 const char* op) const {
     if (end.kind == End::Kind::kLeft) throw_left(op, watch, members_[request.peers[0]]);
     if (end.kind == End::Kind::kFailed) throw_failure(op, watch.membership->report(end.failure));
   }
@@ -780,7 +781,7 @@ class StreamTransport final : public Transport, public std::enable_shared_from_t
       connections_.push_back({.socket = std::move(socket)});
     }
     poller_ = std::thread([this] {
-      name_own_thread("sockets");
+      name_framework_thread("sockets");
       poll_connections();
     });
   }

@@ -58,7 +58,7 @@ class Transport {
   // Errors: the job's failure, with `op` before it; what `accept` threw; PeerError, after reporting
   // it, if the peer has left and nothing more can come; TimeoutError, after reporting it, if time
   // is over (gradus/distributed/health/waiting.h).
-  virtual void wait(Request& request, const Watch& watch, const char* op) = 0;
+  virtual void wait(Request& request, const WaitLimits& watch, const char* op) = 0;
   // Starts a thread, if needed. From now on sends and receives make progress even if nobody waits for them.
   virtual void progress_in_background() = 0;
 };

@@ -1,6 +1,5 @@
-// CallQueue: a mutex-protected FIFO of a group's calls and the thread that serves it. `busy` makes the calls
-// that try_run runs on callers' threads exclude those of the queue's thread. See call_queue.h for the life of
-// the queue, and Note [Groups that go first] there.
+// CallQueue: a mutex-protected FIFO of a group's calls and the thread that serves it. `busy` excludes the
+// calls that try_run runs on callers' threads from those of the queue's thread.
 #include "gradus/distributed/group/internal/call_queue.h"
 
 #include <algorithm>
@@ -10,9 +9,8 @@
 
 namespace gradus::dist::internal {
 
-Watch local_watch(const Deadline& deadline) {
-  // The membership of a job of one rank, which never fails. Never destroyed: threads may still wait when the
-  // process ends.
+WaitLimits local_wait_limits(const Deadline& deadline) {
+  // The membership of a job of one rank never fails. Never destroyed: threads may wait when the process ends.
   static const auto& nobody = *new std::shared_ptr<Membership>(make_local_memberships(1)[0]);
   return {nobody.get(), deadline};
 }
@@ -42,8 +40,8 @@ void CallQueue::State::end() noexcept {
 void PostedCalls::add(const CallSeries& series, int calls) {
   {
     std::lock_guard lock(mutex_);
-    const auto it = of_series_.try_emplace(series, 0).first;
-    if ((it->second += calls) == 0) of_series_.erase(it);
+    const auto it = counts_.try_emplace(series, 0).first;
+    if ((it->second += calls) == 0) counts_.erase(it);
     count_.fetch_add(calls, std::memory_order_acq_rel);
   }
   changed.notify();
@@ -53,7 +51,7 @@ void PostedCalls::add(const CallSeries& series, int calls) {
 bool PostedCalls::has(const CallSeries& series) const {
   if (series.kind != CallSeries::Kind::kCollective && series.kind != CallSeries::Kind::kBarrier) return false;
   std::lock_guard lock(mutex_);
-  return of_series_.contains({CallSeries::Kind::kCollective, series.group, series.first});
+  return counts_.contains({CallSeries::Kind::kCollective, series.group, series.first});
 }
 
 CallQueue::CallQueue(std::shared_ptr<PostedCalls> posted, const CallSeries& series)
@@ -104,8 +102,8 @@ void CallQueue::post(Call call) {
     // Calls end() in any case, even if the thread cannot be started.
     const std::shared_ptr<State> until_end(state_.get(), [state = state_](State*) { state->end(); });
     thread_ = start_thread([state = until_end] {
-      name_own_thread("calls");
-      posted_calls = state.get();
+      name_framework_thread("calls");
+      current_call_queue = state.get();
       // Calls record nothing, and keep no recording, observer or job alive: these can refer to the group.
       Context::current().recordings.clear();
       Context::current().observer = nullptr;
@@ -116,7 +114,6 @@ void CallQueue::post(Call call) {
   state_->changed.notify();
 }
 
-// Runs posted calls in order, until the queue is destroyed and no call is left.
 void CallQueue::serve(State& state) {
   const auto has_call = [&] {
     std::lock_guard lock(state.mutex);
@@ -128,7 +125,7 @@ void CallQueue::serve(State& state) {
   };
   for (;;) {
     state.changed.wait(
-        local_watch(), [&] { return has_call() || may_end(); }, "a call to run");
+        local_wait_limits(), [&] { return has_call() || may_end(); }, "a call to run");
     Call next;
     {
       std::lock_guard lock(state.mutex);

@@ -1,12 +1,13 @@
-// CallQueue: runs the calls of a group one at a time, in the order in which they are made. try_run runs a
-// call in the caller's thread if no other call is under way. Posted calls run on the queue's own thread,
-// which starts with the first of them.
+// CallQueue: runs the collective calls of a group one at a time, in the order in which they are made. try_run
+// runs a call on the caller's thread if the queue is idle (synchronous calls); post queues a call for the
+// queue's own thread, which the first post starts (asynchronous calls).
 //
 // Note [Groups that go first]
-// A call waits for other ranks. A destructor must not wait for them: it may run while an exception unwinds,
-// and other ranks learn of that exception only after the stack is unwound. So a posted call holds its group,
-// and the queue is destroyed when it has nothing left to run. PostedCalls counts the posted calls of all
-// groups of a rank. A rank that leaves in order waits for them there.
+// The last handle of a group may be destroyed before the group's posted calls have run. A call waits for
+// other ranks, and a destructor must not wait for them: it may run while an exception unwinds, which other
+// ranks learn of only after the stack is unwound. So a posted call has a reference to its group, and the
+// queue is destroyed when it is empty. A rank that leaves waits for the posted calls of all
+// its groups (PostedCalls).
 #pragma once
 
 #include <atomic>
@@ -22,37 +23,38 @@
 
 namespace gradus::dist::internal {
 
-// The calls that were posted and have not ended.
+// Counts a rank's posted calls that have not ended. Thread-safe.
 class PostedCalls {
  public:
-  void add(const CallSeries& series, int calls);
+  void add(const CallSeries& series, int calls);  // calls < 0: they have ended
   bool none() const { return count_.load(std::memory_order_acquire) == 0; }
   // Returns whether one of the calls is of the group of `series`.
   bool has(const CallSeries& series) const;
 
-  Futex changed;
+  Futex changed;  // notified by add
 
  private:
   std::atomic<int> count_{0};
   mutable std::mutex mutex_;
-  std::map<CallSeries, int> of_series_;
+  std::map<CallSeries, int> counts_;
 };
 
+// Thread-safe.
 class CallQueue {
  public:
-  // An exception from a call run by try_run goes to the caller, and the queue goes on. A posted call must
-  // catch its errors itself; only RankKilled of a simulation may leave it.
+  // try_run passes a call's exception to its caller. A posted call must catch its exceptions; only RankKilled
+  // of a simulation may leave it, which ends the queue.
   using Call = std::function<void()>;
 
   CallQueue(std::shared_ptr<PostedCalls> posted, const CallSeries& series);
-  ~CallQueue();  // after its last call: posted calls hold the queue's owner
+  ~CallQueue();  // the queue is empty then: posted calls have a reference to its owner
   CallQueue(const CallQueue&) = delete;
   CallQueue& operator=(const CallQueue&) = delete;
 
-  // Runs the call now, unless another call runs or waits. Returns whether it ran.
+  // Runs the call on this thread, unless another call runs or is queued. Returns whether the call ran.
   bool try_run(const Call& call);
   void post(Call call);
-  // Returns the value of posted_calls on the queue's thread.
+  // Returns the queue's id: the value of current_call_queue (health/wait_scope.h) on the queue's thread.
   const void* id() const { return state_.get(); }
 
  private:
@@ -61,26 +63,26 @@ class CallQueue {
     const CallSeries series;
     std::mutex mutex;
     std::deque<Call> calls;
-    bool busy = false;     // whether a call runs
-    bool started = false;  // whether the thread has started
-    bool stop = false;
-    bool ended = false;  // whether the thread has ended: nothing would run a posted call
-    Futex changed;
+    bool busy = false;     // a call runs, on any thread
+    bool started = false;  // the thread has been started
+    bool stop = false;     // the thread ends when `calls` is empty
+    bool ended = false;    // the thread has ended, so posted calls would not run
+    Futex changed;         // notified after each change
 
     void end_call();
     void end() noexcept;
   };
   static void serve(State& state);
 
-  // Shared with the thread. A call on the thread may hold the last reference to the group, and so
-  // destroy the queue.
+  // Shared with the thread, whose last call may release the last reference to the group and destroy the
+  // queue.
   const std::shared_ptr<State> state_;
   const int process_ = gradus::internal::fork_count();
   std::thread thread_;
 };
 
-// Returns the watch of a wait for another thread of this rank. Such a wait needs no other rank, and the job's
-// failure does not end it.
-Watch local_watch(const Deadline& deadline = Deadline::after(Milliseconds::max()));
+// Returns the limits of a wait for another thread of this rank. Such a wait needs no other rank, and the
+// job's failure does not end it.
+WaitLimits local_wait_limits(const Deadline& deadline = Deadline::after(Milliseconds::max()));
 
 }  // namespace gradus::dist::internal

@@ -1,3 +1,4 @@
+// thread_share: a core that k ranks of the host may use counts as 1/k for each of them.
 #include "gradus/distributed/group/internal/core_share.h"
 
 #include <sched.h>
@@ -12,8 +13,8 @@ namespace {
 constexpr int kMaxCores = CPU_SETSIZE;
 using Cores = std::bitset<kMaxCores>;
 
-// Other ranks wrote the text, so it may be malformed.
-Cores read(const std::string& text) {
+// Parses an affinity mask of another rank; no cores if it is malformed.
+Cores parse_mask(const std::string& text) {
   try {
     return Cores(text);
   } catch (const std::invalid_argument&) {
@@ -23,7 +24,7 @@ Cores read(const std::string& text) {
 
 }  // namespace
 
-std::string own_cores() {
+std::string available_cores() {
   cpu_set_t set;
   CPU_ZERO(&set);
   if (sched_getaffinity(0, sizeof(set), &set) != 0) return "";
@@ -33,23 +34,23 @@ std::string own_cores() {
   return text.substr(std::min(text.find('1'), text.size()));
 }
 
-int share_of_cores(const std::vector<std::string>& cores, const std::vector<int>& host_of, int rank,
-                   int quota) {
-  std::vector<int> users(kMaxCores);
+int thread_share(const std::vector<std::string>& cores, const std::vector<int>& host_of, int rank,
+                 int quota) {
+  std::vector<int> users(kMaxCores);  // per core: the number of ranks that may use it
   Cores own;
   int ranks = 0;
   for (size_t r = 0; r < cores.size(); ++r) {
     if (host_of[r] != host_of[size_t(rank)]) continue;
-    const Cores of = read(cores[r]);
-    for (int core = 0; core < kMaxCores; ++core) users[size_t(core)] += of[size_t(core)];
-    if (int(r) == rank) own = of;
+    const Cores mask = parse_mask(cores[r]);
+    for (int core = 0; core < kMaxCores; ++core) users[size_t(core)] += mask[size_t(core)];
+    if (int(r) == rank) own = mask;
     ++ranks;
   }
   double share = 0;
   for (int core = 0; core < kMaxCores; ++core)
     if (own[size_t(core)]) share += 1.0 / users[size_t(core)];
   if (size_t(quota) < own.count()) share = std::min(share, double(quota) / ranks);
-  return std::max(1, int(share + 1e-6));
+  return std::max(1, int(share + 1e-6));  // 1e-6: three thirds are 1
 }
 
 }  // namespace gradus::dist::internal

@@ -1,3 +1,4 @@
+// Each rank sets key init/host/<rank> to "<host id> <cores>" and waits for the keys of all, in time slices.
 #include "gradus/distributed/group/internal/exchange_hosts.h"
 
 #include <algorithm>
@@ -10,10 +11,9 @@ namespace gradus::dist::internal {
 namespace {
 
 constexpr const char* kOp = "init_process_group";
-// The pause between two checks whether a rank has left.
-constexpr Milliseconds kPoll{200};
+constexpr Milliseconds kPoll{200};  // between two checks whether a rank has left
 
-// The first rank that runs out of time reports the reason to the others.
+// Throws the error "<missing ranks> <text>", and reports it as the job's failure if there is a membership.
 [[noreturn]] void throw_missing_ranks(const std::vector<int>& missing, Membership* membership,
                                       Failure::Kind kind, const std::string& text) {
   const Failure failure{kind, missing[0], concat(list_ranks(missing), ' ', text)};
@@ -25,7 +25,7 @@ constexpr Milliseconds kPoll{200};
 Hosts exchange_hosts(const JobPosition& position, Store& store, Membership* membership,
                      const Deadline& deadline, const std::string& where, const StoreServer* server) {
   const auto key = [](int rank) { return concat("init/host/", rank); };
-  store.set(key(position.rank), concat(host_id(), ' ', own_cores()));
+  store.set(key(position.rank), concat(host_id(), ' ', available_cores()));
   std::vector<std::string> keys;
   for (int rank = 0; rank < position.size; ++rank) keys.push_back(key(rank));
   const auto arrived = [&](int rank) { return store.check({key(rank)}); };
@@ -41,15 +41,15 @@ Hosts exchange_hosts(const JobPosition& position, Store& store, Membership* memb
     try {
       Hosts hosts;
       for (const std::string& text :
-           store.multi_get(keys, late ? Milliseconds(0) : std::min(deadline.left(), kPoll))) {
+           store.multi_get(keys, late ? Milliseconds(0) : std::min(deadline.remaining(), kPoll))) {
         const size_t end = std::min(text.find(' '), text.size());
         hosts.ids.push_back(text.substr(0, end));
         hosts.cores.push_back(text.substr(std::min(end + 1, text.size())));
       }
       return hosts;
     } catch (const TimeoutError&) {
-    } catch (const PeerError&) {      // all others have left
-    } catch (const MismatchError&) {  // two jobs have met
+    } catch (const PeerError&) {      // all other ranks have left
+    } catch (const MismatchError&) {  // ranks of two jobs use one store
     }
     if (membership) membership->check(kOp);
     if (!late) continue;

@@ -1,4 +1,4 @@
-// Exchanges the ranks' hosts while a job begins.
+// Exchanges the ranks' host ids through the store during init_process_group.
 #pragma once
 
 #include <string>
@@ -10,13 +10,14 @@
 
 namespace gradus::dist::internal {
 
-// Each rank's host, and the cores that it may use there.
+// Per rank of the job: host_id() (transport/segment.h) and available_cores() (core_share.h).
 struct Hosts {
   std::vector<std::string> ids, cores;
 };
 
-// Returns the hosts of all ranks. Collective over the job. `where` names the store in errors; `server` is this rank's.
-// Without a membership, ranks that have left are not noticed.
+// Returns the hosts of all ranks. Collective over the job; blocks until all ranks have called it. `where`
+// names the store in errors; `server`: the store's server if this rank runs it, to add refused clients to the
+// error; else null. Without a membership (null), ranks that have left are not detected.
 // Errors: TimeoutError and PeerError that name the ranks that did not arrive.
 Hosts exchange_hosts(const JobPosition& position, Store& store, Membership* membership,
                      const Deadline& deadline, const std::string& where, const StoreServer* server = nullptr);

@@ -71,8 +71,7 @@ Memory map(int fd, size_t bytes, int protection, std::shared_ptr<FileDescriptor>
 }
 
 // Maps the ready copy of `claim`. Returns null if that fails: with `gone` set, the copy no longer exists and
-// another rank may fill it again; otherwise this process cannot reach the copy (another PID namespace, or no
-// permission).
+// another rank may fill it again; otherwise it cannot reach the copy (other PID namespace, or no permission).
 Memory attach(const Claim& claim, size_t bytes, bool& gone) {
   gone = false;
   if (claim.pid_namespace != process_namespace()) return nullptr;
@@ -123,7 +122,7 @@ Memory fill_claimed(Store& store, const std::string& key, Claim claim, size_t by
   const auto file =
       std::make_shared<FileDescriptor>(memfd_create("gradus-copy", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   {
-    // Allocates the memory now, so that a lack of memory is no signal later. BlockedSignals: `ulimit -f` must
+    // Allocates now, so that a lack of memory is no signal later. BlockedSignals: `ulimit -f` must
     // raise no signal now.
     const gradus::internal::BlockedSignals blocked;
     if (!*file || fallocate(file->fd(), 0, 0, off_t(bytes)) != 0) return nullptr;
@@ -157,7 +156,7 @@ HostMemory share_on_host(World& world, const std::string& key, size_t bytes, con
   if (bytes == 0 || world.local_size == 1 || !world.shared_memory) return world.Job::share(key, bytes, fill);
 
   const std::string store_key = concat("share/", world.host_of[size_t(world.rank)], '/', bytes, '/', key);
-  const Watch watch = world.watch();
+  const WaitLimits limits = world.wait_limits();
   std::string replaceable;  // the store's value that this rank may replace; empty: only an absent value
   for (Milliseconds pause{1};; pause = std::min(2 * pause, Milliseconds(20))) {
     const Claim own = Claim::make(Claim::kFilling, world.rank);
@@ -176,7 +175,7 @@ HostMemory share_on_host(World& world, const std::string& key, size_t bytes, con
     } else if (claim.state == Claim::kFilling) {
       gone = world.membership->has_left(claim.rank);
       waiting.emplace(*world.membership, Wait::for_ranks([rank = claim.rank] { return std::vector{rank}; }));
-      if (watch.deadline.passed()) throw_wait(kOp, WaitResult::kTimeout, watch, {claim.rank});
+      if (limits.deadline.passed()) throw_wait(kOp, WaitResult::kTimeout, limits, {claim.rank});
     }
     replaceable = gone ? held : "";
     if (!gone) std::this_thread::sleep_for(pause);

@@ -1,5 +1,5 @@
-// One copy of read-only memory for all ranks of a host. It is a memfd. The first rank that asks fills and
-// seals it; the others map it. For Job::share.
+// Job::share among the ranks of a host: one copy of read-only memory, in a memfd. The first rank that
+// requests the copy fills and seals the memfd; the others map it.
 #pragma once
 
 #include <string>
@@ -8,10 +8,10 @@
 
 namespace gradus::dist::internal {
 
-// Does Job::share for a job with several ranks per host. The store says which rank fills the copy or has it.
-// A rank that cannot reach that memory (another container, no memory for files) gets a copy of its own.
-// Errors: what fill() throws; the errors of waits if filling takes longer than the job's timeout or the
-// job fails meanwhile.
+// Implements Job::share (tensor/runtime/job.h) for several ranks per host. A key in the store names the rank
+// that fills or has the copy. A rank that cannot map that memory (another container, no memory for files)
+// fills a copy of its own. Not collective; blocks while another rank fills.
+// Errors: those of fill(); TimeoutError if filling takes longer than the job's timeout; the job's failure.
 HostMemory share_on_host(World& world, const std::string& key, size_t bytes, const Job::Fill& fill);
 
 }  // namespace gradus::dist::internal

@@ -1,7 +1,6 @@
 // init_process_group's work: finds the job's TCP store by the rendezvous (environment, file or address),
 // connects to it, registers this rank, exchanges host ids to number the ranks of each host, and builds the
-// transport: shared-memory rings within a host, sockets between hosts. leave_job is the reverse. A job of one
-// rank needs no network.
+// transport: shared-memory rings within a host, sockets between hosts. A job of one rank needs no network.
 #include "gradus/distributed/group/internal/join_job.h"
 
 #include <unistd.h>
@@ -59,14 +58,15 @@ void set_hosts(World& world, const JobPosition& position, const Hosts& of) {
   world.local_size = int(std::ranges::count(world.host_of, world.host_of[world.rank]));
   world.local_rank =
       int(std::count(world.host_of.begin(), world.host_of.begin() + world.rank, world.host_of[world.rank]));
-  world.threads = share_of_cores(of.cores, world.host_of, world.rank, usable_cores());
+  world.threads = thread_share(of.cores, world.host_of, world.rank, usable_cores());
   // The launcher's numbers count if it gives them: it may treat parts of a host as several nodes.
   if (position.local_rank >= 0) world.local_rank = position.local_rank;
   if (position.local_size > 0) world.local_size = position.local_size;
 }
 
 // Ranks that share memory exchange messages through rings. All other pairs of ranks have a connection.
-std::shared_ptr<Transport> make_transport(World& world, const std::string& address, const Watch& watch) {
+std::shared_ptr<Transport> make_transport(World& world, const std::string& address,
+                                          const WaitLimits& limits) {
   std::vector<int> neighbors, others;
   for (int rank = 0; rank < world.size; ++rank) {
     const bool near = world.shared_memory && world.host_of[rank] == world.host_of[world.rank];
@@ -74,11 +74,11 @@ std::shared_ptr<Transport> make_transport(World& world, const std::string& addre
   }
   const int index = int(std::ranges::find(neighbors, world.rank) - neighbors.begin());
   const size_t bytes = ring_bytes(int(neighbors.size()));
-  auto segment = neighbors.size() > 1
-                     ? world.segments->open(concat("messages/", neighbors[0]), neighbors, index, bytes, watch)
-                     : std::make_shared<Segment>(bytes);
+  auto segment = neighbors.size() > 1 ? world.segments->open(concat("messages/", neighbors[0]), neighbors,
+                                                             index, bytes, limits)
+                                      : std::make_shared<Segment>(bytes);
   std::map<int, FileDescriptor> sockets;
-  if (!others.empty()) sockets = connect_ranks({world.rank, others, world.store, address}, watch);
+  if (!others.empty()) sockets = connect_ranks({world.rank, others, world.store, address}, limits);
   return make_stream_transport(std::move(segment), world.membership, neighbors, index, std::move(sockets));
 }
 
@@ -104,7 +104,7 @@ std::string address_for_others(const World& world, const std::string& master, in
 void join_others(World& world, const Rendezvous& rendezvous, const JobPosition& position,
                  const Deadline& deadline) {
   const JobStore found = rendezvous.find_store(position, deadline);
-  world.hosted = found.server;
+  world.hosted_store_server = found.server;
   const auto store = connect(found, rendezvous.hosted_by_launcher, deadline);
   const std::string size = store->compare_set("init/world_size", "", std::to_string(position.size));
   if (size != std::to_string(position.size))
@@ -119,7 +119,7 @@ void join_others(World& world, const Rendezvous& rendezvous, const JobPosition& 
   set_hosts(
       world, position,
       exchange_hosts(position, *world.store, world.membership.get(), deadline, where, found.server.get()));
-  if (found.known_by_port_alone) world.settled = now() + kSettle;
+  if (found.known_by_port_alone) world.collision_check_end = now() + kSettle;
   Futex::set_ranks_on_host(world.local_size);
   if (!rendezvous.file.empty() && position.rank == 0) unlink(rendezvous.file.c_str());
   world.transport = make_transport(world, address_for_others(world, found.host, found.address.port, deadline),
@@ -167,7 +167,7 @@ Ref<World> join_job(const InitOptions& options) {
 
 void leave_job(World& world) {
   world.membership->leave();
-  if (!world.hosted) return;
+  if (!world.hosted_store_server) return;
   // The store's server ends with this rank, so this rank waits for the others.
   const auto all_left = [&] {
     for (int rank = 0; rank < world.size; ++rank)

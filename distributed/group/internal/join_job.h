@@ -1,4 +1,4 @@
-// How a process becomes a rank of a job, and how it leaves.
+// The implementation of init_process_group and destroy_process_group: how a process joins and leaves a job.
 #pragma once
 
 #include "gradus/distributed/group/process_group.h"
@@ -6,15 +6,17 @@
 
 namespace gradus::dist::internal {
 
-// Joins a job. Collective over the job.
+// Joins a job, and makes its default group. Collective over the job; blocks until all ranks have joined. Does
+// not make the World the process's.
 // Errors: those of init_process_group.
 Ref<World> join_job(const InitOptions& options);
 
-// Leaves in order. The rank that hosts the store stays until the others have left too.
+// Leaves the job in order. The rank that hosts the store blocks until the other ranks have left too, for at
+// most the job's timeout (500 ms after the job's failure).
 void leave_job(World& world);
 
-// From now on other ranks learn how this process ends: in order (exit status 0), or with the uncaught
-// exception or the exit status that ended it.
+// Registers handlers (on_exit, std::set_terminate) by which the process's World leaves the job at exit status
+// 0, and reports the uncaught exception or the exit status otherwise. Repeated calls are harmless.
 void install_exit_hooks();
 
 }  // namespace gradus::dist::internal

@@ -40,7 +40,8 @@ MessageHeader header_of(const Tensor& x) {
   return header;
 }
 
-Tensor room_for(const char* op, int source, const MessageHeader& header, size_t bytes, Device device) {
+Tensor allocate_payload(const char* op, int source, const MessageHeader& header, size_t bytes,
+                        Device device) {
   if (header.kind == MessageHeader::Kind::kNone && bytes == 0) return Tensor();
   if (header.kind != MessageHeader::Kind::kTensor)
     throw MismatchError(op, source, "rank ", source, " sent a malformed message");
@@ -57,7 +58,7 @@ MessageWork::MessageWork(const Message& message, const Tensor& keep, bool receiv
       membership_(message.group.world()->membership),
       transport_(message.group.world()->transport),
       timeout_(message.timeout.value_or(message.group.timeout())),
-      deadline_(message.group.watch(message.timeout).deadline),
+      deadline_(message.group.wait_limits(message.timeout).deadline),
       peer_(message.peer),
       doing_(describe_call(message, receives)),
       tensor_(keep),
@@ -84,12 +85,12 @@ Ref<MessageWork> MessageWork::send(const Message& message, const MessageHeader& 
   return work;
 }
 
-Ref<MessageWork> MessageWork::receive(const Message& message, TakeMessage take, const Tensor& keep) {
+Ref<MessageWork> MessageWork::receive(const Message& message, AcceptMessage accept, const Tensor& keep) {
   GroupState& group = message.group;
   auto work = Ref<MessageWork>(new MessageWork(message, keep, true));
   work->membership_->check(message.op);
-  const auto accept = [op = message.op, take = std::move(take)](int source, std::span<const std::byte> bytes,
-                                                                size_t payload) -> void* {
+  const auto on_header = [op = message.op, accept = std::move(accept)](
+                             int source, std::span<const std::byte> bytes, size_t payload) -> void* {
     MessageHeader header;
     if (bytes.size() != sizeof header)
       throw MismatchError(op, source, "rank ", source, " sent a message of another kind");
@@ -98,7 +99,7 @@ Ref<MessageWork> MessageWork::receive(const Message& message, TakeMessage take, 
     if (header.kind > MessageHeader::Kind::kNone || header.dtype > DType::kBool || header.ndim < 0 ||
         header.ndim > kMaxDims)
       throw MismatchError(op, source, "rank ", source, " sent a malformed message");
-    return take(source, header, payload);
+    return accept(source, header, payload);
   };
   std::vector<int> sources;
   if (message.peer == kAnyRank)
@@ -106,19 +107,20 @@ Ref<MessageWork> MessageWork::receive(const Message& message, TakeMessage take, 
       if (rank != work->membership_->rank()) sources.push_back(rank);
   work->request_ =
       work->transport_->receive(message.peer == kAnyRank ? kAnySource : message.peer,
-                                {group.id(), message.channel, message.tag}, accept, std::move(sources));
+                                {group.id(), message.channel, message.tag}, on_header, std::move(sources));
   return work;
 }
 
 void MessageWork::wait(std::optional<Milliseconds> timeout) {
-  if (timeout && *timeout < deadline_.left()) {
-    // The caller's limit is shorter than the message's: after this limit the message is still under way.
+  if (timeout && *timeout < deadline_.remaining()) {
+    // The caller's limit is shorter than the message's, which then continues.
     // Polls every millisecond.
     const Deadline limit = Deadline::after(*timeout);
     Futex never;
     while (!is_completed() && !limit.passed())
       never.wait(
-          local_watch(Deadline::after(std::min(limit.left(), Milliseconds(1)))), [] { return false; }, op_);
+          local_wait_limits(Deadline::after(std::min(limit.remaining(), Milliseconds(1)))),
+          [] { return false; }, op_);
     if (!is_completed())
       throw TimeoutError(op_, -1, "not done within ", timeout->count(), " ms, but still under way");
   }

@@ -34,17 +34,16 @@ struct MessageHeader {
   uint8_t wants_gradient = 0;
 };
 std::string describe(const MessageHeader& header);  // "f32[4,8]", "an object"
-// Returns the header of a message with x, which must be row-major or channels-last. An undefined x gives
-// kNone.
+// Returns the header of a message with x, which must be row-major, channels-last, or undefined: kNone.
 MessageHeader header_of(const Tensor& x);
 // Allocates the tensor that a header describes; undefined for kNone.
 // Errors: MismatchError naming rank `source` if the header is malformed or does not describe `bytes` bytes.
-Tensor room_for(const char* op, int source, const MessageHeader& header, size_t bytes, Device device);
+Tensor allocate_payload(const char* op, int source, const MessageHeader& header, size_t bytes, Device device);
 
 // Called when a header has arrived: returns where the payload of `bytes` bytes is written. May run on any
 // thread with the transport's lock held, so it must not call the transport.
 // Errors: MismatchError, which both ranks get.
-using TakeMessage = std::function<void*(int source, const MessageHeader& header, size_t bytes)>;
+using AcceptMessage = std::function<void*(int source, const MessageHeader& header, size_t bytes)>;
 
 struct Message {
   const char* op;
@@ -55,14 +54,14 @@ struct Message {
   Channel channel = Channel::kUser;
 };
 
-// Makes a Message of Channel::kUser after checking it. `peer` is a rank in the job or kAnyRank; `what` is its
+// Makes a checked Message of Channel::kUser. `peer`: rank in the job or kAnyRank; `what`: its
 // name in errors ("dst").
 // Errors: ValueError if this rank or the peer is no member, or they are the same rank.
 Message make_message(const char* op, const Group& group, int peer, const char* what, uint32_t tag,
                      std::optional<Milliseconds> timeout);
 
-// A send or receive in progress; starting one never blocks. In a forked child, destruction leaves the
-// parent's message alone.
+// A send or receive in progress; starting never blocks. A forked child's destructor ignores the
+// parent's message.
 class MessageWork final : public WorkState {
  public:
   // Sends x, dense or undefined. The message keeps x alive.
@@ -70,9 +69,9 @@ class MessageWork final : public WorkState {
   // The caller keeps the payload alive.
   static Ref<MessageWork> send(const Message& message, const MessageHeader& header,
                                std::span<const std::byte> payload, const Tensor& keep = {});
-  // The payload goes where `take` returns. `keep` is the tensor that is written, or undefined: it stays
+  // The payload goes where `accept` returns. `keep` is the tensor that is written, or undefined: it stays
   // alive, and its version changes when the message is done.
-  static Ref<MessageWork> receive(const Message& message, TakeMessage take, const Tensor& keep);
+  static Ref<MessageWork> receive(const Message& message, AcceptMessage accept, const Tensor& keep);
 
   ~MessageWork() override;
 
@@ -105,8 +104,7 @@ class MessageWork final : public WorkState {
   Ref<Request> request_;
 };
 
-// Waits for the detached messages that this rank still sends, at most until their deadlines. Drops the
-// receives.
+// Waits for the detached messages that this rank sends, until their deadlines. Drops the receives.
 void finish_messages(World& world);
 
 }  // namespace gradus::dist::internal

@@ -49,13 +49,13 @@ void set_address(StoreAddress& address, const std::string& text, const char* wha
   address.port = to_number(text.substr(colon + 1), concat(what, "'s port").c_str(), 1, 65535);
 }
 
-// Throws because rank 0's port is taken. If another job's rank 0 has the port, that job ends too: Note
+// Throws that rank 0's port is taken. If another job's rank 0 has it, that job ends: Note
 // [Whose store it is].
 [[noreturn]] void throw_taken(const JobStore& store, int world_size, const ConnectionError& taken) {
   constexpr Milliseconds kLimit{2'000};
   std::string owner;
   try {
-    join_tcp(store.address, 0, world_size, kLimit)->report(two_jobs(0));
+    join_tcp(store.address, 0, world_size, kLimit)->report(two_jobs_failure(0));
     owner = "another job's rank 0 has it";
   } catch (const ConnectionError& error) {
     owner = text_of(error);
@@ -120,7 +120,7 @@ JobStore find_through_store(std::shared_ptr<Store> store, const std::string& fil
                             const JobPosition& position, const Deadline& deadline) {
   constexpr const char* kKey = "init/store";
   const std::string where = file.empty() ? "in the given store" : "by file " + file;
-  if (!store) store = open_file_store(file, deadline.left());
+  if (!store) store = open_file_store(file, deadline.remaining());
   if (store->add(concat("init/arrivals/", position.rank), 1) != 1)
     throw StateError(kOp, "rank ", position.rank, " has come before ", where,
                      file.empty() ? ": it was used for an earlier job"
@@ -138,7 +138,7 @@ JobStore find_through_store(std::shared_ptr<Store> store, const std::string& fil
   } else {
     std::string bytes;
     try {
-      bytes = store->get(kKey, deadline.left());
+      bytes = store->get(kKey, deadline.remaining());
     } catch (const TimeoutError&) {
       throw TimeoutError(kOp, 0, "rank 0 came and did not open the job's store within ",
                          deadline.timeout().count(), " ms (", where, ')');
@@ -175,8 +175,7 @@ Rendezvous from_master_variables(const JobPosition& position, StoreAddress addre
   return by_port(std::move(address));
 }
 
-// Reads the variables of a launcher or scheduler. Completes `position`, whose rank and size may come from the
-// options.
+// Reads a launcher's or scheduler's variables. Completes `position`; rank and size may be options.
 Rendezvous from_environment(const InitOptions& options, JobPosition& position, StoreAddress address) {
   const auto environment = read_environment();
   if (!environment) return from_master_variables(position, std::move(address));

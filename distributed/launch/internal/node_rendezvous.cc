@@ -64,7 +64,7 @@ struct NodeRendezvous::Node {
   std::string to_bytes() const {
     WireWriter w;
     w.put(index, nproc, first_rank, host);
-    return w.take();
+    return w.release();
   }
   static Node from_bytes(std::string_view bytes) {
     WireReader r(bytes);
@@ -299,7 +299,7 @@ std::string NodeRendezvous::make_plan() {
                      options_.world_size);
   WireWriter w;
   w.put(plan, rank, options_.max_restarts, options_.local_addr.empty() ? options_.host : options_.local_addr);
-  return w.take();
+  return w.release();
 }
 
 void NodeRendezvous::throw_missing(const std::vector<Node>& nodes, int ranks) const {

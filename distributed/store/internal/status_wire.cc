@@ -21,7 +21,7 @@ void put(WireWriter& wire, const CallSeries& series) { wire.put(series.kind, ser
 CallSeries get_series(WireReader& wire) {
   CallSeries series;
   wire.get(series.kind, series.group, series.first);
-  if (series.kind > CallSeries::Kind::kMessage) WireReader::fail();
+  if (series.kind > CallSeries::Kind::kMessage) WireReader::throw_malformed();
   return series;
 }
 
@@ -93,7 +93,7 @@ std::string encode_status(const RankStatus& status) {
     put(wire, status.waits[i], max_runs);
     room -= std::min(status.waits[i].ranks.runs().size(), max_runs) * sizeof(RankSet::Run);
   }
-  return wire.take();
+  return wire.release();
 }
 
 std::optional<RankStatus> decode_status(std::string_view bytes, int world_size) {
@@ -110,7 +110,7 @@ std::optional<RankStatus> decode_status(std::string_view bytes, int world_size) 
       wire.get(status.arrived[series]);
     }
     for (wire.get(count); count > 0; --count) status.waits.push_back(get_wait(wire, world_size));
-    if (wire.left() != 0) return {};
+    if (wire.remaining() != 0) return {};
     return status;
   } catch (const StoreError&) {
     return {};

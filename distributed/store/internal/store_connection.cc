@@ -20,7 +20,7 @@ constexpr Milliseconds kFirstPatience{1'000}, kMaxPatience{5'000};
 // Returns the deadline of one name look-up or handshake: `limit`, or the time left but at least 100 ms, so
 // that the error of the last attempt names the cause and not the deadline.
 Deadline step(const Deadline& deadline, Milliseconds limit) {
-  return Deadline::after(std::clamp(deadline.left(), Milliseconds(100), limit));
+  return Deadline::after(std::clamp(deadline.remaining(), Milliseconds(100), limit));
 }
 
 }  // namespace
@@ -107,7 +107,7 @@ StoreConnection StoreConnection::open(const char* op, const StoreAddress& addres
       const std::string limit = retry ? concat(" within ", deadline.timeout().count(), " ms") : "";
       throw ConnectionError(reason, op, -1, "no connection to the store at ", place, limit, ": ", all);
     }
-    std::this_thread::sleep_for(std::min(pause, deadline.left()));
+    std::this_thread::sleep_for(std::min(pause, deadline.remaining()));
     pause = std::min(pause * 2, kMaxPause);
     patience = std::min(patience * 2, kMaxPatience);
   }
@@ -146,7 +146,8 @@ Io StoreConnection::receive(Message* message, const Deadline& deadline, std::str
       return Io::kDone;
     }
     const bool begun = in_.pending() > 0;
-    const Io io = read(why, Deadline::after(begun ? std::max(deadline.left(), patience) : deadline.left()));
+    const Io io =
+        read(why, Deadline::after(begun ? std::max(deadline.remaining(), patience) : deadline.remaining()));
     if (io != Io::kDone) return io;
   }
 }

@@ -113,8 +113,8 @@ void StoreService::check_proof(Id id, Connection& c, std::string_view body, Time
   if (hello.role == Role::kMember)
     if (auto why = roster_.join(hello.rank, hello.world_size, now)) {
       if (options_.known_by_port_alone && roster_.is_contended(hello.rank, now)) {
-        report(two_jobs(hello.rank));
-        why = two_jobs(hello.rank).text;
+        report(two_jobs_failure(hello.rank));
+        why = two_jobs_failure(hello.rank).text;
       }
       return refuse(id, c, Refusal::kRank, *why);
     }
@@ -155,7 +155,7 @@ void StoreService::handle_notice(Id id, Connection& c, const Message& message, T
       if (member)
         roster_.report(report->failure, now);
       else
-        roster_.decide(report->failure);
+        roster_.confirm_failure(report->failure);
       return send_failure();
     }
     case MessageType::kEnded: {
@@ -170,7 +170,7 @@ void StoreService::handle_notice(Id id, Connection& c, const Message& message, T
       Message answer{MessageType::kStatuses, {}, {}};
       std::vector<std::string> encoded;
       for (const RankStatus& s : statuses) {
-        answer.numbers.insert(answer.numbers.end(), {s.rank, s.left, s.silent.count()});
+        answer.numbers.insert(answer.numbers.end(), {s.rank, s.has_left, s.silent.count()});
         encoded.push_back(encode_status(s));
       }
       answer.texts.assign(encoded.begin(), encoded.end());
@@ -285,8 +285,9 @@ void StoreService::disconnect(Id id, std::string_view why, TimePoint now) {
   const auto it = connections_.find(id);
   Connection& c = it->second;
   const std::string_view reason = c.why.empty() ? why : c.why;
-  if (c.present && c.hello.role == Role::kMember) roster_.lost(c.hello.rank, reason, now);
-  if (c.present && c.hello.role == Role::kLauncher) roster_.lost_launcher(c.hello.name, reason, now);
+  if (c.present && c.hello.role == Role::kMember) roster_.connection_lost(c.hello.rank, reason, now);
+  if (c.present && c.hello.role == Role::kLauncher)
+    roster_.launcher_connection_lost(c.hello.name, reason, now);
   set_deadline(id, c, {});
   greeting_.erase(id);
   table_.forget(id);
@@ -324,12 +325,12 @@ std::vector<StoreService::Id> StoreService::take_changed() {
 }
 
 void StoreService::report(const Failure& failure) {
-  roster_.decide(failure);
+  roster_.confirm_failure(failure);
   send_failure();
 }
 
 void StoreService::ended(int rank, TimePoint now) {
-  roster_.ended(rank, now);
+  roster_.process_ended(rank, now);
   if (roster_.has_left(rank)) send_left(rank);
   send_failure();
 }

@@ -69,10 +69,10 @@ TEST(CallRecord, EachOpComparesWhatItNeeds) {
       change(other);
       return compare({call, other}).has_value();
     };
-    EXPECT_EQ(differs([](Call& c) { c.dtype = DType::kF64; }), info.tensor);
-    EXPECT_EQ(differs([](Call& c) { c.shape = {3, 2}; }), info.shape);
-    EXPECT_EQ(differs([](Call& c) { c.shape = {2, 3, 1}; }), info.shape);
-    EXPECT_EQ(differs([](Call& c) { c.reduce = ReduceOp::kMin; }), info.reduce);
+    EXPECT_EQ(differs([](Call& c) { c.dtype = DType::kF64; }), info.has_tensor);
+    EXPECT_EQ(differs([](Call& c) { c.shape = {3, 2}; }), info.same_shape);
+    EXPECT_EQ(differs([](Call& c) { c.shape = {2, 3, 1}; }), info.same_shape);
+    EXPECT_EQ(differs([](Call& c) { c.reduce = ReduceOp::kMin; }), info.reduces);
     EXPECT_EQ(differs([](Call& c) { c.root = 1; }), info.root != OpInfo::Root::kNone);
     EXPECT_TRUE(
         differs([](Call& c) { c.op = c.op == Op::kAllGatherObject ? Op::kBarrier : Op::kAllGatherObject; }));

@@ -64,7 +64,7 @@ std::string tensor_bytes(uint8_t kind, uint8_t dtype, const std::vector<int64_t>
   writer.put(dtype);
   writer.put(uint8_t(dims.size()));
   for (int64_t size : dims) writer.put(size);
-  return writer.take() + std::string(payload, '\2');
+  return writer.release() + std::string(payload, '\2');
 }
 
 TEST(Wire, RefusesMalformedTensors) {

@@ -50,12 +50,12 @@ TEST(Mailbox, MessagesAreTakenInAnyOrder) {
                 for (uint64_t step = 0; step < 3; ++step) {
                   std::vector<Address> all = all_addresses(step);
                   std::ranges::shuffle(all, shuffled);
-                  for (size_t i = 0; i < all.size(); i += 3) mailbox.expect(other, all[i]);
+                  for (size_t i = 0; i < all.size(); i += 3) mailbox.post_receive(other, all[i]);
                   std::ranges::shuffle(all, shuffled);
                   for (const Address& a : all) mailbox.send(other, a, {.tensor = value_of(a)});
                   std::ranges::shuffle(all, shuffled);
                   for (const Address& a : all)
-                    EXPECT_EQ(values(mailbox.take(other, a, "a test").tensor), values(value_of(a)))
+                    EXPECT_EQ(values(mailbox.receive(other, a, "a test").tensor), values(value_of(a)))
                         << to_string(a);
                 }
               },
@@ -83,7 +83,7 @@ TEST(Mailbox, CarriesFormAndWhatTheNextStageNeeds) {
             {.tensor = x, .parcels = i, .wants_gradient = i % 2 == 1, .generator = {5, uint64_t(i)}});
         continue;
       }
-      const Parcel got = mailbox.take(0, {.slot = i}, "a test");
+      const Parcel got = mailbox.receive(0, {.slot = i}, "a test");
       EXPECT_EQ(got.parcels, i);
       EXPECT_EQ(got.wants_gradient, i % 2 == 1);
       EXPECT_EQ(got.generator, (std::array<uint64_t, 2>{5, uint64_t(i)}));
@@ -111,10 +111,10 @@ TEST(Mailbox, LargeTensorsMoveWhileBothRanksDoSomethingElse) {
       mailbox.send(1, {}, {.tensor = x});
       std::this_thread::sleep_for(std::chrono::milliseconds(200));  // calls nothing
     } else {
-      mailbox.expect(0, {});
-      EXPECT_TRUE(until([&] { return mailbox.has(0, {}); }));
-      EXPECT_EQ(values(mailbox.take(0, {}, "a test").tensor), values(x));
-      EXPECT_FALSE(mailbox.has(0, {}));
+      mailbox.post_receive(0, {});
+      EXPECT_TRUE(until([&] { return mailbox.has_arrived(0, {}); }));
+      EXPECT_EQ(values(mailbox.receive(0, {}, "a test").tensor), values(x));
+      EXPECT_FALSE(mailbox.has_arrived(0, {}));
     }
   });
 }
@@ -134,7 +134,7 @@ TEST(Mailbox, RefusesAddressesWithoutRoom) {
     EXPECT_THROW(Mailbox({}, {.slots = (1 << 16) + 1}), ValueError);
     EXPECT_THROW(mailbox.send(get_rank(), {}, {}), ValueError);
     EXPECT_THROW(mailbox.send(2, {}, {}), ValueError);
-    EXPECT_THROW(mailbox.expect(1 - get_rank(), {}, Device("meta")), DeviceError);
+    EXPECT_THROW(mailbox.post_receive(1 - get_rank(), {}, Device("meta")), DeviceError);
   });
 }
 
@@ -149,7 +149,7 @@ TEST(Mailbox, TheLargestAddressesHaveNumbersOfTheirOwn) {
     for (size_t i = 0; i < far.size(); ++i)
       mailbox.send(1 - get_rank(), far[i], {.tensor = scalar(double(i))});
     for (size_t i = far.size(); i-- > 0;)
-      EXPECT_EQ(mailbox.take(1 - get_rank(), far[i], "a test").tensor.item<double>(), double(i));
+      EXPECT_EQ(mailbox.receive(1 - get_rank(), far[i], "a test").tensor.item<double>(), double(i));
   });
 }
 
@@ -160,7 +160,7 @@ TEST(Mailbox, AMessageOfAnotherStepIsAnError) {
       if (get_rank() == 0)
         mailbox.send(1, {.step = 8}, {.tensor = ones({1})});
       else
-        mailbox.take(0, {.step = 7}, "2F0");
+        mailbox.receive(0, {.step = 7}, "2F0");
       barrier();
     });
   });
@@ -172,8 +172,8 @@ TEST(Mailbox, ASenderThatLeavesOrThrowsIsNamed) {
   EXPECT_THAT(error_of<PeerError>([] {
                 run_ranks(2, [] {
                   Mailbox mailbox({}, {});
-                  mailbox.expect(1 - get_rank(), {});
-                  if (get_rank() == 1) mailbox.take(0, {}, "2F0");
+                  mailbox.post_receive(1 - get_rank(), {});
+                  if (get_rank() == 1) mailbox.receive(0, {}, "2F0");
                 });
               }),
               HasSubstr("rank 0"));
@@ -181,7 +181,7 @@ TEST(Mailbox, ASenderThatLeavesOrThrowsIsNamed) {
                 run_ranks(2, [] {
                   Mailbox mailbox({}, {});
                   if (get_rank() == 0) throw ValueError("stage", "cannot go on");
-                  mailbox.take(0, {}, "2F0");
+                  mailbox.receive(0, {}, "2F0");
                 });
               }),
               HasSubstr("cannot go on"));
@@ -193,10 +193,10 @@ TEST(Mailbox, AWaitEndsAtTheGroupsTimeoutCountedFromTheTake) {
     run_ranks(2,
               [] {
                 Mailbox mailbox({}, {});
-                mailbox.expect(1 - get_rank(), {});
+                mailbox.post_receive(1 - get_rank(), {});
                 std::this_thread::sleep_for(std::chrono::milliseconds(700));
                 if (get_rank() == 1)
-                  mailbox.take(0, {}, "2F0");
+                  mailbox.receive(0, {}, "2F0");
                 else
                   std::this_thread::sleep_for(std::chrono::milliseconds(1500));
               },
@@ -210,7 +210,7 @@ TEST(Mailbox, RanksThatWaitForEachOtherAreFound) {
   const std::string text = error_of<DistributedError>([] {
     run_ranks(2, [] {
       Mailbox mailbox({}, {});
-      mailbox.take(1 - get_rank(), {}, concat("action ", get_rank()));
+      mailbox.receive(1 - get_rank(), {}, concat("action ", get_rank()));
     });
   });
   EXPECT_THAT(text, HasSubstr("action 0, for input 0 of stage 0"));
@@ -221,9 +221,9 @@ TEST(Mailbox, DropsWhatNobodyTook) {
   run_ranks(2, [] {
     {
       Mailbox mailbox({}, {});
-      mailbox.expect(1 - get_rank(), {.micro_batch = 1});
+      mailbox.post_receive(1 - get_rank(), {.micro_batch = 1});
       mailbox.send(1 - get_rank(), {}, {.tensor = ones({100})});
-      mailbox.expect(1 - get_rank(), {});
+      mailbox.post_receive(1 - get_rank(), {});
     }
     barrier();
   });

@@ -330,7 +330,7 @@ const CallId kOne{{kCollective, 1, 0}, 3}, kTwo{{kCollective, 2, 0}, 7}, kThree{
 
 TEST(FindDeadlock, FindsRanksThatWaitForEachOther) {
   RankStatus left = stuck(1, {{kTwo, {0, 1}}});
-  left.left = true;
+  left.has_left = true;
   struct Case {
     const char* name;
     std::vector<RankStatus> statuses;

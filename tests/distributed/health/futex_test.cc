@@ -18,7 +18,9 @@ class Signals : public ::testing::TestWithParam<bool> {
  protected:
   void SetUp() override { Futex::set_ranks_on_host(GetParam() ? 1 : 100'000); }
   void TearDown() override { Futex::set_ranks_on_host(1); }
-  Watch watch(Milliseconds timeout = 60s) const { return {memberships[0].get(), Deadline::after(timeout)}; }
+  WaitLimits watch(Milliseconds timeout = 60s) const {
+    return {memberships[0].get(), Deadline::after(timeout)};
+  }
   std::vector<std::shared_ptr<Membership>> memberships = make_local_memberships(2);
 };
 INSTANTIATE_TEST_SUITE_P(, Signals, ::testing::Bool(),
@@ -29,7 +31,7 @@ struct Table {
   Futex signal;
   std::atomic<int> turn{0};
 };
-void play(Table& table, int player, int turns, const Watch& watch) {
+void play(Table& table, int player, int turns, const WaitLimits& watch) {
   for (int i = player; i < turns; i += 2) {
     const auto my_turn = [&] { return table.turn.load(std::memory_order_acquire) == i; };
     ASSERT_EQ(table.signal.wait(watch, my_turn, "turn"), WaitResult::kReady);

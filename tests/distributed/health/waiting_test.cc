@@ -53,7 +53,7 @@ TEST(LocalMembership, TellsWhatOthersDo) {
   const auto statuses = members[1]->statuses();
   ASSERT_EQ(statuses.size(), 2u);
   EXPECT_EQ(statuses[0].rank, 0);
-  EXPECT_TRUE(statuses[0].left);
+  EXPECT_TRUE(statuses[0].has_left);
   EXPECT_EQ(statuses[1].rank, 2);
   EXPECT_EQ(activity_text(statuses[1]), "in barrier #1 of group 'world'");
 }
@@ -149,7 +149,7 @@ TEST(Timeout, ListsAllThatAreMissing) {
                            .silent = kNow,
                            .activity = Activity::kInCall,
                            .call = "user_get, where nobody set 'x'"},
-                          {.rank = 3, .left = true, .silent = kNow},
+                          {.rank = 3, .has_left = true, .silent = kNow},
                           {.rank = 4, .silent = kNow}},
                          {1, 3, 4}),
             "[all_reduce] ranks 1, 3, 4 did not come to all_reduce #12 of group 'world' within 5000 ms: rank "
@@ -429,10 +429,10 @@ TEST(Status, APostedCallHoldsTheRankWhenItsProgramWaitsForIt) {
   const auto status = [&] { return text_of(members[1]->statuses()[0]); };
   const std::vector<int> group{0, 1};
   const int queue = 0, other_queue = 0;
-  internal::posted_calls = &queue;
+  internal::current_call_queue = &queue;
   std::optional<WaitScope> posted(std::in_place, me,
                                   Wait::for_call("all_reduce", "all_reduce #2", call_id(5, group, 2), group));
-  internal::posted_calls = nullptr;
+  internal::current_call_queue = nullptr;
   const std::string under_way =
       "outside of any collective, with all_reduce #2 under way; not blocked in 5.0#2: 0-1";
   EXPECT_EQ(status(), under_way);
@@ -448,9 +448,9 @@ TEST(Status, APostedCallHoldsTheRankWhenItsProgramWaitsForIt) {
     const WaitScope call(me, Wait::for_call("barrier", "barrier #1", call_id(6, group, 1), group));
     EXPECT_EQ(status(), "in barrier #1; not blocked in 5.0#2: 0-1; 6.0#1: 0-1");
   }
-  internal::posted_calls = &queue;
+  internal::current_call_queue = &queue;
   posted.reset();
-  internal::posted_calls = nullptr;
+  internal::current_call_queue = nullptr;
   EXPECT_EQ(status(), "outside of any collective, after all_reduce #2");
 }
 
@@ -497,14 +497,14 @@ TEST(Timeout, WithoutAnyNewsStillNamesTheRank) {
 TEST(Timeout, GivesWayToAnEarlierFailure) {
   const auto members = make_local_memberships(2);
   members[1]->report({Failure::Kind::kFailed, 1, "rank 1 threw"});
-  const Watch watch{members[0].get(), Deadline::after(Milliseconds(0))};
+  const WaitLimits watch{members[0].get(), Deadline::after(Milliseconds(0))};
   EXPECT_THROW(throw_wait("recv", WaitResult::kTimeout, watch, {1}), PeerError);
   EXPECT_THROW(throw_wait("recv", WaitResult::kFailed, watch, {1}), PeerError);
 }
 
 TEST(Leaving, IsAnErrorOnlyWhenSomethingIsStillMissing) {
   const auto members = make_local_memberships(2);
-  const Watch watch{members[0].get(), Deadline::after(Milliseconds(1000))};
+  const WaitLimits watch{members[0].get(), Deadline::after(Milliseconds(1000))};
   members[0]->set_activity(Activity::kInCall, "recv", "recv from rank 1");
   check_left("recv", watch, 1, [] { return true; });  // it is still there
   members[1]->leave();

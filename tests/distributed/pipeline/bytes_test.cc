@@ -49,7 +49,7 @@ class CountingTransport final : public internal::Transport {
                                  std::vector<int> sources) override {
     return inner_->receive(peer, tag, std::move(accept), std::move(sources));
   }
-  void wait(internal::Request& request, const internal::Watch& watch, const char* op) override {
+  void wait(internal::Request& request, const internal::WaitLimits& watch, const char* op) override {
     inner_->wait(request, watch, op);
   }
   void progress_in_background() override { inner_->progress_in_background(); }

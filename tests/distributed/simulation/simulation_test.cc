@@ -99,7 +99,7 @@ TEST(Simulation, ALockOrderThatMayDeadlockIsFoundBySomeSeed) {
       const auto member = make_local_memberships(1)[0];
       const auto lock = [&](int which) {
         internal::Simulation::current()->step("lock");
-        const internal::Watch watch{member.get(), Deadline::after(std::chrono::hours(1))};
+        const internal::WaitLimits watch{member.get(), Deadline::after(std::chrono::hours(1))};
         freed.wait(
             watch, [&] { return !taken[which]; }, "a lock");
         taken[which] = true;

@@ -129,9 +129,9 @@ TEST(TcpMembershipTest, OthersLearnForWhomARankWaits) {
     return CallId{{CallSeries::Kind::kCollective, group, 0}, sequence};
   };
   const int queue = 0;
-  internal::posted_calls = &queue;
+  internal::current_call_queue = &queue;
   const WaitScope posted(*second, Wait::for_call("all_reduce", "all_reduce #3", id(9, 3), even));
-  internal::posted_calls = nullptr;
+  internal::current_call_queue = nullptr;
   WaitScope complete(*second, Wait::for_call("gather", "gather #5", id(5, 5), even));
   complete.all_arrived();
   const WaitScope message(*second, Wait::for_any_rank([] { return std::vector{4, 5}; }));
@@ -168,15 +168,15 @@ TEST(TcpMembershipTest, WhoLeavesIsNotDead) {
   EXPECT_TRUE(comes_true([&] { return first->has_left(1); }));
   EXPECT_FALSE(first->has_left(0));
   second.reset();
-  std::this_thread::sleep_for(internal::kGrace + Milliseconds(300));
+  std::this_thread::sleep_for(internal::kLauncherGracePeriod + Milliseconds(300));
   EXPECT_FALSE(first->failed());
   // Who comes later hears of it too.
   auto third = join_tcp(address_of(server), 2, 3, kLong);
   EXPECT_TRUE(comes_true([&] { return third->has_left(1); }));
   const auto statuses = third->statuses();
   ASSERT_EQ(statuses.size(), 2u);
-  EXPECT_FALSE(statuses[0].left);
-  EXPECT_TRUE(statuses[1].left);
+  EXPECT_FALSE(statuses[0].has_left);
+  EXPECT_TRUE(statuses[1].has_left);
 }
 
 // Each closes its connection while the server sends it that others have left.
@@ -200,7 +200,7 @@ TEST(TcpMembershipTest, ManyThatLeaveAtOnceAreNotDead) {
         server.ended(rank);
       });
     for (std::thread& thread : threads) thread.join();
-    std::this_thread::sleep_for(internal::kGrace + Milliseconds(100));
+    std::this_thread::sleep_for(internal::kLauncherGracePeriod + Milliseconds(100));
     Failure failure;
     EXPECT_FALSE(server.failed(&failure)) << failure.text;
   }
@@ -228,7 +228,7 @@ TEST(TcpMembershipTest, WhoEndsInOrderMustHaveLeft) {
   server.ended(1);  // what it said last may come later
   second->leave();
   EXPECT_TRUE(comes_true([&] { return first->has_left(1); }));
-  std::this_thread::sleep_for(internal::kGrace + Milliseconds(300));
+  std::this_thread::sleep_for(internal::kLauncherGracePeriod + Milliseconds(300));
   EXPECT_FALSE(first->failed());
   server.ended(2);
   EXPECT_TRUE(comes_true([&] { return first->failed(); }));
@@ -336,7 +336,7 @@ TEST(TcpMembershipTest, TheNextAttemptStartsAfresh) {
   EXPECT_FALSE(server.failed());
   auto next = join_tcp(address_of(server, 1), 0, 2, kLong);
   old.reset();  // of no interest any more
-  std::this_thread::sleep_for(internal::kGrace + Milliseconds(200));
+  std::this_thread::sleep_for(internal::kLauncherGracePeriod + Milliseconds(200));
   EXPECT_FALSE(next->failed());
 }
 
@@ -418,10 +418,10 @@ TEST(RosterTest, ADeathSeenBeforeATimeoutIsTheCause) {
   const TimePoint start;
   ASSERT_FALSE(roster.join(0, 2, start));
   ASSERT_FALSE(roster.join(1, 2, start));
-  roster.lost(1, "died: its connection closed", start);
+  roster.connection_lost(1, "died: its connection closed", start);
   roster.report({Failure::Kind::kTimeout, 1, "rank 1 did not come"}, start + Milliseconds(100));
   EXPECT_FALSE(roster.failure());
-  roster.expire(start + internal::kGrace);
+  roster.expire(start + internal::kLauncherGracePeriod);
   ASSERT_TRUE(roster.failure());
   EXPECT_EQ(roster.failure()->text, "rank 1 died: its connection closed");
 }
@@ -431,7 +431,7 @@ TEST(RosterTest, ATimeoutBeforeADeathIsTheCause) {
   const TimePoint start;
   ASSERT_FALSE(roster.join(0, 2, start));
   roster.report({Failure::Kind::kTimeout, 1, "rank 1 did not come"}, start);
-  roster.lost(0, "died: its connection closed", start);
+  roster.connection_lost(0, "died: its connection closed", start);
   EXPECT_EQ(roster.failure()->text, "rank 1 did not come");
   EXPECT_FALSE(roster.next_deadline());
 }

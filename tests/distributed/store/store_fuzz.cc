@@ -271,7 +271,7 @@ class Driver {
     take_all(id);
     disconnect(id);
     // Nothing is left to wait for, but a death that may be explained.
-    now_ += kGrace;
+    now_ += kLauncherGracePeriod;
     service_.expire(now_);
     FUZZ_CHECK(!service_.next_deadline() && service_.connections() == 0);
   }

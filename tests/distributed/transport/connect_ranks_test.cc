@@ -27,13 +27,13 @@ struct Job {
   explicit Job(int size)
       : size(size), store(make_memory_store()), memberships(make_local_memberships(size)) {}
 
-  Watch watch(int rank, Milliseconds timeout = std::chrono::seconds(20)) const {
+  WaitLimits watch(int rank, Milliseconds timeout = std::chrono::seconds(20)) const {
     return {memberships[rank].get(), Deadline::after(timeout)};
   }
   std::shared_ptr<Transport> connect(int rank, Milliseconds timeout = std::chrono::seconds(20)) const {
     return make_socket_transport(rank, size, store, memberships[rank], watch(rank, timeout));
   }
-  void run(const std::function<void(int, Transport&, const Watch&)>& body) const {
+  void run(const std::function<void(int, Transport&, const WaitLimits&)>& body) const {
     on_threads(size, [&](int rank) {
       const auto transport = connect(rank);
       body(rank, *transport, watch(rank));
@@ -48,7 +48,7 @@ struct Job {
 
 TEST(ConnectRanks, CarriesAllCollectives) {
   for (int size = 1; size <= 4; ++size)
-    Job(size).run([&](int rank, Transport& transport, const Watch& watch) {
+    Job(size).run([&](int rank, Transport& transport, const WaitLimits& watch) {
       std::vector<int> all(size);
       for (int r = 0; r < size; ++r) all[r] = r;
       const std::shared_ptr<Transport> shared(&transport, [](Transport*) {});

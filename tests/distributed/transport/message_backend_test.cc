@@ -105,7 +105,7 @@ class LossyTransport final : public Transport {
   Ref<Request> receive(int peer, Tag tag, Accept accept, std::vector<int> sources) override {
     return below_->receive(peer, tag, std::move(accept), std::move(sources));
   }
-  void wait(Request& request, const Watch& watch, const char* op) override {
+  void wait(Request& request, const WaitLimits& watch, const char* op) override {
     if (!dynamic_cast<Done*>(&request)) below_->wait(request, watch, op);
   }
   void progress_in_background() override {}

@@ -42,7 +42,7 @@ class Processes {
     const StoreAddress address{.host = "127.0.0.1", .port = port, .job_id = "socket_processes_test"};
     const auto membership = join_tcp(address, rank, size, std::chrono::seconds(20));
     const auto store = guarded_store(connect_tcp_store(address, std::chrono::seconds(20)), membership);
-    const Watch watch{membership.get(), Deadline::after(std::chrono::seconds(20))};
+    const WaitLimits watch{membership.get(), Deadline::after(std::chrono::seconds(20))};
     const auto known = ignorant ? make_local_memberships(size)[rank] : membership;
     body(rank, make_socket_transport(rank, size, store, known, watch), known);
     membership->leave();
@@ -62,7 +62,7 @@ void reduce_until_rank_1_fails(int rank, const std::shared_ptr<Transport>& trans
   membership->set_activity(Activity::kInCall, "all_reduce", "all_reduce");
   try {
     for (;;) {
-      const Watch watch{membership.get(), Deadline::after(timeout)};
+      const WaitLimits watch{membership.get(), Deadline::after(timeout)};
       backend->all_reduce({"all_reduce", watch}, x.data(), x.data(), int64_t(n), DType::kF32, ReduceOp::kMax);
     }
   } catch (const E& e) {
@@ -86,7 +86,7 @@ TEST(SocketProcesses, AKilledRankIsAnErrorOnTheOthersWithinTwoSeconds) {
 
 TEST(SocketProcesses, AConnectionThatBreaksWithinAMessageIsNoticedEvenWhenNobodyTells) {
   const auto body = [](int rank, auto transport, auto membership) {
-    const Watch watch{membership.get(), Deadline::after(std::chrono::seconds(20))};
+    const WaitLimits watch{membership.get(), Deadline::after(std::chrono::seconds(20))};
     std::string data(64 << 20, 'x');
     const auto place = [&](int, std::span<const std::byte>, size_t) { return data.data(); };
     try {

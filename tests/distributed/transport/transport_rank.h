@@ -15,7 +15,7 @@ struct TransportRank {
   std::shared_ptr<Membership> membership;
   std::shared_ptr<Transport> transport;
 
-  Watch watch(Milliseconds timeout = Milliseconds(60'000)) const {
+  WaitLimits watch(Milliseconds timeout = Milliseconds(60'000)) const {
     return {membership.get(), Deadline::after(timeout)};
   }
   static Tag tag(uint32_t number) { return {1, Channel::kUser, number}; }
@@ -61,7 +61,7 @@ inline std::vector<std::shared_ptr<Transport>> make_ring_transports(
 // Makes the transport of a rank that has a TCP connection to each other rank. Collective over the ranks.
 inline std::shared_ptr<Transport> make_socket_transport(int rank, int size, std::shared_ptr<Store> store,
                                                         std::shared_ptr<Membership> membership,
-                                                        const Watch& watch) {
+                                                        const WaitLimits& watch) {
   std::vector<int> peers;
   for (int peer = 0; peer < size; ++peer)
     if (peer != rank) peers.push_back(peer);
