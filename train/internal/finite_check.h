@@ -21,7 +21,7 @@ class FiniteCheck {
   FiniteCheck(std::string program, std::string checkpoint)
       : program_(std::move(program)), checkpoint_(std::move(checkpoint)) {}
 
-  // Lets steps be skipped, 100 in a row at most: then the buffers of the modules are as before the step.
+  // Lets steps be skipped, fewer than 100 in a row: then the buffers of the modules are as before the step.
   void allow_skipping(std::vector<nn::Module*> modules) { modules_ = std::move(modules); }
   void begin_step(int64_t step);
   // Handles gradients of `network` that are not finite; `found` names them. Returns to skip the step.
