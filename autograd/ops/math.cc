@@ -253,14 +253,24 @@ Tensor digamma(const Tensor& x) {
   return polygamma(0, x);
 }
 
+namespace {
+
+// polygamma without a limit of n: the gradient of polygamma(100, x) needs n = 101.
+Tensor digamma_derivative(int64_t n, const Tensor& x) {
+  Tensor y = raw::unary<functors::Polygamma>(x, n);
+  if (Recorder r{"polygamma", x})
+    r.record(
+        y, wrt(x, [n, x = r.save(x)](const Tensor& dy) { return dy * digamma_derivative(n + 1, x.get()); }));
+  return y;
+}
+
+}  // namespace
+
 Tensor polygamma(int64_t n, const Tensor& x) {
   const OpCall call("polygamma", {{"x", x}});
   if (autograd::Casting cast{"polygamma"}) return polygamma(n, cast(x));
   if (n < 0 || n > 100) throw ValueError("polygamma", "expected 0 <= n <= 100, got ", n);
-  Tensor y = raw::unary<functors::Polygamma>(x, n);
-  if (Recorder r{"polygamma", x})
-    r.record(y, wrt(x, [n, x = r.save(x)](const Tensor& dy) { return dy * polygamma(n + 1, x.get()); }));
-  return y;
+  return digamma_derivative(n, x);
 }
 
 }  // namespace gradus

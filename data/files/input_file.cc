@@ -58,7 +58,7 @@ struct InputFile::State {
         z.avail_in = static_cast<uInt>(read_raw(buffer.data(), std::ssize(buffer)));
       }
       if (z.avail_in == 0) {
-        if (member_open) file.fail("the gzip data is cut short after ", z.total_in, " of its bytes");
+        if (member_open) file.fail("the gzip data is cut short after ", file.size(), " of its bytes");
         at_end = true;
         break;
       }

@@ -75,10 +75,12 @@ class Archive {
     return {h.data() + at, ::strnlen(h.data() + at, size)};
   }
 
-  // Returns a number field of octal digits, which ends at a NUL or a blank.
+  // Returns a number field: blanks, octal digits, and a NUL or a blank if the digits do not fill the field.
   int64_t octal(const Header& h, size_t at, size_t size) const {
     int64_t value = 0;
-    for (size_t i = at; i < at + size && h[i] != 0 && h[i] != ' '; ++i) {
+    size_t i = at;
+    while (i < at + size && h[i] == ' ') ++i;
+    for (; i < at + size && h[i] != 0 && h[i] != ' '; ++i) {
       if (h[i] < '0' || h[i] > '7')
         fail("is no tar archive: a header holds no octal number where one belongs");
       value = value * 8 + (h[i] - '0');
@@ -92,10 +94,7 @@ class Archive {
     int64_t sum = 0;
     for (size_t i = 0; i < h.size(); ++i)
       sum += i >= kAt && i < kAt + kSize ? ' ' : static_cast<unsigned char>(h[i]);
-    size_t digits = kAt;
-    while (digits < kAt + kSize && h[digits] == ' ') ++digits;
-    if (octal(h, digits, kAt + kSize - digits) != sum)
-      fail("is no tar archive, or damaged: a header's sum is wrong");
+    if (octal(h, kAt, kSize) != sum) fail("is no tar archive, or damaged: a header's sum is wrong");
   }
 
   InputFile file_;

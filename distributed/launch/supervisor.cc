@@ -199,8 +199,8 @@ class Attempt {
     return FileDescriptor(output_.add(rank.rank, which == kStderr, options));
   }
 
-  // Returns the whole environment of a rank as NAME=value: spec_.variables, the variables set here, and the
-  // launcher's variables with other names.
+  // Returns the whole environment of a rank as NAME=value, each name once: the variables set here, those of
+  // spec_.variables with other names, and the launcher's variables with other names.
   std::vector<std::string> environment(const Rank& rank) const {
     const NodePlacement& placement = rendezvous_.placement();
     const auto text = [](const auto& value) { return concat(value); };
@@ -237,14 +237,17 @@ class Attempt {
     if (const char* outer = std::getenv("GRADUS_LAUNCHER_ID"))
       own["GRADUS_LAUNCHER_ID"] = concat(outer, ',', id_);
 
-    std::vector<std::string> all = spec_.variables;
+    for (const std::string& v : spec_.variables) {
+      const size_t equals = v.find('=');
+      own.emplace(v.substr(0, equals), v.substr(equals + 1));
+    }
+
+    std::vector<std::string> all;
     for (const auto& [name, value] : own) all.push_back(name + '=' + value);
     for (char** variable = environ; *variable; ++variable) {
       const std::string name(*variable, std::strcspn(*variable, "="));
-      const bool replaced = std::any_of(spec_.variables.begin(), spec_.variables.end(),
-                                        [&](const std::string& v) { return v.starts_with(name + '='); });
       const bool stale = name == "GRADUS_LAUNCH" || name == "GRADUS_RESULT_FD" || name == "GRADUS_JOB_GUARD";
-      if (!own.count(name) && !replaced && !stale) all.push_back(*variable);
+      if (!own.count(name) && !stale) all.push_back(*variable);
     }
     return all;
   }

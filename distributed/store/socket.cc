@@ -58,14 +58,22 @@ void look_up(const std::string& host, int port, int flags, Lookup& lookup) {
   lookup.changed.notify_all();
 }
 
-// Waits until the socket is ready for `events`. Returns false when time is over.
-bool wait_ready(int fd, short events, const Deadline& deadline) {
+// Waits until the socket is ready for `events`. Sets `why` and returns kTimeout at the deadline,
+// kClosed after an error of poll.
+Io wait_ready(int fd, short events, const Deadline& deadline, std::string* why) {
   for (;;) {
     pollfd p{fd, events, 0};
     const auto left = std::min(deadline.remaining(), Milliseconds(1'000'000));
     const int n = ::poll(&p, 1, static_cast<int>(left.count()));
-    if (n > 0) return true;
-    if (n == 0 && deadline.passed()) return false;
+    if (n > 0) return Io::kDone;
+    if (n < 0 && errno != EINTR) {
+      *why = errno_text();
+      return Io::kClosed;
+    }
+    if (deadline.passed()) {
+      *why = "no answer";
+      return Io::kTimeout;
+    }
   }
 }
 
@@ -155,10 +163,7 @@ FileDescriptor connect_to(const SocketAddress& address, const Deadline& deadline
   }
   int error = ::connect(socket.fd(), address.get(), address.length) == 0 ? 0 : errno;
   if (error == EINPROGRESS || error == EINTR) {
-    if (!wait_ready(socket.fd(), POLLOUT, deadline)) {
-      *why = "no answer";
-      return {};
-    }
+    if (wait_ready(socket.fd(), POLLOUT, deadline, why) != Io::kDone) return {};
     socklen_t size = sizeof error;
     if (::getsockopt(socket.fd(), SOL_SOCKET, SO_ERROR, &error, &size) != 0) error = errno;
   }
@@ -214,9 +219,8 @@ Io send_all(const FileDescriptor& socket, std::string_view bytes, const Deadline
     } else if (!would_block(errno)) {
       *why = errno_text();
       return Io::kClosed;
-    } else if (!wait_ready(socket.fd(), POLLOUT, deadline)) {
-      *why = "no answer";
-      return Io::kTimeout;
+    } else if (const Io io = wait_ready(socket.fd(), POLLOUT, deadline, why); io != Io::kDone) {
+      return io;
     }
   }
   return Io::kDone;
@@ -235,10 +239,7 @@ Io receive_some(const FileDescriptor& socket, std::string* bytes, const Deadline
       *why = n == 0 ? "connection closed" : errno_text();
       return Io::kClosed;
     }
-    if (!wait_ready(socket.fd(), POLLIN, deadline)) {
-      *why = "no answer";
-      return Io::kTimeout;
-    }
+    if (const Io io = wait_ready(socket.fd(), POLLIN, deadline, why); io != Io::kDone) return io;
   }
 }
 

@@ -102,11 +102,12 @@ std::string MultiheadAttention::batch_first_hint() const {
                                : "; they fit with batch_first = true, which reads them as [N,L,embed_dim]";
 }
 
-// Combines attn_mask and key_padding_mask to one mask that broadcasts to [N,heads,L,S + added keys].
+// Combines attn_mask, key_padding_mask and, if keys are appended, the causal mask to one mask that broadcasts
+// to [N,heads,L,S + appended keys].
 Tensor MultiheadAttention::combined_mask(const AttentionCallOptions& o, int64_t n, int64_t l, int64_t s,
                                          DType dtype) const {
   const int64_t extra = options().add_bias_kv + options().add_zero_attn, heads = options().num_heads;
-  // Extends a mask by zeros (false) for the keys of add_bias_kv and add_zero_attn, which masks never exclude.
+  // Extends a mask by zeros (false) for the keys of add_bias_kv and add_zero_attn, which no mask excludes.
   const auto widened = [&](const Tensor& m) {
     if (extra == 0) return m;
     Shape shape = m.shape();
@@ -130,6 +131,11 @@ Tensor MultiheadAttention::combined_mask(const AttentionCallOptions& o, int64_t 
                        l == s && o.key_padding_mask.shape() == Shape{s, n} ? batch_first_hint() : "");
     keys = reshape(to_op_mask(widened(o.key_padding_mask)), {n, 1, 1, s + extra});
   }
+  if (o.causal && extra > 0) {
+    const TensorOptions integers{DType::kI64, out_proj.weight.device()};
+    const Tensor query = arange(l, integers), key = arange(s, integers);
+    pairs = combine_masks(pairs, to_op_mask(widened(gt(key, unsqueeze(query, 1)))), dtype);
+  }
   return combine_masks(pairs, keys, dtype);
 }
 
@@ -140,10 +146,11 @@ AttentionResult MultiheadAttention::attend(const Tensor& query, const Tensor& ke
   std::vector<Tensor> qkv = project(query, key, value);
   if (options().add_bias_kv) qkv[1] = append_row(qkv[1], bias_k), qkv[2] = append_row(qkv[2], bias_v);
   if (options().add_zero_attn) qkv[1] = append_row(qkv[1], {}), qkv[2] = append_row(qkv[2], {});
+  // The op's own causal mask would exclude appended keys.
   const AttentionResult r = attention_with_weights(split_heads(qkv[0], heads), split_heads(qkv[1], heads),
                                                    split_heads(qkv[2], heads),
                                                    {.mask = combined_mask(o, n, l, s, query.dtype()),
-                                                    .causal = o.causal,
+                                                    .causal = o.causal && qkv[1].size(0) == s,
                                                     .dropout = is_training() ? options().dropout : 0.0});
   const Tensor joined = reshape(permute(r.output, {2, 0, 1, 3}), {l, n, *options().embed_dim});
   AttentionResult result{out_proj(joined), {}};

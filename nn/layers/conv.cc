@@ -36,13 +36,18 @@ int64_t source_index(int64_t i, int64_t n, PaddingMode mode) {
 
 // Returns x [..., spatial dims] padded by the layer's padding mode, other than zeros. With same_padding and
 // an odd total, the end gets one more element.
-// Errors: ShapeError naming `layer` if x is too small for the padding.
+// Errors, naming `layer`: ShapeError if x is too small for the padding; ValueError for same_padding with a
+// stride other than 1 or a padding other than 0.
 template <class O> Tensor padded(const char* layer, const Tensor& x, const O& o) {
   Tensor y = x;
-  const Shape kernel = sizes(*o.kernel), dilation = sizes(o.dilation), padding = sizes(o.padding);
+  const Shape kernel = sizes(*o.kernel), stride = sizes(o.stride), padding = sizes(o.padding),
+              dilation = sizes(o.dilation);
   for (int d = 0; d < kernel.size(); ++d) {
     const int at = x.dim() - kernel.size() + d;
     const int64_t n = at < 1 ? 0 : x.size(at);
+    if (o.same_padding && (stride[d] != 1 || padding[d] != 0))
+      throw ValueError(layer, "same_padding needs stride 1 and padding 0, got stride ", o.stride,
+                       " and padding ", o.padding);
     const int64_t total = o.same_padding ? dilation[d] * (kernel[d] - 1) : 2 * padding[d];
     if (total == 0) continue;
     const int64_t before = total / 2, after = total - before;

@@ -106,9 +106,11 @@ TEST(ReadIdx, ReadsMoreThanAChunkOfWideElements) {
 
 TEST(ReadIdx, ReadsAGzipFileOfSeveralMembers) {
   Scratch s;
-  const std::string bytes = small_file();
-  EXPECT_EQ(describe(read_idx(s.write("a", gzip(bytes.substr(0, 30)) + gzip(bytes.substr(30))))),
-            "u8[3,4,5] cpu");
+  const std::string bytes = small_file(), packed = gzip(bytes.substr(0, 30)) + gzip(bytes.substr(30));
+  EXPECT_EQ(describe(read_idx(s.write("a", packed))), "u8[3,4,5] cpu");
+  const size_t size = packed.size() - 20;
+  EXPECT_THAT(refusal(s.write("b", packed.substr(0, size))),
+              HasSubstr("cut short after " + std::to_string(size) + " of its bytes"));
 }
 
 TEST(ReadIdx, AnEmptyDimensionIsAnEmptyArray) {

@@ -15,6 +15,16 @@ namespace {
 
 using ::testing::HasSubstr;
 
+// Writes the checksum into the header at the beginning of `bytes`.
+void set_sum(std::string& bytes) {
+  bytes.replace(148, 8, 8, ' ');
+  unsigned sum = 0;
+  for (size_t i = 0; i < 512; ++i) sum += static_cast<unsigned char>(bytes[i]);
+  char text[8];
+  std::snprintf(text, sizeof text, "%06o", sum);
+  bytes.replace(148, 7, text, 7);
+}
+
 // A member as tar writes it.
 std::string member(const std::string& name, const std::string& content, char type = '0') {
   std::string h(512, '\0');
@@ -24,12 +34,7 @@ std::string member(const std::string& name, const std::string& content, char typ
   h.replace(124, 11, size, 11);
   h[156] = type;
   h.replace(257, 8, "ustar  \0", 8);
-  h.replace(148, 8, 8, ' ');
-  unsigned sum = 0;
-  for (char c : h) sum += static_cast<unsigned char>(c);
-  char text[8];
-  std::snprintf(text, sizeof text, "%06o", sum);
-  h.replace(148, 7, text, 7);
+  set_sum(h);
   return h + content + std::string((512 - content.size() % 512) % 512, '\0');
 }
 
@@ -51,6 +56,16 @@ TEST(UnpackTar, WritesTheMembersThatAreAskedFor) {
   unpack_tar(archive, s / "out", {"d/one", "d/big"});
   EXPECT_EQ(s.read("out/d/one"), "kept");
   EXPECT_EQ(s.read("out/d/big"), big);
+}
+
+TEST(UnpackTar, ReadsNumbersWithLeadingBlanks) {
+  Scratch s;
+  std::string one = member("one", "12345678");
+  for (size_t i = 124; one[i] == '0'; ++i) one[i] = ' ';
+  set_sum(one);
+  unpack_tar(s.write("a.tar", one + member("two", "2") + kEnd), s / "out", {"one", "two"});
+  EXPECT_EQ(s.read("out/one"), "12345678");
+  EXPECT_EQ(s.read("out/two"), "2");
 }
 
 TEST(UnpackTar, DamagedArchivesAreNamed) {

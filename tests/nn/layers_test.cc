@@ -139,6 +139,26 @@ TEST(BatchNormLayer, NamesTheShapeItTakes) {
   EXPECT_THROW(nn::BatchNorm1d({.features = 3})(empty({2, 3, 4, 4})), ShapeError);
 }
 
+TEST(MultiheadAttentionLayer, CausalExcludesNoAppendedKey) {
+  nn::MultiheadAttention attention(
+      {.embed_dim = 4, .num_heads = 2, .add_bias_kv = true, .add_zero_attn = true});
+  const Tensor x = sin(reshape(arange(24.f), {3, 2, 4}));
+  const Tensor later = gt(arange(3), unsqueeze(arange(3), 1));
+  for (const Tensor& padding : {Tensor(), lt(zeros({2, 3}), 0), zeros({2, 3})}) {
+    const auto causal = attention(x, x, x, {.key_padding_mask = padding, .causal = true}),
+               masked = attention(x, x, x, {.key_padding_mask = padding, .attn_mask = later}),
+               both = attention(x, x, x, {.attn_mask = expand(later, {4, 3, 3}), .causal = true});
+    EXPECT_EQ(values(causal.weights), values(masked.weights));
+    EXPECT_EQ(values(causal.output), values(masked.output));
+    EXPECT_EQ(values(both.weights), values(masked.weights));
+    const std::vector<float> of_first_query = values(narrow(narrow(causal.weights, 0, 0, 1), 1, 0, 1));
+    EXPECT_EQ(of_first_query[1], 0);
+    EXPECT_EQ(of_first_query[2], 0);
+    EXPECT_GT(of_first_query[3], 0);
+    EXPECT_GT(of_first_query[4], 0);
+  }
+}
+
 TEST(DropoutLayer, DropsInTrainingAlone) {
   manual_seed(1);
   nn::Dropout dropout({.p = 0.25});

@@ -589,6 +589,16 @@ TEST(Functions, TrigammaOfWholeAndHalfNumbers) {
   EXPECT_NEAR(v[3], pi2 / 2 + 4, 1e-13);
 }
 
+TEST(Functions, PolygammaOfTheLargestOrderHasAGradient) {
+  const Tensor x = tensor({1.5});
+  GradManager gm;
+  gm.attach(x);
+  auto recording = gm.record();
+  gm.backward(polygamma(100, x));
+  // 101! sum_k (x + k)^-102: the terms after the first are below the precision.
+  EXPECT_NEAR(x.grad().item<double>() / (std::tgamma(102.0) * std::pow(1.5, -102)), 1, 1e-11);
+}
+
 TEST(Functions, HugeAnglesAreReducedExactly) {
   std::vector<float> angles;
   for (int i = 0; i < 100; ++i) angles.push_back(float(std::ldexp(1.0 + i * 0.017, i)));

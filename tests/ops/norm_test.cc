@@ -1,5 +1,7 @@
 #include "gradus/autograd/ops/norm/batch_norm.h"
 
+#include <array>
+
 #include "gradus/autograd/functional.h"
 #include "gradus/autograd/ops/ops.h"
 #include "gradus/tensor/ops/copy.h"
@@ -339,6 +341,11 @@ TEST_P(BatchNorm, RunningStatisticsMoveByMomentum) {
   EXPECT_GT(batches.storage()->version(), 0u);
   EXPECT_EQ(batches.item<int64_t>(), 42);
   EXPECT_THROW(raw::batch_norm_update_({mean, var, new_mean, 0.25}, new_mean, new_var, 4), ShapeError);
+  EXPECT_THROW(raw::batch_norm_update_({mean, var, batches, 0.25}, new_mean, empty({1}, o), 4), ShapeError);
+  for (const auto& [m, v, new_m, new_v] :
+       {std::array{Tensor(), var, new_mean, new_var}, std::array{mean, Tensor(), new_mean, new_var},
+        std::array{mean, var, Tensor(), new_var}, std::array{mean, var, new_mean, Tensor()}})
+    EXPECT_THROW(raw::batch_norm_update_({m, v, batches, 0.25}, new_m, new_v, 4), StateError);
   for (int64_t c : {0, 1}) {
     EXPECT_NEAR(mean.to_vector<double>()[c], 1.5, 1e-6);
     EXPECT_NEAR(var.to_vector<double>()[c], 0.75 * 2 + 0.25 * 6 * 4 / 3,

@@ -1,5 +1,6 @@
 #include "gradus/autograd/ops/images/pool.h"
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <limits>
@@ -176,6 +177,17 @@ TEST(PoolSizes, AnEmptyBatchWorks) {
   EXPECT_EQ(raw::avg_pool(x, raw::avg_pool2d_windows(x, {.kernel = 2})).shape(), Shape({0, 3, 4, 4}));
 }
 
+TEST(AdaptiveWindows, KernelIsTheSizeOfTheLargestWindow) {
+  for (int64_t in = 1; in <= 24; ++in)
+    for (int64_t out = 1; out <= 24; ++out) {
+      int64_t largest = 0;
+      for (int64_t o = 0; o < out; ++o)
+        largest = std::max(largest, ((o + 1) * in + out - 1) / out - o * in / out);
+      const PoolWindows w = raw::adaptive_windows("adaptive_max_pool1d", empty({1, 1, in}), 1, {1, 1, out});
+      EXPECT_EQ(w.kernel, Size3(1, 1, largest)) << in << " to " << out;
+    }
+}
+
 TEST(PoolErrors, SayWhatWasGiven) {
   const Tensor x = empty({2, 3, 4, 4});
   EXPECT_ERROR(ShapeError, raw::max_pool2d_windows(empty({3, 4, 4}), {.kernel = 2}), "[max_pool2d]",
@@ -192,6 +204,9 @@ TEST(PoolErrors, SayWhatWasGiven) {
                "i64");
   EXPECT_ERROR(ValueError, raw::adaptive_windows("adaptive_avg_pool2d", x, 2, {1, 0, 0}),
                "[adaptive_avg_pool2d]", "output size");
+  EXPECT_ERROR(ValueError,
+               raw::adaptive_windows("adaptive_max_pool2d", empty({0, 1, 50'000, 50'000}), 2, {1, 1, 1}),
+               "[adaptive_max_pool2d]", "window", "2500000000");
   EXPECT_ERROR(ShapeError, raw::max_pool2d_windows(empty({2, 3, 0, 4}), {.kernel = 2}), "no pixels");
   const PoolWindows w = raw::max_pool2d_windows(x, {.kernel = 2});
   const Tensor dy = empty({2, 3, 2, 2});

@@ -144,8 +144,7 @@ ConvPlan plan_of_choice(const char* op, const Cudnn& library, const Convolution&
   const Calls calls(op, library, c);
   const Descriptor graph = make_graph(calls, c, handle);
   try {
-    ConvPlan p = Planned{calls, c, handle, properties}.plan_chosen(graph, choice);
-    if (p.workspace <= kMaxWorkspace) return p;
+    return Planned{calls, c, handle, properties}.plan_chosen(graph, choice);
   } catch (const CudnnError& e) {
     if (!refuses(e.status)) throw;
   }

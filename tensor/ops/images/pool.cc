@@ -146,14 +146,16 @@ PoolWindows avg_pool3d_windows(const Tensor& x, const AvgPool3dOptions& o) { ret
 PoolWindows adaptive_windows(const char* op, const Tensor& x, int rank, Size3 output) {
   check_input(op, x, rank);
   check_size(op, "output size", output, 1);
-  // An upper bound of the window sizes ceil((o + 1) in / out) - floor(o in / out).
+  // The maximum over o of the window sizes ceil((o + 1) in / out) - floor(o in / out).
   auto largest = [](int64_t in, int64_t out) {
-    return in % out == 0 ? in / out : std::min(in, in / out + 2);
+    const int64_t remainder = in % out;
+    return in / out + (remainder == 0 ? 0 : out % remainder == 0 ? 1 : 2);
   };
   const Size3 in = extent(x, rank);
   PoolWindows w{rank, in, output};
   w.kernel = {largest(in.d, output.d), largest(in.h, output.h), largest(in.w, output.w)};
   w.adaptive = true;
+  check_bounds(op, "number of pixels in the window", Checked(op, w.kernel.d) * w.kernel.h * w.kernel.w, 1);
   return w;
 }
 

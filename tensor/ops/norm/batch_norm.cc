@@ -194,11 +194,18 @@ BatchNormApplyGrads batch_norm_apply_backward(const Tensor& dy, const Tensor& x,
   return g;
 }
 
-// `var` is the batch's biased variance; `rows`, the number of elements per channel, corrects it. running.mean
-// is defined.
+// `var` is the batch's biased variance; `rows`, the number of elements per channel, corrects it.
+// Errors: StateError for an undefined mean or variance; ShapeError, DTypeError.
 void batch_norm_update_(const RunningStatistics& running, const Tensor& mean, const Tensor& var,
                         int64_t rows) {
-  prepare_update("batch_norm_update_", running, mean, running.mean.dtype());
+  constexpr const char* op = "batch_norm_update_";
+  for (const auto& [name, t] :
+       {std::pair("running mean", &running.mean), std::pair("running var", &running.var),
+        std::pair("mean", &mean), std::pair("var", &var)})
+    if (!t->defined()) throw StateError(op, name, " is undefined (none) where a tensor is needed");
+  if (!(var.shape() == mean.shape()) || var.dtype() != mean.dtype())
+    throw ShapeError(op, "var must be like mean: var ", describe(var), ", mean ", describe(mean));
+  prepare_update(op, running, mean, running.mean.dtype());
   batch_norm_update_kernel(mean, var, running, rows);
 }
 

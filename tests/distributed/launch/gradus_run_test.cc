@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "gradus/distributed/launch/processes.h"
+#include "gradus/distributed/launch/supervisor.h"
 #include "gradus/tensor/runtime/parallel.h"
 #include "gradus/tests/distributed/subprocess.h"
 
@@ -92,6 +93,22 @@ TEST(GradusRun, RanksGetTorchrunsEnvironmentAndGradusOwn) {
     jobs.insert(v["GRADUS_JOB_ID"] + v["MASTER_PORT"] + v["GRADUS_STORE"]);
   }
   EXPECT_EQ(jobs.size(), 1u);
+}
+
+TEST(Supervisor, ItsOwnVariablesOverrideThoseOfTheCaller) {
+  TestFolder folder;
+  internal::SupervisorOptions spec;
+  spec.path = "/bin/cp";
+  spec.argv = {"cp", "/proc/self/environ", folder / "environ"};
+  spec.variables = {"RANK=7", "OTHER=a=b"};
+  const internal::Outcome outcome = internal::supervise(spec);
+  EXPECT_TRUE(outcome.ok) << outcome.failure.text;
+  std::set<std::string> lines;
+  std::istringstream environment(read_whole(folder / "environ"));
+  for (std::string line; std::getline(environment, line, '\0');) lines.insert(line);
+  EXPECT_TRUE(lines.count("RANK=0"));
+  EXPECT_FALSE(lines.count("RANK=7"));
+  EXPECT_TRUE(lines.count("OTHER=a=b"));
 }
 
 TEST(GradusRun, OneRankHasAllCoresAndWhatTheUserSetStays) {

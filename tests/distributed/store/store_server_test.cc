@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -255,6 +256,21 @@ TEST(StoreServerTest, AServerThatDoesNotKnowTheTokenIsNotTrusted) {
   });
   EXPECT_THAT(error_of({.host = "127.0.0.1", .port = impostor.port(), .token = "secret"}, kLong),
               HasSubstr("does not know this job's token"));
+}
+
+TEST(SocketTest, AnErrorOfPollEndsTheWait) {
+  int pair[2];
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, pair), 0);
+  const FileDescriptor socket(pair[0]), peer(pair[1]);
+  rlimit limit, zero;
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
+  zero = {.rlim_cur = 0, .rlim_max = limit.rlim_max};  // poll refuses more descriptors than the limit
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &zero), 0);
+  std::string bytes, why;
+  const Io io = internal::receive_some(socket, &bytes, Deadline::after(kLong), &why);
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
+  EXPECT_EQ(io, Io::kClosed);
+  EXPECT_THAT(why, HasSubstr("Invalid argument"));
 }
 
 // ---- what it survives
