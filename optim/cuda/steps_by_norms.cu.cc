@@ -8,11 +8,11 @@ namespace gradus::optim {
 namespace {
 
 void lars_step_cuda(const Tensor&, const std::vector<raw::StepItem>& items, const LARSOptions& o) {
-  cuda::ApplyOnCuda::rule_by_norms("lars_step", items, MakeLARS::of(o));
+  cuda::ApplyOnCuda::rule_by_norms("lars_step", items, LARSRuleFactory::of(o));
 }
 
 void lamb_step_cuda(const Tensor&, const std::vector<raw::StepItem>& items, const LAMBOptions& o) {
-  cuda::ApplyOnCuda::rule_by_norms("lamb_step", items, MakeLAMB::of(o));
+  cuda::ApplyOnCuda::rule_by_norms("lamb_step", items, LAMBRuleFactory::of(o));
 }
 
 [[maybe_unused]] const bool is_set =

@@ -38,7 +38,7 @@ void lars(int64_t n, T* __restrict p, const T* __restrict g, T* __restrict b, T 
 
 void lars_step_cpu(const Tensor& first_param, const std::vector<raw::StepItem>& items, const LARSOptions& o) {
   raw::dispatch_stored(first_param.dtype(), "lars_step", [&]<class P, class T>() {
-    const auto rule = MakeLARS::of(o).rule<T>({});
+    const auto rule = LARSRuleFactory::of(o).rule<T>({});
     const std::vector<raw::Norms> norms =
         raw::norms_of(items, [&](const raw::StepItem& item, int64_t begin, int64_t end,
                                  raw::Squares& of_param, raw::Squares& of_grad) {
@@ -88,7 +88,7 @@ void lamb_step_cpu(const Tensor& first_param, const std::vector<raw::StepItem>& 
     const std::vector<raw::Norms> norms =
         raw::norms_of(items, [&](const raw::StepItem& item, int64_t begin, int64_t end,
                                  raw::Squares& of_param, raw::Squares& of_direction) {
-          const auto rule = MakeLAMB::of(o).rule<T>(raw::numbers_of(item));
+          const auto rule = LAMBRuleFactory::of(o).rule<T>(raw::numbers_of(item));
           T *m = item.state[0].ptr<T>() + begin, *v = item.state[1].ptr<T>() + begin;
           raw::in_tiles<P, T>(item.param.ptr<P>() + begin, item.grad.ptr<P>() + begin, end - begin,
                               [&](const T* p, const T* g, int64_t at, int64_t n) {
@@ -100,7 +100,7 @@ void lamb_step_cpu(const Tensor& first_param, const std::vector<raw::StepItem>& 
                               });
         });
     raw::parallel_over_items(items, [&](const raw::StepItem& item, int64_t begin, int64_t end) {
-      const auto rule = MakeLAMB::of(o).rule<T>(raw::numbers_of(item));
+      const auto rule = LAMBRuleFactory::of(o).rule<T>(raw::numbers_of(item));
       const auto [param, direction] = norms[static_cast<size_t>(&item - items.data())];
       const T rate = rule.rate(param, direction);
       const T *m = item.state[0].ptr<T>() + begin, *v = item.state[1].ptr<T>() + begin;

@@ -37,7 +37,7 @@ void ASGDOptions::check() const {
 }
 void ASGDOptions::advance_numbers(const raw::StepItem& item, std::array<double, 2>& numbers) const {
   raw::StepNumbers next{.step = double(item.step), .more = {}};
-  MakeASGD::of(*this).advance(next);
+  ASGDRuleFactory::of(*this).advance(next);
   numbers = {next.more[0], next.more[1]};
 }
 

@@ -114,7 +114,7 @@ void add_all_cpu(const Tensor&, const std::vector<Tensor>& sums, const std::vect
 }
 
 void average_step_cpu(const Tensor&, const std::vector<StepItem>& items, const double& weight) {
-  ApplyOnCPU::rule("average_step", items, 0, false, MakeAverage{weight});
+  ApplyOnCPU::rule("average_step", items, 0, false, AverageRuleFactory{weight});
 }
 
 }  // namespace
