@@ -65,12 +65,12 @@ class AveragedModel {
   struct Average {
     std::string name;
     Tensor source, value;
-    bool averages;        // false: updates copy
+    bool is_averaged;     // false: updates copy the tensor
     int64_t updates = 0;  // updates of this tensor
   };
-  void follow(const char* op);
-  template <class Weight> void update(Weight newest_weight);
-  double newest_weight(int64_t updates) const;
+  void sync_with_model(const char* op);
+  template <class Weight> void update(Weight update_weight);
+  double update_weight(int64_t updates) const;
 
   const nn::Module* model_;
   AveragedModelOptions options_;

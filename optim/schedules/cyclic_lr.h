@@ -36,9 +36,9 @@ class CyclicLR final : public LRSchedule {
   CyclicLR(Optimizer& optimizer, CyclicLROptions options);
 
  private:
-  double amplitude_position() const;
+  double triangle_wave() const;
   double scale() const;
-  double rate(size_t group, double base, double now) const override;
+  double rate(size_t group, double base_lr, double current_lr) const override;
   std::optional<double> momentum(size_t group) const override;
   CyclicLROptions options_;
 };
@@ -71,12 +71,12 @@ class OneCycleLR final : public LRSchedule {
     Level from, to;
   };
   void check_step() const override;  // Errors: ValueError after total_steps
-  double rate(size_t group, double base, double now) const override;
+  double rate(size_t group, double base_lr, double current_lr) const override;
   std::optional<double> momentum(size_t group) const override;
   double level(size_t group, Level level) const;
   // Returns the current phase, and the completed fraction of it, from 0 to 1.
   std::pair<const Phase*, double> current_phase() const;
-  double anneal(double from, double to, double done) const;
+  double anneal(double from, double to, double fraction) const;
 
   OneCycleLROptions options_;
   std::vector<Phase> phases_;

@@ -86,7 +86,7 @@ class ReduceLROnPlateau {
   bool is_better(double metric) const;
   Optimizer& optimizer_;
   ReduceLROnPlateauOptions options_;
-  int64_t epoch_ = 0, bad_epochs_ = 0, cooldown_left_ = 0;
+  int64_t epoch_ = 0, bad_epochs_ = 0, cooldown_remaining_ = 0;
   double best_;
 };
 
