@@ -42,7 +42,7 @@ class CheckpointWriter {
   const std::filesystem::path path_;
   AtomicFile file_;
   NamedTensors tensors_;
-  int64_t left_ = 0;  // number of bytes still to be written
+  int64_t remaining_bytes_ = 0;  // number of bytes still to be written
 };
 
 // Reads the files of load_checkpoint.
@@ -62,7 +62,7 @@ class CheckpointReader {
   // Checksums of the parts of the file that a reader has read.
   struct Checksums {
     uint32_t header = 0;
-    std::map<int64_t, uint32_t> tensors;  // by position in the file
+    std::map<int64_t, uint32_t> tensors;  // by index of the tensor in the file
   };
   const Checksums& checksums() const { return checksums_; }
   // Adds the checksums of another reader of the file, so that check() need not read those tensors.
@@ -75,11 +75,11 @@ class CheckpointReader {
   int64_t bytes_read() const { return file_.bytes_read(); }
 
  private:
-  Tensor read(int64_t place);
+  Tensor read(int64_t index);
 
   FileReader file_;
   SafetensorsHeader header_;  // without reserved entries ("__...")
-  std::map<std::string, int64_t> places_;
+  std::map<std::string, int64_t> indices_;
   Checkpoint content_;
   Checksums checksums_;
 };

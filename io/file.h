@@ -46,7 +46,7 @@ class FileReader {
   const std::filesystem::path& path() const { return path_; }
   int64_t size() const { return size_; }
   int64_t remaining() const { return size_ - position_; }
-  void read(void* into, int64_t bytes);
+  void read(void* buffer, int64_t bytes);
   // Sets the position in bytes. Resets the checksum.
   void seek(int64_t position);
   int64_t bytes_read() const { return bytes_read_; }
@@ -86,7 +86,7 @@ class FileReader {
 };
 
 // Returns the CRC-32 of the concatenation of two byte sequences from the CRC-32 of each (zlib's crc32_combine).
-uint32_t join_crc32(uint32_t first, uint32_t second, int64_t bytes_of_second);
+uint32_t combine_crc32(uint32_t first, uint32_t second, int64_t bytes_of_second);
 
 // Writes a new version of a file as NAME.tmp in the same folder; `commit` renames it to NAME. Writers of the same
 // file, in any thread or process, are serialized; NAME.lock names the current writer.
@@ -106,11 +106,11 @@ class AtomicFile {
   uint32_t crc32() const { return crc_; }
 
   // Flushes to the disk and replaces the file.
-  void commit() { commit_keeping({}); }
+  void commit() { commit_with_backup({}); }
   // Replaces the file and renames the old file to `previous` in the same folder (empty: deletes it). The file
   // exists at every moment, with the old or the new content; the old `previous` is removed only after the new file
   // is in place. On a file system without hard links, only `previous` exists for a moment.
-  void commit_keeping(const std::filesystem::path& previous);
+  void commit_with_backup(const std::filesystem::path& previous);
 
  private:
   [[noreturn]] void fail(std::string_view what) const;
@@ -119,7 +119,7 @@ class AtomicFile {
   std::filesystem::path path_;
   std::filesystem::path temporary_;
   FileOptions options_;
-  std::unique_ptr<internal::FileLock> turn_;
+  std::unique_ptr<internal::FileLock> lock_;
   int fd_ = -1;
   bool committed_ = false;
   uint32_t crc_ = 0;

@@ -22,7 +22,7 @@ class FileLock {
   FileLock& operator=(const FileLock&) = delete;
 
  private:
-  bool try_take();
+  bool try_acquire();
 
   const std::filesystem::path name_;
   int fd_ = -1;
