@@ -150,7 +150,7 @@ class Checkpoint {
   static Value from_text(const FileReader& file, const std::string& name, std::string_view text);
   void set(const std::string& name, Value value);
   template <class T> T read_state(const std::string& prefix) const;
-  // Throws FileError if there is no entry below `prefix`, unless `current`, the object's state, is empty, too.
+  // Throws FileError if there is no entry below `prefix`, unless `current`, the object's state, is empty.
   void check_section(const std::string& prefix, const Checkpoint& current) const;
   const Value& value(const std::string& name, std::string_view expected_type) const;
   [[noreturn]] void fail_type(const std::string& name, std::string_view expected_type) const;

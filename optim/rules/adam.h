@@ -1,11 +1,11 @@
 // The element-wise updates of Adam, AdamW, Adamax, NAdam and RAdam, shared by CPU and CUDA kernels. Formulas:
-// optim/optimizers/adam.h.
-//
-// An XRuleFactory creates the rule of a parameter from the options and the step number. x_step is the kernel
-// for a device: Apply is the device's loop over elements (raw::ApplyOnCPU, cuda::ApplyOnCuda). A rule updates
-// one element: parameter p, gradient d (negated to maximize, plus weight decay unless decoupled), then up to
-// three states. copy_device_scalars() copies the members that depend on the learning rate and on the step
-// number, which CUDA kernels read on the device.
+// optim/optimizers/adam.h. A rule (tensor/ops/formulas/optim_rule.h) updates one element in place: parameter
+// p, then up to three states, of which it uses those in kUses. d is the gradient, negated to maximize, plus
+// weight decay unless that is decoupled. T is the type to compute in: f32 for 16-bit floats, else the
+// parameter's. An XRuleFactory creates the rule of a step from the options and the step number. x_step is the
+// kernel of a device, whose loop over the elements of `items`, one per parameter, is Apply (raw::ApplyOnCPU,
+// cuda::ApplyOnCuda). copy_device_scalars() copies the members that depend on the learning rate and on the
+// step number, which CUDA kernels may read on the device.
 #pragma once
 
 #include <vector>
@@ -134,8 +134,8 @@ void nadam_step(const Tensor&, const std::vector<raw::StepItem>& items, const Op
 }
 
 // States m (exp_avg), v (exp_avg_sq).
-// p -= step_size m / (sqrt_factor sqrt(v) + offset), with sqrt_factor = 1 and offset = eps for rho_t > 5, else
-// sqrt_factor = 0 and offset = 1 (not divided by sqrt(v)).
+// p -= step_size m / (sqrt_factor sqrt(v) + offset), with sqrt_factor = 1 and offset = eps for rho_t > 5.
+// Else sqrt_factor = 0 and offset = 1: no division by sqrt(v).
 template <class T> struct RAdamRule {
   static constexpr raw::UsedStates kUses = {true, true};
   raw::Moments<T> moments;

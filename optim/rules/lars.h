@@ -1,7 +1,10 @@
-// The updates of LARS and LAMB, shared by CPU and CUDA kernels. Formulas: optim/optimizers/lars.h. A rule has two passes
-// over a parameter: measure() returns the elements of two vectors, rate() computes a factor from the 2-norms of these
-// vectors, and step() applies the update with this factor. copy_device_scalars() copies the members that depend on the
-// learning rate and on the step number, which CUDA kernels read on the device.
+// The updates of LARS and LAMB, shared by CPU and CUDA kernels. Formulas: optim/optimizers/lars.h. A rule
+// makes two passes over a parameter, each called per element p with gradient g and three states, of which it
+// uses those in kUses: measure() returns the elements of two vectors, and step() applies the update with the
+// factor that rate() computes from the 2-norms of these vectors. kMeasurePass and kStepPass state what each
+// pass reads and writes. An XRuleFactory creates the rule of a step, on the host or on a GPU.
+// copy_device_scalars() copies the members that depend on the learning rate and the step number, which CUDA
+// kernels may read on the device.
 #pragma once
 
 #include <algorithm>
@@ -10,8 +13,7 @@
 
 namespace gradus::optim {
 
-// Two passes: measure() returns the values whose norms are computed, step() applies the update with the factor
-// that rate() computes from the norms. b is the state momentum_buffer.
+// State b (momentum_buffer). sign is -1 to maximize, else 1; decay is weight_decay.
 template <class T> struct LARSRule {
   static constexpr raw::UsedStates kUses = {true};
   static constexpr raw::Pass kMeasurePass = {
@@ -22,8 +24,7 @@ template <class T> struct LARSRule {
   double lr, trust_coefficient, decay, eps;
 
   GRADUS_HD void copy_device_scalars(const LARSRule& other) { lr = other.lr; }
-  // Returns the elements of the two vectors whose norms over the parameter are passed to rate(): parameter,
-  // gradient.
+  // The norms of parameter and gradient.
   GRADUS_HD raw::Pair<T> measure(T p, T g, T&, T&, T&) const { return {p, g}; }
   // Returns lr times the trust ratio, from the norms of parameter and gradient.
   GRADUS_HD T rate(double param, double grad) const {
@@ -51,8 +52,8 @@ struct LARSRuleFactory {
   }
 };
 
-// Two passes: measure() updates the moments and returns the values whose norms are computed, step() applies the
-// update. The direction is computed in both passes and not stored.
+// States m (exp_avg), v (exp_avg_sq), which measure() updates. Both passes compute the direction, which is
+// not stored. inv_correction1 = 1 / (1 - beta1^step), inv_sqrt_correction2 = 1 / sqrt(1 - beta2^step).
 template <class T> struct LAMBRule {
   static constexpr raw::UsedStates kUses = {true, true};
   static constexpr raw::Pass kMeasurePass = {
@@ -71,8 +72,7 @@ template <class T> struct LAMBRule {
   GRADUS_HD void copy_device_scalars(const LAMBRule& other) {
     inv_correction1 = other.inv_correction1, inv_sqrt_correction2 = other.inv_sqrt_correction2, lr = other.lr;
   }
-  // Returns the elements of the two vectors whose norms over the parameter are passed to rate(): parameter,
-  // direction.
+  // The norms of parameter and direction.
   GRADUS_HD raw::Pair<T> measure(T p, T g, T& m, T& v, T&) const {
     update(g, m, v);
     return {p, direction(p, m, v)};

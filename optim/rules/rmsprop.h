@@ -1,11 +1,11 @@
 // The element-wise updates of Adagrad, RMSprop and Adadelta, shared by CPU and CUDA kernels. Formulas:
-// optim/optimizers/rmsprop.h.
-//
-// An XRuleFactory creates the rule of a parameter from the options and the step number. x_step is the kernel for a device:
-// Apply is the device's loop over elements (raw::ApplyOnCPU, cuda::ApplyOnCuda). A rule updates one element: parameter
-// p, gradient d (negated to maximize, plus weight decay unless decoupled), then up to three states.
-// copy_device_scalars() copies the members that depend on the learning rate and on the step number, which CUDA kernels
-// read on the device.
+// optim/optimizers/rmsprop.h. A rule (tensor/ops/formulas/optim_rule.h) updates one element in place:
+// parameter p, then up to three states, of which it uses those in kUses. d is the gradient, negated to
+// maximize, plus weight decay. T is the type to compute in: f32 for 16-bit floats, else the parameter's. An
+// XRuleFactory creates the rule of a step from the options and the step number. x_step is the kernel of a
+// device, whose loop over the elements of `items`, one per parameter, is Apply (raw::ApplyOnCPU,
+// cuda::ApplyOnCuda). copy_device_scalars() copies the members that depend on the learning rate, which CUDA
+// kernels may read on the device.
 #pragma once
 
 #include <vector>
@@ -37,7 +37,7 @@ void adagrad_step(const Tensor&, const std::vector<raw::StepItem>& items, const 
   Apply::rule("adagrad_step", items, o.weight_decay, o.maximize, AdagradRuleFactory{o.lr, o.lr_decay, o.eps});
 }
 
-// States v (square_avg), b (momentum_buffer), mean (grad_avg).
+// States v (square_avg), b (momentum_buffer), mean (grad_avg). alpha: decay of the averages; mu: momentum.
 template <class T, bool momentum, bool centered> struct RMSpropRule {
   static constexpr raw::UsedStates kUses = {true, momentum, centered};
   T lr, alpha, one_minus_alpha, eps, mu;
@@ -47,7 +47,7 @@ template <class T, bool momentum, bool centered> struct RMSpropRule {
     T square = v;
     if constexpr (centered) {
       mean = alpha * mean + one_minus_alpha * d;
-      // Replaces a variance that is negative by rounding by 0, and keeps NaN.
+      // 0 in place of a variance that is negative by rounding; NaN stays.
       square = v - mean * mean;
       square = square > T(0) ? square : square < T(0) ? T(0) : square;
     }

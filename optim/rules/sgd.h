@@ -1,11 +1,10 @@
-// The element-wise updates of SGD, ASGD, Lion and Rprop, shared by CPU and CUDA kernels
-// (tensor/ops/formulas/optim_rule.h describes such rules). Formulas: optim/optimizers/sgd.h.
-//
-// An XRuleFactory creates the rule of a parameter from the options and the step number. x_step is the kernel
-// for a device: Apply is the device's loop over elements (raw::ApplyOnCPU, cuda::ApplyOnCuda). A rule updates one
-// element: parameter p, gradient d (negated to maximize, plus weight decay unless decoupled), then up to
-// three states, of which kUses says which the rule reads and writes. T is the type to compute in: f32 for
-// 16-bit floats, else the parameter's.
+// The element-wise updates of SGD, ASGD, Lion and Rprop, shared by CPU and CUDA kernels. Formulas:
+// optim/optimizers/sgd.h. A rule (tensor/ops/formulas/optim_rule.h) updates one element in place: parameter
+// p, then up to three states, of which it uses those in kUses. d is the gradient, negated to maximize, plus
+// weight decay unless that is decoupled. T is the type to compute in: f32 for 16-bit floats, else the
+// parameter's. An XRuleFactory creates the rule of a step from the options and the step number. x_step is the
+// kernel of a device, whose loop over the elements of `items`, one per parameter, is Apply (raw::ApplyOnCPU,
+// cuda::ApplyOnCuda).
 #pragma once
 
 #include <algorithm>
@@ -95,7 +94,8 @@ void asgd_step(const Tensor&, const std::vector<raw::StepItem>& items, const Opt
   Apply::rule("asgd_step", items, o.weight_decay, o.maximize, ASGDRuleFactory::of(o));
 }
 
-// Lion. State m (exp_avg): p = (1 - lr decay) p - lr sign(beta1 m + (1 - beta1) d);  m = beta2 m + (1 - beta2) d.
+// Lion. State m (exp_avg).
+// p = (1 - lr decay) p - lr sign(beta1 m + (1 - beta1) d);  m = beta2 m + (1 - beta2) d
 template <class T> struct LionRule {
   static constexpr raw::UsedStates kUses = {true};
   T lr, decay_factor, beta1, one_minus_beta1, beta2, one_minus_beta2;

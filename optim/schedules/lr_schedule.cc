@@ -33,8 +33,8 @@ std::vector<double> LRSchedule::last_lr() const {
   return rates;
 }
 
-// Sets the rates that rate(group, base_lr, current_lr) returns, and the momenta. Computes and checks all rates
-// before it sets one.
+// Sets the rates that rate(group, base_lr, current_lr) returns, and the momenta. Checks all rates before it
+// sets one.
 void LRSchedule::set_rates(double (LRSchedule::*rate)(size_t, double, double) const) {
   // Groups added to the optimizer later start at their own learning rate.
   for (size_t g = base_lrs_.size(); g < optimizer_.num_groups(); ++g)

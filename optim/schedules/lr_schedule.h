@@ -5,7 +5,7 @@
 //   optim::StepLR schedule(opt, {.step_size = 1, .gamma = 0.7});
 //   for (int epoch = 1; epoch <= 14; ++epoch) { train(); schedule.step(); }
 //
-// In the formulas below, base is the group's base rate. optim/schedules/joined_lr.h combines schedules and has
+// In the formulas below, base is the group's base rate. joined_lr.h has schedules of schedules and
 // ReduceLROnPlateau.
 #pragma once
 
