@@ -75,7 +75,6 @@ class CheckpointReader {
 
  private:
   Tensor read(int64_t index);
-
   FileReader file_;
   SafetensorsHeader header_;                // without reserved entries ("__...")
   std::map<std::string, int64_t> indices_;  // name -> index in header_.entries

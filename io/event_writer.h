@@ -86,7 +86,6 @@ class EventWriter {
  private:
   void append(const std::string& event);
   [[noreturn]] void fail(const char* what, int error) const;
-
   std::filesystem::path path_;
   std::mutex mutex_;
   int fd_ = -1;

@@ -115,7 +115,6 @@ class AtomicFile {
  private:
   [[noreturn]] void fail(std::string_view what) const;
   void sync_folder() const;
-
   std::filesystem::path path_;
   std::filesystem::path temporary_;
   FileOptions options_;

@@ -24,7 +24,6 @@ class FileLock {
  private:
   // Tries once to create and lock the file, or removes that of a killed writer. Returns whether it is locked.
   bool try_acquire();
-
   const std::filesystem::path name_;  // of the lock file
   int fd_ = -1;                       // of the lock file
 };

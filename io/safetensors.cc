@@ -315,7 +315,6 @@ SafetensorsHeader read_header(FileReader& file) {
   if (length == 0 || length > most) throw_not_safetensors(file, length);
   std::string text(length, '\0');
   file.read(text.data(), static_cast<int64_t>(length));
-
   SafetensorsHeader header;
   HeaderParser parser(file, header);
   nlohmann::json::sax_parse(text, &parser);  // every error throws

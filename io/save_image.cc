@@ -118,7 +118,6 @@ std::string encode_png(const Tensor& image) {
     throw DTypeError(kOp, "expected u8 or a floating-point dtype, got ", describe(image));
   if (std::max(x.size(1), x.size(2)) > PNG_UINT_31_MAX / 8)
     throw ShapeError(kOp, "is too large for a PNG file: ", describe(image));
-
   png_image png{};
   png.version = PNG_IMAGE_VERSION;
   png.width = static_cast<png_uint_32>(x.size(2));

@@ -50,7 +50,6 @@ struct MLP final : nn::Layer {
         dropout{this, "dropout", {.p = o.dropout}} {}
 
   Tensor forward(const Tensor& x) override { return dropout(c_proj(gelu(c_fc(x)))); }
-
   nn::Linear c_fc, c_proj;
   nn::Dropout dropout;
 };

@@ -104,7 +104,6 @@ class ResNet : public nn::LayerWith<ResNetOptions> {
 
  private:
   void build();
-
   std::vector<std::unique_ptr<nn::Layer>> layers_;  // conv1, bn1, layer1, ..., fc
 };
 

@@ -71,7 +71,6 @@ class AveragedModel {
   void sync_with_model(const char* op);
   template <class Weight> void update(Weight update_weight);
   double update_weight(int64_t updates) const;
-
   const nn::Module* model_;
   AveragedModelOptions options_;
   std::vector<Average> averages_;

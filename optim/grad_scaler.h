@@ -143,14 +143,12 @@ class GradScaler {
   struct ScaleState {
     raw::LossScale on_host;  // unused if on_device is defined
     Tensor on_device;        // f64[4]: the members of a LossScale
-
     raw::LossScale read() const;
   };
   // Whether an unscaled gradient has an infinity or NaN.
   struct FoundInf {
     bool on_host = false;  // unused if on_device is defined
     Tensor on_device;      // f32[]: 1 or 0
-
     bool read() const;
   };
   // Returns the state of the next backward on the host.
@@ -168,7 +166,6 @@ class GradScaler {
   Tensor scaled_dy(const Tensor& loss, const Tensor& dy) const;
   FoundInf unscale(Optimizer& opt, const char* op) const;
   void update_scale(const FoundInf& found);
-
   GradScalerOptions options_;
   ScaleState current_;              // of the last backward
   std::optional<ScaleState> next_;  // of the next backward; set by the steps since the last one

@@ -352,7 +352,6 @@ void Optimizer::read_state(StateReader in) {
     for (auto& [name, value] : options) value = of_group.number(name, value);
     // Only optimizers with a schedule have an initial rate.
     if (of_group.contains("initial_lr")) group.initial_lr = of_group.number("initial_lr");
-
     std::vector<const char*> names = group_state_names(g);
     try {
       names = state_names_with(options);

@@ -57,7 +57,6 @@ class OptimizerDict {
 
  private:
   void check_between_steps() const;
-
   std::vector<Entry> entries_;
 };
 

@@ -34,7 +34,6 @@ class LSGANGenerator final : public nn::LayerWith<LSGANGeneratorOptions> {
 
  private:
   void build();
-
   nn::Sequential noise2feat_head_{this, "noise2feat_head"}, noise2feat_tail_{this, "noise2feat_tail"};
   nn::ModuleList<> conv_blocks_{this, "conv_blocks"};
 };
@@ -60,7 +59,6 @@ class LSGANDiscriminator final : public nn::LayerWith<LSGANDiscriminatorOptions>
 
  private:
   void build();
-
   nn::ModuleList<> conv_blocks_{this, "conv_blocks"};
   nn::Sequential decision_{this, "decision"};
 };

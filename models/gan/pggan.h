@@ -59,7 +59,6 @@ class PGGANGenerator final : public nn::LayerWith<PGGANGeneratorOptions> {
  private:
   void build();
   Tensor compute(const Tensor& vectors, Scale scale);
-
   std::unique_ptr<nn::Layer> noise2feat_;
   std::unique_ptr<nn::ModuleList<>> torgb_layers_, conv_blocks_;
 };
@@ -93,7 +92,6 @@ class PGGANDiscriminator final : public nn::LayerWith<PGGANDiscriminatorOptions>
  private:
   void build();
   Tensor compute(const Tensor& x, Scale scale);
-
   std::unique_ptr<nn::ModuleList<>> conv_blocks_, fromrgb_layers_;
   std::unique_ptr<nn::MinibatchStdDev> minibatch_stddev_;
   std::unique_ptr<nn::Layer> decision_;

@@ -216,7 +216,6 @@ void LBFGS::iterate(const std::function<Tensor()>& closure, Tensor& first_loss) 
     ++evaluations, ++state_.evaluations;
     return o.maximize ? -loss.item<double>() : loss.item<double>();
   };
-
   double loss = evaluate();
   if (numel_ == 0) return;
   Tensor gradient = flat_gradient();
@@ -238,7 +237,6 @@ void LBFGS::iterate(const std::function<Tensor()>& closure, Tensor& first_loss) 
     const Tensor d = state_.direction;
     const double loss_before = loss, derivative = dot(gradient, d);
     if (derivative > -o.tolerance_change) break;
-
     if (o.line_search_fn == LineSearch::kStrongWolfe) {
       const std::vector<Tensor> start = copies(params);
       const Point found = strong_wolfe({0, loss, gradient, derivative}, state_.t, max_abs(d),

@@ -77,7 +77,6 @@ class OneCycleLR final : public LRSchedule {
   // Returns the current phase, and the completed fraction of it, from 0 to 1.
   std::pair<const Phase*, double> current_phase() const;
   double anneal(double from, double to, double fraction) const;
-
   OneCycleLROptions options_;
   std::vector<Phase> phases_;
 };
