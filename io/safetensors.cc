@@ -338,8 +338,6 @@ Tensor read_tensor(FileReader& file, const SafetensorsHeader& header, const Safe
   return x;
 }
 
-// Returns the tensors sorted by dtype and name.
-// Errors: ValueError for an undefined tensor, a reserved or duplicate name, or one that is not UTF-8.
 NamedTensors in_file_order(NamedTensors tensors, std::string_view op) {
   for (const auto& [name, x] : tensors) {
     if (!x.defined()) throw ValueError(op, "tensor ", quote(name), " is undefined");
@@ -357,14 +355,12 @@ NamedTensors in_file_order(NamedTensors tensors, std::string_view op) {
   return tensors;
 }
 
-// Throws DeviceError for tensors on the meta device, which have no elements.
 void check_data(const NamedTensors& tensors, std::string_view op) {
   for (const auto& [name, x] : tensors)
     if (x.device().type == DeviceType::kMeta)
       throw DeviceError(op, "tensor ", quote(name), " has no data: ", describe(x));
 }
 
-// Writes length and JSON of the header. The caller then writes `tensors` in this order, without gaps.
 void write_header(AtomicFile& file, const NamedTensors& tensors, const Metadata& metadata,
                   std::string_view op) {
   std::string text;

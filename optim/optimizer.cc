@@ -142,7 +142,6 @@ Optimizer& Optimizer::step_unless(const Tensor& found) {
   return found.item<float>() != 0 ? *this : step();
 }
 
-// `found`: the CUDA flag of step_unless, which makes kernels skip the step if not 0; undefined: always step.
 Optimizer& Optimizer::step_all(const Tensor& found) {
   const OpCall call(kind());
   const RunningRange running = observed({.kind = RangeKind::kUser, .name = "optimizer step"});

@@ -164,7 +164,7 @@ class Optimizer {
   Tensor new_state(size_t group, size_t state, const Tensor& param) const;
   bool keeps_master_of(const Tensor& param) const;
   Tensor device_lr(Device device, size_t group);
-  // An undefined `found`: an unconditional step.
+  // `found`: the flag of step_unless, f32[] on a CUDA device; undefined: an unconditional step.
   Optimizer& step_all(const Tensor& found);
   raw::StepItem step_item(size_t group, size_t param, const Tensor& found, bool counts_on_device);
   void prepare_state(size_t group, const Tensor& param, ParamState& state, bool counts_on_device);

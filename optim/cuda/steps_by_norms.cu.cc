@@ -1,4 +1,5 @@
-// Registers the CUDA kernels of LARS and LAMB, which need the norms of each parameter, in their kernel slots.
+// Sets the CUDA kernels of LARS and LAMB, before main, in their slots. rule_by_norms runs
+// the two passes of a rule from optim/rules/lars.h over each parameter: norms, then update.
 #include "gradus/optim/optimizers/lars.h"
 #include "gradus/optim/rules/lars.h"
 #include "gradus/tensor/cuda/ops/apply_rule.h"

@@ -1,6 +1,7 @@
-// LARS and LAMB: checks of options and the steps on CPUs, in two passes. LARS measures the norms of parameter and
-// gradient, then updates. LAMB updates the moments and measures the norms of parameter and direction, then computes the
-// direction again and applies it.
+// LARS and LAMB: checks of options and the step kernels on CPUs, with the rules of optim/rules/lars.h in two
+// parallel passes over all parameters. LARS computes the norms of parameter and gradient, then updates. LAMB
+// updates the moments and computes the norms of parameter and direction, then computes the direction again
+// and applies it. T is the type to compute in; in_tiles converts elements of type P to T in blocks.
 #include "gradus/optim/optimizers/lars.h"
 
 #include "gradus/optim/rules/lars.h"
@@ -29,6 +30,7 @@ void LAMBOptions::check() const {
 
 namespace {
 
+// Updates n elements. __restrict lets the compiler vectorize, here and below.
 template <class T>
 void lars(int64_t n, T* __restrict p, const T* __restrict g, T* __restrict b, T rate,
           const LARSRule<T> rule) {
@@ -56,7 +58,6 @@ void lars_step_cpu(const Tensor& first_param, const std::vector<raw::StepItem>& 
   });
 }
 
-// Updates the moments of n elements.
 template <class T>
 void lamb_moments(int64_t n, const T* __restrict g, T* __restrict m, T* __restrict v,
                   const LAMBRule<T> rule) {

@@ -3,8 +3,7 @@
 // p, then up to three states, of which it uses those in kUses. d is the gradient, negated to maximize, plus
 // weight decay unless that is decoupled. T is the type to compute in: f32 for 16-bit floats, else the
 // parameter's. An XRuleFactory creates the rule of a step from the options and the step number. x_step is the
-// kernel of a device, whose loop over the elements of `items`, one per parameter, is Apply (raw::ApplyOnCPU,
-// cuda::ApplyOnCuda).
+// kernel of a device, whose loop over `items`, one per parameter, is Apply (raw::ApplyOnCPU, ApplyOnCuda).
 #pragma once
 
 #include <algorithm>

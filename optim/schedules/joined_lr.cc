@@ -102,8 +102,6 @@ bool ReduceLROnPlateau::is_better(double metric) const {
   return metric > (relative ? best_ * (threshold + 1.0) : best_ + threshold);
 }
 
-// Multiplies the rates by `factor` after more than `patience` epochs without improvement; cooldown
-// epochs do not count.
 void ReduceLROnPlateau::step(double metric) {
   ++epoch_;
   if (is_better(metric)) {
