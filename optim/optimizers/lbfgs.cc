@@ -63,21 +63,21 @@ Point strong_wolfe(const Point& start, double t, double length, double tolerance
     return std::abs(p.derivative) <= -c2 * start.derivative;
   };
   int64_t evaluations = 0;
-  Point before = start, now = evaluate(t);
+  Point previous = start, current = evaluate(t);
   std::array<Point, 2> bracket;
   for (;; ++evaluations) {
     if (evaluations >= max_evaluations) {
-      bracket = {start, now};
+      bracket = {start, current};
       break;
     }
-    const bool rose = violates_decrease(now) || (evaluations > 1 && now.loss >= before.loss);
-    if (!rose && satisfies_curvature(now)) return now;
-    if (rose || now.derivative >= 0) {
-      bracket = {before, now};
+    const bool overshoots = violates_decrease(current) || (evaluations > 1 && current.loss >= previous.loss);
+    if (!overshoots && satisfies_curvature(current)) return current;
+    if (overshoots || current.derivative >= 0) {
+      bracket = {previous, current};
       break;
     }
-    t = cubic_minimum(before, now, now.t + 0.01 * (now.t - before.t), now.t * 10);
-    before = now, now = evaluate(t);
+    t = cubic_minimum(previous, current, current.t + 0.01 * (current.t - previous.t), current.t * 10);
+    previous = current, current = evaluate(t);
   }
   const auto lower = [&] { return bracket[0].loss <= bracket[1].loss ? 0 : 1; };
   int low = lower();
@@ -93,20 +93,20 @@ Point strong_wolfe(const Point& start, double t, double length, double tolerance
     const bool stuck = near && (near_edge || t >= right || t <= left);
     if (stuck) t = std::abs(t - right) < std::abs(t - left) ? right - margin : left + margin;
     near_edge = near && !stuck;
-    const Point tried = evaluate(t);
-    if (violates_decrease(tried) || tried.loss >= bracket[low].loss) {
-      bracket[1 - low] = tried;
+    const Point trial = evaluate(t);
+    if (violates_decrease(trial) || trial.loss >= bracket[low].loss) {
+      bracket[1 - low] = trial;
       low = lower();
       continue;
     }
-    if (satisfies_curvature(tried)) return tried;
-    if (tried.derivative * (bracket[1 - low].t - bracket[low].t) >= 0) bracket[1 - low] = bracket[low];
-    bracket[low] = tried;
+    if (satisfies_curvature(trial)) return trial;
+    if (trial.derivative * (bracket[1 - low].t - bracket[low].t) >= 0) bracket[1 - low] = bracket[low];
+    bracket[low] = trial;
   }
   return bracket[low];
 }
 
-// copies returns copies of the parameters; restore writes them back.
+// Returns copies of the parameters, which restore() writes back.
 std::vector<Tensor> copies(const std::vector<Tensor>& params) {
   std::vector<Tensor> all;
   for (const Tensor& p : params) all.push_back(raw::clone(p));

@@ -38,8 +38,8 @@ extern template class OptimizerWith<LBFGSOptions>;
 
 // Minimizes a function of the parameters p, with gradient g: p += t d with d = -H g. H approximates the inverse
 // Hessian from the changes of parameters and gradients in the last iterations. t is lr (in the very
-// first iteration lr * min(1, 1 / sum |g|)), or the result of a line search from there for the strong Wolfe
-// conditions. A step evaluates the function several times, by a closure:
+// first iteration lr * min(1, 1 / sum |g|)), or the result of a line search that starts at this value, for the
+// strong Wolfe conditions. A step evaluates the function several times, by a closure:
 //
 //   optim::LBFGS opt(net.parameters(), {.line_search_fn = optim::LineSearch::kStrongWolfe});
 //   opt.step([&] {
