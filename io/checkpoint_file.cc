@@ -132,7 +132,7 @@ void CheckpointReader::check() {
     const SafetensorsEntry& e = header_.entries[i];
     const auto [found, unread] = checksums_.tensors.try_emplace(int64_t(i));
     if (unread) {
-      file_.seek(header_.bytes + e.begin);
+      file_.seek(header_.data_begin + e.begin);
       for (int64_t left = e.end - e.begin; left > 0;) {
         const int64_t bytes = std::min(left, std::ssize(buffer));
         file_.read(buffer.data(), bytes);
@@ -144,7 +144,7 @@ void CheckpointReader::check() {
     end = e.end;
   }
   uint32_t stored = 0;
-  file_.seek(header_.bytes + end);
+  file_.seek(header_.data_begin + end);
   file_.read(&stored, kChecksumBytes);
   if (stored != crc) file_.fail("is damaged: its checksum does not match its content");
 }

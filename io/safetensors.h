@@ -50,7 +50,7 @@ struct SafetensorsEntry {
 struct SafetensorsHeader {
   std::vector<SafetensorsEntry> entries;  // in the order of the file, without gaps or overlaps
   Metadata metadata;
-  int64_t bytes = 0;  // size of length and JSON: the position in the file from which entries count
+  int64_t data_begin = 0;  // position in the file from which the entries' bytes count
 };
 
 // Writes tensors of any dtype, device and layout, atomically (AtomicFile). Elements are row-major; tensors
