@@ -152,11 +152,11 @@ void AtomicFile::commit_with_backup(const fs::path& previous) {
     errno = EEXIST;
     fail("another writer took its place");
   }
-  const fs::path second = previous.string() + ".tmp";
+  const fs::path previous_tmp = previous.string() + ".tmp";
   bool linked = false, moved = false;
   if (!previous.empty()) {
-    ::unlink(second.c_str());
-    linked = ::link(path_.c_str(), second.c_str()) == 0;
+    ::unlink(previous_tmp.c_str());
+    linked = ::link(path_.c_str(), previous_tmp.c_str()) == 0;
     if (!linked && errno != ENOENT) {
       // The file system has no hard links: only the previous file exists for a moment.
       if (errno != EPERM && errno != ENOTSUP && errno != ENOSYS && errno != EMLINK)
@@ -167,7 +167,7 @@ void AtomicFile::commit_with_backup(const fs::path& previous) {
   }
   if (::rename(temporary_.c_str(), path_.c_str()) != 0) {
     const int error = errno;
-    if (linked) ::unlink(second.c_str());
+    if (linked) ::unlink(previous_tmp.c_str());
     if (moved) ::rename(previous.c_str(), path_.c_str());
     errno = error;
     fail("cannot replace it");
@@ -175,9 +175,9 @@ void AtomicFile::commit_with_backup(const fs::path& previous) {
   committed_ = true;
   sync_folder();
   if (!linked) return;
-  if (::rename(second.c_str(), previous.c_str()) != 0)
+  if (::rename(previous_tmp.c_str(), previous.c_str()) != 0)
     fail("is saved, but the previous file could not be kept");
-  ::unlink(second.c_str());  // rename does nothing if both names refer to the same file
+  ::unlink(previous_tmp.c_str());  // rename does nothing if both names refer to the same file
   sync_folder();
 }
 

@@ -75,7 +75,7 @@ template <class Weight> void AveragedModel::update(Weight update_weight) {
       raw::copy_(a.value, a.source);
     ++a.updates;
   }
-  for (const auto& [updates, same] : items) raw::average_step_(same, update_weight(updates));
+  for (const auto& [updates, same_count] : items) raw::average_step_(same_count, update_weight(updates));
   ++updates_;
 }
 
