@@ -23,6 +23,8 @@ using namespace gradus;
 
 namespace {
 
+// RunOptions: the options of all training programs, such as --epochs, --device, --nproc and --checkpoint-dir.
+// A number of 0 means "not given".
 struct Args : training::RunOptions {
   std::string arch = "resnet20", data;
   int64_t global_batch_size = 128, batch_size = 0, test_batch_size = 500;
@@ -64,6 +66,7 @@ struct Data {
   data::DatasetRef train, test;
 };
 
+// Returns the first `count` samples; 0: all.
 data::DatasetRef first(const data::DatasetRef& set, int64_t count) {
   return count ? data::Subset::first(set, count) : set;
 }
@@ -139,6 +142,7 @@ void print_results(const training::Training& training) {
 
 // ---- training, data parallel ----
 
+// Trains the whole network on every rank. DistributedDataParallel averages the gradients of all ranks.
 void fit(const Args& a) {
   const Data data = find_data(a);
   data::DataLoader loader = training_loader(a, data), tests = test_loader(a, data);
@@ -182,8 +186,9 @@ void fit(const Args& a) {
 
 // ---- training in a pipeline ----
 
-// Measured times choose the cuts between stages. Only the last stage has logits: training logs no accuracy,
-// and a test sends the logits to all ranks.
+// Trains the network in consecutive stages, each on its own rank; the Pipeline measures the times of layers
+// to choose the stages. Only the last stage has logits: training logs no accuracy, and a test sends the
+// logits to all ranks.
 void fit_in_pipeline(const Args& a) {
   if (a.save_model)
     throw ValueError("cifar10", "--save-model needs the whole network on a rank, and does not go with ",

@@ -1,5 +1,5 @@
-// Shows what several processes do together: collectives, messages, an all-reduce written by hand,
-// data-parallel training, its checkpoints, models on two devices, and on two ranks.
+// Demonstrates distributed programs: collectives, point-to-point messages, a ring all-reduce from messages,
+// data-parallel training, its checkpoints, and models on two devices or on two ranks.
 //
 //   ./run ddp                                        4 processes of this machine
 //   ./run ddp --nproc 2 --only ring
@@ -8,7 +8,7 @@
 //                                                    the same program, started from outside: also under
 //                                                    torchrun, Slurm, Open MPI, Kubernetes
 //
-// Every demonstration checks its results: a wrong number on any rank ends all of them with an error that
+// Every demonstration checks its results: a wrong number on any rank ends the whole job with an error that
 // names the rank.
 #include <CLI/CLI.hpp>
 #include <cstdlib>

@@ -26,6 +26,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
+// RunOptions: the options of all training programs, such as --epochs, --device, --nproc and --checkpoint-dir.
 struct Args : training::RunOptions {
   std::string dir = "imagenet", arch = "resnet18", pretrained, on_error = "throw";
   int64_t start_epoch = 0, batch_size = 256, image_size = 224;
@@ -75,6 +76,7 @@ struct Data {
   int64_t classes = 1000;
 };
 
+// Returns the first `count` samples; 0: all.
 data::DatasetRef first(const data::DatasetRef& set, int64_t count) {
   return count ? data::Subset::first(set, count) : set;
 }
@@ -143,8 +145,8 @@ data::DataLoader validation_loader(const Args& a, const Data& d) {
 
 // ---- weights ----
 
-// Returns the names of the last layer's tensors whose shape in the file is another, for another number of
-// classes. These tensors keep their initial values.
+// Returns the names of the last layer's tensors that have another shape in `weights`, because the number of
+// classes is another. These tensors keep their initial values.
 std::vector<std::string> mismatching_names(const nn::Module& net, const nn::StateDict& weights) {
   std::vector<std::string> names;
   for (const auto& [name, tensor] : weights)
@@ -174,7 +176,7 @@ std::string meters(const training::Sums& recent, const training::Sums& all) {
                                  100 * all.mean("accuracy_in_5"));
 }
 
-// Shows means since the line before, and in brackets those of the epoch so far.
+// Shows means since the previous line, and in brackets the means of the epoch so far.
 std::string epoch_line(const training::StepReport& r) {
   const int digits = int(concat(r.batches).size());
   return training::format("Epoch: [%lld][%*lld/%lld]\tTime %6.3f (%6.3f)\tData %6.3f (%6.3f)\t", r.epoch - 1,
@@ -192,7 +194,8 @@ std::string result_line(const training::Sums& all) {
 struct UnreadableImages {
   int64_t count = 0;
 
-  // Adds those of the loader's last pass. Returns a line about them, "" if there are none. Collective.
+  // Adds the unreadable images of the loader's last pass. Returns a line "NUMBER TEXT", or "" if there were
+  // none. Collective.
   std::string add(const data::DataLoader& loader, const char* text) {
     training::Tally tally;
     tally.add({.seen = loader.skipped()});
@@ -206,6 +209,7 @@ struct UnreadableImages {
 
 using LogitsOf = std::function<Tensor(const Tensor& images)>;
 
+// Returns the means of loss and accuracy over all ranks' validation images.
 training::Sums validate(nn::Module& net, const LogitsOf& logits_of, data::DataLoader& loader, const Args& a,
                         training::Training& training) {
   const nn::ModeScope mode(net, false);
@@ -261,7 +265,7 @@ std::string description(const Args& a, const Data& data, const nn::Module& net) 
                 a.arch, ": ", net.num_parameters(), " parameters");
 }
 
-// Trains, or only evaluates.
+// Trains by calling `step` for every training step, or only evaluates.
 void run(const Args& a, training::Training& training, const UnreadableImages& unreadable,
          const std::function<void(training::Step&)>& step) {
   if (a.evaluate) {
@@ -280,6 +284,7 @@ void run(const Args& a, training::Training& training, const UnreadableImages& un
   training::write_summary(training, {{"skipped", double(unreadable.count)}});
 }
 
+// Advances the order of the images and the learning rate to --start-epoch.
 void start_at(const Args& a, data::DataLoader& loader, optim::StepLR& schedule) {
   loader.set_epoch(uint64_t(a.start_epoch));
   for (int64_t epoch = 0; epoch < a.start_epoch; ++epoch) schedule.step();
@@ -324,7 +329,7 @@ void fit(const Args& a) {
 
 using Pipeline = dist::Pipeline<models::ResNet>;
 
-// Each rank reads the tensors of its stages: all ranks must see the file.
+// Each rank reads only the tensors of its stages, so all ranks need access to the file.
 void load_pretrained(Pipeline& pipe, const fs::path& file) {
   if (!is_checkpoint(file)) {
     nn::StateDict weights;
@@ -339,8 +344,9 @@ void load_pretrained(Pipeline& pipe, const fs::path& file) {
                     {.except = mismatching_names(pipe.module(), found.checkpoint.tensors("model"))}, "model");
 }
 
-// Measured times choose the cuts between stages. Only the last stage has logits: training logs no accuracy,
-// and a validation sends the logits to all ranks.
+// Trains the network in consecutive stages, each on its own rank; the Pipeline measures the times of layers
+// to choose the stages. Only the last stage has logits: training logs no accuracy, and a validation sends the
+// logits to all ranks.
 void fit_in_pipeline(const Args& a) {
   if (*a.device != kCPU)
     throw ValueError("imagenet", "--pipeline trains on CPUs, and does not go with --device ", *a.device);

@@ -5,6 +5,7 @@
 #include "gradus/gradus.h"
 using namespace gradus;
 
+// RunOptions: the options of all training programs, such as --epochs, --device, --nproc and --checkpoint-dir.
 struct Args : training::RunOptions {
   Args() { epochs = 14, device = kCPU, amp = DType::kF32; }
   int64_t batch_size = 64, global_batch_size = 0, test_batch_size = 1000, train_samples = 0, test_samples = 0;
@@ -30,6 +31,7 @@ Args parse(int argc, char** argv) {
   return a;
 }
 
+// Returns MNIST, or generated digits if the default folder does not have MNIST.
 data::DatasetRef images(const Args& a, bool train) {
   const std::string dir = a.data.empty() ? (data::cache_dir() / "mnist").string() : a.data;
   const int64_t samples = train ? a.train_samples : a.test_samples;
@@ -43,6 +45,7 @@ data::DatasetRef images(const Args& a, bool train) {
   return samples ? data::Subset::first(all, samples) : all;
 }
 
+// Trains the network. Every rank runs this function; data-parallel ranks average their gradients.
 void fit(const Args& a) {
   manual_seed(a.seed);
   const auto amp = training::mixed_precision(a);
@@ -54,7 +57,7 @@ void fit(const Args& a) {
   data::DataLoader test_loader(
       images(a, false), {.batch_size = a.test_batch_size, .num_workers = a.workers, .device = a.device});
   models::MnistNet net;
-  dist::bcast_list_(net.to(*a.device));
+  dist::bcast_list_(net.to(*a.device));  // all ranks start with the weights of rank 0
   GradManager gm;
   gm.attach(net.parameters(), dist::make_allreduce_cb(dist::ReduceOp::kMean));
   optim::Adadelta opt(net.parameters(), {.lr = a.lr});

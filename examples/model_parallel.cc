@@ -1,12 +1,14 @@
-// Trains ResNet-50 on two devices of one process, a half on each: one after the other, and at the same time
-// on splits of the batch; beside one device and DataParallel.
+// Trains ResNet-50 with half of its layers on each of two devices of one process: the devices compute one
+// after the other, or at the same time on splits of the batch. Compares their times with those of one device
+// and DataParallel.
 //
 //   ./run model-parallel --plot times.svg     PyTorch's tutorial: 3 batches of 120 images of 128x128 pixels
 //   ./run model-parallel --batch 24 --batches 1 --repeats 5 --splits 1,2,3,4,6,12        some minutes
 //
-// --width makes the network smaller. The devices are cpu:1 and cpu:2. Each has a queue and computes in one
-// thread. The program checks that both halves together compute what one device computes. Then it times each
-// half alone, predicts from that how long each split size takes, chooses the best, and times them all.
+// --width makes the network smaller. The devices are cpu:1 and cpu:2, each with a queue and one computing
+// thread. The program checks that both halves together compute the same bits as one device. Then it measures
+// the time of each half alone, predicts from these times the time of each split size, chooses the best, and
+// measures all.
 #include <CLI/CLI.hpp>
 #include <cstdlib>
 #include <exception>
@@ -75,7 +77,7 @@ Args parse(int argc, char** argv) {
 
 // ---- networks ----
 
-// ResNet-50 with the same weights, for all ways to train it.
+// ResNet-50 with the same weights for every way to train it.
 class Networks {
  public:
   explicit Networks(int64_t width)
@@ -159,8 +161,8 @@ void check_gradients(Networks& nets, const Batch& batch) {
 
 // ---- times ----
 
-// Trains in all ways, by turns.
-void take_times(Report& report, Networks& nets, const std::vector<Batch>& batches, int repeats) {
+// Trains in all ways alternately, so that changes of the machine's speed affect all.
+void measure_times(Report& report, Networks& nets, const std::vector<Batch>& batches, int repeats) {
   std::vector<std::pair<Timing*, Trainee>> all = {{&report.one_device, nets.one_device()},
                                                   {&report.model_parallel, nets.model_parallel()},
                                                   {&report.data_parallel, nets.data_parallel()}};
@@ -197,7 +199,7 @@ void run(const Args& a) {
     report.pipelined.push_back(
         {.name = concat("splits of ", size), .split_size = size, .predicted = predicted(size)});
 
-  take_times(report, nets, batches, a.repeats);
+  measure_times(report, nets, batches, a.repeats);
   std::cout << report.table() << report.conclusions();
   if (!a.plot.empty()) io::write_file(a.plot, to_svg(report.charts()));
   if (!a.summary.empty()) io::write_file(a.summary, report.json());

@@ -149,8 +149,8 @@ void Checkpoint::get(const std::string& name, Tensor& x) const {
   x = raw::to(saved, x.device());
 }
 
-void Checkpoint::check_section(const std::string& prefix, const Checkpoint& own) const {
-  if (own.empty() || !names(prefix).empty()) return;
+void Checkpoint::check_section(const std::string& prefix, const Checkpoint& current) const {
+  if (current.empty() || !names(prefix).empty()) return;
   throw FileError("checkpoint", source_, ": has nothing below ", quote(prefix), "; it has ",
                   internal::quote_list(names()));
 }
@@ -180,20 +180,20 @@ Checkpoint Checkpoint::section(std::string_view prefix) const {
 
 const Tensor& Checkpoint::tensor(const std::string& name) const {
   if (const Tensor* x = std::get_if<Tensor>(&value(name, "tensor"))) return *x;
-  fail_kind(name, "tensor");
+  fail_type(name, "tensor");
 }
 
-const Checkpoint::Value& Checkpoint::value(const std::string& name, std::string_view wanted) const {
+const Checkpoint::Value& Checkpoint::value(const std::string& name, std::string_view expected_type) const {
   const auto it = values_.find(name);
   if (it != values_.end()) return it->second;
-  throw FileError("checkpoint", source_, ": has no ", wanted, ' ', quote(name), "; it has ",
+  throw FileError("checkpoint", source_, ": has no ", expected_type, ' ', quote(name), "; it has ",
                   internal::quote_list(names()));
 }
 
-void Checkpoint::fail_kind(const std::string& name, std::string_view wanted) const {
+void Checkpoint::fail_type(const std::string& name, std::string_view expected_type) const {
   const Value& v = values_.at(name);
   const Tensor* x = std::get_if<Tensor>(&v);
-  throw FileError("checkpoint", source_, ": expected ", quote(name), " as ", wanted, ", got ",
+  throw FileError("checkpoint", source_, ": expected ", quote(name), " as ", expected_type, ", got ",
                   x ? "the tensor " + describe(*x) : quote(to_text(v)));
 }
 

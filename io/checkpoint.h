@@ -150,10 +150,10 @@ class Checkpoint {
   static Value from_text(const FileReader& file, const std::string& name, std::string_view text);
   void set(const std::string& name, Value value);
   template <class T> T read_state(const std::string& prefix) const;
-  // Throws FileError if there is no entry below `prefix`, unless the object's state `own` is empty, too.
-  void check_section(const std::string& prefix, const Checkpoint& own) const;
-  const Value& value(const std::string& name, std::string_view wanted) const;
-  [[noreturn]] void fail_kind(const std::string& name, std::string_view wanted) const;
+  // Throws FileError if there is no entry below `prefix`, unless `current`, the object's state, is empty.
+  void check_section(const std::string& prefix, const Checkpoint& current) const;
+  const Value& value(const std::string& name, std::string_view expected_type) const;
+  [[noreturn]] void fail_type(const std::string& name, std::string_view expected_type) const;
 
   std::map<std::string, Value, std::less<>> values_;
   std::string source_ = "checkpoint";  // the file's name, if any, for errors
@@ -183,14 +183,14 @@ LoadedCheckpoint load_checkpoint(const std::filesystem::path& path);
 
 template <class T> T Checkpoint::get(const std::string& name) const {
   if constexpr (std::same_as<T, std::string> || std::same_as<T, bool>) {
-    constexpr std::string_view kWanted = std::same_as<T, bool> ? "boolean" : "string";
-    if (const T* v = std::get_if<T>(&value(name, kWanted))) return *v;
-    fail_kind(name, kWanted);
+    constexpr std::string_view kExpectedType = std::same_as<T, bool> ? "boolean" : "string";
+    if (const T* v = std::get_if<T>(&value(name, kExpectedType))) return *v;
+    fail_type(name, kExpectedType);
   } else if constexpr (std::integral<T>) {
     const Value& v = value(name, "integer");
     if (const auto* i = std::get_if<int64_t>(&v); i && std::in_range<T>(*i)) return static_cast<T>(*i);
     if (const auto* u = std::get_if<uint64_t>(&v); u && std::in_range<T>(*u)) return static_cast<T>(*u);
-    fail_kind(name, "integer of " + std::to_string(8 * sizeof(T)) + " bits" +
+    fail_type(name, "integer of " + std::to_string(8 * sizeof(T)) + " bits" +
                         (std::is_signed_v<T> ? "" : ", unsigned"));
   } else {
     static_assert(std::same_as<T, float> || std::same_as<T, double>,
@@ -199,7 +199,7 @@ template <class T> T Checkpoint::get(const std::string& name) const {
     if (const auto* d = std::get_if<double>(&v)) return static_cast<T>(*d);
     if (const auto* i = std::get_if<int64_t>(&v)) return static_cast<T>(*i);
     if (const auto* u = std::get_if<uint64_t>(&v)) return static_cast<T>(*u);
-    fail_kind(name, "number");
+    fail_type(name, "number");
   }
 }
 
@@ -213,9 +213,9 @@ template <internal::IsState T> void Checkpoint::put(const std::string& prefix, c
 }
 
 template <Stateful T> void Checkpoint::get(const std::string& prefix, T& object) const {
-  Checkpoint own;
-  own.put(prefix, object);
-  check_section(prefix, own);
+  Checkpoint current;
+  current.put(prefix, object);
+  check_section(prefix, current);
   try {
     if constexpr (internal::HasStateDict<T>)
       object.load_state_dict(read_state<std::remove_cvref_t<decltype(object.state_dict())>>(prefix));

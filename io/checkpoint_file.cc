@@ -48,7 +48,7 @@ CheckpointWriter::CheckpointWriter(const std::filesystem::path& path, const Chec
   for (const auto& [name, value] : content.values_) {
     if (const Tensor* x = std::get_if<Tensor>(&value)) {
       tensors_.emplace_back(name, *x);
-      left_ += x->nbytes();
+      remaining_bytes_ += x->nbytes();
     } else {
       metadata.emplace(name, Checkpoint::to_text(value));
     }
@@ -61,14 +61,15 @@ CheckpointWriter::CheckpointWriter(const std::filesystem::path& path, const Chec
 
 void CheckpointWriter::write(const Tensor& elements) {
   internal::write_tensor(file_, elements);
-  left_ -= elements.nbytes();
+  remaining_bytes_ -= elements.nbytes();
 }
 
 void CheckpointWriter::commit() {
-  if (left_ != 0) throw InternalError("a checkpoint lacks ", left_, " bytes of its tensors");
+  if (remaining_bytes_ != 0)
+    throw InternalError("a checkpoint lacks ", remaining_bytes_, " bytes of its tensors");
   const uint32_t crc = file_.crc32();
   file_.write(&crc, kChecksumBytes);
-  file_.commit_keeping(is_intact(path_) ? path_.string() + ".previous" : "");
+  file_.commit_with_backup(is_intact(path_) ? path_.string() + ".previous" : "");
 }
 
 CheckpointReader::CheckpointReader(const std::filesystem::path& path)
@@ -88,7 +89,7 @@ CheckpointReader::CheckpointReader(const std::filesystem::path& path)
       file_.fail("has no checksum at its end");
     entries.pop_back();
     for (size_t i = 0; i < entries.size(); ++i) {
-      places_[entries[i].name] = int64_t(i);
+      indices_[entries[i].name] = int64_t(i);
       content_.values_[entries[i].name] = without_data(entries[i].dtype, entries[i].shape);
     }
     for (const auto& [name, text] : header_.metadata)
@@ -107,12 +108,12 @@ Tensor CheckpointReader::read(int64_t index) {
 
 Tensor CheckpointReader::read(const std::string& name) {
   content_.tensor(name);  // throws if there is none
-  return read(places_.at(name));
+  return read(indices_.at(name));
 }
 
 Checkpoint CheckpointReader::read() {
   Checkpoint all = content_;
-  for (const auto& [name, index] : places_) all.values_[name] = read(index);
+  for (const auto& [name, index] : indices_) all.values_[name] = read(index);
   return all;
 }
 
@@ -131,7 +132,7 @@ void CheckpointReader::check() {
     const SafetensorsEntry& e = header_.entries[i];
     const auto [found, unread] = checksums_.tensors.try_emplace(int64_t(i));
     if (unread) {
-      file_.seek(header_.bytes + e.begin);
+      file_.seek(header_.data_begin + e.begin);
       for (int64_t left = e.end - e.begin; left > 0;) {
         const int64_t bytes = std::min(left, std::ssize(buffer));
         file_.read(buffer.data(), bytes);
@@ -139,11 +140,11 @@ void CheckpointReader::check() {
       }
       found->second = file_.crc32();
     }
-    crc = join_crc32(crc, found->second, e.end - e.begin);
+    crc = combine_crc32(crc, found->second, e.end - e.begin);
     end = e.end;
   }
   uint32_t stored = 0;
-  file_.seek(header_.bytes + end);
+  file_.seek(header_.data_begin + end);
   file_.read(&stored, kChecksumBytes);
   if (stored != crc) file_.fail("is damaged: its checksum does not match its content");
 }

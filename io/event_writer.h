@@ -32,7 +32,6 @@ struct HParam {
   HParam(T number) : value(static_cast<double>(number)) {}
   HParam(std::string word) : value(std::move(word)) {}
   HParam(const char* word) : value(std::string(word)) {}
-
   std::variant<double, bool, std::string> value;
 };
 
@@ -58,7 +57,6 @@ class EventWriter {
   EventWriter& operator=(const EventWriter&) = delete;
 
   const std::filesystem::path& path() const { return path_; }  // the event file
-
   // Adds one value of a curve. NaN and infinity are allowed.
   void add_scalar(const std::string& tag, double value, int64_t step);
 
@@ -69,7 +67,6 @@ class EventWriter {
   // Adds a histogram of a tensor's elements, of any dtype. Elements that are not finite are ignored.
   // Errors: ValueError for a tensor without elements.
   void add_histogram(const std::string& tag, const Tensor& values, int64_t step);
-
   // Adds a text, which TensorBoard renders as Markdown.
   void add_text(const std::string& tag, const std::string& text, int64_t step);
 
@@ -86,7 +83,6 @@ class EventWriter {
  private:
   void append(const std::string& event);
   [[noreturn]] void fail(const char* what, int error) const;
-
   std::filesystem::path path_;
   std::mutex mutex_;
   int fd_ = -1;

@@ -72,10 +72,10 @@ FileReader::FileReader(const fs::path& path, FileOptions options)
 
 FileReader::~FileReader() { ::close(fd_); }
 
-void FileReader::read(void* into, int64_t bytes) {
+void FileReader::read(void* buffer, int64_t bytes) {
   if (bytes < 0 || bytes > remaining())
     fail("ends after ", size_, " bytes; expected ", bytes, " more at byte ", position_);
-  char* p = static_cast<char*>(into);
+  char* p = static_cast<char*>(buffer);
   for (int64_t left = bytes; left > 0;) {
     const ssize_t n = ::pread(fd_, p, static_cast<size_t>(std::min(left, kChunk)), position_);
     if (n < 0 && errno == EINTR) continue;
@@ -95,7 +95,7 @@ void FileReader::seek(int64_t position) {
   crc_ = 0;
 }
 
-uint32_t join_crc32(uint32_t first, uint32_t second, int64_t bytes_of_second) {
+uint32_t combine_crc32(uint32_t first, uint32_t second, int64_t bytes_of_second) {
   return static_cast<uint32_t>(::crc32_combine(first, second, bytes_of_second));
 }
 
@@ -110,7 +110,7 @@ AtomicFile::AtomicFile(const fs::path& path, FileOptions options)
     throw FileError(options_.op, path_.string(), ": ", folder.string(), " is not a folder");
   if (fs::is_directory(path_, ignored))
     throw FileError(options_.op, path_.string(), ": expected a file name, got a folder");
-  turn_ = std::make_unique<internal::FileLock>(path_, temporary_, options_.op, options_.lock_timeout);
+  lock_ = std::make_unique<internal::FileLock>(path_, temporary_, options_.op, options_.lock_timeout);
   // The name may be a remnant of a killed writer, or a malicious link: Note [Untrusted names] in
   // file_lock.cc.
   ::unlink(temporary_.c_str());
@@ -146,17 +146,17 @@ void AtomicFile::sync_folder() const {
 // 1. link NAME to NAME.previous.tmp; 2. rename the new file to NAME; 3. rename NAME.previous.tmp to
 // NAME.previous. A crash leaves NAME and NAME.previous as: old and older, new and older, or new and old. With
 // an empty `previous`, step 2 alone runs.
-void AtomicFile::commit_keeping(const fs::path& previous) {
+void AtomicFile::commit_with_backup(const fs::path& previous) {
   if (::fsync(fd_) != 0) fail("cannot flush");
   if (!internal::is_named(fd_, temporary_)) {  // only without working locks: another writer replaced NAME.tmp
     errno = EEXIST;
     fail("another writer took its place");
   }
-  const fs::path second = previous.string() + ".tmp";
+  const fs::path previous_tmp = previous.string() + ".tmp";
   bool linked = false, moved = false;
   if (!previous.empty()) {
-    ::unlink(second.c_str());
-    linked = ::link(path_.c_str(), second.c_str()) == 0;
+    ::unlink(previous_tmp.c_str());
+    linked = ::link(path_.c_str(), previous_tmp.c_str()) == 0;
     if (!linked && errno != ENOENT) {
       // The file system has no hard links: only the previous file exists for a moment.
       if (errno != EPERM && errno != ENOTSUP && errno != ENOSYS && errno != EMLINK)
@@ -167,7 +167,7 @@ void AtomicFile::commit_keeping(const fs::path& previous) {
   }
   if (::rename(temporary_.c_str(), path_.c_str()) != 0) {
     const int error = errno;
-    if (linked) ::unlink(second.c_str());
+    if (linked) ::unlink(previous_tmp.c_str());
     if (moved) ::rename(previous.c_str(), path_.c_str());
     errno = error;
     fail("cannot replace it");
@@ -175,9 +175,9 @@ void AtomicFile::commit_keeping(const fs::path& previous) {
   committed_ = true;
   sync_folder();
   if (!linked) return;
-  if (::rename(second.c_str(), previous.c_str()) != 0)
+  if (::rename(previous_tmp.c_str(), previous.c_str()) != 0)
     fail("is saved, but the previous file could not be kept");
-  ::unlink(second.c_str());  // rename does nothing if both names refer to the same file
+  ::unlink(previous_tmp.c_str());  // rename does nothing if both names refer to the same file
   sync_folder();
 }
 

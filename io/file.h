@@ -1,5 +1,5 @@
 // FileReader reads a file with bounds checks. AtomicFile replaces a file atomically: a crash at any moment leaves
-// either the old content or the new.
+// either the old content or the new. One thread at a time uses an object.
 //
 //   io::AtomicFile file("model.bin", {.op = "save_model"});
 //   file.write(data, bytes);
@@ -22,7 +22,7 @@ namespace gradus::io {
 struct FileOptions {
   std::string op = "file";  // name of the operation in errors
   bool checksum = false;    // compute the CRC-32 of the bytes read or written
-  // AtomicFile: maximal time to wait for another writer of the same file that writes nothing.
+  // AtomicFile: maximum time to wait while another writer of the same file makes no progress.
   std::chrono::milliseconds lock_timeout{120'000};
 };
 
@@ -46,11 +46,11 @@ class FileReader {
   const std::filesystem::path& path() const { return path_; }
   int64_t size() const { return size_; }
   int64_t remaining() const { return size_ - position_; }
-  void read(void* into, int64_t bytes);
-  // Sets the position in bytes. Resets the checksum.
-  void seek(int64_t position);
-  int64_t bytes_read() const { return bytes_read_; }
-  // Returns an identifier of the content on this host: device, inode, size and modification time.
+  // Reads exactly `bytes` bytes from the position on, and advances the position.
+  void read(void* buffer, int64_t bytes);
+  void seek(int64_t position);  // sets the position, in bytes from the beginning, and resets the checksum
+  int64_t bytes_read() const { return bytes_read_; }  // in total, over all calls of read
+  // Returns an identifier of the content on this host: device, inode, size, times of modification and change.
   const std::string& identity() const { return identity_; }
   // Returns the CRC-32 of the bytes read since the last seek or the beginning (with FileOptions::checksum).
   uint32_t crc32() const { return crc_; }
@@ -86,7 +86,7 @@ class FileReader {
 };
 
 // Returns the CRC-32 of the concatenation of two byte sequences from the CRC-32 of each (zlib's crc32_combine).
-uint32_t join_crc32(uint32_t first, uint32_t second, int64_t bytes_of_second);
+uint32_t combine_crc32(uint32_t first, uint32_t second, int64_t bytes_of_second);
 
 // Writes a new version of a file as NAME.tmp in the same folder; `commit` renames it to NAME. Writers of the same
 // file, in any thread or process, are serialized; NAME.lock names the current writer.
@@ -105,21 +105,20 @@ class AtomicFile {
   // Returns the CRC-32 of the bytes written so far (with FileOptions::checksum).
   uint32_t crc32() const { return crc_; }
 
-  // Flushes to the disk and replaces the file.
-  void commit() { commit_keeping({}); }
-  // Replaces the file and renames the old file to `previous` in the same folder (empty: deletes it). The file
-  // exists at every moment, with the old or the new content; the old `previous` is removed only after the new file
-  // is in place. On a file system without hard links, only `previous` exists for a moment.
-  void commit_keeping(const std::filesystem::path& previous);
+  // Flushes to the disk and replaces the file. Call commit or commit_with_backup once, after the last write.
+  void commit() { commit_with_backup({}); }
+  // Also renames the old file to `previous`, a path in the same folder (empty: deletes it). The file exists
+  // at every moment, with the old or the new content. An older `previous` is removed at the end. On a file
+  // system without hard links, only `previous` exists for a moment.
+  void commit_with_backup(const std::filesystem::path& previous);
 
  private:
   [[noreturn]] void fail(std::string_view what) const;
   void sync_folder() const;
-
   std::filesystem::path path_;
   std::filesystem::path temporary_;
   FileOptions options_;
-  std::unique_ptr<internal::FileLock> turn_;
+  std::unique_ptr<internal::FileLock> lock_;
   int fd_ = -1;
   bool committed_ = false;
   uint32_t crc_ = 0;

@@ -48,13 +48,13 @@ std::string process_text() {
 
 // Returns the content of the lock file, which names its owner, without unprintable bytes, since the file is
 // untrusted.
-std::string holder_of(const std::filesystem::path& lock) {
+std::string owner_of(const std::filesystem::path& lock) {
   const Descriptor file{::open(lock.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK)};
   char text[400];
   const ssize_t n = file.fd >= 0 ? ::read(file.fd, text, sizeof text) : 0;
-  std::string holder(text, static_cast<size_t>(std::max<ssize_t>(n, 0)));
-  std::erase_if(holder, [](char c) { return c < ' ' || c > '~'; });
-  return holder.empty() ? "a process that has not said who it is" : holder;
+  std::string owner(text, static_cast<size_t>(std::max<ssize_t>(n, 0)));
+  std::erase_if(owner, [](char c) { return c < ' ' || c > '~'; });
+  return owner.empty() ? "a process that has not said who it is" : owner;
 }
 
 // Returns properties of a file that change when the file is written.
@@ -86,7 +86,7 @@ bool is_named(int fd, const std::filesystem::path& name) {
 // symbolic link. An existing lock file belongs to a writer, or is a remnant of a killed writer. A remnant is
 // not locked, and the next writer removes it. After locking a file, a process checks that the file still has
 // its name.
-bool FileLock::try_take() {
+bool FileLock::try_acquire() {
   Descriptor new_file{::open(name_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666)};
   if (new_file.fd >= 0) {
     if (!try_lock(new_file.fd) || !is_named(new_file.fd, name_)) return false;
@@ -98,11 +98,11 @@ bool FileLock::try_take() {
     return true;
   }
   if (errno != EEXIST) throw std::system_error(errno, std::generic_category());
-  const Descriptor there{::open(name_.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK)};
-  if (there.fd < 0 && errno == ENOENT) return false;
-  if (there.fd < 0 && errno != ELOOP) throw std::system_error(errno, std::generic_category());
-  const bool left_over = there.fd < 0 || (try_lock(there.fd) && is_named(there.fd, name_));
-  if (left_over && ::unlink(name_.c_str()) != 0 && errno != ENOENT)
+  const Descriptor existing{::open(name_.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK)};
+  if (existing.fd < 0 && errno == ENOENT) return false;
+  if (existing.fd < 0 && errno != ELOOP) throw std::system_error(errno, std::generic_category());
+  const bool is_remnant = existing.fd < 0 || (try_lock(existing.fd) && is_named(existing.fd, name_));
+  if (is_remnant && ::unlink(name_.c_str()) != 0 && errno != ENOENT)
     throw std::system_error(errno, std::generic_category());
   return false;
 }
@@ -114,7 +114,7 @@ FileLock::FileLock(const std::filesystem::path& path, const std::filesystem::pat
   auto state = state_of(growing);
   auto since = Clock::now();
   try {
-    for (milliseconds pause{1}; !try_take(); pause = std::min(2 * pause, kMaxPause)) {
+    for (milliseconds pause{1}; !try_acquire(); pause = std::min(2 * pause, kMaxPause)) {
       std::this_thread::sleep_for(pause);
       if (const auto now = state_of(growing); now != state) {
         state = now;
@@ -122,7 +122,7 @@ FileLock::FileLock(const std::filesystem::path& path, const std::filesystem::pat
       }
       if (Clock::now() - since > lock_timeout)
         throw FileError(op, path.string(), ": another writer has held ", name_.string(),
-                        " and not got on for ", lock_timeout.count(), " ms: ", holder_of(name_));
+                        " and not got on for ", lock_timeout.count(), " ms: ", owner_of(name_));
     }
   } catch (const std::system_error& e) {
     throw FileError(op, path.string(), ": cannot create ", name_.filename().string(), ": ",

@@ -44,7 +44,7 @@ constexpr std::array<FileDType, 10> kFileDTypes{{{"I64", DType::kI64},
                                                  {"BOOL", DType::kBool}}};
 
 // Returns the position of a dtype in kFileDTypes, which is its order in files.
-size_t rank_of(DType t) {
+size_t file_order_of(DType t) {
   size_t i = 0;
   while (kFileDTypes[i].dtype != t) ++i;
   return i;
@@ -75,13 +75,13 @@ std::string json_string(std::string_view text) { return nlohmann::json(text).dum
 // of a header, whose data_offsets are the first byte and the end of a tensor's elements, counted after the
 // header:
 //   {"__metadata__": {"key": "text"}, "name": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}}
-// `place_` is the JSON object or array that the parser is in, `key_` the last key.
+// `state_` is the JSON object or array that the parser is in, `key_` the last key.
 class HeaderParser final : public nlohmann::json_sax<nlohmann::json> {
  public:
   HeaderParser(const FileReader& file, SafetensorsHeader& header) : file_(file), header_(header) {}
 
   bool null() override {
-    if (place_ == Place::kTop && key_ == kMetadata) return true;
+    if (state_ == ParseState::kHeader && key_ == kMetadata) return true;
     return unexpected("null");
   }
   bool boolean(bool) override { return unexpected("a boolean"); }
@@ -92,26 +92,27 @@ class HeaderParser final : public nlohmann::json_sax<nlohmann::json> {
   bool binary(binary_t&) override { return unexpected("binary data"); }
 
   bool number_unsigned(uint64_t v) override {
-    if (place_ != Place::kShape && place_ != Place::kOffsets) return unexpected(concat("the number ", v));
+    if (state_ != ParseState::kShape && state_ != ParseState::kOffsets)
+      return unexpected(concat("the number ", v));
     if (v > static_cast<uint64_t>(kMaxNumel))
       file_.fail(tensor(), " has ", v, " in its ", key_, ", more than fits");
-    if (place_ == Place::kShape) {
+    if (state_ == ParseState::kShape) {
       if (entry_.shape.size() == kMaxDims)
         file_.fail(tensor(), " has more than ", kMaxDims, " dimensions, the most Gradus has");
       entry_.shape.push_back(static_cast<int64_t>(v));
     } else {
-      if (offsets_ == 2) file_.fail(tensor(), " has more than 2 data_offsets");
-      (offsets_++ == 0 ? entry_.begin : entry_.end) = static_cast<int64_t>(v);
+      if (num_offsets_ == 2) file_.fail(tensor(), " has more than 2 data_offsets");
+      (num_offsets_++ == 0 ? entry_.begin : entry_.end) = static_cast<int64_t>(v);
     }
     return true;
   }
 
   bool string(std::string& text) override {
-    if (place_ == Place::kMetadata) {
+    if (state_ == ParseState::kMetadata) {
       header_.metadata[key_] = std::move(text);
       return true;
     }
-    if (place_ != Place::kTensor || key_ != "dtype") return unexpected("the string " + quote(text));
+    if (state_ != ParseState::kTensor || key_ != "dtype") return unexpected("the string " + quote(text));
     const auto known = std::ranges::find(kFileDTypes, std::string_view(text), &FileDType::name);
     if (known == kFileDTypes.end())
       file_.fail(tensor(), " has dtype ", quote(text),
@@ -122,15 +123,15 @@ class HeaderParser final : public nlohmann::json_sax<nlohmann::json> {
 
   bool start_object(size_t) override {
     keys_[1].clear();
-    if (place_ == Place::kOutside) {
-      place_ = Place::kTop;
-    } else if (place_ == Place::kTop && key_ == kMetadata) {
-      place_ = Place::kMetadata;
-    } else if (place_ == Place::kTop) {
-      place_ = Place::kTensor;
+    if (state_ == ParseState::kOutside) {
+      state_ = ParseState::kHeader;
+    } else if (state_ == ParseState::kHeader && key_ == kMetadata) {
+      state_ = ParseState::kMetadata;
+    } else if (state_ == ParseState::kHeader) {
+      state_ = ParseState::kTensor;
       entry_ = {};
       entry_.name = key_;
-      offsets_ = 0;
+      num_offsets_ = 0;
     } else {
       return unexpected("an object");
     }
@@ -138,30 +139,30 @@ class HeaderParser final : public nlohmann::json_sax<nlohmann::json> {
   }
 
   bool key(std::string& text) override {
-    if (!keys_[place_ == Place::kTop ? 0 : 1].insert(text).second)
-      file_.fail(place_ == Place::kTensor ? tensor() : "the header", " has ", quote(text), " twice");
-    if (place_ == Place::kTensor && text != "dtype" && text != "shape" && text != "data_offsets")
+    if (!keys_[state_ == ParseState::kHeader ? 0 : 1].insert(text).second)
+      file_.fail(state_ == ParseState::kTensor ? tensor() : "the header", " has ", quote(text), " twice");
+    if (state_ == ParseState::kTensor && text != "dtype" && text != "shape" && text != "data_offsets")
       file_.fail(tensor(), " has the key ", quote(text), "; expected dtype, shape and data_offsets");
     key_ = std::move(text);
     return true;
   }
 
   bool end_object() override {
-    if (place_ == Place::kTensor) {
+    if (state_ == ParseState::kTensor) {
       for (const char* name : {"dtype", "shape"})
         if (!keys_[1].contains(name)) file_.fail(tensor(), " has no ", name);
-      if (offsets_ != 2) file_.fail(tensor(), " has ", offsets_, " data_offsets; expected 2");
+      if (num_offsets_ != 2) file_.fail(tensor(), " has ", num_offsets_, " data_offsets; expected 2");
       header_.entries.push_back(std::move(entry_));
     }
-    place_ = place_ == Place::kTop ? Place::kOutside : Place::kTop;
+    state_ = state_ == ParseState::kHeader ? ParseState::kOutside : ParseState::kHeader;
     return true;
   }
 
   bool start_array(size_t) override {
-    if (place_ == Place::kTensor && key_ == "shape") {
-      place_ = Place::kShape;
-    } else if (place_ == Place::kTensor && key_ == "data_offsets") {
-      place_ = Place::kOffsets;
+    if (state_ == ParseState::kTensor && key_ == "shape") {
+      state_ = ParseState::kShape;
+    } else if (state_ == ParseState::kTensor && key_ == "data_offsets") {
+      state_ = ParseState::kOffsets;
     } else {
       return unexpected("an array");
     }
@@ -169,7 +170,7 @@ class HeaderParser final : public nlohmann::json_sax<nlohmann::json> {
   }
 
   bool end_array() override {
-    place_ = Place::kTensor;
+    state_ = ParseState::kTensor;
     return true;
   }
 
@@ -182,22 +183,22 @@ class HeaderParser final : public nlohmann::json_sax<nlohmann::json> {
   }
 
  private:
-  enum class Place { kOutside, kTop, kMetadata, kTensor, kShape, kOffsets };
+  enum class ParseState { kOutside, kHeader, kMetadata, kTensor, kShape, kOffsets };
 
   std::string tensor() const { return "tensor " + quote(entry_.name); }
 
   bool unexpected(const std::string& what) const {
-    switch (place_) {
-      case Place::kOutside:
+    switch (state_) {
+      case ParseState::kOutside:
         file_.fail("its header is ", what, "; expected a JSON object");
-      case Place::kTop:
+      case ParseState::kHeader:
         file_.fail("its header has ", what, " for ", quote(key_), "; expected an object");
-      case Place::kMetadata:
+      case ParseState::kMetadata:
         file_.fail("its metadata have ", what, " for ", quote(key_), "; expected a string");
       default:
         break;
     }
-    const bool array = place_ == Place::kShape || place_ == Place::kOffsets;
+    const bool array = state_ == ParseState::kShape || state_ == ParseState::kOffsets;
     file_.fail(tensor(), " has ", what, array ? " in its " : " as its ", key_, "; expected ",
                array             ? "non-negative integers"
                : key_ == "dtype" ? "a string"
@@ -206,11 +207,11 @@ class HeaderParser final : public nlohmann::json_sax<nlohmann::json> {
 
   const FileReader& file_;
   SafetensorsHeader& header_;
-  Place place_ = Place::kOutside;
+  ParseState state_ = ParseState::kOutside;
   std::string key_;
   std::unordered_set<std::string> keys_[2];  // of the header so far, and of the object in it
   SafetensorsEntry entry_{};
-  int offsets_ = 0;
+  int num_offsets_ = 0;
 };
 
 // Returns the product of max(d, 1) over the dimensions d, or nullopt if the product exceeds kMaxNumel. The
@@ -311,21 +312,20 @@ SafetensorsHeader read_header(FileReader& file) {
   if (file.size() < 8) file.fail("has ", file.size(), " bytes, too few for a safetensors file");
   uint64_t length = 0;
   file.read(&length, 8);
-  const auto most = static_cast<uint64_t>(std::min(kMaxHeaderBytes, file.remaining()));
-  if (length == 0 || length > most) throw_not_safetensors(file, length);
+  const auto max_length = static_cast<uint64_t>(std::min(kMaxHeaderBytes, file.remaining()));
+  if (length == 0 || length > max_length) throw_not_safetensors(file, length);
   std::string text(length, '\0');
   file.read(text.data(), static_cast<int64_t>(length));
-
   SafetensorsHeader header;
   HeaderParser parser(file, header);
   nlohmann::json::sax_parse(text, &parser);  // every error throws
   check_layout(file, header.entries);
-  header.bytes = file.size() - file.remaining();
+  header.data_begin = file.size() - file.remaining();
   return header;
 }
 
 Tensor read_tensor(FileReader& file, const SafetensorsHeader& header, const SafetensorsEntry& entry) {
-  file.seek(header.bytes + entry.begin);
+  file.seek(header.data_begin + entry.begin);
   Tensor x = empty(entry.shape, {.dtype = entry.dtype, .device = kCPU});
   const int64_t bytes = x.nbytes();
   if (bytes == 0) return x;
@@ -339,8 +339,6 @@ Tensor read_tensor(FileReader& file, const SafetensorsHeader& header, const Safe
   return x;
 }
 
-// Returns the tensors sorted by dtype and name.
-// Errors: ValueError for an undefined tensor, a reserved or duplicate name, or one that is not UTF-8.
 NamedTensors in_file_order(NamedTensors tensors, std::string_view op) {
   for (const auto& [name, x] : tensors) {
     if (!x.defined()) throw ValueError(op, "tensor ", quote(name), " is undefined");
@@ -349,8 +347,8 @@ NamedTensors in_file_order(NamedTensors tensors, std::string_view op) {
     if (!is_utf8(name)) throw ValueError(op, "the name ", quote(name), " is not UTF-8");
   }
   std::sort(tensors.begin(), tensors.end(), [](const auto& a, const auto& b) {
-    const size_t rank_a = rank_of(a.second.dtype()), rank_b = rank_of(b.second.dtype());
-    return std::tie(rank_a, a.first) < std::tie(rank_b, b.first);
+    const size_t order_a = file_order_of(a.second.dtype()), order_b = file_order_of(b.second.dtype());
+    return std::tie(order_a, a.first) < std::tie(order_b, b.first);
   });
   std::unordered_set<std::string_view> names;
   for (const auto& [name, x] : tensors)
@@ -358,14 +356,12 @@ NamedTensors in_file_order(NamedTensors tensors, std::string_view op) {
   return tensors;
 }
 
-// Throws DeviceError for tensors on the meta device, which have no elements.
 void check_data(const NamedTensors& tensors, std::string_view op) {
   for (const auto& [name, x] : tensors)
     if (x.device().type == DeviceType::kMeta)
       throw DeviceError(op, "tensor ", quote(name), " has no data: ", describe(x));
 }
 
-// Writes length and JSON of the header. The caller then writes `tensors` in this order, without gaps.
 void write_header(AtomicFile& file, const NamedTensors& tensors, const Metadata& metadata,
                   std::string_view op) {
   std::string text;
@@ -380,7 +376,7 @@ void write_header(AtomicFile& file, const NamedTensors& tensors, const Metadata&
   int64_t at = 0;
   for (const auto& [name, x] : tensors) {
     text += concat(text.empty() ? "" : ",", json_string(name), R"(:{"dtype":")",
-                   kFileDTypes[rank_of(x.dtype())].name, R"(","shape":)", to_string(x.shape()),
+                   kFileDTypes[file_order_of(x.dtype())].name, R"(","shape":)", to_string(x.shape()),
                    R"(,"data_offsets":[)", at, ',', at + x.nbytes(), "]}");
     at += x.nbytes();
   }

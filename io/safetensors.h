@@ -4,8 +4,9 @@
 //   io::save_safetensors("net.safetensors", {{"fc.weight", w}, {"fc.bias", b}}, {{"format", "gradus"}});
 //   Tensor w = io::load_safetensors("net.safetensors").at("fc.weight");
 //
-// Format: 8 bytes of header length (little endian), a JSON header, and the elements of all tensors, row-major,
-// without gaps. Files are untrusted: the whole header is checked before any tensor is allocated.
+// Format: 8 bytes of header length (little endian), a JSON header, and the elements of all tensors,
+// row-major, without gaps. Files are untrusted: the whole header is checked before any tensor is allocated.
+// Functions may be called from any thread; a SafetensorsReader is used by one thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -37,7 +38,7 @@ struct SafetensorsFile {
   std::string path;  // for errors
 };
 
-// One tensor of a header. Its elements are the bytes [begin, end) after the header.
+// One tensor of a file. Its elements are the bytes [begin, end), counted from the end of the header.
 struct SafetensorsEntry {
   std::string name;
   DType dtype;
@@ -49,14 +50,14 @@ struct SafetensorsEntry {
 struct SafetensorsHeader {
   std::vector<SafetensorsEntry> entries;  // in the order of the file, without gaps or overlaps
   Metadata metadata;
-  int64_t bytes = 0;  // size of the header: position of the elements in the file
+  int64_t data_begin = 0;  // position in the file from which the entries' bytes count
 };
 
-// Writes tensors of any dtype, device and layout, atomically (AtomicFile). Elements are row-major; tensors are
-// ordered by descending dtype size, then by name, as in the reference library.
+// Writes tensors of any dtype, device and layout, atomically (AtomicFile). Elements are row-major; tensors
+// are ordered by descending dtype size, then by name, as in the reference library.
 //
-// Errors: ValueError for an undefined tensor, and for a name that occurs twice, is "__metadata__" or is not UTF-8;
-// DeviceError for a tensor without data (meta); FileError if the file cannot be written.
+// Errors: ValueError for an undefined tensor, and for a name that occurs twice, is "__metadata__" or is not
+// UTF-8; DeviceError for a tensor without data (meta); FileError if the file cannot be written.
 void save_safetensors(const std::filesystem::path& path, const NamedTensors& tensors,
                       const Metadata& metadata = {});
 
@@ -69,7 +70,7 @@ SafetensorsFile load_safetensors(const std::filesystem::path& path);
 // Errors: as load_safetensors.
 SafetensorsHeader read_safetensors_header(const std::filesystem::path& path);
 
-// Reads the header, and single tensors, of a file.
+// Reads single tensors of a file, which stays open.
 class SafetensorsReader {
  public:
   // Reads and checks the header.

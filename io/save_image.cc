@@ -46,12 +46,12 @@ Tensor normalized(const Tensor& batch, const GridOptions& options) {
   const Tensor f32 = raw::to(raw::to(batch, kCPU), DType::kF32);
   const Tensor result = raw::contiguous(f32.is_same(batch) ? raw::clone(batch) : f32);
   const std::span<float> all(result.ptr<float>(), static_cast<size_t>(result.numel()));
-  const size_t one = options.scale_each ? all.size() / static_cast<size_t>(result.size(0)) : all.size();
-  for (size_t begin = 0; begin < all.size(); begin += one) {
+  const size_t count = options.scale_each ? all.size() / static_cast<size_t>(result.size(0)) : all.size();
+  for (size_t begin = 0; begin < all.size(); begin += count) {
     if (options.value_range)
-      normalize(all.subspan(begin, one), options.value_range->first, options.value_range->second);
+      normalize(all.subspan(begin, count), options.value_range->first, options.value_range->second);
     else
-      normalize_by_extrema(all.subspan(begin, one));
+      normalize_by_extrema(all.subspan(begin, count));
   }
   return result;
 }
@@ -118,7 +118,6 @@ std::string encode_png(const Tensor& image) {
     throw DTypeError(kOp, "expected u8 or a floating-point dtype, got ", describe(image));
   if (std::max(x.size(1), x.size(2)) > PNG_UINT_31_MAX / 8)
     throw ShapeError(kOp, "is too large for a PNG file: ", describe(image));
-
   png_image png{};
   png.version = PNG_IMAGE_VERSION;
   png.width = static_cast<png_uint_32>(x.size(2));

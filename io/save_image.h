@@ -17,22 +17,22 @@ namespace gradus::io {
 struct GridOptions {
   int64_t nrow = 8;        // images in a row
   int64_t padding = 2;     // pixels between images and around the grid
-  bool normalize = false;  // shift and scale value_range to [0, 1]; the result is f32
-  // Default: the smallest and the largest value of all images.
+  bool normalize = false;  // clamp to value_range, and map value_range linearly to [0, 1]
+  // {low, high}; nullopt: the smallest and the largest value of all images.
   std::optional<std::pair<double, double>> value_range = std::nullopt;
   bool scale_each = false;  // normalize each image by its own smallest and largest value
-  double pad_value = 0;
+  double pad_value = 0;     // value of padding pixels
 };
 
 // Arranges a batch [N,C,H,W] as one image [C,H',W'], row by row, as torchvision's make_grid. One-channel images
-// are converted to three channels. A single image, [C,H,W] or [H,W], gets no border.
+// are converted to three channels. A single image ([C,H,W], [H,W] or N = 1) gets no border. The result has
+// the dtype and device of `images`, or with `normalize` is f32 on the CPU.
 //
 // Errors: ShapeError for other shapes or N = 0; ValueError for nrow < 1, padding < 0, or an empty value_range.
 Tensor make_grid(const Tensor& images, const GridOptions& options = {});
 
-// Encodes an image [C,H,W] with 1 (gray), 3 (RGB) or 4 (RGBA) channels, or [H,W], as a PNG file. u8 values are
-// unchanged.
-// Floating-point values are clamped to [0, 1], scaled to 255 and rounded; NaN becomes 0.
+// Returns the bytes of a PNG file with an image [C,H,W] of 1 (gray), 3 (RGB) or 4 (RGBA) channels, or [H,W].
+// u8 values are unchanged; floats are clamped to [0, 1], scaled to 255 and rounded; NaN becomes 0.
 //
 // Errors: ShapeError for other shapes; DTypeError for other dtypes.
 std::string encode_png(const Tensor& image);

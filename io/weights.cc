@@ -1,3 +1,4 @@
+// load_weights and save_weights: Module::load_state_dict and state_dict on a safetensors file.
 #include "gradus/io/weights.h"
 
 namespace gradus::io {

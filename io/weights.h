@@ -12,14 +12,14 @@
 namespace gradus::io {
 
 // Copies a file's tensors into the parameters and buffers of the same names, with conversion of floating-point
-// dtypes.
-// Returns the names that were skipped.
-// Errors: FileError as load_safetensors; ValueError naming the file and every missing or unexpected name and every
-// mismatching shape. The module does not change after an error.
+// dtypes. Returns the names that were not loaded: those in options.except, and without options.strict the
+// missing and unexpected ones.
+// Errors: FileError as load_safetensors; ValueError naming the file, every mismatching shape, and with
+// options.strict every missing or unexpected name. The module does not change after an error.
 nn::LoadReport load_weights(nn::Module& module, const std::filesystem::path& path,
                             nn::LoadOptions options = {});
 
-// Writes all parameters and persistent buffers.
+// Writes all parameters and persistent buffers, atomically, with `metadata` in the file's header.
 // Errors: as save_safetensors.
 void save_weights(const nn::Module& module, const std::filesystem::path& path, const Metadata& metadata = {});
 

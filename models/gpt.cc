@@ -1,7 +1,6 @@
 // The layers, initial weights and forward pass of models::GPT, a GPT-2 language model: token and position
-// embeddings, pre-norm blocks of causal self-attention and an MLP, and a layer norm before the output layer, which
-// shares the weight of the token embedding. Parameters have GPT-2's names
-// ("h.0.attn.c_attn.weight").
+// embeddings, pre-norm blocks of causal self-attention and an MLP, and a layer norm before the output layer,
+// which shares the weight of the token embedding. Parameters have GPT-2's names ("h.0.attn.c_attn.weight").
 #include "gradus/models/gpt.h"
 
 #include <cmath>
@@ -50,7 +49,6 @@ struct MLP final : nn::Layer {
         dropout{this, "dropout", {.p = o.dropout}} {}
 
   Tensor forward(const Tensor& x) override { return dropout(c_proj(gelu(c_fc(x)))); }
-
   nn::Linear c_fc, c_proj;
   nn::Dropout dropout;
 };

@@ -6,8 +6,8 @@
 
 namespace gradus::models {
 
-// 1,199,882 parameters: two 3x3 convolutions, one pooling, two linear layers; dropout after the pooling and
-// the first linear layer. Returns logits, for nn::cross_entropy.
+// 1,199,882 parameters: two 3x3 convolutions, a 2x2 max pooling and two linear layers. conv1.relu(x) is
+// relu(conv1(x)) as one op. Returns logits, for nn::cross_entropy.
 // Shapes: x [N,1,28,28] -> [N,10].
 // Source: pytorch/examples, mnist/main.py.
 struct MnistNet : nn::Layer {
@@ -18,7 +18,7 @@ struct MnistNet : nn::Layer {
   nn::Linear fc1{this, "fc1", {.in = 9216, .out = 128}};
   nn::Linear fc2{this, "fc2", {.in = 128, .out = 10}};
 
-  // Returns the input of the last layer before its dropout: the result of fc1 after ReLU.
+  // Returns the features that dropout2 and fc2 classify: relu(fc1(...)).
   // Shapes: x [N,1,28,28] -> [N,128].
   Tensor features(const Tensor& x) {
     Tensor h = max_pool2d(conv2.relu(conv1.relu(x)), {.kernel = 2});

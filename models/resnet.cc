@@ -252,7 +252,6 @@ void ResNet::build() {
         this, "conv1",
         nn::Conv2dOptions{.in = o.in, .out = o.width, .kernel = 3, .padding = 1, .bias = false}));
   add(std::make_unique<nn::BatchNorm2d>(this, "bn1", nn::BatchNormOptions{.features = o.width}));
-
   int64_t in = o.width, width = o.width;
   for (size_t s = 0; s < o.stages.size(); ++s, width *= 2) {
     auto& stage = add(std::make_unique<nn::Sequential>(this, "layer" + std::to_string(s + 1)));
@@ -262,7 +261,6 @@ void ResNet::build() {
     }
   }
   add(std::make_unique<nn::Linear>(this, "fc", nn::LinearOptions{.in = in, .out = o.classes}));
-
   apply([](nn::Module& m) {
     if (const auto* conv = dynamic_cast<nn::Conv2d*>(&m))
       nn::init::kaiming_normal_(

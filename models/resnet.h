@@ -37,10 +37,11 @@ struct ResNetOptions {
   Stem stem = Stem::kImageNet;
   Shortcut shortcut = Shortcut::kProjection;
   int64_t width = 64;  // channels of the first stage; each following stage has twice as many
-  int64_t groups = 1;  // groups of a bottleneck's 3x3 convolution
+  // A bottleneck's 3x3 convolution has groups * width_per_group / 64 * (width of the stage) channels.
+  int64_t groups = 1;
   int64_t width_per_group = 64;
-  int64_t in = 3;
-  int64_t classes = 1000;
+  int64_t in = 3;          // channels of the images
+  int64_t classes = 1000;  // number of logits
   // Initializes the weight of each block's last batch norm to 0, so that the block starts as the identity.
   bool zero_init_residual = false;
   // Activation checkpointing: the backward computes each block again instead of saving its activations.
@@ -67,9 +68,9 @@ ResNetOptions resnext101_64x4d(ResNetHead head = {});
 // Source: Zagoruyko and Komodakis, BMVC 2016.
 ResNetOptions wide_resnet50_2(ResNetHead head = {});
 ResNetOptions wide_resnet101_2(ResNetHead head = {});
-// Returns the options of a network for 32x32 images with 20, 32, 44, 56 or 110 layers: 6 n + 2.
+// Returns the options of a network for 32x32 images with depth = 6 n + 2 layers, such as 20, 32, 56 or 110.
 // Source: He et al., CVPR 2016, section 4.2.
-// Errors: ValueError for another depth.
+// Errors: ValueError for another depth, and above 10000.
 ResNetOptions cifar_resnet(int64_t depth, ResNetHead head = {.classes = 10});
 
 // Returns the options of a network by its name: "resnet18" to "wide_resnet101_2", "resnet20" to "resnet110".
@@ -103,7 +104,6 @@ class ResNet : public nn::LayerWith<ResNetOptions> {
 
  private:
   void build();
-
   std::vector<std::unique_ptr<nn::Layer>> layers_;  // conv1, bn1, layer1, ..., fc
 };
 

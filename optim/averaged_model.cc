@@ -21,20 +21,20 @@ AveragedModel::AveragedModel(const nn::Module& model, AveragedModelOptions optio
     throw ValueError(kOp, "warm_up and bias_correction are for averages with a decay, got none");
   if (options_.warm_up && options_.bias_correction)
     throw ValueError(kOp, "expected one of warm_up and bias_correction, got both");
-  follow(kOp);
+  sync_with_model(kOp);
 }
 
 // Updates the list of averages to the model's current tensors, in the model's order: keeps the averages of
 // known tensors, converted to their dtype and device, adds averages of new tensors, and drops those of
 // removed tensors.
-void AveragedModel::follow(const char* op) {
+void AveragedModel::sync_with_model(const char* op) {
   if (model_->is_substituted())
     throw StateError(
         op, "an open ParameterScope has put other tensors in the place of the model's weights: end it first");
   std::map<std::string, Average> previous;
   for (Average& a : averages_) previous.emplace(a.name, std::move(a));
   averages_.clear();
-  const auto add = [&](const nn::StateDict& tensors, bool averages) {
+  const auto add = [&](const nn::StateDict& tensors, bool is_averaged) {
     for (const auto& [name, t] : tensors) {
       if (auto known = previous.extract(name); known && known.mapped().source.is_same(t)) {
         Average& a = known.mapped();
@@ -46,7 +46,7 @@ void AveragedModel::follow(const char* op) {
       const bool floating = is_floating(t.dtype());
       const Tensor value = empty(t.shape(), {floating ? raw::step_dtype(t.dtype()) : t.dtype(), t.device()});
       raw::copy_(value, t);
-      averages_.push_back({name, t, value, averages && floating});
+      averages_.push_back({name, t, value, is_averaged && floating});
     }
   };
   add(model_->named_parameters(), true);
@@ -54,7 +54,7 @@ void AveragedModel::follow(const char* op) {
 }
 
 // Returns the weight of the model's tensor in the average after `updates` earlier updates; 1 for the first.
-double AveragedModel::newest_weight(int64_t updates) const {
+double AveragedModel::update_weight(int64_t updates) const {
   const double n = double(updates);
   if (updates == 0) return 1;
   if (!options_.decay) return 1 / (n + 1);
@@ -64,23 +64,23 @@ double AveragedModel::newest_weight(int64_t updates) const {
   return 1 - decay;
 }
 
-// average += w * (weights - average), where w = newest_weight(number of updates of the tensor so far).
-template <class Weight> void AveragedModel::update(Weight newest_weight) {
-  follow("update_parameters");
+// average += w * (weights - average), where w = update_weight(number of updates of the tensor so far).
+template <class Weight> void AveragedModel::update(Weight update_weight) {
+  sync_with_model("update_parameters");
   std::map<int64_t, std::vector<raw::StepItem>> items;  // by the number of updates of the tensor
   for (Average& a : averages_) {
-    if (a.averages)
+    if (a.is_averaged)
       items[a.updates].push_back({.param = a.value, .grad = raw::to(a.source, a.value.dtype()), .state = {}});
     else
       raw::copy_(a.value, a.source);
     ++a.updates;
   }
-  for (const auto& [updates, same] : items) raw::average_step_(same, newest_weight(updates));
+  for (const auto& [updates, same_count] : items) raw::average_step_(same_count, update_weight(updates));
   ++updates_;
 }
 
 void AveragedModel::update_parameters() {
-  update([this](int64_t updates) { return newest_weight(updates); });
+  update([this](int64_t updates) { return update_weight(updates); });
 }
 
 void AveragedModel::update_parameters(double decay) {
@@ -106,7 +106,7 @@ State AveragedModel::state_dict() const {
 }
 
 void AveragedModel::load_state_dict(const State& state) {
-  follow("load_state_dict");
+  sync_with_model("load_state_dict");
   StateReader in(state);
   const int64_t updates = in.count("n_averaged");
   for (Average& a : averages_) {

@@ -1,4 +1,5 @@
-// Gradient clipping by norm and by value.
+// Gradient clipping: collects the gradients, of sparse ones the stored rows, and runs multi-tensor kernels
+// (tensor/ops/optim_step.h) that compute the norm and scale or clamp in place, without waiting for a GPU.
 #include "gradus/optim/clip_grad.h"
 
 #include <cmath>
@@ -9,6 +10,7 @@
 
 namespace gradus::optim {
 namespace {
+// Returns the elements of all defined gradients. Errors: StateError if a GradScaler has scaled one.
 std::vector<Tensor> grads_of(const char* op, const std::vector<Tensor>& params) {
   std::vector<Tensor> grads;
   for (const Tensor& p : params) {

@@ -93,8 +93,8 @@ std::optional<Device> GradScaler::device_of(const std::vector<Tensor>& params) c
   return is_one ? std::optional(device) : std::nullopt;
 }
 
-// Makes the latest scale the current one, on `device` or on the host.
-void GradScaler::place_scale(std::optional<Device> device) {
+// Makes the next scale the current one, on `device` or on the host (nullopt).
+void GradScaler::move_scale_to(std::optional<Device> device) {
   if (next_) current_ = *std::exchange(next_, std::nullopt);
   if (current_.on_device.defined() && current_.on_device.device() != device) current_ = {current_.read(), {}};
   if (device && !current_.on_device.defined()) {
@@ -123,7 +123,7 @@ void GradScaler::set_partial(const std::vector<Tensor>& params, bool partial) {
 // of the gradients, by which mark_scaled() finds those that the backward changed.
 std::vector<GradScaler::GradientVersion> GradScaler::begin_backward(const std::vector<Tensor>& params,
                                                                     std::optional<Device> device) {
-  place_scale(device);
+  move_scale_to(device);
   if (!current_.on_device.defined() && current_.on_host.scale < raw::kMinLossScale)
     raw::throw_invalid_scale(current_.on_host.scale, int64_t(current_.on_host.skipped));
   std::vector<GradientVersion> before;
@@ -278,7 +278,7 @@ StepOutcome GradScaler::step(Optimizer& opt, const ScaledStepOptions& o) {
 }
 
 State GradScaler::state_dict() const {
-  const raw::LossScale scale = latest();
+  const raw::LossScale scale = next_scale();
   return {.tensors = {},
           .numbers = {{"scale", scale.scale},
                       {"growth_factor", options_.growth_factor},

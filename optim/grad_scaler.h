@@ -41,17 +41,17 @@ class StepOutcome {
   // The step was skipped if `found`, f32[], is not 0.
   static StepOutcome skipped_if(Tensor found) {
     StepOutcome outcome(true);
-    outcome.found_ = std::move(found);
+    outcome.found_inf_ = std::move(found);
     return outcome;
   }
 
   // Returns whether the optimizer stepped. Waits for the device if the outcome is on a device.
   // Errors: as every wait, DeviceFailure and errors that kernels have reported.
-  operator bool() const { return found_.defined() ? found_.item<float>() == 0 : stepped_; }
+  operator bool() const { return found_inf_.defined() ? found_inf_.item<float>() == 0 : stepped_; }
 
  private:
   bool stepped_;
-  Tensor found_;
+  Tensor found_inf_;
 };
 
 struct GradScalerOptions {
@@ -118,9 +118,9 @@ class GradScaler {
 
   // Returns the factor of the next backward; 1 when not enabled. The factor changes once between a step and
   // the next backward, however many optimizers stepped. Waits for the device.
-  double scale() const { return options_.enabled ? latest().scale : 1; }
+  double scale() const { return options_.enabled ? next_scale().scale : 1; }
   // Returns the number of skipped steps so far, over all optimizers. Waits for the device.
-  int64_t skipped_steps() const { return int64_t(latest().skipped); }
+  int64_t skipped_steps() const { return int64_t(next_scale().skipped); }
   // Returns the gradients' norm before clipping, from the last step with clip_norm. On a GPU that may be a
   // skipped step.
   const Tensor& grad_norm() const { return grad_norm_; }
@@ -143,22 +143,20 @@ class GradScaler {
   struct ScaleState {
     raw::LossScale on_host;  // unused if on_device is defined
     Tensor on_device;        // f64[4]: the members of a LossScale
-
     raw::LossScale read() const;
   };
   // Whether an unscaled gradient has an infinity or NaN.
   struct FoundInf {
     bool on_host = false;  // unused if on_device is defined
     Tensor on_device;      // f32[]: 1 or 0
-
     bool read() const;
   };
   // Returns the state of the next backward on the host.
-  raw::LossScale latest() const { return next_ ? next_->read() : current_.read(); }
+  raw::LossScale next_scale() const { return next_ ? next_->read() : current_.read(); }
   // Returns the one GPU that has all of params; nullopt: the host decides on the step.
   std::optional<Device> device_of(const std::vector<Tensor>& params) const;
   void set_partial(const std::vector<Tensor>& params, bool partial);
-  void place_scale(std::optional<Device> device);
+  void move_scale_to(std::optional<Device> device);
   // begin_backward makes the next scale the current one and returns the gradients' states; mark_scaled then
   // marks the gradients that the backward has changed as multiplied by the current scale.
   std::vector<GradientVersion> begin_backward(const std::vector<Tensor>& params,
@@ -168,7 +166,6 @@ class GradScaler {
   Tensor scaled_dy(const Tensor& loss, const Tensor& dy) const;
   FoundInf unscale(Optimizer& opt, const char* op) const;
   void update_scale(const FoundInf& found);
-
   GradScalerOptions options_;
   ScaleState current_;              // of the last backward
   std::optional<ScaleState> next_;  // of the next backward; set by the steps since the last one

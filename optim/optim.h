@@ -1,4 +1,4 @@
-// Includes all headers of optim.
+// Includes all public headers of optim: optimizers, schedules, clipping, loss scaling, weight averages.
 #pragma once
 
 #include "gradus/optim/averaged_model.h"

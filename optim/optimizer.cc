@@ -56,18 +56,18 @@ void Optimizer::add_params(const std::vector<Tensor>& params) {
 
 void Optimizer::add_param_group(const std::vector<Tensor>& params,
                                 const std::vector<std::pair<std::string, double>>& changes) {
-  Numbers numbers = group_numbers(0);
+  OptionValues values = option_values(0);
   for (const auto& [name, value] : changes) {
-    const auto it = std::ranges::find_if(numbers, [&](const auto& number) { return number.first == name; });
-    if (it != numbers.end()) {
+    const auto it = std::ranges::find_if(values, [&](const auto& option) { return option.first == name; });
+    if (it != values.end()) {
       it->second = value;
       continue;
     }
     std::string names;
-    for (const auto& [known, v] : numbers) names += concat(" ", known);
+    for (const auto& [known, v] : values) names += concat(" ", known);
     throw ValueError(kind(), "has no option '", name, "'; there are:", names);
   }
-  add_group(params, numbers);
+  add_group(params, values);
 }
 
 // Returns the initial state tensor number `state` of a parameter, in its shape and step_dtype (f32 or f64).
@@ -142,7 +142,6 @@ Optimizer& Optimizer::step_unless(const Tensor& found) {
   return found.item<float>() != 0 ? *this : step();
 }
 
-// `found`: the CUDA flag of step_unless, which makes kernels skip the step if not 0; undefined: always step.
 Optimizer& Optimizer::step_all(const Tensor& found) {
   const OpCall call(kind());
   const RunningRange running = observed({.kind = RangeKind::kUser, .name = "optimizer step"});
@@ -264,24 +263,24 @@ bool is_momentum(std::string_view name) { return name == "momentum" || name == "
 
 double Optimizer::momentum(size_t group) const {
   check_group(group);
-  for (const auto& [name, value] : group_numbers(group))
+  for (const auto& [name, value] : option_values(group))
     if (is_momentum(name)) return value;
   return 0;
 }
 
 bool Optimizer::has_momentum() const {
-  const Numbers numbers = group_numbers(0);
-  return std::any_of(numbers.begin(), numbers.end(), [](const auto& n) { return is_momentum(n.first); });
+  const OptionValues values = option_values(0);
+  return std::any_of(values.begin(), values.end(), [](const auto& n) { return is_momentum(n.first); });
 }
 
 void Optimizer::set_momentum(size_t group, double momentum) {
   check_group(group);
-  Numbers numbers = group_numbers(group);
+  OptionValues values = option_values(group);
   const auto it =
-      std::find_if(numbers.begin(), numbers.end(), [](const auto& n) { return is_momentum(n.first); });
-  if (it == numbers.end()) throw ValueError(kind(), "has no momentum to set to ", momentum);
+      std::find_if(values.begin(), values.end(), [](const auto& n) { return is_momentum(n.first); });
+  if (it == values.end()) throw ValueError(kind(), "has no momentum to set to ", momentum);
   it->second = momentum;
-  set_group_numbers(group, numbers);
+  set_option_values(group, values);
 }
 
 double Optimizer::initial_lr(size_t group) const {
@@ -309,7 +308,7 @@ State Optimizer::state_dict() const {
   size_t number = 0;
   for (size_t g = 0; g < groups_.size(); ++g) {
     out.numbers.emplace_back(group_name(g, "params"), double(groups_[g].params.size()));
-    for (const auto& [name, value] : group_numbers(g)) out.numbers.emplace_back(group_name(g, name), value);
+    for (const auto& [name, value] : option_values(g)) out.numbers.emplace_back(group_name(g, name), value);
     if (groups_[g].initial_lr) out.numbers.emplace_back(group_name(g, "initial_lr"), *groups_[g].initial_lr);
     const std::vector<const char*> names = group_state_names(g), numbers = number_names();
     for (size_t i = 0; i < groups_[g].states.size(); ++i, ++number) {
@@ -348,11 +347,10 @@ void Optimizer::read_state(StateReader in) {
     StateReader of_group = in.with_prefix(concat("group.", g));
     if (const double n = of_group.number("params", size); n != size)
       of_group.add_error("params", concat("expected ", size, ", got ", n));
-    Numbers options = group_numbers(g);
+    OptionValues options = option_values(g);
     for (auto& [name, value] : options) value = of_group.number(name, value);
     // Only optimizers with a schedule have an initial rate.
     if (of_group.contains("initial_lr")) group.initial_lr = of_group.number("initial_lr");
-
     std::vector<const char*> names = group_state_names(g);
     try {
       names = state_names_with(options);
@@ -374,7 +372,7 @@ void Optimizer::read_state(StateReader in) {
       if (keeps_master_of(p) && of_param.contains(kMaster)) state.master = tensor(kMaster);
     }
     in.on_success([this, g, options, group] {
-      set_group_numbers(g, options);
+      set_option_values(g, options);
       groups_[g] = group;
     });
   }

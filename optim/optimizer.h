@@ -108,7 +108,7 @@ class Optimizer {
     std::optional<uint32_t> rounded_version;
   };
   // Names and values of a group's options, as numbers.
-  using Numbers = std::vector<std::pair<const char*, double>>;
+  using OptionValues = std::vector<std::pair<const char*, double>>;
 
   Optimizer() = default;
   // Errors: ValueError for an undefined, repeated or empty list of parameters; DTypeError
@@ -124,7 +124,7 @@ class Optimizer {
   // do not use: for a group's options, or for these option values.
   // Errors: ValueError for values out of range.
   virtual std::vector<const char*> group_state_names(size_t group) const = 0;
-  virtual std::vector<const char*> state_names_with(const Numbers& numbers) const = 0;
+  virtual std::vector<const char*> state_names_with(const OptionValues& values) const = 0;
   // Returns the initial value of the elements of state tensor `state`, an index into StepItem::state.
   virtual double initial_state(size_t /*group*/, size_t /*state*/) const { return 0; }
   // The names of StepItem::numbers (scalar state per parameter), their initial values, and their update after
@@ -141,10 +141,10 @@ class Optimizer {
   virtual bool supports_sparse_rows(size_t /*group*/) const { return false; }
   // Returns whether step_group's CUDA kernels read StepItem::on_device, `found` and `lr`.
   virtual bool can_skip_on_device() const { return false; }
-  // `numbers` has all options of a group, in the order of group_numbers.
-  virtual void add_group(const std::vector<Tensor>& params, const Numbers& numbers) = 0;
-  virtual Numbers group_numbers(size_t group) const = 0;
-  virtual void set_group_numbers(size_t group, const Numbers& numbers) = 0;
+  // `values` has all options of a group, in the order of option_values.
+  virtual void add_group(const std::vector<Tensor>& params, const OptionValues& values) = 0;
+  virtual OptionValues option_values(size_t group) const = 0;
+  virtual void set_option_values(size_t group, const OptionValues& values) = 0;
   virtual double group_lr(size_t group) const = 0;
   virtual void set_group_lr(size_t group, double lr) = 0;
   // Queues a write of a group's new learning rate on the devices that have a copy of the rate.
@@ -164,7 +164,7 @@ class Optimizer {
   Tensor new_state(size_t group, size_t state, const Tensor& param) const;
   bool keeps_master_of(const Tensor& param) const;
   Tensor device_lr(Device device, size_t group);
-  // An undefined `found`: an unconditional step.
+  // `found`: the flag of step_unless, f32[] on a CUDA device; undefined: an unconditional step.
   Optimizer& step_all(const Tensor& found);
   raw::StepItem step_item(size_t group, size_t param, const Tensor& found, bool counts_on_device);
   void prepare_state(size_t group, const Tensor& param, ParamState& state, bool counts_on_device);
@@ -191,15 +191,15 @@ template <class O> class OptimizerWith : public Optimizer {
   // Returns the names of the state tensors for these options; see group_state_names.
   virtual std::vector<const char*> state_names(const Options& options) const = 0;
   std::vector<const char*> group_state_names(size_t group) const override;
-  std::vector<const char*> state_names_with(const Numbers& numbers) const override;
-  Numbers group_numbers(size_t group) const override;
-  void set_group_numbers(size_t group, const Numbers& numbers) override;
-  void add_group(const std::vector<Tensor>& params, const Numbers& numbers) override;
+  std::vector<const char*> state_names_with(const OptionValues& values) const override;
+  OptionValues option_values(size_t group) const override;
+  void set_option_values(size_t group, const OptionValues& values) override;
+  void add_group(const std::vector<Tensor>& params, const OptionValues& values) override;
   double group_lr(size_t group) const override;
   void set_group_lr(size_t group, double lr) override;
 
  private:
-  static Options with_numbers(Options options, const Numbers& numbers);
+  static Options with_values(Options options, const OptionValues& values);
   std::vector<Options> options_;
 };
 
@@ -217,22 +217,23 @@ template <class O> void OptimizerWith<O>::set_options(size_t group, O options) {
 template <class O> std::vector<const char*> OptimizerWith<O>::group_state_names(size_t group) const {
   return state_names(options_[group]);
 }
-template <class O> std::vector<const char*> OptimizerWith<O>::state_names_with(const Numbers& numbers) const {
-  const O options = with_numbers(options_.at(0), numbers);
+template <class O>
+std::vector<const char*> OptimizerWith<O>::state_names_with(const OptionValues& values) const {
+  const O options = with_values(options_.at(0), values);
   options.check();
   return state_names(options);
 }
-template <class O> Optimizer::Numbers OptimizerWith<O>::group_numbers(size_t group) const {
-  Numbers numbers;
-  O::each(options_[group], [&](const char* name, const auto& v) { numbers.emplace_back(name, double(v)); });
-  return numbers;
+template <class O> Optimizer::OptionValues OptimizerWith<O>::option_values(size_t group) const {
+  OptionValues values;
+  O::each(options_[group], [&](const char* name, const auto& v) { values.emplace_back(name, double(v)); });
+  return values;
 }
-template <class O> void OptimizerWith<O>::set_group_numbers(size_t group, const Numbers& numbers) {
-  set_options(group, with_numbers(options_[group], numbers));
+template <class O> void OptimizerWith<O>::set_option_values(size_t group, const OptionValues& values) {
+  set_options(group, with_values(options_[group], values));
 }
 template <class O>
-void OptimizerWith<O>::add_group(const std::vector<Tensor>& params, const Numbers& numbers) {
-  OptimizerWith::add_param_group(params, with_numbers(options_.at(0), numbers));
+void OptimizerWith<O>::add_group(const std::vector<Tensor>& params, const OptionValues& values) {
+  OptimizerWith::add_param_group(params, with_values(options_.at(0), values));
 }
 template <class O> double OptimizerWith<O>::group_lr(size_t group) const { return options_[group].lr; }
 template <class O> void OptimizerWith<O>::set_group_lr(size_t group, double lr) {
@@ -240,8 +241,8 @@ template <class O> void OptimizerWith<O>::set_group_lr(size_t group, double lr) 
   options.lr = lr;
   set_options(group, options);
 }
-template <class O> O OptimizerWith<O>::with_numbers(O options, const Numbers& numbers) {
-  auto it = numbers.begin();
+template <class O> O OptimizerWith<O>::with_values(O options, const OptionValues& values) {
+  auto it = values.begin();
   O::each(options, [&]<class T>(const char*, T& v) { v = static_cast<T>((it++)->second); });
   return options;
 }

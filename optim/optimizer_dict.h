@@ -17,14 +17,13 @@
 
 namespace gradus::optim {
 
-// Holds references: optimizers, managers and wrappers must outlive the dict. Entries keep their order. There is no
-// step() or backward() for all optimizers, because each loss is optimized at its own time.
+// Refers to optimizers, managers and wrappers, which must outlive the dict. Entries keep their order. There
+// is no step() or backward() for all optimizers, because each loss is optimized at its own time.
 class OptimizerDict {
  public:
   struct Entry {
     Entry(std::string name, OptimizerWrapper& wrapper);
-    // Construct a wrapper. Without a manager the wrapper supports step() and clear_grad(), not
-    // update_params(loss).
+    // Construct a wrapper, which the dict owns. Without a manager the wrapper has no update_params(loss).
     // Errors: those of OptimizerWrapper.
     Entry(std::string name, Optimizer& optimizer);
     Entry(std::string name, Optimizer& optimizer, GradManager& gm, OptimizerWrapperOptions options = {});
@@ -35,7 +34,7 @@ class OptimizerDict {
   // Errors: ValueError for a name that is empty, dotted or repeated, and for an optimizer with two names.
   OptimizerDict(std::initializer_list<Entry> optimizers);
 
-  // Errors: ValueError listing the existing names.
+  // Errors: ValueError listing the existing names if there is no such optimizer.
   OptimizerWrapper& operator[](const std::string& name) const;
   bool contains(const std::string& name) const;
   size_t size() const { return entries_.size(); }
@@ -51,13 +50,12 @@ class OptimizerDict {
   // Errors: StateError naming an optimizer with accumulated gradients.
   State state_dict() const;
   // Loads the states of all optimizers.
-  // Errors: as state_dict; ValueError listing missing, unexpected and mismatching entries. All optimizers are then
-  // unchanged.
+  // Errors: as state_dict; ValueError listing missing, unexpected and mismatching entries. All optimizers are
+  // then unchanged.
   void load_state_dict(const State& state) const;
 
  private:
   void check_between_steps() const;
-
   std::vector<Entry> entries_;
 };
 

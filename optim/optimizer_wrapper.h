@@ -75,15 +75,15 @@ class OptimizerWrapper {
   // another `no_sync`.
   // Errors: as above.
   template <class Manager, class F> StepOutcome update_params(Manager& gm, const Tensor& loss, F no_sync) {
-    const Tensor share = loss_weight(loss);
+    const Tensor weight = loss_weight(loss);
     const auto backward = [&] {
       if (options_.scaler) {
         if constexpr (requires { gm.attached_tensors(); })
-          return options_.scaler->backward(gm, loss, share);
+          return options_.scaler->backward(gm, loss, weight);
         else
           throw StateError("OptimizerWrapper", "a scaler needs the GradManager itself");
       }
-      gm.backward(loss, share);
+      gm.backward(loss, weight);
     };
     if (should_sync()) {
       backward();

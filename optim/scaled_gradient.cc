@@ -1,4 +1,4 @@
-// Marks of scaled gradients, stored with the gradient's storage.
+// Marks of scaled gradients, stored with the gradient's storage: Note [Scaled gradients].
 #include "gradus/optim/scaled_gradient.h"
 
 #include <map>
@@ -9,11 +9,12 @@ namespace gradus::optim::internal {
 namespace {
 
 // Note [Scaled gradients]
-// The mark is stored in Storage::autograd_data of the gradient, which autocast uses for casts of weights. The mark
-// is freed with the gradient, and a gradient that replaces it has no mark. The mark stores the storage's version to
-// detect writes by other code. Factors are stored per offset: a bucket has several gradients in one storage.
+// The mark is stored in Storage::autograd_data of the gradient, which autocast uses for casts of weights. The mark is
+// freed with the gradient, and a gradient that replaces it has no mark. The mark stores the storage's
+// version, which every write increments, to detect writes by other code. Factors are stored per offset,
+// because the gradients of a bucket (data parallelism) share one storage.
 struct ScaleMark final : Counted {
-  std::map<int64_t, Factor> factors;  // by offset
+  std::map<int64_t, Factor> factors;  // by the offset of the gradient in its storage
   uint32_t version = 0;
 };
 
@@ -40,9 +41,9 @@ bool changed_since_marked(const Tensor& grad) {
 void mark_scaled(const Tensor& grad, const Factor& factor) {
   ScaleMark* mark = mark_on(grad);
   if (!mark) {
-    auto fresh = make_ref<ScaleMark>();
-    mark = fresh.get();
-    grad.storage()->autograd_data = std::move(fresh);
+    auto new_mark = make_ref<ScaleMark>();
+    mark = new_mark.get();
+    grad.storage()->autograd_data = std::move(new_mark);
   }
   mark->factors[grad.impl().offset] = factor;
   mark->version = grad.storage()->version();

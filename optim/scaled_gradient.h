@@ -1,5 +1,5 @@
-// Marks on gradients that a GradScaler has scaled, with which steps and clipping detect and reject them.
-// Internal to optim.
+// Internal to optim: marks on gradients that a GradScaler has multiplied by its scale. Optimizer::step and
+// clipping reject marked gradients. A mark is stored with the gradient's storage and freed with it.
 #pragma once
 
 #include <string>
@@ -8,8 +8,8 @@
 
 namespace gradus::optim::internal {
 
-// The factor by which a gradient is multiplied: `number`, or, if `number` is 0, the scale in on_device, which
-// has the members of a raw::LossScale.
+// The factor by which a gradient is multiplied: `number`, or, if `number` is 0, element 0 of on_device,
+// f64[4], the members of a raw::LossScale on a GPU.
 struct Factor {
   double number = 0;
   Tensor on_device;
@@ -21,11 +21,11 @@ struct Factor {
   std::string text() const;
 };
 
-// Returns the factor of a marked gradient, null for other gradients.
+// Returns the factor of a marked gradient, null for other gradients. Valid until the mark changes.
 const Factor* factor_of(const Tensor& grad);
 // Returns whether the storage of a marked gradient was written to after the mark was set.
 bool changed_since_marked(const Tensor& grad);
-void mark_scaled(const Tensor& grad, const Factor& factor);
-void remove_mark(const Tensor& grad);
+void mark_scaled(const Tensor& grad, const Factor& factor);  // sets or replaces the mark
+void remove_mark(const Tensor& grad);                        // does nothing without a mark
 
 }  // namespace gradus::optim::internal

@@ -43,10 +43,10 @@ bool StateReader::empty() const {
   return none(content_->numbers) && none(content_->tensors);
 }
 
-double StateReader::number(const std::string& name, double otherwise) {
+double StateReader::number(const std::string& name, double default_value) {
   if (const auto node = content_->numbers.extract(prefix_ + name)) return node.mapped();
   content_->errors += concat("\n  missing: ", prefix_, name);
-  return otherwise;
+  return default_value;
 }
 
 double StateReader::rate(const std::string& name) {

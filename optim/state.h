@@ -1,5 +1,5 @@
-// State: the named tensors and numbers that a checkpoint stores for an optimizer, a schedule or an average.
-// StateReader: reads a State by name with checks.
+// State: the named tensors and numbers that a checkpoint stores for an optimizer, a schedule, an average of
+// weights or a GradScaler. StateReader: reads a State by name, and changes an object only if all entries fit.
 #pragma once
 
 #include <functional>
@@ -12,9 +12,8 @@
 
 namespace gradus::optim {
 
-// Named tensors and numbers.
 struct State {
-  NamedTensors tensors;
+  NamedTensors tensors;  // references, not copies
   std::vector<std::pair<std::string, double>> numbers;
 };
 
@@ -25,7 +24,8 @@ struct State {
 //   in.on_success([=, this] { epoch_ = epoch; });
 //   in.finish("this schedule");
 //
-// Each name can be read once. Entries that are missing or do not match are read as 0 or as an undefined tensor.
+// Each name can be read once. Entries that are missing or do not match are read as the default or minimum of
+// the call, or as an undefined tensor. Readers by with_prefix share entries and errors with this one.
 class StateReader {
  public:
   explicit StateReader(const State& state);
@@ -37,14 +37,14 @@ class StateReader {
   bool contains(const std::string& name) const;
   bool empty() const;
 
-  // Returns a number. A missing number is an error and is read as `otherwise`.
-  double number(const std::string& name, double otherwise = 0);
+  // Returns a number. A missing number is an error and is read as `default_value`.
+  double number(const std::string& name, double default_value = 0);
   // Returns a finite number >= 0.
   double rate(const std::string& name);
   // Returns an integer >= min.
   int64_t count(const std::string& name, int64_t min = 0);
-  // Returns a copy of a tensor of this shape, with the options' dtype and device. Floating-point dtypes
-  // are converted to each other, and so are integer dtypes.
+  // Returns a copy of a tensor of this shape, converted to the options' dtype and device. A floating-point
+  // dtype does not match an integer dtype.
   Tensor tensor(const std::string& name, const Shape& shape, const TensorOptions& options);
 
   // Adds an error about the entry `name`.
@@ -52,7 +52,7 @@ class StateReader {
   // Registers f, which finish() calls in order of registration if there is no error.
   void on_success(std::function<void()> f);
   // Checks, after all entries have been read, that there was no error and that no entry is unread.
-  // Errors: ValueError that the state does not fit `what`, listing all errors and unexpected entries.
+  // Errors: ValueError that the state does not fit `what`, listing all errors and unread entries.
   void check(const std::string& what) const;
   // Calls check(what), and then the functions registered by on_success().
   void finish(const std::string& what);

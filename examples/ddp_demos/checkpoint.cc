@@ -1,4 +1,4 @@
-// A checkpoint: rank 0 writes it, and all go on from it.
+// A checkpoint of a data-parallel model: rank 0 writes the weights, all ranks load them and train on.
 #include <unistd.h>
 
 #include <filesystem>
@@ -21,7 +21,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Returns the last loss.
+// Trains for `steps` steps on the rank's samples. Returns the last loss.
 double train(dist::DistributedDataParallel<ToyModel>& ddp, int steps) {
   const auto [x, y] = samples_of(dist::get_rank());
   GradManager gm;
@@ -48,18 +48,18 @@ void show_checkpoint() {
   dist::DistributedDataParallel ddp(model);
   train(ddp, 10);
   if (rank == 0) io::save_safetensors(file, ddp.state_dict());  // the model's own names, no "module."
-  const double straight = train(ddp, 10);
-  dist::barrier();  // now the file is there
+  const double uninterrupted = train(ddp, 10);
+  dist::barrier();  // rank 0 has written the file
 
   manual_seed(500 + static_cast<uint64_t>(rank));
-  ToyModel fresh;
-  // Ranks of other machines may not see the file: they get rank 0's weights when ddp is made.
-  if (fs::exists(file)) fresh.load_state_dict(io::load_safetensors(file).tensors);
-  dist::DistributedDataParallel loaded(fresh);
+  ToyModel new_model;
+  // Ranks of other machines may not see the file: DistributedDataParallel sends them the weights of rank 0.
+  if (fs::exists(file)) new_model.load_state_dict(io::load_safetensors(file).tensors);
+  dist::DistributedDataParallel loaded(new_model);
   const double resumed = train(loaded, 10);
   show("checkpoint: rank 0 saves, all load, and go on (loss without and with the way through the file)",
-       text(straight), text(resumed), resumed == straight ? text(straight) : "the same bits");
-  dist::barrier();  // nobody reads it any more
+       text(uninterrupted), text(resumed), resumed == uninterrupted ? text(uninterrupted) : "the same bits");
+  dist::barrier();  // all ranks have read the file
   if (rank == 0) fs::remove(file);
 }
 

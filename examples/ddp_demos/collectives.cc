@@ -1,4 +1,4 @@
-// Every collective once.
+// Every collective once, on small f32 tensors whose values name their rank. Each function checks the result.
 #include "gradus/distributed/group/collectives.h"
 
 #include <chrono>
@@ -15,7 +15,7 @@
 namespace gradus::examples {
 namespace {
 
-// The tens say whose a number is: rank 2 starts with 20, 21, 22, ...
+// Returns {10 rank, 10 rank + 1, ...}: rank 2 has 20, 21, 22, ...
 std::vector<float> numbers_of(int rank, int count) {
   std::vector<float> values;
   for (int i = 0; i < count; ++i) values.push_back(static_cast<float>(10 * rank + i));
@@ -94,7 +94,7 @@ void gather() {
 
 void all_gather() {
   const int rank = dist::get_rank(), size = dist::get_world_size();
-  const auto count_of = [](int r) { return 1 + r % 3; };  // need not be equal, nor known to the others
+  const auto count_of = [](int r) { return 1 + r % 3; };  // ranks need not know each other's sizes
   const Tensor x = tensor_of(rank, count_of(rank));
   std::vector<Tensor> expected;
   for (int r = 0; r < size; ++r) expected.push_back(tensor_of(r, count_of(r)));
@@ -137,8 +137,9 @@ void barrier() {
 void objects() {
   const int rank = dist::get_rank(), size = dist::get_world_size();
   const std::string settings = nlohmann::json{{"lr", 0.1}, {"epochs", 3}}.dump();
-  const std::string heard = dist::broadcast_object(rank == 0 ? settings : "");
-  show("broadcast_object: bytes of any size, JSON for instance", rank == 0 ? settings : "-", heard, settings);
+  const std::string received = dist::broadcast_object(rank == 0 ? settings : "");
+  show("broadcast_object: bytes of any size, JSON for instance", rank == 0 ? settings : "-", received,
+       settings);
 
   const std::string name = std::string(size_t(1 + rank % 3), static_cast<char>('a' + rank % 26));
   std::string names, expected;
@@ -148,13 +149,13 @@ void objects() {
   show("all_gather_object: the same from everyone", name, names, expected);
 }
 
-// An operation that is started, and waited for later.
+// async_op returns a Work at once; wait() completes the operation.
 void asynchronous() {
   const int rank = dist::get_rank(), size = dist::get_world_size();
   Tensor x = full({1}, rank), y = full({1}, 10 * rank);
   const dist::Work first = dist::all_reduce(x, {.async_op = true});
   const dist::Work second = dist::all_reduce(y, {.async_op = true});
-  // Work of one's own goes here, while the numbers travel.
+  // Other computation can run here, during the communication.
   first.wait();
   second.wait();
   const int sum = size * (size - 1) / 2;

@@ -1,15 +1,15 @@
-// The parts of the ddp program. Each is called by every rank of a job, shows on rank 0 what all ranks have,
-// and throws on a rank whose result is wrong.
+// The demonstrations of the ddp program. Every rank of the job calls each function (collective). Rank 0
+// prints the values of all ranks before and after; a rank with a wrong result throws StateError.
 #pragma once
 
 namespace gradus::examples {
 
-void show_collectives();
-void show_messages();
-void show_ring();
-void show_basic();
-void show_checkpoint();
-void show_model_parallel();
-void show_remote();
+void show_collectives();     // all_reduce, broadcast, scatter, ..., groups
+void show_messages();        // send, recv, isend, irecv, tags
+void show_ring();            // a ring all-reduce from isend and irecv
+void show_basic();           // DistributedDataParallel
+void show_checkpoint();      // save on rank 0, load on all ranks
+void show_model_parallel();  // a model on two devices of each rank
+void show_remote();          // a model on two ranks, with gradients
 
 }  // namespace gradus::examples

@@ -1,4 +1,4 @@
-// Messages from one rank to another.
+// Point-to-point messages: blocking, asynchronous, with tags, from any source, and the store by name.
 #include "gradus/distributed/group/client.h"
 #include "gradus/distributed/group/collectives.h"
 #include "gradus/distributed/group/object.h"
@@ -10,7 +10,7 @@
 namespace gradus::examples {
 namespace {
 
-void there_and_back() {
+void send_and_recv() {
   const int rank = dist::get_rank();
   Tensor x = full({2}, rank == 0 ? 7 : 0);
   const std::string before = text(x);
@@ -19,13 +19,12 @@ void there_and_back() {
   show("send and recv: rank 0 sends to rank 1", before, text(x), rank < 2 ? "[7 7]" : "[0 0]");
 }
 
-void around() {
+void isend_and_irecv() {
   const int rank = dist::get_rank(), size = dist::get_world_size();
   const int right = (rank + 1) % size, left = (rank + size - 1) % size;
   const Tensor to_right = full({1}, rank);
   Tensor from_left = zeros({1});
-  // All ranks receive and send at the same time: with the blocking forms all would send, and none would
-  // receive.
+  // All ranks receive and send at the same time. With the blocking forms all ranks would wait in send.
   const dist::Work receive = dist::irecv(from_left, {.src = left});
   const dist::Work send = dist::isend(to_right, {.dst = right});
   receive.wait();
@@ -52,7 +51,7 @@ void tags() {
        rank < 2 ? "[1] [2]" : "[0] [0]");
 }
 
-void from_anyone() {
+void recv_from_any() {
   const int rank = dist::get_rank(), size = dist::get_world_size();
   Tensor x = full({1}, rank);
   std::vector<float> received(size_t(size), 0);
@@ -71,7 +70,7 @@ void from_anyone() {
        text(received), text(expected));
 }
 
-void by_name() {
+void user_set_and_get() {
   const int rank = dist::get_rank();
   dist::Client client = dist::get_client();
   if (rank == 0) client.user_set("best accuracy", "0.98");
@@ -83,11 +82,11 @@ void by_name() {
 
 void show_messages() {
   if (dist::get_world_size() == 1) return training::print("\nMessages need two ranks.");
-  there_and_back();
-  around();
+  send_and_recv();
+  isend_and_irecv();
   tags();
-  from_anyone();
-  by_name();
+  recv_from_any();
+  user_set_and_get();
 }
 
 }  // namespace gradus::examples

@@ -1,4 +1,5 @@
-// A model on two devices of each rank, and data parallel over the ranks.
+// Model parallelism with data parallelism: each rank has the model on two devices, and
+// DistributedDataParallel averages the gradients over the ranks.
 #include "gradus/autograd/grad_manager.h"
 #include "gradus/distributed/data_parallel/distributed_data_parallel.h"
 #include "gradus/distributed/group/process_group.h"
@@ -30,9 +31,9 @@ void show_model_parallel() {
     last = to(loss, kCPU).item<double>();
     if (step == 0) first = last;
   }
-  const std::string places =
+  const std::string devices =
       to_string(model.net1.weight.device()) + " and " + to_string(model.net2.weight.device());
-  show("model parallel: net1 and net2 of each rank are on two devices", "cpu", places, "cpu:1 and cpu:2");
+  show("model parallel: net1 and net2 of each rank are on two devices", "cpu", devices, "cpu:1 and cpu:2");
   show("the loss of each rank's own samples falls in 50 steps", text(first), text(last),
        last < first ? text(last) : "less");
   manual_seed(7);

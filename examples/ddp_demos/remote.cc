@@ -1,4 +1,5 @@
-// A model of two layers on two ranks: a tensor goes forth, its gradient comes back.
+// A model of two layers on two ranks: remote_send transfers a tensor, and backward transfers its gradient
+// back. Checks that the layers learn the same weights as in one process.
 #include "gradus/distributed/group/remote.h"
 #include "gradus/autograd/grad_manager.h"
 #include "gradus/distributed/group/process_group.h"
@@ -24,12 +25,12 @@ void step(GradManager& gm, nn::Linear& layer, const Tensor& x, const Tensor& y) 
     dist::remote_send(layer(x), {.dest_rank = 1});
     gm.backward();  // no loss here: the gradient comes from rank 1
   } else {
-    const Tensor h = dist::remote_recv({.src_rank = 0});  // shape and dtype come along
+    const Tensor h = dist::remote_recv({.src_rank = 0});  // the message contains shape and dtype
     gm.backward(nn::mse_loss(layer(h), y));
   }
 }
 
-// The same in micro-batches: rank 0 goes on with the next one while rank 1 computes.
+// The same in micro-batches: rank 0 computes the next micro-batch while rank 1 computes the previous one.
 void step_in_micro_batches(GradManager& gm, nn::Linear& layer, const Tensor& x, const Tensor& y) {
   const std::vector<Tensor> xs = chunk(x, kMicroBatches), ys = chunk(y, kMicroBatches);
   std::vector<Recording> in_flight;

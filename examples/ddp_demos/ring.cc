@@ -1,4 +1,5 @@
-// A ring all-reduce from messages between neighbors.
+// A ring all-reduce from isend and irecv between neighbors: reduce-scatter, then all-gather. Compares results
+// and times with dist::all_reduce.
 #include <chrono>
 #include <cmath>
 
@@ -15,8 +16,8 @@
 namespace gradus::examples {
 namespace {
 
-// x f32[n] = the sum of x over all ranks. Each rank divides x into `size` chunks, and sends one to the right
-// in each of 2 (size - 1) steps: about twice its data for any number of ranks.
+// x f32[n] = the sum of x over all ranks. Each rank divides x into `size` chunks, and sends one chunk to its
+// right neighbor in each of 2 (size - 1) steps: about twice the bytes of x, for any number of ranks.
 void ring_all_reduce(const Tensor& x) {
   const int rank = dist::get_rank(), size = dist::get_world_size();
   const int right = (rank + 1) % size, left = (rank + size - 1) % size;
@@ -25,7 +26,7 @@ void ring_all_reduce(const Tensor& x) {
     const int64_t at = (i % size + size) % size;
     return narrow(x, 0, at * n / size, (at + 1) * n / size - at * n / size);
   };
-  const auto pass = [&](const Tensor& to_right, const Tensor& from_left) {
+  const auto exchange = [&](const Tensor& to_right, const Tensor& from_left) {
     const dist::Work received = dist::irecv(from_left, {.src = left});
     const dist::Work sent = dist::isend(to_right, {.dst = right});
     received.wait();
@@ -34,11 +35,11 @@ void ring_all_reduce(const Tensor& x) {
   // Reduce-scatter: after size - 1 steps, rank r has the sum of chunk r + 1.
   for (int step = 0; step < size - 1; ++step) {
     const Tensor sum = chunk(rank - step - 1), received = empty_like(sum);
-    pass(chunk(rank - step), received);
+    exchange(chunk(rank - step), received);
     add_(sum, received);
   }
   // All-gather.
-  for (int step = 0; step < size - 1; ++step) pass(chunk(rank + 1 - step), chunk(rank - step));
+  for (int step = 0; step < size - 1; ++step) exchange(chunk(rank + 1 - step), chunk(rank - step));
 }
 
 double milliseconds_of(const std::function<void()>& work) {
@@ -61,7 +62,7 @@ void show_ring() {
   ring_all_reduce(small);
   show("ring all-reduce, written with isend and irecv", text(local), text(small), text(expected));
 
-  // A size that no number of ranks divides evenly; values that do not add up exactly.
+  // A size that most numbers of ranks do not divide, and values whose sums are rounded.
   manual_seed(1 + static_cast<uint64_t>(rank));
   const Tensor by_hand = randn({1'000'003}), built_in = empty_like(by_hand);
   copy_(built_in, by_hand);
@@ -72,9 +73,9 @@ void show_ring() {
     difference = std::max(difference, std::abs(by_hand.data<float>()[i] - built_in.data<float>()[i]));
   training::print("\nring all-reduce of 1,000,003 numbers: " + std::to_string(ring_ms) +
                   " ms; dist::all_reduce: " + std::to_string(all_reduce_ms) + " ms");
-  const bool alike = difference <= 1e-5f * static_cast<float>(size);
+  const bool is_close = difference <= 1e-5f * static_cast<float>(size);
   show("the largest difference between the two", "of 1,000,003 numbers",
-       alike ? "within rounding" : std::to_string(difference), "within rounding");
+       is_close ? "within rounding" : std::to_string(difference), "within rounding");
 }
 
 }  // namespace gradus::examples

@@ -1,3 +1,4 @@
+// show: gathers the texts of all ranks on rank 0, which prints them; then each rank checks its own.
 #include "gradus/examples/ddp_demos/show.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Samples by rank from a seeded generator, and the reference training in one process.
 #include "gradus/examples/ddp_demos/toy.h"
 
 #include <algorithm>

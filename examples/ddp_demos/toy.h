@@ -1,4 +1,4 @@
-// A model and data for demonstrations, as small as they can be.
+// A minimal model and random data for demonstrations, and comparisons with training in one process.
 #pragma once
 
 #include <string>
@@ -18,10 +18,10 @@ struct ToyModel : nn::Layer {
   Tensor forward(const Tensor& x) override { return net2(relu(net1(x))); }
 };
 
-// Logical devices of the CPU. Each has a queue and a thread, which computes what is queued.
+// Logical devices of the CPU. Each has a queue and a thread that executes the queued kernels.
 inline constexpr Device kFirst{DeviceType::kCPU, 1}, kSecond{DeviceType::kCPU, 2};
 
-// The same with net1 on the first device and net2 on the second.
+// ToyModel with net1 on the first device and net2 on the second.
 // Shapes: x f32[N,10] on any device -> f32[N,5] on the second.
 struct TwoDeviceToyModel : ToyModel {
   TwoDeviceToyModel() {
@@ -30,13 +30,14 @@ struct TwoDeviceToyModel : ToyModel {
   }
   Tensor forward(const Tensor& x) override {
     const Tensor h = relu(net1(to(x, kFirst)));
-    return net2(to(h, kSecond));  // gradients take the way back
+    return net2(to(h, kSecond));  // backward copies the gradient of h to the first device
   }
 };
 
-// A rank's part of the batch: 20 inputs f32[20,10], and as targets f32[20,5] their first halves.
+// Returns a rank's part of the batch: 20 random inputs f32[20,10], and as targets f32[20,5] their first
+// halves. Seeds the generator.
 std::pair<Tensor, Tensor> samples_of(int rank);
-// Those of all ranks.
+// Returns the samples of all ranks: f32[20 ranks,10] and f32[20 ranks,5].
 std::pair<Tensor, Tensor> samples_of_all();
 
 // Returns the largest difference of elements of two lists of tensors, on any devices.
@@ -46,10 +47,10 @@ double largest_difference(const std::vector<Tensor>& a, const std::vector<Tensor
 // its parameters from those of `trained`.
 double difference_from_one_process(nn::Layer& model, double lr, int steps, const nn::Module& trained);
 
-// "0.1235".
+// Returns the value with four digits after the point: "0.1235".
 std::string text(double value);
 
-// "within rounding" or the number: f32 sums in another order differ in their last bits.
+// Returns "within rounding" up to 1e-5, else the number: f32 sums in another order differ in their last bits.
 std::string rounding(double difference);
 
 }  // namespace gradus::examples

@@ -1,3 +1,4 @@
+// The options of the gan program, and the options of networks and growth that follow from them.
 #include "gradus/examples/gans/args.h"
 
 #include <algorithm>
@@ -20,6 +21,7 @@ std::vector<std::string> split(const std::string& text, char separator) {
   return parts;
 }
 
+// Returns the learning rate; 0 for text that is not a finite number.
 double rate_of(const std::string& text) {
   double rate = 0;
   const char* const last = text.data() + text.size();
@@ -27,7 +29,7 @@ double rate_of(const std::string& text) {
   return error == std::errc() && end == last && std::isfinite(rate) ? rate : 0;
 }
 
-// Returns the phase of SIZE:IMAGES[:BATCH[:RATE]].
+// Parses SIZE:IMAGES[:BATCH[:RATE]]; nullopt for invalid text.
 std::optional<gan::GrowthPhase> phase_of(const std::string& text) {
   const std::vector<std::string> fields = split(text, ':');
   if (fields.size() < 2 || fields.size() > 4) return {};
@@ -40,6 +42,7 @@ std::optional<gan::GrowthPhase> phase_of(const std::string& text) {
   return fits ? std::optional(phase) : std::nullopt;
 }
 
+// Parses --images-per-scale: phases separated by commas.
 std::vector<gan::GrowthPhase> phases_of(const std::string& plan) {
   std::vector<gan::GrowthPhase> phases;
   for (const std::string& part : split(plan, ',')) {
@@ -52,7 +55,7 @@ std::vector<gan::GrowthPhase> phases_of(const std::string& plan) {
   return phases;
 }
 
-// All sizes from 4 on, with equal shares of the images.
+// Returns phases of the sizes 4, 8, ..., size, with equal shares of the images.
 std::vector<gan::GrowthPhase> equal_phases(int64_t size, int64_t images) {
   std::vector<gan::GrowthPhase> phases;
   for (int64_t s = 4; s <= size; s *= 2) phases.push_back({.size = s});

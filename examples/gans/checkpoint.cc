@@ -1,3 +1,4 @@
+// Reads the networks' options from a checkpoint, checks them and the shapes, and loads weights and average.
 #include "gradus/examples/gans/checkpoint.h"
 
 #include <bit>
@@ -9,6 +10,7 @@
 namespace gradus::examples {
 namespace {
 
+// Parse an option's text into `value`. Errors: FileError naming the option.
 void read(const std::string& text, std::string& value, const char*) { value = text; }
 void read(const std::string& text, int64_t& value, const char* name) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -23,19 +25,20 @@ void check(const std::string& file, const NetworkOptions& o) {
                     "of at most 4096, found size ", o.size, ", channels ", o.channels, ", width ", o.width);
 }
 
-// Checks the shapes on the meta device first: a network of wrong options could take all memory.
+// Checks shapes with networks on the meta device, which has no data: wrong options could require all memory.
 void check_weights(const std::string& file, const Recipe& r, const NetworkOptions& o,
                    const io::Checkpoint& c) {
-  Context own = Context::current().snapshot();
-  own.generator = std::make_shared<RandomGenerator>();
-  own.device = Device{DeviceType::kMeta};
-  const ContextScope scope(own);
+  Context context = Context::current().snapshot();
+  context.generator = std::make_shared<RandomGenerator>();
+  context.device = Device{DeviceType::kMeta};
+  const ContextScope scope(context);
   for (const auto& [name, x] : r.make(o)->state_dict())
     if (const Tensor& saved = c.tensor("model." + name); saved.shape() != x.shape())
       throw FileError("gan", file, ": its options make a network with ", name, ' ', gradus::describe(x),
                       ", but it holds ", gradus::describe(saved));
 }
 
+// Returns the resolution and the fade at the time of the checkpoint.
 models::Scale read_scale(const std::string& file, const Recipe& r, const NetworkOptions& o,
                          const io::Checkpoint& c) {
   const models::Scale s = {.size = c.get<int64_t>("scale_size"), .fade = c.get<double>("scale_fade")};

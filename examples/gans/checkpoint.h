@@ -10,8 +10,8 @@ namespace gradus::examples {
 
 struct LoadedGan {
   NetworkOptions options;
-  std::unique_ptr<Networks> net;  // at the size of the checkpoint
-  nn::StateDict averaged;         // average of the generator
+  std::unique_ptr<Networks> net;  // at the growth stage (scale) of the checkpoint
+  nn::StateDict averaged;         // exponential average of the generator's weights
 };
 
 // Errors: FileError for a file that is not a checkpoint of the program; ValueError for invalid options.

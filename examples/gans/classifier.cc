@@ -1,3 +1,4 @@
+// The classifier of metrics, and its training (`gan classifier`) with Adam and a one-cycle learning rate.
 #include "gradus/examples/gans/classifier.h"
 
 #include <functional>
@@ -18,7 +19,7 @@ struct Network {
       make<models::MnistNet>({0.1307f}, {0.3081f});
   }
 
-  // Shapes: u8[N,C,H,W] -> f32[N,C,h,w], digits of 28x28.
+  // Normalizes bytes; crops digits of 32x32 pixels. Shapes: u8[N,C,H,W] -> f32[N,C,28,28] or [N,C,32,32].
   Tensor input(const Tensor& bytes) const {
     Tensor x = bytes;
     if (channels() == 1 && x.size(2) == 32) x = slice(slice(x, 2, 2, 30), 3, 2, 30);
@@ -28,7 +29,8 @@ struct Network {
                        expected, " pixels, got ", gradus::describe(bytes));
     return (to(x, DType::kF32) / 255 - mean) / std;
   }
-  Tensor logits(const Tensor& seen) const { return dynamic_cast<nn::Layer&>(*net->children().back())(seen); }
+  // Applies the network's last layer to features.
+  Tensor logits(const Tensor& x) const { return dynamic_cast<nn::Layer&>(*net->children().back())(x); }
 
   std::unique_ptr<nn::Layer> net;
   std::function<Tensor(const Tensor&)> features;
@@ -42,9 +44,9 @@ struct Network {
   }
   template <class Net, class... Options>
   void make(const std::vector<float>& means, const std::vector<float>& stds, Options... options) {
-    auto made = std::make_unique<Net>(options...);
-    features = [p = made.get()](const Tensor& x) { return p->features(x); };
-    net = std::move(made);
+    auto new_net = std::make_unique<Net>(options...);
+    features = [p = new_net.get()](const Tensor& x) { return p->features(x); };
+    net = std::move(new_net);
     const auto count = int64_t(means.size());
     mean = tensor(means, {count, 1, 1}), std = tensor(stds, {count, 1, 1});
   }
@@ -77,7 +79,7 @@ Classifier::Classifier(const std::string& kind, const fs::path& file) {
   sha256_ = data::sha256_of_file(file);
 }
 
-Classifier::Seen Classifier::operator()(const Tensor& bytes) const {
+Classifier::Output Classifier::operator()(const Tensor& bytes) const {
   const auto off = no_record();
   const Tensor features = net_->features(net_->input(bytes));
   return {.features = features, .probabilities = softmax(net_->logits(features), 1)};

@@ -8,20 +8,21 @@ namespace {
 
 void step(training::Step& s, Trainer& t) {
   const Tensor real = t.real(s), real_labels = t.labels(s), labels = t.random_labels(s);
-  const bool both = s.every(t.disc_steps());  // else only the discriminator
-  Recording making = both ? t.gen.record() : Recording();
+  const bool both = s.every(t.disc_steps());  // whether the generator also steps
+  // Records the generator's forward, and pauses that recording during the discriminator's step.
+  Recording gen_recording = both ? t.gen.record() : Recording();
   const Tensor fake = t.generate(s, labels);
-  if (both) making.pause();
+  if (both) gen_recording.pause();
   {
-    Recording judging = t.disc.record();
-    const auto [real_scores, fake_scores] = t.judge(s, real, detach(fake), real_labels, labels);
-    t.disc.update(s, judging, s.log("loss/d", gan::vanilla_d(real_scores, fake_scores)));
+    Recording disc_recording = t.disc.record();
+    const auto [real_scores, fake_scores] = t.discriminate(s, real, detach(fake), real_labels, labels);
+    t.disc.update(s, disc_recording, s.log("loss/d", gan::vanilla_d(real_scores, fake_scores)));
     s.log("d/real", mean(sigmoid(detach(real_scores))));
     s.log("d/fake", mean(sigmoid(detach(fake_scores))));
   }
   if (!both) return;
-  making.resume();
-  t.gen.update(s, making, s.log("loss/g", gan::vanilla_g(t.judge(fake, labels))));
+  gen_recording.resume();
+  t.gen.update(s, gen_recording, s.log("loss/g", gan::vanilla_g(t.discriminate(fake, labels))));
   t.ema().update(s.images());
 }
 

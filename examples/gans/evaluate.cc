@@ -1,3 +1,4 @@
+// `gan evaluate`: opens the generated images, compares them with reference images, and prints the metrics.
 #include "gradus/examples/gans/evaluate.h"
 
 #include <CLI/CLI.hpp>
@@ -24,8 +25,8 @@ struct EvaluateArgs {
 struct Generated {
   std::optional<LoadedGan> gan = {};
   ImageSource images = {};
-  int64_t size = 0;  // of the images
-  std::string mode = {};
+  int64_t size = 0;       // of the images
+  std::string mode = {};  // the origin of the images, for the output
 };
 
 Generated of_file(const EvaluateArgs& a) {

@@ -1,4 +1,4 @@
-// Metrics of generated images: of a checkpoint, or of image files.
+// Metrics of the images of a checkpoint's generator, or of a safetensors file of images.
 #pragma once
 
 namespace gradus::examples {

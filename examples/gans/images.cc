@@ -1,3 +1,4 @@
+// Selects the data set and composes the transforms to the requested size and to [-1,1].
 #include "gradus/examples/gans/images.h"
 
 #include <filesystem>
@@ -7,7 +8,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Returns the transform from an image to f32[C,size,size] in [-1,1].
+// Returns the transform from an image of native x native pixels (0: any) to f32[C,size,size] in [-1,1].
 data::Transform transform(const ImagesOptions& o, int64_t size, int64_t native) {
   std::vector<data::Transform> steps;
   if (native == 28 && size == 32)
@@ -32,7 +33,7 @@ bool is_image(const fs::path& file) {
   return ending == ".jpg" || ending == ".jpeg" || ending == ".png";
 }
 
-// The images of a folder without subfolders.
+// Returns the images of a folder without subfolders, sorted by path.
 data::ImageFiles flat_folder(const fs::path& dir, const data::ImageFilesOptions& options) {
   std::vector<data::ImageFile> files;
   for (const fs::directory_entry& entry : fs::directory_iterator(dir))
@@ -45,6 +46,7 @@ data::ImageFiles flat_folder(const fs::path& dir, const data::ImageFilesOptions&
   return data::ImageFiles(files, options);
 }
 
+// Returns the images of a folder, whose subfolders are classes.
 Images image_folder(const ImagesOptions& o) {
   const int64_t size = o.size ? o.size : 64;
   const data::Transform steps = transform(o, size, 0);

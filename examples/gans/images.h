@@ -1,4 +1,5 @@
-// Images to train on: MNIST, CIFAR-10 or image files, depending on the content of a folder.
+// Opens images to train on or to compare with: generated digits, MNIST, CIFAR-10 or image files, depending on
+// the content of a folder.
 #pragma once
 
 #include <optional>
@@ -16,10 +17,10 @@ struct ImagesOptions {
   bool on_error_skip = false;  // skip unreadable files
 };
 
-// Height and width are equal, values lie in [-1,1].
+// Images f32[channels,size,size] with values in [-1,1].
 struct Images {
-  data::DatasetRef set;
-  std::string kind;  // "MNIST", "CIFAR10", "GeneratedDigits" or "ImageFolder"
+  data::DatasetRef set;  // with labels if classes > 0
+  std::string kind;      // "MNIST", "CIFAR10", "GeneratedDigits" or "ImageFolder"
   int64_t size, channels, classes;
 };
 

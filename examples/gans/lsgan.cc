@@ -9,15 +9,15 @@ namespace {
 void step(training::Step& s, Trainer& t) {
   const Tensor real = t.real(s), fake = t.generate(s);
   {
-    Recording judging = t.disc.record();
-    const auto [real_scores, fake_scores] = t.judge(s, real, fake);
-    t.disc.update(s, judging, s.log("loss/d", gan::lsgan_d(real_scores, fake_scores)));
+    Recording disc_recording = t.disc.record();
+    const auto [real_scores, fake_scores] = t.discriminate(s, real, fake);
+    t.disc.update(s, disc_recording, s.log("loss/d", gan::lsgan_d(real_scores, fake_scores)));
     s.log("d/real", mean(detach(real_scores)));
     s.log("d/fake", mean(detach(fake_scores)));
   }
   if (!s.every(t.disc_steps())) return;
-  Recording making = t.gen.record();
-  t.gen.update(s, making, s.log("loss/g", gan::lsgan_g(t.judge(t.generate(s)))));
+  Recording gen_recording = t.gen.record();
+  t.gen.update(s, gen_recording, s.log("loss/g", gan::lsgan_g(t.discriminate(t.generate(s)))));
   t.ema().update(s.images());
 }
 

@@ -1,3 +1,5 @@
+// The table of metrics, their values from features and pixels (train/metrics), and the reference images: test
+// images of a data set, or half of the image files.
 #include "gradus/examples/gans/metrics.h"
 
 #include <algorithm>
@@ -7,13 +9,13 @@
 namespace gradus::examples {
 namespace {
 
-// Maximum images of metrics with superlinear time.
+// Maximum numbers of images of metrics whose time grows faster than linearly.
 constexpr int64_t kSwdImages = 2048, kPairImages = 10'000;
 
 // The metrics, in the order of the output.
 struct Metric {
   const char* name;
-  const char* first;  // of its values, by which trainings are compared; null: none
+  const char* first;  // the value by which checkpoints are compared; null: none
   bool lower_is_better, needs_classifier;
   int64_t max_images = int64_t{1} << 40;
 };
@@ -46,6 +48,7 @@ const Metric& metric(const std::string& name) {
   throw ValueError("gan", "--metrics: expected ", names, ", got '", name, "'");
 }
 
+// Returns mean [D] and covariance [D, D] of features [N, D], in f64.
 metrics::FeatureMoments moments(const Tensor& features) {
   const Tensor x = to(features, DType::kF64), middle = mean(x, {0}), d = x - middle;
   const Tensor covariance = matmul(transpose(d, 0, 1), d) / double(x.size(0) - 1);
@@ -59,7 +62,7 @@ Tensor first(const Tensor& x, int64_t n) { return slice(x, 0, 0, n); }
 // The values of one metric.
 using Values = std::vector<std::pair<std::string, double>>;
 
-Values scores_of(const SeenImages& a, const SeenImages& reference) {
+Values scores_of(const ClassifiedImages& a, const ClassifiedImages& reference) {
   const Tensor counts = bincount(reference.labels, {.minlength = a.probabilities.size(1)});
   const metrics::ClassScores s =
       metrics::class_scores(a.probabilities, {.reference = to(counts, DType::kF64), .labels = a.labels});
@@ -80,7 +83,7 @@ Values swd_of(const Tensor& a, const Tensor& reference) {
   return values;
 }
 
-Values values_of(const Metric& m, const SeenImages& a, const SeenImages& reference) {
+Values values_of(const Metric& m, const ClassifiedImages& a, const ClassifiedImages& reference) {
   const std::string name = m.name;
   const int64_t n = std::min(a.n, m.max_images), others = std::min(reference.n, m.max_images),
                 both = std::min(n, others);
@@ -96,14 +99,14 @@ Values values_of(const Metric& m, const SeenImages& a, const SeenImages& referen
 }
 
 // Returns `count` indices below `size` from a fixed random permutation, from position `begin`.
-std::vector<int64_t> scattered(int64_t size, int64_t begin, int64_t count) {
-  Context own = Context::current().snapshot();
-  own.generator = std::make_shared<RandomGenerator>(0);
-  const ContextScope scope(own);
+std::vector<int64_t> random_indices(int64_t size, int64_t begin, int64_t count) {
+  Context context = Context::current().snapshot();
+  context.generator = std::make_shared<RandomGenerator>(0);
+  const ContextScope scope(context);
   return slice(randperm(size), 0, begin, begin + count).to_vector<int64_t>();
 }
 
-// Test or training images.
+// Returns up to n test or training images; of image files, one half is "test", the other "training".
 ImageSource reference_of(ImagesOptions options, bool train, int64_t n) {
   options.train = train, options.flip = false;
   const Images images = open_images(options);
@@ -117,7 +120,7 @@ ImageSource reference_of(ImagesOptions options, bool train, int64_t n) {
   if (half < 10)
     throw ValueError("gan", options.dir, ": expected a folder of 20 images or more to compare with, got ",
                      size);
-  return source_of(images.set, scattered(size, train ? half : 0, std::min(n, half)));
+  return source_of(images.set, random_indices(size, train ? half : 0, std::min(n, half)));
 }
 
 }  // namespace
@@ -162,20 +165,20 @@ ImageMetrics::ImageMetrics(ImageMetricsOptions options) : options_(std::move(opt
         kind_, options_.classifier.empty() ? Classifier::default_file(kind_) : options_.classifier);
     training::check_same_on_all_ranks("classifiers", classifier_->sha256());
   }
-  reference_ = look(reference_of(options_.images, false, options_.n));
-  const SeenImages others = look(reference_of(options_.images, true, options_.n));
+  reference_ = classify(reference_of(options_.images, false, options_.n));
+  const ClassifiedImages others = classify(reference_of(options_.images, true, options_.n));
   floors_ = measure(others);
   for (Figure& f : floors_) f.floor = std::exchange(f.value, 0);
 }
 
-SeenImages ImageMetrics::look(const ImageSource& source) const {
+ClassifiedImages ImageMetrics::classify(const ImageSource& source) const {
   int64_t kept = 0;
   for (const std::string& name : options_.names)
     if (!metric(name).needs_classifier) kept = std::max(kept, metric(name).max_images);
-  return look_at(source, classifier_.get(), kept);
+  return classify_images(source, classifier_.get(), kept);
 }
 
-std::vector<Figure> ImageMetrics::measure(const SeenImages& seen) const {
+std::vector<Figure> ImageMetrics::measure(const ClassifiedImages& seen) const {
   nlohmann::ordered_json figures = nlohmann::ordered_json::array();
   if (training::is_first_rank())
     for (const std::string& name : options_.names) {
@@ -197,7 +200,7 @@ std::vector<Figure> ImageMetrics::measure(const SeenImages& seen) const {
 }
 
 std::vector<Figure> ImageMetrics::operator()(const ImageSource& generated) const {
-  std::vector<Figure> figures = measure(look(generated));
+  std::vector<Figure> figures = measure(classify(generated));
   for (Figure& f : figures)
     if (const auto floor = std::ranges::find(floors_, f.name, &Figure::name); floor != floors_.end())
       f.floor = floor->floor;

@@ -1,5 +1,5 @@
-// ImageMetrics: a list of metrics of generated images. The features of the reference images are computed
-// once.
+// ImageMetrics: compares generated images with reference images by a list of metrics. The features of the
+// reference images are computed once.
 #pragma once
 
 #include <cmath>
@@ -24,11 +24,12 @@ std::vector<std::string> metric_names(const std::string& list);
 // if the metric has no better direction.
 std::optional<std::pair<std::string, bool>> compared_by(const std::vector<std::string>& names);
 
+// One value of a metric.
 struct Figure {
   std::string name;  // "frechet", "swd_32"
   double value = 0;
   int64_t n = 0;                     // generated images
-  double floor = std::nan("");       // the value of training images; NaN: undefined
+  double floor = std::nan("");       // the value that real training images have; NaN: undefined
   std::string features_sha256 = {};  // of the classifier; "": none
 };
 // Returns "frechet 43.532  (n 2000, averaged weights, floor 3.492, features 0c30756689661f8b)".
@@ -57,13 +58,13 @@ class ImageMetrics {
   const std::string& kind() const { return kind_; }  // of the images: Images::kind
 
  private:
-  SeenImages look(const ImageSource& source) const;
-  std::vector<Figure> measure(const SeenImages& seen) const;
+  ClassifiedImages classify(const ImageSource& source) const;
+  std::vector<Figure> measure(const ClassifiedImages& seen) const;
 
   ImageMetricsOptions options_;
   std::string kind_;
   std::unique_ptr<Classifier> classifier_;
-  SeenImages reference_;
+  ClassifiedImages reference_;
   std::vector<Figure> floors_;
 };
 

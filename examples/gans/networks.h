@@ -1,4 +1,4 @@
-// Networks: a generator and a discriminator with one interface for all models.
+// Networks: a generator and a discriminator, with one interface for the networks of all models.
 #pragma once
 
 #include <memory>
@@ -23,16 +23,18 @@ struct NetworkOptions {
 };
 
 struct Networks : nn::Module {
-  nn::Module *gen = nullptr, *disc = nullptr;
-  models::Scale scale = {.size = 0};  // of the current images of growing networks
+  nn::Module *gen = nullptr, *disc = nullptr;  // the children "gen" and "disc"
+  models::Scale scale = {.size = 0};           // of the current images of growing networks
 
   // Shapes: z [N,latent], labels [N] or undefined -> [N,channels,S,S] in [-1,1], S being the size
   // or the scale's.
   virtual Tensor generate(const Tensor& z, const Tensor& labels) = 0;
+  // Returns scores; larger ones for images that are classified as real.
   // Shapes: x [N,channels,S,S], labels as above -> [N,1].
-  virtual Tensor judge(const Tensor& x, const Tensor& labels) = 0;
+  virtual Tensor discriminate(const Tensor& x, const Tensor& labels) = 0;
 };
 
+// Networks of the generator class G and the discriminator class D, which may take a Scale or labels.
 template <class G, class D> class NetworksOf final : public Networks {
  public:
   NetworksOf(typename G::Options g, typename D::Options d, int64_t size)
@@ -41,7 +43,7 @@ template <class G, class D> class NetworksOf final : public Networks {
     scale.size = size;
   }
   Tensor generate(const Tensor& z, const Tensor& labels) override { return call(g_, z, labels); }
-  Tensor judge(const Tensor& x, const Tensor& labels) override { return call(d_, x, labels); }
+  Tensor discriminate(const Tensor& x, const Tensor& labels) override { return call(d_, x, labels); }
 
  private:
   template <class Net> Tensor call(Net& net, const Tensor& x, const Tensor& labels) const {

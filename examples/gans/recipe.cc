@@ -1,3 +1,4 @@
+// The list of recipes, and their lookup by name.
 #include "gradus/examples/gans/recipe.h"
 
 namespace gradus::examples {

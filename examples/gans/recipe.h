@@ -1,4 +1,5 @@
-// Recipe: construction, options and step of one model. Each model has its own file.
+// Recipe: default options, factory of the networks, and training step of one kind of GAN. dcgan.cc, lsgan.cc,
+// wgan_gp.cc and pggan.cc define one recipe each.
 #pragma once
 
 #include <string>
@@ -12,22 +13,22 @@ class Trainer;
 
 struct Recipe {
   const char* name;
-  NetworkOptions networks;  // by default
-  optim::AdamOptions adam;  // of both networks
-  int64_t batch = 128;      // images of a step, of all ranks
-  int64_t disc_steps = 1;   // of the discriminator, for each of the generator
-  bool grows = false;
-  bool takes_labels = false;
-  bool is_critic = false;  // unbounded scores
+  NetworkOptions networks;    // by default
+  optim::AdamOptions adam;    // of both networks
+  int64_t batch = 128;        // images of a step, of all ranks
+  int64_t disc_steps = 1;     // of the discriminator, for each of the generator
+  bool grows = false;         // progressive growing (gan::Growth)
+  bool takes_labels = false;  // supports --conditional
+  bool is_critic = false;     // the discriminator's scores are unbounded, not logits
   std::unique_ptr<Networks> (*make)(const NetworkOptions&);
-  // Trains both networks on the step's images.
+  // Makes one step of the discriminator, and when it is due one of the generator, on the step's images.
   void (*step)(training::Step&, Trainer&);
 };
 
 extern const Recipe kDcgan, kLsgan, kWganGp, kPggan;
 
 std::vector<std::string> recipe_names();
-// Errors: ValueError with the names.
+// Errors: ValueError listing the existing names if there is no such recipe.
 const Recipe& recipe(const std::string& name);
 
 }  // namespace gradus::examples

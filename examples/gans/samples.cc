@@ -1,3 +1,5 @@
+// Latents are drawn from the Context's generator, whose state is restored, so that sampling does not change a
+// training. Images are generated in batches of 100.
 #include "gradus/examples/gans/samples.h"
 
 #include <iostream>
@@ -38,7 +40,7 @@ Tensor to_bytes(const Tensor& images) { return to(round(clamp((images + 1) * 127
 
 Grids::Grids(std::filesystem::path folder, const NetworkOptions& o, uint64_t seed)
     : folder_(std::move(folder)), model_(o.model), latents_(latents(64, seed, o)) {
-  // A column is a class, as far as they fit.
+  // A column of the grid has one class; 8 classes at most.
   if (o.classes > 0) latents_.labels = remainder(arange(64), std::min(o.classes, int64_t{8}));
 }
 

@@ -1,4 +1,4 @@
-// Images of a generator, and grids of them in files.
+// Latent vectors from a seed, the images that a generator makes of them, and PNG files with grids of images.
 #pragma once
 
 #include <filesystem>
@@ -19,16 +19,16 @@ Latents latents(int64_t count, uint64_t seed, const NetworkOptions& o);
 // Generates images in evaluation mode, in batches, on the device of the network; with `weights` unless empty.
 // Shapes: -> [count,C,S,S] in [-1,1], on the CPU.
 Tensor generate(Networks& net, const Latents& from, const nn::StateDict& weights = {});
-// Returns images of [-1,1] as bytes.
+// Returns images with values in [-1,1] as u8 with values 0 ... 255.
 Tensor to_bytes(const Tensor& images);
 
-// Grids of the same 64 latents at several times of a training.
+// Writes grids of the images of the same 64 latents in the course of a training.
 class Grids {
  public:
-  // The first write makes `folder`.
+  // The first write creates `folder`.
   Grids(std::filesystem::path folder, const NetworkOptions& o, uint64_t seed);
   // Writes FOLDER/MODEL_IMAGES.png, and MODEL_IMAGES_ema.png with the averaged weights. Prints errors of
-  // writing, and does not throw them. Returns the grid with the averaged weights.
+  // writing, and does not throw them. Returns the averaged weights' images, u8[64,C,S,S].
   Tensor write(Networks& net, const nn::StateDict& averaged, int64_t images) const;
 
  private:

@@ -1,3 +1,5 @@
+// Sources of images, and their classification: rank r computes the parts r, r + ranks, ... of 100 images, and
+// an all-reduce of zero-padded tensors joins the parts.
 #include "gradus/examples/gans/seen_images.h"
 
 namespace gradus::examples {
@@ -5,7 +7,7 @@ namespace {
 
 constexpr int64_t kPart = 100;
 
-// The rows of all parts. Each rank writes its own parts.
+// A tensor [n, ...] whose rows ranks compute in parts. Each rank writes its own parts.
 class Rows {
  public:
   explicit Rows(int64_t n) : n_(n) {}
@@ -58,22 +60,23 @@ ImageSource source_of(const data::DatasetRef& set, std::vector<int64_t> indices)
   return {.n = n, .part = part};
 }
 
-SeenImages look_at(const ImageSource& source, const Classifier* classifier, int64_t keep_bytes) {
+ClassifiedImages classify_images(const ImageSource& source, const Classifier* classifier,
+                                 int64_t keep_bytes) {
   const auto off = no_record();
   const int64_t kept = std::min(keep_bytes, source.n);
   Rows bytes(kept), features(source.n), probabilities(source.n), labels(source.n);
-  const auto look = [&](int64_t first, bool is_local) {
+  const auto classify = [&](int64_t first, bool is_local) {
     const ImagePart part = source.part(first, std::min(first + kPart, source.n));
     if (first < kept) bytes.add(first, slice(part.bytes, 0, 0, std::min(kPart, kept - first)), is_local);
     labels.add(first, part.labels, is_local);
     if (!classifier) return;
-    const Classifier::Seen seen = (*classifier)(part.bytes);
-    features.add(first, seen.features, is_local);
-    probabilities.add(first, seen.probabilities, is_local);
+    const Classifier::Output output = (*classifier)(part.bytes);
+    features.add(first, output.features, is_local);
+    probabilities.add(first, output.probabilities, is_local);
   };
   const int64_t rank = dist::get_rank(), ranks = dist::get_world_size();
-  for (int64_t first = rank * kPart; first < source.n; first += ranks * kPart) look(first, true);
-  if (rank * kPart >= source.n) look(0, false);  // defines the tensors of a rank without a part
+  for (int64_t first = rank * kPart; first < source.n; first += ranks * kPart) classify(first, true);
+  if (rank * kPart >= source.n) classify(0, false);  // defines the tensors of a rank without a part
   return {.n = source.n,
           .bytes = bytes.join(),
           .features = features.join(),

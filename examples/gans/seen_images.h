@@ -1,5 +1,5 @@
-// SeenImages: images for metrics, with a classifier's features and probabilities. Each rank computes a part,
-// and all ranks get all parts.
+// ClassifiedImages: images for metrics, with a classifier's features and probabilities. Each rank computes a
+// part, and all ranks get all parts.
 #pragma once
 
 #include <functional>
@@ -10,12 +10,13 @@
 
 namespace gradus::examples {
 
+// Some consecutive images of a source.
 struct ImagePart {
   Tensor bytes;        // u8[N,C,S,S]
   Tensor labels = {};  // i64[N]; undefined without labels
 };
 
-// Images by parts, in any order.
+// n images that are read by parts [first, last), in any order.
 struct ImageSource {
   int64_t n = 0;
   std::function<ImagePart(int64_t first, int64_t last)> part;
@@ -27,15 +28,16 @@ ImageSource source_of(Networks& net, const Latents& from, int64_t size, const nn
 // Samples of a data set.
 ImageSource source_of(const data::DatasetRef& set, std::vector<int64_t> indices);
 
-struct SeenImages {
+// N images with what metrics need.
+struct ClassifiedImages {
   int64_t n = 0;
-  Tensor bytes;                    // u8[K,C,S,S] of the first; undefined for K = 0
+  Tensor bytes;                    // u8[K,C,S,S]: the first K images; undefined for K = 0
   Tensor features, probabilities;  // f32[N,D], f32[N,classes], with a classifier
   Tensor labels;                   // i64[N]; undefined without labels
 };
 
 // Classifies all images, in parts that do not depend on the number of ranks, and returns the bytes of the
-// first `keep_bytes`. Collective.
-SeenImages look_at(const ImageSource& source, const Classifier* classifier, int64_t keep_bytes);
+// first `keep_bytes` images. A null classifier computes no features. Collective.
+ClassifiedImages classify_images(const ImageSource& source, const Classifier* classifier, int64_t keep_bytes);
 
 }  // namespace gradus::examples

@@ -1,3 +1,4 @@
+// `gan sample` and `gan interpolate`: load a checkpoint, generate images from seeded latents, and write them.
 #include "gradus/examples/gans/show.h"
 
 #include <CLI/CLI.hpp>
@@ -42,8 +43,8 @@ void write(const std::string& file, const Tensor& bytes, int64_t columns) {
   std::cout << "Wrote " << file << std::endl;
 }
 
-// Interpolates between number + 1 latents, in `columns` steps each.
-Latents walks(const Latents& points, int64_t number, int64_t columns) {
+// Returns spherical interpolations from latent i to latent i + 1 in `columns` steps, for 0 <= i < number.
+Latents interpolations(const Latents& points, int64_t number, int64_t columns) {
   std::vector<Tensor> z, labels;
   for (int64_t i = 0; i < number; ++i)
     for (int64_t k = 0; k < columns; ++k) {
@@ -84,7 +85,7 @@ int run_interpolate(int argc, char** argv) {
   CLI11_PARSE(line, argc, argv);
   return run("gan interpolate", [&] {
     const LoadedGan gan = load_gan(a.checkpoint);
-    const Latents from = walks(latents(a.number + 1, a.seed, gan.options), a.number, a.columns);
+    const Latents from = interpolations(latents(a.number + 1, a.seed, gan.options), a.number, a.columns);
     write(a.out, to_bytes(generate(*gan.net, from, a.plain ? nn::StateDict() : gan.averaged)), a.columns);
   });
 }

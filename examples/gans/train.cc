@@ -1,3 +1,5 @@
+// Opens images, constructs networks and Trainer, and runs the recipe's step until the training ends, with
+// grids of samples, metrics, checkpoints and a summary.
 #include "gradus/examples/gans/train.h"
 
 #include "gradus/examples/gans/images.h"
@@ -37,7 +39,7 @@ std::filesystem::path samples_folder(const Args& a) {
                                   : std::filesystem::path(a.checkpoint_dir) / "samples";
 }
 
-// Returns whether the images of the step include a multiple of `interval`.
+// Returns whether the number of images shown passes a multiple of `interval` in this step.
 bool crosses(const training::Step& s, int64_t interval) {
   return s.images() / interval != (s.images() - s.batch().global_size) / interval;
 }

@@ -1,4 +1,4 @@
-// The training of the gan program.
+// The training of the gan program, run by every rank.
 #pragma once
 
 #include "gradus/examples/gans/args.h"

@@ -1,3 +1,4 @@
+// Registers the metrics as the test of a training (training::TrainingOptions::test).
 #include "gradus/examples/gans/train_metrics.h"
 
 namespace gradus::examples {

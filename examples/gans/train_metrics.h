@@ -1,4 +1,4 @@
-// TrainMetrics: the metrics of --metrics during a training, of images of the averaged generator.
+// TrainMetrics: computes the metrics of --metrics during a training, on images of the averaged generator.
 #pragma once
 
 #include "gradus/examples/gans/args.h"
@@ -9,7 +9,7 @@ namespace gradus::examples {
 
 class TrainMetrics {
  public:
-  // Computes the features of the reference images, with --metrics. All arguments must outlive the metrics.
+  // With --metrics, computes the features of the reference images. All arguments must outlive the metrics.
   // Collective.
   // Errors: as ImageMetrics.
   TrainMetrics(const Args& a, const Images& images, Networks& net, const NetworkOptions& networks,

@@ -1,3 +1,4 @@
+// Connects the networks with data parallelism, and changes scale and optimizers of growing networks.
 #include "gradus/examples/gans/trainer.h"
 
 #include <cmath>
@@ -5,7 +6,7 @@
 namespace gradus::examples {
 
 Recording Trainer::Side::record() {
-  return narrows_ ? manager_->record({.only = net_->parameters()}) : manager_->record();
+  return shares_manager_ ? manager_->record({.only = net_->parameters()}) : manager_->record();
 }
 
 void Trainer::Side::update(training::Step& s, Recording& recording, const Tensor& loss) {
@@ -32,7 +33,7 @@ void Trainer::attach() {
   disc.name_ = "disc", gen.name_ = "gen";
   disc.log_interval_ = gen.log_interval_ = options_.log_interval;
   disc.manager_ = &managers_[0], gen.manager_ = &managers_[whole ? 0 : 1];
-  disc.narrows_ = gen.narrows_ = whole;
+  disc.shares_manager_ = gen.shares_manager_ = whole;
   const dist::DistributedDataParallelOptions wrapper = {
       .broadcast_buffers = false,
       .find_unused_parameters = options_.find_unused_parameters,
@@ -89,12 +90,12 @@ Tensor Trainer::real(const training::Step& s) const {
   return options_.growth ? gan::scaled_images(x, net_.scale.size, net_.scale.fade) : x;
 }
 
-Trainer::Scores Trainer::judge(training::Step& s, const Tensor& real, const Tensor& fake,
-                               const Tensor& real_labels, const Tensor& fake_labels) {
+Trainer::Scores Trainer::discriminate(training::Step& s, const Tensor& real, const Tensor& fake,
+                                      const Tensor& real_labels, const Tensor& fake_labels) {
   s.log("diversity", gan::diversity(real, fake));
-  if (!options_.joined_forward) return {judge(real, real_labels), judge(fake, fake_labels)};
+  if (!options_.joined_forward) return {discriminate(real, real_labels), discriminate(fake, fake_labels)};
   const Tensor labels = real_labels.defined() ? cat({real_labels, fake_labels}, 0) : Tensor();
-  const Tensor both = judge(cat({real, fake}, 0), labels);
+  const Tensor both = discriminate(cat({real, fake}, 0), labels);
   return {slice(both, 0, 0, real.size(0)), slice(both, 0, real.size(0), both.size(0))};
 }
 

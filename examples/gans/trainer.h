@@ -1,5 +1,5 @@
-// Trainer: both networks with their managers and optimizers, for the steps of all recipes and all kinds of
-// data parallelism.
+// Trainer: both networks with their GradManagers, optimizers and data parallelism, as the steps of all
+// recipes use them.
 #pragma once
 
 #include <memory>
@@ -13,8 +13,9 @@ namespace gradus::examples {
 struct TrainerOptions {
   optim::AdamOptions adam;  // of both networks
   int64_t disc_steps = 1;
-  double ema_images = 10'000;           // half-life of the generator's average
-  std::string ddp = "separate";         // "separate", "whole" or "callbacks"
+  double ema_images = 10'000;  // half-life of the generator's average
+  // "separate": a wrapper per network; "whole": one wrapper for both; "callbacks": only all-reduce callbacks.
+  std::string ddp = "separate";
   bool find_unused_parameters = false;  // of DistributedDataParallel
   bool sync_batch_norm = false;         // over all ranks
   bool joined_forward = false;          // real and generated images pass the discriminator together
@@ -24,10 +25,10 @@ struct TrainerOptions {
 
 class Trainer {
  public:
-  // One of the two networks.
+  // The discriminator or the generator, with its optimizer.
   class Side {
    public:
-    // Follows the network's parameters.
+    // Opens a recording of this network's parameters alone.
     Recording record();
     // Computes the gradients of the loss, and makes the optimizer's step. With --on-nan skip it skips the
     // step if gradients are not finite.
@@ -40,7 +41,7 @@ class Trainer {
     int64_t log_interval_ = 1;
     nn::Module* net_ = nullptr;
     GradManager* manager_ = nullptr;
-    bool narrows_ = false;  // the manager has both networks
+    bool shares_manager_ = false;  // the manager also has the other network's parameters
     std::optional<optim::Adam> adam_;
   };
 
@@ -66,13 +67,13 @@ class Trainer {
   Tensor generate(training::Step& s, const Tensor& labels = {}) {
     return net_.generate(s.randn({networks_.latent}), labels);
   }
-  Tensor judge(const Tensor& x, const Tensor& labels = {}) { return net_.judge(x, labels); }
+  Tensor discriminate(const Tensor& x, const Tensor& labels = {}) { return net_.discriminate(x, labels); }
   // Returns the scores of real and fake images, with --joined-forward from one forward. Logs "diversity".
   struct Scores {
     Tensor real, fake;
   };
-  Scores judge(training::Step& s, const Tensor& real, const Tensor& fake, const Tensor& real_labels = {},
-               const Tensor& fake_labels = {});
+  Scores discriminate(training::Step& s, const Tensor& real, const Tensor& fake,
+                      const Tensor& real_labels = {}, const Tensor& fake_labels = {});
 
   int64_t disc_steps() const { return options_.disc_steps; }
   // Returns the size and the fade after `images` images.
@@ -86,8 +87,7 @@ class Trainer {
 
  private:
   void attach();
-  // After so many images.
-  void make_optimizers(int64_t images);
+  void make_optimizers(int64_t images);  // with the learning rate after `images` images
   int64_t bytes_sent(const nn::Module& part) const;
 
   Networks& net_;

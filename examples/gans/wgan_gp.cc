@@ -9,18 +9,18 @@ namespace {
 void step(training::Step& s, Trainer& t) {
   const Tensor real = t.real(s), fake = t.generate(s);
   {
-    Recording judging = t.disc.record();
-    const auto [real_scores, fake_scores] = t.judge(s, real, fake);
+    Recording disc_recording = t.disc.record();
+    const auto [real_scores, fake_scores] = t.discriminate(s, real, fake);
     const Tensor penalty =
-        gan::gradient_penalty([&](const Tensor& x) { return t.judge(x); }, real, fake, s.rand());
-    t.disc.update(s, judging,
+        gan::gradient_penalty([&](const Tensor& x) { return t.discriminate(x); }, real, fake, s.rand());
+    t.disc.update(s, disc_recording,
                   s.log("loss/d", gan::wgan_d(real_scores, fake_scores)) + 10 * s.log("penalty", penalty));
     s.log("d/real", mean(detach(real_scores)));
     s.log("d/fake", mean(detach(fake_scores)));
   }
   if (!s.every(t.disc_steps())) return;
-  Recording making = t.gen.record();
-  t.gen.update(s, making, s.log("loss/g", gan::wgan_g(t.judge(t.generate(s)))));
+  Recording gen_recording = t.gen.record();
+  t.gen.update(s, gen_recording, s.log("loss/g", gan::wgan_g(t.discriminate(t.generate(s)))));
   t.ema().update(s.images());
 }
 

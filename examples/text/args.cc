@@ -1,3 +1,4 @@
+// The options of the gpt program, and their conversion to options of the network and of the pipeline.
 #include "gradus/examples/text/args.h"
 
 namespace gradus::examples {

@@ -9,19 +9,19 @@ namespace gradus::examples {
 
 constexpr int64_t kMaxLayers = 1024, kMaxWidth = 1 << 16, kMaxContext = 1 << 20;
 
-// The defaults are those of nanoGPT's small network for CPUs.
+// RunOptions: the options of all training programs. The defaults are nanoGPT's small network for CPUs.
 struct TextArgs : training::RunOptions {
-  std::string data;
+  std::string data;  // file of the text; "": generated text
   int64_t layers = 4, heads = 4, width = 128, context = 64;
   double dropout = 0;
-  int64_t batch = 16, warmup = 100, validation_interval = 250;
-  double lr = 1e-3, weight_decay = 0.1, clip = 1;
+  int64_t batch = 16, warmup = 100, validation_interval = 250;  // batch: sequences; the others: steps
+  double lr = 1e-3, weight_decay = 0.1, clip = 1;               // clip: maximum norm of the gradients
   training::PipelineRunOptions pipeline;
-  int replicas = 1;
-  int64_t sample = 0;
+  int replicas = 1;    // pipelines that share the batch
+  int64_t sample = 0;  // characters to generate after the training
 };
 
-// Parses the options of a training, or exits.
+// Parses the options of a training, and sets nproc to the ranks of all pipelines. Prints errors and exits.
 TextArgs parse_text_args(int argc, char** argv);
 
 // Returns the options of a model with this number of characters.

@@ -1,3 +1,5 @@
+// Divides a text, or text from a Markov source, into sequences of a.context characters, each with the next
+// characters as targets.
 #include "gradus/examples/text/corpus.h"
 
 #include <string_view>
@@ -26,7 +28,7 @@ Corpus open_corpus(const TextArgs& a) {
   const std::string name = std::filesystem::path(a.data).filename().string(), text = data::read_text(a.data);
   const std::string_view all = text, train = all.substr(0, all.size() - all.size() / 10);
   const data::Characters characters(text);
-  // Sequences overlap: an epoch has each character at several positions.
+  // Training sequences overlap (stride 8), so that an epoch has each character at several positions.
   data::TextWindows windows(characters, train, {.context = a.context, .stride = 8, .name = name});
   data::TextWindows validation(characters, all.substr(train.size()),
                                {.context = a.context, .stride = a.context, .name = name});

@@ -1,3 +1,5 @@
+// Loads a checkpoint of the gpt program, whose settings define the network, and samples one character at a
+// time from the softmax of the last logits.
 #include "gradus/examples/text/sample.h"
 
 #include <CLI/CLI.hpp>
@@ -13,12 +15,12 @@ struct Loaded {
   std::unique_ptr<models::GPT> net;
 };
 
-// Checks the shapes on the meta device first: a network of wrong options could take all memory.
+// Checks shapes with a network on the meta device, which has no data: wrong options could require all memory.
 void check_weights(const std::string& file, const models::GPTOptions& o, const io::Checkpoint& c) {
-  Context own = Context::current().snapshot();
-  own.generator = std::make_shared<RandomGenerator>();
-  own.device = Device{DeviceType::kMeta};
-  const ContextScope scope(own);
+  Context context = Context::current().snapshot();
+  context.generator = std::make_shared<RandomGenerator>();
+  context.device = Device{DeviceType::kMeta};
+  const ContextScope scope(context);
   for (const auto& [name, x] : models::GPT(o).state_dict())
     if (const Tensor& saved = c.tensor("model." + name); saved.shape() != x.shape())
       throw FileError("gpt", file, ": its options make a network with ", name, ' ', describe(x),
@@ -58,8 +60,8 @@ std::string write_text(const std::function<Tensor(const Tensor&)>& logits_of, in
   std::string text = o.prompt.empty() ? characters.all().substr(0, 1) : o.prompt;
   for (int64_t i = 0; i < o.length; ++i) {
     const std::string_view all = text;
-    const Tensor seen = characters.encode(all.substr(all.size() - std::min(all.size(), size_t(context))));
-    const Tensor logits = select(select(logits_of(unsqueeze(seen, 0)), 0, 0), 0, -1);
+    const Tensor input = characters.encode(all.substr(all.size() - std::min(all.size(), size_t(context))));
+    const Tensor logits = select(select(logits_of(unsqueeze(input, 0)), 0, 0), 0, -1);
     text += characters.decode(distributions::Categorical({.logits = logits / o.temperature}).sample());
   }
   return text;

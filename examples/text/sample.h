@@ -11,11 +11,11 @@ namespace gradus::examples {
 struct WriteOptions {
   int64_t length = 500;     // characters
   std::string prompt = {};  // "": the first of all characters
-  double temperature = 1;   // of the softmax
+  double temperature = 1;   // divides the logits: below 1, likely characters are more frequent
 };
 
 // Returns the prompt and generated characters, sampled with the Context's generator. `logits_of` is the model
-// in evaluation mode, with at most `context` characters: i64[1,T] -> [1,T,characters].
+// in evaluation mode, for the last T <= context characters: i64[1,T] -> [1,T,characters].
 // Errors: ValueError for a prompt with unknown characters.
 std::string write_text(const std::function<Tensor(const Tensor&)>& logits_of, int64_t context,
                        const data::Characters& characters, const WriteOptions& options);

@@ -1,3 +1,5 @@
+// Trains a GPT with AdamW, linear warmup and cosine decay, as nanoGPT. The network is always in a
+// dist::Pipeline; without --pipeline it has one stage.
 #include "gradus/examples/text/train.h"
 
 #include <cmath>
@@ -12,6 +14,7 @@ namespace {
 
 using Pipeline = dist::Pipeline<models::GPT>;
 
+// Shapes: logits [N,T,characters], target i64[N,T] -> a scalar.
 Tensor loss_of(const Tensor& logits, const Tensor& target) {
   return nn::cross_entropy(flatten(logits, 0, 1), flatten(target));
 }
@@ -24,8 +27,9 @@ int64_t number_of_steps(const TextArgs& a, const data::DataLoader& loader) {
 // Returns the factor of the learning rate: linear warmup, then cosine decay to 0.1.
 double rate_factor(const TextArgs& a, int64_t steps, int64_t step) {
   if (step < a.warmup) return double(step + 1) / double(a.warmup + 1);
-  const double part = std::min(1.0, double(step - a.warmup) / double(std::max<int64_t>(1, steps - a.warmup)));
-  return 0.1 + 0.45 * (1 + std::cos(std::numbers::pi * part));
+  const double progress =
+      std::min(1.0, double(step - a.warmup) / double(std::max<int64_t>(1, steps - a.warmup)));
+  return 0.1 + 0.45 * (1 + std::cos(std::numbers::pi * progress));
 }
 
 // Settings that a checkpoint fixes, and from which `sample` constructs the network.
@@ -42,7 +46,7 @@ training::Sums validate(const TextArgs& a, Pipeline& pipe, data::DataLoader& loa
   const auto amp = training::mixed_precision(a);
   training::Tally tally;
   for (const data::Batch& b : loader) {
-    // The mean over all replicas.
+    // eval_step returns the mean over all replicas.
     const double loss = pipe.eval_step(b.input, b.target, loss_of);
     tally.add({.seen = b.size(), .of = {{"loss", loss * double(b.size())}}});
     if (training.end_test_step()) break;
@@ -98,7 +102,7 @@ void train_gpt(const TextArgs& a) {
                 zeros({1, a.context}, {.dtype = DType::kI64}), pipeline_options(a));
   GradManager gm;
   pipe.attach(gm);
-  std::vector<Tensor> matrices, vectors;
+  std::vector<Tensor> matrices, vectors;  // only matrices have weight decay
   for (const Tensor& p : pipe.parameters()) (p.dim() > 1 ? matrices : vectors).push_back(p);
   optim::AdamWOptions adam = {.lr = a.lr, .betas = {0.9, 0.99}, .weight_decay = a.weight_decay};
   optim::AdamW opt(matrices, adam);

@@ -1,4 +1,4 @@
-// The training of the gpt program.
+// The training of the gpt program, run by every rank: data parallel, in a pipeline, or both.
 #pragma once
 
 #include "gradus/examples/text/args.h"

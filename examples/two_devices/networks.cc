@@ -1,3 +1,4 @@
+// Moves the children of ResNet to their devices.
 #include "gradus/examples/two_devices/networks.h"
 
 namespace gradus::examples {

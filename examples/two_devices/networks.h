@@ -1,4 +1,5 @@
-// ResNet-50 on two devices: one after the other, and at the same time on splits of the batch.
+// ResNet-50 with half of its layers on each of two devices, which compute one after the other, or at the same
+// time on splits of the batch.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +12,7 @@
 
 namespace gradus::examples {
 
-// Returns f's results for consecutive splits of the batch x, joined.
+// Returns cat(f(x_1), f(x_2), ...) for consecutive splits of split_size samples of the batch x.
 template <class F> Tensor in_splits(const Tensor& x, int64_t split_size, F&& f) {
   std::vector<Tensor> results;
   for (const Tensor& part : split(x, split_size)) results.push_back(f(part));
@@ -29,8 +30,8 @@ class ModelParallelResNet50 : public models::ResNet {
   Tensor second_half(const Tensor& h) { return head(stage(4, stage(3, h))); }
 };
 
-// The same, but the first device goes on with the next split of the batch while the second has the one
-// before. Batch norm sees one split at a time.
+// As ModelParallelResNet50, but the first device computes the next split of the batch while the second device
+// computes the previous split. Batch norm normalizes each split by itself.
 class PipelineParallelResNet50 : public ModelParallelResNet50 {
  public:
   explicit PipelineParallelResNet50(int64_t size = 20, models::ResNetOptions options = models::resnet50())

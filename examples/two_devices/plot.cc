@@ -1,3 +1,4 @@
+// Writes SVG elements: axes with ticks at 1, 2 or 5 times a power of ten, bars, and curves with error bars.
 #include "gradus/examples/two_devices/plot.h"
 
 #include <algorithm>
@@ -9,7 +10,7 @@
 namespace gradus::examples {
 namespace {
 
-// Pixels.
+// Size and margins of a chart, and half the width of an error bar's caps, in pixels.
 constexpr double kWidth = 560, kHeight = 380, kLeft = 64, kRight = 16, kTop = 40, kBottom = 56, kCap = 5;
 constexpr const char* kColors[] = {"#4c72b0", "#dd8452", "#55a868", "#c44e52"};
 
@@ -36,7 +37,7 @@ double tick_step(double max) {
   return 10 * power;
 }
 
-// Draws a chart whose left edge is at `left`.
+// Draws a chart whose left edge is at x = `left` pixels.
 class Drawing {
  public:
   Drawing(std::ostream& out, const Chart& chart, double left) : out_(out), chart_(chart), left_(left) {

@@ -1,4 +1,4 @@
-// Plots as SVG, which browsers show.
+// Bar charts and line charts with error bars as SVG text, for browsers.
 #pragma once
 
 #include <string>
@@ -33,7 +33,7 @@ struct Chart {
   std::vector<Curve> curves = {};
 };
 
-// Returns a file with the charts side by side.
+// Returns the content of an SVG file with the charts side by side.
 std::string to_svg(const std::vector<Chart>& charts);
 
 }  // namespace gradus::examples

@@ -1,3 +1,5 @@
+// Measures each half with clock readings that are queued between its kernels, fits lines by weighted least
+// squares, and simulates the two queues.
 #include "gradus/examples/two_devices/prediction.h"
 
 #include <algorithm>
@@ -15,7 +17,7 @@ namespace {
 
 constexpr int kRounds = 4;  // the first one warms up
 
-// A half of the network that trains alone, on its device.
+// Trains one half of the network alone, on its device.
 class Half {
  public:
   Half(Device device, const std::vector<Tensor>& parameters, std::function<Tensor()> forward)
@@ -23,19 +25,20 @@ class Half {
     gm_.attach(parameters);
   }
 
-  // Queues a training step, and a note of the time before and after each of its parts.
+  // Queues a training step, with a clock reading before and after each of its parts.
   void queue_step() {
     auto recording = gm_.record();
-    note_time();
+    record_time();
     const Tensor y = forward_();
-    note_time();
+    record_time();
     gm_.backward(y, ones_like(y));  // gradients add up, as they do over splits
-    note_time();
+    record_time();
     opt_.step();
-    note_time();
+    record_time();
   }
 
-  // Waits for all steps, and returns the median seconds of a part: 0 forward, 1 backward, 2 optimizer.
+  // Waits for all steps. Returns the median seconds of a part (0 forward, 1 backward, 2 optimizer), without
+  // the first step.
   double seconds_of(size_t part) const {
     synchronize(device_);
     std::vector<double> seconds;
@@ -48,7 +51,7 @@ class Half {
 
  private:
   using Times = std::vector<std::chrono::steady_clock::time_point>;
-  void note_time() {
+  void record_time() {
     Stream::of(device_).enqueue([times = times_] { times->push_back(std::chrono::steady_clock::now()); });
   }
 
@@ -66,7 +69,7 @@ std::vector<Tensor> parameters_on(Device device, const nn::Module& net) {
   return found;
 }
 
-// The measured points of the lines.
+// Measured (images, seconds) of one half, to which lines are fitted.
 struct Points {
   std::vector<std::pair<int64_t, double>> forward, backward;
   double step = 0;
@@ -82,7 +85,7 @@ struct Points {
 }  // namespace
 
 LinearTime fit(const std::vector<std::pair<int64_t, double>>& points) {
-  // Sums of w, w m, w m^2, w t, w m t with weights w = 1 / t^2.
+  // Weighted least squares: sums of w, w m, w m^2, w t, w m t with m = images, t = seconds, w = 1 / t^2.
   double s = 0, sm = 0, smm = 0, st = 0, smt = 0;
   for (const auto& [images, t] : points) {
     const double m = static_cast<double>(images), w = 1 / (t * t);
@@ -98,15 +101,15 @@ StepTimes measure(ModelParallelResNet50& net, const Batch& batch) {
   for (int64_t n = 1; n <= batch.images.size(0); n *= 4) {
     const Tensor x = to(narrow(batch.images, 0, 0, n), kFirst);
     const Tensor labels = to(narrow(batch.labels, 0, 0, n), kSecond);
-    const Tensor between = to(net.first_half(x), kSecond);
-    std::vector<Tensor> with_input = parameters_on(kSecond, net);
-    with_input.push_back(between);
+    const Tensor hidden = to(net.first_half(x), kSecond);
+    std::vector<Tensor> params_and_input = parameters_on(kSecond, net);
+    params_and_input.push_back(hidden);
     Half a(kFirst, parameters_on(kFirst, net), [&] { return net.first_half(x); });
-    Half b(kSecond, with_input, [&] { return nn::mse_loss(net.second_half(between), labels); });
+    Half b(kSecond, params_and_input, [&] { return nn::mse_loss(net.second_half(hidden), labels); });
     for (int round = 0; round < kRounds; ++round) {
       a.queue_step();
       b.queue_step();
-      synchronize(kFirst);  // so that the next round finds the memory of this one
+      synchronize(kFirst);  // the next round then reuses the memory of this one
       synchronize(kSecond);
     }
     first.add(n, a);
@@ -121,7 +124,7 @@ double predict(const StepTimes& times, int64_t batch, int64_t split_size) {
   std::vector<int64_t> splits;
   for (int64_t done = 0; done < batch; done += split_size)
     splits.push_back(std::min(split_size, batch - done));
-  double a = 0, b = 0;  // when the devices are done with what they have
+  double a = 0, b = 0;  // the times at which the first and the second device become idle
   for (const int64_t m : splits) {
     a += first.forward(m);
     b = std::max(a, b) + second.forward(m);

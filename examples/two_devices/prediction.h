@@ -1,4 +1,4 @@
-// Predicts how long a training step takes on two devices, from the times of each half alone.
+// Predicts the time of a training step on two devices from the times of each half of the network alone.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace gradus::examples {
 
-// Seconds for a number of images: fixed + per_image images.
+// A linear model of time in seconds: fixed + per_image * images.
 struct LinearTime {
   double fixed = 0, per_image = 0;
   double operator()(int64_t images) const { return fixed + per_image * static_cast<double>(images); }
@@ -20,20 +20,21 @@ struct LinearTime {
 // origin for a single point.
 LinearTime fit(const std::vector<std::pair<int64_t, double>>& points);
 
+// Times of one half of the network.
 struct HalfTimes {
   LinearTime forward, backward;
-  double step = 0;  // of the optimizer
+  double step = 0;  // of the optimizer, in seconds
 };
 struct StepTimes {
   HalfTimes first, second;
 };
 
-// Times the halves on a few sizes of batches, while both devices are at work.
+// Measures the halves on batches of 1, 4, 16, ... images, while both devices are busy.
 StepTimes measure(ModelParallelResNet50& net, const Batch& batch);
 
-// Returns the seconds of a training step in splits. Each device does one thing after another: forwards in
-// the order of the splits, then backwards, the last split first. The second device begins its backwards when
-// it has done all of its forwards.
+// Returns the seconds of a training step in splits. Each device executes its work in order: the forwards in
+// the order of the splits, then the backwards, the last split first. The second device begins its backwards
+// after all of its forwards.
 double predict(const StepTimes& times, int64_t batch, int64_t split_size);
 
 // Returns the split size with the shortest predicted step.

@@ -1,3 +1,4 @@
+// Statistics of the measured times, and their presentation.
 #include "gradus/examples/two_devices/report.h"
 
 #include <algorithm>

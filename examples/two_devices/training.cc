@@ -1,3 +1,4 @@
+// SGD on random images. All steps wait for both devices, so that memory is reused and times are complete.
 #include "gradus/examples/two_devices/training.h"
 
 #include <chrono>
@@ -19,7 +20,7 @@ void wait_for_both_devices() {
   synchronize(kSecond);
 }
 
-// Waits for the forward, which the backward needs whole: else memory for both would be taken at once.
+// Runs forward and backward. Waits in between: the host would otherwise allocate the memory of both at once.
 void backward(GradManager& gm, const Trainee& net, const Batch& batch) {
   auto recording = gm.record();
   const Tensor y = net.forward(batch.images);
@@ -53,10 +54,10 @@ double train_seconds(const Trainee& net, const std::vector<Batch>& batches) {
   const auto train = [&](const Batch& batch) {
     backward(gm, net, batch);
     opt.step().clear_grad();
-    wait_for_both_devices();  // else memory for all batches would be taken before the first is done
+    wait_for_both_devices();  // else the host would allocate memory for all batches at once
   };
   for (const Device device : {kCPU, kFirst, kSecond}) empty_cache(device);  // blocks of other sizes
-  train(batches[0]);  // takes memory, which is then there
+  train(batches[0]);  // warms up: allocates the memory that the measured steps reuse
   const auto start = std::chrono::steady_clock::now();
   for (const Batch& batch : batches) train(batch);
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();

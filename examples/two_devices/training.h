@@ -1,4 +1,4 @@
-// The training that the model_parallel program times: PyTorch's tutorial on model parallelism has the same.
+// The training whose time the model_parallel program measures, as in PyTorch's tutorial on model parallelism.
 #pragma once
 
 #include <cstdint>
@@ -20,16 +20,16 @@ struct BatchOptions {
 // Returns standard normal images with labels drawn at random, on the host.
 Batch random_batch(const BatchOptions& options);
 
-// What is trained, on the devices of its parameters.
+// A network to train, on the devices of its parameters.
 struct Trainee {
   std::function<Tensor(const Tensor& images)> forward;
   std::vector<Tensor> parameters;
 };
 
-// Returns the gradients of the mean squared error.
+// Returns the gradients of the mean squared error, in the order of net.parameters.
 std::vector<Tensor> gradients_of(const Trainee& net, const Batch& batch);
 
-// Trains on the batches by SGD of rate 0.001, after a step to warm up. Returns the seconds that it takes.
+// Trains on the batches by SGD with learning rate 0.001, after a step to warm up. Returns the seconds.
 double train_seconds(const Trainee& net, const std::vector<Batch>& batches);
 
 }  // namespace gradus::examples

@@ -18,7 +18,6 @@ void LSGANGenerator::build() {
   internal::check_count("LSGANGenerator", "latent", o.latent);
   internal::check_count("LSGANGenerator", "width", o.width, 4);
   if (o.width % 4 != 0) throw ValueError("LSGANGenerator", "expected a width divisible by 4, got ", o.width);
-
   noise2feat_head_.add<nn::Linear>({.in = o.latent, .out = 8 * 8 * o.width});
   noise2feat_tail_.add<nn::BatchNorm2d>({.features = o.width});
   noise2feat_tail_.add<nn::ReLU>();
@@ -63,7 +62,6 @@ void LSGANDiscriminator::build() {
   internal::check_image_size("LSGANDiscriminator", o.size, 32);
   internal::check_count("LSGANDiscriminator", "channels", o.channels);
   internal::check_count("LSGANDiscriminator", "width", o.width);
-
   int64_t in = o.channels, out = o.width;
   for (int64_t size = o.size; size > 8; size /= 2, in = out, out *= 2) {
     const bool first = size == o.size;

@@ -57,7 +57,6 @@ struct Decision final : nn::Layer {
     nn::init::zeros_(linear.bias);
   }
   Tensor forward(const Tensor& x) override { return linear(flatten(conv(x), 1)); }
-
   ConvBlock conv;
   nn::Linear linear;
 };

@@ -39,7 +39,6 @@ class WGANGPGenerator final : public nn::LayerWith<WGANGPGeneratorOptions> {
 
  private:
   void build();
-
   std::unique_ptr<nn::Layer> noise2feat_;
   std::unique_ptr<nn::ModuleList<>> conv_blocks_;
   std::unique_ptr<nn::Layer> to_rgb_;
@@ -74,7 +73,6 @@ class WGANGPDiscriminator final : public nn::LayerWith<WGANGPDiscriminatorOption
 
  private:
   void build();
-
   std::unique_ptr<nn::Layer> from_rgb_;
   std::unique_ptr<nn::ModuleList<>> conv_blocks_;
   std::unique_ptr<nn::Layer> decision_;
@@ -105,7 +103,6 @@ class WGANGPSmallGenerator final : public nn::LayerWith<WGANGPSmallGeneratorOpti
 
  private:
   void build();
-
   nn::Sequential input_{this, "input"}, deconv1_{this, "deconv1"}, deconv2_{this, "deconv2"},
       deconv3_{this, "deconv3"};
 };
@@ -130,7 +127,6 @@ class WGANGPSmallDiscriminator final : public nn::LayerWith<WGANGPSmallDiscrimin
 
  private:
   void build();
-
   nn::Sequential main_{this, "main"};
 };
 

@@ -1,4 +1,5 @@
-// Registers the CUDA kernels of Adam, AdamW, Adamax, NAdam and RAdam in their kernel slots.
+// Sets the CUDA kernels of Adam, AdamW, Adamax, NAdam and RAdam, before main, in their slots.
+// A kernel applies the rule from optim/rules/adam.h to every element of every parameter (ApplyOnCuda).
 #include "gradus/optim/optimizers/adam.h"
 #include "gradus/optim/rules/adam.h"
 #include "gradus/tensor/cuda/ops/apply_rule.h"

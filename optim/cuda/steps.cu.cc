@@ -1,4 +1,5 @@
-// Registers the CUDA kernels of the other optimizers with element-wise rules in their kernel slots.
+// Sets the CUDA kernels of SGD, ASGD, Lion, Rprop, Adagrad, RMSprop and Adadelta, before main, in their
+// slots. A kernel applies a rule from optim/rules to every element of every parameter (ApplyOnCuda).
 #include "gradus/optim/optimizers/rmsprop.h"
 #include "gradus/optim/optimizers/sgd.h"
 #include "gradus/optim/rules/rmsprop.h"

@@ -62,7 +62,7 @@ void NAdamOptions::check() const {
 }
 // Multiplies numbers[0] by mu_t for t = item.step: after step t it is the product mu_1 ... mu_t.
 void NAdamOptions::advance_numbers(const raw::StepItem& item, std::array<double, 2>& numbers) const {
-  numbers[0] *= MakeNAdam::of(*this).mu(double(item.step));
+  numbers[0] *= NAdamRuleFactory::of(*this).mu(double(item.step));
 }
 
 constinit raw::StepSlot<RAdamOptions> RAdamOptions::step_kernel{"radam_step", &radam_step<raw::ApplyOnCPU>};

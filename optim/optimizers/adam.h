@@ -1,6 +1,8 @@
-// Adam and its variants: Adam, AdamW, Adamax, NAdam and RAdam, as in torch.optim. In all formulas
-// m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g^2, with g = grad + weight_decay p, and t is the number of
-// the step, from 1.
+// Adam and its variants: Adam, AdamW, Adamax, NAdam and RAdam, as in torch.optim. In all formulas p is a
+// parameter, g = grad + weight_decay p (-grad with `maximize`), t >= 1 the number of the step, and
+//   m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g^2, initially 0.
+// From kName on, structs of options have what KernelOptimizer (optim/optimizer.h) requires: the slot of the
+// step kernel, check() of the values (ValueError), names of states, and each(), which visits all options.
 #pragma once
 
 #include <array>
@@ -116,8 +118,8 @@ struct RAdamOptions {
 };
 extern template class OptimizerWith<RAdamOptions>;
 extern template class KernelOptimizer<RAdamOptions>;
-// Adam without the division by sqrt(v) while rho_t <= 5, because v has a large variance in the first steps. For
-// rho_t > 5 the step of Adam is multiplied by
+// Adam without the division by sqrt(v) while rho_t <= 5, because v has a large variance in the first steps.
+// For rho_t > 5 the step of Adam is multiplied by
 //   r_t = sqrt((rho_t - 4) (rho_t - 2) r / ((r - 4) (r - 2) rho_t)),
 // with r = 2 / (1 - beta2) - 1 and rho_t = r - 2 t beta2^t / (1 - beta2^t).
 // Source: Liu et al., ICLR 2020, algorithm 2.

@@ -1,6 +1,7 @@
-// LARS and LAMB: checks of options and the steps on CPUs, in two passes. LARS measures the norms of parameter and
-// gradient, then updates. LAMB updates the moments and measures the norms of parameter and direction, then computes the
-// direction again and applies it.
+// LARS and LAMB: checks of options and the step kernels on CPUs, with the rules of optim/rules/lars.h in two
+// parallel passes over all parameters. LARS computes the norms of parameter and gradient, then updates. LAMB
+// updates the moments and computes the norms of parameter and direction, then computes the direction again
+// and applies it. T is the type to compute in; in_tiles converts elements of type P to T in blocks.
 #include "gradus/optim/optimizers/lars.h"
 
 #include "gradus/optim/rules/lars.h"
@@ -29,6 +30,7 @@ void LAMBOptions::check() const {
 
 namespace {
 
+// Updates n elements. __restrict lets the compiler vectorize, here and below.
 template <class T>
 void lars(int64_t n, T* __restrict p, const T* __restrict g, T* __restrict b, T rate,
           const LARSRule<T> rule) {
@@ -38,7 +40,7 @@ void lars(int64_t n, T* __restrict p, const T* __restrict g, T* __restrict b, T 
 
 void lars_step_cpu(const Tensor& first_param, const std::vector<raw::StepItem>& items, const LARSOptions& o) {
   raw::dispatch_storage_type(first_param.dtype(), "lars_step", [&]<class P, class T>() {
-    const auto rule = MakeLARS::of(o).rule<T>({});
+    const auto rule = LARSRuleFactory::of(o).rule<T>({});
     const std::vector<raw::Norms> norms =
         raw::norms_of(items, [&](const raw::StepItem& item, int64_t begin, int64_t end,
                                  raw::SumOfSquares& of_param, raw::SumOfSquares& of_grad) {
@@ -56,7 +58,6 @@ void lars_step_cpu(const Tensor& first_param, const std::vector<raw::StepItem>& 
   });
 }
 
-// Updates the moments of n elements.
 template <class T>
 void lamb_moments(int64_t n, const T* __restrict g, T* __restrict m, T* __restrict v,
                   const LAMBRule<T> rule) {
@@ -88,7 +89,7 @@ void lamb_step_cpu(const Tensor& first_param, const std::vector<raw::StepItem>& 
     const std::vector<raw::Norms> norms =
         raw::norms_of(items, [&](const raw::StepItem& item, int64_t begin, int64_t end,
                                  raw::SumOfSquares& of_param, raw::SumOfSquares& of_direction) {
-          const auto rule = MakeLAMB::of(o).rule<T>(raw::numbers_of(item));
+          const auto rule = LAMBRuleFactory::of(o).rule<T>(raw::numbers_of(item));
           T *m = item.state[0].ptr<T>() + begin, *v = item.state[1].ptr<T>() + begin;
           raw::for_each_tile<P, T>(
               item.param.ptr<P>() + begin, item.grad.ptr<P>() + begin, end - begin,
@@ -100,7 +101,7 @@ void lamb_step_cpu(const Tensor& first_param, const std::vector<raw::StepItem>& 
               });
         });
     raw::parallel_over_items(items, [&](const raw::StepItem& item, int64_t begin, int64_t end) {
-      const auto rule = MakeLAMB::of(o).rule<T>(raw::numbers_of(item));
+      const auto rule = LAMBRuleFactory::of(o).rule<T>(raw::numbers_of(item));
       const auto [param, direction] = norms[static_cast<size_t>(&item - items.data())];
       const T rate = rule.rate(param, direction);
       const T *m = item.state[0].ptr<T>() + begin, *v = item.state[1].ptr<T>() + begin;

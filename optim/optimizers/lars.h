@@ -1,5 +1,8 @@
-// Optimizers for large batches, whose learning rate is scaled by a trust ratio of norms per parameter: LARS and LAMB.
-// Norms are 2-norms over each whole parameter. A trust ratio is 1 if one of its norms is 0.
+// Optimizers for large batches, whose learning rate is scaled by a trust ratio of norms per parameter: LARS
+// and LAMB. Norms are 2-norms over each whole parameter. A trust ratio is 1 if one of its norms is 0. In the
+// formulas p is a parameter, grad its gradient, negated with `maximize`, and t >= 1 the number of the step.
+// From kName on, structs of options have what KernelOptimizer (optim/optimizer.h) requires: the slot of the
+// step kernel, check() of the values (ValueError), names of states, and each(), which visits all options.
 #pragma once
 
 #include <array>
@@ -51,7 +54,8 @@ struct LAMBOptions {
 };
 extern template class OptimizerWith<LAMBOptions>;
 extern template class KernelOptimizer<LAMBOptions>;
-// Layer-wise adaptive moments for batch training: m, v as in Adam with grad in place of g;
+// Layer-wise adaptive moments for batch training:
+// m = beta1 m + (1 - beta1) grad;  v = beta2 v + (1 - beta2) grad^2;
 // u = m / (1 - beta1^t) / (sqrt(v / (1 - beta2^t)) + eps) + weight_decay p;  p -= lr |p| / |u| u.
 // Source: You et al., ICLR 2020 (arXiv:1904.00962), algorithm 2.
 using LAMB = KernelOptimizer<LAMBOptions>;

@@ -63,21 +63,21 @@ Point strong_wolfe(const Point& start, double t, double length, double tolerance
     return std::abs(p.derivative) <= -c2 * start.derivative;
   };
   int64_t evaluations = 0;
-  Point before = start, now = evaluate(t);
+  Point previous = start, current = evaluate(t);
   std::array<Point, 2> bracket;
   for (;; ++evaluations) {
     if (evaluations >= max_evaluations) {
-      bracket = {start, now};
+      bracket = {start, current};
       break;
     }
-    const bool rose = violates_decrease(now) || (evaluations > 1 && now.loss >= before.loss);
-    if (!rose && satisfies_curvature(now)) return now;
-    if (rose || now.derivative >= 0) {
-      bracket = {before, now};
+    const bool overshoots = violates_decrease(current) || (evaluations > 1 && current.loss >= previous.loss);
+    if (!overshoots && satisfies_curvature(current)) return current;
+    if (overshoots || current.derivative >= 0) {
+      bracket = {previous, current};
       break;
     }
-    t = cubic_minimum(before, now, now.t + 0.01 * (now.t - before.t), now.t * 10);
-    before = now, now = evaluate(t);
+    t = cubic_minimum(previous, current, current.t + 0.01 * (current.t - previous.t), current.t * 10);
+    previous = current, current = evaluate(t);
   }
   const auto lower = [&] { return bracket[0].loss <= bracket[1].loss ? 0 : 1; };
   int low = lower();
@@ -93,20 +93,20 @@ Point strong_wolfe(const Point& start, double t, double length, double tolerance
     const bool stuck = near && (near_edge || t >= right || t <= left);
     if (stuck) t = std::abs(t - right) < std::abs(t - left) ? right - margin : left + margin;
     near_edge = near && !stuck;
-    const Point tried = evaluate(t);
-    if (violates_decrease(tried) || tried.loss >= bracket[low].loss) {
-      bracket[1 - low] = tried;
+    const Point trial = evaluate(t);
+    if (violates_decrease(trial) || trial.loss >= bracket[low].loss) {
+      bracket[1 - low] = trial;
       low = lower();
       continue;
     }
-    if (satisfies_curvature(tried)) return tried;
-    if (tried.derivative * (bracket[1 - low].t - bracket[low].t) >= 0) bracket[1 - low] = bracket[low];
-    bracket[low] = tried;
+    if (satisfies_curvature(trial)) return trial;
+    if (trial.derivative * (bracket[1 - low].t - bracket[low].t) >= 0) bracket[1 - low] = bracket[low];
+    bracket[low] = trial;
   }
   return bracket[low];
 }
 
-// copies returns copies of the parameters; restore writes them back.
+// Returns copies of the parameters, which restore() writes back.
 std::vector<Tensor> copies(const std::vector<Tensor>& params) {
   std::vector<Tensor> all;
   for (const Tensor& p : params) all.push_back(raw::clone(p));
@@ -138,11 +138,11 @@ LBFGS::LBFGS(const std::vector<Tensor>& params, LBFGSOptions options) {
       throw DeviceError(kind(), "parameters are on different devices: ", describe(params[0]), " and ",
                         describe(p));
     dtype_ = promote(dtype_, p.dtype());
-    length_ += p.numel();
+    numel_ += p.numel();
   }
 }
 
-Tensor LBFGS::gathered_gradient() const {
+Tensor LBFGS::flat_gradient() const {
   std::vector<Tensor> lines;
   for (const Tensor& p : parameters(0)) {
     const Tensor grad = p.grad();
@@ -154,7 +154,7 @@ Tensor LBFGS::gathered_gradient() const {
   return options().maximize ? raw::unary<functors::Neg>(all) : all;
 }
 
-void LBFGS::move_parameters(const Tensor& direction, double t) const {
+void LBFGS::add_to_parameters(const Tensor& direction, double t) const {
   int64_t first = 0;
   for (const Tensor& p : parameters(0)) {
     raw::add_(p, raw::reshape(raw::narrow(direction, 0, first, p.numel()), p.shape()), t);
@@ -162,25 +162,25 @@ void LBFGS::move_parameters(const Tensor& direction, double t) const {
   }
 }
 
-LBFGS::Pair LBFGS::pair_of(Tensor y, Tensor s) {
+LBFGS::CurvaturePair LBFGS::curvature_pair(Tensor y, Tensor s) {
   const double ys = dot(y, s);
   return {std::move(y), std::move(s), ys};
 }
 
-Tensor LBFGS::direction_of(const Memory& memory, const Tensor& gradient) {
+Tensor LBFGS::search_direction(const IterationState& state, const Tensor& gradient) {
   Tensor d = raw::unary<functors::Neg>(gradient);
-  if (memory.pairs.empty()) return d;
+  if (state.pairs.empty()) return d;
   // Algorithm 7.4 of Nocedal and Wright: from the newest pair to the oldest, then back.
-  std::vector<double> factors(memory.pairs.size());
-  for (size_t i = memory.pairs.size(); i-- > 0;) {
-    const Pair& pair = memory.pairs[i];
+  std::vector<double> factors(state.pairs.size());
+  for (size_t i = state.pairs.size(); i-- > 0;) {
+    const CurvaturePair& pair = state.pairs[i];
     factors[i] = dot(pair.s, d) / pair.ys;
     raw::add_(d, pair.y, -factors[i]);
   }
-  const Pair& last = memory.pairs.back();
+  const CurvaturePair& last = state.pairs.back();
   raw::mul_(d, last.ys / dot(last.y, last.y));
-  for (size_t i = 0; i < memory.pairs.size(); ++i) {
-    const Pair& pair = memory.pairs[i];
+  for (size_t i = 0; i < state.pairs.size(); ++i) {
+    const CurvaturePair& pair = state.pairs[i];
     raw::add_(d, pair.s, factors[i] - dot(pair.y, d) / pair.ys);
   }
   return d;
@@ -191,13 +191,13 @@ Tensor LBFGS::step(const std::function<Tensor()>& closure) {
   if (num_groups() != 1) throw ValueError(kind(), "has one group of parameters, got ", num_groups());
   const std::vector<Tensor>& params = parameters(0);
   const std::vector<Tensor> before = copies(params);
-  const Memory memory = memory_;
+  const IterationState saved_state = state_;
   Tensor first_loss;
   try {
     iterate(closure, first_loss);
   } catch (...) {
     restore(params, before);
-    memory_ = memory;
+    state_ = saved_state;
     throw;
   }
   return first_loss;
@@ -213,53 +213,52 @@ void LBFGS::iterate(const std::function<Tensor()>& closure, Tensor& first_loss) 
     const Tensor loss = closure();
     check_one_element(kind(), "the loss", loss);
     if (!first_loss.defined()) first_loss = loss;
-    ++evaluations, ++memory_.evaluations;
+    ++evaluations, ++state_.evaluations;
     return o.maximize ? -loss.item<double>() : loss.item<double>();
   };
-
   double loss = evaluate();
-  if (length_ == 0) return;
-  Tensor gradient = gathered_gradient();
+  if (numel_ == 0) return;
+  Tensor gradient = flat_gradient();
   if (max_abs(gradient) <= o.tolerance_grad) return;
   for (int64_t iteration = 1;; ++iteration) {
-    if (memory_.iterations > 0) {
-      Pair change = pair_of(raw::sub(gradient, memory_.gradient), raw::mul(memory_.direction, memory_.t));
+    if (state_.iterations > 0) {
+      CurvaturePair change =
+          curvature_pair(raw::sub(gradient, state_.gradient), raw::mul(state_.direction, state_.t));
       if (change.ys > 1e-10) {  // keeps H positive definite
-        memory_.pairs.push_back(std::move(change));
-        while (int64_t(memory_.pairs.size()) > o.history_size) memory_.pairs.pop_front();
+        state_.pairs.push_back(std::move(change));
+        while (int64_t(state_.pairs.size()) > o.history_size) state_.pairs.pop_front();
       }
     }
-    const bool first = memory_.iterations++ == 0;
-    memory_.direction = direction_of(memory_, gradient);
-    memory_.gradient = gradient;
-    memory_.t =
+    const bool first = state_.iterations++ == 0;
+    state_.direction = search_direction(state_, gradient);
+    state_.gradient = gradient;
+    state_.t =
         first ? std::min(1.0, 1 / raw::sum(raw::unary<functors::Abs>(gradient)).item<double>()) * o.lr : o.lr;
-    const Tensor d = memory_.direction;
+    const Tensor d = state_.direction;
     const double loss_before = loss, derivative = dot(gradient, d);
     if (derivative > -o.tolerance_change) break;
-
     if (o.line_search_fn == LineSearch::kStrongWolfe) {
       const std::vector<Tensor> start = copies(params);
-      const Point found = strong_wolfe({0, loss, gradient, derivative}, memory_.t, max_abs(d),
+      const Point found = strong_wolfe({0, loss, gradient, derivative}, state_.t, max_abs(d),
                                        o.tolerance_change, max_eval - evaluations, [&](double t) {
-                                         move_parameters(d, t);
+                                         add_to_parameters(d, t);
                                          const double loss_at_t = evaluate();
-                                         Tensor g = gathered_gradient();
+                                         Tensor g = flat_gradient();
                                          restore(params, start);
                                          const double derivative_at_t = dot(g, d);
                                          return Point{t, loss_at_t, std::move(g), derivative_at_t};
                                        });
-      loss = found.loss, gradient = found.gradient, memory_.t = found.t;
-      move_parameters(d, memory_.t);
+      loss = found.loss, gradient = found.gradient, state_.t = found.t;
+      add_to_parameters(d, state_.t);
     } else {
-      move_parameters(d, memory_.t);
+      add_to_parameters(d, state_.t);
       if (iteration == o.max_iter) break;  // the next call of step() begins with an evaluation here
       loss = evaluate();
-      gradient = gathered_gradient();
+      gradient = flat_gradient();
     }
     if (iteration == o.max_iter || evaluations >= max_eval) break;
     if (max_abs(gradient) <= o.tolerance_grad) break;
-    if (max_abs(raw::mul(d, memory_.t)) <= o.tolerance_change) break;
+    if (max_abs(raw::mul(d, state_.t)) <= o.tolerance_change) break;
     if (std::abs(loss - loss_before) < o.tolerance_change) break;
   }
 }
@@ -271,17 +270,17 @@ void LBFGS::step_group(size_t, const std::vector<raw::StepItem>&) {
 // Names of the state are those of torch.optim.LBFGS: old_dirs are the y, old_stps the s.
 State LBFGS::state_dict() const {
   State state = OptimizerWith::state_dict();
-  if (memory_.iterations == 0 && memory_.evaluations == 0) return state;
-  state.numbers.emplace_back("lbfgs.n_iter", double(memory_.iterations));
-  state.numbers.emplace_back("lbfgs.func_evals", double(memory_.evaluations));
-  state.numbers.emplace_back("lbfgs.history", double(memory_.pairs.size()));
-  state.numbers.emplace_back("lbfgs.t", memory_.t);
-  if (memory_.iterations == 0) return state;
-  state.tensors.emplace_back("lbfgs.d", memory_.direction);
-  state.tensors.emplace_back("lbfgs.prev_flat_grad", memory_.gradient);
-  for (size_t i = 0; i < memory_.pairs.size(); ++i) {
-    state.tensors.emplace_back(concat("lbfgs.old_dirs.", i), memory_.pairs[i].y);
-    state.tensors.emplace_back(concat("lbfgs.old_stps.", i), memory_.pairs[i].s);
+  if (state_.iterations == 0 && state_.evaluations == 0) return state;
+  state.numbers.emplace_back("lbfgs.n_iter", double(state_.iterations));
+  state.numbers.emplace_back("lbfgs.func_evals", double(state_.evaluations));
+  state.numbers.emplace_back("lbfgs.history", double(state_.pairs.size()));
+  state.numbers.emplace_back("lbfgs.t", state_.t);
+  if (state_.iterations == 0) return state;
+  state.tensors.emplace_back("lbfgs.d", state_.direction);
+  state.tensors.emplace_back("lbfgs.prev_flat_grad", state_.gradient);
+  for (size_t i = 0; i < state_.pairs.size(); ++i) {
+    state.tensors.emplace_back(concat("lbfgs.old_dirs.", i), state_.pairs[i].y);
+    state.tensors.emplace_back(concat("lbfgs.old_stps.", i), state_.pairs[i].s);
   }
   return state;
 }
@@ -290,22 +289,22 @@ void LBFGS::read_state(StateReader in) {
   OptimizerWith::read_state(in);
   StateReader own = in.with_prefix("lbfgs");
   const auto vector = [&](const std::string& name) {
-    return own.tensor(name, {length_}, {dtype_, parameters(0)[0].device()});
+    return own.tensor(name, {numel_}, {dtype_, parameters(0)[0].device()});
   };
-  Memory memory;
+  IterationState state;
   if (!own.empty()) {
-    memory.iterations = own.count("n_iter"), memory.evaluations = own.count("func_evals");
-    memory.t = own.number("t");
+    state.iterations = own.count("n_iter"), state.evaluations = own.count("func_evals");
+    state.t = own.number("t");
     const int64_t pairs = own.count("history");
-    if (memory.iterations > 0) memory.direction = vector("d"), memory.gradient = vector("prev_flat_grad");
+    if (state.iterations > 0) state.direction = vector("d"), state.gradient = vector("prev_flat_grad");
     for (int64_t i = 0; i < pairs; ++i) {
       const bool exists = own.contains(concat("old_dirs.", i));
       Tensor y = vector(concat("old_dirs.", i)), s = vector(concat("old_stps.", i));
       if (!exists) break;  // reports the first missing pair alone: a corrupt number of pairs can be huge
-      if (y.defined() && s.defined()) memory.pairs.push_back(pair_of(std::move(y), std::move(s)));
+      if (y.defined() && s.defined()) state.pairs.push_back(curvature_pair(std::move(y), std::move(s)));
     }
   }
-  in.on_success([this, memory] { memory_ = memory; });
+  in.on_success([this, state] { state_ = state; });
 }
 
 }  // namespace gradus::optim

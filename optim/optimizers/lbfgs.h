@@ -20,7 +20,8 @@ struct LBFGSOptions {
   // directional derivative g . d is above -tolerance_change.
   double tolerance_grad = 1e-7;
   double tolerance_change = 1e-9;
-  int64_t history_size = 100;  // maximum number of pairs (y, s) of the last iterations; see LBFGS::Pair
+  int64_t history_size =
+      100;  // maximum number of pairs (y, s) of the last iterations; see LBFGS::CurvaturePair
   LineSearch line_search_fn = LineSearch::kNone;
   bool maximize = false;
 
@@ -37,8 +38,8 @@ extern template class OptimizerWith<LBFGSOptions>;
 
 // Minimizes a function of the parameters p, with gradient g: p += t d with d = -H g. H approximates the inverse
 // Hessian from the changes of parameters and gradients in the last iterations. t is lr (in the very
-// first iteration lr * min(1, 1 / sum |g|)), or the result of a line search from there for the strong Wolfe
-// conditions. A step evaluates the function several times, by a closure:
+// first iteration lr * min(1, 1 / sum |g|)), or the result of a line search that starts at this value, for the
+// strong Wolfe conditions. A step evaluates the function several times, by a closure:
 //
 //   optim::LBFGS opt(net.parameters(), {.line_search_fn = optim::LineSearch::kStrongWolfe});
 //   opt.step([&] {
@@ -69,28 +70,28 @@ class LBFGS final : public OptimizerWith<LBFGSOptions> {
   void read_state(StateReader in) override;
 
  private:
-  // y = change of the gradient, s = change of the parameters in one iteration, as vectors of length_ elements;
+  // y = change of the gradient, s = change of the parameters in one iteration, as vectors of numel_ elements;
   // ys = y . s.
-  struct Pair {
+  struct CurvaturePair {
     Tensor y, s;
     double ys;
   };
   // The state from which the next step continues.
-  struct Memory {
+  struct IterationState {
     int64_t iterations = 0, evaluations = 0;
-    double t = 0;                // step size of the last iteration
-    Tensor direction, gradient;  // direction of the last iteration, and gradient at its start
-    std::deque<Pair> pairs;      // oldest first
+    double t = 0;                     // step size of the last iteration
+    Tensor direction, gradient;       // direction of the last iteration, and gradient at its start
+    std::deque<CurvaturePair> pairs;  // oldest first
   };
   // Returns {y, s, y . s}.
-  static Pair pair_of(Tensor y, Tensor s);
+  static CurvaturePair curvature_pair(Tensor y, Tensor s);
   // Returns -H g, by the two-loop recursion of L-BFGS.
-  static Tensor direction_of(const Memory& memory, const Tensor& gradient);
+  static Tensor search_direction(const IterationState& state, const Tensor& gradient);
 
   // Returns all gradients concatenated to one vector, with zeros for undefined ones; negated with `maximize`.
-  Tensor gathered_gradient() const;
+  Tensor flat_gradient() const;
   // Adds t * direction to the parameters.
-  void move_parameters(const Tensor& direction, double t) const;
+  void add_to_parameters(const Tensor& direction, double t) const;
   // The iterations of step(). Sets first_loss to the result of the first call of the closure.
   void iterate(const std::function<Tensor()>& closure, Tensor& first_loss);
 
@@ -100,8 +101,8 @@ class LBFGS final : public OptimizerWith<LBFGSOptions> {
   void step_group(size_t group, const std::vector<raw::StepItem>& items) override;
 
   DType dtype_ = DType::kF32;  // dtype of vectors: the widest of the parameters'
-  int64_t length_ = 0;         // elements of all parameters
-  Memory memory_;
+  int64_t numel_ = 0;          // elements of all parameters
+  IterationState state_;
 };
 
 }  // namespace gradus::optim

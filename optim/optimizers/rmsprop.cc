@@ -1,4 +1,5 @@
-// Adagrad, RMSprop and Adadelta: checks of options and the kernels on CPUs.
+// Adagrad, RMSprop and Adadelta: checks of options (ValueError), names of states, and step kernels on CPUs,
+// which apply the rules of optim/rules/rmsprop.h. optim/cuda adds the CUDA kernels to the slots.
 #include "gradus/optim/optimizers/rmsprop.h"
 
 #include "gradus/optim/rules/rmsprop.h"

@@ -1,5 +1,8 @@
-// Optimizers that divide each element of the gradient by the root of a sum or mean of its squares: Adagrad, RMSprop
-// and Adadelta, as in torch.optim. In all formulas g = grad + weight_decay p, and t is the number of the step, from 1.
+// Optimizers that divide each element of the gradient by the root of a sum or mean of its squares: Adagrad,
+// RMSprop and Adadelta, as in torch.optim. In all formulas p is a parameter, g = grad + weight_decay p (-grad
+// with `maximize`), and t >= 1 the number of the step. States start at 0. From kName on, structs of options
+// have what KernelOptimizer (optim/optimizer.h) requires: the slot of the step kernel, check() of the values
+// (ValueError), names of states, and each(), which visits all options.
 #pragma once
 
 #include "gradus/optim/optimizer.h"
@@ -25,7 +28,7 @@ struct AdagradOptions {
 };
 extern template class OptimizerWith<AdagradOptions>;
 extern template class KernelOptimizer<AdagradOptions>;
-// s += g^2;  p -= lr / (1 + (t - 1) lr_decay) g / (sqrt(s) + eps), with initially s = initial_accumulator_value.
+// s += g^2;  p -= lr / (1 + (t - 1) lr_decay) g / (sqrt(s) + eps). s starts at initial_accumulator_value.
 // Source: Duchi et al., JMLR 12 (2011).
 using Adagrad = KernelOptimizer<AdagradOptions>;
 

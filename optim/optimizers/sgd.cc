@@ -1,4 +1,5 @@
-// SGD, ASGD, Lion and Rprop: checks of options and the kernels on CPUs.
+// SGD, ASGD, Lion and Rprop: checks of their options (ValueError), the names of their states, and their step
+// kernels on CPUs, which apply the rules of optim/rules/sgd.h. optim/cuda adds the CUDA kernels to the slots.
 #include "gradus/optim/optimizers/sgd.h"
 
 #include "gradus/optim/rules/sgd.h"
@@ -35,9 +36,10 @@ void ASGDOptions::check() const {
   // A negative lambd would let the rate eta diverge or become negative.
   check_not_negative(kName, {{"lr", lr}, {"weight_decay", weight_decay}, {"lambd", lambd}});
 }
+// Sets numbers = {eta, mu} for the next step, item.step + 1.
 void ASGDOptions::advance_numbers(const raw::StepItem& item, std::array<double, 2>& numbers) const {
   raw::StepNumbers next{.step = double(item.step), .more = {}};
-  MakeASGD::of(*this).advance(next);
+  ASGDRuleFactory::of(*this).advance(next);
   numbers = {next.more[0], next.more[1]};
 }
 

@@ -1,11 +1,10 @@
 // The element-wise updates of Adagrad, RMSprop and Adadelta, shared by CPU and CUDA kernels. Formulas:
-// optim/optimizers/rmsprop.h.
-//
-// A MakeX struct makes the rule of a parameter from the options and the step number. x_step is the kernel for a device:
-// Apply is the device's loop over elements (raw::ApplyOnCPU, cuda::ApplyOnCuda). A rule updates one element: parameter
-// p, gradient d (negated to maximize, plus weight decay unless decoupled), then up to three states.
-// copy_device_scalars() copies the members that depend on the learning rate and on the step number, which CUDA kernels
-// read on the device.
+// optim/optimizers/rmsprop.h. A rule (tensor/ops/formulas/optim_rule.h) updates one element in place:
+// parameter p, then up to three states, of which it uses those in kUses. d is the gradient, negated to
+// maximize, plus weight decay. T is the type to compute in: f32 for 16-bit floats, else the parameter's. An
+// XRuleFactory creates the rule of a step from the options and the step number. x_step is the kernel of a
+// device, whose loop over `items`, one per parameter, is Apply (raw::ApplyOnCPU, cuda::ApplyOnCuda).
+// copy_device_scalars() copies the members that CUDA kernels may read on the device.
 #pragma once
 
 #include <vector>
@@ -25,7 +24,7 @@ template <class T> struct AdagradRule {
   }
 };
 
-struct MakeAdagrad {
+struct AdagradRuleFactory {
   double lr, lr_decay, eps;
   template <class T> GRADUS_HD AdagradRule<T> rule(const raw::StepNumbers& n) const {
     return {T(lr / (1 + (n.step - 1) * lr_decay)), T(eps)};
@@ -34,10 +33,10 @@ struct MakeAdagrad {
 
 template <class Apply, class Options>
 void adagrad_step(const Tensor&, const std::vector<raw::StepItem>& items, const Options& o) {
-  Apply::rule("adagrad_step", items, o.weight_decay, o.maximize, MakeAdagrad{o.lr, o.lr_decay, o.eps});
+  Apply::rule("adagrad_step", items, o.weight_decay, o.maximize, AdagradRuleFactory{o.lr, o.lr_decay, o.eps});
 }
 
-// States v (square_avg), b (momentum_buffer), mean (grad_avg).
+// States v (square_avg), b (momentum_buffer), mean (grad_avg). alpha: decay of the averages; mu: momentum.
 template <class T, bool momentum, bool centered> struct RMSpropRule {
   static constexpr raw::UsedStates kUses = {true, momentum, centered};
   T lr, alpha, one_minus_alpha, eps, mu;
@@ -47,7 +46,7 @@ template <class T, bool momentum, bool centered> struct RMSpropRule {
     T square = v;
     if constexpr (centered) {
       mean = alpha * mean + one_minus_alpha * d;
-      // Replaces a variance that is negative by rounding by 0, and keeps NaN.
+      // 0 in place of a variance that is negative by rounding; NaN stays.
       square = v - mean * mean;
       square = square > T(0) ? square : square < T(0) ? T(0) : square;
     }
@@ -57,7 +56,7 @@ template <class T, bool momentum, bool centered> struct RMSpropRule {
   }
 };
 
-template <bool has_momentum, bool centered> struct MakeRMSprop {
+template <bool has_momentum, bool centered> struct RMSpropRuleFactory {
   double lr, alpha, eps, momentum;
   template <class T> GRADUS_HD RMSpropRule<T, has_momentum, centered> rule(const raw::StepNumbers&) const {
     return {T(lr), T(alpha), T(1 - alpha), T(eps), T(momentum)};
@@ -67,7 +66,7 @@ template <bool has_momentum, bool centered> struct MakeRMSprop {
 template <class Apply, bool momentum, bool centered, class Options>
 void apply_rmsprop(const std::vector<raw::StepItem>& items, const Options& o) {
   Apply::rule("rmsprop_step", items, o.weight_decay, o.maximize,
-              MakeRMSprop<momentum, centered>{o.lr, o.alpha, o.eps, o.momentum});
+              RMSpropRuleFactory<momentum, centered>{o.lr, o.alpha, o.eps, o.momentum});
 }
 
 template <class Apply, class Options>
@@ -91,7 +90,7 @@ template <class T> struct AdadeltaRule {
   }
 };
 
-struct MakeAdadelta {
+struct AdadeltaRuleFactory {
   double lr, rho, eps;
   template <class T> GRADUS_HD AdadeltaRule<T> rule(const raw::StepNumbers&) const {
     return {T(lr), T(rho), T(1 - rho), T(eps)};
@@ -100,7 +99,7 @@ struct MakeAdadelta {
 
 template <class Apply, class Options>
 void adadelta_step(const Tensor&, const std::vector<raw::StepItem>& items, const Options& o) {
-  Apply::rule("adadelta_step", items, o.weight_decay, o.maximize, MakeAdadelta{o.lr, o.rho, o.eps});
+  Apply::rule("adadelta_step", items, o.weight_decay, o.maximize, AdadeltaRuleFactory{o.lr, o.rho, o.eps});
 }
 
 }  // namespace gradus::optim

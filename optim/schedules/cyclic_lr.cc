@@ -57,7 +57,7 @@ CyclicLR::CyclicLR(Optimizer& optimizer, CyclicLROptions options)
 }
 
 // Returns the position in the triangular wave: 0 for base_lr, 1 for max_lr.
-double CyclicLR::amplitude_position() const {
+double CyclicLR::triangle_wave() const {
   const CyclicLROptions& o = options_;
   const double epoch = double(last_epoch()), up = double(o.step_size_up),
                total = up + (o.step_size_down ? double(o.step_size_down) : up), ratio = up / total,
@@ -65,7 +65,7 @@ double CyclicLR::amplitude_position() const {
   return x <= ratio ? x / ratio : (x - 1) / (ratio - 1);
 }
 
-// Returns the factor of amplitude_position() in this cycle or epoch, from the mode or scale_fn.
+// Returns the factor of triangle_wave() in this cycle or epoch, from the mode or scale_fn.
 double CyclicLR::scale() const {
   const CyclicLROptions& o = options_;
   const double epoch = double(last_epoch()), up = double(o.step_size_up),
@@ -78,27 +78,27 @@ double CyclicLR::scale() const {
 
 double CyclicLR::rate(size_t group, double, double) const {
   const double low = (*options_.base_lr)[group], high = (*options_.max_lr)[group];
-  return low + (high - low) * amplitude_position() * scale();
+  return low + (high - low) * triangle_wave() * scale();
 }
 
 std::optional<double> CyclicLR::momentum(size_t group) const {
   if (!options_.cycle_momentum) return {};
   const double low = options_.base_momentum[group], high = options_.max_momentum[group];
-  return high - (high - low) * amplitude_position() * scale();
+  return high - (high - low) * triangle_wave() * scale();
 }
 
 OneCycleLR::OneCycleLR(Optimizer& optimizer, OneCycleLROptions options)
     : LRSchedule(configured(optimizer, options), "OneCycleLR"), options_(std::move(options)) {
   OneCycleLROptions& o = options_;
   if (o.total_steps == 0) o.total_steps = o.epochs * o.steps_per_epoch;
-  // `turn`: the epoch of the maximum rate.
-  const double total = double(o.total_steps), turn = o.pct_start * total - 1;
+  const double total = double(o.total_steps),
+               max_epoch = o.pct_start * total - 1;  // epoch of the maximum rate
   if (o.three_phase)
-    phases_ = {{turn, Level::kFirst, Level::kMax},
+    phases_ = {{max_epoch, Level::kFirst, Level::kMax},
                {2 * o.pct_start * total - 2, Level::kMax, Level::kFirst},
                {total - 1, Level::kFirst, Level::kLast}};
   else
-    phases_ = {{turn, Level::kFirst, Level::kMax}, {total - 1, Level::kMax, Level::kLast}};
+    phases_ = {{max_epoch, Level::kFirst, Level::kMax}, {total - 1, Level::kMax, Level::kLast}};
   start();
 }
 
@@ -125,23 +125,23 @@ std::pair<const OneCycleLR::Phase*, double> OneCycleLR::current_phase() const {
   throw InternalError("OneCycleLR: no phase");
 }
 
-double OneCycleLR::anneal(double from, double to, double done) const {
-  if (options_.anneal_strategy == Anneal::kLinear) return (to - from) * done + from;
-  return to + (from - to) / 2.0 * (std::cos(std::numbers::pi * done) + 1);
+double OneCycleLR::anneal(double from, double to, double fraction) const {
+  if (options_.anneal_strategy == Anneal::kLinear) return (to - from) * fraction + from;
+  return to + (from - to) / 2.0 * (std::cos(std::numbers::pi * fraction) + 1);
 }
 
 double OneCycleLR::rate(size_t group, double, double) const {
-  const auto [phase, done] = current_phase();
-  return anneal(level(group, phase->from), level(group, phase->to), done);
+  const auto [phase, fraction] = current_phase();
+  return anneal(level(group, phase->from), level(group, phase->to), fraction);
 }
 
 std::optional<double> OneCycleLR::momentum(size_t group) const {
   if (!options_.cycle_momentum) return {};
-  const auto [phase, done] = current_phase();
+  const auto [phase, fraction] = current_phase();
   const auto at = [&](Level l) {
     return l == Level::kMax ? options_.base_momentum[group] : options_.max_momentum[group];
   };
-  return anneal(at(phase->from), at(phase->to), done);
+  return anneal(at(phase->from), at(phase->to), fraction);
 }
 
 }  // namespace gradus::optim

@@ -102,8 +102,6 @@ bool ReduceLROnPlateau::is_better(double metric) const {
   return metric > (relative ? best_ * (threshold + 1.0) : best_ + threshold);
 }
 
-// Multiplies the rates by `factor` after more than `patience` epochs without improvement; cooldown
-// epochs do not count.
 void ReduceLROnPlateau::step(double metric) {
   ++epoch_;
   if (is_better(metric)) {
@@ -112,8 +110,8 @@ void ReduceLROnPlateau::step(double metric) {
   } else {
     ++bad_epochs_;
   }
-  if (cooldown_left_ > 0) {
-    --cooldown_left_;
+  if (cooldown_remaining_ > 0) {
+    --cooldown_remaining_;
     bad_epochs_ = 0;
   }
   if (bad_epochs_ <= options_.patience) return;
@@ -121,7 +119,7 @@ void ReduceLROnPlateau::step(double metric) {
     const double old = optimizer_.lr(g), lower = std::max(old * options_.factor, options_.min_lr[g]);
     if (old - lower > options_.eps) optimizer_.set_lr(g, lower);
   }
-  cooldown_left_ = options_.cooldown;
+  cooldown_remaining_ = options_.cooldown;
   bad_epochs_ = 0;
 }
 
@@ -136,7 +134,7 @@ State ReduceLROnPlateau::state_dict() const {
   state.numbers = {{"last_epoch", double(epoch_)},
                    {"best", best_},
                    {"num_bad_epochs", double(bad_epochs_)},
-                   {"cooldown_counter", double(cooldown_left_)}};
+                   {"cooldown_counter", double(cooldown_remaining_)}};
   for (size_t g = 0; g < optimizer_.num_groups(); ++g)
     state.numbers.emplace_back(concat("last_lr.", g), optimizer_.lr(g));
   return state;
@@ -150,7 +148,7 @@ void ReduceLROnPlateau::load_state_dict(const State& state) {
   std::vector<double> rates;
   for (size_t g = 0; g < optimizer_.num_groups(); ++g) rates.push_back(in.rate(concat("last_lr.", g)));
   in.finish(kOp);
-  epoch_ = epoch, best_ = best, bad_epochs_ = bad, cooldown_left_ = cooldown;
+  epoch_ = epoch, best_ = best, bad_epochs_ = bad, cooldown_remaining_ = cooldown;
   for (size_t g = 0; g < rates.size(); ++g) optimizer_.set_lr(g, rates[g]);
 }
 

@@ -1,5 +1,5 @@
-// Schedules that depend on more than the epoch: SequentialLR and ChainedScheduler, which join several schedules of one
-// optimizer, and ReduceLROnPlateau, which depends on a metric.
+// Learning-rate schedules as in torch.optim.lr_scheduler: SequentialLR and ChainedScheduler, which combine
+// several schedules of one optimizer, and ReduceLROnPlateau, which depends on a metric.
 //
 //   optim::LinearLR warm_up(opt, {.start_factor = 0.01, .total_iters = 5});
 //   optim::CosineAnnealingLR decay(opt, {.t_max = 95});
@@ -29,10 +29,10 @@ class JoinedLR : public LRSchedule {
   std::vector<LRSchedule*> schedules_;
 };
 
-// Uses schedule i from milestone i - 1 up to milestone i, starting at its epoch 0.
+// Uses schedule i in the epochs [milestones[i - 1], milestones[i]), which begin with epoch 0 of schedule i.
 class SequentialLR final : public JoinedLR {
  public:
-  // Errors: also ValueError unless there is one milestone less than schedules, ascending from 1 on.
+  // Errors: as JoinedLR; ValueError unless there is one milestone less than schedules, ascending from 1 on.
   SequentialLR(Optimizer& optimizer, std::vector<LRSchedule*> schedules, std::vector<int64_t> milestones);
   void step() override;
   void restart() override;
@@ -55,20 +55,21 @@ enum class ThresholdMode { kRel, kAbs };
 
 struct ReduceLROnPlateauOptions {
   MetricMode mode = MetricMode::kMin;  // whether a lower or a higher metric is better
-  double factor = 0.1;
-  int64_t patience = 10;    // number of epochs without improvement before a reduction
-  double threshold = 1e-4;  // minimum improvement
+  double factor = 0.1;                 // of a reduction: rate = max(factor * rate, min_lr)
+  int64_t patience = 10;               // number of epochs without improvement that do not cause a reduction
+  double threshold = 1e-4;             // minimum improvement: threshold * best (kRel), or threshold (kAbs)
   ThresholdMode threshold_mode = ThresholdMode::kRel;
   int64_t cooldown = 0;  // epochs after a reduction that do not count as epochs without improvement
   PerGroup min_lr = 0;
   double eps = 1e-8;  // a rate is not reduced if the change is at most eps
 };
 
+// Reduces the learning rates after more than `patience` epochs in a row without improvement of the metric.
 class ReduceLROnPlateau {
  public:
   // `optimizer` must outlive the schedule.
-  // Errors: ValueError unless factor is in (0, 1), for negative options, and for a number of min_lr other than 1
-  // and the number of groups.
+  // Errors: ValueError unless factor is in (0, 1), for negative options, and for a number of min_lr other
+  // than 1 and the number of groups.
   explicit ReduceLROnPlateau(Optimizer& optimizer, ReduceLROnPlateauOptions options = {});
 
   // Ends an epoch with this metric. NaN is no improvement.
@@ -86,7 +87,7 @@ class ReduceLROnPlateau {
   bool is_better(double metric) const;
   Optimizer& optimizer_;
   ReduceLROnPlateauOptions options_;
-  int64_t epoch_ = 0, bad_epochs_ = 0, cooldown_left_ = 0;
+  int64_t epoch_ = 0, bad_epochs_ = 0, cooldown_remaining_ = 0;
   double best_;
 };
 

@@ -5,8 +5,8 @@
 //   optim::StepLR schedule(opt, {.step_size = 1, .gamma = 0.7});
 //   for (int epoch = 1; epoch <= 14; ++epoch) { train(); schedule.step(); }
 //
-// In the formulas below, base is the group's base rate. optim/schedules/joined_lr.h combines schedules;
-// optim/schedules/plateau.h has ReduceLROnPlateau.
+// In the formulas below, base is the group's base rate. joined_lr.h has schedules of schedules and
+// ReduceLROnPlateau.
 #pragma once
 
 #include <functional>
@@ -68,24 +68,24 @@ class LRSchedule {
   // Throws if the schedule has no next epoch.
   virtual void check_step() const {}
   // Called after last_epoch() has changed: to 0 by start() or restart(), else by step().
-  virtual void epoch_changed() {}
-  // Returns a group's rate in epoch last_epoch(), from its base rate and its current rate `now`.
-  virtual double rate(size_t /*group*/, double /*base*/, double now) const { return now; }
+  virtual void on_epoch_change() {}
+  // Returns a group's rate in epoch last_epoch(), from its base rate and its current rate.
+  virtual double rate(size_t /*group*/, double /*base_lr*/, double current_lr) const { return current_lr; }
   // The same for epoch 0 after restart().
-  virtual double rate_after_restart(size_t group, double base, double now) const {
-    return rate(group, base, now);
+  virtual double rate_after_restart(size_t group, double base_lr, double current_lr) const {
+    return rate(group, base_lr, current_lr);
   }
   // Returns a group's momentum in epoch last_epoch(); nullopt if the schedule does not set the momentum.
   virtual std::optional<double> momentum(size_t /*group*/) const { return {}; }
   // Returns names of and pointers to further numbers of a derived class's state.
-  virtual std::vector<std::pair<const char*, double*>> more_state() { return {}; }
+  virtual std::vector<std::pair<const char*, double*>> extra_state() { return {}; }
 
  private:
   friend class SequentialLR;
   void set_rates(double (LRSchedule::*rate)(size_t, double, double) const);
   Optimizer& optimizer_;
   const char* const kind_;
-  std::vector<double> base_;
+  std::vector<double> base_lrs_;
   int64_t epoch_ = 0, steps_ = 0;
 };
 
@@ -97,7 +97,7 @@ class LambdaLR final : public LRSchedule {
   LambdaLR(Optimizer& optimizer, std::vector<Factor> fs);  // Errors: ValueError for another number
 
  private:
-  double rate(size_t group, double base, double now) const override;
+  double rate(size_t group, double base_lr, double current_lr) const override;
   std::vector<Factor> factors_;
 };
 
@@ -109,16 +109,16 @@ class MultiplicativeLR final : public LRSchedule {
   MultiplicativeLR(Optimizer& optimizer, std::vector<Factor> fs);  // Errors: ValueError for another number
 
  private:
-  double rate(size_t group, double base, double now) const override;
-  double rate_after_restart(size_t group, double base, double now) const override;
+  double rate(size_t group, double base_lr, double current_lr) const override;
+  double rate_after_restart(size_t group, double base_lr, double current_lr) const override;
   std::vector<Factor> factors_;
 };
 
 // A schedule whose rates follow from the epoch and the options O alone, for all groups. O has
 //   static constexpr const char* kName;                              the schedule's name in errors
 //   void check() const;                                              throws ValueError if out of range
-//   double rate(int64_t epoch, double base, double now) const;       see LRSchedule::rate
-//   double rate_after_restart(double base) const;                    see LRSchedule::rate_after_restart
+//   double rate(int64_t epoch, double base_lr, double current_lr) const;     see LRSchedule::rate
+//   double rate_after_restart(double base_lr) const;                 see LRSchedule::rate_after_restart
 template <class O> class FormulaLR final : public LRSchedule {
  public:
   explicit FormulaLR(Optimizer& optimizer, O options = {})
@@ -128,11 +128,11 @@ template <class O> class FormulaLR final : public LRSchedule {
   }
 
  private:
-  double rate(size_t, double base, double now) const override {
-    return options_.rate(last_epoch(), base, now);
+  double rate(size_t, double base_lr, double current_lr) const override {
+    return options_.rate(last_epoch(), base_lr, current_lr);
   }
-  double rate_after_restart(size_t, double base, double) const override {
-    return options_.rate_after_restart(base);
+  double rate_after_restart(size_t, double base_lr, double) const override {
+    return options_.rate_after_restart(base_lr);
   }
   O options_;
 };
@@ -143,8 +143,8 @@ struct StepLROptions {
 
   static constexpr const char* kName = "StepLR";
   void check() const;
-  double rate(int64_t epoch, double base, double now) const;
-  double rate_after_restart(double base) const { return base; }
+  double rate(int64_t epoch, double base_lr, double current_lr) const;
+  double rate_after_restart(double base_lr) const { return base_lr; }
 };
 // base gamma^floor(epoch / step_size)
 using StepLR = FormulaLR<StepLROptions>;
@@ -155,8 +155,8 @@ struct MultiStepLROptions {
 
   static constexpr const char* kName = "MultiStepLR";
   void check() const;
-  double rate(int64_t epoch, double base, double now) const;
-  double rate_after_restart(double base) const;
+  double rate(int64_t epoch, double base_lr, double current_lr) const;
+  double rate_after_restart(double base_lr) const;
 };
 // base gamma^(number of milestones <= epoch)
 using MultiStepLR = FormulaLR<MultiStepLROptions>;
@@ -167,8 +167,8 @@ struct ConstantLROptions {
 
   static constexpr const char* kName = "ConstantLR";
   void check() const;
-  double rate(int64_t epoch, double base, double now) const;
-  double rate_after_restart(double base) const;
+  double rate(int64_t epoch, double base_lr, double current_lr) const;
+  double rate_after_restart(double base_lr) const;
 };
 // factor base before epoch total_iters, then base: warm-up with a constant rate.
 using ConstantLR = FormulaLR<ConstantLROptions>;
@@ -179,8 +179,8 @@ struct LinearLROptions {
 
   static constexpr const char* kName = "LinearLR";
   void check() const;
-  double rate(int64_t epoch, double base, double now) const;
-  double rate_after_restart(double base) const { return base * start_factor; }
+  double rate(int64_t epoch, double base_lr, double current_lr) const;
+  double rate_after_restart(double base_lr) const { return base_lr * start_factor; }
 };
 // base (start_factor + (end_factor - start_factor) min(epoch, total_iters) / total_iters): linear warm-up.
 using LinearLR = FormulaLR<LinearLROptions>;
@@ -190,8 +190,10 @@ struct ExponentialLROptions {
 
   static constexpr const char* kName = "ExponentialLR";
   void check() const {}
-  double rate(int64_t epoch, double, double now) const { return epoch == 0 ? now : now * gamma; }
-  double rate_after_restart(double base) const { return base; }
+  double rate(int64_t epoch, double, double current_lr) const {
+    return epoch == 0 ? current_lr : current_lr * gamma;
+  }
+  double rate_after_restart(double base_lr) const { return base_lr; }
 };
 // base gamma^epoch
 using ExponentialLR = FormulaLR<ExponentialLROptions>;
@@ -202,8 +204,8 @@ struct PolynomialLROptions {
 
   static constexpr const char* kName = "PolynomialLR";
   void check() const;
-  double rate(int64_t epoch, double base, double now) const;
-  double rate_after_restart(double base) const { return base; }
+  double rate(int64_t epoch, double base_lr, double current_lr) const;
+  double rate_after_restart(double base_lr) const { return base_lr; }
 };
 // base (1 - min(epoch, total_iters) / total_iters)^power
 using PolynomialLR = FormulaLR<PolynomialLROptions>;
@@ -214,8 +216,8 @@ struct CosineAnnealingLROptions {
 
   static constexpr const char* kName = "CosineAnnealingLR";
   void check() const;
-  double rate(int64_t epoch, double base, double now) const;
-  double rate_after_restart(double base) const { return eta_min + (base - eta_min) * 2 / 2; }
+  double rate(int64_t epoch, double base_lr, double current_lr) const;
+  double rate_after_restart(double base_lr) const { return eta_min + (base_lr - eta_min) * 2 / 2; }
 };
 // eta_min + (base - eta_min) (1 + cos(pi epoch / t_max)) / 2.
 // Source: Loshchilov and Hutter, ICLR 2017, without restarts.
@@ -234,9 +236,9 @@ class CosineAnnealingWarmRestarts final : public LRSchedule {
   CosineAnnealingWarmRestarts(Optimizer& optimizer, CosineAnnealingWarmRestartsOptions options);
 
  private:
-  void epoch_changed() override;
-  double rate(size_t group, double base, double now) const override;
-  std::vector<std::pair<const char*, double*>> more_state() override;
+  void on_epoch_change() override;
+  double rate(size_t group, double base_lr, double current_lr) const override;
+  std::vector<std::pair<const char*, double*>> extra_state() override;
   CosineAnnealingWarmRestartsOptions options_;
   double since_restart_ = 0, period_ = 0;
 };
@@ -257,7 +259,7 @@ class SWALR final : public LRSchedule {
   SWALR(Optimizer& optimizer, SWALROptions options);
 
  private:
-  double rate(size_t group, double base, double now) const override;
+  double rate(size_t group, double base_lr, double current_lr) const override;
   SWALROptions options_;
 };
 

@@ -117,7 +117,7 @@ void add_all_cpu(const Tensor&, const std::vector<Tensor>& sums, const std::vect
 
 // Updates moving averages `param` of `grad`: param += weight * (grad - param).
 void average_step_cpu(const Tensor&, const std::vector<StepItem>& items, const double& weight) {
-  ApplyOnCPU::rule("average_step", items, 0, false, MakeAverage{weight});
+  ApplyOnCPU::rule("average_step", items, 0, false, AverageRuleFactory{weight});
 }
 
 }  // namespace

@@ -42,8 +42,8 @@ TEST(FileReader, SeeksAndJoinsChecksumsOfParts) {
   file.seek(0);
   file.read(text, 4);
   EXPECT_STREQ(text, "12349");
-  EXPECT_EQ(join_crc32(file.crc32(), second, 5), 0xcbf43926u);
-  EXPECT_EQ(join_crc32(second, 0, 0), second);
+  EXPECT_EQ(combine_crc32(file.crc32(), second, 5), 0xcbf43926u);
+  EXPECT_EQ(combine_crc32(second, 0, 0), second);
   EXPECT_EQ(file.bytes_read(), 9);
   EXPECT_THROW(file.seek(10), FileError);
   EXPECT_THROW(file.seek(-1), FileError);
@@ -217,7 +217,7 @@ TEST(AtomicFile, KeepsThePreviousOne) {
   for (const char* content : {"one", "two", "three"}) {
     AtomicFile file(dir / "a");
     file.write(content, static_cast<int64_t>(strlen(content)));
-    file.commit_keeping(dir / "a.old");
+    file.commit_with_backup(dir / "a.old");
   }
   EXPECT_EQ(slurp(dir / "a"), "three");
   EXPECT_EQ(slurp(dir / "a.old"), "two");

@@ -1,4 +1,4 @@
-// ConvBlock: forward, with batch norm and ReLU fused.
+// ConvBlock's constructor and forward. Batch norm followed by ReLU runs as one op (BatchNorm::relu).
 #include "gradus/models/gan/internal/conv_block.h"
 
 #include "gradus/autograd/ops/activations.h"

@@ -9,6 +9,7 @@
 
 namespace gradus::models::internal {
 
+// A LayerFactory is a function (parent, name) that returns a new layer, registered as a child of the parent.
 struct ConvBlockOptions {
   nn::LayerFactory conv;            // makes the child "conv"
   std::string norm_name = {};       // name of the child that `norm` makes
@@ -16,15 +17,14 @@ struct ConvBlockOptions {
   std::optional<double> slope = 0;  // negative slope of the activation, 0 for ReLU; nullopt: no activation
 };
 
-// y = leaky_relu(norm(conv(x)), slope). The block owns the convolution and the norm, which are its children.
-// Shapes: those of the convolution.
+// y = leaky_relu(norm(conv(x)), slope). Shapes: those of the convolution.
 class ConvBlock final : public nn::Layer {
  public:
   ConvBlock(nn::Module* parent, std::string name, const ConvBlockOptions& options);
   Tensor forward(const Tensor& x) override;
 
  private:
-  std::unique_ptr<nn::Layer> conv_, norm_;
+  std::unique_ptr<nn::Layer> conv_, norm_;  // norm_ is null without a norm
   std::optional<double> slope_;
 };
 

@@ -1,4 +1,5 @@
-// Checks of inputs of GANs' networks, and one-hot labels.
+// Checks of the labels [N], images [N, C, H, W] and latent vectors [N, latent] that networks of GANs receive.
+// `network` is the class that the user called, whose name begins every error.
 #include "gradus/models/gan/internal/options.h"
 
 namespace gradus::models::internal {

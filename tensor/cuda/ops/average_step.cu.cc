@@ -7,7 +7,7 @@ namespace gradus::cuda {
 namespace {
 
 void average_step_cuda(const Tensor&, const std::vector<raw::StepItem>& items, const double& weight) {
-  ApplyOnCuda::rule("average_step", items, /*decay=*/0, /*maximize=*/false, raw::MakeAverage{weight});
+  ApplyOnCuda::rule("average_step", items, /*decay=*/0, /*maximize=*/false, raw::AverageRuleFactory{weight});
 }
 
 [[maybe_unused]] const bool is_set = (raw::average_step_kernel.cuda = &average_step_cuda, true);

@@ -8,11 +8,11 @@
 //
 // p is one element of the parameter, d the gradient with sign and weight decay applied, and the other three are
 // the optimizer's states of this element, of which the rule uses those in kUses. p and the used states are updated
-// in place. All values have the type T to compute in (f32 for 16-bit floats), so that loops vectorize. A "Make"
-// struct has the optimizer's options and creates the rule of a step from the step number, on the host or on the
+// in place. All values have the type T to compute in (f32 for 16-bit floats), so that loops vectorize. A
+// factory has the optimizer's options and creates the rule of a step from the step number, on the host or on the
 // device:
 //
-//   struct MakeDescent {
+//   struct DescentRuleFactory {
 //     double lr;
 //     template <class T> GRADUS_HD DescentRule<T> rule(const raw::StepNumbers&) const { return {T(lr)}; }
 //   };
@@ -37,7 +37,7 @@ GRADUS_HD void step_element(const Rule& rule, T sign, T decay, T& p, T grad, T& 
   rule(p, d, a, b, c);
 }
 
-// The scalar inputs of a Make struct for one parameter. If a step is captured in a CUDA graph, these three doubles
+// The scalar inputs of a rule factory for one parameter. If a step is captured in a CUDA graph, these three doubles
 // are in device memory (StepItem::on_device), where the kernel increments `step` before it creates the rule.
 struct StepNumbers {
   double step;     // the number of this step, from 1
@@ -92,7 +92,7 @@ template <class T> struct AverageRule {
   T weight;
   GRADUS_HD void operator()(T& p, T d, T&, T&, T&) const { p = weight == T(1) ? d : p + weight * (d - p); }
 };
-struct MakeAverage {
+struct AverageRuleFactory {
   double weight;
   template <class T> GRADUS_HD AverageRule<T> rule(const StepNumbers&) const { return {T(weight)}; }
 };

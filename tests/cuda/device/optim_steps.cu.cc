@@ -49,18 +49,18 @@ template <class P> void test_types(const char* type) {
   test<P>("Adam with amsgrad", type, AdamRule<T, true>{kMoments<T>, most, lr, T(3), eps});
   Group group(std::string("steps by norms in ") + type);
   if (!group) return;
-  test_rule_by_norms<P>(group, MakeLARS::of(Numbers{}).rule<T>({}));
-  test_rule_by_norms<P>(group, MakeLAMB::of(Numbers{}).rule<T>({.step = 3, .more = {}}));
-  test_rule_by_norms<P>(group, MakeLAMB::of(Numbers{.max_norm = 2}).rule<T>({.step = 3, .more = {}}));
+  test_rule_by_norms<P>(group, LARSRuleFactory::of(Numbers{}).rule<T>({}));
+  test_rule_by_norms<P>(group, LAMBRuleFactory::of(Numbers{}).rule<T>({.step = 3, .more = {}}));
+  test_rule_by_norms<P>(group, LAMBRuleFactory::of(Numbers{.max_norm = 2}).rule<T>({.step = 3, .more = {}}));
 }
 
 // Steps whose numbers are on the device. These rules take no powers but of exponent 0.
 template <class P> void test_decided(const char* type) {
   Group group(std::string("steps that the device decides in ") + type);
   if (!group) return;
-  test_decided_there<P>(group, MakeMomentum{0.01, 0.9, 0.5, 0, 1});
-  test_decided_there<P>(group, MakeASGD{0.01, 0.5, 0, 0});
-  test_decided_by_norms_there<P>(group, MakeLARS::of(Numbers{}));
+  test_decided_there<P>(group, MomentumRuleFactory{0.01, 0.9, 0.5, 0, 1});
+  test_decided_there<P>(group, ASGDRuleFactory{0.01, 0.5, 0, 0});
+  test_decided_by_norms_there<P>(group, LARSRuleFactory::of(Numbers{}));
 }
 
 }  // namespace

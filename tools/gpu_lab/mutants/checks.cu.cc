@@ -49,9 +49,9 @@ void test_optim_steps() {
     bool maximize = false;
   };
   test_rule<float>(group, gradus::optim::MomentumRule<float>{0.01f, 0.9f, 0.1f, 0.5f, 0.5f});
-  test_rule_by_norms<bf16>(group, gradus::optim::MakeLARS::of(Numbers{}).rule<float>({}));
-  test_decided_there<float>(group, gradus::optim::MakeMomentum{0.01, 0.9, 0.5, 0, 1});
-  test_decided_by_norms_there<bf16>(group, gradus::optim::MakeLARS::of(Numbers{}));
+  test_rule_by_norms<bf16>(group, gradus::optim::LARSRuleFactory::of(Numbers{}).rule<float>({}));
+  test_decided_there<float>(group, gradus::optim::MomentumRuleFactory{0.01, 0.9, 0.5, 0, 1});
+  test_decided_by_norms_there<bf16>(group, gradus::optim::LARSRuleFactory::of(Numbers{}));
 }
 
 void test_loss_sums() { test_loss_sums_in<float>("f32"); }

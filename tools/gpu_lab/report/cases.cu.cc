@@ -599,7 +599,7 @@ std::vector<Case> cases() {
                        Rule* const rules = as<Rule>(memory) + 1;
                        std::vector<void*> numbers;
                        for (size_t i = 1; i <= items.size(); ++i) numbers.push_back(memory.data() + 1024 * i);
-                       begin_steps<float>("report", gradus::optim::MakeAdam<false>{0.1, 0.9, 0.99, 1e-8, 0},
+                       begin_steps<float>("report", gradus::optim::AdamRuleFactory<false>{0.1, 0.9, 0.99, 1e-8, 0},
                                           rules, found, as<double>(memory) + 64, numbers, nullptr);
                        step<float>("report", Rule{}, 1, 0, items, nullptr, {rules, found});
                        check("report", "cudaDeviceSynchronize", cudaDeviceSynchronize());
