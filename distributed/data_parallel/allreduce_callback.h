@@ -176,7 +176,7 @@ class AllReduceCallback final : public GradCallback, public std::enable_shared_f
   const bool without_job_;  // this object was made before init_process_group
   // The group in the options. Carries the differentiable all-reduces of an enclosing recording, since the
   // program defines their order, unlike that of buckets.
-  const Group users_group_;
+  const Group user_group_;
   const Group group_;
   const std::unique_ptr<internal::AttachedParams> params_;
   std::shared_ptr<internal::BucketPlan> plan_;  // null: not made yet, or tensors have changed since

@@ -19,10 +19,10 @@
 
 namespace gradus::dist::internal {
 
-bool AttachedParams::add(const Tensor& param, int64_t last_use) {
+bool AttachedParams::add(const Tensor& param, int64_t last_reached) {
   Ref<autograd::Leaf> leaf = autograd::leaf_of(param);
   if (!index_.try_emplace(leaf.get(), params_.size()).second) return false;
-  params_.push_back({.leaf = std::move(leaf), .last_use = last_use});
+  params_.push_back({.leaf = std::move(leaf), .last_reached = last_reached});
   return true;
 }
 
@@ -51,8 +51,8 @@ size_t AttachedParams::index_of(const Tensor& param) const {
 // Returns the name that the caller's function gives, or "parameter i" if it gives none.
 std::string AttachedParams::name_of(size_t i) const {
   const Tensor x = tensor(i);
-  if (given_name_ && x.defined())
-    if (std::string name = given_name_(x); !name.empty()) return name;
+  if (user_name_of_ && x.defined())
+    if (std::string name = user_name_of_(x); !name.empty()) return name;
   return concat("parameter ", i);
 }
 

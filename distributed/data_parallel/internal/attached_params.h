@@ -19,7 +19,7 @@ struct AttachedParam {
   Ref<autograd::Leaf> leaf;
   // Number of the last synchronizing backward in which some rank reached the tensor. Initially the number of
   // the last synchronizing backward before attaching.
-  int64_t last_use;
+  int64_t last_reached;
   bool locally_unused = false;  // in the last synchronizing backward, only other ranks reached the tensor
   Tensor accumulated = {};      // gradient accumulated under no_sync
 };
@@ -27,10 +27,10 @@ struct AttachedParam {
 class AttachedParams {
  public:
   using NameOf = std::function<std::string(const Tensor&)>;
-  explicit AttachedParams(NameOf name_of) : given_name_(std::move(name_of)) {}
+  explicit AttachedParams(NameOf name_of) : user_name_of_(std::move(name_of)) {}
 
   // Appends a tensor unless it is attached already. Returns whether the list changed.
-  bool add(const Tensor& param, int64_t last_use);
+  bool add(const Tensor& param, int64_t last_reached);
   // Removes tensors that no longer exist. Returns whether the list changed.
   bool remove_destroyed();
 
@@ -49,7 +49,7 @@ class AttachedParams {
   void clear_accumulated();
 
  private:
-  const NameOf given_name_;
+  const NameOf user_name_of_;
   std::vector<AttachedParam> params_;
   std::unordered_map<const AutogradSlot*, size_t> index_;
 };

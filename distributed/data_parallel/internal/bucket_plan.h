@@ -55,7 +55,7 @@ struct BucketPlan {
 // Returns the caps in bytes of the first bucket and of the other buckets.
 // Errors: ValueError for a cap that is not positive.
 std::array<int64_t, 2> caps_of(const AllReduceCallbackOptions& options);
-// Errors: ValueError for more than kMaxReached tensors.
+// Errors: ValueError for more than kMaxAttachedTensors tensors.
 std::shared_ptr<BucketPlan> make_plan(ReduceOp op, const AllReduceCallbackOptions& options,
                                       const AttachedParams& params);
 
