@@ -112,12 +112,12 @@ std::string line_prefix(const std::string& role, int local_rank, int rank) {
 // the log folder, "" for none. The references must outlive the attempt.
 class Attempt {
  public:
-  Attempt(const SupervisorOptions& spec, const std::string& id, const Adoption& adoption,
+  Attempt(const SupervisorOptions& spec, const std::string& id, const SubreaperScope& subreaper,
           NodeRendezvous& rendezvous, Guard& guard, Interrupts& interrupts, int number,
           const std::string& logs)
       : spec_(spec),
         id_(id),
-        adoption_(adoption),
+        subreaper_(subreaper),
         rendezvous_(rendezvous),
         guard_(guard),
         interrupts_(interrupts),
@@ -137,7 +137,7 @@ class Attempt {
 
  private:
   struct Rank {
-    RankEnd end;
+    RankExit end;
     FileDescriptor watch;          // pidfd: readable when the rank has ended
     FileDescriptor error, result;  // files in memory
     std::string error_file;        // `error`, or in the folder of logs
@@ -182,7 +182,7 @@ class Attempt {
 
   // Returns the descriptor for a rank's stdout or stderr (`which`): the write end of a pipe that `output_`
   // reads. An empty descriptor stands for the launcher's own stream.
-  FileDescriptor stream(const RankEnd& rank, int which, const std::string& folder) {
+  FileDescriptor stream(const RankExit& rank, int which, const std::string& folder) {
     const auto has = [&](const std::vector<int>& streams) {
       return !streams.empty() && (streams[size_t(rank.local_rank)] & which);
     };
@@ -286,9 +286,9 @@ class Attempt {
     const int result = waitid(P_PID, id_t(rank.end.pid), &info, WEXITED | WNOHANG | WNOWAIT);
     if (result == 0 && info.si_pid == 0) return;
     rank.running = false;
-    RankEnd& end = rank.end;
+    RankExit& end = rank.end;
     end.time = std::chrono::system_clock::now();
-    end.by_launcher = asked_to_end_;
+    end.ended_by_launcher = asked_to_end_;
     if (result == 0 && info.si_code == CLD_EXITED) end.exit_code = info.si_status;
     if (result == 0 && info.si_code != CLD_EXITED) end.signal = info.si_status;
     if (const std::optional<ErrorFile> error = parse_error_file(read_file(rank.error_file, kMaxErrorFile))) {
@@ -296,20 +296,20 @@ class Attempt {
       end.rank_at_fault = error->rank_at_fault;
       end.traceback = error->traceback;
     }
-    if (end.by_launcher || failed_) return;
+    if (end.ended_by_launcher || failed_) return;
     if (end.ok()) {
       if (!first_end_) first_end_.emplace(end.rank, Deadline::after(spec_.rendezvous.exit_timeout));
       return rendezvous_.rank_exited(end.rank);
     }
     failure_ = {.kind = end.signal ? Failure::Kind::kDied : Failure::Kind::kFailed,
                 .rank = end.rank,
-                .text = end.sentence()};
+                .text = end.describe()};
     rendezvous_.report(failure_);
     fail();
   }
 
   void look_at_signals() {
-    while (const int signal = interrupts_.take()) {
+    while (const int signal = interrupts_.next_signal()) {
       if (!signal_) {
         signal_ = signal;
         send(signal);
@@ -387,15 +387,15 @@ class Attempt {
     return pids;
   }
 
-  Family family() const {
-    return {.id = id_, .groups = rank_pids(), .adopter = getpid(), .strangers = adoption_.strangers()};
+  JobProcesses job_processes() const {
+    return {.id = id_, .groups = rank_pids(), .subreaper = getpid(), .unrelated = subreaper_.unrelated()};
   }
 
   // Reaps the orphans adopted from ranks that have ended. Ranks and the guard are not reaped.
   void reap() const {
     std::vector<pid_t> kept = rank_pids();
     kept.push_back(guard_.pid());
-    reap_adopted(family(), kept);
+    reap_adopted(job_processes(), kept);
   }
 
   // Kills the ranks and all processes that they have started, and reaps the ranks. Only the first call has an
@@ -404,10 +404,10 @@ class Attempt {
     if (ended_) return;
     ended_ = true;
     for (const Rank& r : ranks_) kill(-r.end.pid, SIGKILL);
-    const std::vector<pid_t> left = kill_processes(family(), kKillLimit);
+    const std::vector<pid_t> left = kill_processes(job_processes(), kKillLimit);
     for (const pid_t pid : left)
       write_console(2, concat(spec_.op, ": process ", pid, " does not end\n"), Milliseconds(100));
-    guard_.forget();
+    guard_.clear_processes();
     reap();
     for (const Rank& r : ranks_) {
       const bool gone = std::find(left.begin(), left.end(), r.end.pid) == left.end();
@@ -418,7 +418,7 @@ class Attempt {
 
   // Writes the ends, results and failure of this attempt to `outcome`.
   void collect(Outcome& outcome) {
-    outcome.ends.clear();
+    outcome.exits.clear();
     outcome.results.clear();
     outcome.signal = signal_;
     outcome.ok = !signal_;
@@ -427,7 +427,7 @@ class Attempt {
       if (!logs_.empty() && access(r.end.error_file.c_str(), F_OK) != 0) r.end.error_file.clear();
       outcome.ok = outcome.ok && r.end.ok();
       if (r.result) outcome.results.push_back(read_file(path_of(r.result)));
-      outcome.ends.push_back(r.end);
+      outcome.exits.push_back(r.end);
     }
     outcome.failure = failure_;
     rendezvous_.failed(&outcome.failure);
@@ -439,7 +439,7 @@ class Attempt {
 
   const SupervisorOptions& spec_;
   const std::string& id_;
-  const Adoption& adoption_;
+  const SubreaperScope& subreaper_;
   NodeRendezvous& rendezvous_;
   Guard& guard_;
   Interrupts& interrupts_;
@@ -476,7 +476,7 @@ std::string signal_name(int signal) {
   return name ? concat("SIG", name) : concat("signal ", signal);
 }
 
-std::string RankEnd::sentence() const {
+std::string RankExit::describe() const {
   if (signal) return concat("rank ", rank, " was killed by signal ", signal, " (", signal_name(signal), ')');
   if (exit_code < 0) return concat("rank ", rank, " ended, and something else took its exit code");
   if (exit_code > 0 && !message.empty()) return concat("rank ", rank, " failed: ", message);
@@ -490,7 +490,7 @@ Outcome supervise(const SupervisorOptions& given) {
   const KeepExitCodes keep;
   Interrupts interrupts(spec.signals);
   const std::function<void()> check = [&] {
-    if (const int signal = interrupts.take()) throw Interrupted{signal};
+    if (const int signal = interrupts.next_signal()) throw Interrupted{signal};
   };
   const std::string random = random_hex(spec.op, 32), id = "gradus-" + random;
   if (!spec.rendezvous.multi_node()) {
@@ -501,13 +501,13 @@ Outcome supervise(const SupervisorOptions& given) {
   std::optional<NodeRendezvous> rendezvous_or_none;
   try {
     NodeRendezvous& rendezvous = rendezvous_or_none.emplace(spec.rendezvous, spec.nproc, check);
-    const Adoption adoption;
-    Guard guard(id, adoption.strangers());
-    outcome.logs = make_logs(spec, random);
+    const SubreaperScope subreaper;
+    Guard guard(id, subreaper.unrelated());
+    outcome.log_dir = make_logs(spec, random);
     for (int attempt = 0;; ++attempt) {
       outcome.attempts = attempt + 1;
       rendezvous.begin_attempt(attempt);
-      Attempt(spec, id, adoption, rendezvous, guard, interrupts, attempt, outcome.logs).run(outcome);
+      Attempt(spec, id, subreaper, rendezvous, guard, interrupts, attempt, outcome.log_dir).run(outcome);
       if (outcome.signal) throw Interrupted{outcome.signal};
       const Verdict verdict = rendezvous.end_attempt(outcome.ok, &outcome.results);
       outcome.ok = verdict == Verdict::kDone;

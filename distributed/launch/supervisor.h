@@ -43,13 +43,13 @@ struct SupervisorOptions {
 };
 
 // How a rank of this machine ended.
-struct RankEnd {
+struct RankExit {
   int rank = 0, local_rank = 0;
   pid_t pid = 0;
   int exit_code = -1;  // or
   int signal = 0;
-  bool by_launcher = false;  // the launcher asked or made it end
-  bool was_stopped = false;  // whether it was stopped when the job failed
+  bool ended_by_launcher = false;  // the launcher asked or made it end
+  bool was_stopped = false;        // whether it was stopped when the job failed
   std::chrono::system_clock::time_point time;
   std::string message;  // of its exception, from the error file
   std::string traceback;
@@ -60,16 +60,16 @@ struct RankEnd {
   bool ok() const { return exit_code == 0; }
   // Returns "rank 2 was killed by signal 9 (SIGKILL)", "rank 1 failed: ShapeError: [matmul] ..." or "rank 3
   // exited with code 1".
-  std::string sentence() const;
+  std::string describe() const;
 };
 
 struct Outcome {
   bool ok = false;
   int signal = 0;                    // the signal that ended the launcher's job; 0: none
   Failure failure;                   // the first one, unless ok
-  std::vector<RankEnd> ends;         // of the last attempt, by rank
+  std::vector<RankExit> exits;       // of the last attempt, by rank
   std::vector<std::string> results;  // of all ranks of all machines
-  std::string logs;                  // the folder, "": none
+  std::string log_dir;               // the folder, "": none
   std::string lost_output;           // of ranks, that could not be written; "": none
   int attempts = 1;
 };

@@ -13,9 +13,9 @@ namespace gradus::dist::internal {
 
 class Guard {
  public:
-  // `id`: what the environments of the job's processes carry. `strangers`: processes below the launcher that
+  // `id`: what the environments of the job's processes carry. `unrelated`: processes below the launcher that
   // are not of the job (processes.h).
-  Guard(const std::string& id, const std::vector<pid_t>& strangers);
+  Guard(const std::string& id, const std::vector<pid_t>& unrelated);
   // Ends the guard. Processes of the job that are left stay.
   ~Guard();
   Guard(const Guard&) = delete;
@@ -24,8 +24,8 @@ class Guard {
   // Returns the socket to the guard. A process that spawn() starts announces itself there, before it can
   // start others. A guard that was killed is no error.
   int socket() const { return socket_.fd(); }
-  // Makes the guard forget the announced processes, which are all gone.
-  void forget();
+  // Removes the announced processes, all of which have ended, from the guard's list.
+  void clear_processes();
   pid_t pid() const { return pid_; }
 
  private:

@@ -25,7 +25,7 @@ void on_signal(int signal) {
 Interrupts::Interrupts(const std::vector<int>& signals) {
   if (pipe_ends[0] < 0 && pipe2(pipe_ends, O_CLOEXEC | O_NONBLOCK) < 0)
     throw ValueError("launcher", "cannot make a pipe: ", std::strerror(errno));
-  while (take()) {
+  while (next_signal()) {
   }
   for (const int signal : signals) {
     struct sigaction now, before;
@@ -34,17 +34,17 @@ Interrupts::Interrupts(const std::vector<int>& signals) {
     now.sa_handler = on_signal;
     now.sa_flags = SA_RESTART;
     sigaction(signal, &now, nullptr);
-    before_.emplace_back(signal, before);
+    previous_actions_.emplace_back(signal, before);
   }
 }
 
 Interrupts::~Interrupts() {
-  for (const auto& [signal, before] : before_) sigaction(signal, &before, nullptr);
+  for (const auto& [signal, before] : previous_actions_) sigaction(signal, &before, nullptr);
 }
 
 int Interrupts::fd() const { return pipe_ends[0]; }
 
-int Interrupts::take() {
+int Interrupts::next_signal() {
   unsigned char number = 0;
   return read(pipe_ends[0], &number, 1) == 1 ? number : 0;
 }

@@ -19,10 +19,10 @@ class Interrupts {
   // Returns a descriptor that becomes readable when a signal comes.
   int fd() const;
   // Returns the next signal that came; 0 if there is none.
-  int take();
+  int next_signal();
 
  private:
-  std::vector<std::pair<int, struct sigaction>> before_;
+  std::vector<std::pair<int, struct sigaction>> previous_actions_;
 };
 
 }  // namespace gradus::dist::internal
