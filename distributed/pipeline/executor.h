@@ -28,8 +28,8 @@ struct StepWork {
   std::function<Tensor(int micro_batch, bool is_last_stage)> compute;
   std::vector<Recompute> recompute = {};  // per stage; empty: kNever
   double loss_scale = 1;                  // multiplies gradients, not the returned losses
-  PhiloxKey draw;                         // key from which each micro-batch's generator is derived
-  std::string program;                    // description of the step; ranks compare it
+  PhiloxKey random_key;                   // key from which each micro-batch's generator is derived
+  std::string description;                // description of the step; ranks compare it
   // The all-reduce over replicas, which only this rank's last backward runs; null without replicas.
   std::shared_ptr<AllReduceCallback> all_reduce = {};
 };
@@ -61,9 +61,9 @@ class Executor {
   void run_own_stage(Step& step, const Action& action);
   void backward(Step& step, const Action& action);  // B or I
   void weight_gradient(Step& step, const Action& action);
-  void expect(Step& step, const Action& action);
+  void post_receives(Step& step, const Action& action);
   void send(Step& step, int to_stage, const Address& address, Parcel parcel);
-  Parcel take(Step& step, int from_stage, const Address& address, const Action& action);
+  Parcel receive(Step& step, int from_stage, const Address& address, const Action& action);
   Tensor broadcast_from_last(const Address& address, const Tensor& x, const std::string& doing);
   double broadcast_loss(Step& step);
   void sum_tied_gradients(Step& step, const std::map<std::string, Tensor>& before);

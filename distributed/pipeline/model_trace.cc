@@ -38,7 +38,7 @@ class Tracer final : public Observer, public nn::internal::CallInterceptor {
     TracedEvent op{.kind = TracedEvent::kOp, .call = open_call_};
     for (const Tensor* x : tensors) op.storages.push_back(id_of(*x));
     const auto state = Context::current().generator->state();
-    op.draws = state != std::exchange(generator_state_, state);
+    op.draws_random = state != std::exchange(generator_state_, state);
     trace_.events.push_back(std::move(op));
   }
 

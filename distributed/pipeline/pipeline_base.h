@@ -147,7 +147,7 @@ class PipelineBase {
   // Starts recording this rank's actions and messages, keeping the last `steps` steps; 0 stops recording. All
   // ranks of the job must make the same call.
   // Errors: ValueError unless steps >= 0.
-  void record_steps(int steps) { executor_.recorder().keep(steps); }
+  void record_steps(int steps) { executor_.recorder().record_last(steps); }
   // Returns the recorded steps of all ranks on the job's first rank, and nullopt on other ranks. Collective
   // over the job.
   std::optional<PipelineRecord> gather_records();
@@ -202,9 +202,9 @@ class PipelineBase {
   StageLayout layout_;
   StagedModel model_;
   Executor executor_;
-  Tensors example_;                                // the example inputs of Parts
-  std::unique_ptr<AutoMicroBatches> auto_;         // set by measure()
-  std::shared_ptr<AllReduceCallback> all_reduce_;  // over the replicas; null if there is one replica
+  Tensors example_;                                       // the example inputs of Parts
+  std::unique_ptr<AutoMicroBatches> auto_micro_batches_;  // set by measure()
+  std::shared_ptr<AllReduceCallback> all_reduce_;         // over the replicas; null if there is one replica
 };
 
 }  // namespace internal

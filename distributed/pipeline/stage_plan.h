@@ -40,7 +40,7 @@ struct TracedEvent {
   int call;  // kEnter, kLeave: the call; kOp: the innermost open call
   // kOp: storage of the first result, then of the other results and the inputs.
   std::vector<StorageId> storages = {};
-  bool draws = false;  // the op drew random numbers
+  bool draws_random = false;  // the op drew random numbers
 };
 
 struct ModelTrace {
@@ -80,20 +80,20 @@ struct StageInputSource {
 
 struct StagePlan {
   enum class Role : uint8_t {
-    kRun,   // runs on every stage: it contains a cut, or it returns only views
-    kOwn,   // runs on its stage; returns immediately on other stages
-    kInner  // nested in a kOwn call
+    kEveryStage,  // runs on every stage: it contains a cut, or it returns only views
+    kOneStage,    // runs on its stage; returns immediately on other stages
+    kNested       // nested in a kOneStage call
   };
   struct Call {
-    Role role = Role::kRun;
+    Role role = Role::kEveryStage;
     int stage = 0;
-    bool cut = false;  // the next stage begins when this call returns
+    bool ends_stage = false;  // the next stage begins when this call returns
   };
 
   int stages = 1;
   std::vector<Call> calls;  // by index of ModelTrace::calls
   // Per stage: inputs (slots). Slot 0 is from the previous stage.
-  std::vector<std::vector<StageInputSource>> needs;
+  std::vector<std::vector<StageInputSource>> inputs;
   std::vector<std::vector<int>> owners;  // by index of ModelTrace::state: the stages that read the tensor
 
   // Returns the results that `stage` sends, with their destinations, later stages first.
@@ -119,7 +119,7 @@ StagePlan plan_stages(const ModelTrace& trace, const std::vector<int>& cuts);
 std::vector<int> cuts_after(const ModelTrace& trace, const std::vector<std::string>& paths);
 
 struct StageInput {
-  std::vector<Tensor> received;            // by slot of StagePlan::needs
+  std::vector<Tensor> received;            // by slot of StagePlan::inputs
   std::array<uint64_t, 2> generator = {};  // state of the random generator at the stage's start
 };
 

@@ -53,9 +53,9 @@ class StageInterceptor final : public nn::internal::CallInterceptor {
     model_returned_ = open_calls_.empty();
     if (is_skipped(call))
       replace(call, tensors);
-    else if (plan_.calls[call].role == StagePlan::Role::kOwn)
+    else if (plan_.calls[call].role == StagePlan::Role::kOneStage)
       store_result(call, tensors);
-    if (!plan_.calls[call].cut) return;
+    if (!plan_.calls[call].ends_stage) return;
     ++reached_stage_;
     if (reached_stage_ == stage_) begin();
     if (reached_stage_ == stage_ + 1) end(call, tensors);
@@ -84,14 +84,14 @@ class StageInterceptor final : public nn::internal::CallInterceptor {
   }
 
   bool is_skipped(int call) const {
-    return plan_.calls[call].role == StagePlan::Role::kOwn && plan_.calls[call].stage != stage_;
+    return plan_.calls[call].role == StagePlan::Role::kOneStage && plan_.calls[call].stage != stage_;
   }
 
   // Replaces the meta results of a skipped call by received tensors.
   void replace(int call, std::span<Tensor* const> tensors) const {
-    const auto& needs = plan_.needs[stage_];
-    for (size_t slot = 0; slot < needs.size(); ++slot)
-      if (needs[slot].call == call) *tensors[needs[slot].result] = input_.received[slot];
+    const auto& inputs = plan_.inputs[stage_];
+    for (size_t slot = 0; slot < inputs.size(); ++slot)
+      if (inputs[slot].call == call) *tensors[inputs[slot].result] = input_.received[slot];
   }
 
   void store_result(int call, std::span<Tensor* const> tensors) {

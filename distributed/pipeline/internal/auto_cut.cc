@@ -54,7 +54,7 @@ std::vector<int> candidate_cuts(const ModelTrace& trace, int stages) {
   std::map<int64_t, std::vector<int>> by_width;
   for (const int call : outermost_calls(trace))
     if (const auto plan = plan_if_possible(trace, {call}))
-      by_width[std::ranges::count_if(plan->needs[1], [](const auto& c) { return c.call >= 0; })].push_back(
+      by_width[std::ranges::count_if(plan->inputs[1], [](const auto& c) { return c.call >= 0; })].push_back(
           call);
 
   std::vector<int> chosen;
@@ -150,7 +150,7 @@ class Units {
     std::set<std::pair<int, int>> seen;
     double bytes = 0;
     for (int u = begin; u < end; ++u)
-      for (const StageInputSource& c : split_.plan.needs[u])
+      for (const StageInputSource& c : split_.plan.inputs[u])
         if (c.call >= 0 && c.stage < begin && seen.insert({c.call, c.result}).second)
           bytes += double(split_.result(c).nbytes());
     return bytes;
@@ -224,7 +224,7 @@ class Units {
 // Returns whether exactly one floating-point tensor crosses a cut after the call.
 bool is_narrow(const ModelTrace& trace, int call) {
   const auto plan = plan_if_possible(trace, {call});
-  return plan && std::ranges::count_if(plan->needs[1], [&](const StageInputSource& c) {
+  return plan && std::ranges::count_if(plan->inputs[1], [&](const StageInputSource& c) {
                    return c.call >= 0 &&
                           is_floating(trace.calls[size_t(c.call)].results[size_t(c.result)].dtype());
                  }) == 1;

@@ -83,7 +83,7 @@ StageTimes measure_stage(nn::Module& model, const StageSplit& split, int stage, 
   StageTimes times;
   StageInput input;
   std::vector<Tensor> inputs;  // the received tensors that get a gradient
-  for (const StageInputSource& need : split.plan.needs[stage]) {
+  for (const StageInputSource& need : split.plan.inputs[stage]) {
     // A source without a call sends no tensor, only the state of the random generator.
     const Tensor x = need.call < 0 ? Tensor() : random_like(split.result(need));
     if (x.defined() && is_floating(x.dtype())) inputs.push_back(x);
