@@ -52,10 +52,10 @@ std::unique_ptr<Backend> make_backend(const BackendSetup& setup, const Watch& wa
     if (host[i] == host[setup.index]) neighbors.push_back(members[i]);
   const int leader_index = place_of(world.rank, leaders);
   HostsSetup parts{.members = members, .host = host, .index = setup.index};
-  parts.within = make_arena(setup, neighbors, place_of(world.rank, neighbors), watch);
+  parts.intra_host = make_arena(setup, neighbors, place_of(world.rank, neighbors), watch);
   if (leader_index >= 0)
-    parts.across = make_message_backend(world.transport, leaders, leader_index, setup.group_id + kAcross);
-  parts.flat = std::move(flat);
+    parts.inter_host = make_message_backend(world.transport, leaders, leader_index, setup.group_id + kAcross);
+  parts.all_members = std::move(flat);
   return make_hosts_backend(std::move(parts));
 }
 

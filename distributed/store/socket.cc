@@ -117,7 +117,7 @@ std::string address_toward(const std::string& host, int port, const Deadline& de
   return "";
 }
 
-std::string own_address() {
+std::string non_loopback_address() {
   ifaddrs* all = nullptr;
   if (::getifaddrs(&all) != 0) return "";
   std::string found;

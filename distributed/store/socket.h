@@ -29,7 +29,7 @@ bool is_loopback(const std::string& host);
 // Returns the address of this host that a peer sees, or "". Sends no packet.
 std::string address_toward(const std::string& host, int port, const Deadline& deadline);
 // Returns the address of the first interface that is up and no loopback, or "".
-std::string own_address();
+std::string non_loopback_address();
 
 // Returns the addresses of a host name. Returns none, and sets `why`, if there is no such host or the name
 // service does not answer.

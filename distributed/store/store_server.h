@@ -45,7 +45,7 @@ class StoreServer {
   void report(const Failure& failure);
   // Notes that the rank's process has ended with exit code 0. For the launcher. If the rank had not joined
   // the job yet, the other ranks learn at once that it has ended.
-  void ended(int rank);
+  void rank_exited(int rank);
   // Returns whether the attempt has failed, and sets `failure` to the failure that was reported first.
   bool failed(Failure* failure = nullptr) const;
   // Returns which clients were refused, as the end of an error, or "". For the error of a wait for ranks that do
@@ -66,7 +66,7 @@ class StoreServer {
   void serve(Id id, uint32_t events);
   void read(Id id, uint32_t events);
   bool receive(Id id, ssize_t n);
-  void lose(Id id, int error);
+  void drain_and_end(Id id, int error);
   void flush();
   void write(Id id);
   void end(Id id, int error);
@@ -75,12 +75,12 @@ class StoreServer {
   void clear_wake();
 
   internal::FileDescriptor listener_, wake_, epoll_;
-  internal::FileDescriptor spare_;  // closed to refuse a client when no descriptors are left
+  internal::FileDescriptor reserve_descriptor_;  // closed to refuse a client when no descriptors are left
   const int port_;
   mutable std::mutex mutex_;  // of what follows
   internal::StoreService service_;
   std::map<Id, internal::FileDescriptor> sockets_;
-  char chunk_[64 << 10];
+  char receive_buffer_[64 << 10];
   std::atomic<bool> stop_{false};
   std::thread thread_;
 };

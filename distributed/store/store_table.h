@@ -27,9 +27,9 @@ class StoreTable {
   // Executes a request. Adds its answer to `answers`, unless the client has to wait. A client that waits must
   // send nothing else. Returns false for a message that is no request.
   bool request(Client client, const Message& message, TimePoint now, Answers* answers);
-  bool waits(Client client) const { return waiters_.contains(client); }
+  bool is_waiting(Client client) const { return waiters_.contains(client); }
   // Ends a wait without an answer.
-  void forget(Client client);
+  void cancel_wait(Client client);
   // Ends the waits that have timed out.
   void expire(TimePoint now, Answers* answers);
   std::optional<TimePoint> next_deadline() const;

@@ -51,7 +51,7 @@ class LauncherLink {
   // Ends the attempt for all its ranks, if it is still the current one and has not failed yet.
   virtual void report(int attempt, const Failure& failure) = 0;
   // Notes that a rank of the attempt has ended with exit code 0.
-  virtual void ended(int attempt, int rank) = 0;
+  virtual void rank_exited(int attempt, int rank) = 0;
   // Returns whether the attempt is known to have failed. A server that is gone counts as a failure
   // (kDied, rank -1).
   virtual bool failed(int attempt, Failure* failure = nullptr) const = 0;

@@ -113,8 +113,8 @@ void NodeRendezvous::report(const Failure& failure) {
 }
 
 void NodeRendezvous::rank_exited(int rank) {
-  if (server_) server_->ended(rank);
-  if (link_) link_->ended(attempt_, rank);
+  if (server_) server_->rank_exited(rank);
+  if (link_) link_->rank_exited(attempt_, rank);
 }
 
 bool NodeRendezvous::failed(Failure* failure) const {

@@ -42,7 +42,7 @@ class StoreConnection {
 
   FileDescriptor socket_;
   FrameReader in_;
-  bool bad_ = false;
+  bool protocol_error_ = false;
 };
 
 }  // namespace gradus::dist::internal

@@ -37,26 +37,26 @@ class StoreService {
 
   // Notes a new connection.
   Id connect(TimePoint now);
-  // Handles bytes that came in. A client that breaks the protocol is dropped: see finished().
+  // Handles bytes that came in. A client that breaks the protocol is dropped: see should_close().
   void receive(Id id, std::string_view bytes, TimePoint now);
   // Returns whether to read from the connection: not while the client has yet to take its answers.
-  bool wants_input(Id id) const;
-  // output returns the bytes to send; sent notes how many of them have been sent.
+  bool can_receive(Id id) const;
+  // output returns the bytes to send; mark_sent records how many of them have been sent.
   std::string_view output(Id id) const;
-  void sent(Id id, size_t bytes, TimePoint now);
+  void mark_sent(Id id, size_t bytes, TimePoint now);
   // Returns whether to close the connection, once output() is empty.
-  bool finished(Id id) const;
+  bool should_close(Id id) const;
   // Notes that the connection is closed. `why`, of its client: "died: its connection closed".
   void disconnect(Id id, std::string_view why, TimePoint now);
 
   // Ends what has taken too long. Call it when next_deadline() has passed.
   void expire(TimePoint now);
   std::optional<TimePoint> next_deadline() const;
-  // Returns the connections whose output, wants_input or finished may have changed since the last call.
-  std::vector<Id> take_changed();
+  // Returns the connections whose output, can_receive or should_close may have changed since the last call.
+  std::vector<Id> pop_changed();
 
   void report(const Failure& failure);
-  void ended(int rank, TimePoint now);
+  void rank_exited(int rank, TimePoint now);
   const std::optional<Failure>& failure() const { return roster_.failure(); }
   void begin_attempt(int attempt, TimePoint now);
   size_t connections() const { return connections_.size(); }
@@ -72,7 +72,7 @@ class StoreService {
     size_t sent = 0;
     Hello hello;
     std::string hello_frame, challenge_frame;  // as they were on the wire, since their bytes are signed
-    bool present = false;                      // a member or launcher that has not left: its end is a death
+    bool registered = false;                   // a member or launcher that has not left: its end is a death
     std::string why;                           // why it was dropped
     std::optional<TimePoint> deadline;         // when to drop it
   };
@@ -88,7 +88,7 @@ class StoreService {
   void send(Id id, Connection& c, std::string frame);
   void send_answers(const StoreTable::Answers& answers, TimePoint now);
   void send_failure();
-  void query_still();
+  void query_heartbeats();
   void send_left(int rank);
   void set_deadline(Id id, Connection& c, std::optional<TimePoint> deadline);
   void update_deadline(Id id, Connection& c, TimePoint now);
