@@ -431,7 +431,7 @@ class Attempt {
     }
     outcome.failure = failure_;
     rendezvous_.failed(&outcome.failure);
-    if (outcome.lost_output.empty()) outcome.lost_output = output_.lost();
+    if (outcome.lost_output.empty()) outcome.lost_output = output_.first_loss();
   }
 
   // kFailed: the ranks may end by themselves. kTerminated: they were asked to end. kKilled: they were killed.

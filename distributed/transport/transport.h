@@ -41,7 +41,7 @@ class Request : public Counted {
 // Decides where a message goes, once its header is there: returns room for `bytes`. An exception from it
 // becomes the receive's error. It may run on any thread with the transport's lock held, so it must not
 // call the transport.
-using Accept = std::function<void*(int source, std::span<const std::byte> header, size_t bytes)>;
+using ProvideBuffer = std::function<void*(int source, std::span<const std::byte> header, size_t bytes)>;
 
 // Ranks are ranks in the job. Any thread may call.
 class Transport {
@@ -53,9 +53,10 @@ class Transport {
   virtual Ref<Request> send(int peer, Tag tag, std::span<const std::byte> header,
                             std::span<const std::byte> payload) = 0;
   // Starts to receive the next message with `tag` from `peer`, or from any rank in `sources` for kAnySource.
-  virtual Ref<Request> receive(int peer, Tag tag, Accept accept, std::vector<int> sources = {}) = 0;
+  virtual Ref<Request> receive(int peer, Tag tag, ProvideBuffer provide_buffer,
+                               std::vector<int> sources = {}) = 0;
   // Blocks until done; moves other messages meanwhile.
-  // Errors: the job's failure, with `op` before it; what `accept` threw; PeerError, after reporting
+  // Errors: the job's failure, with `op` before it; what `provide_buffer` threw; PeerError, after reporting
   // it, if the peer has left and nothing more can come; TimeoutError, after reporting it, if time
   // is over (gradus/distributed/health/waiting.h).
   virtual void wait(Request& request, const Watch& watch, const char* op) = 0;

@@ -36,26 +36,26 @@ class LogMultiplexer {
   LogMultiplexer(const LogMultiplexer&) = delete;
   LogMultiplexer& operator=(const LogMultiplexer&) = delete;
 
-  // Adds a stream of a rank. Returns the end to write to; the caller closes it. `keep`: last_lines
+  // Adds a stream of a rank. Returns the end to write to; the caller closes it. `keep_lines`: last_lines
   // returns its lines.
   // Errors: FileError.
-  int add(int rank, bool keep, const StreamOptions& options);
+  int add(int rank, bool keep_lines, const StreamOptions& options);
   // Waits until all writers have closed their ends and everything is copied, at most for `limit`.
   // The rest is lost.
   void finish(Milliseconds limit);
-  // Returns the last lines that the rank has written to streams with `keep`, oldest first. Lines longer than
+  // Returns the last lines that the rank has written to streams with `keep_lines`, oldest first. Lines longer than
   // 400 bytes are cut.
   std::vector<std::string> last_lines(int rank, size_t count) const;
   // Returns what was lost first because a file or the console could not be written (a full disk), or "". The
   // loss is shown when it happens, and copying goes on. A console without a reader counts as no loss.
-  std::string lost() const;
+  std::string first_loss() const;
 
  private:
   struct Stream;
   void wake();
   void run();
   bool copy(Stream& s, std::vector<char>& buffer);
-  void lose(const Stream& s, const std::string& where, int error);
+  void record_loss(const Stream& s, const std::string& where, int error);
   void write_lines(Stream& s, std::string_view part, bool flush);
 
   mutable std::mutex mutex_;
@@ -63,7 +63,7 @@ class LogMultiplexer {
   std::vector<Stream> added_;  // the thread has not seen these yet
   size_t open_ = 0;            // number of open streams, including added_
   std::map<int, std::string> tails_;
-  std::string lost_;
+  std::string first_loss_;
   const char* const op_;
   std::atomic<bool> stop_ = false;
   const FileDescriptor wake_;

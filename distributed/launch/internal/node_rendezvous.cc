@@ -78,7 +78,7 @@ NodeRendezvous::NodeRendezvous(const RendezvousOptions& options, int nproc, std:
     : options_(options), check_(std::move(check)) {
   placement_.max_restarts = options.max_restarts;
   if (options.multi_node()) {
-    meet(nproc);
+    join_nodes(nproc);
   } else {
     server_ =
         std::make_unique<StoreServer>(StoreServerOptions{.job_id = options.job_id, .token = options.token});
@@ -188,7 +188,7 @@ bool NodeRendezvous::is_first() {
 
 // Joins the job of several nodes: hosts or finds the store, announces this node and sets placement_ from the
 // plan.
-void NodeRendezvous::meet(int nproc) {
+void NodeRendezvous::join_nodes(int nproc) {
   std::string why;
   const std::vector<SocketAddress> addresses =
       resolve(options_.host, options_.port, Deadline::after(kConnect), &why);
@@ -198,7 +198,7 @@ void NodeRendezvous::meet(int nproc) {
   if (options_.token.empty())
     options_.token = user_token(options_.op, addresses[0].is_loopback() ? "" : options_.host).token;
   placement_.token = rank_token(options_.token);
-  if (is_first()) host(addresses[0]);
+  if (is_first()) start_server(addresses[0]);
   const StoreAddress address{.host = options_.host,
                              .port = options_.port,
                              .job_id = options_.job_id,
@@ -206,17 +206,17 @@ void NodeRendezvous::meet(int nproc) {
                              .attempt = StoreAddress::kAnyAttempt};
   const std::string name = concat("node ", options_.node_rank >= 0 ? concat(options_.node_rank, ' ') : "",
                                   "(host ", host_name(), ", process ", getpid(), ")");
-  store_ = connect_patiently(address);
+  store_ = connect_with_retries(address);
   if (!server_) link_ = join_tcp_as_launcher(address, name, kConnect);
 
   placement_.store = host_and_port(options_.host, options_.port);
-  announce(nproc);
+  register_node(nproc);
   if (server_) store_->set(concat(kKeys, "plan"), make_plan());
   read_plan(wait_for(concat(kKeys, "plan"), options_.join_timeout));
 }
 
 // Hosts the store. If nodes are numbered in order of arrival, only one of a machine's launchers can listen.
-void NodeRendezvous::host(const SocketAddress& address) {
+void NodeRendezvous::start_server(const SocketAddress& address) {
   const char* all = address.storage.ss_family == AF_INET6 ? "::" : "0.0.0.0";
   try {
     server_ =
@@ -230,7 +230,7 @@ void NodeRendezvous::host(const SocketAddress& address) {
   }
 }
 
-std::shared_ptr<Store> NodeRendezvous::connect_patiently(const StoreAddress& address) {
+std::shared_ptr<Store> NodeRendezvous::connect_with_retries(const StoreAddress& address) {
   // Tries for a short time each, so that a signal ends the wait.
   for (const Deadline deadline = Deadline::after(options_.join_timeout);;) {
     check_();
@@ -244,7 +244,7 @@ std::shared_ptr<Store> NodeRendezvous::connect_patiently(const StoreAddress& add
 }
 
 // Publishes this node's number, ranks and host, and sets index_.
-void NodeRendezvous::announce(int nproc) {
+void NodeRendezvous::register_node(int nproc) {
   Node node{
       .index = options_.node_rank, .nproc = nproc, .first_rank = options_.first_rank, .host = host_name()};
   // The node that hosts the store is the first. The others are numbered in order of arrival.
