@@ -119,7 +119,7 @@ class Planner {
         for (size_t i = 0; i < storages.size(); ++i)
           if (storages[i] >= 0) sources_[storages[i]] = {Source{Source::kResult, call, int(i), stage_}};
     }
-    if (planned.cut) ++stage_;
+    if (planned.ends_stage) ++stage_;
   }
 
   // Returns whether an op within the call has a parameter or buffer as an operand.

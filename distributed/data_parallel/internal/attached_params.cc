@@ -40,7 +40,6 @@ std::vector<Tensor> AttachedParams::tensors() const {
   return existing;
 }
 
-// Errors: InternalError for a tensor that is not attached.
 size_t AttachedParams::index_of(const Tensor& param) const {
   const auto it = index_.find(param.ref()->slot.get());
   if (it == index_.end())
@@ -56,10 +55,11 @@ std::string AttachedParams::name_of(size_t i) const {
   return concat("parameter ", i);
 }
 
-std::vector<std::string> AttachedParams::names(const std::function<bool(const AttachedParam&)>& is) const {
+std::vector<std::string> AttachedParams::names(
+    const std::function<bool(const AttachedParam&)>& predicate) const {
   std::vector<std::string> names;
   for (size_t i = 0; i < params_.size(); ++i)
-    if (is(params_[i]) && tensor(i).defined()) names.push_back(name_of(i));
+    if (predicate(params_[i]) && tensor(i).defined()) names.push_back(name_of(i));
   return names;
 }
 

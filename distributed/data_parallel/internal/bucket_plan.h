@@ -1,5 +1,7 @@
-// BucketPlan: the assignment of gradients to buckets, as in PyTorch's DistributedDataParallel. Buckets
-// replace many small messages by few large ones.
+// BucketPlan: the assignment of gradients to buckets, as in PyTorch's DistributedDataParallel. A bucket is
+// sent as one message, in place of many small ones. Attached tensors are the parameters of an all-reduce
+// callback, numbered in the order of attaching. A backward reaches a parameter if it computes a gradient for
+// it.
 #pragma once
 
 #include <array>
@@ -44,11 +46,12 @@ std::vector<std::vector<size_t>> assign_buckets(std::span<const BucketItem> item
 // before it. So all ranks run the same collectives in the same order, whatever the order of their gradients.
 struct BucketPlan {
   std::vector<std::vector<size_t>> buckets;  // indices of attached tensors, in the order of sending
-  std::vector<Tensor> memory;                // of each bucket in the last backward; undefined: none yet
-  int64_t fingerprint;                       // checksum of everything that the plan depends on
+  std::vector<Tensor> memory;  // per bucket: its memory in the last backward; undefined: none yet
+  int64_t fingerprint;         // checksum of everything that the plan depends on
   // What the plan depends on as text, for errors: one line with the options, then one line per tensor.
   std::shared_ptr<const std::vector<std::string>> lines;
-  // static_graph: the consensus that all later backwards reuse. Null before the first backward.
+  // static_graph: the agreement of all ranks (consensus.h) that later backwards reuse. Null before the first
+  // one.
   std::shared_ptr<const Consensus> static_consensus = {};
 };
 
