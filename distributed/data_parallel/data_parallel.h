@@ -43,8 +43,7 @@ class DataParallelBase {
   using Factory = std::function<std::unique_ptr<nn::Layer>()>;
   DataParallelBase(const Factory& make, DataParallelOptions options);
   nn::Layer& layer() { return *layers_[0]; }
-  // Shapes: x [..., N, ...], with N at `dim`, on any device -> the replicas' results, concatenated along
-  // `dim`.
+  // Shapes: x [..., N, ...], N at `dim`, on any device -> the replicas' results, concatenated along `dim`.
   Tensor operator()(const Tensor& x);
 
  private:

@@ -1,6 +1,5 @@
 // supervise: runs this machine's part of a job: starts a process per rank, watches the processes, ends them
-// all after the first failure, and restarts the job if restarts are left. Shared by launcher() and
-// gradus-run.
+// all after the first failure, and begins again if restarts are left. For launcher() and gradus-run.
 #pragma once
 
 #include <chrono>

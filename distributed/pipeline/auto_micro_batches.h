@@ -1,6 +1,5 @@
 // AutoMicroBatches: chooses a pipeline's number of micro-batches (equal parts of a batch that go through the
-// stages one after the other), and the stages whose activations are recomputed, from measured times. Not
-// thread-safe.
+// stages one after the other), and the stages whose activations are recomputed, from measured times.
 #pragma once
 
 #include <functional>
@@ -24,10 +23,9 @@ class AutoMicroBatches {
     std::function<ActionLists(int micro_batches)> make_lists;
     // Returns the times of all stages for a micro-batch of `rows` rows. Collective.
     std::function<std::vector<StageTimes>(int64_t rows)> measure;
-    int micro_batches = 0;  // > 0: the number is fixed, and only the recomputation is chosen
-    std::vector<double>
-        rank_bytes;           // per rank: bytes of memory that do not depend on micro-batches (parameters)
-    double memory_limit = 0;  // bytes per rank; 0: no limit
+    int micro_batches = 0;           // > 0: the number is fixed, and only the recomputation is chosen
+    std::vector<double> rank_bytes;  // per rank: bytes that do not depend on micro-batches (parameters)
+    double memory_limit = 0;         // bytes per rank; 0: no limit
     Recompute recompute = Recompute::kNever;
   };
   // Measures the stages. `rows` is the number of rows of the batch, equal on all ranks. Collective.
@@ -37,13 +35,11 @@ class AutoMicroBatches {
   // Returns the number of micro-batches for the next step, scaled to a batch of `rows` rows.
   int micro_batches_for(int64_t rows) const;
   // Records the duration of a training step with `rows` rows; ignored after the trials. `max_over_ranks`
-  // returns the maximum of its argument over all ranks (collective); it is called at the end of the last
-  // trial step.
+  // returns the maximum of its argument over all ranks (collective); only the last trial step calls it.
   void record_time(int64_t rows, double seconds, const std::function<double(double)>& max_over_ranks);
   // Returns whether the trials have ended and the choice is final.
   bool done() const { return trial_steps_done_ == num_trial_steps_; }
-  // Returns a line per candidate, best first: "8 micro-batches of 4 rows: predicted 0.12 s, idle 0.1; ran in
-  // 0.13 s".
+  // Returns a line per candidate, best first: "8 micro-batches of 4 rows: predicted 0.1 s, idle 0.1; ran in 0.2 s".
   std::string describe() const;
   // current_choice() is the recomputation of the next step; best_choice() that of the candidate with the best
   // prediction or, once the trials have ended, the shortest step.

@@ -1,7 +1,6 @@
 // BucketPlan: the assignment of gradients to buckets, as in PyTorch's DistributedDataParallel. A bucket is
-// sent as one message, in place of many small ones. Attached tensors are the parameters of an all-reduce
-// callback, numbered in the order of attaching. A backward reaches a parameter if it computes a gradient for
-// it.
+// one message in place of many small ones. Attached tensors are the parameters of an all-reduce callback, in the
+// order of attaching. A backward reaches a parameter if it computes the parameter's gradient.
 #pragma once
 
 #include <array>
@@ -50,8 +49,7 @@ struct BucketPlan {
   int64_t fingerprint;         // checksum of everything that the plan depends on
   // What the plan depends on as text, for errors: one line with the options, then one line per tensor.
   std::shared_ptr<const std::vector<std::string>> lines;
-  // static_graph: the agreement of all ranks (consensus.h) that later backwards reuse. Null before the first
-  // one.
+  // static_graph: the first backward's Consensus, which all later backwards reuse. Null before.
   std::shared_ptr<const Consensus> static_consensus = {};
 };
 
