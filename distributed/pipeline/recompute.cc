@@ -86,7 +86,7 @@ RecomputeChoice choose_recomputation(Recompute mode, const ActionLists& lists, s
 
 ProbeForward::ProbeForward(const nn::Module& model)
     : probe_(autograd::RecordingState::probe(autograd::open_recordings())),
-      only_({probe_}),
+      recordings_scope_({probe_}),
       buffers_(model.named_buffers()) {
   for (const auto& [name, buffer] : buffers_) versions_.push_back(buffer.storage()->version());
 }
@@ -103,9 +103,9 @@ nn::StateDict ProbeForward::changed_buffers() const {
 
 RecomputedForward::RecomputedForward(nn::Module& model, const nn::StateDict& changed_buffers)
     : buffers_(model, changed_buffers, {.partial = true}),
-      rule_(new RecomputingNode),
-      outer_(std::exchange(Context::current().running_node, rule_.get())) {}
+      node_(new RecomputingNode),
+      previous_node_(std::exchange(Context::current().running_node, node_.get())) {}
 
-RecomputedForward::~RecomputedForward() { Context::current().running_node = outer_; }
+RecomputedForward::~RecomputedForward() { Context::current().running_node = previous_node_; }
 
 }  // namespace gradus::dist::internal

@@ -29,7 +29,7 @@ namespace internal {
 // sees the buffers as the first run left them, even if other micro-batches have changed them since. A rank
 // runs the second forward before it waits for the gradients of later stages.
 
-// Returns whether the forward at index `i` of a rank's list is recomputed. kAuto counts as kExceptLast.
+// Returns whether the forward that is action `i` of a rank's list is recomputed. kAuto counts as kExceptLast.
 bool is_recomputed(Recompute mode, const std::vector<Action>& list, size_t i);
 // Returns for each stage whether any of its forwards is recomputed.
 std::vector<char> recomputed_stages(Recompute mode, const ActionLists& lists);
@@ -45,10 +45,10 @@ struct MicroBatchesInFlight {
 std::vector<MicroBatchesInFlight> max_in_flight(const ActionLists& lists);
 
 struct RecomputeChoice {
-  std::vector<Recompute> of_stage;  // without kAuto
-  std::vector<StageTimes> stages;   // with `recomputed` set accordingly
-  double makespan = 0, idle_fraction = 0;
-  std::vector<double> rank_bytes;  // estimated peak memory per rank
+  std::vector<Recompute> of_stage;         // without kAuto
+  std::vector<StageTimes> stages;          // with `recomputed` set accordingly
+  double makespan = 0, idle_fraction = 0;  // as in SchedulePrediction
+  std::vector<double> rank_bytes;          // estimated peak memory per rank
 
   // Returns the maximum of rank_bytes.
   double peak_bytes() const;
@@ -73,7 +73,7 @@ class ProbeForward {
 
  private:
   Ref<autograd::RecordingState> probe_;
-  autograd::RecordingsScope only_;
+  autograd::RecordingsScope recordings_scope_;
   nn::StateDict buffers_;
   std::vector<uint32_t> versions_;
 };
@@ -89,8 +89,8 @@ class RecomputedForward {
 
  private:
   nn::ParameterScope buffers_;
-  Ref<AutogradSlot> rule_;
-  AutogradSlot* outer_;
+  Ref<AutogradSlot> node_;
+  AutogradSlot* previous_node_;
 };
 
 }  // namespace internal

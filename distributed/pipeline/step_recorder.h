@@ -1,5 +1,6 @@
-// StepRecorder: records the actions and messages of an executor. While recording is off, each call costs one
-// branch. gathered_records collects the records of all ranks, in the first rank's clock.
+// StepRecorder: records the actions and messages of an executor (executor.h), which makes all calls on one
+// thread. While recording is off, each call costs one branch. gathered_records collects the records of all
+// ranks, with times in the first rank's clock.
 #pragma once
 
 #include <deque>
@@ -16,14 +17,16 @@ int64_t monotonic_now();
 
 class StepRecorder {
  public:
-  // Starts recording and keeps the last `steps` steps; 0 stops recording.
+  // Discards the recorded steps, and records the last `steps` steps from now on; 0 stops recording.
+  // Errors: ValueError unless steps >= 0.
   void record_last(int steps);
   const std::deque<StepRecord>& steps() const { return steps_; }
 
   void begin_step(uint64_t number) {
     if (max_steps_ > 0) step_ = {.number = number};
   }
-  void end_step();  // not called for a step that fails, which is discarded
+  void end_step();  // a step that fails has no end_step(), and is discarded
+  // begin() and end() surround an action; actions do not overlap.
   void begin(const Action& action) {
     if (max_steps_ > 0) step_.actions.push_back({.action = action, .begin = monotonic_now()});
   }
@@ -31,8 +34,8 @@ class StepRecorder {
   // Sets the size of the gradients sent by the all-reduce over replicas.
   void set_all_reduce_bytes(int64_t bytes) { step_.all_reduce_bytes = bytes; }
 
-  // begin_message, and sent or received, surround a call of the mailbox. The waiting time of received() is
-  // moved in front of the action: the action's duration contains only computation.
+  // begin_message, and sent or received, surround a call of the mailbox within an action. A receive adds
+  // its waiting time to the action's begin, so that the action's duration is that of the computation.
   void begin_message() {
     if (max_steps_ > 0) message_begin_ = monotonic_now();
   }

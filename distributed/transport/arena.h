@@ -8,9 +8,10 @@
 
 namespace gradus::dist::internal {
 
-// Returns the size of the segment that `members` ranks need.
+// Returns the size in bytes of the segment for a group of `members` ranks.
 size_t arena_bytes(int members);
-// `members` are the members' ranks in the job; `index` is this rank's place among them.
+// `segment`: zero-initialized, the same for all members. `members`: the members' ranks in the job, all on
+// this host; `index`: this rank's position in `members`.
 std::unique_ptr<Backend> make_arena_backend(std::shared_ptr<Segment> segment, std::vector<int> members,
                                             int index);
 
