@@ -560,7 +560,6 @@ void join(const std::vector<std::shared_ptr<AllReduceCallback>>& callbacks, cons
   }
   body();
   if (callbacks[0]->is_single_rank()) return;
-
   // Takes part in the other ranks' backwards until all ranks have joined. Each callback has its own thread,
   // since the order in which the other ranks use the callbacks is unknown.
   std::vector<std::exception_ptr> errors(callbacks.size());

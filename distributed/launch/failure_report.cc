@@ -68,7 +68,6 @@ std::string failure_report(const char* op, const Outcome& outcome) {
   if (outcome.ok) return outcome.lost_output.empty() ? "" : concat(op, ": ", outcome.lost_output, '\n');
   if (outcome.signal)
     return concat(op, ": ended by signal ", outcome.signal, " (", signal_name(outcome.signal), ")\n");
-
   std::string report = concat(op, ": ", outcome.failure.text, '\n');
   const auto root = std::find_if(outcome.exits.begin(), outcome.exits.end(),
                                  [&](const RankExit& e) { return e.rank == outcome.failure.rank; });

@@ -268,7 +268,6 @@ RendezvousOptions rendezvous_options(const Args& a) {
   std::tie(rendezvous.min_nodes, rendezvous.max_nodes) = node_range(a.nnodes);
   if (const char* token = std::getenv("GRADUS_TOKEN")) rendezvous.token = token;
   read_conf(a, rendezvous);
-
   if (a.rdzv_backend.starts_with("etcd"))
     fail("--rdzv-backend ", a.rdzv_backend,
          " is not supported: static and c10d do the same without a server");
@@ -290,7 +289,6 @@ RendezvousOptions rendezvous_options(const Args& a) {
     }
     return rendezvous;
   }
-
   rendezvous.job_id = a.spec.run_id;
   if (a.rdzv_backend == "static") {
     if (rendezvous.min_nodes != rendezvous.max_nodes)

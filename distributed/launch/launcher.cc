@@ -97,7 +97,6 @@ SupervisorOptions read_options(const LauncherOptions& o) {
   check_ranges(o);
   if (o.backend != "gloo" && o.backend != "local")
     throw ValueError(kOp, "backend is '", o.backend, "'; expected gloo or local");
-
   SupervisorOptions spec;
   RendezvousOptions& nodes = spec.rendezvous;
   const std::string unset_address = LauncherOptions().master_addr;
@@ -113,7 +112,6 @@ SupervisorOptions read_options(const LauncherOptions& o) {
     spec.nproc = o.world_size;
   }
   if (!spec.nproc) spec.nproc = std::max(1, internal::gpu_count());
-
   if (o.nnodes > 1) {
     if (o.world_size && o.world_size != o.nnodes * spec.nproc)
       throw ValueError(kOp, "world_size is ", o.world_size, ", but ", o.nnodes, " nodes with ", spec.nproc,
@@ -328,7 +326,6 @@ Ended run_processes(SupervisorOptions spec, int ordinal, const std::vector<Ended
   spec.variables = {concat("GRADUS_LAUNCH=", ordinal, ':', getpid(), ':', file.fd())};
   spec.inherit = {file.fd()};
   spec.results = results != Results::kNone;
-
   std::cout.flush();  // earlier output must come before the ranks' output
   std::fflush(stdout);
   internal::Outcome outcome = internal::supervise(spec);
@@ -383,7 +380,6 @@ Ended run(const LauncherOptions& options, const Body& body, Results results) {
       busy = false;
     }
   } done;
-
   SupervisorOptions spec = read_options(options);
   const int ordinal = int(earlier.size());
   Ended ended;

@@ -93,7 +93,6 @@ pid_t spawn(const char* op, const SpawnOptions& options) {
   const std::vector<char*> argv = pointers(options.argv), env = pointers(options.env);
   int failed[2];  // closed by a successful exec; else errno comes through it
   if (pipe2(failed, O_CLOEXEC) < 0) throw ValueError(op, "cannot make a pipe: ", errno_text());
-
   // Blocks signals: no handler of this process may run in the child before exec.
   sigset_t all, before;
   sigfillset(&all);

@@ -164,7 +164,6 @@ class Attempt {
         rank.error_file = rank.end.error_file = folder + "/error.json";
       }
       if (spec_.results) rank.result = memory_file(spec_.op, "result");
-
       SpawnOptions options{
           .path = spec_.path, .argv = spec_.argv, .env = environment(rank), .inherit = spec_.inherit};
       if (spec_.pass_local_rank) options.argv.insert(options.argv.begin() + 1, concat("--local-rank=", i));
@@ -236,7 +235,6 @@ class Attempt {
     // This launcher may run in a rank of another launcher. Then its ranks belong to both.
     if (const char* outer = std::getenv("GRADUS_LAUNCHER_ID"))
       own["GRADUS_LAUNCHER_ID"] = concat(outer, ',', id_);
-
     std::vector<std::string> all = spec_.variables;
     for (const auto& [name, value] : own) all.push_back(name + '=' + value);
     for (char** variable = environ; *variable; ++variable) {

@@ -65,7 +65,6 @@ AutoMicroBatches::AutoMicroBatches(int64_t rows, const Options& options) : rows_
   if (options.make_lists(1).ranks() > 1 && measurable.size() > 2) measurable.pop_back();
   std::vector<Measurement> measurements;
   for (int64_t size : subsample(measurable)) measurements.push_back({size, options.measure(size)});
-
   double least_bytes = INFINITY;  // the smallest peak memory per rank of any candidate
   for (int64_t size : sizes) {
     const int number = is_fixed ? options.micro_batches : int(rows / size);

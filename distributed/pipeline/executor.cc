@@ -92,7 +92,6 @@ double Executor::run_list(Step& step) {
   Context context = Context::current().snapshot();
   context.generator = std::make_shared<RandomGenerator>();
   const ContextScope in_context(context);
-
   const std::vector<ActionPosition> order = order_of(lists);
   recorder_.begin_step(step.number);
   std::optional<NoSync> no_sync;

@@ -102,11 +102,9 @@ ModelTrace trace_model(nn::Module& model, const std::vector<Tensor>& inputs,
   context.generator = std::make_shared<RandomGenerator>();
   context.device = kMeta;
   const ContextScope in_context(context);
-
   nn::StateDict state;
   for (const auto& [name, t] : named_tensors(model)) state.emplace_back(name, on_meta(t));
   const nn::ParameterScope substituted(model, state);
-
   GradManager gm;  // a recording must be open, so that checkpoint() uses others (in_checkpoint)
   gm.attach(model.parameters());
   const auto recording = gm.record();

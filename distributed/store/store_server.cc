@@ -49,7 +49,6 @@ FileDescriptor listen_somewhere(const StoreServerOptions& options) {
   const auto is_loopback = [](const SocketAddress& a) { return a.is_loopback(); };
   if (options.token.empty() && !std::all_of(addresses.begin(), addresses.end(), is_loopback))
     throw ValueError(kOp, "a token is needed to listen at '", options.host, "', which other hosts can reach");
-
   bool taken = false;
   if (FileDescriptor socket = internal::listen_at(addresses[0], &why, &taken)) return socket;
   throw ConnectionError(taken ? ConnectionError::Reason::kPortTaken : ConnectionError::Reason::kOther, kOp,

@@ -45,7 +45,6 @@ class TcpStore final : public Store {
     for (const std::string_view key : request.keys) internal::check_key(op, key);
     for (const std::string_view value : request.values)
       internal::check_value(op, request.keys[0], value.size());
-
     const Milliseconds limit =
         request.waits() ? std::min(request.timeout, kMaxWait) : std::min(default_timeout(), kAnswerLimit);
     const Deadline deadline = Deadline::after(limit + kSlack);

@@ -39,7 +39,6 @@ class HostsBackend final : public Backend {
     std::string records = to_wire(intra_host().exchange(call, local));
     if (is_leader()) records = to_wire(gather_any(*setup_.inter_host, call, records));
     const auto of_hosts = from_wire<std::vector<std::string>>(broadcast_any(call, records));
-
     std::vector<std::string> all(size());
     for (size_t h = 0; h < of_hosts.size(); ++h) {
       auto of_host = from_wire<std::vector<std::string>>(of_hosts[h]);
@@ -65,7 +64,6 @@ class HostsBackend final : public Backend {
     std::string kept;
     if (is_leader() && !at_root) kept.resize(bytes);
     void* const sum = at_root ? out : kept.data();
-
     intra_host().reduce(call, 0, in, sum, n, dtype, summed(op));
     if (is_leader()) {
       setup_.inter_host->reduce(call, host_of(root), sum, sum, n, dtype, summed(op));

@@ -309,7 +309,6 @@ class MessageBackend final : public Backend {
     const auto landing_of = [&](size_t k, size_t j) {
       return at(landing_.get(), ((k % ahead) * size_ + j) * room);
     };
-
     std::vector<std::vector<Ref<Request>>> receives(ahead);
     for (size_t k = 0; k + 1 < pieces + ahead; ++k) {
       if (k < pieces) {

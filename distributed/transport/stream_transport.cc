@@ -221,7 +221,6 @@ class StreamTransport final : public Transport, public std::enable_shared_from_t
     request->head.resize(sizeof head + header.size());
     std::memcpy(request->head.data(), &head, sizeof head);
     if (!header.empty()) std::memcpy(request->head.data() + sizeof head, header.data(), header.size());
-
     std::lock_guard lock(mutex_);
     outgoing_[request->peers[0]].push_back(request.get());
     progress();
@@ -236,7 +235,6 @@ class StreamTransport final : public Transport, public std::enable_shared_from_t
     if (peer != kAnySource) sources = {peer};
     if (sources.empty()) sources = members_;
     for (int source : sources) request->peers.push_back(member(source));
-
     std::lock_guard lock(mutex_);
     const auto fits = [&](const Unexpected& message) {
       return !message.taker && request->fits(message.source, message.tag);

@@ -47,7 +47,6 @@ constexpr size_t kMaxMessage = 1 << 16;
   if (socket != 3) dup2(socket, 3);
   socket = 3;
   close_range(4, ~0u, 0);
-
   JobProcesses job{.subreaper = launcher};
   std::vector<char> message(kMaxMessage);
   TimePoint look = std::chrono::steady_clock::now() + kLook;

@@ -143,7 +143,6 @@ void LogMultiplexer::run() {
     for (size_t i = 0; i < streams.size(); ++i)
       if (fds[i].revents && !copy(streams[i], buffer)) streams[i].in.close();
     const size_t ended = std::erase_if(streams, [](const Stream& s) { return !s.in; });
-
     std::lock_guard lock(mutex_);
     std::ranges::move(added_, std::back_inserter(streams));
     added_.clear();

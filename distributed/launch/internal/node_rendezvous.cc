@@ -124,7 +124,6 @@ bool NodeRendezvous::failed(Failure* failure) const {
 Verdict NodeRendezvous::end_attempt(bool ok, std::vector<std::string>* results) {
   const bool restart = attempt_ < placement_.max_restarts;
   if (!store_) return ok ? Verdict::kDone : restart ? Verdict::kRestart : Verdict::kFailed;
-
   try {
     if (ok) put_results(*results);
     store_->set(key(concat("ended/", placement_.node)), ok ? "ok" : "failed");
@@ -208,7 +207,6 @@ void NodeRendezvous::join_nodes(int nproc) {
                                   "(host ", host_name(), ", process ", getpid(), ")");
   store_ = connect_with_retries(address);
   if (!server_) link_ = join_tcp_as_launcher(address, name, kConnect);
-
   placement_.store = host_and_port(options_.host, options_.port);
   register_node(nproc);
   if (server_) store_->set(concat(kKeys, "plan"), make_plan());

@@ -59,7 +59,6 @@ std::optional<StoreConnection> StoreConnection::greet(const SocketAddress& addre
                                                 : ConnectionError::Reason::kRefused;
     return {};
   };
-
   who.nonce = random_nonce();
   const std::string hello = encode(who);
   const std::optional<Message> challenge = query(hello, MessageType::kChallenge);

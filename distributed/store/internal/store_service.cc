@@ -54,11 +54,9 @@ void StoreService::receive(Id id, std::string_view bytes, TimePoint now) {
 void StoreService::handle(Id id, Connection& c, std::string_view body, TimePoint now) {
   if (c.state == State::kHello) return greet(id, c, body);
   if (c.state == State::kProof) return check_proof(id, c, body, now);
-
   const std::optional<Message> message = parse(body);
   if (!message) return drop(id, c, kBadMessage);
   if (c.hello.role != Role::kClient) return handle_notice(id, c, *message, now);
-
   // A client may send one request at a time, which bounds the memory for answers.
   if (table_.is_waiting(id) || !c.out.empty()) return drop(id, c, kBadMessage);
   if (!is_launcher(c.hello) && !message->texts.empty() && message->texts[0].starts_with(kLauncherPrefix))
@@ -118,7 +116,6 @@ void StoreService::check_proof(Id id, Connection& c, std::string_view body, Time
       }
       return refuse(id, c, Refusal::kRank, *why);
     }
-
   const std::string mac = make_proof(token, "server", c.hello_frame, c.challenge_frame);
   c.state = State::kOpen;
   c.registered = hello.role != Role::kClient;
