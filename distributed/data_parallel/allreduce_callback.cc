@@ -2,8 +2,7 @@
 // backward pass. Algorithm (allreduce_callback.h): begin() sends a note with the parameters that this rank
 // will reach; the Consensus (internal/consensus.h) of all notes says which gradients are reduced; ready()
 // launches complete buckets in a fixed order; landed() and finish() deliver the results. GradManager calls
-// these in the thread of the backward; the queued all-reduces run in the thread that runs the group's
-// collectives.
+// these in the thread of the backward; queued all-reduces run in the thread of the group's collectives.
 #include "gradus/distributed/data_parallel/allreduce_callback.h"
 
 #include <algorithm>
@@ -143,8 +142,7 @@ class AllReduceCallback::Backward {
   }
 
   // Launches the buckets that are complete and next in order, without waiting. With a comm hook,
-  // wait_for_consensus() must have run; the all-reduce without a hook reads the consensus later, when it
-  // runs.
+  // wait_for_consensus() must have run; the all-reduce without a hook reads the consensus when it runs.
   void launch_ready() {
     while (launched_ < buckets_.size() && buckets_[launched_]->num_pending == 0) launch(false);
   }
@@ -229,8 +227,7 @@ class AllReduceCallback::Backward {
     agreed_error = false;
   }
 
-  // Launches the next bucket: runs the comm hook, or queues the all-reduce. `finishing`: the computation has
-  // ended.
+  // Launches the next bucket: runs the comm hook, or queues the all-reduce. `finishing`: all is computed.
   void launch(bool finishing) {
     const size_t index = launched_++;
     const std::shared_ptr<Bucket>& bucket = buckets_[index];
@@ -285,8 +282,7 @@ class AllReduceCallback::Backward {
     return any_rank(local, callback_.group_);
   }
 
-  // Reduces the gradients one by one, with the all-reduce that enclosing recordings differentiate (double
-  // backward).
+  // Reduces the gradients one by one with the differentiable all-reduce, for double backward.
   void deliver_tracked(Deliveries& to) {
     for (const auto& bucket : buckets_)
       for (const Gradient& g : bucket->gradients) {
@@ -467,8 +463,7 @@ void AllReduceCallback::abandon(std::exception_ptr error) noexcept {
     backward_ = nullptr;
     if (!is_single_rank() && !agreed) internal::report_backward_failure(group_.state().world(), error);
   } catch (...) {
-    // Either the job has failed, and the next call will throw the error, or a simulation is killing this
-    // rank.
+    // The job has failed, and the next call will throw the error; or a simulation is killing this rank.
   }
 }
 

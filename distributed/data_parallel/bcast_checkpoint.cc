@@ -1,7 +1,6 @@
 // bcast_checkpoint takes two collectives. broadcast_object sends one serialized message: the exception of
 // `load` (or ""), path, warning, and the names and values of all entries, for tensors dtype and shape.
-// bcast_list_ then sends the tensors' elements. After an exception of `load` every rank throws before the
-// second collective.
+// bcast_list_ then sends the tensors' elements. After an exception of `load` every rank throws before that.
 #include "gradus/distributed/data_parallel/bcast_checkpoint.h"
 
 #include <exception>
@@ -19,8 +18,7 @@ namespace {
 
 constexpr const char* kOp = "bcast_checkpoint";
 
-// The entries of a checkpoint by type. A tensor has its dtype and shape; its elements are broadcast
-// separately.
+// The entries of a checkpoint by type: of tensors only dtype and shape; elements are broadcast separately.
 template <class T> using Entries = std::vector<std::pair<std::string, T>>;
 using AllEntries = std::tuple<Entries<std::pair<DType, Shape>>, Entries<bool>, Entries<int64_t>,
                               Entries<uint64_t>, Entries<double>, Entries<std::string>>;
@@ -41,8 +39,7 @@ std::string serialize(const io::Checkpoint& checkpoint, std::vector<Tensor>& ten
   return wire.take();
 }
 
-// Returns the checkpoint with uninitialized host tensors, and appends these to `tensors`, in serialize()'s
-// order.
+// Returns the checkpoint with uninitialized host tensors, and appends these to `tensors`.
 io::Checkpoint parse(WireReader& wire, std::vector<Tensor>& tensors) {
   io::Checkpoint checkpoint;
   const auto add_entries = [&]<class T>(const Entries<T>& entries) {

@@ -18,8 +18,7 @@
 
 namespace gradus::dist {
 
-// This rank's gradients of one bucket. All ranks have the same buckets in the same order, with the same
-// parameters.
+// This rank's gradients of one bucket. All ranks have the same buckets of the same parameters, in one order.
 struct GradBucket {
   int index = 0;         // index in the plan; a bucket that no rank's backward reached is skipped
   bool is_last = false;  // whether this is the last bucket of this backward

@@ -199,8 +199,7 @@ std::pair<int, int> node_range(const std::string& text) {
   return {low, high};
 }
 
-// Reads "3" or "0:1,1:2": per local rank a sum of kStdout (1) and kStderr (2). Ranks that are not named have
-// 0.
+// Reads "3" or "0:1,1:2": per local rank a sum of kStdout (1) and kStderr (2); 0 for ranks not named.
 std::vector<int> streams(const char* what, const std::string& text, int nproc) {
   if (text.find(':') == std::string::npos) return std::vector<int>(size_t(nproc), number(what, text, 0, 3));
   std::vector<int> result(size_t(nproc), 0);

@@ -241,8 +241,7 @@ void print(const std::string& text) {
   internal::write_console(2, concat(kOp, ": ", text, '\n'), Milliseconds(1'000));
 }
 
-// Runs the function once on `ranks` threads of this process. A failure gives status 1 and the first rank that
-// failed.
+// Runs the function on `ranks` threads of this process. A failure gives status 1 and the first failed rank.
 Ended run_threads(const LauncherOptions& options, const Body& body, int ranks) {
   Ended ended;
   ended.results.resize(size_t(ranks));
@@ -270,8 +269,7 @@ Ended run_threads(const LauncherOptions& options, const Body& body, int ranks) {
   return ended;
 }
 
-// An environment variable of this process that set() changes. The destructor restores the earlier value. Not
-// thread-safe.
+// An environment variable of this process that set() changes and the destructor restores. Not thread-safe.
 class Variable {
  public:
   explicit Variable(const char* name) : name_(name) {

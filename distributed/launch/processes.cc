@@ -36,8 +36,8 @@ std::vector<char*> pointers(const std::vector<std::string>& strings) {
   return result;
 }
 
-// Runs between fork and exec, and so does only what is safe while other threads hold locks. Returns on an
-// error, with errno.
+// Runs in the child between fork and exec, and so does only what is safe while other threads of the parent hold
+// locks. Returns only on an error, with errno.
 void become(const SpawnOptions& options, char* const* argv, char* const* env, pid_t parent) {
   if (options.start_new_session) {
     setsid();
@@ -167,8 +167,7 @@ Stats all_stats() {
   return all;
 }
 
-// Returns whether the subreaper has inherited the orphan `pid`. `subreaper_group`: the subreaper's own process
-// group.
+// Returns whether the subreaper has inherited the orphan `pid`. `subreaper_group`: its process group.
 bool is_adopted(const JobProcesses& job, pid_t pid, const Stat& stat, pid_t subreaper_group) {
   return job.subreaper && stat.parent == job.subreaper && stat.group != subreaper_group &&
          std::ranges::find(job.unrelated, pid) == job.unrelated.end();

@@ -396,8 +396,7 @@ class Attempt {
     reap_adopted(job_processes(), kept);
   }
 
-  // Kills the ranks and all processes that they have started, and reaps the ranks. Only the first call has an
-  // effect.
+  // Kills the ranks and all processes that they have started, and reaps the ranks. Later calls do nothing.
   void end_all() {
     if (ended_) return;
     ended_ = true;

@@ -85,7 +85,6 @@ AutoMicroBatches::AutoMicroBatches(int64_t rows, const Options& options) : rows_
   num_trial_steps_ = num_trial_candidates_ > 1 ? num_trial_candidates_ * kTrialsPerCandidate : 0;
 }
 
-// Scales the candidate's number, which is for rows_ rows, to a batch of another size.
 int AutoMicroBatches::micro_batches_for(int64_t rows) const {
   const Candidate& c = candidates_[current()];
   const double number = std::round(double(c.micro_batches) * double(rows) / double(rows_));

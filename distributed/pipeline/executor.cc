@@ -149,8 +149,7 @@ std::string Executor::mismatching_inputs(const Step& step, const Action& action)
 }
 
 // Returns the order in which this process runs or enqueues actions: the rank's list, or, with several
-// devices, the lists of all devices merged by their begin in a simulation with equal times. The devices run
-// in parallel.
+// devices, the lists of all devices merged by their begin in a simulation with equal times.
 std::vector<Executor::ActionPosition> Executor::order_of(const ActionLists& lists) const {
   std::vector<ActionPosition> order;
   if (!model_.has_devices()) {
@@ -222,8 +221,7 @@ void Executor::forward(Step& step, const Action& action, bool recomputes) {
     step.running.erase({s, k});
 }
 
-// Runs the stage's part of the model on running.input. Sets running.output and, on the last stage,
-// running.loss.
+// Runs the stage on running.input. Sets running.output and, on the last stage, running.loss.
 void Executor::run_own_stage(Step& step, const Action& action) {
   Running& running = step.at(action);
   std::optional<nn::ParameterScope> tied;
@@ -291,8 +289,7 @@ void Executor::weight_gradient(Step& step, const Action& action) {
   step.running.erase({action.stage, action.micro_batch});
 }
 
-// Posts receives for the messages of an action, as far as they are known. Receives of one message may be
-// posted twice.
+// Posts receives for the known messages of an action. Receives of one message may be posted twice.
 void Executor::post_receives(Step& step, const Action& action) {
   if (!mailbox_) return;
   const int s = action.stage, k = action.micro_batch;

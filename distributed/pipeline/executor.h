@@ -42,8 +42,7 @@ class Executor {
 
   // Runs this rank's list of actions. Returns the sum of the micro-batches' losses, on every rank. Gradients
   // are added to grad() of the parameters. Collective over the group: all ranks pass the same lists.
-  // Errors: the model's exceptions, with the action added; those of Mailbox (group/mailbox.h). The other
-  // ranks get a PeerError.
+  // Errors: the model's exceptions, with the action added; those of Mailbox. Other ranks get a PeerError.
   double run(const ActionLists& lists, const StepWork& work);
   // Broadcasts the tensors of each micro-batch from the last stage's rank to all ranks. All ranks pass lists
   // of the same lengths; on other ranks the tensors may be undefined, and are replaced.

@@ -1,7 +1,6 @@
 // trace_model replaces the model's tensors by meta tensors, runs the forward once in a Context of its own,
 // and lets a Tracer record it: as CallInterceptor the entered and left module calls, as Observer each op with
-// its operands. A tensor is identified by its storage, numbered in order of first use (StorageId). See Note
-// [Traces].
+// its operands. A tensor is identified by its storage, numbered in order of first use. See Note [Traces].
 #include "gradus/distributed/pipeline/stage_plan.h"
 
 #include <array>

@@ -100,8 +100,7 @@ std::vector<Tensor> without_meta(std::vector<Tensor> tensors) {
 }
 
 // Returns size(0) of all tensors of the batch.
-// Errors: ShapeError for tensors with different numbers of rows or without dims, and for a batch without
-// rows.
+// Errors: ShapeError for tensors without dims or of different numbers of rows, and for 0 rows.
 int64_t rows_of(const Batch& batch) {
   int64_t rows = -1;
   for (const auto* list : {&batch.inputs, &batch.targets})

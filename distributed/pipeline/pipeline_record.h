@@ -44,8 +44,7 @@ struct RankRecord {
   std::vector<StepRecord> steps = {};
 };
 
-// The records of all ranks of the job, ordered by replica, then by rank in the pipeline. All ranks have the
-// same steps.
+// The records of all ranks, by replica, then by rank in the pipeline. All ranks have the same steps.
 struct PipelineRecord {
   std::vector<RankRecord> ranks;
 };

@@ -78,8 +78,7 @@ class ProbeForward {
   std::vector<uint32_t> versions_;
 };
 
-// The scope of the second run: is_recomputing() is true, and the model has the buffers as the first run left
-// them.
+// The scope of the second run: is_recomputing() is true, and buffers are as the first run left them.
 class RecomputedForward {
  public:
   RecomputedForward(nn::Module& model, const nn::StateDict& changed_buffers);

@@ -50,8 +50,7 @@ class RankList {
   // Adds a chunk of the stages [first, last].
   void add_chunk(int first, int last) { chunks_.push_back({first, last, {}}); }
 
-  // Appends micro-batch k on the chunk's stages, in reverse order for backward. Does nothing if k >=
-  // micro_batches.
+  // Appends micro-batch k, unless k >= micro_batches, on the chunk's stages; in reverse order for backward.
   void run(ActionKind kind, int chunk, int k) {
     if (k >= micro_batches_) return;
     const auto [first, last, done] = chunks_[chunk];

@@ -54,8 +54,7 @@ struct ModelTrace {
 };
 
 // Runs `forward`, which calls the model with `inputs` and returns its result's tensors. The inputs must be on
-// meta; the model's tensors are replaced by meta tensors during the call. The caller's generator does not
-// change.
+// meta; meta tensors replace the model's tensors during the call. The caller's generator does not change.
 // Errors: those of the forward; DeviceError if the forward reads a tensor's value.
 ModelTrace trace_model(nn::Module& model, const std::vector<Tensor>& inputs,
                        const std::function<std::vector<Tensor>()>& forward);

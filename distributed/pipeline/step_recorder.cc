@@ -87,7 +87,6 @@ void StepRecorder::end_step() {
   steps_.push_back(std::move(step_));
 }
 
-// Ends the action of the last begin().
 void StepRecorder::end() {
   if (max_steps_ == 0) return;
   step_.actions.back().end = monotonic_now();

@@ -96,8 +96,7 @@ struct Message {
 
 // Returns the frame of a message.
 std::string encode(const Message& message);
-// Reads a frame without its length. Returns nothing for an unknown type, wrong counts, or lengths
-// that do not add up.
+// Parses a frame without its length. Returns nullopt for an unknown type, wrong counts or wrong lengths.
 std::optional<Message> parse(std::string_view body);
 
 // Cuts a stream of bytes into frames.
@@ -106,8 +105,7 @@ class FrameReader {
   enum class State { kFrame, kPartial, kTooLong };
 
   void append(std::string_view bytes) { bytes_.append(bytes); }
-  // Takes the next frame. kFrame: `body` is the frame without its length, valid until the next call
-  // of any function.
+  // Removes the next frame. kFrame: `body` is the frame without its length, valid until the next call.
   State next(size_t limit, std::string_view* body);
   // Returns the number of bytes that belong to no complete frame yet.
   size_t pending() const { return bytes_.size() - consumed_; }

@@ -146,7 +146,6 @@ void StoreServer::refuse_one() {
   reserve_descriptor_ = open_spare();
 }
 
-// Handles the epoll events of a connection.
 void StoreServer::serve(Id id, uint32_t events) {
   if (!sockets_.contains(id)) return;  // ended by an earlier event of this round
   if (events & EPOLLOUT)

@@ -50,8 +50,7 @@ class LauncherLink {
   virtual void report(int attempt, const Failure& failure) = 0;
   // Reports that a rank of the attempt has ended with exit code 0.
   virtual void rank_exited(int attempt, int rank) = 0;
-  // Returns whether the attempt is known to have failed. A server that is gone counts as a failure
-  // (kDied, rank -1).
+  // Returns whether the attempt is known to have failed. A lost server is a failure (kDied, rank -1).
   virtual bool failed(int attempt, Failure* failure = nullptr) const = 0;
   // Signs off: from now on the end of the connection is no failure.
   virtual void leave() = 0;
@@ -61,8 +60,7 @@ class LauncherLink {
 std::unique_ptr<LauncherLink> join_tcp_as_launcher(const StoreAddress& address, const std::string& name,
                                                    Milliseconds timeout);
 
-// Returns a store in which waits end with the job's failure, and with a PeerError once all other
-// ranks have left.
+// Returns a store whose waits throw the job's failure, and a PeerError once all other ranks have left.
 std::shared_ptr<Store> guarded_store(std::shared_ptr<Store> store, std::shared_ptr<Membership> membership);
 
 }  // namespace gradus::dist

@@ -1,6 +1,5 @@
 // ArenaBackend: collectives of ranks that share memory. Data goes through a few buffers per rank in
-// one segment, in rounds: every member writes, waits for all others, and reads what it needs (Note
-// [Rounds] in arena.cc).
+// one segment, in rounds: every member writes, waits for all others, and reads (Note [Rounds] in arena.cc).
 #pragma once
 
 #include "gradus/distributed/transport/backend.h"

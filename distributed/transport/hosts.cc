@@ -1,7 +1,6 @@
 // HostsBackend: hierarchical (two-level) collectives. all_reduce: the ranks of a host reduce into their first
 // rank (the leader) through shared memory, the leaders all_reduce by messages, and each leader broadcasts the
-// result on its host. reduce and broadcast alike; the other collectives use the backend all_members of messages
-// between all members.
+// result on its host. reduce and broadcast alike; the other collectives are messages between all members.
 #include "gradus/distributed/transport/hosts.h"
 
 #include <algorithm>

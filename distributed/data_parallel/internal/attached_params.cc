@@ -106,8 +106,7 @@ void FiniteCheck::check_elements(size_t param, const Tensor& grad) {
   if (element_ >= 0) param_ = int64_t(param);
 }
 
-// Computes the infinity norm per device. Searches the gradients element by element only if a norm is not
-// finite.
+// Computes the infinity norm per device. Searches the gradients' elements only if a norm is not finite.
 void FiniteCheck::check_gpu_gradients() {
   std::map<int, std::vector<Tensor>> by_device;
   for (const auto& [param, grad] : on_gpus_) by_device[grad.device().index].push_back(grad);

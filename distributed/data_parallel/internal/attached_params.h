@@ -69,8 +69,7 @@ class FiniteCheck {
   // Checks this rank's gradient of the attached tensor number `param`. Gradients on GPUs are deferred to
   // findings(), so that the host synchronizes once.
   void check(size_t param, const Tensor& grad);
-  // Returns a text that names rank, tensor and element; "" if all gradients of all ranks are finite.
-  // Collective.
+  // Returns a text that names ranks, tensors and elements; "" if all ranks' gradients are finite. Collective.
   std::string findings(const Group& group, const AttachedParams& params);
 
  private:

@@ -1,7 +1,7 @@
 // Bucket: gradients of one dtype and device that one backward all-reduces together, in one contiguous buffer
 // of host memory (the counterpart of DDP's Bucket). Attached tensors are the parameters of AllReduceCallback.
-// `reduced` (Consensus::reduced) flags the attached tensors for which some rank has a gradient; a rank without one
-// sends zeros.
+// `reduced` (Consensus::reduced) flags the attached tensors for which some rank has a gradient; ranks without one
+// send zeros.
 #pragma once
 
 #include <functional>

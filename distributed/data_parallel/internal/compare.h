@@ -52,8 +52,7 @@ std::optional<Mismatch> find_difference(const std::vector<std::vector<std::strin
                                         const std::vector<int>& ranks);
 // Gathers the members' lists and compares them. Collective.
 std::optional<Mismatch> find_difference(Op op, const std::vector<std::string>& local, const Group& group);
-// Throws a MismatchError, the same on all ranks, if the lists differ. `what` is the error's subject.
-// Collective.
+// Throws a MismatchError, the same on all ranks, if lists differ. `what` is the error's subject. Collective.
 void check_equal(Op op, const std::string& what, const std::vector<std::string>& local, const Group& group);
 
 }  // namespace gradus::dist::internal

@@ -2,8 +2,7 @@
 // gradients, and fingerprints of its options, attached tensors and parameters. This file serializes the notes,
 // exchanges them by an asynchronous collective, checks that all ranks run the same backward (find_mismatch), and
 // derives what all ranks do (Consensus::resolve). The check and resolve() run on the thread of the group's queue
-// when the notes of all members have arrived; Consensus::wait publishes the result, or throws the mismatch on all
-// ranks.
+// when the notes of all members have arrived; Consensus::wait publishes the result, or throws on all ranks.
 #include "gradus/distributed/data_parallel/internal/consensus.h"
 
 #include <algorithm>
@@ -135,9 +134,7 @@ std::shared_ptr<Consensus> Consensus::start(const Group& group, const BackwardNo
   return consensus;
 }
 
-// All members compute the same result from the same notes. `reduced` is the union of the members' `reached`;
-// `divisor` is the number of members, without those that have joined if kDivideByActive is set. If the backward is
-// canceled, the parameters diverged, or check_joined() will throw, `reduced` is all false and no gradient is reduced.
+// All members compute the same result from the same notes.
 void Consensus::resolve(BackwardNotes all) {
   notes = std::move(all);
   canceled = std::ranges::any_of(notes, [](const auto& n) { return n.kind == BackwardNote::kNone; });

@@ -1,8 +1,7 @@
 // The agreement of all ranks on one data-parallel backward pass. At its start each rank of the group sends a
 // BackwardNote: for which parameters the rank will have gradients, and checksums of its settings. From the notes
 // of all ranks each rank derives the same Consensus: which gradients are all-reduced, and by what a mean divides.
-// The user is AllReduceCallback (distributed/data_parallel/allreduce_callback.h), the counterpart of DDP's
-// Reducer.
+// The user is AllReduceCallback (data_parallel/allreduce_callback.h), the counterpart of DDP's Reducer.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +17,8 @@
 namespace gradus::dist::internal {
 
 // What one rank sends about one backward. The attached tensors are the parameters whose gradients the callback
-// all-reduces; the bucket plan assigns them to buckets. A recording is the time in which a GradManager records ops
-// for its backward.
+// all-reduces; the bucket plan assigns them to buckets. A recording is the graph of ops that a GradManager records
+// for one backward.
 struct BackwardNote {
   enum Kind : int64_t {
     kBackward,
@@ -79,9 +78,10 @@ struct Consensus {
   BackwardNotes notes;
   bool canceled = false;  // some rank's recording ended without a backward
   bool diverged = false;  // the checksums of the parameters differ between ranks: the caller throws an error
-  int first_joined = -1,
-      first_active = -1;  // indices of the first member without data and of the first with data; -1: none
-  int divisor = 1;        // divisor of a mean: number of members, with kDivideByActive of those with data
+  // Indices in the group of the first member that has joined (has no more data), and of the first member with
+  // data; -1: none.
+  int first_joined = -1, first_active = -1;
+  int divisor = 1;  // divisor of a mean: number of members, with kDivideByActive of those with data
   // Per attached tensor: whether some rank has reached the tensor, so its gradient is reduced. All false if the
   // step is canceled, parameters have diverged, or check_joined() throws.
   std::vector<bool> reduced;
@@ -89,8 +89,8 @@ struct Consensus {
 
   // Returns the index of the member whose buffers, such as running means, are broadcast after the backward.
   int root() const { return std::max(first_active, 0); }
-  // Throws if this backward must not run while some members have no more data. `ranks`: the members' ranks in the
-  // job.
+  // Throws if this backward must not run while some members have no more data. `ranks` are the members' ranks in
+  // the job.
   // Errors, the same on all members: PeerError with throw_on_early_termination if some members have joined;
   // StateError if some have joined while an enclosing recording is open on the active members.
   void check_joined(const std::vector<int>& ranks) const;

@@ -12,8 +12,7 @@
 namespace gradus::dist::internal {
 namespace {
 
-// Returns the dot product, added in f64 in a fixed order: eight interleaved partial sums, which the compiler
-// vectorizes.
+// Dot product in f64 in a fixed order: eight interleaved partial sums, which the compiler vectorizes.
 template <class A, class B> double dot(const A* a, const B* b, int64_t n) {
   double sums[8] = {};
   int64_t i = 0;

@@ -15,8 +15,7 @@ namespace gradus::dist::internal {
 class Guard {
  public:
   // Starts the guard. `id`: a text that the environments of the job's processes contain, by which the guard
-  // finds them. `unrelated`: descendants of the launcher that do not belong to the job
-  // (SubreaperScope::unrelated).
+  // finds them. `unrelated`: the launcher's descendants outside of the job (SubreaperScope::unrelated).
   // Errors: ValueError if the system has no socket or process left.
   Guard(const std::string& id, const std::vector<pid_t>& unrelated);
   // Ends the guard, which then kills nothing. Waits for its exit for at most about a second.

@@ -46,8 +46,7 @@ class LogMultiplexer {
   // than 400 bytes are cut.
   std::vector<std::string> last_lines(int rank, size_t count) const;
   // Returns a text about the first output that was lost because a file or the console could not be written (a
-  // full disk), or "". The text is also written to stderr at once, and copying goes on. No reader counts as
-  // no loss.
+  // full disk), or "". The text is also written to stderr at once. A console without a reader is no loss.
   std::string first_loss() const;
 
  private:

@@ -39,8 +39,7 @@ std::string host_and_port(const std::string& host, int port) {
 
 std::string node_key(int index) { return concat(kKeys, "node/", index); }
 
-// Listens at the first address of the host where that is possible. Returns null and sets `why` and `taken` on
-// failure.
+// Listens at the host's first possible address. Returns null and sets `why` and `taken` on failure.
 FileDescriptor listen_on(const std::string& host, int port, std::string* why, bool* taken) {
   for (const SocketAddress& address : resolve(host, port, Deadline::after(kConnect), why))
     if (FileDescriptor socket = listen_at(address, why, taken)) return socket;
@@ -185,8 +184,7 @@ bool NodeRendezvous::is_first() {
   return bool(listen_on(options_.host, 0, &why, &taken));
 }
 
-// Joins the job of several nodes: hosts or finds the store, announces this node and sets placement_ from the
-// plan.
+// Joins the job of several nodes: hosts or finds the store, registers this node, and sets placement_.
 void NodeRendezvous::join_nodes(int nproc) {
   std::string why;
   const std::vector<SocketAddress> addresses =
@@ -314,8 +312,7 @@ void NodeRendezvous::throw_missing(const std::vector<Node>& nodes, int ranks) co
 }
 std::string NodeRendezvous::refusals() const { return server_ ? server_->refusals() : ""; }
 
-// Waits until all nodes have ended the attempt, or a node cannot, and publishes the verdict. `restart`:
-// restarts are left.
+// Waits until all nodes have ended the attempt or have failed; publishes the verdict. `restart`: allowed.
 Verdict NodeRendezvous::decide(bool restart) {
   // Without a failure, ranks of other nodes may run for long. After a failure, launchers answer soon.
   std::optional<Deadline> deadline;
@@ -347,8 +344,7 @@ Verdict NodeRendezvous::decide(bool restart) {
   return verdict;
 }
 
-// Returns the time limit of other nodes after this node's ranks have ended; none without a limit or after a
-// failure.
+// Returns the time limit of other nodes once this node's ranks have ended; none after a failure.
 std::optional<Deadline> NodeRendezvous::exit_deadline() const {
   if (failed(nullptr) || options_.exit_timeout == Milliseconds(0)) return {};
   return Deadline::after(options_.exit_timeout);

@@ -291,7 +291,6 @@ void StoreService::disconnect(Id id, std::string_view why, TimePoint now) {
   connections_.erase(it);
 }
 
-// Ends waits for keys, suspicions of the Roster, and stalled connections whose time is over.
 void StoreService::expire(TimePoint now) {
   StoreTable::Answers answers;
   table_.expire(now, &answers);
