@@ -264,10 +264,10 @@ class Attempt {
       const Milliseconds limit = std::min(spec_.monitor_interval, Milliseconds(has_watch ? 50 : 10));
       poll(fds.data(), fds.size(), int(limit.count()));
       for (Rank& r : ranks_)
-        if (r.running) look_at(r);
-      look_at_signals();
-      look_at_failure();
-      look_at_stragglers();
+        if (r.running) check_exit(r);
+      handle_signals();
+      check_failure();
+      check_stragglers();
       if (Clock::now() >= next_step_) step();
       if (Clock::now() >= next_reap_) {
         reap();
@@ -278,7 +278,7 @@ class Attempt {
 
   // If the rank has exited, records how. The rank stays a zombie until all ranks have exited (WNOWAIT), so
   // that its process group's number is not reused.
-  void look_at(Rank& rank) {
+  void check_exit(Rank& rank) {
     siginfo_t info;
     info.si_pid = 0;
     const int result = waitid(P_PID, id_t(rank.end.pid), &info, WEXITED | WNOHANG | WNOWAIT);
@@ -286,7 +286,7 @@ class Attempt {
     rank.running = false;
     RankExit& end = rank.end;
     end.time = std::chrono::system_clock::now();
-    end.ended_by_launcher = asked_to_end_;
+    end.ended_by_launcher = terminating_;
     if (result == 0 && info.si_code == CLD_EXITED) end.exit_code = info.si_status;
     if (result == 0 && info.si_code != CLD_EXITED) end.signal = info.si_status;
     if (const std::optional<ErrorFile> error = parse_error_file(read_file(rank.error_file, kMaxErrorFile))) {
@@ -306,7 +306,7 @@ class Attempt {
     fail();
   }
 
-  void look_at_signals() {
+  void handle_signals() {
     while (const int signal = interrupts_.next_signal()) {
       if (!signal_) {
         signal_ = signal;
@@ -321,13 +321,13 @@ class Attempt {
   }
 
   // Fails if a rank of another node, or a rank's own report to the store, has failed the attempt.
-  void look_at_failure() {
+  void check_failure() {
     if (!failed_ && !signal_ && rendezvous_.failed()) fail();
   }
 
   // Ends ranks that go on for too long after another rank has returned. No rank waits for a rank that hangs
   // after its last collective, so no rank would report it.
-  void look_at_stragglers() {
+  void check_stragglers() {
     const Milliseconds limit = spec_.rendezvous.exit_timeout;
     if (!first_end_ || failed_ || signal_ || limit == Milliseconds(0)) return;
     const auto& [first, deadline] = *first_end_;
@@ -369,7 +369,7 @@ class Attempt {
 
   // Sends a signal to the process groups of the ranks that still run.
   void send(int signal) {
-    asked_to_end_ = true;
+    terminating_ = true;
     for (const Rank& r : ranks_)
       if (r.running) {
         kill(-r.end.pid, signal);
@@ -391,9 +391,9 @@ class Attempt {
 
   // Reaps the orphans adopted from ranks that have ended. Ranks and the guard are not reaped.
   void reap() const {
-    std::vector<pid_t> kept = rank_pids();
-    kept.push_back(guard_.pid());
-    reap_adopted(job_processes(), kept);
+    std::vector<pid_t> own_processes = rank_pids();
+    own_processes.push_back(guard_.pid());
+    reap_adopted(job_processes(), own_processes);
   }
 
   // Kills the ranks and all processes that they have started, and reaps the ranks. Later calls do nothing.
@@ -448,8 +448,8 @@ class Attempt {
   Clock::time_point next_step_ = Clock::time_point::max(), next_reap_ = Clock::now() + kReap;
   // The rank that first exited with code 0, and the deadline for the others to exit.
   std::optional<std::pair<int, Deadline>> first_end_;
-  // asked_to_end_: the launcher has sent the ranks a signal. ended_: end_all has run.
-  bool failed_ = false, asked_to_end_ = false, ended_ = false;
+  // terminating_: the launcher has sent the ranks a signal. ended_: end_all has run.
+  bool failed_ = false, terminating_ = false, ended_ = false;
   int signal_ = 0;   // the first signal to the launcher; 0: none
   Failure failure_;  // the first failure seen here
 };
@@ -480,8 +480,8 @@ std::string RankExit::describe() const {
   return concat("rank ", rank, " exited with code ", exit_code);
 }
 
-Outcome supervise(const SupervisorOptions& given) {
-  SupervisorOptions spec = given;
+Outcome supervise(const SupervisorOptions& options) {
+  SupervisorOptions spec = options;
   open_standard_streams();
   allow_files(spec.nproc);
   const KeepExitCodes keep;

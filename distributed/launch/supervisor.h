@@ -33,7 +33,7 @@ struct SupervisorOptions {
   bool results = false;                // ranks return bytes (GRADUS_RESULT_FD)
 
   std::string log_dir;         // folder for logs and error files; "": none
-  std::vector<int> redirects;  // per local rank, kStdout | kStderr: to files instead of the console
+  std::vector<int> redirects;  // per local rank, kStdout | kStderr: to files, not to the console; empty: none
   std::vector<int> tee;     // per local rank: to files (if there is a log_dir) and the console, with a prefix
   std::vector<bool> shown;  // per local rank: on the console; empty: all
 
@@ -49,7 +49,7 @@ struct RankExit {
   int exit_code = -1;              // -1: ended by `signal`, or unknown
   int signal = 0;                  // the signal that killed the rank; 0: none
   bool ended_by_launcher = false;  // after the launcher had sent a signal to end the rank
-  bool was_stopped = false;        // whether it was stopped when the job failed
+  bool was_stopped = false;        // the process was stopped (SIGSTOP) when the job failed
   std::chrono::system_clock::time_point time;
   std::string message;                  // of the rank's exception, from the error file; "": none
   std::string traceback;                // of the rank's exception, from the error file
@@ -74,9 +74,10 @@ struct Outcome {
   int attempts = 1;
 };
 
-// Runs the job. Returns when all ranks have ended and no process of the job is left.
+// Runs the job. Returns when all ranks have ended and no process of the job is left. Meanwhile replaces this
+// process's handlers of options.signals and SIGCHLD; one call at a time.
 // Errors: ValueError and ConnectionError if the job cannot begin.
-Outcome supervise(const SupervisorOptions& spec);
+Outcome supervise(const SupervisorOptions& options);
 
 // Returns the report of a failed job, in several lines: the first failure with all that is known about it,
 // and how the other ranks ended. Returns "" for a job that did not fail. `op` is the name in messages.

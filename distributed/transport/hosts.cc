@@ -60,9 +60,9 @@ class HostsBackend final : public Backend {
       return all_members().reduce(call, root, in, out, n, dtype, op);
     const size_t bytes = n * size_of(dtype);
     const bool at_root = setup_.index == root;
-    std::string kept;
-    if (is_leader() && !at_root) kept.resize(bytes);
-    void* const sum = at_root ? out : kept.data();
+    std::string host_sum;
+    if (is_leader() && !at_root) host_sum.resize(bytes);
+    void* const sum = at_root ? out : host_sum.data();
     intra_host().reduce(call, 0, in, sum, n, dtype, summed(op));
     if (is_leader()) {
       setup_.inter_host->reduce(call, host_of(root), sum, sum, n, dtype, summed(op));

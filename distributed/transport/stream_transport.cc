@@ -655,11 +655,11 @@ class StreamTransport final : public Transport, public std::enable_shared_from_t
     if (!is_held(incoming)) return false;
     const std::span<const std::byte> header =
         std::span<const std::byte>(incoming.head).subspan(sizeof(MessageHead));
-    const auto asked = std::ranges::find_if(
+    const auto posted = std::ranges::find_if(
         posted_, [&](const ReceiveRequest* request) { return request->fits(source, incoming.message.tag); });
-    if (asked != posted_.end()) {
-      ReceiveRequest& request = **asked;
-      posted_.erase(asked);
+    if (posted != posted_.end()) {
+      ReceiveRequest& request = **posted;
+      posted_.erase(posted);
       incoming.to = request_buffer(request, source, header, incoming.message.payload_bytes);
       incoming.receive = request.finished ? nullptr : &request;
     } else if (is_in_the_way(source)) {

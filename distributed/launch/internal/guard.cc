@@ -33,7 +33,7 @@ namespace {
 constexpr char kId = 'i', kUnrelated = 'o', kClear = 'f', kDone = 'd';
 // How often the guard records the orphans that the launcher has adopted. Once the launcher is gone, the
 // orphans have another parent and cannot be found any more.
-constexpr Milliseconds kLook{1'000};
+constexpr Milliseconds kScanInterval{1'000};
 constexpr size_t kMaxMessage = 1 << 16;
 
 // The guard's main loop. Exits after kDone, or after it has killed the job's processes.
@@ -49,13 +49,13 @@ constexpr size_t kMaxMessage = 1 << 16;
   close_range(4, ~0u, 0);
   JobProcesses job{.subreaper = launcher};
   std::vector<char> message(kMaxMessage);
-  TimePoint look = std::chrono::steady_clock::now() + kLook;
+  TimePoint next_scan = std::chrono::steady_clock::now() + kScanInterval;
   for (;;) {
     pollfd fd{socket, POLLIN, 0};
     poll(&fd, 1, 500);
-    if (std::chrono::steady_clock::now() >= look && getppid() == launcher) {
+    if (std::chrono::steady_clock::now() >= next_scan && getppid() == launcher) {
       job.adopted = adopted_processes(job);
-      look = std::chrono::steady_clock::now() + kLook;
+      next_scan = std::chrono::steady_clock::now() + kScanInterval;
     }
     // A child that another thread of the launcher forked may hold the launcher's end of the socket open. Then
     // the parent's process id shows that the launcher is gone.
