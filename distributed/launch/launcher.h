@@ -48,9 +48,9 @@ class LaunchError : public DistributedError {
   using DistributedError::DistributedError;
 };
 
-// In the launching process: returns 0 if the function returned on every rank; otherwise prints the first failure
-// and returns a non-zero exit status. In a rank that this launcher has started: does not return. In a rank that
-// another program (torchrun) has started: returns 0, or throws the function's exception.
+// In the launching process: returns 0 if the function returned on every rank; otherwise prints the first
+// failure and returns a non-zero exit status. In a rank that this launcher has started: does not return. In a
+// rank that another program (torchrun) has started: returns 0, or throws the function's exception.
 // Errors: ValueError for contradictory options; ConnectionError for a taken port or an unreachable master.
 int launcher(const LauncherOptions& options, const std::function<void()>& body);
 

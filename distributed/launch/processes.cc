@@ -36,8 +36,8 @@ std::vector<char*> pointers(const std::vector<std::string>& strings) {
   return result;
 }
 
-// Runs in the child between fork and exec, and so does only what is safe while other threads of the parent hold
-// locks. Returns only on an error, with errno.
+// Runs in the child between fork and exec, and so does only what is safe while other threads of the parent
+// hold locks. Returns only on an error, with errno.
 void become(const SpawnOptions& options, char* const* argv, char* const* env, pid_t parent) {
   if (options.start_new_session) {
     setsid();

@@ -22,8 +22,8 @@ struct SpawnOptions {
   // Socket of the Guard, the process that ends the job when the launcher dies (internal/guard.h): the started
   // process first sends kStarted and its pid there. -1: no guard.
   int guard = -1;
-  // true: the program starts in a new session. false: in a process group of its own, and killed when the calling thread
-  // ends for any reason (PR_SET_PDEATHSIG).
+  // true: the program starts in a new session. false: in a process group of its own, and killed when the
+  // calling thread ends for any reason (PR_SET_PDEATHSIG).
   bool start_new_session = false;
 };
 
@@ -53,8 +53,8 @@ class SubreaperScope {
   SubreaperScope(const SubreaperScope&) = delete;
   SubreaperScope& operator=(const SubreaperScope&) = delete;
 
-  // Returns this process and the descendants that it had when the SubreaperScope was made. None of these belongs to
-  // the job.
+  // Returns this process and the descendants that it had when the SubreaperScope was made. None of these
+  // belongs to the job.
   const std::vector<pid_t>& unrelated() const { return unrelated_; }
 
  private:
@@ -67,8 +67,8 @@ class SubreaperScope {
 struct JobProcesses {
   std::string id;             // a text that the environments of the job's processes contain; "": not used
   std::vector<pid_t> groups;  // process groups
-  // Pid of a launcher with a SubreaperScope. Children of the launcher in process groups other than the launcher's
-  // belong to the job, except those in `unrelated`. 0: not used.
+  // Pid of a launcher with a SubreaperScope. Children of the launcher in process groups other than the
+  // launcher's belong to the job, except those in `unrelated`. 0: not used.
   pid_t subreaper = 0;
   std::vector<pid_t> unrelated;
   std::vector<Process> adopted;  // processes that were adopted earlier

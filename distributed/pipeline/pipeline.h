@@ -68,7 +68,7 @@ template <class M, class Input = Tensor> class Pipeline : public internal::Pipel
   // the attached parameters. Every rank passes the whole batch of its replica. Returns the loss, the mean (or
   // sum) over all replicas, equal on all ranks. Collective over the pipeline and over the replicas.
   // Errors: ShapeError for a batch without rows, or with tensors of different numbers of rows; the model's
-  // exceptions, with the action added ("in 2F0": forward of micro-batch 0 on stage 2); PeerError on other ranks.
+  // exceptions, with the action added ("in 2F0": stage 2, forward, micro-batch 0); PeerError on others.
   template <class Target, class Loss>
   double step(GradManager& gm, const Input& input, const Target& target, const Loss& loss,
               const StepOptions& options = {}) {

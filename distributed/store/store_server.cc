@@ -175,7 +175,7 @@ void StoreServer::read(Id id, uint32_t events) {
   }
 }
 
-// Passes the first n bytes of receive_buffer_ to the service. Returns false if the service throws: memory is short.
+// Passes the first n bytes of receive_buffer_ to the service. Returns false if memory is short.
 bool StoreServer::receive(Id id, ssize_t n) {
   try {
     service_.receive(id, {receive_buffer_, static_cast<size_t>(n)}, now());

@@ -24,8 +24,9 @@ class StoreTable {
   // Frames to send, in order.
   using Answers = std::vector<std::pair<Client, std::string>>;
 
-  // Executes a request. Adds to `answers` the client's answer, unless the client has to wait, and those of waiting
-  // clients whose keys are now set. A waiting client must send nothing. Returns false if `message` is no request.
+  // Executes a request. Adds to `answers` the client's answer, unless the client has to wait, and those of
+  // waiting clients whose keys are now set. A waiting client must send nothing. Returns false for a message
+  // that is no request.
   bool request(Client client, const Message& message, TimePoint now, Answers* answers);
   bool is_waiting(Client client) const { return waiters_.contains(client); }
   // Ends the client's wait, if any, without an answer.
@@ -44,7 +45,7 @@ class StoreTable {
     size_t next = 0;
     TimePoint deadline;
   };
-  // If all keys exist, adds the answer and returns true. Otherwise queues the client at the first missing key.
+  // If all keys exist, adds the answer and returns true. Else queues the client at the first missing key.
   bool advance(Client client, Waiter& waiter, Answers* answers);
   // Advances the clients that wait for the key, in order of arrival.
   void wake(std::string_view key, Answers* answers);

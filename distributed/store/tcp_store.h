@@ -1,5 +1,5 @@
-// Clients of a StoreServer, which hosts a job's key-value store. TcpStore: store requests. TcpMembership: a rank's
-// permanent connection, by which the server knows that the rank is alive. LauncherLink: the same for a launcher.
+// Clients of a StoreServer, which hosts a job's key-value store. TcpStore: store requests. TcpMembership: a
+// rank's permanent connection, by which the server knows that the rank is alive. LauncherLink: that of a launcher.
 #pragma once
 
 #include <memory>
@@ -30,7 +30,7 @@ inline std::shared_ptr<Store> connect_tcp_store(const StoreAddress& address, Mil
   return connect_tcp_store(address, Deadline::after(timeout));
 }
 
-// Announces this rank, and receives other ranks' failures from then on. The connection closes at process exit.
+// Announces this rank, and receives other ranks' failures from then on. Closes at process exit.
 // Errors: as for connect_tcp_store; ConnectionError if the rank is announced already or outside of the world.
 std::shared_ptr<Membership> join_tcp(const StoreAddress& address, int rank, int world_size,
                                      const Deadline& deadline);

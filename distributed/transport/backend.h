@@ -1,5 +1,5 @@
-// Backend: the collectives of one group on contiguous buffers in host memory. All members make the same calls, one
-// at a time and in the same order. The callers have checked that sizes, dtypes and ops are equal on all members.
+// Backend: the collectives of one group on contiguous buffers in host memory. All members make the same
+// calls, one at a time and in the same order. The callers have checked that sizes, dtypes and ops agree.
 //
 //   ArenaBackend (arena.h)          all members share memory: `local`, and `gloo` on one host
 //   MessageBackend (message.h)      messages over a Transport: any members

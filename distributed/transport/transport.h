@@ -1,5 +1,5 @@
 // Transport: tagged messages between ranks of the job, as MPI's Isend and Irecv. StreamTransport implements
-// this interface. Point-to-point messages, remote_send, remote_recv and collectives between hosts are built on it.
+// this interface. Point-to-point messages, remote_send, remote_recv and collectives between hosts use it.
 #pragma once
 
 #include <cstddef>
@@ -51,7 +51,8 @@ class Transport {
   // valid until the request is complete.
   virtual Ref<Request> send(int peer, Tag tag, std::span<const std::byte> header,
                             std::span<const std::byte> payload) = 0;
-  // Starts to receive the next message with `tag` from `peer`; for kAnySource from any of `sources` (empty: any rank).
+  // Starts to receive the next message with `tag` from `peer`; for kAnySource from any of `sources` (empty:
+  // any rank).
   virtual Ref<Request> receive(int peer, Tag tag, ProvideBuffer provide_buffer,
                                std::vector<int> sources = {}) = 0;
   // Blocks until the request is complete; makes progress with other messages meanwhile.

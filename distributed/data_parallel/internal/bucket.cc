@@ -1,8 +1,8 @@
 // Bucket: packs gradients into contiguous memory (row-major views, one after the other), all-reduces them,
 // and unpacks the results. pack serves comm hooks, prepare and bucket_all_reduce serve the default
 // all-reduce, which packs when the collective starts: only then the Consensus, the ranks' agreement on the
-// gradients to reduce, is known. `reduced` has one flag per attached tensor, equal on all ranks. A gradient with the flag
-// that this rank lacks is sent as zeros.
+// gradients to reduce, is known. `reduced` has one flag per attached tensor, equal on all ranks. A gradient
+// with the flag that this rank lacks is sent as zeros.
 #include "gradus/distributed/data_parallel/internal/bucket.h"
 
 #include <algorithm>

@@ -1,7 +1,7 @@
 // Bucket: gradients of one dtype and device that one backward all-reduces together, in one contiguous buffer
 // of host memory (the counterpart of DDP's Bucket). Attached tensors are the parameters of AllReduceCallback.
-// `reduced` (Consensus::reduced) flags the attached tensors for which some rank has a gradient; ranks without one
-// send zeros.
+// `reduced` (Consensus::reduced) flags the attached tensors for which some rank has a gradient; ranks without
+// one send zeros.
 #pragma once
 
 #include <functional>
@@ -76,9 +76,9 @@ struct Bucket {
   Tensor view(int64_t offset, const Shape& shape) const;
 };
 
-// Returns a queued collective that packs the bucket's gradients of Consensus::reduced and all-reduces them. The group runs its
-// collectives in order, so when the call starts, the consensus is known. The memory gets the result, except
-// for gradients that are reduced in place.
+// Returns a queued collective that packs the bucket's gradients of Consensus::reduced and all-reduces them.
+// The group runs its collectives in order, so when the call starts, the consensus is known. The memory gets
+// the result, except for gradients that are reduced in place.
 Collective bucket_all_reduce(const std::shared_ptr<Bucket>& bucket, ReduceOp op, const Group& group,
                              const std::shared_ptr<const Consensus>& consensus);
 

@@ -1,6 +1,6 @@
 // BucketPlan: the assignment of gradients to buckets, as in PyTorch's DistributedDataParallel. A bucket is
-// one message in place of many small ones. Attached tensors are the parameters of an all-reduce callback, in the
-// order of attaching. A backward reaches a parameter if it computes the parameter's gradient.
+// one message in place of many small ones. Attached tensors are the parameters of an all-reduce callback, in
+// the order of attaching. A backward reaches a parameter if it computes the parameter's gradient.
 #pragma once
 
 #include <array>

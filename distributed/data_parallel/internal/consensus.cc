@@ -1,8 +1,9 @@
-// At the start of a data-parallel backward each rank sends a BackwardNote: the parameters for which the rank has
-// gradients, and fingerprints of its options, attached tensors and parameters. This file serializes the notes,
-// exchanges them by an asynchronous collective, checks that all ranks run the same backward (find_mismatch), and
-// derives what all ranks do (Consensus::resolve). The check and resolve() run on the thread of the group's queue
-// when the notes of all members have arrived; Consensus::wait publishes the result, or throws on all ranks.
+// At the start of a data-parallel backward each rank sends a BackwardNote: the parameters for which the rank
+// has gradients, and fingerprints of its options, attached tensors and parameters. This file serializes the
+// notes, exchanges them by an asynchronous collective, checks that all ranks run the same backward
+// (find_mismatch), and derives what all ranks do (Consensus::resolve). The check and resolve() run on the
+// thread of the group's queue when the notes of all members have arrived; Consensus::wait publishes the
+// result, or throws on all ranks.
 #include "gradus/distributed/data_parallel/internal/consensus.h"
 
 #include <algorithm>

@@ -1,7 +1,7 @@
 // The agreement of all ranks on one data-parallel backward pass. At its start each rank of the group sends a
-// BackwardNote: for which parameters the rank will have gradients, and checksums of its settings. From the notes
-// of all ranks each rank derives the same Consensus: which gradients are all-reduced, and by what a mean divides.
-// The user is AllReduceCallback (data_parallel/allreduce_callback.h), the counterpart of DDP's Reducer.
+// BackwardNote: for which parameters the rank will have gradients, and checksums of its settings. From the
+// notes of all ranks each rank derives the same Consensus: which gradients are all-reduced, and by what a
+// mean divides. The user is AllReduceCallback (allreduce_callback.h), the counterpart of DDP's Reducer.
 #pragma once
 
 #include <cstdint>
@@ -16,9 +16,9 @@
 
 namespace gradus::dist::internal {
 
-// What one rank sends about one backward. The attached tensors are the parameters whose gradients the callback
-// all-reduces; the bucket plan assigns them to buckets. A recording is the graph of ops that a GradManager records
-// for one backward.
+// What one rank sends about one backward. The attached tensors are the parameters whose gradients the
+// callback all-reduces; the bucket plan assigns them to buckets. A recording is the graph of ops that a
+// GradManager records for one backward.
 struct BackwardNote {
   enum Kind : int64_t {
     kBackward,
@@ -89,8 +89,8 @@ struct Consensus {
 
   // Returns the index of the member whose buffers, such as running means, are broadcast after the backward.
   int root() const { return std::max(first_active, 0); }
-  // Throws if this backward must not run while some members have no more data. `ranks` are the members' ranks in
-  // the job.
+  // Throws if this backward must not run while some members have no more data. `ranks` are the members' ranks
+  // in the job.
   // Errors, the same on all members: PeerError with throw_on_early_termination if some members have joined;
   // StateError if some have joined while an enclosing recording is open on the active members.
   void check_joined(const std::vector<int>& ranks) const;

@@ -27,9 +27,9 @@ namespace gradus::dist::internal {
 namespace {
 
 // Messages are packets: a letter, then content. kId: the id in the environments of the job's processes.
-// kStarted (processes.h): a pid_t, the process group of a started process, sent by that process. kUnrelated: a
-// pid_t, a child of the launcher that is not of the job. kClear: all started processes are gone. kDone: exit
-// without killing.
+// kStarted (processes.h): a pid_t, the process group of a started process, sent by that process. kUnrelated:
+// a pid_t, a child of the launcher that is not of the job. kClear: all started processes are gone. kDone:
+// exit without killing.
 constexpr char kId = 'i', kUnrelated = 'o', kClear = 'f', kDone = 'd';
 // How often the guard records the orphans that the launcher has adopted. Once the launcher is gone, the
 // orphans have another parent and cannot be found any more.

@@ -38,10 +38,10 @@ CutChoice choose_cuts(const StagedModel::Parts& parts, const ActionLists& lists,
 
 // Returns the time of units [begin, end) as one stage; infinity if they cannot be one stage.
 using StageSeconds = std::function<double(int stage, int begin, int end)>;
-// Linear partitioning of units by dynamic programming, in time O(stages * units^2). bytes_after[u] is the number
-// of bytes that cross a cut after unit u. Returns for each stage the end of its range of units; ranges are not
-// empty. Among the partitions whose slowest stage is within 1 % of the optimum, returns the one with the fewest
-// crossing bytes. Returns an empty list if every partition has a stage with infinite time.
+// Linear partitioning of units by dynamic programming, in time O(stages * units^2). bytes_after[u] is the
+// number of bytes that cross a cut after unit u. Returns for each stage the end of its range of units; ranges
+// are not empty. Among the partitions whose slowest stage is within 1 % of the optimum, returns the one with
+// the fewest crossing bytes. Returns an empty list if every partition has a stage with infinite time.
 std::vector<int> balance(const std::vector<double>& bytes_after, int stages, const StageSeconds& seconds);
 
 // Returns whether the lists split backwards into I (input gradient) and W (weight gradient).

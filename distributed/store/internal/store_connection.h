@@ -20,13 +20,13 @@ class StoreConnection {
 
   // Both set `why` when they fail.
   Io send(std::string_view frame, const Deadline& deadline, std::string* why);
-  // Waits for the next message. Its texts are valid until the next call. Malformed bytes count as kClosed. Once
-  // a part of the message has arrived, each further part may take `patience`, even beyond the deadline.
+  // Waits for the next message. Its texts are valid until the next call. Malformed bytes count as kClosed.
+  // Once a part of the message has arrived, each further part may take `patience`, even beyond the deadline.
   Io receive(Message* message, const Deadline& deadline, std::string* why,
              Milliseconds patience = Milliseconds(0));
   // Returns the next message that has been read completely; nullopt if there is none.
   std::optional<Message> next();
-  // Reads the bytes that have arrived; waits until `deadline` for the first. kClosed also after malformed bytes.
+  // Reads the bytes that have arrived; waits until `deadline` for the first. Malformed bytes: kClosed.
   Io read(std::string* why, const Deadline& deadline = Deadline::after(Milliseconds(0)));
   int fd() const { return socket_.fd(); }
 
