@@ -35,7 +35,7 @@ class MeasuredPipeline : public dist::Pipeline<nn::Layer> {
     for (Tensor p : gm_.attached_tensors()) p.set_grad({});
     return over_ranks(own, dist::ReduceOp::kMax);
   }
-  const dist::internal::AutoMicroBatches& choice() const { return *auto_; }
+  const dist::internal::AutoMicroBatches& choice() const { return *auto_micro_batches_; }
 
  private:
   std::function<Tensor(const Tensor&, const Tensor&)> loss_;
@@ -51,7 +51,7 @@ void compare_micro_batches(const PipelineModel& model, const PipelineArgs& args,
   int steps = 0;
   do chooser.train(x, y);
   while (++steps < kMaxSteps && !chooser.choice().done());
-  const int chosen = chooser.choice().number_for(rows);
+  const int chosen = chooser.choice().micro_batches_for(rows);
   const bool agreed = over_ranks(chosen, dist::ReduceOp::kMin) == over_ranks(chosen, dist::ReduceOp::kMax);
   if (dist::get_rank() == 0) std::printf("%s", chooser.describe().c_str());
 
@@ -76,7 +76,7 @@ void compare_micro_batches(const PipelineModel& model, const PipelineArgs& args,
   const Side& best = *std::ranges::min_element(sides, {}, time);
   const auto own = std::ranges::find(sides, chosen, &Side::number);
   if (own == sides.end()) throw StateError("pipeline", "chosen were ", chosen, " micro-batches of ", rows);
-  const double predicted = chooser.choice().best().makespan;
+  const double predicted = chooser.choice().best_choice().makespan;
   std::vector<double> ratios;
   for (size_t i = 0; i < best.seconds.size(); ++i) ratios.push_back(own->seconds[i] / best.seconds[i]);
   cases.add({.name = concat(model.name, ": M ", chosen, ", chosen; best: M ", best.number),

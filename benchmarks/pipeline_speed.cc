@@ -56,7 +56,7 @@ class IsolatedStages {
         input_(model.input(model.rows)),
         target_(model.target(model.rows)) {
     for (const auto& [name, parameter] : staged_.named_parameters()) gm_.attach(parameter);
-    executor_.recorder().keep(1);
+    executor_.recorder().record_last(1);
   }
 
   // Returns each stage's times, averaged over the ranks, which measure concurrently.

@@ -2,8 +2,7 @@
 // backward pass. Algorithm (allreduce_callback.h): begin() sends a note with the parameters that this rank
 // will reach; the Consensus (internal/consensus.h) of all notes says which gradients are reduced; ready()
 // launches complete buckets in a fixed order; landed() and finish() deliver the results. GradManager calls
-// these in the thread of the backward; the queued all-reduces run in the thread that runs the group's
-// collectives.
+// these in the thread of the backward; queued all-reduces run in the thread of the group's collectives.
 #include "gradus/distributed/data_parallel/allreduce_callback.h"
 
 #include <algorithm>
@@ -78,7 +77,7 @@ class AllReduceCallback::Backward {
       for (size_t i : params) {
         const Tensor param = callback_.params_->tensor(i);
         bucket.gradients.push_back({.index = i, .param = param, .bytes = param.nbytes()});
-        bucket.waiting += reached[i];
+        bucket.num_pending += reached[i];
       }
       for (Gradient& g : bucket.gradients) gradients_[g.index] = {&bucket, &g};
     }
@@ -107,7 +106,7 @@ class AllReduceCallback::Backward {
     check_on_all_ranks([&] { consensus_->check_joined(group.ranks()); });
     has_consensus_ = true;
     for (size_t b = 0; b < buckets_.size(); ++b)
-      if (buckets_[b]->is_used(consensus_->used)) last_ = b;
+      if (buckets_[b]->is_reduced(consensus_->reduced)) last_ = b;
     if (consensus_->diverged) {
       const AttachedParams& params = *callback_.params_;
       std::vector<std::string> lines;
@@ -121,7 +120,7 @@ class AllReduceCallback::Backward {
                             " (and may have diverged since the last comparison)");
       });
     }
-    if (callback_.options_.static_graph && consensus_->joined < 0 && !consensus_->canceled)
+    if (callback_.options_.static_graph && consensus_->first_joined < 0 && !consensus_->canceled)
       plan_->static_consensus = consensus_;
   }
 
@@ -139,14 +138,13 @@ class AllReduceCallback::Backward {
     if (g->grad.defined() && g->grad.is_same(grad) && grad.ref()->use_count() == 2 &&
         grad.storage()->use_count() == 1 && !grad.storage()->is_external())
       g->ownership = Ownership::kExclusive;
-    --bucket->waiting;
+    --bucket->num_pending;
   }
 
   // Launches the buckets that are complete and next in order, without waiting. With a comm hook,
-  // wait_for_consensus() must have run; the all-reduce without a hook reads the consensus later, when it
-  // runs.
+  // wait_for_consensus() must have run; the all-reduce without a hook reads the consensus when it runs.
   void launch_ready() {
-    while (launched_ < buckets_.size() && buckets_[launched_]->waiting == 0) launch(false);
+    while (launched_ < buckets_.size() && buckets_[launched_]->num_pending == 0) launch(false);
   }
 
   bool all_delivered() const { return delivered_ == launched_; }
@@ -189,7 +187,7 @@ class AllReduceCallback::Backward {
     TimePoint until = begun;  // communication before `until` is counted, so overlaps of buckets count once
     for (size_t b = 0; b < launched_; ++b) {
       const Bucket& bucket = *buckets_[b];
-      if (!bucket.is_used(consensus_->used)) continue;
+      if (!bucket.is_reduced(consensus_->reduced)) continue;
       ++stats.buckets;
       const TimePoint start = std::max(until, bucket.start), end = std::max(start, bucket.end);
       stats.bytes += bucket.bytes;
@@ -200,9 +198,9 @@ class AllReduceCallback::Backward {
     stats.backward_s = seconds(begun, clock_now());
     for (size_t i = 0; i < reached.size(); ++i) {
       AttachedParam& p = (*callback_.params_)[i];
-      const bool used = consensus_ ? consensus_->used[i] : reached[i];
-      if (used) p.last_use = stats.backwards;
-      p.locally_unused = used && !reached[i];
+      const bool reduced = consensus_ ? consensus_->reduced[i] : reached[i];
+      if (reduced) p.last_reached = stats.backwards;
+      p.locally_unused = reduced && !reached[i];
       if (reached[i]) p.accumulated = Tensor();
     }
   }
@@ -229,12 +227,11 @@ class AllReduceCallback::Backward {
     agreed_error = false;
   }
 
-  // Launches the next bucket: runs the comm hook, or queues the all-reduce. `finishing`: the computation has
-  // ended.
+  // Launches the next bucket: runs the comm hook, or queues the all-reduce. `finishing`: all is computed.
   void launch(bool finishing) {
     const size_t index = launched_++;
     const std::shared_ptr<Bucket>& bucket = buckets_[index];
-    if (has_consensus_ && !bucket->is_used(consensus_->used)) return;
+    if (has_consensus_ && !bucket->is_reduced(consensus_->reduced)) return;
     bucket->allocate(plan_->memory[index]);
     plan_->memory[index] = bucket->memory;
     if (callback_.options_.comm_hook) {
@@ -250,10 +247,10 @@ class AllReduceCallback::Backward {
     bucket->work = group.state().run(std::move(call), !(finishing && index == last_), {});
   }
 
-  // Returns the hook's completion, which deliver_next calls; null for a bucket without used gradients.
+  // Returns the hook's completion, which deliver_next calls; null for a bucket without a reduced gradient.
   std::function<void()> call_hook(size_t index) {
     Bucket& bucket = *buckets_[index];
-    bucket.pack(consensus_->used, finite);
+    bucket.pack(consensus_->reduced, finite);
     if (bucket.bytes == 0) return {};
     GradBucket grad_bucket{.index = int(index),
                            .is_last = index == last_,
@@ -261,7 +258,7 @@ class AllReduceCallback::Backward {
                            .op = callback_.op_,
                            .divisor = consensus_->divisor,
                            .group = callback_.group_};
-    bucket.for_each_used(consensus_->used, [&](Gradient& g, const Tensor& view) {
+    bucket.for_each_reduced(consensus_->reduced, [&](Gradient& g, const Tensor& view) {
       grad_bucket.gradients.push_back(view);
       grad_bucket.parameters.push_back(g.param);
     });
@@ -274,7 +271,7 @@ class AllReduceCallback::Backward {
     bucket.work.wait();  // throws the errors of the communication
     if (bucket.complete) bucket.complete();
     if (callback_.options_.comm_hook) bucket.end = clock_now();
-    if (to) bucket.unpack(consensus_->used, *to);
+    if (to) bucket.unpack(consensus_->reduced, *to);
   }
 
   // Returns whether an enclosing recording tracks a gradient on any rank. Collective.
@@ -285,16 +282,15 @@ class AllReduceCallback::Backward {
     return any_rank(local, callback_.group_);
   }
 
-  // Reduces the gradients one by one, with the all-reduce that enclosing recordings differentiate (double
-  // backward).
+  // Reduces the gradients one by one with the differentiable all-reduce, for double backward.
   void deliver_tracked(Deliveries& to) {
     for (const auto& bucket : buckets_)
       for (const Gradient& g : bucket->gradients) {
-        if (!consensus_->used[g.index]) continue;
+        if (!consensus_->reduced[g.index]) continue;
         if (g.grad.defined()) finite.check(g.index, g.grad);
         const Tensor grad = g.grad.defined() ? g.grad : zeros_like(g.param);
         tracked_bytes_ += grad.nbytes();
-        to.push_back({g.param, functional::all_reduce(grad, callback_.op_, {callback_.users_group_})});
+        to.push_back({g.param, functional::all_reduce(grad, callback_.op_, {callback_.user_group_})});
       }
   }
 
@@ -337,8 +333,8 @@ AllReduceCallback::AllReduceCallback(ReduceOp op, AllReduceCallbackOptions optio
     : op_(op),
       options_(std::move(options)),
       without_job_(!internal::World::current()),
-      users_group_(internal::resolved(options_.group)),
-      group_(duplicate_for(users_group_, op_, options_, maker)),
+      user_group_(internal::resolved(options_.group)),
+      group_(duplicate_for(user_group_, op_, options_, maker)),
       params_(std::make_unique<internal::AttachedParams>(options_.name_of)) {}
 AllReduceCallback::~AllReduceCallback() = default;
 
@@ -347,12 +343,12 @@ void AllReduceCallback::attached_to(const Tensor& param) {
   if (params_->add(param, stats_.backwards)) plan_ = nullptr;
 }
 
-void AllReduceCallback::recording_opened(GradManager&) { users_group_.state().recording_opens(); }
+void AllReduceCallback::recording_opened(GradManager&) { user_group_.state().recording_opens(); }
 
 void AllReduceCallback::drop_pending() { params_->clear_accumulated(); }
 
 std::vector<std::string> AllReduceCallback::unused_parameters(int backwards) const {
-  return params_->names([&](const auto& p) { return stats_.backwards - p.last_use >= backwards; });
+  return params_->names([&](const auto& p) { return stats_.backwards - p.last_reached >= backwards; });
 }
 
 std::vector<std::string> AllReduceCallback::locally_unused_parameters() const {
@@ -367,7 +363,7 @@ void AllReduceCallback::begin(const std::vector<Tensor>& attached, const std::ve
     throw StateError("backward",
                      "make_allreduce_cb was called before init_process_group: it knows of one rank only");
   count_backward();
-  users_group_.state().backward_begins();
+  user_group_.state().backward_begins();
   Backward& b = open_backward();
   std::string indices;
   for (size_t t = 0; t < attached.size(); ++t) {
@@ -393,7 +389,7 @@ void AllReduceCallback::begin(const std::vector<Tensor>& attached, const std::ve
     }
   }
   BackwardNote local_note = note(BackwardNote::kBackward, &b);
-  local_note.attached = internal::checksum_of(indices);
+  local_note.manager_fingerprint = internal::checksum_of(indices);
   if (b.in_outer_recording) local_note.flags |= BackwardNote::kEnclosingRecording;
   // The lowest bit is set because 0 means no comparison.
   if (compare) local_note.checksum = internal::checksum_of(params_->tensors()) | 1;
@@ -467,8 +463,7 @@ void AllReduceCallback::abandon(std::exception_ptr error) noexcept {
     backward_ = nullptr;
     if (!is_single_rank() && !agreed) internal::report_backward_failure(group_.state().world(), error);
   } catch (...) {
-    // Either the job has failed, and the next call will throw the error, or a simulation is killing this
-    // rank.
+    // The job has failed, and the next call will throw the error; or a simulation is killing this rank.
   }
 }
 
@@ -508,7 +503,7 @@ void AllReduceCallback::send(const BackwardNote& note) {
 // Sends a kNone note: a recording ended without a backward.
 void AllReduceCallback::send_cancellation() {
   count_backward();
-  users_group_.state().recording_dropped();
+  user_group_.state().recording_dropped();
   if (is_single_rank() || in_no_sync()) return;
   ++stats_.canceled;
   if (params_->remove_destroyed()) plan_ = nullptr;
@@ -530,8 +525,8 @@ int AllReduceCallback::serve_until_all_joined() {
     send(note(BackwardNote::kJoined, &b));
     last_consensus_->wait();
     number_ = std::ranges::max(last_consensus_->notes, {}, &BackwardNote::number).number;
-    if (last_consensus_->active < 0) return before ? before->root() : 0;
-    users_group_.state().backward_begins();  // as on the ranks that run this backward
+    if (last_consensus_->first_active < 0) return before ? before->root() : 0;
+    user_group_.state().backward_begins();  // as on the ranks that run this backward
     b.start(plan_, last_consensus_);
     b.wait_for_consensus();
     if (b.is_canceled()) {
@@ -560,7 +555,6 @@ void join(const std::vector<std::shared_ptr<AllReduceCallback>>& callbacks, cons
   }
   body();
   if (callbacks[0]->is_single_rank()) return;
-
   // Takes part in the other ranks' backwards until all ranks have joined. Each callback has its own thread,
   // since the order in which the other ranks use the callbacks is unknown.
   std::vector<std::exception_ptr> errors(callbacks.size());

@@ -78,8 +78,7 @@ struct AllReduceCallbackOptions {
   std::string group_name = {};
 };
 
-// Counters, and this rank's times of the last synchronizing backward, in seconds. A synchronizing backward is one
-// outside of no_sync.
+// Counters, and this rank's times in seconds of the last synchronizing backward (one outside of no_sync).
 struct ReducerStats {
   int64_t backwards = 0;       // number of synchronizing backwards so far
   int64_t canceled = 0;        // skipped steps: some rank's recording ended without a backward
@@ -160,8 +159,7 @@ class AllReduceCallback final : public GradCallback, public std::enable_shared_f
   void count_backward();
   // Makes plan_, the assignment of gradients to buckets, if plan_ is null.
   void plan();
-  // Returns this rank's note. `backward` is null if the recording ended without a backward. `kind` is a
-  // BackwardNote::Kind.
+  // Returns this rank's note of a BackwardNote::Kind. `backward` is null if the recording ended without one.
   internal::BackwardNote note(int64_t kind, const Backward* backward) const;
   void send(const internal::BackwardNote& note);
   // Sends the note of a recording that ended without a backward.
@@ -176,7 +174,7 @@ class AllReduceCallback final : public GradCallback, public std::enable_shared_f
   const bool without_job_;  // this object was made before init_process_group
   // The group in the options. Carries the differentiable all-reduces of an enclosing recording, since the
   // program defines their order, unlike that of buckets.
-  const Group users_group_;
+  const Group user_group_;
   const Group group_;
   const std::unique_ptr<internal::AttachedParams> params_;
   std::shared_ptr<internal::BucketPlan> plan_;  // null: not made yet, or tensors have changed since

@@ -1,5 +1,6 @@
-// Implementation of bcast_checkpoint: broadcasts names, values and shapes as one serialized message, then the
-// tensors' elements with bcast_list_.
+// bcast_checkpoint takes two collectives. broadcast_object sends one serialized message: the exception of
+// `load` (or ""), path, warning, and the names and values of all entries, for tensors dtype and shape.
+// bcast_list_ then sends the tensors' elements. After an exception of `load` every rank throws before that.
 #include "gradus/distributed/data_parallel/bcast_checkpoint.h"
 
 #include <exception>
@@ -17,7 +18,7 @@ namespace {
 
 constexpr const char* kOp = "bcast_checkpoint";
 
-// The entries of a checkpoint by type. A tensor has its dtype and shape; its elements are broadcast separately.
+// The entries of a checkpoint by type: of tensors only dtype and shape; elements are broadcast separately.
 template <class T> using Entries = std::vector<std::pair<std::string, T>>;
 using AllEntries = std::tuple<Entries<std::pair<DType, Shape>>, Entries<bool>, Entries<int64_t>,
                               Entries<uint64_t>, Entries<double>, Entries<std::string>>;
@@ -38,10 +39,10 @@ std::string serialize(const io::Checkpoint& checkpoint, std::vector<Tensor>& ten
   return wire.release();
 }
 
-// Returns the checkpoint with uninitialized tensors, and appends these to `tensors`.
+// Returns the checkpoint with uninitialized host tensors, and appends these to `tensors`.
 io::Checkpoint parse(WireReader& wire, std::vector<Tensor>& tensors) {
   io::Checkpoint checkpoint;
-  const auto put = [&]<class T>(const Entries<T>& entries) {
+  const auto add_entries = [&]<class T>(const Entries<T>& entries) {
     for (const auto& [name, value] : entries)
       if constexpr (std::is_same_v<T, std::pair<DType, Shape>>) {
         tensors.push_back(empty(value.second, {.dtype = value.first}));
@@ -51,7 +52,7 @@ io::Checkpoint parse(WireReader& wire, std::vector<Tensor>& tensors) {
       }
   };
   AllEntries all;
-  std::apply([&](auto&... entries) { wire.get(entries...), (put(entries), ...); }, all);
+  std::apply([&](auto&... entries) { wire.get(entries...), (add_entries(entries), ...); }, all);
   if (wire.remaining()) WireReader::throw_malformed();
   return checkpoint;
 }

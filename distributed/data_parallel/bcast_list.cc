@@ -22,8 +22,7 @@ constexpr int64_t kAlignment = 16;  // in bytes, of each tensor in its pack
 
 int64_t padded_bytes(const Tensor& x) { return (x.nbytes() + kAlignment - 1) / kAlignment * kAlignment; }
 
-// Calls f(tensor, row-major view of its elements in the pack) for each tensor. `flat` is the pack, u8
-// [bytes].
+// Calls f(tensor, row-major view of its elements in the pack `flat`, u8 [bytes]) for each tensor.
 template <class F> void for_each(const std::vector<Tensor>& tensors, const Tensor& flat, F f) {
   char* data = static_cast<char*>(flat.raw_ptr());
   for (const Tensor& x : tensors) {
@@ -39,8 +38,7 @@ nn::StateDict with_numbers(const std::vector<Tensor>& tensors) {
   return named;
 }
 
-// Checks that all members have tensors of the same names, dtypes and shapes, and bitwise equal elements if
-// `values` is set.
+// Checks that all members have tensors of the same names, dtypes, shapes and, if `values`, elements.
 // Errors: MismatchError if they do not.
 void check_tensors(Op op, const nn::StateDict& tensors, bool values, const Group& group) {
   std::vector<std::string> lines;

@@ -18,37 +18,37 @@
 namespace gradus::dist {
 
 struct BcastListOptions {
-  Group group = {};
-  int src = -1;        // rank in the job; -1: the group's first
-  bool verify = true;  // compares a checksum of the result over all ranks
+  Group group = {};    // default: all ranks
+  int src = -1;        // the sending rank, as a rank in the job; -1: the group's first
+  bool verify = true;  // compares checksums of the results over all ranks; a difference is a MismatchError
 };
 
 // Overwrites the tensors' elements with those of rank src, packed into few messages. Tensors keep their
-// identity, layout and device.
-// Shapes: equal on all ranks, tensor by tensor.
-// Errors: MismatchError, before any tensor is changed, naming the ranks and the first tensor whose shape or
-// dtype differs; StateError if an open recording tracks a tensor.
+// storage, layout and device. Collective: all ranks pass lists of equal names, shapes and dtypes.
+// Errors: MismatchError, before any tensor is changed, naming the ranks and the first tensor that differs;
+// StateError if an open recording tracks a tensor; ValueError for an undefined tensor or a wrong src.
 void bcast_list_(const std::vector<Tensor>& tensors, const BcastListOptions& options = {});
-// Error messages contain the names.
+// The same; error messages contain the names.
 void bcast_list_(const nn::StateDict& tensors, const BcastListOptions& options = {});
 // Broadcasts a module's parameters and buffers.
 void bcast_list_(const nn::Module& module, const BcastListOptions& options = {});
 // Broadcasts an optimizer's state and options. Ranks other than src need no state of their own yet.
 void bcast_list_(optim::Optimizer& optimizer, const BcastListOptions& options = {});
 
-// Compares the tensors of all ranks bit by bit, through checksums.
+// Compares the tensors of all ranks bit by bit, through checksums. Collective over the group.
 // Errors: MismatchError, the same on all ranks, naming the first tensor that differs, and the ranks whose
 // value differs from that of the group's majority.
 void check_synchronized(const nn::StateDict& tensors, const Group& group = {});
 void check_synchronized(const nn::Module& module, const Group& group = {});
 
 namespace internal {
-// Returns all parameters and buffers by name: state_dict() and the buffers that are not persistent.
+// Returns all parameters and buffers by name, including the buffers that state_dict() omits (not persistent).
 nn::StateDict named_tensors(const nn::Module& module);
 
-// Broadcasts many tensors from one rank in few messages. The constructor starts the broadcast; finish() waits
-// and writes the tensors. Tensors may have any dtypes, layouts and devices. Shapes and dtypes must be equal on
-// all ranks. Open recordings do not record the broadcast.
+// Broadcasts tensors of any dtypes, layouts and devices from one rank in messages of about 25 MiB. The
+// constructor copies the root's tensors and starts the broadcast; finish() waits and writes other ranks'
+// tensors.
+// Shapes and dtypes must be equal on all ranks (not checked). Recordings do not record the broadcast.
 class PackedBroadcast {
  public:
   // `root` is a rank in the group.
@@ -58,8 +58,8 @@ class PackedBroadcast {
  private:
   struct Pack {
     std::vector<Tensor> tensors;
-    Tensor flat;
-    Work work;
+    Tensor flat;  // u8 [bytes], on the host: the tensors' elements, each tensor row-major, padded to 16 bytes
+    Work work;    // the broadcast of flat
   };
   bool is_root_;
   std::vector<Pack> packs_;

@@ -2,8 +2,7 @@
 //
 //   auto cb = dist::make_allreduce_cb(kMean, {.comm_hook = dist::bf16_compress_hook()});
 //
-//   dist::CommHook scaled_by_ten = [](const dist::GradBucket& bucket) {                  // a user-defined
-// hook
+//   dist::CommHook scaled_by_ten = [](const dist::GradBucket& bucket) {                  // a user's hook
 //     auto work = dist::all_reduce(bucket.buffer, {.op = kAvg, .group = bucket.group, .async_op = true});
 //     return [=] { work.wait(); mul_(bucket.buffer, 10); };
 //   };
@@ -19,8 +18,7 @@
 
 namespace gradus::dist {
 
-// This rank's gradients of one bucket. All ranks have the same buckets in the same order, with the same
-// parameters.
+// This rank's gradients of one bucket. All ranks have the same buckets of the same parameters, in one order.
 struct GradBucket {
   int index = 0;         // index in the plan; a bucket that no rank's backward reached is skipped
   bool is_last = false;  // whether this is the last bucket of this backward
@@ -28,11 +26,11 @@ struct GradBucket {
   Tensor buffer;
   std::vector<Tensor> gradients;  // views into buffer, in the parameters' shapes
   std::vector<Tensor> parameters;
-  ReduceOp op = ReduceOp::kAvg;  // sum or mean: the op of make_allreduce_cb
-  int divisor = 1;               // of a mean: the number of contributing ranks (under join, maybe not all)
-  Group group;                   // the reducer's duplicate, separate from the program's own collectives
+  ReduceOp op = ReduceOp::kAvg;  // kSum or kAvg (= kMean): the op of make_allreduce_cb
+  int divisor = 1;  // of a mean: number of ranks that contribute; within join() maybe not all ranks
+  Group group;      // the reducer's duplicate, separate from the program's own collectives
 
-  // Turns the sum over ranks into the result, in place: divides by `divisor` if `op` is a mean.
+  // Turns `sum`, the sum over ranks, into the result, in place: divides by `divisor` if `op` is a mean.
   void divide(const Tensor& sum) const;
 };
 

@@ -1,5 +1,6 @@
 // The communication hooks of comm_hook.h except PowerSGD: all-reduce, compression by a cast, and no
-// communication.
+// communication. A hook starts an asynchronous all-reduce of bucket.buffer [numel], host memory, and returns
+// a function that waits and completes the result in the buffer.
 #include "gradus/distributed/data_parallel/comm_hook.h"
 #include "gradus/distributed/group/collectives.h"
 #include "gradus/tensor/ops/copy.h"
@@ -7,12 +8,13 @@
 namespace gradus::dist {
 namespace {
 
-// Returns a hook that all-reduces the bucket in dtype `to`, if `to` is smaller than the bucket's dtype.
-CommHook cast_hook(DType to) {
-  return [to](const GradBucket& bucket) -> std::function<void()> {
-    if (size_of(bucket.buffer.dtype()) <= size_of(to)) return allreduce_hook()(bucket);
+// Returns a hook that all-reduces the bucket in `wire_dtype`, if smaller than the bucket's dtype. A mean is
+// divided before the cast, so that the sum stays in range.
+CommHook cast_hook(DType wire_dtype) {
+  return [wire_dtype](const GradBucket& bucket) -> std::function<void()> {
+    if (size_of(bucket.buffer.dtype()) <= size_of(wire_dtype)) return allreduce_hook()(bucket);
     bucket.divide(bucket.buffer);
-    const Tensor compressed = raw::to(bucket.buffer, to);
+    const Tensor compressed = raw::to(bucket.buffer, wire_dtype);
     const Work work = all_reduce(compressed, {.group = bucket.group, .async_op = true});
     return [=, buffer = bucket.buffer] {
       work.wait();
@@ -30,6 +32,7 @@ void GradBucket::divide(const Tensor& sum) const {
 
 CommHook allreduce_hook() {
   return [](const GradBucket& bucket) -> std::function<void()> {
+    // Within join() the divisor may be less than the group's size: then the hook sums, and divides afterward.
     const bool average = bucket.op == ReduceOp::kAvg && bucket.divisor == bucket.group.size();
     const Work work = all_reduce(
         bucket.buffer,

@@ -105,7 +105,6 @@ Tensor DataParallelBase::operator()(const Tensor& x) {
   const std::vector<Device>& devices = options_.device_ids;
   const Device target = options_.output_device.value_or(devices[0]);
   if (layers_.size() == 1) return to(layer()(to(x, devices[0])), target);
-
   const bool empty_batch = x.size(options_.dim) == 0;
   std::vector<Tensor> chunks = chunk(x, empty_batch ? 1 : int64_t(devices.size()), options_.dim);
   for (size_t i = 0; i < chunks.size(); ++i) chunks[i] = to(chunks[i], devices[i]);

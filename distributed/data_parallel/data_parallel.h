@@ -4,7 +4,7 @@
 //
 //   dist::DataParallel<Net> net([] { return std::make_unique<Net>(); }, {.device_ids = {cpu1, cpu2}});
 //   gm.attach(net->parameters());
-//   Tensor y = net(x);                            // f32[N,...] on output_device
+//   Tensor y = net(x);                            // f32[N, ...] on output_device
 //
 // DataParallel is for models that are simplest in one process. On several cores of one machine,
 // DistributedDataParallel with a launcher is faster.
@@ -43,7 +43,7 @@ class DataParallelBase {
   using Factory = std::function<std::unique_ptr<nn::Layer>()>;
   DataParallelBase(const Factory& make, DataParallelOptions options);
   nn::Layer& layer() { return *layers_[0]; }
-  // Shapes: x [..,N,..], with N at `dim`, on any device -> the replicas' results, concatenated along `dim`.
+  // Shapes: x [..., N, ...], N at `dim`, on any device -> the replicas' results, concatenated along `dim`.
   Tensor operator()(const Tensor& x);
 
  private:

@@ -211,7 +211,6 @@ class DataParallelModel::State final : public autograd::LeafGuard,
     for (auto& [name, b] : tensors(part.name, &nn::Module::named_buffers))
       if (!part.known_buffers.count(name) || changed.count(module_of(name))) buffers.emplace_back(name, b);
     if (params.empty() && buffers.empty()) return;
-
     const Group& group = part.callback->group();
     check_devices(params, group);
     if (group.size() > 1) {

@@ -159,8 +159,7 @@ class PowerSGD : public std::enable_shared_from_this<PowerSGD> {
         bucket.divide(qs[i]);
         raw::fill_(items[i].gradient, 0);
         add_product(items[i].gradient, items[i].p, qs[i], 1);
-        // NaN or infinity on any rank spreads to every rank's Q. The result contains it, but the state must
-        // not.
+        // NaN or infinity on any rank spreads to every rank's Q: to the result, but not to the state.
         const bool finite = first_not_finite(qs[i]) < 0;
         if (!finite) matrix.error = Tensor();
         matrix.q = finite && options_.warm_start ? qs[i] : Tensor();

@@ -1,5 +1,7 @@
-// Implementation of convert_sync_batchnorm and related functions: set a StatisticsReduction over ranks in
-// layers.
+// convert_sync_batchnorm and related functions visit a module's layers and set or reset their
+// StatisticsReduction, through which a layer in training gathers tensors of all ranks: BatchNorm its count,
+// mean and sum of squared deviations, MinibatchStdDev its input. The all-gather is differentiable. Without a
+// reduction, layers are local.
 #include "gradus/distributed/data_parallel/sync_batch_norm.h"
 
 #include "gradus/autograd/ops/view.h"
@@ -11,13 +13,12 @@
 namespace gradus::dist {
 namespace {
 
-// Gathers the statistics of a layer's batch over the ranks of a group.
 class GroupStatisticsReduction final : public nn::StatisticsReduction {
  public:
   explicit GroupStatisticsReduction(Group group) : group_(std::move(group)) {}
   int size() const override { return group_.size(); }
   int rank() const override { return group_.rank(); }
-  Tensor all_gather(const Tensor& x) override {
+  Tensor all_gather(const Tensor& x) override {  // x [k] of each rank -> [size, k]
     return functional::cat_all_gather(reshape(x, {1, x.numel()}), 0, {group_});
   }
 
@@ -25,7 +26,7 @@ class GroupStatisticsReduction final : public nn::StatisticsReduction {
   const Group group_;
 };
 
-// Sets the reduction of all layers of type L. Returns the number of layers.
+// Sets the reduction of all layers of type L; null: none. Returns the number of layers.
 template <class L>
 int set_reduction(nn::Module& module, const std::shared_ptr<nn::StatisticsReduction>& reduction) {
   int count = 0;

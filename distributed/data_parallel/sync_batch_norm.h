@@ -14,8 +14,9 @@
 
 namespace gradus::dist {
 
-// Makes every batch norm in the module synchronize. Returns their number. Parameters, buffers and training
-// mode do not change.
+// Makes every batch norm in the module use the statistics of all ranks of the group (default: all ranks).
+// Returns their number. Parameters, buffers and training mode do not change. Not collective.
+// Errors: ValueError if this rank is no member of the group.
 int convert_sync_batchnorm(nn::Module& module, const Group& group = {});
 // Undoes convert_sync_batchnorm. Returns the number of batch norms.
 int revert_sync_batchnorm(nn::Module& module);

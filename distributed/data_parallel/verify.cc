@@ -366,7 +366,6 @@ class Verification {
     context.generator->manual_seed(options_.seed);
     const int rank = get_rank();
     const bool first_run = !start_;
-
     const std::unique_ptr<nn::Module> model = make_();
     if (!model) throw ValueError("verify", "expected a model, got none");
     if (options_.prepare) options_.prepare(*model);
@@ -382,7 +381,6 @@ class Verification {
     if (setup.sync_batch_norm) convert_sync_batchnorm(*model);
     if (setup.other_seed) context.generator->manual_seed(context.generator->seed() + 1);
     const std::array<uint64_t, 2> numbers = context.generator->state();
-
     GradManager gm;
     gm.attach(model->parameters(), make_allreduce_cb(ReduceOp::kMean));
     optim::SGD optimizer(model->parameters(), {.lr = options_.lr});
@@ -456,7 +454,6 @@ class Verification {
     const bool random = run({.other_seed = true}).first.has_value();
     if (random || (same.first && same.drew_numbers)) return {Cause::kRandomness, random_text(dropouts_)};
     if (same.first) return {Cause::kDependsOnRank, rank_text(*same.first)};
-
     const double actual = first.difference.actual, expected = first.difference.expected;
     if (first.kind == StateKind::kLoss && first.step < options_.steps &&
         std::abs(actual * world - expected) <= options_.tolerance * std::abs(expected))

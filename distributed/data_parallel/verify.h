@@ -21,7 +21,7 @@
 namespace gradus::dist {
 
 struct VerifyOptions {
-  int world = 2;           // ranks, as threads
+  int world = 2;           // number of ranks, which run as threads of this process
   int64_t batch_size = 8;  // per rank
   int steps = 2;           // number of SGD steps with equal batch sizes
   // Adds a step in which some ranks have one sample more than others, as at the end of an epoch.
@@ -62,8 +62,8 @@ std::ostream& operator<<(std::ostream& out, const VerifyReport& report);
 
 namespace internal {
 using MakeModule = std::function<std::unique_ptr<nn::Module>()>;
-using LossOf = std::function<Tensor(nn::Module&, const data::Batch&)>;
-double weight_of(const data::Batch& batch);  // size * ranks / global_size
+using LossOf = std::function<Tensor(nn::Module&, const data::Batch&)>;  // a tensor of one element
+double weight_of(const data::Batch& batch);  // batch.size() * number of ranks / batch.global_size
 VerifyReport verify(const MakeModule& make, const LossOf& loss, data::DatasetArg data,
                     const VerifyOptions& options);
 }  // namespace internal

@@ -52,13 +52,12 @@ std::unique_ptr<Backend> make_backend(const BackendSetup& setup, const WaitLimit
   for (size_t i = 0; i < members.size(); ++i)
     if (host[i] == host[setup.index]) same_host.push_back(members[i]);
   const int leader_index = index_of(world.rank, leaders);
-  HostsSetup backends{.members = members, .host = host, .index = setup.index};
-  backends.within = make_arena(setup, same_host, index_of(world.rank, same_host), limits);
+  HostsSetup parts{.members = members, .host = host, .index = setup.index};
+  parts.intra_host = make_arena(setup, same_host, index_of(world.rank, same_host), limits);
   if (leader_index >= 0)
-    backends.across =
-        make_message_backend(world.transport, leaders, leader_index, setup.group_id + kLeaderIdOffset);
-  backends.flat = std::move(flat);
-  return make_hosts_backend(std::move(backends));
+    parts.inter_host = make_message_backend(world.transport, leaders, leader_index, setup.group_id + kLeaderIdOffset);
+  parts.all_members = std::move(flat);
+  return make_hosts_backend(std::move(parts));
 }
 
 }  // namespace gradus::dist::internal

@@ -39,9 +39,10 @@ std::string indented(const std::string& text, const char* indent) {
 }
 
 // Returns how the process of a rank ended.
-std::string how(const RankEnd& end) {
+std::string how(const RankExit& end) {
   if (end.was_stopped) return "stopped (SIGSTOP), ended by the launcher";
-  if (end.signal && end.by_launcher) return concat("ended by the launcher (", signal_name(end.signal), ')');
+  if (end.signal && end.ended_by_launcher)
+    return concat("ended by the launcher (", signal_name(end.signal), ')');
   if (end.signal) return concat("signal ", end.signal, " (", signal_name(end.signal), ')');
   if (end.exit_code < 0) return "exit code unknown";
   return concat("exit code ", end.exit_code);
@@ -55,7 +56,7 @@ std::string padded(std::string text, size_t width) {
 
 // Returns why another rank ended: "" for success or an unknown reason, and "because of it" for an error that
 // names the rank of the first failure.
-std::string reason(const RankEnd& end, const Failure& first) {
+std::string reason(const RankExit& end, const Failure& first) {
   if (end.message.empty() || end.ok()) return "";
   if (end.rank_at_fault == first.rank) return "because of it";
   return first_line(end.message, 100);
@@ -67,13 +68,12 @@ std::string failure_report(const char* op, const Outcome& outcome) {
   if (outcome.ok) return outcome.lost_output.empty() ? "" : concat(op, ": ", outcome.lost_output, '\n');
   if (outcome.signal)
     return concat(op, ": ended by signal ", outcome.signal, " (", signal_name(outcome.signal), ")\n");
-
   std::string report = concat(op, ": ", outcome.failure.text, '\n');
-  const auto root = std::find_if(outcome.ends.begin(), outcome.ends.end(),
-                                 [&](const RankEnd& e) { return e.rank == outcome.failure.rank; });
+  const auto root = std::find_if(outcome.exits.begin(), outcome.exits.end(),
+                                 [&](const RankExit& e) { return e.rank == outcome.failure.rank; });
   char host[256] = "";
   gethostname(host, sizeof host - 1);
-  if (root != outcome.ends.end()) {
+  if (root != outcome.exits.end()) {
     report +=
         concat("  first failure: rank ", root->rank, " (local rank ", root->local_rank, "), host ", host,
                ", process ", root->pid, ", ", how(*root), ", ended ", clock_text(root->time), '\n');
@@ -89,8 +89,8 @@ std::string failure_report(const char* op, const Outcome& outcome) {
   }
   constexpr size_t kShown = 16;
   size_t others = 0;
-  for (const RankEnd& end : outcome.ends) {
-    if (root != outcome.ends.end() && end.rank == root->rank) continue;
+  for (const RankExit& end : outcome.exits) {
+    if (root != outcome.exits.end() && end.rank == root->rank) continue;
     if (others++ == 0) report += "  other ranks:\n";
     if (others > kShown) continue;
     const std::string why = reason(end, outcome.failure);
@@ -98,7 +98,7 @@ std::string failure_report(const char* op, const Outcome& outcome) {
                      why.empty() ? how(end) : concat(padded(how(end), 14), why), '\n');
   }
   if (others > kShown) report += concat("    and ", others - kShown, " more\n");
-  if (!outcome.logs.empty()) report += concat("  logs: ", outcome.logs, '\n');
+  if (!outcome.log_dir.empty()) report += concat("  logs: ", outcome.log_dir, '\n');
   return report;
 }
 

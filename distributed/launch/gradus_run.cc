@@ -199,8 +199,7 @@ std::pair<int, int> node_range(const std::string& text) {
   return {low, high};
 }
 
-// Reads "3" or "0:1,1:2": per local rank a sum of kStdout (1) and kStderr (2). Ranks that are not named have
-// 0.
+// Reads "3" or "0:1,1:2": per local rank a sum of kStdout (1) and kStderr (2); 0 for ranks not named.
 std::vector<int> streams(const char* what, const std::string& text, int nproc) {
   if (text.find(':') == std::string::npos) return std::vector<int>(size_t(nproc), number(what, text, 0, 3));
   std::vector<int> result(size_t(nproc), 0);
@@ -268,7 +267,6 @@ RendezvousOptions rendezvous_options(const Args& a) {
   std::tie(rendezvous.min_nodes, rendezvous.max_nodes) = node_range(a.nnodes);
   if (const char* token = std::getenv("GRADUS_TOKEN")) rendezvous.token = token;
   read_conf(a, rendezvous);
-
   if (a.rdzv_backend.starts_with("etcd"))
     fail("--rdzv-backend ", a.rdzv_backend,
          " is not supported: static and c10d do the same without a server");
@@ -290,7 +288,6 @@ RendezvousOptions rendezvous_options(const Args& a) {
     }
     return rendezvous;
   }
-
   rendezvous.job_id = a.spec.run_id;
   if (a.rdzv_backend == "static") {
     if (rendezvous.min_nodes != rendezvous.max_nodes)

@@ -97,7 +97,6 @@ SupervisorOptions read_options(const LauncherOptions& o) {
   check_ranges(o);
   if (o.backend != "gloo" && o.backend != "local")
     throw ValueError(kOp, "backend is '", o.backend, "'; expected gloo or local");
-
   SupervisorOptions spec;
   RendezvousOptions& nodes = spec.rendezvous;
   const std::string unset_address = LauncherOptions().master_addr;
@@ -113,7 +112,6 @@ SupervisorOptions read_options(const LauncherOptions& o) {
     spec.nproc = o.world_size;
   }
   if (!spec.nproc) spec.nproc = std::max(1, internal::gpu_count());
-
   if (o.nnodes > 1) {
     if (o.world_size && o.world_size != o.nnodes * spec.nproc)
       throw ValueError(kOp, "world_size is ", o.world_size, ", but ", o.nnodes, " nodes with ", spec.nproc,
@@ -243,8 +241,7 @@ void print(const std::string& text) {
   internal::write_console(2, concat(kOp, ": ", text, '\n'), Milliseconds(1'000));
 }
 
-// Runs the function once on `ranks` threads of this process. A failure gives status 1 and the first rank that
-// failed.
+// Runs the function on `ranks` threads of this process. A failure gives status 1 and the first failed rank.
 Ended run_threads(const LauncherOptions& options, const Body& body, int ranks) {
   Ended ended;
   ended.results.resize(size_t(ranks));
@@ -272,8 +269,7 @@ Ended run_threads(const LauncherOptions& options, const Body& body, int ranks) {
   return ended;
 }
 
-// An environment variable of this process that set() changes. The destructor restores the earlier value. Not
-// thread-safe.
+// An environment variable of this process that set() changes and the destructor restores. Not thread-safe.
 class Variable {
  public:
   explicit Variable(const char* name) : name_(name) {
@@ -328,7 +324,6 @@ Ended run_processes(SupervisorOptions spec, int ordinal, const std::vector<Ended
   spec.variables = {concat("GRADUS_LAUNCH=", ordinal, ':', getpid(), ':', file.fd())};
   spec.inherit = {file.fd()};
   spec.results = results != Results::kNone;
-
   std::cout.flush();  // earlier output must come before the ranks' output
   std::fflush(stdout);
   internal::Outcome outcome = internal::supervise(spec);
@@ -383,7 +378,6 @@ Ended run(const LauncherOptions& options, const Body& body, Results results) {
       busy = false;
     }
   } done;
-
   SupervisorOptions spec = read_options(options);
   const int ordinal = int(earlier.size());
   Ended ended;

@@ -23,24 +23,23 @@
 namespace gradus::dist {
 
 struct LauncherOptions {
-  int nproc_per_node = 0;  // ranks on this machine; 0: one per GPU, or one rank without GPUs
-  int n_gpus = 0;          // MegEngine's name for nproc_per_node
-  int nnodes = 1;
-  int node_rank = 0;
-  int world_size = 0;  // MegEngine's way: ranks of all machines
-  int rank_start = 0;  // MegEngine's way: first rank of this machine
-  std::string master_addr = "127.0.0.1";
-  std::string master_ip = {};    // MegEngine's name for master_addr
-  int master_port = 0;           // 0: any free one, with one machine
-  int port = 0;                  // MegEngine's name for master_port
-  std::string backend = "gloo";  // "local": ranks are threads of this process
-  int max_restarts = 0;          // how often all ranks are started again after a failure
-  int threads_per_rank = 0;      // 0: usable cores / ranks on this machine
-  std::string log_dir = {};      // the ranks' output, one folder per attempt and rank; "": none
-  // The timeout of collectives, unless they say otherwise. Ranks may also go on for this long after another
-  // rank has returned.
+  int nproc_per_node = 0;                 // ranks on this machine; 0: one per GPU, or one rank without GPUs
+  int n_gpus = 0;                         // MegEngine's name for nproc_per_node
+  int nnodes = 1;                         // number of machines
+  int node_rank = 0;                      // number of this machine, from 0
+  int world_size = 0;                     // MegEngine's way: ranks of all machines
+  int rank_start = 0;                     // MegEngine's way: first rank of this machine
+  std::string master_addr = "127.0.0.1";  // address of the machine with node_rank 0
+  std::string master_ip = {};             // MegEngine's name for master_addr
+  int master_port = 0;                    // 0: any free one; required with several machines
+  int port = 0;                           // MegEngine's name for master_port
+  std::string backend = "gloo";           // "local": ranks are threads of this process
+  int max_restarts = 0;                   // how often all ranks are started again after a failure
+  int threads_per_rank = 0;               // 0: usable cores / ranks on this machine
+  std::string log_dir = {};               // the ranks' output, one folder per attempt and rank; "": none
+  // The default timeout of collectives. Ranks may also run for this long after another rank has returned.
   Milliseconds timeout{600'000};
-  Milliseconds shutdown_timeout{3'000};  // between asking ranks to end and killing them
+  Milliseconds shutdown_timeout{3'000};  // between SIGTERM and SIGKILL to the ranks
 };
 
 // The error of a failed job, with its first failure.
@@ -49,17 +48,17 @@ class LaunchError : public DistributedError {
   using DistributedError::DistributedError;
 };
 
-// Returns 0 if every rank's function returned. Otherwise shows what failed first, and returns a non-zero exit
-// status. In a rank it does not return, except under another program's launcher. There it returns 0, or
-// throws what the function threw.
-// Errors: ValueError for options that do not fit each other; ConnectionError for a taken port or
-// an unreachable master.
+// In the launching process: returns 0 if the function returned on every rank; otherwise prints the first
+// failure and returns a non-zero exit status. In a rank that this launcher has started: does not return. In a
+// rank that another program (torchrun) has started: returns 0, or throws the function's exception.
+// Errors: ValueError for contradictory options; ConnectionError for a taken port or an unreachable master.
 int launcher(const LauncherOptions& options, const std::function<void()>& body);
 
 namespace internal {
 // As launcher, for a function that returns an exit status. Returns the largest of the ranks' statuses if all
 // functions returned; under another program's launcher, this rank's.
 int launch_program(const LauncherOptions& options, const std::function<int()>& body);
+// Returns the functions' results, in rank order. Errors: as for launch.
 std::vector<std::string> launch_bytes(const LauncherOptions& options,
                                       const std::function<std::string()>& body);
 }  // namespace internal

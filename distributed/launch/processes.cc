@@ -36,10 +36,10 @@ std::vector<char*> pointers(const std::vector<std::string>& strings) {
   return result;
 }
 
-// Runs between fork and exec, and so does only what is safe while other threads hold locks. Returns on an
-// error, with errno.
+// Runs in the child between fork and exec, and so does only what is safe while other threads of the parent
+// hold locks. Returns only on an error, with errno.
 void become(const SpawnOptions& options, char* const* argv, char* const* env, pid_t parent) {
-  if (options.outlives_us) {
+  if (options.start_new_session) {
     setsid();
   } else {
     setpgid(0, 0);
@@ -93,7 +93,6 @@ pid_t spawn(const char* op, const SpawnOptions& options) {
   const std::vector<char*> argv = pointers(options.argv), env = pointers(options.env);
   int failed[2];  // closed by a successful exec; else errno comes through it
   if (pipe2(failed, O_CLOEXEC) < 0) throw ValueError(op, "cannot make a pipe: ", errno_text());
-
   // Blocks signals: no handler of this process may run in the child before exec.
   sigset_t all, before;
   sigfillset(&all);
@@ -168,11 +167,10 @@ Stats all_stats() {
   return all;
 }
 
-// Returns whether the adopter has inherited the orphan `pid`. `adopters_group`: the adopter's own process
-// group.
-bool is_adopted(const Family& family, pid_t pid, const Stat& stat, pid_t adopters_group) {
-  return family.adopter && stat.parent == family.adopter && stat.group != adopters_group &&
-         std::ranges::find(family.strangers, pid) == family.strangers.end();
+// Returns whether the subreaper has inherited the orphan `pid`. `subreaper_group`: its process group.
+bool is_adopted(const JobProcesses& job, pid_t pid, const Stat& stat, pid_t subreaper_group) {
+  return job.subreaper && stat.parent == job.subreaper && stat.group != subreaper_group &&
+         std::ranges::find(job.unrelated, pid) == job.unrelated.end();
 }
 
 // Adds all living descendants of `found`, except those below the processes in `except`.
@@ -190,60 +188,59 @@ void add_descendants(const Stats& all, const std::set<pid_t>& except, std::set<p
 
 }  // namespace
 
-Adoption::Adoption() {
-  prctl(PR_GET_CHILD_SUBREAPER, &before_);
+SubreaperScope::SubreaperScope() {
+  prctl(PR_GET_CHILD_SUBREAPER, &previous_subreaper_);
   std::set<pid_t> own = {getpid()};
   add_descendants(all_stats(), {}, own);
-  strangers_.assign(own.begin(), own.end());
+  unrelated_.assign(own.begin(), own.end());
   prctl(PR_SET_CHILD_SUBREAPER, 1);
 }
 
-Adoption::~Adoption() { prctl(PR_SET_CHILD_SUBREAPER, before_); }
+SubreaperScope::~SubreaperScope() { prctl(PR_SET_CHILD_SUBREAPER, previous_subreaper_); }
 
-std::vector<pid_t> find_processes(const Family& family) {
-  const std::set<pid_t> groups(family.groups.begin(), family.groups.end());
+std::vector<pid_t> find_processes(const JobProcesses& job) {
+  const std::set<pid_t> groups(job.groups.begin(), job.groups.end());
   const auto was_adopted = [&](pid_t pid, const Stat& stat) {
-    return std::ranges::any_of(family.adopted,
+    return std::ranges::any_of(job.adopted,
                                [&](const Process& p) { return p.pid == pid && p.start == stat.start; });
   };
   std::set<pid_t> found, others = {getpid()};  // others: this process and guards, never part of a job
   const Stats all = all_stats();
-  const pid_t group = getpgid(family.adopter);
+  const pid_t group = getpgid(job.subreaper);
   for (const auto& [pid, stat] : all) {
     if (pid == getpid() || !stat.lives()) continue;
     const std::string environment = read_file(concat("/proc/", pid, "/environ"), 4 << 20);
     if (environment.find("GRADUS_JOB_GUARD=") != std::string::npos)
       others.insert(pid);
-    else if (groups.count(stat.group) ||
-             (!family.id.empty() && environment.find(family.id) != std::string::npos) ||
-             is_adopted(family, pid, stat, group) || was_adopted(pid, stat))
+    else if (groups.count(stat.group) || (!job.id.empty() && environment.find(job.id) != std::string::npos) ||
+             is_adopted(job, pid, stat, group) || was_adopted(pid, stat))
       found.insert(pid);
   }
   add_descendants(all, others, found);
   return {found.begin(), found.end()};
 }
 
-std::vector<pid_t> kill_processes(const Family& family, Milliseconds limit) {
+std::vector<pid_t> kill_processes(const JobProcesses& job, Milliseconds limit) {
   const auto end = std::chrono::steady_clock::now() + limit;
   std::vector<pid_t> left;
   for (Milliseconds pause{1};; pause = std::min(2 * pause, Milliseconds(50))) {
-    left = find_processes(family);
+    left = find_processes(job);
     for (const pid_t pid : left) kill(pid, SIGKILL);
     if (left.empty() || std::chrono::steady_clock::now() >= end) return left;
     usleep(useconds_t(pause.count()) * 1000);
   }
 }
 
-std::vector<Process> adopted_processes(const Family& family) {
+std::vector<Process> adopted_processes(const JobProcesses& job) {
   std::vector<Process> adopted;
-  const pid_t group = getpgid(family.adopter);
+  const pid_t group = getpgid(job.subreaper);
   for (const auto& [pid, stat] : all_stats())
-    if (is_adopted(family, pid, stat, group)) adopted.push_back({pid, stat.start});
+    if (is_adopted(job, pid, stat, group)) adopted.push_back({pid, stat.start});
   return adopted;
 }
 
-void reap_adopted(const Family& family, const std::vector<pid_t>& except) {
-  for (const Process& p : adopted_processes(family))
+void reap_adopted(const JobProcesses& job, const std::vector<pid_t>& except) {
+  for (const Process& p : adopted_processes(job))
     if (std::ranges::find(except, p.pid) == except.end() && process_state(p.pid) == 'Z')
       waitpid(p.pid, nullptr, WNOHANG);
 }

@@ -22,9 +22,9 @@ struct SpawnOptions {
   // Socket of the Guard, the process that ends the job when the launcher dies (internal/guard.h): the started
   // process first sends kStarted and its pid there. -1: no guard.
   int guard = -1;
-  // true: in a session of its own. false: in a process group of its own, and killed when the calling thread
-  // ends for any reason (PR_SET_PDEATHSIG).
-  bool outlives_us = false;
+  // true: the program starts in a new session. false: in a process group of its own, and killed when the
+  // calling thread ends for any reason (PR_SET_PDEATHSIG).
+  bool start_new_session = false;
 };
 
 inline constexpr char kStarted = 's';
@@ -44,48 +44,48 @@ struct Process {
   uint64_t start = 0;  // in clock ticks since boot
 };
 
-// While an Adoption exists, this process is a child subreaper: orphans among its descendants become its
+// While a SubreaperScope exists, this process is a child subreaper: orphans among its descendants become its
 // children. So no process that a rank starts escapes, whatever its session and environment.
-class Adoption {
+class SubreaperScope {
  public:
-  Adoption();
-  ~Adoption();
-  Adoption(const Adoption&) = delete;
-  Adoption& operator=(const Adoption&) = delete;
+  SubreaperScope();
+  ~SubreaperScope();
+  SubreaperScope(const SubreaperScope&) = delete;
+  SubreaperScope& operator=(const SubreaperScope&) = delete;
 
-  // Returns the strangers: this process and the descendants that it had when the Adoption was made, which do
-  // not belong to the job.
-  const std::vector<pid_t>& strangers() const { return strangers_; }
+  // Returns this process and the descendants that it had when the SubreaperScope was made. None of these
+  // belongs to the job.
+  const std::vector<pid_t>& unrelated() const { return unrelated_; }
 
  private:
-  int before_ = 0;  // the process's previous PR_SET_CHILD_SUBREAPER
-  std::vector<pid_t> strangers_;
+  int previous_subreaper_ = 0;  // the process's previous PR_SET_CHILD_SUBREAPER
+  std::vector<pid_t> unrelated_;
 };
 
-// What identifies a job's processes. A process belongs to the job if one of the members matches the process
-// or an ancestor. Guards and this process do not belong to the job.
-struct Family {
-  std::string id;             // a text in the environment that they were started with; "": not used
+// Criteria for the processes of a job. A process belongs to the job if one of the members matches the process
+// or an ancestor. Guards (internal/guard.h) and this process do not belong to the job.
+struct JobProcesses {
+  std::string id;             // a text that the environments of the job's processes contain; "": not used
   std::vector<pid_t> groups;  // process groups
-  // Pid of a launcher with an Adoption: its children in process groups other than its own belong to the job,
-  // except strangers. 0: not used.
-  pid_t adopter = 0;
-  std::vector<pid_t> strangers;
+  // Pid of a launcher with a SubreaperScope. Children of the launcher in process groups other than the
+  // launcher's belong to the job, except those in `unrelated`. 0: not used.
+  pid_t subreaper = 0;
+  std::vector<pid_t> unrelated;
   std::vector<Process> adopted;  // processes that were adopted earlier
 };
 
-// Returns the family's living processes.
-std::vector<pid_t> find_processes(const Family& family);
+// Returns the job's living processes.
+std::vector<pid_t> find_processes(const JobProcesses& job);
 
-// Sends SIGKILL to the family's processes, and to those that they start meanwhile, until none is left or
+// Sends SIGKILL to the job's processes, and to those that they start meanwhile, until none is left or
 // `limit` has passed. Returns those that are left.
-std::vector<pid_t> kill_processes(const Family& family, Milliseconds limit);
+std::vector<pid_t> kill_processes(const JobProcesses& job, Milliseconds limit);
 
-// Returns the adopter's children that belong to the family, living or ended.
-std::vector<Process> adopted_processes(const Family& family);
+// Returns the subreaper's children that belong to the job, living or ended.
+std::vector<Process> adopted_processes(const JobProcesses& job);
 
 // Reaps adopted processes that have ended, except those in `except`.
-void reap_adopted(const Family& family, const std::vector<pid_t>& except);
+void reap_adopted(const JobProcesses& job, const std::vector<pid_t>& except);
 
 // Returns the state letter of /proc/PID/stat: 'R' running, 'S' sleeping, 'T' stopped, 'Z' zombie. Returns 0
 // if there is no such process.

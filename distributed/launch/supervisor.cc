@@ -112,12 +112,12 @@ std::string line_prefix(const std::string& role, int local_rank, int rank) {
 // the log folder, "" for none. The references must outlive the attempt.
 class Attempt {
  public:
-  Attempt(const SupervisorOptions& spec, const std::string& id, const Adoption& adoption,
+  Attempt(const SupervisorOptions& spec, const std::string& id, const SubreaperScope& subreaper,
           NodeRendezvous& rendezvous, Guard& guard, Interrupts& interrupts, int number,
           const std::string& logs)
       : spec_(spec),
         id_(id),
-        adoption_(adoption),
+        subreaper_(subreaper),
         rendezvous_(rendezvous),
         guard_(guard),
         interrupts_(interrupts),
@@ -137,7 +137,7 @@ class Attempt {
 
  private:
   struct Rank {
-    RankEnd end;
+    RankExit end;
     FileDescriptor watch;          // pidfd: readable when the rank has ended
     FileDescriptor error, result;  // files in memory
     std::string error_file;        // `error`, or in the folder of logs
@@ -164,7 +164,6 @@ class Attempt {
         rank.error_file = rank.end.error_file = folder + "/error.json";
       }
       if (spec_.results) rank.result = memory_file(spec_.op, "result");
-
       SpawnOptions options{
           .path = spec_.path, .argv = spec_.argv, .env = environment(rank), .inherit = spec_.inherit};
       if (spec_.pass_local_rank) options.argv.insert(options.argv.begin() + 1, concat("--local-rank=", i));
@@ -182,7 +181,7 @@ class Attempt {
 
   // Returns the descriptor for a rank's stdout or stderr (`which`): the write end of a pipe that `output_`
   // reads. An empty descriptor stands for the launcher's own stream.
-  FileDescriptor stream(const RankEnd& rank, int which, const std::string& folder) {
+  FileDescriptor stream(const RankExit& rank, int which, const std::string& folder) {
     const auto has = [&](const std::vector<int>& streams) {
       return !streams.empty() && (streams[size_t(rank.local_rank)] & which);
     };
@@ -269,10 +268,10 @@ class Attempt {
       const Milliseconds limit = std::min(spec_.monitor_interval, Milliseconds(has_watch ? 50 : 10));
       poll(fds.data(), fds.size(), int(limit.count()));
       for (Rank& r : ranks_)
-        if (r.running) look_at(r);
-      look_at_signals();
-      look_at_failure();
-      look_at_stragglers();
+        if (r.running) check_exit(r);
+      handle_signals();
+      check_failure();
+      check_stragglers();
       if (Clock::now() >= next_step_) step();
       if (Clock::now() >= next_reap_) {
         reap();
@@ -283,15 +282,15 @@ class Attempt {
 
   // If the rank has exited, records how. The rank stays a zombie until all ranks have exited (WNOWAIT), so
   // that its process group's number is not reused.
-  void look_at(Rank& rank) {
+  void check_exit(Rank& rank) {
     siginfo_t info;
     info.si_pid = 0;
     const int result = waitid(P_PID, id_t(rank.end.pid), &info, WEXITED | WNOHANG | WNOWAIT);
     if (result == 0 && info.si_pid == 0) return;
     rank.running = false;
-    RankEnd& end = rank.end;
+    RankExit& end = rank.end;
     end.time = std::chrono::system_clock::now();
-    end.by_launcher = asked_to_end_;
+    end.ended_by_launcher = terminating_;
     if (result == 0 && info.si_code == CLD_EXITED) end.exit_code = info.si_status;
     if (result == 0 && info.si_code != CLD_EXITED) end.signal = info.si_status;
     if (const std::optional<ErrorFile> error = parse_error_file(read_file(rank.error_file, kMaxErrorFile))) {
@@ -299,20 +298,20 @@ class Attempt {
       end.rank_at_fault = error->rank_at_fault;
       end.traceback = error->traceback;
     }
-    if (end.by_launcher || failed_) return;
+    if (end.ended_by_launcher || failed_) return;
     if (end.ok()) {
       if (!first_end_) first_end_.emplace(end.rank, Deadline::after(spec_.rendezvous.exit_timeout));
       return rendezvous_.rank_exited(end.rank);
     }
     failure_ = {.kind = end.signal ? Failure::Kind::kDied : Failure::Kind::kFailed,
                 .rank = end.rank,
-                .text = end.sentence()};
+                .text = end.describe()};
     rendezvous_.report(failure_);
     fail();
   }
 
-  void look_at_signals() {
-    while (const int signal = interrupts_.take()) {
+  void handle_signals() {
+    while (const int signal = interrupts_.next_signal()) {
       if (!signal_) {
         signal_ = signal;
         send(signal);
@@ -326,13 +325,13 @@ class Attempt {
   }
 
   // Fails if a rank of another node, or a rank's own report to the store, has failed the attempt.
-  void look_at_failure() {
+  void check_failure() {
     if (!failed_ && !signal_ && rendezvous_.failed()) fail();
   }
 
   // Ends ranks that go on for too long after another rank has returned. No rank waits for a rank that hangs
   // after its last collective, so no rank would report it.
-  void look_at_stragglers() {
+  void check_stragglers() {
     const Milliseconds limit = spec_.rendezvous.exit_timeout;
     if (!first_end_ || failed_ || signal_ || limit == Milliseconds(0)) return;
     const auto& [first, deadline] = *first_end_;
@@ -374,7 +373,7 @@ class Attempt {
 
   // Sends a signal to the process groups of the ranks that still run.
   void send(int signal) {
-    asked_to_end_ = true;
+    terminating_ = true;
     for (const Rank& r : ranks_)
       if (r.running) {
         kill(-r.end.pid, signal);
@@ -390,27 +389,26 @@ class Attempt {
     return pids;
   }
 
-  Family family() const {
-    return {.id = id_, .groups = rank_pids(), .adopter = getpid(), .strangers = adoption_.strangers()};
+  JobProcesses job_processes() const {
+    return {.id = id_, .groups = rank_pids(), .subreaper = getpid(), .unrelated = subreaper_.unrelated()};
   }
 
   // Reaps the orphans adopted from ranks that have ended. Ranks and the guard are not reaped.
   void reap() const {
-    std::vector<pid_t> kept = rank_pids();
-    kept.push_back(guard_.pid());
-    reap_adopted(family(), kept);
+    std::vector<pid_t> own_processes = rank_pids();
+    own_processes.push_back(guard_.pid());
+    reap_adopted(job_processes(), own_processes);
   }
 
-  // Kills the ranks and all processes that they have started, and reaps the ranks. Only the first call has an
-  // effect.
+  // Kills the ranks and all processes that they have started, and reaps the ranks. Later calls do nothing.
   void end_all() {
     if (ended_) return;
     ended_ = true;
     for (const Rank& r : ranks_) kill(-r.end.pid, SIGKILL);
-    const std::vector<pid_t> left = kill_processes(family(), kKillLimit);
+    const std::vector<pid_t> left = kill_processes(job_processes(), kKillLimit);
     for (const pid_t pid : left)
       write_console(2, concat(spec_.op, ": process ", pid, " does not end\n"), Milliseconds(100));
-    guard_.forget();
+    guard_.clear_processes();
     reap();
     for (const Rank& r : ranks_) {
       const bool gone = std::find(left.begin(), left.end(), r.end.pid) == left.end();
@@ -421,7 +419,7 @@ class Attempt {
 
   // Writes the ends, results and failure of this attempt to `outcome`.
   void collect(Outcome& outcome) {
-    outcome.ends.clear();
+    outcome.exits.clear();
     outcome.results.clear();
     outcome.signal = signal_;
     outcome.ok = !signal_;
@@ -430,11 +428,11 @@ class Attempt {
       if (!logs_.empty() && access(r.end.error_file.c_str(), F_OK) != 0) r.end.error_file.clear();
       outcome.ok = outcome.ok && r.end.ok();
       if (r.result) outcome.results.push_back(read_file(path_of(r.result)));
-      outcome.ends.push_back(r.end);
+      outcome.exits.push_back(r.end);
     }
     outcome.failure = failure_;
     rendezvous_.failed(&outcome.failure);
-    if (outcome.lost_output.empty()) outcome.lost_output = output_.lost();
+    if (outcome.lost_output.empty()) outcome.lost_output = output_.first_loss();
   }
 
   // kFailed: the ranks may end by themselves. kTerminated: they were asked to end. kKilled: they were killed.
@@ -442,7 +440,7 @@ class Attempt {
 
   const SupervisorOptions& spec_;
   const std::string& id_;
-  const Adoption& adoption_;
+  const SubreaperScope& subreaper_;
   NodeRendezvous& rendezvous_;
   Guard& guard_;
   Interrupts& interrupts_;
@@ -454,8 +452,8 @@ class Attempt {
   Clock::time_point next_step_ = Clock::time_point::max(), next_reap_ = Clock::now() + kReap;
   // The rank that first exited with code 0, and the deadline for the others to exit.
   std::optional<std::pair<int, Deadline>> first_end_;
-  // asked_to_end_: the launcher has sent the ranks a signal. ended_: end_all has run.
-  bool failed_ = false, asked_to_end_ = false, ended_ = false;
+  // terminating_: the launcher has sent the ranks a signal. ended_: end_all has run.
+  bool failed_ = false, terminating_ = false, ended_ = false;
   int signal_ = 0;   // the first signal to the launcher; 0: none
   Failure failure_;  // the first failure seen here
 };
@@ -479,21 +477,21 @@ std::string signal_name(int signal) {
   return name ? concat("SIG", name) : concat("signal ", signal);
 }
 
-std::string RankEnd::sentence() const {
+std::string RankExit::describe() const {
   if (signal) return concat("rank ", rank, " was killed by signal ", signal, " (", signal_name(signal), ')');
   if (exit_code < 0) return concat("rank ", rank, " ended, and something else took its exit code");
   if (exit_code > 0 && !message.empty()) return concat("rank ", rank, " failed: ", message);
   return concat("rank ", rank, " exited with code ", exit_code);
 }
 
-Outcome supervise(const SupervisorOptions& given) {
-  SupervisorOptions spec = given;
+Outcome supervise(const SupervisorOptions& options) {
+  SupervisorOptions spec = options;
   open_standard_streams();
   allow_files(spec.nproc);
   const KeepExitCodes keep;
   Interrupts interrupts(spec.signals);
   const std::function<void()> check = [&] {
-    if (const int signal = interrupts.take()) throw Interrupted{signal};
+    if (const int signal = interrupts.next_signal()) throw Interrupted{signal};
   };
   const std::string random = random_hex(spec.op, 32), id = "gradus-" + random;
   if (!spec.rendezvous.multi_node()) {
@@ -504,13 +502,13 @@ Outcome supervise(const SupervisorOptions& given) {
   std::optional<NodeRendezvous> rendezvous_or_none;
   try {
     NodeRendezvous& rendezvous = rendezvous_or_none.emplace(spec.rendezvous, spec.nproc, check);
-    const Adoption adoption;
-    Guard guard(id, adoption.strangers());
-    outcome.logs = make_logs(spec, random);
+    const SubreaperScope subreaper;
+    Guard guard(id, subreaper.unrelated());
+    outcome.log_dir = make_logs(spec, random);
     for (int attempt = 0;; ++attempt) {
       outcome.attempts = attempt + 1;
       rendezvous.begin_attempt(attempt);
-      Attempt(spec, id, adoption, rendezvous, guard, interrupts, attempt, outcome.logs).run(outcome);
+      Attempt(spec, id, subreaper, rendezvous, guard, interrupts, attempt, outcome.log_dir).run(outcome);
       if (outcome.signal) throw Interrupted{outcome.signal};
       const Verdict verdict = rendezvous.end_attempt(outcome.ok, &outcome.results);
       outcome.ok = verdict == Verdict::kDone;

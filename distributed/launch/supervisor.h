@@ -1,5 +1,5 @@
-// supervise: runs this machine's part of a job. It starts the ranks, watches them, and ends them all. For
-// launcher() and gradus-run.
+// supervise: runs this machine's part of a job: starts a process per rank, watches the processes, ends them
+// all after the first failure, and begins again if restarts are left. For launcher() and gradus-run.
 #pragma once
 
 #include <chrono>
@@ -14,7 +14,7 @@
 
 namespace gradus::dist::internal {
 
-// Bits for a rank's streams.
+// Bits of SupervisorOptions::redirects and tee: a rank's streams.
 enum : int { kStdout = 1, kStderr = 2 };
 
 struct SupervisorOptions {
@@ -28,12 +28,12 @@ struct SupervisorOptions {
   std::string role = "default";
   int threads = 0;  // OMP_NUM_THREADS; 0: keeps it if set, else usable cores / nproc
 
-  std::vector<std::string> variables;  // NAME=value, further ones
+  std::vector<std::string> variables;  // NAME=value: further environment variables of the ranks
   std::vector<int> inherit;            // descriptors that ranks inherit
   bool results = false;                // ranks return bytes (GRADUS_RESULT_FD)
 
-  std::string log_dir;         // "": none
-  std::vector<int> redirects;  // per local rank, kStdout | kStderr: to files instead of the console
+  std::string log_dir;         // folder for logs and error files; "": none
+  std::vector<int> redirects;  // per local rank, kStdout | kStderr: to files, not to the console; empty: none
   std::vector<int> tee;     // per local rank: to files (if there is a log_dir) and the console, with a prefix
   std::vector<bool> shown;  // per local rank: on the console; empty: all
 
@@ -43,16 +43,16 @@ struct SupervisorOptions {
 };
 
 // How a rank of this machine ended.
-struct RankEnd {
+struct RankExit {
   int rank = 0, local_rank = 0;
   pid_t pid = 0;
-  int exit_code = -1;  // or
-  int signal = 0;
-  bool by_launcher = false;  // the launcher asked or made it end
-  bool was_stopped = false;  // whether it was stopped when the job failed
+  int exit_code = -1;              // -1: ended by `signal`, or unknown
+  int signal = 0;                  // the signal that killed the rank; 0: none
+  bool ended_by_launcher = false;  // after the launcher had sent a signal to end the rank
+  bool was_stopped = false;        // the process was stopped (SIGSTOP) when the job failed
   std::chrono::system_clock::time_point time;
-  std::string message;  // of its exception, from the error file
-  std::string traceback;
+  std::string message;                  // of the rank's exception, from the error file; "": none
+  std::string traceback;                // of the rank's exception, from the error file
   std::optional<int> rank_at_fault;     // of its exception, if that is a DistributedError
   std::string error_file;               // "" when it is not kept
   std::vector<std::string> last_lines;  // of its stderr
@@ -60,26 +60,27 @@ struct RankEnd {
   bool ok() const { return exit_code == 0; }
   // Returns "rank 2 was killed by signal 9 (SIGKILL)", "rank 1 failed: ShapeError: [matmul] ..." or "rank 3
   // exited with code 1".
-  std::string sentence() const;
+  std::string describe() const;
 };
 
 struct Outcome {
   bool ok = false;
   int signal = 0;                    // the signal that ended the launcher's job; 0: none
   Failure failure;                   // the first one, unless ok
-  std::vector<RankEnd> ends;         // of the last attempt, by rank
+  std::vector<RankExit> exits;       // of the last attempt, by rank
   std::vector<std::string> results;  // of all ranks of all machines
-  std::string logs;                  // the folder, "": none
+  std::string log_dir;               // the folder, "": none
   std::string lost_output;           // of ranks, that could not be written; "": none
   int attempts = 1;
 };
 
-// Runs the job. Returns when all ranks have ended and no process of the job is left.
+// Runs the job. Returns when all ranks have ended and no process of the job is left. Meanwhile replaces this
+// process's handlers of options.signals and SIGCHLD; one call at a time.
 // Errors: ValueError and ConnectionError if the job cannot begin.
-Outcome supervise(const SupervisorOptions& spec);
+Outcome supervise(const SupervisorOptions& options);
 
-// Returns the report of a failed job, in several lines: the first failure with all that is known about it, and how the
-// other ranks ended. Returns "" for a job that did not fail. `op` is the name in messages.
+// Returns the report of a failed job, in several lines: the first failure with all that is known about it,
+// and how the other ranks ended. Returns "" for a job that did not fail. `op` is the name in messages.
 std::string failure_report(const char* op, const Outcome& outcome);
 
 // Returns "SIGKILL" for 9.

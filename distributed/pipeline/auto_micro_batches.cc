@@ -53,67 +53,65 @@ std::vector<int64_t> subsample(const std::vector<int64_t>& sizes) {
 
 }  // namespace
 
-AutoMicroBatches::AutoMicroBatches(int64_t rows, const Setting& setting) : rows_(rows) {
+AutoMicroBatches::AutoMicroBatches(int64_t rows, const Options& options) : rows_(rows) {
   std::vector<int64_t> sizes;                       // rows of a micro-batch, ascending
-  const bool is_fixed = setting.micro_batches > 0;  // only the recomputation is chosen
-  if (is_fixed) sizes.push_back((rows + setting.micro_batches - 1) / setting.micro_batches);
+  const bool is_fixed = options.micro_batches > 0;  // only the recomputation is chosen
+  if (is_fixed) sizes.push_back((rows + options.micro_batches - 1) / options.micro_batches);
   for (int64_t size = 1; size <= rows && !is_fixed; ++size)
     if (rows % size == 0 && rows / size <= kMaxMicroBatches) sizes.push_back(size);
   // With several ranks, the undivided batch is not measured but extrapolated: it needs the most memory, and a
   // pipeline with one micro-batch is hardly ever the fastest.
   std::vector<int64_t> measurable = sizes;
-  if (setting.lists(1).ranks() > 1 && measurable.size() > 2) measurable.pop_back();
+  if (options.make_lists(1).ranks() > 1 && measurable.size() > 2) measurable.pop_back();
   std::vector<Measurement> measurements;
-  for (int64_t size : subsample(measurable)) measurements.push_back({size, setting.measure(size)});
-
+  for (int64_t size : subsample(measurable)) measurements.push_back({size, options.measure(size)});
   double least_bytes = INFINITY;  // the smallest peak memory per rank of any candidate
   for (int64_t size : sizes) {
-    const int number = is_fixed ? setting.micro_batches : int(rows / size);
+    const int number = is_fixed ? options.micro_batches : int(rows / size);
     RecomputeChoice choice =
-        choose_recomputation(setting.recompute, setting.lists(number), interpolate_times(size, measurements),
-                             setting.rank_bytes, setting.memory_limit);
+        choose_recomputation(options.recompute, options.make_lists(number),
+                             interpolate_times(size, measurements), options.rank_bytes, options.memory_limit);
     const double bytes = choice.peak_bytes();
     least_bytes = std::min(least_bytes, bytes);
-    if (setting.memory_limit > 0 && bytes > setting.memory_limit) continue;
+    if (options.memory_limit > 0 && bytes > options.memory_limit) continue;
     candidates_.push_back({number, std::move(choice)});
   }
   if (candidates_.empty())
     throw ValueError("Pipeline", is_fixed ? "no recomputation" : "no number of micro-batches",
-                     " keeps memory_limit = ", int64_t(setting.memory_limit),
+                     " keeps memory_limit = ", int64_t(options.memory_limit),
                      " bytes: a rank needs at least ", int64_t(least_bytes));
   std::ranges::stable_sort(candidates_, {}, [](const Candidate& c) { return c.choice.makespan; });
   num_trial_candidates_ = std::min(int(candidates_.size()), kMaxTrialCandidates);
-  trials_ = num_trial_candidates_ > 1 ? num_trial_candidates_ * kTrialsPerCandidate : 0;
+  num_trial_steps_ = num_trial_candidates_ > 1 ? num_trial_candidates_ * kTrialsPerCandidate : 0;
 }
 
-// Scales the candidate's number, which is for rows_ rows, to a batch of another size.
-int AutoMicroBatches::number_for(int64_t rows) const {
-  const Candidate& c = candidates_[tried()];
-  const double number = std::round(double(c.number) * double(rows) / double(rows_));
+int AutoMicroBatches::micro_batches_for(int64_t rows) const {
+  const Candidate& c = candidates_[current()];
+  const double number = std::round(double(c.micro_batches) * double(rows) / double(rows_));
   return int(std::clamp<double>(number, 1, double(std::min<int64_t>(rows, kMaxMicroBatches))));
 }
 
 void AutoMicroBatches::record_time(int64_t rows, double seconds,
-                                   const std::function<double(double)>& largest) {
+                                   const std::function<double(double)>& max_over_ranks) {
   if (done()) return;
-  Candidate& c = candidates_[tried()];
+  Candidate& c = candidates_[current()];
   const double scaled = seconds * double(rows_) / double(rows);  // for a batch of rows_ rows
-  c.measured = c.measured < 0 ? scaled : std::min(c.measured, scaled);
-  if (++tried_ < trials_) return;
+  c.seconds = c.seconds < 0 ? scaled : std::min(c.seconds, scaled);
+  if (++trial_steps_done_ < num_trial_steps_) return;
   // After the last trial: the slowest rank determines a candidate's time, and all ranks get the same order.
   for (int i = 0; i < num_trial_candidates_; ++i)
-    candidates_[size_t(i)].measured = largest(candidates_[size_t(i)].measured);
+    candidates_[size_t(i)].seconds = max_over_ranks(candidates_[size_t(i)].seconds);
   std::stable_sort(candidates_.begin(), candidates_.begin() + num_trial_candidates_,
-                   [](const Candidate& a, const Candidate& b) { return a.measured < b.measured; });
+                   [](const Candidate& a, const Candidate& b) { return a.seconds < b.seconds; });
 }
 
 std::string AutoMicroBatches::describe() const {
   std::ostringstream text;
   text << std::setprecision(3);
   const auto line = [&](const Candidate& c) {
-    text << c.number << " micro-batches of " << rows_ / c.number << " rows: predicted " << c.choice.makespan
-         << " s, idle " << c.choice.idle_fraction;
-    if (c.measured >= 0) text << "; ran in " << c.measured << " s";
+    text << c.micro_batches << " micro-batches of " << rows_ / c.micro_batches << " rows: predicted "
+         << c.choice.makespan << " s, idle " << c.choice.idle_fraction;
+    if (c.seconds >= 0) text << "; ran in " << c.seconds << " s";
     text << '\n';
   };
   text << (done() ? "chosen: " : "so far the best: ");

@@ -1,4 +1,5 @@
-// AutoMicroBatches: chooses the number of micro-batches, and the stages that are recomputed, from measured times.
+// AutoMicroBatches: chooses a pipeline's number of micro-batches (equal parts of a batch that go through the
+// stages one after the other), and the stages whose activations are recomputed, from measured times.
 #pragma once
 
 #include <functional>
@@ -17,45 +18,47 @@ namespace gradus::dist::internal {
 // the fastest one is chosen. All ranks make the same choice.
 class AutoMicroBatches {
  public:
-  struct Setting {
-    // Returns the schedule for this number of micro-batches.
-    std::function<ActionLists(int micro_batches)> lists;
+  struct Options {
+    // Returns the schedule (the ordered actions of each rank) for this number of micro-batches.
+    std::function<ActionLists(int micro_batches)> make_lists;
     // Returns the times of all stages for a micro-batch of `rows` rows. Collective.
     std::function<std::vector<StageTimes>(int64_t rows)> measure;
     int micro_batches = 0;           // > 0: the number is fixed, and only the recomputation is chosen
-    std::vector<double> rank_bytes;  // per rank, memory that does not depend on micro-batches
+    std::vector<double> rank_bytes;  // per rank: bytes that do not depend on micro-batches (parameters)
     double memory_limit = 0;         // bytes per rank; 0: no limit
     Recompute recompute = Recompute::kNever;
   };
   // Measures the stages. `rows` is the number of rows of the batch, equal on all ranks. Collective.
   // Errors: ValueError if every candidate exceeds the memory limit.
-  AutoMicroBatches(int64_t rows, const Setting& setting);
+  AutoMicroBatches(int64_t rows, const Options& options);
 
-  // Returns the number of micro-batches for the next step, with a batch of `rows` rows.
-  int number_for(int64_t rows) const;
-  // Records the duration of a training step. `largest` returns the maximum of its argument over all ranks;
-  // the step that ends the trials calls it, and is thus collective.
-  void record_time(int64_t rows, double seconds, const std::function<double(double)>& largest);
+  // Returns the number of micro-batches for the next step, scaled to a batch of `rows` rows.
+  int micro_batches_for(int64_t rows) const;
+  // Records the duration of a training step with `rows` rows; ignored after the trials. `max_over_ranks`
+  // returns the maximum of its argument over all ranks (collective); only the last trial step calls it.
+  void record_time(int64_t rows, double seconds, const std::function<double(double)>& max_over_ranks);
   // Returns whether the trials have ended and the choice is final.
-  bool done() const { return tried_ == trials_; }
-  // Returns a line per candidate, best first: "8 micro-batches of 4 rows: predicted 0.12 s, idle 0.1; ran in 0.13 s".
+  bool done() const { return trial_steps_done_ == num_trial_steps_; }
+  // Returns a line per candidate, best first: "8 micro-batches of 4 rows: predicted 1 s, idle 0.1; ran in 2 s".
   std::string describe() const;
-  // next() is the recomputation of the next step, best() that of the best candidate so far.
-  const RecomputeChoice& next() const { return candidates_[tried()].choice; }
-  const RecomputeChoice& best() const { return candidates_[0].choice; }
+  // current_choice() is the recomputation of the next step; best_choice() that of the candidate with the best
+  // prediction or, once the trials have ended, the shortest step.
+  const RecomputeChoice& current_choice() const { return candidates_[current()].choice; }
+  const RecomputeChoice& best_choice() const { return candidates_[0].choice; }
 
  private:
   struct Candidate {
-    int number = 1;
+    int micro_batches = 1;
     RecomputeChoice choice;
-    double measured = -1;  // seconds for a batch of rows_ rows; -1: not measured
+    double seconds = -1;  // measured time for a batch of rows_ rows; -1: not measured
   };
-  size_t tried() const { return done() ? 0 : size_t(tried_ % num_trial_candidates_); }
+  // Returns the index of the candidate of the next step.
+  size_t current() const { return done() ? 0 : size_t(trial_steps_done_ % num_trial_candidates_); }
 
   int64_t rows_;
   std::vector<Candidate> candidates_;  // by ascending predicted time; measured ones by measured time
-  int trials_ = 0, tried_ = 0;         // numbers of planned and of completed trial steps
-  int num_trial_candidates_ = 1;       // number of candidates that get trial steps
+  int num_trial_steps_ = 0, trial_steps_done_ = 0;  // numbers of planned and of completed trial steps
+  int num_trial_candidates_ = 1;                    // number of candidates that get trial steps
 };
 
 }  // namespace gradus::dist::internal

@@ -138,7 +138,6 @@ void write(const std::filesystem::path& path, const io::Checkpoint& more,
       if (sources.try_emplace(contents.tensors[i].first, Source{member, int64_t(i)}).second)
         content.put(contents.tensors[i].first, contents.tensors[i].second);
   }
-
   std::error_code error;  // ignored: CheckpointWriter reports a missing folder
   if (path.has_parent_path()) std::filesystem::create_directories(path.parent_path(), error);
   io::CheckpointWriter file(path, content, options);
@@ -240,7 +239,6 @@ class ParameterNumbers {
       }
       return dist::to_wire(local_names);
     });
-
     std::unordered_map<std::string, size_t> group_of;
     size_t expected = 0;
     for (size_t rank = 0; rank < all.size(); ++rank) {
@@ -447,7 +445,6 @@ void PipelineBase::save(const std::filesystem::path& path, const optim::Optimize
     }
     return to_wire(own);
   });
-
   std::exception_ptr error;
   if (get_rank() == 0) {
     try {

@@ -17,7 +17,7 @@ std::string PipelineBase::describe() {
   const auto cached = model_->split_for(example_);
   const StageSplit& split = *cached;
   const nn::StateDict parameters = model_->module().named_parameters();
-  const RecomputeChoice* choice = auto_ ? &auto_->best() : nullptr;
+  const RecomputeChoice* choice = auto_micro_batches_ ? &auto_micro_batches_->best_choice() : nullptr;
   const auto modes = choice ? choice->of_stage : std::vector(size_t(stages()), options_.recompute);
   const std::vector<StageTimes>& times = choice ? choice->stages : layout_.times;
   std::ostringstream text;
@@ -29,7 +29,7 @@ std::string PipelineBase::describe() {
     for (size_t i = 0; i < split.trace.calls.size(); ++i) {
       const TracedCall& call = split.trace.calls[i];
       if (split.plan.calls[i].stage == s && call.end == int(i) + 1) modules.insert(call.module);
-      if (split.plan.calls[i].stage == s && split.plan.calls[i].cut) last = call.path;
+      if (split.plan.calls[i].stage == s && split.plan.calls[i].ends_stage) last = call.path;
     }
     int64_t elements = 0;
     for (size_t i = 0; i < split.trace.state.size(); ++i)
@@ -52,7 +52,7 @@ std::string PipelineBase::describe() {
     }
     int64_t bytes = 0;
     std::string from;
-    for (const StageInputSource& need : split.plan.needs[s]) {
+    for (const StageInputSource& need : split.plan.inputs[s]) {
       if (need.call < 0) continue;
       bytes += split.result(need).nbytes();
       from += (from.empty() ? "" : ", ") + split.trace.calls[need.call].path;
@@ -68,7 +68,7 @@ std::string PipelineBase::describe() {
   if (choice && options_.memory_limit > 0)
     text << "a rank needs at most " << int64_t(choice->peak_bytes()) << " of " << options_.memory_limit
          << " bytes\n";
-  if (auto_ && chooses_micro_batches()) text << auto_->describe();
+  if (auto_micro_batches_ && chooses_micro_batches()) text << auto_micro_batches_->describe();
   return text.str();
 }
 

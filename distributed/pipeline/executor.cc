@@ -56,7 +56,7 @@ Executor::Executor(StagedModel& model, const Group& group) : model_(model), grou
 }
 
 double Executor::run(const ActionLists& lists, const StepWork& work) {
-  if (mailbox_) mailbox_->set_program(work.program);
+  if (mailbox_) mailbox_->set_program(work.description);
   Step step{lists, work, steps_++, {}, {}, {}};
   try {
     return run_list(step);
@@ -92,7 +92,6 @@ double Executor::run_list(Step& step) {
   Context context = Context::current().snapshot();
   context.generator = std::make_shared<RandomGenerator>();
   const ContextScope in_context(context);
-
   const std::vector<ActionPosition> order = order_of(lists);
   recorder_.begin_step(step.number);
   std::optional<NoSync> no_sync;
@@ -104,7 +103,7 @@ double Executor::run_list(Step& step) {
     const ReportedAction reported(to_string(action));
     try {
       for (size_t j = position.index; j < std::min(list.size(), position.index + 1 + kPrefetchedActions); ++j)
-        expect(step, list[j]);
+        post_receives(step, list[j]);
       recorder_.begin(action);
       context.device = model_.device_of(action.stage);
       switch (action.kind) {
@@ -125,7 +124,7 @@ double Executor::run_list(Step& step) {
     }
     recorder_.end();
   }
-  if (work.all_reduce) recorder_.reduced(work.all_reduce->stats().bytes);
+  if (work.all_reduce) recorder_.set_all_reduce_bytes(work.all_reduce->stats().bytes);
   recorder_.end_step();
   sum_tied_gradients(step, before);
   return broadcast_loss(step);
@@ -139,7 +138,7 @@ std::string Executor::mismatching_inputs(const Step& step, const Action& action)
   const auto& received = found->second.input.received;
   std::string text;
   for (size_t slot = 0; slot < received.size(); ++slot) {
-    const StageInputSource& need = split.plan.needs[size_t(action.stage)][slot];
+    const StageInputSource& need = split.plan.inputs[size_t(action.stage)][slot];
     if (need.call < 0 || !received[slot].defined()) continue;
     const Shape& expected = split.result(need).shape();
     if (received[slot].shape() != expected)
@@ -150,8 +149,7 @@ std::string Executor::mismatching_inputs(const Step& step, const Action& action)
 }
 
 // Returns the order in which this process runs or enqueues actions: the rank's list, or, with several
-// devices, the lists of all devices merged by their begin in a simulation with equal times. The devices run
-// in parallel.
+// devices, the lists of all devices merged by their begin in a simulation with equal times.
 std::vector<Executor::ActionPosition> Executor::order_of(const ActionLists& lists) const {
   std::vector<ActionPosition> order;
   if (!model_.has_devices()) {
@@ -173,21 +171,21 @@ void Executor::forward(Step& step, const Action& action, bool recomputes) {
   const int s = action.stage, k = action.micro_batch;
   Running& running = step.at(action);
   running.split = model_.split_for(step.work.inputs[k]);
-  const auto& needs = running.split->plan.needs[s];
-  if (s == 0) running.input.generator = RandomGenerator::of_part(step.work.draw, uint64_t(k)).state();
-  for (size_t slot = 0; slot < needs.size(); ++slot) {
-    Parcel parcel = take(step, needs[slot].stage, {step.number, s, k, int(slot), false}, action);
+  const auto& sources = running.split->plan.inputs[s];
+  if (s == 0) running.input.generator = RandomGenerator::of_part(step.work.random_key, uint64_t(k)).state();
+  for (size_t slot = 0; slot < sources.size(); ++slot) {
+    Parcel parcel = receive(step, sources[slot].stage, {step.number, s, k, int(slot), false}, action);
     if (slot == 0) running.input.generator = parcel.generator;
     running.input.received.push_back(std::move(parcel.tensor));
     running.awaited.push_back(parcel.wants_gradient && step.work.gm);
   }
   if (step.work.gm) {
-    for (size_t slot = 0; slot < needs.size(); ++slot)
+    for (size_t slot = 0; slot < sources.size(); ++slot)
       if (running.awaited[slot]) {
         const Address address{step.number, s, k, int(slot), true};
         // Sends the gradient as soon as backward has computed it.
         step.work.gm->attach(running.input.received[slot],
-                             [this, &step, &running, slot, address, maker = needs[slot].stage](
+                             [this, &step, &running, slot, address, maker = sources[slot].stage](
                                  const Tensor&, const Tensor& dx) -> Tensor {
                                running.awaited[slot] = false;
                                send(step, maker, address, {.tensor = dx});
@@ -223,8 +221,7 @@ void Executor::forward(Step& step, const Action& action, bool recomputes) {
     step.running.erase({s, k});
 }
 
-// Runs the stage's part of the model on running.input. Sets running.output and, on the last stage,
-// running.loss.
+// Runs the stage on running.input. Sets running.output and, on the last stage, running.loss.
 void Executor::run_own_stage(Step& step, const Action& action) {
   Running& running = step.at(action);
   std::optional<nn::ParameterScope> tied;
@@ -255,7 +252,7 @@ void Executor::backward(Step& step, const Action& action) {
     if (!running.tracked[i]) continue;
     Tensor sum;
     for (const auto& [stage, slot] : sends[i].to) {
-      const Tensor dy = take(step, stage, {step.number, stage, k, slot, true}, action).tensor;
+      const Tensor dy = receive(step, stage, {step.number, stage, k, slot, true}, action).tensor;
       if (dy.defined()) sum = sum.defined() ? sum + dy : dy;
     }
     if (!sum.defined()) continue;
@@ -281,7 +278,7 @@ void Executor::backward(Step& step, const Action& action) {
   }
   for (size_t slot = 0; slot < running.awaited.size(); ++slot)
     if (running.awaited[slot])  // backward computed no gradient: sends an undefined tensor
-      send(step, plan.needs[s][slot].stage, {step.number, s, k, int(slot), true}, {});
+      send(step, plan.inputs[s][slot].stage, {step.number, s, k, int(slot), true}, {});
   running.input.received.clear();
   if (is_whole_backward) step.running.erase({s, k});
 }
@@ -292,9 +289,8 @@ void Executor::weight_gradient(Step& step, const Action& action) {
   step.running.erase({action.stage, action.micro_batch});
 }
 
-// Posts receives for the messages of an action, as far as they are known. Receives of one message may be
-// posted twice.
-void Executor::expect(Step& step, const Action& action) {
+// Posts receives for the known messages of an action. Receives of one message may be posted twice.
+void Executor::post_receives(Step& step, const Action& action) {
   if (!mailbox_) return;
   const int s = action.stage, k = action.micro_batch;
   const auto post = [&](int from_stage, const Address& address) {
@@ -303,9 +299,9 @@ void Executor::expect(Step& step, const Action& action) {
   };
   if (action.kind == ActionKind::kForward) {
     const auto split = model_.split_for(step.work.inputs[k]);
-    const auto& needs = split->plan.needs[s];
-    for (size_t slot = 0; slot < needs.size(); ++slot)
-      post(needs[slot].stage, {step.number, s, k, int(slot), false});
+    const auto& sources = split->plan.inputs[s];
+    for (size_t slot = 0; slot < sources.size(); ++slot)
+      post(sources[slot].stage, {step.number, s, k, int(slot), false});
   } else if (const auto found = step.running.find({s, k}); found != step.running.end() &&
                                                            found->second.split &&
                                                            action.kind != ActionKind::kWeightGradient) {
@@ -318,7 +314,7 @@ void Executor::expect(Step& step, const Action& action) {
 }
 
 // Sends a parcel to the rank of a stage. On this rank itself, moves the tensor to the stage's device and
-// keeps the parcel for take().
+// keeps the parcel for receive().
 void Executor::send(Step& step, int to_stage, const Address& address, Parcel parcel) {
   const int to = model_.rank_of(to_stage);
   if (to == model_.rank()) {
@@ -331,7 +327,7 @@ void Executor::send(Step& step, int to_stage, const Address& address, Parcel par
   recorder_.sent(to, address, parcel.tensor);
 }
 
-Parcel Executor::take(Step& step, int from_stage, const Address& address, const Action& action) {
+Parcel Executor::receive(Step& step, int from_stage, const Address& address, const Action& action) {
   const int from = model_.rank_of(from_stage);
   if (from != model_.rank()) {
     recorder_.begin_message();

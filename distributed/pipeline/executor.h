@@ -1,5 +1,6 @@
 // Executor: runs this rank's actions of a schedule, and exchanges activations and gradients with the ranks of
-// other stages.
+// other stages. An action computes one micro-batch (a part of the batch) on one stage (a part of the model):
+// its forward F, its backward B, or the parts of B: input gradient I and weight gradient W. Not thread-safe.
 #pragma once
 
 #include <functional>
@@ -19,37 +20,39 @@
 
 namespace gradus::dist::internal {
 
-// The input of one step.
+// The arguments of one step.
 struct StepWork {
   GradManager* gm = nullptr;                // null: the step has forwards only
-  std::vector<std::vector<Tensor>> inputs;  // per micro-batch
-  // Calls the model with a micro-batch's inputs and, on the last stage, computes the loss. Returns the weighted loss, a
-  // tensor of one element, or an undefined tensor on other stages and if the step has no loss.
+  std::vector<std::vector<Tensor>> inputs;  // per micro-batch: the tensors of the model's input
+  // Calls the model with a micro-batch's inputs and, on the last stage, computes the loss. Returns the
+  // weighted loss, a tensor of one element; undefined on other stages and if the step has no loss.
   std::function<Tensor(int micro_batch, bool is_last_stage)> compute;
   std::vector<Recompute> recompute = {};  // per stage; empty: kNever
   double loss_scale = 1;                  // multiplies gradients, not the returned losses
-  PhiloxKey draw;                         // key from which each micro-batch's generator is derived
-  std::string program;                    // description of the step; ranks compare it
-  // The all-reduce over replicas, which only this rank's last backward runs; null without replicas.
+  PhiloxKey random_key;                   // key from which each micro-batch's generator is derived
+  std::string description;                // names the step in errors; a difference between ranks is an error
+  // The all-reduce over replicas, which this rank's last backward of the step runs; null without replicas.
   std::shared_ptr<AllReduceCallback> all_reduce = {};
 };
 
 class Executor {
  public:
+  // `group`: the ranks of the pipeline. The model must outlive the executor. Collective over the group.
   Executor(StagedModel& model, const Group& group);
 
-  // Runs this rank's list. Returns the sum of the micro-batches' losses, on every rank.
-  // Errors: the model's exceptions, with the action added; those of Mailbox. The other ranks get a PeerError.
+  // Runs this rank's list of actions. Returns the sum of the micro-batches' losses, on every rank. Gradients
+  // are added to grad() of the parameters. Collective over the group: all ranks pass the same lists.
+  // Errors: the model's exceptions, with the action added; those of Mailbox. Other ranks get a PeerError.
   double run(const ActionLists& lists, const StepWork& work);
   // Broadcasts the tensors of each micro-batch from the last stage's rank to all ranks. All ranks pass lists
-  // of the same lengths.
+  // of the same lengths; on other ranks the tensors may be undefined, and are replaced.
   void broadcast_results(std::vector<std::vector<Tensor>>& of_micro_batch);
 
   StepRecorder& recorder() { return recorder_; }
 
  private:
-  struct Running;
-  struct Step;
+  struct Running;  // a micro-batch on a stage between its forward and the end of its backward
+  struct Step;     // the state of one call of run()
   struct ActionPosition {
     size_t list, index;  // position of an action: ActionLists::of_rank[list][index]
   };
@@ -61,9 +64,9 @@ class Executor {
   void run_own_stage(Step& step, const Action& action);
   void backward(Step& step, const Action& action);  // B or I
   void weight_gradient(Step& step, const Action& action);
-  void expect(Step& step, const Action& action);
+  void post_receives(Step& step, const Action& action);
   void send(Step& step, int to_stage, const Address& address, Parcel parcel);
-  Parcel take(Step& step, int from_stage, const Address& address, const Action& action);
+  Parcel receive(Step& step, int from_stage, const Address& address, const Action& action);
   Tensor broadcast_from_last(const Address& address, const Tensor& x, const std::string& doing);
   double broadcast_loss(Step& step);
   void sum_tied_gradients(Step& step, const std::map<std::string, Tensor>& before);

@@ -1,5 +1,6 @@
-// Implementation of trace_model: an Observer of ops and a CallInterceptor of module calls record a forward on
-// the meta device.
+// trace_model replaces the model's tensors by meta tensors, runs the forward once in a Context of its own,
+// and lets a Tracer record it: as CallInterceptor the entered and left module calls, as Observer each op with
+// its operands. A tensor is identified by its storage, numbered in order of first use. See Note [Traces].
 #include "gradus/distributed/pipeline/stage_plan.h"
 
 #include <array>
@@ -15,7 +16,6 @@ namespace {
 
 constexpr Device kMeta{DeviceType::kMeta};
 
-// Records module calls (CallInterceptor) and ops (Observer) into a ModelTrace.
 class Tracer final : public Observer, public nn::internal::CallInterceptor {
  public:
   Tracer(ModelTrace& trace, nn::Module& model, const nn::StateDict& state) : trace_(trace) {
@@ -26,6 +26,7 @@ class Tracer final : public Observer, public nn::internal::CallInterceptor {
     }
   }
 
+  // Returns the number of the tensor's storage, a new one on first use; -1 for an undefined tensor.
   StorageId id_of(const Tensor& x) {
     if (!x.defined()) return -1;
     const auto [it, is_new] = ids_.try_emplace(x.storage().get(), trace_.num_storages);
@@ -34,11 +35,12 @@ class Tracer final : public Observer, public nn::internal::CallInterceptor {
     return it->second;
   }
 
+  // Called for each kernel on the meta device. `tensors` are the op's results, then its inputs.
   void meta_kernel_launched(const char*, std::span<const Tensor* const> tensors) override {
     TracedEvent op{.kind = TracedEvent::kOp, .call = open_call_};
     for (const Tensor* x : tensors) op.storages.push_back(id_of(*x));
     const auto state = Context::current().generator->state();
-    op.draws = state != std::exchange(generator_state_, state);
+    op.draws_random = state != std::exchange(generator_state_, state);  // the op advanced the generator
     trace_.events.push_back(std::move(op));
   }
 
@@ -48,14 +50,16 @@ class Tracer final : public Observer, public nn::internal::CallInterceptor {
     trace_.calls.push_back({.module = &module,
                             .path = path == paths_.end() ? module.type_name() : path->second,
                             .parent = open_call_,
+                            // checkpoint() runs its function under other recordings than the forward.
                             .in_checkpoint = recordings_of_thread() != recordings_});
     trace_.events.push_back({.kind = TracedEvent::kEnter, .call = call});
     open_call_ = call;
-    return nullptr;
+    return nullptr;  // no result: the module's forward runs
   }
 
+  // `tensors` are those of the returned value; `copy` copies the value.
   void after_call(const nn::Module&, std::span<Tensor* const> tensors,
-                  const std::function<std::shared_ptr<const void>()>& copy) override {
+             const std::function<std::shared_ptr<const void>()>& copy) override {
     TracedCall& call = trace_.calls[open_call_];
     call.end = int(trace_.calls.size());
     for (const Tensor* x : tensors) {
@@ -80,7 +84,7 @@ class Tracer final : public Observer, public nn::internal::CallInterceptor {
   std::vector<Tensor> kept_alive_;
   std::array<uint64_t, 2> generator_state_ = Context::current().generator->state();
   const std::vector<const Counted*> recordings_ = recordings_of_thread();
-  int open_call_ = -1;
+  int open_call_ = -1;  // the innermost call that has been entered and not left; -1: none
 };
 
 }  // namespace
@@ -97,12 +101,10 @@ ModelTrace trace_model(nn::Module& model, const std::vector<Tensor>& inputs,
   context.generator = std::make_shared<RandomGenerator>();
   context.device = kMeta;
   const ContextScope in_context(context);
-
   nn::StateDict state;
   for (const auto& [name, t] : named_tensors(model)) state.emplace_back(name, on_meta(t));
   const nn::ParameterScope substituted(model, state);
-
-  GradManager gm;  // its recording shows which calls are inside checkpoint(): they see other recordings
+  GradManager gm;  // a recording must be open, so that checkpoint() uses others (in_checkpoint)
   gm.attach(model.parameters());
   const auto recording = gm.record();
   ModelTrace trace;

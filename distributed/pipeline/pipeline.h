@@ -68,7 +68,7 @@ template <class M, class Input = Tensor> class Pipeline : public internal::Pipel
   // the attached parameters. Every rank passes the whole batch of its replica. Returns the loss, the mean (or
   // sum) over all replicas, equal on all ranks. Collective over the pipeline and over the replicas.
   // Errors: ShapeError for a batch without rows, or with tensors of different numbers of rows; the model's
-  // exceptions, with the action ("in 2F0") added, which the other ranks get as PeerError.
+  // exceptions, with the action added ("in 2F0": stage 2, forward, micro-batch 0); PeerError on others.
   template <class Target, class Loss>
   double step(GradManager& gm, const Input& input, const Target& target, const Loss& loss,
               const StepOptions& options = {}) {
@@ -95,7 +95,7 @@ template <class M, class Input = Tensor> class Pipeline : public internal::Pipel
                                   run_forward(internal::tensors_of(input), model, results, options));
   }
 
-  // Returns the model. Tensors of other ranks' stages are on the meta device.
+  // Returns the model. Tensors of other ranks' stages are on the meta device (shapes without data).
   M& module() { return static_cast<M&>(base_module()); }
 
  private:

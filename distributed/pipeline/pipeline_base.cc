@@ -101,8 +101,7 @@ std::vector<Tensor> without_meta(std::vector<Tensor> tensors) {
 }
 
 // Returns size(0) of all tensors of the batch.
-// Errors: ShapeError for tensors with different numbers of rows or without dims, and for a batch without
-// rows.
+// Errors: ShapeError for tensors without dims or of different numbers of rows, and for 0 rows.
 int64_t rows_of(const Batch& batch) {
   int64_t rows = -1;
   for (const auto* list : {&batch.inputs, &batch.targets})
@@ -201,7 +200,7 @@ PipelineBase::~PipelineBase() = default;
 nn::Module& PipelineBase::base_module() { return model_->module(); }
 int PipelineBase::stages() const { return model_->stages(); }
 nn::StateDict PipelineBase::named_parameters() const { return model_->named_parameters(); }
-void PipelineBase::record_steps(int steps) { executor_->recorder().keep(steps); }
+void PipelineBase::record_steps(int steps) { executor_->recorder().record_last(steps); }
 
 std::vector<Tensor> PipelineBase::parameters() const {
   std::vector<Tensor> all;
@@ -256,8 +255,8 @@ int PipelineBase::micro_batches_for(int64_t rows) const {
     number = options_.micro_batches;
   else if (options_.micro_batch_size > 0)
     number = (rows + options_.micro_batch_size - 1) / options_.micro_batch_size;
-  else if (auto_)
-    number = auto_->number_for(rows);
+  else if (auto_micro_batches_)
+    number = auto_micro_batches_->micro_batches_for(rows);
   return int(std::min(number, std::min<int64_t>(rows, kMaxActions)));
 }
 
@@ -278,10 +277,10 @@ std::vector<double> PipelineBase::rank_bytes() {
 void PipelineBase::measure(const Batch& batch, const Compute& compute) {
   const int64_t own_rows = rows_of(batch);
   const auto rows = int64_t(largest_of_all(double(own_rows)));
-  auto_ = std::make_unique<AutoMicroBatches>(
+  auto_micro_batches_ = std::make_unique<AutoMicroBatches>(
       rows,
-      AutoMicroBatches::Setting{
-          .lists = [&](int micro_batches) { return lists_for(micro_batches); },
+      AutoMicroBatches::Options{
+          .make_lists = [&](int micro_batches) { return lists_for(micro_batches); },
           .measure = [&](int64_t rows) { return measure_stages(batch, compute, std::min(rows, own_rows)); },
           .micro_batches = chooses_micro_batches() ? 0 : micro_batches_for(rows),
           .rank_bytes = rank_bytes(),
@@ -319,9 +318,9 @@ PipelineBase::SplitBatch PipelineBase::split(const Batch& batch, const std::stri
     result.work.inputs.push_back(result.micro_batches.back().inputs);
     begin = end;
   }
-  result.work.draw = Context::current().generator->next();
-  result.work.program = concat(what, " by ", name_of(options_.schedule), ", ", stages(), " stages, ", count,
-                               " micro-batches, ", rows, " rows");
+  result.work.random_key = Context::current().generator->next();
+  result.work.description = concat(what, " by ", name_of(options_.schedule), ", ", stages(), " stages, ",
+                                   count, " micro-batches, ", rows, " rows");
   return result;
 }
 
@@ -335,12 +334,13 @@ double PipelineBase::run(GradManager* gm, const Batch& batch, const Compute& com
     throw ValueError(kOp,
                      "the ranks must skip a step together: make the scaler with "
                      "{.agree = [](bool found) { return dist::any_rank(found); }}");
-  if (gm && !auto_ && (chooses_micro_batches() || options_.recompute == Recompute::kAuto))
+  if (gm && !auto_micro_batches_ && (chooses_micro_batches() || options_.recompute == Recompute::kAuto))
     measure(batch, compute);
   auto [rows, micro_batches, lists, work] = split(batch, gm ? "training" : "evaluation");
   if (!gm) lists = forwards_of(lists);
   work.gm = gm;
-  work.recompute = auto_ ? auto_->next().of_stage : std::vector(size_t(stages()), options_.recompute);
+  work.recompute = auto_micro_batches_ ? auto_micro_batches_->current_choice().of_stage
+                                       : std::vector(size_t(stages()), options_.recompute);
   const std::vector<double> weights = weights_of(micro_batches, options);
   work.compute = [&](int k, bool is_last_stage) {
     const Tensor loss = compute(on_current_device(micro_batches[k]), is_last_stage);
@@ -354,16 +354,17 @@ double PipelineBase::run(GradManager* gm, const Batch& batch, const Compute& com
   double loss = 0;
   const auto run_lists = [&](double scale) {
     work.loss_scale = scale;
-    if (scale != 1) work.program += concat(", gradients times ", scale);
+    if (scale != 1) work.description += concat(", gradients times ", scale);
     loss = executor_->run(lists, work);
   };
   if (gm && options.scaler)
     options.scaler->backward_of_part(gm->attached_tensors(), run_lists);
   else
     run_lists(1);
-  if (gm && auto_)
-    auto_->record_time(rows, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(),
-                       largest_of_all);
+  if (gm && auto_micro_batches_)
+    auto_micro_batches_->record_time(
+        rows, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(),
+        largest_of_all);
   if (deferred) deferred->apply();
   if (!all_reduce_) return loss;
   const auto buffers = without_meta(model_->module().buffers());

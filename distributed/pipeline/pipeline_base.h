@@ -213,9 +213,9 @@ class PipelineBase {
   StageLayout layout_;
   std::unique_ptr<StagedModel> model_;
   std::unique_ptr<Executor> executor_;
-  Tensors example_;                                // the example inputs
-  std::unique_ptr<AutoMicroBatches> auto_;         // set by measure()
-  std::shared_ptr<AllReduceCallback> all_reduce_;  // over the replicas; null if there is one replica
+  Tensors example_;                                       // the example inputs
+  std::unique_ptr<AutoMicroBatches> auto_micro_batches_;  // set by measure()
+  std::shared_ptr<AllReduceCallback> all_reduce_;         // over the replicas; null if there is one replica
 };
 
 }  // namespace internal

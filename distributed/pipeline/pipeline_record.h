@@ -1,4 +1,5 @@
-// PipelineRecord: the actions and messages of a pipeline's ranks in some steps, with times.
+// PipelineRecord: the actions and messages of a pipeline's ranks in some steps, with times. An action
+// computes one micro-batch on one stage (schedule.h).
 #pragma once
 
 #include <cstdint>
@@ -30,21 +31,20 @@ struct MessageRecord {
 };
 
 struct StepRecord {
-  uint64_t number = 0;  // number of the step, counted by the executor
+  uint64_t number = 0;  // number of the step, from 0; forwards and evaluations count as steps
   std::vector<ActionRecord> actions = {};
   std::vector<MessageRecord> messages = {};
   int64_t all_reduce_bytes = 0;  // size of the gradients that the all-reduce over replicas sent
 };
 
 struct RankRecord {
-  int rank = 0;     // rank in the job
-  int replica = 0;  // index of the rank's pipeline
-  int pipeline_rank = 0;
+  int rank = 0;           // rank in the job
+  int replica = 0;        // index of the rank's pipeline
+  int pipeline_rank = 0;  // rank in its pipeline
   std::vector<StepRecord> steps = {};
 };
 
-// The records of all ranks of the job, ordered by replica, then by rank in the pipeline. All ranks have the
-// same steps.
+// The records of all ranks, by replica, then by rank in the pipeline. All ranks have the same steps.
 struct PipelineRecord {
   std::vector<RankRecord> ranks;
 };

@@ -41,8 +41,7 @@ struct PipelineReport {
   int64_t steps = 0;
   std::vector<StageReport> stages;  // by replica, then by rank in the pipeline, then by stage
   std::vector<RankReport> ranks;    // by replica, then by rank in the pipeline
-  // From the begin of the first action to the end of the last, over the ranks of one pipeline. Mean over steps and
-  // replicas.
+  // From the begin of a pipeline's first action to the end of its last. Mean over steps and replicas.
   double makespan = 0;
   double idle_fraction = 0;  // 1 - time in actions / (ranks * makespan)
   // The same for simulated steps: simulate() runs the recorded lists of actions with the mean times of each
@@ -50,8 +49,7 @@ struct PipelineReport {
   double predicted_makespan = 0, predicted_idle_fraction = 0;
 };
 
-// Errors: ValueError for a record without steps, for a rank without actions in a step, and for ranks that recorded
-// different steps.
+// Errors: ValueError for no steps, a rank without actions in a step, and different steps of the ranks.
 PipelineReport make_report(const PipelineRecord& record);
 
 // Returns as text a table of the stages, a table of the ranks, and a line with measured and simulated makespan and

@@ -1,5 +1,6 @@
-// Implementation of activation recomputation: the choice of the recomputed stages, and the scopes of the two
-// runs.
+// Activation recomputation: which stages are recomputed, and the scopes of the two runs of a forward. The
+// choice is greedy: simulate the schedule, and let each rank above the memory limit recompute the stage that
+// frees the most bytes per second of forward; repeat until no rank can change.
 #include "gradus/distributed/pipeline/recompute.h"
 
 #include <algorithm>
@@ -10,8 +11,8 @@
 namespace gradus::dist::internal {
 namespace {
 
-// Context::running_node during the second run, where checkpoint() would have its own node. Makes
-// is_recomputing() true.
+// The value of Context::running_node during the second run, in place of checkpoint()'s node.
+// is_recomputing() is true while running_node is not null.
 struct RecomputingNode final : AutogradSlot {
   RecomputingNode() : AutogradSlot(false) {}
   bool is_recorded() const override { return false; }
@@ -22,6 +23,7 @@ struct RecomputingNode final : AutogradSlot {
 bool is_recomputed(Recompute mode, const std::vector<Action>& list, size_t i) {
   if (mode == Recompute::kNever || mode == Recompute::kAlways) return mode == Recompute::kAlways;
   const bool is_last = i + 1 == list.size();
+  // kExceptLast, kAuto: unless the next action is the backward of the same micro-batch on the same stage.
   return is_last || list[i + 1].kind == ActionKind::kForward || list[i + 1].stage != list[i].stage ||
          list[i + 1].micro_batch != list[i].micro_batch;
 }
@@ -56,9 +58,9 @@ RecomputeChoice choose_recomputation(Recompute mode, const ActionLists& lists, s
   const bool is_auto = mode == Recompute::kAuto;
   std::vector<Recompute> of_stage(stages.size(), is_auto ? Recompute::kNever : mode);
   const std::vector<char> can_recompute = recomputed_stages(mode, lists);
-  const std::vector<MicroBatchesInFlight> held = max_in_flight(lists);
+  const std::vector<MicroBatchesInFlight> in_flight = max_in_flight(lists);
   const auto freed_per_second = [&](int s) {
-    return double(held[size_t(s)].total) * stages[size_t(s)].bytes /
+    return double(in_flight[size_t(s)].total) * stages[size_t(s)].bytes /
            std::max(stages[size_t(s)].forward, 1e-9);
   };
   for (size_t s = 0; s < stages.size(); ++s) stages[s].recomputed = can_recompute[s] && !is_auto;
@@ -84,7 +86,7 @@ RecomputeChoice choose_recomputation(Recompute mode, const ActionLists& lists, s
 
 ProbeForward::ProbeForward(const nn::Module& model)
     : probe_(autograd::RecordingState::probe(autograd::open_recordings())),
-      only_({probe_}),
+      recordings_scope_({probe_}),
       buffers_(model.named_buffers()) {
   for (const auto& [name, buffer] : buffers_) versions_.push_back(buffer.storage()->version());
 }
@@ -101,9 +103,9 @@ nn::StateDict ProbeForward::changed_buffers() const {
 
 RecomputedForward::RecomputedForward(nn::Module& model, const nn::StateDict& changed_buffers)
     : buffers_(model, changed_buffers, {.partial = true}),
-      rule_(new RecomputingNode),
-      outer_(std::exchange(Context::current().running_node, rule_.get())) {}
+      node_(new RecomputingNode),
+      previous_node_(std::exchange(Context::current().running_node, node_.get())) {}
 
-RecomputedForward::~RecomputedForward() { Context::current().running_node = outer_; }
+RecomputedForward::~RecomputedForward() { Context::current().running_node = previous_node_; }
 
 }  // namespace gradus::dist::internal

@@ -19,7 +19,7 @@ namespace gradus::dist::internal {
 // sees the buffers as the first run left them, even if other micro-batches have changed them since. A rank
 // runs the second forward before it waits for the gradients of later stages.
 
-// Returns whether the forward at index `i` of a rank's list is recomputed. kAuto counts as kExceptLast.
+// Returns whether the forward that is action `i` of a rank's list is recomputed. kAuto counts as kExceptLast.
 bool is_recomputed(Recompute mode, const std::vector<Action>& list, size_t i);
 // Returns for each stage whether any of its forwards is recomputed.
 std::vector<char> recomputed_stages(Recompute mode, const ActionLists& lists);
@@ -35,10 +35,10 @@ struct MicroBatchesInFlight {
 std::vector<MicroBatchesInFlight> max_in_flight(const ActionLists& lists);
 
 struct RecomputeChoice {
-  std::vector<Recompute> of_stage;  // without kAuto
-  std::vector<StageTimes> stages;   // with `recomputed` set accordingly
-  double makespan = 0, idle_fraction = 0;
-  std::vector<double> rank_bytes;  // estimated peak memory per rank
+  std::vector<Recompute> of_stage;         // without kAuto
+  std::vector<StageTimes> stages;          // with `recomputed` set accordingly
+  double makespan = 0, idle_fraction = 0;  // as in SchedulePrediction
+  std::vector<double> rank_bytes;          // estimated peak memory per rank
 
   // Returns the maximum of rank_bytes.
   double peak_bytes() const;
@@ -63,13 +63,12 @@ class ProbeForward {
 
  private:
   Ref<autograd::RecordingState> probe_;
-  autograd::RecordingsScope only_;
+  autograd::RecordingsScope recordings_scope_;
   nn::StateDict buffers_;
   std::vector<uint32_t> versions_;
 };
 
-// The scope of the second run: is_recomputing() is true, and the model has the buffers as the first run left
-// them.
+// The scope of the second run: is_recomputing() is true, and buffers are as the first run left them.
 class RecomputedForward {
  public:
   RecomputedForward(nn::Module& model, const nn::StateDict& changed_buffers);
@@ -79,8 +78,8 @@ class RecomputedForward {
 
  private:
   nn::ParameterScope buffers_;
-  Ref<AutogradSlot> rule_;
-  AutogradSlot* outer_;
+  Ref<AutogradSlot> node_;
+  AutogradSlot* previous_node_;
 };
 
 }  // namespace gradus::dist::internal

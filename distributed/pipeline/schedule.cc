@@ -33,7 +33,6 @@ void check(Schedule schedule, const ScheduleOptions& options) {
   const bool is_v = schedule == Schedule::kZeroBubbleV;
   if (is_v && stages_per_rank != 2)
     throw ValueError(kOp, name_of(schedule), " has 2 stages per rank, got ", stages_per_rank);
-
   const int64_t kinds = is_v || schedule == Schedule::kZeroBubbleH1 ? 3 : 2;
   // zero_bubble_v generates at least 2P-1 micro-batches and drops those that do not exist.
   const int64_t micro_batches = std::max<int64_t>(options.micro_batches, is_v ? 2 * ranks - 1 : 1);
@@ -51,8 +50,7 @@ class RankList {
   // Adds a chunk of the stages [first, last].
   void add_chunk(int first, int last) { chunks_.push_back({first, last, {}}); }
 
-  // Appends micro-batch k on the chunk's stages, in reverse order for backward. Does nothing if k >=
-  // micro_batches.
+  // Appends micro-batch k, unless k >= micro_batches, on the chunk's stages; in reverse order for backward.
   void run(ActionKind kind, int chunk, int k) {
     if (k >= micro_batches_) return;
     const auto [first, last, done] = chunks_[chunk];

@@ -1,5 +1,6 @@
-// Pipeline schedules (GPipe, 1F1B, interleaved 1F1B, looped breadth-first, zero bubble) as plain data: for
-// each rank the ordered list of its actions.
+// Pipeline schedules as plain data: for each rank the ordered list of its actions.
+// Sources: GPipe (Huang et al., 2019), 1F1B and interleaved 1F1B (Narayanan et al., Megatron-LM, 2021), looped
+// breadth-first (Lamy-Poirier, 2023), zero bubble H1 and V (Qi et al., 2024).
 #pragma once
 
 #include <cstdint>

@@ -31,7 +31,6 @@ class ActionGraph {
     if (count < stages * micro_batches)
       fail(stages, " stages and ", micro_batches, " micro-batches have ", stages * micro_batches,
            " forwards, and there are ", count, " actions");
-
     forward_.assign(size_t(stages * micro_batches), -1);
     input_gradient_ = forward_;
     std::vector<char> weight_gradient(forward_.size());
@@ -146,7 +145,6 @@ class ActionGraph {
       rank = this->rank(needed);
     }
     path.erase(path.begin(), path.begin() + path_position[rank]);
-
     std::vector<Action> cycle;  // without repetitions: a needed action may be the next action of its rank
     for (int32_t id : path)
       if (cycle.empty() || cycle.back() != action(id)) cycle.push_back(action(id));
@@ -245,7 +243,6 @@ SchedulePrediction simulate(const ActionLists& lists, const std::vector<StageTim
     p.ranks[rank].busy += time;
     if (graph.has_backwards()) in_memory[rank].run(kind, t, p.ranks[rank]);
   });
-
   double begin = INFINITY, busy = 0;
   for (int rank = 0; rank < lists.ranks(); ++rank) {
     busy += p.ranks[rank].busy;

@@ -43,7 +43,7 @@ class Planner {
   void run() {
     for (const TracedEvent& event : trace_.events) {
       if (event.kind == TracedEvent::kEnter) {
-        if (plan_.calls[event.call].role == Role::kOwn) own_ = event.call;
+        if (plan_.calls[event.call].role == Role::kOneStage) own_ = event.call;
         plan_.calls[event.call].stage = stage_;
       } else if (event.kind == TracedEvent::kOp) {
         run_op(event);
@@ -74,7 +74,7 @@ class Planner {
         sources_[m] = op_sources;
       else
         sources_[m].insert(op_sources.begin(), op_sources.end());
-      if (own_ < 0 && op.draws) sources_[m].insert({Source::kRandom, op.call, 0, stage_});
+      if (own_ < 0 && op.draws_random) sources_[m].insert({Source::kRandom, op.call, 0, stage_});
     }
   }
 
@@ -94,8 +94,8 @@ class Planner {
                            " reads random numbers that were drawn on stage ", s.stage,
                            " between modules: draw them in a module (nn::Dropout)");
         const StageInputSource input{s.of, s.result, s.stage};
-        auto& needs = plan_.needs[stage_];
-        if (std::ranges::find(needs, input) == needs.end()) needs.push_back(input);
+        auto& inputs = plan_.inputs[stage_];
+        if (std::ranges::find(inputs, input) == inputs.end()) inputs.push_back(input);
       }
     }
   }
@@ -103,7 +103,7 @@ class Planner {
   // Ends a call: its results become sources, and a cut after the call begins the next stage.
   void leave(int call) {
     StagePlan::Call& planned = plan_.calls[call];
-    if (planned.role == Role::kOwn) {
+    if (planned.role == Role::kOneStage) {
       own_ = -1;
       // A module that only returns views of its inputs runs on every stage, so its result need not be sent.
       const auto& storages = trace_.calls[call].storages;
@@ -114,12 +114,12 @@ class Planner {
       };
       const bool views_alone = std::ranges::none_of(storages, computed) && !reads_state(call);
       if (views_alone)
-        for (int i = call; i < trace_.calls[call].end; ++i) plan_.calls[i].role = Role::kRun;
+        for (int i = call; i < trace_.calls[call].end; ++i) plan_.calls[i].role = Role::kEveryStage;
       else
         for (size_t i = 0; i < storages.size(); ++i)
           if (storages[i] >= 0) sources_[storages[i]] = {Source{Source::kResult, call, int(i), stage_}};
     }
-    if (planned.cut) ++stage_;
+    if (planned.ends_stage) ++stage_;
   }
 
   // Returns whether an op within the call has a parameter or buffer as an operand.
@@ -137,12 +137,12 @@ class Planner {
   // Makes slot 0 of each stage an input from the previous stage, which also carries the generator's state.
   void add_links() {
     for (int s = 1; s < plan_.stages; ++s) {
-      auto& needs = plan_.needs[s];
-      const auto link = std::ranges::find(needs, s - 1, &StageInputSource::stage);
-      if (link != needs.end())
-        std::rotate(needs.begin(), link, link + 1);
+      auto& inputs = plan_.inputs[s];
+      const auto link = std::ranges::find(inputs, s - 1, &StageInputSource::stage);
+      if (link != inputs.end())
+        std::rotate(inputs.begin(), link, link + 1);
       else
-        needs.insert(needs.begin(), {.stage = s - 1});
+        inputs.insert(inputs.begin(), {.stage = s - 1});
     }
   }
 
@@ -151,7 +151,7 @@ class Planner {
   std::vector<Sources> sources_;  // per storage
   std::vector<char> unwritten_;   // per storage: no op has used it yet
   int stage_ = 0;
-  int own_ = -1;  // the current kOwn call; -1: none
+  int own_ = -1;  // the current kOneStage call; -1: none
 };
 
 bool can_end_a_stage(const TracedCall& call) { return call.parent >= 0 && !call.in_checkpoint; }
@@ -161,8 +161,8 @@ bool can_end_a_stage(const TracedCall& call) { return call.parent >= 0 && !call.
 std::vector<StagePlan::Sent> StagePlan::sends(int stage) const {
   std::vector<Sent> sent;
   for (int to = stages - 1; to > stage; --to)
-    for (size_t slot = 0; slot < needs[to].size(); ++slot) {
-      const StageInputSource& value = needs[to][slot];
+    for (size_t slot = 0; slot < inputs[to].size(); ++slot) {
+      const StageInputSource& value = inputs[to][slot];
       if (value.stage != stage) continue;
       auto position = std::ranges::find(sent, value, &Sent::value);
       if (position == sent.end()) position = sent.insert(sent.end(), {value, {}});
@@ -175,7 +175,7 @@ StagePlan plan_stages(const ModelTrace& trace, const std::vector<int>& cuts) {
   StagePlan plan;
   plan.stages = int(cuts.size()) + 1;
   plan.calls.resize(trace.calls.size());
-  plan.needs.resize(plan.stages);
+  plan.inputs.resize(plan.stages);
   plan.owners.resize(trace.state.size());
   int last_end = -1;
   for (int cut : cuts) {
@@ -187,18 +187,18 @@ StagePlan plan_stages(const ModelTrace& trace, const std::vector<int>& cuts) {
       throw ValueError("Pipeline", "a stage cannot end after '", call.path,
                        "': no module is called between this cut and the one before");
     last_end = call.end;
-    plan.calls[cut].cut = true;
+    plan.calls[cut].ends_stage = true;
     for (int outer = call.parent; outer >= 0; outer = trace.calls[outer].parent)
-      plan.calls[outer].role = Role::kInner;  // temporary mark: the call contains a cut
+      plan.calls[outer].role = Role::kNested;  // temporary mark: the call contains a cut
   }
-  // Outermost calls without a nested cut get kOwn, the calls nested in them kInner.
+  // Outermost calls without a nested cut get kOneStage, the calls nested in them kNested.
   for (size_t i = 0; i < trace.calls.size();) {
-    if (plan.calls[i].role == Role::kInner) {
-      plan.calls[i++].role = Role::kRun;
+    if (plan.calls[i].role == Role::kNested) {
+      plan.calls[i++].role = Role::kEveryStage;
       continue;
     }
-    plan.calls[i].role = Role::kOwn;
-    for (int inner = int(i) + 1; inner < trace.calls[i].end; ++inner) plan.calls[inner].role = Role::kInner;
+    plan.calls[i].role = Role::kOneStage;
+    for (int inner = int(i) + 1; inner < trace.calls[i].end; ++inner) plan.calls[inner].role = Role::kNested;
     i = trace.calls[i].end;
   }
   Planner(trace, plan).run();

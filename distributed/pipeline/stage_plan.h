@@ -40,7 +40,7 @@ struct TracedEvent {
   int call;  // kEnter, kLeave: the call; kOp: the innermost open call
   // kOp: storage of the first result, then of the other results and the inputs.
   std::vector<StorageId> storages = {};
-  bool draws = false;  // the op drew random numbers
+  bool draws_random = false;  // the op drew random numbers
 };
 
 struct ModelTrace {
@@ -54,8 +54,7 @@ struct ModelTrace {
 };
 
 // Runs `forward`, which calls the model with `inputs` and returns its result's tensors. The inputs must be on
-// meta; the model's tensors are replaced by meta tensors during the call. The caller's generator does not
-// change.
+// meta; meta tensors replace the model's tensors during the call. The caller's generator does not change.
 // Errors: those of the forward; DeviceError if the forward reads a tensor's value.
 ModelTrace trace_model(nn::Module& model, const std::vector<Tensor>& inputs,
                        const std::function<std::vector<Tensor>()>& forward);
@@ -80,20 +79,20 @@ struct StageInputSource {
 
 struct StagePlan {
   enum class Role : uint8_t {
-    kRun,   // runs on every stage: it contains a cut, or it returns only views
-    kOwn,   // runs on its stage; returns immediately on other stages
-    kInner  // nested in a kOwn call
+    kEveryStage,  // runs on every stage: it contains a cut, or it returns only views
+    kOneStage,    // runs on its stage; returns immediately on other stages
+    kNested       // nested in a kOneStage call
   };
   struct Call {
-    Role role = Role::kRun;
+    Role role = Role::kEveryStage;
     int stage = 0;
-    bool cut = false;  // the next stage begins when this call returns
+    bool ends_stage = false;  // the next stage begins when this call returns
   };
 
   int stages = 1;
   std::vector<Call> calls;  // by index of ModelTrace::calls
   // Per stage: inputs (slots). Slot 0 is from the previous stage.
-  std::vector<std::vector<StageInputSource>> needs;
+  std::vector<std::vector<StageInputSource>> inputs;
   std::vector<std::vector<int>> owners;  // by index of ModelTrace::state: the stages that read the tensor
 
   // Returns the results that `stage` sends, with their destinations, later stages first.
@@ -119,7 +118,7 @@ StagePlan plan_stages(const ModelTrace& trace, const std::vector<int>& cuts);
 std::vector<int> cuts_after(const ModelTrace& trace, const std::vector<std::string>& paths);
 
 struct StageInput {
-  std::vector<Tensor> received;            // by slot of StagePlan::needs
+  std::vector<Tensor> received;            // by slot of StagePlan::inputs
   std::array<uint64_t, 2> generator = {};  // state of the random generator at the stage's start
 };
 

@@ -1,5 +1,6 @@
-// Implementation of run_stage: skips module calls of earlier stages, replaces their results, and stops at the
-// end of the stage.
+// run_stage runs the model's whole forward under a CallInterceptor, which follows the calls of the trace. Calls
+// of other stages return at once: with the traced results on the meta device, or the tensors that this stage has
+// received. Kernels with operands on meta are skipped before and after the stage. Not thread-safe.
 #include "gradus/distributed/pipeline/stage_plan.h"
 
 #include <algorithm>
@@ -10,9 +11,8 @@
 namespace gradus::dist::internal {
 namespace {
 
-// Runs the model's forward as one stage, and stores the results that the stage sends. Calls of other stages return
-// immediately, with the traced results on meta. Ops between calls that have an operand on meta belong to other stages,
-// and are skipped.
+// Also stores the results that the stage sends, and the state of the random generator at its end. Ops between
+// calls that have an operand on meta belong to other stages.
 class StageInterceptor final : public nn::internal::CallInterceptor {
  public:
   StageInterceptor(const ModelTrace& trace, const StagePlan& plan, int stage, const StageInput& input)
@@ -28,6 +28,8 @@ class StageInterceptor final : public nn::internal::CallInterceptor {
     if (has_ended_) context_.recordings.swap(recordings_);
   }
 
+  // Returns the traced result of a call of another stage; null: the module runs.
+  // Errors: ValueError if the model calls another module than in the trace.
   const void* before_call(const nn::Module& module) override {
     if (model_returned_) {  // the loss may call modules, which are not part of the model
       open_calls_.push_back(-1);
@@ -53,9 +55,9 @@ class StageInterceptor final : public nn::internal::CallInterceptor {
     model_returned_ = open_calls_.empty();
     if (is_skipped(call))
       replace(call, tensors);
-    else if (plan_.calls[call].role == StagePlan::Role::kOwn)
+    else if (plan_.calls[call].role == StagePlan::Role::kOneStage)
       store_result(call, tensors);
-    if (!plan_.calls[call].cut) return;
+    if (!plan_.calls[call].ends_stage) return;
     ++reached_stage_;
     if (reached_stage_ == stage_) begin();
     if (reached_stage_ == stage_ + 1) end(call, tensors);
@@ -70,6 +72,7 @@ class StageInterceptor final : public nn::internal::CallInterceptor {
   }
 
  private:
+  // The stage begins: kernels compute again, and random numbers continue those of the previous stage.
   void begin() {
     context_.skip_meta_kernels = outer_skip_;
     context_.generator->set_state(input_.generator);
@@ -84,14 +87,14 @@ class StageInterceptor final : public nn::internal::CallInterceptor {
   }
 
   bool is_skipped(int call) const {
-    return plan_.calls[call].role == StagePlan::Role::kOwn && plan_.calls[call].stage != stage_;
+    return plan_.calls[call].role == StagePlan::Role::kOneStage && plan_.calls[call].stage != stage_;
   }
 
   // Replaces the meta results of a skipped call by received tensors.
   void replace(int call, std::span<Tensor* const> tensors) const {
-    const auto& needs = plan_.needs[stage_];
-    for (size_t slot = 0; slot < needs.size(); ++slot)
-      if (needs[slot].call == call) *tensors[needs[slot].result] = input_.received[slot];
+    const auto& inputs = plan_.inputs[stage_];
+    for (size_t slot = 0; slot < inputs.size(); ++slot)
+      if (inputs[slot].call == call) *tensors[inputs[slot].result] = input_.received[slot];
   }
 
   void store_result(int call, std::span<Tensor* const> tensors) {
@@ -109,7 +112,7 @@ class StageInterceptor final : public nn::internal::CallInterceptor {
   const bool outer_skip_ = context_.skip_meta_kernels;
   bool has_ended_ = false;
   std::vector<Ref<Counted>> recordings_;  // the open recordings, after the end of the stage
-  std::vector<int> open_calls_;
+  std::vector<int> open_calls_;  // indices in the trace, outermost first; -1: not a call of the model
   bool model_returned_ = false;
   int next_call_ = 0;      // expected next call of the trace
   int reached_stage_ = 0;  // stage of the current position in the forward

@@ -75,27 +75,26 @@ int64_t monotonic_now() {
   return std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-void StepRecorder::keep(int steps) {
+void StepRecorder::record_last(int steps) {
   if (steps < 0) throw ValueError("record_steps", "expected steps >= 0, got ", steps);
-  keep_ = steps;
+  max_steps_ = steps;
   steps_.clear();
 }
 
 void StepRecorder::end_step() {
-  if (keep_ == 0) return;
-  if (int(steps_.size()) == keep_) steps_.pop_front();
+  if (max_steps_ == 0) return;
+  if (int(steps_.size()) == max_steps_) steps_.pop_front();
   steps_.push_back(std::move(step_));
 }
 
-// Ends the action of the last begin().
 void StepRecorder::end() {
-  if (keep_ == 0) return;
+  if (max_steps_ == 0) return;
   step_.actions.back().end = monotonic_now();
   step_.actions.back().held_bytes = memory_stats().live_bytes;
 }
 
 void StepRecorder::record_message(bool received, int peer, const Address& address, const Tensor& x) {
-  if (keep_ == 0) return;
+  if (max_steps_ == 0) return;
   const int64_t now = monotonic_now();
   step_.messages.push_back({.action = int(step_.actions.size()) - 1,
                             .received = received,

@@ -1,5 +1,6 @@
-// StepRecorder: records the actions and messages of an executor. While recording is off, each call costs one
-// branch. gathered_records collects the records of all ranks, in the first rank's clock.
+// StepRecorder: records the actions and messages of an executor (executor.h), which makes all calls on one
+// thread. While recording is off, each call costs one branch. gathered_records collects the records of all
+// ranks, with times in the first rank's clock.
 #pragma once
 
 #include <deque>
@@ -16,25 +17,27 @@ int64_t monotonic_now();
 
 class StepRecorder {
  public:
-  // Starts recording and keeps the last `steps` steps; 0 stops recording.
-  void keep(int steps);
+  // Discards the recorded steps, and records the last `steps` steps from now on; 0 stops recording.
+  // Errors: ValueError unless steps >= 0.
+  void record_last(int steps);
   const std::deque<StepRecord>& steps() const { return steps_; }
 
   void begin_step(uint64_t number) {
-    if (keep_ > 0) step_ = {.number = number};
+    if (max_steps_ > 0) step_ = {.number = number};
   }
-  void end_step();  // not called for a step that fails, which is discarded
+  void end_step();  // a step that fails has no end_step(), and is discarded
+  // begin() and end() surround an action; actions do not overlap.
   void begin(const Action& action) {
-    if (keep_ > 0) step_.actions.push_back({.action = action, .begin = monotonic_now()});
+    if (max_steps_ > 0) step_.actions.push_back({.action = action, .begin = monotonic_now()});
   }
   void end();
   // Sets the size of the gradients sent by the all-reduce over replicas.
-  void reduced(int64_t bytes) { step_.all_reduce_bytes = bytes; }
+  void set_all_reduce_bytes(int64_t bytes) { step_.all_reduce_bytes = bytes; }
 
-  // begin_message, and sent or received, surround a call of the mailbox. The waiting time of received() is
-  // moved in front of the action: the action's duration contains only computation.
+  // begin_message, and sent or received, surround a call of the mailbox within an action. A receive adds
+  // its waiting time to the action's begin, so that the action's duration is that of the computation.
   void begin_message() {
-    if (keep_ > 0) message_begin_ = monotonic_now();
+    if (max_steps_ > 0) message_begin_ = monotonic_now();
   }
   void sent(int to, const Address& address, const Tensor& x) { record_message(false, to, address, x); }
   void received(int from, const Address& address, const Tensor& x) { record_message(true, from, address, x); }
@@ -42,7 +45,7 @@ class StepRecorder {
  private:
   void record_message(bool received, int peer, const Address& address, const Tensor& x);
 
-  int keep_ = 0;
+  int max_steps_ = 0;
   StepRecord step_;
   int64_t message_begin_ = 0;
   std::deque<StepRecord> steps_;

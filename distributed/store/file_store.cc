@@ -68,7 +68,6 @@ internal::FileDescriptor open_private(const std::string& path) {
     refuse(path, concat("is in a folder of another user (", info.st_uid, "): take one of your own"));
   if ((info.st_mode & 022) && !(info.st_mode & S_ISVTX))
     refuse(path, "is in a folder that others may write: take one of your own, or `chmod go-w` it");
-
   internal::FileDescriptor file(::openat(
       in.fd(), name.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, S_IRUSR | S_IWUSR));
   if (!file || ::fstat(file.fd(), &info) != 0)

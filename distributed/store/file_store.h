@@ -1,4 +1,4 @@
-// FileStore: a store in one file on a file system that all ranks see. For file:// initialization.
+// FileStore: a key-value store in one file on a file system that all ranks see. For file:// initialization.
 #pragma once
 
 #include <memory>
@@ -8,7 +8,8 @@
 
 namespace gradus::dist {
 
-// Opens or makes the file, which is an append-only log under a file lock.
+// Opens or makes the file, which is an append-only log under a file lock. `timeout` is the store's
+// default_timeout(). Thread-safe.
 // Errors: StoreError for a malformed file. FileError if the file cannot be opened, belongs to another user,
 // or can be read or written by others; also if its folder belongs to another user except root, or can be
 // written by others and is not sticky as /tmp is.

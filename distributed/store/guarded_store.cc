@@ -1,3 +1,6 @@
+// guarded_store: a store whose calls also throw when the job has failed, or if they wait for keys that no
+// other rank is left to set. A request that waits (get, pop, wait) is executed in slices of 200 ms, and the
+// job's Membership is checked between slices. Thread-safe if the store is.
 #include <algorithm>
 #include <thread>
 
@@ -7,7 +10,7 @@
 namespace gradus::dist {
 namespace {
 
-// How soon a wait ends after the job has failed, or after all other ranks have left.
+// Maximum delay between the job's failure, or the exit of the last other rank, and the end of a wait.
 constexpr Milliseconds kSlice{200};
 
 class GuardedStore final : public Store {
@@ -26,7 +29,7 @@ class GuardedStore final : public Store {
         slice.timeout = std::min(kSlice, deadline.remaining());
         return checked(slice);
       } catch (const TimeoutError&) {
-        membership_->check(request.name());
+        membership_->check(request.name());  // throws the job's failure
         const bool alone = membership_->others_left();
         if (!alone && !deadline.passed()) continue;
         std::vector<std::string> missing;
@@ -43,7 +46,8 @@ class GuardedStore final : public Store {
   }
 
  private:
-  // If the store is gone, throws the job's failure instead, which becomes known soon after.
+  // Executes the request. If the store's connection breaks, waits briefly for the job's failure to become
+  // known, and throws the failure instead.
   StoreAnswer checked(const StoreRequest& request) {
     membership_->check(request.name());
     try {

@@ -1,3 +1,5 @@
+// MemoryStore: a KeyTable under a mutex. A request that waits for keys sleeps on a futex, which every change
+// of a key notifies, and tries again. In a simulation the futex waits in simulated time.
 #include "gradus/distributed/store/memory_store.h"
 
 #include <mutex>
@@ -13,7 +15,7 @@ class MemoryStore final : public Store {
  public:
   StoreAnswer execute(const StoreRequest& request) override {
     if (internal::Simulation* simulation = internal::Simulation::current()) simulation->step(request.name());
-    const internal::WaitLimits watch{nobody_.get(), Deadline::after(request.timeout)};
+    const internal::WaitLimits watch{never_fails_.get(), Deadline::after(request.timeout)};
     const auto missing = [&] {
       std::lock_guard lock(mutex_);
       return keys_.missing(request);
@@ -32,7 +34,7 @@ class MemoryStore final : public Store {
   }
 
  private:
-  // Returns nothing if the request has to wait.
+  // Executes the request. Returns nullopt if a key that the request waits for is missing.
   std::optional<StoreAnswer> try_once(const StoreRequest& request) {
     std::lock_guard lock(mutex_);
     if (!keys_.missing(request).empty()) return {};
@@ -42,7 +44,7 @@ class MemoryStore final : public Store {
   std::mutex mutex_;
   internal::KeyTable keys_;
   internal::Futex changed_;
-  const std::shared_ptr<Membership> nobody_ = make_local_memberships(1)[0];  // never fails
+  const std::shared_ptr<Membership> never_fails_ = make_local_memberships(1)[0];  // required by Watch
 };
 
 }  // namespace

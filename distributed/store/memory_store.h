@@ -1,5 +1,5 @@
-// MemoryStore: a store in this process's memory, for ranks that are threads. In a simulation, its waits obey the
-// simulation.
+// MemoryStore: a key-value store in this process's memory, for ranks that are threads. Thread-safe. In a
+// simulation (distributed/simulation), its waits take simulated time.
 #pragma once
 
 #include <memory>

@@ -46,7 +46,6 @@ void look_up(const std::string& host, int port, int flags, Lookup& lookup) {
   addrinfo* list = nullptr;
   const int error = ::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &list);
   const std::string why = error == EAI_SYSTEM ? errno_text() : error ? ::gai_strerror(error) : "";
-
   std::lock_guard lock(lookup.mutex);
   lookup.why = why;
   for (addrinfo* a = list; a != nullptr; a = a->ai_next) {
@@ -125,7 +124,7 @@ std::string address_toward(const std::string& host, int port, const Deadline& de
   return "";
 }
 
-std::string own_address() {
+std::string non_loopback_address() {
   ifaddrs* all = nullptr;
   if (::getifaddrs(&all) != 0) return "";
   std::string found;
@@ -142,7 +141,6 @@ std::vector<SocketAddress> resolve(const std::string& host, int port, const Dead
   auto lookup = std::make_shared<Lookup>();
   look_up(host, port, AI_NUMERICHOST, *lookup);
   if (!lookup->found.empty()) return lookup->found;
-
   // The name service has its own time limits. If it takes longer than the deadline, its thread is abandoned.
   lookup = std::make_shared<Lookup>();
   std::thread([host, port, lookup] { look_up(host, port, 0, *lookup); }).detach();

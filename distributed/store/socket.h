@@ -28,8 +28,8 @@ struct SocketAddress {
 bool is_loopback(const std::string& host);
 // Returns the address of this host that a peer sees, or "". Sends no packet.
 std::string address_toward(const std::string& host, int port, const Deadline& deadline);
-// Returns the address of the first interface that is up and no loopback, or "".
-std::string own_address();
+// Returns the IPv4 address of this host's first interface that is up and not loopback, or "".
+std::string non_loopback_address();
 
 // Returns the addresses of a host name. Returns none, and sets `why`, if there is no such host or the name
 // service does not answer.
@@ -39,7 +39,7 @@ std::vector<SocketAddress> resolve(const std::string& host, int port, const Dead
 // Connects. Returns null and sets `why` ("connection refused") on failure. The socket is
 // non-blocking and close-on-exec.
 FileDescriptor connect_to(const SocketAddress& address, const Deadline& deadline, std::string* why);
-// Listens. Returns null and sets `why` and `taken` on failure. Port 0: any free one.
+// Listens. Port 0: any free one. On failure returns null, sets `why`, and sets `taken` if the port is in use.
 FileDescriptor listen_at(const SocketAddress& address, std::string* why, bool* taken);
 // Returns the address that a socket is bound to.
 SocketAddress local_address(const FileDescriptor& socket);
@@ -48,9 +48,9 @@ SocketAddress local_address(const FileDescriptor& socket);
 // after about 10 s.
 void set_up_connection(const FileDescriptor& socket);
 
-// The outcomes of send_all and receive_some.
+// The outcomes of send_all and receive_some. kClosed: the peer has closed the connection, or an error.
 enum class Io { kDone, kClosed, kTimeout };
-// Sends all bytes.
+// Sends all bytes. Both functions set `why` unless kDone.
 Io send_all(const FileDescriptor& socket, std::string_view bytes, const Deadline& deadline, std::string* why);
 // Waits for some bytes and appends them, at most `limit`.
 Io receive_some(const FileDescriptor& socket, std::string* bytes, const Deadline& deadline, std::string* why,

@@ -85,22 +85,22 @@ std::string encode(const StoreAnswer& answer) {
 // `limit`: the most bytes of a frame without its length.
 FrameReader::State FrameReader::next(size_t limit, std::string_view* body) {
   // Drops the used bytes only now, so that the last frame stayed valid until this call.
-  if (used_ == bytes_.size()) {
+  if (consumed_ == bytes_.size()) {
     bytes_.clear();
     if (bytes_.capacity() > kMaxNotice) bytes_.shrink_to_fit();
-    used_ = 0;
-  } else if (used_ > bytes_.size() / 2) {
-    bytes_.erase(0, used_);
-    used_ = 0;
+    consumed_ = 0;
+  } else if (consumed_ > bytes_.size() / 2) {
+    bytes_.erase(0, consumed_);
+    consumed_ = 0;
   }
   uint32_t length;
   if (pending() < sizeof length) return State::kPartial;
-  WireReader left(std::string_view(bytes_).substr(used_));
+  WireReader left(std::string_view(bytes_).substr(consumed_));
   left.get(length);
   if (length > limit) return State::kTooLong;
   if (length > left.remaining()) return State::kPartial;
   *body = left.read_bytes(length);
-  used_ += sizeof length + length;
+  consumed_ += sizeof length + length;
   return State::kFrame;
 }
 
@@ -149,8 +149,8 @@ std::optional<AttemptFailure> parse_failure(const Message& message) {
                                                         .text = std::string(message.texts[0])}};
 }
 
-std::string prove(std::string_view token, std::string_view side, std::string_view hello,
-                  std::string_view challenge) {
+std::string make_proof(std::string_view token, std::string_view side, std::string_view hello,
+                       std::string_view challenge) {
   // Signs a message of three texts, so that their lengths are signed too.
   const std::string data = encode({MessageType::kCompareSet, {}, {side, hello, challenge}});
   unsigned char mac[EVP_MAX_MD_SIZE];
@@ -162,7 +162,7 @@ std::string prove(std::string_view token, std::string_view side, std::string_vie
 }
 
 std::string rank_token(std::string_view launcher_token) {
-  return to_hex(prove(launcher_token, "ranks", "", ""));
+  return to_hex(make_proof(launcher_token, "ranks", "", ""));
 }
 
 bool equal_proofs(std::string_view a, std::string_view b) {

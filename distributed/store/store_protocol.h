@@ -52,15 +52,15 @@ inline constexpr size_t kAnyCount = ~size_t(0);  // any count that parse() admit
   ROW(kAnswer, 1, 1)                   /* number; value */                                                            \
   ROW(kTimedOut, 0, kAnyCount)         /* ; missing keys */                                                           \
   ROW(kInvalid, 0, 1)                  /* ; what is wrong */                                                          \
-  ROW(kHeartbeat, 1, 1)                /* the last kQueryStill that it answers; the status (status_wire.h) */         \
+  ROW(kHeartbeat, 1, 1)                /* the last kQueryHeartbeat that it answers; the status (status_wire.h) */     \
   ROW(kLeave, 0, 0)                    /* ; */                                                                        \
   ROW(kReport, 3, 1)                   /* attempt, kind, rank; text */                                                \
   ROW(kQueryStatuses, 0, 0)            /* ; */                                                                        \
   ROW(kFailed, 3, 1)                   /* attempt, kind, rank; text */                                                \
   ROW(kLeft, 1, 0)                     /* rank */                                                                     \
   ROW(kStatuses, kAnyCount, kAnyCount) /* rank, left, silent milliseconds of each; status of each */                  \
-  ROW(kEnded, 2, 0)                    /* attempt, rank */                                                            \
-  ROW(kQueryStill, 1, 0)               /* number: requests a heartbeat now */
+  ROW(kRankExited, 2, 0)               /* attempt, rank */                                                            \
+  ROW(kQueryHeartbeat, 1, 0)           /* number: requests a heartbeat now */
 // clang-format on
 
 #define GRADUS_ENUMERATOR(type, ...) type,
@@ -73,7 +73,7 @@ enum class MessageType : uint8_t { kNone, GRADUS_STORE_MESSAGES(GRADUS_ENUMERATO
 enum class Role : uint8_t { kClient, kMember, kLauncher };
 // Why the server refuses a greeting: other protocol version; wrong token; other job; the client's attempt is
 // over, or has not begun yet; the rank is invalid or taken; too many connections.
-enum class Refusal : uint8_t { kVersion, kToken, kJob, kOver, kNotYet, kRank, kFull };
+enum class Refusal : uint8_t { kVersion, kToken, kJob, kAttemptOver, kAttemptNotBegun, kRank, kFull };
 
 inline constexpr std::string_view kMagic = "gradus store";
 inline constexpr int64_t kProtocolVersion = 5;
@@ -96,8 +96,7 @@ struct Message {
 
 // Returns the frame of a message.
 std::string encode(const Message& message);
-// Reads a frame without its length. Returns nothing for an unknown type, wrong counts, or lengths
-// that do not add up.
+// Parses a frame without its length. Returns nullopt for an unknown type, wrong counts or wrong lengths.
 std::optional<Message> parse(std::string_view body);
 
 // Cuts a stream of bytes into frames.
@@ -106,15 +105,14 @@ class FrameReader {
   enum class State { kFrame, kPartial, kTooLong };
 
   void append(std::string_view bytes) { bytes_.append(bytes); }
-  // Takes the next frame. kFrame: `body` is the frame without its length, valid until the next call
-  // of any function.
+  // Removes the next frame. kFrame: `body` is the frame without its length, valid until the next call.
   State next(size_t limit, std::string_view* body);
   // Returns the number of bytes that belong to no complete frame yet.
-  size_t pending() const { return bytes_.size() - used_; }
+  size_t pending() const { return bytes_.size() - consumed_; }
 
  private:
   std::string bytes_;
-  size_t used_ = 0;
+  size_t consumed_ = 0;
 };
 
 // Requests of Store as messages of the types kSet to kNumKeys, and their answers. parse_request returns
@@ -145,8 +143,8 @@ std::optional<AttemptFailure> parse_failure(const Message& message);
 
 // Returns the HMAC-SHA256 of `side` ("client" or "server") and the frames of kHello and kChallenge, without
 // their lengths, keyed by the job's token. `side` prevents reflection of the other side's proof.
-std::string prove(std::string_view token, std::string_view side, std::string_view hello,
-                  std::string_view challenge);
+std::string make_proof(std::string_view token, std::string_view side, std::string_view hello,
+                       std::string_view challenge);
 // Derives the ranks' token of a job on several nodes from the launchers' token, by a one-way function.
 std::string rank_token(std::string_view launcher_token);
 // Compares two proofs in constant time, against timing attacks.

@@ -49,7 +49,6 @@ FileDescriptor listen_somewhere(const StoreServerOptions& options) {
   const auto is_loopback = [](const SocketAddress& a) { return a.is_loopback(); };
   if (options.token.empty() && !std::all_of(addresses.begin(), addresses.end(), is_loopback))
     throw ValueError(kOp, "a token is needed to listen at '", options.host, "', which other hosts can reach");
-
   bool taken = false;
   if (FileDescriptor socket = internal::listen_at(addresses[0], &why, &taken)) return socket;
   throw ConnectionError(taken ? ConnectionError::Reason::kPortTaken : ConnectionError::Reason::kOther, kOp,
@@ -66,7 +65,7 @@ StoreServer::StoreServer(const StoreServerOptions& options)
     : listener_(listen_somewhere(options)),
       wake_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)),
       epoll_(::epoll_create1(EPOLL_CLOEXEC)),
-      spare_(open_spare()),
+      reserve_descriptor_(open_spare()),
       port_(internal::local_address(listener_).port()),
       service_({.job_id = options.job_id,
                 .token = options.token,
@@ -142,12 +141,11 @@ void StoreServer::accept_some() {
 // Accepts and closes one client's connection when the process has no file descriptors left: frees the spare
 // descriptor for it. Otherwise epoll would report the waiting client again and again.
 void StoreServer::refuse_one() {
-  spare_.close();
+  reserve_descriptor_.close();
   FileDescriptor(::accept4(listener_.fd(), nullptr, nullptr, SOCK_CLOEXEC));
-  spare_ = open_spare();
+  reserve_descriptor_ = open_spare();
 }
 
-// Handles the epoll events of a connection.
 void StoreServer::serve(Id id, uint32_t events) {
   if (!sockets_.contains(id)) return;  // ended by an earlier event of this round
   if (events & EPOLLOUT)
@@ -160,27 +158,27 @@ void StoreServer::serve(Id id, uint32_t events) {
 void StoreServer::read(Id id, uint32_t events) {
   const auto it = sockets_.find(id);
   // Reads at most 4 chunks at a time, so that other connections get their turn.
-  for (int i = 0; i < 4 && service_.wants_input(id); ++i) {
-    const ssize_t n = ::recv(it->second.fd(), chunk_, sizeof chunk_, 0);
+  for (int i = 0; i < 4 && service_.can_receive(id); ++i) {
+    const ssize_t n = ::recv(it->second.fd(), receive_buffer_, sizeof receive_buffer_, 0);
     if (n <= 0) {
       if (n == 0 || !(errno == EAGAIN || errno == EINTR)) end(id, n == 0 ? 0 : errno);
       return;
     }
     if (!receive(id, n)) return end(id, ENOMEM);
-    if (n < static_cast<ssize_t>(sizeof chunk_)) break;
+    if (n < static_cast<ssize_t>(sizeof receive_buffer_)) break;
   }
-  if (!service_.wants_input(id) && events & (EPOLLERR | EPOLLHUP)) {
+  if (!service_.can_receive(id) && events & (EPOLLERR | EPOLLHUP)) {
     int error = 0;
     socklen_t size = sizeof error;
     (void)::getsockopt(it->second.fd(), SOL_SOCKET, SO_ERROR, &error, &size);
-    lose(id, error);
+    drain_and_end(id, error);
   }
 }
 
-// Passes the first n bytes of chunk_ to the service. Returns false if the service throws: memory is short.
+// Passes the first n bytes of receive_buffer_ to the service. Returns false if memory is short.
 bool StoreServer::receive(Id id, ssize_t n) {
   try {
-    service_.receive(id, {chunk_, static_cast<size_t>(n)}, now());
+    service_.receive(id, {receive_buffer_, static_cast<size_t>(n)}, now());
     return true;
   } catch (const std::exception&) {
     return false;
@@ -190,16 +188,16 @@ bool StoreServer::receive(Id id, ssize_t n) {
 // Ends a connection that has failed with `error` (an errno value; 0: closed by the client), after all bytes that
 // the client sent before have been received. They may contain the message kLeave, by which a rank signs off;
 // without it the end of the connection counts as the death of the rank.
-void StoreServer::lose(Id id, int error) {
+void StoreServer::drain_and_end(Id id, int error) {
   const int fd = sockets_.at(id).fd();
-  for (ssize_t n; (n = ::recv(fd, chunk_, sizeof chunk_, 0)) > 0 && receive(id, n);) {
+  for (ssize_t n; (n = ::recv(fd, receive_buffer_, sizeof receive_buffer_, 0)) > 0 && receive(id, n);) {
   }
   end(id, error);
 }
 
 // Sends the output of all connections whose state the service has changed.
 void StoreServer::flush() {
-  for (std::vector<Id> changed = service_.take_changed(); !changed.empty(); changed = service_.take_changed())
+  for (std::vector<Id> changed = service_.pop_changed(); !changed.empty(); changed = service_.pop_changed())
     for (const Id id : changed) write(id);
 }
 
@@ -212,17 +210,17 @@ void StoreServer::write(Id id) {
   while (!output.empty()) {
     const ssize_t n = ::send(it->second.fd(), output.data(), output.size(), MSG_NOSIGNAL);
     if (n < 0 && errno == EINTR) continue;
-    if (n < 0 && errno != EAGAIN) return lose(id, errno);
+    if (n < 0 && errno != EAGAIN) return drain_and_end(id, errno);
     if (n < 0) break;
-    service_.sent(id, static_cast<size_t>(n), now());
+    service_.mark_sent(id, static_cast<size_t>(n), now());
     output = service_.output(id);
   }
-  if (output.empty() && service_.finished(id)) return end(id, 0);
+  if (output.empty() && service_.should_close(id)) return end(id, 0);
   watch(EPOLL_CTL_MOD, it->second, id,
-        (service_.wants_input(id) ? uint32_t(EPOLLIN) : 0) | (output.empty() ? 0 : uint32_t(EPOLLOUT)));
+        (service_.can_receive(id) ? uint32_t(EPOLLIN) : 0) | (output.empty() ? 0 : uint32_t(EPOLLOUT)));
 }
 
-// Closes the connection and reports its end to the service. `error` as in lose().
+// Closes the connection and reports its end to the service. `error` as in drain_and_end().
 void StoreServer::end(Id id, int error) {
   sockets_.erase(id);
   const bool closed = error == 0 || error == ECONNRESET || error == EPIPE;
@@ -252,9 +250,9 @@ void StoreServer::report(const Failure& failure) {
   wake();
 }
 
-void StoreServer::ended(int rank) {
+void StoreServer::rank_exited(int rank) {
   std::lock_guard lock(mutex_);
-  service_.ended(rank, now());
+  service_.rank_exited(rank, now());
   wake();
 }
 

@@ -1,6 +1,6 @@
-// StoreServer: hosts a job's store on a TCP port. Each rank keeps a connection to it, so the server
-// knows which ranks are alive. It has one thread, which answers valid requests, refuses the rest, and
-// survives any client.
+// StoreServer: hosts a job's key-value store on a TCP port. Each rank keeps a connection open, so the server
+// knows which ranks are alive. The server has one thread, which answers valid requests and refuses the rest.
+// Any thread may call. An attempt is one run of all ranks of the job; a restart is a new attempt.
 #pragma once
 
 #include <atomic>
@@ -18,10 +18,10 @@ namespace gradus::dist {
 struct StoreServerOptions {
   std::string host = "127.0.0.1";  // where to listen; "0.0.0.0" for several hosts (needs a token)
   int port = 0;                    // 0: any free one
-  std::string job_id = "none";     // clients must give the same
+  std::string job_id = "none";     // clients with another id are refused
   std::string token;  // the job's secret: clients prove that they know it (HMAC-SHA256 of a challenge)
   // The secret of launchers on other nodes, which ranks do not have. Clients that join as a launcher, or that
-  // outlive attempts, prove that they know it. "": there are none.
+  // outlive attempts, prove that they know the secret. "": such clients are refused.
   std::string launcher_token;
   // Ranks know the server by its port alone. If two processes join as the same rank while ranks join, or shortly
   // after, two jobs may have met, and the attempt fails.
@@ -39,22 +39,20 @@ class StoreServer {
   StoreServer& operator=(const StoreServer&) = delete;
 
   int port() const { return port_; }
-  // Ends the job's current attempt for all its ranks: they get this failure. For the launcher,
-  // which knows why a rank ended. The server gives the launcher half a second for this before it
-  // reports a broken connection.
+  // Fails the current attempt: all its ranks receive `failure`. For the launcher, which knows why a rank
+  // ended. The server waits half a second for this call before it reports a rank's broken connection itself.
   void report(const Failure& failure);
-  // Notes that the rank's process has ended with exit code 0. For the launcher. If the rank had not joined
-  // the job yet, the other ranks learn at once that it has ended.
-  void ended(int rank);
+  // Records that the rank's process has ended with exit code 0. For the launcher. If the rank had not joined
+  // the job, the other ranks are notified at once.
+  void rank_exited(int rank);
   // Returns whether the attempt has failed, and sets `failure` to the failure that was reported first.
   bool failed(Failure* failure = nullptr) const;
-  // Returns which clients were refused, as the end of an error, or "". For the error of a wait for ranks that do
-  // not arrive.
+  // Returns why clients were refused (token, job id), as the end of the error of a wait for ranks, or "".
   std::string refusals() const;
   // Returns how many launchers of other nodes are connected and have not left.
   int launchers() const;
-  // Begins the next attempt: forgets keys, failure and ranks. Connections of the earlier attempt are
-  // refused from now on.
+  // Begins the next attempt: removes keys (except the launchers'), failure and ranks, and closes the
+  // connections of the earlier attempt, which are refused from then on.
   void begin_attempt(int attempt);
 
  private:
@@ -66,7 +64,7 @@ class StoreServer {
   void serve(Id id, uint32_t events);
   void read(Id id, uint32_t events);
   bool receive(Id id, ssize_t n);
-  void lose(Id id, int error);
+  void drain_and_end(Id id, int error);
   void flush();
   void write(Id id);
   void end(Id id, int error);
@@ -75,12 +73,12 @@ class StoreServer {
   void clear_wake();
 
   internal::FileDescriptor listener_, wake_, epoll_;
-  internal::FileDescriptor spare_;  // closed to refuse a client when no descriptors are left
+  internal::FileDescriptor reserve_descriptor_;  // closed to refuse a client when no descriptors are left
   const int port_;
-  mutable std::mutex mutex_;  // of what follows
+  mutable std::mutex mutex_;  // guards service_, sockets_ and receive_buffer_
   internal::StoreService service_;
   std::map<Id, internal::FileDescriptor> sockets_;
-  char chunk_[64 << 10];
+  char receive_buffer_[64 << 10];
   std::atomic<bool> stop_{false};
   std::thread thread_;
 };

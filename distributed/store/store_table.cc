@@ -54,7 +54,7 @@ void StoreTable::wake(std::string_view key, Answers* answers) {
   }
 }
 
-void StoreTable::forget(Client client) {
+void StoreTable::cancel_wait(Client client) {
   const auto it = waiters_.find(client);
   if (it == waiters_.end()) return;
   const auto queue = by_key_.find(it->second.keys[it->second.next]);
@@ -72,7 +72,7 @@ void StoreTable::expire(TimePoint now, Answers* answers) {
     for (const auto& key : waiter.keys)
       if (keys_.find(key) == nullptr) late.texts.push_back(key);
     answers->emplace_back(client, encode(late));
-    forget(client);
+    cancel_wait(client);
   }
 }
 

@@ -1,5 +1,5 @@
-// StoreTable: the keys of a store that a server hosts, and the clients that wait for keys. It has no sockets
-// and no threads. The caller passes the time.
+// StoreTable: the keys of a store that a server hosts, and the clients that wait for keys. StoreTable has no
+// sockets and no threads: the caller passes messages (store_protocol.h) and the time. Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 
 namespace gradus::dist::internal {
 
-// Keys with this prefix outlive attempts. Launchers tell each other things through them.
+// Launchers communicate through keys with this prefix, which outlive attempts (runs of all ranks).
 inline constexpr std::string_view kLauncherPrefix = "launcher/";
 
 class StoreTable {
@@ -24,13 +24,14 @@ class StoreTable {
   // Frames to send, in order.
   using Answers = std::vector<std::pair<Client, std::string>>;
 
-  // Executes a request. Adds its answer to `answers`, unless the client has to wait. A client that waits must
-  // send nothing else. Returns false for a message that is no request.
+  // Executes a request. Adds to `answers` the client's answer, unless the client has to wait, and those of
+  // waiting clients whose keys are now set. A waiting client must send nothing. Returns false for a message
+  // that is no request.
   bool request(Client client, const Message& message, TimePoint now, Answers* answers);
-  bool waits(Client client) const { return waiters_.contains(client); }
-  // Ends a wait without an answer.
-  void forget(Client client);
-  // Ends the waits that have timed out.
+  bool is_waiting(Client client) const { return waiters_.contains(client); }
+  // Ends the client's wait, if any, without an answer.
+  void cancel_wait(Client client);
+  // Answers the clients whose waits have timed out.
   void expire(TimePoint now, Answers* answers);
   std::optional<TimePoint> next_deadline() const;
   // Removes all keys except the launchers'.
@@ -44,15 +45,15 @@ class StoreTable {
     size_t next = 0;
     TimePoint deadline;
   };
-  // If all keys are there, adds the answer and returns true. Otherwise notes the key that the client waits
-  // for from now on.
+  // If all keys exist, adds the answer and returns true. Else queues the client at the first missing key.
   bool advance(Client client, Waiter& waiter, Answers* answers);
-  // Lets the clients that wait for the key go on, in the order in which they came.
+  // Advances the clients that wait for the key, in order of arrival.
   void wake(std::string_view key, Answers* answers);
 
   KeyTable keys_;
   std::map<Client, Waiter> waiters_;
-  std::map<std::string, std::vector<Client>, std::less<>> by_key_;
+  std::map<std::string, std::vector<Client>, std::less<>>
+      by_key_;  // waiting clients, by their first missing key
   std::set<std::pair<TimePoint, Client>> deadlines_;
 };
 

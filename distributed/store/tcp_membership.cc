@@ -215,7 +215,7 @@ class TcpMembership final : public Membership {
   // Handles a message of the server; invalid messages are ignored. Returns whether to send a heartbeat at
   // once.
   bool receive(const Message& message) {
-    if (message.type == MessageType::kQueryStill) {
+    if (message.type == MessageType::kQueryHeartbeat) {
       query_.store(message.numbers[0]);
       return true;
     }
@@ -272,8 +272,8 @@ class TcpLauncherLink final : public LauncherLink {
     connection_.send(encode(MessageType::kReport, attempt, failure));
   }
 
-  void ended(int attempt, int rank) override {
-    connection_.send(encode({MessageType::kEnded, {attempt, rank}, {}}));
+  void rank_exited(int attempt, int rank) override {
+    connection_.send(encode({MessageType::kRankExited, {attempt, rank}, {}}));
   }
 
   bool failed(int attempt, Failure* failure) const override {

@@ -25,7 +25,7 @@ constexpr Milliseconds kMaxWait = std::chrono::hours(24 * 365);
 // Maximum pause between two parts of one answer. An answer that has begun may end after the request's deadline.
 constexpr Milliseconds kPatience{10'000};
 // Time limit of the connection that throw_gone makes to find out why an earlier connection broke.
-constexpr Milliseconds kLookLimit{1'000};
+constexpr Milliseconds kProbeLimit{1'000};
 // Maximum number of unused connections that are kept open for later calls.
 constexpr size_t kIdleConnections = 8;
 
@@ -45,7 +45,6 @@ class TcpStore final : public Store {
     for (const std::string_view key : request.keys) internal::check_key(op, key);
     for (const std::string_view value : request.values)
       internal::check_value(op, request.keys[0], value.size());
-
     const Milliseconds limit =
         request.waits() ? std::min(request.timeout, kMaxWait) : std::min(default_timeout(), kAnswerLimit);
     const Deadline deadline = Deadline::after(limit + kSlack);
@@ -60,7 +59,7 @@ class TcpStore final : public Store {
     if (io == Io::kClosed) throw_gone(op, why);
     // answer.texts point into the connection's buffer, so they are copied before another call uses the connection.
     const std::vector<std::string> texts(answer.texts.begin(), answer.texts.end());
-    give_back(std::move(connection));
+    return_connection(std::move(connection));
     switch (answer.type) {
       case MessageType::kAnswer:
         return {answer.numbers[0], texts[0]};
@@ -77,7 +76,7 @@ class TcpStore final : public Store {
   // Returns the greeting that identifies this client to the server.
   internal::Hello who() const { return {.attempt = address_.attempt}; }
 
-  void give_back(StoreConnection connection) {
+  void return_connection(StoreConnection connection) {
     std::lock_guard lock(mutex_);
     if (idle_.size() < kIdleConnections) idle_.push_back(std::move(connection));
   }
@@ -117,7 +116,7 @@ class TcpStore final : public Store {
   // new connection to choose the error: the store is gone, the server refuses this client (the attempt is over),
   // or, if the new connection succeeds, only the old connection broke.
   [[noreturn]] void throw_gone(const char* op, const std::string& why) {
-    reach(op, Deadline::after(kLookLimit), why);
+    reach(op, Deadline::after(kProbeLimit), why);
     throw ConnectionError(op, -1, "the connection to the store at ", address_text(), " broke: ", why);
   }
 

@@ -1,5 +1,5 @@
-// Clients of a StoreServer. TcpStore: the store. TcpMembership: a rank's standing connection. LauncherLink: a
-// launcher's standing connection.
+// Clients of a StoreServer, which hosts a job's key-value store. TcpStore: store requests. TcpMembership: a
+// rank's permanent connection, by which the server knows that the rank is alive. LauncherLink: that of a launcher.
 #pragma once
 
 #include <memory>
@@ -18,21 +18,19 @@ struct StoreAddress {
   std::string host;
   int port = 0;
   std::string job_id = "none";
-  std::string token;  // of a client that outlives attempts, or joins as a launcher: the launchers'
+  std::string token;  // the ranks' secret; the launchers' for a launcher or a client that outlives attempts
   int attempt = 0;    // which attempt of the job this rank belongs to
 };
 
-// Connects. Tries again until the server is there or time is over. The store can be used
-// from several threads.
-// Errors: ConnectionError that says what was tried and why it failed: the host name does not resolve, nobody
-// is there, another program is there, the token is wrong, it is another job's store, or the attempt is over.
+// Connects; retries until the server answers or the deadline passes. The store is thread-safe.
+// Errors: ConnectionError with the address and the reason: the host name does not resolve, nobody listens,
+// another program listens, the token is wrong, the store is another job's, or the attempt is over.
 std::shared_ptr<Store> connect_tcp_store(const StoreAddress& address, const Deadline& deadline);
 inline std::shared_ptr<Store> connect_tcp_store(const StoreAddress& address, Milliseconds timeout) {
   return connect_tcp_store(address, Deadline::after(timeout));
 }
 
-// Announces this rank, and listens for failures of other ranks from then on. The connection closes when
-// the process ends.
+// Announces this rank, and receives other ranks' failures from then on. Closes at process exit.
 // Errors: as for connect_tcp_store; ConnectionError if the rank is announced already or outside of the world.
 std::shared_ptr<Membership> join_tcp(const StoreAddress& address, int rank, int world_size,
                                      const Deadline& deadline);
@@ -41,21 +39,20 @@ inline std::shared_ptr<Membership> join_tcp(const StoreAddress& address, int ran
   return join_tcp(address, rank, world_size, Deadline::after(timeout));
 }
 
-// The standing connection of a launcher that does not host the store. It outlives attempts. When it breaks,
-// the job's attempt fails with "the launcher of NAME died", or "is out of reach". Launchers tell each other
-// the rest through keys that begin with "launcher/", which outlive attempts too (connect_tcp_store with
-// kAnyAttempt). Ranks cannot write these.
+// The connection of a launcher that does not host the store. The connection outlives attempts. When it
+// breaks, the job's attempt fails with "the launcher of NAME died", or "is out of reach". Launchers also
+// communicate through keys that begin with "launcher/", which outlive attempts (connect_tcp_store with
+// kAnyAttempt), and ranks cannot write.
 class LauncherLink {
  public:
   virtual ~LauncherLink() = default;
   // Ends the attempt for all its ranks, if it is still the current one and has not failed yet.
   virtual void report(int attempt, const Failure& failure) = 0;
-  // Notes that a rank of the attempt has ended with exit code 0.
-  virtual void ended(int attempt, int rank) = 0;
-  // Returns whether the attempt is known to have failed. A server that is gone counts as a failure
-  // (kDied, rank -1).
+  // Reports that a rank of the attempt has ended with exit code 0.
+  virtual void rank_exited(int attempt, int rank) = 0;
+  // Returns whether the attempt is known to have failed. A lost server is a failure (kDied, rank -1).
   virtual bool failed(int attempt, Failure* failure = nullptr) const = 0;
-  // From now on the connection's end is no failure.
+  // Signs off: from now on the end of the connection is no failure.
   virtual void leave() = 0;
 };
 // `name` is for messages: "node 1 (host b)". address.attempt is not used.
@@ -63,8 +60,7 @@ class LauncherLink {
 std::unique_ptr<LauncherLink> join_tcp_as_launcher(const StoreAddress& address, const std::string& name,
                                                    Milliseconds timeout);
 
-// Returns a store in which waits end with the job's failure, and with a PeerError once all other
-// ranks have left.
+// Returns a store whose waits throw the job's failure, and a PeerError once all other ranks have left.
 std::shared_ptr<Store> guarded_store(std::shared_ptr<Store> store, std::shared_ptr<Membership> membership);
 
 }  // namespace gradus::dist

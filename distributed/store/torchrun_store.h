@@ -11,10 +11,12 @@ namespace gradus::dist::internal {
 
 class TorchrunStore {
  public:
-  // Connects. Tries again until the store is there or time is over.
+  // Connects; retries until the store answers or the deadline passes. `op` is the name in errors. The
+  // deadline also limits get(). Not thread-safe.
   // Errors: ConnectionError.
   TorchrunStore(const char* op, const std::string& host, int port, const Deadline& deadline);
 
+  // Errors: ConnectionError if the store does not have the key afterward.
   void set(std::string_view key, std::string_view value);
   // Waits until the key has a value of at most 1000 bytes.
   // Errors: TimeoutError that names rank 0, which sets the key; ConnectionError for an answer that does not

@@ -188,8 +188,7 @@ class ArenaBackend : public Backend {
     ++round_;
     slots_[index_].left[round_ % 2] = left;
     slots_[index_].round.store(round_, std::memory_order_seq_cst);
-    // If two members come last at the same time, at least one of them sees that all are here, and
-    // wakes the others.
+    // If two members arrive last at the same time, at least one sees that all are here, and wakes the others.
     const auto all_arrived = [this] {
       for (size_t i = 0; i < size(); ++i)
         if (!has_arrived(i)) return false;
@@ -221,8 +220,7 @@ class ArenaBackend : public Backend {
     return piece(block, start + member * part, part);
   }
 
-  // Reduces all members' `in` of n elements. Writes the result to `out` if `wanted`: not off the root of
-  // reduce.
+  // Reduces all members' `in` of n elements. Writes the result to `out` if `wanted` (reduce: on the root).
   void reduce_to(const Call& call, bool wanted, const void* in, void* out, int64_t n, DType dtype,
                  ReduceOp op) {
     const ConstBlock local{in, size_t(n * size_of(dtype))};

@@ -1,6 +1,5 @@
-// Backend: the collectives of one group on host memory. Buffers are dense. Calls come one at a time
-// and in the same order on every member. The members have exchanged their call records before, so
-// sizes and ops agree.
+// Backend: the collectives of one group on contiguous buffers in host memory. All members make the same
+// calls, one at a time and in the same order. The callers have checked that sizes, dtypes and ops agree.
 //
 //   ArenaBackend (arena.h)          all members share memory: `local`, and `gloo` on one host
 //   MessageBackend (message.h)      messages over a Transport: any members
@@ -28,7 +27,7 @@ struct ConstBlock {
   size_t bytes = 0;
 };
 
-// One call: its name for errors, its limits.
+// What a call needs besides its data: the name in errors; the job's membership and the deadline of all waits.
 struct Call {
   const char* op = "";
   WaitLimits watch;
@@ -36,8 +35,8 @@ struct Call {
 
 inline constexpr size_t kMaxExchangeBytes = 8192;
 
-// Members are numbered by their index in the group. Every function returns when this member's part is done
-// and its buffers are no longer used.
+// Members and `root` are indices in the group. Every function returns when this member's part is done and its
+// buffers are no longer used. n counts elements.
 // Errors: the job's failure (PeerError, TimeoutError, MismatchError), after reporting it.
 class Backend {
  public:
@@ -50,14 +49,15 @@ class Backend {
   // only on the group's size and n, so the result is the same bits on every member and in every run.
   virtual void all_reduce(const Call& call, const void* in, void* out, int64_t n, DType dtype,
                           ReduceOp op) = 0;
-  // Does the same for the root alone; out is not used elsewhere.
+  // The same with the result on member `root` only; other members' out is not used.
   virtual void reduce(const Call& call, int root, const void* in, void* out, int64_t n, DType dtype,
                       ReduceOp op) = 0;
-  // Reduces every member's `blocks[i]` into member i's out.
+  // Sets member i's out to the reduction over members of blocks[i]. out has the size of blocks[own index].
   virtual void reduce_scatter(const Call& call, std::span<const ConstBlock> blocks, void* out, DType dtype,
                               ReduceOp op) = 0;
+  // Overwrites data with that of member `root`.
   virtual void broadcast(const Call& call, int root, void* data, size_t bytes) = 0;
-  // Collects every member's `in` on every member. in may be out[my index].
+  // Sets out[i] to member i's `in`, on every member. in may be out[own index].
   virtual void all_gather(const Call& call, ConstBlock in, std::span<const Block> out) = 0;
   // Sends in[j] to member j, and receives out[j] from member j. Also gather and scatter, where all blocks but
   // the root's are empty.

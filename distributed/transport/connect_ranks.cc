@@ -126,7 +126,7 @@ class Connector {
         throw_unreachable(peer, why);
     }
     if (answer != contact.secret) throw_unreachable(peer, "another process came in place of the rank");
-    keep(peer, std::move(socket));
+    add_socket(peer, std::move(socket));
   }
 
   // ---- connections from higher ranks
@@ -172,11 +172,11 @@ class Connector {
       return client.socket.close();
     if (send_all(client.socket, own_secrets_.at(peer), watch_.deadline, &why) != Io::kDone)
       throw_unreachable(peer, why);
-    keep(peer, std::exchange(client.socket, {}));
+    add_socket(peer, std::exchange(client.socket, {}));
     awaited.erase(found);
   }
 
-  void keep(int peer, FileDescriptor socket) {
+  void add_socket(int peer, FileDescriptor socket) {
     // A receiver may not read for a long time. TCP's probes of its full window must not end the connection.
     const int unlimited = 0;
     (void)::setsockopt(socket.fd(), IPPROTO_TCP, TCP_USER_TIMEOUT, &unlimited, sizeof unlimited);

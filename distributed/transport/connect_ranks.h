@@ -21,9 +21,10 @@ struct ConnectOptions {
   std::string address;           // of this host, as others reach it; "": loopback
 };
 
-// Returns a non-blocking socket to each peer, by rank. Collective over the peers.
-// Errors: ConnectionError if this host cannot listen at the address; PeerError and TimeoutError that name the peer that
-// cannot be reached or does not come, within the watch's time.
+// Returns a non-blocking socket to each peer, by rank. Collective over this rank and its peers. `watch` has
+// the deadline, and the membership that reports the job's failure.
+// Errors: ConnectionError if this host cannot listen at the address; PeerError or TimeoutError naming the
+// peer that cannot be reached or does not connect; the job's failure.
 std::map<int, FileDescriptor> connect_ranks(const ConnectOptions& options, const WaitLimits& watch);
 
 }  // namespace gradus::dist::internal

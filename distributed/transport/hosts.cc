@@ -1,7 +1,6 @@
 // HostsBackend: hierarchical (two-level) collectives. all_reduce: the ranks of a host reduce into their first
 // rank (the leader) through shared memory, the leaders all_reduce by messages, and each leader broadcasts the
-// result on its host. reduce and broadcast alike; the other collectives use the flat backend of messages
-// between all members.
+// result on its host. reduce and broadcast alike; the other collectives are messages between all members.
 #include "gradus/distributed/transport/hosts.h"
 
 #include <algorithm>
@@ -36,10 +35,9 @@ class HostsBackend final : public Backend {
   // The ranks of a host exchange first. Then leaders exchange the results, and pass them to their host. What
   // does not fit into the backends' exchanges travels as data.
   std::vector<std::string> exchange(const Call& call, std::string_view local) override {
-    std::string records = to_wire(within().exchange(call, local));
-    if (is_leader()) records = to_wire(gather_any(*setup_.across, call, records));
+    std::string records = to_wire(intra_host().exchange(call, local));
+    if (is_leader()) records = to_wire(gather_any(*setup_.inter_host, call, records));
     const auto of_hosts = from_wire<std::vector<std::string>>(broadcast_any(call, records));
-
     std::vector<std::string> all(size());
     for (size_t h = 0; h < of_hosts.size(); ++h) {
       auto of_host = from_wire<std::vector<std::string>>(of_hosts[h]);
@@ -53,22 +51,21 @@ class HostsBackend final : public Backend {
     if (dtype == DType::kF16) return all_reduce_wide<f16>(call, in, out, n, op);
     if (dtype == DType::kBF16) return all_reduce_wide<bf16>(call, in, out, n, op);
     reduce_to_leaders(call, in, out, n, dtype, op);
-    within().broadcast(call, 0, out, n * size_of(dtype));
+    intra_host().broadcast(call, 0, out, n * size_of(dtype));
   }
 
   void reduce(const Call& call, int root, const void* in, void* out, int64_t n, DType dtype,
               ReduceOp op) override {
     if (dtype == DType::kF16 || dtype == DType::kBF16)
-      return flat().reduce(call, root, in, out, n, dtype, op);
+      return all_members().reduce(call, root, in, out, n, dtype, op);
     const size_t bytes = n * size_of(dtype);
     const bool at_root = setup_.index == root;
-    std::string kept;
-    if (is_leader() && !at_root) kept.resize(bytes);
-    void* const sum = at_root ? out : kept.data();
-
-    within().reduce(call, 0, in, sum, n, dtype, summed(op));
+    std::string host_sum;
+    if (is_leader() && !at_root) host_sum.resize(bytes);
+    void* const sum = at_root ? out : host_sum.data();
+    intra_host().reduce(call, 0, in, sum, n, dtype, summed(op));
     if (is_leader()) {
-      setup_.across->reduce(call, host_of(root), sum, sum, n, dtype, summed(op));
+      setup_.inter_host->reduce(call, host_of(root), sum, sum, n, dtype, summed(op));
       finish_reduce(sum, n, dtype, op, size());
     }
     if (host_of(root) != my_host() || index_on_host_[root] == 0) return;
@@ -77,31 +74,31 @@ class HostsBackend final : public Backend {
     std::vector<Block> received(sent.size());
     if (is_leader()) sent[index_on_host_[root]] = {sum, bytes};
     if (at_root) received[0] = {out, bytes};
-    within().exchange_blocks(call, sent, received);
+    intra_host().exchange_blocks(call, sent, received);
   }
 
   void broadcast(const Call& call, int root, void* data, size_t bytes) override {
     const bool at_home = host_of(root) == my_host();
-    if (at_home && index_on_host_[root] != 0) within().broadcast(call, index_on_host_[root], data, bytes);
-    if (is_leader()) setup_.across->broadcast(call, host_of(root), data, bytes);
-    if (!at_home || index_on_host_[root] == 0) within().broadcast(call, 0, data, bytes);
+    if (at_home && index_on_host_[root] != 0) intra_host().broadcast(call, index_on_host_[root], data, bytes);
+    if (is_leader()) setup_.inter_host->broadcast(call, host_of(root), data, bytes);
+    if (!at_home || index_on_host_[root] == 0) intra_host().broadcast(call, 0, data, bytes);
   }
 
   void reduce_scatter(const Call& call, std::span<const ConstBlock> blocks, void* out, DType dtype,
                       ReduceOp op) override {
-    flat().reduce_scatter(call, blocks, out, dtype, op);
+    all_members().reduce_scatter(call, blocks, out, dtype, op);
   }
   void all_gather(const Call& call, ConstBlock in, std::span<const Block> out) override {
-    flat().all_gather(call, in, out);
+    all_members().all_gather(call, in, out);
   }
   void exchange_blocks(const Call& call, std::span<const ConstBlock> in,
                        std::span<const Block> out) override {
-    flat().exchange_blocks(call, in, out);
+    all_members().exchange_blocks(call, in, out);
   }
 
  private:
-  Backend& within() const { return *setup_.within; }
-  Backend& flat() const { return *setup_.flat; }
+  Backend& intra_host() const { return *setup_.intra_host; }
+  Backend& all_members() const { return *setup_.all_members; }
   int size() const { return int(setup_.members.size()); }
   int host_of(int member) const { return setup_.host[member]; }
   int my_host() const { return host_of(setup_.index); }
@@ -111,9 +108,9 @@ class HostsBackend final : public Backend {
   static ReduceOp summed(ReduceOp op) { return op == ReduceOp::kAvg ? ReduceOp::kSum : op; }
 
   void reduce_to_leaders(const Call& call, const void* in, void* out, int64_t n, DType dtype, ReduceOp op) {
-    within().reduce(call, 0, in, out, n, dtype, summed(op));
+    intra_host().reduce(call, 0, in, out, n, dtype, summed(op));
     if (!is_leader()) return;
-    setup_.across->all_reduce(call, out, out, n, dtype, summed(op));
+    setup_.inter_host->all_reduce(call, out, out, n, dtype, summed(op));
     finish_reduce(out, n, dtype, op, size());
   }
 
@@ -127,7 +124,7 @@ class HostsBackend final : public Backend {
       widen<T>(wide.data(), static_cast<const T*>(in) + begin, count);
       reduce_to_leaders(call, wide.data(), wide.data(), count, DType::kF32, op);
       if (is_leader()) narrow<T>(piece, wide.data(), count);
-      within().broadcast(call, 0, piece, count * sizeof(T));
+      intra_host().broadcast(call, 0, piece, count * sizeof(T));
     }
   }
 
@@ -151,7 +148,7 @@ class HostsBackend final : public Backend {
 
   // Returns the leader's `data` on all ranks of this host.
   std::string broadcast_any(const Call& call, const std::string& data) {
-    return gather_any(within(), call, is_leader() ? data : "")[0];
+    return gather_any(intra_host(), call, is_leader() ? data : "")[0];
   }
 
   const HostsSetup setup_;

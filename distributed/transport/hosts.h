@@ -1,5 +1,5 @@
-// HostsBackend: collectives of several hosts with several ranks each. Ranks of one host use shared memory.
-// The first rank of each host is its leader; leaders send each other messages.
+// HostsBackend: collectives of several hosts with several ranks each, in two levels. Ranks of one host use
+// shared memory. The first rank of each host is the host's leader; leaders send each other messages.
 #pragma once
 
 #include "gradus/distributed/transport/backend.h"
@@ -7,12 +7,12 @@
 namespace gradus::dist::internal {
 
 struct HostsSetup {
-  std::vector<int> members;         // ranks in the job
-  std::vector<int> host;            // per member: its host; hosts are numbered by their first member
-  int index = 0;                    // this rank's place among the members
-  std::unique_ptr<Backend> within;  // the members of this host, in the group's order
-  std::unique_ptr<Backend> across;  // the leaders, in the order of hosts; null on other ranks
-  std::unique_ptr<Backend> flat;    // all members, by messages: for the other collectives
+  std::vector<int> members;              // ranks in the job
+  std::vector<int> host;                 // per member: its host; hosts are numbered by their first member
+  int index = 0;                         // this rank's position in `members`
+  std::unique_ptr<Backend> intra_host;   // the members of this host, in the group's order
+  std::unique_ptr<Backend> inter_host;   // the leaders, in the order of hosts; null on other ranks
+  std::unique_ptr<Backend> all_members;  // all members, by messages: for the other collectives
 };
 std::unique_ptr<Backend> make_hosts_backend(HostsSetup setup);
 

@@ -43,7 +43,7 @@ std::ostream& operator<<(std::ostream& out, const Header& h) {
 
 // The messages of one call, none of them empty; members are indices in the group. After an error some
 // messages may still be under way, so the data of a message is never in a local variable but in the caller's
-// buffers or in `kept_`.
+// buffers or in `owned_`.
 class Traffic {
  public:
   // `what` names the messages. Sender and receiver must give the same name.
@@ -52,7 +52,7 @@ class Traffic {
       : transport_(transport), members_(members), tag_(tag), call_(call), number_(number), what_(what) {}
 
   // Stores data for as long as this object, and returns it.
-  std::string& keep(std::string data) { return kept_.emplace_back(std::move(data)); }
+  std::string& own(std::string data) { return owned_.emplace_back(std::move(data)); }
 
   void send(size_t member, uint32_t step, const void* data, size_t bytes) {
     const Header header = make_header(step, bytes);
@@ -109,15 +109,15 @@ class Traffic {
     return transport_.receive(
         members_[member], tag_,
         [expected, place](int source, std::span<const std::byte> bytes, size_t payload) -> void* {
-          Header given;
-          if (bytes.size() == sizeof given) std::memcpy(&given, bytes.data(), sizeof given);
-          given.op[sizeof given.op - 1] = '\0';
-          const bool same = bytes.size() == sizeof given && given.bytes == payload &&
-                            given.call == expected.call && given.step == expected.step &&
-                            std::strcmp(given.op, expected.op) == 0;
-          void* const data = same ? place(given) : nullptr;
+          Header received;
+          if (bytes.size() == sizeof received) std::memcpy(&received, bytes.data(), sizeof received);
+          received.op[sizeof received.op - 1] = '\0';
+          const bool same = bytes.size() == sizeof received && received.bytes == payload &&
+                            received.call == expected.call && received.step == expected.step &&
+                            std::strcmp(received.op, expected.op) == 0;
+          void* const data = same ? place(received) : nullptr;
           if (!data)
-            throw MismatchError(expected.op, source, "rank ", source, " sent a message of ", given,
+            throw MismatchError(expected.op, source, "rank ", source, " sent a message of ", received,
                                 ", where ", expected, " was awaited");
           return data;
         });
@@ -129,7 +129,7 @@ class Traffic {
   const Call& call_;
   const uint64_t number_;
   const char* const what_;
-  std::deque<std::string> kept_;
+  std::deque<std::string> owned_;
   std::vector<Ref<Request>> sends_;
 };
 
@@ -268,11 +268,11 @@ class MessageBackend final : public Backend {
     std::vector<std::string> have{std::string(local)};  // of this member, the next one, ...
     for (uint32_t step = 0; have.size() < size_; ++step) {
       const size_t distance = have.size(), count = std::min(distance, size_ - distance);
-      std::string& remote = traffic.keep({});
+      std::string& remote = traffic.own({});
       const size_t most = sizeof(uint64_t) + count * (sizeof(uint64_t) + limit);
       const Ref<Request> receive = traffic.receive((index_ + distance) % size_, step, &remote, most);
       const std::string& sent =
-          traffic.keep(to_wire(std::vector<std::string>(have.begin(), have.begin() + count)));
+          traffic.own(to_wire(std::vector<std::string>(have.begin(), have.begin() + count)));
       traffic.send((index_ + size_ - distance) % size_, step, sent.data(), sent.size());
       traffic.wait(receive);
       for (std::string& block : from_wire<std::vector<std::string>>(remote)) have.push_back(std::move(block));
@@ -309,7 +309,6 @@ class MessageBackend final : public Backend {
     const auto landing_of = [&](size_t k, size_t j) {
       return at(landing_.get(), ((k % ahead) * size_ + j) * room);
     };
-
     std::vector<std::vector<Ref<Request>>> receives(ahead);
     for (size_t k = 0; k + 1 < pieces + ahead; ++k) {
       if (k < pieces) {
@@ -349,7 +348,7 @@ class MessageBackend final : public Backend {
     };
     std::byte* const own = wants_result(index_)
                                ? result(index_, Piece(0, 0))
-                               : at(traffic.keep(std::string(parts[index_].bytes, '\0')).data(), 0);
+                               : at(traffic.own(std::string(parts[index_].bytes, '\0')).data(), 0);
     std::vector<Ref<Request>> results;
     const auto expect = [&](size_t k) {
       for_others([&](size_t j) {

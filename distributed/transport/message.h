@@ -7,6 +7,8 @@
 
 namespace gradus::dist::internal {
 
+// `members`: the members' ranks in the job; `index`: this rank's position in `members`. `group_id` is unique
+// among the backends of the transport and the same on all members: it separates their messages.
 std::unique_ptr<Backend> make_message_backend(std::shared_ptr<Transport> transport, std::vector<int> members,
                                               int index, uint32_t group_id);
 

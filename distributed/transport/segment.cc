@@ -179,10 +179,10 @@ std::shared_ptr<SegmentProvider> make_process_segments(std::shared_ptr<Store> st
 
 std::string host_id() {
   constexpr size_t kMaxBytes = 256;
-  if (const char* given = std::getenv("GRADUS_HOST_ID"); given && *given) {
-    if (strnlen(given, kMaxBytes + 1) > kMaxBytes)
+  if (const char* variable = std::getenv("GRADUS_HOST_ID"); variable && *variable) {
+    if (strnlen(variable, kMaxBytes + 1) > kMaxBytes)
       throw ValueError("host_id", "GRADUS_HOST_ID is longer than ", kMaxBytes, " characters");
-    return given;
+    return variable;
   }
   std::string id = concat(read_file("/proc/sys/kernel/random/boot_id", 36), '/', geteuid());
   for (const char* space : {"net", "pid", "user"}) {

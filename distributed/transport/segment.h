@@ -15,9 +15,8 @@ namespace gradus::dist::internal {
 
 class Segment {
  public:
-  // Maps the first `bytes` bytes of the open file fd. The caller still owns fd, and may close fd at once. Without
-  // a file, maps new zeroed memory that this process and its forked children share. The destructor unmaps the
-  // memory.
+  // Maps the first `bytes` bytes of the open file fd. The caller still owns fd, and may close fd at once.
+  // Without a file, maps new zeroed memory, shared with forked children. The destructor unmaps the memory.
   // Errors: ConnectionError if the system refuses.
   explicit Segment(size_t bytes, int fd = -1);
   ~Segment();

@@ -1,4 +1,4 @@
-// The backend of a group of one rank. Every collective is a copy or nothing.
+// The Backend (backend.h) of a group of one rank: every collective is a local copy, or does nothing.
 #pragma once
 
 #include "gradus/distributed/transport/backend.h"

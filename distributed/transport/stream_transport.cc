@@ -121,7 +121,7 @@ struct ReceiveRequest : StreamRequest {
     return tag == message_tag && std::ranges::find(peers, int(source)) != peers.end();
   }
   uint64_t tag = 0;
-  Accept accept;
+  ProvideBuffer provide_buffer;
 };
 
 // A message that has moved to the heap.
@@ -221,7 +221,6 @@ class StreamTransport final : public Transport, public std::enable_shared_from_t
     request->head.resize(sizeof head + header.size());
     std::memcpy(request->head.data(), &head, sizeof head);
     if (!header.empty()) std::memcpy(request->head.data() + sizeof head, header.data(), header.size());
-
     std::lock_guard lock(mutex_);
     outgoing_[request->peers[0]].push_back(request.get());
     progress();
@@ -229,14 +228,13 @@ class StreamTransport final : public Transport, public std::enable_shared_from_t
     return request;
   }
 
-  Ref<Request> receive(int peer, Tag tag, Accept accept, std::vector<int> sources) override {
+  Ref<Request> receive(int peer, Tag tag, ProvideBuffer provide_buffer, std::vector<int> sources) override {
     auto request = make_ref<ReceiveRequest>(shared_from_this());
     request->tag = tag.bits();
-    request->accept = std::move(accept);
+    request->provide_buffer = std::move(provide_buffer);
     if (peer != kAnySource) sources = {peer};
     if (sources.empty()) sources = members_;
     for (int source : sources) request->peers.push_back(member(source));
-
     std::lock_guard lock(mutex_);
     const auto fits = [&](const Unexpected& message) {
       return !message.taker && request->fits(message.source, message.tag);
@@ -658,12 +656,12 @@ class StreamTransport final : public Transport, public std::enable_shared_from_t
     if (!is_held(incoming)) return false;
     const std::span<const std::byte> header =
         std::span<const std::byte>(incoming.head).subspan(sizeof(MessageHead));
-    const auto asked = std::ranges::find_if(
+    const auto posted = std::ranges::find_if(
         posted_, [&](const ReceiveRequest* request) { return request->fits(source, incoming.message.tag); });
-    if (asked != posted_.end()) {
-      ReceiveRequest& request = **asked;
-      posted_.erase(asked);
-      incoming.to = accept(request, source, header, incoming.message.payload_bytes);
+    if (posted != posted_.end()) {
+      ReceiveRequest& request = **posted;
+      posted_.erase(posted);
+      incoming.to = request_buffer(request, source, header, incoming.message.payload_bytes);
       incoming.receive = request.finished ? nullptr : &request;
     } else if (is_in_the_way(source)) {
       incoming.unexpected = &unexpected_.emplace_back(source, incoming.message.tag,
@@ -683,10 +681,11 @@ class StreamTransport final : public Transport, public std::enable_shared_from_t
   }
   // Returns the buffer for the payload. If the receive's callback throws, the receive fails and null is
   // returned: the payload is dropped.
-  std::byte* accept(ReceiveRequest& request, size_t source, std::span<const std::byte> header, size_t bytes) {
+  std::byte* request_buffer(ReceiveRequest& request, size_t source, std::span<const std::byte> header,
+                            size_t bytes) {
     request.from = members_[source];
     try {
-      return static_cast<std::byte*>(request.accept(request.from, header, bytes));
+      return static_cast<std::byte*>(request.provide_buffer(request.from, header, bytes));
     } catch (...) {
       request.error = std::current_exception();
       finish(request);
@@ -704,7 +703,7 @@ class StreamTransport final : public Transport, public std::enable_shared_from_t
   // Gives a complete message on the heap to its receive.
   void deliver(Unexpected& message) {
     ReceiveRequest& request = *message.taker;
-    std::byte* to = accept(request, message.source, message.header, message.payload.size());
+    std::byte* to = request_buffer(request, message.source, message.header, message.payload.size());
     if (to && !message.payload.empty()) std::memcpy(to, message.payload.data(), message.payload.size());
     finish(request);
     unexpected_.remove_if([&](const Unexpected& other) { return &other == &message; });

@@ -1,5 +1,5 @@
-// StreamTransport: messages over streams of bytes, one in each direction between two ranks. Ranks of one host have rings
-// in shared memory, ranks of different hosts a TCP connection.
+// StreamTransport: a Transport (messages between ranks) over streams of bytes, one in each direction between
+// two ranks. Ranks of one host have ring buffers in shared memory, ranks of different hosts a TCP connection.
 #pragma once
 
 #include <map>
@@ -10,11 +10,12 @@
 
 namespace gradus::dist::internal {
 
-// Returns the size of the segment for the rings of `members` ranks.
+// Returns the size in bytes of the segment for the rings of `members` ranks of one host.
 size_t ring_bytes(int members);
-// `members` are the ranks that share the segment, this one included; `index` is this rank's index among them. `sockets`
-// has the connection to each other rank of the job, by rank (connect_ranks.h). When the last user drops the transport, it
-// waits for up to two seconds until what was sent has arrived, and closes the connections.
+// `members` are the ranks that share the segment, this one included; `index` is this rank's position in
+// `members`. `sockets` has the connections to the other ranks of the job, by rank (connect_ranks.h). The
+// segment starts as zeros. When the last reference is dropped, the transport waits for up to two seconds
+// until the sent messages have arrived, and closes the connections.
 std::shared_ptr<Transport> make_stream_transport(std::shared_ptr<Segment> segment,
                                                  std::shared_ptr<Membership> membership,
                                                  std::vector<int> members, int index,

@@ -19,10 +19,10 @@
 
 namespace gradus::dist::internal {
 
-bool AttachedParams::add(const Tensor& param, int64_t last_use) {
+bool AttachedParams::add(const Tensor& param, int64_t last_reached) {
   Ref<autograd::Leaf> leaf = autograd::leaf_of(param);
   if (!index_.try_emplace(leaf.get(), params_.size()).second) return false;
-  params_.push_back({.leaf = std::move(leaf), .last_use = last_use});
+  params_.push_back({.leaf = std::move(leaf), .last_reached = last_reached});
   return true;
 }
 
@@ -40,7 +40,6 @@ std::vector<Tensor> AttachedParams::tensors() const {
   return existing;
 }
 
-// Errors: InternalError for a tensor that is not attached.
 size_t AttachedParams::index_of(const Tensor& param) const {
   const auto it = index_.find(param.ref()->slot.get());
   if (it == index_.end())
@@ -51,15 +50,16 @@ size_t AttachedParams::index_of(const Tensor& param) const {
 // Returns the name that the caller's function gives, or "parameter i" if it gives none.
 std::string AttachedParams::name_of(size_t i) const {
   const Tensor x = tensor(i);
-  if (given_name_ && x.defined())
-    if (std::string name = given_name_(x); !name.empty()) return name;
+  if (user_name_of_ && x.defined())
+    if (std::string name = user_name_of_(x); !name.empty()) return name;
   return concat("parameter ", i);
 }
 
-std::vector<std::string> AttachedParams::names(const std::function<bool(const AttachedParam&)>& is) const {
+std::vector<std::string> AttachedParams::names(
+    const std::function<bool(const AttachedParam&)>& predicate) const {
   std::vector<std::string> names;
   for (size_t i = 0; i < params_.size(); ++i)
-    if (is(params_[i]) && tensor(i).defined()) names.push_back(name_of(i));
+    if (predicate(params_[i]) && tensor(i).defined()) names.push_back(name_of(i));
   return names;
 }
 
@@ -106,8 +106,7 @@ void FiniteCheck::check_elements(size_t param, const Tensor& grad) {
   if (element_ >= 0) param_ = int64_t(param);
 }
 
-// Computes the infinity norm per device. Searches the gradients element by element only if a norm is not
-// finite.
+// Computes the infinity norm per device. Searches the gradients' elements only if a norm is not finite.
 void FiniteCheck::check_gpu_gradients() {
   std::map<int, std::vector<Tensor>> by_device;
   for (const auto& [param, grad] : on_gpus_) by_device[grad.device().index].push_back(grad);

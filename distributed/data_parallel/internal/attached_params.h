@@ -1,5 +1,5 @@
-// AttachedParams: the tensors to which an all-reduce callback is attached, in the order of attaching; and checks of
-// them and their gradients.
+// AttachedParams: the parameters to which an all-reduce callback is attached, in the order of attaching; and
+// checks of parameters and gradients. Not thread-safe: only the thread that runs the backward calls them.
 #pragma once
 
 #include <functional>
@@ -16,10 +16,10 @@
 namespace gradus::dist::internal {
 
 struct AttachedParam {
-  Ref<autograd::Leaf> leaf;
+  Ref<autograd::Leaf> leaf;  // the parameter's node in the graph; does not keep the tensor alive
   // Number of the last synchronizing backward in which some rank reached the tensor. Initially the number of
   // the last synchronizing backward before attaching.
-  int64_t last_use;
+  int64_t last_reached;
   bool locally_unused = false;  // in the last synchronizing backward, only other ranks reached the tensor
   Tensor accumulated = {};      // gradient accumulated under no_sync
 };
@@ -27,29 +27,30 @@ struct AttachedParam {
 class AttachedParams {
  public:
   using NameOf = std::function<std::string(const Tensor&)>;
-  explicit AttachedParams(NameOf name_of) : given_name_(std::move(name_of)) {}
+  explicit AttachedParams(NameOf name_of) : user_name_of_(std::move(name_of)) {}
 
   // Appends a tensor unless it is attached already. Returns whether the list changed.
-  bool add(const Tensor& param, int64_t last_use);
+  bool add(const Tensor& param, int64_t last_reached);
   // Removes tensors that no longer exist. Returns whether the list changed.
   bool remove_destroyed();
 
   size_t size() const { return params_.size(); }
   AttachedParam& operator[](size_t i) { return params_[i]; }
+  // Returns an undefined tensor if tensor i no longer exists.
   Tensor tensor(size_t i) const { return params_[i].leaf->tensor(); }
   // Returns the tensors that still exist.
   std::vector<Tensor> tensors() const;
-  size_t index_of(const Tensor& param) const;
+  size_t index_of(const Tensor& param) const;  // Errors: InternalError unless attached
   std::string name_of(size_t i) const;
-  // Returns the names of the existing tensors for which `is` returns true.
-  std::vector<std::string> names(const std::function<bool(const AttachedParam&)>& is) const;
+  // Returns the names of the existing tensors for which `predicate` returns true.
+  std::vector<std::string> names(const std::function<bool(const AttachedParam&)>& predicate) const;
 
   // Adds a gradient to the accumulated gradient of tensor i (no_sync).
   void accumulate(size_t i, const Tensor& grad);
   void clear_accumulated();
 
  private:
-  const NameOf given_name_;
+  const NameOf user_name_of_;
   std::vector<AttachedParam> params_;
   std::unordered_map<const AutogradSlot*, size_t> index_;
 };
@@ -65,10 +66,10 @@ void check_can_average(std::string_view op, std::string_view what, const Tensor&
 class FiniteCheck {
  public:
   explicit FiniteCheck(bool enabled) : enabled_(enabled) {}
-  // Checks a gradient of this rank. Gradients on GPUs are deferred to findings(), so that the host synchronizes
-  // once.
+  // Checks this rank's gradient of the attached tensor number `param`. Gradients on GPUs are deferred to
+  // findings(), so that the host synchronizes once.
   void check(size_t param, const Tensor& grad);
-  // Returns the findings of all ranks as text; empty if all gradients are finite. Collective.
+  // Returns a text that names ranks, tensors and elements; "" if all ranks' gradients are finite. Collective.
   std::string findings(const Group& group, const AttachedParams& params);
 
  private:

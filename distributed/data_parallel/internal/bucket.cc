@@ -1,8 +1,8 @@
 // Bucket: packs gradients into contiguous memory (row-major views, one after the other), all-reduces them,
 // and unpacks the results. pack serves comm hooks, prepare and bucket_all_reduce serve the default
 // all-reduce, which packs when the collective starts: only then the Consensus, the ranks' agreement on the
-// gradients in use, is known. `used` has one flag per attached tensor, equal on all ranks. A used gradient
-// that this rank lacks is sent as zeros.
+// gradients to reduce, is known. `reduced` has one flag per attached tensor, equal on all ranks. A gradient
+// with the flag that this rank lacks is sent as zeros.
 #include "gradus/distributed/data_parallel/internal/bucket.h"
 
 #include <algorithm>
@@ -15,8 +15,8 @@
 
 namespace gradus::dist::internal {
 
-bool Bucket::is_used(const std::vector<bool>& used) const {
-  return std::ranges::any_of(gradients, [&](const Gradient& g) { return used[g.index]; });
+bool Bucket::is_reduced(const std::vector<bool>& reduced) const {
+  return std::ranges::any_of(gradients, [&](const Gradient& g) { return reduced[g.index]; });
 }
 
 void Bucket::allocate(const Tensor& reusable) {
@@ -34,8 +34,8 @@ Tensor Bucket::view(int64_t offset, const Shape& shape) const {
   return view_as_strided(memory, shape, strides, offset);
 }
 
-void Bucket::pack(const std::vector<bool>& used, FiniteCheck& check) {
-  for_each_used(used, [&](Gradient& g, const Tensor& view) {
+void Bucket::pack(const std::vector<bool>& reduced, FiniteCheck& check) {
+  for_each_reduced(reduced, [&](Gradient& g, const Tensor& view) {
     if (!g.grad.defined()) return raw::fill_(view, 0);
     raw::copy_(view, g.grad);
     check.check(g.index, view);
@@ -57,8 +57,8 @@ void Bucket::prepare(FiniteCheck& check) {
   }
 }
 
-void Bucket::unpack(const std::vector<bool>& used, std::vector<GradCallback::Delivery>& to) {
-  for_each_used(used, [&](Gradient& g, Tensor view) {
+void Bucket::unpack(const std::vector<bool>& reduced, std::vector<GradCallback::Delivery>& to) {
+  for_each_reduced(reduced, [&](Gradient& g, Tensor view) {
     g.sent = Tensor();
     if (g.ownership == Ownership::kInPlace) {
       to.push_back({g.param, std::exchange(g.grad, Tensor())});
@@ -89,7 +89,7 @@ Collective bucket_all_reduce(const std::shared_ptr<Bucket>& bucket, ReduceOp op,
     char* end = begin;
     bool last_is_packed = false;
     for (const Gradient& g : bucket->gradients) {
-      if (!consensus->used[g.index] || g.bytes == 0) continue;
+      if (!consensus->reduced[g.index] || g.bytes == 0) continue;
       const bool separate = g.bytes >= kMinSeparateBytes;
       char* data = end;
       end += g.bytes;

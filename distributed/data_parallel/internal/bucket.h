@@ -1,7 +1,7 @@
 // Bucket: gradients of one dtype and device that one backward all-reduces together, in one contiguous buffer
 // of host memory (the counterpart of DDP's Bucket). Attached tensors are the parameters of AllReduceCallback.
-// `used` (Consensus::used) flags the attached tensors for which some rank has a gradient; a rank without one
-// sends zeros.
+// `reduced` (Consensus::reduced) flags the attached tensors for which some rank has a gradient; ranks without
+// one send zeros.
 #pragma once
 
 #include <functional>
@@ -43,30 +43,30 @@ struct Bucket {
   bool as_views = false;            // gradient_as_bucket_view
   std::vector<Gradient> gradients;  // in the order of sending
   Tensor memory = {};               // [sum of numel], on the host
-  int waiting = 0;                  // number of gradients that this rank's backward has yet to compute
+  int num_pending = 0;              // number of gradients that this rank's backward has yet to compute
   Work work = {};
   std::function<void()> complete = {};  // completion of the comm hook
   TimePoint start = {}, end = {};       // interval of the communication
-  int64_t bytes = 0;                    // size of the used gradients
+  int64_t bytes = 0;                    // size of the gradients that some rank has
 
   DType dtype() const { return gradients[0].param.dtype(); }
-  bool is_used(const std::vector<bool>& used) const;
+  bool is_reduced(const std::vector<bool>& reduced) const;
   // Sets `memory` to `reusable`, the memory of the last backward (may be undefined), if no gradient is a view
   // of it and the dtype fits; else allocates.
   void allocate(const Tensor& reusable);
 
-  // For a comm hook: copies the used gradients of this rank into the memory. `used` is that of the Consensus.
-  void pack(const std::vector<bool>& used, FiniteCheck& check);
-  // For the all-reduce, which packs once the used gradients are known: sets `sent` of this rank's gradients.
+  // For a comm hook: copies this rank's gradients with `reduced` into the memory, and zeros for missing ones.
+  void pack(const std::vector<bool>& reduced, FiniteCheck& check);
+  // For the all-reduce, which packs once the Consensus is known: sets `sent` of this rank's gradients.
   void prepare(FiniteCheck& check);
-  // Appends the used tensors' reduced gradients to `to`.
-  void unpack(const std::vector<bool>& used, std::vector<GradCallback::Delivery>& to);
+  // Appends the results of the tensors with `reduced` to `to`.
+  void unpack(const std::vector<bool>& reduced, std::vector<GradCallback::Delivery>& to);
 
-  // Calls f(gradient, view of memory) for the used tensors; their views are adjacent. Sets `bytes`.
-  template <class F> void for_each_used(const std::vector<bool>& used, F f) {
+  // Calls f(gradient, view of memory) for the tensors with `reduced`; their views are adjacent. Sets `bytes`.
+  template <class F> void for_each_reduced(const std::vector<bool>& reduced, F f) {
     int64_t offset = 0;
     for (Gradient& g : gradients) {
-      if (!used[g.index]) continue;
+      if (!reduced[g.index]) continue;
       f(g, view(offset, g.param.shape()));
       offset += g.param.numel();
     }
@@ -76,9 +76,9 @@ struct Bucket {
   Tensor view(int64_t offset, const Shape& shape) const;
 };
 
-// Returns a queued collective that packs the bucket's used gradients and all-reduces them. The group runs its
-// collectives in order, so when the call starts, the consensus is known. The memory gets the result, except
-// for gradients that are reduced in place.
+// Returns a queued collective that packs the bucket's gradients of Consensus::reduced and all-reduces them.
+// The group runs its collectives in order, so when the call starts, the consensus is known. The memory gets
+// the result, except for gradients that are reduced in place.
 Collective bucket_all_reduce(const std::shared_ptr<Bucket>& bucket, ReduceOp op, const Group& group,
                              const std::shared_ptr<const Consensus>& consensus);
 

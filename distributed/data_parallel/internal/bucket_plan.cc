@@ -55,9 +55,9 @@ std::array<int64_t, 2> caps_of(const AllReduceCallbackOptions& options) {
 std::shared_ptr<BucketPlan> make_plan(ReduceOp op, const AllReduceCallbackOptions& o,
                                       const AttachedParams& params) {
   const size_t n = params.size();
-  if (int64_t(n) > kMaxReached)
-    throw ValueError("backward", "at most ", kMaxReached, " tensors can share an all-reduce callback, got ",
-                     n);
+  if (int64_t(n) > kMaxAttachedTensors)
+    throw ValueError("backward", "at most ", kMaxAttachedTensors,
+                     " tensors can share an all-reduce callback, got ", n);
   const auto plan = std::make_shared<BucketPlan>();
   // What the plan depends on, as text in two forms. Ranks compare the checksum of `text`, which has the tensors'
   // devices. Only if the checksums differ, ranks exchange `lines`, which have the tensors' names, for the error.

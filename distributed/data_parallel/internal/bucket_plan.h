@@ -1,5 +1,6 @@
-// BucketPlan: the assignment of gradients to buckets, as in PyTorch's DistributedDataParallel. Buckets
-// replace many small messages by few large ones.
+// BucketPlan: the assignment of gradients to buckets, as in PyTorch's DistributedDataParallel. A bucket is
+// one message in place of many small ones. Attached tensors are the parameters of an all-reduce callback, in
+// the order of attaching. A backward reaches a parameter if it computes the parameter's gradient.
 #pragma once
 
 #include <array>
@@ -44,18 +45,18 @@ std::vector<std::vector<size_t>> assign_buckets(std::span<const BucketItem> item
 // before it. So all ranks run the same collectives in the same order, whatever the order of their gradients.
 struct BucketPlan {
   std::vector<std::vector<size_t>> buckets;  // indices of attached tensors, in the order of sending
-  std::vector<Tensor> memory;                // of each bucket in the last backward; undefined: none yet
-  int64_t fingerprint;                       // checksum of everything that the plan depends on
+  std::vector<Tensor> memory;  // per bucket: its memory in the last backward; undefined: none yet
+  int64_t fingerprint;         // checksum of everything that the plan depends on
   // What the plan depends on as text, for errors: one line with the options, then one line per tensor.
   std::shared_ptr<const std::vector<std::string>> lines;
-  // static_graph: the consensus that all later backwards reuse. Null before the first backward.
+  // static_graph: the first backward's Consensus, which all later backwards reuse. Null before.
   std::shared_ptr<const Consensus> static_consensus = {};
 };
 
 // Returns the caps in bytes of the first bucket and of the other buckets.
 // Errors: ValueError for a cap that is not positive.
 std::array<int64_t, 2> caps_of(const AllReduceCallbackOptions& options);
-// Errors: ValueError for more than kMaxReached tensors.
+// Errors: ValueError for more than kMaxAttachedTensors tensors.
 std::shared_ptr<BucketPlan> make_plan(ReduceOp op, const AllReduceCallbackOptions& options,
                                       const AttachedParams& params);
 

@@ -1,4 +1,6 @@
-// Implementation of comparisons between ranks: a majority vote line by line.
+// find_difference compares the members' lists line by line. At the first line on which members differ, the
+// most frequent text is the majority. The members that have the first differing text are reported. A missing
+// line of a shorter list compares as "no more".
 #include "gradus/distributed/data_parallel/internal/compare.h"
 
 #include <functional>

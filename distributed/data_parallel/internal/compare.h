@@ -1,4 +1,5 @@
-// Comparisons of values between ranks.
+// Comparisons of values between ranks, by majority: the members of a group whose value is not the most
+// frequent one are reported. All members compute the same result from the same gathered values.
 #pragma once
 
 #include <algorithm>
@@ -11,12 +12,13 @@
 
 namespace gradus::dist::internal {
 
+// Members are indices in the group.
 struct Minority {
   std::vector<size_t>
-      members;          // those whose value differs from the most frequent value; empty: all are equal
+      members;          // members whose value differs from the most frequent value; empty: all are equal
   size_t majority = 0;  // the first member with the most frequent value
 };
-// Compares value(i) of the members i.
+// Compares value(i) of the members i, in O(members^2) if the values differ.
 template <class Value> Minority find_minority(const std::vector<size_t>& members, Value value) {
   const auto is_like_first = [&](size_t i) { return value(i) == value(members[0]); };
   if (std::ranges::all_of(members, is_like_first)) return {{}, members.empty() ? 0 : members[0]};
@@ -30,7 +32,8 @@ template <class Value> Minority find_minority(const std::vector<size_t>& members
   return found;
 }
 
-// Returns the lists of all members. Collective; `op` is the op of the calling function.
+// Returns the lists of all members, by rank in the group. Collective. `op` is the function that the user
+// called: ranks compare it, and errors contain its name. T is a type of wire.h.
 template <class T>
 std::vector<std::vector<T>> gather_lists(Op op, const std::vector<T>& local, const Group& group) {
   std::vector<std::vector<T>> all;
@@ -39,18 +42,17 @@ std::vector<std::vector<T>> gather_lists(Op op, const std::vector<T>& local, con
   return all;
 }
 
-// A difference between ranks: the first mismatching rank in the job, and a text like "rank 0 has x, ranks 1, 2
-// have y".
 struct Mismatch {
-  int rank;
-  std::string text;
+  int rank;          // the first rank, in the job, that differs from the majority
+  std::string text;  // "rank 0 has x, ranks 1, 2 have y"
 };
-// Returns the first line that differs between the members' lists. `ranks` are the members' ranks in the job.
+// Returns the first line that differs between the members' lists; nullopt if all lists are equal. `ranks` are
+// the members' ranks in the job.
 std::optional<Mismatch> find_difference(const std::vector<std::vector<std::string>>& lists,
                                         const std::vector<int>& ranks);
 // Gathers the members' lists and compares them. Collective.
 std::optional<Mismatch> find_difference(Op op, const std::vector<std::string>& local, const Group& group);
-// Throws a MismatchError of `op`, the same on all ranks, if the lists differ. `what` is the error's subject.
+// Throws a MismatchError, the same on all ranks, if lists differ. `what` is the error's subject. Collective.
 void check_equal(Op op, const std::string& what, const std::vector<std::string>& local, const Group& group);
 
 }  // namespace gradus::dist::internal

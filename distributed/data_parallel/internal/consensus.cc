@@ -1,9 +1,9 @@
-// At the start of a data-parallel backward each rank sends a BackwardNote: the parameters for which the rank has
-// gradients, and fingerprints of its options, attached tensors and parameters. This file serializes the notes,
-// exchanges them by an asynchronous collective, checks that all ranks run the same backward (find_mismatch), and
-// derives what all ranks do (Consensus::resolve). The check and resolve() run on the thread of the group's queue
-// when the notes of all members have arrived; Consensus::wait publishes the result, or throws the mismatch on all
-// ranks.
+// At the start of a data-parallel backward each rank sends a BackwardNote: the parameters for which the rank
+// has gradients, and fingerprints of its options, attached tensors and parameters. This file serializes the
+// notes, exchanges them by an asynchronous collective, checks that all ranks run the same backward
+// (find_mismatch), and derives what all ranks do (Consensus::resolve). The check and resolve() run on the
+// thread of the group's queue when the notes of all members have arrived; Consensus::wait publishes the
+// result, or throws on all ranks.
 #include "gradus/distributed/data_parallel/internal/consensus.h"
 
 #include <algorithm>
@@ -51,8 +51,9 @@ std::vector<std::vector<std::string>> exchange_lines(const MatchedCall& matched,
 
 // The serialized form: kHeaderSize numbers, then `reached` with 64 bits per number, the lowest bit first.
 std::vector<int64_t> serialize(const BackwardNote& note) {
-  std::vector<int64_t> record{note.kind,  note.number,   note.plan_fingerprint,       note.attached,
-                              note.flags, note.checksum, int64_t(note.reached.size())};
+  std::vector<int64_t> record{
+      note.kind,  note.number,   note.plan_fingerprint,       note.manager_fingerprint,
+      note.flags, note.checksum, int64_t(note.reached.size())};
   record.resize(kHeaderSize + (note.reached.size() + 63) / 64);
   for (size_t i = 0; i < note.reached.size(); ++i)
     if (note.reached[i]) record[kHeaderSize + i / 64] |= int64_t(uint64_t{1} << i % 64);
@@ -61,7 +62,7 @@ std::vector<int64_t> serialize(const BackwardNote& note) {
 
 std::optional<BackwardNote> parse(const std::vector<int64_t>& record) {
   if (record.size() < kHeaderSize || record[0] < 0 || record[0] > BackwardNote::kJoined || record[6] < 0 ||
-      record[6] > kMaxReached || record.size() != kHeaderSize + size_t(record[6] + 63) / 64)
+      record[6] > kMaxAttachedTensors || record.size() != kHeaderSize + size_t(record[6] + 63) / 64)
     return std::nullopt;
   BackwardNote note{
       record[0], record[1], record[2], record[3], record[4], record[5], std::vector<bool>(record[6])};
@@ -103,7 +104,7 @@ std::optional<Failure> find_mismatch(const std::vector<std::optional<BackwardNot
     return mismatch(i, " synchronizes its backward ", notes[i].number, " where rank ", ranks[other],
                     " synchronizes its backward ", notes[other].number,
                     ": all ranks must run the same backwards, and under no_sync() the same of them");
-  if (differs(backwards, [](const auto& n) { return n.attached; }))
+  if (differs(backwards, [](const auto& n) { return n.manager_fingerprint; }))
     return mismatch(i, " runs the backward of another manager than rank ", ranks[other]);
   if (differs(backwards, [](const auto& n) { return n.flags; }))
     return mismatch(i, " has an outer recording open and rank ", ranks[other],
@@ -134,35 +135,34 @@ std::shared_ptr<Consensus> Consensus::start(const Group& group, const BackwardNo
   return consensus;
 }
 
-// All members compute the same result from the same notes. `used` is the union of the members' `reached`;
-// `divisor` is the number of members, without those that have joined if kDivideByActive is set. If the backward is
-// canceled, the parameters diverged, or check_joined() will throw, `used` is all false and no gradient is reduced.
+// All members compute the same result from the same notes.
 void Consensus::resolve(BackwardNotes all) {
   notes = std::move(all);
   canceled = std::ranges::any_of(notes, [](const auto& n) { return n.kind == BackwardNote::kNone; });
-  joined = first(notes, is_joined);
-  active = first(notes, std::not_fn(is_joined));
+  first_joined = first(notes, is_joined);
+  first_active = first(notes, std::not_fn(is_joined));
   divisor = int(notes.size());
-  used.assign(notes[0].reached.size(), false);
-  const bool some_joined = joined >= 0 && active >= 0;  // some members have data, others have none
-  diverged = !canceled && joined < 0 &&
+  reduced.assign(notes[0].reached.size(), false);
+  const bool some_joined =
+      first_joined >= 0 && first_active >= 0;  // some members have data, others have none
+  diverged = !canceled && first_joined < 0 &&
              std::ranges::any_of(notes, [&](const auto& n) { return n.checksum != notes[0].checksum; });
-  if (some_joined && notes[active].flags & BackwardNote::kDivideByActive)
+  if (some_joined && notes[first_active].flags & BackwardNote::kDivideByActive)
     divisor -= int(std::ranges::count_if(notes, is_joined));
-  const bool error = some_joined && (notes[joined].flags & BackwardNote::kEndEarly ||
-                                     notes[active].flags & BackwardNote::kEnclosingRecording);
+  const bool error = some_joined && (notes[first_joined].flags & BackwardNote::kEndEarly ||
+                                     notes[first_active].flags & BackwardNote::kEnclosingRecording);
   if (canceled || diverged || error) return;
   for (const BackwardNote& n : notes)
-    for (size_t i = 0; i < used.size(); ++i) used[i] = used[i] || n.reached[i];
+    for (size_t i = 0; i < reduced.size(); ++i) reduced[i] = reduced[i] || n.reached[i];
 }
 
 void Consensus::check_joined(const std::vector<int>& ranks) const {
-  if (joined < 0 || active < 0) return;
-  const int rank = ranks[joined];
-  if (notes[joined].flags & BackwardNote::kEndEarly)
+  if (first_joined < 0 || first_active < 0) return;
+  const int rank = ranks[first_joined];
+  if (notes[first_joined].flags & BackwardNote::kEndEarly)
     throw PeerError("backward", rank, "rank ", rank,
                     " has no more data, and others have: throw_on_early_termination");
-  if (notes[active].flags & BackwardNote::kEnclosingRecording)
+  if (notes[first_active].flags & BackwardNote::kEnclosingRecording)
     throw StateError("backward", "rank ", rank,
                      " has no more data: it cannot take part in what an outer recording sees");
 }

@@ -1,8 +1,7 @@
 // The agreement of all ranks on one data-parallel backward pass. At its start each rank of the group sends a
-// BackwardNote: for which parameters the rank will have gradients, and checksums of its settings. From the notes
-// of all ranks each rank derives the same Consensus: which gradients are all-reduced, and by what a mean divides.
-// The user is AllReduceCallback (distributed/data_parallel/allreduce_callback.h), the counterpart of DDP's
-// Reducer.
+// BackwardNote: for which parameters the rank will have gradients, and checksums of its settings. From the
+// notes of all ranks each rank derives the same Consensus: which gradients are all-reduced, and by what a
+// mean divides. The user is AllReduceCallback (allreduce_callback.h), the counterpart of DDP's Reducer.
 #pragma once
 
 #include <cstdint>
@@ -17,9 +16,9 @@
 
 namespace gradus::dist::internal {
 
-// What one rank sends about one backward. The attached tensors are the parameters whose gradients the callback
-// all-reduces; the bucket plan assigns them to buckets. A recording is the time in which a GradManager records ops
-// for its backward.
+// What one rank sends about one backward. The attached tensors are the parameters whose gradients the
+// callback all-reduces; the bucket plan assigns them to buckets. A recording is the graph of ops that a
+// GradManager records for one backward.
 struct BackwardNote {
   enum Kind : int64_t {
     kBackward,
@@ -37,7 +36,7 @@ struct BackwardNote {
   // Checksum of the bucket plan: shapes, dtypes and devices of all attached tensors, and the callback's options.
   int64_t plan_fingerprint = 0;
   // Checksum of the indices of those attached tensors that belong to the GradManager of this backward.
-  int64_t attached = 0;
+  int64_t manager_fingerprint = 0;
   int64_t flags = 0;          // a sum of Flags
   int64_t checksum = 0;       // checksum of the parameters' values; 0: this backward does not compare them
   std::vector<bool> reached;  // per attached tensor: whether this rank will have a gradient for the tensor
@@ -46,7 +45,7 @@ struct BackwardNote {
 using BackwardNotes = std::vector<BackwardNote>;
 
 // The maximal number of attached tensors. make_plan() throws a ValueError for more; parse() rejects the note.
-inline constexpr int64_t kMaxReached = 50'000;
+inline constexpr int64_t kMaxAttachedTensors = 50'000;
 
 // Returns the note as a record of int64 for parse().
 std::vector<int64_t> serialize(const BackwardNote& note);
@@ -79,18 +78,19 @@ struct Consensus {
   BackwardNotes notes;
   bool canceled = false;  // some rank's recording ended without a backward
   bool diverged = false;  // the checksums of the parameters differ between ranks: the caller throws an error
-  int joined = -1,
-      active = -1;  // indices of the first member without data and of the first with data; -1: none
+  // Indices in the group of the first member that has joined (has no more data), and of the first member with
+  // data; -1: none.
+  int first_joined = -1, first_active = -1;
   int divisor = 1;  // divisor of a mean: number of members, with kDivideByActive of those with data
   // Per attached tensor: whether some rank has reached the tensor, so its gradient is reduced. All false if the
   // step is canceled, parameters have diverged, or check_joined() throws.
-  std::vector<bool> used;
+  std::vector<bool> reduced;
   Work work;
 
   // Returns the index of the member whose buffers, such as running means, are broadcast after the backward.
-  int root() const { return std::max(active, 0); }
-  // Throws if this backward must not run while some members have no more data. `ranks`: the members' ranks in the
-  // job.
+  int root() const { return std::max(first_active, 0); }
+  // Throws if this backward must not run while some members have no more data. `ranks` are the members' ranks
+  // in the job.
   // Errors, the same on all members: PeerError with throw_on_early_termination if some members have joined;
   // StateError if some have joined while an enclosing recording is open on the active members.
   void check_joined(const std::vector<int>& ranks) const;

@@ -1,5 +1,6 @@
-// Implementation of Gram-Schmidt orthonormalization and of a matrix product with results that do not depend on
-// threads or instruction sets.
+// Modified Gram-Schmidt, serial and in f64, and a product of a transposed [r, n] and a [r, m] matrix. The
+// product is parallel over rows of the result. Every element is a sum over r in ascending order by one
+// thread, so no result depends on the number of threads.
 #include "gradus/distributed/data_parallel/internal/low_rank.h"
 
 #include <algorithm>
@@ -11,7 +12,7 @@
 namespace gradus::dist::internal {
 namespace {
 
-// Accumulates in f64 in a fixed order: eight interleaved partial sums, which the compiler vectorizes.
+// Dot product in f64 in a fixed order: eight interleaved partial sums, which the compiler vectorizes.
 template <class A, class B> double dot(const A* a, const B* b, int64_t n) {
   double sums[8] = {};
   int64_t i = 0;
@@ -23,6 +24,7 @@ template <class A, class B> double dot(const A* a, const B* b, int64_t n) {
   return total;
 }
 
+// x is [r, n], a and b below [r, n] and [r, m], out [n, m]; all row-major.
 template <class T> void orthonormalize(T* x, int64_t r, int64_t n, double epsilon) {
   const int passes = epsilon == 0 ? 2 : 1;  // a second pass would add epsilon to a norm of 1
   std::vector<double> row(n);
@@ -49,9 +51,9 @@ void add_product(T* out, const T* a, const T* b, int64_t r, int64_t n, int64_t m
                  for (int64_t i = begin; i < end; ++i)
                    for (int64_t k = 0; k < r; ++k) {
                      const T factor = scale * a[k * n + i];
-                     T* const to = out + i * m;
-                     const T* const from = b + k * m;
-                     for (int64_t j = 0; j < m; ++j) to[j] += factor * from[j];
+                     T* const out_row = out + i * m;
+                     const T* const b_row = b + k * m;
+                     for (int64_t j = 0; j < m; ++j) out_row[j] += factor * b_row[j];
                    }
                });
 }

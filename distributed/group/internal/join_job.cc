@@ -97,7 +97,7 @@ std::string address_for_others(const World& world, const std::string& master, in
                                const Deadline& deadline) {
   const std::string address = address_toward(master, port, deadline);
   const bool one_host = std::ranges::count(world.host_of, world.host_of[0]) == world.size;
-  return one_host || (!address.empty() && !is_loopback(address)) ? address : own_address();
+  return one_host || (!address.empty() && !is_loopback(address)) ? address : non_loopback_address();
 }
 
 // Joins a job of several ranks, in the steps named at the top. All ranks call it, with the same world size.

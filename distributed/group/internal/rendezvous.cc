@@ -131,7 +131,7 @@ JobStore find_through_store(std::shared_ptr<Store> store, const std::string& fil
   if (position.rank == 0) {
     if (address.token.empty()) address.token = random_hex(kOp, 32);  // known to all that see the other store
     const bool one_host = std::ranges::count(hosts, hosts[0]) == position.size;
-    const std::string host = one_host ? "127.0.0.1" : own_address();
+    const std::string host = one_host ? "127.0.0.1" : non_loopback_address();
     if (host.empty()) throw ConnectionError(kOp, 0, "rank 0 has no address that other hosts could reach");
     host_store(found, host, position.size);
     store->set(kKey, to_wire(std::pair(std::pair(host, address.port), address.token)));

@@ -27,13 +27,13 @@ namespace gradus::dist::internal {
 namespace {
 
 // Messages are packets: a letter, then content. kId: the id in the environments of the job's processes.
-// kStarted (processes.h): a pid_t, the process group of a started process, sent by that process. kStranger: a
-// pid_t, a child of the launcher that is not of the job. kForget: all started processes are gone. kDone: exit
-// without killing.
-constexpr char kId = 'i', kStranger = 'o', kForget = 'f', kDone = 'd';
+// kStarted (processes.h): a pid_t, the process group of a started process, sent by that process. kUnrelated:
+// a pid_t, a child of the launcher that is not of the job. kClear: all started processes are gone. kDone:
+// exit without killing.
+constexpr char kId = 'i', kUnrelated = 'o', kClear = 'f', kDone = 'd';
 // How often the guard records the orphans that the launcher has adopted. Once the launcher is gone, the
 // orphans have another parent and cannot be found any more.
-constexpr Milliseconds kLook{1'000};
+constexpr Milliseconds kScanInterval{1'000};
 constexpr size_t kMaxMessage = 1 << 16;
 
 // The guard's main loop. Exits after kDone, or after it has killed the job's processes.
@@ -47,16 +47,15 @@ constexpr size_t kMaxMessage = 1 << 16;
   if (socket != 3) dup2(socket, 3);
   socket = 3;
   close_range(4, ~0u, 0);
-
-  Family family{.adopter = launcher};
+  JobProcesses job{.subreaper = launcher};
   std::vector<char> message(kMaxMessage);
-  TimePoint look = std::chrono::steady_clock::now() + kLook;
+  TimePoint next_scan = std::chrono::steady_clock::now() + kScanInterval;
   for (;;) {
     pollfd fd{socket, POLLIN, 0};
     poll(&fd, 1, 500);
-    if (std::chrono::steady_clock::now() >= look && getppid() == launcher) {
-      family.adopted = adopted_processes(family);
-      look = std::chrono::steady_clock::now() + kLook;
+    if (std::chrono::steady_clock::now() >= next_scan && getppid() == launcher) {
+      job.adopted = adopted_processes(job);
+      next_scan = std::chrono::steady_clock::now() + kScanInterval;
     }
     // A child that another thread of the launcher forked may hold the launcher's end of the socket open. Then
     // the parent's process id shows that the launcher is gone.
@@ -66,14 +65,14 @@ constexpr size_t kMaxMessage = 1 << 16;
     if (n <= 0) break;
     const std::string_view content(message.data() + 1, size_t(n) - 1);
     if (message[0] == kDone) _exit(0);
-    if (message[0] == kId) family.id = content;
-    if (message[0] == kForget) family.groups.clear();
-    if ((message[0] == kStarted || message[0] == kStranger) && content.size() == sizeof(pid_t))
-      std::memcpy(&(message[0] == kStarted ? family.groups : family.strangers).emplace_back(), content.data(),
+    if (message[0] == kId) job.id = content;
+    if (message[0] == kClear) job.groups.clear();
+    if ((message[0] == kStarted || message[0] == kUnrelated) && content.size() == sizeof(pid_t))
+      std::memcpy(&(message[0] == kStarted ? job.groups : job.unrelated).emplace_back(), content.data(),
                   sizeof(pid_t));
   }
-  family.adopter = 0;  // its process id may soon belong to another process
-  if (!family.id.empty()) kill_processes(family, Milliseconds(4'500));
+  job.subreaper = 0;  // its process id may soon belong to another process
+  if (!job.id.empty()) kill_processes(job, Milliseconds(4'500));
   _exit(0);
 }
 
@@ -90,13 +89,13 @@ __attribute__((constructor(101))) void become_guard() {
 
 }  // namespace
 
-Guard::Guard(const std::string& id, const std::vector<pid_t>& strangers) {
+Guard::Guard(const std::string& id, const std::vector<pid_t>& unrelated) {
   int ends[2];
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0)
     throw ValueError("launcher", "cannot make a socket: ", errno_text());
   socket_ = FileDescriptor(ends[0]);
   const FileDescriptor other(ends[1]), null(open("/dev/null", O_RDWR | O_CLOEXEC));
-  SpawnOptions options{.path = "/proc/self/exe", .argv = {"gradus-guard"}, .outlives_us = true};
+  SpawnOptions options{.path = "/proc/self/exe", .argv = {"gradus-guard"}, .start_new_session = true};
   for (char** variable = environ; *variable; ++variable)
     if (!std::string_view(*variable).starts_with("GRADUS_")) options.env.push_back(*variable);
   options.env.push_back(concat("GRADUS_JOB_GUARD=", other.fd(), ':', getpid()));
@@ -104,7 +103,7 @@ Guard::Guard(const std::string& id, const std::vector<pid_t>& strangers) {
   options.inherit = {other.fd()};
   pid_ = spawn("launcher", options);
   send(kId, id);
-  for (const pid_t pid : strangers) send(kStranger, {reinterpret_cast<const char*>(&pid), sizeof pid});
+  for (const pid_t pid : unrelated) send(kUnrelated, {reinterpret_cast<const char*>(&pid), sizeof pid});
 }
 
 Guard::~Guard() {
@@ -118,7 +117,7 @@ Guard::~Guard() {
   }
 }
 
-void Guard::forget() { send(kForget, ""); }
+void Guard::clear_processes() { send(kClear, ""); }
 
 void Guard::send(char kind, const std::string& content) {
   const std::string message = kind + content;

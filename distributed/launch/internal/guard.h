@@ -1,5 +1,6 @@
-// Guard: a small process beside the launcher. It ends all of the job's processes when the launcher is gone,
-// even after a SIGKILL. It is this program, started again; guard.cc takes over before main().
+// Guard: a watchdog process beside the launcher. When the launcher ends without having ended the guard, even
+// by a SIGKILL, the guard kills all of the job's processes. The guard runs the launcher's own program file; a
+// function of guard.cc that runs before main() takes over. Not thread-safe.
 #pragma once
 
 #include <sys/types.h>
@@ -13,19 +14,20 @@ namespace gradus::dist::internal {
 
 class Guard {
  public:
-  // `id`: what the environments of the job's processes carry. `strangers`: processes below the launcher that
-  // are not of the job (processes.h).
-  Guard(const std::string& id, const std::vector<pid_t>& strangers);
-  // Ends the guard. Processes of the job that are left stay.
+  // Starts the guard. `id`: a text that the environments of the job's processes contain, by which the guard
+  // finds them. `unrelated`: the launcher's descendants outside of the job (SubreaperScope::unrelated).
+  // Errors: ValueError if the system has no socket or process left.
+  Guard(const std::string& id, const std::vector<pid_t>& unrelated);
+  // Ends the guard, which then kills nothing. Waits for its exit for at most about a second.
   ~Guard();
   Guard(const Guard&) = delete;
   Guard& operator=(const Guard&) = delete;
 
-  // Returns the socket to the guard. A process that spawn() starts announces itself there, before it can
-  // start others. A guard that was killed is no error.
+  // Returns the socket to the guard, for SpawnOptions::guard: a process that spawn() starts sends its pid
+  // there, before it can start others. Sending does not fail if the guard has been killed.
   int socket() const { return socket_.fd(); }
-  // Makes the guard forget the announced processes, which are all gone.
-  void forget();
+  // Removes the announced processes, all of which have ended, from the guard's list.
+  void clear_processes();
   pid_t pid() const { return pid_; }
 
  private:

@@ -1,3 +1,5 @@
+// Interrupts as a self-pipe: the handler, which may call only async-signal-safe functions, writes the
+// signal's number as one byte to a non-blocking pipe of the process. A full pipe loses signals.
 #include "gradus/distributed/launch/internal/interrupts.h"
 
 #include <fcntl.h>
@@ -11,7 +13,7 @@
 namespace gradus::dist::internal {
 namespace {
 
-int pipe_ends[2] = {-1, -1};  // never closed: a late handler may still write to it
+int pipe_ends[2] = {-1, -1};  // {read, write}; never closed: a late handler may still write
 
 void on_signal(int signal) {
   const int error = errno;
@@ -25,26 +27,26 @@ void on_signal(int signal) {
 Interrupts::Interrupts(const std::vector<int>& signals) {
   if (pipe_ends[0] < 0 && pipe2(pipe_ends, O_CLOEXEC | O_NONBLOCK) < 0)
     throw ValueError("launcher", "cannot make a pipe: ", std::strerror(errno));
-  while (take()) {
+  while (next_signal()) {  // discards signals of an earlier Interrupts
   }
   for (const int signal : signals) {
-    struct sigaction now, before;
+    struct sigaction action, before;
     if (sigaction(signal, nullptr, &before) != 0 || before.sa_handler == SIG_IGN) continue;
-    std::memset(&now, 0, sizeof now);
-    now.sa_handler = on_signal;
-    now.sa_flags = SA_RESTART;
-    sigaction(signal, &now, nullptr);
-    before_.emplace_back(signal, before);
+    std::memset(&action, 0, sizeof action);
+    action.sa_handler = on_signal;
+    action.sa_flags = SA_RESTART;
+    sigaction(signal, &action, nullptr);
+    previous_actions_.emplace_back(signal, before);
   }
 }
 
 Interrupts::~Interrupts() {
-  for (const auto& [signal, before] : before_) sigaction(signal, &before, nullptr);
+  for (const auto& [signal, before] : previous_actions_) sigaction(signal, &before, nullptr);
 }
 
 int Interrupts::fd() const { return pipe_ends[0]; }
 
-int Interrupts::take() {
+int Interrupts::next_signal() {
   unsigned char number = 0;
   return read(pipe_ends[0], &number, 1) == 1 ? number : 0;
 }

@@ -1,4 +1,5 @@
-// Interrupts: makes the signals that ask the launcher to end pollable while it has a job.
+// Interrupts: makes the signals that request the launcher's end (SIGINT, SIGTERM) readable from a file
+// descriptor while the launcher runs a job.
 #pragma once
 
 #include <csignal>
@@ -7,8 +8,9 @@
 
 namespace gradus::dist::internal {
 
-// Catches the signals for its lifetime, and then restores the program's own handlers. A signal that is
+// Catches the signals for its lifetime; the destructor restores the program's own handlers. A signal that is
 // ignored (nohup) stays ignored. A process has at most one Interrupts at a time.
+// Errors: ValueError if the system has no pipe left.
 class Interrupts {
  public:
   explicit Interrupts(const std::vector<int>& signals);
@@ -16,13 +18,13 @@ class Interrupts {
   Interrupts(const Interrupts&) = delete;
   Interrupts& operator=(const Interrupts&) = delete;
 
-  // Returns a descriptor that becomes readable when a signal comes.
+  // Returns a descriptor for poll(): it is readable while next_signal() has a signal to return.
   int fd() const;
-  // Returns the next signal that came; 0 if there is none.
-  int take();
+  // Removes and returns the number of the earliest signal that has arrived; 0 if there is none. Never blocks.
+  int next_signal();
 
  private:
-  std::vector<std::pair<int, struct sigaction>> before_;
+  std::vector<std::pair<int, struct sigaction>> previous_actions_;
 };
 
 }  // namespace gradus::dist::internal

@@ -1,7 +1,7 @@
 // Copies the output of the launched ranks. Each stream of a rank is a pipe; one thread polls all pipes,
 // appends what it reads to a file, writes whole lines with a prefix to the console, and keeps the last bytes
 // in memory for the report of a failure. Public functions may be called from other threads; mutex_ guards
-// added_, open_, tails_ and lost_.
+// added_, open_, tails_ and first_loss_.
 #include "gradus/distributed/launch/internal/log_multiplexer.h"
 
 #include <fcntl.h>
@@ -56,7 +56,7 @@ void write_console(int fd, std::string_view text, Milliseconds limit) {
 struct LogMultiplexer::Stream {
   int rank;
   FileDescriptor in, file;
-  bool keep;  // for last_lines
+  bool keep_lines;  // for last_lines
   StreamOptions options;
   std::string line;  // beginning of a line, with its prefix, whose end has not arrived yet
 };
@@ -76,7 +76,7 @@ LogMultiplexer::~LogMultiplexer() {
   thread_.join();
 }
 
-int LogMultiplexer::add(int rank, bool keep, const StreamOptions& options) {
+int LogMultiplexer::add(int rank, bool keep_lines, const StreamOptions& options) {
   FileDescriptor file;
   if (!options.file.empty()) {
     file =
@@ -87,7 +87,7 @@ int LogMultiplexer::add(int rank, bool keep, const StreamOptions& options) {
   if (pipe2(ends, O_CLOEXEC) < 0) throw FileError("launcher", "cannot make a pipe: ", errno_text());
   fcntl(ends[0], F_SETFL, O_NONBLOCK);
   std::lock_guard lock(mutex_);
-  added_.push_back({rank, FileDescriptor(ends[0]), std::move(file), keep, options, ""});
+  added_.push_back({rank, FileDescriptor(ends[0]), std::move(file), keep_lines, options, ""});
   ++open_;
   wake();
   return ends[1];
@@ -102,9 +102,9 @@ void LogMultiplexer::finish(Milliseconds limit) {
   closed_.wait_for(lock, Milliseconds(500), [&] { return open_ == 0; });
 }
 
-std::string LogMultiplexer::lost() const {
+std::string LogMultiplexer::first_loss() const {
   std::lock_guard lock(mutex_);
-  return lost_;
+  return first_loss_;
 }
 
 std::vector<std::string> LogMultiplexer::last_lines(int rank, size_t count) const {
@@ -143,7 +143,6 @@ void LogMultiplexer::run() {
     for (size_t i = 0; i < streams.size(); ++i)
       if (fds[i].revents && !copy(streams[i], buffer)) streams[i].in.close();
     const size_t ended = std::erase_if(streams, [](const Stream& s) { return !s.in; });
-
     std::lock_guard lock(mutex_);
     std::ranges::move(added_, std::back_inserter(streams));
     added_.clear();
@@ -162,26 +161,27 @@ bool LogMultiplexer::copy(Stream& s, std::vector<char>& buffer) {
   const ssize_t n = read(s.in.fd(), buffer.data(), buffer.size());
   if (n < 0 && (errno == EAGAIN || errno == EINTR)) return true;
   const std::string_view part(buffer.data(), n > 0 ? size_t(n) : 0);
-  if (s.keep) {
+  if (s.keep_lines) {
     std::lock_guard lock(mutex_);
     std::string& tail = tails_[s.rank];
     tail.append(part);
     if (tail.size() > 2 * kTail) tail.erase(0, tail.size() - kTail);
   }
   if (s.file && !write_all(s.file.fd(), part))
-    lose(s, s.options.file, errno);  // a full disk does not end the job
+    record_loss(s, s.options.file, errno);  // a full disk does not end the job
   write_lines(s, part, /*flush=*/n <= 0);
   return n > 0;
 }
 
 // Records that output of a rank could not be written to `where`, and prints the first such loss to stderr.
-void LogMultiplexer::lose(const Stream& s, const std::string& where, int error) {
+void LogMultiplexer::record_loss(const Stream& s, const std::string& where, int error) {
   {
     std::lock_guard lock(mutex_);
-    if (!lost_.empty()) return;
-    lost_ = concat("output of rank ", s.rank, " is lost: cannot write to ", where, ": ", errno_text(error));
+    if (!first_loss_.empty()) return;
+    first_loss_ =
+        concat("output of rank ", s.rank, " is lost: cannot write to ", where, ": ", errno_text(error));
   }
-  write_patiently(2, concat(op_, ": ", lost_, '\n'), [&] { return stop_.load(); });
+  write_patiently(2, concat(op_, ": ", first_loss_, '\n'), [&] { return stop_.load(); });
 }
 
 // Writes the lines that `part` completes to the stream's console, so that lines of different ranks do not
@@ -200,7 +200,7 @@ void LogMultiplexer::write_lines(Stream& s, std::string_view part, bool flush) {
   if (flush && !s.line.empty()) out += std::exchange(s.line, "") + (prefix ? "\n" : "");
   if (s.options.console < 0) return;
   const int error = write_patiently(s.options.console, out, [&] { return stop_.load(); });
-  if (error != 0 && error != EPIPE) lose(s, s.options.console == 1 ? "stdout" : "stderr", error);
+  if (error != 0 && error != EPIPE) record_loss(s, s.options.console == 1 ? "stdout" : "stderr", error);
 }
 
 }  // namespace gradus::dist::internal

@@ -39,8 +39,7 @@ std::string host_and_port(const std::string& host, int port) {
 
 std::string node_key(int index) { return concat(kKeys, "node/", index); }
 
-// Listens at the first address of the host where that is possible. Returns null and sets `why` and `taken` on
-// failure.
+// Listens at the host's first possible address. Returns null and sets `why` and `taken` on failure.
 FileDescriptor listen_on(const std::string& host, int port, std::string* why, bool* taken) {
   for (const SocketAddress& address : resolve(host, port, Deadline::after(kConnect), why))
     if (FileDescriptor socket = listen_at(address, why, taken)) return socket;
@@ -78,7 +77,7 @@ NodeRendezvous::NodeRendezvous(const RendezvousOptions& options, int nproc, std:
     : options_(options), check_(std::move(check)) {
   placement_.max_restarts = options.max_restarts;
   if (options.multi_node()) {
-    meet(nproc);
+    join_nodes(nproc);
   } else {
     server_ =
         std::make_unique<StoreServer>(StoreServerOptions{.job_id = options.job_id, .token = options.token});
@@ -113,8 +112,8 @@ void NodeRendezvous::report(const Failure& failure) {
 }
 
 void NodeRendezvous::rank_exited(int rank) {
-  if (server_) server_->ended(rank);
-  if (link_) link_->ended(attempt_, rank);
+  if (server_) server_->rank_exited(rank);
+  if (link_) link_->rank_exited(attempt_, rank);
 }
 
 bool NodeRendezvous::failed(Failure* failure) const {
@@ -124,7 +123,6 @@ bool NodeRendezvous::failed(Failure* failure) const {
 Verdict NodeRendezvous::end_attempt(bool ok, std::vector<std::string>* results) {
   const bool restart = attempt_ < placement_.max_restarts;
   if (!store_) return ok ? Verdict::kDone : restart ? Verdict::kRestart : Verdict::kFailed;
-
   try {
     if (ok) put_results(*results);
     store_->set(key(concat("ended/", placement_.node)), ok ? "ok" : "failed");
@@ -186,9 +184,8 @@ bool NodeRendezvous::is_first() {
   return bool(listen_on(options_.host, 0, &why, &taken));
 }
 
-// Joins the job of several nodes: hosts or finds the store, announces this node and sets placement_ from the
-// plan.
-void NodeRendezvous::meet(int nproc) {
+// Joins the job of several nodes: hosts or finds the store, registers this node, and sets placement_.
+void NodeRendezvous::join_nodes(int nproc) {
   std::string why;
   const std::vector<SocketAddress> addresses =
       resolve(options_.host, options_.port, Deadline::after(kConnect), &why);
@@ -198,7 +195,7 @@ void NodeRendezvous::meet(int nproc) {
   if (options_.token.empty())
     options_.token = user_token(options_.op, addresses[0].is_loopback() ? "" : options_.host).token;
   placement_.token = rank_token(options_.token);
-  if (is_first()) host(addresses[0]);
+  if (is_first()) start_server(addresses[0]);
   const StoreAddress address{.host = options_.host,
                              .port = options_.port,
                              .job_id = options_.job_id,
@@ -206,17 +203,16 @@ void NodeRendezvous::meet(int nproc) {
                              .attempt = StoreAddress::kAnyAttempt};
   const std::string name = concat("node ", options_.node_rank >= 0 ? concat(options_.node_rank, ' ') : "",
                                   "(host ", host_name(), ", process ", getpid(), ")");
-  store_ = connect_patiently(address);
+  store_ = connect_with_retries(address);
   if (!server_) link_ = join_tcp_as_launcher(address, name, kConnect);
-
   placement_.store = host_and_port(options_.host, options_.port);
-  announce(nproc);
+  register_node(nproc);
   if (server_) store_->set(concat(kKeys, "plan"), make_plan());
   read_plan(wait_for(concat(kKeys, "plan"), options_.join_timeout));
 }
 
 // Hosts the store. If nodes are numbered in order of arrival, only one of a machine's launchers can listen.
-void NodeRendezvous::host(const SocketAddress& address) {
+void NodeRendezvous::start_server(const SocketAddress& address) {
   const char* all = address.storage.ss_family == AF_INET6 ? "::" : "0.0.0.0";
   try {
     server_ =
@@ -230,7 +226,7 @@ void NodeRendezvous::host(const SocketAddress& address) {
   }
 }
 
-std::shared_ptr<Store> NodeRendezvous::connect_patiently(const StoreAddress& address) {
+std::shared_ptr<Store> NodeRendezvous::connect_with_retries(const StoreAddress& address) {
   // Tries for a short time each, so that a signal ends the wait.
   for (const Deadline deadline = Deadline::after(options_.join_timeout);;) {
     check_();
@@ -244,7 +240,7 @@ std::shared_ptr<Store> NodeRendezvous::connect_patiently(const StoreAddress& add
 }
 
 // Publishes this node's number, ranks and host, and sets index_.
-void NodeRendezvous::announce(int nproc) {
+void NodeRendezvous::register_node(int nproc) {
   Node node{
       .index = options_.node_rank, .nproc = nproc, .first_rank = options_.first_rank, .host = host_name()};
   // The node that hosts the store is the first. The others are numbered in order of arrival.
@@ -316,8 +312,7 @@ void NodeRendezvous::throw_missing(const std::vector<Node>& nodes, int ranks) co
 }
 std::string NodeRendezvous::refusals() const { return server_ ? server_->refusals() : ""; }
 
-// Waits until all nodes have ended the attempt, or a node cannot, and publishes the verdict. `restart`:
-// restarts are left.
+// Waits until all nodes have ended the attempt or have failed; publishes the verdict. `restart`: allowed.
 Verdict NodeRendezvous::decide(bool restart) {
   // Without a failure, ranks of other nodes may run for long. After a failure, launchers answer soon.
   std::optional<Deadline> deadline;
@@ -349,8 +344,7 @@ Verdict NodeRendezvous::decide(bool restart) {
   return verdict;
 }
 
-// Returns the time limit of other nodes after this node's ranks have ended; none without a limit or after a
-// failure.
+// Returns the time limit of other nodes once this node's ranks have ended; none after a failure.
 std::optional<Deadline> NodeRendezvous::exit_deadline() const {
   if (failed(nullptr) || options_.exit_timeout == Milliseconds(0)) return {};
   return Deadline::after(options_.exit_timeout);

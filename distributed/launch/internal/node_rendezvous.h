@@ -98,10 +98,10 @@ class NodeRendezvous {
   void check_free(int port) const;
   [[noreturn]] void throw_gone() const;
   bool is_first();
-  void meet(int nproc);
-  void host(const SocketAddress& address);
-  std::shared_ptr<Store> connect_patiently(const StoreAddress& address);
-  void announce(int nproc);
+  void join_nodes(int nproc);
+  void start_server(const SocketAddress& address);
+  std::shared_ptr<Store> connect_with_retries(const StoreAddress& address);
+  void register_node(int nproc);
   std::string make_plan();
   [[noreturn]] void throw_missing(const std::vector<Node>& nodes, int ranks) const;
   std::string refusals() const;

@@ -54,9 +54,8 @@ std::vector<int> candidate_cuts(const ModelTrace& trace, int stages) {
   std::map<int64_t, std::vector<int>> by_width;
   for (const int call : outermost_calls(trace))
     if (const auto plan = plan_if_possible(trace, {call}))
-      by_width[std::ranges::count_if(plan->needs[1], [](const auto& c) { return c.call >= 0; })].push_back(
+      by_width[std::ranges::count_if(plan->inputs[1], [](const auto& c) { return c.call >= 0; })].push_back(
           call);
-
   std::vector<int> chosen;
   for (const auto& [width, calls] : by_width) {
     if (int(chosen.size()) >= 2 * stages) break;
@@ -150,7 +149,7 @@ class Units {
     std::set<std::pair<int, int>> seen;
     double bytes = 0;
     for (int u = begin; u < end; ++u)
-      for (const StageInputSource& c : split_.plan.needs[u])
+      for (const StageInputSource& c : split_.plan.inputs[u])
         if (c.call >= 0 && c.stage < begin && seen.insert({c.call, c.result}).second)
           bytes += double(split_.result(c).nbytes());
     return bytes;
@@ -224,7 +223,7 @@ class Units {
 // Returns whether exactly one floating-point tensor crosses a cut after the call.
 bool is_narrow(const ModelTrace& trace, int call) {
   const auto plan = plan_if_possible(trace, {call});
-  return plan && std::ranges::count_if(plan->needs[1], [&](const StageInputSource& c) {
+  return plan && std::ranges::count_if(plan->inputs[1], [&](const StageInputSource& c) {
                    return c.call >= 0 &&
                           is_floating(trace.calls[size_t(c.call)].results[size_t(c.result)].dtype());
                  }) == 1;
@@ -266,7 +265,6 @@ CutChoice choose_cuts(const StagedModel::Parts& parts, const ActionLists& lists,
   const std::vector<int> ends = balance(units.bytes_after(), stages, [&](int stage, int begin, int end) {
     return units.seconds(stage, begin, end);
   });
-
   CutChoice choice;
   std::vector<double> bytes_of_rank(size_t(lists.ranks()));
   for (int s = 0, begin = 0; s < stages && !ends.empty(); begin = ends[s++]) {
@@ -302,7 +300,6 @@ std::vector<std::vector<std::string>> group_ends(const StagedModel::Parts& parts
   std::vector<int> stage_ends;
   for (int cut : cuts) stage_ends.push_back(end_of(cut));
   stage_ends.push_back(int(trace.calls.size()));
-
   std::vector<std::vector<std::string>> ends(static_cast<size_t>(stages));
   size_t s = 0;    // the stage of the call
   int layers = 0;  // of the stage so far

@@ -1,4 +1,5 @@
-// Chooses the modules after which a model is cut into stages, and those after which recomputation groups end.
+// Chooses the modules after which a model is cut into the stages of a pipeline, and those after which
+// recomputation groups (parts of a stage that run again before their backward) end.
 #pragma once
 
 #include <functional>
@@ -15,7 +16,7 @@ namespace gradus::dist::internal {
 // (between the blocks of a network, not within them); positions with more crossing tensors are added until
 // there are at least twice as many candidates as stages. The part of the model between two candidates is a
 // unit. Ranks measure different units concurrently, so that the measurement has the load of training. A rank
-// has memory for one unit at a time. balance() then finds the cuts that minimize the time of the slowest stage.
+// has memory for one unit at a time. balance() then finds the cuts that minimize the slowest stage's time.
 
 struct CutOptions {
   int64_t memory_limit = 0;  // bytes per rank; 0: no limit
@@ -24,26 +25,26 @@ struct CutOptions {
 };
 
 struct CutChoice {
-  std::vector<std::string> cut_after;
-  std::vector<StageTimes> stages;  // per stage, sums over its units
+  std::vector<std::string> cut_after;  // stages - 1 paths of modules, in the order of the forward
+  std::vector<StageTimes> stages;      // per stage, sums over its units
 };
 
 // Chooses cuts for the stages of `lists`, for micro-batches of the example's size. The estimate of a rank's
 // memory is 4 * parameters (with gradients and two moments) + the inputs and saved tensors of its
 // micro-batches in flight. A stage with kAuto is recomputed if it would need more than limit / (stages of its
-// rank). All ranks get the same result. Collective over the job.
+// rank). All ranks get the same result. Collective over the job. The model is made anew from `parts`.
 // Errors: ValueError for a model with fewer possible cuts than needed, and if all choices exceed the limit.
 CutChoice choose_cuts(const StagedModel::Parts& parts, const ActionLists& lists, const CutOptions& options);
 
 // Returns the time of units [begin, end) as one stage; infinity if they cannot be one stage.
 using StageSeconds = std::function<double(int stage, int begin, int end)>;
-// Linear partitioning of units by dynamic programming. bytes_after[u] is the number of bytes that cross a cut
-// after unit u. Returns for each stage the end of its range of units; ranges are not empty. Among the partitions
-// whose slowest stage is within 1 % of the optimum, returns the one with the fewest crossing bytes. Returns an
-// empty list if every partition has a stage with infinite time. Takes time O(stages * units^2).
+// Linear partitioning of units by dynamic programming, in time O(stages * units^2). bytes_after[u] is the
+// number of bytes that cross a cut after unit u. Returns for each stage the end of its range of units; ranges
+// are not empty. Among the partitions whose slowest stage is within 1 % of the optimum, returns the one with
+// the fewest crossing bytes. Returns an empty list if every partition has a stage with infinite time.
 std::vector<int> balance(const std::vector<double>& bytes_after, int stages, const StageSeconds& seconds);
 
-// Returns whether the lists split backwards into I and W.
+// Returns whether the lists split backwards into I (input gradient) and W (weight gradient).
 bool splits_backwards(const ActionLists& lists);
 
 // Note [Recomputation groups]
@@ -54,9 +55,9 @@ bool splits_backwards(const ActionLists& lists);
 // not used since it takes a function of tensors, which a stage of a forward is not, and does not restore
 // buffers that other micro-batches change before the backward.
 //
-// A layer ends where a single floating-point tensor crosses, as after a block of a transformer or a ResNet. Then
-// no op runs in two groups, and gradients are added in the order of the undivided stage, except for parameters
-// that several groups read: each group adds its gradient separately.
+// A layer ends where a single floating-point tensor crosses, as after a block of a transformer or a ResNet.
+// Then no op runs in two groups, and gradients are added in the order of the undivided stage, except for
+// parameters that several groups read: each group adds its gradient separately.
 
 // Returns for each stage the paths of the modules after which a group ends: every `every` layers.
 // Errors: those of cuts_after and check_cuts.

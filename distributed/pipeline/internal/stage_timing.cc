@@ -79,11 +79,10 @@ StageTimes measure_stage(nn::Module& model, const StageSplit& split, int stage, 
   context.recordings.clear();
   const ContextScope in_context(context);
   const StateRestorer restorer(model);
-
   StageTimes times;
   StageInput input;
   std::vector<Tensor> inputs;  // the received tensors that get a gradient
-  for (const StageInputSource& need : split.plan.needs[stage]) {
+  for (const StageInputSource& need : split.plan.inputs[stage]) {
     // A source without a call sends no tensor, only the state of the random generator.
     const Tensor x = need.call < 0 ? Tensor() : random_like(split.result(need));
     if (x.defined() && is_floating(x.dtype())) inputs.push_back(x);
@@ -93,7 +92,6 @@ StageTimes measure_stage(nn::Module& model, const StageSplit& split, int stage, 
   GradManager gm;
   gm.attach(restorer.parameters());
   gm.attach(inputs);
-
   std::vector<double> forwards, input_gradients, weight_gradients;
   for (int run = 0; run <= kMeasuredRuns; ++run) {
     const double bytes_before = double(memory_stats(context.device).live_bytes), begin = synchronized_time();

@@ -75,7 +75,6 @@ std::string encode_status(const RankStatus& status) {
   if (is_stuck) room -= arrived_bytes;
   const size_t wait_count = std::min(status.waits.size(), room / kWaitBytes);
   room -= wait_count * kWaitBytes;
-
   WireWriter wire;
   wire.put(status.activity);
   wire.put(std::string_view(status.call).substr(0, kMaxCallText));

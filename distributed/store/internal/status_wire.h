@@ -1,4 +1,5 @@
-// A rank's status as bytes, which travel in heartbeats and in answers of the store's server.
+// Encodes a rank's status (RankStatus: what the rank's program does, and for which ranks it waits) as bytes
+// for heartbeats and answers of the store's server.
 #pragma once
 
 #include <optional>
@@ -9,10 +10,10 @@
 
 namespace gradus::dist::internal {
 
-// Returns activity, call, posted calls, stuck, arrived and waits of a status in at most kMaxStatusBytes. Texts are
-// cut and waits are left out where they exceed that; then the status does not say that the rank is stuck.
+// Returns activity, call, posted calls, stuck, arrived and waits of a status in at most kMaxStatusBytes.
+// Longer texts are cut. If calls and waits do not fit, waits are left out, and `stuck` is encoded as 0 (no).
 std::string encode_status(const RankStatus& status);
-// Returns nothing for bytes that are no status. Leaves out ranks outside of the world.
+// Returns nullopt for malformed bytes. Leaves out ranks outside of [0, world_size).
 std::optional<RankStatus> decode_status(std::string_view bytes, int world_size);
 
 }  // namespace gradus::dist::internal

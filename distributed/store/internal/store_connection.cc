@@ -47,26 +47,26 @@ std::optional<StoreConnection> StoreConnection::greet(const SocketAddress& addre
     if (io == Io::kDone && answer.type == expected) return answer;
     if (io == Io::kTimeout)
       failure.why = concat("who listens there did not answer within ", deadline.timeout().count(), " ms");
-    failure.final = connection.bad_;
+    failure.final = connection.protocol_error_;
     if (io != Io::kDone) return {};
     failure.final = true;
     failure.why = "something that is no Gradus store answers there";
     if (answer.type != MessageType::kRefused) return {};
     const auto refusal = static_cast<Refusal>(answer.numbers[0]);
     failure.why = "the store refused: " + std::string(answer.texts[0].substr(0, 1000));
-    failure.final = refusal != Refusal::kNotYet && refusal != Refusal::kFull;
+    failure.final = refusal != Refusal::kAttemptNotBegun && refusal != Refusal::kFull;
     failure.reason = refusal == Refusal::kToken ? ConnectionError::Reason::kTokenMismatch
                                                 : ConnectionError::Reason::kRefused;
     return {};
   };
-
   who.nonce = random_nonce();
   const std::string hello = encode(who);
   const std::optional<Message> challenge = query(hello, MessageType::kChallenge);
   if (!challenge) return {};
   const std::string challenge_frame = encode(*challenge);
   const auto proof_of = [&](std::string_view side) {
-    return prove(token, side, std::string_view(hello).substr(4), std::string_view(challenge_frame).substr(4));
+    return make_proof(token, side, std::string_view(hello).substr(4),
+                      std::string_view(challenge_frame).substr(4));
   };
   const std::optional<Message> welcome =
       query(encode({MessageType::kProof, {}, {proof_of("client")}}), MessageType::kWelcome);
@@ -123,12 +123,12 @@ std::optional<Message> StoreConnection::next() {
   if (state == FrameReader::State::kPartial) return {};
   if (state == FrameReader::State::kFrame)
     if (std::optional<Message> message = parse(body)) return message;
-  bad_ = true;
+  protocol_error_ = true;
   return {};
 }
 
 Io StoreConnection::read(std::string* why, const Deadline& deadline) {
-  if (bad_) {
+  if (protocol_error_) {
     *why = "something that is no Gradus store answers there";
     return Io::kClosed;
   }

@@ -13,23 +13,20 @@ namespace gradus::dist::internal {
 
 class StoreConnection {
  public:
-  // Connects to the server. Tries again until the server is there or time is
-  // over; without `retry`, tries once. `who` gives the client's role.
+  // Connects to the server; with `retry`, retries until the deadline. `who` has the client's role and rank.
   // Errors: ConnectionError, as for connect_tcp_store.
   static StoreConnection open(const char* op, const StoreAddress& address, Hello who,
                               const Deadline& deadline, bool retry = true);
 
   // Both set `why` when they fail.
   Io send(std::string_view frame, const Deadline& deadline, std::string* why);
-  // Waits for the next message. Its texts are valid until the next call. Bytes that are no message
-  // count as kClosed. Once the message has begun to come, each further part may take `patience`, even
-  // beyond the deadline.
+  // Waits for the next message. Its texts are valid until the next call. Malformed bytes count as kClosed.
+  // Once a part of the message has arrived, each further part may take `patience`, even beyond the deadline.
   Io receive(Message* message, const Deadline& deadline, std::string* why,
              Milliseconds patience = Milliseconds(0));
-  // Returns the next message among those that have come already.
+  // Returns the next message that has been read completely; nullopt if there is none.
   std::optional<Message> next();
-  // Reads what has come. Waits until `deadline` for the first byte. Returns kClosed also after bytes that
-  // are no message.
+  // Reads the bytes that have arrived; waits until `deadline` for the first. Malformed bytes: kClosed.
   Io read(std::string* why, const Deadline& deadline = Deadline::after(Milliseconds(0)));
   int fd() const { return socket_.fd(); }
 
@@ -42,7 +39,7 @@ class StoreConnection {
 
   FileDescriptor socket_;
   FrameReader in_;
-  bool bad_ = false;
+  bool protocol_error_ = false;
 };
 
 }  // namespace gradus::dist::internal

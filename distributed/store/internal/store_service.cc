@@ -54,13 +54,11 @@ void StoreService::receive(Id id, std::string_view bytes, TimePoint now) {
 void StoreService::handle(Id id, Connection& c, std::string_view body, TimePoint now) {
   if (c.state == State::kHello) return greet(id, c, body);
   if (c.state == State::kProof) return check_proof(id, c, body, now);
-
   const std::optional<Message> message = parse(body);
   if (!message) return drop(id, c, kBadMessage);
   if (c.hello.role != Role::kClient) return handle_notice(id, c, *message, now);
-
   // A client may send one request at a time, which bounds the memory for answers.
-  if (table_.waits(id) || !c.out.empty()) return drop(id, c, kBadMessage);
+  if (table_.is_waiting(id) || !c.out.empty()) return drop(id, c, kBadMessage);
   if (!is_launcher(c.hello) && !message->texts.empty() && message->texts[0].starts_with(kLauncherPrefix))
     return send(id, c,
                 encode({MessageType::kInvalid, {}, {"keys that begin with 'launcher/' are the launchers'"}}));
@@ -97,7 +95,7 @@ void StoreService::check_proof(Id id, Connection& c, std::string_view body, Time
   if (!message || message->type != MessageType::kProof) return drop(id, c, kBadMessage);
   const std::string& token = token_of(c.hello);
   if ((is_launcher(c.hello) && token.empty()) ||
-      !equal_proofs(message->texts[0], prove(token, "client", c.hello_frame, c.challenge_frame))) {
+      !equal_proofs(message->texts[0], make_proof(token, "client", c.hello_frame, c.challenge_frame))) {
     refused_token_ = true;
     return refuse(id, c, Refusal::kToken, "the token is not this job's");
   }
@@ -108,7 +106,7 @@ void StoreService::check_proof(Id id, Connection& c, std::string_view body, Time
     return refuse(id, c, Refusal::kJob, concat("it belongs to job '", options_.job_id, "'"));
   }
   if (hello.attempt != kAnyAttempt && hello.attempt != attempt_)
-    return refuse(id, c, hello.attempt < attempt_ ? Refusal::kOver : Refusal::kNotYet,
+    return refuse(id, c, hello.attempt < attempt_ ? Refusal::kAttemptOver : Refusal::kAttemptNotBegun,
                   concat("the job is in attempt ", attempt_, ", this is attempt ", hello.attempt));
   if (hello.role == Role::kMember)
     if (auto why = roster_.join(hello.rank, hello.world_size, now)) {
@@ -118,13 +116,12 @@ void StoreService::check_proof(Id id, Connection& c, std::string_view body, Time
       }
       return refuse(id, c, Refusal::kRank, *why);
     }
-
-  const std::string mac = prove(token, "server", c.hello_frame, c.challenge_frame);
+  const std::string mac = make_proof(token, "server", c.hello_frame, c.challenge_frame);
   c.state = State::kOpen;
-  c.present = hello.role != Role::kClient;
+  c.registered = hello.role != Role::kClient;
   greeting_.erase(id);
   send(id, c, encode({MessageType::kWelcome, {}, {mac}}));
-  if (!c.present) return;
+  if (!c.registered) return;
   for (int rank = 0; rank < hello.world_size; ++rank)
     if (roster_.has_left(rank)) send(id, c, encode({MessageType::kLeft, {rank}, {}}));
   if (roster_.failure()) send(id, c, encode(MessageType::kFailed, attempt_, *roster_.failure()));
@@ -138,30 +135,30 @@ void StoreService::handle_notice(Id id, Connection& c, const Message& message, T
       std::optional<RankStatus> status = decode_status(message.texts[0], c.hello.world_size);
       if (!member || !status) break;
       roster_.heartbeat(c.hello.rank, message.numbers[0], std::move(*status), now);
-      query_still();
+      query_heartbeats();
       return send_failure();
     }
     case MessageType::kLeave:
-      if (member && c.present) {
+      if (member && c.registered) {
         roster_.leave(c.hello.rank);
         send_left(c.hello.rank);
       }
-      c.present = false;
+      c.registered = false;
       return;
     case MessageType::kReport: {
       const std::optional<AttemptFailure> report = parse_failure(message);
       if (!report) break;
-      if (report->attempt != attempt_ || !c.present) return;
+      if (report->attempt != attempt_ || !c.registered) return;
       if (member)
         roster_.report(report->failure, now);
       else
         roster_.confirm_failure(report->failure);
       return send_failure();
     }
-    case MessageType::kEnded: {
+    case MessageType::kRankExited: {
       const int64_t rank = message.numbers[1];
       if (member || rank < 0 || rank >= kMaxWorldSize) break;
-      if (message.numbers[0] == attempt_ && c.present) ended(static_cast<int>(rank), now);
+      if (message.numbers[0] == attempt_ && c.registered) rank_exited(static_cast<int>(rank), now);
       return;
     }
     case MessageType::kQueryStatuses: {
@@ -192,12 +189,12 @@ void StoreService::send_failure() {
 }
 
 // Requests a heartbeat from the ranks that may be in a deadlock, to confirm that they still wait.
-void StoreService::query_still() {
+void StoreService::query_heartbeats() {
   const std::optional<Roster::Query> query = roster_.take_query();
   if (!query) return;
   for (auto& [id, c] : connections_)
     if (c.state == State::kOpen && c.hello.role == Role::kMember && query->ranks.contains(c.hello.rank))
-      send(id, c, encode({MessageType::kQueryStill, {query->number}, {}}));
+      send(id, c, encode({MessageType::kQueryHeartbeat, {query->number}, {}}));
 }
 
 void StoreService::send_left(int rank) {
@@ -233,7 +230,7 @@ void StoreService::drop(Id id, Connection& c, std::string_view why) {
 void StoreService::close(Id id, Connection& c) {
   c.state = State::kClosing;
   greeting_.erase(id);
-  table_.forget(id);
+  table_.cancel_wait(id);
   changed_.insert(id);
 }
 
@@ -245,7 +242,7 @@ void StoreService::send(Id id, Connection& c, std::string frame) {
   changed_.insert(id);
 }
 
-bool StoreService::wants_input(Id id) const {
+bool StoreService::can_receive(Id id) const {
   const Connection& c = connections_.at(id);
   return c.state != State::kClosing && c.out.empty();
 }
@@ -255,7 +252,7 @@ std::string_view StoreService::output(Id id) const {
   return std::string_view(c.out).substr(c.sent);
 }
 
-void StoreService::sent(Id id, size_t bytes, TimePoint now) {
+void StoreService::mark_sent(Id id, size_t bytes, TimePoint now) {
   Connection& c = connections_.at(id);
   c.sent += bytes;
   if (c.sent == c.out.size()) {
@@ -266,7 +263,7 @@ void StoreService::sent(Id id, size_t bytes, TimePoint now) {
   if (bytes > 0) update_deadline(id, c, now);
 }
 
-bool StoreService::finished(Id id) const { return connections_.at(id).state == State::kClosing; }
+bool StoreService::should_close(Id id) const { return connections_.at(id).state == State::kClosing; }
 
 // An authenticated client must finish a frame that it has begun to send or to receive within stall_limit.
 void StoreService::update_deadline(Id id, Connection& c, TimePoint now) {
@@ -285,17 +282,15 @@ void StoreService::disconnect(Id id, std::string_view why, TimePoint now) {
   const auto it = connections_.find(id);
   Connection& c = it->second;
   const std::string_view reason = c.why.empty() ? why : c.why;
-  if (c.present && c.hello.role == Role::kMember) roster_.connection_lost(c.hello.rank, reason, now);
-  if (c.present && c.hello.role == Role::kLauncher)
-    roster_.launcher_connection_lost(c.hello.name, reason, now);
+  if (c.registered && c.hello.role == Role::kMember) roster_.connection_lost(c.hello.rank, reason, now);
+  if (c.registered && c.hello.role == Role::kLauncher) roster_.launcher_connection_lost(c.hello.name, reason, now);
   set_deadline(id, c, {});
   greeting_.erase(id);
-  table_.forget(id);
+  table_.cancel_wait(id);
   changed_.erase(id);
   connections_.erase(it);
 }
 
-// Ends waits for keys, suspicions of the Roster, and stalled connections whose time is over.
 void StoreService::expire(TimePoint now) {
   StoreTable::Answers answers;
   table_.expire(now, &answers);
@@ -318,7 +313,7 @@ std::optional<TimePoint> StoreService::next_deadline() const {
   return next;
 }
 
-std::vector<StoreService::Id> StoreService::take_changed() {
+std::vector<StoreService::Id> StoreService::pop_changed() {
   const std::vector<Id> ids(changed_.begin(), changed_.end());
   changed_.clear();
   return ids;
@@ -329,7 +324,7 @@ void StoreService::report(const Failure& failure) {
   send_failure();
 }
 
-void StoreService::ended(int rank, TimePoint now) {
+void StoreService::rank_exited(int rank, TimePoint now) {
   roster_.process_ended(rank, now);
   if (roster_.has_left(rank)) send_left(rank);
   send_failure();
@@ -342,7 +337,7 @@ std::string StoreService::refusals() const {
 
 int StoreService::launchers() const {
   return static_cast<int>(std::ranges::count_if(connections_, [](const auto& entry) {
-    return entry.second.present && entry.second.hello.role == Role::kLauncher;
+    return entry.second.registered && entry.second.hello.role == Role::kLauncher;
   }));
 }
 
@@ -356,7 +351,7 @@ void StoreService::begin_attempt(int attempt, TimePoint now) {
   for (auto& [id, c] : connections_) {
     if (c.state != State::kOpen || c.hello.role == Role::kLauncher || c.hello.attempt == kAnyAttempt)
       continue;
-    c.present = false;
+    c.registered = false;
     close(id, c);
     set_deadline(id, c, now + options_.greeting_limit);
   }

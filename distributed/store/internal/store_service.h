@@ -1,6 +1,7 @@
-// StoreService: all of a store's server except the sockets. A connection is a stream of bytes; the service
-// knows which client is behind it, answers its requests and sends it notices. The caller passes the time, so
-// that tests (and a fuzzer) can drive it.
+// StoreService: the server of a job's key-value store, without sockets and threads. A connection is a stream
+// of bytes. The service authenticates the client (store_protocol.h), answers a client's requests, and sends
+// ranks (members) and launchers the job's failures. An attempt is one run of all ranks. The caller moves the
+// bytes and passes the time. Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -22,9 +23,9 @@ namespace gradus::dist::internal {
 struct StoreServiceOptions {
   std::string job_id, token, launcher_token;
   size_t max_connections = 4096;
-  size_t max_greeting = 256;           // connections that have not proven themselves yet
-  Milliseconds greeting_limit{5'000};  // how long they may take for that
-  Milliseconds stall_limit{30'000};    // for a client to take or send a part of a message
+  size_t max_greeting = 256;           // maximum number of connections whose handshake is not complete
+  Milliseconds greeting_limit{5'000};  // time limit of the handshake
+  Milliseconds stall_limit{30'000};    // time limit for a client to receive or send a part of a message
   bool known_by_port_alone = false;    // as in StoreServerOptions
   std::function<std::string()> nonce = random_nonce;
 };
@@ -35,28 +36,29 @@ class StoreService {
 
   explicit StoreService(StoreServiceOptions options) : options_(std::move(options)) {}
 
-  // Notes a new connection.
+  // Adds a new connection and returns its id. All other functions take ids that are not disconnected.
   Id connect(TimePoint now);
-  // Handles bytes that came in. A client that breaks the protocol is dropped: see finished().
+  // Handles received bytes. After a violation of the protocol, should_close() is true.
   void receive(Id id, std::string_view bytes, TimePoint now);
-  // Returns whether to read from the connection: not while the client has yet to take its answers.
-  bool wants_input(Id id) const;
-  // output returns the bytes to send; sent notes how many of them have been sent.
+  // Returns whether to read from the connection: not while it has output, nor when it is to be closed.
+  bool can_receive(Id id) const;
+  // output returns the bytes to send, valid until the next call; mark_sent records how many were sent.
   std::string_view output(Id id) const;
-  void sent(Id id, size_t bytes, TimePoint now);
+  void mark_sent(Id id, size_t bytes, TimePoint now);
   // Returns whether to close the connection, once output() is empty.
-  bool finished(Id id) const;
-  // Notes that the connection is closed. `why`, of its client: "died: its connection closed".
+  bool should_close(Id id) const;
+  // Removes a connection that is closed. If its member or launcher has not left, that is a failure with the
+  // text `why` ("died: its connection closed").
   void disconnect(Id id, std::string_view why, TimePoint now);
 
-  // Ends what has taken too long. Call it when next_deadline() has passed.
+  // Ends waits for keys, handshakes and messages whose time is over. To call when next_deadline() has passed.
   void expire(TimePoint now);
   std::optional<TimePoint> next_deadline() const;
-  // Returns the connections whose output, wants_input or finished may have changed since the last call.
-  std::vector<Id> take_changed();
+  // Returns the connections whose output, can_receive or should_close may have changed since the last call.
+  std::vector<Id> pop_changed();
 
   void report(const Failure& failure);
-  void ended(int rank, TimePoint now);
+  void rank_exited(int rank, TimePoint now);
   const std::optional<Failure>& failure() const { return roster_.failure(); }
   void begin_attempt(int attempt, TimePoint now);
   size_t connections() const { return connections_.size(); }
@@ -72,7 +74,7 @@ class StoreService {
     size_t sent = 0;
     Hello hello;
     std::string hello_frame, challenge_frame;  // as they were on the wire, since their bytes are signed
-    bool present = false;                      // a member or launcher that has not left: its end is a death
+    bool registered = false;                   // a member or launcher that has not left
     std::string why;                           // why it was dropped
     std::optional<TimePoint> deadline;         // when to drop it
   };
@@ -88,7 +90,7 @@ class StoreService {
   void send(Id id, Connection& c, std::string frame);
   void send_answers(const StoreTable::Answers& answers, TimePoint now);
   void send_failure();
-  void query_still();
+  void query_heartbeats();
   void send_left(int rank);
   void set_deadline(Id id, Connection& c, std::optional<TimePoint> deadline);
   void update_deadline(Id id, Connection& c, TimePoint now);

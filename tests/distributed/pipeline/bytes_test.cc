@@ -45,9 +45,9 @@ class CountingTransport final : public internal::Transport {
     }
     return inner_->send(peer, tag, header, payload);
   }
-  Ref<internal::Request> receive(int peer, internal::Tag tag, internal::Accept accept,
+  Ref<internal::Request> receive(int peer, internal::Tag tag, internal::ProvideBuffer provide_buffer,
                                  std::vector<int> sources) override {
-    return inner_->receive(peer, tag, std::move(accept), std::move(sources));
+    return inner_->receive(peer, tag, std::move(provide_buffer), std::move(sources));
   }
   void wait(internal::Request& request, const internal::WaitLimits& watch, const char* op) override {
     inner_->wait(request, watch, op);

@@ -71,7 +71,7 @@ Result in_stages(const Tensor& x, const Tensor& dy, DType dtype, const std::vect
   Tensor y;
   for (int s = 0; s < plan.stages; ++s) {
     inputs[s].generator = s == 0 ? Context::current().generator->state() : outputs[s - 1].generator;
-    for (const StageInputSource& need : plan.needs[s]) {
+    for (const StageInputSource& need : plan.inputs[s]) {
       const auto sends = plan.sends(need.stage);
       Tensor received;
       for (size_t i = 0; i < sends.size(); ++i)
@@ -184,7 +184,7 @@ TEST(Stages, SkipsGoStraightToTheirReader) {
   const StagePlan plan = plan_stages(trace, cuts_after(trace, {"down0", "norm", "dropout", "up1"}));
   const auto needs = [&](int stage) {
     std::vector<std::string> names;
-    for (const StageInputSource& c : plan.needs[stage]) names.push_back(trace.calls[c.call].path);
+    for (const StageInputSource& c : plan.inputs[stage]) names.push_back(trace.calls[c.call].path);
     return names;
   };
   EXPECT_THAT(needs(1), ElementsAre("down0"));
@@ -211,9 +211,9 @@ TEST(Stages, AResNetCanBeCutWithinItsBlocks) {
   const StagePlan plan = plan_stages(trace, cuts_after(trace, {"layer1.0.conv1", "layer2.0", "layer3"}));
   EXPECT_EQ(plan.stages, 4);
   // The block's input crosses the first cut as well: it is what the stem's batch norm returned.
-  EXPECT_EQ(plan.needs[1].size(), 2u);
-  EXPECT_EQ(plan.needs[2].size(), 1u);
-  EXPECT_EQ(plan.needs[3].size(), 1u);
+  EXPECT_EQ(plan.inputs[1].size(), 2u);
+  EXPECT_EQ(plan.inputs[2].size(), 1u);
+  EXPECT_EQ(plan.inputs[3].size(), 1u);
 }
 
 TEST(Stages, WhatCannotBeCutIsNamed) {

@@ -197,7 +197,7 @@ TEST(TcpMembershipTest, ManyThatLeaveAtOnceAreNotDead) {
         EXPECT_EQ(members[rank]->send(encode({MessageType::kLeave, {}, {}}), Deadline::after(kLong), &why),
                   internal::Io::kDone);
         members[rank].reset();
-        server.ended(rank);
+        server.rank_exited(rank);
       });
     for (std::thread& thread : threads) thread.join();
     std::this_thread::sleep_for(internal::kLauncherGracePeriod + Milliseconds(100));
@@ -208,12 +208,12 @@ TEST(TcpMembershipTest, ManyThatLeaveAtOnceAreNotDead) {
 
 TEST(TcpMembershipTest, WhoEndsBeforeItJoinsHasLeft) {
   StoreServer server({.launcher_token = kLaunchers});
-  server.ended(1);  // before anyone is there
+  server.rank_exited(1);  // before anyone is there
   auto first = join_tcp(address_of(server), 0, 3, kLong);
   EXPECT_TRUE(comes_true([&] { return first->has_left(1); }));
   const auto link = join_tcp_as_launcher(launcher_address(server), "node 1", kLong);
-  link->ended(7, 0);  // another attempt's
-  link->ended(0, 2);
+  link->rank_exited(7, 0);  // another attempt's
+  link->rank_exited(0, 2);
   EXPECT_TRUE(comes_true([&] { return first->has_left(2); }));
   EXPECT_TRUE(first->others_left());
   EXPECT_FALSE(first->failed()) << "unless somebody waits for it";
@@ -225,12 +225,12 @@ TEST(TcpMembershipTest, WhoEndsInOrderMustHaveLeft) {
   StoreServer server({});
   auto first = join_tcp(address_of(server), 0, 3, kLong), second = join_tcp(address_of(server), 1, 3, kLong),
        third = join_tcp(address_of(server), 2, 3, kLong);
-  server.ended(1);  // what it said last may come later
+  server.rank_exited(1);  // what it said last may come later
   second->leave();
   EXPECT_TRUE(comes_true([&] { return first->has_left(1); }));
   std::this_thread::sleep_for(internal::kLauncherGracePeriod + Milliseconds(300));
   EXPECT_FALSE(first->failed());
-  server.ended(2);
+  server.rank_exited(2);
   EXPECT_TRUE(comes_true([&] { return first->failed(); }));
   EXPECT_EQ(first->failure().text, "rank 2 exited with code 0 without leaving the job (_exit?)");
 }

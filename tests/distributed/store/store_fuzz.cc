@@ -123,8 +123,8 @@ class Driver {
     }
     check_failure();
     // As the real server does, after each event.
-    for (const Id id : service_.take_changed())
-      if (service_.finished(id) && service_.output(id).empty()) disconnect(id);
+    for (const Id id : service_.pop_changed())
+      if (service_.should_close(id) && service_.output(id).empty()) disconnect(id);
   }
 
   // A connection, or 0 when there is none.
@@ -143,16 +143,17 @@ class Driver {
     const std::string frame = encode(hello);
     service_.receive(id, frame, now_);
     const std::string challenge(service_.output(id));
-    service_.sent(id, challenge.size(), now_);
-    if (service_.finished(id)) return id;  // full
+    service_.mark_sent(id, challenge.size(), now_);
+    if (service_.should_close(id)) return id;  // full
     service_.receive(
         id,
-        encode({MessageType::kProof, {}, {prove("token", "client", frame.substr(4), challenge.substr(4))}}),
+        encode(
+            {MessageType::kProof, {}, {make_proof("token", "client", frame.substr(4), challenge.substr(4))}}),
         now_);
     const std::string welcome(service_.output(id));
     FUZZ_CHECK(!welcome.empty());
     peer.role = hello.role;
-    peer.proven = !service_.finished(id);
+    peer.proven = !service_.should_close(id);
     if (peer.proven) take_all(id);
     return id;
   }
@@ -182,7 +183,7 @@ class Driver {
 
   void send(Id id, std::string_view bytes) {
     // The real server takes no bytes from those who do not take theirs.
-    if (id == 0 || bytes.empty() || !service_.wants_input(id)) return;
+    if (id == 0 || bytes.empty() || !service_.can_receive(id)) return;
     service_.receive(id, bytes, now_);
   }
 
@@ -190,7 +191,7 @@ class Driver {
     if (id == 0) return;
     Peer& peer = peers_.at(id);
     const std::string bytes(service_.output(id).substr(0, count));
-    service_.sent(id, bytes.size(), now_);
+    service_.mark_sent(id, bytes.size(), now_);
     peer.in.append(bytes);
     for (;;) {
       std::string_view body;
@@ -223,7 +224,7 @@ class Driver {
         break;
       case MessageType::kLeft:
       case MessageType::kStatuses:
-      case MessageType::kQueryStill:
+      case MessageType::kQueryHeartbeat:
         FUZZ_CHECK(peer.proven && peer.role == Role::kMember);
         break;
       default:
@@ -254,7 +255,7 @@ class Driver {
   std::string ask(Id id, const Message& question) {
     service_.receive(id, encode(question), now_);
     std::string answer(service_.output(id));
-    service_.sent(id, answer.size(), now_);
+    service_.mark_sent(id, answer.size(), now_);
     return answer;
   }
 

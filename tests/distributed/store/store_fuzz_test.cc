@@ -152,14 +152,14 @@ TEST(StoreProtocolTest, FramesComeOutAsTheyWentInHoweverTheyAreCut) {
 }
 
 TEST(StoreProtocolTest, ProofsDependOnTokenSideAndBothGreetings) {
-  const std::string proof = prove("token", "client", "hello", "challenge");
+  const std::string proof = make_proof("token", "client", "hello", "challenge");
   EXPECT_EQ(proof.size(), kProofBytes);
-  EXPECT_TRUE(equal_proofs(proof, prove("token", "client", "hello", "challenge")));
-  EXPECT_FALSE(equal_proofs(proof, prove("other", "client", "hello", "challenge")));
-  EXPECT_FALSE(equal_proofs(proof, prove("token", "server", "hello", "challenge")));
-  EXPECT_FALSE(equal_proofs(proof, prove("token", "client", "hello2", "challenge")));
-  EXPECT_FALSE(equal_proofs(proof, prove("token", "client", "hello", "2challenge")));
-  EXPECT_FALSE(equal_proofs(proof, prove("token", "client", "helloc", "hallenge")))
+  EXPECT_TRUE(equal_proofs(proof, make_proof("token", "client", "hello", "challenge")));
+  EXPECT_FALSE(equal_proofs(proof, make_proof("other", "client", "hello", "challenge")));
+  EXPECT_FALSE(equal_proofs(proof, make_proof("token", "server", "hello", "challenge")));
+  EXPECT_FALSE(equal_proofs(proof, make_proof("token", "client", "hello2", "challenge")));
+  EXPECT_FALSE(equal_proofs(proof, make_proof("token", "client", "hello", "2challenge")));
+  EXPECT_FALSE(equal_proofs(proof, make_proof("token", "client", "helloc", "hallenge")))
       << "where one ends counts";
   EXPECT_FALSE(equal_proofs(proof, proof.substr(1)));
   EXPECT_FALSE(equal_proofs("", ""));

@@ -325,7 +325,7 @@ TEST(StoreServerTest, ADeadClientsWaitEnds) {
     send_raw(socket, hello);
     std::string challenge, why;
     internal::receive_some(socket, &challenge, Deadline::after(kLong), &why);
-    const std::string proof = internal::prove("", "client", hello.substr(4), challenge.substr(4));
+    const std::string proof = internal::make_proof("", "client", hello.substr(4), challenge.substr(4));
     send_raw(socket,
              encode({MessageType::kProof, {}, {proof}}) + encode({MessageType::kPop, {100'000}, {"key"}}));
     std::string welcome;
@@ -363,11 +363,11 @@ class StoreServiceTest : public testing::Test {
     const std::string frame = encode(hello);
     service_.receive(id, frame, now_);
     const std::string challenge = take(id);
-    service_.receive(
-        id,
-        encode(
-            {MessageType::kProof, {}, {internal::prove("", "client", frame.substr(4), challenge.substr(4))}}),
-        now_);
+    service_.receive(id,
+                     encode({MessageType::kProof,
+                             {},
+                             {internal::make_proof("", "client", frame.substr(4), challenge.substr(4))}}),
+                     now_);
     take(id);
     return id;
   }
@@ -378,7 +378,7 @@ class StoreServiceTest : public testing::Test {
 
   std::string take(Id id) {
     const std::string output(service_.output(id));
-    service_.sent(id, output.size(), now_);
+    service_.mark_sent(id, output.size(), now_);
     return output;
   }
   void ask(Id id, const Message& message) { service_.receive(id, encode(message), now_); }
@@ -396,14 +396,14 @@ TEST_F(StoreServiceTest, ASlowReaderIsDropped) {
   ask(id, {MessageType::kSet, {}, {"key", std::string(1 << 20, 'v')}});
   take(id);
   ask(id, {MessageType::kGet, {0}, {"key"}});
-  EXPECT_FALSE(service_.wants_input(id)) << "while an answer is on its way nothing more is taken";
+  EXPECT_FALSE(service_.can_receive(id)) << "while an answer is on its way nothing more is taken";
   for (int i = 0; i < 5; ++i) {
     pass(Milliseconds(20'000));
-    service_.sent(id, 100'000, now_);  // slow, but it reads
-    EXPECT_FALSE(service_.finished(id));
+    service_.mark_sent(id, 100'000, now_);  // slow, but it reads
+    EXPECT_FALSE(service_.should_close(id));
   }
   pass(Milliseconds(40'000));
-  EXPECT_TRUE(service_.finished(id));
+  EXPECT_TRUE(service_.should_close(id));
   EXPECT_TRUE(service_.output(id).empty());
 }
 
@@ -412,18 +412,18 @@ TEST_F(StoreServiceTest, ASlowSenderIsDropped) {
   const std::string frame = encode({MessageType::kSet, {}, {"key", std::string(1000, 'v')}});
   service_.receive(id, frame.substr(0, 500), now_);
   pass(Milliseconds(29'000));
-  EXPECT_FALSE(service_.finished(id));
+  EXPECT_FALSE(service_.should_close(id));
   pass(Milliseconds(2'000));
-  EXPECT_TRUE(service_.finished(id));
+  EXPECT_TRUE(service_.should_close(id));
 }
 
 TEST_F(StoreServiceTest, WhoOnlyWaitsIsNotDropped) {
   const Id id = enter_client();
   pass(std::chrono::hours(24));
-  EXPECT_FALSE(service_.finished(id));
+  EXPECT_FALSE(service_.should_close(id));
   ask(id, {MessageType::kGet, {Milliseconds(std::chrono::hours(48)).count()}, {"key"}});
   pass(std::chrono::hours(47));
-  EXPECT_FALSE(service_.finished(id));
+  EXPECT_FALSE(service_.should_close(id));
   ask(enter_client(), {MessageType::kSet, {}, {"key", "v"}});
   EXPECT_FALSE(service_.output(id).empty());
 }
@@ -432,19 +432,19 @@ TEST_F(StoreServiceTest, QuestionsBeforeTheAnswerBreakTheProtocol) {
   const Id id = enter_client();
   ask(id, {MessageType::kGet, {1000}, {"key"}});
   ask(id, {MessageType::kNumKeys, {}, {}});
-  EXPECT_TRUE(service_.finished(id));
+  EXPECT_TRUE(service_.should_close(id));
 }
 
 TEST_F(StoreServiceTest, StrangersMakeRoomForStrangers) {
   const Id inside = enter_client();
   std::vector<Id> strangers;
   for (int i = 0; i < 6; ++i) strangers.push_back(service_.connect(now_));
-  EXPECT_TRUE(service_.finished(strangers[0])) << "the oldest";
-  EXPECT_FALSE(service_.finished(strangers[1]));
-  EXPECT_FALSE(service_.finished(inside));
+  EXPECT_TRUE(service_.should_close(strangers[0])) << "the oldest";
+  EXPECT_FALSE(service_.should_close(strangers[1]));
+  EXPECT_FALSE(service_.should_close(inside));
   pass(Milliseconds(5'000));
-  EXPECT_TRUE(service_.finished(strangers[5])) << "had its time";
-  EXPECT_FALSE(service_.finished(inside));
+  EXPECT_TRUE(service_.should_close(strangers[5])) << "had its time";
+  EXPECT_FALSE(service_.should_close(inside));
 }
 
 TEST_F(StoreServiceTest, AFullHouseRefusesAndSaysWhy) {
@@ -453,7 +453,7 @@ TEST_F(StoreServiceTest, AFullHouseRefusesAndSaysWhy) {
   service_.receive(
       id, encode(internal::Hello{.job_id = "none", .nonce = std::string(internal::kNonceBytes, 'n')}), now_);
   EXPECT_THAT(std::string(service_.output(id)), HasSubstr("20 connections"));
-  EXPECT_TRUE(service_.finished(id));
+  EXPECT_TRUE(service_.should_close(id));
 }
 
 TEST_F(StoreServiceTest, ManyQuestionsForStatusesDoNotPileUp) {

@@ -30,9 +30,10 @@ struct Job {
       return int(std::find(ranks.begin(), ranks.end(), rank) - ranks.begin());
     };
     HostsSetup setup{.members = all, .host = host, .index = rank};
-    setup.within = make_message_backend(transports[rank], near, place(near), 1);
-    if (place(near) == 0) setup.across = make_message_backend(transports[rank], leaders, place(leaders), 2);
-    setup.flat = make_message_backend(transports[rank], all, rank, 3);
+    setup.intra_host = make_message_backend(transports[rank], near, place(near), 1);
+    if (place(near) == 0)
+      setup.inter_host = make_message_backend(transports[rank], leaders, place(leaders), 2);
+    setup.all_members = make_message_backend(transports[rank], all, rank, 3);
     return make_hosts_backend(std::move(setup));
   }
 

@@ -102,8 +102,8 @@ class LossyTransport final : public Transport {
     if (std::exchange(lost_, true)) return below_->send(peer, tag, header, payload);
     return make_ref<Done>();
   }
-  Ref<Request> receive(int peer, Tag tag, Accept accept, std::vector<int> sources) override {
-    return below_->receive(peer, tag, std::move(accept), std::move(sources));
+  Ref<Request> receive(int peer, Tag tag, ProvideBuffer provide_buffer, std::vector<int> sources) override {
+    return below_->receive(peer, tag, std::move(provide_buffer), std::move(sources));
   }
   void wait(Request& request, const WaitLimits& watch, const char* op) override {
     if (!dynamic_cast<Done*>(&request)) below_->wait(request, watch, op);
