@@ -55,7 +55,8 @@ std::unique_ptr<Backend> make_backend(const BackendSetup& setup, const WaitLimit
   HostsSetup parts{.members = members, .host = host, .index = setup.index};
   parts.intra_host = make_arena(setup, same_host, index_of(world.rank, same_host), limits);
   if (leader_index >= 0)
-    parts.inter_host = make_message_backend(world.transport, leaders, leader_index, setup.group_id + kLeaderIdOffset);
+    parts.inter_host =
+        make_message_backend(world.transport, leaders, leader_index, setup.group_id + kLeaderIdOffset);
   parts.all_members = std::move(flat);
   return make_hosts_backend(std::move(parts));
 }

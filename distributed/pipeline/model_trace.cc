@@ -59,7 +59,7 @@ class Tracer final : public Observer, public nn::internal::CallInterceptor {
 
   // `tensors` are those of the returned value; `copy` copies the value.
   void after_call(const nn::Module&, std::span<Tensor* const> tensors,
-             const std::function<std::shared_ptr<const void>()>& copy) override {
+                  const std::function<std::shared_ptr<const void>()>& copy) override {
     TracedCall& call = trace_.calls[open_call_];
     call.end = int(trace_.calls.size());
     for (const Tensor* x : tensors) {

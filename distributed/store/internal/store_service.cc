@@ -283,7 +283,8 @@ void StoreService::disconnect(Id id, std::string_view why, TimePoint now) {
   Connection& c = it->second;
   const std::string_view reason = c.why.empty() ? why : c.why;
   if (c.registered && c.hello.role == Role::kMember) roster_.connection_lost(c.hello.rank, reason, now);
-  if (c.registered && c.hello.role == Role::kLauncher) roster_.launcher_connection_lost(c.hello.name, reason, now);
+  if (c.registered && c.hello.role == Role::kLauncher)
+    roster_.launcher_connection_lost(c.hello.name, reason, now);
   set_deadline(id, c, {});
   greeting_.erase(id);
   table_.cancel_wait(id);
