@@ -21,7 +21,7 @@ template <class F> void on_threads(int n, F f) {
   for (auto& t : threads) t.join();
 }
 
-// A convolution, a product and a loss: what ops cache beside the weights is used by every thread.
+// A convolution, a product and a loss. Threads share what these ops cache with the weights.
 Tensor loss_of(const Tensor& x, const Tensor& kernel, const Tensor& weight) {
   const Tensor h = relu(conv2d(x, kernel));
   return mean(square(matmul(flatten(h, 1), weight)));
