@@ -223,7 +223,8 @@ TEST(CudaCopies, BetweenDevicesMayFail) {
   }
 }
 
-// The copy is queued on a side stream of the destination, which is dropped. What gets its block is written later.
+// The copy is queued on a side stream of the destination, which is dropped. What gets its block is written
+// later.
 TEST(CudaCopies, KeepTheDestinationsBlock) {
   const Device other_worker = Device::parse("cpu:2");
   for (const auto& [from, to] :

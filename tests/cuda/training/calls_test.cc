@@ -47,7 +47,8 @@ TEST(Calls, DcganOf64Pixels) { expect_few_calls(100, example("DCGAN").make({kCud
 // With so many that each batch norm takes two launches in each direction, as in a training.
 TEST(Calls, DcganOfMoreImages) { expect_few_calls(120, example("DCGAN").make({kCuda, 9, 64, false, 4})); }
 
-// The larger networks come last: the emulated device works later, and the end of the program drops what still waits.
+// The larger networks come last: the emulated device works later, and the end of the program drops what still
+// waits.
 
 // In mixed precision, with a GradScaler that decides on the device.
 template <class Opt, class Options> void expect_few_calls_of_scaled(Options options, int64_t most_launches) {

@@ -1,4 +1,5 @@
-// What ranks do with tensors on GPUs: gradients are not averaged there, and the error says so. Tensors are broadcast.
+// What ranks do with tensors on GPUs: gradients are not averaged there, and the error says so. Tensors are
+// broadcast.
 #include <gtest/gtest.h>
 
 #include <atomic>
