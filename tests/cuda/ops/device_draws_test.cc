@@ -1,5 +1,6 @@
-// Draws that count from numbers on the device (DeviceDraws). The first time they are those of others. Each
-// time that their kernels run again they are the generator's next ones.
+// DeviceDraws: random ops read the seed and the number of draws from device memory, so that the kernels of a
+// captured step draw new numbers each time they run. All draws are those that the host's generator would
+// make.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -41,14 +42,15 @@ std::vector<std::string> bits(const Tensors& xs) {
   return all;
 }
 
-// What the draws of a stretch called their kernels with. A captured step runs again with just that.
+// Recorded launches of random kernels: their keys, and functions that launch again with the same arguments,
+// as a captured step does.
 struct Launches {
   std::vector<raw::DrawKey> keys;
   std::vector<std::function<void()>> run;
 };
 Launches* launches = nullptr;
 
-// As long as it lives, `launches` gets the calls of one slot.
+// While alive, adds the calls of one kernel slot to `launches`.
 template <class Slot, Slot& slot> class Recorder;
 template <class... Args, KernelSlot<void(const Tensor&, Args...)>& slot>
 class Recorder<KernelSlot<void(const Tensor&, Args...)>, slot> {
@@ -84,7 +86,7 @@ class Recording {
   Of<raw::randperm_kernel> randperm_;
 };
 
-// Draws by all slots, in rows and in other layouts. Kernels write what is returned.
+// Draws by all kernel slots, in rows and other layouts, into the tensors that are returned.
 Tensors draw(Device device) {
   Tensors all;
   for (const DType t : {DType::kF64, DType::kF32, DType::kF16, DType::kBF16}) {
@@ -133,7 +135,7 @@ TEST(DeviceDraws, AreThoseOfOthers) {
       EXPECT_EQ(bits(f(kCuda)), bits(want));
     }
     EXPECT_EQ(generator().state(), after);
-    // The device's numbers were read: what the host gave is wrong without them.
+    // Kernels read the seed and the number of draws from `base`: the host's part of the key lacks both.
     ASSERT_EQ(recording.calls.keys.size(), after[1] - before[1]);
     for (size_t i = 0; i < recording.calls.keys.size(); ++i) {
       EXPECT_EQ(recording.calls.keys[i].philox.seed, 0u);
@@ -141,7 +143,7 @@ TEST(DeviceDraws, AreThoseOfOthers) {
       EXPECT_EQ(recording.calls.keys[i].base.to_vector<int64_t>(),
                 (std::vector<int64_t>{static_cast<int64_t>(kSeed), 2}));
     }
-    // Behind the scope, too.
+    // After the scope, the host's generator continues.
     const Tensor next = rand({100}, {.device = kCuda});
     EXPECT_FALSE(recording.calls.keys.back().base.defined());
     generator().set_state(after);
@@ -231,7 +233,7 @@ TEST(DeviceDraws, DoNotWait) {
   EXPECT_EQ(calls.total().copies_to_device + calls.total().copies_to_host, 0);
 }
 
-// The backward computes again, and so sets the generator back for a while.
+// The backward recomputes, with the generator set back meanwhile.
 TEST(DeviceDraws, GoBackWithACheckpoint) {
   const auto gradient = [](Device device) {
     manual_seed(kSeed);

@@ -1,5 +1,5 @@
-// Each call of the CUDA runtime that a piece of work makes fails in turn. The error names the call and the
-// device, nothing is lost, and both devices go on.
+// Errors of CUDA devices on the emulator: missing devices, fork, ops without a kernel; and each runtime call
+// of some work fails in turn: the error names call and device, nothing leaks, and both devices work on.
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>

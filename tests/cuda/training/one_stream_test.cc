@@ -1,4 +1,4 @@
-// A backward on the stream of its forward makes no events.
+// A backward on the stream of its forward records and awaits no CUDA events. Counted by the emulator.
 #include <gtest/gtest.h>
 
 #include "gradus/autograd/grad_manager.h"

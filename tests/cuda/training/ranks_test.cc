@@ -24,7 +24,7 @@ namespace {
 
 Device own_device() { return {DeviceType::kCUDA, int16_t(dist::get_rank())}; }
 
-// On each rank; a failure does not leave others waiting.
+// Expects a DeviceError that names this rank's device. A failure does not block other ranks.
 template <class F> void expect_device_error(const F& f) {
   try {
     f();
