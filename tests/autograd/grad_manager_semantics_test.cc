@@ -380,11 +380,11 @@ TEST(GradManagerCallback, AsAnObjectIsToldOnceHoweverTheRecordingEnds) {
   };
   EXPECT_EQ(log_of([](Recording& r) { r.release(), r.release(); }), "open  abandon");
   EXPECT_EQ(log_of([&](Recording&) { gm.release(); }), "open  abandon");
-  // Errors before the backward begins, in it, and after a good end.
+  // Errors before the backward begins (two), and in the delivery after finish().
   EXPECT_EQ(log_of([&](Recording& r) { EXPECT_THROW(r.backward(3 * b), ShapeError); }), "open  failed");
   EXPECT_EQ(log_of([&](Recording& r) { EXPECT_THROW(r.backward(f64({1})), StateError); }), "open  failed");
   EXPECT_EQ(log_of([&](Recording& r) {
-              pack->extra = f64({1});  // not attached: it has delivered, but not well
+              pack->extra = f64({1});  // not attached, so its delivery is an error
               EXPECT_THROW(r.backward(a * sum(b)), StateError);
               EXPECT_THROW(r.backward(a * sum(b)), StateError);
             }),

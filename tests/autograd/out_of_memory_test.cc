@@ -55,9 +55,9 @@ class OutOfMemory : public testing::Test {
  protected:
   OutOfMemory() { set_num_threads(1); }
 
-  // Some blocks are large: the allocator remembers those in a tree.
+  // The tensors are large, since the allocator keeps large blocks in a tree, whose nodes it allocates.
   void step() {
-    const Tensor w = weight;  // of this thread's hold
+    const Tensor w = weight;  // a handle of this step
     w.set_grad({});
     GradManager gm;
     gm.attach(w, callback);

@@ -86,7 +86,7 @@ struct Round {
   }
 };
 
-// Returns what work that is queued now on the current stream sees.
+// Copies made by work queued now on the current stream: the values that such work sees.
 template <class... T> Tensors seen(const T&... xs) { return {raw::clone(xs)...}; }
 
 using Program = std::function<Tensors(const Round&)>;
@@ -138,7 +138,7 @@ TEST(StreamsOfABackward, LeavesThatSeveralStreamsUse) {
     GradManager gm;
     gm.attach(w);
     Tensors all;
-    for (int i = 1; i <= 2; ++i) {  // the second one adds to the first one's gradient
+    for (int i = 1; i <= 2; ++i) {  // the second backward adds to the first one's gradient
       auto recording = gm.record();
       const Tensor a = r.on(r.one, [&] { return late(w * i); });
       const Tensor b = r.on(r.two, [&] { return late(square(w)); });
@@ -256,8 +256,8 @@ TEST(StreamsOfABackward, InTwoParts) {
   });
 }
 
-// A rule that runs for all inputs at once keeps those of the second part, on a device of which the first part
-// knows nothing else.
+// One rule computes both input gradients. That of the second part is kept until then, on a device that the
+// first part does not use otherwise.
 struct ToOther : autograd::Function {
   explicit ToOther(Device to) : to(to) {}
   Tensors forward(const Tensors& xs) override {

@@ -141,7 +141,7 @@ TEST(Threads, BackwardOnTwoDevicesGivesTheGradientsOfOne) {
     auto recording = gm.record();
     Tensor h = w;
     for (int i = 0; i < 10; ++i) {
-      const Tensor weight = to(w, b), x = to(h, b);  // in this order, which gradients are added in
+      const Tensor weight = to(w, b), x = to(h, b);  // the order of recording, in which gradients are summed
       h = to(tanh(matmul(x, weight)), a);
     }
     gm.backward(mean(square(h)));

@@ -117,7 +117,7 @@ TEST(DeviceBatches, TheNextOneIsOnItsWayWhileTheLoopHasOne) {
   const int64_t before = memory_stats(kCuda).live_bytes;
   auto at = loader.begin();
   while (d.reads < 12) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  std::this_thread::sleep_for(std::chrono::milliseconds(100));  // the last one is joined and pinned
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));  // the last batch is collated and pinned
   const int64_t one = 4 * kWidth * int64_t(sizeof(float));
   ++at;
   EXPECT_EQ(at->indices, (std::vector<int64_t>{4, 5, 6, 7}));
@@ -174,8 +174,8 @@ TEST(DeviceBatches, AStateResumesWithTheNextBatch) {
 
 struct Stop : std::exception {};
 
-// A pass ends early, by break or by an exception of the loop's body. What is queued then still runs, and the
-// next pass is right.
+// A pass ends early, by break or by an exception in the loop's body. Queued work still runs, and the next
+// pass gives the right batches.
 TEST(DeviceBatches, APassMayEndEarly) {
   const Numbers d(40);
   for (uint64_t seed = 1; seed <= kOrders; ++seed) {
@@ -237,7 +237,8 @@ TEST(DeviceBatches, AnErrorOfTheDataSetComesInPlaceOfItsBatch) {
   }
 }
 
-// Each call of the runtime fails in turn: a typed error or none, nothing is lost, the next pass is right.
+// Each runtime call fails in turn: a typed error or none, no memory leaks, the next pass gives the right
+// batches.
 TEST(DeviceBatches, EachCallMayFail) {
   const Numbers d(12);
   const int64_t before = memory_stats(kCuda).live_bytes;

@@ -21,7 +21,7 @@ std::vector<Image> images() {
   for (const int64_t channels : {1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 64, 65})
     for (const int64_t rows : {1, 9}) all.push_back({rows, channels, size_t(channels % 5 == 2)});
   for (const int64_t channels : {3, 8}) all.push_back({2, channels});
-  // Around one row of each thread, four of them, and the first cut.
+  // Around one row per thread, four rows per thread, and the first split over several blocks.
   for (const int64_t rows : {31, 32, 33, 127, 128, 129, 257}) all.push_back({rows, 32, 0, rows % 2 == 1});
   for (const int64_t rows : {7, 8, 9, 31, 32, 33, 130}) all.push_back({rows, 33});
   for (const int64_t rows : {255, 256, 257, 1023, 1024, 1025, 3000})
@@ -30,7 +30,7 @@ std::vector<Image> images() {
   all.push_back({513, 16, 1});
   all.push_back({1500, 3});
   all.push_back({150, 80});
-  all.push_back({10'000, 32, 0, true, true});  // more rows of a thread than it adds at once
+  all.push_back({10'000, 32, 0, true, true});  // more rows per thread than one partial sum takes
   if (!options().small)
     all.push_back({100'000, 64, 0, true, true}), all.push_back({40, 4096}), all.push_back({60'000, 5, 1});
   return all;
@@ -328,7 +328,7 @@ template <class T> class Checker {
     }
     check_add_relu(dy, slopes, dx, dweight, dbias);
 
-    // The sums alone.
+    // batch_norm_apply_backward: the sums and the scaled gradient alone.
     std::vector<double> g(dy.size());
     for (size_t i = 0; i < g.size(); ++i) g[i] = as_double(dy[i]);
     const Elements<A> scaled(dy.size(), s_.start);

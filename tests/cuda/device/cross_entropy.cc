@@ -34,7 +34,7 @@ std::vector<Problem> problems() {
     }
   all.push_back({3000, 10, 1, true, false, 0, LossReduction::kMean});
   all.push_back(
-      {1, 1000, 1, true, false, 0.25, LossReduction::kMean});  // of which the only sample is ignored
+      {1, 1000, 1, true, false, 0.25, LossReduction::kMean});  // its only sample has target kIgnored
   all.push_back({0, 10, 1, false, false, 0, LossReduction::kSum});
   return all;
 }

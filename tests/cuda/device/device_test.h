@@ -82,7 +82,7 @@ class Buffer {
   void put(const void* from, size_t bytes) const {
     MUST(cudaMemcpy(data(), from, bytes, cudaMemcpyHostToDevice));
   }
-  // With the margins.
+  // Returns all bytes, with the margins.
   std::vector<unsigned char> take() const {
     std::vector<unsigned char> all(bytes_ + 2 * kMargin);
     MUST(cudaMemcpy(all.data(), base_, all.size(), cudaMemcpyDeviceToHost));
@@ -184,7 +184,7 @@ template <class T> double as_double(T x) { return static_cast<double>(widened(x)
 
 using Sizes = std::vector<int64_t>;
 
-// Calls f(element offsets of all operands) for every position.
+// Calls f(array of each operand's element offset) for every position, in row-major order.
 template <class F>
 void for_each_position(const Sizes& sizes, const std::vector<cuda::Strides>& strides,
                        const std::vector<int64_t>& start, F&& f) {

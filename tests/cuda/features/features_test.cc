@@ -134,9 +134,9 @@ TEST(DrawsOfAStep, AreTheNextOnesEachTimeItRuns) {
   EXPECT_EQ(all(drawn), all(draw(kCPU)));
 }
 
-// With the rate and the counts of steps on the device. On a GPU the powers in Adam's rule are CUDA's: they
-// differ from the host's by units in the last place of f64, so elements of f32 may become their neighbors in
-// each of the steps.
+// Normal steps against make_capturable(), which keeps the rate and step counts on the device. On a GPU pow()
+// in Adam's rule is CUDA's and differs from the host's in the last places of f64, so an f32 element may move
+// to its neighbor in each of the 6 steps.
 template <class O, class Options> void expect_same_steps(Options options) {
   const Tensor start = linspace(-2, 2, 5000);
   const auto train = [&](bool capturable) {
@@ -253,7 +253,7 @@ TEST(Products, WithReluKeepNaN) {
     }
 }
 
-// From and to the host in layouts and dtypes; many small ones, and one that is more than is pinned at once.
+// From and to the host in layouts and dtypes; many small ones, and one that exceeds a pinned block.
 TEST(Copies, Arrive) {
   const Tensor x = reshape(arange(2 * 3 * 4 * 5, {.dtype = DType::kF64}), {2, 3, 4, 5});
   for (const DType t :

@@ -58,7 +58,7 @@ const std::vector<Case>& cases() {
       {{2, 4, 7, 5}, {3, 4, 1, 1}, geometry({1, 1}, {0, 0}, {1, 1})},     // pointwise
       {{2, 4, 7, 6}, {3, 4, 1, 1}, geometry({2, 2}, {0, 0}, {1, 1})},     // with a stride
       {{2, 3, 7, 6}, {4, 3, 3, 3}, geometry({2, 3}, {1, 0}, {1, 1})},     // sides differ
-      {{2, 3, 7, 6}, {4, 3, 2, 2}, geometry({3, 2}, {0, 1}, {2, 3})},     // dilated, rows unseen
+      {{2, 3, 7, 6}, {4, 3, 2, 2}, geometry({3, 2}, {0, 1}, {2, 3})},     // dilated, unused rows
       {{2, 2, 3, 3}, {3, 2, 2, 2}, geometry({1, 2}, {4, 3}, {1, 1})},     // mostly padding
       {{2, 6, 4, 4}, {4, 3, 3, 3}, geometry({1, 1}, {1, 1}, {1, 1}, 2)},  // groups
       {{2, 4, 4, 5}, {8, 1, 3, 3}, geometry({2, 1}, {1, 1}, {1, 1}, 4)},  // depthwise, two filters a channel
@@ -243,7 +243,7 @@ TEST_F(CudaConvolutions, RepeatBitForBit) {
   }
 }
 
-// A plan is kept for each convolution that differs in what plans depend on.
+// Convolutions that differ in stride, padding or dilation alone do not share a plan.
 TEST_F(CudaConvolutions, HaveTheirOwnPlans) {
   const Tensor x = numbers({2, 3, 6, 6}), w = numbers({4, 3, 2, 2}, DType::kF32, 2);
   for (int round = 0; round < 2; ++round)

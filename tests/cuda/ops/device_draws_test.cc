@@ -151,7 +151,7 @@ TEST(DeviceDraws, AreThoseOfOthers) {
   }
 }
 
-// What was captured runs again: behind other draws, with another seed, and after a checkpoint was read.
+// Recorded launches run again: after other draws, with another seed, and after a checkpoint was loaded.
 TEST(DeviceDraws, AreTheNextOnesWhereTheirKernelsRunAgain) {
   manual_seed(kSeed);
   DeviceDraws draws(kCuda);
@@ -183,7 +183,7 @@ TEST(DeviceDraws, AreTheNextOnesWhereTheirKernelsRunAgain) {
   expect_next("with the state of a checkpoint");
 }
 
-// A capture runs nothing: afterward the generator is where it was, and the first run is a repetition.
+// A capture runs no kernel, so the generator's state is restored after it, and the first run is a repetition.
 TEST(DeviceDraws, AreTheNextOnesAfterACapture) {
   manual_seed(kSeed);
   rand({3});
@@ -258,7 +258,7 @@ TEST(DeviceDraws, GoBackWithACheckpoint) {
   for (const raw::DrawKey& key : recording.calls.keys) EXPECT_TRUE(key.base.defined());
 }
 
-// Ranks of other replicas drop other elements.
+// Each data-parallel replica drops other elements.
 TEST(DeviceDraws, DropTheReplicasElements) {
   const auto drop = [](Device device) { return raw::dropout_mask(empty({1003}, {.device = device}), 0.5); };
   Context context = Context::current().snapshot();
@@ -298,13 +298,13 @@ TEST(DeviceDraws, AreThoseOfOneDeviceAndOneGenerator) {
     const DeviceDraws::Scope another(on_second);
     EXPECT_EQ(everywhere(false), want);
   }
-  std::vector<int> devices;  // that keys count from
+  std::vector<int> devices;  // of each key's `base`; -1: none
   for (const raw::DrawKey& key : recording.calls.keys)
     devices.push_back(key.base.defined() ? key.base.device().index : -1);
   EXPECT_EQ(devices, (std::vector<int>{0, -1, 0, -1, -1, 0, -1, 0, 1, 0, -1, -1, 0, 1}));
 }
 
-// Draws on another stream than the scope's, which the host has left before they run.
+// Draws on another stream, which run after the host has left the scope.
 TEST(DeviceDraws, KeepTheirNumbersForOtherStreams) {
   const auto like = [](Device d) { return empty({1003}, {.device = d}); };
   const std::vector<std::function<Tensor(Device)>> slots = {

@@ -201,7 +201,7 @@ TEST_P(CudaTable, IsAsOnTheCpu) {
       const auto compare = [&](const Tensors& got, const Tensors& want, double factor, const char* what) {
         ASSERT_EQ(got.size(), want.size());
         for (size_t k = 0; k < got.size(); ++k) {
-          // A gradient may be a sum over all of the result, whose errors grow like a random walk.
+          // A gradient may sum over all elements of the result; rounding errors grow like a random walk.
           const double terms = factor * (8 + row().terms + 2 * std::sqrt(double(largest(x))));
           if (want[k]) expect_same(got[k], want[k], terms, false, where + what + std::to_string(k));
         }

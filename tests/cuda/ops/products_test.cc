@@ -152,7 +152,7 @@ TEST_F(CudaProducts, Batches) {
     check({2, 1, 3, 3, 5}, {4, 1, 5, 2}, as_they_are, "three");
     check({1, 1, 3, 5}, {1, 1, 5, 2}, as_they_are, "of one");
     check(
-        {2, 3, 4, 5}, {2, 5, 4, 2},  // as attention has its heads
+        {2, 3, 4, 5}, {2, 5, 4, 2},  // the layout of attention heads
         [](const Tensor& x, const Tensor& y) {
           return Pair(permuted(x, {0, 2, 1, 3}), permuted(y, {0, 2, 1, 3}));
         },
@@ -199,7 +199,7 @@ TEST_F(CudaProducts, UnevenBatchesAreCopied) {
   };
   EXPECT_EQ(copies_of(x, permuted(x, {0, 1, 3, 2})), 0);
   EXPECT_EQ(copies_of(heads, others), 2);
-  EXPECT_EQ(copies_of(heads, one), 1);  // repeated matrices are not
+  EXPECT_EQ(copies_of(heads, one), 1);  // broadcast matrices are not copied
   raw::copy_kernel.cuda = copy_before;
 }
 

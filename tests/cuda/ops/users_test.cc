@@ -68,7 +68,7 @@ struct CudaUsers : testing::Test {
     const Stream side = Stream::create(kCuda);
     const auto native = internal::native_stream(side);
     const internal::NativeEvent event(native->runtime(), 0);
-    for (int i = 0; i < 300; ++i) native->record(event);  // so much is queued before it
+    for (int i = 0; i < 300; ++i) native->record(event);  // keeps the stream busy before f
     {
       const StreamScope scope(side);
       f();

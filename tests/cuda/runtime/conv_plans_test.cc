@@ -235,7 +235,7 @@ TEST_F(ConvPlans, WhatFailsIsLeftOut) {
   prefer(70);
   cuda::emulated::fail_call_of("cudnnBackendExecute", 2, CUDNN_STATUS_EXECUTION_FAILED);
   EXPECT_NE(convolve(), 70);
-  // Short memory for the workspace of the first: the result is there, and nothing else is kept.
+  // No memory for the workspace of the first plan: another one runs.
   cuda::clear_plans();
   internal::DeviceAllocator::of(kCuda).disable_caching(true);
   const Tensor x = ones({1, 1, 2, 2}, {.device = kCuda}), w = ones({1, 1, 1, 1}, {.device = kCuda});
@@ -243,7 +243,7 @@ TEST_F(ConvPlans, WhatFailsIsLeftOut) {
   EXPECT_EQ(values(raw::conv("conv2d", x, w, {}, geometry())), std::vector<double>(4, 1));
   EXPECT_NE(last_engine(), 70);
   EXPECT_GE(last_engine(), 0);
-  // All of them.
+  // Every measurement fails.
   cuda::clear_plans();
   cuda::emulated::fail_call_of("cudaEventRecord", 0, cudaErrorInvalidValue, 4);
   EXPECT_EQ(values(raw::conv("conv2d", x, w, {}, geometry())), std::vector<double>(4, 1));

@@ -163,7 +163,7 @@ TEST(CudaCopies, FromTheHostGoThroughPinnedMemory) {
     EXPECT_EQ(all.pageable_copies, 0);
     EXPECT_EQ(all.copies_to_device, 100);
     EXPECT_EQ(all.bytes_to_device, 100 * 100'000);
-    EXPECT_LE(all.waits, 100 - 64);  // so many blocks there are
+    EXPECT_LE(all.waits, 100 - 64);  // there are 64 pinned blocks
     for (size_t i = 0; i < there.size(); ++i)
       EXPECT_EQ(there[i].to_vector<float>(), std::vector<float>(25'000, float(i))) << seed << ' ' << i;
   }

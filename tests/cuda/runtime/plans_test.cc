@@ -255,7 +255,7 @@ TEST_F(CudnnPlans, OpTable) {
   expect_plans(all, kA100);
 }
 
-// Tensors that are aligned to their elements alone.
+// Tensors aligned to the size of one element only.
 TEST_F(CudnnPlans, Misaligned) {
   const cuda::Descriptor properties = device(kH100);
   for (const DType dtype : {DType::kF32, DType::kF64, DType::kF16, DType::kBF16}) {

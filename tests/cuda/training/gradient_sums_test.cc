@@ -80,7 +80,7 @@ TEST(GradientSums, AreMadeTogether) {
     const cuda::HostCallScope calls;
     p.backward(uses);
     EXPECT_EQ(gradients(p.there), gradients(p.here)) << uses;
-    // One launch for each dtype; what a third use adds waits for what a second one has added.
+    // One launch per dtype for each further use: a sum of three terms takes two launches.
     EXPECT_EQ(launches(calls, "add_all_"), 3 * (uses - 1)) << calls.table();
   }
 }

@@ -325,7 +325,7 @@ TEST(CudaProfiler, AWaitThatFailsCanBeRepeated) {
   EXPECT_TRUE(ever_missing) << "the test would not notice";
 }
 
-// In a process of its own.
+// The device is lost in a child process.
 TEST(CudaProfilerDeathTest, ALostDeviceCostsTimesAndNothingElse) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   const auto lose = [] {

@@ -1,5 +1,5 @@
-// What ranks do with tensors on GPUs: gradients are not averaged there, and the error says so. Tensors are
-// broadcast.
+// Two ranks (threads) with tensors on emulated GPUs: averaging gradients and batch statistics over ranks is
+// an error that names the device; broadcasts work, and one rank alone trains.
 #include <gtest/gtest.h>
 
 #include <atomic>

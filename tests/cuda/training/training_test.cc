@@ -70,7 +70,7 @@ Losses classify(nn::Layer& net, const Shape& shape, int64_t classes, int steps, 
   return losses;
 }
 
-// Each loss within `tolerance` of the CPU's, as a part of it.
+// Expects each loss within a relative `tolerance` of the CPU's.
 void expect_follow(const std::function<Losses(Device)>& train, double tolerance) {
   const Losses expected = train(kCPU), given = train(kCuda);
   ASSERT_EQ(given.size(), expected.size());
