@@ -29,7 +29,7 @@ inline std::vector<Shape> shapes() {
   for (const int64_t inner : {2, 3, 4, 5, 8, 15, 16, 17, 31, 32, 33, 64, 127, 128, 130, 257})
     for (const int64_t n : {1, 2, 3, 5, 16, 17, 100})
       all.push_back({n % 3 == 0 ? 3 : 1, n, inner, n == 5 ? 1 : 0});
-  // Rows that are no multiple of a vector load, and tiles of 32 lanes of them.
+  // Inner sizes for loads of half a vector per thread, and for tiles of 32 such threads.
   for (const int64_t inner : {6, 12, 20, 24, 62, 66, 124, 132, 248, 256, 264})
     for (const int64_t n : {3, 16, 17}) all.push_back({1, n, inner, 0});
   for (const int64_t inner : {8, 24, 64})
