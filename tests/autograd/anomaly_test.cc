@@ -1,4 +1,5 @@
-// detect_anomaly names the first op whose result or gradient is not finite.
+// detect_anomaly() throws ValueError at the first op whose result or gradient is NaN or infinite; the error
+// names the op, its layer and the element. Also on other threads, in checkpoints and on asynchronous devices.
 #include "gradus/autograd/graph/anomaly.h"
 
 #include <gmock/gmock.h>

@@ -1,5 +1,5 @@
-// Autocast: the dtypes that ops compute in, where gradients arrive, and what happens to the
-// casts that are kept.
+// Autocast to bf16 and f16: the dtype of each kind of op and of gradients, and the lifetime of cached casts
+// of parameters. References are the op on operands cast by hand, or the same in f32 within bf16's rounding.
 #include "gradus/autograd/graph/autocast.h"
 
 #include <cmath>
@@ -50,7 +50,7 @@ TEST_F(AutocastTest, GivesTheValueOfTheOpOnCastOperands) {
   const Tensor by_hand = linear(low(x), low(w), low(b));
   auto amp = autocast(DType::kBF16);
   EXPECT_EQ(linear(x, w, b).to_vector<float>(), by_hand.to_vector<float>());
-  EXPECT_EQ(linear(x, w, b).to_vector<float>(), by_hand.to_vector<float>());  // by the casts that are kept
+  EXPECT_EQ(linear(x, w, b).to_vector<float>(), by_hand.to_vector<float>());  // from the cached casts
 }
 
 TEST_F(AutocastTest, WorksInF16AndLeavesF64Alone) {
@@ -103,7 +103,7 @@ TEST_F(AutocastTest, GradientsArriveInTheDtypeOfTheParameter) {
   for (size_t i = 0; i < low.size(); ++i) EXPECT_NEAR(low[i], high[i], 0.05);
 }
 
-// The filters' gradient is a sum of 301 pixels' ones, which bf16 cannot hold.
+// Each gradient is a sum of 301 ones. bf16 cannot represent 301, so a gradient rounded to bf16 would differ.
 TEST_F(AutocastTest, GradientsOfFiltersAreNotRoundedOnTheirWay) {
   const Tensor ones_image = ones({1, 16, 7, 43}), weight = zeros({16, 16, 1, 1}), bias = zeros({16});
   backward({weight, bias}, [&] {
@@ -152,7 +152,7 @@ TEST_F(AutocastTest, SecondOrderOfConvolutionAndLinearWorks) {
   }
 }
 
-// PyTorch keeps the cast with its place in the graph: made under no_grad, it would cut the parameter off.
+// PyTorch caches the cast with its graph node: a cast made under no_grad would detach the parameter later.
 TEST_F(AutocastTest, ACastThatWasMadeWithoutRecordingDoesNotCutOffLaterUses) {
   backward({w}, [&] {
     auto amp = autocast(DType::kBF16);
@@ -256,7 +256,7 @@ TEST_F(AutocastTest, CheckpointComputesAgainUnderTheSameScope) {
   EXPECT_THAT(seen, testing::Each(std::optional(DType::kBF16)));
 
   seen.clear();
-  backward({w}, [&] {  // and without one when there was none, though backward runs in a scope
+  backward({w}, [&] {  // without autocast in forward, the recomputation has none
     const Tensor y = autograd::checkpoint(f, x);
     return y;
   });
@@ -273,7 +273,7 @@ TEST_F(AutocastTest, ThreadsInheritTheScopeByASnapshot) {
   EXPECT_EQ(type, DType::kBF16);
 }
 
-// --- kept casts ---
+// --- cached casts ---
 
 int64_t live() { return memory_stats(kCPU).live_bytes; }
 

@@ -1,5 +1,5 @@
-// Checkpointing: computing again gives the same bits and changes no state, for any inputs. Memory falls while
-// a backward goes on.
+// Activation checkpointing against the same network without it: bit-equal gradients, buffers and random
+// numbers. Also the live memory during a backward, with and without checkpoints.
 #include <gtest/gtest.h>
 
 #include "gradus/autograd/functional.h"
@@ -35,7 +35,7 @@ struct Step {
   double loss, next_random;
 };
 
-// A training step of five blocks, in segments or (0) as usual.
+// One training step of five blocks in `segments` checkpointed segments; 0: without checkpoints.
 Step step_in_segments(int64_t segments) {
   manual_seed(5);
   nn::Sequential net({block(2, 4, 0.3), block(4, 4), block(4, 4, 0.5), block(4, 4), block(4, 3)});
@@ -171,8 +171,9 @@ TEST(Checkpoint, ErrorsInBackwardNameTheLayer) {
 
 constexpr int64_t kRows = 64, kColumns = 4096, kBytes = 4 * kRows * kColumns;
 
-// What is alive each time a gradient arrives, beyond what was before the step. Each of eight ops
-// saves an activation.
+// Bytes live when each gradient arrives and at the end, less those before the step. Each of eight ops saves
+// an activation of kBytes. `keep_graph`: by autograd::grad(), which keeps the graph; returns the last number
+// alone.
 std::vector<int64_t> live_during_backward(
     const std::function<Tensor(const Tensor&, const std::vector<Tensor>&)>& net, bool keep_graph = false) {
   std::vector<Tensor> scales;
@@ -206,9 +207,8 @@ Tensor chain(const Tensor& x, const std::vector<Tensor>& scales) {
 TEST(BackwardMemory, FallsWithEveryRuleThatHasRun) {
   const std::vector<int64_t> live = live_during_backward(chain);
   ASSERT_EQ(live.size(), 9u);
-  // When the gradient of the last scale arrives, exp's result is freed; the products' inputs are those
-  // before. At most two gradients of intermediate results are alive besides. Gradients of scales are a 64th
-  // of an activation.
+  // After k + 1 gradients at most 7 - k activations and two intermediate gradients are live. The gradient of
+  // a scale is 1 / 64 of an activation.
   for (int64_t k = 0; k < 8; ++k)
     EXPECT_LE(live[k], (7 - k + 2) * kBytes + (k + 1) * kBytes / 32) << "after " << k + 1 << " gradients";
   EXPECT_LE(live.back(), kBytes / 4) << "nothing but gradients is left";

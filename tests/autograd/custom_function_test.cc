@@ -1,4 +1,5 @@
-// Differentiable functions with rules of their own.
+// autograd::Function: user-defined forward and backward. Gradients are compared with values computed by hand
+// and checked by gradcheck; a result or input without a gradient is an undefined Tensor.
 #include <cmath>
 
 #include <gmock/gmock.h>
@@ -28,7 +29,7 @@ struct Cube : autograd::Function {
 };
 Tensor cube(const Tensor& x) { return autograd::apply(std::make_shared<Cube>(), {x})[0]; }
 
-// Two results, of which a caller may use one; notes what arrives.
+// Results {a + b, a * b}. Logs a digit per result: 1 if its gradient is defined, else 0.
 struct SumAndProduct : autograd::Function {
   explicit SumAndProduct(std::string* log) : log(log) {}
   Tensors forward(const Tensors& x) override {

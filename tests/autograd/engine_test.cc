@@ -1,4 +1,5 @@
-// Recordings and the engine: several managers, threads, checkpoints, devices, second order, errors.
+// Recordings and the backward engine: several managers, threads, checkpoints, devices, second order, errors.
+// Expected gradients are exact closed forms. cpu:1 and cpu:2 run kernels asynchronously on their own streams.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
-// What GradManager promises, one test per promise: attaching, callbacks, recording,
-// backward, several managers.
+// The contract of GradManager, one test per clause: attach, callbacks, record, backward, release, several
+// managers, in-place edits. Expected gradients are derivatives by hand in f64.
 #include <cmath>
 #include <numeric>
 
@@ -209,7 +209,7 @@ TEST(GradManagerCallback, RunsInReverseOrderOfUse) {
   EXPECT_THAT(order, ElementsAre(4, 3, 2, 1));
 }
 
-// Doubles its input and notes when its rule runs.
+// Doubles its input and logs when its backward runs.
 struct Marked : autograd::Function {
   explicit Marked(std::string* log) : log(log) {}
   std::vector<Tensor> forward(const std::vector<Tensor>& x) override { return {2 * x[0]}; }
@@ -239,7 +239,7 @@ TEST(GradManagerCallback, RunsAsSoonAsItsGradientIsCompleteBeforeEarlierOpsRules
   EXPECT_THAT(values(early.grad()), ElementsAre(6));
 }
 
-// The gradient of the root itself, which the next backward starts from again.
+// `g` is the root's initial gradient of 1: writing it must not change what the next backward starts from.
 TEST(GradManagerCallback, MayWriteIntoWhatTheyAreGiven) {
   const Tensor x = f64({3});
   GradManager gm;
@@ -280,7 +280,8 @@ TEST(GradManagerCallback, IsNotCalledWithoutAGradient) {
   EXPECT_FALSE(unused.grad().defined());
 }
 
-// Holds every gradient back and delivers all of them, scaled, at the end.
+// Withholds every gradient and delivers it doubled from finish(), or unchanged from landed() if `lands`. Logs
+// all calls; "begin101": the loss reaches the first and third attached tensor.
 class Pack : public GradCallback, public std::enable_shared_from_this<Pack> {
  public:
   void begin(const std::vector<Tensor>& attached, const std::vector<bool>& reached) override {
@@ -310,9 +311,9 @@ class Pack : public GradCallback, public std::enable_shared_from_this<Pack> {
 
   std::string log;
   std::vector<Delivery> pending, come;
-  bool lands = false;  // delivers as soon as it can
-  Tensor late;         // attached when a recording opens
-  Tensor extra;
+  bool lands = false;
+  Tensor late;   // attached when a recording opens
+  Tensor extra;  // finish() also delivers ones for it
 };
 
 TEST(GradManagerCallback, AsAnObjectSeesTheWholeBackward) {
@@ -379,11 +380,11 @@ TEST(GradManagerCallback, AsAnObjectIsToldOnceHoweverTheRecordingEnds) {
   };
   EXPECT_EQ(log_of([](Recording& r) { r.release(), r.release(); }), "open  abandon");
   EXPECT_EQ(log_of([&](Recording&) { gm.release(); }), "open  abandon");
-  // Errors before the backward begins, in it, and after a good end.
+  // Errors before the backward begins (two), and in the delivery after finish().
   EXPECT_EQ(log_of([&](Recording& r) { EXPECT_THROW(r.backward(3 * b), ShapeError); }), "open  failed");
   EXPECT_EQ(log_of([&](Recording& r) { EXPECT_THROW(r.backward(f64({1})), StateError); }), "open  failed");
   EXPECT_EQ(log_of([&](Recording& r) {
-              pack->extra = f64({1});  // not attached: it has delivered, but not well
+              pack->extra = f64({1});  // not attached, so its delivery is an error
               EXPECT_THROW(r.backward(a * sum(b)), StateError);
               EXPECT_THROW(r.backward(a * sum(b)), StateError);
             }),
@@ -453,7 +454,8 @@ TEST(GradManagerCallback, ChainedAfterAnObjectRunsAsSoonAsTheGradientLands) {
   EXPECT_THAT(values(late.grad()), ElementsAre(2));
 }
 
-// Delivers gradients that lie in one piece of memory.
+// Delivers gradients that are views of one buffer: element 0 is 7, the others 0. `may_alias`: leaves may keep
+// the views as their gradients instead of copies.
 class Shared : public GradCallback {
  public:
   explicit Shared(bool may_alias) : may_alias(may_alias) {}

@@ -1,4 +1,5 @@
-// gradcheck finds wrong gradients and says where they are; right ones pass.
+// gradcheck() and gradgradcheck() pass correct backward rules, and report the input and element of a wrong
+// one.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -12,7 +13,7 @@ namespace {
 using testing::HasSubstr;
 using Tensors = std::vector<Tensor>;
 
-// x^2 with whatever rule a test gives it.
+// x^2 with `rule` as its backward.
 struct Square : autograd::Function {
   using Rule = std::function<Tensor(const Tensor& dy, const Tensor& x)>;
   explicit Square(Rule rule) : rule(std::move(rule)) {}

@@ -1,5 +1,5 @@
-// Tensors that a user keeps with `auto` outlive the tensors that they came from. Also x[0][1] and x += y
-// under a recording.
+// Results of x[i], shape() and strides() that a user keeps with `auto` stay valid after x is gone. Also
+// x[0][1] = y and x += y under a recording, and autograd::apply<F>().
 #include <gtest/gtest.h>
 
 #include "gradus/autograd/functional.h"
@@ -17,7 +17,7 @@ Tensor made() { return tensor({{1.f, 2.f}, {3.f, 4.f}}); }
 
 TEST(IndexLifetime, APartHoldsItsTensor) {
   auto row = made()[1];
-  const Tensor other = full({2, 2}, 9);  // takes the memory of a tensor that is gone
+  const Tensor other = full({2, 2}, 9);  // would reuse freed memory
   EXPECT_EQ(row.to_vector<float>(), (Floats{3, 4}));
   EXPECT_EQ(row.shape(), Shape{2});
   EXPECT_EQ(row[0].item<double>(), 3);

@@ -1,5 +1,5 @@
-// Memory for small objects runs out at every place of a step in turn: each time the caller gets an exception,
-// and the next step is right. Destructors on the way must do without memory.
+// operator new fails at each allocation of a training step in turn, and at all later ones. The caller gets an
+// exception, the next step has the same gradients as before, and destructors work without allocating.
 #include <atomic>
 #include <cstdlib>
 #include <new>
@@ -15,8 +15,8 @@
 namespace {
 
 constexpr int64_t kUnlimited = -1;
-std::atomic<int64_t> left{kUnlimited};  // allocations that still succeed
-std::atomic<int64_t> made{0};
+std::atomic<int64_t> left{kUnlimited};  // number of allocations that still succeed
+std::atomic<int64_t> made{0};           // number of allocations so far
 
 }  // namespace
 
@@ -55,9 +55,9 @@ class OutOfMemory : public testing::Test {
  protected:
   OutOfMemory() { set_num_threads(1); }
 
-  // Some blocks are large: the allocator remembers those in a tree.
+  // The tensors are large, since the allocator keeps large blocks in a tree, whose nodes it allocates.
   void step() {
-    const Tensor w = weight;  // of this thread's hold
+    const Tensor w = weight;  // a handle of this step
     w.set_grad({});
     GradManager gm;
     gm.attach(w, callback);
@@ -103,7 +103,7 @@ TEST_F(OutOfMemory, AtAnyAllocationOfAStepIsAnExceptionAndTheNextStepIsRight) {
   EXPECT_EQ(memory_stats().live_bytes, live) << "blocks were lost on the way";
 }
 
-// As when a recording goes out of scope while an exception unwinds.
+// As when std::bad_alloc unwinds the scope of a recording.
 TEST_F(OutOfMemory, ARecordingEndsWithoutAnyMemory) {
   GradManager gm;
   gm.attach(weight, callback);

@@ -1,5 +1,5 @@
-// Nodes that other nodes depend on: their recordings keep them, every backward runs them, and they are told
-// when a recording ends without them.
+// Graph nodes with {.required = true}: their recording keeps them alive, its backward runs them even if no
+// gradient reaches them, newest first, and skipped() is called if the recording ends without running them.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -17,7 +17,7 @@ using testing::IsEmpty;
 
 using Log = std::vector<std::string>;
 
-// Writes down what happens to it; its input's gradient is the output's, or a hundred when none arrives.
+// Logs its calls ("goes on": the recording stays open). Passes its gradient on, or 100 if none arrives.
 class Witness final : public Node {
  public:
   Witness(std::string name, Log& log)

@@ -1,5 +1,6 @@
-// Sparse gradients of embeddings: how they add up, who gets them dense, and what steps and scalers do with them.
-// Trajectories against PyTorch's are in tests/golden.
+// Sparse gradients of embeddings: accumulation, conversion to dense, optimizer steps, clipping, GradScaler.
+// The reference is the same table with dense gradients, mostly bit for bit; tests/golden compares with
+// PyTorch.
 #include "gradus/autograd/graph/sparse_gradient.h"
 
 #include <gmock/gmock.h>
@@ -24,7 +25,7 @@ namespace {
 using autograd::is_sparse;
 using testing::ElementsAre;
 
-constexpr Device kQueued{DeviceType::kCPU, 1};
+constexpr Device kQueued{DeviceType::kCPU, 1};  // runs kernels asynchronously
 
 // A table, its manager, and a loss whose gradient is different in every element that was read.
 struct Table {
@@ -50,7 +51,7 @@ struct Table {
   GradManager gm;
 };
 
-// The same by a dense and by a sparse table: equal bits.
+// Runs f on a dense and on a sparse table: their gradients must be bit-equal.
 template <class F> void expect_same(F f) {
   Table dense(false), sparse(true);
   f(dense), f(sparse);
@@ -94,7 +95,7 @@ TEST(SparseGradient, AddsUpOverLookupsAndBackwards) {
   expect_same([](Table& t) { t.backward({5, 2}), t.backward({2, 1}), t.backward({0}); });
 }
 
-// Weights that are also the matrix of a product, and gradients that are there already.
+// Tied weights (also an operand of matmul), and accumulation into a dense gradient.
 TEST(SparseGradient, IsDenseInASumWithADenseOne) {
   std::vector<std::vector<double>> sums;
   for (const bool sparse : {false, true}) {
@@ -154,7 +155,7 @@ TEST(SparseGradient, HasDerivatives) {
             autograd::grad(penalty(false), w).to_vector<double>());
 }
 
-// Not even a gradient that looks like one of zeros: ops that do not know it throw.
+// Ops without support for sparse gradients throw; none reads a sparse gradient as zeros.
 TEST(SparseGradient, IsRefusedByOpsThatDoNotKnowIt) {
   Table t(true);
   t.backward({1});
@@ -169,6 +170,7 @@ TEST(SparseGradient, IsRefusedByOpsThatDoNotKnowIt) {
   EXPECT_TRUE(is_sparse(t.weight.grad()));
 }
 
+// The table after three steps of optimizer O; `master`: with f32 master weights.
 template <class O, class Options>
 std::vector<double> trained(bool sparse, Options options, DType dtype = DType::kF32, Device device = kCPU,
                             bool master = false) {
@@ -182,7 +184,7 @@ std::vector<double> trained(bool sparse, Options options, DType dtype = DType::k
   return t.weight.template to_vector<double>();
 }
 
-// Zeros change nothing in these, so that their dense steps are the same, to the last bit.
+// These optimizers leave rows with zero gradients unchanged, so dense and sparse steps are bit-equal.
 TEST(SparseSteps, OfSGDAndAdagradAreTheDenseOnes) {
   using namespace optim;
   for (const DType dtype : {DType::kF32, DType::kF64, DType::kBF16}) {
@@ -197,7 +199,7 @@ TEST(SparseSteps, OfSGDAndAdagradAreTheDenseOnes) {
             (trained<SGD>(false, SGDOptions{.lr = 1e-3}, DType::kBF16, kCPU, true)));
 }
 
-// Momentum moves all rows; these optimizers do not step rows alone.
+// These optimizers move rows with zero gradients too, so their steps convert gradients to dense.
 TEST(SparseSteps, OfOthersAreDense) {
   using namespace optim;
   EXPECT_EQ((trained<SGD>(true, SGDOptions{.lr = 0.1, .momentum = 0.9, .nesterov = true})),

@@ -1,4 +1,5 @@
-// A backward in two parts: the gradients of one, each rule's edges once, and what is kept in between.
+// Recording::backward_inputs() then backward_weights() against one backward(): bit-equal gradients, each rule
+// runs once, and the memory kept in between is bounded.
 #include <gmock/gmock.h>
 
 #include "gradus/autograd/functional.h"
@@ -28,7 +29,8 @@ Tensor f64(const Shape& shape, uint64_t seed) { return random_tensor(shape, DTyp
 
 using Function = std::function<Tensor(const std::vector<Tensor>& inputs, const std::vector<Tensor>& weights)>;
 
-// Computes gradients in one part, and in two: expects the same bits, the inputs' before the weights'.
+// Differentiates f by one backward and by the two parts: expects the same bits, and none for weights after
+// the first.
 void expect_same(const std::vector<Tensor>& inputs, const std::vector<Tensor>& weights, const Function& f) {
   std::vector<Tensor> all = inputs;
   all.insert(all.end(), weights.begin(), weights.end());
@@ -128,7 +130,7 @@ TEST(SplitBackward, AutocastToBF16) {
   });
 }
 
-// An op that counts its rules.
+// x * w; counts the calls of its rules: calls[0] for x, calls[1] for w.
 Tensor counted(const Tensor& x, const Tensor& w, std::array<int, 2>& calls) {
   Tensor y = detach(x * w);
   if (Recorder r{"counted", x, w})
@@ -194,9 +196,10 @@ TEST(SplitBackward, KeepsInputsOfLayersAndGradientsOfTheirResults) {
     recording.backward_inputs(x, y);
   }
   x.set_grad({});
-  // tanh's result goes into the second layer; and there are the gradients of both layers' results.
+  // Kept: the input of the second layer, and the gradients of both layers' results.
   EXPECT_NEAR(double(memory_stats(kCPU).live_bytes - before) / kBytes, 3, 0.1);
   recording.backward_weights();
+  // The gradients of two weights, each 64 / 1000 of kBytes.
   EXPECT_NEAR(double(memory_stats(kCPU).live_bytes - before) / kBytes, 0.13, 0.05);
 }
 
@@ -217,6 +220,7 @@ TEST(SplitBackward, DroppedInBetweenItFreesAll) {
   EXPECT_FALSE(w.grad().defined());
 }
 
+// Logs its calls, and which of its tensors the loss reaches.
 struct Watcher : GradCallback {
   std::vector<std::string> calls;
   std::vector<bool> flags;
@@ -277,7 +281,7 @@ TEST(SplitBackward, Errors) {
   EXPECT_ERROR(Error, recording.backward_inputs(w, sum(x * w)), "must be functions");
 }
 
-// An op whose rule for one of its inputs throws.
+// x * w, whose rule for x (`first`) or for w throws.
 Tensor throwing(const Tensor& x, const Tensor& w, bool first) {
   Tensor y = detach(x * w);
   if (Recorder r{"throwing", x, w})

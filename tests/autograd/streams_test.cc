@@ -1,6 +1,6 @@
-// A backward over forwards on several streams gives the gradients of one stream, and leaves them ready for the caller's
-// stream. Runs on cpu:1 and, linked with an emulated GPU, on cuda:0. Values are small integers, so sums are exact; they
-// differ from round to round, so that what an earlier round has left in memory is wrong.
+// A backward over forwards on several streams gives the gradients of the synchronous CPU, ready for the
+// caller's stream. Runs on cpu:1 and, linked with the GPU emulator, on cuda:0. Values are small integers, so
+// sums are exact; they differ between rounds, so that stale memory of an earlier round is detected.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -42,7 +42,7 @@ void delay(Device d) {
   current_stream(d).enqueue([time] { std::this_thread::sleep_for(time); });
 }
 
-// The identity, whose forward and backward come late.
+// The identity, whose forward and backward are delayed on their stream.
 struct Late : autograd::Function {
   static Tensor copy(const Tensor& x) {
     delay(x.device());
@@ -53,7 +53,7 @@ struct Late : autograd::Function {
 };
 Tensor late(const Tensor& x) { return autograd::apply<Late>(x); }
 
-// A round on some device, and its side streams.
+// One repetition of a test, the n-th, on `device`, with side streams; `n` changes the values.
 struct Round {
   Round(Device d, Device other, int n)
       : device(d),
@@ -86,7 +86,7 @@ struct Round {
   }
 };
 
-// Returns what work that is queued now on the current stream sees.
+// Copies made by work queued now on the current stream: the values that such work sees.
 template <class... T> Tensors seen(const T&... xs) { return {raw::clone(xs)...}; }
 
 using Program = std::function<Tensors(const Round&)>;
@@ -138,7 +138,7 @@ TEST(StreamsOfABackward, LeavesThatSeveralStreamsUse) {
     GradManager gm;
     gm.attach(w);
     Tensors all;
-    for (int i = 1; i <= 2; ++i) {  // the second one adds to the first one's gradient
+    for (int i = 1; i <= 2; ++i) {  // the second backward adds to the first one's gradient
       auto recording = gm.record();
       const Tensor a = r.on(r.one, [&] { return late(w * i); });
       const Tensor b = r.on(r.two, [&] { return late(square(w)); });
@@ -231,8 +231,8 @@ TEST(StreamsOfABackward, InTwoPartsFromAValueWithinTheGraph) {
   });
 }
 
-// The second part runs on another stream than the first. `h` leads to an input: its gradient is there after the first
-// part, and is delivered by the second.
+// The second part runs on another stream than the first. `h` leads to an input: its gradient is there after
+// the first part, and is delivered by the second.
 TEST(StreamsOfABackward, InTwoParts) {
   expect_the_same_on_streams([](const Round& r) {
     const Tensor x = r.numbers(1), w = r.numbers(2);
@@ -256,8 +256,8 @@ TEST(StreamsOfABackward, InTwoParts) {
   });
 }
 
-// A rule that runs for all inputs at once keeps those of the second part, on a device of which the first part knows
-// nothing else.
+// One rule computes both input gradients. That of the second part is kept until then, on a device that the
+// first part does not use otherwise.
 struct ToOther : autograd::Function {
   explicit ToOther(Device to) : to(to) {}
   Tensors forward(const Tensors& xs) override {
@@ -358,7 +358,7 @@ TEST(StreamsOfABackward, BuffersThatOtherStreamsReadAreNotReused) {
   });
 }
 
-// A rule that gives no gradient, and writes the one that it gets.
+// Its backward copies its gradient into `to` and returns none.
 struct Spy : autograd::Function {
   explicit Spy(Tensor to) : to(std::move(to)) {}
   Tensors forward(const Tensors& xs) override { return {xs[0] * 1}; }

@@ -21,7 +21,7 @@ template <class F> void on_threads(int n, F f) {
   for (auto& t : threads) t.join();
 }
 
-// A convolution, a product and a loss: what ops cache beside the weights is used by every thread.
+// A convolution, a product and a loss. Threads share what these ops cache with the weights.
 Tensor loss_of(const Tensor& x, const Tensor& kernel, const Tensor& weight) {
   const Tensor h = relu(conv2d(x, kernel));
   return mean(square(matmul(flatten(h, 1), weight)));
@@ -141,7 +141,7 @@ TEST(Threads, BackwardOnTwoDevicesGivesTheGradientsOfOne) {
     auto recording = gm.record();
     Tensor h = w;
     for (int i = 0; i < 10; ++i) {
-      const Tensor weight = to(w, b), x = to(h, b);  // in this order, which gradients are added in
+      const Tensor weight = to(w, b), x = to(h, b);  // the order of recording, in which gradients are summed
       h = to(tanh(matmul(x, weight)), a);
     }
     gm.backward(mean(square(h)));

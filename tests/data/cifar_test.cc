@@ -1,3 +1,5 @@
+// CIFAR10 and CIFAR100 read the binary files of the data sets: values, labels, batches, errors. Files are
+// made by the test; the real ones are checked if GRADUS_DATA names a folder that has them.
 #include "gradus/data/sets/cifar.h"
 
 #include <gmock/gmock.h>

@@ -1,3 +1,5 @@
+// DataLoader and Endless on CPU: order for any number of worker threads, random numbers, resuming from a
+// state, errors, timeouts, options.
 #include "gradus/data/dataloader.h"
 
 #include <gmock/gmock.h>
@@ -18,7 +20,8 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// Sample i is the number i; reading takes a different time each, so that workers overtake one another.
+// Sample i has a random input and the target i. `sleep`: reading times differ, so that workers overtake one
+// another. Sample `broken` cannot be read (-1: none).
 class Numbers : public Dataset {
  public:
   explicit Numbers(int64_t size) : size_(size) {}
@@ -345,7 +348,7 @@ TEST(DataLoader, CollatesAsTold) {
     }
     EXPECT_EQ(calls, 3);
   }
-  // Samples read for it have the random numbers that they have without it.
+  // With a collate function samples draw the same random numbers as without.
   const auto first_numbers = [&](const DataLoaderOptions& options) {
     DataLoader loader(d, options);
     return loader.begin()->input.to_vector<double>();

@@ -1,5 +1,5 @@
-// Tests of the data sets in memory (TensorDataset, Subset, ConcatDataset), of batches and their errors, of random
-// numbers in Dataset::get, and of the ownership rules of DatasetRef and DatasetArg.
+// Tests of the data sets in memory (TensorDataset, Subset, ConcatDataset), of batches and their errors, of
+// random numbers in Dataset::get, and of the ownership rules of DatasetRef and DatasetArg.
 #include "gradus/data/dataset.h"
 
 #include <gmock/gmock.h>
@@ -21,8 +21,8 @@ TensorDataset five_rows() {
                        tensor<int64_t>({0, 10, 20, 30, 40}, {5}));
 }
 
-// Sample i has an input f32[3] filled with i, and the target i. Sample 13 cannot be read. If `ragged`, the inputs
-// of samples 0, 3, 6, ... are f32[2].
+// Sample i has an input f32[3] filled with i, and the target i. Sample 13 cannot be read. If `ragged`, the
+// inputs of samples 0, 3, 6, ... are f32[2].
 class Numbers : public Dataset {
  public:
   explicit Numbers(int64_t size, bool ragged = false) : size_(size), ragged_(ragged) {}
@@ -118,8 +118,8 @@ TEST(Dataset, SamplesThatCannotBeStackedAreAnErrorThatShowsBoth) {
                "f32[3]", "sample 2");
 }
 
-// get_batch gives each sample its own generator, so the random numbers of a sample depend on the seed, the index
-// and the number of earlier batches, but not on the sample's position in the batch.
+// get_batch gives each sample its own generator, so the random numbers of a sample depend on the seed, the
+// index and the number of earlier batches, but not on the sample's position in the batch.
 TEST(Dataset, RandomNumbersBelongToTheSample) {
   const Draws d;
   const auto draw = [&](std::vector<int64_t> indices) {
@@ -155,8 +155,8 @@ TEST(Subset, OwnsATemporary) {
   EXPECT_EQ(s.get(0).target.item<int64_t>(), 5);
 }
 
-// In a function that returns DatasetRef, `return set;` moves the local data set into the DatasetRef, which owns
-// the data set. An lvalue does not convert to DatasetRef implicitly; DatasetRef(set) borrows the lvalue.
+// In a function that returns DatasetRef, `return set;` moves the local data set into the DatasetRef, which
+// owns the data set. An lvalue does not convert to DatasetRef implicitly; DatasetRef(set) borrows the lvalue.
 // DatasetArg, the type of parameters, borrows lvalues implicitly.
 TEST(DatasetRef, BorrowsOnlyWhenItSaysSo) {
   const auto local = []() -> DatasetRef {

@@ -1,3 +1,5 @@
+// GeneratedDigits, the synthetic substitute of MNIST: shapes, reproducibility, balance, and that classes are
+// neither trivial nor impossible to separate.
 #include "gradus/data/sets/digits.h"
 
 #include <gmock/gmock.h>
@@ -71,8 +73,7 @@ TEST(GeneratedDigits, ClassesAreBalancedAndImagesHaveInkInTheMiddle) {
 }
 
 TEST(GeneratedDigits, ClassesCanBeToldApartButNotByTheirMeans) {
-  // Nearest class mean: far above chance, far below perfect. What a network makes of them is
-  // the example's test.
+  // A nearest-class-mean classifier gets 40 to 90 % right. The example's test trains a network.
   const GeneratedDigits train({.size = 5000}), test({.train = false, .size = 1000});
   std::array<std::array<double, 784>, 10> mean{};
   std::array<double, 10> counts{};

@@ -1,3 +1,5 @@
+// download() against local HTTP servers with faults: checksums, mirrors, resumed transfers, stalls, size
+// limits, redirects, concurrent calls.
 #include "gradus/data/files/download.h"
 
 #include <arpa/inet.h>
@@ -27,7 +29,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-// A file server on a port of its own, with the faults that real ones have.
+// An HTTP server of one file on a free port of 127.0.0.1, with faults that a test sets.
 class Server {
  public:
   std::string content;
@@ -61,6 +63,7 @@ class Server {
   std::string url(const std::string& path = "/file") const {
     return "http://127.0.0.1:" + std::to_string(port_) + path;
   }
+  // Per request the value of "Range: bytes="; "" without one.
   std::vector<std::string> requested_ranges() {
     std::lock_guard lock(mutex_);
     return ranges_;
@@ -152,6 +155,7 @@ class Server {
   std::thread thread_;
 };
 
+// n pseudorandom bytes.
 std::string noise(size_t n) {
   std::string s(n, '\0');
   uint32_t x = 1;

@@ -1,3 +1,5 @@
+// IdxFile, the reader of MNIST's IDX format, plain and gzip: all element types, truncated, malformed and
+// hostile files.
 #include "gradus/data/files/idx.h"
 
 #include <gmock/gmock.h>
@@ -20,6 +22,7 @@ using ::testing::HasSubstr;
 
 std::string be32(uint32_t v) { return {char(v >> 24), char(v >> 16), char(v >> 8), char(v)}; }
 
+// Type codes: 08 u8, 09 i8, 0B i16, 0C i32, 0D f32, 0E f64.
 std::string header(char type, std::vector<uint32_t> dims) {
   std::string h{0, 0, type, char(dims.size())};
   for (uint32_t d : dims) h += be32(d);

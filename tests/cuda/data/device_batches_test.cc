@@ -1,5 +1,6 @@
-// Batches that a loader brings to the emulated cuda:0: their numbers and order, in many orders of the
-// streams, which run late; and how a pass ends.
+// DataLoader with .device = cuda:0 on the GPU emulator, which runs streams late and in an order drawn from a
+// seed: values and order of batches are those on the host; early ends of a pass, errors, and failing CUDA
+// calls.
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
@@ -26,7 +27,7 @@ const Device kCuda = Device::parse("cuda:0");
 constexpr uint64_t kOrders = 20;
 constexpr int64_t kWidth = 1000;
 
-// Sample i is kWidth times the number i.
+// Sample i: kWidth elements of value i, and the target i. Sample `broken` cannot be read (-1: none).
 class Numbers : public Dataset {
  public:
   explicit Numbers(int64_t size) : size_(size) {}
@@ -46,7 +47,7 @@ class Numbers : public Dataset {
   int64_t size_;
 };
 
-// What a step has made of a batch, on the device.
+// Copies of a batch made by kernels on the device; is_right() compares them with the samples.
 struct Used {
   std::vector<int64_t> indices;
   Tensor input, target;
@@ -71,7 +72,7 @@ std::vector<std::vector<int64_t>> order_on_host(const Dataset& d, DataLoaderOpti
   return all;
 }
 
-// Nothing is waited for before the last batch: kernels run late, while the next batches come.
+// The host does not wait before the last batch, so kernels run while the next batches are copied.
 TEST(DeviceBatches, AreThoseOfTheHostInEveryOrder) {
   const Numbers d(46);
   for (uint64_t seed = 1; seed <= kOrders; ++seed) {
@@ -116,7 +117,7 @@ TEST(DeviceBatches, TheNextOneIsOnItsWayWhileTheLoopHasOne) {
   const int64_t before = memory_stats(kCuda).live_bytes;
   auto at = loader.begin();
   while (d.reads < 12) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  std::this_thread::sleep_for(std::chrono::milliseconds(100));  // the last one is joined and pinned
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));  // the last batch is collated and pinned
   const int64_t one = 4 * kWidth * int64_t(sizeof(float));
   ++at;
   EXPECT_EQ(at->indices, (std::vector<int64_t>{4, 5, 6, 7}));
@@ -127,7 +128,7 @@ TEST(DeviceBatches, TheNextOneIsOnItsWayWhileTheLoopHasOne) {
   EXPECT_EQ(loader.state().samples, 12);
 }
 
-// A batch whose copy was queued behind the loop's kernels arrives before they have run.
+// A batch is copied before kernels that the loop had queued earlier have run.
 TEST(DeviceBatches, CopiesDoNotWaitForTheLoopsKernels) {
   const Numbers d(20);
   for (uint64_t seed = 1; seed <= kOrders; ++seed) {
@@ -173,8 +174,8 @@ TEST(DeviceBatches, AStateResumesWithTheNextBatch) {
 
 struct Stop : std::exception {};
 
-// A pass ends early, by break or by an exception of the loop's body. What is queued then still runs, and the
-// next pass is right.
+// A pass ends early, by break or by an exception in the loop's body. Queued work still runs, and the next
+// pass gives the right batches.
 TEST(DeviceBatches, APassMayEndEarly) {
   const Numbers d(40);
   for (uint64_t seed = 1; seed <= kOrders; ++seed) {
@@ -236,7 +237,8 @@ TEST(DeviceBatches, AnErrorOfTheDataSetComesInPlaceOfItsBatch) {
   }
 }
 
-// Each call of the runtime fails in turn: a typed error or none, nothing is lost, the next pass is right.
+// Each runtime call fails in turn: a typed error or none, no memory leaks, the next pass gives the right
+// batches.
 TEST(DeviceBatches, EachCallMayFail) {
   const Numbers d(12);
   const int64_t before = memory_stats(kCuda).live_bytes;

@@ -1,3 +1,5 @@
+// Kernels for batch norm of channels-last data [rows, channels], forward, backward and running statistics,
+// against long double loops on the host within bounds on roundings; two runs must have the same bits.
 #include "gradus/tensor/cuda/kernels/batch_norm.h"
 
 #include "device_test.h"
@@ -7,9 +9,9 @@ namespace {
 
 struct Image {
   int64_t rows, channels;
-  size_t start = 0;  // of the operands: to be misaligned
+  size_t start = 0;  // first element of the operands, for misalignment
   bool weighted = true;
-  bool brief = false;  // some ops, once
+  bool brief = false;  // checks few ops, each run once
   int64_t size() const { return rows * channels; }
   size_t at(int64_t row, int64_t c) const { return static_cast<size_t>(row * channels + c); }
 };
@@ -19,7 +21,7 @@ std::vector<Image> images() {
   for (const int64_t channels : {1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 64, 65})
     for (const int64_t rows : {1, 9}) all.push_back({rows, channels, size_t(channels % 5 == 2)});
   for (const int64_t channels : {3, 8}) all.push_back({2, channels});
-  // Around one row of each thread, four of them, and the first cut.
+  // Around one row per thread, four rows per thread, and the first split over several blocks.
   for (const int64_t rows : {31, 32, 33, 127, 128, 129, 257}) all.push_back({rows, 32, 0, rows % 2 == 1});
   for (const int64_t rows : {7, 8, 9, 31, 32, 33, 130}) all.push_back({rows, 33});
   for (const int64_t rows : {255, 256, 257, 1023, 1024, 1025, 3000})
@@ -28,13 +30,13 @@ std::vector<Image> images() {
   all.push_back({513, 16, 1});
   all.push_back({1500, 3});
   all.push_back({150, 80});
-  all.push_back({10'000, 32, 0, true, true});  // more rows of a thread than it adds at once
+  all.push_back({10'000, 32, 0, true, true});  // more rows per thread than one partial sum takes
   if (!options().small)
     all.push_back({100'000, 64, 0, true, true}), all.push_back({40, 4096}), all.push_back({60'000, 5, 1});
   return all;
 }
 
-// Half the distance from 1 to the next number: of what numbers are computed in, and of elements.
+// Unit roundoff of the compute type, and the additional one of 16-bit elements; absolute error near 0.
 template <class T> constexpr double kUnit = std::is_same_v<T, double> ? 0x1p-53 : 0x1p-24;
 template <class T>
 constexpr double kStored = std::is_same_v<T, f16>    ? 0x1p-11
@@ -43,9 +45,9 @@ constexpr double kStored = std::is_same_v<T, f16>    ? 0x1p-11
 template <class T> constexpr double kLeast = std::is_same_v<T, f16> ? 0x1p-25 : 1e-40;
 
 template <class T> using Wide = cuda::compute_t<T>;
-using Numbers = std::vector<long double>;  // of channels
+using Numbers = std::vector<long double>;  // one per channel
 
-// Channels differ: of no spread, of a large mean and small spread, with one element far off, with a NaN.
+// Channels differ: constant, large mean with small spread, one outlier, one NaN.
 template <class T> std::vector<T> pixels(const Image& s, uint64_t salt) {
   std::vector<T> x(static_cast<size_t>(s.size()));
   for (int64_t row = 0; row < s.rows; ++row)
@@ -65,7 +67,7 @@ template <class T> std::vector<T> by_channel(const Image& s, uint64_t salt, doub
   return v;
 }
 
-// Running statistics of `old`, moved toward a batch's.
+// Expects got = old + kMomentum * (times * batch - old).
 constexpr double kMomentum = 0.3;
 template <class R, class A>
 void expect_moved(Group& group, const std::vector<R>& got, const std::vector<R>& old,
@@ -148,9 +150,9 @@ template <class T> class Checker {
   }
   long double pixel(size_t i) const { return as_double(x_[i]); }
 
-  // At most 16 differences from one of them, each rounded, are added in A: 17 roundings of less than the
-  // largest difference. A sum of squares rounds as often, and what is rounded off its differences counts
-  // twice, times how far the one is from the mean.
+  // A sums at most 16 rounded differences from one of the elements: 17 roundings, relative to the largest
+  // difference. The sum of squares rounds as often, and the rounding of a difference counts twice in its
+  // square.
   void check_moments(const char* what, const std::vector<double>& got_mean,
                      const std::vector<double>& got_var, double stored) {
     const auto n = static_cast<long double>(s_.rows);
@@ -173,7 +175,7 @@ template <class T> class Checker {
   }
 
   void check_forward() {
-    // Of the normalized element's factors, 1 / sqrt(var + eps) times the weight is rounded 3 times at most.
+    // 1 / sqrt(var + eps) * weight is rounded 3 times at most.
     const std::vector<T> other = pixels<T>(s_, 4);
     const Elements<T> y(other.size(), s_.start), residual(other, s_.start);
     const auto normalized = [&](const char* what, const std::vector<T>& got, bool adds, double slope) {
@@ -261,7 +263,8 @@ template <class T> class Checker {
     }
   }
 
-  // Gradients g of normalized elements: of sums of at most 16 of them, each term is rounded once or twice.
+  // g: gradients of the normalized elements, summed in groups of at most 16; each term is rounded once or
+  // twice.
   void check_gradients(const char* what, const std::vector<double>& g, const std::vector<A>& dweight,
                        const std::vector<A>& dbias, const std::vector<T>* dx, bool is_scaled = true) {
     const double n = static_cast<double>(s_.rows), u = kUnit<T>;
@@ -298,7 +301,8 @@ template <class T> class Checker {
   void check_backward() {
     std::vector<T> dy(x_.size());
     for (size_t i = 0; i < dy.size(); ++i) dy[i] = sample<T>(i, 9, false);
-    // Any mean and variance, so that no sum vanishes; nothing so near to 0 that it may have either sign.
+    // Arbitrary mean and variance, so that no sum vanishes; no normalized element is so near 0 that its sign
+    // is uncertain.
     const std::vector<A> m = by_channel<A>(s_, 10, 0), v = by_channel<A>(s_, 11, 1.5);
     put(mean, m), put(var, v);
     for_each([&](size_t i, size_t c) {
@@ -324,7 +328,7 @@ template <class T> class Checker {
     }
     check_add_relu(dy, slopes, dx, dweight, dbias);
 
-    // The sums alone.
+    // batch_norm_apply_backward: the sums and the scaled gradient alone.
     std::vector<double> g(dy.size());
     for (size_t i = 0; i < g.size(); ++i) g[i] = as_double(dy[i]);
     const Elements<A> scaled(dy.size(), s_.start);

@@ -1,3 +1,5 @@
+// Kernels for copy (all layouts and dtype conversions), fill, arange and linspace: bit-equal to loops on the
+// host, and no byte outside of the output is written.
 #include <functional>
 #include <memory>
 
@@ -7,6 +9,7 @@
 namespace device_test {
 namespace {
 
+// Shape, strides and first element of both operands, in elements.
 struct CopyLayout {
   const char* name;
   Sizes sizes;
@@ -53,6 +56,7 @@ std::vector<CopyLayout> layouts() {
   return all;
 }
 
+// Elements from the buffer's begin to the last one that the layout reaches.
 int64_t span(const Sizes& sizes, const cuda::Strides& strides, int64_t start) {
   for (size_t d = 0; d < sizes.size(); ++d) start += std::max<int64_t>(0, (sizes[d] - 1) * strides[d]);
   return start + 1;
@@ -135,6 +139,7 @@ template <class T> void test_fill(const char* name, T value) {
     }
 }
 
+// arange and linspace.
 template <class T> void test_lines(Group& group) {
   for (const int64_t n : {0, 1, 2, 3, 255, 256, 257, 1000}) {
     const Buffer out(static_cast<size_t>(n) * sizeof(T));

@@ -1,3 +1,5 @@
+// Kernels for cross entropy and NLL loss with class indices, forward and gradient, against f64 loops on the
+// host within a bound on roundings; two runs must have the same bits.
 #include "gradus/tensor/cuda/kernels/cross_entropy.h"
 
 #include <memory>
@@ -9,6 +11,7 @@ namespace {
 
 constexpr int64_t kIgnored = -100;
 
+// Scores [outer, classes, inner]; log_probs: the input is logarithms of probabilities (NLL loss).
 struct Problem {
   int64_t outer, classes, inner;
   bool weighted, log_probs;
@@ -31,19 +34,20 @@ std::vector<Problem> problems() {
     }
   all.push_back({3000, 10, 1, true, false, 0, LossReduction::kMean});
   all.push_back(
-      {1, 1000, 1, true, false, 0.25, LossReduction::kMean});  // of which the only sample is ignored
+      {1, 1000, 1, true, false, 0.25, LossReduction::kMean});  // its only sample has target kIgnored
   all.push_back({0, 10, 1, false, false, 0, LossReduction::kSum});
   return all;
 }
 
 template <class T> constexpr double kUnit = std::is_same_v<T, double> ? 0x1p-53 : 0x1p-24;
 
-// Scores are between -4 and 4: log(sum e^x) is right to 64 units (softmax.cc), and -log p adds few more. Sums
-// over the classes, of at most 16 in all, are in f64 here and there.
+// Scores are between -4 and 4: log(sum e^x) is within 64 units (softmax.cc), and -log p adds few more. Host
+// and device sum over the classes in f64; the sums are at most 16.
 template <class T> double rounding_of(const Problem& p) {
   return kUnit<T> * (96 + 8 * std::log(double(p.classes))) + double(p.classes) * 0x1p-53 * 16;
 }
 
+// with_bad_target: the last two targets are out of range, whose loss and gradient are NaN.
 template <class T> void check(Group& group, const Problem& p, bool with_bad_target) {
   const int64_t samples = p.outer * p.inner;
   std::vector<T> x(static_cast<size_t>(samples * p.classes)), w(static_cast<size_t>(p.classes));

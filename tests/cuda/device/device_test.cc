@@ -1,3 +1,4 @@
+// Options, timing and the result lines of kernels_on_device (device_test.h).
 #include "device_test.h"
 
 namespace device_test {
@@ -13,8 +14,8 @@ double elapsed() {
 
 int Group::passed = 0, Group::failed = 0, Group::left_out = 0;
 
-// With --small kernels of f32, bf16 and i64 stand for those of all types, which are the same templates. Copies have
-// kernels by the size of elements.
+// With --small the templates are tested for f32, bf16 and i64 alone, except copies, whose kernels differ by
+// the size of elements.
 static bool is_of_further_type(const std::string& name) {
   if (!options().small || name.starts_with("copy ") || name.starts_with("fill ")) return false;
   for (const char* type : {" f64", " f16", " i32", " i16", " i8", " u8"})

@@ -1,4 +1,5 @@
-// Kernels against host results, on whatever device the program is built for: a GPU or the emulated one.
+// Test support of kernels_on_device: groups of checks, guarded device buffers and sample values. It compares
+// CUDA kernels with host loops, on a GPU (compiled by nvcc) or on the GPU emulator.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -28,21 +29,21 @@ using gradus::DType;
 using gradus::f16;
 namespace cuda = gradus::cuda;
 
-// Of the command line.
+// Command-line options.
 struct Options {
-  bool small = false;   // fewer and smaller shapes: the emulated device takes its time
-  double seconds = 50;  // no group begins after these
-  std::string only;     // the groups whose names contain this
+  bool small = false;   // fewer and smaller shapes: the emulator is slow
+  double seconds = 50;  // no group begins later
+  std::string only;     // runs the groups whose names contain this
 };
 Options& options();
-double elapsed();
+double elapsed();  // seconds since its first call
 
-// Counts checks, and prints one line in the end.
+// Counts checks; its destructor prints one line, with the text of the first check that failed.
 class Group {
  public:
   explicit Group(std::string name);
   ~Group();
-  explicit operator bool() const { return runs_; }  // false: left out
+  explicit operator bool() const { return runs_; }  // false: skipped by options or time
   void check(bool right, const char* format, ...) __attribute__((format(printf, 3, 4)));
 
   static int passed, failed, left_out;
@@ -58,8 +59,8 @@ class Group {
 inline void must(cudaError_t status, const char* what) { cuda::check("device test", what, status); }
 #define MUST(call) device_test::must((call), #call)
 
-// Device memory with bytes around it that nobody may write. The emulated device needs none: it finds also
-// who reads beyond.
+// Device memory between guard bytes of 0xA5. On the emulator there are none: it detects out-of-bounds
+// accesses.
 class Buffer {
  public:
 #if defined(__CUDACC__)
@@ -81,7 +82,7 @@ class Buffer {
   void put(const void* from, size_t bytes) const {
     MUST(cudaMemcpy(data(), from, bytes, cudaMemcpyHostToDevice));
   }
-  // With the margins.
+  // Returns all bytes, with the margins.
   std::vector<unsigned char> take() const {
     std::vector<unsigned char> all(bytes_ + 2 * kMargin);
     MUST(cudaMemcpy(all.data(), base_, all.size(), cudaMemcpyDeviceToHost));
@@ -93,7 +94,7 @@ class Buffer {
   char* base_;
 };
 
-// Elements of a buffer, from element `start` on: to be misaligned.
+// `count` elements of a buffer from element `start` on; start > 0 misaligns them.
 template <class T> class Elements {
  public:
   explicit Elements(size_t count, size_t start = 0)
@@ -107,7 +108,7 @@ template <class T> class Elements {
     MUST(cudaMemcpy(x.data(), data(), count_ * sizeof(T), cudaMemcpyDeviceToHost));
     return x;
   }
-  // Whether what lies around the elements is as it was.
+  // Whether the bytes around the elements are unchanged.
   bool is_clean() const {
     const std::vector<unsigned char> all = buffer_.take();
     const size_t first = Buffer::kMargin + start_ * sizeof(T);
@@ -121,13 +122,15 @@ template <class T> class Elements {
   Buffer buffer_;
 };
 
+// The finalizer of SplitMix64, for pseudorandom test values.
 inline uint64_t mix(uint64_t z) {
   z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
   z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
   return z ^ (z >> 31);
 }
 
-// 16-bit floats of the host. nvcc compiles these with f16 in software (build.sh): it knows no _Float16.
+// Conversions of 16-bit floats on the host. nvcc lacks _Float16, so build.sh compiles f16 in software
+// (half.cc).
 template <class T> T from_double(double v) {
   if constexpr (std::is_same_v<T, f16> || std::is_same_v<T, bf16>)
     return T(static_cast<float>(v));
@@ -142,7 +145,7 @@ template <class T> auto widened(T x) {
   else
     return x;
 }
-// A result in the type in which it is stored.
+// A computed value in the type in which it is stored.
 template <class Out, class C> Out stored(C x) {
   if constexpr (std::is_same_v<Out, f16> || std::is_same_v<Out, bf16>)
     return Out(static_cast<float>(x));
@@ -150,7 +153,8 @@ template <class Out, class C> Out stored(C x) {
     return static_cast<Out>(x);
 }
 
-// Element i of a sequence: numbers of all sizes and special ones (wild), or between -1 and 1.
+// Element i of the pseudorandom sequence `salt`: floats between -1 and 1; if `wild`, of all magnitudes, with
+// infinities, NaN and subnormals.
 template <class T> T sample(uint64_t i, uint64_t salt, bool wild = true) {
   const uint64_t z = mix((i + salt * 0x51ed27) * 0x9E3779B97F4A7C15u);
   if constexpr (std::is_same_v<T, bool>) {
@@ -172,7 +176,7 @@ template <class T> bool is_nan(T x) {
   const auto v = widened(x);
   return v != v;
 }
-// The same bits; every NaN is the same.
+// Equal bits; all NaN are equal.
 template <class T> bool same(T a, T b) {
   return std::memcmp(&a, &b, sizeof a) == 0 || (is_nan(a) && is_nan(b));
 }
@@ -180,7 +184,7 @@ template <class T> double as_double(T x) { return static_cast<double>(widened(x)
 
 using Sizes = std::vector<int64_t>;
 
-// Calls f(element offsets of all operands) for every position.
+// Calls f(array of each operand's element offset) for every position, in row-major order.
 template <class F>
 void for_each_position(const Sizes& sizes, const std::vector<cuda::Strides>& strides,
                        const std::vector<int64_t>& start, F&& f) {

@@ -1,3 +1,5 @@
+// The direct convolution kernels (forward, input and weight gradient, channels last, up to 3 dims, groups)
+// against loops on the host. Values are -1, 0 and 1, so results are exact and must be bit-equal.
 #include "gradus/tensor/cuda/kernels/direct_conv.h"
 
 #include <array>
@@ -80,7 +82,7 @@ std::vector<Case> cases() {
   return all;
 }
 
-// -1, 0 and 1: sums of up to 256 products are exact in each type.
+// -1, 0 and 1: sums of up to 256 products are exact in each dtype.
 template <class T> std::vector<T> numbers(int64_t n, uint64_t salt) {
   std::vector<T> x(static_cast<size_t>(n));
   for (size_t i = 0; i < x.size(); ++i) x[i] = stored<T>(static_cast<float>(mix(i + salt * 1000003) % 3) - 1);

@@ -1,3 +1,5 @@
+// Element-wise float functors on the device against the same functors on the host: bit-equal, except f64
+// results of math library functions (Exact::kNearly...).
 #include "elementwise_test.h"
 #include "gradus/tensor/ops/activations.h"
 #include "gradus/tensor/ops/arithmetic.h"
@@ -10,7 +12,7 @@ using namespace gradus::functors;  // NOLINT
 
 namespace {
 
-// S times a number that lies as f32, and has no neighbor among 16-bit floats.
+// S times a scalar operand in f32; 0.1 is not representable in 16-bit floats and must not be rounded to S.
 template <class S> void test_number(Group& group) {
   constexpr float kNumber = 0.1f;
   const Elements<float> number(std::vector<float>{kNumber});

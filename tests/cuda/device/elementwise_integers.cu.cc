@@ -1,3 +1,4 @@
+// Element-wise integer, comparison, logical and select functors: the device's bits are the host's.
 #include "elementwise_test.h"
 #include "gradus/tensor/ops/arithmetic.h"
 #include "gradus/tensor/ops/comparison.h"
@@ -14,7 +15,7 @@ template <class F> void test_integers(const char* name, const F& f) {
   test_functor<int32_t, int32_t, int32_t, int32_t, int32_t>(group, f);
   test_functor<uint8_t, uint8_t, uint8_t, uint8_t, uint8_t>(group, f);
 }
-// i16 and i8 are computed in i32, by the strided kernel.
+// i16 and i8 are computed in i32 by the strided kernel.
 template <class T> void test_narrow(const char* name) {
   Group group(std::string("integers add in ") + name);
   if (group) test_functor<T, int32_t, int32_t, int32_t, int32_t>(group, Add{});

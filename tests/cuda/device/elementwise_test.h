@@ -1,4 +1,4 @@
-// Functors over operands of many layouts, device against host.
+// Runs element-wise functors over operands of many layouts and dtypes, on the device and on the host.
 #pragma once
 
 #include <memory>
@@ -13,10 +13,10 @@ struct Layout {
   const char* name;
   Sizes sizes;
   std::vector<cuda::Strides> strides;  // of the output, then of the inputs
-  std::vector<int64_t> start;          // first elements
+  std::vector<int64_t> start;          // first element of each operand
 };
 
-// Sizes around every constant of the kernels, and layouts that take each path.
+// Sizes around the kernels' block and vector sizes, and layouts for each kernel path.
 inline std::vector<Layout> layouts(int inputs) {
   std::vector<Layout> all;
   const auto count = static_cast<size_t>(inputs) + 1;
@@ -63,8 +63,8 @@ inline std::vector<Layout> layouts(int inputs) {
   return all;
 }
 
-// How far results may be from the host's: by bits, unless functions come from other libraries. Where their
-// results cancel, errors count against the inputs.
+// Bit-equal to the host, or within 64 f64 epsilons, since the f64 math libraries differ: relative to max(1,
+// |result|), or, where terms cancel, also to the inputs.
 enum class Exact { kBits, kNearly, kNearlyOfInputs };
 
 template <class C, class T> C element(const std::vector<unsigned char>& data, int64_t i) {
@@ -72,7 +72,7 @@ template <class C, class T> C element(const std::vector<unsigned char>& data, in
   std::memcpy(&x, &data[static_cast<size_t>(i) * sizeof(T)], sizeof x);
   return static_cast<C>(widened(x));
 }
-// As the CPU's loops call a functor.
+// Calls a functor as the CPU's loops do, with its fallback.
 template <class F, class... C> auto on_host(const F& f, C... x) {
   if constexpr (sizeof...(C) == 2 && (std::is_same_v<C, float> && ...) &&
                 requires { f.needs_fallback(x...); })
@@ -81,7 +81,7 @@ template <class F, class... C> auto on_host(const F& f, C... x) {
     return f(x...);
 }
 
-// F computed as C of inputs computed as InC, all in memory as S where they are C.
+// Tests f, computed in C, with inputs InC and result OutC; operands of type C are stored as S.
 template <class S, class C, class OutC, class... InC, class F>
 void test_functor(Group& group, const F& f, Exact exact = Exact::kBits) {
   using cuda::elementwise_detail::Stored;
@@ -154,7 +154,7 @@ void test_functor(Group& group, const F& f, Exact exact = Exact::kBits) {
   }
 }
 
-// In all floats.
+// In all float dtypes; `in_f64` is the tolerance in f64.
 template <class F> void test_unary(const char* name, const F& f, Exact in_f64 = Exact::kBits) {
   Group group(std::string("element-wise ") + name);
   if (!group) return;

@@ -1,3 +1,5 @@
+// Kernels over lists of gradients (sum, norm, clip, unscale, loss scale), for many list lengths and sizes:
+// bits of host loops, except norms, whose f64 sums have another order.
 #include "gradus/tensor/cuda/kernels/gradients.h"
 
 #include <memory>
@@ -13,6 +15,7 @@ namespace {
 using gradus::dtype_v;
 namespace raw = gradus::raw;
 
+// Number of elements of each tensor; first element of each buffer, for misalignment.
 struct Lists {
   std::vector<int64_t> n;
   size_t start = 0;
@@ -45,7 +48,7 @@ template <class P> class Tensors {
       arrays.push_back({{at_.back()->data()}, static_cast<int64_t>(x.size())});
     }
   }
-  // The device has f of the host's elements, in its bits.
+  // Expects each element on the device to be f of the host's, bit for bit.
   template <class F> void compare(Group& group, const char* what, F&& f) const {
     for (size_t i = 0; i < host.size(); ++i) {
       const std::vector<P> got = at_[i]->take();
@@ -65,6 +68,7 @@ template <class P> class Tensors {
   std::vector<std::unique_ptr<Elements<P>>> at_;
 };
 
+// a += b, where b = 2 a.
 template <class P> void check_sums(Group& group, const Lists& s) {
   using T = cuda::compute_t<P>;
   const Tensors<P> a(s, 2), b(s, 4);
@@ -76,6 +80,7 @@ template <class P> void check_sums(Group& group, const Lists& s) {
   b.compare(group, "terms of sums", [](T v) { return v; });
 }
 
+// Returns -1 if memory outside of the results was written.
 template <class Out> double norm_on_device(cuda::Gradients x, DType dtype, double p) {
   const auto chunks = static_cast<size_t>(cuda::chunks_of(x));
   const Elements<double> sums(chunks);
@@ -87,8 +92,8 @@ template <class Out> double norm_on_device(cuda::Gradients x, DType dtype, doubl
   return norm.is_clean() && sums.is_clean() ? found : -1;
 }
 
-// Terms are added in f64: each sum rounds at most once for each element, and the root no more. CUDA's powers
-// are within 2 units.
+// Terms are added in f64: a sum rounds at most once per element, and the root once. CUDA's pow is within 2
+// units.
 template <class P> void check_norms(Group& group, const Lists& s) {
   Tensors<P> x(s, 2);
   int64_t count = 0;
@@ -140,7 +145,7 @@ template <class P, class Norm> void check_clipping(Group& group, const Lists& s)
 
 template <class P> void check_unscale(Group& group, const Lists& s) {
   using T = cuda::compute_t<P>;
-  // Nothing bad; at the begin and at the end of a tensor.
+  // A NaN or infinity at the begin or end of a tensor; none when bad_tensor == s.n.size().
   for (size_t bad_tensor = 0; bad_tensor <= s.n.size(); bad_tensor += std::max<size_t>(1, s.n.size() / 2)) {
     const bool is_bad = bad_tensor < s.n.size() && s.n[bad_tensor] > 0;
     Tensors<P> x(s, 2);
@@ -166,7 +171,7 @@ template <class P> void check_unscale(Group& group, const Lists& s) {
   }
 }
 
-// All that a step does to a scale, and what is reported then.
+// GradScaler's update on the device against raw::next_loss_scale(); a scale below 2^-126 is reported.
 void test_scales() {
   Group group("gradients in f32: their scale");
   if (!group) return;

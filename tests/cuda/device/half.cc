@@ -1,4 +1,5 @@
-// f16's conversions on the host, for files that nvcc compiles: it has no _Float16.
+// Conversions between f16 and f32 on the host, compiled by g++ for files that nvcc compiles: nvcc has no
+// _Float16.
 #include <bit>
 #include <cstdint>
 

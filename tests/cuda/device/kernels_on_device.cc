@@ -1,9 +1,10 @@
-// Gradus' kernels against host results, and their times. Prints a line for each group as it goes, and in the
-// end "N passed, N failed".
+// Compares Gradus's CUDA kernels with host results and measures their times. Prints a line per group and
+// finally "N passed, N failed"; exits with 0, 1 if a group failed, 3 if it hangs.
 //
 //   kernels_on_device [--small] [--seconds N] [--only TEXT] [--no-times]
 //
-// --small leaves out large shapes and types that have the kernels of another. What N seconds (50) do not allow is left out.
+// --small skips large shapes and dtypes that share a template with a tested one. After N seconds (50)
+// remaining groups are skipped.
 #include <unistd.h>
 
 #include <exception>
@@ -58,5 +59,5 @@ int main(int argc, char** argv) {
   if (Group::left_out) std::printf("%d groups left out: no time\n", Group::left_out);
   std::printf("%d passed, %d failed\n", Group::passed, Group::failed);
   std::fflush(stdout);
-  _exit(Group::failed ? 1 : 0);  // whatever hangs in the driver's own end
+  _exit(Group::failed ? 1 : 0);  // the driver's exit handlers may hang
 }

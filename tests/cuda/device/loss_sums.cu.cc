@@ -1,3 +1,5 @@
+// Kernels that sum a point-wise loss and compute its gradient in one launch, for all float dtypes
+// (loss_sums_test.h).
 #include "loss_sums_test.h"
 
 namespace device_test {

@@ -1,4 +1,5 @@
-// Sums of point-wise losses and their slopes, device against host.
+// Kernels that sum a point-wise loss and compute its gradient, against loops on the host: gradients are
+// bit-equal.
 #pragma once
 
 #include <string>
@@ -10,12 +11,12 @@
 
 namespace device_test {
 
-// No slope of a loss we know, but one whose bits are the host's: nothing here is fused.
+// A made-up gradient without a fusible multiply-add, so that host and device have equal bits.
 struct Slope : gradus::functors::OnFloats {
   template <class T> GRADUS_HD T operator()(T dy, T x, T t) const { return dy * (t - x); }
 };
 
-// Of products, as losses. They are added in f64, which rounds n times at most. Then comes one rounding.
+// The loss is x * target. Its sum in f64 rounds n times at most, and once more to T.
 template <class T> void test_loss_sums_in(const char* name) {
   Group group(std::string("sums of losses in ") + name);
   if (!group) return;

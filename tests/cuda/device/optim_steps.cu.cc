@@ -1,3 +1,5 @@
+// The fused optimizer kernels for each rule and dtype against the same rules on the host
+// (optim_steps_test.h).
 #include "gradus/optim/rules/adam.h"
 #include "gradus/optim/rules/lars.h"
 #include "gradus/optim/rules/rmsprop.h"
@@ -9,6 +11,7 @@ namespace {
 
 using namespace gradus::optim;  // NOLINT
 
+// Hyperparameters of the rules by norms.
 struct Numbers {
   double lr = 0.125, momentum = 0.75, weight_decay = 0.25, trust_coefficient = 0.5, eps = 0.001, max_norm = 0;
   std::array<double, 2> betas = {0.9, 0.99};
@@ -22,7 +25,7 @@ template <class P, class Rule> void test(const char* rule_name, const char* type
 
 template <class T> const auto kMoments = gradus::raw::Moments<T>::of(0.9, 0.99);
 
-// Of parameters in T.
+// Rules tested for f32 and f64 alone.
 template <class T> void test_rules(const char* type) {
   const T lr(0.01), half(0.5), eps(1e-3), most(0.9), rest(0.1);
   test<T>("Adadelta", type, AdadeltaRule<T>{lr, most, rest, eps});
@@ -39,7 +42,7 @@ template <class T> void test_rules(const char* type) {
   test<T>("Rprop", type, RpropRule<T>{half, T(1.2), eps, T(50)});
 }
 
-// Of parameters in any type: rules of no, one and three states, and those by norms.
+// Rules tested for all float dtypes: with no, one and three states, and those that use norms.
 template <class P> void test_types(const char* type) {
   using T = cuda::compute_t<P>;
   const T lr(0.01), half(0.5), eps(1e-3), most(0.9), rest(0.1);
@@ -54,7 +57,7 @@ template <class P> void test_types(const char* type) {
   test_rule_by_norms<P>(group, LAMBRuleFactory::of(Numbers{.max_norm = 2}).rule<T>({.step = 3, .more = {}}));
 }
 
-// Steps whose numbers are on the device. These rules take no powers but of exponent 0.
+// Steps whose step count and learning rate are on the device. These rules call pow() only with exponent 0.
 template <class P> void test_decided(const char* type) {
   Group group(std::string("steps that the device decides in ") + type);
   if (!group) return;

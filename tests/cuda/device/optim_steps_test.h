@@ -1,4 +1,5 @@
-// Steps of optimizers, device against host.
+// Compares fused optimizer steps on the device with the same rules on the host: bit-equal, or, with norms,
+// within a bound on roundings.
 #pragma once
 
 #include <algorithm>
@@ -11,12 +12,13 @@
 
 namespace device_test {
 
-// Tensors of one step: how many elements each has, and where its arrays begin.
+// Number of elements of each tensor of a step; first element of its buffers, for misalignment.
 struct StepSizes {
   std::vector<int64_t> sizes;
   size_t start = 0;
 };
-// `most` is how many tensors a table has. With `lists` lists of so many and more.
+// `most` is the number of tensors in a kernel's table; adds `lists` lists of most, most + 1, ... small
+// tensors.
 inline std::vector<StepSizes> step_sizes(int most, int lists) {
   const auto tiny = [](int count) { return std::vector<int64_t>(static_cast<size_t>(count), 3); };
   std::vector<StepSizes> all = {
@@ -32,7 +34,8 @@ template <class T> bool have_same_bits(const Elements<T>& a, const Elements<T>& 
   return x.empty() || std::memcmp(x.data(), y.data(), x.size() * sizeof(T)) == 0;
 }
 
-// The arrays of one step, on the device and as the host steps them.
+// Parameters, gradients and states of a step, on the device and on the host. `uses`: which of three states
+// exist.
 template <class P> class StepCase {
  public:
   using T = cuda::compute_t<P>;
@@ -73,7 +76,8 @@ template <class P> class StepCase {
         if (uses_[k]) item.state[k][e] = s[k];
     }
   }
-  // What the device has. Calls near(its value, the host's, element, which array: 0 for parameters).
+  // Checks near(device value, host value, tensor, element, array); array: 0 parameter, 1 gradient, 2...
+  // states.
   template <class F> void compare(Group& group, F&& near) const {
     for (size_t i = 0; i < items_.size(); ++i) {
       const Item& item = items_[i];
@@ -93,7 +97,7 @@ template <class P> class StepCase {
       group.check(clean, "tensor %zu of %zu: written outside", i, items_.size());
     }
   }
-  // The same work of two runs has the same bits.
+  // Expects the bits of another run of the same step.
   void compare_runs(Group& group, const StepCase& other) const {
     for (size_t i = 0; i < items_.size(); ++i) {
       bool agree = have_same_bits(*items_[i].at[0], *other.items_[i].at[0]);
@@ -120,7 +124,7 @@ template <class Rule>
 constexpr int most_in_table = cuda::TensorTable<cuda::optim_step_detail::arrays_of<Rule>>::kMaxTensors;
 constexpr int most_in_table_of_numbers = cuda::TensorTable<1>::kMaxTensors;
 
-// Two steps in a row. Elements have the host's bits.
+// Two steps in a row, bit-equal to the host's.
 template <class P, class Rule> void test_rule(Group& group, const Rule& rule) {
   using T = cuda::compute_t<P>;
   for (const StepSizes& s : step_sizes(most_in_table<Rule>, 2)) {
@@ -137,7 +141,8 @@ template <class P, class Rule> void test_rule(Group& group, const Rule& rule) {
   }
 }
 
-// Numbers of each parameter's steps on the device, and what is found there.
+// The step numbers of each parameter (count and two more) on the device and on the host. A step whose `found`
+// flag (found-inf of GradScaler) is not 0 changes nothing.
 template <class Make, class T> class Decided {
  public:
   using Rule = cuda::rule_of<Make, T>;
@@ -191,13 +196,14 @@ inline std::vector<size_t> order_of(const std::vector<int64_t>& sizes) {
   return order;
 }
 
-// As `make`, with a rate that is none: the true one is on the device.
+// `make` with a NaN learning rate: the kernel must use the one on the device.
 template <class Make> Make without_rate(Make make) {
   make.lr = std::numeric_limits<double>::quiet_NaN();
   return make;
 }
 
-// Three steps, the second of which is left out. What `make` makes has the same bits on all devices.
+// Three steps; the second is skipped by its found flag. Rules of `make` have the same bits on host and
+// device.
 template <class P, class Make> void test_decided_there(Group& group, const Make& make) {
   using T = cuda::compute_t<P>;
   using Rule = cuda::rule_of<Make, T>;
@@ -224,8 +230,8 @@ template <class P, class Make> void test_decided_there(Group& group, const Make&
   }
 }
 
-// A step by the device's rules has the bits of one by the host's; one that is left out changes nothing.
-// `make` has the same rule for all steps.
+// A step by rules made on the device has the bits of one by the host's rule; a skipped step changes nothing.
+// `make` returns the same rule for all steps.
 template <class P, class Make> void test_decided_by_norms_there(Group& group, const Make& make) {
   using T = cuda::compute_t<P>;
   using Rule = cuda::rule_of<Make, T>;
@@ -247,8 +253,8 @@ template <class P, class Make> void test_decided_by_norms_there(Group& group, co
   }
 }
 
-// Sums are in another order than the host's, in f64: a rate differs by a unit in the last place of T, or by
-// as many units of f64 as there are elements. A step is off by what that changes, and by four roundings.
+// f64 sums in another order than the host's: the rate differs by a unit in the last place of T, or by one f64
+// unit per element. The tolerance is the effect of that on the step, and four roundings.
 template <class P, class Rule> void test_rule_by_norms(Group& group, const Rule& rule) {
   using T = cuda::compute_t<P>;
   constexpr double kUnit = std::is_same_v<T, double> ? 0x1p-53 : 0x1p-24;

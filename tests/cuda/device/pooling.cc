@@ -1,3 +1,5 @@
+// Kernels for max and average pooling (up to 3 dims, channels last, adaptive too) and their gradients,
+// against loops on the host: bit-equal, NaN included.
 #include "gradus/tensor/cuda/kernels/pool.h"
 
 #include <array>
@@ -17,7 +19,7 @@ struct Case {
   int64_t divisor = 0;
 };
 
-// Windows along one axis; `hanging` more than fit.
+// Windows along one axis; `hanging` adds windows that reach beyond the padding (ceil mode).
 PoolAxis axis(int in, int kernel, int stride, int padding = 0, int dilation = 1, int hanging = 0) {
   const int out = (in + 2 * padding - dilation * (kernel - 1) - 1) / stride + 1 + hanging;
   return {in, out, kernel, stride, padding, dilation, false};
@@ -42,7 +44,7 @@ std::vector<Case> cases() {
   };
 }
 
-// The place of a cell of a window along an axis; -1 outside of the image.
+// The position of a window's cell along an axis; -1 outside of the image.
 int64_t place(const PoolAxis& a, int64_t window, int64_t cell) {
   int64_t at = window * a.stride - a.padding + cell * a.dilation;
   if (a.adaptive) {
@@ -69,7 +71,7 @@ struct Host {
     for (const PoolAxis& a : c.axes) n *= in ? a.in : a.out;
     return static_cast<size_t>(n);
   }
-  // Calls f(output element, its window).
+  // Calls f(output element, image, window, channel).
   template <class F> void for_each_window(F&& f) const {
     for (int64_t n = 0; n < images; ++n)
       for (int64_t d = 0; d < axis(0).out; ++d)
@@ -106,7 +108,7 @@ template <class T> std::vector<T> numbers(size_t n, uint64_t salt) {
   return x;
 }
 
-// Whether an array is as wanted, bit by bit, after two runs.
+// Runs twice; expects the bits of `want` both times.
 template <class T, class F>
 void expect(Group& group, const Host& host, const char* what, const Elements<T>& got,
             const std::vector<T>& want, F&& run) {
@@ -171,7 +173,7 @@ template <class T, class I> void check(Group& group, const Host& host, size_t st
            [&] { cuda::max_pool_gather("test", view(out), view(in), view(where), p, nullptr); });
 }
 
-// Sums are in the order of cells, or of windows.
+// Both sides sum in the order of cells (forward) or windows (gradient), so bits are equal.
 template <class T> void check_mean(Group& group, const Host& host, size_t start) {
   const cuda::Pooling p{host.images,   host.channels, host.axis(0),
                         host.axis(1),  host.axis(2),  host.c.count_include_pad,
@@ -197,7 +199,7 @@ template <class T> void check_mean(Group& group, const Host& host, size_t start)
   });
 }
 
-// Of disjoint windows alone.
+// The kernel requires disjoint windows.
 template <class T> void check_relu_grad(Group& group, const Host& host, size_t start) {
   for (const PoolAxis& a : host.c.axes)
     if (a.adaptive || a.stride < a.kernel || a.dilation != 1) return;

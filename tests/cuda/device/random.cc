@@ -1,3 +1,6 @@
+// Random number kernels against host formulas from the same Philox words: bit-equal, except normal f64
+// numbers; also dropout, multinomial with and without replacement, and how invalid probabilities are
+// reported.
 #include "gradus/tensor/cuda/kernels/random.h"
 
 #include "gradus/tensor/cuda/kernels/multinomial.h"
@@ -13,7 +16,7 @@ namespace {
 using gradus::PhiloxKey;
 namespace draws = gradus::draws;
 
-// The key of all draws, and the same as a sum of which the device has one part. Both sums pass 2^64.
+// kKey as such, and as the sum (modulo 2^64) of a host part and a part in device memory.
 constexpr PhiloxKey kKey{0x123456789abcdef0, (uint64_t{3} << 40) + 17};
 class Keys {
  public:
@@ -33,7 +36,7 @@ struct Layout {
   int64_t start = 0;
 };
 
-// Sizes around those of a thread and a block, in elements of 1 to 8 bytes.
+// Sizes around the work of a thread and a block, for elements of 1 to 8 bytes.
 std::vector<Layout> layouts() {
   std::vector<Layout> all;
   for (const int64_t n : {0,   1,   2,   3,    4,    5,    7,    8,    9,    15,   16,   17,   31,   33,
@@ -54,8 +57,8 @@ std::vector<Layout> layouts() {
   return all;
 }
 
-// Draws into every layout, by both keys. `draw` starts the kernel. value(i) is what element i must be,
-// allowed(i) how far it may be from that.
+// Draws into every layout with both keys. `draw` starts the kernel; value(i) is the expected element i,
+// allowed(i) its tolerance (default: equal bits).
 template <class T>
 void check(Group& group, const std::function<void(const cuda::DrawOutput&, const cuda::DeviceKey&)>& draw,
            const std::function<T(int64_t)>& value, const std::function<double(int64_t)>& allowed = {}) {
@@ -101,7 +104,7 @@ template <class T> void test_uniform(const char* name) {
   using C = std::conditional_t<std::is_same_v<T, double>, double, float>;
   Group group(std::string("random uniform numbers of ") + name);
   if (!group) return;
-  // Rounding takes numbers of the second to its end.
+  // In the second range rounding reaches the excluded upper end.
   for (const auto& [low, high] : {std::pair{-2., 3.}, {1., 1.0000002}, {5., 5.}})
     check<T>(
         group,
@@ -114,7 +117,7 @@ template <class T> void test_uniform(const char* name) {
         });
 }
 
-// Box-Muller of the pair that element i is of.
+// Box-Muller transform, in long double, of the pair of uniform numbers that gives element i.
 template <class C> long double radius(int64_t i) {
   return std::sqrt(-2 * std::log(1 - static_cast<long double>(unit<C>(i & ~int64_t{1}))));
 }
@@ -141,9 +144,9 @@ template <class T> void test_normal(const char* name) {
     });
   }
   if constexpr (sizeof(T) >= 4) {
-    // In f32: the logarithm within 2 units in the last place, halved by the root; root and product round once
-    // each; the angle, of at most an eighth of a turn, twice; sine and cosine are within 2 units in the last
-    // place. In f64 the angle is up to a whole turn.
+    // Errors in f32: log 2 units in the last place, halved by the root; root and product 1 each; the angle,
+    // of at most 1/8 turn, 2; sine and cosine 2 units in the last place. In f64 the angle is up to a whole
+    // turn.
     constexpr double kUnit = sizeof(T) == 4 ? 0x1p-24 : 0x1p-53,
                      kParts = 2 + 1 + 1 + (sizeof(T) == 4 ? 1.6 : 12.6) + 4;
     check<T>(
@@ -174,7 +177,7 @@ void test_masks(double p) {
         [&](int64_t i) { return std::ldexp(word(i / 2) >> i % 2 * 16 & 0xffff, -16) < p; });
 }
 
-// Of a product of 64-bit numbers, by digits of 32 bits.
+// The upper 64 bits of a * b, by digits of 32 bits.
 uint64_t upper_half(uint64_t a, uint64_t b) {
   const uint64_t a0 = a & 0xffffffff, a1 = a >> 32, b0 = b & 0xffffffff, b1 = b >> 32;
   const uint64_t middle = (a0 * b0 >> 32) + (a1 * b0 & 0xffffffff) + (a0 * b1 & 0xffffffff);
@@ -304,6 +307,8 @@ template <class T> void test_dropout(const char* name) {
     }
 }
 
+// bernoulli_from_uniform(): 1 where u < p; where p is no probability the result is NaN and the first such
+// element is reported in a ValueRecord, in parts of 24 bits.
 template <class T> void test_below(const char* name) {
   Group group(std::string("random below p of ") + name);
   if (!group) return;
@@ -321,7 +326,7 @@ template <class T> void test_below(const char* name) {
     const cuda::View p_view{limits.data(), gradus::dtype_v<T>};
     cuda::bernoulli_from_uniform("test", {numbers.data(), gradus::dtype_v<T>}, p_view, n, {found, 7, 5},
                                  nullptr);
-    // This one finds the record taken.
+    // The record is taken: this launch must not overwrite it.
     cuda::bernoulli_from_uniform("test", {again.data(), gradus::dtype_v<T>}, p_view, n, {found, 8, 5},
                                  nullptr);
     const std::vector<T> y = numbers.take();
@@ -348,7 +353,7 @@ template <class T> void test_below(const char* name) {
   }
 }
 
-// Draws on the device, and from what it reports.
+// A call of the multinomial kernel: rows of n weights, `count` draws each; `found` is what it reports.
 struct Drawing {
   std::vector<double> weights, uniform;
   int64_t rows, n, count;
@@ -375,12 +380,12 @@ struct Drawing {
   }
 };
 
-// Numbers of which all devices find the same order: exponential numbers lie well apart or are the same ones,
-// and so do weights, some of which are 0.
+// Uniform numbers and weights (some are 0) whose exponential numbers are far apart or equal, so that their
+// order does not depend on rounding.
 double apart(int64_t i) { return static_cast<double>(mix(static_cast<uint64_t>(i)) % 1024) / 1024; }
 double weight(int64_t i) { return i % 5 == 3 ? 0 : i % 7 == 2 ? 0x3p-42 : 0.75; }
 
-// What Note [Order of running sums] says, element by element.
+// Running sums in the order that Note [Order of running sums] (multinomial kernels) prescribes.
 std::vector<double> running_sums(const double* w, int64_t n) {
   std::vector<double> sums;
   double chunks = 0, groups = 0, group = 0;
@@ -466,9 +471,11 @@ void test_wrong_weights() {
   Group group("multinomial, what is no weight");
   if (!group) return;
   struct Wrong {
-    int64_t row, place;  // -1: none
+    // The reported position and value; row -1: none. place: index of an invalid weight, n: the sum overflows,
+    // n + 1: fewer nonzero weights than draws.
+    int64_t row, place;
     double value;
-    std::vector<std::pair<int64_t, double>> weights;  // others than 1
+    std::vector<std::pair<int64_t, double>> weights;  // {index, weight}; all others are 2^-12
     bool replacement = true;
     int64_t count = 3;
   };
@@ -500,7 +507,7 @@ void test_wrong_weights() {
     if (w.row >= 0) group.check(d.found.limit == uint64_t(w.count) && d.found.per_row == kLong + 2, "limits");
     for (const int64_t i : d.drawn) group.check(i >= 0 && i < kLong, "drawn %lld", (long long)i);
   }
-  // More chunks than a warp adds up at once: the sums of later ones are NaN, too.
+  // More chunks than a warp sums at once: the NaN must reach later chunks.
   constexpr int64_t kMany = 40 * 512;
   Drawing many{std::vector<double>(size_t(kMany), 1), {0.5}, 1, kMany, 1, true};
   many.weights[5] = -1;

@@ -1,9 +1,11 @@
+// Reduction kernels of all ops and dtypes against loops on the host: integers and extremes exactly, float
+// sums within a bound on roundings of the kernel's order of summation.
 #include "reductions_test.h"
 
 namespace device_test {
 namespace {
 
-// A sum in f64 whose rounding errors are summed, too.
+// Compensated f64 sum.
 // Source: Neumaier, Rundungsfehleranalyse einiger Verfahren zur Summation endlicher Summen.
 class ExactSum {
  public:
@@ -18,7 +20,7 @@ class ExactSum {
   double sum_ = 0, lost_ = 0;
 };
 
-// Half a unit in the last place of T at x, and a little.
+// A little more than half a unit in the last place of T at x.
 template <class T> double rounding(double x) {
   constexpr int kBits = std::is_same_v<T, double>  ? 53
                         : std::is_same_v<T, float> ? 24
@@ -27,7 +29,7 @@ template <class T> double rounding(double x) {
   return std::max(std::abs(x), std::is_same_v<T, f16> ? 6.2e-5 : 1e-30) * std::ldexp(1.01, -kBits);
 }
 
-// Lanes of 16 steps round each; f64 beyond that: its share is that of n / 16 + 64 sums.
+// The kernel sums 16 elements per lane in f32, then lanes in f64: 16 roundings, and n / 16 + 64 of f64.
 template <class T> void test_float_sum(const char* name) {
   Group group(std::string("sum of ") + name);
   if (!group) return;
@@ -71,7 +73,7 @@ template <class T> void test_extremum(const char* name) {
   run_extremum<T>(group, false);
 }
 
-// Lanes round 16 times, and a power once.
+// A lane rounds 16 times, and the power once.
 template <cuda::Power power> void test_norm(const char* name, double p) {
   Group group(std::string("norm of ") + name);
   if (!group) return;
@@ -85,8 +87,8 @@ template <cuda::Power power> void test_norm(const char* name, double p) {
                          (20 * 0x1p-24 + static_cast<double>(n) * 0x1p-53) * want + rounding<float>(want);
                 });
 }
-// A lane's distances are from its first element: their squares are up to 16 times those from the mean, for
-// numbers between -1 and 1. It rounds 16 times.
+// A lane sums squared distances from its first element, at most 4 each for numbers between -1 and 1, with 16
+// roundings.
 template <class T> void test_variance(const char* name) {
   Group group(std::string("variance of ") + name);
   if (!group) return;

@@ -1,4 +1,5 @@
-// Reductions of many shapes, device against host.
+// Runs a reduction kernel over many shapes [outer, n, inner], reduced over n, and checks each result on the
+// host.
 #pragma once
 
 #include <vector>
@@ -10,7 +11,7 @@
 namespace device_test {
 
 struct Shape {
-  int64_t outer, n, inner, start;  // start: the first element, to be misaligned
+  int64_t outer, n, inner, start;  // start: first element, for misalignment
 };
 
 inline std::vector<Shape> shapes() {
@@ -28,7 +29,7 @@ inline std::vector<Shape> shapes() {
   for (const int64_t inner : {2, 3, 4, 5, 8, 15, 16, 17, 31, 32, 33, 64, 127, 128, 130, 257})
     for (const int64_t n : {1, 2, 3, 5, 16, 17, 100})
       all.push_back({n % 3 == 0 ? 3 : 1, n, inner, n == 5 ? 1 : 0});
-  // Halves of vectors, and tiles of 32 lanes with them.
+  // Inner sizes for loads of half a vector per thread, and for tiles of 32 such threads.
   for (const int64_t inner : {6, 12, 20, 24, 62, 66, 124, 132, 248, 256, 264})
     for (const int64_t n : {3, 16, 17}) all.push_back({1, n, inner, 0});
   for (const int64_t inner : {8, 24, 64})
@@ -41,8 +42,8 @@ inline std::vector<Shape> shapes() {
   return all;
 }
 
-// Runs twice: the bits must agree. Calls check(result, its first element, n, from an element to the next),
-// and hands over the result's number to those that take it.
+// Runs twice, and expects the same bits. Calls check(result, first input element, n, stride) or, if it takes
+// five, check(..., index of the result).
 template <class Op, class F> void run_reduction(Group& group, const Op& op, bool wild, F&& check) {
   using In = typename Op::In;
   using Out = typename Op::Out;
@@ -95,7 +96,7 @@ template <class Op, class F> void run_reduction(Group& group, const Op& op, bool
   }
 }
 
-// Elements are few different ones, so that some are equal.
+// Value and index of the first maximum or minimum; a NaN counts as the extreme.
 template <class T> void run_extremum(Group& group, bool largest) {
   const Elements<int64_t> indices(4096);
   std::vector<int64_t> found;

@@ -1,3 +1,5 @@
+// Kernels for softmax and log-softmax over n of [outer, n, inner], forward and gradient, against f64 loops on
+// the host within a bound on roundings; two runs must have the same bits.
 #include "gradus/tensor/cuda/kernels/softmax.h"
 
 #include "device_test.h"
@@ -7,7 +9,7 @@ namespace {
 
 struct Lines {
   int64_t outer, n, inner;
-  size_t start;  // of the operands: to be misaligned
+  size_t start;  // first element of the operands, for misalignment
 };
 
 std::vector<Lines> shapes() {
@@ -25,7 +27,7 @@ std::vector<Lines> shapes() {
 
 template <class T> constexpr double kUnit = std::is_same_v<T, double> ? 0x1p-53 : 0x1p-24;
 
-// Numbers up to 8, but for a larger one in some lines; lines that begin with infinities or have a NaN.
+// Numbers between -8 and 8; some lines have one of 1000, infinities or a NaN.
 template <class T> std::vector<T> scores(const Lines& s) {
   std::vector<T> x(static_cast<size_t>(s.outer * s.n * s.inner));
   for (size_t i = 0; i < x.size(); ++i) {
@@ -45,8 +47,8 @@ bool is_near(double got, double want, double allowed) {
   return std::isnan(want) ? std::isnan(got) : got == want || std::abs(got - want) <= allowed;
 }
 
-// Sums round at most 16 times in T, exponentials by 2 units in the last place. In a long line a thread's sum
-// is scaled each time that it meets a larger element, some ten times: 64 units in all.
+// A sum rounds at most 16 times in T, exp by 2 units in the last place. In a long line a thread rescales its
+// sum (online softmax) some ten times: 64 units in all.
 template <class T> void check_forward(Group& group, const Lines& s, bool log) {
   const std::vector<T> x = scores<T>(s);
   const Elements<T> from(x, s.start);

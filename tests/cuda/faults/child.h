@@ -1,4 +1,4 @@
-// Code that runs in a process of its own: it may lose its device, or use one for the first time.
+// Runs test code in a child process: it may lose its device, or call CUDA for the first time.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -12,8 +12,8 @@
 
 namespace gradus {
 
-// Calls f in a child process, which then ends by exit(). Returns whether the child's checks held, and it
-// ended normally, in time. The calling process must not have used a device.
+// Calls f in a forked child, which then calls exit(). Returns whether all of the child's checks passed and it
+// exited within `limit`. The calling process must not have used a device.
 template <class F> bool holds_in_child(F&& f, std::chrono::seconds limit = std::chrono::seconds(60)) {
   const pid_t child = fork();
   if (child == 0) {

@@ -1,6 +1,6 @@
-// Each call of CUDA's runtime and libraries that a step of training makes fails in turn, with the statuses
-// that it can have. The error is typed and names call, op, device and tensors. Nothing is left over, no
-// parameter is half stepped, the CPU computes on, and so does the device.
+// On the emulator, each call of the CUDA runtime, cuBLASLt and cuDNN in a training step fails in turn, with
+// its possible statuses. The error is typed and names call, op, device and tensors; nothing leaks, a step is
+// made wholly or not at all, and the same network trains on.
 #include <cublasLt.h>
 #include <cuda_runtime_api.h>
 #include <cudnn_graph.h>
@@ -29,7 +29,7 @@ namespace {
 
 using Statuses = std::vector<int>;
 
-// As the manuals have them, but for those that lose the device.
+// Statuses that the manuals list for a function, except those that lose the device.
 Statuses statuses_of(const std::string& function) {
   static const std::map<std::string_view, Statuses> known = {
       {"cudaMalloc", {cudaErrorInvalidValue, cudaErrorMemoryAllocation}},
@@ -64,7 +64,7 @@ Statuses statuses_of(const std::string& function) {
   return {cudaErrorInvalidValue};
 }
 
-// Of runs so far: no two have images of one size, so that cuDNN must plan in each.
+// The image size of the next run. All differ, so that cuDNN plans convolutions in each run.
 struct Size {
   int64_t height, width;
 };
@@ -81,7 +81,7 @@ Holdings held_when_idle() {
   return Holdings::now();
 }
 
-// Those that launch, copy or call a library name their tensors.
+// Whether errors of a function name the op's tensors.
 bool has_operands(const std::string& function) {
   return function == "launch" || function == "cudaMemcpyAsync" || function == "cudaPointerGetAttributes" ||
          function.starts_with("cublas") || function.starts_with("cudnn");
@@ -109,10 +109,11 @@ void expect_names(const DeviceFailure& e, const std::string& function) {
   EXPECT_TRUE(text.find("f32[") != std::string::npos || text.find("i64[") != std::string::npos) << text;
 }
 
-// A device keeps so many plans of convolutions.
+// Capacity of a device's cache of convolution plans.
 constexpr decltype(Holdings::convolutions) kMaxPlans = 1024;
 
-// Lets the n-th call of a function fail in a step. Returns whether an error was thrown.
+// Lets the n-th call of a function in a training step fail with `status`. Returns whether an error was
+// thrown.
 bool fail(const std::string& function, int64_t n, int status) {
   SCOPED_TRACE(concat(function, ", call ", n, ", status ", status));
   const Size size = next_size();
@@ -202,15 +203,15 @@ TEST(EachCall, MayFail) {
                                "cudnnBackendFinalize",
                                "cudnnBackendExecute"})
     EXPECT_TRUE(calls.contains(function)) << function << " is not called";
-  // Nobody waits for an answer of these, or makes pinned blocks in a step like one before: they are kept.
+  // These may fail silently: destruction and queries; and pinned blocks are cached by earlier steps.
   for (const char* function :
        {"cudaEventDestroy", "cudaStreamDestroy", "cudaStreamQuery", "cudaEventQuery", "cudaMallocHost"})
     silent.erase(function);
   EXPECT_EQ(silent, std::set<std::string>());
 }
 
-// A library's call fails, and so do all that follow: the question whether the device is lost, too. Nobody
-// then says that it is.
+// All calls from the n-th on fail, also the query whether the device is lost. The error must not claim that
+// the device is lost.
 TEST(EachCall, AndThoseThatFollowMayFail) {
   const Tensor x = ones({2, 2}, {.device = kCuda});
   EXPECT_EQ(raw::matmul(x, x).to_vector<float>(), std::vector<float>(4, 2));

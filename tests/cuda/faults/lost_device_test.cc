@@ -1,5 +1,5 @@
-// Errors that a process meets once: the first calls of CUDA, and a device that a kernel has lost. Each is met
-// in a process of its own.
+// Failures of a process's first CUDA calls, unusable devices, and a device lost by a sticky error, on the
+// emulator. Each runs in a child process. Errors name the cause, and the CPU still trains.
 #include <cublasLt.h>
 #include <cuda_runtime_api.h>
 #include <cudnn_graph.h>
@@ -30,7 +30,7 @@ namespace {
 
 [[maybe_unused]] const bool is_small = (cuda::emulated::set_devices(1, size_t(64) << 20), true);
 
-// Expects an error of f's, with these words.
+// Expects f to throw an E whose text has all of these words.
 template <class E> void expect_error(const std::function<void()>& f, const std::vector<std::string>& words) {
   try {
     f();
@@ -73,7 +73,7 @@ TEST(FirstCalls, MayFailAndWorkLater) {
     const char* function;
     int status;
     std::vector<std::string> words;
-    int64_t times = 1;
+    int64_t times = 1;  // number of calls that fail
   };
   const Case cases[] = {
       {"cudaGetDeviceCount",
@@ -133,7 +133,7 @@ TEST(FirstCalls, DevicesThatCannotBeUsed) {
   }
 }
 
-// The program can go on with the other one as well.
+// The program can train on the other device.
 TEST(FirstCalls, OneOfTwoDevicesCannotBeUsed) {
   EXPECT_TRUE(holds_in_child([] {
     cuda::emulated::set_devices(2, size_t(64) << 20);
@@ -152,13 +152,13 @@ void expect_lost() {
   expect_trains(kCPU);
 }
 
-// At each third call of each of the runtime's functions.
+// The device is lost at every third call of each runtime function.
 TEST(LostDevice, LeavesTheCpu) {
   const std::map<std::string, int64_t> calls = calls_of_first_step();
   EXPECT_GE(calls.size(), 25u);
   int64_t met = 0;
   for (const auto& [function, count] : calls) {
-    // Calls about devices need no working one, and libraries' find the device as the runtime's do.
+    // These three functions need no working device; libraries detect a lost device through the runtime.
     const bool finds_out = (function.starts_with("cuda") || function == "launch") &&
                            function != "cudaSetDevice" && function != "cudaGetDeviceCount" &&
                            function != "cudaGetDeviceProperties";
@@ -183,7 +183,7 @@ TEST(LostDevice, LeavesTheCpu) {
   EXPECT_GE(met, 30);
 }
 
-// Libraries have no word for it.
+// No status of the libraries says that the device is lost; the error does.
 TEST(LostDevice, IsNamedWhereALibraryFails) {
   EXPECT_TRUE(holds_in_child([] {
     const std::vector<std::string> lost = {"the device is lost for this process", "(cudaErrorLaunchFailure)"};
@@ -208,7 +208,7 @@ TEST(LostDevice, IsNamedWhereALibraryFails) {
   }));
 }
 
-// What waits on a stream of a lost device is dropped, and nobody waits for it.
+// Tasks queued on a stream of a lost device are dropped; waiting for them throws.
 TEST(LostDevice, TasksOfItsStreamsAreDropped) {
   EXPECT_TRUE(holds_in_child([] {
     const Stream stream = Stream::create(kCuda), worker = Stream::create(Device::parse("cpu:1"));

@@ -1,5 +1,6 @@
-// Memory that is short in the middle of a step, on an emulated device of 64 MiB: the error says for what, and
-// what is held; nothing is left over, no parameter has changed, and the same network trains on.
+// Out of memory in the middle of a training step, on an emulated device of 64 MiB: the error names the
+// request and the ops that hold memory; nothing leaks, no parameter is half stepped, and the same network
+// trains on.
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
@@ -34,7 +35,7 @@ void expect_names(const OutOfMemoryError& e) {
   EXPECT_TRUE(e.op() != "allocate" || text.find("backward of ") != std::string::npos) << text;
 }
 
-// Each block is the device's own, so each allocation of a step fails in turn.
+// Without the cache each allocation is a cudaMalloc, which fails in turn.
 TEST(ShortMemory, AtEachAllocationOfAStep) {
   DeviceAllocator& allocator = DeviceAllocator::of(kCuda);
   const Expected expected(5, 5);
@@ -50,7 +51,7 @@ TEST(ShortMemory, AtEachAllocationOfAStep) {
     {
       Training training(kCuda, 5, 5);
       const std::vector<double> at_first = training.parameters();
-      // Once, and when the cache is empty.
+      // The first try, and the one after emptying the cache.
       cuda::emulated::fail_call_of("cudaMalloc", n, cudaErrorMemoryAllocation, 2);
       size_t steps = 0;
       try {
@@ -105,7 +106,7 @@ TEST(ShortMemory, ALayerThatDoesNotFitIsNamedAndSmallerOnesTrain) {
   EXPECT_EQ(held_when_idle().blocks, before.blocks);
 }
 
-// What the cache holds is given up for what is asked for.
+// Cached blocks are freed before an allocation fails.
 TEST(ShortMemory, TheCacheIsEmptiedFirst) {
   for (int i = 0; i < 3; ++i) empty({15 << 20}, {DType::kU8, kCuda});
   EXPECT_GE(memory_stats(kCuda).cached_bytes, int64_t(15) << 20);

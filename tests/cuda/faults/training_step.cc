@@ -1,3 +1,4 @@
+// Implements the training step of training_step.h, and counts what the emulator holds for the program.
 #include "gradus/tests/cuda/faults/training_step.h"
 
 #include <algorithm>
@@ -30,7 +31,7 @@ Training::Training(Device device, int64_t height, int64_t width)
     : images(numbers({2, 1, height, width})),
       target(tensor(std::vector<int64_t>{2, 0}, {2})),
       device_(device),
-      opt_(net_.parameters(), {.lr = 0.1, .momentum = 0.9, .dampening = 0.5}) {  // the first step is another
+      opt_(net_.parameters(), {.lr = 0.1, .momentum = 0.9, .dampening = 0.5}) {  // the first step is undamped
   for (const Tensor& p : net_.parameters()) raw::copy_(p, numbers(p.shape()));
   net_.to(device);
   gm_.attach(net_.parameters());
@@ -76,7 +77,7 @@ Expected::Expected(int64_t height, int64_t width) {
   }
 }
 
-// Sums of some hundred terms in f32, in another order.
+// 1e-5: f32 sums of some hundred terms, in another order than the CPU's.
 bool is_near(const std::vector<double>& a, const std::vector<double>& b) {
   return std::ranges::equal(a, b,
                             [](double x, double y) { return std::abs(x - y) <= 1e-5 * (1 + std::abs(y)); });

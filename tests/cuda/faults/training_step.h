@@ -1,4 +1,5 @@
-// A step of training, which tests disturb on the emulated device, beside the same on the CPU.
+// A small training whose CUDA calls tests make fail on the emulator, its expected values computed on the CPU,
+// and counts of the resources that are in use.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +15,7 @@ namespace gradus {
 
 inline constexpr Device kCuda{DeviceType::kCUDA};
 
-// The parameter before the convolution makes it run in all three directions.
+// With `gain` before it, the convolution computes its output, input gradient and weight gradient.
 struct SmallNet : nn::Layer {
   nn::Parameter gain{this, "gain", ones({1})};
   nn::Conv2d conv{this, "conv", {.in = 1, .out = 2, .kernel = 3, .padding = 1}};
@@ -22,7 +23,7 @@ struct SmallNet : nn::Layer {
   Tensor forward(const Tensor& x) override;
 };
 
-// A network, its optimizer and a batch of two images. Numbers depend on the size of the images alone.
+// A network, its optimizer and a batch of two images. All values depend on the size of the images alone.
 class Training {
  public:
   Training(Device device, int64_t height, int64_t width);
@@ -43,7 +44,7 @@ class Training {
   optim::SGD opt_;
 };
 
-// What a training comes to without a disturbance.
+// Results of the same training on the CPU.
 struct Expected {
   Expected(int64_t height, int64_t width);
   static constexpr size_t kSteps = 3;
@@ -53,7 +54,7 @@ struct Expected {
 
 bool is_near(const std::vector<double>& a, const std::vector<double>& b);
 
-// What the emulated devices and libraries hold for the program, but for what copies from the host keep.
+// Resources of the emulated devices and libraries in use, without those cached for copies from the host.
 struct Holdings {
   static Holdings now();
   size_t blocks, pinned, streams, events, products, convolutions;  // the last two: descriptors

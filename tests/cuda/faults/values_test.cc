@@ -1,4 +1,5 @@
-// Values that kernels find to be errors: the CPU's error, at the next point where the host waits.
+// Invalid values that kernels detect, such as a class out of range: the CPU's error is thrown where the host
+// next waits for the kernel's stream, once. On the emulator.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -28,7 +29,7 @@ namespace gradus {
 namespace {
 
 struct ValuesOnCuda : testing::Test {
-  // Nobody finds an error that another test has left.
+  // No test leaves an unreported error.
   ~ValuesOnCuda() override { EXPECT_NO_THROW(synchronize(kCuda)); }
 };
 
@@ -51,7 +52,7 @@ Tensor classes(const std::vector<int64_t>& target, const Shape& shape, Device de
   return raw::to(tensor(target, shape), device);
 }
 
-// A loss whose target has a class too many at the position `bad`.
+// A loss of 5 classes whose target at `bad` is `value`.
 Tensor wrong_loss(Device device, int64_t bad = 3, int64_t value = 7) {
   std::vector<int64_t> target(6, 1);
   target[static_cast<size_t>(bad)] = value;
@@ -96,7 +97,7 @@ TEST_F(ValuesOnCuda, ErrorsAreTheCpus) {
         bernoulli(raw::to(raw::to(tensor({0.5f, -0.1f}), DType::kF64), d)).to_vector<float>();
       },
       [](Device d) { to_string(bernoulli(raw::to(tensor({1e10f}), d))); },
-      // A weight, a total, too few that are positive; the first of several.
+      // An invalid weight, an invalid total, too few positive weights; of several the first.
       [](Device d) {
         drawn(d, {{1, -2, 3}});
       },
@@ -149,7 +150,7 @@ TEST_F(ValuesOnCuda, ErrorsAreTheCpus) {
         const Tensor x = transpose(raw::to(tensor<double>({0., 1., 3., 2.}, {2, 2}), d), 0, 1);
         binary_cross_entropy(x, x).item<double>();
       },
-      // None.
+      // Four without an error.
       [](Device d) {
         drawn(d, {{1, 0, 2}, {0, 1, 0.5}});
       },
@@ -207,18 +208,18 @@ TEST_F(ValuesOnCuda, StreamsHaveTheirOwn) {
       const StreamScope scope(side);
       return wrong_loss(kCuda);
     };
-    // Who does not wait for a stream is not told.
+    // Waiting for another stream does not report.
     Tensor loss = wrong_on_side();
     EXPECT_EQ(thrown([&] { current_stream(kCuda).synchronize(); }), "");
     EXPECT_EQ(thrown([&] { side.synchronize(); }), kText);
-    // By an event, and by the event of one that waited.
+    // Through events of a stream in between.
     loss = wrong_on_side();
     const Stream between = Stream::create(kCuda);
     between.wait(Event::record(side));
     current_stream(kCuda).wait(Event::record(between));
     EXPECT_EQ(thrown([&] { current_stream(kCuda).synchronize(); }), kText);
     EXPECT_EQ(thrown([&] { side.synchronize(); }), "");
-    // A worker of the CPU's.
+    // A CPU stream that waited.
     loss = wrong_on_side();
     const Stream worker = Stream::create(Device::parse("cpu:1"));
     worker.wait(Event::record(side));
@@ -250,7 +251,7 @@ TEST_F(ValuesOnCuda, OfAStreamThatIsGone) {
   EXPECT_LE(Holdings::now().pinned, 1u) << "records are used again";
 }
 
-// A stream with a report, which the host writes in a kernel's place.
+// A stream whose error report the host writes in place of a kernel.
 struct ReportingStream {
   internal::DeviceRuntime& runtime = internal::runtime_of(kCuda);
   const cudaStream_t stream = static_cast<cudaStream_t>(runtime.create_stream(0));
@@ -275,7 +276,7 @@ TEST_F(ValuesOnCuda, OfAStreamThatAnotherThreadDestroysMeanwhile) {
     const auto lock = cuda::emulated::Runtime::get().lock();  // the other thread's calls of CUDA wait
     other = std::thread([&] { text = thrown([&] { s.runtime.throw_kernel_errors_on_device(0); }); });
     std::this_thread::sleep_for(std::chrono::milliseconds(200));
-    // In a thread of its own, for reports are otherwise locked before the runtime.
+    // On another thread, since elsewhere reports are locked before the runtime.
     std::thread([&] { cuda::retire_reports(s.stream); }).join();
     cuda::emulated::Runtime::get().destroy_stream(s.stream);
   }
@@ -300,7 +301,7 @@ TEST_F(ValuesOnCuda, OfAStreamThatIsGoneAndStillRuns) {
   EXPECT_TRUE(ran_late) << "the test would not notice";
 }
 
-// A launch has begun to report when the host looks, and has not ended.
+// The host looks while a launch is writing its report.
 TEST_F(ValuesOnCuda, OfALaunchThatStillRuns) {
   for (const bool on_device : {false, true}) {
     const ReportingStream s;
@@ -336,7 +337,7 @@ TEST_F(ValuesOnCuda, DevicesHaveTheirOwn) {
   EXPECT_EQ(thrown([&] { synchronize(second); }), kText);
 }
 
-// Also where another op waits, or none.
+// The error names the op that launched the kernel, not the one that waits.
 TEST_F(ValuesOnCuda, TheOpThatWasCalledIsNamed) {
   Tensor loss = wrong_loss(kCuda);
   {

@@ -1,5 +1,5 @@
-// Trains mnist on the CPU and on cuda:0, from outside: both reach the same accuracy. MNIST is in the folder
-// mnist/ of GRADUS_DATA, where there is one; else the program draws its own digits.
+// Runs the example program mnist on the CPU and on cuda:0: both reach the same test accuracy. Reads MNIST
+// from $GRADUS_DATA/mnist if it exists; else the program generates digits.
 //
 //   accuracy_test PROGRAM [ARGUMENTS...]
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
-// What a training uses of a device beside its kernels, on a GPU (tests/cuda/device/build.sh) as on the
-// emulated device: values that are errors, draws of steps that run again, rates on the device, plans of
-// convolutions that are measured and stored, copies, streams, batches on their way, times of kernels.
+// Device features that training uses, tested on a GPU (tests/cuda/device/build.sh) and on the emulator:
+// errors that kernels report, random numbers of captured steps, learning rates on the device, measured and
+// stored cuDNN plans, copies, streams, loader batches, kernel times. The CPU's results are the reference.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -45,7 +45,7 @@ std::string thrown(const std::function<void()>& f) {
   }
 }
 
-// The kernel reports to pinned memory. The loss goes on as NaN, the program as if nothing had been.
+// The kernel reports to pinned memory and the loss is NaN. The program can go on.
 TEST(ValueErrors, AreTheCpus) {
   const auto loss_of = [](Device d) {
     const Tensor x = raw::to(reshape(linspace(-1, 1, 30), {6, 5}), d);
@@ -76,7 +76,8 @@ TEST(ValueErrors, AreTheCpus) {
   EXPECT_EQ(thrown([] { synchronize(kCuda); }), "");
 }
 
-// Calls of one slot's kernel, to be made again with the same arguments, as a captured step's are.
+// Records the calls of one kernel slot; repeat() calls again with the same arguments, as a captured step
+// does.
 template <auto& slot> class Calls;
 template <class... Args, KernelSlot<void(const Tensor&, Args...)>& slot> class Calls<slot> {
  public:
@@ -133,9 +134,9 @@ TEST(DrawsOfAStep, AreTheNextOnesEachTimeItRuns) {
   EXPECT_EQ(all(drawn), all(draw(kCPU)));
 }
 
-// With the rate and the counts of steps on the device. On a GPU the powers in Adam's rule are CUDA's: they
-// differ from the host's by units in the last place of f64, so elements of f32 may become their neighbors in
-// each of the steps.
+// Normal steps against make_capturable(), which keeps the rate and step counts on the device. On a GPU pow()
+// in Adam's rule is CUDA's and differs from the host's in the last places of f64, so an f32 element may move
+// to its neighbor in each of the 6 steps.
 template <class O, class Options> void expect_same_steps(Options options) {
   const Tensor start = linspace(-2, 2, 5000);
   const auto train = [&](bool capturable) {
@@ -224,7 +225,7 @@ Tensor with_nan(const Shape& shape) {
   return x;
 }
 
-// The relu of cuDNN's graph.
+// Relu in cuDNN's graph.
 TEST(PlansOfConvolutions, WithReluKeepNaN) {
   const raw::ConvGeometry g(Conv2dFuncOptions{});
   for (const DType t : kFloats) {
@@ -238,7 +239,7 @@ TEST(PlansOfConvolutions, WithReluKeepNaN) {
   }
 }
 
-// The relu of cuBLASLt's product, with a bias and without.
+// Relu in cuBLASLt's epilogue, with and without a bias.
 TEST(Products, WithReluKeepNaN) {
   for (const DType t : kFloats)
     for (const bool with_bias : {false, true}) {
@@ -252,7 +253,7 @@ TEST(Products, WithReluKeepNaN) {
     }
 }
 
-// From and to the host in layouts and dtypes; many small ones, and one that is more than is pinned at once.
+// From and to the host in layouts and dtypes; many small ones, and one that exceeds a pinned block.
 TEST(Copies, Arrive) {
   const Tensor x = reshape(arange(2 * 3 * 4 * 5, {.dtype = DType::kF64}), {2, 3, 4, 5});
   for (const DType t :

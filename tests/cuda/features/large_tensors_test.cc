@@ -1,5 +1,5 @@
-// Tensors of more than 2^31 elements: copies, element-wise ops and sums. Where the device has less than
-// 24 GB, such as the emulated one, the same with fewer elements.
+// Copies, element-wise ops and sums of a tensor of more than 2^31 elements. On a device of less than 24 GB,
+// such as the emulated one, the tensor is smaller.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -51,7 +51,7 @@ TEST(LargeTensors, AreComputedToTheirEnds) {
       EXPECT_EQ(value(y, place - 1), double(k + 1)) << place;
     }
   }
-  // By rows, whose sums are columns'.
+  // The sum over rows, then over its columns.
   const int64_t rows = 4, columns = count / rows;
   const Tensor sums = sum(view_as_strided(copy, {rows, columns}, {columns, 1}, 0), {0});
   double of_columns = 0;

@@ -1,4 +1,4 @@
-// Takes the place of cuDNN: it has no plan for any convolution, so our own kernels compute them.
+// Replaces the cuDNN backend by one without plans, so that Gradus's own kernels compute all convolutions.
 #include "gradus/tensor/cuda/cudnn/cudnn.h"
 
 namespace gradus::cuda {

@@ -1,5 +1,5 @@
-// Convolutions on cuda:0: what the op table does not have. Numbers are small integers, of which all sums are
-// exact in each dtype, so results are the CPU's.
+// Convolutions on cuda:0 beyond the op table: plans, layouts, rounding, streams, failing calls. Values are
+// small integers whose sums are exact in each dtype, so results must equal the CPU's.
 #include <gtest/gtest.h>
 
 #include <set>
@@ -57,8 +57,8 @@ const std::vector<Case>& cases() {
       {{3, 1, 5, 1}, {2, 1, 2, 1}, geometry({1, 1}, {0, 0}, {1, 1})},     // one channel, one column
       {{2, 4, 7, 5}, {3, 4, 1, 1}, geometry({1, 1}, {0, 0}, {1, 1})},     // pointwise
       {{2, 4, 7, 6}, {3, 4, 1, 1}, geometry({2, 2}, {0, 0}, {1, 1})},     // with a stride
-      {{2, 3, 7, 6}, {4, 3, 3, 3}, geometry({2, 3}, {1, 0}, {1, 1})},     // sides apart
-      {{2, 3, 7, 6}, {4, 3, 2, 2}, geometry({3, 2}, {0, 1}, {2, 3})},     // dilated, rows unseen
+      {{2, 3, 7, 6}, {4, 3, 3, 3}, geometry({2, 3}, {1, 0}, {1, 1})},     // sides differ
+      {{2, 3, 7, 6}, {4, 3, 2, 2}, geometry({3, 2}, {0, 1}, {2, 3})},     // dilated, unused rows
       {{2, 2, 3, 3}, {3, 2, 2, 2}, geometry({1, 2}, {4, 3}, {1, 1})},     // mostly padding
       {{2, 6, 4, 4}, {4, 3, 3, 3}, geometry({1, 1}, {1, 1}, {1, 1}, 2)},  // groups
       {{2, 4, 4, 5}, {8, 1, 3, 3}, geometry({2, 1}, {1, 1}, {1, 1}, 4)},  // depthwise, two filters a channel
@@ -87,7 +87,7 @@ void expect_same(const Tensor& on_cuda, const Tensor& on_cpu, const std::string&
   EXPECT_EQ(values(on_cuda), values(on_cpu)) << what << ' ' << name_of(on_cpu.dtype());
 }
 
-// Our own kernels would give the same numbers.
+// Counts calls of cuDNN, since the fallback kernels would give the same values.
 TEST_F(CudaConvolutions, AllHavePlans) {
   for (const DType t : kFloats)
     for (const Case& c : cases()) {
@@ -100,7 +100,7 @@ TEST_F(CudaConvolutions, AllHavePlans) {
     }
 }
 
-// Where the library has no plan with relu, it computes the rest.
+// If cuDNN has no plan with relu, it computes the convolution and bias alone.
 TEST_F(CudaConvolutions, ReluIsPartOfTheGraphWhereThereIsAPlan) {
   using cuda::emulated::RefusedGraphs;
   const Case c = cases()[0];
@@ -187,7 +187,7 @@ TEST_F(CudaConvolutions, RoundOnce) {
     const raw::ConvGeometry g = geometry({1, 1}, {0, 0}, {1, 1});
     EXPECT_EQ(values(raw::conv("conv2d", row({large, 1, -large}, false), ones, {}, g))[0], 1);
     EXPECT_EQ(values(raw::conv("conv2d", row({large, 1, 0}, false), ones, minus, g))[0], 1);
-    // Filters [3,1,1,1] spread to one channel.
+    // Input gradient with filters [3,1,1,1]: a sum over 3 output channels.
     const Tensor spread = full({3, 1, 1, 1}, 1, {.dtype = t, .device = kCuda});
     EXPECT_EQ(values(raw::conv_input_grad("conv_transpose2d", row({large, 1, -large}, false), spread, {},
                                           {1, 1, 1, 1}, g))[0],
@@ -226,7 +226,7 @@ TEST_F(CudaConvolutions, Tf32IsOffAtFirst) {
   EXPECT_EQ(all(DType::kF32), exact);
 }
 
-// In another order of the terms, the large ones would swallow the 1.
+// In another order of the terms, the 1 would be lost to rounding.
 TEST_F(CudaConvolutions, RepeatBitForBit) {
   const raw::ConvGeometry g = geometry({1, 1}, {0, 0}, {1, 1});
   for (const auto& [t, large] : {std::pair(DType::kF32, 1e8), {DType::kF64, 1e17}}) {
@@ -243,7 +243,7 @@ TEST_F(CudaConvolutions, RepeatBitForBit) {
   }
 }
 
-// A plan is kept for each convolution that differs in what plans depend on.
+// Convolutions that differ in stride, padding or dilation alone do not share a plan.
 TEST_F(CudaConvolutions, HaveTheirOwnPlans) {
   const Tensor x = numbers({2, 3, 6, 6}), w = numbers({4, 3, 2, 2}, DType::kF32, 2);
   for (int round = 0; round < 2; ++round)
@@ -284,8 +284,7 @@ TEST_F(CudaConvolutions, DevicesHaveTheirOwnPlans) {
   }
 }
 
-// Work of two streams, in many orders. Each convolution has a workspace of its own, and operands that are
-// freed are still there.
+// Work of two streams, in many orders: workspaces are not shared, and freed operands stay valid until used.
 TEST_F(CudaConvolutions, Streams) {
   internal::DeviceAllocator::of(kCuda).disable_caching(false);
   const Tensor x = numbers({2, 3, 4, 4}), w = numbers({2, 3, 3, 3}, DType::kF32, 2);
@@ -361,7 +360,7 @@ TEST_F(CudaConvolutions, EachCallMayFail) {
   EXPECT_EQ(values(run()), values(y));
 }
 
-// Images of more and more columns. What is kept does not grow for ever.
+// Images of more and more columns: the plan cache is bounded.
 TEST(CudaPlansOfConvolutions, AreBounded) {
   constexpr int64_t kMost = 1024;
   const Tensor w = full({1, 1, 1, 1}, 2, {.device = kCuda});

@@ -1,5 +1,6 @@
-// Draws that count from numbers on the device (DeviceDraws). The first time they are those of others. Each
-// time that their kernels run again they are the generator's next ones.
+// DeviceDraws: random ops read the seed and the number of draws from device memory, so that the kernels of a
+// captured step draw new numbers each time they run. All draws are those that the host's generator would
+// make.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -41,14 +42,15 @@ std::vector<std::string> bits(const Tensors& xs) {
   return all;
 }
 
-// What the draws of a stretch called their kernels with. A captured step runs again with just that.
+// Recorded launches of random kernels: their keys, and functions that launch again with the same arguments,
+// as a captured step does.
 struct Launches {
   std::vector<raw::DrawKey> keys;
   std::vector<std::function<void()>> run;
 };
 Launches* launches = nullptr;
 
-// As long as it lives, `launches` gets the calls of one slot.
+// While alive, adds the calls of one kernel slot to `launches`.
 template <class Slot, Slot& slot> class Recorder;
 template <class... Args, KernelSlot<void(const Tensor&, Args...)>& slot>
 class Recorder<KernelSlot<void(const Tensor&, Args...)>, slot> {
@@ -84,7 +86,7 @@ class Recording {
   Of<raw::randperm_kernel> randperm_;
 };
 
-// Draws by all slots, in rows and in other layouts. Kernels write what is returned.
+// Draws by all kernel slots, in rows and other layouts, into the tensors that are returned.
 Tensors draw(Device device) {
   Tensors all;
   for (const DType t : {DType::kF64, DType::kF32, DType::kF16, DType::kBF16}) {
@@ -133,7 +135,7 @@ TEST(DeviceDraws, AreThoseOfOthers) {
       EXPECT_EQ(bits(f(kCuda)), bits(want));
     }
     EXPECT_EQ(generator().state(), after);
-    // The device's numbers were read: what the host gave is wrong without them.
+    // Kernels read the seed and the number of draws from `base`: the host's part of the key lacks both.
     ASSERT_EQ(recording.calls.keys.size(), after[1] - before[1]);
     for (size_t i = 0; i < recording.calls.keys.size(); ++i) {
       EXPECT_EQ(recording.calls.keys[i].philox.seed, 0u);
@@ -141,7 +143,7 @@ TEST(DeviceDraws, AreThoseOfOthers) {
       EXPECT_EQ(recording.calls.keys[i].base.to_vector<int64_t>(),
                 (std::vector<int64_t>{static_cast<int64_t>(kSeed), 2}));
     }
-    // Behind the scope, too.
+    // After the scope, the host's generator continues.
     const Tensor next = rand({100}, {.device = kCuda});
     EXPECT_FALSE(recording.calls.keys.back().base.defined());
     generator().set_state(after);
@@ -149,7 +151,7 @@ TEST(DeviceDraws, AreThoseOfOthers) {
   }
 }
 
-// What was captured runs again: behind other draws, with another seed, and after a checkpoint was read.
+// Recorded launches run again: after other draws, with another seed, and after a checkpoint was loaded.
 TEST(DeviceDraws, AreTheNextOnesWhereTheirKernelsRunAgain) {
   manual_seed(kSeed);
   DeviceDraws draws(kCuda);
@@ -181,7 +183,7 @@ TEST(DeviceDraws, AreTheNextOnesWhereTheirKernelsRunAgain) {
   expect_next("with the state of a checkpoint");
 }
 
-// A capture runs nothing: afterward the generator is where it was, and the first run is a repetition.
+// A capture runs no kernel, so the generator's state is restored after it, and the first run is a repetition.
 TEST(DeviceDraws, AreTheNextOnesAfterACapture) {
   manual_seed(kSeed);
   rand({3});
@@ -231,7 +233,7 @@ TEST(DeviceDraws, DoNotWait) {
   EXPECT_EQ(calls.total().copies_to_device + calls.total().copies_to_host, 0);
 }
 
-// The backward computes again, and so sets the generator back for a while.
+// The backward recomputes, with the generator set back meanwhile.
 TEST(DeviceDraws, GoBackWithACheckpoint) {
   const auto gradient = [](Device device) {
     manual_seed(kSeed);
@@ -256,7 +258,7 @@ TEST(DeviceDraws, GoBackWithACheckpoint) {
   for (const raw::DrawKey& key : recording.calls.keys) EXPECT_TRUE(key.base.defined());
 }
 
-// Ranks of other replicas drop other elements.
+// Each data-parallel replica drops other elements.
 TEST(DeviceDraws, DropTheReplicasElements) {
   const auto drop = [](Device device) { return raw::dropout_mask(empty({1003}, {.device = device}), 0.5); };
   Context context = Context::current().snapshot();
@@ -296,13 +298,13 @@ TEST(DeviceDraws, AreThoseOfOneDeviceAndOneGenerator) {
     const DeviceDraws::Scope another(on_second);
     EXPECT_EQ(everywhere(false), want);
   }
-  std::vector<int> devices;  // that keys count from
+  std::vector<int> devices;  // of each key's `base`; -1: none
   for (const raw::DrawKey& key : recording.calls.keys)
     devices.push_back(key.base.defined() ? key.base.device().index : -1);
   EXPECT_EQ(devices, (std::vector<int>{0, -1, 0, -1, -1, 0, -1, 0, 1, 0, -1, -1, 0, 1}));
 }
 
-// Draws on another stream than the scope's, which the host has left before they run.
+// Draws on another stream, which run after the host has left the scope.
 TEST(DeviceDraws, KeepTheirNumbersForOtherStreams) {
   const auto like = [](Device d) { return empty({1003}, {.device = d}); };
   const std::vector<std::function<Tensor(Device)>> slots = {

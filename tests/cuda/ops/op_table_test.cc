@@ -1,15 +1,15 @@
-// Every row of the op table on cuda:0 against the CPU, in each of the row's dtypes: values, values of inputs
-// in other layouts, gradients, gradients of gradients. They have the row's tolerance. Values have the CPU's
-// bits: exceptions.txt names the ops that round otherwise, and those that need a kernel that is not there
-// yet. An op that is wrongly named there, or not, is an error.
+// Every row of the op table on cuda:0 against the CPU, in each of the row's dtypes: values, also for inputs
+// in other layouts, gradients, and gradients of gradients, within the row's tolerance. Values must have the
+// CPU's bits, except for ops in exceptions.txt: those that round otherwise or have no kernel yet. A missing
+// or wrong exception is an error.
 //
 //   op_table_test [exceptions.txt] [--brief]     without the file any op may be an exception
 //
-// The emulated device takes its time. There inputs of more than 2000 elements are tried in other layouts, and
-// have gradients, in the row's first dtype alone. Beyond the first dtype, and the first one of floats, all
-// inputs change their layout at once, and gradients have no gradients: a kernel is one template for all
-// dtypes. --brief tries small inputs in the first dtype alone. `./run test` runs all in one order of threads,
-// and --brief in another for ops whose threads share sums or memory.
+// The emulator is slow, so on it inputs of more than 2000 elements are tried in other layouts, and have
+// gradients, in the row's first dtype alone. Beyond the first dtype and the first float dtype, all inputs
+// change their layout at once, and second gradients are not tested: a kernel is one template for all dtypes.
+// --brief tries small inputs in the first dtype alone. `./run test` runs all in one order of the emulated
+// threads, and --brief in another for ops whose threads share sums or memory.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -136,7 +136,7 @@ class CudaTable : public testing::TestWithParam<size_t> {
     };
     return autograd::grad(f, followed.inputs);
   }
-  // Seeds that f32 holds.
+  // Output gradients: multiples of 1/16, exact in every dtype.
   static Tensor seed_like(const Tensor& y) {
     std::vector<double> v(size_t(y.numel()));
     for (size_t i = 0; i < v.size(); ++i) v[i] = (i % 2 ? -1 : 1) * (0.5 + double(i * 7 % 16) / 16);
@@ -169,7 +169,7 @@ TEST_P(CudaTable, IsAsOnTheCpu) {
     for (const DType t : row().dtypes) {
       const std::string where = name() + " sample " + std::to_string(s) + " " + std::string(name_of(t));
       const Tensors x = make_inputs(row(), s, t);
-      if (x.empty()) continue;  // nothing that says where
+      if (x.empty()) continue;  // no input selects the device
       const bool runs = has_kernels(
           "value", [&] { expect_same(row().run(moved(x)), row().run(x), row().terms, true, where); });
       if (!runs) rows_without_kernels().insert(GetParam());
@@ -201,7 +201,7 @@ TEST_P(CudaTable, IsAsOnTheCpu) {
       const auto compare = [&](const Tensors& got, const Tensors& want, double factor, const char* what) {
         ASSERT_EQ(got.size(), want.size());
         for (size_t k = 0; k < got.size(); ++k) {
-          // A gradient may be a sum over all of the result, whose errors grow like a random walk.
+          // A gradient may sum over all elements of the result; rounding errors grow like a random walk.
           const double terms = factor * (8 + row().terms + 2 * std::sqrt(double(largest(x))));
           if (want[k]) expect_same(got[k], want[k], terms, false, where + what + std::to_string(k));
         }
@@ -237,8 +237,8 @@ INSTANTIATE_TEST_SUITE_P(All, CudaTable, testing::ValuesIn(row_numbers()), [](co
 
 }  // namespace
 
-// What was found against what is written down, when all rows have run. An op that may round otherwise need
-// not: how the CPU rounds depends on the processor.
+// Compares the exceptions found by all rows with those in the file. An op listed as rounding otherwise need
+// not do so: how the CPU rounds depends on the processor.
 void compare_exceptions(const char* path) {
   std::ifstream file(path);
   std::set<std::string> known;

@@ -1,5 +1,5 @@
-// Optimizers on cuda:0 against the CPU: all dtypes, sizes around those of chunks and tables. Steps element by
-// element have the CPU's bits. Those by norms, whose sums are in another order, do not quite.
+// Optimizers on cuda:0 against the CPU: all dtypes, sizes around those of chunks and tables. Element-wise
+// steps are bit-equal; steps that use norms (LARS, LAMB) sum in another order and have a tolerance.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -40,7 +40,7 @@ double largest(const Tensor& x) {
   return most;
 }
 
-// An optimizer with the same parameters here and there.
+// An optimizer on the CPU (`here`) and one on cuda:0 (`device`), with the same parameters.
 struct Pair {
   Pair(const OptimizerCase& named, const Tensors& params) : by_norms(named.by_norms) {
     Tensors there;
@@ -58,8 +58,8 @@ struct Pair {
     }
     here->step(), device->step();
   }
-  // A rate that comes from norms may be its neighbor in T: what a step adds, to a momentum and to a
-  // parameter, is off by as much, three times at most. A parameter of 16 bits may be rounded to its neighbor.
+  // A rate from norms may differ by one unit in the last place, in each of at most three steps, and so may
+  // what it adds to a momentum and a parameter. A 16-bit parameter may be rounded to its neighbor.
   double allowed(const Tensor& param, const Tensor& x) const {
     if (!by_norms) return 0;
     const DType t = x.dtype();
@@ -114,8 +114,7 @@ TEST_P(CudaOptimizer, StepsAsTheCpuDoes) {
   }
 }
 
-// Parameters of one step that are in different steps of their own; layouts other than row-major; gradients in
-// a bucket, where they begin anywhere.
+// Parameters with different step counts; layouts other than row-major; gradients at any offset of a bucket.
 TEST_P(CudaOptimizer, StepsWhatLiesAndBeginsOtherwise) {
   const Tensor dense = numbers({2, 3, 4, 5}, DType::kF32, 5), last = raw::channels_last(dense);
   Pair pair(named(), {dense, last, numbers({50}, DType::kF32, 6), numbers({9}, DType::kF32, 8)});
@@ -157,7 +156,7 @@ TEST_P(CudaOptimizer, StepsManyTensorsInFewLaunches) {
   EXPECT_LE(launches, named().by_norms ? 6 : 3);
 }
 
-// Whoever waits for the stream waits for all of its tasks. A few run before.
+// A wait for the stream would run all of its queued tasks; without one only some have run.
 TEST_P(CudaOptimizer, DoesNotWait) {
   constexpr int kTasks = 100;
   const Tensor p = raw::to(numbers({5000}, DType::kF32, 1), kCuda);
@@ -206,7 +205,7 @@ TEST(CudaGradients, AreAsOnTheCpu) {
   }
 }
 
-// Tensors that lie alike go in one launch; others are added one by one.
+// Pairs of equal layout are added in one launch; others one by one.
 TEST(CudaGradients, AreAdded) {
   Tensors here = {numbers({4097}, DType::kF32, 1),
                   numbers({3}, DType::kF64, 2),

@@ -1,5 +1,5 @@
-// Matrix products on cuda:0: what the op table does not have. Numbers are small integers, of which all sums
-// are exact in each dtype, so results are the CPU's.
+// Matrix products on cuda:0 beyond the op table: strides, batches, rounding, streams, failing calls. Values
+// are small integers whose sums are exact in each dtype, so results must equal the CPU's.
 #include <gtest/gtest.h>
 
 #include <set>
@@ -25,7 +25,7 @@ namespace {
 const Device kCuda = Device::parse("cuda:0"), kSecond = Device::parse("cuda:1");
 constexpr DType kFloats[] = {DType::kF32, DType::kF64, DType::kF16, DType::kBF16};
 
-// Numbers from -4 to 4, each a multiple of 1, in an order without a pattern.
+// Integers from -4 to 4, in an order without a pattern.
 Tensor numbers(const Shape& shape, DType dtype = DType::kF32, uint32_t seed = 1) {
   std::vector<float> v(static_cast<size_t>(shape.product()));
   for (float& x : v)
@@ -49,6 +49,7 @@ struct CudaProducts : testing::Test {
   }
 };
 
+// Multiplies lay_out(a, b), a pair of views, on both devices.
 template <class F> void expect_same(const Tensor& a, const Tensor& b, F&& lay_out, const std::string& what) {
   const auto [a_here, b_here] = lay_out(a, b);
   const auto [a_there, b_there] = lay_out(raw::to(a, kCuda), raw::to(b, kCuda));
@@ -82,7 +83,7 @@ TEST_F(CudaProducts, OrdersOfBothOperands) {
   }
 }
 
-// What strides say of dims of size 1 means nothing.
+// Strides of dims of size 1 are arbitrary.
 TEST_F(CudaProducts, SizesOf1) {
   const auto seen_as = [](const Tensor& x, const Shape& shape, const Strides& strides) {
     return view_as_strided(x, shape, strides, 0);
@@ -151,7 +152,7 @@ TEST_F(CudaProducts, Batches) {
     check({2, 1, 3, 3, 5}, {4, 1, 5, 2}, as_they_are, "three");
     check({1, 1, 3, 5}, {1, 1, 5, 2}, as_they_are, "of one");
     check(
-        {2, 3, 4, 5}, {2, 5, 4, 2},  // as attention has its heads
+        {2, 3, 4, 5}, {2, 5, 4, 2},  // the layout of attention heads
         [](const Tensor& x, const Tensor& y) {
           return Pair(permuted(x, {0, 2, 1, 3}), permuted(y, {0, 2, 1, 3}));
         },
@@ -180,10 +181,11 @@ TEST_F(CudaProducts, Batches) {
   }
 }
 
+// Calls of the copy kernel, and the kernel that is replaced to count them.
 int copies = 0;
 decltype(raw::copy_kernel)::Function copy_before;
 
-// Batches that lie unevenly are copied once, rather than multiplied one by one.
+// Batches without one batch stride are copied once, rather than multiplied one by one.
 TEST_F(CudaProducts, UnevenBatchesAreCopied) {
   const Tensor x = raw::to(numbers({2, 3, 4, 5}), kCuda), y = raw::to(numbers({2, 5, 4, 2}), kCuda);
   const Tensor one = raw::to(numbers({2, 1, 5, 2}), kCuda);
@@ -197,7 +199,7 @@ TEST_F(CudaProducts, UnevenBatchesAreCopied) {
   };
   EXPECT_EQ(copies_of(x, permuted(x, {0, 1, 3, 2})), 0);
   EXPECT_EQ(copies_of(heads, others), 2);
-  EXPECT_EQ(copies_of(heads, one), 1);  // repeated matrices are not
+  EXPECT_EQ(copies_of(heads, one), 1);  // broadcast matrices are not copied
   raw::copy_kernel.cuda = copy_before;
 }
 
@@ -272,8 +274,7 @@ TEST_F(CudaProducts, DevicesHaveTheirOwnHandles) {
   }
 }
 
-// Work of two streams, in many orders. Each product has a workspace of its own, and operands that are freed
-// are still there.
+// Work of two streams, in many orders: workspaces are not shared, and freed operands stay valid until used.
 TEST_F(CudaProducts, Streams) {
   internal::DeviceAllocator::of(kCuda).disable_caching(false);
   const Tensor a = numbers({6, 4}), b = numbers({4, 5}, DType::kF32, 2);

@@ -1,4 +1,5 @@
-// Draws on cuda:0 have the bits of the CPU's, of every dtype and in every layout.
+// Random ops on cuda:0 give the bits of the CPU for the same seed, in every dtype and layout; invalid weights
+// and probabilities are reported.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -23,7 +24,7 @@ std::string bits(const Tensor& x) {
   return {static_cast<const char*>(here.raw_ptr()), static_cast<size_t>(here.nbytes())};
 }
 
-// `draw` returns what it draws on a device.
+// Calls draw(device) with the same seed for both devices.
 template <class F> void expect_same(const std::string& what, F draw) {
   manual_seed(0x123456789abcdef0);
   const Tensor want = draw(kCPU);
@@ -112,14 +113,14 @@ TEST(RandomOnCuda, LayoutsAreTheCpus) {
   }
 }
 
-// Weights of which some are 0, but not all of a row, nor of the rows that are seen transposed.
+// Weights of which some are 0, but not all of a row, also when transposed.
 Tensor weights(const Shape& shape, DType dtype) {
   std::vector<float> v = rand(shape).to_vector<float>();
   for (size_t i = 0; i < v.size(); ++i) v[i] = shape.back() > 3 && i % 11 == 3 ? 0 : v[i] + 0x1p-6F;
   return raw::to(tensor(v, shape), dtype);
 }
 
-// Lengths of rows around those of groups, warps, tiles, chunks and 32 chunks.
+// multinomial with row lengths around the kernels' groups, warps, tiles, chunks and 32 chunks.
 TEST(RandomOnCuda, IndicesByWeightsAreTheCpus) {
   int which = 0;
   for (const int64_t n : {1, 2, 15, 16, 17, 31, 33, 65, 255, 256, 257, 511, 512, 513, 1025, 16900})
@@ -132,7 +133,7 @@ TEST(RandomOnCuda, IndicesByWeightsAreTheCpus) {
       for (const int64_t count : {int64_t{1}, int64_t{37}, 2 * n})
         expect_same("with replacement, " + name,
                     [&](Device d) { return multinomial(raw::to(w, d), count, {.replacement = true}); });
-      // All that may be drawn.
+      // The most that every row can give.
       int64_t most = n;
       for (int64_t r = 0; r < rows; ++r) {
         const std::vector<double> v =

@@ -1,4 +1,5 @@
-// The op table needs little memory. Small devices use the same pages again, which saves the system's time.
+// Linked into op_table_test: an emulated device of 64 MiB. The op table needs little memory, and small
+// devices reuse the same pages, which is faster.
 #include "gradus/tools/cuda_emulator/memory.h"
 
 namespace {

@@ -1,5 +1,5 @@
-// Kernels on another stream than that of their operands' blocks. Each tells the allocator of all of them: a
-// block that is freed then is not used again before the kernel has run.
+// Kernels on another stream than their operands were allocated on must record that use with the allocator
+// (record_stream), for each operand: a block freed afterward is not reused before the kernel has run.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -36,7 +36,7 @@ const Device kCuda = Device::parse("cuda:0");
 
 using Operands = std::vector<Tensor>;
 
-// Unlike {x...}, keeps no second handle.
+// Unlike {x...}, creates no second handle.
 template <class... Tensors> Operands all_of(Tensors... x) {
   Operands all;
   (all.push_back(std::move(x)), ...);
@@ -68,7 +68,7 @@ struct CudaUsers : testing::Test {
     const Stream side = Stream::create(kCuda);
     const auto native = internal::native_stream(side);
     const internal::NativeEvent event(native->runtime(), 0);
-    for (int i = 0; i < 300; ++i) native->record(event);  // so much is queued before it
+    for (int i = 0; i < 300; ++i) native->record(event);  // keeps the stream busy before f
     {
       const StreamScope scope(side);
       f();
@@ -88,6 +88,7 @@ struct CudaUsers : testing::Test {
     return early;
   }
 
+  // Expects that the kernel recorded its use of all operands.
   void expect_told(const char* kernel, Operands x, const std::function<void(const Operands&)>& f) {
     EXPECT_EQ(used_too_early(x, [&] { f(x); }), 0u) << kernel;
     clear();
@@ -97,6 +98,7 @@ struct CudaUsers : testing::Test {
   Operands blocks_between_;
 };
 
+// A copy that bypasses the kernel slots records nothing.
 TEST_F(CudaUsers, TheTestWouldNotice) {
   Operands x = all_of(ones({100}), ones({2}), ones({100}));
   const auto f = [&] {

@@ -1,4 +1,4 @@
-// All convolutions of the program are computed by our own kernels: the library supports none.
+// Linked into a test: the emulated cuDNN supports no convolution, so Gradus's own kernels compute all.
 #include "gradus/tools/cuda_emulator/libraries/cudnn.h"
 
 namespace {

@@ -1,4 +1,5 @@
-// The allocator of CUDA devices, on an emulated device of 64 MiB.
+// The caching allocator of CUDA devices on an emulated device of 64 MiB: reuse, splitting and merging of
+// blocks, use by several streams, out of memory.
 #include "gradus/tensor/runtime/device_allocator.h"
 
 #include <cuda_runtime_api.h>
@@ -111,10 +112,12 @@ TEST_F(CudaAllocator, CountsAndPeaks) {
   EXPECT_NE(memory_summary().find("cuda:0"), std::string::npos);
 }
 
-// Of a block as large as it may be.
+// The first KiB of a block.
 Tensor begin_of(const Tensor& x) { return view_as_strided(x, {kKiB}, {1}, 0); }
 
-// A block that a second stream reads is freed, and its own stream asks for as much memory.
+// Frees a block that a second stream reads, and allocates as much on its own stream. Returns whether the read
+// data is right. told: whether the allocator learns of the second stream; event_fails: its event cannot be
+// recorded.
 bool is_right(int64_t size, bool told, bool event_fails = false) {
   const Stream side = Stream::create(kCuda);
   Tensor x = bytes(size);
@@ -126,7 +129,7 @@ bool is_right(int64_t size, bool told, bool event_fails = false) {
     y = bytes(kKiB);
     if (told) {
       raw::copy_(y, begin_of(x));
-    } else {  // past the kernel's slot, which tells the allocator
+    } else {  // bypasses the kernel slot, which records the stream
       cudaMemcpyAsync(y.raw_ptr(), x.raw_ptr(), size_t(y.nbytes()), cudaMemcpyDefault,
                       static_cast<cudaStream_t>(internal::native_stream(side)->handle()));
     }
@@ -140,7 +143,7 @@ bool is_right(int64_t size, bool told, bool event_fails = false) {
   return y.to_vector<int32_t>() == std::vector<int32_t>(kKiB, 1);
 }
 
-// The second one gets the same block when the stream has read it: there is no room for another.
+// Of 40 MiB the second tensor gets the same block, after it was read: there is no room for another.
 TEST_F(CudaAllocator, ABlockThatOtherStreamsUseWaitsForThem) {
   for (const int64_t size : {16 * kKiB, 40 * kMiB}) {
     int wrong = 0;
@@ -156,7 +159,7 @@ TEST_F(CudaAllocator, ABlockThatOtherStreamsUseWaitsForThem) {
   }
 }
 
-// One stream is far behind. The blocks of another one, which were freed later, are used again.
+// A block used by a slow stream does not delay the reuse of blocks used by a fast one and freed later.
 TEST_F(CudaAllocator, AStreamThatIsBehindKeepsNoBlocksOfOthers) {
   const Stream slow = Stream::create(kCuda), fast = Stream::create(kCuda);
   Tensor x = bytes(2 * kMiB), y = bytes(3 * kMiB), both = bytes(4 * kMiB);

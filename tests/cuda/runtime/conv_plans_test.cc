@@ -1,6 +1,6 @@
-// Plans of convolutions that are measured, stored and loaded, on the emulated device: it says which engine it
-// ran, and takes as long as a test says. Of its configurations four may run in f32: engine 7 with three
-// tiles, which the heuristic recommends first, and engine 0.
+// Convolution plans that are measured, saved and loaded, on the emulated cuDNN, which reports the engine that
+// ran and takes the time that a test sets. Four of its configurations may run in f32: engine 7 with three
+// tile sizes, which the heuristic recommends first, and engine 0.
 #include "gradus/tensor/cuda/cudnn/conv_plans.h"
 
 #include <gtest/gtest.h>
@@ -71,7 +71,7 @@ struct ConvPlans : testing::Test {
     cuda::emulated::set_times(nullptr);
     cuda::clear_plans();
   }
-  // Makes one of them the fastest.
+  // Makes one engine the fastest.
   void prefer(int64_t engine) {
     cuda::emulated::set_times(
         [=](const cuda::emulated::Configuration& c) { return number(c) == engine ? 1.0 : 1000.0; });
@@ -98,7 +98,7 @@ struct ConvPlans : testing::Test {
     write(text.substr(0, text.find("engine")) + "engine " + engine + " knobs " + knobs + "\n");
     cuda::clear_plans();
   }
-  // Why a file is refused.
+  // The error of loading the file.
   std::string refused() {
     try {
       cuda::load_plans(path);
@@ -145,7 +145,7 @@ TEST_F(ConvPlans, TheFastestIsChosen) {
   }
 }
 
-// One wait, and no more for the same convolution: also when it is measured no longer.
+// One wait, and none for the same convolution later, also with the benchmark off.
 TEST_F(ConvPlans, AreMeasuredOnce) {
   prefer(71);
   const Tensor x = ones({1, 1, 2, 2}, {.device = kCuda}), w = ones({1, 1, 1, 1}, {.device = kCuda});
@@ -173,7 +173,7 @@ TEST_F(ConvPlans, TheFirstRunDoesNotCount) {
   int64_t runs = 0;
   cuda::emulated::set_times([&](const cuda::emulated::Configuration& c) {
     if (number(c) != 0) return 2.0;
-    return ++runs == 1 ? 5000.0 : runs == 2 ? 3000.0 : 1.0;  // nor does the slower one
+    return ++runs == 1 ? 5000.0 : runs == 2 ? 3000.0 : 1.0;  // nor does a slow later run
   });
   cuda::set_cudnn_benchmark(true);
   EXPECT_EQ(convolve(), 0);
@@ -185,7 +185,7 @@ TEST_F(ConvPlans, TheFirstRunDoesNotCount) {
   EXPECT_NE(convolve(), 0);
 }
 
-// Each runs on the operands and into the result, which the one that is chosen writes again.
+// Each measured plan writes the result; the chosen one runs last.
 TEST_F(ConvPlans, MeasuredOnesGiveTheSameNumbers) {
   cuda::set_cudnn_benchmark(true);
   internal::DeviceAllocator::of(kCuda).disable_caching(true);
@@ -209,7 +209,7 @@ TEST_F(ConvPlans, MeasuredOnesGiveTheSameNumbers) {
   internal::DeviceAllocator::of(kCuda).disable_caching(false);
 }
 
-// Engines that may not run are not measured either.
+// Engines that may not run are not measured.
 TEST_F(ConvPlans, WhatMayNotRunIsNotMeasured) {
   std::vector<int64_t> ran;
   cuda::emulated::set_times([&](const cuda::emulated::Configuration& c) {
@@ -235,7 +235,7 @@ TEST_F(ConvPlans, WhatFailsIsLeftOut) {
   prefer(70);
   cuda::emulated::fail_call_of("cudnnBackendExecute", 2, CUDNN_STATUS_EXECUTION_FAILED);
   EXPECT_NE(convolve(), 70);
-  // Short memory for the workspace of the first: the result is there, and nothing else is kept.
+  // No memory for the workspace of the first plan: another one runs.
   cuda::clear_plans();
   internal::DeviceAllocator::of(kCuda).disable_caching(true);
   const Tensor x = ones({1, 1, 2, 2}, {.device = kCuda}), w = ones({1, 1, 1, 1}, {.device = kCuda});
@@ -243,7 +243,7 @@ TEST_F(ConvPlans, WhatFailsIsLeftOut) {
   EXPECT_EQ(values(raw::conv("conv2d", x, w, {}, geometry())), std::vector<double>(4, 1));
   EXPECT_NE(last_engine(), 70);
   EXPECT_GE(last_engine(), 0);
-  // All of them.
+  // Every measurement fails.
   cuda::clear_plans();
   cuda::emulated::fail_call_of("cudaEventRecord", 0, cudaErrorInvalidValue, 4);
   EXPECT_EQ(values(raw::conv("conv2d", x, w, {}, geometry())), std::vector<double>(4, 1));
@@ -275,7 +275,7 @@ TEST_F(ConvPlans, ComeBackFromAFile) {
   }
 }
 
-// The file holds for convolutions that have been planned, too.
+// A file also replaces plans that were made already.
 TEST_F(ConvPlans, AFileReplacesWhatWasChosen) {
   write_choice("0", "0");
   EXPECT_EQ(convolve(), 70);
@@ -285,7 +285,7 @@ TEST_F(ConvPlans, AFileReplacesWhatWasChosen) {
   EXPECT_EQ(convolve(), 70);
 }
 
-// More plans than are kept (1024).
+// More plans than the cache keeps (1024).
 TEST_F(ConvPlans, APlanThatWasDroppedIsMadeAgainTheSame) {
   prefer(0);
   cuda::set_cudnn_benchmark(true);
@@ -300,7 +300,7 @@ TEST_F(ConvPlans, APlanThatWasDroppedIsMadeAgainTheSame) {
   EXPECT_GT(calls.at("cudnnBackendFinalize"), 5) << "the plan was there";
 }
 
-// Devices of one model share choices; each is its own where models differ.
+// The second device uses the choice measured on the first.
 TEST_F(ConvPlans, DevicesOfOneModelShareChoices) {
   cuda::set_cudnn_benchmark(true);
   prefer(72);
@@ -310,7 +310,7 @@ TEST_F(ConvPlans, DevicesOfOneModelShareChoices) {
   EXPECT_EQ(cuda::save_plans(path), 1);
 }
 
-// Whatever a file names: the library refuses it, or it may not run. The heuristic's takes its place.
+// A file names an engine that the library refuses or that may not run: the heuristic's runs instead.
 TEST_F(ConvPlans, AFileCannotChooseWhatMayNotRun) {
   struct Wrong {
     const char *engine, *knobs, *why;
@@ -348,7 +348,7 @@ TEST_F(ConvPlans, AFileCannotChooseWhatMayNotRun) {
   EXPECT_EQ(convolve(), 70);
 }
 
-// Another failure is none of the choice's.
+// An unrelated failure does not drop the choice.
 TEST_F(ConvPlans, AChoiceOutlivesAFailure) {
   write_choice("0", "0");
   cuda::load_plans(path);

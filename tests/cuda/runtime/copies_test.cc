@@ -1,4 +1,5 @@
-// Tensors travel between the host, the further CPU devices and two CUDA devices, in any layout and dtype.
+// Copies between the host, asynchronous CPU devices and two emulated CUDA devices, in any layout and dtype:
+// values, order with other work of both streams, pinned staging, failing calls.
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
@@ -26,7 +27,7 @@ namespace gradus {
 namespace {
 
 const Device kCuda = Device::parse("cuda:0");
-// The first one where there is no other.
+// cuda:1, or cuda:0 if it is the only one.
 Device second() {
   const bool is_there = internal::find_device_runtime(DeviceType::kCUDA)->device_count() > 1;
   return {DeviceType::kCUDA, int16_t(is_there)};
@@ -120,7 +121,7 @@ TEST(CudaCopies, FillsAndSequences) {
   EXPECT_EQ(values(eye(3, -1, {.device = kCuda})), values(eye(3)));
 }
 
-// What is queued runs late, and in another order with each seed.
+// The emulator runs queued work late, and in another order for each seed.
 TEST(CudaCopies, AreInTheOrderOfBothStreams) {
   for (uint64_t seed = 1; seed <= 20; ++seed) {
     cuda::emulated::set_seed(seed);
@@ -146,7 +147,7 @@ TEST(CudaCopies, AreInTheOrderOfBothStreams) {
   }
 }
 
-// The device is behind with all of them, and their sources change.
+// The sources change before the device has run the copies.
 TEST(CudaCopies, FromTheHostGoThroughPinnedMemory) {
   for (uint64_t seed = 1; seed <= 3; ++seed) {
     cuda::emulated::set_seed(seed);
@@ -162,7 +163,7 @@ TEST(CudaCopies, FromTheHostGoThroughPinnedMemory) {
     EXPECT_EQ(all.pageable_copies, 0);
     EXPECT_EQ(all.copies_to_device, 100);
     EXPECT_EQ(all.bytes_to_device, 100 * 100'000);
-    EXPECT_LE(all.waits, 100 - 64);  // so many blocks there are
+    EXPECT_LE(all.waits, 100 - 64);  // there are 64 pinned blocks
     for (size_t i = 0; i < there.size(); ++i)
       EXPECT_EQ(there[i].to_vector<float>(), std::vector<float>(25'000, float(i))) << seed << ' ' << i;
   }
@@ -209,7 +210,7 @@ TEST(CudaCopies, FromTheHostMayFail) {
   EXPECT_EQ(internal::PinnedMemory::of(kCuda).blocks(), pinned) << "blocks are used again";
 }
 
-// The copy is queued when the destination's stream cannot wait for it. What gets its block does.
+// The copy is queued when the wait of the destination's stream fails. The next owner of its block waits.
 TEST(CudaCopies, BetweenDevicesMayFail) {
   if (second() == kCuda) GTEST_SKIP();
   for (uint64_t seed = 1; seed <= 20; ++seed) {
@@ -223,7 +224,8 @@ TEST(CudaCopies, BetweenDevicesMayFail) {
   }
 }
 
-// The copy is queued on a side stream of the destination, which is dropped. What gets its block is written later.
+// The copy is queued on a side stream of the destination, which is dropped. What gets its block is written
+// later.
 TEST(CudaCopies, KeepTheDestinationsBlock) {
   const Device other_worker = Device::parse("cpu:2");
   for (const auto& [from, to] :

@@ -1,5 +1,5 @@
-// Each call of the CUDA runtime that a piece of work makes fails in turn. The error names the call and the
-// device, nothing is lost, and both devices go on.
+// Errors of CUDA devices on the emulator: missing devices, fork, ops without a kernel; and each runtime call
+// of some work fails in turn: the error names call and device, nothing leaks, and both devices work on.
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -122,7 +122,7 @@ TEST(CudaErrors, EachCallMayFail) {
     cuda::emulated::fail_call(n, cudaErrorInvalidValue);
     try {
       EXPECT_EQ(work(), 2);
-      bool is_left = false;  // a call that only frees may fail without an error of ours
+      bool is_left = false;  // a call that only frees may fail without an exception
       for (const Device d : {kCuda, kSecond}) is_left = is_left || memory_stats(d).live_bytes > 0;
       EXPECT_FALSE(is_left) << "call " << n;
     } catch (const cuda::CudaError& e) {
@@ -147,7 +147,7 @@ TEST(CudaErrors, EachCallMayFail) {
   EXPECT_EQ(work(), 2);
 }
 
-// The copy is queued; its result is dropped, and the block is used again.
+// A copy is queued, then recording its event fails. Its block must not be reused before the copy has run.
 TEST(CudaErrors, ACopyThatNobodyCanWaitForKeepsItsBlock) {
   for (uint64_t seed = 1; seed <= 30; ++seed) {
     cuda::emulated::set_seed(seed);

@@ -1,5 +1,5 @@
-// Libraries of the toolkit, which open without a GPU. cuBLASLt is found, has our functions, and takes our
-// attributes in our sizes.
+// Loading libraries of the CUDA toolkit, which needs no GPU: errors of missing ones, and that the real
+// cuBLASLt, if installed, has the functions and attribute sizes that Gradus uses.
 #include <gtest/gtest.h>
 
 #include <cstdint>

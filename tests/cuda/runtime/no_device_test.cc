@@ -1,4 +1,4 @@
-// A program for GPUs on a machine that has none.
+// A program linked with the CUDA runtime on a machine without a GPU.
 #include <gtest/gtest.h>
 
 #include <string>

@@ -1,2 +1,2 @@
-// A driver for CUDA 12.8, as far as its version.
+// Built as libcuda.so.1 for old_driver_test: a driver that reports CUDA 12.8.
 extern "C" int cuDriverGetVersion(int* version) { return *version = 12080, 0; }

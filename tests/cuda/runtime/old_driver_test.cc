@@ -1,4 +1,4 @@
-// A program for GPUs on a machine whose driver is too old for CUDA's runtime.
+// A program linked with the CUDA runtime under a driver that is too old (old_driver.cc).
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@ namespace gradus {
 namespace {
 
 TEST(OldDriver, ErrorsNameBothVersionsAndTheCpuGoesOn) {
-  // When the runtime opens libcuda.so.1, it gets the one that is open.
+  // The runtime's dlopen of libcuda.so.1 returns the library that is already open.
   ASSERT_NE(dlopen("tests/cuda/runtime/libcuda.so.1", RTLD_NOW), nullptr) << dlerror();
   int count = 0;
   ASSERT_EQ(cudaGetDeviceCount(&count), cudaErrorInsufficientDriver);

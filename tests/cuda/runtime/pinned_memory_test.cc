@@ -1,4 +1,5 @@
-// Pinned memory of the host: blocks are used again, but not before what is queued has read them.
+// The cache of pinned host memory: blocks are reused, but not before queued copies have read them. On the
+// emulator.
 #include "gradus/tensor/runtime/pinned_memory.h"
 
 #include <cuda_runtime_api.h>
@@ -42,9 +43,11 @@ TEST(PinnedMemory, ABlockIsUsedAgainWhereItFits) {
   EXPECT_EQ(memory.blocks(), 5u);
 }
 
+// Whether record_use() is called after the copy, or fails.
 enum class Told { kYes, kNo, kFails };
 
-// Copies the one block of a cache, which is given back at once, and writes into the next one.
+// Copies a block to the device, releases it at once and writes the next block. Returns whether the first
+// block's values arrived.
 bool is_right(PinnedMemory& memory, Told told) {
   const Tensor x = zeros({1000}, {.device = kCuda});
   const auto stream = internal::current_native_stream(kCuda);
@@ -77,7 +80,7 @@ TEST(PinnedMemory, ABlockIsNotUsedAgainBeforeItWasCopied) {
   EXPECT_GE(wrong, 5) << "the test would not notice";
 }
 
-// Its event could not be recorded: it is used again when the device is idle.
+// A block whose event could not be recorded is reused when the device is idle.
 TEST(PinnedMemory, NoBlockIsLost) {
   PinnedMemory memory(internal::runtime_of(kCuda));
   for (uint64_t seed = 1; seed <= 40; ++seed) {
@@ -87,7 +90,7 @@ TEST(PinnedMemory, NoBlockIsLost) {
   }
 }
 
-// The device is behind: the host must wait for some of them.
+// The device is behind, so the host must wait for some blocks.
 TEST(PinnedMemory, ManyBlocksInUseAreEnough) {
   cuda::emulated::set_seed(1);
   const auto stream = internal::current_native_stream(kCuda);
@@ -136,7 +139,7 @@ TEST(PinnedMemory, WhereThereIsNoRoomIdleBlocksGoFirst) {
   EXPECT_EQ(cudaGetLastError(), cudaSuccess);
 }
 
-// The error is told, and the block is there for the next who wants one.
+// The error is thrown, and the block stays in the cache.
 TEST(PinnedMemory, ABlockThatCannotBeFreedIsKept) {
   PinnedMemory memory(internal::runtime_of(kCuda));
   void* const idle = memory.allocate(0, 100 * kKiB);

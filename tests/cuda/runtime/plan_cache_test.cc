@@ -1,4 +1,5 @@
-// Plans that a device keeps: which go, who holds them, and who waits for one that is made.
+// PlanCache, the LRU cache of a device's convolution plans: eviction, plans in use, and threads that wait for
+// a plan that another one makes.
 #include "gradus/tensor/cuda/cudnn/plan_cache.h"
 
 #include <gtest/gtest.h>
@@ -22,7 +23,7 @@ ConvKey key(int64_t n) {
   return k;
 }
 
-// Plans that are told apart by their workspace.
+// A cache of `most` plans; plan n has workspace n. Logs the plans that were made.
 struct Plans {
   explicit Plans(size_t most) : cache(most) {}
   PlanCache::Plan get(int64_t n) {
@@ -103,7 +104,7 @@ TEST(PlanCache, ForgetsAll) {
   EXPECT_EQ(plans.made, (std::vector<int64_t>{1, 2, 2, 1}));
 }
 
-// A plan that was begun before is made by what held then.
+// A plan that was begun before clear() may be outdated, and is not kept.
 TEST(PlanCache, ForgetsAlsoWhatIsBeingMade) {
   Plans plans(2);
   std::promise<void> begun;

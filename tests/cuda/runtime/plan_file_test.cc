@@ -1,4 +1,4 @@
-// Files of convolution plans: what is written is read again, and malformed lines are refused.
+// Files of convolution plans: round trip of all fields, the text of a line, and errors of malformed lines.
 #include "gradus/tensor/cuda/cudnn/plan_file.h"
 
 #include <gtest/gtest.h>
@@ -74,7 +74,7 @@ TEST_F(PlanFileTest, MalformedLinesAreRefused) {
   EXPECT_EQ(refused(""), "[load_plans] " + path + ": line 1 is not one of a file of convolution plans");
   EXPECT_NE(refused("gradus_conv_plans 2 cudnn 91900 device 9 0 x\n").find("line 1 "), std::string::npos);
   EXPECT_NE(refused(kHeader + kLine + kLine).find("line 3 "), std::string::npos) << "twice";
-  // In each place, what may not be there. A line ends at each place, too.
+  // An invalid word in place of each word; "" ends the line there.
   std::istringstream words(kLine);
   std::string before, word;
   while (words >> word) {

@@ -1,6 +1,6 @@
-// cuDNN plans each convolution of our models and of the op table, as the backend asks for it, for an H100 and
-// an A100 that are not here: the library takes a device's properties in place of a device. That it takes a
-// graph says nothing of the numbers; the emulated device does.
+// The real cuDNN, if installed, has a plan for each convolution of Gradus's models and of the op table, on an
+// H100 and an A100. No GPU is needed: cuDNN accepts a file of device properties. Values are tested elsewhere,
+// on the emulator.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -24,6 +24,7 @@ namespace {
 
 const Device kMeta = Device::parse("meta");
 
+// n images of `in` channels and size^dims pixels; `out` filters of kernel^dims.
 struct Layer {
   int64_t n, in, size, out, kernel, stride = 1, padding = 0;
   bool bias = false;
@@ -32,7 +33,7 @@ struct Layer {
 
   auto operator<=>(const Layer&) const = default;
 };
-// Any convolution.
+// A convolution of any shape.
 struct Filtering {
   Shape x, w;
   bool bias;
@@ -42,7 +43,7 @@ using Layers = std::set<Layer>;
 
 Layers mnist() { return {{64, 1, 28, 32, 3, 1, 0, true}, {64, 32, 26, 64, 3, 1, 0, true}}; }
 
-// Of ImageNet's, with 224 x 224 pixels, or of CIFAR's, with 32 x 32.
+// For ImageNet, with 224 x 224 pixels, or for CIFAR, with 32 x 32.
 Layers resnet(bool imagenet, bool bottleneck, int64_t width, const std::vector<int>& stages) {
   const int64_t n = imagenet ? 32 : 128;
   int64_t size = imagenet ? 56 : 32, in = width;
@@ -65,7 +66,8 @@ Layers resnet(bool imagenet, bool bottleneck, int64_t width, const std::vector<i
   return all;
 }
 
-// The discriminator's. The generator's are these in another direction, and its first: 4 x 4 pixels from one.
+// The discriminator's layers. The generator's are their input gradients, and its first layer, 1 to 4 x 4
+// pixels.
 Layers dcgan(int64_t size, int64_t channels, int64_t width) {
   Layers all{{64, channels, size, width, 4, 2, 1}, {64, channels, size, width, 4, 2, 1, true}};
   for (size /= 2; size > 4; size /= 2, width *= 2) all.insert({64, width, size, 2 * width, 4, 2, 1});
@@ -87,7 +89,7 @@ Layers of_models() {
   return all;
 }
 
-// What models do not have.
+// Properties that no model has: groups, dilation, 3 dims, single channels.
 Layers others() {
   return {{2, 5, 9, 7, 3, 1, 1, true},
           {2, 6, 9, 4, 3, 1, 1, true, 2},
@@ -111,8 +113,8 @@ Filtering filtering(const Layer& l) {
   return f;
 }
 
-// What the op table's rows and their gradients ask for. Kernels on the CPU are replaced by ones that write
-// it down, and give zeros.
+// The convolutions in the op table's rows and their gradients. The CPU's kernels are replaced by ones that
+// record their shapes and return zeros.
 class AskedByTheOpTable {
  public:
   static std::vector<Filtering> all() {
@@ -248,12 +250,12 @@ TEST_F(CudnnPlans, OthersOnA100) { expect_plans(others(), kA100); }
 TEST_F(CudnnPlans, OpTable) {
   const std::vector<Filtering> all = AskedByTheOpTable::all();
   EXPECT_GT(all.size(), 50U);
-  std::cout << all.size() << " convolutions\n";  // docs/cuda.md
+  std::cout << all.size() << " convolutions\n";  // a number in docs/cuda.md
   expect_plans(all, kH100);
   expect_plans(all, kA100);
 }
 
-// Tensors that are aligned to their elements alone.
+// Tensors aligned to the size of one element only.
 TEST_F(CudnnPlans, Misaligned) {
   const cuda::Descriptor properties = device(kH100);
   for (const DType dtype : {DType::kF32, DType::kF64, DType::kF16, DType::kBF16}) {
@@ -268,7 +270,7 @@ TEST_F(CudnnPlans, Misaligned) {
   }
 }
 
-// A bias and relu in one graph, of images.
+// Convolution, bias and relu in one graph, in 2 dims.
 TEST_F(CudnnPlans, BiasAndRelu) {
   std::vector<Filtering> all = AskedByTheOpTable::all();
   for (const Layers& layers : {of_models(), others()})
@@ -292,12 +294,12 @@ TEST_F(CudnnPlans, BiasAndRelu) {
   }
 }
 
-// Of a ResNet-18: the first layer, one of the others, one with a stride.
+// Layers of a ResNet-18: the first, an inner one, one with a stride.
 Layers some_of_resnet() {
   return {{32, 3, 224, 64, 7, 2, 3}, {32, 64, 56, 64, 3, 1, 1}, {32, 64, 56, 128, 1, 2}};
 }
 
-// Engines that the library recommends give the same plans when they are named by what was stored.
+// Each recommended plan is rebuilt from its engine and knobs in a file.
 TEST_F(CudnnPlans, ChoicesComeBackFromAFile) {
   const auto version = static_cast<int64_t>(library->cudnnGetVersion());
   const std::string path = testing::TempDir() + "/gradus_plans.txt";
@@ -331,10 +333,10 @@ TEST_F(CudnnPlans, ChoicesComeBackFromAFile) {
       }
     }
   }
-  std::cout << plans << " plans\n";  // docs/cuda.md
+  std::cout << plans << " plans\n";  // a number in docs/cuda.md
 }
 
-// What a file may name, and must not run.
+// Choices that a file may name but that must not run.
 TEST_F(CudnnPlans, WrongChoicesAreRefused) {
   const cuda::Descriptor properties = device(kH100);
   cuda::Convolution c =

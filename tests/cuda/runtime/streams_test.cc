@@ -1,4 +1,5 @@
-// Streams and events of CUDA devices, with kernels and host tasks on them, in many orders.
+// Streams and events of emulated CUDA devices, with kernels and host tasks, in the execution orders of many
+// seeds.
 #include "gradus/tensor/runtime/stream.h"
 
 #include <gtest/gtest.h>
@@ -18,7 +19,7 @@ namespace gradus {
 namespace {
 
 const Device kCuda = Device::parse("cuda:0");
-// The first one where there is no other.
+// cuda:1, or cuda:0 if it is the only one.
 Device second() {
   const bool is_there = internal::find_device_runtime(DeviceType::kCUDA)->device_count() > 1;
   return {DeviceType::kCUDA, int16_t(is_there)};

@@ -1,5 +1,6 @@
-// A program that is linked with GPUs, and without. Prints what it takes when main() ends, and trains when it
-// is told to: the number of steps is its argument, the device another.
+// The program of startup_test.py, linked with and without the CUDA backend. Arguments: [STEPS [DEVICE]];
+// trains STEPS steps (default 0) and prints the last loss. Prints its resident memory in KiB; exits with 3 on
+// DeviceError.
 #include <cstdlib>
 #include <fstream>
 #include <iostream>

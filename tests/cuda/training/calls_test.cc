@@ -1,5 +1,5 @@
-// What a training asks of the device in a step, from the third on: nothing to wait for, no memory, no copy
-// from or to the host, and few launches.
+// CUDA calls of the third and later training steps: no wait, no allocation, no copy from or to the host, and
+// at most a given number of launches. Prints the calls per op.
 #include <gtest/gtest.h>
 
 #include <iostream>
@@ -22,7 +22,7 @@ namespace {
 
 constexpr Device kCuda{DeviceType::kCUDA};
 
-// Products and convolutions of the libraries are launches, too, and so are copies within the device.
+// Library calls and copies within the device count as launches.
 void expect_few_calls(int64_t most_launches, const Step& step) {
   step(), step();
   cuda::HostCallScope calls;
@@ -35,7 +35,7 @@ void expect_few_calls(int64_t most_launches, const Step& step) {
   EXPECT_EQ(all.copies_to_host, 0);
   EXPECT_LE(all.launches + all.library_calls + all.copies_on_device, most_launches);
   EXPECT_GT(all.library_calls, 0);
-  std::cout << calls.table();  // who it was, and the figures of docs/cuda.md
+  std::cout << calls.table();  // calls per op, and the figures of docs/cuda.md
 }
 
 TEST(Calls, Mnist) { expect_few_calls(30, example("MNIST's network").make({kCuda, 2, 28})); }
@@ -44,10 +44,11 @@ TEST(Calls, Dcgan) { expect_few_calls(57, example("DCGAN").make({kCuda, 8, 16, f
 
 TEST(Calls, DcganOf64Pixels) { expect_few_calls(100, example("DCGAN").make({kCuda, 2, 64, false, 4})); }
 
-// With so many that each batch norm takes two launches in each direction, as in a training.
+// With so many images each batch norm takes two launches in each direction, as in real training.
 TEST(Calls, DcganOfMoreImages) { expect_few_calls(120, example("DCGAN").make({kCuda, 9, 64, false, 4})); }
 
-// The larger networks come last: the emulated device works later, and the end of the program drops what still waits.
+// The larger networks come last: the emulated device works later, and the end of the program drops what still
+// waits.
 
 // In mixed precision, with a GradScaler that decides on the device.
 template <class Opt, class Options> void expect_few_calls_of_scaled(Options options, int64_t most_launches) {

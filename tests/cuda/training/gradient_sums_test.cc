@@ -1,5 +1,5 @@
-// Leaves that several ops use: their gradients have the CPU's bits, and are added together where nobody waits
-// for one. Sums with gradients of earlier backwards are, too.
+// Gradients of leaves that several ops use, on the emulator: bits of the CPU, and added in one launch per
+// dtype (add_all_) unless something needs a sum at once. So are sums with gradients of earlier backwards.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -35,7 +35,7 @@ Tensors parameters(Device device) {
   return all;
 }
 
-// Uses each parameter so many times. Gradients are multiples of elements by powers of 2: sums alone round.
+// Uses each parameter `uses` times. Terms of a gradient are elements times powers of 2, so only sums round.
 Tensor loss_of(const Tensors& params, int uses) {
   Tensor loss;
   for (int use = 0; use < uses; ++use)
@@ -80,7 +80,7 @@ TEST(GradientSums, AreMadeTogether) {
     const cuda::HostCallScope calls;
     p.backward(uses);
     EXPECT_EQ(gradients(p.there), gradients(p.here)) << uses;
-    // One launch for each dtype; what a third use adds waits for what a second one has added.
+    // One launch per dtype for each further use: a sum of three terms takes two launches.
     EXPECT_EQ(launches(calls, "add_all_"), 3 * (uses - 1)) << calls.table();
   }
 }
@@ -171,7 +171,7 @@ TEST(GradientSums, OfInputsAreThereAfterTheirPart) {
   EXPECT_EQ(gradients(p.there), gradients(p.here));
 }
 
-// What waits is bounded: a larger term is added at once.
+// The memory of deferred terms is bounded: a larger term is added at once.
 TEST(GradientSums, OfLargeGradientsDoNotWait) {
   const Tensor large = zeros({(int64_t{33} << 20) / 8}, {DType::kF64, kCuda});
   const Tensor small = zeros({3}, {DType::kF64, kCuda});
@@ -187,7 +187,7 @@ TEST(GradientSums, OfLargeGradientsDoNotWait) {
   EXPECT_EQ(small.grad().to_vector<double>(), std::vector<double>(3, 5));
 }
 
-// A view of a large gradient keeps all of it.
+// A deferred view would keep the whole large gradient alive.
 TEST(GradientSums, OfViewsOfLargeGradientsDoNotWait) {
   const Tensor small = zeros({3}, {DType::kF64, kCuda}), other = zeros({3}, {DType::kF64, kCuda});
   const Tensor large = zeros({(int64_t{33} << 20) / 8}, {DType::kF64, kCuda});

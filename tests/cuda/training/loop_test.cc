@@ -1,4 +1,5 @@
-// The loops of a training on a GPU: their sums are those of the CPU. They wait when a line of the log is due.
+// Scores and training loops (train/) on the emulated GPU: sums are those of the CPU, and the host waits only
+// when a log line is due.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -94,7 +95,7 @@ TEST(Loop, AScoreWaitsForNobody) {
   tally.reduce();
   cuda::HostCallScope calls;
   for (int step = 0; step < 3; ++step) tally.add(training::score(loss, logits, b));
-  raw::fill_(loss, 100);  // the sums have its number as it was
+  raw::fill_(loss, 100);  // must not change the sums
   EXPECT_EQ(calls.total().waits, 0) << calls.table();
   EXPECT_EQ(calls.total().allocations, 0) << calls.table();
   EXPECT_EQ(calls.total().pageable_copies, 0) << calls.table();

@@ -1,5 +1,5 @@
-// Small losses compute their gradient with their value, and have the bits that a launch of its own gives. A
-// backward that begins with 1 takes it. Any other launches a kernel for the gradient.
+// Point-wise losses of up to 4096 elements compute their gradient with their value, bit-equal to the kernel
+// point_loss_backward. A backward that begins with 1 uses it; any other launches that kernel.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -49,7 +49,7 @@ const std::vector<Named>& losses() {
   return all;
 }
 
-// Numbers within 0 and 1: all losses take them.
+// Numbers between 0 and 1, valid for all losses.
 Tensor numbers(const Shape& shape, DType dtype, double salt, Device device) {
   std::vector<double> v(static_cast<size_t>(shape.product()));
   for (size_t i = 0; i < v.size(); ++i) v[i] = 0.5 + 0.49 * std::sin(salt + double(i));
@@ -98,7 +98,7 @@ TEST(LossSlopes, HaveTheBitsOfALaunchOfTheirOwn) {
       }
 }
 
-// Channels-last elements lie as dense as others.
+// The fused gradient also takes dense channels-last tensors.
 TEST(LossSlopes, LieAsTheElements) {
   const auto [name, loss] = losses()[0];
   const Tensor x = raw::channels_last(numbers({2, 3, 4, 5}, DType::kF32, 1, kCuda));
@@ -108,7 +108,7 @@ TEST(LossSlopes, LieAsTheElements) {
   EXPECT_EQ(launches(calls, "point_loss_backward"), 0) << calls.table();
 }
 
-// Where elements are many, have gaps, or lie or are stored otherwise than targets, a launch computes them.
+// Not fused: many elements, gaps, or another layout or dtype than the target's.
 TEST(LossSlopes, OfOtherOperandsAreComputedByTheBackward) {
   const auto [name, loss] = losses()[0];
   const auto run = [&, &mse = loss](const Tensor& x, const Tensor& t) {
@@ -143,7 +143,7 @@ TEST(LossSlopes, AreThoseOfEachTermOfASum) {
   EXPECT_EQ(launches(calls, "point_loss_backward"), 1) << calls.table();
 }
 
-// Each of two backwards gets a tensor of its own.
+// Two backwards of one loss get different gradient tensors.
 TEST(LossSlopes, AreGivenAwayOnce) {
   const auto run = [](Device device) {
     const Tensor x = numbers({9}, DType::kF32, 1, device);
@@ -201,7 +201,7 @@ TEST(LossSlopes, OfScaledLossesAreScaled) {
   for (size_t i = 0; i < plain.size(); ++i) EXPECT_EQ(scaled[i], 8 * plain[i]) << i;
 }
 
-// A callback that writes into the 1 changes it for whoever comes later.
+// A callback overwrites the initial gradient 1, which a later loss in the same backward receives.
 TEST(LossSlopes, AreNotGivenForWhatIsNoLongerOne) {
   const auto run = [](Device device) {
     const Tensor x = numbers({}, DType::kF32, 1, device);

@@ -1,4 +1,4 @@
-// A backward on the stream of its forward makes no events.
+// A backward on the stream of its forward records and awaits no CUDA events. Counted by the emulator.
 #include <gtest/gtest.h>
 
 #include "gradus/autograd/grad_manager.h"
@@ -41,7 +41,8 @@ TEST(BackwardOnOneStream, MakesNoEvents) {
     EXPECT_EQ(events.recorded, 0);
     EXPECT_EQ(events.awaited, 0);
   }
-  // The loss's, one for each gradient of x and of w (of two uses each, and x has a third), and one at the end.
+  // The loss's, one for each gradient of x and of w (of two uses each, and x has a third), and one at the
+  // end.
   EXPECT_EQ(events_of_a_backward(side, Stream::of(kCuda)).awaited, 7);
 }
 

@@ -1,5 +1,5 @@
-// The profiler on the emulated device: kernels have the device's time, read when somebody asks for it.
-// Nothing waits before. An event that fails costs a time and nothing else.
+// The profiler on the emulator: kernels are timed by CUDA events, which are read only when results are
+// requested; a failing event loses one time and nothing else.
 #include "gradus/tensor/profile/profiler.h"
 
 #include <gmock/gmock.h>
@@ -46,7 +46,7 @@ size_t streams() {
   return cuda::emulated::Runtime::get().streams();
 }
 
-// Work of the device that takes a known time.
+// A kernel that takes kNap seconds, and one that contains it.
 void take_a_nap(const Tensor& x) {
   current_stream(x.device()).enqueue([] {
     std::this_thread::sleep_for(std::chrono::duration<double>(kNap));
@@ -223,7 +223,7 @@ TEST(CudaProfiler, AStepDoesNotWait) {
     EXPECT_LT(product.backward_seconds, product.seconds);
     EXPECT_GT(row_of(*profiler, "conv_relu [cuda:0]").seconds, 0);
 
-    // The second time nothing is to wait for. A step that nobody asks about is not waited for at the end.
+    // A second request does not wait, and neither does the end of a profiler whose rows are not requested.
     calls.restart();
     profiler->rows();
     EXPECT_EQ(calls.total().waits, 0);
@@ -239,7 +239,7 @@ TEST(CudaProfiler, AStepDoesNotWait) {
 
 TEST(CudaProfiler, EventsAreUsedAgain) {
   const Tensor x = zeros({4}, {.device = kCuda});
-  constexpr int kUnderWay = 20, kMost = 2 * kUnderWay + 10;  // a kernel has two
+  constexpr int kUnderWay = 20, kMost = 2 * kUnderWay + 10;  // a kernel has two events
   const size_t before = events();
   Profiler profiler;
   auto scope = profiler.record();
@@ -325,7 +325,7 @@ TEST(CudaProfiler, AWaitThatFailsCanBeRepeated) {
   EXPECT_TRUE(ever_missing) << "the test would not notice";
 }
 
-// In a process of its own.
+// The device is lost in a child process.
 TEST(CudaProfilerDeathTest, ALostDeviceCostsTimesAndNothingElse) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   const auto lose = [] {
@@ -403,7 +403,7 @@ TEST(CudaProfiler, WhatIsClearedIsNotRead) {
   EXPECT_GT(row_of(profiler, "exp [cuda:0]").seconds, 0);
 }
 
-// Whoever asks for times waits for this work, which has to be recorded meanwhile.
+// Reading times waits for this work, which must be able to record meanwhile (no deadlock).
 TEST(CudaProfiler, WorkThatADeviceWaitsForIsRecordedMeanwhile) {
   const Device worker{DeviceType::kCPU, 1};
   const Tensor x = zeros({4}, {.device = kCuda}), y = to(ones({4}), worker);
@@ -425,7 +425,7 @@ TEST(CudaProfiler, WorkThatADeviceWaitsForIsRecordedMeanwhile) {
   EXPECT_EQ(row_of(profiler, "exp [cpu:1]").calls, 10);
 }
 
-// Two threads on each stream: while one marks a kernel there, the other collects its marks.
+// Two threads on each stream: one records events of a kernel while the other collects finished ones.
 TEST(CudaProfiler, ThreadsLaunchAtOnceAndMayReadMeanwhile) {
   constexpr int kThreads = 4, kCalls = 5000;
   const Stream side = Stream::create(kCuda);

@@ -1,4 +1,5 @@
-// What ranks do with tensors on GPUs: gradients are not averaged there, and the error says so. Tensors are broadcast.
+// Two ranks (threads) with tensors on emulated GPUs: averaging gradients and batch statistics over ranks is
+// an error that names the device; broadcasts work, and one rank alone trains.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -23,7 +24,7 @@ namespace {
 
 Device own_device() { return {DeviceType::kCUDA, int16_t(dist::get_rank())}; }
 
-// On each rank; a failure does not leave others waiting.
+// Expects a DeviceError that names this rank's device. A failure does not block other ranks.
 template <class F> void expect_device_error(const F& f) {
   try {
     f();

@@ -1,6 +1,6 @@
-// Steps with a GradScaler whose gradients are on cuda:0, where it decides. Everything is as on the CPU:
-// parameters, states, counts of steps, the scale. What is left out changes nothing. Steps whose learning rate
-// is on the device have the bits of others.
+// Steps with a GradScaler on the emulated cuda:0, where the device decides whether to skip. Parameters,
+// states, step counts and scale equal the CPU's; a skipped step changes nothing. Capturable steps, whose
+// learning rate is on the device, have the bits of normal ones.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -36,7 +36,7 @@ template <class O, class Options> Make of(Options options) {
   return [options](const Tensors& p) { return std::make_unique<O>(p, options); };
 }
 
-// Numbers of an optimizer, and the elements of its parameters and states, in f64.
+// The elements of an optimizer's parameters and states, and its numbers.
 std::vector<double> all_of(const Optimizer& opt) {
   std::vector<double> all;
   const auto append = [&](const Tensor& x) {
@@ -50,7 +50,7 @@ std::vector<double> all_of(const Optimizer& opt) {
   return all;
 }
 
-// Parameters whose gradients are what a test says.
+// Three parameters, the last one empty, whose gradients a test chooses.
 struct Model {
   explicit Model(Device d, DType dtype = DType::kF32, const Make& make = of<SGD>(SGDOptions{.lr = 0.5}),
                  GradScalerOptions options = {.init_scale = 8, .growth_interval = 3})
@@ -89,8 +89,8 @@ struct Model {
 
 class ScaledSteps : public testing::TestWithParam<size_t> {};
 
-// Gradients of 0 are infinities. The second parameter joins later and is missing once; a step is left out
-// before the first and in between; one is made without the scaler.
+// A listed gradient of 0 stands for infinity. The second parameter has no gradient in two steps; steps are
+// skipped at first and in between; one is made without the scaler.
 TEST_P(ScaledSteps, AreAsOnTheCpu) {
   const OptimizerCase& named = all_optimizers()[GetParam()];
   const double tolerance = named.by_norms ? 0x1p-20 : 0;  // rates by norms may differ in the last bit of f32
@@ -137,7 +137,7 @@ TEST_P(ScaledSteps, DoNotWait) {
   EXPECT_EQ(calls.total().copies_to_device + calls.total().copies_to_host, 0);
 }
 
-// The steps go on from a state that was read in between, on both devices.
+// Training resumes bit-equal from state dicts, also into a model that has stepped.
 TEST_P(ScaledSteps, GoOnFromAState) {
   const Make& make = all_optimizers()[GetParam()].make;
   Model whole(kCuda, DType::kF32, make), first(kCuda, DType::kF32, make), second(kCuda, DType::kF32, make);
@@ -182,7 +182,7 @@ TEST(ScaledStep, ClipsTrueGradientsAlsoAfterOneThatWasLeftOut) {
   }
 }
 
-// The same scaler for two optimizers: one update of the scale, which a gradient that was kept follows.
+// One scaler for two optimizers: one update of the scale, to which an accumulated gradient is rescaled.
 TEST(ScaledStep, SeveralOptimizersShareAScale) {
   for (const Device d : {kCPU, kCuda}) {
     Model m(d);
@@ -224,7 +224,7 @@ TEST(ScaledStep, RefusesScaledGradientsWithoutAWait) {
   EXPECT_THROW(m.step(), StateError);
 }
 
-// Where the host next waits.
+// The error is thrown where the host next waits.
 TEST(ScaledStep, SaysSoWhenNoScaleHelps) {
   Model m(kCuda, DType::kF32, of<SGD>(SGDOptions{.lr = 1}), {.init_scale = 1});
   for (int i = 0; i < 126; ++i) m.backward(kInf), m.step();
@@ -239,7 +239,7 @@ TEST(ScaledStep, SaysSoWhenNoScaleHelps) {
   }
 }
 
-// A scaler that asks other ranks, an optimizer whose kernels do not look: the host reads what was found.
+// With `agree`, or an optimizer that cannot skip on the device, the host reads whether infinities were found.
 TEST(ScaledStep, ReadsWhatWasFoundWhereOthersDecide) {
   std::vector<bool> asked;
   Model m(kCuda, DType::kF32, of<SGD>(SGDOptions{.lr = 0.5}), {.init_scale = 8, .agree = [&](bool found) {
@@ -312,8 +312,8 @@ TEST(ScaledStep, WaitsWhereNoOneDeviceDecides) {
 
 class CapturableSteps : public testing::TestWithParam<size_t> {};
 
-// Steps with a scaler and without, one left out, a parameter without a gradient; rates that change for all
-// groups, for one, and with a state.
+// Steps with a scaler and without, one skipped, a parameter without a gradient; rates changed for all groups,
+// for one, and by a state dict.
 TEST_P(CapturableSteps, HaveTheBitsOfOthers) {
   for (const DType dtype : {DType::kF32, DType::kF64, DType::kBF16}) {
     Model plain(kCuda, dtype, all_optimizers()[GetParam()].make),

@@ -1,5 +1,5 @@
-// Two ranks train in mixed precision, each on a device of its own. Only one sees an overflow, and both leave
-// the step out.
+// Two ranks (threads) train in mixed precision on cuda:0 and cuda:1. Only rank 1 sees an overflow; with
+// `agree` both skip the step, without it rank 1 alone.
 #include <gtest/gtest.h>
 
 #include <limits>

@@ -1,3 +1,4 @@
+// Builds the training steps of steps.h: classifiers with cross entropy, and DCGAN.
 #include "gradus/tests/cuda/training/steps.h"
 
 #include <algorithm>
@@ -16,7 +17,7 @@
 namespace gradus {
 namespace {
 
-// A network whose parameters are made on a device, and what trains it.
+// A network created on a device, with its optimizer.
 template <class Net, class Optimizer> struct Trained {
   template <class Options, class... Args>
   Trained(Device device, const Options& options, const Args&... args)

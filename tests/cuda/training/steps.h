@@ -1,5 +1,5 @@
-// Training steps of the examples' networks with the optimizers of their programs, on one batch of random
-// images that lies on the device. A step is forward, loss, backward, optimizer, clear_grad.
+// Training steps of the example programs' networks with their optimizers, on one batch of random images on
+// the device. A step is forward, loss, backward, optimizer step, clear_grad.
 #pragma once
 
 #include <cstdint>
@@ -15,14 +15,14 @@ using Step = std::function<void()>;
 
 struct StepOptions {
   Device device;
-  int64_t batch, size;  // images, and the pixels of their sides
+  int64_t batch, size;  // number of images, and pixels per side
   bool bf16 = false;    // as --amp bf16
-  int64_t width = 0;    // channels of the first layers, where a network has a choice; 0: the program's
+  int64_t width = 0;    // channels of the first layers, if the network has a choice; 0: the default
 };
 
 struct Example {
   std::string name;
-  int64_t batch, channels, size;  // of the program's images, by default
+  int64_t batch, channels, size;  // defaults of the program
   std::function<Step(const StepOptions&)> make;
 };
 
