@@ -1,4 +1,5 @@
-// A model on several logical CPU devices against the same model on one, in f64.
+// DataParallel, which splits a batch over copies of a model on several devices of one process (here logical
+// CPU devices), against the same model on one device, in f64. Also the state of the copies, and errors.
 #include "gradus/distributed/data_parallel/data_parallel.h"
 
 #include <algorithm>
@@ -37,7 +38,7 @@ Tensor images(int64_t n, uint64_t seed = 1) { return random_tensor({n, 2, 4, 4},
 
 template <class M> std::unique_ptr<M> make() { return std::make_unique<M>(); }
 
-// What the test's layers see of where they run.
+// The inputs that the layers of type Logged got: "[shape] device".
 struct Log {
   std::mutex mutex;
   std::vector<std::string> seen;

@@ -1,5 +1,6 @@
-// The wrappers: what they check and synchronize at first, each option, growth, parts, names, and
-// a group of one.
+// DistributedDataParallel (one reducer for the model) and SeparateDistributedDataParallel (one for each
+// child): initial checks and broadcasts, every option, models that grow, names of parameters, and groups of
+// one rank. Ranks are threads.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -31,7 +32,7 @@ using Values = std::vector<float>;
 
 Values values(const Tensor& x) { return x.to_vector<float>(); }
 
-// y = x w^T, with weights that tell which rank made them.
+// All weights are `value`, by default the rank + 1: a value of 1 after wrapping came from rank 0.
 struct Net : nn::Layer {
   nn::Linear fc{this, "fc", {.in = 2, .out = 2, .bias = false}};
   nn::Linear head{this, "head", {.in = 2, .out = 1}};
@@ -57,10 +58,9 @@ struct Net : nn::Layer {
   }
 };
 
-// The gradient of head.bias is the rank's number + 1.
+// The gradient of head.bias is rank + 1: the mean over two ranks is 1.5, the sum 3.
 Tensor loss_of_rank(nn::Layer& net) { return sum(net(ones({1, 2}))) * (get_rank() + 1); }
 
-// Gradients of one backward of the whole model.
 void backward(GradManager& gm, Net& net) {
   auto recording = gm.record();
   gm.backward(loss_of_rank(net));
@@ -336,7 +336,7 @@ TEST(DistributedDataParallelOption, CommHook) {
 TEST(DistributedDataParallelOption, Checks) {
   struct Check {
     Options options;
-    std::vector<std::string> parts;  // of the error on all ranks; none: no error
+    std::vector<std::string> parts;  // substrings of the error on all ranks; none: no error
     std::function<Tensor(Net&)> loss;
   };
   const auto other_path = [](Net& net) {

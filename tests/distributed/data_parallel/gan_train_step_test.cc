@@ -1,5 +1,6 @@
-// A DCGAN whose training step is its own: train_step(batch, optimizers), called through the wrapper, with
-// update_params of optimizers by name. Several ranks against one process, accumulation, state, errors.
+// A DCGAN that defines train_step(batch, optimizers) and is trained through SeparateDistributedDataParallel:
+// two ranks that accumulate gradients end in the state of one process, and a state between two steps cannot
+// be saved.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,4 +1,5 @@
-// Training loops of different lengths: dist::join.
+// dist::join, for training loops of different lengths (PyTorch's Join): a rank without data takes part in the
+// collectives of the others with zeros. Ranks are threads.
 #include <chrono>
 #include <thread>
 
@@ -27,7 +28,8 @@ void on_ranks(int world, const std::function<void()>& body) {
   run_ranks(world, body, {.timeout = Milliseconds(20'000)});
 }
 
-// One parameter, plain descent of the gradients as they come; the gradient of a step is rank + 1.
+// Gradient descent with learning rate 1. A step's gradient on a rank is rank + 1; `log` has the reduced
+// gradients of x.
 struct Walk {
   explicit Walk(AllReduceCallbackOptions options = {}, ReduceOp op = ReduceOp::kMean)
       : cb(make_allreduce_cb(op, std::move(options))) {
@@ -135,7 +137,7 @@ TEST(Join, InAGroupOfOneAndDisabledItRunsTheBody) {
   });
 }
 
-// A rank without data does not know which of the callbacks the others use next.
+// A rank without data receives from the others which callback they use next.
 TEST(Join, ServesSeveralCallbacks) {
   on_ranks(3, [] {
     Walk d, g;
