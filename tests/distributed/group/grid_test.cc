@@ -1,4 +1,5 @@
-// Grid: rows of ranks, and the replicas that loaders and dropout follow.
+// Grid, a multidimensional array of ranks with named axes: the groups of its rows, and its axis "replica", by
+// which loaders share samples and dropout draws masks. Ranks are threads.
 #include "gradus/distributed/group/grid.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,5 @@
-// Messages between two ranks, and objects, besides the cases of collectives_test.
+// Point-to-point messages (send, recv, isend, irecv) and objects beyond the cases of collectives_test:
+// mismatches, timeouts, pending messages, layouts. Ranks are threads.
 #include <gmock/gmock.h>
 
 #include <functional>
