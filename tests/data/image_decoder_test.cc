@@ -159,7 +159,7 @@ TEST(DecodeImage, TheFileIsNamed) {
   EXPECT_THAT(error(s.write("a.jpg", std::string(100, 'x')), {.max_bytes = 99}),
               HasSubstr("has 100 bytes, more than the limit of 99"));
   EXPECT_THAT(error(s / "a.jpg", {.max_pixels = 0}), HasSubstr("at least 1"));
-  // The name says nothing about the format.
+  // The format is detected from the content, not from the name.
   fs::copy(kImages / "rgb_8.png", s / "b.jpg");
   EXPECT_EQ(decode_image(s / "b.jpg").width(), 37);
 }
@@ -201,13 +201,13 @@ TEST(DecodeImage, DamagedFilesDecodeAsFarAsTheyGoWhenAskedFor) {
     const Image part = decode_image(bytes, name, {.allow_damaged = true});
     ASSERT_EQ(part.bytes(), whole.bytes());
     EXPECT_NE(checksum(part), checksum(whole)) << name;
-    // Of a progressive file, details are missing everywhere.
+    // A truncated progressive file lacks details everywhere, also in the first row.
     if (name == "progressive.jpg") continue;
     EXPECT_EQ(std::memcmp(part.data(), whole.data(), static_cast<size_t>(3 * part.width())), 0) << name;
   }
 }
 
-// ---- files made to harm ----
+// ---- malicious files ----
 
 void put_big_endian(Bytes& bytes, size_t at, uint32_t value, int count) {
   for (int i = 0; i < count; ++i)
@@ -308,7 +308,7 @@ TEST(HostileImage, ProfilesAndTextsAreNotUnpacked) {
   for (int i = 0; i < 50; ++i) more.push_back(chunk(i == 0 ? "iCCP" : "zTXt", bomb));
   const auto start = std::chrono::steady_clock::now();
   EXPECT_EQ(decode_error(png(40, 40, deflated(Bytes(121 * 40, 0)), more)), "no error");
-  // 2.5 GB would take many seconds.
+  // Unpacking 2.5 GB would take many seconds.
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(5));
   more.assign(20000, chunk("tEXt", {'n', 0, 'x'}));
   EXPECT_EQ(decode_error(png(40, 40, deflated(Bytes(121 * 40, 0)), more)), "no error");
@@ -337,7 +337,7 @@ TEST(Exif, OrientationIsReadWithinBounds) {
   EXPECT_EQ(orientation(turned), 6);
   EXPECT_EQ(orientation(tiff({0x12, 1, 4, 0, 1, 0, 0, 0, 8, 0, 0, 0})), 8) << "a long number";
   EXPECT_EQ(orientation({'M', 'M', 0, 42, 0, 0, 0, 8, 0, 1, 1, 0x12, 0, 3, 0, 0, 0, 1, 0, 5, 0, 0}), 5);
-  // The second entry.
+  // Orientation in the second entry.
   EXPECT_EQ(orientation(tiff({1, 0, 3, 0, 1, 0, 0, 0, 6, 0, 0, 0, 0x12, 1, 3, 0, 1, 0, 0, 0, 2, 0, 0, 0}, 2)),
             2);
   for (size_t n = 0; n < turned.size(); ++n)
@@ -353,7 +353,6 @@ TEST(Exif, OrientationIsReadWithinBounds) {
   EXPECT_EQ(orientation(far), 1);
 }
 
-// Real photographs, where GRADUS_DATA names a folder that has imagenet-sample/ in it.
 TEST(DecodeImage, RealPhotographs) {
   const char* data = std::getenv("GRADUS_DATA");
   const fs::path dir = fs::path(data ? data : "") / "imagenet-sample";

@@ -285,7 +285,6 @@ TEST_F(Damaged, MistakesOfATransformAreNotSkipped) {
   EXPECT_THROW(all.get(0), ValueError);
 }
 
-// The real sample, where GRADUS_DATA names a folder that has imagenet-sample/ in it.
 TEST(ImageFolder, RealSample) {
   const char* data = std::getenv("GRADUS_DATA");
   const fs::path dir = fs::path(data ? data : "") / "imagenet-sample";

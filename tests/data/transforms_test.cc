@@ -97,7 +97,7 @@ TEST(Picture, StepsThatWaitGiveWhatTheyGiveAtOnce) {
     if (k == 2) p.resize({p.height() - 5, p.width() + 3}, Interpolation::kBicubic);
     if (k == 3) p.set(vflip(p.image()));
   };
-  // All orders of up to four steps.
+  // All sequences of four steps.
   for (int order = 0; order < 256; ++order) {
     Picture waiting(image), at_once(image);
     for (int i = 0; i < 4; ++i) {
@@ -182,7 +182,7 @@ TEST(RandomResizedCrop, BoxesFollowScaleAndRatio) {
   }
   EXPECT_NEAR(area / n, 0.304, 0.009);
   EXPECT_NEAR(left / n, 0.305, 0.012);
-  // What cannot fit is the middle, with the nearest ratio.
+  // If no box fits, it is the middle of the image, with the nearest allowed ratio.
   const RandomResizedCrop whole({.size = 8, .scale = {1, 1}, .ratio = {1, 1}});
   EXPECT_EQ(whole.draw_box(10, 30), (Box{10, 0, 10, 10}));
   EXPECT_EQ(whole.draw_box(31, 10), (Box{0, 10, 10, 10}));

@@ -125,7 +125,7 @@ TEST(ReduceOp, ReduceAllIntoIsRightForAllDtypesOpsAndLengths) {
             reduce_all_into(out.data.get(), pointers.data(), count, n, dtype, op);
             expect_reduced<T>(out.data.get(), values, op, what);
             EXPECT_EQ(float(out.data[n]), 0.f) << what << " writes beyond its end";
-            // Into one of the inputs.
+            // In place, into the last input.
             T* const last = inputs[count - 1].data.get();
             reduce_all_into(last, pointers.data(), count, n, dtype, op);
             expect_reduced<T>(last, values, op, what + " into the last");

@@ -76,12 +76,12 @@ TEST(Wire, RefusesMalformedTensors) {
   const std::string malformed[] = {
       tensor_bytes(2, f32, {2}, 8),                                   // no such kind
       tensor_bytes(1, 8, {2}, 8),                                     // u8[2] with 8 bytes
-      tensor_bytes(1, f32, {-2}, 8),                                  // negative
-      tensor_bytes(1, f32, {3}, 8),                                   // too little
-      tensor_bytes(1, f32, {1}, 8),                                   // too much
+      tensor_bytes(1, f32, {-2}, 8),                                  // negative size
+      tensor_bytes(1, f32, {3}, 8),                                   // too few bytes
+      tensor_bytes(1, f32, {1}, 8),                                   // too many bytes
       tensor_bytes(1, f32, std::vector<int64_t>(9, 1), 4),            // too many dims
       tensor_bytes(1, f32, {int64_t(1) << 62, 4}, 8),                 // overflows
-      tensor_bytes(1, f32, {int64_t(1) << 40, int64_t(1) << 40}, 8),  // overflows to little
+      tensor_bytes(1, f32, {int64_t(1) << 40, int64_t(1) << 40}, 8),  // overflows to 0
       tensor_bytes(1, f32, {0, int64_t(1) << 40, int64_t(1) << 40}, 0),
       tensor_bytes(1, uint8_t(DType::kBool), {2}, 2),  // neither true nor false
   };

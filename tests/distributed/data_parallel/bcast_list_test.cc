@@ -102,7 +102,7 @@ TEST(BcastList, AModuleGetsParametersAndBuffers) {
   run_ranks(2, [] {
     manual_seed(get_rank());
     Net net;
-    net(randn({2, 2, 5, 5}));  // moves the running statistics
+    net(randn({2, 2, 5, 5}));  // changes the running statistics
     bcast_list_(net);
     for (const Tensor& x :
          std::vector<Tensor>{net.conv.weight, net.bn.bias, net.bn.running_mean, net.bn.running_var})

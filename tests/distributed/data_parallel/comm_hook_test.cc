@@ -30,7 +30,7 @@ using testing::HasSubstr;
 
 using V = std::vector<double>;
 
-// Numbers that differ from rank to rank; `seed` tells draws apart.
+// Values in [-1, 1] that depend on rank, position and seed.
 Tensor values_of(int rank, const Shape& shape, DType dtype = DType::kF32, int seed = 0) {
   Tensor x = empty(shape, {.dtype = DType::kF64});
   double* p = x.mutable_data<double>();
@@ -384,7 +384,7 @@ TEST(PowerSGD, SmallAndLargeGradientsStayInRange) {
     run_ranks(2, [=] {
       const Tensor p = ones({6, 6});
       const CommHook hook = started({.matrix_approximation_rank = 6, .min_compression_rate = 0.1}, {p});
-      for (int step = 0; step < 4; ++step) {  // without care, Q and P hold higher and higher powers
+      for (int step = 0; step < 4; ++step) {  // P and Q must not grow with powers of `scale`
         const Tensor g = normal({6, 6}, get_rank(), step, DType::kF32) * scale;
         const V mean = mean_over_ranks(g);
         const GradBucket bucket = make_bucket({p}, {g});

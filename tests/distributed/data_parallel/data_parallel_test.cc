@@ -88,7 +88,7 @@ TEST_P(DataParallelOn, SeveralDevicesEqualsOneToSecondOrder) {
     const auto recording = gm.record();
     const Tensor got = loss_of(net, x), want = loss_of(*plain, x);
     EXPECT_NEAR(got.item<double>(), want.item<double>(), 1e-12 * std::abs(want.item<double>()));
-    gm.backward(got - to(want, got.device()));  // x gets the difference
+    gm.backward(got - to(want, got.device()));  // the gradient of x is a difference near 0
     for (size_t i = 0; i < plain->parameters().size(); ++i) {
       const Tensor p = net->parameters()[i], q = plain->parameters()[i];
       EXPECT_EQ(p.grad().device(), p.device());
@@ -232,7 +232,6 @@ TEST(DataParallel, RecordsNothingUnderNoRecord) {
   EXPECT_TRUE(autograd::is_tracked(net(images(4))));
 }
 
-// Tied weights stay tied in the copies.
 struct Tied : nn::Layer {
   nn::Linear a{this, "a", {.in = 2, .out = 2, .bias = false}},
       b{this, "b", {.in = 2, .out = 2, .bias = false}};
@@ -272,7 +271,7 @@ TEST(DataParallel, TellsWhatACopyThrowsWithItsDevice) {
   }
   EXPECT_ERROR(InternalError, net(x(0, 3, 0)), "broken");
   EXPECT_ERROR(ValueError, net(x(0, 0, 4)), "returned no tensor on cpu:2");
-  EXPECT_EQ(net(x(0, 0, 0)).shape(), (Shape{3, 1}));  // and goes on
+  EXPECT_EQ(net(x(0, 0, 0)).shape(), (Shape{3, 1}));  // works after an error
 }
 
 TEST(DataParallel, RefusesWrongDevicesAndInputs) {

@@ -75,7 +75,7 @@ struct Task {
   DType dtype = DType::kF64;
   int steps = 20;
   double lr = 0.05;
-  bool jitter = false;  // sleeps now and then
+  bool jitter = false;  // sleeps at random
   bool deterministic = false;
   double bucket_mb = 25;  // capacity of a bucket; small values give several buckets
 };

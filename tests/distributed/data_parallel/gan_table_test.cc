@@ -26,7 +26,7 @@ namespace gradus::dist {
 namespace {
 
 constexpr int kSteps = 5;
-// The weights are about 1 at most, and each the sum of some hundred products: their rounding is far below.
+// Weights are at most about 1 and computed from some hundred products: rounding errors are far below 1e-12.
 constexpr double kTolerance = 1e-12;
 
 // ---- the networks ----
@@ -37,7 +37,7 @@ struct Path {
   bool mix = false;         // a second style takes part
 };
 
-// A residual layer, as networks start with and as they grow.
+// A residual layer; the networks start with one and grow by one.
 struct SmallBlock : nn::Layer {
   using Layer::Layer;
   nn::Conv2d conv{this, "conv", {.in = 2, .out = 2, .kernel = 3, .padding = 1}};
@@ -118,7 +118,7 @@ GanBatch batch_of(int world, int rank, int step) {
            .mix = step == 2 || (step == 1 && rank == 0)}};
 }
 
-// Two forwards of the discriminator, and those of a gradient penalty.
+// The least-squares GAN loss with a gradient penalty (as in WGAN-GP).
 Tensor discriminator_loss(SmallGan& gan, const GanBatch& b, bool detach_fake) {
   Tensor fake = gan.gen(b.z, b.path);
   if (detach_fake) fake = detach(fake);
@@ -280,7 +280,7 @@ TEST_P(GanTable, RanksComeToWhatTheJoinedBatchGivesAndSendWhatTheyTouch) {
   const auto expected = train_joined(parts);
   const auto train = [&, wrapper = wrapper, way = way] {
     const int rank = get_rank();
-    manual_seed(1 + rank);  // ranks start apart, and grow apart: rank 0's weights count
+    manual_seed(1 + rank);  // ranks start and grow with different weights; rank 0's are broadcast
     GanTraining t;
     Steps steps(wrapper, t.gan, way.options);
     for (int step = 0; step < kSteps; ++step) {

@@ -71,7 +71,7 @@ TEST(GradScalerOverRanks, AllSkipTogetherWithAveragedGradients) {
                 Each(kExpected));
 }
 
-// Parts of a model on each rank: nobody else sees the infinite gradient.
+// Gradients are not reduced: the other ranks know of the infinity through `agree` only.
 TEST(GradScalerOverRanks, AllSkipTogetherWithGradientsOfTheirOwn) {
   for (const int world : {2, 4})
     EXPECT_THAT(on_ranks<Outcome>(world,

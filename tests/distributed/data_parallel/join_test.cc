@@ -90,7 +90,7 @@ TEST(Join, WorksForSumsStaticGraphsNoSyncAndRanksWithoutAnyData) {
   for (bool static_graph : {false, true})
     on_ranks(3, [&] {
       Walk walk({.static_graph = static_graph}, ReduceOp::kSum);
-      walk.step();  // of the same tensors, so that a static graph is settled
+      walk.step();  // the first step fixes the static graph
       const Tensor extra = f64({double(get_rank())});
       join({walk.cb},
            [&] {
@@ -160,7 +160,7 @@ TEST(Join, ADroppedRecordingCancelsTheStepUnderItToo) {
       for (int i = 0; i < 2 + get_rank(); ++i) {
         if (i == 2) {
           auto recording = walk.gm.record();
-          if (get_rank() == 2) walk.gm.backward(sum(walk.x) * 100);  // the other one drops it
+          if (get_rank() == 2) walk.gm.backward(sum(walk.x) * 100);  // rank 1 drops the recording
         } else {
           walk.step();
         }
@@ -185,8 +185,7 @@ TEST(Join, MayEndAllWithTheFirstThatHasNoMoreData) {
   EXPECT_THAT(errors, Each(HasSubstr("rank 1 has no more data")));
 }
 
-// Ranks find out at different times, with different numbers of buckets on their way; all can
-// go on afterward.
+// Ranks receive the end at different times, with different numbers of buckets in flight; all can continue.
 TEST(Join, AnEarlyEndIsTheSameForSlowAndFastRanks) {
   on_ranks(3, [] {
     Walk walk({.bucket_cap_mb = 1e-6, .first_bucket_mb = 1e-6});

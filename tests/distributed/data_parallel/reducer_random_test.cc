@@ -138,7 +138,7 @@ constexpr uint64_t kSeeds = 60;
 
 double grad_of(const Tensor& x) { return x.grad().defined() ? x.grad().item<double>() : 0; }
 
-// Steps in which ranks reach different parameters, keep, drop, and end at different times.
+// Steps in which ranks reach different parameters, use no_sync, drop a recording, and end at different times.
 void train() {
   std::vector<Tensor> params;
   for (int i = 0; i < 4; ++i) params.push_back(ones({}, {.dtype = DType::kF64}));

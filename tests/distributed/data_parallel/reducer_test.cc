@@ -91,7 +91,7 @@ TEST_P(OfWorlds, ScalarsMixedDtypesLayoutsAndDevicesComeBackAsTheyWere) {
 TEST_P(OfWorlds, ARankThatDoesNotReachAParameterCountsAsZerosThere) {
   const int world = GetParam();
   on_ranks(world, [&] {
-    // shared; one of each rank's own; one that nobody uses.
+    // One parameter that all ranks use, one for each rank alone, and one that no rank uses.
     std::vector<Tensor> own;
     for (int r = 0; r < world; ++r) own.push_back(f64({1, 1}));
     const Tensor shared = f64({1}), nobody = f64({1, 1, 1});
@@ -254,7 +254,7 @@ TEST(Reducer, NoSyncOnOneRankOnlyIsTheSameErrorOnAll) {
   }
 }
 
-// ---- what does not fit ----
+// ---- ranks or options that do not match ----
 
 TEST(Reducer, OtherTensorsOrOptionsOnARankAreTheSameErrorOnAll) {
   const auto errors_with = [](auto make) {
@@ -319,7 +319,7 @@ TEST(Reducer, AStaticGraphIsAgreedOnOnce) {
       EXPECT_THAT(values(of_first.grad()), Each(step));
       EXPECT_FALSE(nobody.grad().defined());
     }
-    // All drop one: that is no change.
+    // If all ranks drop a recording, the graph has not changed.
     { auto dropped = gm.record(); }
     backward(gm, [&] { return get_rank() == 0 ? shared + sum(of_first) : shared; });
     EXPECT_THAT(values(shared.grad()), ElementsAre(27));
@@ -352,7 +352,7 @@ TEST(Reducer, ARecordingMayBeDroppedInTheMiddleOfAnothersBackward) {
     auto cb = make_allreduce_cb(ReduceOp::kSum, {.bucket_cap_mb = 1e-6, .first_bucket_mb = 1e-6});
     GradManager gm;
     std::optional<Recording> other;
-    // On one rank in the middle, on the other one after it.
+    // `other` is dropped in the middle of the backward on rank 0, after it on rank 1.
     gm.attach({a, b}, [&](const Tensor&, const Tensor& g) {
       if (get_rank() == 0) other.reset();
       return g;
@@ -451,7 +451,7 @@ TEST(Reducer, InsideAnOuterRecordingTheGradientIsDifferentiable) {
     return std::pair(values(g), values(w.grad()));
   };
   const Tensor whole = f64({0.5, -0.25});
-  const auto [g, gg] = gradients(samples, whole, 2, false);  // the mean weight
+  const auto [g, gg] = gradients(samples, whole, 2, false);  // 2: the mean of the ranks' weights
   on_ranks(3, [&, g = g, gg = gg] {
     const Tensor w = f64({0.5, -0.25});
     const auto [mine_g, mine_gg] = gradients({samples[get_rank()]}, w, get_rank() + 1, true);
@@ -564,7 +564,7 @@ TEST(Reducer, GradientsMayBeViewsOfTheBucket) {
   });
 }
 
-// ---- what has gone wrong ----
+// ---- NaN, infinity, and diverging parameters ----
 
 AllReduceCallbackOptions named(const std::vector<Tensor>& params, AllReduceCallbackOptions options) {
   options.name_of = [params](const Tensor& p) {
@@ -775,7 +775,7 @@ TEST(Reducer, ABackwardWithinAnotherOneEndsBoth) {
   }
 }
 
-// Other collectives of the user's, in forward and backward, cannot get between the reducer's own.
+// The user's collectives in forward and backward must not be matched with those of the reducer.
 TEST(Reducer, TheUsersOwnCollectivesDoNotInterfere) {
   on_ranks(3, [] {
     const std::vector<Tensor> params = {f64({1}), f64({1}), f64({1})};

@@ -315,7 +315,7 @@ TEST(ConvertSyncBatchNorm, FindsEveryLayerAndGoesBack) {
     EXPECT_EQ(convert_sync_batchnorm(net), 3);
     net(x);
     EXPECT_FLOAT_EQ(net.mean_of("blocks.0.bn"), 0.1f * 2);  // of 1, 1, 5, 1
-    EXPECT_NEAR(net.mean_of("blocks.1.bn"), 0, 1e-6);       // of what is normal already
+    EXPECT_NEAR(net.mean_of("blocks.1.bn"), 0, 1e-6);       // its input is normalized
     EXPECT_NEAR(net.mean_of("head"), 0, 1e-6);
     net.eval();
     EXPECT_EQ(revert_sync_batchnorm(net), 3);

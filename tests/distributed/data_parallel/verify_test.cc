@@ -121,7 +121,7 @@ struct SamplesSeen : Net {
   }
 };
 
-// The buffer has its effect before it can be compared.
+// The buffer changes the loss before buffers are compared.
 struct CenteredAtOnce : Net {
   nn::Buffer center{this, "center", zeros({kFeatures})};
   Tensor forward(const Tensor& x) override {
@@ -227,7 +227,7 @@ struct Row {
   std::vector<std::string> parts = {};  // substrings of the text
 };
 
-// Calls of verify().
+// verify() of a model M with the given options and loss.
 template <class M> auto on(int world, VerifyOptions options = {}) {
   options.world = world;
   return [=] { return verify(make<M>, vectors(), options); };

@@ -186,7 +186,7 @@ TEST(Client, EachValueIsTakenOnceWhateverOthersDo) {
   EXPECT_GT(taken.size(), 0u);
 }
 
-// Waits for a key that no rank sets, without a timeout of their own, and the error's text.
+// Calls without a timeout that wait for a key that no rank sets, and the text of their errors.
 const std::vector<std::pair<std::string, std::function<void()>>> kWaits = {
     {"[user_get] nobody set 'never'", [] { get_client().user_get("never"); }},
     {"[user_pop] nobody set 'never'", [] { get_client().user_pop("never"); }},

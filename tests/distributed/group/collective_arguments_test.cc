@@ -181,7 +181,7 @@ TEST(CollectiveArguments, AWorkThrowsItsErrorEachTime) {
     try {
       work = all_reduce(f32({1}), {.async_op = true});
     } catch (const PeerError&) {
-      return;  // it was known already
+      return;  // the failure was known before the call
     }
     for (int i = 0; i < 2; ++i)
       EXPECT_THAT(error_of<PeerError>([&] { work.wait(); }),

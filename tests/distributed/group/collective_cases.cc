@@ -402,7 +402,7 @@ class CaseList {
               receive.wait();
               send.wait();
               if (receive.source_rank() != previous) return concat("from ", receive.source_rank());
-            } else if (s.me % 2 == 0) {  // somebody must begin; in an odd circle two neighbors do
+            } else if (s.me % 2 == 0) {  // even ranks send first, to avoid a deadlock
               send(x, {.dst = next, .group = s.group});
               recv(y, {.src = previous, .group = s.group});
             } else {

@@ -20,8 +20,8 @@ namespace {
 
 struct Outcome {
   std::map<std::string, std::string> wrong;  // by op
-  std::map<std::string, int> cases;
-  int finished = 0;  // ranks
+  std::map<std::string, int> cases;          // number by op
+  int finished = 0;                          // ranks
 };
 
 // Runs all cases on the calling rank. `report` takes lines: "ran OP COUNT", "wrong OP TEXT", "finished".

@@ -611,7 +611,7 @@ TEST(FunctionalErrors, ARankWhoseBackwardThrowsIsNamedAtOnce) {
     GradManager gm;
     auto recording = gm.attach(x).record();
     const Tensor y = functional::all_reduce(x);
-    if (get_rank() == 1) gm.backward(y);  // two elements: a dy is missing
+    if (get_rank() == 1) gm.backward(y);  // an error: two elements
     gm.backward(sum(y));
   });
   EXPECT_THAT(errors[1], HasSubstr("the loss must have one element"));

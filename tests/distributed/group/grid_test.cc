@@ -80,7 +80,7 @@ TEST(Grid, RefusesAxesThatDoNotFillTheJob) {
 }
 
 TEST(Grid, DiffersBetweenRanks) {
-  // Both cut four ranks into the same rows, but mean different axes.
+  // Both grids have the same rows, but other axes.
   const std::string text = error_of<MismatchError>([] {
     run_ranks(4, [] {
       if (get_rank() == 2)

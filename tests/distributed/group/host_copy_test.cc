@@ -69,6 +69,7 @@ std::string mapping_field(const void* address, int field) {
   }
   return "0";
 }
+// Identifies the shared memory.
 uint64_t inode_of(const void* address) { return std::stoull(mapping_field(address, 4)); }
 
 // ---- ranks as threads
@@ -332,7 +333,7 @@ TEST(ImagesInMemory, OfAFileThatHasChangedAreReadAgain) {
     const data::MNIST before(s.dir());
     group_barrier();
     if (get_rank() == 0) {
-      std::this_thread::sleep_for(Milliseconds(20));  // file times are some milliseconds coarse
+      std::this_thread::sleep_for(Milliseconds(20));  // the resolution of file times is some ms
       write_mnist(s, 50, 3);
     }
     group_barrier();

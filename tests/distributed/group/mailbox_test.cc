@@ -155,6 +155,7 @@ TEST(Mailbox, TheLargestAddressesHaveNumbersOfTheirOwn) {
   });
 }
 
+// "2F0" describes the waiting action in errors: the forward of stage 2, micro-batch 0.
 TEST(Mailbox, AMessageOfAnotherStepIsAnError) {
   const std::string text = error_of<MismatchError>([] {
     run_ranks(2, [] {

@@ -50,7 +50,7 @@ struct Program {
     hosts = 1 + below(2);
     world = std::max(2, hosts * (1 + below(3)));
     messages_only = below(4) == 0;
-    // Calls in the order that most ranks keep.
+    // Calls in the order of most ranks.
     std::vector<Action> calls;
     std::map<Lane, int> counts;
     for (int i = 0, n = 2 + below(6); i < n; ++i) {
@@ -66,7 +66,7 @@ struct Program {
                        .op = below(4),
                        .async = lane != kBarrier && below(3) == 0});
     }
-    // Some change the order: only of calls of different groups, and of messages.
+    // Some ranks swap neighboring calls of different groups, or messages, which may deadlock.
     const int swaps = below(2) ? 1 + below(2) : 0;
     std::vector<std::vector<Action>> orders(world, calls);
     for (int i = 0; i < swaps; ++i) {

@@ -188,7 +188,7 @@ TEST(Pipeline, TakesTensorsOfEveryDevice) {
   });
 }
 
-// Sent is a copy of the tensor: a later write does not change the message.
+// The message is a copy of the tensor: a later write does not change it.
 TEST(Remote, SendsWhatADeviceHasWrittenSoFar) {
   run_ranks(2, [] {
     const Device device = Device::parse("cpu:1");

@@ -311,7 +311,7 @@ TEST(DeadlocksOfThreads, AreNotSeenWhereARankIsSlow) {
     EXPECT_THAT(errors_of(2, kPrograms.at(program)), ElementsAre("", "")) << program;
 }
 
-// ---- the rule
+// ---- find_deadlock, on statuses made by hand
 
 // The status of a rank blocked in `calls` (with their members). `arrived`: the last call it has reached, by
 // series.
@@ -326,6 +326,7 @@ RankStatus stuck(int rank, const std::vector<std::pair<CallId, std::vector<int>>
   return status;
 }
 
+// Call 3 of group 1, call 7 of group 2, call 1 of group 3.
 constexpr auto kCollective = CallSeries::Kind::kCollective;
 const CallId kOne{{kCollective, 1, 0}, 3}, kTwo{{kCollective, 2, 0}, 7}, kThree{{kCollective, 3, 0}, 1};
 

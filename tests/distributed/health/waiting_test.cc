@@ -76,10 +76,10 @@ class FixedMembership final : public Membership {
 };
 
 const std::vector<int> kAll{0, 1, 2, 3, 4};
-const Milliseconds kNow{100}, kLong{5300};
+const Milliseconds kNow{100}, kLong{5300};  // since a rank's last sign of life: alive, stopped
 const std::string kCall = "all_reduce #12 of group 'world'";
 
-// The id of a collective of a group with these members; of all_reduce #12 for `group` 1.
+// The id of a call of a group. call_id(1, members) is all_reduce #12, in which rank 0 waits.
 CallId call_id(uint32_t group, const std::vector<int>& members, uint64_t sequence = 12) {
   return {{CallSeries::Kind::kCollective, group, members[0]}, sequence};
 }
@@ -195,8 +195,7 @@ TEST(Timeout, SaysWhichOtherCallIsInBetween) {
   EXPECT_EQ(at_fault, 4);
 }
 
-// ---- Ranks that wait for each other in a circle. At fault is the rank without whose call the others would
-// continue.
+// ---- Ranks that wait for each other in a circle. At fault are the fewest ranks that are in all circles.
 
 const std::string kHalf = "all_reduce #1 of group 'half'", kNever = "all_reduce #1 of group 'never'",
                   kOdd = "all_reduce #1 of group 'odd'";

@@ -326,7 +326,7 @@ int64_t check_errors(Run& run, Figures& figures) {
     if (kind.name == std::string("pipeline-forward") && !has(concat("in ", stage, 'F')))
       run.add("rank ", rank, "'s error does not name the action: ", text);
     if (std::ranges::none_of(kind.causes, has)) run.add("rank ", rank, "'s error does not say why: ", text);
-    if (!mismatch) continue;  // else the same on all ranks, but for the call that throws it
+    if (!mismatch) continue;  // a mismatch has one text on all ranks, after the op
     text = text.substr(text.find(']') + 1);
     if (common && *common != text) run.add("errors differ: ", *common, " and ", text);
     common = text;
@@ -368,7 +368,7 @@ std::vector<std::string> run_once(const Kind& kind, int world, int64_t seed, Fig
     if (e.name == "fault") run.fault = e.time;
   if (!run.fault) run.add("the fault did not happen");
   const int64_t first_error = check_errors(run, figures);
-  // A rank that is stopped is no failure until the others' time is over.
+  // A stopped rank is detected only at the others' timeout.
   const int64_t known = kind.patience > 0 ? std::min(first_error, run.end) : run.fault;
   figures.launcher.push_back(double(run.end - known) / 1e9);
   if (figures.launcher.back() > kLauncherLimit) run.add("the launcher took ", figures.launcher.back(), " s");

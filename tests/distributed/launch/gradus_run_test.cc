@@ -33,7 +33,7 @@ std::unique_ptr<Subprocess> start(const Arguments& arguments, const Subprocess::
   return std::make_unique<Subprocess>(all, variables);
 }
 
-// Runs it to its end; nothing may be left then.
+// Runs gradus-run to its end; no process may be left.
 std::unique_ptr<Subprocess> run(const Arguments& arguments, const Subprocess::Variables& variables = {}) {
   auto process = start(arguments, variables);
   process->wait();
@@ -355,7 +355,7 @@ TEST(GradusRun, AConsoleThatNobodyReadsHoldsUpNoSupervision) {
   EXPECT_THAT(p.left(), IsEmpty());
 }
 
-// ---- signals, and what is left ----
+// ---- signals, and processes and files that are left ----
 
 class GradusRunSignal : public testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(All, GradusRunSignal, testing::Values(SIGTERM, SIGINT, SIGHUP));
