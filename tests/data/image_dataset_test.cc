@@ -1,6 +1,6 @@
-// ImageDataset and FakeData (random pixels, determined by seed and index). Random transforms give the same pixels
-// for any number of workers and ranks, and other pixels for another epoch or seed; errors name the sample; batches
-// have the transform's shape. Images are given as height x width.
+// ImageDataset and FakeData (random pixels, determined by seed and index). Random transforms give the same
+// pixels for any number of workers and ranks, and other pixels for another epoch or seed; errors name the
+// sample; batches have the transform's shape. Images are given as height x width.
 #include "gradus/data/sets/image_dataset.h"
 
 #include <gmock/gmock.h>

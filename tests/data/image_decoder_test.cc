@@ -1,5 +1,6 @@
-// Compares decoded pixels with Pillow's (golden/make_images.py), and parts with the whole. Damaged and
-// malicious files give errors.
+// decode_image: the pixels have the CRC-32 of those that Pillow decodes (golden/images.txt, written by
+// golden/make_images.py), a decoded box equals the crop of the whole image, and damaged or malicious files
+// are errors.
 #include "gradus/data/images/image_decoder.h"
 
 #include <gmock/gmock.h>
@@ -61,6 +62,7 @@ std::string decode_error(const Bytes& content, const DecodeOptions& options = {}
   return error_of<FileError>([&] { decode_image(content, "some.file", options).data(); });
 }
 
+// A line of images.txt. With scale s, the image is decoded at 1/s of its size.
 struct Expected {
   std::string name, mode;
   int scale = 1;
@@ -107,7 +109,8 @@ TEST(DecodeImage, PartsArePartsOfTheWhole) {
       const double factor = part.width / double(box.width);
       EXPECT_EQ(part.height, double(box.height) * factor);
       const int64_t used = static_cast<int64_t>(1 / factor);
-      // The minima are kept, and half the size would not keep them.
+      // The result has at least the requested size, and half of it would not (JPEGs scale to 1/2, 1/4 and
+      // 1/8).
       EXPECT_GE(box.height / used, std::max<int64_t>(1, box.height / scale));
       EXPECT_GE(box.width / used, std::max<int64_t>(1, box.width / scale));
       EXPECT_TRUE(!is_jpeg(name) || used == 8 ||
@@ -156,7 +159,7 @@ TEST(DecodeImage, TheFileIsNamed) {
   EXPECT_THAT(error(s.write("a.jpg", std::string(100, 'x')), {.max_bytes = 99}),
               HasSubstr("has 100 bytes, more than the limit of 99"));
   EXPECT_THAT(error(s / "a.jpg", {.max_pixels = 0}), HasSubstr("at least 1"));
-  // The name says nothing about the format.
+  // The format is detected from the content, not from the name.
   fs::copy(kImages / "rgb_8.png", s / "b.jpg");
   EXPECT_EQ(decode_image(s / "b.jpg").width(), 37);
 }
@@ -198,13 +201,13 @@ TEST(DecodeImage, DamagedFilesDecodeAsFarAsTheyGoWhenAskedFor) {
     const Image part = decode_image(bytes, name, {.allow_damaged = true});
     ASSERT_EQ(part.bytes(), whole.bytes());
     EXPECT_NE(checksum(part), checksum(whole)) << name;
-    // Of a progressive file, details are missing everywhere.
+    // A truncated progressive file lacks details everywhere, also in the first row.
     if (name == "progressive.jpg") continue;
     EXPECT_EQ(std::memcmp(part.data(), whole.data(), static_cast<size_t>(3 * part.width())), 0) << name;
   }
 }
 
-// ---- files made to harm ----
+// ---- malicious files ----
 
 void put_big_endian(Bytes& bytes, size_t at, uint32_t value, int count) {
   for (int i = 0; i < count; ++i)
@@ -230,7 +233,8 @@ Bytes deflated(const Bytes& data) {
   return out;
 }
 
-// A PNG of 8-bit RGB that claims a size.
+// A PNG of 8-bit RGB whose header claims a size, with the zlib stream `packed` as pixels (a row has 1 + 3
+// width bytes) and the chunks `more` before the pixels.
 Bytes png(uint32_t height, uint32_t width, const Bytes& packed, const std::vector<Bytes>& more = {}) {
   Bytes out = {0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n'};
   Bytes header(13, 0);
@@ -252,7 +256,8 @@ size_t find(const Bytes& bytes, const Bytes& what, size_t from = 0) {
   return static_cast<size_t>(at - bytes.begin());
 }
 
-// A JPEG whose header claims another size.
+// A JPEG whose header claims another size. `frame` is the marker of the header: 0xC0 baseline, 0xC2
+// progressive.
 Bytes resized_jpeg(const std::string& name, uint8_t frame, uint32_t height, uint32_t width) {
   Bytes bytes = read(name);
   const size_t at = find(bytes, {0xFF, frame});
@@ -303,7 +308,7 @@ TEST(HostileImage, ProfilesAndTextsAreNotUnpacked) {
   for (int i = 0; i < 50; ++i) more.push_back(chunk(i == 0 ? "iCCP" : "zTXt", bomb));
   const auto start = std::chrono::steady_clock::now();
   EXPECT_EQ(decode_error(png(40, 40, deflated(Bytes(121 * 40, 0)), more)), "no error");
-  // 2.5 GB would take many seconds.
+  // Unpacking 2.5 GB would take many seconds.
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(5));
   more.assign(20000, chunk("tEXt", {'n', 0, 'x'}));
   EXPECT_EQ(decode_error(png(40, 40, deflated(Bytes(121 * 40, 0)), more)), "no error");
@@ -320,6 +325,7 @@ TEST(HostileImage, ScansWithoutEndAreRefused) {
   EXPECT_THAT(decode_error(bytes), HasSubstr("some.file"));
 }
 
+// Entries are TIFF directory entries of 12 bytes: tag 0x112, type (3: u16, 4: u32), count, value.
 TEST(Exif, OrientationIsReadWithinBounds) {
   const auto tiff = [](Bytes entries, uint8_t count = 1) {
     Bytes b = {'I', 'I', 42, 0, 8, 0, 0, 0, count, 0};
@@ -331,7 +337,7 @@ TEST(Exif, OrientationIsReadWithinBounds) {
   EXPECT_EQ(orientation(turned), 6);
   EXPECT_EQ(orientation(tiff({0x12, 1, 4, 0, 1, 0, 0, 0, 8, 0, 0, 0})), 8) << "a long number";
   EXPECT_EQ(orientation({'M', 'M', 0, 42, 0, 0, 0, 8, 0, 1, 1, 0x12, 0, 3, 0, 0, 0, 1, 0, 5, 0, 0}), 5);
-  // The second entry.
+  // Orientation in the second entry.
   EXPECT_EQ(orientation(tiff({1, 0, 3, 0, 1, 0, 0, 0, 6, 0, 0, 0, 0x12, 1, 3, 0, 1, 0, 0, 0, 2, 0, 0, 0}, 2)),
             2);
   for (size_t n = 0; n < turned.size(); ++n)
@@ -347,7 +353,6 @@ TEST(Exif, OrientationIsReadWithinBounds) {
   EXPECT_EQ(orientation(far), 1);
 }
 
-// Real photographs, where GRADUS_DATA names a folder that has imagenet-sample/ in it.
 TEST(DecodeImage, RealPhotographs) {
   const char* data = std::getenv("GRADUS_DATA");
   const fs::path dir = fs::path(data ? data : "") / "imagenet-sample";

@@ -1,3 +1,6 @@
+// ImageFolder and ImageFiles on small trees of images: the order of files and classes of torchvision's
+// ImageFolder, errors that name the folder or file, and unreadable images, which are thrown, replaced, or
+// found by checks.
 #include "gradus/data/sets/image_folder.h"
 
 #include <gmock/gmock.h>
@@ -34,6 +37,7 @@ void put(const Scratch& s, const std::string& name, const std::string& image = "
   fs::copy(kImages / image, s / name, fs::copy_options::overwrite_existing);
 }
 
+// "path=label" of every sample.
 std::vector<std::string> listed(const ImageFolder& folder, const Scratch& s) {
   std::vector<std::string> names;
   for (int64_t i = 0; i < folder.size(); ++i)
@@ -41,10 +45,11 @@ std::vector<std::string> listed(const ImageFolder& folder, const Scratch& s) {
   return names;
 }
 
-// Tells gray images, made f32[3,4,4], from others.
+// Makes f32[3,4,4] of any image. Its second channel differs for gray and colored images.
 Transform small() { return Compose({Resize({.size = {4, 4}}), ToTensor()}); }
 
-// Of the first pixel: of a sample, f32[3,4,4], or of sample i of a batch, f32[N,3,4,4], channels-last or not.
+// Second channel of the first pixel of a sample f32[3,4,4] or of sample i of a batch f32[N,3,4,4] in any
+// layout.
 float second_channel(const Tensor& x, int64_t i = 0) {
   const bool is_batch = x.dim() == 4;
   return x.ptr<float>()[is_batch ? i * x.strides()[0] + x.strides()[1] : x.strides()[0]];
@@ -127,7 +132,7 @@ TEST(ImageFiles, AreALabeledList) {
   EXPECT_THROW(ImageFiles({}), ValueError);
 }
 
-// Twelve files of two classes, of which numbers 3, 7 and 8 are damaged: cut short, gone, and no image.
+// Twelve files of two classes (0 to 5 and 6 to 11). File 3 is cut short, 7 is a dangling link, 8 is no image.
 class Damaged : public ::testing::Test {
  protected:
   Damaged() {
@@ -266,7 +271,7 @@ TEST_F(Damaged, ChecksFindThemBeforeTraining) {
   EXPECT_EQ(rest.path(3).filename(), "e.png");
   EXPECT_EQ(rest.label(8), 1);
 
-  // One byte of the pixels, which the header does not tell.
+  // One byte of the pixels is changed: only reading all pixels finds that.
   std::string bytes = s_.read("a/b.png");
   bytes[bytes.size() - 40] ^= 1;
   s_.write("a/b.png", bytes);
@@ -280,7 +285,6 @@ TEST_F(Damaged, MistakesOfATransformAreNotSkipped) {
   EXPECT_THROW(all.get(0), ValueError);
 }
 
-// The real sample, where GRADUS_DATA names a folder that has imagenet-sample/ in it.
 TEST(ImageFolder, RealSample) {
   const char* data = std::getenv("GRADUS_DATA");
   const fs::path dir = fs::path(data ? data : "") / "imagenet-sample";

@@ -1,3 +1,4 @@
+// Image: crops, copy-on-write copies, decoding of an ImageSource only when and where needed, and errors.
 #include "gradus/data/images/image.h"
 
 #include <gmock/gmock.h>
@@ -25,7 +26,7 @@ Image counted(int64_t height, int64_t width, int64_t channels) {
 
 std::vector<int> values(const Image& image) { return {image.data(), image.data() + image.bytes()}; }
 
-// Counts how often it decodes, and what.
+// A source of 2x3 gray pixels that records the arguments of every decode.
 class Counter : public ImageSource {
  public:
   int64_t height() const override { return 2; }

@@ -1,3 +1,6 @@
+// MixUp and CutMix against their formulas: every sample of a batch is mixed with the sample before it,
+// cyclically, and the targets are f32[N,classes] with weights r and 1 - r. Draws depend on seed, epoch and
+// position only.
 #include "gradus/data/transforms/mixing.h"
 
 #include <gtest/gtest.h>
@@ -16,7 +19,7 @@
 namespace gradus::data {
 namespace {
 
-// Four samples of class i, whose values are distinct; as a loader gives them, or row-major.
+// Four samples with distinct values; sample i has class i. Loaders give channels-last batches.
 Batch four(bool channels_last) {
   const Shape shape{4, 3, 5, 7};
   Batch b{channels_last ? empty_channels_last(shape) : empty(shape), tensor<int64_t>({0, 1, 2, 3}, {4})};
@@ -102,6 +105,7 @@ TEST(CutMix, PutsABoxOfTheSampleBeforeIntoEach) {
   EXPECT_GT(boxes, 100);
 }
 
+// Beta(alpha, alpha) has mean 1/2 and variance 1 / (4 (2 alpha + 1)).
 TEST(Mixing, DrawsAreThoseOfTheBetaDistribution) {
   for (double alpha : {0.2, 1., 3.}) {
     manual_seed(1);

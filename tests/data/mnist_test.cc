@@ -1,3 +1,6 @@
+// MNIST and FashionMNIST on small files in IDX format: folders, normalization, and errors. Also
+// ImagesInMemory, their base class, the cache folder, and the published files, if GRADUS_DATA names a folder
+// with mnist/.
 #include "gradus/data/sets/mnist.h"
 
 #include <gmock/gmock.h>
@@ -17,8 +20,11 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
+// Big-endian.
 std::string be32(uint32_t v) { return {char(v >> 24), char(v >> 16), char(v >> 8), char(v)}; }
 
+// IDX files of n images and of n labels: first, first + 1, ... mod 10, or, for first > 9, mod 256 (invalid
+// labels).
 std::string images(uint32_t n, uint32_t side = 28) {
   std::string bytes = std::string("\0\0\x08\x03", 4) + be32(n) + be32(side) + be32(side);
   for (uint32_t i = 0; i < n * side * side; ++i) bytes += char(i * 7 + i / 784);
@@ -94,7 +100,7 @@ TEST(MNIST, FilesThatDoNotBelongTogetherAreErrors) {
   EXPECT_THAT(with(images(3).substr(0, 2000), labels(3)), HasSubstr("cut short"));
 }
 
-// Images whose bytes are given pixel by pixel.
+// Channels-last images of the logical shape [N,C,H,W].
 Tensor rgb(const std::vector<uint8_t>& bytes, const Shape& shape) {
   return view_as_strided(tensor<uint8_t>(bytes, {int64_t(bytes.size())}), shape, channels_last_strides(shape),
                          0);
@@ -127,7 +133,8 @@ TEST(ImagesInMemory, NormalizesEachChannel) {
                ValueError);
 }
 
-// A pointwise transform of bytes in memory, read at once, and image by image as other transforms are.
+// Pointwise transforms are applied to the whole batch at once, other transforms image by image. Both must
+// agree.
 TEST(ImagesInMemory, APointwiseTransformGivesTheSameBatch) {
   for (const int64_t channels : {1, 3}) {
     std::vector<uint8_t> bytes(static_cast<size_t>(4 * channels * 5 * 7));
@@ -161,7 +168,6 @@ TEST(CacheDir, FollowsTheEnvironment) {
   if (home) ::setenv("HOME", saved.c_str(), 1);
 }
 
-// The real files, where GRADUS_DATA names a folder that has mnist/ in it.
 TEST(RealMNIST, HasThePublishedContent) {
   const char* data = std::getenv("GRADUS_DATA");
   const std::filesystem::path dir = data ? std::filesystem::path(data) / "mnist" : "";

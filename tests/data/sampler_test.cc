@@ -1,3 +1,6 @@
+// Samplers and shard(), which gives a rank its part of an order. Random orders depend on seed and epoch only
+// and are checked statistically; DistributedSampler is compared with the index lists of PyTorch's (not
+// shuffled).
 #include "gradus/data/sampler.h"
 
 #include <gmock/gmock.h>
@@ -47,7 +50,7 @@ TEST(RandomSampler, EveryPermutationIsEquallyLikely) {
 }
 
 TEST(ReplacementSampler, DrawsByWeightAndNeverWhatHasNone) {
-  // Binomial: 60,000 draws of probability p have standard deviation at most sqrt(60000 p (1 - p)) < 123.
+  // Binomial: the counts of 60,000 draws have a standard deviation of sqrt(60000 p (1 - p)) < 123.
   const std::vector<double> weights = {0, 1, 2, 0, 3, 0};
   const ReplacementSampler sampler(weights, 60'000, 5);
   EXPECT_EQ(sampler.size(), 60'000);
@@ -58,7 +61,7 @@ TEST(ReplacementSampler, DrawsByWeightAndNeverWhatHasNone) {
   EXPECT_EQ(sampler.order(3), ReplacementSampler(weights, 60'000, 5).order(3)) << "seed and epoch decide";
   EXPECT_NE(sampler.order(3), sampler.order(4));
   EXPECT_NE(sampler.order(3), ReplacementSampler(weights, 60'000, 6).order(3));
-  // Here every draw is rounded to 0 or to the sum.
+  // Every draw in [0, sum) is rounded to 0 or to the sum.
   const double least = std::numeric_limits<double>::denorm_min();
   EXPECT_THAT(ReplacementSampler({0, least, 0}, 20, 1).order(0), ::testing::Each(1));
 }
@@ -71,6 +74,7 @@ TEST(ReplacementSampler, RejectsWeightsThatAreNoDistribution) {
   EXPECT_THROW(ReplacementSampler({1}, -1, 0), ValueError);
 }
 
+// The indices of one rank, in order.
 std::vector<int64_t> replica(int64_t size, int rank, int replicas, bool drop_last) {
   const DistributedSampler sampler(
       size, {.num_replicas = replicas, .rank = rank, .shuffle = false, .drop_last = drop_last});

@@ -1,4 +1,6 @@
-// The samples that the ranks of a job get from their loaders together.
+// How the loaders of W ranks share an epoch: rank r gets samples r, r + W, ... of each global batch. The
+// ranks are loaders of one process, read one after the other. Covers uneven sizes, resuming on another number
+// of ranks, and global batch sizes that change with the number of samples shown.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -40,12 +42,12 @@ class Count : public Dataset {
 
 using Indices = std::vector<int64_t>;
 
+// A batch as a rank gets it. `padding` counts its repeated samples.
 struct Given {
   Indices indices;
   int64_t global_size = 0, padding = 0;
 };
-// What one rank gets in a pass, from `state` on; takes `most` batches at most and leaves the
-// state in `state`.
+// The batches of one rank in a pass from `state` on, at most `most`. `state` is set to the state after them.
 std::vector<Given> pass_of(const Dataset& d, DataLoaderOptions options, int rank, int world,
                            LoaderState* state = nullptr, size_t most = 1 << 30) {
   options.rank = rank;
@@ -82,7 +84,7 @@ std::vector<std::vector<Given>> passes_of(const Dataset& d, const DataLoaderOpti
   return ranks;
 }
 
-// Puts the ranks' shares of each batch together again: sample i of it is rank i % size's.
+// The global batches: sample i of one is from rank i % size.
 std::vector<Given> joined(const std::vector<std::vector<Given>>& ranks) {
   std::vector<Given> all;
   for (size_t k = 0; k < ranks[0].size(); ++k) {
@@ -138,7 +140,7 @@ TEST(Shares, BalancedGiveEachSampleOnceInTheOneOrder) {
     const auto batches = joined(passes_of(d, {.batch_size = c.batch, .shuffle = true, .seed = 4}, c.world));
     Indices order = RandomSampler(c.n, 4).order(0);
     int64_t padding = 0;
-    if (c.n > 0 && c.n < c.world) {  // no rank is without a sample
+    if (c.n > 0 && c.n < c.world) {  // samples are repeated until each rank has one
       padding = c.world - c.n;
       for (size_t i = 0; int64_t(order.size()) < c.world; ++i) order.push_back(order[i]);
     }
@@ -149,7 +151,7 @@ TEST(Shares, BalancedGiveEachSampleOnceInTheOneOrder) {
       const int64_t size = int64_t(batches[k].indices.size()), full = c.world * c.batch;
       if (k + 1 < batches.size()) {
         EXPECT_EQ(size, full);
-      } else {
+      } else {  // fewer than `world` remaining samples join the last batch
         EXPECT_LT(size, full + c.world);
       }
     }
@@ -275,11 +277,12 @@ TEST(Shares, OfAGlobalBatchSizeTakeTheSameStepsOnAnyNumberOfRanks) {
 // ---- sizes that change ----
 
 constexpr int64_t kSamples = 50, kEpochs = 3;
+// Number of samples shown -> global batch size from then on.
 const std::map<int64_t, int64_t> kSizes = {
-    {0, 12}, {28, 4}, {70, 8}};  // in the first epoch and in the second
+    {0, 12}, {28, 4}, {70, 8}};  // two changes: in the first and in the second epoch
 
-// What all ranks get together in the epochs, from `state` on; takes `most` batches at most and leaves the
-// state in `state`.
+// The global batches of kEpochs epochs from `state` on, at most `most`. `state` is set to the state after
+// them.
 std::vector<Given> changing(int world, int workers, LoaderState& state, size_t most = 1 << 30) {
   const LoaderState start = state;
   std::vector<std::vector<Given>> ranks(static_cast<size_t>(world));
@@ -370,7 +373,7 @@ TEST(SharesOfSizesThatChange, EndAnEpochByTheSizeThatItHasReached) {
   EXPECT_EQ(loader.state().shown, 15);
 }
 
-// Nothing that was read is thrown away, and nobody waits at the change.
+// Workers read ahead beyond the changes of the size, and no sample is read twice.
 TEST(SharesOfSizesThatChange, AreReadAheadAcrossTheChange) {
   class Counted : public Count {
    public:
@@ -442,7 +445,7 @@ TEST(Shares, OfSubsetsAndOtherSamplersAreOfTheirOrder) {
   }
 }
 
-// A job of threads that know of each other what value_of_first_caller tells.
+// A job whose ranks exchange only value_of_first_caller: `told` has the first rank's value of every call.
 class FakeJob : public Job {
  public:
   FakeJob(int number, int ranks, std::map<std::string, std::string>& told) : told_(told) {
@@ -458,6 +461,7 @@ class FakeJob : public Job {
   int calls_ = 0;
 };
 
+// Makes this thread a rank of a FakeJob during its lifetime.
 class InJob {
  public:
   InJob(int rank, int size, std::map<std::string, std::string>& told) : scope_(context_) {
@@ -482,7 +486,7 @@ TEST(Loader, TakesItsShareByTheJobWithoutBeingTold) {
       DataLoader all(d, {.batch_size = 10, .world_size = 1});
       EXPECT_EQ(all.begin()->size(), 10);
     }
-    Indices mine;  // also outside: it is what the loader was made for
+    Indices mine;  // read outside the job: the loader has kept its rank
     for (const Batch& b : *loader) mine.insert(mine.end(), b.indices.begin(), b.indices.end());
     EXPECT_THAT(mine, ElementsAre(1, 4, 7));
     told.clear();
@@ -509,7 +513,7 @@ TEST(Loader, ThatIsNotAlikeOnAllRanksIsAnErrorThatSaysWhatDiffers) {
   EXPECT_THAT(error(shuffled, shuffled, more), HasSubstr("11 samples"));
   EXPECT_THAT(error({.global_batch_sizes = {{0, 4}, {8, 2}}}, {.global_batch_sizes = {{0, 4}, {6, 2}}}, d),
               AllOf(HasSubstr("0:4,8:2"), HasSubstr("0:4,6:2")));
-  // The seed shuffles; without that it may differ, as may loaders that are no shares of one order.
+  // Without shuffling, seeds may differ. Loaders with their own world_size are not compared.
   EXPECT_EQ(error({.seed = 1}, {.seed = 2}, d), "no error");
   EXPECT_EQ(error(shuffled, {.batch_size = 5, .world_size = 1}, more), "no error");
 }

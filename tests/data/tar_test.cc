@@ -1,3 +1,5 @@
+// unpack_tar on ustar archives assembled from 512-byte headers: it writes only the requested members, keeps
+// existing files, and rejects damaged archives with errors that name the archive.
 #include "gradus/data/files/tar.h"
 
 #include <gmock/gmock.h>
@@ -15,7 +17,8 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Writes the checksum into the header at the beginning of `bytes`.
+// Writes the checksum into the header at the beginning of `bytes`: the sum of its bytes, itself taken as
+// blanks.
 void set_sum(std::string& bytes) {
   bytes.replace(148, 8, 8, ' ');
   unsigned sum = 0;
@@ -25,7 +28,7 @@ void set_sum(std::string& bytes) {
   bytes.replace(148, 7, text, 7);
 }
 
-// A member as tar writes it.
+// A member as tar writes it. Types: '0' file, '2' symbolic link, '5' directory.
 std::string member(const std::string& name, const std::string& content, char type = '0') {
   std::string h(512, '\0');
   h.replace(0, name.size(), name);

@@ -1,4 +1,5 @@
-// Tensors on a slow device: reading them on the host without waiting gives NaN.
+// Tensors that a device writes late, for tests: code that reads them without synchronizing sees NaN
+// (integers: 77).
 #pragma once
 
 #include <chrono>
@@ -11,7 +12,7 @@
 
 namespace gradus::dist {
 
-// Returns x on a device that writes it a while after this has returned (cpu:0: before).
+// Returns a copy of x on `device`, written by its stream after a delay of 0.5 ms. On cpu:0, returns x.
 inline Tensor late(const Tensor& x, Device device) {
   if (device == kCPU) return x;
   const Tensor y = empty(x.shape(), {.dtype = x.dtype(), .device = device});

@@ -1,5 +1,5 @@
-// Ranks compare what they are about to do before data moves. The verdict and its text are the
-// same on every rank.
+// find_mismatch: before data moves, every rank compares the records (op, dtype, shape, root, ...) of all
+// ranks' calls, and gets the same error, which names the rank that differs from the majority.
 #include "gradus/distributed/base/call_record.h"
 
 #include <gmock/gmock.h>
@@ -24,7 +24,7 @@ CallRecord make_record(const Call& call) {
   std::ranges::copy(call.shape, record.dims);
   return record;
 }
-// The verdict on these calls by the ranks 0, 1, ...
+// The mismatch among these calls of the ranks 0, 1, ..., if any.
 std::optional<Failure> compare(const std::vector<Call>& calls) {
   std::vector<CallRecord> records;
   std::vector<int> ranks;
@@ -58,7 +58,7 @@ TEST(CallRecord, TheMajorityIsRightAndTheFirstRankOnATie) {
       0);
 }
 
-// Compares what the op's row says; all else may differ.
+// An op's row of kOps says which fields are compared; all others may differ.
 TEST(CallRecord, EachOpComparesWhatItNeeds) {
   for (size_t op = 0; op < std::size(kOps); ++op) {
     const OpInfo& info = kOps[op];

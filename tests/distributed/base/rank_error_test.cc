@@ -1,4 +1,4 @@
-// The error file that a rank leaves for its launcher.
+// The error file that a failing rank writes for its launcher, in torchrun's JSON format.
 #include "gradus/distributed/base/rank_error.h"
 
 #include <gmock/gmock.h>
@@ -14,7 +14,7 @@
 namespace gradus::dist {
 namespace {
 
-// What a rank writes that ends with this error.
+// The content of the file of a rank that ends with this error.
 std::string error_file(const std::exception_ptr& error) {
   const std::string path = testing::TempDir() + "/error.json";
   std::remove(path.c_str());

@@ -1,3 +1,5 @@
+// reduce_all_into and finish_reduce, which reduce arrays of equal length on the host: for every dtype and op,
+// each element has the bits of a plain loop over the inputs in order.
 #include "gradus/distributed/base/reduce_op.h"
 
 #include <gtest/gtest.h>
@@ -25,7 +27,7 @@ bool is_allowed(ReduceOp op, DType dtype) {
   return op != ReduceOp::kAvg || dtype != DType::kBool;
 }
 
-// What arithmetic sees: 16-bit floats are f32, integers wrap around as unsigned ones.
+// The type that reductions of T compute in: f32 for 16-bit floats; unsigned integers, which wrap around.
 // clang-format off
 template <class T> struct arithmetic { using type = T; };
 template <> struct arithmetic<f16> { using type = float; };
@@ -37,7 +39,7 @@ template <> struct arithmetic<int8_t> { using type = uint32_t; };
 template <> struct arithmetic<bool> { using type = int; };
 // clang-format on
 
-// One element, the slow and plain way.
+// One element of the result. Minima and maxima are NaN if any value is.
 template <class T> T reference(const std::vector<T>& values, ReduceOp op) {
   using A = typename arithmetic<T>::type;
   using Ordered = std::conditional_t<std::is_integral_v<T>, T, A>;  // signed where T is
@@ -123,7 +125,7 @@ TEST(ReduceOp, ReduceAllIntoIsRightForAllDtypesOpsAndLengths) {
             reduce_all_into(out.data.get(), pointers.data(), count, n, dtype, op);
             expect_reduced<T>(out.data.get(), values, op, what);
             EXPECT_EQ(float(out.data[n]), 0.f) << what << " writes beyond its end";
-            // Into one of the inputs.
+            // In place, into the last input.
             T* const last = inputs[count - 1].data.get();
             reduce_all_into(last, pointers.data(), count, n, dtype, op);
             expect_reduced<T>(last, values, op, what + " into the last");
@@ -144,7 +146,7 @@ TEST(ReduceOp, TheOutputMayBeAnyOfTheInputs) {
     }
 }
 
-// The mean as a sum over members of all hosts, divided at the end.
+// A mean over several hosts is sent as a sum and divided at the end, here by 3.
 TEST(ReduceOp, FinishReduceDividesForTheMeanAlone) {
   for (const DType dtype : kDTypes)
     for (const ReduceOp op : kOps) {

@@ -1,3 +1,5 @@
+// to_wire and from_wire, the encoding of values and tensors in messages: round trips, and StoreError for
+// truncated, oversized and malformed bytes before any large allocation.
 #include "gradus/distributed/base/wire.h"
 
 #include <gtest/gtest.h>
@@ -58,6 +60,7 @@ TEST(Wire, RefusesAbsurdSizes) {
                StoreError);
 }
 
+// An encoded tensor. `kind`: 0 undefined, 1 defined; `payload`: number of bytes of elements.
 std::string tensor_bytes(uint8_t kind, uint8_t dtype, const std::vector<int64_t>& dims, size_t payload) {
   WireWriter writer;
   writer.put(kind);
@@ -72,13 +75,13 @@ TEST(Wire, RefusesMalformedTensors) {
   EXPECT_EQ(from_wire<Tensor>(tensor_bytes(1, f32, {2}, 8)).numel(), 2);
   const std::string malformed[] = {
       tensor_bytes(2, f32, {2}, 8),                                   // no such kind
-      tensor_bytes(1, 8, {2}, 8),                                     // no such dtype
-      tensor_bytes(1, f32, {-2}, 8),                                  // negative
-      tensor_bytes(1, f32, {3}, 8),                                   // too little
-      tensor_bytes(1, f32, {1}, 8),                                   // too much
+      tensor_bytes(1, 8, {2}, 8),                                     // u8[2] with 8 bytes
+      tensor_bytes(1, f32, {-2}, 8),                                  // negative size
+      tensor_bytes(1, f32, {3}, 8),                                   // too few bytes
+      tensor_bytes(1, f32, {1}, 8),                                   // too many bytes
       tensor_bytes(1, f32, std::vector<int64_t>(9, 1), 4),            // too many dims
       tensor_bytes(1, f32, {int64_t(1) << 62, 4}, 8),                 // overflows
-      tensor_bytes(1, f32, {int64_t(1) << 40, int64_t(1) << 40}, 8),  // overflows to little
+      tensor_bytes(1, f32, {int64_t(1) << 40, int64_t(1) << 40}, 8),  // overflows to 0
       tensor_bytes(1, f32, {0, int64_t(1) << 40, int64_t(1) << 40}, 0),
       tensor_bytes(1, uint8_t(DType::kBool), {2}, 2),  // neither true nor false
   };

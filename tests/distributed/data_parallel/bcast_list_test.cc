@@ -1,3 +1,6 @@
+// Broadcasts of the state of one rank to all: tensors, modules and optimizers (bcast_list_), loaded
+// checkpoints (bcast_checkpoint), and check_synchronized with its checksums. Ranks are threads; values are
+// compared exactly.
 #include "gradus/distributed/data_parallel/bcast_list.h"
 
 #include <gmock/gmock.h>
@@ -99,7 +102,7 @@ TEST(BcastList, AModuleGetsParametersAndBuffers) {
   run_ranks(2, [] {
     manual_seed(get_rank());
     Net net;
-    net(randn({2, 2, 5, 5}));  // moves the running statistics
+    net(randn({2, 2, 5, 5}));  // changes the running statistics
     bcast_list_(net);
     for (const Tensor& x :
          std::vector<Tensor>{net.conv.weight, net.bn.bias, net.bn.running_mean, net.bn.running_var})
@@ -112,7 +115,7 @@ TEST(BcastList, TheResultIsComparedUnlessThatIsSwitchedOff) {
   run_ranks(2, [] {
     const Tensor x = filled({4}, DType::kF32, 1);
     bcast_list_({x});
-    EXPECT_EQ(last_calls().at(0), "bcast_list_()");  // the checksums
+    EXPECT_EQ(last_calls().at(0), "bcast_list_()");  // the comparison of checksums
     bcast_list_({x}, {.verify = false});
     EXPECT_THAT(last_calls().at(0), HasSubstr("broadcast(u8"));
   });

@@ -1,4 +1,5 @@
-// How gradients are put into buckets: PyTorch's lists.
+// assign_buckets groups gradients by dtype and device into buckets, as PyTorch's
+// compute_bucket_assignment_by_size.
 #include "gradus/distributed/data_parallel/internal/bucket_plan.h"
 
 #include <gtest/gtest.h>
@@ -14,8 +15,8 @@ TEST(AssignBuckets, GivesTheListsOfPyTorch) {
   const struct {
     const char* name;
     std::vector<BucketItem> items;
-    std::vector<int64_t> limits;
-    std::vector<std::vector<size_t>> expected;
+    std::vector<int64_t> limits;  // bytes of the first, second, ... bucket of a dtype and device
+    std::vector<std::vector<size_t>> expected;  // the items of each bucket
   } rows[] = {
       // The four cases of PyTorch's ComputeBucketAssignmentTest.
       {"one limit", {f32(100), f32(200), f32(100), f32(50)}, {400}, {{0}, {1}, {2}, {3}}},

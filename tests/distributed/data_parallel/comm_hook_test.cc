@@ -1,3 +1,6 @@
+// Communication hooks of data parallelism on buckets of gradients: all-reduce, 16-bit compression, and
+// PowerSGD (Vogels et al. 2019, arXiv:1905.13727), against means over ranks computed in f64. Ranks are
+// threads.
 #include "gradus/distributed/data_parallel/comm_hook.h"
 
 #include <gmock/gmock.h>
@@ -27,7 +30,7 @@ using testing::HasSubstr;
 
 using V = std::vector<double>;
 
-// Numbers that differ from rank to rank; `seed` tells draws apart.
+// Values in [-1, 1] that depend on rank, position and seed.
 Tensor values_of(int rank, const Shape& shape, DType dtype = DType::kF32, int seed = 0) {
   Tensor x = empty(shape, {.dtype = DType::kF64});
   double* p = x.mutable_data<double>();
@@ -72,7 +75,7 @@ TEST(CommHook, AMeanCountsTheRanksThatTheBucketSays) {
 struct Compression {
   const char* name;
   CommHook hook;
-  double rounding;  // relative, of one number
+  double rounding;  // bound of the rounding error of a number below 1
 };
 class Compressed : public testing::TestWithParam<Compression> {};
 INSTANTIATE_TEST_SUITE_P(CommHook, Compressed,
@@ -147,6 +150,7 @@ TEST(CommHook, NoopKeepsEachRanksOwnAndSendsNothing) {
 
 // ---- in a callback ----
 
+// Three parameters, each in a bucket of its own.
 struct Three {
   std::vector<Tensor> params = {ones({4}), ones({2, 3}), ones({5})};
   GradManager gm;
@@ -216,12 +220,13 @@ TEST(LowRank, RowsBecomeOrthonormalAlsoWhenTheyNearlyDependOnEachOther) {
     }
 }
 
+// Compresses from the third backward on.
 PowerSGDOptions soon(PowerSGDOptions options) {
   options.start_iter = 2;
   return options;
 }
 
-// A hook that has its uncompressed backwards behind it.
+// A PowerSGD hook that has run its two uncompressed backwards.
 CommHook started(const PowerSGDOptions& options, const std::vector<Tensor>& params) {
   const CommHook hook = power_sgd_hook(soon(options));
   for (int i = 0; i < 2; ++i) {
@@ -251,14 +256,14 @@ TEST(PowerSGD, ARankThatIsHighEnoughGivesTheMean) {
           const V mean = mean_over_ranks(g);
           const GradBucket bucket = make_bucket({p}, {g});
           run_hook(hook, bucket);
-          // Projections onto bases that are orthonormal to some 1e-15, of at most 6 columns; condition numbers
-          // of such P are below 1e3.
+          // Projections onto bases that are orthonormal to some 1e-15, of at most 6 columns; condition
+          // numbers of such P are below 1e3.
           EXPECT_LT(distance(bucket.gradients[0].to_vector<double>(), mean), 1e-11 * norm_of(mean));
         }
       });
 }
 
-// How far the sum of `steps` results is from that of the same gradient's means, in steps.
+// |sum of the results of `steps` equal gradients - steps * mean| / |mean|, with rank 1.
 double lag(int steps, bool feedback) {
   double lag = 0;
   run_ranks(2, [&] {
@@ -280,7 +285,7 @@ double lag(int steps, bool feedback) {
 }
 
 TEST(PowerSGD, WithErrorFeedbackNothingIsLostOnlyLate) {
-  // Rank 1 of 16: what is late stays below some 16 steps, however long it goes on.
+  // A rank-1 approximation of a 16x16 matrix delays gradients by at most about 16 steps.
   EXPECT_LT(lag(50, true), 16);
   EXPECT_LT(lag(200, true), 16);
   EXPECT_GT(lag(50, false), 0.5 * 50);
@@ -344,7 +349,7 @@ TEST(PowerSGD, TheFirstBackwardsAreNotCompressedWhateverTheNumberOfBuckets) {
 
 TEST(PowerSGD, WhatIsSentIsTwoSmallMessagesAndWhatDoesNotShrinkGoesAlong) {
   run_ranks(2, [] {
-    // [10,5] would shrink to 30 of 50 with rank 2: less than half is asked for.
+    // [10,5] with rank 2 needs 30 elements of 50, more than the half that min_compression_rate = 2 allows.
     const std::vector<Tensor> params = {ones({100, 50}), ones({100}), ones({10, 5}), ones({30, 40})};
     const CommHook hook = started({.matrix_approximation_rank = 2}, params);
     EXPECT_THAT(last_calls().at(0), HasSubstr("f32[6350]"));
@@ -379,7 +384,7 @@ TEST(PowerSGD, SmallAndLargeGradientsStayInRange) {
     run_ranks(2, [=] {
       const Tensor p = ones({6, 6});
       const CommHook hook = started({.matrix_approximation_rank = 6, .min_compression_rate = 0.1}, {p});
-      for (int step = 0; step < 4; ++step) {  // without care, Q and P hold higher and higher powers
+      for (int step = 0; step < 4; ++step) {  // P and Q must not grow with powers of `scale`
         const Tensor g = normal({6, 6}, get_rank(), step, DType::kF32) * scale;
         const V mean = mean_over_ranks(g);
         const GradBucket bucket = make_bucket({p}, {g});

@@ -1,4 +1,5 @@
-// A model on several logical CPU devices against the same model on one, in f64.
+// DataParallel, which splits a batch over copies of a model on several devices of one process (here logical
+// CPU devices), against the same model on one device, in f64. Also the state of the copies, and errors.
 #include "gradus/distributed/data_parallel/data_parallel.h"
 
 #include <algorithm>
@@ -37,7 +38,7 @@ Tensor images(int64_t n, uint64_t seed = 1) { return random_tensor({n, 2, 4, 4},
 
 template <class M> std::unique_ptr<M> make() { return std::make_unique<M>(); }
 
-// What the test's layers see of where they run.
+// The inputs that the layers of type Logged got: "[shape] device".
 struct Log {
   std::mutex mutex;
   std::vector<std::string> seen;
@@ -87,7 +88,7 @@ TEST_P(DataParallelOn, SeveralDevicesEqualsOneToSecondOrder) {
     const auto recording = gm.record();
     const Tensor got = loss_of(net, x), want = loss_of(*plain, x);
     EXPECT_NEAR(got.item<double>(), want.item<double>(), 1e-12 * std::abs(want.item<double>()));
-    gm.backward(got - to(want, got.device()));  // x gets the difference
+    gm.backward(got - to(want, got.device()));  // the gradient of x is a difference near 0
     for (size_t i = 0; i < plain->parameters().size(); ++i) {
       const Tensor p = net->parameters()[i], q = plain->parameters()[i];
       EXPECT_EQ(p.grad().device(), p.device());
@@ -231,7 +232,6 @@ TEST(DataParallel, RecordsNothingUnderNoRecord) {
   EXPECT_TRUE(autograd::is_tracked(net(images(4))));
 }
 
-// Tied weights stay tied in the copies.
 struct Tied : nn::Layer {
   nn::Linear a{this, "a", {.in = 2, .out = 2, .bias = false}},
       b{this, "b", {.in = 2, .out = 2, .bias = false}};
@@ -271,7 +271,7 @@ TEST(DataParallel, TellsWhatACopyThrowsWithItsDevice) {
   }
   EXPECT_ERROR(InternalError, net(x(0, 3, 0)), "broken");
   EXPECT_ERROR(ValueError, net(x(0, 0, 4)), "returned no tensor on cpu:2");
-  EXPECT_EQ(net(x(0, 0, 0)).shape(), (Shape{3, 1}));  // and goes on
+  EXPECT_EQ(net(x(0, 0, 0)).shape(), (Shape{3, 1}));  // works after an error
 }
 
 TEST(DataParallel, RefusesWrongDevicesAndInputs) {

@@ -1,5 +1,6 @@
-// The wrappers: what they check and synchronize at first, each option, growth, parts, names, and
-// a group of one.
+// DistributedDataParallel (one reducer for the model) and SeparateDistributedDataParallel (one for each
+// child): initial checks and broadcasts, every option, models that grow, names of parameters, and groups of
+// one rank. Ranks are threads.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -31,7 +32,7 @@ using Values = std::vector<float>;
 
 Values values(const Tensor& x) { return x.to_vector<float>(); }
 
-// y = x w^T, with weights that tell which rank made them.
+// All weights are `value`, by default the rank + 1: a value of 1 after wrapping came from rank 0.
 struct Net : nn::Layer {
   nn::Linear fc{this, "fc", {.in = 2, .out = 2, .bias = false}};
   nn::Linear head{this, "head", {.in = 2, .out = 1}};
@@ -57,10 +58,9 @@ struct Net : nn::Layer {
   }
 };
 
-// The gradient of head.bias is the rank's number + 1.
+// The gradient of head.bias is rank + 1: the mean over two ranks is 1.5, the sum 3.
 Tensor loss_of_rank(nn::Layer& net) { return sum(net(ones({1, 2}))) * (get_rank() + 1); }
 
-// Gradients of one backward of the whole model.
 void backward(GradManager& gm, Net& net) {
   auto recording = gm.record();
   gm.backward(loss_of_rank(net));
@@ -70,7 +70,7 @@ void forget_gradients(Net& net) {
   for (const Tensor& p : net.parameters()) p.set_grad({});
 }
 
-// --- at first ---
+// --- initial checks and broadcasts ---
 
 TEST(DistributedDataParallel, MakesParametersAndBuffersThoseOfTheFirstRank) {
   for (const bool broadcast_buffers : {false, true})
@@ -210,7 +210,7 @@ TEST(DistributedDataParallel, ManagersThatReduceOrKeepToOneRankMayRecord) {
       EXPECT_THAT(values(net.head.bias.grad()), ElementsAre(3));
       forget_gradients(net);
       const Tensor x = ones({1});
-      other.attach(net.parameters()).attach(x);  // follows x alone
+      other.attach(net.parameters()).attach(x);  // records x only
       auto of_x = other.record({.only = x});
       of_x.backward(sum(x * 2));
       here.attach(net.parameters());
@@ -218,7 +218,7 @@ TEST(DistributedDataParallel, ManagersThatReduceOrKeepToOneRankMayRecord) {
       backward(here, net);
       EXPECT_THAT(values(net.head.bias.grad()), ElementsAre(get_rank() + 1));
     }
-    GradManager later;  // the wrapper is gone
+    GradManager later;  // after the end of the wrapper
     forget_gradients(net);
     later.attach(net.parameters());
     backward(later, net);
@@ -336,7 +336,7 @@ TEST(DistributedDataParallelOption, CommHook) {
 TEST(DistributedDataParallelOption, Checks) {
   struct Check {
     Options options;
-    std::vector<std::string> parts;  // of the error on all ranks; none: no error
+    std::vector<std::string> parts;  // substrings of the error on all ranks; none: no error
     std::function<Tensor(Net&)> loss;
   };
   const auto other_path = [](Net& net) {
@@ -458,7 +458,7 @@ TEST(DistributedDataParallel, CallbacksAfterItGetTheReducedGradients) {
       DistributedDataParallel whole(net);
       SeparateDistributedDataParallel parts(net);
       separate ? parts.attach(gm, squared) : whole.attach(gm, squared);
-      net.grow();  // also of parameters that come later
+      net.grow();  // parameters that are added later
       backward(gm, net);
       EXPECT_THAT(values(net.head.bias.grad()), ElementsAre(2.25));
       const float grad = net.grown->bias.grad().to_vector<float>()[0];
@@ -544,7 +544,7 @@ template <class Ddp> void check_growth(Net& net, Ddp& ddp, GradManager& gm) {
     gm.backward(sum((*net.grown)(net.fc(ones({1, 2})))) * (get_rank() + 1));
   }
   EXPECT_THAT(values(net.grown->bias.grad()), Each(1.5));
-  // Layers that others replace, under the same names.
+  // Other layers replace the new ones, under the same names.
   net.grown.reset();
   net.norm.reset();
   net.grow(get_rank() + 20);
@@ -617,7 +617,7 @@ TEST(DistributedDataParallel, RanksMustGrowAlike) {
   EXPECT_THAT(alone[1], AllOf(HasSubstr("new in the model"), HasSubstr("'grown.weight'")));
 }
 
-// --- alone, and afterward ---
+// --- groups of one rank, and managers that outlive the wrapper ---
 
 TEST(DistributedDataParallel, InAGroupOfOneChangesNothing) {
   Net net(2), plain(2);

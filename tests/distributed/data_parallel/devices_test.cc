@@ -1,4 +1,6 @@
-// All that ranks do with tensors gives the same bits on cpu:0 and on cpu:1, which writes its tensors late.
+// Collectives, messages and data-parallel training give the same bits on cpu:0, which computes at once, and
+// on cpu:1, whose stream is asynchronous and writes the inputs late (late.h): a missing synchronization would
+// read NaN.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -26,7 +28,7 @@ constexpr int kWorld = 3;
 
 struct Row {
   std::string name;
-  std::function<Tensors(Device)> run;  // on each rank; returns what it has then
+  std::function<Tensors(Device)> run;  // called on each rank; returns the tensors to compare
 };
 
 Tensor x_of(const Shape& shape, Device device, int seed = 0) {
@@ -37,14 +39,14 @@ Tensors xs_of(const Shape& shape, Device device) {
   for (int r = 0; r < kWorld; ++r) xs.push_back(x_of(shape, device, r));
   return xs;
 }
-// What is queued behind the collective sees its result.
+// A kernel queued behind the collective, which must read its result.
 Tensors used(const Tensors& ys) {
   Tensors later;
   for (const Tensor& y : ys) later.push_back(y * 2);
   return later;
 }
 
-// In place. `async`: with a kernel between the call and its end.
+// Collectives that write into given tensors; `async`: with async_op and wait().
 std::vector<Row> rows_in_place(bool async) {
   const Shape s{3, 2};
   const auto on_rank_1 = [=](Device d) { return get_rank() == 1 ? xs_of(s, d) : Tensors{}; };
@@ -122,7 +124,8 @@ Tensors state_of(const nn::Module& m) {
   for (const auto& [name, t] : m.state_dict()) all.push_back(raw::clone(t));
   return all;
 }
-// Trains two steps under data parallelism.
+// The state after two steps of data-parallel training. `twice`: an outer manager records too, and the
+// optimizer steps by the gradient of the squared norm of the gradient.
 Tensors trained(Device d, DistributedDataParallelOptions options, bool sync_batch_norm, bool amp,
                 bool twice) {
   manual_seed(uint64_t(get_rank()));

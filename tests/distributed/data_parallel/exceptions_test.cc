@@ -28,7 +28,7 @@ namespace {
 using testing::HasSubstr;
 using Clock = std::chrono::steady_clock;
 
-// Long after all of it should be over.
+// Far above the 10 seconds that the tests allow: no error may come from a timeout.
 constexpr RunRanksOptions kLong{.timeout = Milliseconds(60'000)};
 
 struct Net : nn::Layer {
@@ -57,7 +57,7 @@ TEST(Exceptions, OfAForwardReachRanksThatWaitInSyncBatchNorm) {
   EXPECT_THAT(errors[0], HasSubstr("rank 1 failed: ShapeError: in first: [linear] weight takes 3"));
 }
 
-// Calls that nobody has waited for outlive their group; a rank that returns lets them end.
+// Calls without a wait outlive their group. A rank that returns lets its calls complete.
 TEST(Exceptions, CallsOutliveTheirGroup) {
   run_ranks(
       3,
@@ -92,7 +92,7 @@ struct DeepNet : nn::Layer {
   Tensor forward(const Tensor& x) override { return last(relu(norm(first(x)))); }
 };
 
-// The identity; its gradient is a call.
+// The identity; its backward calls `called`.
 struct InBackward : autograd::Function {
   explicit InBackward(std::function<void()> called) : called(std::move(called)) {}
   std::vector<Tensor> forward(const std::vector<Tensor>& x) override { return {x[0] + 0}; }
@@ -108,13 +108,13 @@ template <class... Names> std::string name_in(size_t i, Names... names) {
   return all[i];
 }
 
-// A small training on several ranks in which one rank throws, at any place of a step. A seed makes up the case.
+// A small training on several ranks in which one rank, the victim, throws at a random place of a step.
 struct ThrowingTraining {
   enum Wrapper { kWhole, kSeparate, kCallback, kWrappers };
   enum Place { kLoading, kForward, kLoss, kBeforeBackward, kBackward, kGradCallback, kStep, kPlaces };
   enum Thrown { kShapeError, kRuntimeError, kOther, kThrowns };
-  // Not at all; around the step, or where the model is gone, and thrown again; around the step, to go on with
-  // the next batch; around everything, to return.
+  // Where the victim catches its exception: nowhere; around the step (kInStep) or around train() (kOutside),
+  // to rethrow it; around the step, to continue with the next batch; around train(), to return normally.
   enum Caught { kNot, kInStep, kOutside, kGoesOn, kReturns, kCaughts };
 
   int world = 2;
@@ -132,8 +132,8 @@ struct ThrowingTraining {
 
   // The training, on every rank of a job. `on_fault` is called where the exception is about to be thrown.
   void run(const std::function<void()>& on_fault) const;
-  // What is wrong with an error that an innocent rank got, "" for nothing: the rank that it names, its text.
-  // `text` is empty for none.
+  // What is wrong with the error of a rank other than the victim, "" for nothing. `named`: the rank that the
+  // error names; `text`: its text, "" if there was no error.
   std::string judge(int named, const std::string& text) const;
 
  private:
@@ -154,8 +154,8 @@ ThrowingTraining ThrowingTraining::random(uint64_t seed, int world) {
   t.place = Place(below(kPlaces));
   t.thrown = Thrown(below(kThrowns));
   t.caught = Caught(below(kCaughts));
-  // Weights that one rank did not update are found by check_divergence_every.
-  // And a rank that has run fewer backwards is known when it leaves.
+  // Not tested here: check_divergence_every finds weights that one rank did not update, and the end of the
+  // job a rank that ran fewer backwards.
   if ((t.place == kStep || t.place == kLoading) && t.caught == kGoesOn) t.caught = kInStep;
   return t;
 }
@@ -215,7 +215,6 @@ void ThrowingTraining::train(const std::function<void()>& on_fault) const {
     perhaps(kLoading);
     const Tensor x = full({2 + get_rank(), 3}, now + 1);
     auto recording = gm.record();
-    // A batch with one feature too many is what a user's exception looks like most of the time.
     perhaps(kForward);
     const auto in_backward = std::make_shared<InBackward>([&] { perhaps(kBackward); });
     const Tensor y = autograd::apply(in_backward, {net(x)})[0];
@@ -238,7 +237,7 @@ void ThrowingTraining::train(const std::function<void()>& on_fault) const {
       if (caught == kInStep || get_rank() != victim || now != step) throw;
     }
   }
-  // In order: then all have the same weights.
+  // Without an error, all ranks have the same weights.
   std::string mine;
   for (const Tensor& p : net.parameters())
     for (const double v : p.to_vector<double>()) mine += concat(v, ' ');
@@ -247,7 +246,7 @@ void ThrowingTraining::train(const std::function<void()>& on_fault) const {
 }
 
 std::string ThrowingTraining::judge(int named, const std::string& text) const {
-  // Where no other call depends on it, a step that one rank drops is dropped by all.
+  // A step that one rank drops is dropped by all, unless another collective of the step waits for that rank.
   const bool may_end_well =
       caught == kGoesOn && !in_backward() && !sync_batch_norm && (!metric || place == kBeforeBackward);
   if (text.empty()) return may_end_well ? "" : "no error";
@@ -269,7 +268,7 @@ INSTANTIATE_TEST_SUITE_P(Random, ThrowingTrainings, testing::Values(2, 3, 4));
 TEST_P(ThrowingTrainings, AreErrorsThatNameTheRankTheTypeAndTheText) {
   for (uint64_t seed = 0; seed < 20; ++seed) {
     const ThrowingTraining training = ThrowingTraining::random(seed, GetParam());
-    const int hosts = seed % 3 == 2 ? 2 : 1;
+    const int hosts = seed % 3 == 2 ? 2 : 1;  // else shared memory (seed % 3 == 0) or messages on one host
     std::vector<std::string> texts(GetParam());
     std::vector<int> named(GetParam(), -1);
     std::atomic<Clock::time_point> fault{Clock::now()};

@@ -1,4 +1,5 @@
-// What tests of GANs on several ranks share: weights and samples by formula, and the comparison of states.
+// Helpers of tests of GANs on several ranks: deterministic weights and samples (golden::uniform), and the
+// comparison of states of networks and optimizers.
 #pragma once
 
 #include <cmath>
@@ -23,7 +24,7 @@ inline void add(State& state, const std::string& prefix, const optim::State& opt
   for (const auto& [name, number] : optimizer.numbers) state[prefix + name] = {number};
 }
 
-// What is off by more than the tolerance; "" for nothing.
+// Lists the values that differ by more than `tolerance` (absolute); "" for none.
 inline std::string difference(const State& state, const State& expected, double tolerance) {
   std::string wrong;
   for (const auto& [name, values] : expected) {
@@ -37,7 +38,8 @@ inline std::string difference(const State& state, const State& expected, double 
   return wrong;
 }
 
-// Makes a network f64, with weights by formula. Only those of rank 0 count.
+// Makes a network f64, with weights that depend on name and rank. Data parallelism broadcasts those of rank
+// 0.
 inline void set_weights(nn::Module& net, int rank) {
   net.to(DType::kF64);
   for (const auto& [name, p] : net.named_parameters()) {
@@ -49,7 +51,7 @@ inline void set_weights(nn::Module& net, int rank) {
   }
 }
 
-// A rank's samples of part `part` of `parts` of a batch made by formula: rank, rank + world, ...
+// The samples rank, rank + world, ... of part `part` of `parts` equal parts of the batch `name`.
 inline Tensor samples(const std::string& name, int64_t batch, const Shape& sample, double scale, int rank,
                       int world, int part = 0, int parts = 1) {
   Shape shape = {batch}, split = {parts, batch / parts / world, world};

@@ -1,6 +1,6 @@
 // A small GAN under every kind of data parallelism: whole-model and per-module, with the options and ways of
-// communication that gradients can take. Its networks grow, skip layers, and take different paths on different
-// ranks. All trainings must give what one process computes on the joined batch.
+// communication that gradients can take. Its networks grow, skip layers, and take different paths on
+// different ranks. All trainings must give what one process computes on the joined batch.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -26,18 +26,18 @@ namespace gradus::dist {
 namespace {
 
 constexpr int kSteps = 5;
-// The weights are about 1 at most, and each the sum of some hundred products: their rounding is far below.
+// Weights are at most about 1 and computed from some hundred products: rounding errors are far below 1e-12.
 constexpr double kTolerance = 1e-12;
 
 // ---- the networks ----
 
-// What a rank's networks do in a step.
+// The layers that a rank's networks use in a step.
 struct Path {
   bool skip_block = false;  // a layer is left out
   bool mix = false;         // a second style takes part
 };
 
-// A residual layer, as networks start with and as they grow.
+// A residual layer; the networks start with one and grow by one.
 struct SmallBlock : nn::Layer {
   using Layer::Layer;
   nn::Conv2d conv{this, "conv", {.in = 2, .out = 2, .kernel = 3, .padding = 1}};
@@ -68,9 +68,9 @@ struct SmallDiscriminator : nn::Module {
   nn::Conv2d from_image{this, "from_image", {.in = 1, .out = 2, .kernel = 1}};
   SmallBlock block{this, "block"};
   nn::Linear score{this, "score", {.in = 18, .out = 1}};
-  nn::Buffer seen{this, "seen", zeros({1})};  // the sum of what came in, of every rank's own data
+  nn::Buffer seen{this, "seen", zeros({1})};  // sum of |x| over this rank's inputs, unless broadcast
   std::unique_ptr<SmallBlock> grown;
-  double seen_here = 0;  // what `seen` is when nobody overwrites it
+  double seen_here = 0;  // the same, never broadcast
 
   Tensor operator()(const Tensor& x, const Path& path) {  // [N,1,3,3] -> [N,1]
     count(x);
@@ -108,8 +108,8 @@ struct GanBatch {
   Tensor real, z;
   Path path;
 };
-// Step 0: all layers. Step 1: the first rank mixes styles. Step 2: with layers that were not there before, all
-// ranks mix. Step 3: the last rank skips a layer. Step 4: all ranks skip it.
+// Step 0: all layers. Step 1: the first rank mixes styles. Step 2: with layers that were not there before,
+// all ranks mix. Step 3: the last rank skips a layer. Step 4: all ranks skip it.
 GanBatch batch_of(int world, int rank, int step) {
   const uint64_t seed = 1000 * (step + 1) + rank;
   return {random_tensor({2, 1, 3, 3}, DType::kF64, seed),
@@ -118,7 +118,7 @@ GanBatch batch_of(int world, int rank, int step) {
            .mix = step == 2 || (step == 1 && rank == 0)}};
 }
 
-// Two forwards of the discriminator, and those of a gradient penalty.
+// The least-squares GAN loss with a gradient penalty (as in WGAN-GP).
 Tensor discriminator_loss(SmallGan& gan, const GanBatch& b, bool detach_fake) {
   Tensor fake = gan.gen(b.z, b.path);
   if (detach_fake) fake = detach(fake);
@@ -223,7 +223,8 @@ class Steps {
     }
   }
 
-  // Whether D's step must cut the way to G itself: nothing else narrows it.
+  // Whether the discriminator's step must detach the generated images, as its recording follows both
+  // networks.
   bool detach_fake() const { return wrapper_ == Wrapper::kWhole; }
 
   template <class Loss> void backward_of_discriminator(SmallGan& gan, Loss loss) {
@@ -255,12 +256,12 @@ class Steps {
 
 int64_t bytes(const nn::Module& m) { return 8 * m.num_parameters(); }
 
-// Ways that the gradients take.
+// Options of data parallelism and of the ranks.
 struct Way {
   const char* name;
   DistributedDataParallelOptions options = {};
   RunRanksOptions ranks = {};
-  int batches = 1;  // accumulated in a step
+  int batches = 1;  // number of backwards accumulated in a step
 };
 const Way kWays[] = {{"ByDefault"},
                      {"ByMessages", {}, {.messages_only = true}},
@@ -279,7 +280,7 @@ TEST_P(GanTable, RanksComeToWhatTheJoinedBatchGivesAndSendWhatTheyTouch) {
   const auto expected = train_joined(parts);
   const auto train = [&, wrapper = wrapper, way = way] {
     const int rank = get_rank();
-    manual_seed(1 + rank);  // ranks start apart, and grow apart: rank 0's weights count
+    manual_seed(1 + rank);  // ranks start and grow with different weights; rank 0's are broadcast
     GanTraining t;
     Steps steps(wrapper, t.gan, way.options);
     for (int step = 0; step < kSteps; ++step) {

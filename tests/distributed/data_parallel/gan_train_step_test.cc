@@ -1,5 +1,6 @@
-// A DCGAN whose training step is its own: train_step(batch, optimizers), called through the wrapper, with
-// update_params of optimizers by name. Several ranks against one process, accumulation, state, errors.
+// A DCGAN that defines train_step(batch, optimizers) and is trained through SeparateDistributedDataParallel:
+// two ranks that accumulate gradients end in the state of one process, and a state between two steps cannot
+// be saved.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -38,7 +39,7 @@ struct Log {
 };
 
 // A batch's target has the latents of its samples: those of the discriminator's step, then those of the
-// generator's. So any number of ranks trains on the same.
+// generator's, so that any number of ranks trains on the same latents.
 struct Gan : nn::Module {
   models::DCGANGenerator gen{this, "gen", {.size = 16, .channels = 1, .width = 2, .latent = kLatent}};
   models::DCGANDiscriminator disc{this, "disc", {.size = 16, .channels = 1, .width = 2}};
@@ -119,7 +120,7 @@ struct Training {
 
 constexpr int kRanks = 2;
 
-// With batch norm over all ranks, both accumulate the same batches.
+// With synchronized batch norm, two ranks and one process accumulate the same batches.
 TEST(GanTrainStep, AccumulatesAndCommunicatesOncePerStep) {
   Training one(true, 2);
   const State before = one.state();

@@ -1,4 +1,5 @@
-// Buckets of gradients without a reducer, and what a hook has sent for them.
+// Helpers of tests of communication hooks: buckets of gradients without a reducer, and the calls that a hook
+// made.
 #pragma once
 
 #include <regex>
@@ -12,7 +13,7 @@
 
 namespace gradus::dist {
 
-// A bucket of gradients for `parameters`, as the reducer lays them.
+// A bucket of gradients for `parameters`, laid out one after the other as in the reducer.
 inline GradBucket make_bucket(const std::vector<Tensor>& parameters, const std::vector<Tensor>& gradients,
                               ReduceOp op = ReduceOp::kAvg) {
   GradBucket bucket;

@@ -21,7 +21,7 @@ namespace {
 using testing::Each;
 using testing::ElementsAre;
 
-// What each rank has in the end.
+// The result of body() on each rank.
 template <class T, class Body> std::vector<T> on_ranks(int world, Body body) {
   std::vector<T> results(world);
   std::mutex mutex;
@@ -33,14 +33,13 @@ template <class T, class Body> std::vector<T> on_ranks(int world, Body body) {
   return results;
 }
 
-// Steps by gradients that are infinite on rank `bad` in step `at`; returns the scale after each step and what
-// the parameter is.
 struct Outcome {
-  std::vector<double> scales;
-  double value = 0;
+  std::vector<double> scales;  // after each step
+  double value = 0;            // of the parameter at the end
   int64_t skipped = 0;
   bool operator==(const Outcome&) const = default;
 };
+// Four steps of SGD from 1 with the gradient 1, which is infinite on rank `bad` in step `at`.
 Outcome train(int bad, int at, std::vector<Callback> callbacks, optim::GradScalerOptions options) {
   const Tensor w = ones({1});
   GradManager gm;
@@ -62,6 +61,7 @@ Outcome train(int bad, int at, std::vector<Callback> callbacks, optim::GradScale
 }
 
 const optim::GradScalerOptions kOptions{.init_scale = 8, .growth_interval = 2};
+// The skipped step halves the scale; two good steps double it. The value is 1 - 3 * 0.25.
 const Outcome kExpected{{8, 4, 4, 8}, 0.25, 1};
 
 TEST(GradScalerOverRanks, AllSkipTogetherWithAveragedGradients) {
@@ -71,7 +71,7 @@ TEST(GradScalerOverRanks, AllSkipTogetherWithAveragedGradients) {
                 Each(kExpected));
 }
 
-// Parts of a model on each rank: nobody else sees the infinite gradient.
+// Gradients are not reduced: the other ranks know of the infinity through `agree` only.
 TEST(GradScalerOverRanks, AllSkipTogetherWithGradientsOfTheirOwn) {
   for (const int world : {2, 4})
     EXPECT_THAT(on_ranks<Outcome>(world,

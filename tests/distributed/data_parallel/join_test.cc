@@ -1,4 +1,5 @@
-// Training loops of different lengths: dist::join.
+// dist::join, for training loops of different lengths (PyTorch's Join): a rank without data takes part in the
+// collectives of the others with zeros. Ranks are threads.
 #include <chrono>
 #include <thread>
 
@@ -27,7 +28,8 @@ void on_ranks(int world, const std::function<void()>& body) {
   run_ranks(world, body, {.timeout = Milliseconds(20'000)});
 }
 
-// One parameter, plain descent of the gradients as they come; the gradient of a step is rank + 1.
+// Gradient descent with learning rate 1. A step's gradient on a rank is rank + 1; `log` has the reduced
+// gradients of x.
 struct Walk {
   explicit Walk(AllReduceCallbackOptions options = {}, ReduceOp op = ReduceOp::kMean)
       : cb(make_allreduce_cb(op, std::move(options))) {
@@ -88,7 +90,7 @@ TEST(Join, WorksForSumsStaticGraphsNoSyncAndRanksWithoutAnyData) {
   for (bool static_graph : {false, true})
     on_ranks(3, [&] {
       Walk walk({.static_graph = static_graph}, ReduceOp::kSum);
-      walk.step();  // of the same tensors, so that a static graph is settled
+      walk.step();  // the first step fixes the static graph
       const Tensor extra = f64({double(get_rank())});
       join({walk.cb},
            [&] {
@@ -135,7 +137,7 @@ TEST(Join, InAGroupOfOneAndDisabledItRunsTheBody) {
   });
 }
 
-// A rank without data does not know which of the callbacks the others use next.
+// A rank without data receives from the others which callback they use next.
 TEST(Join, ServesSeveralCallbacks) {
   on_ranks(3, [] {
     Walk d, g;
@@ -158,7 +160,7 @@ TEST(Join, ADroppedRecordingCancelsTheStepUnderItToo) {
       for (int i = 0; i < 2 + get_rank(); ++i) {
         if (i == 2) {
           auto recording = walk.gm.record();
-          if (get_rank() == 2) walk.gm.backward(sum(walk.x) * 100);  // the other one drops it
+          if (get_rank() == 2) walk.gm.backward(sum(walk.x) * 100);  // rank 1 drops the recording
         } else {
           walk.step();
         }
@@ -183,8 +185,7 @@ TEST(Join, MayEndAllWithTheFirstThatHasNoMoreData) {
   EXPECT_THAT(errors, Each(HasSubstr("rank 1 has no more data")));
 }
 
-// Ranks find out at different times, with different numbers of buckets on their way; all can
-// go on afterward.
+// Ranks receive the end at different times, with different numbers of buckets in flight; all can continue.
 TEST(Join, AnEarlyEndIsTheSameForSlowAndFastRanks) {
   on_ranks(3, [] {
     Walk walk({.bucket_cap_mb = 1e-6, .first_bucket_mb = 1e-6});

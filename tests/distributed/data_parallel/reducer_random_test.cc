@@ -1,5 +1,6 @@
-// The reducer against plain sums, on programs that a seed makes up; and a program under a scheduler that a seed
-// drives: whatever the order of events, gradients are those of all ranks, or every rank has an error.
+// The gradient reducer on random programs against sums of integers; and one training under a simulated
+// scheduler with random orders of events and killed ranks: gradients are sums over all ranks, or every rank
+// gets an error.
 #include <random>
 
 #include <gmock/gmock.h>
@@ -18,11 +19,11 @@ namespace gradus::dist {
 namespace {
 
 struct Step {
-  enum Kind { kSync, kKept, kCanceled } kind = kSync;
-  int drops = 0;                           // the rank that cancels
-  std::vector<std::vector<int>> gradient;  // [rank][param]; 0: not reached
-  bool clears = false;                     // drops grad() afterward
-  bool holds = false;                      // somebody keeps the gradients
+  enum Kind { kSync, kKept, kCanceled } kind = kSync;  // kKept: under no_sync; kCanceled: dropped on a rank
+  int drops = 0;                                       // the rank that cancels
+  std::vector<std::vector<int>> gradient;              // [rank][param]; 0: not reached
+  bool clears = false;                                 // drops grad() afterward
+  bool holds = false;                                  // the gradients are kept, and must not change
 };
 
 struct Program {
@@ -59,7 +60,7 @@ struct Program {
   }
   int pick(int low, int high) { return low + int(random() % uint64_t(high - low + 1)); }
 
-  // What grad() holds after each step, as a sum over ranks: -1 for none. All ranks have the same.
+  // grad() of each parameter after each step, the same on all ranks: the sum over ranks, -1 if undefined.
   std::vector<std::vector<int>> expected() const {
     std::vector<std::vector<int>> all;
     const size_t n = sizes.size();
@@ -137,7 +138,7 @@ constexpr uint64_t kSeeds = 60;
 
 double grad_of(const Tensor& x) { return x.grad().defined() ? x.grad().item<double>() : 0; }
 
-// Steps in which ranks reach different parameters, keep, drop, and end at different times.
+// Steps in which ranks reach different parameters, use no_sync, drop a recording, and end at different times.
 void train() {
   std::vector<Tensor> params;
   for (int i = 0; i < 4; ++i) params.push_back(ones({}, {.dtype = DType::kF64}));
@@ -175,6 +176,7 @@ void train() {
   if (rank == 2) expect({5 + 3, 20, 26, 0});
 }
 
+// Parameter: messages_only, else shared memory.
 class Simulated : public testing::TestWithParam<bool> {};
 INSTANTIATE_TEST_SUITE_P(Reducer, Simulated, testing::Bool());
 

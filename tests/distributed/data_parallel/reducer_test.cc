@@ -1,4 +1,6 @@
-// make_allreduce_cb: gradients of all ranks, whatever each of them does.
+// make_allreduce_cb, the gradient reducer of data parallelism: gradients are sums or means over all ranks,
+// also if ranks reach different parameters, accumulate, or drop recordings; errors are the same on all ranks.
+// Ranks are threads.
 #include "gradus/distributed/data_parallel/allreduce_callback.h"
 
 #include <cmath>
@@ -45,6 +47,7 @@ template <class Loss> void backward(GradManager& gm, Loss loss) {
   gm.backward(loss());
 }
 
+// Parameter: the number of ranks.
 class OfWorlds : public testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(Reducer, OfWorlds, testing::Values(1, 2, 3));
 
@@ -88,7 +91,7 @@ TEST_P(OfWorlds, ScalarsMixedDtypesLayoutsAndDevicesComeBackAsTheyWere) {
 TEST_P(OfWorlds, ARankThatDoesNotReachAParameterCountsAsZerosThere) {
   const int world = GetParam();
   on_ranks(world, [&] {
-    // shared; one of each rank's own; one that nobody uses.
+    // One parameter that all ranks use, one for each rank alone, and one that no rank uses.
     std::vector<Tensor> own;
     for (int r = 0; r < world; ++r) own.push_back(f64({1, 1}));
     const Tensor shared = f64({1}), nobody = f64({1, 1, 1});
@@ -251,7 +254,7 @@ TEST(Reducer, NoSyncOnOneRankOnlyIsTheSameErrorOnAll) {
   }
 }
 
-// ---- what does not fit ----
+// ---- ranks or options that do not match ----
 
 TEST(Reducer, OtherTensorsOrOptionsOnARankAreTheSameErrorOnAll) {
   const auto errors_with = [](auto make) {
@@ -316,7 +319,7 @@ TEST(Reducer, AStaticGraphIsAgreedOnOnce) {
       EXPECT_THAT(values(of_first.grad()), Each(step));
       EXPECT_FALSE(nobody.grad().defined());
     }
-    // All drop one: that is no change.
+    // If all ranks drop a recording, the graph has not changed.
     { auto dropped = gm.record(); }
     backward(gm, [&] { return get_rank() == 0 ? shared + sum(of_first) : shared; });
     EXPECT_THAT(values(shared.grad()), ElementsAre(27));
@@ -349,7 +352,7 @@ TEST(Reducer, ARecordingMayBeDroppedInTheMiddleOfAnothersBackward) {
     auto cb = make_allreduce_cb(ReduceOp::kSum, {.bucket_cap_mb = 1e-6, .first_bucket_mb = 1e-6});
     GradManager gm;
     std::optional<Recording> other;
-    // On one rank in the middle, on the other one after it.
+    // `other` is dropped in the middle of the backward on rank 0, after it on rank 1.
     gm.attach({a, b}, [&](const Tensor&, const Tensor& g) {
       if (get_rank() == 0) other.reset();
       return g;
@@ -448,7 +451,7 @@ TEST(Reducer, InsideAnOuterRecordingTheGradientIsDifferentiable) {
     return std::pair(values(g), values(w.grad()));
   };
   const Tensor whole = f64({0.5, -0.25});
-  const auto [g, gg] = gradients(samples, whole, 2, false);  // the mean weight
+  const auto [g, gg] = gradients(samples, whole, 2, false);  // 2: the mean of the ranks' weights
   on_ranks(3, [&, g = g, gg = gg] {
     const Tensor w = f64({0.5, -0.25});
     const auto [mine_g, mine_gg] = gradients({samples[get_rank()]}, w, get_rank() + 1, true);
@@ -486,7 +489,7 @@ TEST(Reducer, AnOuterRecordingOnOneRankOnlyIsTheSameErrorOnAll) {
 
 // ---- overlap ----
 
-// Takes its time in backward.
+// The identity; its backward sleeps for 3 ms and logs a 0.
 struct Slow : autograd::Function {
   explicit Slow(std::vector<int>* log = nullptr) : log(log) {}
   std::vector<Tensor> forward(const std::vector<Tensor>& x) override { return {1 * x[0]}; }
@@ -503,7 +506,7 @@ TEST(Reducer, ChainedCallbacksSeeTheReducedGradientWhileBackwardGoesOn) {
     on_ranks(2, [&] {
       std::vector<Tensor> params;
       for (int i = 0; i < 20; ++i) params.push_back(f64({1}));
-      std::vector<int> log;  // 0: a rule; 1: a gradient that has landed
+      std::vector<int> log;  // 0: backward of a Slow; 1: callback on a reduced gradient
       GradManager gm;
       auto cb = make_allreduce_cb(ReduceOp::kMean,
                                   {.bucket_cap_mb = 1e-6, .first_bucket_mb = 1e-6, .overlap = overlap});
@@ -519,7 +522,7 @@ TEST(Reducer, ChainedCallbacksSeeTheReducedGradientWhileBackwardGoesOn) {
       gm.backward(h);
       for (const Tensor& p : params) EXPECT_THAT(values(p.grad()), ElementsAre(3));
       ASSERT_EQ(log.size(), 40u);
-      // Not all have landed after the last rule, or all have.
+      // With overlap, some gradients are reduced before the last backward; without, none.
       const bool early = std::find(log.begin(), log.begin() + 20, 1) != log.begin() + 20;
       EXPECT_EQ(early, overlap);
       EXPECT_EQ(cb->stats().buckets, 20);
@@ -561,7 +564,7 @@ TEST(Reducer, GradientsMayBeViewsOfTheBucket) {
   });
 }
 
-// ---- what has gone wrong ----
+// ---- NaN, infinity, and diverging parameters ----
 
 AllReduceCallbackOptions named(const std::vector<Tensor>& params, AllReduceCallbackOptions options) {
   options.name_of = [params](const Tensor& p) {
@@ -625,7 +628,7 @@ TEST(Reducer, ParametersThatDivergeAreFoundAndNamedEverySoManyBackwards) {
   });
 }
 
-// Ranks find out at different times, with different numbers of buckets on their way.
+// Ranks receive the end of a step at different times, with different numbers of buckets in flight.
 TEST(Reducer, AnEndThatAllFindOutIsTheSameForSlowAndFastRanks) {
   on_ranks(3, [] {
     std::vector<Tensor> params;
@@ -719,7 +722,7 @@ TEST(Reducer, TensorsToBroadcastBecomeRankZerosAfterEachBackwardThatSynchronizes
   });
 }
 
-// Large gradients are reduced where they lie, unless somebody else looks at them.
+// Gradients of 1 MiB and more are reduced in place, unless other code has a reference to them.
 TEST(Reducer, LargeGradientsAreRightAndWhatOthersSawOfThemStays) {
   constexpr int64_t kMany = (1 << 20) / 8 + 5;
   for (const bool view : {false, true})
@@ -751,7 +754,8 @@ TEST(Reducer, LargeGradientsAreRightAndWhatOthersSawOfThemStays) {
       });
 }
 
-// A backward of the same callback within another one is refused, and what is caught of that is not forgotten.
+// A backward within a backward of the same callback throws, and so does the outer backward, even if the inner
+// error is caught.
 TEST(Reducer, ABackwardWithinAnotherOneEndsBoth) {
   for (const int world : {1, 2}) {
     const auto errors = errors_of(world, [] {
@@ -771,7 +775,7 @@ TEST(Reducer, ABackwardWithinAnotherOneEndsBoth) {
   }
 }
 
-// Other collectives of the user's, in forward and backward, cannot get between the reducer's own.
+// The user's collectives in forward and backward must not be matched with those of the reducer.
 TEST(Reducer, TheUsersOwnCollectivesDoNotInterfere) {
   on_ranks(3, [] {
     const std::vector<Tensor> params = {f64({1}), f64({1}), f64({1})};

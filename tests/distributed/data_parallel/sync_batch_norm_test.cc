@@ -1,4 +1,6 @@
-// Batch norm over several ranks against batch norm of the joined batch, in f64.
+// Synchronized batch norm on several ranks against batch norm of the joined batch on one: outputs,
+// statistics, first and second derivatives in f64 to about 1e-12, and in 16 bits with errors about as large
+// as on one rank.
 #include "gradus/distributed/data_parallel/sync_batch_norm.h"
 
 #include <gmock/gmock.h>
@@ -85,7 +87,8 @@ struct Net : nn::Layer {
   std::unique_ptr<nn::BatchNorm> bn;
 };
 
-// Of sum(y^2 * factor), y = net(x); second: of the first gradient of x along a direction.
+// Gradients of L = sum(y^2 * factor), y = net(x). second, second_weight: gradients of sum(dL/dx * direction)
+// by x and the weight.
 struct Derivatives {
   Tensor y, dx, dweight, dbias, second, second_weight;
 };
@@ -222,7 +225,7 @@ TEST_P(SyncBatchNormIn16Bits, IsAsCloseToF64AsBatchNormOfTheJoinedBatch) {
         in_mode(m, plain_net, [&] { return derivatives(plain_net, x, factor, direction); });
     EXPECT_LT(std::sqrt(squared_error(plain.y, exact.y)), unit(m.dtype) * largest(exact.y));
     EXPECT_LT(std::sqrt(squared_error(plain.dx, exact.dx)), unit(m.dtype) * largest(exact.dx));
-    // x's gradient comes by two ways, from y and from the first gradient.
+    // The second gradient of x has two terms, one through y and one through the first gradient.
     EXPECT_LT(std::sqrt(squared_error(plain.second, exact.second)),
               2 * unit(m.dtype) * largest(exact.second));
 
@@ -233,8 +236,8 @@ TEST_P(SyncBatchNormIn16Bits, IsAsCloseToF64AsBatchNormOfTheJoinedBatch) {
       convert_sync_batchnorm(net);
       const Derivatives d = in_mode(
           m, net, [&] { return derivatives_on_all_ranks(net, mine(x), mine(factor), mine(direction)); });
-      // The same roundings at the same places: what differs is below f32's digits, and moves few of them. In
-      // second order the places differ, so the errors are as large, but others.
+      // Both round to 16 bits at the same places, so errors are nearly equal. In second order the places
+      // differ: errors have the same size but other values.
       const auto expect_as_close = [&](const char* what, const Tensor& here, const Tensor& there,
                                        const Tensor& want, double more = 0) {
         const double factor = std::string_view(what).starts_with("second") ? 1.5 : 1.1;
@@ -312,7 +315,7 @@ TEST(ConvertSyncBatchNorm, FindsEveryLayerAndGoesBack) {
     EXPECT_EQ(convert_sync_batchnorm(net), 3);
     net(x);
     EXPECT_FLOAT_EQ(net.mean_of("blocks.0.bn"), 0.1f * 2);  // of 1, 1, 5, 1
-    EXPECT_NEAR(net.mean_of("blocks.1.bn"), 0, 1e-6);       // of what is normal already
+    EXPECT_NEAR(net.mean_of("blocks.1.bn"), 0, 1e-6);       // its input is normalized
     EXPECT_NEAR(net.mean_of("head"), 0, 1e-6);
     net.eval();
     EXPECT_EQ(revert_sync_batchnorm(net), 3);
@@ -374,7 +377,7 @@ TEST(SyncBatchNormTraining, ARankThatDoesNotUseTheResultTakesPart) {
   });
 }
 
-// The rounding of a mean of 10,000 to f32 is all that either has to show: half a unit of 2^-10 at most.
+// The only error allowed is that of rounding a mean of 10,000 to f32: at most 2^-11.
 TEST(SyncBatchNormTraining, ALargeMeanCostsNoMoreAccuracyThanOnOneRank) {
   constexpr int64_t kMany = 64, kRows = 3 * 41;
   manual_seed(4);

@@ -1,4 +1,5 @@
-// MinibatchStdDev over several ranks against the joined batch, in f64.
+// MinibatchStdDev (a layer of GAN discriminators) over several ranks against one layer on the joined batch,
+// in f64: outputs, first and second derivatives.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -38,7 +39,7 @@ double distance(const Tensor& a, const Tensor& b) {
   return most;
 }
 
-// Of sum(factor y^2), y = layer(x): y, the gradient of x, and the gradient of its product with a direction.
+// For L = sum(factor y^2), y = layer(x): y, dx = dL/dx, and second = d sum(dx * direction) / dx.
 struct Derivatives {
   Tensor y, dx, second;
 };

@@ -1,8 +1,10 @@
-// Kills ranks of the training of a PGGAN, many times over: at any step, where the networks grow, and while a
-// checkpoint is written. A killed job must recover by itself from its last checkpoint and leave what an undisturbed
-// job leaves, bit by bit: the last checkpoint with networks, average, optimizers and schedule, the exported weights,
-// and the grids of samples. Each sample counts once in its epoch. A job that is killed for good continues with
-// another number of ranks, on the same images, with weights that differ by rounding alone.
+// Kills ranks of the training of a PGGAN (examples/gan), many times over: at any step, where the networks
+// grow, and while a checkpoint is written. A killed job must recover by itself from its last checkpoint and
+// leave what an undisturbed job leaves, bit by bit: the last checkpoint with networks, average, optimizers
+// and schedule, the exported weights, and the grids of samples. Each sample counts once in its epoch. A job
+// that is killed for good continues with another number of ranks, on the same images, with weights that
+// differ by rounding alone. Exit status: 0 if all jobs were right, 1 if any was not, 2 if an undisturbed job
+// fails.
 //
 //   tools/train-faults.sh                            50 repetitions, on digits that the program draws
 //   tools/train-faults.sh --data DIR --seed 7        on images
@@ -51,8 +53,8 @@ int one_of(Random& random, int low, int high) {
 struct Phase {
   int64_t size, images, batch;
 };
-// Sizes 8 and 16 begin after 9 and 25 steps. Each size fades in during its first images. The last batches divide
-// the data set, so all epochs use all of its images.
+// Sizes 8 and 16 begin after 9 and 25 steps. Each size fades in during its first images. The last batches
+// divide the data set, so all epochs use all of its images.
 const std::vector<Phase> kPlan = {{4, 72, 8}, {8, 128, 8}, {16, 60, 4}};
 constexpr int64_t kSteps = 40, kImages = 260, kDigits = 72;
 // The last two checkpoints are one step apart.
@@ -75,7 +77,8 @@ int64_t images_of(int64_t steps) {
 
 // ---- the sample log ----
 
-// Positions are counted in images since the beginning of the training.
+// The training logs "from EPOCH SAMPLES" when a run begins, and "EPOCH SAMPLES INDEX..." after each step: its
+// position and the samples it used. Positions are counted in images since the beginning of the training.
 struct History {
   std::vector<int64_t> begins;                    // of each run
   std::map<int64_t, std::vector<int64_t>> steps;  // the samples of each step that counts, by its end
@@ -210,7 +213,7 @@ int process_of_rank(const Subprocess& p, int rank) {
   return 0;
 }
 
-// Waits for the end of a job, and kills on the way. Returns the number of kills; adds what is wrong.
+// Waits for the end of a job, and performs the kills. Returns their number; adds what is wrong to `wrong`.
 int attend(Subprocess& job, const JobFiles& files, int64_t per_epoch, const std::vector<Kill>& kills,
            std::vector<std::string>& wrong) {
   const Clock::time_point begin = Clock::now();
@@ -239,7 +242,8 @@ int attend(Subprocess& job, const JobFiles& files, int64_t per_epoch, const std:
     if (!due) break;
     std::this_thread::sleep_for(kill.delay);
     killed += ::kill(pid, SIGKILL) == 0;
-    // A step that all ranks had begun is logged also after the death of one. Such lines precede the next "from".
+    // A step that all ranks had begun is logged also after the death of one. Such lines precede the next
+    // "from".
     seen = read_whole(files.log).size();
   }
   if (!until([] { return false; }) && !has_ended(job)) {
@@ -265,7 +269,7 @@ class Harness {
     run_undisturbed(1);
   }
 
-  // Kills that restarts make good. Returns what is wrong.
+  // A job that is killed once or twice and restarts by itself. Returns what is wrong.
   std::vector<std::string> run_killed(int nproc, Random random) {
     const Undisturbed& u = undisturbed(nproc);
     std::vector<Kill> kills = {make_kill(nproc, random)};
@@ -400,10 +404,10 @@ class Harness {
     return kill;
   }
 
-  // How far weights may be from those of an undisturbed run, relative to their norm: half of what the last step
-  // did. Rounding moves them by less than 1e-6, unless it turns the sign of an update, or takes a leaky ReLU's
-  // input to the other side of zero: then by 2e-4 as measured. A training that lost a step or a part of its state
-  // would be some 1e-3 away, or more.
+  // How far weights may be from those of an undisturbed run, relative to their norm: half of what the last
+  // step did. Rounding moves them by less than 1e-6, unless it turns the sign of an update, or takes a leaky
+  // ReLU's input to the other side of zero: then by 2e-4 as measured. A training that lost a step or a part
+  // of its state would be some 1e-3 away, or more.
   void check_near(const io::Checkpoint& c, const io::Checkpoint& expected, std::vector<std::string>& wrong) {
     const Undisturbed& alone = undisturbed(1);
     for (const char* part : {"model", "ema"}) {

@@ -1,4 +1,5 @@
-// Two repetitions of tools/train-faults.sh: on two and on four ranks.
+// Two repetitions of tools/train-faults.sh (train_faults.cc), which kills ranks of a training: on two and
+// four ranks.
 #include <gtest/gtest.h>
 
 #include "gradus/tests/distributed/subprocess.h"

@@ -1,4 +1,5 @@
-// verify: correct models pass. For each fault, the error names the first tensor and the cause.
+// verify, which trains a model on one rank and on several and compares losses, gradients, parameters and
+// buffers: correct models pass; for each fault, the report names the first tensor that differs and the cause.
 #include "gradus/distributed/data_parallel/verify.h"
 
 #include <gmock/gmock.h>
@@ -53,7 +54,7 @@ struct ConvNet : nn::Layer {
   }
 };
 
-// The convolution's bias has a gradient that is rounding alone.
+// The convolution's bias has no effect before the batch norm: its gradient is rounding error.
 struct BatchNormNet : nn::Layer {
   nn::Conv2d conv{this, "conv", {.in = 1, .out = 4, .kernel = 3}};
   nn::BatchNorm2d bn1{this, "bn1", {.features = 4}};
@@ -120,7 +121,7 @@ struct SamplesSeen : Net {
   }
 };
 
-// The buffer has its effect before it can be compared.
+// The buffer changes the loss before buffers are compared.
 struct CenteredAtOnce : Net {
   nn::Buffer center{this, "center", zeros({kFeatures})};
   Tensor forward(const Tensor& x) override {
@@ -152,7 +153,7 @@ struct NoiseNet : Net {
   }
 };
 
-// The seed does not come from outside.
+// Noise with a seed of its own on each rank.
 struct RankSeededNet : NoiseNet {
   Tensor forward(const Tensor& x) override {
     manual_seed(get_rank());
@@ -165,7 +166,7 @@ struct OwnNumbersNet : Net {
   Tensor forward(const Tensor& x) override { return Net::forward(x * (1 + double(numbers() % 8) / 8)); }
 };
 
-// Writes where nothing of this step looks any more.
+// Changes a parameter on rank 2 after its use in this step.
 struct UnequalUpdate : Net {
   Tensor forward(const Tensor& x) override {
     const Tensor y = Net::forward(x);
@@ -174,7 +175,7 @@ struct UnequalUpdate : Net {
   }
 };
 
-// Random changes of the samples are read once.
+// Random samples, which verify reads once for all runs.
 struct Augmented : data::Dataset {
   int64_t size() const override { return 40; }
   data::Sample get(int64_t i) const override {
@@ -184,7 +185,7 @@ struct Augmented : data::Dataset {
 
 // ---- other faults
 
-// Twice the gradient for every rank there is.
+// The identity with a wrong backward: the gradient times the number of ranks.
 struct Doubled : autograd::Function {
   std::vector<Tensor> forward(const std::vector<Tensor>& xs) override { return {raw::clone(xs[0])}; }
   std::vector<Tensor> backward(std::vector<Tensor> dys) override {
@@ -215,18 +216,18 @@ struct Moe : nn::Layer {
   }
 };
 
-// A training, and the verdict.
+// A call of verify() and the report expected of it.
 struct Row {
   const char* name;
   std::function<VerifyReport()> run;
   Cause cause = Cause::kNone;
-  const char* tensor = "";  // the first that differs
-  int step = 0;
-  int rank = -1;
-  std::vector<std::string> parts = {};  // of the text
+  const char* tensor = "";              // the first that differs
+  int step = 0;                         // of the first difference
+  int rank = -1;                        // the rank that differs; -1: none named
+  std::vector<std::string> parts = {};  // substrings of the text
 };
 
-// Calls of verify().
+// verify() of a model M with the given options and loss.
 template <class M> auto on(int world, VerifyOptions options = {}) {
   options.world = world;
   return [=] { return verify(make<M>, vectors(), options); };
@@ -270,7 +271,8 @@ TEST(Verify, FindsTheFirstDifferenceAndItsCause) {
       {"weights of other instances", from_other_weights},
       {"random samples, read once", [] { return verify(make<Net>, Augmented(), {.world = 4}); }},
       {"different parameters on each rank", on<Moe>(4, {.batch_size = 1})},
-      // The bias before a batch norm has a gradient of rounding, measured by a thousandth of the largest gradient.
+      // The bias before a batch norm has a gradient of rounding, measured by a thousandth of the largest
+      // gradient.
       {"synchronized batch norm", on_images<BatchNormNet>(4, {.tolerance = 1e-11, .prepare = synchronize})},
       {"batch norm in evaluation mode", on_images<BatchNormNet>(2, {.prepare = freeze_batch_norm})},
       {"plain batch norm",

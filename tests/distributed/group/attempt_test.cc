@@ -1,3 +1,5 @@
+// attempt, which runs a function on every rank: all ranks get all results, or throw the error of the first
+// rank that failed, and the job continues. Ranks are threads.
 #include "gradus/distributed/group/attempt.h"
 
 #include <gmock/gmock.h>

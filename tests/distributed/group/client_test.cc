@@ -1,3 +1,5 @@
+// Client, the job's key-value store for users: versions of values, queues, typed values, waits and their
+// errors; and group_barrier, the barrier through the store. Ranks are threads.
 #include "gradus/distributed/group/client.h"
 
 #include <gmock/gmock.h>
@@ -152,7 +154,7 @@ TEST(Client, AValueThatDoesNotFitLeavesNoGap) {
   });
 }
 
-// Ranks set, push and pop the same key at once: what is popped was there, and each value once.
+// Ranks set, push and pop the same key concurrently. No value is popped twice.
 TEST(Client, EachValueIsTakenOnceWhateverOthersDo) {
   std::mutex mutex;
   std::vector<std::string> taken;
@@ -184,7 +186,7 @@ TEST(Client, EachValueIsTakenOnceWhateverOthersDo) {
   EXPECT_GT(taken.size(), 0u);
 }
 
-// Each waits for what nobody sets, without a timeout of its own.
+// Calls without a timeout that wait for a key that no rank sets, and the text of their errors.
 const std::vector<std::pair<std::string, std::function<void()>>> kWaits = {
     {"[user_get] nobody set 'never'", [] { get_client().user_get("never"); }},
     {"[user_pop] nobody set 'never'", [] { get_client().user_pop("never"); }},

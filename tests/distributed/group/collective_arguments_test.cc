@@ -1,4 +1,6 @@
-// What collectives accept, refuse and leave behind, beyond the cases of collectives_test and mismatch_test.
+// Arguments of collectives: layouts, devices, roots, lists and sizes that are accepted or rejected (without
+// harm to the job), versions of written tensors, and waits. collectives_test checks results, mismatch_test
+// differing calls.
 #include <gmock/gmock.h>
 
 #include <cmath>
@@ -179,7 +181,7 @@ TEST(CollectiveArguments, AWorkThrowsItsErrorEachTime) {
     try {
       work = all_reduce(f32({1}), {.async_op = true});
     } catch (const PeerError&) {
-      return;  // it was known already
+      return;  // the failure was known before the call
     }
     for (int i = 0; i < 2; ++i)
       EXPECT_THAT(error_of<PeerError>([&] { work.wait(); }),

@@ -1,3 +1,6 @@
+// The cases are built from tensors of period kPeriod, whose expected results are computed per element from
+// the values of all ranks. They run among all ranks and among every second rank, synchronously and
+// asynchronously.
 #include "gradus/tests/distributed/group/collective_cases.h"
 
 #include <algorithm>
@@ -16,7 +19,7 @@ namespace {
 // Contributions repeat after so many elements, so that large tensors are cheap to make and to check.
 constexpr int64_t kPeriod = 60;
 
-// What rank r gives at i, small enough that sums over 8 ranks are exact in every dtype.
+// Element i of rank r's input, small enough that sums over 8 ranks are exact in every dtype.
 double value_of(ReduceOp op, DType dtype, int rank, int64_t i) {
   i %= kPeriod;
   if (dtype == DType::kBool) return (rank + i) % 3 != 0;
@@ -159,7 +162,7 @@ class CaseList {
     cases_.push_back({op, name, std::move(start), async_});
   }
 
-  // All dtypes where the elements matter, some where only their bytes do.
+  // Calls f for all dtypes if the elements matter (reductions), else for some (movements of bytes).
   void for_each_form(const Setting& s, const std::function<void(DType, int64_t n)>& f,
                      bool elements_matter) const {
     for (DType dtype : limits_.dtypes)
@@ -186,6 +189,7 @@ class CaseList {
         true);
   }
 
+  // Elements from `from` on: of this rank's input, of the reduction's result, of the input of `rank`.
   Function mine(ReduceOp op, DType dtype, int64_t from = 0) const {
     return [=, at = from + limits_.shift, rank = get_rank()](int64_t i) {
       return value_of(op, dtype, rank, at + i);
@@ -398,7 +402,7 @@ class CaseList {
               receive.wait();
               send.wait();
               if (receive.source_rank() != previous) return concat("from ", receive.source_rank());
-            } else if (s.me % 2 == 0) {  // somebody must begin; in an odd circle two neighbors do
+            } else if (s.me % 2 == 0) {  // even ranks send first, to avoid a deadlock
               send(x, {.dst = next, .group = s.group});
               recv(y, {.src = previous, .group = s.group});
             } else {
@@ -565,7 +569,7 @@ std::vector<std::string> collective_ops() {
 
 namespace {
 
-// The cases and their checks refer to their list.
+// The cases and their checks capture `this` of their list, so they keep it alive.
 std::vector<CollectiveCase> owning(const std::shared_ptr<CaseList>& list, std::vector<CollectiveCase> cases) {
   for (CollectiveCase& c : cases)
     c.start = [list, start = std::move(c.start)](bool async) {

@@ -1,5 +1,5 @@
-// One list of cases for collectives, with closed-form results. It knows nothing of backends: ranks may be
-// threads or processes.
+// Cases for collectives, messages and objects, with closed-form results, for any number of ranks on any
+// backend: ranks may be threads or processes.
 #pragma once
 
 #include <functional>
@@ -18,7 +18,8 @@ struct StartedCase {
 struct CollectiveCase {
   std::string op;    // cases of one op are reported together
   std::string name;  // "f32[1031] avg, async, among every second rank"
-  // Every member calls start. Calls that are always synchronous ignore `async`, which may differ between members.
+  // Every member calls start. Calls that are always synchronous ignore `async`, which may differ between
+  // members.
   std::function<StartedCase(bool async)> start;
   bool async = false;
 
@@ -26,12 +27,12 @@ struct CollectiveCase {
   std::string run() const;
 };
 
-// What the cases may use.
+// The dtypes and sizes of the cases.
 struct CaseLimits {
   std::vector<DType> dtypes = {DType::kF64, DType::kF32, DType::kF16, DType::kBF16, DType::kI64,
                                DType::kI32, DType::kI16, DType::kI8,  DType::kU8,   DType::kBool};
   int64_t large = 100'003;  // elements
-  int64_t shift = 0;        // other values for other shifts
+  int64_t shift = 0;        // offset into the sequence of values, for different inputs
 };
 
 // The ops that have cases, in their order.

@@ -20,8 +20,8 @@ namespace {
 
 struct Outcome {
   std::map<std::string, std::string> wrong;  // by op
-  std::map<std::string, int> cases;
-  int finished = 0;  // ranks
+  std::map<std::string, int> cases;          // number by op
+  int finished = 0;                          // ranks
 };
 
 // Runs all cases on the calling rank. `report` takes lines: "ran OP COUNT", "wrong OP TEXT", "finished".
@@ -73,7 +73,7 @@ Outcome run_threads(int world, const RunRanksOptions& options) {
 
 int run_rank() {
   join_job();
-  // Sockets carry bytes: the messages of threads have shown the other dtypes.
+  // Sockets carry bytes. Other dtypes are tested with threads that use messages.
   CaseLimits limits;
   if (!std::getenv("SHARED_MEMORY")) limits.dtypes = {DType::kF32, DType::kU8};
   run_cases(limits, [](const std::string& line) { std::cout << line + '\n' << std::flush; });
@@ -96,6 +96,8 @@ Outcome run_as_processes(int world, bool shared_memory) {
   return outcome;
 }
 
+// Runs a job once and keeps its outcome. Threads: "local" shared memory, "messages", "hosts" and
+// "three_hosts" simulated hosts. Processes: "gloo" shared memory, "sockets".
 const Outcome& run_job(const std::string& backend, int world) {
   static std::map<std::pair<std::string, int>, Outcome> done;
   const auto [it, fresh] = done.try_emplace({backend, world});
@@ -129,7 +131,7 @@ TEST_P(Collectives, GiveTheClosedForm) {
   };
   EXPECT_EQ(text(op), "");
   EXPECT_EQ(text("start"), "");
-  // A rank that stopped at another op has not come to all of this one's cases.
+  // A rank that stopped at another op has not run all cases of this op.
   EXPECT_EQ(outcome.finished, world) << "not all ranks came to the end";
   const bool needs_peer = op == "send_recv" || op == "batch_isend_irecv";
   EXPECT_TRUE(world == 1 && needs_peer ? true : outcome.cases.contains(op)) << "no cases";

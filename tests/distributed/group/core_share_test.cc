@@ -1,3 +1,5 @@
+// thread_share(cores, host_of, rank, quota), the number of threads of a rank. `cores` has each rank's
+// affinity mask as binary digits (core 0 last), `host_of` each rank's host.
 #include "gradus/distributed/group/internal/core_share.h"
 
 #include <gtest/gtest.h>

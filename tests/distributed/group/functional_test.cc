@@ -39,7 +39,7 @@ struct Row {
 };
 
 Tensor any(const Shape& shape, int seed) { return random_tensor(shape, DType::kF64, 100 + seed); }
-// Few different values, zero among them: ties and zeros on any number of ranks.
+// Only the values -1, 0 and 1: ties and zeros on any number of ranks.
 Tensor few(const Shape& shape, int seed) { return round(any(shape, seed) * 1.4); }
 
 Tensor joined(ReduceOp op, const Tensors& xs) {
@@ -99,7 +99,7 @@ std::vector<Row> rows_of_moves(int root) {
          return Tensors{functional::broadcast(x.empty() ? Tensor() : x[0], {.root = root})};
        },
        [=](const std::vector<Tensors>& all) { return std::vector<Tensors>(all.size(), all[root]); }});
-  // The first dim differs, and is 0 on one rank.
+  // The first dim is 0 on even ranks and 2 on odd ranks.
   const auto uneven = [](int rank, int) { return Tensors{any({(rank * 2 + 1) % 4 - 1, 2}, rank)}; };
   rows.push_back(
       {"all_gather", uneven, [](const Tensors& x) { return functional::all_gather(x[0]); },
@@ -176,7 +176,7 @@ std::vector<Row> rows_of_exchanges() {
                       }
                       return ys;
                     }});
-  // Rank r sends (r + j) % 3 rows to rank j.
+  // Rank r sends (r + 2 j) % 3 rows to rank j.
   rows.push_back({"uneven all_to_all",
                   [](int rank, int world) {
                     Tensors xs;
@@ -199,7 +199,7 @@ std::vector<Row> rows_of_exchanges() {
 using Uses = std::function<bool(int rank)>;  // whether a rank's loss contains its results
 bool everyone(int) { return true; }
 
-// A loss that weighs all elements differently and is not linear. Undefined when there is nothing to weigh.
+// A nonlinear loss with a different weight for each element. Undefined without any ys.
 Tensor loss_of(const Tensors& ys, int rank) {
   Tensor total;
   for (size_t k = 0; k < ys.size(); ++k) {
@@ -227,6 +227,7 @@ Tensor or_zeros(const Tensor& gradient, const Tensor& x) {
   return gradient.defined() ? gradient : zeros_like(x);
 }
 
+// Of one process that computes all ranks' results and the sum of their losses.
 Results joint_results(const Row& row, int world, const Uses& uses) {
   std::vector<Tensors> inputs;
   Tensors flat;
@@ -390,7 +391,7 @@ TEST(Functional, WorksThroughMessagesAndOnSeveralHosts) {
   }
 }
 
-// --- what the table does not say ---
+// --- beyond the table ---
 
 TEST(Functional, NobodysGradientIsNoGradient) {
   run_ranks(3, [] {
@@ -610,7 +611,7 @@ TEST(FunctionalErrors, ARankWhoseBackwardThrowsIsNamedAtOnce) {
     GradManager gm;
     auto recording = gm.attach(x).record();
     const Tensor y = functional::all_reduce(x);
-    if (get_rank() == 1) gm.backward(y);  // two elements: a dy is missing
+    if (get_rank() == 1) gm.backward(y);  // an error: two elements
     gm.backward(sum(y));
   });
   EXPECT_THAT(errors[1], HasSubstr("the loss must have one element"));

@@ -1,4 +1,5 @@
-// Grid: rows of ranks, and the replicas that loaders and dropout follow.
+// Grid, a multidimensional array of ranks with named axes: the groups of its rows, and its axis "replica", by
+// which loaders share samples and dropout draws masks. Ranks are threads.
 #include "gradus/distributed/group/grid.h"
 
 #include <gmock/gmock.h>
@@ -79,7 +80,7 @@ TEST(Grid, RefusesAxesThatDoNotFillTheJob) {
 }
 
 TEST(Grid, DiffersBetweenRanks) {
-  // Both cut four ranks into the same rows, but mean different axes.
+  // Both grids have the same rows, but other axes.
   const std::string text = error_of<MismatchError>([] {
     run_ranks(4, [] {
       if (get_rank() == 2)

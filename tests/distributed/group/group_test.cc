@@ -1,3 +1,5 @@
+// Groups of ranks: split, duplicate, new_group and subgroups, their members and ranks, and calls in several
+// groups at once. Ranks are threads.
 #include "gradus/distributed/group/group.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,5 @@
-// One copy per host of read-only data, among ranks that are threads and ranks that are processes.
+// Job::share, one copy per host of read-only data in sealed shared memory: the first rank fills it, the
+// others map it. Ranks are threads, and processes at the end.
 #include "gradus/distributed/group/internal/host_copy.h"
 
 #include <fcntl.h>
@@ -39,6 +40,7 @@ constexpr size_t kBytes = 100'000;
 HostMemory share(const std::string& key, const Job::Fill& fill, size_t bytes = kBytes) {
   return Job::current()->share(key, bytes, fill);
 }
+// Fills with `value` after 20 ms, and counts the calls.
 Job::Fill counted(std::atomic<int>& fills, unsigned char value = 7, size_t bytes = kBytes) {
   return [&fills, value, bytes](std::byte* memory) {
     ++fills;
@@ -67,6 +69,7 @@ std::string mapping_field(const void* address, int field) {
   }
   return "0";
 }
+// Identifies the shared memory.
 uint64_t inode_of(const void* address) { return std::stoull(mapping_field(address, 4)); }
 
 // ---- ranks as threads
@@ -154,7 +157,7 @@ TEST(HostCopy, IsMadeAnewAfterTheLastUserIsGone) {
       }
       group_barrier();
     }
-    // One that keeps it keeps it for the others.
+    // While one rank has a reference, the others get the same copy.
     const HostMemory kept = get_rank() == 0 ? share("key", counted(fills)) : HostMemory{};
     group_barrier();
     for (int i = 0; i < 3; ++i) share("key", counted(fills));
@@ -219,7 +222,8 @@ TEST(HostCopy, CanBeChangedByNobody) {
   EXPECT_EQ(copy_descriptor(), -1) << "left open";
 }
 
-// What the store says is not believed: `claim` leads to a descriptor of this process.
+// A wrong claim in the store is ignored, and the copy filled anew. A claim is "state rank nonce pid_namespace
+// pid fd device inode"; state 2: ready.
 void expect_refused(const std::string& claim) {
   SCOPED_TRACE(claim);
   std::atomic<int> fills{0};
@@ -252,7 +256,7 @@ TEST(HostCopy, IsTakenFromSealedMemoryOfTheRightIdentityOnly) {
   expect_refused(claim(status.st_ino, 9'999));
   ASSERT_EQ(fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW), 0);
   expect_refused(claim(status.st_ino + 1, fd));
-  // With all that it is taken: the tests above are about what they say.
+  // With the seals and the right inode it is accepted, so the cases above fail for the intended reason.
   std::atomic<int> fills{0};
   run_ranks(2, [&] {
     internal::World::current()->store->set(concat("share/0/", kBytes, "/key"), claim(status.st_ino, fd));
@@ -329,7 +333,7 @@ TEST(ImagesInMemory, OfAFileThatHasChangedAreReadAgain) {
     const data::MNIST before(s.dir());
     group_barrier();
     if (get_rank() == 0) {
-      std::this_thread::sleep_for(Milliseconds(20));  // file times are some milliseconds coarse
+      std::this_thread::sleep_for(Milliseconds(20));  // the resolution of file times is some ms
       write_mnist(s, 50, 3);
     }
     group_barrier();
@@ -343,8 +347,7 @@ TEST(ImagesInMemory, OfAFileThatHasChangedAreReadAgain) {
 
 constexpr size_t kLarge = size_t(48) << 20;
 
-// Bytes that no other process maps. A sanitizer's own, which grow with what is touched, would
-// count: none then.
+// Bytes that no other process maps; 0 under a sanitizer, whose shadow memory would count.
 size_t private_bytes() {
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
   return 0;

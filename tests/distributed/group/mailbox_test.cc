@@ -1,4 +1,5 @@
-// Mailbox: tensors by address, in any order, and what ranks hear when a message does not come.
+// Mailbox, the messages between pipeline stages: tensors matched by address (step, stage, micro-batch, slot,
+// gradient) in any order, and errors for messages that do not arrive. Ranks are threads.
 #include "gradus/distributed/group/mailbox.h"
 
 #include <gmock/gmock.h>
@@ -97,7 +98,8 @@ TEST(Mailbox, CarriesFormAndWhatTheNextStageNeeds) {
   });
 }
 
-// A tensor of many rings' size arrives while the receiver computes, and the sender goes on at once.
+// A tensor much larger than a message ring arrives while the sender makes no call and the receiver only
+// polls.
 TEST(Mailbox, LargeTensorsMoveWhileBothRanksDoSomethingElse) {
   run_ranks(2, [] {
     Mailbox mailbox({}, {});
@@ -153,6 +155,7 @@ TEST(Mailbox, TheLargestAddressesHaveNumbersOfTheirOwn) {
   });
 }
 
+// "2F0" describes the waiting action in errors: the forward of stage 2, micro-batch 0.
 TEST(Mailbox, AMessageOfAnotherStepIsAnError) {
   const std::string text = error_of<MismatchError>([] {
     run_ranks(2, [] {

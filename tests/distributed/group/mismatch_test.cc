@@ -1,4 +1,5 @@
-// Ranks that make different calls get the same error. It names the rank that differs.
+// Ranks that make different calls all get the same MismatchError, which names the rank that differs and both
+// calls. Ranks are threads, with shared memory and with messages.
 #include <gmock/gmock.h>
 
 #include "gradus/distributed/group/client.h"
@@ -15,8 +16,8 @@ using testing::HasSubstr;
 
 struct Mismatch {
   const char* name;
-  std::function<void()> usual, odd;  // rank 1 of 3 calls the odd one
-  const char* text;                  // what all ranks' errors say
+  std::function<void()> usual, odd;  // rank 1 of 3 calls `odd`, ranks 0 and 2 call `usual`
+  const char* text;                  // a part of all ranks' errors
 };
 
 Tensor f32(const Shape& shape) { return empty(shape); }
@@ -114,7 +115,7 @@ TEST(Mismatch, IsTheSameErrorOnEveryRank) {
       const auto errors = errors_of(3, [&] { (get_rank() == 1 ? m.odd : m.usual)(); },
                                     {.timeout = Milliseconds(20'000), .messages_only = messages_only});
       EXPECT_THAT(errors, Each(HasSubstr(m.text)));
-      // After the name of the rank's own call.
+      // The texts are equal after the name of the rank's own call.
       const std::string text = errors[0].substr(errors[0].find(' '));
       EXPECT_THAT(errors, Each(EndsWith(text)));
     }

@@ -1,4 +1,5 @@
-// Messages between two ranks, and objects, besides the cases of collectives_test.
+// Point-to-point messages (send, recv, isend, irecv) and objects beyond the cases of collectives_test:
+// mismatches, timeouts, pending messages, layouts. Ranks are threads.
 #include <gmock/gmock.h>
 
 #include <functional>
@@ -22,7 +23,7 @@ Tensor value(float x) { return tensor(std::vector<float>{x}, {1}); }
 TEST(Messages, OfAnotherSizeDtypeOrKindAreAMismatchOnBothSides) {
   struct Case {
     std::function<void()> send, receive;
-    const char *op, *text;  // of the receiver, of both errors
+    const char *op, *text;  // the receiver's op; a part of both errors
   };
   const Case cases[] = {
       {[] { send(empty({3}), {.dst = 1}); }, [] { recv(empty({4}), {.src = 0}); }, "[recv]",
@@ -120,7 +121,7 @@ TEST(Messages, TellWhenTheyAreDone) {
       const uint32_t before = y.storage()->version();
       const Work work = irecv(y);
       EXPECT_FALSE(work.is_completed());
-      EXPECT_THROW(work.wait(Milliseconds(20)), TimeoutError);  // patience is over, the message is not
+      EXPECT_THROW(work.wait(Milliseconds(20)), TimeoutError);  // ends this wait, not the receive
       send(value(1), {.dst = 1});
       work.wait();
       work.wait();

@@ -1,4 +1,6 @@
-// Joining and leaving a job, by real processes.
+// Joining and leaving a job: init methods, wrong or missing ranks, deaths of ranks, and forked children. The
+// ranks are processes that run one of the RankFunctions below. Exit codes: 3 an exception, 7 an expected
+// error.
 #include "gradus/distributed/group/process_group.h"
 
 #include <arpa/inet.h>
@@ -49,7 +51,7 @@ InitOptions options(const std::string& method) {
           .timeout = Milliseconds(20'000)};
 }
 
-// What every job of these tests does once it stands; its output is "sum N".
+// A first collective; prints "sum N local RANK/SIZE".
 void show_sum() {
   const Tensor x = scalar(get_rank() + 1);
   all_reduce(x);
@@ -88,7 +90,7 @@ class Listener {
 
 // ---- ways to find each other
 
-// By tcp:// and ADDRESS. INIT_TIMEOUT and WORLD replace the default ones.
+// By tcp://ADDRESS. The variables INIT_TIMEOUT (ms) and WORLD replace the default values.
 int by_tcp() {
   InitOptions o = options("tcp://" + variable("ADDRESS"));
   if (!variable("INIT_TIMEOUT").empty()) o.init_timeout = Milliseconds(std::stoi(variable("INIT_TIMEOUT")));
@@ -116,7 +118,7 @@ const RankFunction by_env_briefly{"env briefly", [] {
                                     init_process_group({.init_timeout = Milliseconds(1'500)});
                                     return 0;
                                   }};
-// By a file; STORE: by a store that is given.
+// By the file MEETING; with STORE, by a store of the caller's; with SOCKETS, without shared memory.
 InitOptions meeting() {
   InitOptions o = options("file://" + variable("MEETING"));
   o.shared_memory = variable("SOCKETS").empty();
@@ -256,7 +258,7 @@ TEST(InitProcessGroup, OfOneRankNeedsNoPort) {
   EXPECT_FALSE(is_initialized());
 }
 
-// Tells whether all ranks are of one job, each of which has its own JOB.
+// Prints MIXED if ranks of different jobs (variable JOB) have met.
 int with_a_tag() {
   init_process_group({.timeout = Milliseconds(20'000), .init_timeout = Milliseconds(5'000)});
   for (const std::string& tag : all_gather_object(variable("JOB")))
@@ -307,7 +309,7 @@ int64_t milliseconds() {
       .count();
 }
 
-// Prints when it hears of an error, which one, and when it has left.
+// Prints the time (ms) and text of the error that it receives, and the time at which it has left.
 int hears_of_two_jobs() {
   try {
     init_process_group({.timeout = Milliseconds(40'000)});
@@ -360,7 +362,7 @@ const RankFunction joins_and_calls{"joins", [] {
 TEST(InitProcessGroup, ByAPortAloneReturnsAtOnceAndOnlyTheFirstCallWaits) {
   constexpr int64_t kHalfASecond = 500;
   int64_t shortest = kHalfASecond;
-  // A busy machine may take long for any of them.
+  // On a busy machine a join may take longer: the fastest of up to 10 jobs counts.
   for (int i = 0; i < 10 && shortest >= kHalfASecond; ++i)
     for (const RankEnd& end : run_processes("joins", 2, {.variables = torchrun_variables(2, free_port())})) {
       EXPECT_EQ(end.exit_code, 0) << end.output;
@@ -469,7 +471,7 @@ TEST(InitProcessGroup, NamesTheRanksThatDoNotCome) {
               AllOf(HasSubstr("rank 1 has come before by file " + meeting), HasSubstr("remove it")));
 }
 
-// Rank 2 does not come; rank 0's time is over before rank 1's, and ends with it the store.
+// Rank 2 does not join. Rank 0's timeout passes before rank 1's and closes the store.
 int incomplete() {
   if (test_rank() == 2) return 0;
   InitOptions o = options("tcp://" + variable("ADDRESS"));
@@ -507,7 +509,7 @@ TEST(InitProcessGroup, AWrongTokenIsRefused) {
                     HasSubstr("somebody who came was refused: the token was not this job's")));
 }
 
-// Rank 1 is another user's process. MEETING: by that file, which it makes first; else as torchrun says.
+// Rank 1 becomes a process of another user. They meet by the file MEETING, which rank 1 makes, or by env://.
 int with_a_stranger() {
   const std::string meeting = variable("MEETING");
   if (test_rank() == 1) {
@@ -564,7 +566,7 @@ TEST(InitProcessGroup, RanksAgreeOnTheirNumber) {
 
 // ---- how ranks end
 
-// Rank 1 ends in the way that HOW says; the others call barrier until that fails, and show the error.
+// Rank 1 (0, if WHO is set) ends by HOW. The others call barrier until that fails, and print the error.
 int endings() {
   init_process_group(meeting());
   const std::string how = variable("HOW");
@@ -590,7 +592,7 @@ std::vector<RankEnd> end_by(const std::string& how, bool sockets, bool rank_0 = 
       "endings", 3, at_meeting({{"HOW", how}, {"SOCKETS", sockets ? "1" : ""}, {"WHO", rank_0 ? "0" : ""}}));
 }
 
-// The text on the other ranks, and whether data goes through sockets.
+// Rows: how rank 1 ends, a part of the other ranks' output, whether data goes through sockets.
 TEST(RankEnd, IsAnErrorOnAllOthersThatSaysHow) {
   const std::tuple<const char*, const char*, bool> ways[] = {
       {"throw", "rank 1: [barrier] rank 1 failed: ShapeError: [matmul] inner sizes differ", false},
@@ -627,7 +629,7 @@ TEST(RankEnd, OfTheStoresHostIsAnErrorToo) {
   }
 }
 
-// What only a rank may do, in a child that rank 1 has forked. Prints what comes of each.
+// Calls that only a rank may make, in a child that rank 1 has forked. Prints the outcome of each.
 void try_as_a_rank(const Group& group, const Work& pending) {
   const Tensor x = scalar(100);
   const std::pair<const char*, std::function<void()>> calls[] = {
@@ -703,7 +705,7 @@ TEST(RankEnd, AForkedChildIsNoRank) {
   }
 }
 
-// A rank is killed while a child of it lives on: the others learn of its death all the same.
+// A rank is killed while its child lives on. The others must detect its death.
 int survived() {
   init_process_group(meeting());
   barrier();
@@ -735,7 +737,7 @@ TEST(RankEnd, IsNotHiddenByAForkedChildThatLives) {
   EXPECT_THAT(ends[0].output, AllOf(HasSubstr("in time"), HasSubstr("rank 1 died")));
 }
 
-// Rank 0, which hosts the store, ends first in order; the others still use it.
+// Rank 0, which hosts the store, returns first; the others still use the store.
 int host_first() {
   init_process_group(options("tcp://" + variable("ADDRESS")));
   barrier();
@@ -773,8 +775,8 @@ TEST(DestroyProcessGroup, AllowsAnotherJob) {
   EXPECT_THAT(run_processes("again", 3, at_meeting()), Each(succeeded("sum 6")));
 }
 
-// A rank leaves while it still has a part in a call that it has posted, soon after it has met the others
-// elsewhere: what these said of that meeting is no sign that they wait for it now.
+// A rank leaves while a call that it has posted is pending, soon after a barrier with the others. Their
+// reports about that barrier must not be taken for a wait for this rank.
 int posts_and_leaves() {
   init_process_group(meeting());
   const Group pair = new_group({0, 1});

@@ -1,3 +1,5 @@
+// A seed makes a program of calls and messages for each rank. Which ranks deadlock is computed from the order
+// of the calls alone, and compared with the errors of ranks that run the program in a simulation.
 #include "gradus/tests/distributed/group/random_deadlock.h"
 
 #include <algorithm>
@@ -17,23 +19,24 @@
 namespace gradus::dist {
 namespace {
 
-constexpr Milliseconds kTimeout{600'000}, kAtOnce{2'000};
-// Groups of a program. Those of kSide are used on a thread of their own, where a rank has one. A message is
-// of two ranks alone.
+constexpr Milliseconds kTimeout{600'000}, kAtOnce{2'000};  // of virtual time
+// Where a call is made: in the world, a copy of it, the ranks of equal parity, the lower or upper half of the
+// ranks, a copy used on a second thread (if a rank has one), the store's barrier, or as a message between two
+// ranks.
 enum Lane { kAll, kCopy, kOdd, kHalf, kSide, kBarrier, kGroups, kMessage = kGroups, kLanes };
 const char* const kNames[] = {"all", "copy", "odd", "half", "side", "barrier", "message"};
 
 struct Action {
   enum Kind { kCompute, kIssue, kWait, kSend, kReceive } kind;
   Lane lane = kAll;
-  int call = 0;          // of the lane's, counted from 1
-  int op = 0;            // what it is
-  bool async = false;    // kIssue: the wait comes later
+  int call = 0;          // number of the call in its lane, from 1
+  int op = 0;            // 0 all_reduce, 1 barrier, 2 broadcast, 3 reduce
+  bool async = false;    // kIssue: kWait is a later action
   Milliseconds time{};   // kCompute
   int from = 0, to = 0;  // of a message
 };
 
-// What one rank does, thread by thread.
+// The actions of one rank, by thread.
 using Threads = std::vector<std::vector<Action>>;
 
 struct Program {
@@ -47,7 +50,7 @@ struct Program {
     hosts = 1 + below(2);
     world = std::max(2, hosts * (1 + below(3)));
     messages_only = below(4) == 0;
-    // Calls in the order that most ranks keep.
+    // Calls in the order of most ranks.
     std::vector<Action> calls;
     std::map<Lane, int> counts;
     for (int i = 0, n = 2 + below(6); i < n; ++i) {
@@ -63,7 +66,7 @@ struct Program {
                        .op = below(4),
                        .async = lane != kBarrier && below(3) == 0});
     }
-    // Some change the order: only of calls of different groups, and of messages.
+    // Some ranks swap neighboring calls of different groups, or messages, which may deadlock.
     const int swaps = below(2) ? 1 + below(2) : 0;
     std::vector<std::vector<Action>> orders(world, calls);
     for (int i = 0; i < swaps; ++i) {
@@ -112,9 +115,8 @@ struct Program {
     return members;
   }
 
-  // The ranks that can never end, by the order of calls alone: without times, and without anything that ranks
-  // tell each other.
-  // `open`: some wait on another thread that their program joins, which nobody can see.
+  // The ranks that can never end, by the order of calls alone. Sets `open` if a rank is stuck only on its
+  // second thread: the main thread joins it, a wait that is not reported.
   std::set<int> deadlocked(bool* open) const {
     std::vector<std::vector<size_t>> next;                    // action, by rank and thread
     std::map<std::pair<int, Lane>, std::vector<int>> issued;  // and not done, in order
@@ -180,10 +182,9 @@ struct Program {
   }
 };
 
-// What happened: by rank, when it came to what it waits for last, and when it heard of the failure.
 struct Ledger {
-  std::map<std::pair<int, size_t>, TimePoint> came;
-  std::map<int, TimePoint> failed;
+  std::map<std::pair<int, size_t>, TimePoint> came;  // (rank, thread) -> begin of its last action
+  std::map<int, TimePoint> failed;                   // rank -> time of its error
 };
 
 void compute(Milliseconds time) {
@@ -258,6 +259,7 @@ void run_rank(const Program& program, Ledger& ledger) {
   }
 }
 
+// The number of different groups and messages that an error names.
 int calls_named(const std::string& text) {
   std::set<std::string> names;
   for (size_t at = text.find("of group '"); at != text.npos; at = text.find("of group '", at + 1)) {

@@ -1,4 +1,4 @@
-// Random programs of ranks under a simulation, some of which wait for each other.
+// Random programs of collectives and messages in a simulation, in some of which ranks deadlock.
 #pragma once
 
 #include <cstdint>
@@ -6,11 +6,12 @@
 
 namespace gradus::dist {
 
-// Ranks make their calls in different orders, in groups of their own, fast or slow, on one thread or two. Ranks
-// that wait for each other forever must get an error at once. All other ranks must never get one.
+// Ranks make their calls in different orders, in several groups, fast or slow, on one thread or two. Ranks
+// that wait for each other forever must get an error within 2 s of virtual time; without such ranks there
+// must be no error.
 struct DeadlockReport {
-  std::string wrong;        // "" when all is well
-  bool deadlocked = false;  // some ranks could not go on
+  std::string wrong;        // what was wrong; "" for nothing
+  bool deadlocked = false;  // the program of this seed deadlocks
 };
 DeadlockReport try_deadlock(uint64_t seed);
 

@@ -1,5 +1,6 @@
-// A rank of rendezvous_test and of stalls_test. `collectives` checks every collective. `reduce MILLISECONDS`
-// all-reduces until that fails. With `stall HOW`, rank 3 of 4 makes no call.
+// The program of the ranks of rendezvous_test and stalls_test. `collectives` checks every collective. `reduce
+// TIMEOUT` (ms) all-reduces until that fails. With `stall HOW`, rank 3 of 4 does not make the call that the
+// others wait for. Exit status: 0, 1 for an error or a wrong result, 2 for unknown arguments.
 #include <chrono>
 #include <cstdlib>
 #include <exception>
@@ -21,7 +22,7 @@ void say(const std::string& line) { std::cout << line + '\n' << std::flush; }
 int check_collectives() {
   init_process_group({.timeout = Milliseconds(60'000)});
   int wrong = 0;
-  // One dtype of each kind: the others are other tests'.
+  // One dtype of each kind; collectives_test covers the others.
   for (const CollectiveCase& one : collective_cases({.dtypes = {DType::kF32, DType::kBF16, DType::kI64}})) {
     const std::string text = one.run();
     if (text.empty()) continue;
@@ -33,8 +34,7 @@ int check_collectives() {
   return wrong ? 1 : 0;
 }
 
-// Says when the first calls are over, and then what went wrong and when (in milliseconds of
-// the steady clock).
+// Writes the file $STARTED after four calls. Prints the error and its time (ms of the steady clock).
 int reduce_until_failure(Milliseconds timeout) {
   init_process_group({.timeout = timeout, .init_timeout = Milliseconds(30'000)});
   try {
@@ -53,8 +53,9 @@ int reduce_until_failure(Milliseconds timeout) {
   return 0;
 }
 
-// The others are in two calls by then: rank 2 waits for rank 3 in their half, ranks 0 and 1 for both in a
-// barrier. Says whom the error names.
+// Rank 2 waits for rank 3 in an all_reduce of their half; ranks 0 and 1 wait for both in a barrier. Rank 3 is
+// in another call, receives, computes, or goes on to the barrier. Each rank prints the rank that its error
+// names.
 int stall(const std::string& how) {
   init_process_group({.timeout = Milliseconds(2'000), .init_timeout = Milliseconds(30'000)});
   const Milliseconds long_time{60'000};

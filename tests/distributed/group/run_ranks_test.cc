@@ -1,3 +1,5 @@
+// run_ranks, which runs a function on threads as the ranks of a job: failures, early ends, timeouts,
+// contexts, nesting.
 #include "gradus/distributed/group/run_ranks.h"
 
 #include <gmock/gmock.h>

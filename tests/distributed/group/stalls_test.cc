@@ -1,5 +1,5 @@
-// Ranks that wait for each other, as a seed makes up (tools/simulate.sh --deadlocks tries more), and processes that
-// live but make no call.
+// Errors name the rank at fault: in random programs of ranks that wait for each other (tools/simulate.sh
+// --deadlocks tries more), and if a process lives but does not make the call that others wait for.
 #include <memory>
 
 #include <gmock/gmock.h>
@@ -24,7 +24,7 @@ TEST(Deadlocks, AreNamedAtOnceAndNeverSuspected) {
   EXPECT_GT(deadlocked, 18);
 }
 
-// Two launchers of two ranks each: to the ranks they are two hosts. What all four ranks say, in any order.
+// Runs two launchers of two ranks each, as two hosts. Returns the output of all four ranks, in any order.
 std::string stall_on_two_hosts(const std::string& how) {
   const std::string port = std::to_string(free_port());
   std::vector<std::unique_ptr<Subprocess>> launchers;
@@ -42,6 +42,7 @@ std::string stall_on_two_hosts(const std::string& how) {
   return said;
 }
 
+// All four ranks must name the rank `at_fault` in their errors, with `text`.
 void check_stall(const std::string& how, int at_fault, const std::string& text) {
   const std::string said = stall_on_two_hosts(how);
   for (int rank = 0; rank < 4; ++rank) {
@@ -57,11 +58,11 @@ TEST(StallsOnTwoHosts, ARankThatComputesIsNamed) { check_stall("computes", 3, "]
 TEST(StallsOnTwoHosts, ARankInAnotherGroupsCallIsNamed) {
   check_stall("elsewhere", 3, "it is in all_reduce #1 of group 'world.1'");
 }
-// Rank 0 may have left out a message, or rank 3 may wait for one too many.
+// Either rank 0 did not send a message, or rank 3 receives one too many.
 TEST(StallsOnTwoHosts, ARankThatReceivesIsNamedWithTheOneThatDoesNotSend) {
   check_stall("receives", 3, "] rank 3 or rank 0 holds up");
 }
-// Rank 3 left out a call; or rank 2 is in one that it should not be in.
+// Either rank 3 left out a call, or rank 2 makes one too many.
 TEST(StallsOnTwoHosts, ARankThatLeavesACallOutIsNamedWithTheOneThatDoesNot) {
   check_stall("goes-on", 2, "] rank 2 or rank 3 holds up");
 }

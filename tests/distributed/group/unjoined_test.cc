@@ -1,5 +1,5 @@
-// A launcher has started a process as one rank of several, but the process joins no job. Then the first thing
-// that ranks do together is an error.
+// A process that a launcher has started as a rank (RANK and WORLD_SIZE are set), but that has not joined the
+// job: the first collective operation is an error, and operations of one process work.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

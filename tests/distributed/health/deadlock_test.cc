@@ -1,5 +1,6 @@
-// Ranks that wait for each other in calls of different groups or for each other's messages: as processes, as
-// threads, and the rule alone on statuses made by hand.
+// Deadlocks of ranks in calls of different groups or in receives: ranks get an error that names both calls
+// long before the timeout, and slow ranks never do. Ranks are processes and threads; find_deadlock is also
+// tested alone.
 #include "gradus/distributed/health/deadlock.h"
 
 #include <gmock/gmock.h>
@@ -34,8 +35,8 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-// Two heartbeats and an answer take a good second where the machine has a core for each rank, and some ten
-// times that where others take the cores. The timeout is a minute: half of it tells the two apart.
+// Detection takes two heartbeats and an answer: about 1 s with a core per rank, about 10 s on a busy machine.
+// The timeout is 60 s, so an error within 30 s comes from the detection.
 constexpr std::chrono::seconds kAtOnce{30}, kSlow{2};
 
 struct Gen : nn::Layer {
@@ -71,7 +72,7 @@ struct Training {
   }
 };
 
-// ---- programs: each ends, or throws the same on all ranks.
+// ---- programs: each ends, or throws the same error on all ranks.
 
 void backward_or_barrier() {
   Training training;
@@ -141,7 +142,7 @@ void one_sleeps() {
 void one_computes() {
   const Group copy = world().duplicate();
   const Tensor x = ones({4});
-  // Rank 1 has a call under way for which nobody comes until it has computed.
+  // Rank 1 has a pending call that the others join only after it has computed.
   Work posted;
   if (get_rank() == 1) posted = all_reduce(x, {.group = copy, .async_op = true});
   Tensor a = ones({300, 300}) * 1e-3;
@@ -164,7 +165,7 @@ int next_rank() { return (get_rank() + 1) % get_world_size(); }
 void receive_circle() { recv(ones({4}), {.src = next_rank()}); }
 void remote_receive_circle() { remote_recv({.src_rank = next_rank()}); }
 
-// Rank 0 waits for a message of 64 MB, which is under way while rank 1 waits for it in the barrier.
+// Rank 0 receives a message of 64 MB, which is in flight while rank 1 waits for rank 0 in the barrier.
 void a_message_is_under_way() {
   const Tensor x = ones({1 << 24});
   if (get_rank() == 1) {
@@ -178,7 +179,7 @@ void a_message_is_under_way() {
   }
 }
 
-// The threads wait for each other's ranks, but for one that has never made a call.
+// Looks like a deadlock, but a thread of rank 1 that has made no call yet will make the awaited one.
 void a_thread_comes_late() {
   const Group copy = world().duplicate();
   const Tensor x = ones({4});
@@ -211,7 +212,7 @@ const std::map<std::string, void (*)()> kPrograms = {
     {"a_message_is_under_way", a_message_is_under_way},
 };
 
-// Prints what was thrown, and whether it came at once.
+// Runs the program PROGRAM. Prints the error and "at once" or "late", or "it ends".
 const RankFunction runs{"runs", [] {
                           join_job();
                           const auto begin = std::chrono::steady_clock::now();
@@ -226,11 +227,10 @@ const RankFunction runs{"runs", [] {
                           return 0;
                         }};
 
-// A program, and what each rank must print.
 struct Case {
   const char* program;
   bool shared_memory = true;
-  std::vector<std::string> parts = {};
+  std::vector<std::string> parts = {};  // of each rank's output; none: the program must end
   int world = 2;
 };
 
@@ -280,7 +280,7 @@ TEST(Deadlocks, AreNamedOnAllRanks) {
              {kEachOther, "rank 0: it is in remote_recv from rank 1",
               "rank 3: it is in remote_recv from rank 0", "at once"},
              4},
-        // Of three ranks the one that is elsewhere.
+        // Of three ranks, the error names the one in another call.
         Case{"backward_or_barrier",
              true,
              {"] rank 0 did not come to barrier #", "it is in backward #",
@@ -311,9 +311,10 @@ TEST(DeadlocksOfThreads, AreNotSeenWhereARankIsSlow) {
     EXPECT_THAT(errors_of(2, kPrograms.at(program)), ElementsAre("", "")) << program;
 }
 
-// ---- the rule
+// ---- find_deadlock, on statuses made by hand
 
-// A rank that is stuck in these calls of these members, and has arrived at others.
+// The status of a rank blocked in `calls` (with their members). `arrived`: the last call it has reached, by
+// series.
 RankStatus stuck(int rank, const std::vector<std::pair<CallId, std::vector<int>>>& calls,
                  const std::map<CallSeries, uint64_t>& arrived = {}) {
   RankStatus status{.rank = rank, .stuck = 1};
@@ -325,6 +326,7 @@ RankStatus stuck(int rank, const std::vector<std::pair<CallId, std::vector<int>>
   return status;
 }
 
+// Call 3 of group 1, call 7 of group 2, call 1 of group 3.
 constexpr auto kCollective = CallSeries::Kind::kCollective;
 const CallId kOne{{kCollective, 1, 0}, 3}, kTwo{{kCollective, 2, 0}, 7}, kThree{{kCollective, 3, 0}, 1};
 
@@ -363,7 +365,7 @@ TEST(FindDeadlock, FindsRanksThatWaitForEachOther) {
   for (const Case& c : cases) EXPECT_EQ(find_deadlock(c.statuses), c.deadlocked) << c.name;
 }
 
-// To receive is a call of the sender's alone.
+// A receive waits for the sender alone.
 TEST(FindDeadlock, FindsRanksThatReceiveFromEachOther) {
   const auto receives = [](int rank, int from, int received, int sent) {
     const auto messages = [](int source, int destination) {

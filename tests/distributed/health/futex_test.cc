@@ -1,3 +1,5 @@
+// Futex, the signal on which ranks wait in shared memory: no lost wakeups between threads and processes,
+// deadlines, failures of the job, and waiters that are killed.
 #include "gradus/distributed/health/futex.h"
 
 #include <gtest/gtest.h>
@@ -13,7 +15,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// With spinning, and without.
+// Parameter: whether waiters spin before they sleep (they do not with more ranks than cores).
 class Signals : public ::testing::TestWithParam<bool> {
  protected:
   void SetUp() override { Futex::set_ranks_on_host(GetParam() ? 1 : 100'000); }
@@ -26,7 +28,7 @@ class Signals : public ::testing::TestWithParam<bool> {
 INSTANTIATE_TEST_SUITE_P(, Signals, ::testing::Bool(),
                          [](const auto& info) { return info.param ? "Spinning" : "Sleeping"; });
 
-// Two that wake each other in turn; a lost wakeup would cost 50 ms each time.
+// Two players wake each other in turn. A lost wakeup costs 50 ms, after which sleepers look again.
 struct Table {
   Futex signal;
   std::atomic<int> turn{0};
@@ -73,7 +75,7 @@ TEST_P(Signals, AllWhoWaitAreWoken) {
       table.turn = i;
       table.signal.notify();
     });
-  EXPECT_LT(now() - start, 3s);  // 5 s, if each looked up after 50 ms only
+  EXPECT_LT(now() - start, 3s);  // 5 s, if all were woken by the 50 ms limit only
 }
 
 TEST_P(Signals, AWaitEndsAtItsDeadline) {

@@ -1,4 +1,5 @@
-// Which ranks are alive, what ended the job, and what an error says about the ranks that it waited for.
+// Membership and errors of waits: the failure that ended the job, the statuses that ranks report, and which
+// rank a timeout names, from statuses made by hand. RankSet, the compressed set of ranks in a status.
 #include "gradus/distributed/health/waiting.h"
 
 #include <gmock/gmock.h>
@@ -58,7 +59,7 @@ TEST(LocalMembership, TellsWhatOthersDo) {
   EXPECT_EQ(activity_text(statuses[1]), "in barrier #1 of group 'world'");
 }
 
-// Rank 0's; what it hears of others is given.
+// The membership of rank 0 of 5, with given statuses of the other ranks.
 class FixedMembership final : public Membership {
  public:
   explicit FixedMembership(std::vector<RankStatus> statuses)
@@ -75,16 +76,17 @@ class FixedMembership final : public Membership {
 };
 
 const std::vector<int> kAll{0, 1, 2, 3, 4};
-const Milliseconds kNow{100}, kLong{5300};
+const Milliseconds kNow{100}, kLong{5300};  // since a rank's last sign of life: alive, stopped
 const std::string kCall = "all_reduce #12 of group 'world'";
 
-// The id of a collective of a group with these members; of all_reduce #12 for `group` 1.
+// The id of a call of a group. call_id(1, members) is all_reduce #12, in which rank 0 waits.
 CallId call_id(uint32_t group, const std::vector<int>& members, uint64_t sequence = 12) {
   return {{CallSeries::Kind::kCollective, group, members[0]}, sequence};
 }
 
-// The text of a timeout of all_reduce after 5 s, in which rank 0 waited for `missing`; in a call of these
-// members that not all have come to, or where its data was to come.
+// The text of the error after rank 0 waited 5 s for the ranks `missing` in an all_reduce of `members`.
+// all_arrived: they are in the call, and rank 0 waits for their data. Sets *at_fault to the rank that the
+// error blames, -1 for none.
 std::string timeout_text(std::vector<RankStatus> statuses, const std::vector<int>& missing,
                          int* at_fault = nullptr, const std::vector<int>& members = kAll,
                          bool all_arrived = false) {
@@ -102,11 +104,12 @@ std::string timeout_text(std::vector<RankStatus> statuses, const std::vector<int
   }
 }
 
-// Outside of any call, after this one.
+// The status of a rank outside of any call, after the call `last`.
 RankStatus outside(int rank, const std::string& last = "", Milliseconds silent = kNow) {
   return {.rank = rank, .silent = silent, .activity = Activity::kOutside, .call = last};
 }
-// In a group's call, where it waits for the members that have not arrived. The name of the call gives its id.
+// The status of a rank in a call, in which it waits for the members that have not arrived. The id of the call
+// is derived from its name.
 RankStatus in(const std::string& call, int rank, const std::vector<int>& members) {
   const auto group = uint32_t(std::hash<std::string>()(call)) | 2;
   return {.rank = rank,
@@ -115,12 +118,13 @@ RankStatus in(const std::string& call, int rank, const std::vector<int>& members
           .call = call,
           .waits = {{.call = call_id(group, members), .ranks = RankSet(members)}}};
 }
+// The status of a rank in the same all_reduce as rank 0.
 RankStatus here(int rank, const std::vector<int>& members = kAll) {
   RankStatus status = in(kCall, rank, members);
   status.waits[0].call = call_id(1, members);
   return status;
 }
-// In recv from one of these.
+// The status of a rank in recv from any one of `sources`.
 RankStatus receives(int rank, const std::vector<int>& sources) {
   const std::string from = sources.size() == 1 ? concat("rank ", sources[0]) : "any rank";
   return {.rank = rank,
@@ -161,7 +165,7 @@ TEST(Timeout, ARankThatWaitsAsWellIsNotBlamedForTheOneThatIsMissing) {
   int at_fault = -1;
   EXPECT_THAT(timeout_text({here(1), outside(2)}, {1, 2}, &at_fault), HasSubstr("rank 2 did not come"));
   EXPECT_EQ(at_fault, 2);
-  // All have come, and what it waits for now is rank 1's, which waits for rank 4's.
+  // All have arrived; rank 0 waits for data of rank 1, which waits for data of rank 4.
   RankStatus one = here(1);
   one.waits = {{.call = one.waits[0].call}, {.ranks = RankSet({4}), .any = true}};
   EXPECT_THAT(timeout_text({one, here(2), outside(4, kCall, kLong)}, {1}, &at_fault, kAll, true),
@@ -191,13 +195,13 @@ TEST(Timeout, SaysWhichOtherCallIsInBetween) {
   EXPECT_EQ(at_fault, 4);
 }
 
-// ---- Ranks that wait for each other in a circle: at fault is the one without which all would go on.
+// ---- Ranks that wait for each other in a circle. At fault are the fewest ranks that are in all circles.
 
 const std::string kHalf = "all_reduce #1 of group 'half'", kNever = "all_reduce #1 of group 'never'",
                   kOdd = "all_reduce #1 of group 'odd'";
 
-// On two hosts of two ranks, ranks 0 and 1 may wait for rank 2 alone, their neighbor on the other host: rank
-// 3 is not among those that anyone of them waits for at that moment, and still a member that has not come.
+// On two hosts of two ranks, ranks 0 and 1 wait for rank 2 only, their neighbor on the other host. Rank 3 is
+// not in their reports, but it is a member of the call that has not arrived.
 TEST(Circle, IsTheFaultOfTheRankThatIsMissingInAllCalls) {
   int at_fault = -1;
   const std::vector<int> all{0, 1, 2, 3};
@@ -207,7 +211,7 @@ TEST(Circle, IsTheFaultOfTheRankThatIsMissingInAllCalls) {
   EXPECT_EQ(at_fault, 3);
 }
 
-// Each is in a call of its own, and each but rank 1 waits for both others: nothing but the circles tells.
+// Each rank is in another call. Only the circles show that rank 1 is at fault.
 TEST(Circle, OfThreeRanksInThreeCallsIsTheFaultOfTheOneInBothCircles) {
   int at_fault = -1;
   EXPECT_THAT(
@@ -237,7 +241,7 @@ TEST(Circle, ElsewhereHoldsUpACallOfNoneOfItsRanks) {
   EXPECT_EQ(at_fault, 3);
 }
 
-// The message may be one that rank 1 did not send, or one that rank 3 should not wait for.
+// Either rank 1 did not send a message, or rank 3 should not receive one.
 TEST(Circle, ListsTheRanksThatNobodyCanTellApart) {
   int at_fault = -1;
   EXPECT_EQ(
@@ -246,7 +250,7 @@ TEST(Circle, ListsTheRanksThatNobodyCanTellApart) {
       "ms: they wait for each other: rank 3: it is in recv from rank 1; rank 1: it is in " +
           kCall);
   EXPECT_EQ(at_fault, 3) << "with whom fewest are";
-  // Also where it is rank 0 who should send: with it are the others of the call, for whom it does not wait.
+  // The same if rank 0 should send: the other members are in its call, and it does not wait for them.
   EXPECT_THAT(timeout_text({here(1), here(2), receives(3, {0}), here(4)}, {3}),
               HasSubstr("] rank 3 or rank 0 holds up"));
 }
@@ -254,7 +258,7 @@ TEST(Circle, ListsTheRanksThatNobodyCanTellApart) {
 TEST(Circle, ThroughARankThatReceivesFromAnyoneMayBeAnyones) {
   EXPECT_THAT(timeout_text({here(1), here(2), receives(3, {0, 1, 2, 4}), here(4)}, {3}),
               HasSubstr("] rank 3 or rank 0 or rank 1 or rank 2 or rank 4 holds up"));
-  // But not of one that another culprit holds up as well.
+  // Not if another rank at fault holds up rank 3 as well.
   EXPECT_THAT(timeout_text({in(kHalf, 1, {1, 2}), in(kNever, 2, kAll), receives(3, {0, 1, 2})}, {1, 2, 3}),
               HasSubstr("] rank 2 did not come"));
 }
@@ -274,7 +278,7 @@ TEST(Circle, WithoutFewCulpritsListsAll) {
               HasSubstr("] ranks 2, 3, 0, 1, 4 hold up all_reduce #12"));
 }
 
-// Rank 2 has posted the call in which rank 1 is, and waits for rank 1 in the next one: that is no circle.
+// Rank 2 has posted the call in which rank 1 is, and waits for rank 1 in another call. That is no circle.
 TEST(Circle, CountsPostedCallsAsCome) {
   int at_fault = -1;
   RankStatus two = in("barrier #1 of group 'pair'", 2, {1, 2});
@@ -284,7 +288,8 @@ TEST(Circle, CountsPostedCallsAsCome) {
   EXPECT_EQ(at_fault, 3);
 }
 
-// It has stopped so lately that it might have missed a beat.
+// Rank 1's status is 1.5 s old, but the wait took 300 ms: that rank 1 received from rank 0 then proves
+// nothing.
 TEST(Timeout, DoesNotGoByWhatARankSaidBeforeTheWaitBegan) {
   RankStatus one = receives(1, {0});
   one.silent = Milliseconds(1500);
@@ -302,7 +307,7 @@ TEST(Timeout, NamesNobodyWhenAllAreInTheCall) {
   EXPECT_THAT(timeout_text({here(1), here(2), here(3), here(4)}, {1}, &at_fault),
               HasSubstr("did not end within 5000 ms: rank 1 did not answer in it"));
   EXPECT_EQ(at_fault, -1);
-  // Also where its data goes in a circle, of which some is lost.
+  // The same if ranks 0 and 1 wait for each other's data.
   RankStatus one = here(1);
   one.waits = {{.call = one.waits[0].call}, {.ranks = RankSet({0}), .any = true}};
   EXPECT_THAT(timeout_text({one, here(2)}, {1}, &at_fault, kAll, true),
@@ -310,7 +315,7 @@ TEST(Timeout, NamesNobodyWhenAllAreInTheCall) {
   EXPECT_EQ(at_fault, -1);
 }
 
-// ---- What a rank says of itself.
+// ---- What a rank reports about itself.
 
 std::string text_of(const RankSet& ranks) {
   std::string text;
@@ -414,7 +419,7 @@ TEST(Status, TellsForWhomARankWaits) {
   {
     const std::vector<int> group{0, 1, 3};
     WaitScope call(me, Wait::for_call("barrier", "barrier #7", call_id(5, group, 7), group));
-    // What it needs next to exchange records says less.
+    // The call's own wait for rank 1's record is not reported until all have arrived.
     const WaitScope record(me, Wait::for_ranks([] { return std::vector{1}; }));
     EXPECT_EQ(status(), "in barrier #7; 5.0#7: 0-1,3");
     call.all_arrived();

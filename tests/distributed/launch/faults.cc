@@ -1,6 +1,7 @@
-// Kills or stops ranks, or makes them throw, exit or call what the others do not, many times over. Every other rank
-// must get a typed error that names the right rank and cause within two seconds. The launcher must end within five
-// seconds, and no process, file or shared memory may be left.
+// Kills or stops ranks, or makes them throw, exit or call what the others do not, many times over. Every
+// other rank must get a typed error that names the right rank and cause within two seconds. The launcher must
+// end within five seconds, and no process, file or shared memory may be left. Prints a table of times (ms).
+// Exit status: 0 if all runs were right, 1 if not, 2 for a wrong argument.
 //
 //   tools/faults.sh                          50 repetitions of every fault, with 2 and 4 ranks
 //   tools/faults.sh --pipeline               the same for ranks of a pipeline
@@ -42,10 +43,10 @@ constexpr Milliseconds kStopTimeout{1'000};
 
 struct Kind {
   const char* name;
-  bool from_outside;  // killed by the harness at a random time, else by the rank itself in a random step
-  double patience;    // seconds that the others wait before they can know
+  bool from_outside;  // killed by the harness at a random time; else the rank itself fails in a random step
+  double patience;    // seconds (the timeout) until the others can detect the fault
   const char* error;  // the others' error type
-  std::vector<std::string> causes;  // of which one is in its text
+  std::vector<std::string> causes;  // the error's text has one of these
 };
 
 const std::vector<Kind> kKinds = {
@@ -83,7 +84,7 @@ int64_t now_ns() {
 
 // ---- a rank ----
 
-// Writes a line that the harness reads: "rank time event text".
+// Appends a line to the file $FAULTS_LOG for the harness: "rank time event text", with the time in ns.
 void note(const std::string& event, const std::string& text = "") {
   const std::string line = concat(std::getenv("RANK"), ' ', now_ns(), ' ', event, ' ', text, '\n');
   FILE* file = std::fopen(std::getenv("FAULTS_LOG"), "a");
@@ -91,7 +92,8 @@ void note(const std::string& event, const std::string& text = "") {
   std::fclose(file);
 }
 
-// A pipeline with a linear layer on each rank. Every other seed of four ranks makes two pipelines of two stages.
+// A pipeline with a linear layer on each rank. Every other seed of four ranks makes two pipelines of two
+// stages.
 class TrainedPipeline {
  public:
   explicit TrainedPipeline(int64_t seed) {
@@ -137,7 +139,7 @@ class TrainedPipeline {
   GradManager gm_;
 };
 
-// One step of what all ranks do for ever.
+// One step of the endless loop of all ranks: collectives, messages or store operations, by the kind of fault.
 void step(const std::string& kind, int i, std::mt19937& random) {
   const int rank = get_rank(), size = get_world_size();
   const int64_t elements = kind == "kill-collective" || kind == "kill-message" ? 1 << (random() % 18) : 16;
@@ -171,7 +173,7 @@ void step(const std::string& kind, int i, std::mt19937& random) {
   }
 }
 
-// What the rank at fault does instead.
+// The step of the rank at fault.
 void do_fault(const std::string& kind, int64_t seed, TrainedPipeline* pipeline) {
   note("fault");
   if (kind == "exception") throw StateError("faults", "on purpose");
@@ -285,7 +287,7 @@ struct Run {
   int world;
   int64_t seed;
   int victim;
-  int64_t fault = 0, end = 0;  // times
+  int64_t fault = 0, end = 0;  // times in ns
   std::vector<Event> events = {};
   std::vector<std::string> wrong = {};
 
@@ -317,14 +319,14 @@ int64_t check_errors(Run& run, Figures& figures) {
     std::getline(words >> std::ws, text);
     const auto has = [&](const std::string& part) { return text.find(part) != std::string::npos; };
     if (type != kind.error) run.add("rank ", rank, " got a ", type, ": ", text);
-    const bool either = mismatch && run.world == 2;  // one of two that differ
+    const bool either = mismatch && run.world == 2;  // of two ranks that differ, either may be named
     if (named != run.victim && !either) run.add("rank ", rank, "'s error has rank ", named, ": ", text);
     if (!has(name)) run.add("rank ", rank, "'s error does not name ", name, ": ", text);
     const int stage = run.victim % TrainedPipeline::stages(run.world, run.seed);
     if (kind.name == std::string("pipeline-forward") && !has(concat("in ", stage, 'F')))
       run.add("rank ", rank, "'s error does not name the action: ", text);
     if (std::ranges::none_of(kind.causes, has)) run.add("rank ", rank, "'s error does not say why: ", text);
-    if (!mismatch) continue;  // else the same on all ranks, but for the call that throws it
+    if (!mismatch) continue;  // a mismatch has one text on all ranks, after the op
     text = text.substr(text.find(']') + 1);
     if (common && *common != text) run.add("errors differ: ", *common, " and ", text);
     common = text;
@@ -366,7 +368,7 @@ std::vector<std::string> run_once(const Kind& kind, int world, int64_t seed, Fig
     if (e.name == "fault") run.fault = e.time;
   if (!run.fault) run.add("the fault did not happen");
   const int64_t first_error = check_errors(run, figures);
-  // A rank that is stopped is no failure until the others' time is over.
+  // A stopped rank is detected only at the others' timeout.
   const int64_t known = kind.patience > 0 ? std::min(first_error, run.end) : run.fault;
   figures.launcher.push_back(double(run.end - known) / 1e9);
   if (figures.launcher.back() > kLauncherLimit) run.add("the launcher took ", figures.launcher.back(), " s");

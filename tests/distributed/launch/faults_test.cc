@@ -1,5 +1,6 @@
-// Two repetitions of each fault of tools/faults.sh on four ranks. The two seeds give a pipeline of four stages, and
-// two pipelines of two stages.
+// Two repetitions of each fault of tools/faults.sh (faults.cc), which kills or stops a rank of four, or lets
+// it throw, exit or make another call. The two seeds give a pipeline of four stages, and two pipelines of two
+// stages.
 #include <gtest/gtest.h>
 
 #include "gradus/tests/distributed/subprocess.h"

@@ -1,4 +1,6 @@
-// gradus-run: torchrun's options and environment, the first failure, and nothing left, whatever happens.
+// The launcher gradus-run, run on shell scripts as ranks: torchrun's options and environment, reports of the
+// first failure, restarts, output, several nodes, and no process or file left, however it ends. Exit status:
+// 1 for a failure of the ranks, 2 for wrong arguments, 128 + the signal that ended the launcher.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -31,7 +33,7 @@ std::unique_ptr<Subprocess> start(const Arguments& arguments, const Subprocess::
   return std::make_unique<Subprocess>(all, variables);
 }
 
-// Runs it to its end; nothing may be left then.
+// Runs gradus-run to its end; no process may be left.
 std::unique_ptr<Subprocess> run(const Arguments& arguments, const Subprocess::Variables& variables = {}) {
   auto process = start(arguments, variables);
   process->wait();
@@ -46,7 +48,7 @@ Arguments operator+(Arguments a, const Arguments& b) {
   return a;
 }
 
-// NAME=value lines.
+// Parses a file of lines "NAME=value".
 Subprocess::Variables variables_in(const std::string& file) {
   Subprocess::Variables variables;
   std::istringstream lines(read_whole(file));
@@ -297,7 +299,7 @@ TEST(GradusRun, LogsLieInFoldersPerAttemptAndRank) {
                               HasSubstr("rank 1 failed: why"), HasSubstr("attempt_1/1/error.json")));
 }
 
-// A full disk: the ranks go on, and the loss is an error.
+// A full disk: the ranks continue, and the lost output is an error at the end.
 TEST(GradusRun, OutputThatCannotBeWrittenIsAnError) {
   const std::string run_all = "exec distributed/launch/gradus-run --nproc-per-node 2 ";
   {
@@ -353,7 +355,7 @@ TEST(GradusRun, AConsoleThatNobodyReadsHoldsUpNoSupervision) {
   EXPECT_THAT(p.left(), IsEmpty());
 }
 
-// ---- signals, and what is left ----
+// ---- signals, and processes and files that are left ----
 
 class GradusRunSignal : public testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(All, GradusRunSignal, testing::Values(SIGTERM, SIGINT, SIGHUP));
@@ -372,7 +374,8 @@ TEST_P(GradusRunSignal, ReachesTheRanksAndEndsTheJob) {
   EXPECT_THAT(p->err(), HasSubstr("ended by signal " + std::to_string(GetParam())));
 }
 
-// Ranks with descendants of all sorts, that ignore whatever can be ignored.
+// A rank's script with descendants in other sessions and environments, that ignore all signals they can
+// ignore.
 const char* const kStubborn =
     "trap '' TERM INT HUP QUIT;"
     "sleep 1000 & setsid sleep 1001 & setsid sh -c 'trap \"\" TERM; sleep 1002' & env -i sleep 1003 &"
@@ -407,14 +410,14 @@ TEST(GradusRun, NothingSurvivesTheEndOfTheRanks) {
   EXPECT_LT(p->seconds(), 5);
 }
 
-// A rank's script that starts a process in a session and an environment of its own, whose number is
-// then in the file.
+// A rank's script that starts a daemon in a session and an environment of its own, and writes its pid to
+// `file`.
 std::string start_daemon(const std::string& file) {
   return "(env -i setsid sh -c 'echo $$ > " + file + "; exec sleep 1000' &);" + "while [ ! -s " + file +
          " ]; do sleep 0.01; done;";
 }
 
-// Waits until the process of that file has ended.
+// Waits up to 10 s until the process whose pid is in `file` has ended; else kills it and returns false.
 bool ends_soon(const std::string& file) {
   const int pid = std::atoi(read_whole(file).c_str());
   for (int i = 0; pid > 0 && i < 1000; ++i) {
@@ -472,7 +475,7 @@ TEST(GradusRun, ALauncherInARankEndsWithIt) {
   EXPECT_LT(p->until_none_left(5), 5);
 }
 
-// The guard of a launcher, by its name.
+// The pid of the launcher's guard process, which ends the job's processes if the launcher dies; -1: none.
 int guard_of(const Subprocess& p) {
   for (const int pid : p.left())
     if (read_whole("/proc/" + std::to_string(pid) + "/cmdline").starts_with("gradus-guard")) return pid;

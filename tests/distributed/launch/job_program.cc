@@ -1,11 +1,11 @@
-// A program that launchers start, for launchers.py: job_program TAG MODE. Ranks show each other their tags.
-// Two jobs with exchanged ranks end with status 99 if nothing else ends them. Then:
+// The program whose ranks launchers.py starts with several launchers: job_program TAG MODE. Ranks exchange
+// their TAGs; if the ranks of two jobs are mixed, the job ends with status 99. Then, by MODE:
 //   ok       they add up a tensor
 //   throw    rank 1 throws
 //   exit     rank 1 ends with status 7
 //   kill     rank 1 dies of SIGKILL
 //   restart  rank 1 throws in the first attempt alone
-//   alone    nobody joins, but all call a collective
+//   alone    no rank joins the job, but all call a collective, which must be an error
 //   train    they train a small convolutional network; rank 0 prints the median time of a step
 #include <signal.h>
 

@@ -1,9 +1,9 @@
-// The program that launcher_test runs: launch_program KIND [ARGUMENT]. Each KIND is a scenario of dist::launcher
-// or dist::launch; the test compares the exit status, the output and the remaining processes.
+// The program that launcher_test runs: launch_program KIND [ARGUMENT]. Each KIND is a scenario of
+// dist::launcher or dist::launch; the test compares the exit status, the output and the remaining processes.
 //
-// The launcher starts this program again for every rank, with the same arguments, so main also runs in every rank.
-// With the backend "local", ranks are threads. Exit status: the job's if launcher is called, 0 after launch, 2 for
-// an unknown KIND, 3, 4 or 9 if the results of launch are not as expected.
+// The launcher starts this program again for every rank, with the same arguments, so main also runs in every
+// rank. With the backend "local", ranks are threads. Exit status: the job's if launcher is called, 0 after
+// launch, 2 for an unknown KIND, 3, 4 or 9 if the results of launch are not as expected.
 #include <signal.h>
 #include <unistd.h>
 
@@ -80,16 +80,16 @@ int several() {
   }
   const std::vector<int> local =
       launch<int>({.nproc_per_node = 2, .backend = "local"}, [] { return get_rank() + 7; });
-  // The ranks of this call know the results of the calls before: all variables below have the launcher's values.
+  // In the ranks of this call, the variables below have the launcher's values.
   print("last", launch<int>({.nproc_per_node = 2}, [&] {
           return 1000 * failed + 100 * status + 10 * (first[0] + first[1]) + local[1] + rank_and_sum();
         }));
   return 0;
 }
 
-// All ranks leave the job regularly and end at about the same time. argument, "8 barrier": the number of ranks to
-// launch (0: this process is a rank that another launcher started), and how the ranks leave: destroy (the process
-// group), barrier, or return.
+// All ranks leave the job regularly and end at about the same time. argument, "8 barrier": the number of
+// ranks to launch (0: this process is a rank that another launcher started), and how the ranks leave: destroy
+// (the process group), barrier, or return.
 int ends_in_order(const std::string& argument) {
   const size_t space = argument.find(' ');
   const int ranks = std::stoi(argument.substr(0, space));
@@ -130,8 +130,8 @@ int ends(const std::string& how) {
   });
 }
 
-// argument, "HOW RANK": rank RANK ends with status 0 before it joins the job, by HOW: return, exit or _exit. The
-// other ranks wait for it.
+// argument, "HOW RANK": rank RANK ends with status 0 before it joins the job, by HOW: return, exit or _exit.
+// The other ranks wait for it.
 int never_joins(const std::string& argument) {
   const size_t space = argument.find(' ');
   const char* rank = std::getenv("RANK");
@@ -158,7 +158,8 @@ int fails() {
   return 9;
 }
 
-// Runs the scenario `kind` and returns the exit status. Scenarios without a function are named after their case.
+// Runs the scenario `kind` and returns the exit status. Scenarios without a function are named after their
+// case.
 int run(const std::string& kind, const std::string& argument) {
   if (kind == "order") return order(std::stoi(argument), "gloo");
   if (kind == "local") return order(std::stoi(argument), "local");

@@ -1,5 +1,5 @@
-// dist::launcher and dist::launch: results, failures, several calls in a program, foreign launchers,
-// and nothing left.
+// dist::launcher and dist::launch, by the program launch_program.cc and its scenarios: results, exit statuses
+// and reports of failures, several calls in a program, other launchers, and no process left.
 #include "gradus/distributed/launch/launcher.h"
 
 #include <gmock/gmock.h>
@@ -89,7 +89,7 @@ TEST(Launcher, TheFirstFailureIsTheOneThatCounts) {
   }
 }
 
-// The timeout is ten minutes.
+// The limit of 30 s is far below the timeout of ten minutes.
 TEST(Launcher, ARankThatEndsBeforeItJoinsIsKnownAtOnceByName) {
   for (const auto& [how, rank] : {std::pair("return", 0), {"exit", 1}, {"_exit", 1}}) {
     const auto p = run("never-joins", concat(how, ' ', rank));
