@@ -1,4 +1,5 @@
-// Of programs of libFuzzer: `--seeds=DIR` alone writes the seeds there.
+// Makes libFuzzer programs write their seeds to the folder DIR and exit if `--seeds=DIR` is their only
+// argument.
 #include <cstdlib>
 #include <fstream>
 #include <string>

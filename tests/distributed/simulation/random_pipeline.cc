@@ -1,3 +1,4 @@
+// Random trainings of pipelines under simulated faults.
 #include "gradus/tests/distributed/simulation/random_pipeline.h"
 
 #include <cmath>
