@@ -39,8 +39,7 @@ struct ProcessOptions {
 std::vector<RankEnd> run_processes(const std::string& function, int world,
                                    const ProcessOptions& options = {});
 
-// Options for ranks that call join_job(), with a fresh rendezvous file. `more`: further variables of all
-// ranks.
+// Options for ranks that call join_job(), with a fresh rendezvous file. `more`: further variables.
 ProcessOptions job_options(bool shared_memory, Variables more = {});
 // In a rank: initializes the process group of such a job.
 void join_job(Milliseconds timeout = Milliseconds(60'000));

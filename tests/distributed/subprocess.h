@@ -1,5 +1,4 @@
-// Child processes of tests: their output, exit code, duration, and whether descendants still run; temporary
-// folders, free ports.
+// Child processes of tests: output, exit code, duration, remaining descendants; temporary folders, ports.
 #pragma once
 
 #include <dirent.h>
@@ -35,13 +34,13 @@ inline std::string read_whole(const std::string& path) {
 }
 
 // A program with pipes for stdout and stderr, in the environment of this process plus `variables`. A variable
-// TEST_MARK identifies the program and its descendants. The destructor kills them. Exit code 126: execve
-// failed.
+// TEST_MARK identifies the program and its descendants. The destructor kills them. 126: execve failed.
 class Subprocess {
  public:
   using Variables = std::map<std::string, std::string>;
   using Clock = std::chrono::steady_clock;
 
+  // Without read_stderr, the pipe of stderr is not read.
   explicit Subprocess(std::vector<std::string> argv, const Variables& variables = {}, bool read_stderr = true)
       : read_stderr_(read_stderr) {
     static std::atomic<int> count{0};

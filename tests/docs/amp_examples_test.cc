@@ -1,5 +1,4 @@
-// The examples of docs/guide/amp.md: that they compile and train. Also that the table of autocast rules has
-// each op once.
+// The examples of docs/guide/amp.md: they compile and train. The table of autocast rules has each op once.
 #include <gtest/gtest.h>
 
 #include <set>

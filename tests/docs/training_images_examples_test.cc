@@ -199,8 +199,7 @@ TEST_F(TrainingImagesPage, EventsAndCheckpoint) {
   EXPECT_GT(fs::file_size(log.path()), 1000u);
 }
 
-// Stopped after 5 and after 7 more steps and started again, the program ends with the weights of an
-// uninterrupted run, bit by bit.
+// Stopped after 5 and after 7 steps and started again, the program ends with the same bits as without stops.
 TEST_F(TrainingImagesPage, GoesOnAfterACrash) {
   fs::current_path(testing::TempDir());
   struct Stopped {};

@@ -1,6 +1,5 @@
 // examples/cifar10 as a process: what it learns, in f32 and in mixed precision, on one rank and on several,
-// and that a run that is killed and resumed ends with the same bits as an uninterrupted one. Exit codes: 1
-// error, 2 bad option.
+// and that a run that is killed and resumed ends with the same bits. Exit codes: 1 error, 2 bad option.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>

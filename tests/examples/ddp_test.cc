@@ -1,6 +1,5 @@
-// examples/ddp as a process. The program compares its results with the expected ones itself; here: that it
-// ends well with processes, threads or gradus-run as ranks, and prints all demonstrations. Exit code 2: bad
-// option.
+// examples/ddp as a process. The program itself checks its results; here: that it ends well with processes or
+// threads as ranks and under gradus-run, and prints all demonstrations. Exit code 2: bad option.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>

@@ -1,6 +1,5 @@
 // examples/gan as a process: every model under every kind of data parallelism, on a folder of images of many
-// sizes; a run that is interrupted or killed resumes to the same bits; errors and warnings. Exit codes: 1
-// error, 130 interrupted.
+// sizes; an interrupted or killed run resumes to the same bits; errors. Exit codes: 1 error, 130 interrupted.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -134,8 +133,7 @@ TEST_P(GanProgram, TakesTheStepsThatItIsAskedFor) {
   EXPECT_NE(generators[0], generators[1]);
 }
 
-// `plan` has SIZE:IMAGES:BATCH:LR per size. Below, size 8 begins with step 5, within an epoch, with half the
-// batch.
+// `plan` has SIZE:IMAGES:BATCH:LR per size. Below, size 8 begins within an epoch, at step 5.
 Arguments growing(const std::string& plan, const Arguments& more = {}) {
   Arguments args = {"--model",
                     "pggan",
@@ -240,8 +238,7 @@ TEST(GanPictures, AreMadeOfACheckpointAlone) {
   }
 }
 
-// After a short training, images of the averaged weights are closer to those of the last weights than to
-// those of the first.
+// After a short training, images of averaged weights resemble those of the last weights, not the first.
 TEST(GanPictures, OfAYoungAverageAreNotThoseOfTheFirstWeights) {
   Scratch s;
   make_images(s.dir());

@@ -1,6 +1,5 @@
-// examples/gpt as a process: what it learns, that a pipeline trains as one process does, that a run that is
-// killed and resumed ends as an uninterrupted one, the text it writes. Exit codes: 1 error, 2 bad option, 130
-// interrupted.
+// examples/gpt as a process: what it learns, that a pipeline trains as one process does, that a killed and
+// resumed run ends as an uninterrupted one, its text. Exit codes: 1 error, 2 bad option, 130 interrupted.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>

@@ -1,6 +1,5 @@
 // examples/imagenet as a process, on small pictures: what it learns, prints and saves, on one rank and on
-// several, and that a run that is killed and resumed ends with the bits of an uninterrupted one. Exit codes:
-// 1 error, 2 bad option.
+// several, and that a killed and resumed run ends with the same bits. Exit codes: 1 error, 2 bad option.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>

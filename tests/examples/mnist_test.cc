@@ -1,6 +1,6 @@
-// examples/mnist as a process: what it learns, prints and writes, on one rank and on several, and that a run
-// that is interrupted or killed and resumed ends with the bits of an uninterrupted one. Exit codes: 1 error,
-// 2 bad option, 130 interrupted.
+// examples/mnist as a process: what it learns, prints and writes, on one rank and on several, and that an
+// interrupted or killed run that is resumed ends with the same bits. Exit codes: 1 error, 2 bad option, 130
+// interrupted.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -203,8 +203,7 @@ TEST(MnistOnSeveralRanks, EveryNumberOfRanksMakesTheSameStepsOfTheSameSamples) {
 }
 
 TEST(MnistOnSeveralRanks, LogsOfTrainingAreOverAllRanks) {
-  // At a learning rate of 0, the mean loss of an epoch depends only on the samples, and on dropout: within 1
-  // %.
+  // At a learning rate of 0, the mean loss of an epoch depends on samples alone; 1 % is for dropout.
   double loss[2];
   for (const int ranks : {1, 2}) {
     Scratch s;

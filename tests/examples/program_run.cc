@@ -1,7 +1,6 @@
 // Starts example programs, reads their output, and evaluates their sample logs.
 //
-// A line of a sample log is "EPOCH POSITION INDEX...": the samples of a step. "from EPOCH POSITION" is a
-// resumption.
+// Lines of a sample log: "EPOCH POSITION INDEX..." has the samples of a step, "from EPOCH POSITION" resumes.
 #include "gradus/tests/examples/program_run.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,4 @@
-// Runs the programs under examples as processes, in temporary folders: their output, exit codes, signals, and
-// files.
+// Runs the programs under examples as processes in temporary folders: output, exit codes, signals, files.
 #pragma once
 
 #include <sys/types.h>

@@ -1,5 +1,4 @@
-// Fuzz target: loads a file as a checkpoint, as it is and with a corrected checksum. Loading gives valid
-// tensors or a FileError.
+// Fuzz target: checkpoints, as they are and with corrected checksums, give valid tensors or a FileError.
 #include <unistd.h>
 #include <zlib.h>
 

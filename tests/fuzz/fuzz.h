@@ -22,8 +22,7 @@ std::vector<std::string> seeds();
 #define FUZZ_CHECK(ok) ::gradus::fuzz::check(ok, #ok, __FILE__, __LINE__)
 void check(bool ok, const char* condition, const char* file, int line);
 
-// Calls read(). Returns true if it succeeds, false for a FileError, which invalid bytes may cause. Other
-// exceptions end the process.
+// Calls read(). Returns true if it succeeds, false for a FileError. Other exceptions end the process.
 template <class F> bool survives(const F& read) {
   try {
     read();
@@ -52,8 +51,7 @@ class MemoryFile {
   std::filesystem::path path_;
 };
 
-// Returns the contents of the files in `folder` (relative to the repository's root) whose names have the
-// ending.
+// Returns the contents of the files in `folder` of the repository whose names have the ending.
 std::vector<std::string> contents(const std::filesystem::path& folder, std::string_view ending);
 
 }  // namespace gradus::fuzz

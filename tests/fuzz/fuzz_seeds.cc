@@ -1,5 +1,4 @@
-// Makes libFuzzer programs write their seeds to the folder DIR and exit if `--seeds=DIR` is their only
-// argument.
+// Lets libFuzzer programs write their seeds to the folder DIR if `--seeds=DIR` is their only argument.
 #include <cstdlib>
 #include <fstream>
 #include <string>

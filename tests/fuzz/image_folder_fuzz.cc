@@ -1,6 +1,5 @@
 // Fuzz target: the samples of ImageFolder in random trees of folders, files and links are those of a
-// recursive walk, in torchvision's order. Input: steps of three bytes (kind, parent folder, name) that create
-// the tree.
+// recursive walk, in torchvision's order. Input: three bytes per entry: kind, parent folder, name.
 #include <unistd.h>
 
 #include <algorithm>

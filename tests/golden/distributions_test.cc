@@ -19,6 +19,7 @@
 namespace gradus::distributions {
 namespace {
 
+// The dy of an output.
 Tensor factors(const Shape& shape) { return tensor(golden::formula(shape.product(), 9, 1), shape); }
 
 // Compares the log_prob, entropy and KL divergence (to the parameters q_...) of a case's distribution, and

@@ -1,5 +1,4 @@
-// Golden values: results of PyTorch, read from files that make_golden.py and the scripts beside the tests
-// wrote.
+// Golden values: PyTorch's results in files that make_golden.py and the scripts beside the tests wrote.
 #pragma once
 
 #include <cmath>

@@ -10,6 +10,7 @@ namespace {
 
 using namespace optim;
 
+// Both parameters as one vector.
 Tensor line_of(const Tensor& a, const Tensor& b) { return cat({reshape(a, {-1}), b}, 0); }
 
 Tensor bowl(const Tensor& a, const Tensor& b) {

@@ -23,8 +23,7 @@ using Seconds = std::chrono::duration<double>;
 
 bool is_ok(const std::string& command) { return std::system((command + " > /dev/null 2>&1").c_str()) == 0; }
 
-// A network namespace of a sleeping child process. The namespace vanishes with the child, which dies with
-// this process.
+// The network namespace of a sleeping child process, which dies with this process.
 class Network {
  public:
   Network() {
@@ -120,8 +119,7 @@ void check_collectives(int count) {
 }
 TEST_F(Rendezvous, EveryCollectiveIsRightOnThreeHostsWithTwoRanksEach) { check_collectives(3); }
 
-// Two ranks on each of two hosts, started without a launcher, that all-reduce until an error. Rank 0 hosts
-// the store.
+// Two ranks on each of two hosts, without a launcher, that all-reduce until an error. Rank 0 has the store.
 class Reducing {
  public:
   // Returns once all have begun to reduce.

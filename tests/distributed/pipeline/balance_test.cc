@@ -17,8 +17,7 @@ struct Unit {
   double seconds, bytes_after;
 };
 
-// Returns the stages' ends from balance(). A stage's time is the sum of its units', or infinite unless
-// fits(stage, begin, end).
+// Returns the stages' ends. A stage's time is the sum of its units', or infinite unless fits() is true.
 template <class Fits>
 std::vector<int> balanced(const std::vector<Unit>& units, int stages, const Fits& fits) {
   std::vector<double> bytes;

@@ -1,5 +1,5 @@
 // Checkpoints of pipelines: training goes on with the same bits from a file written by any other number of
-// stages or without a pipeline; damaged, foreign and unwritable files are the same error on all ranks.
+// stages or without a pipeline; all ranks skip a damaged file, and get the same error for other bad ones.
 #include "gradus/io/checkpoint.h"
 
 #include <gmock/gmock.h>
@@ -61,6 +61,7 @@ struct Net : nn::Layer {
   Tensor forward(const Tensor& x) override { return out(b5(b4(b3(b2(b1(b0(in(x)))))))); }
 };
 
+// The modules after which stages end.
 std::vector<std::string> cuts(int stages) {
   const std::vector<std::string> all = {"b0", "b2", "b4", "in", "b1", "b3", "b5"};
   return {all.begin(), all.begin() + stages - 1};
@@ -300,8 +301,7 @@ template <class F> void with_pipe(int ranks, const F& body) {
   });
 }
 
-// Expects that f throws an E with the same text on all ranks, within 2 s, and changes no state. Returns the
-// text.
+// Expects the same error E of f on all ranks, within 2 s, and no change of state. Returns its text.
 template <class E, class F>
 std::string refused(Pipeline<Net>& pipe, const optim::Optimizer& opt, const F& f) {
   const auto state = [&] {

@@ -19,8 +19,7 @@ namespace {
 
 using testing::HasSubstr;
 
-// Linear layers. The second may throw in the forward or the backward of a call with a given number, or return
-// a column less.
+// Linear layers. The second may throw in the forward or backward of one call, or return a column less.
 struct Fragile : nn::Layer {
   struct Middle : nn::Layer {
     using Layer::Layer;
@@ -152,8 +151,7 @@ struct TwoStages : nn::Layer {
   Tensor forward(const Tensor& x) override { return second(first(x)); }
 };
 
-// A failed step frees its recordings without a backward. The other replica must report the failure, not a
-// missing backward.
+// A failed step frees its recordings. The other replica must report the failure, not a missing backward.
 TEST(FailingPipeline, TheOtherReplicaHearsTheFailureToo) {
   std::vector<std::string> heard(4);
   try {

@@ -1,6 +1,6 @@
 // Pipelines with data-parallel replicas, synchronized batch norm, gradient accumulation, clipping and a
-// GradScaler: losses, gradient norms and the final state equal those of one f64 process on the joined batch,
-// within 1e-12.
+// GradScaler: losses, gradient norms and final state are, within 1e-12, those of one f64 process on the
+// joined batch.
 #include <gtest/gtest.h>
 
 #include "gradus/autograd/ops/ops.h"

@@ -1,5 +1,4 @@
-// GradScaler in pipelines, where all ranks have scaled gradients but only the last stage sees the loss; and
-// autocast around a step.
+// GradScaler in pipelines, where only the last stage has the loss to scale, and autocast around a step.
 #include "gradus/optim/grad_scaler.h"
 
 #include <gtest/gtest.h>
@@ -35,8 +34,7 @@ struct Trained {
   bool operator==(const Trained&) const = default;
 };
 
-// Trains in f16 from the given scale. At step `spoiled` the gradient of the last rank's last parameter is
-// made infinite (-1: never).
+// Trains in f16 from the given scale. At step `spoiled` (-1: never) a gradient of the last rank is infinite.
 Trained train_in_f16(int ranks, int replicas, Schedule schedule, double init_scale, int spoiled = -1) {
   constexpr int kSteps = 6;
   Trained all;

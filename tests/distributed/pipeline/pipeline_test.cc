@@ -1,6 +1,5 @@
 // Pipeline: stages on devices instead of ranks, the bits of a loop over micro-batches, accumulation of
-// gradients, loss reductions, shared buffers. equality_test.cc compares all schedules with the undivided
-// model.
+// gradients, loss reductions, shared buffers. equality_test.cc compares all schedules.
 #include "gradus/distributed/pipeline/pipeline.h"
 
 #include <gmock/gmock.h>
@@ -105,8 +104,7 @@ TEST(Pipeline, StepsMayAccumulate) {
   });
 }
 
-// Ignored targets are unevenly distributed over micro-batches and replicas. One micro-batch has no valid
-// target.
+// Micro-batches and replicas have different numbers of valid targets, one micro-batch none.
 TEST(Pipeline, ALossMayBeASumOrAMeanOverValidTargets) {
   const Tensor x = Case<TiedText>::input(12, 0);
   Tensor t = Case<TiedText>::target(12, 0);

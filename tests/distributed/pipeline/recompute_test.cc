@@ -54,8 +54,7 @@ TEST(Recompute, GivesTheSameBits) {
   EXPECT_EQ(train_unet(1, tight), want);
 }
 
-// Each forward takes one step of the power iteration; a recomputation must use the vectors of the first
-// forward.
+// Each forward takes a step of power iteration. A recomputation must use the first forward's vectors.
 struct Spectral : nn::Layer {
   nn::Linear a{this, "a", {.in = 8, .out = 8}}, b{this, "b", {.in = 8, .out = 8}};
   Spectral() { nn::spectral_norm(a), nn::spectral_norm(b); }
@@ -308,7 +307,7 @@ TEST(RecomputeAuto, FreesTheMostBytesForItsTime) {
   const auto chosen = [&](double limit, Recompute mode = Recompute::kAuto) {
     return choose_recomputation(mode, lists, {t, t}, {50, 60}, limit);
   };
-  // Parameters take 50 and 60 bytes; at most two and one micro-batches are in flight.
+  // The ranks need 50 and 60 bytes besides micro-batches, of which two and one are in flight.
   EXPECT_THAT(chosen(270).rank_bytes, ElementsAre(2 * 110 + 50, 110 + 60));
   EXPECT_THAT(chosen(270).of_stage, ElementsAre(Recompute::kNever, Recompute::kNever));
   EXPECT_EQ(chosen(270).makespan, (4 + 1) * 3);

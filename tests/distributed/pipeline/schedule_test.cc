@@ -1,6 +1,5 @@
 // Schedules: the lists of actions that papers and libraries give, names, and what check_schedule refuses.
-// "1F0" is stage 1, forward, micro-batch 0; B is a backward, I and W its halves: input gradient, weight
-// gradient.
+// "1F0" is stage 1, forward, micro-batch 0; B is a backward, I and W its input and weight gradient.
 #include "gradus/distributed/pipeline/schedule.h"
 
 #include <gmock/gmock.h>

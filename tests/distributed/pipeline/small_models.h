@@ -1,5 +1,4 @@
-// Small models that are hard to cut into pipeline stages: skip connections, tied weights, several tensors
-// over a cut.
+// Small models that are hard to cut into pipeline stages: skip connections, tied weights, many tensors.
 #pragma once
 
 #include <algorithm>

@@ -59,8 +59,7 @@ template <class M> Result undivided(const Tensor& x, const Tensor& dy, DType dty
   return result_of(*model, y);
 }
 
-// The same in stages, each with its own recording. `cuts`: indices of the traced calls after which stages
-// end.
+// The same in stages, each with its own recording, that end after the traced calls with indices `cuts`.
 template <class M>
 Result in_stages(const Tensor& x, const Tensor& dy, DType dtype, const std::vector<int>& cuts) {
   auto model = make<M>(dtype);

@@ -1,5 +1,4 @@
-// Reference trainings in f64 of three models, undivided and in a pipeline, and the difference of their
-// results.
+// Trainings in f64 of three models, undivided and in a pipeline, and the difference of their results.
 #pragma once
 
 #include <algorithm>

@@ -1,5 +1,4 @@
-// Random pipeline trainings under simulated faults. A seed determines schedule, ranks, replicas,
-// micro-batches and faults.
+// Random pipeline trainings. A seed determines schedule, ranks, replicas, micro-batches and faults.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,6 @@
 // simulate(): ranks under a scheduler that a seed drives, in simulated time. The same seed gives the same
 // run, some seeds show races and deadlocks, and under killed ranks and lost messages random programs end with
-// right values or the right error. `tools/simulate.sh` tries many more seeds, of pipelines too with
-// `--pipelines`.
+// right values or the right error. tools/simulate.sh tries more seeds.
 #include "gradus/distributed/simulation/simulation.h"
 
 #include <gmock/gmock.h>

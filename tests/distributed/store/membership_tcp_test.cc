@@ -1,6 +1,5 @@
 // Membership through a store's server: which ranks are alive, have left, or wait for whom, and the one
-// failure of the job that all ranks report. Ranks are objects in this process, or forked processes that are
-// killed or stopped.
+// failure of the job that all ranks report. Ranks are objects in this process, or forked processes.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>

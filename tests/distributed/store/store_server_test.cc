@@ -1,6 +1,5 @@
 // StoreServer: which clients it admits (token, job, attempt), errors of ports and addresses, and what it
-// survives: strangers, oversized frames, slow and dead clients. StoreService is the server without sockets,
-// with a given time.
+// survives: strangers, oversized frames, slow and dead clients. StoreService is the server without sockets.
 #include "gradus/distributed/store/store_server.h"
 
 #include <gmock/gmock.h>

@@ -51,8 +51,7 @@ class Server {
   std::thread thread_;
 };
 
-// Requests of the protocol: a type (0 validate, 1 set, 5 check, 3 get), then counts and lengths as u64, and
-// texts.
+// Requests: a type (0 validate, 1 set, 3 get, 5 check), then counts and lengths as u64, and texts.
 std::string number(uint64_t n) { return {reinterpret_cast<const char*>(&n), sizeof n}; }
 const std::string kHello("\0\xCE\xF7\x85\x3C", 5);
 const std::string kSetA = std::string("\1") + number(1) + "k" + number(3) + "v 1";

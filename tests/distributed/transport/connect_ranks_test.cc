@@ -133,8 +133,7 @@ TEST(ConnectRanks, StrangersWhoConnectAreIgnored) {
     const auto [endpoint, secrets] = from_wire<Contact>(job.store->get("sockets/0"));
     std::string why;
     const Deadline deadline = Deadline::after(std::chrono::seconds(5));
-    // Nothing, a part of a greeting, the greeting of an awaited rank with a wrong secret, and of another
-    // rank.
+    // Nothing, a part of a greeting, the greeting of rank 1 with a wrong secret, and of a rank 7.
     for (const std::string& text :
          {std::string(), std::string("abc"), to_wire(int32_t(1)) + std::string(32, '0'),
           to_wire(int32_t(7)) + std::string(100, '0')}) {
@@ -149,8 +148,7 @@ TEST(ConnectRanks, StrangersWhoConnectAreIgnored) {
 }
 
 TEST(ConnectRanks, WhoDoesNotKnowARanksSecretIsNotThatRank) {
-  // Each rank has its own store. Thread 2 copies the contacts between the stores, the liar's with changed
-  // secrets.
+  // Each rank has its own store. Thread 2 copies the contacts, the liar's with changed secrets.
   for (const int liar : {0, 1}) {
     Job one(2), other(2);
     other.memberships = one.memberships;

@@ -16,8 +16,7 @@
 
 namespace gradus::dist::internal {
 
-// A process that runs `body`. Its exit code is 0, 1 if body threw, or 2 if a GoogleTest check failed. The
-// destructor kills the process.
+// Runs `body`. Exit code: 0, 1 if body threw, 2 if a GoogleTest check failed. The destructor kills it.
 class ForkedProcess {
  public:
   explicit ForkedProcess(const std::function<void()>& body) : pid_(fork()) {

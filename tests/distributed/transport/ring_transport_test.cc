@@ -1,6 +1,5 @@
-// Messages through rings in shared memory: a message that nobody receives yet stays in its ring, and moves to
-// the heap when a message behind it is wanted; order per tag, background progress, corrupt rings. Ranks are
-// threads.
+// Messages through rings in shared memory: a message without a receive stays in its ring, or moves to the
+// heap if one behind it is wanted; order per tag, background progress, corrupt rings. Ranks are threads.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -27,8 +27,7 @@ using ::testing::HasSubstr;
 
 constexpr size_t kBytes = 100'000;
 
-// A store in shared memory, for forked processes, with the operations that segments need and short keys and
-// values.
+// A store in shared memory, for forked processes, with the operations that segments need.
 class SharedStore : public Store {
  public:
   StoreAnswer execute(const StoreRequest& request) override {

@@ -1,5 +1,4 @@
-// The socket transport between forked processes, of which one is killed or stopped. No test may start threads
-// before it forks.
+// The socket transport between forked processes, one killed or stopped. Tests fork before they start threads.
 #include <gtest/gtest.h>
 #include <signal.h>
 

@@ -1,5 +1,4 @@
-// Helpers of transport tests: a rank that sends and receives strings, and transports over shared memory or
-// sockets.
+// For transport tests: a rank that sends and receives strings; transports over shared memory or sockets.
 #pragma once
 
 #include <span>

@@ -46,8 +46,7 @@ std::string headers(std::initializer_list<const char*> folders) {
   return text;
 }
 
-// Returns the classes and aliases of templates that the headers of a folder define, without options and
-// internals.
+// Returns the classes and template aliases in a folder's headers, without options and internals.
 std::set<std::string> classes(const char* folder) {
   static const std::regex declaration(
       R"((?:^|\n)(?:class|struct) (\w+)(?: final)?(?: :[^;{]*)?\s*\{)"

@@ -116,8 +116,7 @@ TEST_F(Golden, RandomCropsOfAllShapes) {
   const Tensor& crops = tensor_of("crops");
   int differ = 0;
   for (int64_t n = 0; n < crops.size(0); ++n) {
-    // Columns: height, width, key of photo(); top, left, height, width of the crop; height, width of the
-    // result; filter; CRC-32.
+    // Columns: height, width, key of photo(); crop top, left, height, width; new height, width; filter; CRC.
     const int64_t* c = crops.data<int64_t>() + n * crops.size(1);
     Picture picture(photo(c[0], c[1], 3, uint64_t(c[2])));
     const Image result =

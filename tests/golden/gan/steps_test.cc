@@ -189,8 +189,7 @@ std::vector<Case> cases() {
 }
 
 // Returns the generator's gradients in the first step, with this discriminator, in f64. Each number of the
-// generator is perturbed by up to 2^-24 of itself, as by rounding to f32. `move` seeds the perturbation; 0:
-// none.
+// generator is perturbed by up to 2^-24 of itself, as by rounding to f32. `move`: its seed; 0: none.
 std::map<std::string, std::vector<double>> moved_gradients(const Case& c, const nn::Module& disc, int move) {
   const Case::Networks nets = c.make();
   nets.disc->to(DType::kF64).load_state_dict(disc.state_dict());
@@ -231,8 +230,7 @@ class GanSteps : public testing::TestWithParam<Case> {
  protected:
   // Compares a tensor with the file's. Tolerance in f64: 1e-9 of the tensor's scale, its largest element. In
   // f32: `single` of the scale plus twice PyTorch's own error plus `more`. The scale is at least a millionth
-  // (in f32 a tenth) of network_scale, since some gradients are rounding alone (that of a bias before a norm
-  // is 0).
+  // (in f32 a tenth) of network_scale, since the gradient of a bias before a norm is rounding alone.
   void compare(const Tensor& given, const std::string& key, double single, double network_scale = 0,
                double more = 0) const {
     const std::string name = GetParam().name + "/" + key;

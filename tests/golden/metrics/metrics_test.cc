@@ -1,5 +1,4 @@
-// Metrics of features and images against NumPy and SciPy in f64 (metrics.py wrote the file, with the random
-// choices).
+// Metrics of features and images against NumPy and SciPy, with the random choices of metrics.py.
 #include "gradus/train/metrics/metrics.h"
 
 #include <gtest/gtest.h>
