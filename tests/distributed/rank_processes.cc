@@ -1,3 +1,5 @@
+// Starts rank processes of the test program and collects their output. main() runs the tests, or, if the
+// variable GRADUS_TEST_FUNCTION names one, a rank's function.
 #include "gradus/tests/distributed/rank_processes.h"
 
 #include <arpa/inet.h>
@@ -49,7 +51,7 @@ Rank start(const std::string& function, int rank, int world, const Variables& va
     std::erase_if(environment, [&](const std::string& v) { return v.starts_with(name + "="); });
     environment.push_back(name + "=" + value);
   };
-  // Of a launcher that may run the tests, nothing.
+  // Removes the variables of a launcher that may run the tests.
   for (const char* name :
        {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"})
     std::erase_if(environment, [&](const std::string& v) { return v.starts_with(std::string(name) + "="); });
@@ -68,11 +70,11 @@ Rank start(const std::string& function, int rank, int world, const Variables& va
   const pid_t parent = getpid(), pid = fork();
   if (pid == 0) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != parent) _exit(99);
+    if (getppid() != parent) _exit(99);  // the parent died before prctl
     dup2(ends[1], 1);
     dup2(ends[1], 2);
     execve("/proc/self/exe", arguments, pointers.data());
-    _exit(98);
+    _exit(98);  // execve failed
   }
   close(ends[1]);
   return {pid, ends[0], {}};

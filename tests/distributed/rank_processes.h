@@ -15,7 +15,7 @@
 
 namespace gradus::dist {
 
-// Names a function that ranks can run; what it returns, or 3 for an exception, is the process's exit code.
+// Names a function that ranks can run. Its result, or 3 for an exception, is the process's exit code.
 struct RankFunction {
   RankFunction(const std::string& name, std::function<int()> body);
 };
@@ -39,14 +39,14 @@ struct ProcessOptions {
 std::vector<RankEnd> run_processes(const std::string& function, int world,
                                    const ProcessOptions& options = {});
 
-// Options for ranks that meet in a fresh file and call join_job(). `more`: further variables of all ranks.
+// Options for ranks that call join_job(), with a fresh rendezvous file. `more`: further variables.
 ProcessOptions job_options(bool shared_memory, Variables more = {});
-// Joins such a job, in a rank. The helper for tests in which joining is not what is tested.
+// In a rank: initializes the process group of such a job.
 void join_job(Milliseconds timeout = Milliseconds(60'000));
 
-// A path in a fresh folder of this test's; nothing is there yet.
+// Returns an unused path in a temporary folder of this process.
 std::string fresh_path(const std::string& name);
-// A port of the loopback interface that nobody listens on.
+// Returns a free TCP port of the loopback interface.
 int free_port();
 
 }  // namespace gradus::dist

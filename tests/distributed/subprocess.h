@@ -1,4 +1,4 @@
-// Programs that a test starts: what they print, how they end, and that nothing is left of them.
+// Child processes of tests: output, exit code, duration, remaining descendants; temporary folders, ports.
 #pragma once
 
 #include <dirent.h>
@@ -33,13 +33,14 @@ inline std::string read_whole(const std::string& path) {
   return content.str();
 }
 
-// A program with pipes for stdout and stderr. What it and its descendants carry in their environment tells
-// them from others.
+// A program with pipes for stdout and stderr, in the environment of this process plus `variables`. A variable
+// TEST_MARK identifies the program and its descendants. The destructor kills them. 126: execve failed.
 class Subprocess {
  public:
   using Variables = std::map<std::string, std::string>;
   using Clock = std::chrono::steady_clock;
 
+  // Without read_stderr, the pipe of stderr is not read.
   explicit Subprocess(std::vector<std::string> argv, const Variables& variables = {}, bool read_stderr = true)
       : read_stderr_(read_stderr) {
     static std::atomic<int> count{0};
@@ -121,7 +122,7 @@ class Subprocess {
     closedir(proc);
     return pids;
   }
-  // Waits until none is left; returns how long that took, in seconds.
+  // Waits until none is left, at most `limit` seconds. Returns the seconds that it waited.
   double until_none_left(double limit) const {
     const auto begin = Clock::now();
     for (;;) {
@@ -133,7 +134,7 @@ class Subprocess {
   }
 
  private:
-  // Until all writers are gone; shortly after the program itself in any case.
+  // Reads until all writers have closed the pipes, or 300 ms after the end of the program.
   void read_all() {
     Clock::time_point last{};
     std::vector<pollfd> fds = {{out_[0], POLLIN, 0}, {err_[0], POLLIN, 0}};
@@ -167,7 +168,7 @@ class Subprocess {
   double seconds_ = 0;
 };
 
-// A port of the loopback interface that is taken for its lifetime.
+// A port of the loopback interface on which a socket listens until release().
 class TakenPort {
  public:
   TakenPort() {
@@ -215,7 +216,7 @@ inline void write_file(const std::string& path, const std::string& content) {
   std::ofstream(path, std::ios::binary) << content;
 }
 
-// Waits until the file is there and has something in it.
+// Waits until the file exists and is not empty. Returns false at the timeout.
 inline bool wait_for_file(const std::string& path, double seconds = 10) {
   for (int i = 0; i < seconds * 100; ++i) {
     if (!read_whole(path).empty()) return true;

@@ -1,4 +1,4 @@
-// Ranks as threads, for tests that expect an error on each of them.
+// Runs ranks as threads and collects the error of each.
 #pragma once
 
 #include <mutex>

@@ -148,7 +148,7 @@ TEST(AutogradPage, Checkpoint) {
   EXPECT_TRUE(block.weight.grad().defined());
 }
 
-// [function]
+// x^3, with its derivative.
 struct Cube : autograd::Function {
   std::vector<Tensor> forward(const std::vector<Tensor>& xs) override {
     save(xs[0]);

@@ -64,7 +64,7 @@ TEST(DataPage, TheMeanOverUnequalSharesIsThatOfTheGlobalBatch) {
   for (size_t i = 0; i < alone.size(); ++i) EXPECT_NEAR(shared[i], alone[i], 1e-6) << i;
 }
 
-// {samples, those whose largest logit is the target's} among the first `count`.
+// Returns {count, the number of samples whose largest logit is the target's}, of the first `count` samples.
 Tensor count_right(const Tensor& logits, const Tensor& target, int64_t count) {
   const auto best = argmax(logits, 1).to_vector<int64_t>(), classes = target.to_vector<int64_t>();
   int64_t right = 0;

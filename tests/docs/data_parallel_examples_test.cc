@@ -1,4 +1,4 @@
-// The examples of docs/guide/data-parallel.md: that they compile and do what the page says. Ranks are threads here.
+// The examples of docs/guide/data-parallel.md: they compile and do what the page says. Ranks are threads.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// The examples of docs/guide/distributed.md: that they compile and do what the page says. Ranks are threads here.
+// The examples of docs/guide/distributed.md: they compile and do what the page says. Ranks are threads here.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

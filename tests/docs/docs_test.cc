@@ -1,4 +1,5 @@
-// The programs of README.md and docs/guide run and do what the pages say; links between pages lead to pages.
+// The programs of README.md and docs/guide, run as processes, learn and print what the pages say; links
+// between pages lead to pages. Paths are relative to the root of the repository.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -32,7 +33,7 @@ TEST(Docs, TheModelOfTheReadmeLearns) {
   EXPECT_LT(last, 0.5 * losses[0]);
 }
 
-// What a command writes to stdout; it must end with 0.
+// Returns the stdout of a command, which must exit with 0.
 std::string output_of(const std::string& command) {
   FILE* program = popen(command.c_str(), "r");
   EXPECT_TRUE(program);
@@ -78,8 +79,9 @@ TEST(Docs, TheFirstGanLearnsOnTwoRanks) {
   EXPECT_LT(std::atof(output.c_str() + at + said.size()), -0.4) << "it begins at 0, the digits have -0.7";
 }
 
-// A part of the training: what it prints and saves. With GRADUS_LONG_TESTS, as tools/gan-quality.sh sets it, all
-// of it: each of the eight places gets 5 % of the samples or more, all together three quarters.
+// A short training prints eight shares and saves a checkpoint. With GRADUS_LONG_TESTS, as
+// tools/gan-quality.sh sets it, the full training: each of the eight Gaussians gets at least 5 % of the
+// samples, all together three quarters.
 TEST(Docs, TheRingOfTheGuideTrainsOnTwoRanks) {
   const bool is_long = std::getenv("GRADUS_LONG_TESTS");
   const std::string place = testing::TempDir() + "/ring";

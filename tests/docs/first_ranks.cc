@@ -1,3 +1,4 @@
+// The first program of docs/guide/distributed.md: four ranks add up their numbers; rank 0 prints [6., 6.].
 #include <iostream>
 #include "gradus/gradus.h"
 using namespace gradus;

@@ -1,4 +1,5 @@
-// The training step of docs/guide/gans.md that belongs to the model: that it compiles, and trains both networks.
+// The example of docs/guide/gans.md whose training step is a method of the model: it compiles, and both
+// networks train on two ranks (threads).
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

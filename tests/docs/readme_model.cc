@@ -1,3 +1,4 @@
+// The program of README.md: trains a classifier of digits, and prints the loss of each of 200 steps.
 #include <iostream>
 #include "gradus/gradus.h"
 using namespace gradus;

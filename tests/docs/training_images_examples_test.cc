@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Pictures of two classes, red and green, below noise.
+// Writes `count` noisy pictures of each class: red and green.
 void write_pictures(const fs::path& dir, int64_t count) {
   for (const int64_t label : {0, 1})
     for (int64_t i = 0; i < count; ++i) {
@@ -34,7 +34,7 @@ class TrainingImagesPage : public testing::Test {
     fs::remove_all(pets);
     fs::create_directories("runs");
     manual_seed(1);
-    set_num_threads(1);  // small steps, which others of this machine should not hold up
+    set_num_threads(1);  // the steps are small
     write_pictures(pets / "train", 32);
     write_pictures(pets / "val", 10);
   }
@@ -199,8 +199,7 @@ TEST_F(TrainingImagesPage, EventsAndCheckpoint) {
   EXPECT_GT(fs::file_size(log.path()), 1000u);
 }
 
-// Stopped after any number of steps and started again, the program ends with the bits of one
-// that ran through.
+// Stopped after 5 and after 7 steps and started again, the program ends with the same bits as without stops.
 TEST_F(TrainingImagesPage, GoesOnAfterACrash) {
   fs::current_path(testing::TempDir());
   struct Stopped {};

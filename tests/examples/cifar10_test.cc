@@ -1,5 +1,5 @@
-// The CIFAR-10 program from outside: what it learns, in f32 and in mixed precision, on one rank and on
-// several, and that a run which is killed and resumed ends with the same bits as one that was not.
+// examples/cifar10 as a process: what it learns, in f32 and in mixed precision, on one rank and on several,
+// and that a run that is killed and resumed ends with the same bits. Exit codes: 1 error, 2 bad option.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -27,7 +27,7 @@ using testing::Not;
 
 constexpr int64_t kTrain = 320, kTest = 101;
 
-// Images in CIFAR-10's format that can be told apart: each class has a color of its own, below much noise.
+// Writes noisy images in CIFAR-10's format. Each class has its own color.
 void write_images(const fs::path& file, int64_t count, uint64_t seed) {
   std::ofstream out(file, std::ios::binary);
   for (int64_t i = 0; i < count; ++i) {
@@ -114,7 +114,7 @@ TEST(Cifar10Program, MistakesGiveAStatus) {
 
 // ---- going on after a kill ----
 
-// Weights, results and which samples were used must be those of a run that nothing disturbed.
+// Expects the weights, results and samples of the uninterrupted run `straight`.
 void expect_same(const fs::path& resumed, const fs::path& straight) {
   EXPECT_EQ(check_each_once(resumed / "log", kTrain, 2), "");
   EXPECT_EQ(steps_in(resumed / "log"), steps_in(straight / "log"));
@@ -159,7 +159,7 @@ TEST(Cifar10OnSeveralRanks, TwoThatAreKilledContinueBitIdenticallyOrOnOneRank) {
   ASSERT_EQ(more.status, 0) << more.output;
   expect_same(s.dir(), straight.dir());
 
-  // The same steps of the same samples, so that one rank learns the same, but for batch norm's smaller batches.
+  // One rank takes the same steps with the same samples. Results differ since batch norm's batches do.
   const Result alone = run(one.dir(), with(kShort, {"--resume", "c/cifar10.ckpt"}));
   ASSERT_EQ(alone.status, 0) << alone.output;
   EXPECT_EQ(check_each_once(one.dir() / "log", kTrain, 2), "");
@@ -177,7 +177,7 @@ const std::vector<std::string> kPipeline = {
     "--workers",        "2", "--log-interval", "1", "--summary", "s.json", "--sample-log", "log",
     "--checkpoint-dir", "c", "--pipeline",     "2"};
 
-// Tensors and results are those of a run that nothing disturbed.
+// The same for checkpoints, since a pipeline writes no weights file.
 void expect_same_checkpoints(const fs::path& resumed, const fs::path& straight) {
   EXPECT_EQ(check_each_once(resumed / "log", kTrain, 2), "");
   EXPECT_EQ(steps_in(resumed / "log"), steps_in(straight / "log"));

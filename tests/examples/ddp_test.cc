@@ -1,5 +1,5 @@
-// The ddp program from outside. It checks its own results; here: that it runs to its end, however its ranks
-// are started, and shows what it should.
+// examples/ddp as a process. The program itself checks its results; here: that it ends well with processes or
+// threads as ranks and under gradus-run, and prints all demonstrations. Exit code 2: bad option.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -79,7 +79,7 @@ TEST(DdpProgram, OneDemonstrationAlone) {
   EXPECT_THAT(r.output, Not(HasSubstr("broadcast:")));
 }
 
-// The numbers of a table's lines, before and after: "  rank 1   0.9   ->   0.5".
+// Returns the two numbers of each line below the title: "  rank 1   0.9   ->   0.5".
 std::vector<std::pair<double, double>> numbers_below(const std::string& title, const std::string& output) {
   std::vector<std::pair<double, double>> all;
   const size_t at = output.find(title);

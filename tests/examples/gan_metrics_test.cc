@@ -1,5 +1,5 @@
-// The GAN program's metrics from outside: the classifier, numbers of checkpoints and of files, numbers while
-// a training goes on; files that are hostile, and disks that are full.
+// Metrics of examples/gan as a process: of checkpoints, of files of samples and during trainings; their
+// classifier; hostile files; full disks. Exit code 1: error.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -33,11 +33,11 @@ using testing::Not;
 
 using Arguments = std::vector<std::string>;
 
-// swd takes seconds of 130 images: OfAFolderOfImagesNeedNoClassifier computes it of few.
+// swd takes seconds for 130 images. OfAFolderOfImagesNeedNoClassifier computes it for 22.
 const char* const kAllButSwd = "frechet,scores,ms_ssim,kid,precision_recall";
 
-// A folder with files of MNIST: 2,000 generated training images and 400 test images. The program's own generated
-// digits are 70,000, which each run would draw.
+// Returns a folder with files in MNIST's format: 2,000 generated training images and 400 test images. Without
+// it, each run would generate 70,000.
 const fs::path& digits() {
   static const Scratch scratch;
   static const bool written = [] {
@@ -85,7 +85,7 @@ Arguments small_with_metrics(const Arguments& more = {}) {
   return args;
 }
 
-// The classifier in the tests' cache folder, and a checkpoint with all that belongs to it: made once.
+// Trains the classifier and a small GAN once for all tests.
 class GanMetrics : public testing::Test {
  protected:
   static void SetUpTestSuite() {
@@ -114,7 +114,7 @@ class GanMetrics : public testing::Test {
     const Result r = gan(dir(), args);
     EXPECT_EQ(r.status, 1) << text << '\n' << r.output;
     EXPECT_THAT(r.output, HasSubstr(text));
-    // No stack, no second error: a line, or a list of names that do not fit, or the numbers before.
+    // One error, without a stack trace.
     EXPECT_LE(count_of("\n", r.output), 4) << r.output;
     EXPECT_THAT(r.output, Not(HasSubstr("step 1 ")));
   }
@@ -197,7 +197,7 @@ TEST_F(GanMetrics, OfATrainingThatIsKilledAreThoseOfOneThatIsNot) {
   EXPECT_EQ(summary(s.dir() / "s.json").at("metrics"), straight.at("metrics"));
 }
 
-// PGGAN has no batch norm, and at this learning rate its weights stay as they are. It still grows.
+// PGGAN has no batch norm, and at a learning rate of 1e-30 its weights do not change. It still grows.
 TEST_F(GanMetrics, AreTheSameOnAnyNumberOfRanks) {
   json one;
   for (const std::string ranks : {"1", "3"}) {
@@ -265,7 +265,7 @@ TEST_F(GanMetrics, OfNamesThatAreNoneAreErrors) {
 
 // ---- hostile files ----
 
-// A file of the safetensors format, with any header.
+// Writes a safetensors file with this header, and `claimed` as its length if not 0.
 void write_file(const fs::path& file, const std::string& header, int64_t bytes, uint64_t claimed = 0) {
   std::ofstream out(file, std::ios::binary);
   uint64_t length = claimed ? claimed : header.size();
@@ -279,6 +279,7 @@ std::string header(const std::string& name, const std::string& dtype, const std:
 }
 
 TEST_F(GanMetrics, OfHostileFilesAreOneLine) {
+  // A tensor, the bytes that the header claims and that follow, and a part of the error ("": no error).
   struct Hostile {
     const char *name, *dtype, *shape;
     int64_t claimed, given;
@@ -355,7 +356,7 @@ TEST_F(GanMetrics, OfHostileCheckpointsAreErrors) {
 
 // ---- full disks ----
 
-// While it lives, files of programs that are started do not grow beyond `bytes`.
+// During its lifetime, files of started programs cannot grow beyond `bytes`.
 class FileSizeLimit {
  public:
   explicit FileSizeLimit(rlim_t bytes) {

@@ -1,5 +1,5 @@
-// The GAN program from outside: every model under every kind of data parallelism, on a folder of images of
-// many sizes; that a run which is interrupted or killed goes on to the same bits; what it says of mistakes.
+// examples/gan as a process: every model under every kind of data parallelism, on a folder of images of many
+// sizes; an interrupted or killed run resumes to the same bits; errors. Exit codes: 1 error, 130 interrupted.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -55,7 +55,7 @@ const std::vector<Model>& all_models() {
   return all;
 }
 
-// 16 images of all ranks, ten steps, with what all runs have in common.
+// Arguments of ten steps with 16 images (of all ranks together) each.
 Arguments small(const Model& m, const Arguments& more = {}) {
   Arguments args = {"--model", m.name,      "--data", "images",         "--batch", "16",        "--images",
                     "160",     "--threads", "1",      "--log-interval", "1",       "--summary", "s.json"};
@@ -133,7 +133,7 @@ TEST_P(GanProgram, TakesTheStepsThatItIsAskedFor) {
   EXPECT_NE(generators[0], generators[1]);
 }
 
-// The size 8 begins with step 5, in the middle of an epoch, with half of the batch and of the learning rate.
+// `plan` has SIZE:IMAGES:BATCH:LR per size. Below, size 8 begins within an epoch, at step 5.
 Arguments growing(const std::string& plan, const Arguments& more = {}) {
   Arguments args = {"--model",
                     "pggan",
@@ -238,7 +238,7 @@ TEST(GanPictures, AreMadeOfACheckpointAlone) {
   }
 }
 
-// The averaged generator of a short training makes images like the last weights', not like the first ones'.
+// After a short training, images of averaged weights resemble those of the last weights, not the first.
 TEST(GanPictures, OfAYoungAverageAreNotThoseOfTheFirstWeights) {
   Scratch s;
   make_images(s.dir());
@@ -353,7 +353,7 @@ TEST(GanProgramNotFinite, EndsAllRanksOrLeavesStepsOut) {
   EXPECT_GE(summary(s.dir() / "s.json").at("skipped"), 10);
 }
 
-// A DCGAN on black and white images, which differ as much as images can.
+// Trains a DCGAN on images that are entirely black or white.
 Result trained_on_black_and_white(const fs::path& dir, std::vector<std::string> more) {
   fs::create_directories(dir / "images");
   for (int i = 0; i < 16; ++i)

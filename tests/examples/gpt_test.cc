@@ -1,5 +1,5 @@
-// The gpt program from outside: what it learns, that a pipeline trains as one process does, that a run which
-// is killed and resumed ends as one that was not, what it writes, and what it says of mistakes.
+// examples/gpt as a process: what it learns, that a pipeline trains as one process does, that a killed and
+// resumed run ends as an uninterrupted one, its text. Exit codes: 1 error, 2 bad option, 130 interrupted.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -28,7 +28,7 @@ Result gpt(const fs::path& dir, const Arguments& args, int signal = 0, const std
   return examples::run("gpt", dir, args, signal, text);
 }
 
-// A network that sees 16 characters, in so many steps of 32 sequences.
+// Arguments of a network with a context of 16 characters, and `steps` steps of 32 sequences.
 Arguments small(const std::string& steps, const Arguments& more = {}) {
   Arguments args = {"--heads",   "2",  "--width",   "48",     "--context",    "16",
                     "--warmup",  "20", "--batch",   "32",     "--lr",         "1e-2",
@@ -96,7 +96,7 @@ TEST(GptProgram, LearnsTheSameInMixedPrecision) {
   EXPECT_NEAR(summary(s.dir() / "s.json").at("validation_loss"), want, 0.01);
 }
 
-// Weights, moments, random numbers and losses are those of a training that nothing disturbed.
+// Expects the losses and the checkpoint (without times) of the uninterrupted training `straight`.
 void expect_same(const fs::path& resumed, const fs::path& straight) {
   const nlohmann::json a = summary(resumed / "s.json"), b = summary(straight / "s.json");
   for (const char* loss : {"loss", "validation_loss"}) EXPECT_EQ(a.at(loss), b.at(loss)) << loss;
@@ -128,7 +128,7 @@ TEST(GptProgram, GoesOnWhereItWasKilled) {
   expect_same(s.dir(), straight.dir());
 }
 
-// Ranks that are killed, interrupted, or started again because one of them was killed end as undisturbed ones.
+// Ranks that are killed, interrupted, or restarted because one was killed end as uninterrupted ones.
 TEST(GptInAPipeline, GoesOnWhereItsRanksWereKilledOrInterrupted) {
   const Arguments args = with(small("30", kSaving), {"--pipeline", "2", "--replicas", "2"});
   Scratch straight, killed, interrupted, restarted;
@@ -219,7 +219,7 @@ TEST(GptInAPipeline, ACheckpointThatCannotBeWrittenIsAnError) {
   EXPECT_EQ(bytes_of(s.dir() / "d/gpt.ckpt"), before);
 }
 
-// A text of which every character follows from the one before.
+// Writes a text in which each character determines the next.
 fs::path write_rhyme(const fs::path& dir, int64_t times = 300) {
   std::ofstream out(dir / "rhyme.txt", std::ios::binary);
   while (times-- > 0) out << "to be\n";

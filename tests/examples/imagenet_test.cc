@@ -1,5 +1,5 @@
-// The ImageNet program from outside, on small pictures: what it learns, prints and keeps, on one rank and on
-// several, and that a run which is killed and resumed ends with the same bits as one that was not.
+// examples/imagenet as a process, on small pictures: what it learns, prints and saves, on one rank and on
+// several, and that a killed and resumed run ends with the same bits. Exit codes: 1 error, 2 bad option.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -29,7 +29,7 @@ using testing::Not;
 constexpr int64_t kTrain = 40, kVal = 7;  // of each class
 const std::vector<std::string> kClasses = {"blue", "green", "red"};
 
-// A noisy picture, the channel of its class brighter than the others.
+// Returns a noisy picture. The channel of its class is brighter than the others.
 Tensor picture(size_t label, uint64_t seed, uint64_t index) {
   const int64_t height = 40 + int64_t(index % 3) * 5, width = 48;
   Tensor x = zeros({3, height, width}, {.dtype = DType::kU8});
@@ -83,7 +83,7 @@ TEST(ImagenetProgram, LearnsKeepsTheBestAndEvaluatesIt) {
   EXPECT_LT(j["history"][2].at("train_loss").get<double>(), 0.8);
   EXPECT_EQ(j.at("test_samples"), 21);
 
-  // Both ways to take up the best weights give its accuracy again.
+  // Both ways to load the best weights reproduce the best accuracy.
   const double best = j.at("best_test_accuracy");
   for (const char* option : {"--resume", "--pretrained"}) {
     const Result e = run(s.dir(), with(kSmall, {"--evaluate", option, "c/imagenet.best.ckpt"}));
@@ -161,7 +161,7 @@ TEST(ImagenetProgram, TakesOverWeightsForOtherClasses) {
       EXPECT_THAT(r.output, HasSubstr("fc.weight begins anew"));
       losses.insert(summary(s.dir() / "s.json").at("history")[0].at("train_loss").get<double>());
     }
-    // To go on from it is another thing.
+    // A training cannot be resumed with other classes.
     const Result resumed = run_with(division, {"--resume", "c/imagenet.ckpt"});
     EXPECT_EQ(resumed.status, 1);
     EXPECT_THAT(resumed.output, HasSubstr("number of classes 3, not with 4"));
@@ -186,7 +186,7 @@ TEST(ImagenetInAPipeline, LearnsKeepsTheBestAndEvaluatesIt) {
   EXPECT_EQ(j["history"][3].at("test_accuracy_in_5"), 1.0);  // of three classes
   EXPECT_EQ(j.at("test_samples"), 21);
 
-  // With a pipeline or without, the best weights give its accuracy again.
+  // With or without a pipeline, the best weights reproduce the best accuracy.
   for (const char* option : {"--resume", "--pretrained"})
     for (const bool in_pipeline : {true, false}) {
       const Result e = run(s.dir(), with(in_pipeline ? args : with(kSmall, {"--amp", "bf16"}),
@@ -229,8 +229,7 @@ const std::vector<std::string> kResumed =
 const std::vector<std::string> kSaving =
     with(kResumed, {"--checkpoint-dir", "c", "--checkpoint-interval", "3"});
 
-// The weights and the state of the optimizer at the end, and which samples were used, must be those of a run
-// that nothing disturbed.
+// Expects the weights, optimizer state and samples of the uninterrupted run `straight`.
 void expect_same(const fs::path& resumed, const fs::path& straight) {
   EXPECT_EQ(check_each_once(resumed / "log", 3 * kTrain, 2), "");
   EXPECT_EQ(steps_in(resumed / "log"), steps_in(straight / "log"));
@@ -282,7 +281,7 @@ TEST(ImagenetOnSeveralRanks, TwoThatAreKilledContinueOnTwoOrOnOne) {
     const Result more = run(s.dir(), with(kSaving, {"--nproc", ranks, "--resume", "c/imagenet.ckpt"}));
     ASSERT_EQ(more.status, 0) << more.output;
     if (std::string(ranks) == "2") expect_same(s.dir(), straight.dir());
-    // -b is the batch of all ranks: one makes the same steps of the same samples.
+    // -b is the batch of all ranks together, so one rank takes the same steps with the same samples.
     EXPECT_EQ(check_each_once(s.dir() / "log", 3 * kTrain, 2), "");
     EXPECT_EQ(steps_in(s.dir() / "log"), steps_in(straight.dir() / "log"));
     EXPECT_EQ(summary(s.dir() / "s.json").at("test_samples"), 3 * kVal);

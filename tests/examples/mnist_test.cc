@@ -1,5 +1,6 @@
-// The MNIST program from outside: what it learns, what it prints and writes, on one rank and on several, and
-// that a run that is interrupted or killed and then resumed ends with the same bits as one that was not.
+// examples/mnist as a process: what it learns, prints and writes, on one rank and on several, and that an
+// interrupted or killed run that is resumed ends with the same bits. Exit codes: 1 error, 2 bad option, 130
+// interrupted.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -74,7 +75,7 @@ TEST(MnistProgram, ContinuesBitIdenticallyAfterBeingInterruptedOrKilled) {
     EXPECT_EQ(summary(s.dir() / "s.json").at("epochs"), 3);
   };
   {
-    // In the middle of the second epoch, as by Ctrl-C: it saves and says how to go on.
+    // Ctrl-C within the second epoch: the program saves and prints how to resume.
     Scratch s;
     const Result r = run(s.dir(), with(kShort, {"--checkpoint-dir", "c"}), SIGINT, "Train Epoch: 2 [150/500");
     EXPECT_EQ(r.status, 130) << r.output;
@@ -83,7 +84,7 @@ TEST(MnistProgram, ContinuesBitIdenticallyAfterBeingInterruptedOrKilled) {
     expect_same(s);
   }
   {
-    // Killed on the spot: it goes on from the last checkpoint.
+    // SIGKILL: the run resumes from the last checkpoint.
     Scratch s;
     const Result r = run(s.dir(), with(kShort, {"--checkpoint-dir", "c", "--checkpoint-interval", "3"}),
                          SIGKILL, "Train Epoch: 2 [250/500");
@@ -202,8 +203,7 @@ TEST(MnistOnSeveralRanks, EveryNumberOfRanksMakesTheSameStepsOfTheSameSamples) {
 }
 
 TEST(MnistOnSeveralRanks, LogsOfTrainingAreOverAllRanks) {
-  // Without learning, the mean over an epoch depends on the samples alone. (Dropout does not:
-  // hence the width.)
+  // At a learning rate of 0, the mean loss of an epoch depends on samples alone; 1 % is for dropout.
   double loss[2];
   for (const int ranks : {1, 2}) {
     Scratch s;
@@ -231,7 +231,7 @@ TEST(MnistOnSeveralRanks, RunsUnchangedUnderGradusRun) {
   EXPECT_EQ(summary(s.dir() / "s.json").at("world_size"), 3);
 }
 
-// What a scheduler does before it takes a machine away: one rank is told, all end, and nothing is lost.
+// As a cluster scheduler preempts a job: SIGTERM to one rank stops all, with a checkpoint.
 TEST(MnistOnSeveralRanks, OneRankThatIsAskedToStopStopsAllWithACheckpoint) {
   Scratch straight;
   ASSERT_EQ(run(straight.dir(), with(kShort, {"--nproc", "2"})).status, 0);

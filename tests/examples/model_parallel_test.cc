@@ -1,4 +1,5 @@
-// The model_parallel program: its networks, its prediction, its plot, and the whole from outside.
+// examples/model_parallel: its two-device networks against one device, its prediction of step times, its SVG
+// plot, and the program as a process.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -136,7 +137,7 @@ TEST(Prediction, TimesBothHalves) {
 
 // ---- plot ----
 
-// What Python's XML parser finds in a file: the texts, and how many there are of some elements.
+// Returns what Python's XML parser finds in an SVG file: texts, and the numbers of some elements.
 std::string read_by_python(const std::string& file) {
   const std::string program =
       "import sys, xml.etree.ElementTree as E\n"

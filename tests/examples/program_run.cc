@@ -1,3 +1,6 @@
+// Starts example programs, reads their output, and evaluates their sample logs.
+//
+// Lines of a sample log: "EPOCH POSITION INDEX..." has the samples of a step, "from EPOCH POSITION" resumes.
 #include "gradus/tests/examples/program_run.h"
 
 #include <gtest/gtest.h>
@@ -62,7 +65,7 @@ Program::Program(const std::string& name, const fs::path& dir, std::vector<std::
     dup2(out[1], STDOUT_FILENO);
     dup2(out[1], STDERR_FILENO);
     close(out[0]), close(out[1]);
-    setenv("XDG_CACHE_HOME", dir.c_str(), 1);  // no data sets of this machine's
+    setenv("XDG_CACHE_HOME", dir.c_str(), 1);  // hides data sets of the machine; identifies ranks
     // Programs, their ranks and other tests share few cores: waiting threads must not spin.
     setenv("OMP_WAIT_POLICY", "passive", 0);
     for (const auto& [key, value] : variables) setenv(key.c_str(), value.c_str(), 1);

@@ -1,4 +1,4 @@
-// The programs under examples from outside: started in a folder of their own, killed, their files read.
+// Runs the programs under examples as processes in temporary folders: output, exit codes, signals, files.
 #pragma once
 
 #include <sys/types.h>
@@ -15,7 +15,7 @@
 
 namespace gradus::examples {
 
-// A folder of one's own, removed at the end.
+// A temporary folder, removed by the destructor.
 class Scratch {
  public:
   Scratch();
@@ -31,12 +31,12 @@ struct Result {
   std::string output;
 };
 
-// examples/NAME, started in `dir`; a name with a folder is the whole path.
+// A process of examples/NAME with working directory `dir`. A name with a slash is a path.
 class Program {
  public:
   using Variables = std::map<std::string, std::string>;
 
-  // The variable LAUNCHER starts it under gradus-run, on so many ranks.
+  // A variable LAUNCHER=N starts the program under gradus-run on N ranks.
   Program(const std::string& name, const std::filesystem::path& dir, std::vector<std::string> args,
           const Variables& variables = {});
   ~Program();
@@ -44,9 +44,9 @@ class Program {
   Program& operator=(const Program&) = delete;
 
   void kill(int signal) const;
-  // Sends a signal to a rank that the program has started itself. Returns whether there was one.
+  // Sends a signal to a rank that the program itself has started. Returns false if there is none.
   bool kill_rank(int rank, int signal) const;
-  // Reads its output until it says `text`; false when it ends before.
+  // Waits until the output has `text`. Returns false if the program ends before.
   bool wait_for(const std::string& text);
   // Waits for its end.
   Result end();
@@ -60,23 +60,25 @@ class Program {
   Result result_;
 };
 
-// Runs the program in `dir`. When its output has `text`, it gets `signal`.
+// Runs the program in `dir` to its end. Sends `signal` (0: none) once its output has `text`.
 Result run(const std::string& name, const std::filesystem::path& dir, const std::vector<std::string>& args,
            int signal = 0, const std::string& text = "");
 
-// Ranks started by hand with torchrun's variables, one for each list of arguments.
+// Starts one rank per list of arguments, with torchrun's variables, without a launcher.
 std::vector<std::unique_ptr<Program>> start_ranks(const std::string& name, const std::filesystem::path& dir,
                                                   const std::vector<std::vector<std::string>>& args);
 
+// Returns args followed by more.
 std::vector<std::string> with(std::vector<std::string> args, std::initializer_list<std::string> more);
+// Returns the JSON that a program writes by --summary.
 nlohmann::json summary(const std::filesystem::path& file);
 std::string bytes_of(const std::filesystem::path& file);
 int count_of(const std::string& part, const std::string& text);
 
-// What a sample log says of a training, over all its runs: the samples of each step that counts, in order. A
-// step after the place from which a later run went on does not count.
+// Returns the samples of each step of a training from its --sample-log, in order. Steps that a later run
+// repeated after a resumption count once.
 std::vector<std::multiset<int64_t>> steps_in(const std::filesystem::path& log);
-// Says which samples do not come once in each of the epochs; "" when all do.
+// Returns which samples do not occur exactly once in each epoch; "" if all do.
 std::string check_each_once(const std::filesystem::path& log, int64_t samples, int64_t epochs);
 
 }  // namespace gradus::examples

@@ -1,5 +1,4 @@
-// Checkpoints, as they are and with the checksum that they should have. What can be read must survive another
-// trip to the disk.
+// Fuzz target: checkpoints, as they are and with corrected checksums, give valid tensors or a FileError.
 #include <unistd.h>
 #include <zlib.h>
 

@@ -1,5 +1,5 @@
-// The files of CIFAR-10 and CIFAR-100. The input is a byte of choices, images, and after a mark
-// names of classes.
+// Fuzz target: the files of CIFAR-10 and CIFAR-100. Input: a byte (bit 1: CIFAR-100, bit 0: test set),
+// images, and after "NAMES" the file of class names.
 #include <filesystem>
 #include <memory>
 

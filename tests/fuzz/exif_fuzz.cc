@@ -1,4 +1,4 @@
-// EXIF metadata.
+// Fuzz target: the orientation in EXIF metadata is from 1 to 8 for any bytes.
 #include "gradus/data/images/orientation.h"
 #include "gradus/tests/fuzz/fuzz.h"
 
@@ -13,7 +13,7 @@ std::vector<std::string> seeds() {
 }  // namespace gradus::fuzz
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  const std::vector<uint8_t> own(data, data + size);  // whose end the sanitizer knows
+  const std::vector<uint8_t> own(data, data + size);  // a copy, whose end the sanitizer checks
   const int orientation = gradus::data::internal::exif_orientation(own);
   FUZZ_CHECK(orientation >= 1 && orientation <= 8);
   return 0;

@@ -1,3 +1,4 @@
+// Helpers of the fuzz targets.
 #include "gradus/tests/fuzz/fuzz.h"
 
 #include <sys/mman.h>

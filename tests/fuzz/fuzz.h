@@ -1,4 +1,4 @@
-// What the fuzz targets share. Each is a file NAME_fuzz.cc that defines seeds() and
+// Helpers of the fuzz targets. Each target is a file NAME_fuzz.cc that defines seeds() and
 // LLVMFuzzerTestOneInput(); tools/fuzz.sh builds it with libFuzzer and sanitizers, and NAME_fuzz_test replays
 // seeds and variations of them.
 #pragma once
@@ -15,15 +15,14 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
 
 namespace gradus::fuzz {
 
-// Where the search begins: small inputs of every kind.
+// Returns the initial inputs of the search: small ones of every kind.
 std::vector<std::string> seeds();
 
-// Ends the process unless `ok`.
+// Aborts the process unless `ok`, which the fuzzer reports.
 #define FUZZ_CHECK(ok) ::gradus::fuzz::check(ok, #ok, __FILE__, __LINE__)
 void check(bool ok, const char* condition, const char* file, int line);
 
-// Calls read(); says whether it gave a result. A FileError is the other thing that may come of bytes from
-// outside; what else is thrown ends the process.
+// Calls read(). Returns true if it succeeds, false for a FileError. Other exceptions end the process.
 template <class F> bool survives(const F& read) {
   try {
     read();
@@ -34,7 +33,7 @@ template <class F> bool survives(const F& read) {
   }
 }
 
-// Reads each byte, so that sanitizers see one that is not there.
+// Reads each byte, so that sanitizers detect invalid or uninitialized memory.
 void touch(const void* data, int64_t bytes);
 
 // A file in memory that other code opens by its path.
@@ -52,7 +51,7 @@ class MemoryFile {
   std::filesystem::path path_;
 };
 
-// Files of the repository below `folder` whose names have the ending; read from its root.
+// Returns the contents of the files in `folder` of the repository whose names have the ending.
 std::vector<std::string> contents(const std::filesystem::path& folder, std::string_view ending);
 
 }  // namespace gradus::fuzz

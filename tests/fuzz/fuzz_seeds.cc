@@ -1,4 +1,4 @@
-// Of programs of libFuzzer: `--seeds=DIR` alone writes the seeds there.
+// Lets libFuzzer programs write their seeds to the folder DIR if `--seeds=DIR` is their only argument.
 #include <cstdlib>
 #include <fstream>
 #include <string>

@@ -1,4 +1,4 @@
-// IDX files, plain and gzip.
+// Fuzz target: IDX files, plain and gzip, give an array of at most 1 MiB or a FileError.
 #include <zlib.h>
 
 #include "gradus/data/files/idx.h"
@@ -39,7 +39,7 @@ std::vector<std::string> seeds() {
     all.push_back(gzip(idx(type, bytes)));
   }
   all.push_back(gzip(idx(8, 1)) + gzip(""));
-  // Nothing, of a size that no tensor has.
+  // A dimension is 0; the product of the others overflows.
   all.push_back({0, 0, 9, 4, 2, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1});
   return all;
 }

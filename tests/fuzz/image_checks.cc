@@ -1,3 +1,5 @@
+// Checks that a decoder of images is consistent: a crop equals the crop of the whole, and allow_damaged opens
+// whatever can be decoded completely.
 #include "gradus/tests/fuzz/image_checks.h"
 
 #include <algorithm>
@@ -26,7 +28,7 @@ void check_size(const Image& image) {
   FUZZ_CHECK(image.channels() == 1 || image.channels() == 3);
 }
 
-// A box that depends on the file, so that many are tried.
+// Returns a box that depends on a hash of the file.
 Box some_box(const Image& image, size_t bits) {
   const auto take = [&](int64_t n) {
     const auto value = static_cast<int64_t>(bits % 1021) % n;

@@ -1,11 +1,11 @@
-// What must hold of any image file.
+// Invariants of decoding that hold for any image file; for fuzz targets.
 #pragma once
 
 #include <string_view>
 
 namespace gradus::fuzz {
 
-// Decodes it in full, in part, scaled down and as far as it goes; what comes out must agree.
+// Decodes the file in full, in part, scaled down, and with damage allowed. Aborts if the results disagree.
 void check_image(std::string_view file);
 
 }  // namespace gradus::fuzz

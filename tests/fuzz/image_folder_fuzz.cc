@@ -1,5 +1,5 @@
-// The listing of ImageFolder. The input is a script that makes folders, files and links; the samples must be
-// those that a plain walk finds, in torchvision's order.
+// Fuzz target: the samples of ImageFolder in random trees of folders, files and links are those of a
+// recursive walk, in torchvision's order. Input: three bytes per entry: kind, parent folder, name.
 #include <unistd.h>
 
 #include <algorithm>
@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 constexpr std::array<const char*, 12> kNames = {"a",      "b",    "b-1",    "a.png", "B.JPG", "c.jpeg",
                                                 "\xff\n", ".png", "d.webp", "e.txt", "z.PnG", "png"};
 
-constexpr size_t kSteps = 16;  // so that links that fan out lead to thousands of folders, not more
+constexpr size_t kSteps = 16;  // bounds the number of folders that links multiply
 
 struct Tree {
   explicit Tree(std::string_view script)
@@ -65,7 +65,7 @@ bool is_sample(std::string name) {
   return name.ends_with(".png") || name.ends_with(".jpg") || name.ends_with(".jpeg");
 }
 
-// Folder by folder, the files of each; `depth` bounds links that lead in circles.
+// Finds the sample files of each folder. `depth` detects cycles of links.
 void walk(const fs::path& folder, int depth, std::map<std::string, std::set<std::string>>& found) {
   FUZZ_CHECK(depth < 100);
   for (const auto& entry : fs::directory_iterator(folder)) {

@@ -1,4 +1,4 @@
-// JPEG files.
+// Fuzz target: JPEG files satisfy check_image(). The seeds include files that a search has found.
 #include <utility>
 
 #include "gradus/tests/fuzz/fuzz.h"

@@ -1,5 +1,5 @@
-// PNG files, as they are and with the checksums that their chunks should have, so that changes
-// reach the decoder.
+// Fuzz target: PNG files satisfy check_image(), as they are and with corrected checksums of their chunks, so
+// that changes reach the decoder.
 #include <zlib.h>
 
 #include "gradus/tests/fuzz/fuzz.h"

@@ -1,4 +1,5 @@
-// Replays a target's seeds, and thousands of variations of them, the same ones each time.
+// Replays the seeds of a fuzz target, and GRADUS_VARIATIONS random variations of them, the same ones in each
+// run. A failed check aborts the process.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -13,7 +14,7 @@ void run(const std::string& input) {
   LLVMFuzzerTestOneInput(reinterpret_cast<const uint8_t*>(input.data()), input.size());
 }
 
-// A few bytes replaced, added, removed, repeated or cut off.
+// Returns the input with a few bytes replaced, inserted, erased, repeated or cut off.
 std::string varied(std::string input, std::mt19937& random) {
   for (unsigned n = 1 + random() % 4; n > 0 && !input.empty(); --n) {
     const size_t at = random() % input.size(), count = 1 + random() % std::min<size_t>(8, input.size() - at);

@@ -1,4 +1,4 @@
-// Safetensors files.
+// Fuzz target: safetensors files give tensors that agree with the header, or a FileError.
 #include "gradus/io/safetensors.h"
 #include "gradus/tests/fuzz/fuzz.h"
 

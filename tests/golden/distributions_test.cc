@@ -1,5 +1,5 @@
-// Distributions against torch.distributions: values and gradients of golden cases, moments of
-// samples, and errors.
+// Distributions against torch.distributions (distributions.py wrote the file): values within 1e-14 and
+// gradients within 1e-13 in f64; moments of samples; errors.
 #include "gradus/nn/distributions.h"
 
 #include <gtest/gtest.h>
@@ -19,9 +19,11 @@
 namespace gradus::distributions {
 namespace {
 
+// The dy of an output.
 Tensor factors(const Shape& shape) { return tensor(golden::formula(shape.product(), 9, 1), shape); }
 
-// Compares what `make` makes of a case's parameters, and the gradients to them.
+// Compares the log_prob, entropy and KL divergence (to the parameters q_...) of a case's distribution, and
+// their gradients by the parameters. Where PyTorch's values are infinite, only values are compared.
 template <class Make>
 void compare(const std::string& name, const std::vector<std::string>& parameters, const Make& make) {
   const io::SafetensorsFile file = golden::load("distributions");
@@ -79,8 +81,7 @@ TEST(Distributions, BernoulliIsPyTorchs) {
     compare(name, {"probs"}, [](const std::vector<Tensor>& p) { return Bernoulli({.probs = p[0]}); });
 }
 
-// Means of n draws lie within 5 standard deviations, which chance leaves in one of 10^6 runs, and
-// seeds are fixed.
+// Means of n samples lie within 5 standard deviations; the seed is fixed.
 TEST(Distributions, SamplesHaveTheirMoments) {
   manual_seed(1);
   const int64_t n = 20'000;

@@ -1,4 +1,4 @@
-// Golden values: what PyTorch computed, read from the files that make_golden.py wrote.
+// Golden values: PyTorch's results in files that make_golden.py and the scripts beside the tests wrote.
 #pragma once
 
 #include <cmath>
@@ -17,7 +17,7 @@ inline io::SafetensorsFile load(const std::string& name) {
   return io::load_safetensors("tests/golden/" + name + ".safetensors");
 }
 
-// scale * u, u in [-1, 1), the numbers that make_golden.py fills weights with.
+// Returns scale * u for n pseudorandom u in [-1, 1), with which make_golden.py fills weights.
 inline std::vector<double> formula(int64_t n, uint64_t key, double scale) {
   std::vector<double> v;
   for (int64_t i = 0; i < n; ++i) {
@@ -27,7 +27,7 @@ inline std::vector<double> formula(int64_t n, uint64_t key, double scale) {
   return v;
 }
 
-// Largest |element| of x, at least `least`.
+// Returns the largest |element| of x, at least `least`.
 inline double magnitude(const Tensor& x, double least = 1) {
   for (double v : x.to_vector<double>()) least = std::max(least, std::abs(v));
   return least;

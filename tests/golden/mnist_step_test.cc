@@ -1,5 +1,5 @@
-// Whole training steps of the MNIST network against PyTorch: logits, loss, every parameter's gradient, the
-// losses of four steps of Adadelta under StepLR, and the parameters afterward.
+// Training steps of the MNIST network against PyTorch's (mnist.safetensors): logits, loss, gradients of all
+// parameters, the losses of four steps of Adadelta under StepLR, and the parameters afterward.
 #include <map>
 
 #include "gradus/autograd/grad_manager.h"
@@ -33,7 +33,7 @@ Tensor logits_of(const std::map<std::string, Tensor>& p, const Tensor& x) {
   return linear(h, p.at("fc2.weight"), p.at("fc2.bias"));
 }
 
-// Every stride-th element, 61 at most, as the script stores them.
+// Returns every stride-th element, at most 61, as the file stores them.
 Tensor sample(const Tensor& x) {
   const std::vector<double> all = x.to_vector<double>();
   const size_t stride = std::max<size_t>(1, all.size() / 61);
@@ -42,12 +42,13 @@ Tensor sample(const Tensor& x) {
   return tensor(some, {int64_t(some.size())});
 }
 
-// `tolerance` relative to the largest element of what is compared.
+// `tolerance` is relative to the largest element of `expected`.
 void expect_relative(const Tensor& given, const Tensor& expected, double tolerance, const std::string& what) {
   const double largest = golden::magnitude(expected, 1e-300);
   golden::expect_near(given, expected, tolerance * largest / golden::magnitude(expected), what);
 }
 
+// The tolerances of logits and first loss, of gradients, and of later losses and parameters, all relative.
 void check(DType t, double forward, double gradients, double later) {
   const io::SafetensorsFile file = golden::load("mnist");
   std::map<std::string, Tensor> p;
@@ -103,9 +104,9 @@ void check(DType t, double forward, double gradients, double later) {
 
 TEST(MnistStep, AgreesInF64) { check(DType::kF64, 1e-9, 1e-9, 1e-9); }
 
-// The longest chain is fc1 with 9216 terms after conv2 with 288: about sqrt(9504) roundings of 6e-8 each. The
-// first steps of Adadelta divide gradients by about their own size, which passes relative errors of small
-// ones on in full.
+// The longest chain of sums is fc1 with 9216 terms after conv2 with 288: about sqrt(9504) roundings of 6e-8
+// each. The first steps of Adadelta divide gradients by about their own size, so relative errors of small
+// gradients become errors of parameters.
 TEST(MnistStep, AgreesInF32) { check(DType::kF32, 2e-5, 1e-4, 1e-2); }
 
 }  // namespace

@@ -1,5 +1,6 @@
-// Several hosts on one machine: network namespaces, joined by a bridge. Every collective with two ranks per
-// host; a host whose cable is pulled; a host that dies.
+// Jobs over several hosts, which are network namespaces of this machine joined by a bridge: every collective
+// on three hosts with two ranks each, a host whose link goes down, a host whose ranks are killed. Skipped
+// without root, `ip` or `nsenter`. The ranks run rendezvous_program.cc.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sched.h>
@@ -22,8 +23,7 @@ using Seconds = std::chrono::duration<double>;
 
 bool is_ok(const std::string& command) { return std::system((command + " > /dev/null 2>&1").c_str()) == 0; }
 
-// A network of its own, as long as a process of ours lives that holds it: nothing is left of
-// it, whatever happens.
+// The network namespace of a sleeping child process, which dies with this process.
 class Network {
  public:
   Network() {
@@ -49,7 +49,7 @@ class Network {
 
   bool works() const { return works_; }
   pid_t pid() const { return pid_; }
-  // Puts a command into it.
+  // Returns the command that runs argv in the namespace.
   std::vector<std::string> enter(std::vector<std::string> argv) const {
     std::vector<std::string> all = {"/usr/bin/nsenter", "--net=/proc/" + std::to_string(pid_) + "/ns/net",
                                     "--"};
@@ -65,7 +65,7 @@ class Network {
   bool works_ = false;
 };
 
-// Hosts 10.77.0.1, 10.77.0.2, ... at one switch.
+// Hosts 10.77.0.1, 10.77.0.2, ... on one bridge.
 class Hosts {
  public:
   explicit Hosts(int count) {
@@ -119,7 +119,7 @@ void check_collectives(int count) {
 }
 TEST_F(Rendezvous, EveryCollectiveIsRightOnThreeHostsWithTwoRanksEach) { check_collectives(3); }
 
-// Two ranks on each of two hosts, started by hand: rank 0 hosts the store.
+// Two ranks on each of two hosts, without a launcher, that all-reduce until an error. Rank 0 has the store.
 class Reducing {
  public:
   // Returns once all have begun to reduce.
@@ -137,7 +137,7 @@ class Reducing {
   }
   void kill(int rank) { ranks_[size_t(rank)]->kill(SIGKILL); }
 
-  // What a rank said of the failure, and how many seconds after `since` that was.
+  // Returns the error that a rank printed, and its time in seconds after `since` (1e9 if it printed none).
   std::pair<std::string, double> failure(int rank, Clock::time_point since) {
     Subprocess& process = *ranks_[size_t(rank)];
     EXPECT_EQ(process.wait(), 0) << process.err();
@@ -166,7 +166,7 @@ void check_cut(int cut) {
     std::cout << "rank " << rank << " after " << seconds << " s:" << text << std::endl;
     EXPECT_THAT(text, HasSubstr("Error"));
     EXPECT_LT(seconds, 3 + 2) << rank;
-    // Those who reach the store, which is rank 0's, know who is away.
+    // The first host has the store, which knows the silent ranks. The second host cannot reach the store.
     EXPECT_THAT(text, HasSubstr(rank < 2 ? "no sign of life" : "is this host cut off?"));
   }
 }

@@ -1,4 +1,5 @@
-// Lists of actions from texts, one per rank: "0F0 0B0".
+// Builds the ActionLists of schedule.h from one text per rank, such as "0F0 0B0": stage, kind (F forward, B
+// backward, I and W its input and weight gradients), micro-batch.
 #pragma once
 
 #include <algorithm>

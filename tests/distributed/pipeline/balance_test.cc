@@ -1,3 +1,4 @@
+// balance(), which partitions units of a model into pipeline stages, against a search of all partitions.
 #include "gradus/distributed/pipeline/internal/auto_cut.h"
 
 #include <gmock/gmock.h>
@@ -11,11 +12,12 @@ namespace {
 using testing::ElementsAre;
 using testing::IsEmpty;
 
+// Its time, and the bytes that cross a cut after it.
 struct Unit {
   double seconds, bytes_after;
 };
 
-// Cuts units whose times add up. Whether [begin, end) may be a stage says fits(stage, begin, end).
+// Returns the stages' ends. A stage's time is the sum of its units', or infinite unless fits() is true.
 template <class Fits>
 std::vector<int> balanced(const std::vector<Unit>& units, int stages, const Fits& fits) {
   std::vector<double> bytes;
@@ -67,7 +69,7 @@ TEST(Balance, FindsWhatATryOfAllCutsFinds) {
     std::vector<Unit> units(1 + random() % 9);
     for (Unit& u : units) u = {double(1 + random() % 5), double(random() % 10)};
     const int n = int(units.size()), stages = 1 + int(random() % units.size());
-    const int longest = 1 + int(random() % units.size());  // of the first stage
+    const int longest = 1 + int(random() % units.size());  // units in the first stage
     const auto fits = [&](int stage, int begin, int end) { return stage > 0 || end - begin <= longest; };
     double slowest = INFINITY, bytes = INFINITY;
     std::vector<int> ends;

@@ -1,4 +1,5 @@
-// Which batches the running statistics of batch norms count.
+// Running statistics of batch norms in pipelines. With deferred_batch_norm a step updates them once, from all
+// its rows, as the undivided f64 model does (1e-12); without, each micro-batch does.
 #include <gtest/gtest.h>
 
 #include "gradus/distributed/data_parallel/sync_batch_norm.h"
@@ -8,7 +9,8 @@
 namespace gradus::dist {
 namespace {
 
-// The second norm sees what the first one has normalized.
+// norm2's input depends on the batches that norm1 normalizes, so only norm1's statistics equal those of the
+// undivided model. norm2 takes the mean over all batches (no momentum).
 struct TwoNorms : nn::Layer {
   nn::Linear fc1{this, "fc1", {.in = 6, .out = 8}};
   nn::BatchNorm1d norm1{this, "norm1", {.features = 8}};
@@ -28,7 +30,7 @@ void expect_statistics(const nn::BatchNorm& got, const nn::BatchNorm& want) {
   EXPECT_EQ(got.num_batches_tracked.item<int64_t>(), want.num_batches_tracked.item<int64_t>());
 }
 
-// Rows 13 in 4 micro-batches of different sizes; with replicas each has its part of the rows.
+// 26 rows in 4 micro-batches of different sizes. Four ranks are two replicas with 13 rows each.
 TEST(PipelineBatchNorm, DeferredCountsAStepAsOneBatch) {
   manual_seed(5);
   const auto whole = make_f64<TwoNorms>();
@@ -65,7 +67,7 @@ TEST(PipelineBatchNorm, DeferredGivesTheSameBitsForAllSchedules) {
     expect_unet(want, {.micro_batches = 4, .recompute = recompute, .deferred_batch_norm = true}, {2});
 }
 
-// So what a test finds does not depend on who makes it, nor on whether the training went on from a file.
+// Results of an evaluation then depend neither on the replica nor on a restart from a checkpoint.
 TEST(PipelineBatchNorm, ReplicasTakeOverTheStatisticsOfTheFirst) {
   std::vector<std::vector<double>> means(4);
   run_ranks(4, [&] {

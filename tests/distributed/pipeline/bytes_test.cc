@@ -1,5 +1,5 @@
-// What a step moves, counted in the transport: each activation once forward, its gradient once back, and each
-// parameter's gradient once over its replicas. And the record's own counters say the same.
+// Bytes that a training step sends through the transport: each activation once forward, its gradient once
+// backward, each parameter's gradient once among its replicas. The step record's counters must agree.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -93,8 +93,8 @@ struct TwoLayers : nn::Layer {
 void expect_bytes(int64_t width, Schedule schedule) {
   constexpr int kMicroBatches = 4;
   constexpr int64_t kRows = 10;  // of a replica: 3, 3, 2 and 2
-  // Besides gradients: the sizes of parts, where a short sum is sent in one message; and of all sums over
-  // replicas together, the rows, the loss, and what is agreed upon before each of them.
+  // Bytes allowed besides gradients: kMaxSaid for the part sizes of a sum in one message; kMaxAgreed for the
+  // row counts, the loss, and the call records exchanged before each sum.
   constexpr int64_t kMaxSaid = 16, kMaxAgreed = 8192;
   run_ranks(4,
             [&] {
@@ -116,6 +116,7 @@ void expect_bytes(int64_t width, Schedule schedule) {
               pipe.step(gm, x, y, nn::mse_loss);
 
               const int me = get_rank(), neighbor = me ^ 1, replica = me ^ 2, nobody = me ^ 3;
+              // nobody: the other stage of the other replica
               const bool is_last = me % 2 == 1;
               // An activation, or its gradient, has as many bytes; the last stage also sends the loss.
               const int64_t crossing = kRows * width * 4, loss = is_last ? 8 : 0;

@@ -1,4 +1,5 @@
-// Checkpoints of pipelines: any number of stages, or none, goes on from what any other has written.
+// Checkpoints of pipelines: training goes on with the same bits from a file written by any other number of
+// stages or without a pipeline; all ranks skip a damaged file, and get the same error for other bad ones.
 #include "gradus/io/checkpoint.h"
 
 #include <gmock/gmock.h>
@@ -60,6 +61,7 @@ struct Net : nn::Layer {
   Tensor forward(const Tensor& x) override { return out(b5(b4(b3(b2(b1(b0(in(x)))))))); }
 };
 
+// The modules after which stages end.
 std::vector<std::string> cuts(int stages) {
   const std::vector<std::string> all = {"b0", "b2", "b4", "in", "b1", "b3", "b5"};
   return {all.begin(), all.begin() + stages - 1};
@@ -84,9 +86,9 @@ std::vector<Tensor> tensors_of(const nn::StateDict& named) {
 std::unique_ptr<optim::Optimizer> adam(const nn::StateDict& parameters) {
   return std::make_unique<optim::Adam>(tensors_of(parameters), optim::AdamOptions{.lr = 0.01});
 }
-// A part of a training: from a file, or from the beginning, to a file.
+// Steps [first, last) of a training, resumed from file `from` (empty: from the beginning), saved to `to`.
 struct Part {
-  int first = 0, last = 0;  // steps
+  int first = 0, last = 0;
   std::string from = {}, to = {};
   MakeOptimizer make_optimizer = adam;
   int replicas = 2;
@@ -105,7 +107,7 @@ void train(const PipelineOptions& options, const Part& part) {
     const auto opt = part.make_optimizer(pipe.named_parameters());
     io::Checkpoint more;
     if (!part.from.empty()) {
-      manual_seed(6);  // what the file says counts
+      manual_seed(6);  // the file's generator replaces it
       more = pipe.load(part.from, *opt).checkpoint;
       EXPECT_EQ(more.get<int>("steps"), part.first);
     }
@@ -118,7 +120,8 @@ void train(const PipelineOptions& options, const Part& part) {
   });
 }
 
-// The same without a pipeline. The first steps run their backwards in reverse, as looped schedules do.
+// The same without a pipeline. The first reversed_steps run the backwards of their micro-batches in reverse,
+// as the looped breadth-first schedule does.
 void train_undivided(const Part& part, int reversed_steps) {
   run_ranks(part.replicas, [&] {
     manual_seed(5);
@@ -196,7 +199,7 @@ TEST(PipelineCheckpoint, AnyNumberOfStagesGoesOnWithTheSameBits) {
   EXPECT_EQ(slurp(rest.to), want);
 }
 
-// Groups by kind, each in an order of the rank's own.
+// Two parameter groups; the pipeline's optimizers list the weights in reverse.
 TEST(PipelineCheckpoint, NumbersParametersAsAnUndividedOptimizerDoes) {
   const auto grouped = [](bool reversed) {
     return [=](const nn::StateDict& parameters) {
@@ -298,7 +301,7 @@ template <class F> void with_pipe(int ranks, const F& body) {
   });
 }
 
-// Expects that f throws an E on all ranks, in time, with the same text, and changes nothing. Returns it.
+// Expects the same error E of f on all ranks, within 2 s, and no change of state. Returns its text.
 template <class E, class F>
 std::string refused(Pipeline<Net>& pipe, const optim::Optimizer& opt, const F& f) {
   const auto state = [&] {
@@ -314,7 +317,7 @@ std::string refused(Pipeline<Net>& pipe, const optim::Optimizer& opt, const F& f
   const std::string text = error_of<E>(f);
   EXPECT_LT(std::chrono::duration<double>(Clock::now() - begin).count(), 2);
   EXPECT_EQ(state(), before);
-  // All have thrown, and can go on.
+  // The ranks can still communicate.
   EXPECT_THAT(all_gather_object(text), Each(text));
   return text;
 }
@@ -352,7 +355,7 @@ TEST(PipelineCheckpoint, ADamagedFileLeadsToThePreviousOneOnAllRanks) {
     barrier();
     const std::string text = refused<FileError>(pipe, opt, [&] { pipe.load(path, opt); });
     EXPECT_THAT(text, AllOf(HasSubstr("no usable checkpoint"), HasSubstr(path.string() + ".previous: ")));
-    // One rank alone does not see the file.
+    // Only rank 1 lacks the file.
     pipe.save(path, opt);
     refused<FileError>(pipe, opt, [&] { pipe.load(get_rank() == 1 ? "/nowhere/c" : path, opt); });
   });
@@ -393,14 +396,14 @@ TEST(PipelineCheckpoint, AFileOfAnotherModelIsRefusedWithAllNames) {
   });
 }
 
-// Another training's file is whole: the previous one is no way out.
+// A file that the caller's check refuses is intact, so load() does not fall back to the previous one.
 TEST(PipelineCheckpoint, WhatACheckRefusesIsRefusedByAllRanks) {
   Scratch dir;
   const auto path = dir / "c";
   with_pipe(2, [&](Pipeline<Net>& pipe, optim::SGD& opt) {
     pipe.save(path, opt, steps(1));
     pipe.save(path, opt, steps(2));
-    for (const int who : {0, 1, 2}) {  // 2: both
+    for (const int who : {0, 1, 2}) {  // the rank whose check throws; 2: both
       int checked = 0;
       const auto check = [&](const io::LoadedCheckpoint& found) {
         ++checked;
@@ -413,7 +416,7 @@ TEST(PipelineCheckpoint, WhatACheckRefusesIsRefusedByAllRanks) {
       EXPECT_EQ(text, "[test] of another training");
       EXPECT_EQ(checked, 1);
     }
-    // A damaged file is no reason to refuse.
+    // A damaged newest file is skipped before the check.
     std::string content = slurp(path);
     content[content.size() / 2] ^= 1;
     barrier();
@@ -494,7 +497,7 @@ TEST(PipelineCheckpoint, ARankThatDoesNotComeToSaveIsNamed) {
   EXPECT_THAT(dir.names(), testing::IsEmpty());
 }
 
-// Returns how many bytes this thread has read from files. -1: the system does not count.
+// Returns how many bytes this thread has read from files, or -1 if the kernel does not count them.
 int64_t bytes_read() {
   std::ifstream counts("/proc/thread-self/io");
   std::string name;
@@ -503,8 +506,8 @@ int64_t bytes_read() {
   return name == "rchar:" ? bytes : -1;
 }
 
-// A ResNet-50 from one file: the logits of the undivided network, and each rank reads little more than its own
-// tensors.
+// A ResNet-50 loaded from one file gives the logits of the undivided network, and each rank reads little
+// more bytes than its tensors have.
 TEST(PipelineCheckpoint, LoadsWeightsWithTheNamesOfTorchvision) {
   Scratch dir;
   const Tensor x = random_tensor({2, 3, 64, 64});

@@ -1,5 +1,5 @@
-// Pipelines of all schedules train as the undivided model does: losses, gradients, parameters. Ranks are
-// threads, devices or processes; micro-batches and replicas have equal or different numbers of rows.
+// Pipelines of all schedules train as the undivided model does, in f64: losses, gradients, parameters. Ranks
+// are threads, devices or processes; micro-batches and replicas have equal or different numbers of rows.
 //
 //   UNEVEN_TRAININGS=100 bazel-bin/tests/distributed/pipeline/equality_test --gtest_filter='UnevenReplicas*'
 //
@@ -25,7 +25,7 @@ template <class M> class Equality : public testing::Test {};
 using Models = testing::Types<ResidualMLP, RowwiseUNet, TiedText>;
 TYPED_TEST_SUITE(Equality, Models);
 
-// Runs f on so many threads as ranks. Returns what each has trained.
+// Runs f on each of `ranks` threads. Returns their results.
 template <class F> std::vector<Trained> on_ranks(int ranks, const F& f) {
   std::vector<Trained> all(static_cast<size_t>(ranks));
   run_ranks(ranks, [&] { all[size_t(get_rank())] = f(); });
@@ -75,7 +75,7 @@ TYPED_TEST(Equality, OfReplicasOnTheJoinedBatch) {
 struct Training {
   PipelineOptions options;
   int replicas = 2;
-  std::vector<std::vector<int64_t>> rows;  // of each step and replica
+  std::vector<std::vector<int64_t>> rows;  // rows[step][replica]
 
   std::string text() const {
     std::ostringstream out;
@@ -95,7 +95,7 @@ template <class M> Training random_training(std::mt19937& random) {
       .options = options_of<M>(kSchedules[size_t(up_to(0, int(kSchedules.size()) - 1))], up_to(1, 2), 0),
       .replicas = up_to(2, 3),
       .rows = {}};
-  const int how = up_to(0, 4);  // the number is chosen by measuring in one of five
+  const int how = up_to(0, 4);  // 0: the number of micro-batches is chosen by measuring
   if (how > 2)
     training.options.micro_batch_size = up_to(1, 4);
   else if (how > 0)

@@ -1,4 +1,5 @@
-// What all ranks of a pipeline hear when one throws, or runs something else.
+// The errors that all ranks of a pipeline get, within 2 s, when one rank throws, stops early or runs another
+// step. They name the rank and the action, such as 1F0: stage 1, forward, micro-batch 0.
 #include <gmock/gmock.h>
 
 #include <chrono>
@@ -18,7 +19,7 @@ namespace {
 
 using testing::HasSubstr;
 
-// Linear layers; the second may throw, in forward or in backward, or make a column less.
+// Linear layers. The second may throw in the forward or backward of one call, or return a column less.
 struct Fragile : nn::Layer {
   struct Middle : nn::Layer {
     using Layer::Layer;
@@ -44,12 +45,14 @@ struct Fragile : nn::Layer {
   Tensor forward(const Tensor& x) override { return out(middle(in(x))); }
 };
 
+// The error of a rank, and the time until it was thrown.
 struct Heard {
   std::string text;
   double seconds = 0;
 };
 
-// Runs body(pipe) on three ranks, a stage each. Returns what each rank heard.
+// Trains two steps on three ranks, a stage each. body(options) changes a rank's options; body(pipe, gm, step)
+// replaces a step. Returns the ranks' errors.
 template <class F> std::vector<Heard> hear(const F& body, PipelineOptions options = {.micro_batches = 4}) {
   std::vector<Heard> heard(3);
   options.cut_after = {"in", "middle"};
@@ -93,10 +96,10 @@ TEST(FailingPipeline, AnExceptionIsNamedOnAllRanks) {
             [&](Pipeline<Fragile>& pipe, GradManager& gm, int step) {
               auto& middle = pipe.module().middle;
               if (step == 0 && get_rank() == 1)
-                // The first call is a trace's.
+                // The first call traces the model.
                 (forward ? middle.throw_in_forward : middle.throw_in_backward) = call + 1;
               train(pipe, gm);
-              if (step == 1) barrier();  // a rank that has nothing left to do hears of it here
+              if (step == 1) barrier();  // a rank whose step is over gets the error here
             },
             {.schedule = schedule, .micro_batches = 4});
         const char* const backward = schedule == Schedule::kZeroBubbleH1 ? "I" : "B";
@@ -122,14 +125,14 @@ TEST(FailingPipeline, ATensorThatAStageRefusesIsNamedWithItsSender) {
   }
 }
 
-// Takes its time to let go of what it recorded, and throws in the third micro-batch.
+// If broken: throws in the third micro-batch, and takes 300 ms to free what each micro-batch saved.
 struct SlowToForget : nn::Layer {
   using Layer::Layer;
   int calls = 0;
   bool is_broken = false;
   nn::Linear fc{this, "fc", {.in = 6, .out = 6}};
   Tensor forward(const Tensor& x) override {
-    if (++calls == 4 && is_broken)  // the first call is a trace's
+    if (++calls == 4 && is_broken)  // the first call traces the model
       throw ValueError("SlowToForget", "does not like it");
     const Tensor y = fc(x);
     const Tensor z = detach(y);
@@ -148,8 +151,7 @@ struct TwoStages : nn::Layer {
   Tensor forward(const Tensor& x) override { return second(first(x)); }
 };
 
-// The recordings that a failed step leaves end without a backward. The other replica does not take them for
-// one that was left out: the failure alone is told.
+// A failed step frees its recordings. The other replica must report the failure, not a missing backward.
 TEST(FailingPipeline, TheOtherReplicaHearsTheFailureToo) {
   std::vector<std::string> heard(4);
   try {

@@ -1,4 +1,5 @@
-// A pipeline's results, evaluation, and several trainings in one program.
+// Pipeline::forward against the undivided model, its use for evaluation, and two trainings in one program:
+// the two networks of a GAN, and two pipelines.
 #include <gtest/gtest.h>
 
 #include "gradus/distributed/group/collectives.h"
@@ -84,7 +85,7 @@ TEST(PipelineForward, ReplicasMayHaveOtherNumbersOfBatches) {
 
 // ---- two trainings in one program
 
-// Judges real samples and those that it makes of noise.
+// A generator (maker) and a discriminator (judge), which rates real and generated samples.
 struct GAN : nn::Module {
   struct Input {
     Tensor noise, real;
@@ -117,7 +118,7 @@ GAN::Input gan_input(int step) {
           random_tensor({8, 4}, DType::kF64, uint64_t(20 + step))};
 }
 
-// One manager each for the two networks. The maker's gradient crosses the judge's rank.
+// One GradManager per network. The maker's gradient passes through the judge's rank.
 TEST(PipelineGAN, TrainsAsOneProcessDoes) {
   constexpr int kSteps = 4;
   std::vector<double> want;

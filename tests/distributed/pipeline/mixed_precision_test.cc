@@ -1,5 +1,4 @@
-// A scaled loss in a pipeline: all ranks have scaled gradients, one of them sees the loss. And autocast around a
-// step.
+// GradScaler in pipelines, where only the last stage has the loss to scale, and autocast around a step.
 #include "gradus/optim/grad_scaler.h"
 
 #include <gtest/gtest.h>
@@ -21,11 +20,12 @@ Tensor target(int step) { return random_tensor({8, 3}, DType::kF32, 20 + step); 
 
 std::unique_ptr<ResidualMLP> make() { return std::make_unique<ResidualMLP>(); }
 
+// A step is skipped on all ranks if any rank found an infinite gradient.
 optim::GradScalerOptions agreeing(double init_scale = 65536) {
   return {.init_scale = init_scale, .agree = [](bool found) { return any_rank(found); }};
 }
 
-// What all ranks together went through.
+// The results of all ranks together.
 struct Trained {
   std::vector<double> losses;
   std::vector<double> scales;  // after each step
@@ -34,8 +34,7 @@ struct Trained {
   bool operator==(const Trained&) const = default;
 };
 
-// Trains in f16 from a scale at which gradients are infinite. At step `spoiled` the first gradient of the
-// last rank is infinite.
+// Trains in f16 from the given scale. At step `spoiled` (-1: never) a gradient of the last rank is infinite.
 Trained train_in_f16(int ranks, int replicas, Schedule schedule, double init_scale, int spoiled = -1) {
   constexpr int kSteps = 6;
   Trained all;
@@ -62,7 +61,7 @@ Trained train_in_f16(int ranks, int replicas, Schedule schedule, double init_sca
       mine.losses.push_back(pipe.step(gm, narrow(input(step), 0, begin, rows),
                                       narrow(target(step), 0, begin, rows), nn::mse_loss,
                                       {.scaler = &scaler}));
-      EXPECT_THROW(opt.step(), StateError);  // its gradients are scaled
+      EXPECT_THROW(opt.step(), StateError);  // the gradients are still scaled
       EXPECT_THROW(pipe.clip_grad_norm_(1.0), StateError);
       EXPECT_THROW(scaler.step(opt, {.clip_norm = 1.0}), StateError);
       scaler.unscale_(opt);
@@ -84,6 +83,7 @@ Trained train_in_f16(int ranks, int replicas, Schedule schedule, double init_sca
   return all;
 }
 
+// At a scale of 2^20 the first gradients are infinite.
 TEST(PipelineGradScaler, FindsTheScaleThatOneProcessFinds) {
   const Trained want = train_in_f16(1, 1, Schedule::k1F1B, 0x1p20);
   EXPECT_FALSE(want.stepped.front());
@@ -92,7 +92,7 @@ TEST(PipelineGradScaler, FindsTheScaleThatOneProcessFinds) {
     EXPECT_EQ(train_in_f16(2, 1, schedule, 0x1p20), want) << name_of(schedule);
 }
 
-// Its rank is of one stage and one replica.
+// The last rank has one stage of one replica.
 TEST(PipelineGradScaler, AnInfinityOnOneRankSkipsTheStepOnAll) {
   for (const int replicas : {1, 2}) {
     const Trained got = train_in_f16(2, replicas, Schedule::k1F1B, 1024, 2);
@@ -101,7 +101,7 @@ TEST(PipelineGradScaler, AnInfinityOnOneRankSkipsTheStepOnAll) {
   }
 }
 
-// Its gradients are added up over ranks, and over two steps.
+// The gradients of a tied weight are summed over ranks, and over two steps.
 TEST(PipelineGradScaler, ATiedWeightCountsAsScaled) {
   const Tensor x = tensor(std::vector<int64_t>{1, 2, 3, 0, 5, 6, 7, 8}, {4, 2});
   const auto loss = [](const Tensor& y, const Tensor& t) {
@@ -158,7 +158,7 @@ TEST(PipelineAutocast, GivesTheBitsOfTheLoopOverMicroBatches) {
                 {Schedule::kGPipe, Schedule::k1F1B, Schedule::kZeroBubbleH1}, DType::kBF16);
 }
 
-// Notes the dtype that came in.
+// Stores the dtype of its input.
 struct Noting : nn::Layer {
   using Layer::Layer;
   nn::Linear fc{this, "fc", {.in = 6, .out = 6}};
@@ -173,7 +173,7 @@ struct TwoNoting : nn::Layer {
   Tensor forward(const Tensor& x) override { return b(a(x)); }
 };
 
-// Against the loop, written by hand; messages have 16 bits.
+// Gradients have the bits of a loop over micro-batches; the second stage receives 16-bit activations.
 TEST(PipelineAutocast, MessagesHaveTheDtypeOfTheirOps) {
   const Tensor x = random_tensor({8, 6}), t = random_tensor({8, 6}, DType::kF32, 2);
   for (const DType dtype : {DType::kBF16, DType::kF16}) {
@@ -201,7 +201,7 @@ TEST(PipelineAutocast, MessagesHaveTheDtypeOfTheirOps) {
   }
 }
 
-// A module and an op of another stage use one weight: each casts it for itself.
+// A module and an op of another stage use one weight, which each stage casts separately.
 struct Mirror : nn::Layer {
   nn::Linear fc{this, "fc", {.in = 6, .out = 6}};
   Tensor forward(const Tensor& x) override { return linear(tanh(fc(x)), fc.weight); }

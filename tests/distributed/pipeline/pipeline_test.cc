@@ -1,4 +1,5 @@
-// Pipelines: bits, devices, accumulation, losses. Against the undivided model: equality_test.
+// Pipeline: stages on devices instead of ranks, the bits of a loop over micro-batches, accumulation of
+// gradients, loss reductions, shared buffers. equality_test.cc compares all schedules.
 #include "gradus/distributed/pipeline/pipeline.h"
 
 #include <gmock/gmock.h>
@@ -17,7 +18,7 @@
 namespace gradus::dist {
 namespace {
 
-// Chosen cuts and micro-batches, norms, evaluation and results, where all stages are in one process.
+// Measured cuts and micro-batches, gradient norms, evaluation and outputs, with all stages in one process.
 TEST(Pipeline, DoesOnDevicesWhatItDoesOnRanks) {
   const auto train = [](int ranks, PipelineOptions options) {
     std::vector<double> seen;
@@ -62,6 +63,7 @@ TEST(Pipeline, DoesOnDevicesWhatItDoesOnRanks) {
 TEST(Pipeline, GivesTheBitsOfTheLoopOverMicroBatches) {
   for (const int micro_batches : {1, 3, 8}) {
     const auto want = train_unet(1, {.micro_batches = micro_batches});
+    // Five convolutions with bias, a batch norm, "losses".
     EXPECT_EQ(want.size(), 5u * 2 + 5 + 1);
     expect_unet(want, {.micro_batches = micro_batches}, {2, 4});
     expect_interleaved_unet(want, {.micro_batches = micro_batches});
@@ -102,7 +104,7 @@ TEST(Pipeline, StepsMayAccumulate) {
   });
 }
 
-// Ignored targets lie unevenly over micro-batches and replicas. One micro-batch has no other.
+// Micro-batches and replicas have different numbers of valid targets, one micro-batch none.
 TEST(Pipeline, ALossMayBeASumOrAMeanOverValidTargets) {
   const Tensor x = Case<TiedText>::input(12, 0);
   Tensor t = Case<TiedText>::target(12, 0);

@@ -1,4 +1,5 @@
-// Recomputation: the same numbers from less memory.
+// Recomputation of forwards before their backwards (activation checkpointing) in pipelines: the same bits,
+// which forwards run again, how much memory that saves, and which stages a memory limit selects.
 #include "gradus/distributed/pipeline/recompute.h"
 
 #include <gmock/gmock.h>
@@ -22,6 +23,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
+// Returns the number that follows `words` in a text.
 int64_t number_after(const std::string& text, const std::string& words) {
   const size_t at = text.find(words);
   EXPECT_NE(at, std::string::npos) << text;
@@ -40,7 +42,7 @@ TEST(Recompute, GivesTheSameBits) {
     expect_unet(want, options, {1, 2, 4});
     expect_interleaved_unet(want, options);
   }
-  // A limit that is kept by recomputation alone.
+  // A limit that only recomputation keeps: the least possible, which the error names, and 5 %.
   PipelineOptions tight{
       .schedule = Schedule::kGPipe, .micro_batches = 4, .memory_limit = 1, .recompute = Recompute::kAuto};
   try {
@@ -52,7 +54,7 @@ TEST(Recompute, GivesTheSameBits) {
   EXPECT_EQ(train_unet(1, tight), want);
 }
 
-// Each forward takes one step of the power iteration.
+// Each forward takes a step of power iteration. A recomputation must use the first forward's vectors.
 struct Spectral : nn::Layer {
   nn::Linear a{this, "a", {.in = 8, .out = 8}}, b{this, "b", {.in = 8, .out = 8}};
   Spectral() { nn::spectral_norm(a), nn::spectral_norm(b); }
@@ -137,7 +139,7 @@ struct FourCounted : nn::Layer {
   Tensor forward(const Tensor& x) override { return d(c(b(a(x)))); }
 };
 
-// Returns the same of all layers on one rank.
+// Returns the same for each of four layers on one rank.
 Runs runs_on_one_rank(PipelineOptions options) {
   options.micro_batches = 4;
   Pipeline<FourCounted> pipe([] { return std::make_unique<FourCounted>(); }, zeros({2, 8}), options);
@@ -150,7 +152,7 @@ Runs runs_on_one_rank(PipelineOptions options) {
   return all;
 }
 
-// One group's backward follows its forward at once: the last one's.
+// Only the last group's backward follows its forward immediately.
 TEST(Recompute, RunsGroupsOfLayersAgain) {
   const auto except_last = [](int every) {
     return runs_on_one_rank({.recompute = Recompute::kExceptLast, .recompute_every = every});
@@ -163,12 +165,13 @@ TEST(Recompute, RunsGroupsOfLayersAgain) {
 }
 
 TEST(Recompute, GroupsStandSideBySideInTheLists) {
+  // The three stages have 2, 1 and 3 groups.
   const ActionLists lists = lists_of({"0F0 2F0 2I0 0B0 2W0", "1F0 1B0"});
   EXPECT_THAT(to_text(internal::in_groups(lists, {2, 1, 3})),
               ElementsAre("0F0 1F0 3F0 4F0 5F0 5I0 4I0 3I0 1B0 0B0 5W0 4W0 3W0", "2F0 2B0"));
 }
 
-// The last rank's loss is there only when the first rank has begun to run its forward again.
+// The loss, on the last rank, is not returned until rank 0 recomputes its forward.
 TEST(Recompute, RunsWhileTheRankWaitsForItsGradient) {
   std::atomic<int> again{0};
   run_ranks(2, [&] {
@@ -188,7 +191,7 @@ TEST(Recompute, RunsWhileTheRankWaitsForItsGradient) {
   });
 }
 
-// Of each block, a backward needs the input and the tanh: 16 tensors.
+// The backward of each of 8 blocks needs its input and its tanh: 16 tensors.
 struct Wide : nn::Layer {
   struct Block : nn::Layer {
     using Layer::Layer;
@@ -206,7 +209,7 @@ struct Wide : nn::Layer {
   }
 };
 
-// Returns the most bytes that a step takes beside parameters, their gradients and the batch.
+// Returns the peak bytes of a step besides parameters, gradients and the batch.
 int64_t bytes_of_a_step(int micro_batches, PipelineOptions options) {
   options.schedule = Schedule::kGPipe;
   options.micro_batches = micro_batches;
@@ -222,6 +225,7 @@ int64_t bytes_of_a_step(int micro_batches, PipelineOptions options) {
 }
 
 constexpr int64_t kTensorBytes = 128 * 128 * 4;
+// One micro-batch, without recomputation.
 int64_t one() { return bytes_of_a_step(1, {}); }
 
 // All forwards come before the first backward.
@@ -278,7 +282,7 @@ TEST(RecomputeAuto, RunsAgainWhereTheLimitIsElseNotKept) {
     EXPECT_EQ(count(both, kAgain), 2) << both;
     EXPECT_LE(number_after(both, "a rank needs at most "), least + least / 50) << both;
   }
-  // For one byte too much, one stage is enough.
+  // One byte less than needed without recomputation: one stage runs again.
   const PipelineOptions fixed{.interleave = 2, .micro_batches = 8, .cut_after = {"blocks.5"}};
   const int64_t all = number_after(with_limit(int64_t{1} << 40, fixed), "a rank needs at most ");
   const std::string one = with_limit(all - 1, fixed);
@@ -303,7 +307,7 @@ TEST(RecomputeAuto, FreesTheMostBytesForItsTime) {
   const auto chosen = [&](double limit, Recompute mode = Recompute::kAuto) {
     return choose_recomputation(mode, lists, {t, t}, {50, 60}, limit);
   };
-  // The ranks hold two micro-batches and one.
+  // The ranks need 50 and 60 bytes besides micro-batches, of which two and one are in flight.
   EXPECT_THAT(chosen(270).rank_bytes, ElementsAre(2 * 110 + 50, 110 + 60));
   EXPECT_THAT(chosen(270).of_stage, ElementsAre(Recompute::kNever, Recompute::kNever));
   EXPECT_EQ(chosen(270).makespan, (4 + 1) * 3);
@@ -312,7 +316,7 @@ TEST(RecomputeAuto, FreesTheMostBytesForItsTime) {
   EXPECT_THAT(tight.rank_bytes, ElementsAre(2 * 10 + 100 + 50, 110 + 60));
   EXPECT_TRUE(tight.stages[0].recomputed);
   EXPECT_GT(tight.makespan, (4 + 1) * 3);
-  // On the last rank there is nothing to gain, and a mode that was given stays.
+  // Recomputation saves nothing on the last rank. Other modes than kAuto are not changed.
   EXPECT_THAT(chosen(1).of_stage, ElementsAre(Recompute::kExceptLast, Recompute::kNever));
   EXPECT_EQ(chosen(1).peak_bytes(), 170);
   for (const Recompute mode : {Recompute::kNever, Recompute::kAlways})

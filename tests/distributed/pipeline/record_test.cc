@@ -1,4 +1,4 @@
-// What a pipeline records of its steps, and how it is gathered.
+// PipelineRecord: the actions and messages of recorded training steps with their times, gathered on rank 0.
 #include "gradus/distributed/pipeline/pipeline_record.h"
 
 #include <gmock/gmock.h>
@@ -75,7 +75,8 @@ TEST(PipelineRecord, HasTheListsThatRanInOrderOfTime) {
               {.hosts = hosts});
 }
 
-// An activation has a row of 8 f32 numbers, and so has its gradient.
+// An activation or gradient is a row of 8 f32 numbers. "1x0 in 0F0": the input (g: its gradient) of stage 1
+// in micro-batch 0, moved in action 0F0.
 TEST(PipelineRecord, HasBothEndsOfEachMessage) {
   run_ranks(2, [] {
     const auto record = record_of_a_step({.micro_batches = 4});

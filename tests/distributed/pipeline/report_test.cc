@@ -1,4 +1,4 @@
-// The report of a pipeline's steps: exactly, on a record made by hand; and that it adds up on real ones.
+// make_report() and the text of its result, exactly, on records made by hand.
 #include "gradus/distributed/pipeline/pipeline_report.h"
 
 #include <gmock/gmock.h>

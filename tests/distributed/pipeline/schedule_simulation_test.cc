@@ -1,4 +1,5 @@
-// simulate: the formulas of the schedules, exactly. All times are sums of powers of two. Formulas:
+// simulate(): makespan, idle fraction and micro-batches in flight for p ranks and m micro-batches equal the
+// formulas of the schedules, exactly, since all times are sums of powers of two. Formulas:
 // Narayanan et al., "Efficient large-scale language model training on GPU clusters", SC 2021 (GPipe,
 // 1F1B, interleaved); Qi et al., "Zero bubble pipeline parallelism", 2023 (ZB-H1), counted from the first
 // action of all ranks to the last one.
@@ -18,14 +19,16 @@ namespace {
 using testing::ElementsAre;
 
 constexpr int kMaxRanks = 10, kMaxMicroBatches = 32;
+// {forward, input_gradient, weight_gradient}
 const StageTimes kTimes[] = {{1, 1, 1}, {1, 0.5, 1}, {1, 1.5, 1}, {2, 1, 0.25}, {0.5, 2, 2}};
 
-// The times of one rank's share, in `depth` parts.
+// A rank's times t, divided among its `depth` stages.
 std::vector<StageTimes> equal_stages(const ActionLists& lists, StageTimes t, int depth = 1) {
   t.forward /= depth, t.input_gradient /= depth, t.weight_gradient /= depth;
   return std::vector<StageTimes>(lists.stages(), t);
 }
 
+// `link`: the time that a message takes.
 SchedulePrediction predict(Schedule s, int ranks, int micro_batches, StageTimes t, int depth = 1,
                            int extra = 0, double link = 0) {
   const ActionLists lists = make_schedule(
@@ -162,7 +165,7 @@ TEST(Simulation, AForwardThatRunsAgainTakesTimeAndFewBytes) {
   EXPECT_THAT(bytes(kept), ElementsAre(2 * 9, 9));
   EXPECT_THAT(bytes(again), ElementsAre(2 + 8, 9));
   EXPECT_EQ(simulate(lists, {again, again}).makespan, (4 + 1) * 4);
-  // Between I and W a micro-batch holds what its second run has left.
+  // Between I and W a micro-batch keeps what its recomputation saved.
   const SchedulePrediction apart = simulate(lists_of({"0F0 0F1 0I0 0I1 0W0 0W1"}), {again});
   EXPECT_EQ(apart.ranks[0].peak_bytes, 2 * 9);
   EXPECT_EQ(apart.makespan, 2 + 4 + 2);

@@ -1,4 +1,5 @@
-// Schedules: the lists that their papers and libraries give, names, and what check_schedule refuses.
+// Schedules: the lists of actions that papers and libraries give, names, and what check_schedule refuses.
+// "1F0" is stage 1, forward, micro-batch 0; B is a backward, I and W its input and weight gradient.
 #include "gradus/distributed/pipeline/schedule.h"
 
 #include <gmock/gmock.h>
@@ -150,7 +151,7 @@ std::string check(const ActionLists& lists) {
 std::string check(const std::vector<std::string>& text_of_rank) { return check(lists_of(text_of_rank)); }
 
 TEST(ScheduleCheck, TheCircleIsPrinted) {
-  // Rank 0 wants its gradient before it gives rank 1 what that needs.
+  // Rank 0 waits for the gradient of 0 before it sends the activation of 1, which rank 1 waits for.
   const ActionLists lists = lists_of({"0F0 0B0 0F1 0B1", "1F1 1B1 1F0 1B0"});
   try {
     check_schedule(lists);
@@ -181,7 +182,7 @@ TEST(ScheduleCheck, WhatIsMissingOrTwiceIsNamed) {
   EXPECT_THAT(check(odd), HasSubstr("rank 0 has 3F0, but there are 1 stages"));
 }
 
-// A short list may have large numbers: what it lacks is seen before there is memory for all of them.
+// Missing actions are noticed before memory for stages * micro-batches is allocated.
 TEST(ScheduleCheck, ShortListsOfLargeNumbersTakeNoMemory) {
   constexpr int kActions = 8192;
   ActionLists lists{.of_rank = {{}}, .rank_of_stage = std::vector<int>(kActions), .micro_batches = kActions};

@@ -1,4 +1,4 @@
-// Models with what is hard to cut: skip connections, tied weights, views, several tensors over a cut.
+// Small models that are hard to cut into pipeline stages: skip connections, tied weights, many tensors.
 #pragma once
 
 #include <algorithm>
@@ -19,7 +19,7 @@ template <class M> std::unique_ptr<M> make_f64() {
   return model;
 }
 
-// Returns the largest difference, relative to the largest element of `want`; infinity if one is no number.
+// Returns the largest difference, relative to the largest element of `want`; infinity for NaN or other sizes.
 inline double relative_difference(const std::vector<double>& got, const std::vector<double>& want) {
   if (got.size() != want.size()) return INFINITY;
   double largest = 1e-300, most = 0;
@@ -85,7 +85,7 @@ struct RowwiseUNet : nn::Layer {
   }
 };
 
-// The embedding's weight makes the logits, too. The mask is an integer tensor that crosses cuts.
+// The embedding's weight is also that of the output layer. A mask, which has no gradient, crosses cuts.
 // Shapes: x i64[N,T] -> [N,T,11].
 struct TiedText : nn::Layer {
   struct Masked {

@@ -1,5 +1,5 @@
-// A model run in stages, one after the other in one process: results and gradients of the undivided
-// model, bit for bit; what crosses which cut; what cannot be cut.
+// plan_stages and run_stage: a model run in stages, one after the other in one process, has the results and
+// gradients of the undivided model; which tensors cross which cut; which cuts are refused.
 #include <gmock/gmock.h>
 
 #include "gradus/autograd/functional.h"
@@ -48,6 +48,7 @@ template <class M> std::unique_ptr<M> make(DType dtype) {
   return model;
 }
 
+// Returns output and gradients for the output gradient dy.
 template <class M> Result undivided(const Tensor& x, const Tensor& dy, DType dtype) {
   auto model = make<M>(dtype);
   GradManager gm;
@@ -58,7 +59,7 @@ template <class M> Result undivided(const Tensor& x, const Tensor& dy, DType dty
   return result_of(*model, y);
 }
 
-// Runs forward and backward, each stage with a recording of its own.
+// The same in stages, each with its own recording, that end after the traced calls with indices `cuts`.
 template <class M>
 Result in_stages(const Tensor& x, const Tensor& dy, DType dtype, const std::vector<int>& cuts) {
   auto model = make<M>(dtype);
@@ -158,7 +159,7 @@ TEST(Stages, AModelWithTiedWeightsIsTheSame) {
   expect_equal_for_all_cuts<TiedText>(x, {2, 4, 11}, 1e-14);
 }
 
-// Before a stage begins, what it received meets results that it has not: the input, parameters, skips.
+// Ops between modules combine tensors of other stages with the input, a parameter and skips.
 struct Dense : nn::Layer {
   nn::Linear a{this, "a", {.in = 6, .out = 6}}, b{this, "b", {.in = 6, .out = 6}},
       c{this, "c", {.in = 6, .out = 6}}, d{this, "d", {.in = 6, .out = 6}}, e{this, "e", {.in = 6, .out = 6}};
@@ -210,7 +211,7 @@ TEST(Stages, AResNetCanBeCutWithinItsBlocks) {
   const ModelTrace trace = trace_of(net, random_tensor({2, 3, 32, 32}));
   const StagePlan plan = plan_stages(trace, cuts_after(trace, {"layer1.0.conv1", "layer2.0", "layer3"}));
   EXPECT_EQ(plan.stages, 4);
-  // The block's input crosses the first cut as well: it is what the stem's batch norm returned.
+  // The residual input of the block, the result of the stem's batch norm, crosses the first cut as well.
   EXPECT_EQ(plan.inputs[1].size(), 2u);
   EXPECT_EQ(plan.inputs[2].size(), 1u);
   EXPECT_EQ(plan.inputs[3].size(), 1u);

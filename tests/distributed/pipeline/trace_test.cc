@@ -1,4 +1,5 @@
-// The trace of a pipeline: whole, in order, and the same as the report.
+// write_trace(): the Chrome trace of a pipeline has each action once (ph "X"), an arrow per message ("s" to
+// "f"), counters ("C"), and the idle fraction of the report.
 #include "gradus/distributed/pipeline/pipeline_record.h"
 
 #include <gmock/gmock.h>
@@ -39,7 +40,7 @@ json events_of(const PipelineRecord& record) {
 
 int64_t ns(const json& us) { return std::llround(us.get<double>() * 1000); }
 
-// An action in the file.
+// An action in the file; times in nanoseconds.
 struct Span {
   int64_t begin = 0, end = 0;
   int stage = 0, micro_batch = 0;
@@ -52,7 +53,7 @@ Span span_of(const json& e) {
   return s;
 }
 
-// Steps of a U-Net on three ranks: skips go over a stage.
+// Two steps of a U-Net on three ranks with `depth` stages each. Skip connections pass over a stage.
 std::optional<PipelineRecord> record_unet(Schedule schedule, int depth) {
   std::optional<PipelineRecord> record;
   run_ranks(3, [&] {
@@ -130,6 +131,7 @@ TEST_P(Trace, FlowsLeadFromTheMakerToTheTaker) {
     }
     if (e["ph"] == "X") ++messages[e["cat"]];
   }
+  // Steps, micro-batches, directions, cuts.
   EXPECT_GT(starts.size(), 2u * 4 * 2 * 2) << "skips besides neighbors";
   EXPECT_EQ(starts.size(), ends.size());
   EXPECT_EQ(messages["send"], int(starts.size()));

@@ -1,4 +1,4 @@
-// Trainings in f64 that pipelines must repeat: of three models, undivided and in stages.
+// Trainings in f64 of three models, undivided and in a pipeline, and the difference of their results.
 #pragma once
 
 #include <algorithm>
@@ -30,7 +30,7 @@ template <> struct Case<ResidualMLP> {
     return {"in", "b0.fc1", "b0", "b1", "b2.fc1", "b2", "b3"};
   }
 };
-// Of four stages the last one reads what the first and the second make.
+// The last of four stages reads outputs of the first and the second.
 template <> struct Case<RowwiseUNet> {
   static Tensor input(int64_t rows, int step) {
     return random_tensor({rows, 2, 8, 8}, DType::kF64, 10 + step);
@@ -67,7 +67,7 @@ inline constexpr std::array kSchedules = {
     Schedule::k1F1BSlowLinks, Schedule::kInterleaved1F1B, Schedule::kLoopedBreadthFirst,
     Schedule::kZeroBubbleH1,  Schedule::kZeroBubbleV};
 
-// Returns options for so many ranks; two stages on each, if the schedule loops.
+// Returns options for `ranks` ranks, with two stages on each if the schedule needs them.
 template <class M> PipelineOptions options_of(Schedule schedule, int ranks, int micro_batches) {
   PipelineOptions options{.stages = ranks, .schedule = schedule, .micro_batches = micro_batches};
   const bool loops = schedule == Schedule::kInterleaved1F1B || schedule == Schedule::kLoopedBreadthFirst ||
@@ -78,7 +78,7 @@ template <class M> PipelineOptions options_of(Schedule schedule, int ranks, int 
   return options;
 }
 
-// What a training has seen. Tensors are by name.
+// Results of a training, on this rank. Tensors are by name.
 struct Trained {
   std::vector<double> losses;
   std::map<std::string, std::vector<double>> grads;  // of the first step
@@ -87,7 +87,7 @@ struct Trained {
 
 inline constexpr int kSteps = 5;
 
-// Calls step(i), which leaves gradients and returns the loss. Returns what this rank has.
+// Trains kSteps steps of SGD. step(i) computes gradients and returns the loss.
 template <class Step> Trained trained(nn::Module& model, const nn::StateDict& parameters, const Step& step) {
   std::vector<Tensor> all;
   for (const auto& [name, p] : parameters) all.push_back(p);
@@ -117,7 +117,7 @@ template <class M> Trained undivided(int64_t rows) {
   });
 }
 
-// Trains this rank's part. `rows` are those of all replicas together.
+// Trains this rank's stages. `rows` counts the rows of all replicas.
 template <class M> Trained trained_here(const PipelineOptions& options, int64_t rows) {
   manual_seed(5);
   Pipeline<M> pipe(make_f64<M>, Case<M>::input(2, 0), options);

@@ -1,4 +1,4 @@
-// Trains the small U-Net in a pipeline, with dropout, batch norm and clipping: for tests that compare bits.
+// Trains a small U-Net in a pipeline, with dropout, batch norm and clipping, to compare results bit by bit.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -36,7 +36,7 @@ inline std::vector<std::string> unet_cuts(int stages) {
 
 using UNetState = std::map<std::string, std::vector<double>>;
 
-// Returns the state of all ranks together, by the undivided model's names; and "losses": losses and norms.
+// Returns the state of all ranks together, by the model's names, and "losses": losses and gradient norms.
 inline UNetState train_unet(int ranks, PipelineOptions options, std::optional<DType> amp = {}) {
   UNetState all;
   std::mutex mutex;

@@ -1,3 +1,4 @@
+// Random trainings of pipelines under simulated faults.
 #include "gradus/tests/distributed/simulation/random_pipeline.h"
 
 #include <cmath>
@@ -19,6 +20,7 @@ namespace {
 
 constexpr int kSteps = 3;
 
+// What a seed determines. At a misdeed, rank `culprit` throws or returns before step `step`.
 struct Plan {
   PipelineOptions options;
   int replicas = 1;
@@ -108,7 +110,7 @@ std::string difference(const std::vector<double>& got, const std::vector<double>
   return "";
 }
 
-// What a rank threw fits what was done.
+// Returns "" if a rank's error fits the faults of the run, else a message.
 std::string judge(const Plan& plan, const SimulationReport& run, int rank) {
   const bool throws = plan.misdeed == Plan::Misdeed::kThrows, leaves = plan.misdeed == Plan::Misdeed::kLeaves;
   try {

@@ -17,7 +17,7 @@
 namespace gradus::dist {
 namespace {
 
-// Draws that depend on the seed and where they are made alone.
+// Random numbers that depend only on seed, stream and count. Streams: a step, 997 to 999, 1000 + rank.
 class Draws {
  public:
   Draws(uint64_t seed, uint64_t stream) : seed_(seed), stream_(stream) {}
@@ -55,14 +55,14 @@ class Run {
  public:
   Run(uint64_t seed, int rank) : seed_(seed), own_(seed, 1000 + rank), groups_{world()} {}
 
-  // The step-th operation: the same on all ranks, apart from who waits when.
+  // Runs operation `step`, which is the same on all ranks. When a rank waits for results differs.
   void operation(int step) {
     step_ = step;
     draws_ = Draws(seed_, step);
     group_ = groups_[draws_.chance(0.5) ? 0 : draws_.below(groups_.size())];
     constexpr DType kDTypes[] = {DType::kF32, DType::kF64, DType::kI32, DType::kI64};
     dtype_ = kDTypes[draws_.below(4)];
-    // Mostly short ones; now and then one that needs several pieces.
+    // 3 % are too long for one message.
     size_ = draws_.chance(0.03) ? 20'000 + draws_.below(30'000) : draws_.below(40);
     root_ = int(draws_.below(group_.size()));
     if (draws_.chance(0.05)) return make_group();
@@ -72,7 +72,7 @@ class Run {
     if (own_.chance(0.3)) finish();
   }
 
-  // Messages whose sender does not wait for them arrive, also when it has left.
+  // Messages arrive although their sender does not wait and returns.
   void say_goodbye() {
     step_ = 99;
     group_ = groups_[0];
@@ -107,7 +107,7 @@ class Run {
     return concat(op, " in step ", step_, " of group '", group_.name(), "'");
   }
 
-  // What group rank `index` gives in this step.
+  // Returns the input of group rank `index` in this step.
   Values values(int index, size_t size) const {
     Values values(size);
     for (size_t i = 0; i < size; ++i)
@@ -139,7 +139,7 @@ class Run {
     (this->*kOperations[draws_.below(std::size(kOperations))])();
   }
 
-  // Ops are equally frequent, whatever the number of their cases.
+  // Ops are equally frequent, regardless of their numbers of cases.
   void collective() {
     std::map<std::string, std::vector<CollectiveCase>> by_op;
     for (CollectiveCase& one :
@@ -171,11 +171,10 @@ class Run {
       const Work sent = isend(x, to);
       expect(recv(out, from) == group_.ranks()[previous], what("the source of recv"));
       expect_values(out, values(previous, size_), what("recv"));
-      if (own_.chance(0.7)) add(sent, {});  // else it goes on by itself
+      if (own_.chance(0.7)) add(sent, {});  // else nobody waits for it
     }
   }
-  // All others send to the root, which takes what comes first. A tag of its own: what this step sends is not
-  // taken by another step's receive from anyone.
+  // All others send to the root, which receives from any. The tag keeps the messages of other steps apart.
   void collect() {
     const uint32_t tag = 1000 + uint32_t(step_);
     if (!is_root()) return send(input(values(me_, size_)), {.dst = root_rank(), .tag = tag, .group = group_});
@@ -339,7 +338,7 @@ std::string RandomProgram::judge(const SimulationReport& report) const {
     const bool own = misdeed_ == Misdeed::kThrows && r == misdeed_rank_ && ending.text == "on purpose";
     const bool by_death = peer && ending.rank == report.killed;
     const bool by_misdeed = peer && ending.rank == misdeed_rank_ && misdeed_rank_ >= 0;
-    // A rank that waits in the store for what will not come is the one to fail, and takes the others along.
+    // A rank whose wait times out fails first; the others get a PeerError that names it.
     const bool silence = report.dropped || misdeed_ == Misdeed::kLeaves || misdeed_ == Misdeed::kCallsMore;
     const bool by_silence = silence && (peer || ending.kind == Ending::Kind::kTimeout);
     const bool by_difference = misdeed_ == Misdeed::kCallsMore && ending.kind == Ending::Kind::kMismatch;

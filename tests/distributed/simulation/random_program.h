@@ -1,6 +1,6 @@
-// A program of collectives, messages and store operations that a seed makes up. It is the same for all
-// ranks, except that one rank may leave in the middle, throw, or make another call. It checks every
-// value that it gets.
+// A random program of collectives, messages and store operations that a seed determines. All ranks run the
+// same operations, except that one rank may return early, throw, or make an additional call. The program
+// checks all values that it receives.
 #pragma once
 
 #include <atomic>
@@ -20,8 +20,8 @@ class RandomProgram {
   // Errors: std::logic_error for a wrong value; else those of the calls.
   void run();
 
-  // Returns what is wrong with its run under a simulation, or "": every rank must have got right values to
-  // the end, or the error that fits what happened.
+  // Returns what is wrong with its run under a simulation, or "": every rank must have had right values to
+  // the end, or the error that fits the faults.
   std::string judge(const SimulationReport& report) const;
 
  private:
@@ -33,7 +33,7 @@ class RandomProgram {
   std::vector<std::atomic<bool>> came_to_end_;  // per rank: it has called the last barrier
 };
 
-// What a seed stands for: how many ranks, where they are, what goes wrong.
+// The ranks, hosts and faults that a seed determines.
 struct Scenario {
   int world_size = 2;
   SimulationOptions options;

@@ -1,6 +1,6 @@
-// Simulates ranks: programs of random collectives, messages and store operations, under a scheduler that a
-// seed drives. Ranks are killed, messages lost and delayed; every run must end with right values or the right
-// error, and never hang.
+// Runs random programs of collectives, messages and store operations on simulated ranks, under a scheduler
+// that a seed drives. Ranks are killed, messages lost and delayed; every run must end with right values or
+// the right error, and never hang. Prints the seeds that fail; the exit code is 1 if any did.
 //
 //   tools/simulate.sh --seeds 10000
 //   tools/simulate.sh --show 846          what happened with one seed
@@ -78,7 +78,7 @@ int main(int argc, char** argv) {
   for (uint64_t seed = first; seed < first + seeds; ++seed) {
     SimulationReport report;
     std::string wrong = try_seed(seed, &report);
-    // A seed that fails must be one that can be looked at: now and then the run is repeated.
+    // A failing seed must be reproducible: such runs, and 2 % of the others, are repeated.
     if (!wrong.empty() || seed % 50 == 0) {
       SimulationReport again;
       try_seed(seed, &again);

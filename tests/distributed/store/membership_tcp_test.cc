@@ -1,4 +1,5 @@
-// Which ranks are alive, and why the job failed, as known through a store's server.
+// Membership through a store's server: which ranks are alive, have left, or wait for whom, and the one
+// failure of the job that all ranks report. Ranks are objects in this process, or forked processes.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -26,7 +27,7 @@ using internal::StoreConnection;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-constexpr Milliseconds kLong{20'000};
+constexpr Milliseconds kLong{20'000};  // for waits that must succeed
 
 StoreAddress address_of(const StoreServer& server, int attempt = 0) {
   return {.host = "127.0.0.1", .port = server.port(), .attempt = attempt};
@@ -38,6 +39,7 @@ StoreAddress launcher_address(const StoreServer& server) {
   return {.host = "127.0.0.1", .port = server.port(), .token = kLaunchers};
 }
 
+// Polls f until it returns true, or the limit has passed.
 template <class F> bool comes_true(F&& f, Milliseconds limit = kLong) {
   const Deadline deadline = Deadline::after(limit);
   while (!f()) {
@@ -49,7 +51,7 @@ template <class F> bool comes_true(F&& f, Milliseconds limit = kLong) {
 
 using Process = internal::ForkedClient;
 
-// Joins, says so, and lives on.
+// A rank that joins, sets the key "joined<rank>", and sleeps.
 void live(int port, int rank, int world_size) {
   auto membership = join_tcp({.host = "127.0.0.1", .port = port}, rank, world_size, kLong);
   membership->set_activity(Activity::kInCall, "all_reduce", "all_reduce #12");
@@ -89,7 +91,7 @@ TEST(TcpMembershipTest, TheLaunchersVerdictComesFirst) {
   process->signal(SIGKILL);
   std::this_thread::sleep_for(Milliseconds(100));
   EXPECT_FALSE(first->failed());
-  // What others make of the broken connection does not count either.
+  // Another rank's report of the broken connection also waits for the launcher's.
   std::thread reporter([&] {
     EXPECT_THAT(first->report({Failure::Kind::kDied, 1, "rank 1 hung up"}).text, HasSubstr("SIGKILL"));
   });
@@ -105,7 +107,7 @@ TEST(TcpMembershipTest, AStoppedRankIsNoFailureButSilent) {
   auto first = join_tcp(address_of(server), 0, 2, kLong);
   process.start(server.port());
   connect_tcp_store(address_of(server), kLong)->get("joined1", kLong);
-  // The next heartbeat brings it.
+  // The next heartbeat sends the activity.
   EXPECT_TRUE(comes_true([&] {
     const auto statuses = first->statuses();
     return statuses.size() == 1 && statuses[0].rank == 1 && activity_text(statuses[0]) == "in all_reduce #12";
@@ -122,7 +124,7 @@ TEST(TcpMembershipTest, OthersLearnForWhomARankWaits) {
   StoreServer server({});
   const auto first = join_tcp(address_of(server), 0, 600, kLong),
              second = join_tcp(address_of(server), 1, 600, kLong);
-  std::vector<int> even, uneven;
+  std::vector<int> even, uneven;  // uneven: too many runs of ranks for a heartbeat, may be cut
   for (int rank = 0; rank < 600; rank += 2) even.push_back(rank);
   for (int rank = 0; rank < 600; rank += 1 + rank % 7) uneven.push_back(rank);
   const auto id = [](uint32_t group, uint64_t sequence) {
@@ -170,7 +172,7 @@ TEST(TcpMembershipTest, WhoLeavesIsNotDead) {
   second.reset();
   std::this_thread::sleep_for(internal::kLauncherGracePeriod + Milliseconds(300));
   EXPECT_FALSE(first->failed());
-  // Who comes later hears of it too.
+  // A rank that joins later is informed, too.
   auto third = join_tcp(address_of(server), 2, 3, kLong);
   EXPECT_TRUE(comes_true([&] { return third->has_left(1); }));
   const auto statuses = third->statuses();
@@ -179,7 +181,7 @@ TEST(TcpMembershipTest, WhoLeavesIsNotDead) {
   EXPECT_TRUE(statuses[1].has_left);
 }
 
-// Each closes its connection while the server sends it that others have left.
+// Each closes its connection while the server notifies it that others have left.
 TEST(TcpMembershipTest, ManyThatLeaveAtOnceAreNotDead) {
   constexpr int kRanks = 32;
   for (int repeat = 0; repeat < 3; ++repeat) {
@@ -225,7 +227,7 @@ TEST(TcpMembershipTest, WhoEndsInOrderMustHaveLeft) {
   StoreServer server({});
   auto first = join_tcp(address_of(server), 0, 3, kLong), second = join_tcp(address_of(server), 1, 3, kLong),
        third = join_tcp(address_of(server), 2, 3, kLong);
-  server.rank_exited(1);  // what it said last may come later
+  server.rank_exited(1);  // its last message may arrive later
   second->leave();
   EXPECT_TRUE(comes_true([&] { return first->has_left(1); }));
   std::this_thread::sleep_for(internal::kLauncherGracePeriod + Milliseconds(300));
@@ -288,7 +290,7 @@ TEST(TcpMembershipTest, ALostServerIsTheJobsFailure) {
 }
 
 TEST(TcpMembershipTest, AServerThatHasStoppedHoldsUpNobody) {
-  // The server's process says its port, and is stopped.
+  // The server's process, which publishes its port in shared memory and is stopped below.
   internal::Segment memory(sizeof(std::atomic<int>));
   auto& port = *reinterpret_cast<std::atomic<int>*>(memory.data());
   internal::ForkedProcess process([&] {
@@ -371,7 +373,7 @@ TEST(GuardedStoreTest, AFailureCountsMoreThanATimeoutThatComesAtOnce) {
     std::this_thread::sleep_for(Milliseconds(50));
     members[1]->report({Failure::Kind::kFailed, 1, "rank 1 exited with code 3"});
   });
-  // One slice of waiting, in which the job fails.
+  // The store waits in slices of time; the job fails during the first one.
   EXPECT_THROW(store->get("key", Milliseconds(150)), PeerError);
   reporter.join();
 }
@@ -440,7 +442,8 @@ TEST(RosterTest, EndsADeadlockWhenNobodyHasMovedSinceItWasSeen) {
   const TimePoint start{};
   internal::Roster roster;
   for (int rank : {0, 1}) EXPECT_FALSE(roster.join(rank, 2, start));
-  // Each waits for the other in a call of its own.
+  // Each rank waits for the other in a call of its own. `moves`: its progress counter; `answers`: the number
+  // of the query that the heartbeat answers; `ms`: the time.
   const auto beat = [&](int rank, uint64_t moves, int64_t answers, int ms) {
     const CallId call = rank == 0 ? CallId{{CallSeries::Kind::kCollective, 1, 0}, 3}
                                   : CallId{{CallSeries::Kind::kCollective, 2, 0}, 7};
@@ -453,6 +456,7 @@ TEST(RosterTest, EndsADeadlockWhenNobodyHasMovedSinceItWasSeen) {
                       .arrived = {{call.series, call.sequence}}},
                      start + Milliseconds(ms));
   };
+  // Returns the number of the query to send to the ranks, 0 for none.
   const auto asks = [&] {
     const auto query = roster.take_query();
     return query ? query->number : 0;
@@ -545,7 +549,7 @@ TEST(StatusWire, RejectsOtherBytes) {
   EXPECT_FALSE(internal::decode_status(bytes + 'x', 6));
   EXPECT_FALSE(internal::decode_status("in barrier #1", 6));
   EXPECT_FALSE(internal::decode_status(std::string(internal::kMaxStatusBytes + 1, '\0'), 6));
-  // Any byte may be any other one: nothing but an answer or a refusal follows.
+  // A changed byte leads to a refusal or to a status with ranks in range.
   for (size_t i = 0; i < bytes.size(); ++i)
     for (int value = 0; value < 256; ++value) {
       std::string other = bytes;

@@ -1,9 +1,9 @@
-// Drives a store's server, without its sockets, by arbitrary bytes: tools/fuzz.sh store.
+// Fuzz target: drives a store's server, without its sockets, by arbitrary bytes (tools/fuzz.sh store).
 // store_fuzz_test replays some.
 //
-// The input is a script: which clients connect, what bytes each sends, how much of its answers it takes, how
-// time passes. The server must go on under any script. What it sends is well-formed and meant for the client
-// that gets it, a failure stays the one that it was, and at the end an honest client is served.
+// The input is a script: which clients connect, what bytes each sends, how much of the answers it reads, how
+// time passes. Under any script the server must not crash, must send each client only well-formed messages of
+// its role, must keep its first failure, and must serve an honest client at the end.
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
@@ -26,6 +26,7 @@ namespace {
     }                                                                                  \
   } while (false)
 
+// Reads a script; zeros after its end.
 class Script {
  public:
   explicit Script(std::string_view bytes) : left_(bytes) {}
@@ -62,6 +63,7 @@ class Driver {
     FrameReader in;
   };
 
+  // Runs one step, whose kind is the first byte modulo 14.
   void step(Script& script) {
     switch (script.byte() % 14) {
       case 0:
@@ -134,6 +136,7 @@ class Driver {
     return std::next(peers_.begin(), which % peers_.size())->first;
   }
 
+  // Connects a client with the right token. Returns its connection, or 0 if there are 40.
   Id enter(Hello hello) {
     if (peers_.size() >= 40) return 0;
     const Id id = service_.connect(now_);
@@ -158,7 +161,7 @@ class Driver {
     return id;
   }
 
-  // A message whose parts are those that matter.
+  // Returns a message of numbers and texts that reach much of the server.
   std::string message(Script& script) {
     // The last two are statuses of ranks that wait for each other.
     static const std::string kTexts[] = {
@@ -182,11 +185,12 @@ class Driver {
   }
 
   void send(Id id, std::string_view bytes) {
-    // The real server takes no bytes from those who do not take theirs.
+    // The real server reads nothing from clients that do not read their answers.
     if (id == 0 || bytes.empty() || !service_.can_receive(id)) return;
     service_.receive(id, bytes, now_);
   }
 
+  // The client reads `count` bytes of its answers.
   void take(Id id, size_t count) {
     if (id == 0) return;
     Peer& peer = peers_.at(id);
@@ -232,7 +236,7 @@ class Driver {
     }
   }
 
-  // There is one way to write a message.
+  // A body that parses is the only encoding of its message.
   static void check_parse(std::string_view body) {
     if (const std::optional<Message> m = parse(body)) FUZZ_CHECK(encode(*m).substr(4) == body);
     (void)parse_hello(body);
@@ -271,7 +275,7 @@ class Driver {
     FUZZ_CHECK(service_.output(id) == encode({MessageType::kTimedOut, {}, {"last"}}));
     take_all(id);
     disconnect(id);
-    // Nothing is left to wait for, but a death that may be explained.
+    // Only deaths still wait, for the launcher's explanation.
     now_ += kLauncherGracePeriod;
     service_.expire(now_);
     FUZZ_CHECK(!service_.next_deadline() && service_.connections() == 0);

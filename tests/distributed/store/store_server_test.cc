@@ -1,4 +1,5 @@
-// What a store's server answers to unknown clients, and what it survives.
+// StoreServer: which clients it admits (token, job, attempt), errors of ports and addresses, and what it
+// survives: strangers, oversized frames, slow and dead clients. StoreService is the server without sockets.
 #include "gradus/distributed/store/store_server.h"
 
 #include <gmock/gmock.h>
@@ -26,7 +27,7 @@ using internal::MessageType;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-constexpr Milliseconds kShort{300}, kLong{20'000};
+constexpr Milliseconds kShort{300}, kLong{20'000};  // limits of waits that must fail, and must succeed
 
 StoreAddress address_of(const StoreServer& server) { return {.host = "127.0.0.1", .port = server.port()}; }
 
@@ -43,7 +44,7 @@ void send_raw(const FileDescriptor& socket, std::string_view bytes) {
   (void)internal::send_all(socket, bytes, Deadline::after(kShort), &why);
 }
 
-// Whether the other side closes the connection in time, whatever it says before.
+// Returns whether the other side closes the connection in time, whatever it sends before.
 bool is_closed_within(const FileDescriptor& socket, Milliseconds limit) {
   const Deadline deadline = Deadline::after(limit);
   std::string bytes, why;
@@ -53,7 +54,7 @@ bool is_closed_within(const FileDescriptor& socket, Milliseconds limit) {
   return io == Io::kClosed;
 }
 
-// The server answers others.
+// Expects that the server serves a new client.
 void expect_alive(const StoreServer& server) {
   auto store = connect_tcp_store(address_of(server), kLong);
   static int count = 0;
@@ -201,7 +202,7 @@ TEST(StoreServerTest, TheServerMayComeLater) {
   store->set("key", "value");
 }
 
-// Somebody who listens, and does as the test says with each connection.
+// A listener that calls answer() for each connection and keeps the connection open.
 class Stranger {
  public:
   explicit Stranger(std::function<void(const FileDescriptor&)> answer) : answer_(std::move(answer)) {
@@ -246,7 +247,7 @@ TEST(StoreServerTest, SomebodyElseAtThePortIsAnErrorThatSaysSo) {
 }
 
 TEST(StoreServerTest, AServerThatDoesNotKnowTheTokenIsNotTrusted) {
-  // It lets everybody in.
+  // A server that accepts any proof.
   Stranger impostor([](const FileDescriptor& s) {
     std::string bytes, why;
     internal::receive_some(s, &bytes, Deadline::after(kLong), &why);
@@ -319,7 +320,7 @@ TEST(StoreServerTest, ADeadClientsWaitEnds) {
   StoreServer server({});
   auto store = connect_tcp_store(address_of(server), kLong);
   {
-    // One that has proven itself asks to pop a key, and is gone.
+    // An authenticated client requests to pop a key, and disconnects.
     FileDescriptor socket = connect_raw(server.port());
     const std::string hello = encode(internal::Hello{.job_id = "none", .nonce = internal::random_nonce()});
     send_raw(socket, hello);
@@ -348,13 +349,13 @@ TEST(StoreServerTest, ItIsGoneAndTheErrorSaysSo) {
   EXPECT_THROW(store->set("key", "value"), ConnectionError);
 }
 
-// ---- the same without sockets, in a time of its own
+// ---- the same without sockets, in simulated time
 
 class StoreServiceTest : public testing::Test {
  protected:
   using Id = internal::StoreService::Id;
 
-  // Connects and proves who it is.
+  // Connects and authenticates.
   Id enter(const internal::Hello& who) {
     const Id id = service_.connect(now_);
     internal::Hello hello = who;

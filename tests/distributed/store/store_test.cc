@@ -1,4 +1,5 @@
-// Every kind of store does the same.
+// The contract of Store, for all implementations (memory, file, TCP, with a prefix, guarded by a membership),
+// and what is particular to file stores: damaged files, permissions.
 #include "gradus/distributed/base/store.h"
 #include "gradus/distributed/store/memory_store.h"
 
@@ -29,9 +30,9 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-constexpr Milliseconds kShort{50}, kLong{20'000};
+constexpr Milliseconds kShort{50}, kLong{20'000};  // limits of waits that must fail, and must succeed
 
-// Where a store is kept; each call of open() is another rank's view of it.
+// The shared data of a store. open() returns a handle, as each rank has one.
 class Place {
  public:
   virtual ~Place() = default;
@@ -222,7 +223,7 @@ TEST_P(StoreTest, WaitReturnsWhenAllKeysAreThere) {
   store_->set("c", "");
   std::this_thread::sleep_for(kShort);
   EXPECT_FALSE(done);
-  store_->add("b", 1);  // any way to make it counts
+  store_->add("b", 1);  // any operation that creates the key ends the wait
   waiter.join();
   EXPECT_TRUE(done);
   store_->wait({});
@@ -309,7 +310,7 @@ TEST_P(StoreTest, LimitsOfKeysAndValues) {
   EXPECT_EQ(store_->get(longest), "value") << "and goes on";
 }
 
-// ---- what only one kind does
+// ---- single implementations
 
 TEST(FileStoreTest, DamagedFilesAreErrorsThatNameThem) {
   FilePlace place;
@@ -347,7 +348,7 @@ TEST(FileStoreTest, AShorterFileIsNoticed) {
   EXPECT_THAT(error_of<StoreError>([&] { store->get("key"); }), HasSubstr("shorter"));
 }
 
-// A folder of this test's, which other users can reach.
+// A temporary folder directly in /tmp, which other users can reach.
 class OpenFolder {
  public:
   OpenFolder() {

@@ -1,5 +1,5 @@
-// Requests to torchrun's store, byte by byte, and answers that such a store would never give. tools/launchers.sh
-// tries the real store.
+// The client of torchrun's store (PyTorch's TCPStore): its requests, byte by byte, and malformed answers,
+// with a scripted server. tools/launchers.sh tries the real store.
 #include "gradus/distributed/store/torchrun_store.h"
 
 #include <gmock/gmock.h>
@@ -20,7 +20,7 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 
-// Takes one connection and lets `serve` answer: it gets all that has come so far, and returns what to send.
+// Accepts one connection. serve(all bytes received so far) returns the bytes to send, or "close".
 class Server {
  public:
   using Serve = std::function<std::string(const std::string& came)>;
@@ -51,6 +51,7 @@ class Server {
   std::thread thread_;
 };
 
+// Requests: a type (0 validate, 1 set, 3 get, 5 check), then counts and lengths as u64, and texts.
 std::string number(uint64_t n) { return {reinterpret_cast<const char*>(&n), sizeof n}; }
 const std::string kHello("\0\xCE\xF7\x85\x3C", 5);
 const std::string kSetA = std::string("\1") + number(1) + "k" + number(3) + "v 1";
@@ -77,6 +78,7 @@ TEST(TorchrunStore, WaitsForAKeyAndGetsItsValue) {
   int checks = 0;
   Server server([&](const std::string& bytes) -> std::string {
     if (bytes.ends_with(kGetA)) return number(3) + "v 1";
+    // 0: the key exists, 1: it does not.
     if (bytes.ends_with(kCheckA)) return std::string(1, ++checks < 3 ? '\1' : '\0');
     return "";
   });

@@ -1,3 +1,5 @@
+// user_token(): the secret of a user that is kept in a file in the home, runtime or temporary folder: how the
+// file is created, and which files and folders are refused because other users could read or write them.
 #include "gradus/distributed/store/user_token.h"
 
 #include <gmock/gmock.h>
@@ -24,7 +26,7 @@ mode_t mode_of(const std::string& path) {
   return info.st_mode & 0777;
 }
 
-// A home folder and a runtime folder of this test's.
+// Sets HOME and XDG_RUNTIME_DIR to empty temporary folders.
 class UserTokenTest : public testing::Test {
  protected:
   UserTokenTest() {

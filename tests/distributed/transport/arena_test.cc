@@ -1,3 +1,5 @@
+// The arena backend, whose ranks exchange data through a shared segment: all collectives against closed
+// forms, ranks that do not arrive, exit or are killed, corrupt memory. Ranks are threads or forked processes.
 #include "gradus/distributed/transport/arena.h"
 
 #include <gmock/gmock.h>
@@ -43,7 +45,7 @@ TEST_P(ArenaOfRanks, EveryCollectiveIsRight) {
   });
 }
 
-// Lengths around those at which rounds, parts and ways change.
+// Lengths around those at which the number of rounds and the algorithm change.
 TEST_P(ArenaOfRanks, AllReduceIsRightAtEveryLength) {
   Job job(GetParam());
   on_threads(job.size, [&](int rank) {

@@ -1,5 +1,5 @@
-// What every backend must do, as one set of checks: each rank calls all collectives with several sizes,
-// dtypes and roots, and compares with closed forms.
+// Checks of a Backend for all implementations: each rank calls all collectives with several sizes, dtypes and
+// roots, and compares with closed forms, bit by bit.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -17,8 +17,7 @@
 
 namespace gradus::dist::internal {
 
-// What rank `rank` contributes at `i`: small whole numbers, so that sums are exact in every dtype
-// that can hold them.
+// Returns element i of the input of a rank: small whole numbers, so that sums are exact in all dtypes.
 inline int contribution(int rank, int64_t i) { return int((rank * 7 + i * 3) % 5); }
 
 template <class T> std::vector<T> contributions(int rank, int64_t n, int64_t from = 0) {
@@ -27,6 +26,7 @@ template <class T> std::vector<T> contributions(int rank, int64_t n, int64_t fro
   return values;
 }
 
+// Returns the reduction of the ranks' contributions to elements [from, from + n).
 template <class T> std::vector<T> reduced(int ranks, int64_t n, ReduceOp op, int64_t from = 0) {
   std::vector<T> values(n);
   for (int64_t i = 0; i < n; ++i) {
@@ -48,7 +48,7 @@ inline void expect_same(const void* given, const void* expected, size_t bytes, c
   EXPECT_TRUE(bytes == 0 || std::memcmp(given, expected, bytes) == 0) << what;
 }
 
-// One rank's calls on its backend. Every rank runs the same.
+// Calls of one rank on its backend. All ranks must make the same calls.
 class BackendChecks {
  public:
   BackendChecks(Backend& backend, int rank, int size, Membership* membership)
@@ -124,7 +124,7 @@ class BackendChecks {
         << "broadcast of " << bytes << " bytes from " << root << " of " << size_;
   }
 
-  // Rank r's block has r * unit bytes. To the root, and from it.
+  // To the root, and from it. Rank r's block has r * unit bytes.
   void gather_and_scatter(size_t unit, int root) {
     const bool is_root = rank_ == root;
     const std::string mine = text(rank_, rank_ * unit);
@@ -181,7 +181,7 @@ class BackendChecks {
     return data;
   }
 
-  // Each collective has a deadline of its own: under a sanitizer all of them together take longer.
+  // A deadline for each collective: under a sanitizer, all together take longer than 60 s.
   Call call() const { return {"test", {membership_, Deadline::after(std::chrono::seconds(60))}}; }
 
   Backend& backend_;
@@ -189,7 +189,7 @@ class BackendChecks {
   Membership* const membership_;
 };
 
-// Runs body(rank) on as many threads. What they throw comes out: rank 0's first.
+// Runs body(rank) on one thread per rank. Rethrows the error of the lowest rank that threw.
 inline void on_threads(int ranks, const std::function<void(int)>& body) {
   std::vector<std::exception_ptr> errors(ranks);
   std::vector<std::thread> threads;
@@ -206,7 +206,8 @@ inline void on_threads(int ranks, const std::function<void(int)>& body) {
     if (error) std::rethrow_exception(error);
 }
 
-// Job(size) has the ranks' backends and calls.
+// Sums of floats of very different magnitudes have the same bits on all ranks and in two runs. Job(size)
+// provides backend(rank) and call(rank).
 template <class Job> void expect_same_bits_in_every_run(const std::vector<int>& sizes) {
   for (const int64_t n : {100, 200'003})
     for (const int size : sizes) {

@@ -1,3 +1,5 @@
+// Socket connections between ranks (connect_ranks) and the transport over them: collectives, timeouts, broken
+// connections, strangers and impostors. Ranks are threads that find each other through a store in memory.
 #include "gradus/distributed/transport/connect_ranks.h"
 #include "gradus/distributed/store/memory_store.h"
 
@@ -19,10 +21,10 @@ namespace gradus::dist::internal {
 namespace {
 
 constexpr size_t kMoreThanKernelBuffers = 64 << 20;
-// What a rank publishes: where it listens, and its secret for each peer.
+// What rank r publishes under "sockets/r": its address and port, and its secret for each peer.
 using Contact = std::pair<std::pair<std::string, int>, std::vector<std::pair<int, std::string>>>;
 
-// A job whose ranks are threads that talk over loopback.
+// A job whose ranks are threads connected over the loopback interface.
 struct Job {
   explicit Job(int size)
       : size(size), store(make_memory_store()), memberships(make_local_memberships(size)) {}
@@ -73,7 +75,7 @@ TEST(ConnectRanks, ARankThatStopsOnItsWayInEndsTheOthersWithTheJob) {
   const auto start = now();
   on_threads(3, [&](int rank) {
     if (rank == 1) {
-      // It has said where it is, but nobody is there.
+      // Rank 1 publishes the address of another job, and then dies.
       const Job elsewhere(3);
       std::thread liar([&] { EXPECT_THROW(elsewhere.connect(1, Milliseconds(200)), TimeoutError); });
       job.store->set("sockets/1", elsewhere.store->get("sockets/1"));
@@ -106,7 +108,7 @@ TEST(ConnectRanks, ABrokenConnectionIsAnErrorWhenNobodyKnowsBetter) {
     const Job job(2);
     on_threads(2, [&](int rank) {
       const TransportRank me{rank, job.memberships[rank], job.connect(rank)};
-      if (rank == 1) return;  // without leaving
+      if (rank == 1) return;  // without membership->leave()
       const std::string mine(kMoreThanKernelBuffers, 'x');
       std::string received;
       const auto request = sends ? me.start_send(1, 1, mine) : me.start_receive(1, 1, received);
@@ -131,7 +133,7 @@ TEST(ConnectRanks, StrangersWhoConnectAreIgnored) {
     const auto [endpoint, secrets] = from_wire<Contact>(job.store->get("sockets/0"));
     std::string why;
     const Deadline deadline = Deadline::after(std::chrono::seconds(5));
-    // Nothing, a part of a greeting, the greeting of an awaited rank with a wrong secret, and of another rank.
+    // Nothing, a part of a greeting, the greeting of rank 1 with a wrong secret, and of a rank 7.
     for (const std::string& text :
          {std::string(), std::string("abc"), to_wire(int32_t(1)) + std::string(32, '0'),
           to_wire(int32_t(7)) + std::string(100, '0')}) {
@@ -146,7 +148,7 @@ TEST(ConnectRanks, StrangersWhoConnectAreIgnored) {
 }
 
 TEST(ConnectRanks, WhoDoesNotKnowARanksSecretIsNotThatRank) {
-  // Each rank has a store of its own; what one rank says of itself comes to the other with other secrets.
+  // Each rank has its own store. Thread 2 copies the contacts, the liar's with changed secrets.
   for (const int liar : {0, 1}) {
     Job one(2), other(2);
     other.memberships = one.memberships;

@@ -1,4 +1,4 @@
-// Processes that fork() makes.
+// Child processes that run a function of the test, made by fork() without exec.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -16,8 +16,7 @@
 
 namespace gradus::dist::internal {
 
-// A process that runs `body` and ends with status 0 if that returns; killed at the end of the scope
-// if it still runs.
+// Runs `body`. Exit code: 0, 1 if body threw, 2 if a GoogleTest check failed. The destructor kills it.
 class ForkedProcess {
  public:
   explicit ForkedProcess(const std::function<void()>& body) : pid_(fork()) {
@@ -36,7 +35,7 @@ class ForkedProcess {
   }
   ForkedProcess(ForkedProcess&& other) : pid_(std::exchange(other.pid_, 0)) {}
 
-  // As waitpid says it.
+  // Returns the status of waitpid().
   int wait() {
     int status = -1;
     waitpid(std::exchange(pid_, 0), &status, 0);
@@ -47,6 +46,7 @@ class ForkedProcess {
     return wait();
   }
   void signal(int number) const { ::kill(pid_, number); }
+  // Returns when the process is stopped.
   void stop() const {
     signal(SIGSTOP);
     waitpid(pid_, nullptr, WUNTRACED);
@@ -56,7 +56,7 @@ class ForkedProcess {
   pid_t pid_;
 };
 
-// A process that runs `body` once it gets the port of a server. It is forked before its parent has threads.
+// A process that runs body(port) after start(port). So it can be forked before a server starts threads.
 class ForkedClient {
  public:
   explicit ForkedClient(const std::function<void(int port)>& body)

@@ -1,3 +1,5 @@
+// The hierarchical backend, which reduces within hosts and then among one leader per host. Ranks are threads
+// that are assigned to simulated hosts.
 #include <gtest/gtest.h>
 
 #include "gradus/distributed/transport/hosts.h"
@@ -8,7 +10,7 @@
 namespace gradus::dist::internal {
 namespace {
 
-// Ranks as threads that take themselves to be on several hosts: host[rank].
+// host[rank] is the simulated host of a rank.
 struct Job {
   explicit Job(std::vector<int> host)
       : host(std::move(host)),

@@ -1,3 +1,5 @@
+// The message backend, whose collectives are made of messages of a transport: results, rounding, mismatched
+// calls, lost messages, ranks that do not arrive. Ranks are threads, connected by rings in shared memory.
 #include "gradus/distributed/transport/message.h"
 
 #include <gtest/gtest.h>
@@ -78,7 +80,7 @@ TEST(MessageBackend, AStrayMessageIsTheSameMismatchOnEveryRank) {
   on_threads(size, [&](int rank) {
     const auto backend = job.backend(rank);
     std::vector<float> x(1000);
-    // Rank 0 comes when the others have failed, and what they sent it is gone.
+    // Rank 0 arrives after the others have failed.
     if (rank == 0) std::this_thread::sleep_for(Milliseconds(50));
     try {
       // Rank 2 is one call ahead.

@@ -1,3 +1,5 @@
+// Messages through rings in shared memory: a message without a receive stays in its ring, or moves to the
+// heap if one behind it is wanted; order per tag, background progress, corrupt rings. Ranks are threads.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -49,7 +51,7 @@ TEST(RingTransport, ASenderIsHeldBackUntilItsMessageIsAskedFor) {
     EXPECT_FALSE(send->done());
     receiver.start_receive(1, 2, other);  // moves messages, and does not take this one
   }
-  // A receive of what may come behind it moves it out of the way.
+  // A posted receive from the same sender moves the message to the heap.
   const auto behind = receiver.start_receive(0, 2, other);
   while (!send->done()) EXPECT_FALSE(behind->done());
   const auto receive = receiver.start_receive(0, 1, into);
@@ -106,7 +108,7 @@ TEST(RingTransport, ManyMessagesOfAllSizesBetweenAllRanks) {
           me.transport->wait(*requests[i], me.watch(), "test");
       });
     for (std::thread& waiter : waiters) waiter.join();
-    // Of each tag they arrive as they were sent: 5, 2, 11, 8, ... of tag 2, for instance.
+    // Messages of one tag arrive in the order of sending: 5, 2, 11, 8, ... for tag 2.
     for (int peer = 0; peer < 4; ++peer)
       for (int i = 0; i < kEach; ++i) {
         const int nth = i / 3, sent_as = nth / 2 * 6 + (nth % 2 == 0 ? 3 : 0) + i % 3;
@@ -121,7 +123,7 @@ TEST(RingTransport, MessagesMoveInTheBackground) {
   const Rank receiver = job.rank(1);
   receiver.transport->progress_in_background();
   const auto receive = receiver.start_receive(0, 0, into);
-  // Nobody waits on rank 1, which answers all the same.
+  // Rank 1 has no thread that waits, but sends and receives.
   const std::string reply = text_of(kLarge, 2);
   const auto answer = receiver.start_send(0, 1, reply);
   job.rank(0).send(1, 0, text_of(kLarge, 1));
@@ -142,7 +144,7 @@ TEST(RingTransport, MemoryOfARequestThatWasGivenUpIsNotTouched) {
   const Rank sender = job.rank(0), receiver = job.rank(1);
   receiver.transport->progress_in_background();
   for (int i = 0; i < 20; ++i) {
-    // The receive goes away before, while, or after its message comes.
+    // The receive is destroyed before, while, or after its message arrives.
     auto into = std::make_unique<std::string>();
     auto receive = receiver.start_receive(0, 1, *into);
     const std::string text = text_of(kLarge, i);
@@ -152,13 +154,13 @@ TEST(RingTransport, MemoryOfARequestThatWasGivenUpIsNotTouched) {
     receive = {};
     into.reset();
     std::string behind;
-    const auto next = receiver.start_receive(0, 2, behind);  // moves the message away, if nobody did
+    const auto next = receiver.start_receive(0, 2, behind);  // moves the message to the heap if necessary
     while (!send->done()) next->done();
     other.join();
   }
 }
 
-// Every value a rank may find there is either refused or harmless.
+// Random values in a ring are refused or harmless.
 TEST(RingTransport, CorruptMemoryIsAnError) {
   std::minstd_rand random(1);
   for (int i = 0; i < 60; ++i) {

@@ -1,3 +1,5 @@
+// Segments: zeroed memory that the threads or processes of a job share. Opening them, members that do not
+// arrive, exit or are killed meanwhile, and files of another process that are not opened by mistake.
 #include "gradus/distributed/transport/segment.h"
 
 #include <fcntl.h>
@@ -25,8 +27,7 @@ using ::testing::HasSubstr;
 
 constexpr size_t kBytes = 100'000;
 
-// Enough of a store for segments, for processes that fork() made: keys and values of a few bytes,
-// in shared memory.
+// A store in shared memory, for forked processes, with the operations that segments need.
 class SharedStore : public Store {
  public:
   StoreAnswer execute(const StoreRequest& request) override {
@@ -125,7 +126,7 @@ TEST(SegmentsOfProcesses, AMemberThatDoesNotComeIsNamedInTime) {
   on_threads(2, [&](int rank) {
     try {
       const auto segment = job.open(rank, "key", 200ms);
-      EXPECT_EQ(rank, 1);  // it has all that it needs
+      EXPECT_EQ(rank, 1);  // rank 1 needs only rank 0
     } catch (const TimeoutError& error) {
       EXPECT_EQ(error.rank(), 2) << error.what();
       EXPECT_THAT(error.what(), HasSubstr("rank 2 did not come to shared memory within 200 ms"));
@@ -170,8 +171,8 @@ TEST(SegmentsOfProcesses, ANameThatIsNoneIsAnError) {
   }
 }
 
-// Another file, memory that is not sealed, and memory of another size, as after the first member has ended and
-// another process has its process id.
+// Rank 0 publishes "pid/descriptor" of its memory. After its end, another process may have that process id:
+// here the descriptor is another file, unsealed memory, memory of another size, or closed.
 TEST(SegmentsOfProcesses, AnotherFileOfTheFirstMemberIsNotOpened) {
   const FileDescriptor file(open("/proc/self/status", O_RDONLY | O_CLOEXEC)),
       open_size(memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING)),
@@ -207,7 +208,7 @@ TEST(SegmentsOfProcesses, ProcessesShareMemoryAndLeaveNothingBehind) {
   const auto segment = body(0);
   EXPECT_EQ(one.wait(), 0);
   EXPECT_EQ(WTERMSIG(two.kill()), SIGKILL);
-  reinterpret_cast<std::atomic<int>*>(segment->data())[0] = 1;  // the memory stays as long as one has it
+  reinterpret_cast<std::atomic<int>*>(segment->data())[0] = 1;  // the memory exists while one member maps it
 }
 
 // Members are killed at many points of opening: the others end with the job's failure, or have
@@ -216,7 +217,7 @@ TEST(SegmentsOfProcesses, AMemberThatIsKilledWhileOpeningHoldsUpNobody) {
   int failed = 0;
   for (int i = 0; i < 15; ++i) {
     Job job(2);
-    const int victim_rank = i % 2, my_rank = 1 - victim_rank;  // rank 0 gives, rank 1 takes
+    const int victim_rank = i % 2, my_rank = 1 - victim_rank;  // rank 0 creates, rank 1 opens
     ForkedProcess victim([&] {
       for (int n = 0; n < 60; ++n) job.open(victim_rank, concat("key", n));
       pause();

@@ -1,5 +1,4 @@
-// Messages between ranks that are processes, of which one is killed or stops. They are forked off this
-// program, so no test of it may have started threads.
+// The socket transport between forked processes, one killed or stopped. Tests fork before they start threads.
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -20,8 +19,8 @@ namespace {
 
 constexpr Tag kTag = {.group = 5, .channel = Channel::kUser, .number = 1};
 
-// Runs body(rank, transport, membership) in a process for each rank; its status is 0 when body returns. `ignorant`: the
-// transport's membership learns nothing of other ranks.
+// Runs body(rank, transport, membership) in a process per rank, whose status is 0 if body returns.
+// `ignorant`: the transport's membership is not informed of the failures of other ranks.
 class Processes {
  public:
   using Body = std::function<void(int, std::shared_ptr<Transport>, std::shared_ptr<Membership>)>;

@@ -1,4 +1,4 @@
-// One rank of a job with a transport, with short names for what tests do.
+// For transport tests: a rank that sends and receives strings; transports over shared memory or sockets.
 #pragma once
 
 #include <span>
@@ -28,7 +28,7 @@ struct TransportRank {
   void send(int peer, uint32_t number, const std::string& text, const std::string& header = "") const {
     wait(start_send(peer, number, text, header));
   }
-  // `into` grows to what arrives.
+  // `into` gets the size of the message. `sources`: allowed senders if peer is kAnySource.
   Ref<Request> start_receive(int peer, uint32_t number, std::string& into, std::string* header = nullptr,
                              std::vector<int> sources = {}) const {
     const auto accept = [&into, header](int, std::span<const std::byte> given, size_t bytes) -> void* {
@@ -70,6 +70,7 @@ inline std::shared_ptr<Transport> make_socket_transport(int rank, int size, std:
                                std::move(sockets));
 }
 
+// Returns a text that depends on the seed.
 inline std::string text_of(size_t bytes, int seed) {
   std::string text(bytes, ' ');
   for (size_t i = 0; i < bytes; ++i) text[i] = char('A' + (seed + i % 251 + i / 1000) % 50);

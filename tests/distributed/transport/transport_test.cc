@@ -1,4 +1,5 @@
-// What every transport does. Ranks are threads.
+// The contract of Transport, for rings in shared memory and for sockets: order, tags, any source, refused
+// messages, timeouts, failures. Ranks are threads.
 #include "gradus/distributed/transport/transport.h"
 
 #include <gmock/gmock.h>
@@ -21,7 +22,7 @@ constexpr size_t kLarge = 5'000'001;  // many times what a ring holds
 
 class TransportTest : public testing::TestWithParam<const char*> {
  protected:
-  // Runs body on as many ranks, which leave the job afterward.
+  // Runs body on `size` ranks, which leave the job afterward.
   void on_ranks(int size, const std::function<void(const Rank&)>& body) {
     memberships_ = make_local_memberships(size);
     const auto store = make_memory_store();

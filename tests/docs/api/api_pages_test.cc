@@ -1,5 +1,5 @@
-// The pages of docs/api name every public op, layer, loss, optimizer and schedule, and nothing
-// that is not there.
+// The pages of docs/api mention every public op, layer, loss, optimizer and schedule, and no name that
+// headers lack. Paths are relative to the root of the repository.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -40,18 +40,18 @@ std::string headers(std::initializer_list<const char*> folders) {
   std::string text;
   for (const char* folder : folders)
     for (const auto& file : fs::recursive_directory_iterator(folder))
-      // Rules of optimizers are for kernels.
+      // optim/rules has the formulas of kernels.
       if (file.path().extension() == ".h" && file.path().parent_path() != "optim/rules")
         text += text_of(file.path());
   return text;
 }
 
-// Classes at the start of a line, but for the internal and the abstract ones that users do not name.
+// Returns the classes and template aliases in a folder's headers, without options and internals.
 std::set<std::string> classes(const char* folder) {
   static const std::regex declaration(
       R"((?:^|\n)(?:class|struct) (\w+)(?: final)?(?: :[^;{]*)?\s*\{)"
       R"(|\nusing (\w+) = (?:KernelOptimizer|FormulaLR|BatchNormOf|Conv|DropoutOf|InstanceNormOf|OpLayer|Pool|PadLayer)<)");
-  // A header of a namespace `internal` is for other folders of Gradus.
+  // Namespaces `internal` are for other folders of Gradus.
   static const std::regex internal(
       R"(namespace gradus::\w+::internal \{[^]*?\}  // namespace gradus::\w+::internal)");
   const std::string text = std::regex_replace(headers({folder}), internal, "");
@@ -70,7 +70,7 @@ std::string missing_of(const std::set<std::string>& names) {
   return missing;
 }
 
-// Operators stand in the pages as such; fused gradients are the business of rules.
+// The pages have operators as symbols, and no fused gradients, which only derivative rules call.
 bool is_for_users(const std::string& op) {
   return op.rfind("operator", 0) != 0 && op.find("_backward") == std::string::npos &&
          op.find("_grad") == std::string::npos;

@@ -1,4 +1,5 @@
-// Masks follow their images, as in torchvision and Pillow (masks.py), and with the same random numbers.
+// Segmentation masks under transforms of their images: exactly as torchvision and Pillow change them
+// (masks.py wrote masks.safetensors), and with the random draws of the image; SegmentationFiles.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -17,7 +18,7 @@
 namespace gradus::data {
 namespace {
 
-// As in masks.py.
+// A mask of pseudorandom classes, as in masks.py.
 Image classes(int64_t h = 13, int64_t w = 17) {
   Image image(h, w, 1);
   for (int64_t i = 0; i < image.bytes(); ++i)
@@ -64,7 +65,7 @@ TEST(Masks, ChangeAsPillowsDo) {
   expect_mask("center_crop", CenterCrop({.size = Size2(5, 6)})(pair()));
 }
 
-// Of an image that is its own mask both stay alike, whatever is drawn.
+// An image that is its own mask stays equal to it, for 50 seeds.
 TEST(Masks, HaveTheirImagesDraws) {
   const std::vector<std::pair<const char*, Transform>> steps = {
       {"RandomResizedCrop", RandomResizedCrop({.size = 9, .interpolation = Interpolation::kNearest})},

@@ -1,4 +1,5 @@
-// Transforms of images give what torchvision and Pillow give, bit by bit.
+// Transforms of images against torchvision's and Pillow's, bit by bit: transforms.py wrote
+// transforms.safetensors, with the pixels of small results and the CRC-32 of large ones.
 #include "gradus/data/transforms/color.h"
 #include "gradus/data/transforms/tensor.h"
 
@@ -14,7 +15,7 @@
 namespace gradus::data {
 namespace {
 
-// As in transforms.py.
+// A gradient with pseudorandom noise, as in transforms.py.
 Image photo(int64_t h, int64_t w, int64_t c, uint64_t key = 0) {
   Image image(h, w, c);
   uint8_t* p = image.mutable_data();
@@ -43,7 +44,7 @@ const io::SafetensorsFile& golden() {
 
 class Golden : public ::testing::Test {
  protected:
-  // The cases of the file that no test has compared.
+  // Every case of the file must have been compared.
   static void TearDownTestSuite() {
     for (const auto& [name, x] : golden().tensors)
       EXPECT_TRUE(seen().count(name)) << name << " is not compared";
@@ -71,6 +72,7 @@ class Golden : public ::testing::Test {
   }
 };
 
+// Formats as Python does: "1.0".
 std::string text(double x) {
   std::ostringstream out;
   out << x;
@@ -114,6 +116,7 @@ TEST_F(Golden, RandomCropsOfAllShapes) {
   const Tensor& crops = tensor_of("crops");
   int differ = 0;
   for (int64_t n = 0; n < crops.size(0); ++n) {
+    // Columns: height, width, key of photo(); crop top, left, height, width; new height, width; filter; CRC.
     const int64_t* c = crops.data<int64_t>() + n * crops.size(1);
     Picture picture(photo(c[0], c[1], 3, uint64_t(c[2])));
     const Image result =

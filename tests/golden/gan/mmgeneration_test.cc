@@ -1,5 +1,6 @@
-// tools/export_weights.py --from mmgeneration: checkpoints under mmgeneration's names become weights that
-// Gradus loads, and BGR becomes RGB. The script needs no PyTorch for files in this format.
+// tools/export_weights.py --from mmgeneration, run as a process: checkpoints with mmgeneration's names (in
+// mmgeneration.safetensors, from mmgeneration.py) become weights with which Gradus computes the same, for RGB
+// instead of BGR images. The script needs no PyTorch for safetensors files. Exit code 1: error.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -25,7 +26,7 @@ using testing::HasSubstr;
 using testing::Not;
 namespace fs = std::filesystem;
 
-// A dozen layers in f64 whose sums have other orders than PyTorch's; images and scores are near 1.
+// For a dozen layers in f64, summed in another order than PyTorch's; images and scores are near 1.
 constexpr double kTolerance = 1e-12;
 
 const io::SafetensorsFile& file() {
@@ -33,13 +34,14 @@ const io::SafetensorsFile& file() {
   return f;
 }
 
-// The tensors below a name.
+// Returns the tensors whose names have the prefix, without it.
 nn::StateDict below(const std::string& prefix) {
   nn::StateDict found;
   for (const auto& [name, t] : file().tensors)
     if (name.starts_with(prefix)) found.emplace_back(name.substr(prefix.size()), t);
   return found;
 }
+// Returns the checkpoint of a GAN; the file's names without a dot are inputs and outputs.
 nn::StateDict checkpoint(const std::string& name) {
   nn::StateDict state = below(name + "/");
   std::erase_if(state, [](const auto& entry) { return entry.first.find('.') == entry.first.npos; });
@@ -87,7 +89,7 @@ class Mmgeneration : public testing::Test {
     fs::remove(out());
     return run("'" + in() + "' --from mmgeneration -o '" + out() + "' " + options);
   }
-  // A file of this header and as many bytes behind it.
+  // Converts a file of this header and `bytes` zeros.
   Ended convert_header(const std::string& header, size_t bytes) {
     const uint64_t length = header.size();
     std::string content(8, '\0');
@@ -96,7 +98,7 @@ class Mmgeneration : public testing::Test {
     return convert();
   }
 
-  // Loads both networks, and compares what they compute with what mmgeneration's do.
+  // Loads both networks, and compares their outputs with those of mmgeneration's. `flipped`: theirs are BGR.
   template <class G, class D>
   void expect_same(const std::string& name, typename G::Options g, typename D::Options d, bool flipped) {
     struct Gan : nn::Module {
@@ -180,7 +182,7 @@ TEST_F(Mmgeneration, ChannelsThatAreRgbAlreadyStay) {
   }
 }
 
-// The averaged generator beside what else a training's checkpoint has; a network by itself.
+// The averaged generator of a whole training's checkpoint, and files of one network.
 TEST_F(Mmgeneration, OneNetworkIsTakenOutOfATraining) {
   nn::StateDict state, alone;
   for (const auto& [name, t] : checkpoint("dcgan")) {
@@ -268,7 +270,7 @@ TEST_F(Mmgeneration, HostileFilesAreErrorsThatSayWhy) {
     size_t bytes = 8;
   };
   const Case cases[] = {
-      {f32, "is no DCGAN"},  // what follows differs from it in one thing
+      {f32, "is no DCGAN"},  // the other cases change one thing in it
       {f32, "describes 8 of 9 bytes", 9},
       {f32, "not as many of the 7 bytes behind it", 7},
       {replaced("F32", "F33"), "the dtype 'F33', which Gradus does not have"},

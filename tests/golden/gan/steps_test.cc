@@ -1,5 +1,5 @@
 // Training steps of GANs against PyTorch's: losses, penalties, gradients, weights after a step of Adam,
-// buffers, the generator's average, and the losses of 20 steps. steps.py says what the file holds.
+// buffers, the generator's average, and the losses of 20 steps. steps.py wrote and describes the file.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -27,14 +27,14 @@ const io::SafetensorsFile& file() {
   return f;
 }
 
-// offset + scale u, u of the formula's numbers.
+// Returns offset + scale * u for the pseudorandom u in [-1, 1) of uniform.h.
 Tensor from_formula(const std::string& name, const Shape& shape, double scale = 1, double offset = 0) {
   std::vector<double> v = uniform(name, shape.product());
   for (double& u : v) u = offset + scale * u;
   return tensor(v, shape);
 }
 
-// steps.py's value_of.
+// Returns the initial value of a parameter or buffer, as value_of in steps.py.
 Tensor value_of(const std::string& name, const Tensor& t) {
   if (name.ends_with("num_batches_tracked")) return tensor(std::vector<int64_t>{0}, {});
   if (name.ends_with("running_var")) return from_formula(name, t.shape(), 0.5, 1);
@@ -54,7 +54,7 @@ void fill(nn::Module& net, DType t) {
   net.load_state_dict(state);
 }
 
-// A GAN as the test needs it: its networks, called at the case's scale, and what it minimizes.
+// A GAN: its networks, losses, penalty and optimizer.
 struct Case {
   std::string name;
   Shape image;
@@ -74,7 +74,7 @@ struct Case {
   std::function<Networks()> make = {};
 };
 
-// Networks that are called without more, and at a scale.
+// Networks that are called with one tensor; grown() makes some that are called at a scale.
 template <class G, class D>
 std::function<Case::Networks()> plain(typename G::Options g, typename D::Options d) {
   return [g, d] {
@@ -188,8 +188,8 @@ std::vector<Case> cases() {
           per_pixel, small,    hinge, pggan,      mmgen_form, r1};
 }
 
-// Returns the generator's gradients in the first step, by this discriminator, in f64. Each number of the
-// generator has moved by up to 2^-24 of itself, as rounding to f32 moves it. Move 0 moves none.
+// Returns the generator's gradients in the first step, with this discriminator, in f64. Each number of the
+// generator is perturbed by up to 2^-24 of itself, as by rounding to f32. `move`: its seed; 0: none.
 std::map<std::string, std::vector<double>> moved_gradients(const Case& c, const nn::Module& disc, int move) {
   const Case::Networks nets = c.make();
   nets.disc->to(DType::kF64).load_state_dict(disc.state_dict());
@@ -212,10 +212,10 @@ std::map<std::string, std::vector<double>> moved_gradients(const Case& c, const 
   return gradients;
 }
 
-// Returns how far rounding moves the generator's gradients, whatever computes them: by parameter, the
-// largest difference after eight moves. Norms make it large. A pixel norm divides a pixel's features by their
-// size. It is about 1, but 0.01 for some pixels. Their features are known to 1e-5 only then, and their
-// gradients are the largest. The gradient of a bias before a batch norm is a sum that all but cancels.
+// Returns how sensitive the generator's gradients are to rounding: by parameter, the largest difference after
+// eight perturbations. Norms make it large: a pixel norm divides a pixel's features by their size, which is
+// about 1, but 0.01 for some pixels. Those features are then accurate to 1e-5 only, and have the largest
+// gradients. The gradient of a bias before a batch norm is a sum that almost cancels.
 std::map<std::string, double> moves_by_rounding(const Case& c, const nn::Module& disc) {
   const auto exact = moved_gradients(c, disc, 0);
   std::map<std::string, double> most;
@@ -228,10 +228,9 @@ std::map<std::string, double> moves_by_rounding(const Case& c, const nn::Module&
 
 class GanSteps : public testing::TestWithParam<Case> {
  protected:
-  // Compares a tensor with the file's. In f64 it may be off by 1e-9 of the tensor's scale. In f32 it may be
-  // off by twice PyTorch's own error, and `single` of the scale. Where rounding alone makes a gradient (that
-  // of a bias in front of a norm is 0), the scale is a millionth of the network's gradients, in f32 a tenth.
-  // `more` is added to what is allowed in f32.
+  // Compares a tensor with the file's. Tolerance in f64: 1e-9 of the tensor's scale, its largest element. In
+  // f32: `single` of the scale plus twice PyTorch's own error plus `more`. The scale is at least a millionth
+  // (in f32 a tenth) of network_scale, since the gradient of a bias before a norm is rounding alone.
   void compare(const Tensor& given, const std::string& key, double single, double network_scale = 0,
                double more = 0) const {
     const std::string name = GetParam().name + "/" + key;
@@ -254,9 +253,9 @@ class GanSteps : public testing::TestWithParam<Case> {
         for (double x : p.grad().to_vector<double>()) m = std::max(m, std::abs(x));
     return m;
   }
-  // In f32 a gradient may be off by four of its moves. A move rounds each layer once. A step rounds about
-  // eight times: weight, products, activation and norm, forward and backward. Together they move it sqrt(8)
-  // times as far, by chance farther: plain loops in f32, in 16 orders of summation, came to 4 usual moves.
+  // In f32 a gradient may differ by four times its sensitivity. A perturbation rounds each layer once; a step
+  // rounds about eight times (weight, products, activation and norm, forward and backward), which together is
+  // sqrt(8) times as much, sometimes more: plain loops in f32, in 16 orders of summation, gave a factor of 4.
   void compare_gradients(const nn::Module& net, const std::string& prefix,
                          std::map<std::string, double> moves = {}) const {
     for (const auto& [name, p] : net.named_parameters())
@@ -296,12 +295,12 @@ void GanSteps::check(DType t) {
     };
     const Tensor alpha = from_formula("alpha" + n, {kBatch}, 0.5, 0.5);
     const Tensor z_d = z("d");
-    if (step == 0 && c.penalty) {  // its gradient alone; no case with a penalty has buffers that move
+    if (step == 0 && c.penalty) {  // the penalty's gradient alone
       auto recording = gm_d.record();
       gm_d.backward(c.penalty(nets.judge, real, nets.generate(z_d), alpha));
       compare_gradients(*nets.disc, "penalty");
       opt_d.clear_grad();
-      fill(*nets.gen, t);  // but the generator's
+      fill(*nets.gen, t);  // restores the generator's buffers; discriminators with a penalty have none
     }
     {
       auto recording = gm_d.record();
@@ -334,7 +333,7 @@ void GanSteps::check(DType t) {
     compare_state(nets.disc->state_dict(), "disc");
     compare_state(nets.gen->state_dict(), "gen");
     compare_state(average.weights(), "ema");
-    if (t == DType::kF32) break;  // later steps would drift apart
+    if (t == DType::kF32) break;  // rounding differences grow in later steps
   }
   const auto compare_numbers = [&](const std::vector<double>& given, const std::string& key) {
     const std::vector<double> expected = file().at(c.name + "/" + key).to_vector<double>();

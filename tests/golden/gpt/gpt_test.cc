@@ -1,3 +1,5 @@
+// GPT networks against the same networks in PyTorch (gpt.py wrote gpt.safetensors): outputs and gradients,
+// with the tolerances of golden_layers.h.
 #include "gradus/models/gpt.h"
 
 #include "gradus/tests/nn/layers/golden_layers.h"

@@ -1,4 +1,4 @@
-// Metrics of features and images against NumPy and SciPy (metrics.py), with the same random choices.
+// Metrics of features and images against NumPy and SciPy, with the random choices of metrics.py.
 #include "gradus/train/metrics/metrics.h"
 
 #include <gtest/gtest.h>
@@ -26,6 +26,7 @@ void expect_near(const std::vector<double>& given, const std::string& name, doub
     EXPECT_NEAR(given[i], expected[i], tolerance * std::max(1.0, expected[i])) << name << " at " << i;
 }
 
+// In batches of 7 rows.
 FeatureStatistics statistics(const Tensor& features) {
   FeatureStatistics s;
   for (int64_t at = 0; at < features.size(0); at += 7)

@@ -1,3 +1,5 @@
+// Attention and LSTM cells against PyTorch's: cases of attention.py by name, as golden_ops.h explains.
+// Inputs: query, key, value and an optional mask; gates and cell state.
 #include "gradus/tests/golden/ops/golden_ops.h"
 
 namespace gradus::golden {

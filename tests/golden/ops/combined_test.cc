@@ -1,3 +1,5 @@
+// Ops followed by an activation, which Gradus can fuse, against PyTorch's separate ops: cases of combined.py
+// by name, as golden_ops.h explains.
 #include "gradus/tests/golden/ops/golden_ops.h"
 
 namespace gradus::golden {

@@ -1,3 +1,5 @@
+// Convolutions in 1 to 3 dimensions, transposed ones (_back), and gradients against PyTorch's: cases of
+// conv.py by name, as golden_ops.h explains. Inputs: x, weight, optional bias.
 #include "gradus/tests/golden/ops/golden_ops.h"
 
 namespace gradus::golden {
@@ -23,6 +25,7 @@ GoldenOp three_back(const char* name, ConvTranspose3dFuncOptions o = {}) {
   return forward(name, &conv_transpose3d, o);
 }
 
+// Inputs: dy, x, weight. The recorded gradients of these ops are second derivatives.
 GoldenOp gradients_2d(const char* name, Conv2dFuncOptions o = {}) {
   return {name, [=](X x) {
             return std::vector<Tensor>{conv2d_input_grad(x[0], x[2], x[1].shape(), o),

@@ -1,3 +1,5 @@
+// Compares an op with a case of a family's file: y (results), dx (gradients for the given dy), in f64 and
+// f32, in three layouts. add_golden_ops registers a GoogleTest per case.
 #include "gradus/tests/golden/ops/golden_ops.h"
 
 #include <gtest/gtest.h>
@@ -35,7 +37,7 @@ void expect_close(const Tensor& given, const Tensor& expected, double part, doub
   }
 }
 
-// Elements two apart in every dimension.
+// Returns a copy of x whose strides are doubled in every dimension.
 Tensor strided(const Tensor& x) {
   Shape wide = x.shape();
   for (int64_t& n : wide) n *= 2;
@@ -87,6 +89,7 @@ class Comparison {
       return t == DType::kF64 || !file_.contains(key + ".err") ? 0
                                                                : 2 * file_.at(key + ".err").item<double>();
     };
+    // <key>.err is PyTorch's own f32 error.
     const double part = t == DType::kF64 ? 1e-12 : 1e-6;
     std::vector<Tensor> roots, dys;
     for (size_t i = 0; i < y.size(); ++i) {
