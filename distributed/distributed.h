@@ -1,5 +1,6 @@
-// All headers for programs of several ranks. For tests there is also
-// gradus/distributed/simulation/simulation.h.
+// Includes the headers for programs of several ranks: data parallelism, collectives, messages, launcher and
+// pipelines. Not included: key-value stores (gradus/distributed/store/) and simulation/simulation.h, for
+// tests.
 #pragma once
 
 #include "gradus/distributed/data_parallel/allreduce_callback.h"
