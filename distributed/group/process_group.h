@@ -59,12 +59,13 @@ std::vector<int> get_process_group_ranks(const Group& group);
 bool is_launched();  // whether dist::launcher, gradus-run or torchrun started this process
 
 struct NewGroupOptions {
-  std::optional<Milliseconds> timeout = {};
-  std::string name = {};
+  std::optional<Milliseconds> timeout = {};  // of calls in the group; default: that of the default group
+  std::string name = {};                     // for errors; default: "world" and a number
 };
 // Makes a group. Collective over the whole job, in the same order on all ranks. Ranks that are no members get
 // a group whose is_member() is false.
-// Errors: ValueError for a rank that is outside of the job or named twice.
+// Errors: ValueError for no ranks, or a rank that is outside of the job or named twice; MismatchError if
+// `ranks` differ between ranks.
 Group new_group(const std::vector<int>& ranks, const NewGroupOptions& options = {});
 // Splits the job into groups of `size` consecutive ranks. Returns this rank's group.
 // Errors: ValueError unless size divides the world's.
