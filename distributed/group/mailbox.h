@@ -1,7 +1,7 @@
 // Mailbox: tensor messages between the ranks of a pipeline, matched by an address instead of by order. Shape,
 // dtype and layout are sent with the tensor.
 //
-//   mailbox.post_receive(0, address);            // early, so that the message arrives while this rank computes
+//   mailbox.post_receive(0, address);            // early: the message arrives while this rank computes
 //   mailbox.send(2, next, {.tensor = y});        // returns at once
 //   Tensor x = mailbox.receive(0, address, "2F0").tensor;
 #pragma once

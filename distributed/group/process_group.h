@@ -19,9 +19,9 @@ struct InitOptions {
   std::string backend = "gloo";  // or "cpu:gloo", the same
   //   env://            MASTER_ADDR, MASTER_PORT, RANK, WORLD_SIZE, or the variables of the scheduler
   //   tcp://host:port   rank 0 hosts the store there; "?rank=0&world_size=2" may follow
-  //   file:///path      a file on a file system that all ranks see. The file must not exist before, and is removed
-  //                     when all ranks have joined. FileError if other users may access the file, or write its
-  //                     folder (unless the folder is sticky, as /tmp)
+  //   file:///path      a file on a file system that all ranks see. The file must not exist before, and is
+  //                     removed when all ranks have joined. FileError if other users may access the file, or
+  //                     write its folder (unless the folder is sticky, as /tmp)
   // A port that is given is used, or the call fails. See also docs/guide/distributed.md.
   std::string init_method = "env://";
   int world_size = -1;                            // -1: from init_method or the environment
