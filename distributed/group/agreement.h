@@ -46,7 +46,7 @@ struct Agreement {
 //
 // Runs the forward. Collective over the group; blocks until the data has moved.
 // Errors: MismatchError if a member needs gradients and another has opened more or fewer recordings, and for
-// a list of inputs of another length than the group, or in a reduction of other shapes than those of rank 0.
+// a list of inputs of another length than the group or, in a reduction, of other shapes than a member's.
 Agreement run_forward(const Group& group, const Forward& forward);
 // In the backward of the call with `record`: returns whether `local` is true on any member, that is, whether
 // any member has a gradient of its result. Collective over the group.

@@ -52,8 +52,8 @@ class World : public Job {
   bool shared_memory = true;     // false: collectives exchange messages even within a host
   std::shared_ptr<Store> store;  // waits in it end with the job's failure
   std::shared_ptr<Membership> membership;
-  std::shared_ptr<SegmentProvider> segments;  // shared memory; null in a job of one process
-  std::shared_ptr<Transport> transport;       // messages; null in a job of one rank
+  std::shared_ptr<SegmentProvider> segments;  // shared memory; may be null in a job of one rank
+  std::shared_ptr<Transport> transport;       // messages; may be null in a job of one rank
   std::shared_ptr<void> hosted_store_server;  // the store's server, on rank 0 of a job without a launcher
   // Set for a job that is found by its port alone: until this time, ranks of two jobs may have met at that
   // port. If two processes join as one rank before this time, both jobs fail. Default value: not set.

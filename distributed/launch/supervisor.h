@@ -77,7 +77,8 @@ struct Outcome {
 // Runs the job. Returns when all ranks have ended and no process of the job is left. Meanwhile replaces this
 // process's handlers of options.signals and SIGCHLD; one call at a time. A failure of ranks, or a signal, is
 // an Outcome and no error.
-// Errors: ValueError, ConnectionError or TimeoutError if the job cannot begin; FileError for log_dir.
+// Errors: ValueError, ConnectionError or TimeoutError if the job cannot begin or a launcher of another node
+// is gone; FileError for log_dir.
 Outcome supervise(const SupervisorOptions& options);
 
 // Returns the report of a failed job, in several lines: the first failure with all that is known about it,

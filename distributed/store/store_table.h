@@ -52,8 +52,7 @@ class StoreTable {
 
   KeyTable keys_;
   std::map<Client, Waiter> waiters_;
-  std::map<std::string, std::vector<Client>, std::less<>>
-      by_key_;  // waiting clients, by their first missing key
+  std::map<std::string, std::vector<Client>, std::less<>> by_key_;  // waiting, by first missing key
   std::set<std::pair<TimePoint, Client>> deadlines_;
 };
 

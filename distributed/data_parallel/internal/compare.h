@@ -14,9 +14,8 @@ namespace gradus::dist::internal {
 
 // Members are indices in the group.
 struct Minority {
-  std::vector<size_t>
-      members;          // members whose value differs from the most frequent value; empty: all are equal
-  size_t majority = 0;  // the first member with the most frequent value
+  std::vector<size_t> members;  // those whose value is not the most frequent one; empty: all are equal
+  size_t majority = 0;          // the first member with the most frequent value
 };
 // Compares value(i) of the members i, in O(members^2) if the values differ. On a tie the first value wins.
 template <class Value> Minority find_minority(const std::vector<size_t>& members, Value value) {
