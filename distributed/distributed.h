@@ -1,6 +1,5 @@
 // Includes the headers for programs of several ranks: data parallelism, collectives, messages, launcher and
-// pipelines. Not included: key-value stores (gradus/distributed/store/) and simulation/simulation.h, for
-// tests.
+// pipelines. Not included: key-value stores (gradus/distributed/store/), simulation/simulation.h (tests).
 #pragma once
 
 #include "gradus/distributed/data_parallel/allreduce_callback.h"

@@ -84,8 +84,7 @@ struct CallRecord {
   int32_t ndim = 0;
   Part part = Part::kPlain;
   // Note [Dropped steps]. dropped: 1 if this rank has dropped a recording since its last backward, 2 if it
-  // has then opened another one. backwards counts the backwards that began and the recordings that were
-  // dropped.
+  // has then opened another one. backwards counts the backwards that began and the dropped recordings.
   uint8_t dropped = 0;
   uint32_t backwards = 0;
   int64_t dims[8] = {};  // shape of this rank's input (of its output if it is a receiver of scatter)

@@ -32,8 +32,7 @@ void check_reduce_op(std::string_view op_name, ReduceOp op, DType dtype);
 // NaN; integers wrap around. For bool, sum and max are "or", product and min are "and". All pointers are host
 // arrays of n elements of `dtype`; count >= 1; out may be one of the inputs. On the calling thread.
 void reduce_all_into(void* out, const void* const* inputs, int count, int64_t n, DType dtype, ReduceOp op);
-// Divides x[i], i < n, in host memory by `size` if `op` is kAvg, after a kSum over several steps; else does
-// nothing.
+// Divides x[i], i < n, in host memory by `size` if `op` is kAvg, after a kSum over several steps.
 void finish_reduce(void* x, int64_t n, DType dtype, ReduceOp op, int size);
 
 }  // namespace gradus::dist

@@ -68,8 +68,7 @@ class DataParallelModel {
   // Collective over the group. `separate`: for SeparateDistributedDataParallel.
   // Errors: ValueError for a model without parameters, invalid options, or parameters outside of device_ids
   // or on several types of device; DeviceError for parameters on a GPU in a group of several ranks;
-  // MismatchError naming the option, or the parameter whose name, shape or dtype differs between ranks, and
-  // the rank.
+  // MismatchError naming rank and option, or the parameter whose name, shape or dtype differs.
   DataParallelModel(nn::Module& module, DistributedDataParallelOptions options, bool separate);
 
   // Attaches the parameters of a sub-module to `gm`, and its later parameters whenever a recording opens. The

@@ -100,16 +100,15 @@ Work all_gather_into_tensor(const Tensor& output, const Tensor& x, const Collect
 // Errors: ShapeError unless output has the number of elements of inputs[own group rank].
 Work reduce_scatter(const Tensor& output, const std::vector<Tensor>& inputs,
                     const AllReduceOptions& options = {});
-// Divides the reduction of every rank's x into (group size) equal parts and sets output to part (own group
-// rank).
+// Divides the reduction of every rank's x into (group size) equal parts; output is part (own group rank).
 // Shapes: x equal on all ranks; output any shape with x.numel() / (group size) elements.
 Work reduce_scatter_tensor(const Tensor& output, const Tensor& x, const AllReduceOptions& options = {});
 // Sets outputs[j] to group rank j's inputs[own group rank]. Entries may differ in size.
 Work all_to_all(const std::vector<Tensor>& outputs, const std::vector<Tensor>& inputs,
                 const CollectiveOptions& options = {});
 // Divides the rows (dim 0) of x among the ranks, in the order of group ranks: input_splits[j] rows are sent
-// to group rank j, and output_splits[j] rows of output are received from group rank j. Empty splits stand for
-// equal splits.
+// to group rank j, and output_splits[j] rows of output are received from group rank j. Empty splits: equal
+// splits.
 // Errors: ValueError unless the splits add up to size(0), or without splits size(0) is divisible by the group
 // size.
 Work all_to_all_single(const Tensor& output, const Tensor& x, const std::vector<int64_t>& output_splits = {},

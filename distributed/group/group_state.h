@@ -33,8 +33,7 @@ struct MatchedCall {
   void scatter(int root, std::vector<ConstBlock> in, Block out);
 };
 
-// A collective, as GroupState::run takes it. The functions run on the caller's thread or on the group's
-// queue.
+// A collective, as GroupState::run takes it. The functions run on the caller's or the queue's thread.
 struct Collective {
   const char* op;  // the function's name, for errors; a literal
   CallRecord record;

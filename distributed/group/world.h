@@ -85,8 +85,7 @@ class World : public Job {
 
   // One copy of read-only memory per host: see share_on_host (internal/host_copy.h).
   HostMemory share(const std::string& key, size_t bytes, const Fill& fill) override;
-  // Returns the `value` of the rank that was first to make its n-th call for `what`, in this rank's n-th
-  // call.
+  // In the n-th call for `what`, returns the `value` of the rank that made its n-th call first.
   std::string value_of_first_caller(const std::string& what, const std::string& value) override;
 
   // Returns the calling thread's world: its Context's, else the process's, or null.

@@ -40,8 +40,7 @@ using Body = std::function<std::string()>;
 
 constexpr const char* kOp = "launcher";
 constexpr int kMaxRanks = 4096;
-// The last byte of a complete result in its file. Without this byte, the rank ended before its function
-// returned.
+// The last byte of a complete result in its file. Without it, the rank ended before its function returned.
 constexpr char kReturned = '+';
 
 // The outcome of one call of launcher. The ranks of later calls receive it, because their processes run
@@ -160,8 +159,7 @@ struct Started {
 };
 
 // Returns null in a process that no call of launcher started. GRADUS_LAUNCH is "ordinal:process id of the
-// launcher:descriptor of the file with the earlier outcomes". GRADUS_RESULT_FD is the descriptor of the
-// result file.
+// launcher:descriptor of the file with the earlier outcomes". GRADUS_RESULT_FD: that of the result file.
 Started* started() {
   static const std::unique_ptr<Started> instance = []() -> std::unique_ptr<Started> {
     const char* text = std::getenv("GRADUS_LAUNCH");

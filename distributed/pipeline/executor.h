@@ -47,8 +47,7 @@ class Executor {
   // Errors: the model's exceptions, with the action added; those of Mailbox. Other ranks get a PeerError.
   double run(const ActionLists& lists, const StepWork& work);
   // Broadcasts the tensors of each micro-batch from the last stage's rank to all ranks. All ranks pass lists
-  // of the same lengths; on other ranks the tensors may be undefined, and are replaced. Collective over the
-  // group.
+  // of the same lengths; on other ranks the tensors may be undefined, and are replaced. Collective.
   void broadcast_results(std::vector<std::vector<Tensor>>& of_micro_batch);
 
   StepRecorder& recorder() { return recorder_; }

@@ -14,8 +14,7 @@ namespace gradus::dist {
 
 // All times are seconds.
 
-// Mean times of one F, B, I and W on a stage, over all micro-batches and steps; 0 for kinds that do not
-// occur.
+// Mean times of one F, B, I and W on a stage, over all micro-batches and steps; 0 if there are none.
 struct StageReport {
   int stage = 0;
   int rank = 0;  // world rank

@@ -19,8 +19,7 @@ namespace gradus::dist::internal {
 // sees the buffers as the first run left them, even if other micro-batches have changed them since. A rank
 // runs the second forward before it waits for the gradients of later stages.
 
-// Returns whether action `i` of a rank's list, which is a forward, is recomputed. kAuto counts as
-// kExceptLast.
+// Returns whether action `i` of a rank's list, a forward, is recomputed. kAuto counts as kExceptLast.
 bool is_recomputed(Recompute mode, const std::vector<Action>& list, size_t i);
 // Returns for each stage whether any of its forwards is recomputed.
 std::vector<char> recomputed_stages(Recompute mode, const ActionLists& lists);
@@ -53,8 +52,7 @@ struct RecomputeChoice {
 RecomputeChoice choose_recomputation(Recompute mode, const ActionLists& lists, std::vector<StageTimes> stages,
                                      const std::vector<double>& rank_bytes, double limit);
 
-// The scope of the first run of a recomputed forward. Like RecomputedForward, lives on the thread of the
-// forward.
+// The scope of the first run of a recomputed forward. Created and destroyed on one thread.
 class ProbeForward {
  public:
   explicit ProbeForward(const nn::Module& model);

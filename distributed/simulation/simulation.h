@@ -31,8 +31,7 @@ struct SimulationOptions {
 
 struct SimulationReport {
   uint64_t seed = 0;
-  // Per rank: what body() threw; null: body() returned. Of a killed rank, and in a hung run:
-  // internal::RankKilled.
+  // Per rank: what body() threw; null: body() returned. Killed rank or hung run: internal::RankKilled.
   std::vector<std::exception_ptr> errors;
   int killed = -1;                 // the killed rank; -1: none
   bool dropped = false;            // a message was lost

@@ -134,8 +134,7 @@ std::string encode(const Hello& hello);
 // version is set.
 std::optional<Hello> parse_hello(std::string_view body);
 
-// The messages kReport and kFailed (`type` is one of them). parse_failure returns nothing for numbers out of
-// range.
+// The messages kReport and kFailed (`type` is one of them). parse_failure: nullopt if out of range.
 std::string encode(MessageType type, int attempt, const Failure& failure);
 struct AttemptFailure {
   int attempt;
@@ -147,8 +146,7 @@ std::optional<AttemptFailure> parse_failure(const Message& message);
 // their lengths, keyed by the job's token. `side` prevents reflection of the other side's proof.
 std::string make_proof(std::string_view token, std::string_view side, std::string_view hello,
                        std::string_view challenge);
-// Derives the ranks' token (64 hexadecimal digits) of a job on several nodes from the launchers' token, by a
-// one-way function.
+// Derives the ranks' token (64 hexadecimal digits) from that of launchers on several nodes (one-way).
 std::string rank_token(std::string_view launcher_token);
 // Compares two proofs in constant time, against timing attacks.
 bool equal_proofs(std::string_view a, std::string_view b);

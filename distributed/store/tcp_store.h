@@ -1,6 +1,5 @@
 // Clients of a StoreServer, which hosts a job's key-value store. TcpStore: store requests. TcpMembership: a
-// rank's permanent connection, by which the server knows that the rank is alive. LauncherLink: that of a
-// launcher.
+// rank's permanent connection, by which the server knows that the rank is alive. LauncherLink: a launcher's.
 #pragma once
 
 #include <memory>

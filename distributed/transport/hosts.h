@@ -1,7 +1,7 @@
 // HostsBackend: collectives of several hosts, at least one of which has several ranks. exchange, all_reduce,
 // broadcast and reduce (except of 16-bit floats) have two levels: ranks of one host use shared memory, and
-// the first rank of each host, its leader, sends messages to other leaders. The others are messages between
-// all members.
+// the first rank of each host, its leader, sends messages to other leaders. The others are messages of all
+// members.
 #pragma once
 
 #include "gradus/distributed/transport/backend.h"

@@ -1,6 +1,5 @@
 // Transport: tagged messages between ranks of the job, as MPI's Isend and Irecv. StreamTransport implements
-// this interface. send and recv, remote_send and remote_recv, Mailbox and MessageBackend (collectives) use
-// it.
+// this interface. send and recv, remote_send and remote_recv, Mailbox and MessageBackend use it.
 #pragma once
 
 #include <cstddef>

@@ -67,8 +67,7 @@ class MessageWork final : public WorkState {
  public:
   // Sends x: row-major or channels-last, written by its device, or undefined. The message keeps x alive.
   static Ref<MessageWork> send(const Message& message, const MessageHeader& header, const Tensor& x);
-  // The caller keeps the payload alive until the message is done. `keep`: a tensor to keep alive, or
-  // undefined.
+  // The caller keeps the payload alive until the message is done. `keep`: kept alive, may be undefined.
   static Ref<MessageWork> send(const Message& message, const MessageHeader& header,
                                std::span<const std::byte> payload, const Tensor& keep = {});
   // The payload goes where `accept` returns. `keep` is the tensor that is written, or undefined: it stays

@@ -1,5 +1,5 @@
 // StoreConnection: a client's connection to a StoreServer. Both sides have proven that they know the job's
-// token. Not thread-safe. Io is the outcome of an operation (socket.h).
+// token. One thread may send while another receives. Io is the outcome of an operation (socket.h).
 #pragma once
 
 #include <optional>
@@ -33,8 +33,7 @@ class StoreConnection {
 
  private:
   struct GreetingFailure;
-  // Makes one attempt at one address. Returns nothing and sets `failure` if the server does not accept the
-  // client.
+  // Makes one attempt at one address. Returns nothing and sets `failure` if the server refuses.
   static std::optional<StoreConnection> greet(const SocketAddress& address, std::string_view token, Hello who,
                                               const Deadline& deadline, GreetingFailure& failure);
   explicit StoreConnection(FileDescriptor socket) : socket_(std::move(socket)) {}

@@ -63,8 +63,7 @@ class StoreService {
   const std::optional<Failure>& failure() const {
     return roster_.failure();
   }  // of the attempt; nullopt: none
-  // Discards keys (except launchers'), ranks and failure, and closes the connections of earlier attempts'
-  // ranks.
+  // Discards keys (except launchers'), ranks and failure, and closes earlier attempts' connections.
   void begin_attempt(int attempt, TimePoint now);
   size_t connections() const { return connections_.size(); }
   std::string refusals() const;  // as StoreServer's
