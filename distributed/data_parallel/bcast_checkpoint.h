@@ -21,8 +21,8 @@ struct BcastCheckpointOptions {
 // Calls `load` on rank src only, in the calling thread, and returns the result of `load` on all ranks. Ranks
 // other than src get new tensors in host memory, and bytes_read 0. Collective over the group.
 // Errors: ValueError if src is not in the group. If `load` throws, all ranks throw the same exception; on
-// ranks other than src an exception without a class of tensor/base/error.h such as ShapeError or FileError is
-// a PeerError with its text. The group remains usable.
+// ranks other than src an exception that is no ShapeError, DTypeError, DeviceError, IndexError, ValueError,
+// StateError or FileError becomes a PeerError with its text. The group remains usable.
 io::LoadedCheckpoint bcast_checkpoint(const std::function<io::LoadedCheckpoint()>& load,
                                       const BcastCheckpointOptions& options = {});
 // The same with io::load_checkpoint(path) as `load`. The path is used on rank src only.

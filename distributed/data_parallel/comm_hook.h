@@ -48,7 +48,7 @@ using CommHook = std::function<std::function<void()>(const GradBucket& bucket)>;
 CommHook allreduce_hook();
 // Return hooks that cast f32 and f64 gradients to f16 or bf16 for the all-reduce. A mean divides before the
 // cast, so that sums stay in range; values above 65504 become infinite in f16. The all-reduce adds in f32 and
-// rounds each partial sum that it sends.
+// rounds the sum once.
 CommHook fp16_compress_hook();
 CommHook bf16_compress_hook();
 // Returns a hook that sends nothing: every rank keeps its local gradient. For measuring computation alone.
