@@ -1,5 +1,5 @@
-// All headers for programs of several ranks. For tests there is also
-// gradus/distributed/simulation/simulation.h.
+// Includes the headers for programs of several ranks: data parallelism, collectives, messages, launcher and
+// pipelines. Not included: key-value stores (gradus/distributed/store/), simulation/simulation.h (tests).
 #pragma once
 
 #include "gradus/distributed/data_parallel/allreduce_callback.h"

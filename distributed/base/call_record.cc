@@ -1,6 +1,7 @@
 // Comparison of the call records that the members of a group exchange before a collective moves data: finds
 // the member whose call differs from that of the majority, and describes both calls for the MismatchError.
-// The records are equal on all ranks, so all ranks report the same failure.
+// Every member compares the same list of records, so all members report the same failure. A recording is a
+// gradient tape; a rank that ends one without a backward has dropped it.
 #include "gradus/distributed/base/call_record.h"
 
 #include <algorithm>
@@ -10,7 +11,7 @@ namespace {
 
 std::span<const int64_t> dims_of(const CallRecord& r) { return {r.dims, size_t(r.ndim)}; }
 
-// Whether two ranks' calls match: sequence number, op, part, and fields that the op's OpInfo lists.
+// Whether two ranks' calls match: sequence number, op, part, and the fields that must be equal by OpInfo.
 bool agree(const CallRecord& a, const CallRecord& b) {
   if (a.sequence != b.sequence || a.op != b.op || a.part != b.part) return false;
   const OpInfo& info = info_of(a.op);

@@ -75,23 +75,23 @@ enum class Part : uint8_t { kPlain, kForward, kBackward };
 
 // Trivially copyable: sent as bytes, so all ranks need the same build and architecture.
 struct CallRecord {
-  uint64_t sequence = 0;  // the number of this call in its group
+  uint64_t sequence = 0;  // the number of this call among the group's collectives on this rank
   Op op = Op::kNone;
   ReduceOp reduce = ReduceOp::kSum;
   DType dtype = DType::kF32;
   uint8_t flags = 0;  // specific to the op and not compared; kBackward part: 1 if this rank has a gradient
-  int32_t root = -1;  // index in the group
+  int32_t root = -1;  // index in the group; -1: the op has none
   int32_t ndim = 0;
   Part part = Part::kPlain;
-  // Note [Dropped steps]. dropped: 1 if this rank has dropped a recording since its last backward, 2 if it has
-  // then opened another one. backwards counts the backwards that began and the recordings that were dropped.
+  // Note [Dropped steps]. dropped: 1 if this rank has dropped a recording since its last backward, 2 if it
+  // has then opened another one. backwards counts the backwards that began and the dropped recordings.
   uint8_t dropped = 0;
   uint32_t backwards = 0;
   int64_t dims[8] = {};  // shape of this rank's input (of its output if it is a receiver of scatter)
   int64_t bytes = 0;  // size of this rank's input; for a new group, this rank's last group id. Not compared
 };
 
-// Returns "all_reduce(f32[4,8], sum)", for errors.
+// Returns "all_reduce(f32[4,8], sum)", for errors. The record's enumerators and ndim must be in range.
 std::string describe(const CallRecord& record);
 
 // Note [Dropped steps]
@@ -101,11 +101,13 @@ std::string describe(const CallRecord& record);
 // the next step. So a rank that has dropped a recording and opened another one must not be ahead of the
 // others. If calls differ, the rank that dropped a recording is at fault.
 
-// Compares the records of one call, one per member. `ranks` are the members' ranks in the job. Returns
-// nullopt if the records have the same sequence number, op and part, and the fields that must be equal for
-// the op (OpInfo) are equal. Else returns the failure, the same on every rank: "rank 2 called
-// broadcast(f32[4], root 0) as call 12 of group 'world', where rank 0 called all_reduce(f32[4], sum)". The
-// rank at fault is the first one that differs from the most frequent record (on a tie, the first of these).
+// Compares the records of one call, one per member (at least one). `ranks` are the members' ranks in the job.
+// Returns nullopt if the records have the same sequence number, op and part, the fields that must be equal
+// for the op (OpInfo) are equal (a differentiable broadcast or scatter needs only an equal root), and no rank
+// is ahead as in Note [Dropped steps]. Else returns the failure, the same on every rank; out-of-range
+// enumerators or ndim of a received record are one too: "rank 2 called broadcast(f32[4], root 0) as call 12
+// of group 'world', where rank 0 called all_reduce(f32[4], sum)". The rank at fault is the first one that
+// differs from the most frequent record (on a tie, the first of these).
 std::optional<Failure> find_mismatch(const std::vector<CallRecord>& records, const std::vector<int>& ranks,
                                      const std::string& group);
 

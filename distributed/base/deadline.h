@@ -15,6 +15,7 @@ TimePoint now();
 // The end of a wait, and the timeout from which the end was computed. Immutable.
 class Deadline {
  public:
+  // Returns the deadline `timeout` from now. It has passed at once if timeout <= 0.
   static Deadline after(Milliseconds timeout) {
     const TimePoint start = now();
     // A year outlasts any job, and the sum cannot overflow.

@@ -1,4 +1,5 @@
-// Maps Failure::Kind to the exception that ranks throw, and removes the "[op] " of an Error's text.
+// Maps Failure::Kind to the exception that ranks throw, and removes the "[op] " that begins an Error's
+// what(), where op is the function that failed.
 #include "gradus/distributed/base/error.h"
 
 namespace gradus::dist {

@@ -1,4 +1,5 @@
-// The wire form of an exception: index in kTypes (size(kTypes) for any other type), op and what().
+// The wire form of an exception: index in kTypes (size(kTypes) for any other type), op and what(). The
+// receiver throws the type of the index, or a PeerError that names the failed rank and what it did (`verb`).
 #include "gradus/distributed/base/error_wire.h"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// FileDescriptor, an owner of a POSIX file descriptor, and wrappers of system calls: texts of errno, reading and
-// writing whole files, cryptographic random numbers.
+// FileDescriptor, an owner of a POSIX file descriptor, and wrappers of system calls: texts of errno, reading
+// and writing whole files, cryptographic random numbers.
 #pragma once
 
 #include <cerrno>
@@ -10,8 +10,8 @@
 
 namespace gradus::dist::internal {
 
-// Closes its descriptor when destroyed. Movable, not copyable. Without a descriptor, fd() is -1 and the object
-// converts to false, as after a failed FileDescriptor(::open(...)).
+// Owns the descriptor that its constructor gets, and closes it when destroyed. Movable, not copyable. Without
+// a descriptor, fd() is -1 and the object converts to false, as after a failed FileDescriptor(::open(...)).
 class FileDescriptor {
  public:
   FileDescriptor() = default;
@@ -34,17 +34,17 @@ class FileDescriptor {
 // Returns the text of an error number: "Connection refused".
 std::string errno_text(int error = errno);
 
-// Returns the first `limit` bytes of a file. Returns "" if the file cannot be opened, and the bytes read so far if
-// a read fails. Also reads files of /proc, whose size is unknown.
+// Returns the first `limit` bytes of a file. Returns "" if the file cannot be opened, and the bytes read so
+// far if a read fails. Also reads files of /proc, whose size is unknown.
 std::string read_file(const std::string& path, size_t limit = size_t(-1));
-// Writes all bytes to a blocking descriptor; repeats after partial writes and EINTR. Returns false and sets errno
-// if a write fails. Blocks SIGXFSZ, so beyond the limit of `ulimit -f` errno is EFBIG and no signal ends the
-// process. Does not block SIGPIPE.
+// Writes all bytes to a blocking descriptor; repeats after partial writes and EINTR. Returns false and sets
+// errno if a write fails. Blocks SIGXFSZ, so beyond the limit of `ulimit -f` errno is EFBIG and no signal
+// ends the process. Does not block SIGPIPE.
 bool write_all(int fd, std::string_view bytes);
 
 // Returns two lower-case hexadecimal digits for each byte.
 std::string to_hex(std::string_view bytes);
-// Returns `count` hexadecimal digits from getrandom(2), for tokens and nonces. `count` must be even.
+// Returns `count` hexadecimal digits from getrandom(2), for tokens and nonces. `count` is even, at most 512.
 // Errors: StateError from `op` if the system has no random numbers.
 std::string random_hex(const char* op, size_t count);
 

@@ -1,5 +1,5 @@
 // KeyTable: a std::map from key to bytes, with limits on keys, values and their total size. An operation that
-// would exceed a limit throws StoreError and changes nothing.
+// would exceed a limit throws StoreError and changes nothing. Not thread-safe; never waits.
 #include "gradus/distributed/base/key_table.h"
 
 #include <algorithm>

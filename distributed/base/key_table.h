@@ -12,14 +12,16 @@
 
 namespace gradus::dist::internal {
 
-// Errors: StoreError if a change would exceed the limits; the table is then unchanged.
+// Requests have the numbers of keys and values that StoreRequest documents (not checked).
+// Errors: StoreError if a change would exceed the limits, and for a kAdd on a value that is no decimal int64
+// or whose sum overflows; the table is then unchanged.
 class KeyTable {
  public:
   // Executes a request. Requires missing(request) to be empty.
   StoreAnswer execute(const StoreRequest& request);
   // Returns the absent keys that a kGet, kPop or kWait waits for; none for other requests.
   std::vector<std::string> missing(const StoreRequest& request) const;
-  // Returns the value, or null if the key is absent.
+  // Returns the value, valid until the key is changed or erased; null if the key is absent.
   const std::string* find(std::string_view key) const;
   void set(std::string_view key, std::string_view value) { slot("set", key, value.size()).assign(value); }
   bool erase(std::string_view key);  // returns whether the key existed

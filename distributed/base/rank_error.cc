@@ -1,5 +1,5 @@
 // Text of the exception that ends a rank: for the other ranks (Failure), and for the launcher as a JSON error
-// file in the format of torchrun (torch.distributed.elastic). Texts are cut to 64 KiB.
+// file in the format of torchrun (torch.distributed.elastic). Texts of both are cut to 64 KiB.
 #include "gradus/distributed/base/rank_error.h"
 
 #include <cxxabi.h>

@@ -23,15 +23,16 @@ enum class ReduceOp : uint8_t {
 // Returns "sum", "product", "min", "max", "avg", "band", "bor" or "bxor".
 std::string_view name_of(ReduceOp op);
 
+// Checks that `op` is defined for `dtype`. The functions below require it.
 // Errors: DTypeError for a bit operation on floating point, and for avg on bool.
 void check_reduce_op(std::string_view op_name, ReduceOp op, DType dtype);
 
 // Sets out[i] = inputs[0][i] (op) ... (op) inputs[count - 1][i] for i < n, in that order and in one pass over
 // memory. kAvg divides by `count`. 16-bit floats are reduced in f32 and rounded once. min and max propagate
-// NaN. For bool, sum and max are "or", product and min are "and". All pointers are host arrays of n elements
-// of `dtype`; out may be one of the inputs. On the calling thread.
+// NaN; integers wrap around. For bool, sum and max are "or", product and min are "and". All pointers are host
+// arrays of n elements of `dtype`; count >= 1; out may be one of the inputs. On the calling thread.
 void reduce_all_into(void* out, const void* const* inputs, int count, int64_t n, DType dtype, ReduceOp op);
-// Divides x[i] by `size` for kAvg, after a kSum over several steps; does nothing for other ops.
+// Divides x[i], i < n, in host memory by `size` if `op` is kAvg, after a kSum over several steps.
 void finish_reduce(void* x, int64_t n, DType dtype, ReduceOp op, int size);
 
 }  // namespace gradus::dist

@@ -42,7 +42,7 @@ class Simulation {
 };
 
 // Start and join a std::thread, which has a snapshot of the caller's Context (thread-local state). In a
-// simulation the thread belongs to the simulation.
+// simulation the thread belongs to the simulation. `body` must not throw.
 std::thread start_thread(std::function<void()> body);
 void join_thread(std::thread& thread);
 

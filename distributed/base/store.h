@@ -1,5 +1,5 @@
-// Store: a key-value store shared by all ranks of a job (torch.distributed.Store): for rendezvous,
-// user_set/user_get and group_barrier.
+// Store: a key-value store shared by all ranks of a job (torch.distributed.Store): for rendezvous, barriers
+// by group name (group_barrier) and values of the program (user_set, user_get).
 //
 //   TcpStore (gradus/distributed/store/tcp_store.h)    hosted by the launcher, or by rank 0
 //   FileStore (gradus/distributed/store/file_store.h)  a file on a shared file system
@@ -62,7 +62,7 @@ class Store {
   // value goes to exactly one of them.
   std::string pop(std::string_view key, std::optional<Milliseconds> timeout = {});
   // Adds to a counter, which is decimal text, and returns the sum. An absent key counts as 0.
-  // Errors: StoreError if the value is no number.
+  // Errors: StoreError if the value is no number, or the sum overflows int64.
   int64_t add(std::string_view key, int64_t amount) { return execute({Op::kAdd, {key}, {}, amount}).number; }
   // Sets the value to `desired` if it is `expected` (absent: ""). Returns the value afterward.
   std::string compare_set(std::string_view key, std::string_view expected, std::string_view desired) {
@@ -86,9 +86,10 @@ class Store {
                                      std::optional<Milliseconds> timeout = {});
   void multi_set(const std::vector<std::pair<std::string, std::string>>& entries);
 
-  // Executes one request; the functions above call it.
+  // Executes one request; the functions above call it. Blocks while request.waits() and a key is absent.
   virtual StoreAnswer execute(const StoreRequest& request) = 0;
 
+  // The timeout of calls without one; initially 5 minutes.
   Milliseconds default_timeout() const { return timeout_.load(std::memory_order_relaxed); }
   void set_timeout(Milliseconds timeout) { timeout_.store(timeout, std::memory_order_relaxed); }
 
@@ -96,7 +97,8 @@ class Store {
   std::atomic<Milliseconds> timeout_{Milliseconds(300'000)};
 };
 
-// Returns a store that puts "prefix/" before every key, as a namespace in the shared `store`.
+// Returns a store that puts "prefix/" before every key, as a namespace in the shared `store`; its num_keys()
+// counts all keys of `store`. Its default timeout begins as that of `store`.
 std::shared_ptr<Store> prefix_store(std::string prefix, std::shared_ptr<Store> store);
 
 }  // namespace gradus::dist

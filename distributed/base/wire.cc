@@ -1,5 +1,5 @@
 // Wire forms. Dims: their number as u8, then an i64 each. Tensor: Kind, and for kTensor dtype, shape and
-// elements. Received sizes are not trusted.
+// row-major elements, in host memory. Received sizes and dtypes are checked (StoreError).
 #include "gradus/distributed/base/wire.h"
 
 #include <algorithm>

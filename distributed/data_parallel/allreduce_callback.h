@@ -1,24 +1,25 @@
-// make_allreduce_cb: a GradManager callback that all-reduces gradients between ranks, as MegEngine's function of
-// this name and PyTorch's c10d::Reducer.
+// make_allreduce_cb: a GradManager callback that all-reduces gradients between ranks, as MegEngine's function
+// of this name and PyTorch's c10d::Reducer.
 //
 //   gm.attach(net.parameters(), dist::make_allreduce_cb(dist::ReduceOp::kMean));
 //
-// When backward returns, grad() of every attached tensor is the sum or mean over the ranks. All ranks must
-// run the same number of backwards, but the backwards may reach different parameters: a parameter that one
-// rank does not reach counts as zero on that rank, and a parameter that no rank reaches keeps its grad().
-// Callbacks attached after this one get the reduced gradient when its bucket has arrived. The time of arrival
-// differs between ranks, so these callbacks must not communicate.
+// When backward returns, grad() of every attached tensor is the sum or mean over the ranks. Each rank uses
+// its callback from one thread, and all ranks give it the same tensors, in the same order, and options. All
+// ranks must run the same number of backwards, but the backwards may reach different parameters: a parameter
+// that one rank does not reach counts as zero on that rank, and a parameter that no rank reaches keeps its
+// grad(). Callbacks attached after this one get the reduced gradient when its bucket has arrived. The time of
+// arrival differs between ranks, so these callbacks must not communicate.
 //
 // Algorithm: at the start of a backward each rank sends a note, a message that lists the parameters that its
 // backward will reach (BackwardNote). From all notes the ranks derive the same set of gradients to send
 // (Consensus). Buckets of gradients are all-reduced in a fixed order while backward is running, each once its
 // gradients are complete (Note [Bucket order] in internal/bucket_plan.h).
 //
-// A recording (the gradient tape of GradManager) that ends without a backward on some rank cancels the step on
-// all ranks: no gradient is delivered, optimizers skip the step, and parameters stay equal. Gradients accumulated
-// under no_sync stay accumulated. A rank whose backward throws fails the job, and the other ranks' errors name
-// that rank. If an enclosing recording is open (double backward), gradients are reduced tensor by tensor with the
-// differentiable all-reduce, and a comm hook is not called.
+// A recording (the gradient tape of GradManager) that ends without a backward on some rank cancels the step
+// on all ranks: no gradient is delivered, optimizers skip the step, and parameters stay equal. Gradients
+// accumulated under no_sync stay accumulated. A rank whose backward throws fails the job, and the other
+// ranks' errors name that rank. If an enclosing recording is open (double backward), gradients are reduced
+// tensor by tensor with the differentiable all-reduce, and a comm hook is not called.
 #pragma once
 
 #include <functional>
@@ -51,7 +52,7 @@ struct NotFiniteError : ValueError {
 };
 
 struct AllReduceCallbackOptions {
-  Group group = {};
+  Group group = {};                      // the ranks to reduce over; default: all ranks
   double bucket_cap_mb = 25;             // MiB; a bucket is closed once its gradients reach this size
   double first_bucket_mb = 1;            // cap of the first bucket; small, so that communication starts early
   bool overlap = true;                   // send during backward; false: after backward
@@ -71,8 +72,8 @@ struct AllReduceCallbackOptions {
   bool check_finite = false;
   // Returns a parameter's name for errors and reports. Default: parameters are numbered.
   std::function<std::string(const Tensor& param)> name_of = {};
-  // Called in each synchronizing backward, after the gradients are computed. Returns tensors to broadcast from the
-  // group's rank 0; within join(), from the first rank that still has data.
+  // Called in each synchronizing backward, after the gradients are computed. Returns tensors to broadcast
+  // from the group's rank 0; within join(), from the first rank that still has data.
   std::function<std::vector<Tensor>()> broadcast_after = {};
   // Name in errors of the group that the callback creates. Default: "make_allreduce_cb" and a number.
   std::string group_name = {};
@@ -85,8 +86,8 @@ struct ReducerStats {
   double backward_s = 0;       // duration of the last backward, waiting included
   double communication_s = 0;  // time with at least one bucket in flight
   double exposed_s = 0;        // part of communication_s after the computation had ended
-  int64_t bytes = 0;           // size of the communicated gradients
-  int buckets = 0;
+  int64_t bytes = 0;           // size of the communicated gradients, of the last backward
+  int buckets = 0;             // number of buckets communicated in the last backward
   // Fraction of the communication time that overlapped with computation, in [0, 1].
   double overlap() const { return communication_s > 0 ? 1 - exposed_s / communication_s : 1; }
 };
@@ -100,7 +101,8 @@ struct JoinOptions {
 
 class AllReduceCallback;
 
-// Ends no_sync when it goes out of scope. Movable: `std::optional<NoSync> off; off.emplace(ddp.no_sync());`.
+// Ends no_sync when it goes out of scope. Keeps the callbacks alive. Scopes nest.
+// Movable: `std::optional<NoSync> off; off.emplace(ddp.no_sync());`.
 class [[nodiscard]] NoSync {
  public:
   explicit NoSync(const std::vector<std::shared_ptr<AllReduceCallback>>& callbacks);
@@ -109,12 +111,12 @@ class [[nodiscard]] NoSync {
   std::vector<std::shared_ptr<void>> scopes_;  // the deleters end no_sync
 };
 
-// The result of make_allreduce_cb. One object may be attached to several managers. A backward that begins before
-// the object's last backward has ended is a StateError.
+// The result of make_allreduce_cb. One object may be attached to several managers. A backward that begins
+// before the object's last backward has ended is a StateError.
 class AllReduceCallback final : public GradCallback, public std::enable_shared_from_this<AllReduceCallback> {
  public:
-  // See make_allreduce_cb. `maker` identifies the function that the user called. The ranks compare `maker`, and
-  // errors contain its name.
+  // See make_allreduce_cb. `maker` identifies the function that the user called. The ranks compare `maker`,
+  // and errors contain its name.
   AllReduceCallback(ReduceOp op, AllReduceCallbackOptions options, internal::Op maker);
   ~AllReduceCallback() override;
 
@@ -136,10 +138,10 @@ class AllReduceCallback final : public GradCallback, public std::enable_shared_f
   // The group whose collectives send notes and buckets: a duplicate of the group in the options.
   const Group& group() const { return group_; }
 
-  // Called by GradManager in the order that GradCallback describes. begin() makes a Backward, the state of one
-  // backward, and sends this rank's note. ready() adds a gradient to its bucket, and starts the all-reduce of
-  // complete buckets. landed() returns the gradients of completed all-reduces without waiting. finish() waits for
-  // all others and returns their gradients. finish() or abandon() ends the Backward.
+  // Called by GradManager in the order that GradCallback describes. begin() makes a Backward, the state of
+  // one backward, and sends this rank's note. ready() adds a gradient to its bucket, and starts the
+  // all-reduce of complete buckets. landed() returns the gradients of completed all-reduces without waiting.
+  // finish() waits for all others and returns their gradients. finish() or abandon() ends the Backward.
   void attached_to(const Tensor& param) override;
   void recording_opened(GradManager& manager) override;
   void begin(const std::vector<Tensor>& attached, const std::vector<bool>& reached) override;
@@ -164,8 +166,8 @@ class AllReduceCallback final : public GradCallback, public std::enable_shared_f
   void send(const internal::BackwardNote& note);
   // Sends the note of a recording that ended without a backward.
   void send_cancellation();
-  // join(): takes part in the other members' backwards, with zeros, until all members have called this function.
-  // Returns the group rank of a member with the most backwards.
+  // join(): takes part in the other members' backwards, with zeros, until all members have called this
+  // function. Returns the group rank of a member with the most backwards.
   // Errors: PeerError with throw_on_early_termination if another member starts a backward.
   int serve_until_all_joined();
 
@@ -189,8 +191,10 @@ class AllReduceCallback final : public GradCallback, public std::enable_shared_f
 
 // Collective over the group: duplicates the group for the gradients' traffic. All members must create their
 // callbacks in the same order.
-// Errors: ValueError for an op other than sum and mean, or a cap that is not positive; MismatchError if a
-// member makes another call. Attaching a tensor on a GPU is a DeviceError if the group has several members.
+// Errors: ValueError for an op other than sum and mean, a cap that is not positive, or a rank outside the
+// group; MismatchError if a member makes another call. Attaching a tensor on a GPU is a DeviceError if the
+// group has several members. Before init_process_group the group has one rank; a backward in a larger job is
+// then a StateError.
 std::shared_ptr<AllReduceCallback> make_allreduce_cb(ReduceOp op = ReduceOp::kMean,
                                                      AllReduceCallbackOptions options = {});
 // As in MegEngine, `op` is "sum" or "mean"; upper case is accepted.
@@ -202,9 +206,11 @@ std::shared_ptr<AllReduceCallback> make_allreduce_cb(std::string_view op, const 
 // Runs body(), a training loop with uneven numbers of steps per rank, as PyTorch's Join. A rank whose body
 // has returned joins the other ranks' backwards with zero gradients until all bodies have returned. Then the
 // parameters, and the tensors in `also` (buffers), are broadcast from one of the ranks with the most steps. A
-// joined rank (its body has returned) does not take part in other collectives of the body (SyncBatchNorm): use
-// throw_on_early_termination for such models. Collective: all ranks pass the same callbacks in the same order.
-// Errors: PeerError with throw_on_early_termination, naming the rank that ended first.
+// joined rank (its body has returned) does not take part in other collectives of the body (SyncBatchNorm):
+// use throw_on_early_termination for such models. Collective: all ranks pass the same callbacks in the same
+// order. An exception of body() leaves join() at once.
+// Errors: PeerError with throw_on_early_termination, naming the rank that ended first; StateError for a
+// callback within another join().
 void join(const std::vector<std::shared_ptr<AllReduceCallback>>& callbacks, const std::function<void()>& body,
           const JoinOptions& options = {}, const std::vector<Tensor>& also = {});
 

@@ -26,13 +26,14 @@ struct BcastListOptions {
 // Overwrites the tensors' elements with those of rank src, packed into few messages. Tensors keep their
 // storage, layout and device. Collective: all ranks pass lists of equal names, shapes and dtypes.
 // Errors: MismatchError, before any tensor is changed, naming the ranks and the first tensor that differs;
-// StateError if an open recording tracks a tensor; ValueError for an undefined tensor or a wrong src.
+// StateError if an open recording tracks a tensor; ValueError for an undefined tensor, and if src or this
+// rank is not in the group.
 void bcast_list_(const std::vector<Tensor>& tensors, const BcastListOptions& options = {});
 // The same; error messages contain the names.
 void bcast_list_(const nn::StateDict& tensors, const BcastListOptions& options = {});
 // Broadcasts a module's parameters and buffers.
 void bcast_list_(const nn::Module& module, const BcastListOptions& options = {});
-// Broadcasts an optimizer's state and options. Ranks other than src need no state of their own yet.
+// Broadcasts an optimizer's state and options, always with `verify`. Ranks other than src need no state yet.
 void bcast_list_(optim::Optimizer& optimizer, const BcastListOptions& options = {});
 
 // Compares the tensors of all ranks bit by bit, through checksums. Collective over the group.
@@ -46,8 +47,8 @@ namespace internal {
 nn::StateDict named_tensors(const nn::Module& module);
 
 // Broadcasts tensors of any dtypes, layouts and devices from one rank in messages of about 25 MiB. The
-// constructor copies the root's tensors and starts the broadcast; finish() waits and writes other ranks'
-// tensors.
+// constructor copies the root's tensors and starts the broadcast; finish(), to be called once on all ranks,
+// waits and writes other ranks' tensors.
 // Shapes and dtypes must be equal on all ranks (not checked). Recordings do not record the broadcast.
 class PackedBroadcast {
  public:

@@ -1,4 +1,5 @@
-// Checksums of tensors, to compare tensors between ranks without sending them.
+// Checksums of tensors, to compare tensors between ranks without sending them. Tensors are defined, of any
+// layout and device; a call waits for the device's queued work.
 #pragma once
 
 #include <cstdint>
@@ -9,11 +10,11 @@
 
 namespace gradus::dist::internal {
 
-// Returns a checksum of dtype, shape, and elements in row-major order. Layout and device do not matter.
-// Elements count bit by bit, so 0 and -0 differ.
+// Returns a checksum of dtype, shape, and elements in row-major order. Elements count bit by bit, so 0 and -0
+// differ. Any int64 may be the result.
 // Source: XXH3, 64 bits (Collet, xxHash).
 int64_t checksum_of(const Tensor& x);
-// Returns one checksum of the list.
+// Returns one checksum of the tensors in their order.
 int64_t checksum_of(const std::vector<Tensor>& xs);
 // Returns a checksum of the text.
 int64_t checksum_of(std::string_view text);

@@ -18,33 +18,37 @@
 
 namespace gradus::dist {
 
-// This rank's gradients of one bucket. All ranks have the same buckets of the same parameters, in one order.
+// This rank's gradients of one bucket; zeros for a parameter that only other ranks' backwards reached. All
+// ranks have the same buckets of the same parameters, in one order. Valid only during the call of the hook: a
+// completion needs a copy.
 struct GradBucket {
   int index = 0;         // index in the plan; a bucket that no rank's backward reached is skipped
   bool is_last = false;  // whether this is the last bucket of this backward
   // [numel]: all gradients, contiguous, of one dtype, in host memory. The hook writes the result here.
   Tensor buffer;
-  std::vector<Tensor> gradients;  // views into buffer, in the parameters' shapes
-  std::vector<Tensor> parameters;
-  ReduceOp op = ReduceOp::kAvg;  // kSum or kAvg (= kMean): the op of make_allreduce_cb
+  std::vector<Tensor> gradients;   // views into buffer, in the parameters' shapes
+  std::vector<Tensor> parameters;  // parameters[i] has gradients[i]
+  ReduceOp op = ReduceOp::kAvg;    // kSum or kAvg (= kMean): the op of make_allreduce_cb
   int divisor = 1;  // of a mean: number of ranks that contribute; within join() maybe not all ranks
   Group group;      // the reducer's duplicate, separate from the program's own collectives
 
-  // Turns `sum`, the sum over ranks, into the result, in place: divides by `divisor` if `op` is a mean.
+  // Turns `sum`, the sum over ranks, into the result, in place: divides by `divisor` if `op` is a mean. `sum`
+  // is contiguous and in host memory, such as `buffer`.
   void divide(const Tensor& sum) const;
 };
 
 // Starts the communication of a bucket, and returns a completion function. When the completion returns,
 // `buffer` must contain the result, with the same bits on all ranks. Hooks run in the order of buckets on all
 // ranks. Each completion runs once, in the same order, and may communicate. An empty completion means that
-// the buffer already contains the result. Hooks are not called in a group of one rank.
+// the buffer already contains the result. Both run in the thread of the backward; an exception fails the job.
+// Hooks are not called in a group of one rank, nor in a double backward.
 using CommHook = std::function<std::function<void()>(const GradBucket& bucket)>;
 
 // Returns a hook that all-reduces the bucket, as the reducer does without a hook.
 CommHook allreduce_hook();
 // Return hooks that cast f32 and f64 gradients to f16 or bf16 for the all-reduce. A mean divides before the
 // cast, so that sums stay in range; values above 65504 become infinite in f16. The all-reduce adds in f32 and
-// rounds each partial sum that it sends.
+// rounds the sum once.
 CommHook fp16_compress_hook();
 CommHook bf16_compress_hook();
 // Returns a hook that sends nothing: every rank keeps its local gradient. For measuring computation alone.
@@ -70,8 +74,8 @@ struct PowerSGDOptions {
 // uncompressed in the message of the Ps. The returned hook owns the state (Q, and one residual per gradient)
 // and must serve one callback only. Checkpoints do not contain the state: a resumed run begins with
 // start_iter plain backwards. NaN and infinity reach all ranks and do not stay in the state.
-// Errors: ValueError for a rank below 1, or for start_iter below 2 with error feedback or warm
-// start, as in PyTorch.
+// Errors: ValueError for a rank below 1, a rate of 0 or less, a negative epsilon, or start_iter below 2 with
+// error feedback or warm start, as in PyTorch.
 // Source: Vogels, Karimireddy, Jaggi, "PowerSGD", NeurIPS 2019.
 CommHook power_sgd_hook(const PowerSGDOptions& options = {});
 

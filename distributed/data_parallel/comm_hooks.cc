@@ -1,6 +1,6 @@
 // The communication hooks of comm_hook.h except PowerSGD: all-reduce, compression by a cast, and no
 // communication. A hook starts an asynchronous all-reduce of bucket.buffer [numel], host memory, and returns
-// a function that waits and completes the result in the buffer.
+// a function that waits and completes the result in the buffer, or an empty function if it is complete.
 #include "gradus/distributed/data_parallel/comm_hook.h"
 #include "gradus/distributed/group/collectives.h"
 #include "gradus/tensor/ops/copy.h"

@@ -35,9 +35,12 @@ struct DataParallelOptions {
 // are stacked into a vector. Random numbers differ between replicas, and are reproducible from the Context's
 // seed. With one device, a forward is a plain call.
 //
-// Errors: ValueError for repeated devices; DeviceError for the meta device, and for parameters or buffers
-// that are not on device_ids[0]; ShapeError for x without dimensions; the exception of a replica, with its
-// device added (if several replicas throw, that of the first).
+// One thread at a time may call a DataParallel. `make` runs in the constructor, in the caller's thread.
+//
+// Errors: ValueError for repeated devices, a null result of `make` or an undefined one of a replica;
+// DeviceError for the meta device, and for parameters or buffers that are not on device_ids[0]; ShapeError
+// for x without dimensions; the exception of a replica, with its device added (if several replicas throw,
+// that of the first). A std::exception other than gradus::Error and InternalError is nested in an Error.
 class DataParallelBase {
  public:
   using Factory = std::function<std::unique_ptr<nn::Layer>()>;

@@ -270,8 +270,8 @@ class DataParallelModel::State final : public autograd::LeafGuard,
   const DistributedDataParallelOptions options_;
   const Op maker_;
   std::deque<Part> parts_;  // callback() returns references into the parts
-  const std::shared_ptr<ParameterNames> names_ =
-      std::make_shared<ParameterNames>();  // of compared parameters
+  // Names of compared parameters.
+  const std::shared_ptr<ParameterNames> names_ = std::make_shared<ParameterNames>();
   // The part of each parameter. A shared parameter belongs to the first part that has it.
   ParameterNames owners_;
 };

@@ -62,12 +62,13 @@ namespace internal {
 // direct child, and one for the parameters of the root module itself, for SeparateDistributedDataParallel.
 //
 // attach, and all recordings of attached managers, search the model for new parameters, buffers and children.
-// The search is collective if it finds any: ranks compare and broadcast them.
+// The search is collective if it finds any: ranks compare and broadcast them. Not thread-safe.
 class DataParallelModel {
  public:
   // Collective over the group. `separate`: for SeparateDistributedDataParallel.
-  // Errors: ValueError for a model without parameters or invalid options; MismatchError naming the parameter
-  // whose name, shape or dtype differs between ranks, and the rank.
+  // Errors: ValueError for a model without parameters, invalid options, or parameters outside of device_ids
+  // or on several types of device; DeviceError for parameters on a GPU in a group of several ranks;
+  // MismatchError naming rank and option, or the parameter whose name, shape or dtype differs.
   DataParallelModel(nn::Module& module, DistributedDataParallelOptions options, bool separate);
 
   // Attaches the parameters of a sub-module to `gm`, and its later parameters whenever a recording opens. The

@@ -23,7 +23,8 @@ int revert_sync_batchnorm(nn::Module& module);
 
 // Makes every MinibatchStdDev in the module use the joined batch of all ranks. Returns their number. In
 // training each layer runs one collective in its forward and one in its backward. The ranks' batches must
-// have equal shapes. Gradients of any order are those of the joined batch.
+// have equal shapes. Gradients of any order are those of the joined batch. Not collective.
+// Errors: ValueError if this rank is no member of the group.
 int convert_sync_minibatch_stddev(nn::Module& module, const Group& group = {});
 // Undoes convert_sync_minibatch_stddev. Returns the number of layers.
 int revert_sync_minibatch_stddev(nn::Module& module);

@@ -22,7 +22,7 @@ namespace gradus::dist {
 
 struct VerifyOptions {
   int world = 2;           // number of ranks, which run as threads of this process
-  int64_t batch_size = 8;  // per rank
+  int64_t batch_size = 8;  // per rank; samples are taken in the dataset's order and repeat at its end
   int steps = 2;           // number of SGD steps with equal batch sizes
   // Adds a step in which some ranks have one sample more than others, as at the end of an epoch.
   bool unequal = true;
@@ -79,8 +79,9 @@ VerifyReport verify(const MakeModule& make, const LossOf& loss, data::DatasetArg
 // the batch * batch.size() * dist::get_world_size() / batch.global_size. The factor is 1 for equal batches.
 // make, loss and prepare are called on all ranks concurrently, in threads. The caller's Context does not
 // change.
-// Errors: what the model throws; ValueError for fewer samples than ranks, a loss that is not finite, or a
-// model that has other tensors in a job of one rank.
+// Errors: what the model throws; ValueError for options out of range (world, batch_size and steps are at
+// least 1), fewer samples than ranks, a null model, a loss that is not finite, or a model that has other
+// tensors in a job of one rank.
 template <class Make, class Loss>
   requires std::is_invocable_v<Make>
 VerifyReport verify(Make make, data::DatasetArg data, const VerifyOptions& options, Loss loss) {

@@ -45,14 +45,15 @@ struct Agreement {
 // the recordings that follow an input; a bit set on any member makes all members record the call.
 //
 // Runs the forward. Collective over the group; blocks until the data has moved.
-// Errors: MismatchError if a member needs gradients and another has opened more or fewer recordings.
+// Errors: MismatchError if a member needs gradients and another has opened more or fewer recordings, and for
+// a list of inputs of another length than the group or, in a reduction, of other shapes than a member's.
 Agreement run_forward(const Group& group, const Forward& forward);
 // In the backward of the call with `record`: returns whether `local` is true on any member, that is, whether
 // any member has a gradient of its result. Collective over the group.
 bool any_rank_has_gradient(const Group& group, CallRecord record, bool local);
 
 // Reports to the job "rank 1 <what>: <error>", since other ranks wait for its gradients. Does nothing without
-// an error or a job, or if the exception comes from another rank's failure. For Node::skipped.
+// an error or a job (null), once the job has failed, or for a DistributedError, which all ranks have.
 void report_backward_failure(const World* world, const std::exception_ptr& error,
                              const char* what = "failed in its backward") noexcept;
 

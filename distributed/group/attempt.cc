@@ -1,4 +1,5 @@
 // attempt: one all_gather_object of f's result, or of f's serialized exception, after a byte that says which.
+// All ranks then throw the exception of the first member on which f failed. f must not communicate.
 #include "gradus/distributed/group/attempt.h"
 
 #include <exception>

@@ -16,7 +16,8 @@ namespace gradus::dist {
 // Calls f once on each rank and returns all ranks' results, in the group's order. Collective; blocks for all
 // ranks' f, which must not communicate. `op` names the caller in errors. A failure of f does not end the job.
 // Errors: the exception of f on the first rank, in the group's order, on which f throws. Other ranks get the
-// same exception if its type is in tensor/base/error.h, else a PeerError with its text.
+// same exception if it is a ShapeError, DTypeError, DeviceError, IndexError, ValueError, StateError or
+// FileError, else a PeerError with its text.
 std::vector<std::string> attempt(std::string_view op, const std::function<std::string()>& f,
                                  const Group& group = {});
 

@@ -25,8 +25,9 @@ namespace gradus::dist {
 // std::string. Any thread of a rank may call.
 //
 // Waits end with the job's failure, which they throw.
-// Errors: TimeoutError that names the key, after `timeout` (default: the job's); PeerError once no other rank
-// is left that could set the key; ValueError if the value is of another type (the value then stays).
+// Errors: TimeoutError that names the key, after `timeout` (default: the store's default_timeout());
+// PeerError once no other rank is left that could set the key; ValueError if the value is of another type
+// (the value then stays); StoreError for a value that is too large.
 class Client {
  public:
   explicit Client(std::shared_ptr<Store> store) : store_(std::move(store)) {}
@@ -79,7 +80,7 @@ class Client {
   std::shared_ptr<Store> store_;
 };
 
-// Returns this rank's client.
+// Returns a client of the job's store.
 // Errors: StateError "call init_process_group first".
 Client get_client();
 

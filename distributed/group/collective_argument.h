@@ -14,7 +14,7 @@ namespace gradus::dist::internal {
 // `op` and `what` (the argument's name) are for errors.
 // Errors: ValueError if x is undefined; DeviceError if x is not in host memory.
 void check_in_host_memory(std::string_view op, std::string_view what, const Tensor& x);
-// Checks a result's device. Errors: DeviceError.
+// Errors: DeviceError unless `device`, that of a result, is a CPU.
 void check_in_host_memory(std::string_view op, Device device);
 
 // Blocks until x's device has done the work queued on its current stream (cpu:1 and up have queues). Needless

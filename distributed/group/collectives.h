@@ -7,16 +7,17 @@
 //   dist::Work work = dist::all_reduce(x, {.op = kMax, .async_op = true});
 //   work.wait();
 //
-// Every member of the group must call the same collectives in the same order. If a rank calls another function,
-// dies, exits, or does not enter the call within the timeout, all ranks throw a DistributedError that names the
-// rank (gradus/distributed/base/error.h): from the call itself, or from Work::wait for an async call. Work keeps
-// the tensors alive; until it is completed, the caller must not write its tensors, nor read those that the call
-// writes. `src` and `dst` are ranks in the job, as in PyTorch, also if `group` is not the default group; a "group
-// rank" is an index in the group.
-// Errors: in all functions, DeviceError for a tensor outside host memory; ShapeError for a written tensor that is
-// not row-major ("call contiguous()"; a tensor that is only read is copied); DTypeError for tensors of one call
-// with different dtypes; StateError for a tensor that an open recording tracks; ValueError for an undefined
-// tensor, and if this rank, src or dst is no member of the group.
+// Every member of the group must call the same collectives in the same order. If a rank calls another
+// function, dies, exits, or does not enter the call within the timeout, all ranks throw a DistributedError
+// that names the rank (gradus/distributed/base/error.h): from the call itself, or from Work::wait for an
+// async call. Work keeps the tensors alive; until it is completed, the caller must not write its tensors, nor
+// read those that the call writes. `src` and `dst` are ranks in the job, as in PyTorch, also if `group` is
+// not the default group; a "group rank" is an index in the group.
+// Errors: in all functions, DeviceError for a tensor outside host memory; ShapeError for a written tensor
+// that is not row-major ("call contiguous()"; a tensor that is only read is copied); DTypeError for tensors
+// of one call with different dtypes, and for a ReduceOp that is not defined for the dtype (reduce_op.h);
+// StateError for a tensor that an open recording tracks; ValueError for an undefined tensor, and if this
+// rank, src or dst is no member of the group.
 #pragma once
 
 #include <optional>
@@ -30,8 +31,8 @@
 
 namespace gradus::dist {
 
-// The options that all collectives have in common. The default group has all ranks of the job; without a timeout,
-// Group::timeout() applies.
+// The options that all collectives have in common. The default group has all ranks of the job; without a
+// timeout, Group::timeout() applies.
 struct CollectiveOptions {
   Group group = {};
   bool async_op = false;  // true: returns at once, Work::wait waits; false: returns when done
@@ -77,18 +78,18 @@ Work reduce(const Tensor& x, const ReduceOptions& options = {});
 // Shapes: equal on all ranks.
 Work broadcast(const Tensor& x, const BroadcastOptions& options = {});
 
-// Sets outputs[i] to group rank i's x, on rank dst. On other ranks the list `outputs` must be empty. The ranks' x
-// may differ in size but not in dtype.
-// Errors: ValueError for a list on another rank, or one without an entry per rank; MismatchError for an output
-// whose number of elements is not that of the rank's x. The functions below have the same errors.
+// Sets outputs[i] to group rank i's x, on rank dst. On other ranks the list `outputs` must be empty. The
+// ranks' x may differ in size but not in dtype.
+// Errors: ValueError for a list on another rank, or one without an entry per rank; MismatchError for an
+// output whose number of elements is not that of the rank's x. The functions below have the same errors.
 Work gather(const Tensor& x, const std::vector<Tensor>& outputs, const GatherOptions& options = {});
-// Sets x to rank src's inputs[own group rank]. On other ranks the list `inputs` must be empty. Entries may differ
-// in size.
+// Sets x to rank src's inputs[own group rank]. On other ranks the list `inputs` must be empty. Entries may
+// differ in size.
 Work scatter(const Tensor& x, const std::vector<Tensor>& inputs, const ScatterOptions& options = {});
 // Sets outputs[i] to group rank i's x, on every rank. The ranks' x may differ in size.
 Work all_gather(const std::vector<Tensor>& outputs, const Tensor& x, const CollectiveOptions& options = {});
-// Does the same without knowing the sizes. Returns one new tensor per rank, with that rank's shape. The ranks' x
-// may differ in shape but not in dtype.
+// Does the same without knowing the sizes. Returns one new tensor per rank, with that rank's shape. The
+// ranks' x may differ in shape but not in dtype.
 // Errors: ValueError with async_op.
 std::vector<Tensor> all_gather(const Tensor& x, const CollectiveOptions& options = {});
 // Sets output to all ranks' x, one after the other.
@@ -99,14 +100,14 @@ Work all_gather_into_tensor(const Tensor& output, const Tensor& x, const Collect
 // Errors: ShapeError unless output has the number of elements of inputs[own group rank].
 Work reduce_scatter(const Tensor& output, const std::vector<Tensor>& inputs,
                     const AllReduceOptions& options = {});
-// Divides the reduction of every rank's x into (group size) equal parts and sets output to part (own group rank).
+// Divides the reduction of every rank's x into (group size) equal parts; output is part (own group rank).
 // Shapes: x equal on all ranks; output any shape with x.numel() / (group size) elements.
 Work reduce_scatter_tensor(const Tensor& output, const Tensor& x, const AllReduceOptions& options = {});
 // Sets outputs[j] to group rank j's inputs[own group rank]. Entries may differ in size.
 Work all_to_all(const std::vector<Tensor>& outputs, const std::vector<Tensor>& inputs,
                 const CollectiveOptions& options = {});
-// Divides the rows (dim 0) of x among the ranks, in the order of group ranks: input_splits[j] rows are sent to
-// group rank j, and output_splits[j] rows of output are received from group rank j. Empty splits stand for equal
+// Divides the rows (dim 0) of x among the ranks, in the order of group ranks: input_splits[j] rows are sent
+// to group rank j, and output_splits[j] rows of output are received from group rank j. Empty splits: equal
 // splits.
 // Errors: ValueError unless the splits add up to size(0), or without splits size(0) is divisible by the group
 // size.
@@ -115,10 +116,10 @@ Work all_to_all_single(const Tensor& output, const Tensor& x, const std::vector<
 // Completes when every member has called barrier.
 Work barrier(const CollectiveOptions& options = {});
 
-// ---- Point to point. Messages between two ranks with one tag arrive in order. The receiver's tensor must have
-// the message's dtype and number of elements, else both ranks throw MismatchError. send and recv block; isend and
-// irecv return a Work. A rank cannot send to itself (ValueError). kAnyRank, the default of recv, accepts any
-// sender.
+// ---- Point to point. Messages between two ranks with one tag arrive in order. The receiver's tensor must
+// have the message's dtype and number of elements, else both ranks throw MismatchError. send and recv block;
+// isend and irecv return a Work. A rank cannot send to itself (ValueError). kAnyRank, the default of recv,
+// accepts any sender.
 inline constexpr int kAnyRank = -1;
 
 struct SendOptions {
@@ -138,8 +139,8 @@ int recv(const Tensor& x, const RecvOptions& options = {});  // returns the send
 Work isend(const Tensor& x, const SendOptions& options);
 Work irecv(const Tensor& x, const RecvOptions& options = {});
 
-// batch_isend_irecv starts all sends and receives of a list without waiting for any of them, so that no order of
-// the list causes a deadlock. It returns one Work per entry. P2POp is one entry.
+// batch_isend_irecv starts all sends and receives of a list without waiting for any of them, so that no order
+// of the list causes a deadlock. It returns one Work per entry. P2POp is one entry.
 struct P2POp {
   enum class Kind { kSend, kRecv } kind;
   Tensor tensor;

@@ -33,7 +33,7 @@ struct RootOptions {
 // Grad: for sum and avg, the same reduction of the ranks' dy. For product, sum over ranks of dy, times the
 // product of the other ranks' x (no division, so x may be 0). For min and max, the sum over ranks of dy goes
 // to the elements that are the extremum, in equal shares for ties.
-// Errors: DTypeError for bit operations on a tracked tensor.
+// Errors: DTypeError for bit operations on floating point.
 Tensor all_reduce(const Tensor& x, ReduceOp op = ReduceOp::kSum, const FunctionalOptions& options = {});
 Tensor all_reduce_sum(const Tensor& x, const FunctionalOptions& options = {});
 Tensor all_reduce_max(const Tensor& x, const FunctionalOptions& options = {});
@@ -56,13 +56,16 @@ std::vector<Tensor> gather(const Tensor& x, const RootOptions& options = {});
 // Grad: gather.
 Tensor scatter(const std::vector<Tensor>& xs, const RootOptions& options = {});
 // Splits x along dim into one equal part per rank. Returns the reduction over ranks of part (own group rank).
+// Grad: for sum and avg, all_gather of dy (avg: divided by the group size); for others, as for all_reduce.
+// Errors: ShapeError unless x.size(dim) is divisible by the group size; all_to_all has the same error.
 Tensor reduce_scatter(const Tensor& x, ReduceOp op = ReduceOp::kSum, int64_t dim = 0,
                       const FunctionalOptions& options = {});
 // Splits x along split_dim into equal parts and sends part j to group rank j. Returns the received parts,
 // concatenated along concat_dim. Grad: the same with the two dims exchanged.
 Tensor all_to_all(const Tensor& x, int64_t split_dim = 0, int64_t concat_dim = 0,
                   const FunctionalOptions& options = {});
-// Sends xs[j] to group rank j. Returns the received tensors, in the group's order. Shapes may differ.
+// Sends xs[j] to group rank j. Returns the received tensors, in the group's order. Shapes may differ, dtypes
+// not. Grad: all_to_all.
 std::vector<Tensor> all_to_all(const std::vector<Tensor>& xs, const FunctionalOptions& options = {});
 
 }  // namespace gradus::dist::functional

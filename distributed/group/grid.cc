@@ -1,4 +1,5 @@
-// Grid: index arithmetic of a row-major array of ranks, and one process group per axis.
+// Grid: index arithmetic of a row-major array of ranks, and one process group per axis. The constructor is
+// collective over the job and makes this rank's group along each axis by one collective call per axis.
 #include "gradus/distributed/group/grid.h"
 
 #include <algorithm>

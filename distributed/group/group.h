@@ -15,7 +15,7 @@ class GroupState;
 
 // A handle with a reference count; copies share the group. A default-constructed Group stands for the default
 // group, dist::world(), of the thread that uses it. Before init_process_group this is a group of one rank, in
-// which collectives do not communicate.
+// which collectives do not communicate. The functions may be called on any thread of the rank.
 class Group {
  public:
   Group();
@@ -35,6 +35,8 @@ class Group {
 
   // Splits this group as MPI_Comm_split; collective over this group. Members that pass the same color form a
   // group, ordered by key, then by rank in this group. Negative color: is_member() of the result is false.
+  // Without a job the result is this group.
+  // Errors: ValueError if this rank is no member.
   Group split(int color, int key = 0) const;
   // Returns a group of the same members. Calls in it are independent of calls in this group. Collective.
   Group duplicate() const;

@@ -33,9 +33,9 @@ struct MatchedCall {
   void scatter(int root, std::vector<ConstBlock> in, Block out);
 };
 
-// A collective, as GroupState::run takes it.
+// A collective, as GroupState::run takes it. The functions run on the caller's or the queue's thread.
 struct Collective {
-  const char* op;  // the function's name, for errors
+  const char* op;  // the function's name, for errors; a literal
   CallRecord record;
   // Further numbers for `check`, which a record has no room for.
   // Errors: ValueError for more than about a thousand entries.

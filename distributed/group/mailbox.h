@@ -1,7 +1,7 @@
 // Mailbox: tensor messages between the ranks of a pipeline, matched by an address instead of by order. Shape,
 // dtype and layout are sent with the tensor.
 //
-//   mailbox.post_receive(0, address);            // early, so that the message arrives while this rank computes
+//   mailbox.post_receive(0, address);            // early: the message arrives while this rank computes
 //   mailbox.send(2, next, {.tensor = y});        // returns at once
 //   Tensor x = mailbox.receive(0, address, "2F0").tensor;
 #pragma once
@@ -58,10 +58,12 @@ class Mailbox {
   // Errors: ValueError for this rank itself, or an address beyond the limits; DeviceError for a tensor or
   // device outside of host memory; the job's failure.
   void send(int to, const Address& address, const Parcel& parcel);
-  // Posts a nonblocking receive (MPI_Irecv) into `device`. A second call for a message does nothing.
+  // Posts a nonblocking receive (MPI_Irecv) into `device`. A second call for a message does nothing, also
+  // with another step: first receive() this step's message.
   // Errors: as for send.
   void post_receive(int from, const Address& address, Device device = kCPU);
   // Blocks until the message arrives and returns it. `doing` ("2F0") names the wait in other ranks' errors.
+  // `device` counts unless post_receive has chosen one.
   // Errors: as for send; MismatchError on all ranks for a message of another step or program; PeerError if
   // the sender has left the job; TimeoutError.
   Parcel receive(int from, const Address& address, const std::string& doing, Device device = kCPU);

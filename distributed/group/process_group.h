@@ -19,9 +19,9 @@ struct InitOptions {
   std::string backend = "gloo";  // or "cpu:gloo", the same
   //   env://            MASTER_ADDR, MASTER_PORT, RANK, WORLD_SIZE, or the variables of the scheduler
   //   tcp://host:port   rank 0 hosts the store there; "?rank=0&world_size=2" may follow
-  //   file:///path      a file on a file system that all ranks see. The file must not exist before, and is removed
-  //                     when all ranks have joined. FileError if other users may access the file, or write its
-  //                     folder (unless the folder is sticky, as /tmp)
+  //   file:///path      a file on a file system that all ranks see. The file must not exist before, and is
+  //                     removed when all ranks have joined. FileError if other users may access the file, or
+  //                     write its folder (unless the folder is sticky, as /tmp)
   // A port that is given is used, or the call fails. See also docs/guide/distributed.md.
   std::string init_method = "env://";
   int world_size = -1;                            // -1: from init_method or the environment
@@ -59,12 +59,13 @@ std::vector<int> get_process_group_ranks(const Group& group);
 bool is_launched();  // whether dist::launcher, gradus-run or torchrun started this process
 
 struct NewGroupOptions {
-  std::optional<Milliseconds> timeout = {};
-  std::string name = {};
+  std::optional<Milliseconds> timeout = {};  // of calls in the group; default: that of the default group
+  std::string name = {};                     // for errors; default: "world" and a number
 };
 // Makes a group. Collective over the whole job, in the same order on all ranks. Ranks that are no members get
 // a group whose is_member() is false.
-// Errors: ValueError for a rank that is outside of the job or named twice.
+// Errors: ValueError for no ranks, or a rank that is outside of the job or named twice; MismatchError if
+// `ranks` differ between ranks.
 Group new_group(const std::vector<int>& ranks, const NewGroupOptions& options = {});
 // Splits the job into groups of `size` consecutive ranks. Returns this rank's group.
 // Errors: ValueError unless size divides the world's.

@@ -12,7 +12,7 @@ namespace gradus::dist {
 struct RemoteSendOptions {
   Required<int, "dest_rank"> dest_rank;
   Group group = {};
-  std::optional<Milliseconds> timeout = {};
+  std::optional<Milliseconds> timeout = {};  // of the message and its gradient; default: Group::timeout()
 };
 struct RemoteRecvOptions {
   Required<int, "src_rank"> src_rank;
@@ -21,9 +21,10 @@ struct RemoteRecvOptions {
   Device device = kCPU;  // of the result
 };
 
-// Sends x, of any shape and dtype, to the rank dest_rank of the job. Returns when x's device has written x,
-// without waiting for the receiver. If a recording (gradient tape) tracks x, x must not be written to before
-// the backward, which blocks until dest_rank sends the gradient or "none", and needs no root: gm.backward().
+// Sends x, of any shape and dtype, defined, to the rank dest_rank of the job. Returns when x's device has
+// written x, without waiting for the receiver. If a recording (gradient tape) tracks x, x must not be written
+// to before the backward, which blocks until dest_rank sends the gradient or "none", and needs no root:
+// gm.backward().
 void remote_send(const Tensor& x, const RemoteSendOptions& options);
 
 // Blocks until the tensor of the next remote_send from src_rank arrives, and returns it. If the sender's i-th

@@ -1,4 +1,5 @@
-// run_ranks: one thread per rank (local_world.h); then rethrows the exception of the rank that ended the job.
+// run_ranks: one thread per rank (local_world.h); after the end of all, rethrows the exception of the rank
+// that ended the job, or of the lowest rank with one.
 #include "gradus/distributed/group/run_ranks.h"
 
 #include <exception>

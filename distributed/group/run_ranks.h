@@ -15,7 +15,8 @@ struct RunRanksOptions {
 };
 
 // Runs body() on `world_size` threads, each a rank of one job, and blocks until all have ended. Each thread
-// has a Context (thread-local state) of its own, a copy of the caller's.
+// has a Context (thread-local state) of its own: a copy of the caller's without recordings, with an equal
+// share of the CPU threads, and a random generator that draws the same numbers on all ranks.
 // Errors: the exception of the rank that failed first (which ends the job for the others); ValueError for a
 // world_size below 1, or hosts outside of [1, world_size].
 void run_ranks(int world_size, const std::function<void()>& body, const RunRanksOptions& options = {});

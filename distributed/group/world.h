@@ -52,15 +52,15 @@ class World : public Job {
   bool shared_memory = true;     // false: collectives exchange messages even within a host
   std::shared_ptr<Store> store;  // waits in it end with the job's failure
   std::shared_ptr<Membership> membership;
-  std::shared_ptr<SegmentProvider> segments;
-  std::shared_ptr<Transport> transport;
+  std::shared_ptr<SegmentProvider> segments;  // shared memory; may be null in a job of one rank
+  std::shared_ptr<Transport> transport;       // messages; may be null in a job of one rank
   std::shared_ptr<void> hosted_store_server;  // the store's server, on rank 0 of a job without a launcher
   // Set for a job that is found by its port alone: until this time, ranks of two jobs may have met at that
   // port. If two processes join as one rank before this time, both jobs fail. Default value: not set.
   TimePoint collision_check_end{};
   std::atomic<uint32_t> last_group_id{0};
-  Ref<GroupState> default_group;
-  CallLog calls;  // this rank's calls in all groups
+  Ref<GroupState> default_group;  // null before the job is joined and after it is left
+  CallLog calls;                  // this rank's calls in all groups
   const std::shared_ptr<PostedCalls> posted = std::make_shared<PostedCalls>();
   std::mutex messages_mutex;
   std::vector<Ref<WorkState>> messages;  // detached messages in progress (MessageWork::detach)
@@ -83,7 +83,9 @@ class World : public Job {
   // Returns `owner` as the name of group `id`, or "owner.id" if an earlier group has that name.
   std::string name_for(std::string_view owner, uint32_t id);
 
+  // One copy of read-only memory per host: see share_on_host (internal/host_copy.h).
   HostMemory share(const std::string& key, size_t bytes, const Fill& fill) override;
+  // In the n-th call for `what`, returns the `value` of the rank that made its n-th call first.
   std::string value_of_first_caller(const std::string& what, const std::string& value) override;
 
   // Returns the calling thread's world: its Context's, else the process's, or null.
@@ -114,6 +116,7 @@ struct BackendSetup {
 };
 // Makes the backend for these members. It uses shared memory if all are on one host (and World::shared_memory
 // allows it), messages if no two share a host, and both otherwise. Collective over the members.
+// Errors: StateError for a group_id of 2^23 or more; those of waits for the other members.
 std::unique_ptr<Backend> make_backend(const BackendSetup& setup, const WaitLimits& limits);
 
 }  // namespace gradus::dist::internal

@@ -19,12 +19,13 @@ struct RanksAtFault {
   int rank = -1;          // the first rank at fault (rank in the job); -1: none
   std::string text = {};  // "rank 2 did not come to all_reduce #3 within 5000 ms: ..."; "": none
 };
+// Pure functions of the statuses, which may be of any subset of the ranks and inconsistent.
 // Returns the ranks that block `call`, the call that the rank of statuses[local] is in (undefined: none).
 // `text` names the call in the result's text. `limit` is " within 5000 ms", or "": the call can never end.
 RanksAtFault find_ranks_at_fault(const std::vector<RankStatus>& statuses, int local, const CallId& call,
                                  const std::string& text, const std::string& limit);
 
-// Returns the failure of a deadlock of the ranks at these indices of `statuses`.
+// Returns the failure of a deadlock of the ranks at these indices of `statuses` (at least one).
 Failure deadlock_failure(const std::vector<RankStatus>& statuses, const std::vector<int>& ranks);
 
 }  // namespace gradus::dist

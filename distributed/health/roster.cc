@@ -1,5 +1,6 @@
-// Roster: a death is only suspected for kLauncherGracePeriod, since the launcher may still report its cause;
-// other failures count at once, and the first one wins.
+// Roster: which ranks of a job have joined, left or failed, as the store's server knows it. A death is only
+// suspected for kLauncherGracePeriod, since the launcher may still report its cause; other failures count at
+// once, and the first one wins. A deadlock that heartbeats indicate is confirmed by a query to its ranks.
 #include "gradus/distributed/health/roster.h"
 
 #include <algorithm>

@@ -22,7 +22,8 @@ inline constexpr Milliseconds kStartupPeriod{10'000};
 // Returns the failure for two processes that join as `rank`: the ranks of two jobs cannot be told apart.
 Failure two_jobs_failure(int rank);
 
-// In all functions, `rank` is a rank in the job.
+// In all functions, `rank` is a rank in the job, not negative; in join() below world_size, in heartbeat() and
+// leave() one that has joined (not checked).
 class Roster {
  public:
   // Adds a rank. Returns nullopt on success, else the reason for the refusal.
@@ -57,7 +58,7 @@ class Roster {
   void confirm_failure(const Failure& failure);
   // Turns suspected deaths into failures whose grace period has passed.
   void expire(TimePoint now);
-  std::optional<TimePoint> next_deadline() const;
+  std::optional<TimePoint> next_deadline() const;  // nullopt: expire() has nothing to do
 
   const std::optional<Failure>& failure() const { return failure_; }
   // Returns the statuses of all ranks; empty before the first rank has joined.

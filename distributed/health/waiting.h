@@ -12,6 +12,7 @@ namespace gradus::dist::internal {
 // kTimeout: queries the statuses of all ranks, reports a failure that names the ranks at fault ("rank 2 did
 // not come to all_reduce #12 within 5000 ms: no sign of life for 5300 ms (stopped?)"), and throws it, or the
 // failure that another rank reported first. May block for about 3 s. `op` is the waiting function's name.
+// `missing` may be empty: the ranks are unknown.
 [[noreturn]] void throw_wait(const char* op, WaitResult result, const WaitLimits& limits,
                              const std::vector<int>& missing);
 

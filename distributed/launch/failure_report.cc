@@ -1,6 +1,7 @@
 // failure_report: the launcher's message about a failed job. The first line is the first failure; the next
-// lines are its rank's process, exception, traceback and last lines of stderr, then at most 16 other ranks,
-// one line each. A job that did not fail gives "", or a line about lost output.
+// lines are its rank's process, exception, traceback and last lines of stderr, if this machine ran the rank,
+// then at most 16 other ranks of this machine, one line each. A job that a signal ended has one line. A job
+// that did not fail gives "", or a line about lost output.
 #include <unistd.h>
 
 #include <algorithm>

@@ -1,8 +1,8 @@
-// launcher(), launch() and launch_program(): run a function on every rank of a job. With backend gloo each rank is
-// a process that executes this program again, from main() on. GRADUS_LAUNCH holds the number of the launcher call
-// that started the process: earlier calls return their recorded outcomes, and that call runs its function as a
-// rank. So main() must make the same calls of launcher in the same order in every process. With backend local,
-// ranks are threads. In a process of torchrun or a scheduler, the function runs in place.
+// launcher(), launch() and launch_program(): run a function on every rank of a job. With backend gloo each
+// rank is a process that executes this program again, from main() on. GRADUS_LAUNCH has the number of the
+// launcher call that started the process: earlier calls return their recorded outcomes, and that call runs
+// its function as a rank. So main() must make the same calls of launcher in the same order in every process.
+// With backend local, ranks are threads. In a process of torchrun or a scheduler, the function runs in place.
 #include "gradus/distributed/launch/launcher.h"
 
 #include <fcntl.h>
@@ -40,11 +40,11 @@ using Body = std::function<std::string()>;
 
 constexpr const char* kOp = "launcher";
 constexpr int kMaxRanks = 4096;
-// The last byte of a complete result in its file. Without this byte, the rank ended before its function returned.
+// The last byte of a complete result in its file. Without it, the rank ended before its function returned.
 constexpr char kReturned = '+';
 
-// The outcome of one call of launcher. The ranks of later calls receive it, because their processes run main()
-// from its beginning and need a return value for this call.
+// The outcome of one call of launcher. The ranks of later calls receive it, because their processes run
+// main() from its beginning and need a return value for this call.
 struct Ended {
   int status = 0;                    // exit status: 0, 1, or 128 + the signal that ended the job
   int rank = -1;                     // the rank that failed first; -1: none, or unknown
@@ -55,9 +55,9 @@ struct Ended {
   void get(WireReader& r) { r.get(status, rank, text, results); }
 };
 
-// The ranks whose results a call returns. The process that started the ranks gets the results of all ranks, with
-// kOwn and with kAll. In a process that torchrun or a scheduler started, kOwn is the result of this rank, and kAll
-// gathers the results of all ranks (collective).
+// The ranks whose results a call returns. The process that started the ranks gets the results of all ranks,
+// with kOwn and with kAll. In a process that torchrun or a scheduler started, kOwn is the result of this
+// rank, and kAll gathers the results of all ranks (collective).
 enum class Results { kNone, kOwn, kAll };
 
 // ---- options ----
@@ -126,8 +126,8 @@ SupervisorOptions read_options(const LauncherOptions& o) {
       throw ValueError(kOp, "world_size is ", o.world_size, ", but this machine has ", spec.nproc,
                        " ranks from rank ", o.rank_start, " on");
     if (spec.nproc < o.world_size) {
-      // The rendezvous ends when world_size ranks have joined. Each node has a rank, so world_size also bounds the
-      // number of nodes.
+      // The rendezvous ends when world_size ranks have joined. Each node has a rank, so world_size also
+      // bounds the number of nodes.
       nodes.min_nodes = nodes.max_nodes = o.world_size;
       nodes.world_size = o.world_size;
       nodes.first_rank = o.rank_start;
@@ -150,8 +150,8 @@ SupervisorOptions read_options(const LauncherOptions& o) {
 // ---- in a rank ----
 
 // In a process that a launcher started for a rank: the number `ordinal` (from 0) of the call of launcher that
-// runs its function here, the outcomes of the calls before it, and the file that receives the function's result
-// (no file with Results::kNone).
+// runs its function here, the outcomes of the calls before it, and the file that receives the function's
+// result (no file with Results::kNone).
 struct Started {
   int ordinal = 0;
   std::vector<Ended> earlier;
@@ -159,8 +159,7 @@ struct Started {
 };
 
 // Returns null in a process that no call of launcher started. GRADUS_LAUNCH is "ordinal:process id of the
-// launcher:descriptor of the file with the earlier outcomes". GRADUS_RESULT_FD is the descriptor of the result
-// file.
+// launcher:descriptor of the file with the earlier outcomes". GRADUS_RESULT_FD: that of the result file.
 Started* started() {
   static const std::unique_ptr<Started> instance = []() -> std::unique_ptr<Started> {
     const char* text = std::getenv("GRADUS_LAUNCH");
@@ -184,8 +183,8 @@ Started* started() {
   return instance.get();
 }
 
-// Reports the exception that ends this rank: in the error file for the launcher, and as a failure to the other
-// ranks. Does nothing in a child that the rank has forked.
+// Reports the exception that ends this rank: in the error file for the launcher, and as a failure to the
+// other ranks. Does nothing in a child that the rank has forked.
 void report_error(const std::exception_ptr& error) {
   if (const World* world = World::current(); world && !world->membership->is_rank())
     return;  // in a forked child
@@ -199,8 +198,8 @@ void write_results(const FileDescriptor& file, std::string_view bytes) {
     throw ValueError(kOp, "cannot keep ", bytes.size(), " bytes of results: ", internal::errno_text());
 }
 
-// Runs the function as a rank in a process that a launcher started: joins the process group, writes the function's
-// result to `result`, and ends the process with exit code 0, or with 1 after an exception.
+// Runs the function as a rank in a process that a launcher started: joins the process group, writes the
+// function's result to `result`, and ends the process with exit code 0, or with 1 after an exception.
 [[noreturn]] void run_rank(const LauncherOptions& options, const Body& body, const FileDescriptor& result) {
   const int process = gradus::internal::fork_count();
   int status = 1;
@@ -219,8 +218,8 @@ void write_results(const FileDescriptor& file, std::string_view bytes) {
 }
 
 // Runs the function in this process, which gradus-run, torchrun or a scheduler started as a rank. The process
-// group stays initialized until the process ends, and later calls use it. Throws what the function throws, after
-// a report to the other ranks.
+// group stays initialized until the process ends, and later calls use it. Throws what the function throws,
+// after a report to the other ranks.
 Ended run_in_place(const LauncherOptions& options, const Body& body, Results results) {
   Ended ended;
   try {
@@ -285,8 +284,8 @@ class Variable {
   std::optional<std::string> before_;
 };
 
-// Runs the ranks as threads, and runs all of them again after a failure, up to max_restarts times. As for ranks
-// that are processes, TORCHELASTIC_RESTART_COUNT is the number of the attempt (0, 1, ...).
+// Runs the ranks as threads, and runs all of them again after a failure, up to max_restarts times. As for
+// ranks that are processes, TORCHELASTIC_RESTART_COUNT is the number of the attempt (0, 1, ...).
 Ended run_threads_with_restarts(const LauncherOptions& options, const Body& body, int ranks) {
   Variable count("TORCHELASTIC_RESTART_COUNT");
   for (int attempt = 0;; ++attempt) {
@@ -310,9 +309,9 @@ std::vector<std::string> own_arguments() {
   return arguments;
 }
 
-// Runs the ranks of this machine as processes that execute this program again with the same arguments, and waits
-// for the job's end. `ordinal` is the number of this call of launcher; `earlier` are the outcomes of calls 0 to
-// ordinal-1, which the processes inherit as a file in memory.
+// Runs the ranks of this machine as processes that execute this program again with the same arguments, and
+// waits for the job's end. `ordinal` is the number of this call of launcher; `earlier` are the outcomes of
+// calls 0 to ordinal-1, which the processes inherit as a file in memory.
 Ended run_processes(SupervisorOptions spec, int ordinal, const std::vector<Ended>& earlier, Results results) {
   WireWriter writer;
   for (const Ended& e : earlier) e.put(writer);

@@ -5,10 +5,12 @@
 //     return dist::launcher({.nproc_per_node = 4}, [] { ...every rank runs this... });
 //   }
 //
-// The launcher starts the program again, once per rank, with the same arguments. In a rank, the same call
-// runs the function and then ends the process. Under gradus-run, torchrun, Slurm or MPI (RANK and
-// WORLD_SIZE), nothing is started: the function runs as that rank. The first failure ends all ranks, and is
-// shown with its rank, exception and last lines. No process is left.
+// The launcher starts the program again, once per rank, with the same arguments: main() runs in every rank,
+// too, and must make the same calls of launcher and launch in the same order. In a rank, earlier calls return
+// what they returned in the launching process, and the same call runs the function and then ends the process.
+// Under gradus-run, torchrun, Slurm or MPI (RANK and WORLD_SIZE), nothing is started: the function runs as
+// that rank. The first failure ends all ranks, and is shown with its rank, exception and last lines. No
+// process is left.
 #pragma once
 
 #include <functional>
@@ -49,9 +51,11 @@ class LaunchError : public DistributedError {
 };
 
 // In the launching process: returns 0 if the function returned on every rank; otherwise prints the first
-// failure and returns a non-zero exit status. In a rank that this launcher has started: does not return. In a
-// rank that another program (torchrun) has started: returns 0, or throws the function's exception.
-// Errors: ValueError for contradictory options; ConnectionError for a taken port or an unreachable master.
+// failure and returns a non-zero exit status: 1, or 128 + the signal that ended the job. In a rank that this
+// launcher has started: does not return. In a rank that another program (torchrun) has started: returns 0, or
+// throws the function's exception.
+// Errors: ValueError for contradictory options; ConnectionError for a taken port or an unreachable master;
+// StateError if a call is running in this process, such as in a function that ranks run.
 int launcher(const LauncherOptions& options, const std::function<void()>& body);
 
 namespace internal {

@@ -18,11 +18,11 @@ namespace gradus::dist::internal {
 enum : int { kStdout = 1, kStderr = 2 };
 
 struct SupervisorOptions {
-  const char* op = "launcher";  // the name in messages
-  std::string path;             // of the program that every rank runs
-  std::vector<std::string> argv;
-  bool pass_local_rank = false;  // adds --local-rank=N
-  int nproc = 1;                 // ranks on this machine
+  const char* op = "launcher";    // the name in messages
+  std::string path;               // of the program that every rank runs
+  std::vector<std::string> argv;  // with the program's name as argv[0]
+  bool pass_local_rank = false;   // adds --local-rank=N
+  int nproc = 1;                  // ranks on this machine
   RendezvousOptions rendezvous;
   std::string run_id = "none";  // TORCHELASTIC_RUN_ID
   std::string role = "default";
@@ -38,8 +38,8 @@ struct SupervisorOptions {
   std::vector<bool> shown;  // per local rank: on the console; empty: all
 
   std::vector<int> signals = {SIGTERM, SIGINT, SIGHUP, SIGQUIT};  // these end the job
-  Milliseconds shutdown_timeout{3'000};
-  Milliseconds monitor_interval{50};
+  Milliseconds shutdown_timeout{3'000};                           // between SIGTERM and SIGKILL to the ranks
+  Milliseconds monitor_interval{50};  // maximal time between two polls of the ranks
 };
 
 // How a rank of this machine ended.
@@ -67,16 +67,18 @@ struct Outcome {
   bool ok = false;
   int signal = 0;                    // the signal that ended the launcher's job; 0: none
   Failure failure;                   // the first one, unless ok
-  std::vector<RankExit> exits;       // of the last attempt, by rank
-  std::vector<std::string> results;  // of all ranks of all machines
+  std::vector<RankExit> exits;       // of this machine's ranks in the last attempt, by rank
+  std::vector<std::string> results;  // if ok: of all ranks of all machines; empty without options.results
   std::string log_dir;               // the folder, "": none
   std::string lost_output;           // of ranks, that could not be written; "": none
-  int attempts = 1;
+  int attempts = 1;                  // number of attempts that have begun
 };
 
 // Runs the job. Returns when all ranks have ended and no process of the job is left. Meanwhile replaces this
-// process's handlers of options.signals and SIGCHLD; one call at a time.
-// Errors: ValueError and ConnectionError if the job cannot begin.
+// process's handlers of options.signals and SIGCHLD; one call at a time. A failure of ranks, or a signal, is
+// an Outcome and no error.
+// Errors: ValueError, ConnectionError or TimeoutError if the job cannot begin or a launcher of another node
+// is gone; FileError for log_dir.
 Outcome supervise(const SupervisorOptions& options);
 
 // Returns the report of a failed job, in several lines: the first failure with all that is known about it,

@@ -28,7 +28,8 @@ class AutoMicroBatches {
     double memory_limit = 0;         // bytes per rank; 0: no limit
     Recompute recompute = Recompute::kNever;
   };
-  // Measures the stages. `rows` is the number of rows of the batch, equal on all ranks. Collective.
+  // Measures the stages. `rows` >= 1 is the number of rows of the batch, equal on all ranks. Collective. The
+  // functions in `options` are not called afterward.
   // Errors: ValueError if every candidate exceeds the memory limit.
   AutoMicroBatches(int64_t rows, const Options& options);
 
@@ -39,7 +40,7 @@ class AutoMicroBatches {
   void record_time(int64_t rows, double seconds, const std::function<double(double)>& max_over_ranks);
   // Returns whether the trials have ended and the choice is final.
   bool done() const { return trial_steps_done_ == num_trial_steps_; }
-  // Returns a line per candidate, best first: "8 micro-batches of 4 rows: predicted 1 s, idle 0.1; ran in 2 s".
+  // Returns a line per candidate, best first: "8 micro-batches of 4 rows: predicted 1 s, idle 0.1; ..."
   std::string describe() const;
   // current_choice() is the recomputation of the next step; best_choice() that of the candidate with the best
   // prediction or, once the trials have ended, the shortest step.

@@ -22,8 +22,9 @@ namespace gradus::dist::internal {
 
 // The arguments of one step.
 struct StepWork {
-  GradManager* gm = nullptr;                // null: the step has forwards only
-  std::vector<std::vector<Tensor>> inputs;  // per micro-batch: the tensors of the model's input
+  GradManager* gm = nullptr;  // null: the step has forwards only, and so have the lists
+  // Per micro-batch (as many as ActionLists::micro_batches): the tensors of the model's input.
+  std::vector<std::vector<Tensor>> inputs;
   // Calls the model with a micro-batch's inputs and, on the last stage, computes the loss. Returns the
   // weighted loss, a tensor of one element; undefined on other stages and if the step has no loss.
   std::function<Tensor(int micro_batch, bool is_last_stage)> compute;
@@ -40,12 +41,13 @@ class Executor {
   // `group`: the ranks of the pipeline. The model must outlive the executor. Collective over the group.
   Executor(StagedModel& model, const Group& group);
 
-  // Runs this rank's list of actions. Returns the sum of the micro-batches' losses, on every rank. Gradients
-  // are added to grad() of the parameters. Collective over the group: all ranks pass the same lists.
+  // Runs this rank's list of actions. Returns the sum of the micro-batches' losses, on every rank; 0 without
+  // losses. Gradients are added to grad() of the parameters that are attached to gm. Collective over the
+  // group: all ranks pass the same lists.
   // Errors: the model's exceptions, with the action added; those of Mailbox. Other ranks get a PeerError.
   double run(const ActionLists& lists, const StepWork& work);
   // Broadcasts the tensors of each micro-batch from the last stage's rank to all ranks. All ranks pass lists
-  // of the same lengths; on other ranks the tensors may be undefined, and are replaced.
+  // of the same lengths; on other ranks the tensors may be undefined, and are replaced. Collective.
   void broadcast_results(std::vector<std::vector<Tensor>>& of_micro_batch);
 
   StepRecorder& recorder() { return recorder_; }

@@ -37,7 +37,7 @@ template <class V> V with_tensors(V value, std::span<const Tensor> tensors) {
   return value;
 }
 
-// Calls a loss function. A third argument (options) is default-constructed.
+// Calls a loss function. A third argument (options), if the function has one, is default-constructed.
 template <class Loss, class Output, class Target>
 Tensor call_loss(const Loss& loss, const Output& output, const Target& target) {
   if constexpr (std::is_invocable_r_v<Tensor, const Loss&, const Output&, const Target&>)

@@ -41,10 +41,10 @@ struct PipelineOptions {
   int interleave = 1;
   Schedule schedule = Schedule::k1F1B;
   int extra_warmup = 0;  // for Schedule::k1F1BSlowLinks; see ScheduleOptions
-  // Number of micro-batches, at most the batch's rows. 0: determined by micro_batch_size.
+  // Number of micro-batches; a batch with fewer rows has as many as rows. 0: determined by micro_batch_size.
   int micro_batches = 0;
-  // Rows per micro-batch. 0: the number of micro-batches is chosen from times measured in the first training
-  // steps; the choice may differ between runs.
+  // Rows per micro-batch, instead of micro_batches. If both are 0, the number of micro-batches is chosen from
+  // times measured in the first training steps; the choice may differ between runs.
   int64_t micro_batch_size = 0;
   // Paths of the modules after which a stage ends: {"layer2", "layer3.1"}. Empty: the cuts are chosen from
   // measured times to minimize the time of the slowest stage. The example should then have as many rows as a
@@ -55,12 +55,12 @@ struct PipelineOptions {
   // tensors of forwards.
   int64_t memory_limit = 0;
   // Activation recomputation: forwards that save only their inputs and run again before their backward. The
-  // results are bit for bit the same.
+  // results are bit for bit the same. kAuto needs a memory_limit.
   Recompute recompute = Recompute::kNever;
   // Layers per recomputation group; 0: a stage is one group. A recomputed stage saves the activations between
   // its groups, and needs the memory of one group at a time during backward. A layer ends where a single
   // floating-point tensor crosses: a block of a transformer or a ResNet. Each group counts as a stage on the
-  // same rank.
+  // same rank. Not with Recompute::kNever.
   int recompute_every = 0;
   // Updates the running statistics of batch norms once per step, from all rows of the step, instead of once
   // per micro-batch. Normalization uses the micro-batch's statistics in both cases.
@@ -70,8 +70,8 @@ struct PipelineOptions {
 // How the losses of micro-batches combine to the batch's loss: each micro-batch's loss gets a weight.
 struct StepOptions {
   Reduction reduction = Reduction::kMean;  // or kSum
-  // kMean averages over the targets that differ from this value: cross_entropy's ignore_index. Default: over
-  // the rows.
+  // kMean averages over the elements of the first target that differ from this value: cross_entropy's
+  // ignore_index. Default: over the rows.
   std::optional<int64_t> ignore_index = {};
   // Returns the number of elements that kMean averages over, of one micro-batch. Overrides ignore_index.
   std::function<double(std::span<const Tensor> targets)> count = {};
@@ -108,6 +108,7 @@ struct ModelFunctions {
   std::vector<Tensor> example_inputs;  // for shapes and dtypes
 };
 
+// Not thread-safe. "Collective" functions are called by the named ranks in the same order.
 class PipelineBase {
  public:
   // Returns this rank's parameters, in the undivided model's order.
@@ -147,10 +148,10 @@ class PipelineBase {
   nn::LoadReport load_weights(const std::filesystem::path& path, const nn::LoadOptions& options = {},
                               const std::string& section = "");
 
-  // Returns a text with one line per stage: rank, last module, numbers of layers and parameters, received
-  // bytes, recomputation. After an automatic choice also: the times of each stage, the ratio of the slowest
-  // stage to the mean, memory compared to memory_limit, and the candidates for the number of micro-batches
-  // with predicted and measured times.
+  // Returns, without communication, a text with one line per stage: rank, last module, numbers of layers and
+  // parameters, received bytes, recomputation. After an automatic choice also: the times of each stage, the
+  // ratio of the slowest stage to the mean, memory compared to memory_limit, and the candidates for the
+  // number of micro-batches with predicted and measured times.
   std::string describe();
   // Returns the number of stages, where each group of `recompute_every` layers counts as a stage.
   int stages() const;

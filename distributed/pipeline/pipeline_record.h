@@ -53,6 +53,7 @@ struct PipelineRecord {
 // process with a track of actions ("2F0") and a track of messages; the duration of a receive is the rank's
 // waiting time. Flow arrows lead from the sending to the receiving action. Counters show the rank's
 // micro-batches in flight and the bytes of its process's tensors.
+// Overwrites the file.
 // Errors: FileError naming the file.
 void write_trace(const PipelineRecord& record, const std::filesystem::path& path);
 

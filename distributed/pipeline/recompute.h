@@ -19,7 +19,7 @@ namespace gradus::dist::internal {
 // sees the buffers as the first run left them, even if other micro-batches have changed them since. A rank
 // runs the second forward before it waits for the gradients of later stages.
 
-// Returns whether the forward that is action `i` of a rank's list is recomputed. kAuto counts as kExceptLast.
+// Returns whether action `i` of a rank's list, a forward, is recomputed. kAuto counts as kExceptLast.
 bool is_recomputed(Recompute mode, const std::vector<Action>& list, size_t i);
 // Returns for each stage whether any of its forwards is recomputed.
 std::vector<char> recomputed_stages(Recompute mode, const ActionLists& lists);
@@ -45,13 +45,14 @@ struct RecomputeChoice {
 };
 
 // Greedy: simulates the lists, and while a rank needs more than `limit` bytes (0: no limit), recomputes one
-// more of its stages if `mode` is kAuto, the one that frees the most bytes per second of recomputation. A rank
-// may exceed the limit even with all its stages recomputed. `rank_bytes` is the memory of each rank that does
-// not depend on micro-batches.
+// more of its stages if `mode` is kAuto, the one that frees the most bytes per second of recomputation. A
+// rank may exceed the limit even with all its stages recomputed. `stages` has an entry per stage;
+// `rank_bytes`, per rank, is the memory that does not depend on micro-batches.
+// Errors: those of simulate().
 RecomputeChoice choose_recomputation(Recompute mode, const ActionLists& lists, std::vector<StageTimes> stages,
                                      const std::vector<double>& rank_bytes, double limit);
 
-// The scope of the first run of a recomputed forward.
+// The scope of the first run of a recomputed forward. Created and destroyed on one thread.
 class ProbeForward {
  public:
   explicit ProbeForward(const nn::Module& model);
@@ -68,7 +69,8 @@ class ProbeForward {
   std::vector<uint32_t> versions_;
 };
 
-// The scope of the second run: is_recomputing() is true, and buffers are as the first run left them.
+// The scope of the second run: is_recomputing() is true, and buffers are as the first run left them, by
+// ProbeForward::changed_buffers(). `model` must outlive the scope.
 class RecomputedForward {
  public:
   RecomputedForward(nn::Module& model, const nn::StateDict& changed_buffers);

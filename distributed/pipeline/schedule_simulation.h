@@ -22,16 +22,17 @@ struct RankPrediction {
   double peak_bytes = 0;      // peak memory of received inputs and saved tensors
 };
 struct SchedulePrediction {
-  double makespan = 0;       // from the first action's begin to the last action's end
+  double makespan = 0;       // seconds from the first action's begin to the last action's end
   double idle_fraction = 0;  // idle time / (ranks * makespan)
   std::vector<RankPrediction> ranks;
-  std::vector<std::vector<double>> begins;  // per rank, the begin of each action
+  std::vector<std::vector<double>> begins;  // per rank, the begin of each action in seconds
 };
 
 // Runs the lists in simulated time: each action begins when its predecessor on the rank has ended and its
 // inputs have arrived. A message to another rank takes message_seconds (latency + transfer), in parallel with
 // computation. Six million actions take about a second.
-// Errors: ScheduleError, as check_schedule; ValueError unless `stages` has finite times >= 0 for each stage.
+// Errors: ScheduleError, as check_schedule; ValueError unless `stages` has finite times >= 0 for each stage,
+// and message_seconds >= 0.
 SchedulePrediction simulate(const ActionLists& lists, const std::vector<StageTimes>& stages,
                             double message_seconds = 0);
 

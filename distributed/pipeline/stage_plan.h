@@ -32,7 +32,7 @@ struct TracedCall {
   bool in_checkpoint = false;          // inside a checkpoint() function
   std::vector<Tensor> results;         // tensors of the returned value, on meta
   std::vector<StorageId> storages;     // storage of each result
-  std::shared_ptr<const void> result;  // copy of the returned value
+  std::shared_ptr<const void> result;  // copy of the returned value, of the type that the module returns
 };
 
 struct TracedEvent {
@@ -54,7 +54,8 @@ struct ModelTrace {
 };
 
 // Runs `forward`, which calls the model with `inputs` and returns its result's tensors. The inputs must be on
-// meta; meta tensors replace the model's tensors during the call. The caller's generator does not change.
+// meta; meta tensors replace the model's tensors during the call. The caller's generator does not change. The
+// model must outlive the trace.
 // Errors: those of the forward; DeviceError if the forward reads a tensor's value.
 ModelTrace trace_model(nn::Module& model, const std::vector<Tensor>& inputs,
                        const std::function<std::vector<Tensor>()>& forward);
@@ -64,10 +65,10 @@ Tensor on_meta(const Tensor& x);
 
 // Note [Cuts]
 // A cut is placed after a module call. Stage s begins when the s-th of these calls returns. Every stage runs
-// the model's unchanged forward: calls of other stages return immediately, with tensors on meta. If an op of this
-// stage reads the result of a module of an earlier stage, the result is sent to this stage. This covers both the value
-// at the cut and skip connections. Ops between module calls run on every stage that has their inputs, so only results
-// of modules and inputs of the model are sent.
+// the model's unchanged forward: calls of other stages return immediately, with tensors on meta. If an op of
+// this stage reads the result of a module of an earlier stage, the result is sent to this stage. This covers
+// both the value at the cut and skip connections. Ops between module calls run on every stage that has their
+// inputs, so only results of modules and inputs of the model are sent.
 
 // A result of a call that a later stage reads.
 struct StageInputSource {
@@ -118,7 +119,7 @@ StagePlan plan_stages(const ModelTrace& trace, const std::vector<int>& cuts);
 std::vector<int> cuts_after(const ModelTrace& trace, const std::vector<std::string>& paths);
 
 struct StageInput {
-  std::vector<Tensor> received;            // by slot of StagePlan::inputs
+  std::vector<Tensor> received;  // by slot of StagePlan::inputs; undefined for a source without a call
   std::array<uint64_t, 2> generator = {};  // state of the random generator at the stage's start
 };
 
@@ -127,8 +128,9 @@ struct StageOutput {
   std::array<uint64_t, 2> generator = {};  // state of the random generator at the stage's end
 };
 
-// Runs `forward`, which calls the model, as one stage. Except on the last stage, the model returns tensors on the meta
-// device. Sets the calling thread's generator to input.generator at the stage's start.
+// Runs `forward`, which calls the model, as one stage, on the calling thread. Except on the last stage, the
+// model returns tensors on the meta device. Sets the thread's generator to input.generator at the stage's
+// start; after the call it has the state output.generator.
 // Errors: those of the forward; ValueError if the calls differ from the traced ones.
 StageOutput run_stage(const ModelTrace& trace, const StagePlan& plan, int stage, const StageInput& input,
                       const std::function<void()>& forward);

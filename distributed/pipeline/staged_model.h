@@ -37,9 +37,10 @@ class StagedModel {
     int rank = 0;
     std::vector<Device> device_of_stage = {};  // empty: all on Context::device
   };
-  // Builds the model, initialized with the same random numbers as in a single process. Tensors of other ranks
-  // are on the meta device.
-  // Errors: those of plan_stages; StateError if two calls of make() return different models.
+  // Builds the model, initialized with the same random numbers as in a single process, without communication.
+  // Tensors of other ranks are on the meta device.
+  // Errors: ValueError for cuts that are impossible or not stages - 1; StateError if two calls of make()
+  // return different models.
   explicit StagedModel(Parts parts);
 
   nn::Module& module() { return *module_; }
@@ -53,7 +54,8 @@ class StagedModel {
   // Returns copies on the stage's device, by name, of the tensors that the stage reads from other devices.
   nn::StateDict from_other_devices(const StageSplit& split, int stage) const;
 
-  // Returns the trace and plan for these inputs and the modules' current training modes (cached).
+  // Returns the trace and plan for these inputs and the modules' current training modes (cached). On a new
+  // shape or mode, traces the forward. Errors: those of the forward and of plan_stages.
   std::shared_ptr<const StageSplit> split_for(std::span<const Tensor> inputs);
 
   // A parameter or buffer, and the ranks that have memory for it, in the order of their stages.

@@ -1,7 +1,7 @@
-// simulate: deterministic simulation testing of distributed programs. Ranks are threads that run one at a time. At
-// every synchronization point (a wait, a notification, a message, a store operation), a seeded scheduler chooses
-// the thread that runs next. The seed also determines the delay of messages, which message is lost, and which rank
-// is killed. Time is virtual. The same seed replays the same run.
+// simulate: deterministic simulation testing of distributed programs. Ranks are threads that run one at a
+// time. At every synchronization point (a wait, a notification, a message, a store operation), a seeded
+// scheduler chooses the thread that runs next. The seed also determines the delay of messages, which message
+// is lost, and which rank is killed. Time is virtual. The same seed replays the same run.
 //
 //   for (uint64_t seed = 0; seed < 10'000; ++seed)
 //     SimulationReport report = simulate(4, {.seed = seed, .kill = 0.1}, [] { ...collectives... });
@@ -31,9 +31,10 @@ struct SimulationOptions {
 
 struct SimulationReport {
   uint64_t seed = 0;
-  std::vector<std::exception_ptr> errors;  // per rank: what body() threw; null: body() returned
-  int killed = -1;                         // the killed rank; -1: none
-  bool dropped = false;                    // a message was lost
+  // Per rank: what body() threw; null: body() returned. Killed rank or hung run: internal::RankKilled.
+  std::vector<std::exception_ptr> errors;
+  int killed = -1;                 // the killed rank; -1: none
+  bool dropped = false;            // a message was lost
   bool hung = false;               // deadlock, or give_up passed; `trace` then ends with each thread's wait
   uint64_t trace_hash = 0;         // hash of all events; equal for equal runs
   std::vector<std::string> trace;  // the last events, oldest first

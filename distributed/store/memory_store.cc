@@ -44,7 +44,7 @@ class MemoryStore final : public Store {
   std::mutex mutex_;
   internal::KeyTable keys_;
   internal::Futex changed_;
-  const std::shared_ptr<Membership> never_fails_ = make_local_memberships(1)[0];  // required by Watch
+  const std::shared_ptr<Membership> never_fails_ = make_local_memberships(1)[0];  // required by WaitLimits
 };
 
 }  // namespace

@@ -8,6 +8,7 @@
 
 namespace gradus::dist {
 
+// Returns an empty store.
 std::shared_ptr<Store> make_memory_store();
 
 }  // namespace gradus::dist

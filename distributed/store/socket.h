@@ -1,4 +1,5 @@
-// Sockets with deadlines, and addresses of hosts. Every call that may block ends in time, and says why it failed.
+// Non-blocking TCP sockets with deadlines, and addresses of hosts. Every call that may block ends at its
+// deadline. No function throws for a network error; `why`, which is never null, gets the reason as text.
 #pragma once
 
 #include <netinet/in.h>
@@ -41,7 +42,7 @@ std::vector<SocketAddress> resolve(const std::string& host, int port, const Dead
 FileDescriptor connect_to(const SocketAddress& address, const Deadline& deadline, std::string* why);
 // Listens. Port 0: any free one. On failure returns null, sets `why`, and sets `taken` if the port is in use.
 FileDescriptor listen_at(const SocketAddress& address, std::string* why, bool* taken);
-// Returns the address that a socket is bound to.
+// Returns the address that a socket is bound to; length 0 on failure.
 SocketAddress local_address(const FileDescriptor& socket);
 
 // Sets a connection's options: small messages go out at once, and a dead peer machine is noticed
@@ -50,7 +51,7 @@ void set_up_connection(const FileDescriptor& socket);
 
 // The outcomes of send_all and receive_some. kClosed: the peer has closed the connection, or an error.
 enum class Io { kDone, kClosed, kTimeout };
-// Sends all bytes. Both functions set `why` unless kDone.
+// Sends all bytes. Both functions need a non-blocking socket, and set `why` unless kDone.
 Io send_all(const FileDescriptor& socket, std::string_view bytes, const Deadline& deadline, std::string* why);
 // Waits for some bytes and appends them, at most `limit`.
 Io receive_some(const FileDescriptor& socket, std::string* bytes, const Deadline& deadline, std::string* why,

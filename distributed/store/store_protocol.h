@@ -77,10 +77,10 @@ enum class Refusal : uint8_t { kVersion, kToken, kJob, kAttemptOver, kAttemptNot
 
 inline constexpr std::string_view kMagic = "gradus store";
 inline constexpr int64_t kProtocolVersion = 5;
-inline constexpr int kAnyAttempt = -1;  // Hello::attempt of a launcher: valid in every attempt
+inline constexpr int kAnyAttempt = -1;  // Hello::attempt of clients that outlive attempts, such as launchers
 inline constexpr size_t kNonceBytes = 32, kProofBytes = 32;
 inline constexpr int kMaxWorldSize = 1 << 16;
-inline constexpr size_t kMaxListed = 1 << 16;  // keys in one request
+inline constexpr size_t kMaxListed = 1 << 16;  // texts of one message: keys of a request, statuses of ranks
 // The longest frames: before a client has proven itself (kMaxGreeting), from members and launchers
 // (kMaxNotice), and from clients (kMaxFrame: compare_set has a key and two values).
 inline constexpr size_t kMaxGreeting = 4 << 10;
@@ -134,6 +134,7 @@ std::string encode(const Hello& hello);
 // version is set.
 std::optional<Hello> parse_hello(std::string_view body);
 
+// The messages kReport and kFailed (`type` is one of them). parse_failure: nullopt if out of range.
 std::string encode(MessageType type, int attempt, const Failure& failure);
 struct AttemptFailure {
   int attempt;
@@ -145,10 +146,10 @@ std::optional<AttemptFailure> parse_failure(const Message& message);
 // their lengths, keyed by the job's token. `side` prevents reflection of the other side's proof.
 std::string make_proof(std::string_view token, std::string_view side, std::string_view hello,
                        std::string_view challenge);
-// Derives the ranks' token of a job on several nodes from the launchers' token, by a one-way function.
+// Derives the ranks' token (64 hexadecimal digits) from that of launchers on several nodes (one-way).
 std::string rank_token(std::string_view launcher_token);
 // Compares two proofs in constant time, against timing attacks.
 bool equal_proofs(std::string_view a, std::string_view b);
-std::string random_nonce();  // a hexadecimal text of random bytes
+std::string random_nonce();  // kNonceBytes hexadecimal digits; StateError if the system has no random numbers
 
 }  // namespace gradus::dist::internal

@@ -23,16 +23,16 @@ struct StoreServerOptions {
   // The secret of launchers on other nodes, which ranks do not have. Clients that join as a launcher, or that
   // outlive attempts, prove that they know the secret. "": such clients are refused.
   std::string launcher_token;
-  // Ranks know the server by its port alone. If two processes join as the same rank while ranks join, or shortly
-  // after, two jobs may have met, and the attempt fails.
+  // Ranks know the server by its port alone. If two processes join as the same rank while ranks join, or
+  // shortly after, two jobs may have met, and the attempt fails.
   bool known_by_port_alone = false;
 };
 
 class StoreServer {
  public:
   // Starts to listen.
-  // Errors: ConnectionError for a taken port or a bad address; ValueError without a token, unless `host` is
-  // a loopback address.
+  // Errors: ConnectionError for a taken port, a bad address or no descriptors left; ValueError for a port
+  // beyond 65535, and without a token, unless `host` is a loopback address.
   explicit StoreServer(const StoreServerOptions& options);
   ~StoreServer();  // ends all connections
   StoreServer(const StoreServer&) = delete;
@@ -45,7 +45,7 @@ class StoreServer {
   // Records that the rank's process has ended with exit code 0. For the launcher. If the rank had not joined
   // the job, the other ranks are notified at once.
   void rank_exited(int rank);
-  // Returns whether the attempt has failed, and sets `failure` to the failure that was reported first.
+  // Returns whether the attempt has failed, and if so sets `failure`, unless null, to the one reported first.
   bool failed(Failure* failure = nullptr) const;
   // Returns why clients were refused (token, job id), as the end of the error of a wait for ranks, or "".
   std::string refusals() const;

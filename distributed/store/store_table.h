@@ -26,14 +26,14 @@ class StoreTable {
 
   // Executes a request. Adds to `answers` the client's answer, unless the client has to wait, and those of
   // waiting clients whose keys are now set. A waiting client must send nothing. Returns false for a message
-  // that is no request.
+  // that is no request. `message` is a result of parse(), so its counts are right.
   bool request(Client client, const Message& message, TimePoint now, Answers* answers);
   bool is_waiting(Client client) const { return waiters_.contains(client); }
   // Ends the client's wait, if any, without an answer.
   void cancel_wait(Client client);
   // Answers the clients whose waits have timed out.
   void expire(TimePoint now, Answers* answers);
-  std::optional<TimePoint> next_deadline() const;
+  std::optional<TimePoint> next_deadline() const;  // nullopt: no client waits
   // Removes all keys except the launchers'.
   void begin_attempt() { keys_.erase_all_except(kLauncherPrefix); }
 
@@ -52,8 +52,7 @@ class StoreTable {
 
   KeyTable keys_;
   std::map<Client, Waiter> waiters_;
-  std::map<std::string, std::vector<Client>, std::less<>>
-      by_key_;  // waiting clients, by their first missing key
+  std::map<std::string, std::vector<Client>, std::less<>> by_key_;  // waiting, by first missing key
   std::set<std::pair<TimePoint, Client>> deadlines_;
 };
 

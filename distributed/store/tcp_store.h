@@ -1,5 +1,5 @@
 // Clients of a StoreServer, which hosts a job's key-value store. TcpStore: store requests. TcpMembership: a
-// rank's permanent connection, by which the server knows that the rank is alive. LauncherLink: that of a launcher.
+// rank's permanent connection, by which the server knows that the rank is alive. LauncherLink: a launcher's.
 #pragma once
 
 #include <memory>
@@ -42,7 +42,7 @@ inline std::shared_ptr<Membership> join_tcp(const StoreAddress& address, int ran
 // The connection of a launcher that does not host the store. The connection outlives attempts. When it
 // breaks, the job's attempt fails with "the launcher of NAME died", or "is out of reach". Launchers also
 // communicate through keys that begin with "launcher/", which outlive attempts (connect_tcp_store with
-// kAnyAttempt), and ranks cannot write.
+// kAnyAttempt), and ranks cannot read or write. Any thread may call; no function waits for an answer.
 class LauncherLink {
  public:
   virtual ~LauncherLink() = default;
@@ -50,7 +50,8 @@ class LauncherLink {
   virtual void report(int attempt, const Failure& failure) = 0;
   // Reports that a rank of the attempt has ended with exit code 0.
   virtual void rank_exited(int attempt, int rank) = 0;
-  // Returns whether the attempt is known to have failed. A lost server is a failure (kDied, rank -1).
+  // Returns whether the attempt is known to have failed, and if so sets `failure`, unless null. A lost server
+  // is a failure (kDied, rank -1).
   virtual bool failed(int attempt, Failure* failure = nullptr) const = 0;
   // Signs off: from now on the end of the connection is no failure.
   virtual void leave() = 0;
@@ -60,7 +61,8 @@ class LauncherLink {
 std::unique_ptr<LauncherLink> join_tcp_as_launcher(const StoreAddress& address, const std::string& name,
                                                    Milliseconds timeout);
 
-// Returns a store whose waits throw the job's failure, and a PeerError once all other ranks have left.
+// Returns a store whose calls throw the job's failure, and whose waits throw a PeerError once all other ranks
+// have left. Its default timeout begins as that of `store`. Thread-safe if `store` is.
 std::shared_ptr<Store> guarded_store(std::shared_ptr<Store> store, std::shared_ptr<Membership> membership);
 
 }  // namespace gradus::dist

@@ -7,8 +7,8 @@
 namespace gradus::dist::internal {
 
 struct UserToken {
-  std::string token;
-  std::string file;  // path of the token's file
+  std::string token;  // 64 lower-case hexadecimal digits
+  std::string file;   // path of the token's file
 };
 
 // Returns the token in $HOME/.gradus, $XDG_RUNTIME_DIR/gradus or /tmp/gradus-UID: in the first of these

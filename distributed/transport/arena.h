@@ -9,8 +9,8 @@ namespace gradus::dist::internal {
 
 // Returns the size in bytes of the segment for a group of `members` ranks.
 size_t arena_bytes(int members);
-// `segment`: zero-initialized, the same for all members. `members`: the members' ranks in the job, all on
-// this host; `index`: this rank's position in `members`.
+// `segment`: zero-initialized, of at least arena_bytes(), the same for all members. `members`: the members'
+// ranks in the job, all on this host; `index`: this rank's position in `members`.
 std::unique_ptr<Backend> make_arena_backend(std::shared_ptr<Segment> segment, std::vector<int> members,
                                             int index);
 

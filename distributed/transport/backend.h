@@ -17,7 +17,8 @@
 
 namespace gradus::dist::internal {
 
-// One block per member, in the group's order; blocks may differ in size and may be empty.
+// Memory that a call reads or writes. Lists have one block per member, in the group's order; blocks may
+// differ in size and may be empty.
 struct Block {
   void* data = nullptr;
   size_t bytes = 0;
@@ -36,7 +37,8 @@ struct Call {
 inline constexpr size_t kMaxExchangeBytes = 8192;
 
 // Members and `root` are indices in the group. Every function returns when this member's part is done and its
-// buffers are no longer used. n counts elements.
+// buffers are no longer used; after an error, messages may still use them for a while. n counts elements, and
+// is equal on all members.
 // Errors: the job's failure (PeerError, TimeoutError, MismatchError), after reporting it.
 class Backend {
  public:
@@ -46,10 +48,10 @@ class Backend {
   virtual std::vector<std::string> exchange(const Call& call, std::string_view local) = 0;
 
   // Sets out[i] to the reduction over members of in[i]. in == out is allowed. The order of reduction depends
-  // only on the group's size and n, so the result is the same bits on every member and in every run.
+  // only on the members, their hosts and n, so the result is the same bits on every member and in every run.
   virtual void all_reduce(const Call& call, const void* in, void* out, int64_t n, DType dtype,
                           ReduceOp op) = 0;
-  // The same with the result on member `root` only; other members' out is not used.
+  // The same with the result on member `root` only; other members' out is not used and may be null.
   virtual void reduce(const Call& call, int root, const void* in, void* out, int64_t n, DType dtype,
                       ReduceOp op) = 0;
   // Sets member i's out to the reduction over members of blocks[i]. out has the size of blocks[own index].
@@ -57,10 +59,10 @@ class Backend {
                               ReduceOp op) = 0;
   // Overwrites data with that of member `root`.
   virtual void broadcast(const Call& call, int root, void* data, size_t bytes) = 0;
-  // Sets out[i] to member i's `in`, on every member. in may be out[own index].
+  // Sets out[i] to member i's `in`, of equal size, on every member. in may be out[own index].
   virtual void all_gather(const Call& call, ConstBlock in, std::span<const Block> out) = 0;
-  // Sends in[j] to member j, and receives out[j] from member j. Also gather and scatter, where all blocks but
-  // the root's are empty.
+  // Sends in[j] to member j, and receives out[j], of equal size, from member j. Also gather and scatter,
+  // where all blocks to or from members other than the root are empty.
   virtual void exchange_blocks(const Call& call, std::span<const ConstBlock> in,
                                std::span<const Block> out) = 0;
 };

@@ -1,6 +1,7 @@
 // HostsBackend: hierarchical (two-level) collectives. all_reduce: the ranks of a host reduce into their first
 // rank (the leader) through shared memory, the leaders all_reduce by messages, and each leader broadcasts the
-// result on its host. reduce and broadcast alike; the other collectives are messages between all members.
+// result on its host. exchange, broadcast and reduce (except of 16-bit floats) likewise have a step per
+// level. reduce of 16-bit floats, reduce_scatter, all_gather and exchange_blocks are messages of all members.
 #include "gradus/distributed/transport/hosts.h"
 
 #include <algorithm>

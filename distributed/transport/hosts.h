@@ -1,5 +1,7 @@
-// HostsBackend: collectives of several hosts with several ranks each, in two levels. Ranks of one host use
-// shared memory. The first rank of each host is the host's leader; leaders send each other messages.
+// HostsBackend: collectives of several hosts, at least one of which has several ranks. exchange, all_reduce,
+// broadcast and reduce (except of 16-bit floats) have two levels: ranks of one host use shared memory, and
+// the first rank of each host, its leader, sends messages to other leaders. The others are messages of all
+// members.
 #pragma once
 
 #include "gradus/distributed/transport/backend.h"

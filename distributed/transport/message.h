@@ -1,5 +1,6 @@
 // MessageBackend: collectives as messages between pairs of ranks, which need not share memory. Broadcasts go
-// down a tree or along a chain. Other collectives send directly to the rank that needs the data.
+// down a tree or along a chain. exchange and short all_reduce collect all data on every member in log2(size)
+// steps. Long reductions, all_gather and exchange_blocks send directly to the member that needs the data.
 #pragma once
 
 #include "gradus/distributed/transport/backend.h"

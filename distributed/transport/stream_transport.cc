@@ -858,8 +858,7 @@ class StreamTransport final : public Transport, public std::enable_shared_from_t
   std::list<ReceiveRequest*> posted_;
   std::list<Unexpected> unexpected_;  // in order of arrival
   bool someone_finished_ = false;
-  bool broken_ =
-      false;  // nothing moves any more: a half-sent message was given up, or connections are closed
+  bool broken_ = false;  // nothing moves any more: a half-sent message was given up, or connections closed
   std::atomic<int> sleepers_ = 0;  // threads of this rank that wait for a message
   bool has_background_ = false;
   std::atomic<int> corrupt_{-1};  // the rank that wrote malformed data to a ring

@@ -16,6 +16,7 @@ size_t ring_bytes(int members);
 // `members`. `sockets` has the connections to the other ranks of the job, by rank (connect_ranks.h). The
 // segment starts as zeros. When the last reference is dropped, the transport waits for up to two seconds
 // until the sent messages have arrived, and closes the connections.
+// Errors: InternalError for a segment below ring_bytes(); ConnectionError if epoll fails.
 std::shared_ptr<Transport> make_stream_transport(std::shared_ptr<Segment> segment,
                                                  std::shared_ptr<Membership> membership,
                                                  std::vector<int> members, int index,

@@ -1,5 +1,5 @@
 // Transport: tagged messages between ranks of the job, as MPI's Isend and Irecv. StreamTransport implements
-// this interface. Point-to-point messages, remote_send, remote_recv and collectives between hosts use it.
+// this interface. send and recv, remote_send and remote_recv, Mailbox and MessageBackend use it.
 #pragma once
 
 #include <cstddef>
@@ -42,7 +42,7 @@ class Request : public Counted {
 // may run on any thread with the transport's lock held, so it must not call the transport.
 using ProvideBuffer = std::function<void*(int source, std::span<const std::byte> header, size_t bytes)>;
 
-// Ranks are ranks in the job. Any thread may call.
+// Ranks are ranks in the job, other than this one. Any thread may call.
 class Transport {
  public:
   virtual ~Transport() = default;

@@ -41,11 +41,11 @@ class AttachedParams {
   // Returns the tensors that still exist.
   std::vector<Tensor> tensors() const;
   size_t index_of(const Tensor& param) const;  // Errors: InternalError unless attached
-  std::string name_of(size_t i) const;
+  std::string name_of(size_t i) const;         // "parameter i" if the user's function returns none
   // Returns the names of the existing tensors for which `predicate` returns true.
   std::vector<std::string> names(const std::function<bool(const AttachedParam&)>& predicate) const;
 
-  // Adds a gradient to the accumulated gradient of tensor i (no_sync).
+  // Adds a gradient to the accumulated gradient of tensor i (no_sync). An undefined gradient adds nothing.
   void accumulate(size_t i, const Tensor& grad);
   void clear_accumulated();
 
@@ -69,7 +69,8 @@ class FiniteCheck {
   // Checks this rank's gradient of the attached tensor number `param`. Gradients on GPUs are deferred to
   // findings(), so that the host synchronizes once.
   void check(size_t param, const Tensor& grad);
-  // Returns a text that names ranks, tensors and elements; "" if all ranks' gradients are finite. Collective.
+  // Returns a text, equal on all ranks, that names ranks, tensors and elements; "" if all ranks' gradients
+  // are finite or the check is not enabled. Collective. `params` is the list that check()'s indices refer to.
   std::string findings(const Group& group, const AttachedParams& params);
 
  private:

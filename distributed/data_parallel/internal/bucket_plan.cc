@@ -1,6 +1,7 @@
 // Assigns the gradients of data-parallel training to the buckets that are all-reduced together, as PyTorch's
-// DistributedDataParallel. The assignment is greedy, in the reverse order in which the tensors were attached to
-// the all-reduce callback, which approximates the order in which backward produces the gradients.
+// DistributedDataParallel. The assignment is greedy, in the reverse order in which the tensors were attached
+// to the all-reduce callback, which approximates the order in which backward produces the gradients. Plans
+// are equal on all ranks that attach equal tensors with equal options. Attached tensors must still exist.
 #include "gradus/distributed/data_parallel/internal/bucket_plan.h"
 
 #include <algorithm>
@@ -11,7 +12,7 @@ namespace gradus::dist::internal {
 
 std::vector<std::vector<size_t>> assign_buckets(std::span<const BucketItem> items,
                                                 std::span<const int64_t> limits) {
-  // The bucket of one dtype and device that takes further items. Its limit advances in `limits` with each bucket.
+  // The bucket of one dtype and device that takes further items. With each bucket its `limit` advances.
   struct OpenBucket {
     DType dtype;
     Device device;
@@ -59,8 +60,9 @@ std::shared_ptr<BucketPlan> make_plan(ReduceOp op, const AllReduceCallbackOption
     throw ValueError("backward", "at most ", kMaxAttachedTensors,
                      " tensors can share an all-reduce callback, got ", n);
   const auto plan = std::make_shared<BucketPlan>();
-  // What the plan depends on, as text in two forms. Ranks compare the checksum of `text`, which has the tensors'
-  // devices. Only if the checksums differ, ranks exchange `lines`, which have the tensors' names, for the error.
+  // What the plan depends on, as text in two forms. Ranks compare the checksum of `text`, which has the
+  // tensors' devices. Only if the checksums differ, ranks exchange `lines`, which have the tensors' names,
+  // for the error.
   std::vector<std::string> lines = {concat(
       dist::name_of(op), " with bucket_cap_mb = ", o.bucket_cap_mb, ", first_bucket_mb = ", o.first_bucket_mb,
       ", uneven_no_sync = ", o.uneven_no_sync, ", static_graph = ", o.static_graph, ", check_finite = ",

@@ -24,8 +24,8 @@ struct BucketItem {
 
 // Assigns items, in order, to buckets of one dtype and device each. A bucket is closed once its size reaches
 // its limit: limits[0] for the first bucket of a dtype and device, limits[1] for the second, and so on; the
-// last limit applies to all further buckets. Returns the items' indices per bucket, with buckets ordered by
-// their first item.
+// last limit applies to all further buckets. Limits are in bytes; there is at least one. Returns the items'
+// indices per bucket, with buckets ordered by their first item.
 // Source: the same result as PyTorch's _compute_bucket_assignment_by_size.
 std::vector<std::vector<size_t>> assign_buckets(std::span<const BucketItem> items,
                                                 std::span<const int64_t> limits);
@@ -56,6 +56,7 @@ struct BucketPlan {
 // Returns the caps in bytes of the first bucket and of the other buckets.
 // Errors: ValueError for a cap that is not positive.
 std::array<int64_t, 2> caps_of(const AllReduceCallbackOptions& options);
+// All tensors of `params` must exist. Makes no `memory` yet.
 // Errors: ValueError for more than kMaxAttachedTensors tensors.
 std::shared_ptr<BucketPlan> make_plan(ReduceOp op, const AllReduceCallbackOptions& options,
                                       const AttachedParams& params);

@@ -1,6 +1,6 @@
 // find_difference compares the members' lists line by line. At the first line on which members differ, the
 // most frequent text is the majority. The members that have the first differing text are reported. A missing
-// line of a shorter list compares as "no more".
+// line of a shorter list compares as "no more". With a group, the calls are collective.
 #include "gradus/distributed/data_parallel/internal/compare.h"
 
 #include <functional>

@@ -14,11 +14,10 @@ namespace gradus::dist::internal {
 
 // Members are indices in the group.
 struct Minority {
-  std::vector<size_t>
-      members;          // members whose value differs from the most frequent value; empty: all are equal
-  size_t majority = 0;  // the first member with the most frequent value
+  std::vector<size_t> members;  // those whose value is not the most frequent one; empty: all are equal
+  size_t majority = 0;          // the first member with the most frequent value
 };
-// Compares value(i) of the members i, in O(members^2) if the values differ.
+// Compares value(i) of the members i, in O(members^2) if the values differ. On a tie the first value wins.
 template <class Value> Minority find_minority(const std::vector<size_t>& members, Value value) {
   const auto is_like_first = [&](size_t i) { return value(i) == value(members[0]); };
   if (std::ranges::all_of(members, is_like_first)) return {{}, members.empty() ? 0 : members[0]};
@@ -46,8 +45,8 @@ struct Mismatch {
   int rank;          // the first rank, in the job, that differs from the majority
   std::string text;  // "rank 0 has x, ranks 1, 2 have y"
 };
-// Returns the first line that differs between the members' lists; nullopt if all lists are equal. `ranks` are
-// the members' ranks in the job.
+// Returns the first line that differs between the members' lists; nullopt if all lists are equal. Lists and
+// `ranks`, the members' ranks in the job, are by rank in the group. A missing line counts as "no more".
 std::optional<Mismatch> find_difference(const std::vector<std::vector<std::string>>& lists,
                                         const std::vector<int>& ranks);
 // Gathers the members' lists and compares them. Collective.

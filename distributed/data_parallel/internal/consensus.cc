@@ -26,10 +26,10 @@ template <class Predicate> int first(const BackwardNotes& notes, Predicate is) {
 // Returns whether the rank has no more data and takes part with zero gradients, within join().
 bool is_joined(const BackwardNote& note) { return note.kind == BackwardNote::kJoined; }
 
-// Returns the bucket plans of all members as text lines (BucketPlan::lines: one line with the options, then one
-// per attached tensor), by member. `local` is this rank's plan. It is sent in chunks of kChunk bytes; a shorter
-// chunk is a member's last one. Collective: either all members call exchange_lines or none does, because all
-// members decide it by the same notes.
+// Returns the bucket plans of all members as text lines (BucketPlan::lines: one line with the options, then
+// one per attached tensor), by member. `local` is this rank's plan. It is sent in chunks of kChunk bytes; a
+// shorter chunk is a member's last one. Collective: either all members call exchange_lines or none does,
+// because all members decide it by the same notes.
 std::vector<std::vector<std::string>> exchange_lines(const MatchedCall& matched,
                                                      const std::vector<std::string>& local) {
   constexpr size_t kChunk = kMaxExchangeBytes / 2;
@@ -86,8 +86,7 @@ std::optional<Failure> find_mismatch(const std::vector<std::optional<BackwardNot
     if (!is_joined(notes[i])) not_joined.push_back(i);
     if (notes[i].kind == BackwardNote::kBackward) backwards.push_back(i);
   }
-  size_t i = 0,
-         other = 0;  // members: the first that differs from the majority, and the first of the majority
+  size_t i = 0, other = 0;  // members: the first that differs from the majority, the first of the majority
   // Returns whether value(note) differs between the members; sets `i` and `other`.
   const auto differs = [&](const std::vector<size_t>& members, auto value) {
     const Minority found = find_minority(members, [&](size_t m) { return value(notes[m]); });
@@ -116,8 +115,9 @@ std::shared_ptr<Consensus> Consensus::start(const Group& group, const BackwardNo
                                             std::shared_ptr<const std::vector<std::string>> plan) {
   const auto consensus = std::make_shared<Consensus>();
   Collective call{.op = "backward", .record = {.op = Op::kBackward}, .sizes = serialize(local)};
-  // The plans' lines are compared only if the plans' fingerprints differ, to name the difference in the error. If
-  // the lines are equal, the devices differ: the fingerprint includes the tensors' devices, and the lines do not.
+  // The plans' lines are compared only if the plans' fingerprints differ, to name the difference in the
+  // error. If the lines are equal, the devices differ: the fingerprint includes the tensors' devices, and the
+  // lines do not.
   call.check = [&state = group.state(), plan = std::move(plan)](const MatchedCall& matched) {
     std::vector<std::optional<BackwardNote>> received;
     for (const auto& record : matched.sizes) received.push_back(parse(record));
@@ -143,8 +143,7 @@ void Consensus::resolve(BackwardNotes all) {
   first_active = first(notes, std::not_fn(is_joined));
   divisor = int(notes.size());
   reduced.assign(notes[0].reached.size(), false);
-  const bool some_joined =
-      first_joined >= 0 && first_active >= 0;  // some members have data, others have none
+  const bool some_joined = first_joined >= 0 && first_active >= 0;  // some members have data, others none
   diverged = !canceled && first_joined < 0 &&
              std::ranges::any_of(notes, [&](const auto& n) { return n.checksum != notes[0].checksum; });
   if (some_joined && notes[first_active].flags & BackwardNote::kDivideByActive)

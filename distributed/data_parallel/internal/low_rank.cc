@@ -24,7 +24,7 @@ template <class A, class B> double dot(const A* a, const B* b, int64_t n) {
   return total;
 }
 
-// x is [r, n], a and b below [r, n] and [r, m], out [n, m]; all row-major.
+// x is [r, n], a and b below [r, n] and [r, m], out [n, m]: row-major, on the host, f32 or f64, not checked.
 template <class T> void orthonormalize(T* x, int64_t r, int64_t n, double epsilon) {
   const int passes = epsilon == 0 ? 2 : 1;  // a second pass would add epsilon to a norm of 1
   std::vector<double> row(n);

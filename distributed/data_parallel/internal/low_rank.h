@@ -1,6 +1,6 @@
 // Linear algebra for PowerSGD whose results are bit for bit the same on every machine: unlike in a BLAS, they
 // do not depend on the number of threads or the instruction set. Tensors are row-major, in host memory, and
-// f32 or f64, the same for all arguments; nothing is checked. Gradients are not recorded.
+// f32 or f64, the same for all arguments, and do not overlap; nothing is checked. Gradients are not recorded.
 #pragma once
 
 #include "gradus/tensor/tensor.h"

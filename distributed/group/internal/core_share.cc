@@ -1,4 +1,5 @@
-// thread_share: a core that k ranks of the host may use counts as 1/k for each of them.
+// thread_share: a core that k ranks of the host may use counts as 1/k for each of them. If the host allows
+// fewer cores at a time (`quota`) than a rank may use, the ranks share the quota equally.
 #include "gradus/distributed/group/internal/core_share.h"
 
 #include <sched.h>

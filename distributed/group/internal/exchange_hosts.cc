@@ -1,4 +1,5 @@
-// Each rank sets key init/host/<rank> to "<host id> <cores>" and waits for the keys of all, in time slices.
+// Each rank sets key init/host/<rank> of the job's store to "<host id> <cores>" and waits for the keys of all
+// ranks. Every kPoll the wait is interrupted to check for ranks that have left and for the job's failure.
 #include "gradus/distributed/group/internal/exchange_hosts.h"
 
 #include <algorithm>

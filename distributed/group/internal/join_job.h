@@ -7,8 +7,9 @@
 namespace gradus::dist::internal {
 
 // Joins a job, and makes its default group. Collective over the job; blocks until all ranks have joined. Does
-// not make the World the process's.
-// Errors: those of init_process_group.
+// not make the World the process's (World::exchange_process_world does).
+// Errors: ValueError for contradicting options; FileError for a file of the rendezvous or the token that
+// others may access; ConnectionError if the store is out of reach; TimeoutError naming the missing ranks.
 Ref<World> join_job(const InitOptions& options);
 
 // Leaves the job in order. The rank that hosts the store blocks until the other ranks have left too, for at

@@ -45,8 +45,9 @@ Tensor allocate_payload(const char* op, int source, const MessageHeader& header,
 // Errors: MismatchError, which both ranks get.
 using AcceptMessage = std::function<void*(int source, const MessageHeader& header, size_t bytes)>;
 
+// What identifies a message. The group has several members, this rank among them.
 struct Message {
-  const char* op;
+  const char* op;  // for errors; a literal
   GroupState& group;
   int peer;                             // rank in the job, or kAnyRank
   uint32_t tag;                         // matches send and receive, within the group and channel
@@ -64,9 +65,9 @@ Message make_message(const char* op, const Group& group, int peer, const char* w
 // parent's message.
 class MessageWork final : public WorkState {
  public:
-  // Sends x, dense or undefined. The message keeps x alive.
+  // Sends x: row-major or channels-last, written by its device, or undefined. The message keeps x alive.
   static Ref<MessageWork> send(const Message& message, const MessageHeader& header, const Tensor& x);
-  // The caller keeps the payload alive.
+  // The caller keeps the payload alive until the message is done. `keep`: kept alive, may be undefined.
   static Ref<MessageWork> send(const Message& message, const MessageHeader& header,
                                std::span<const std::byte> payload, const Tensor& keep = {});
   // The payload goes where `accept` returns. `keep` is the tensor that is written, or undefined: it stays
@@ -75,6 +76,7 @@ class MessageWork final : public WorkState {
 
   ~MessageWork() override;
 
+  // As Work::wait. A shorter `timeout` than the message's leaves the message in progress.
   void wait(std::optional<Milliseconds> timeout) override;
   // Waits as if the message had been started now: `timeout` (default: the message's) counts from here.
   // `doing` describes the wait in the errors of other ranks.
@@ -105,6 +107,7 @@ class MessageWork final : public WorkState {
 };
 
 // Waits for the detached messages that this rank sends, until their deadlines. Drops the receives.
+// Errors: the first one of a send.
 void finish_messages(World& world);
 
 }  // namespace gradus::dist::internal

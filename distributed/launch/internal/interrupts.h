@@ -21,6 +21,7 @@ class Interrupts {
   // Returns a descriptor for poll(): it is readable while next_signal() has a signal to return.
   int fd() const;
   // Removes and returns the number of the earliest signal that has arrived; 0 if there is none. Never blocks.
+  // Signals beyond the capacity of a pipe (64 KiB) are lost.
   int next_signal();
 
  private:

@@ -30,7 +30,7 @@ void write_console(int fd, std::string_view text, Milliseconds limit);
 // launcher's thread, which supervises them. Any thread may call.
 class LogMultiplexer {
  public:
-  // `op`: the name in messages.
+  // `op`: the name in messages, a literal. Errors: FileError if the system has no descriptor left.
   explicit LogMultiplexer(const char* op);
   ~LogMultiplexer();  // does not wait: output that has not been copied yet is lost
   LogMultiplexer(const LogMultiplexer&) = delete;
@@ -40,7 +40,8 @@ class LogMultiplexer {
   // last_lines() returns the stream's lines.
   // Errors: FileError if the file cannot be opened, or no pipe is left.
   int add(int rank, bool keep_lines, const StreamOptions& options);
-  // Waits until all write ends are closed and all output is copied, at most for `limit`. The rest is lost.
+  // Waits until all write ends are closed and all output is copied, at most for `limit`. The rest is lost,
+  // and streams that are added afterward are not copied.
   void finish(Milliseconds limit);
   // Returns the last lines that the rank has written to streams with `keep_lines`, oldest first. Lines longer
   // than 400 bytes are cut.

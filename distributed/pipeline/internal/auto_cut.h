@@ -59,11 +59,12 @@ bool splits_backwards(const ActionLists& lists);
 // Then no op runs in two groups, and gradients are added in the order of the undivided stage, except for
 // parameters that several groups read: each group adds its gradient separately.
 
-// Returns for each stage the paths of the modules after which a group ends: every `every` layers.
-// Errors: those of cuts_after and check_cuts.
+// Returns for each stage of parts.cut_after, which has stages - 1 cuts, the paths of the modules after which
+// a group ends: every `every` >= 1 layers, without the stage's last group. Not collective.
+// Errors: ValueError for an unknown path or another number of cuts.
 std::vector<std::vector<std::string>> group_ends(const StagedModel::Parts& parts, int stages, int every);
 
-// Replaces each stage s by groups_of_stage[s] stages. Returns `lists` if groups_of_stage is empty.
+// Replaces each stage s by groups_of_stage[s] >= 1 stages. Returns `lists` if groups_of_stage is empty.
 ActionLists in_groups(const ActionLists& lists, const std::vector<int>& groups_of_stage);
 
 }  // namespace gradus::dist::internal

@@ -10,7 +10,8 @@
 
 namespace gradus::dist::internal {
 
-// Returns activity, call, posted calls, stuck, arrived and waits of a status in at most kMaxStatusBytes.
+// Returns activity, call, posted calls, stuck, arrived and waits of a status in at most kMaxStatusBytes
+// (store_protocol.h). The other members are not encoded.
 // Longer texts are cut. If calls and waits do not fit, waits are left out, and `stuck` is encoded as 0 (no).
 std::string encode_status(const RankStatus& status);
 // Returns nullopt for malformed bytes. Leaves out ranks outside of [0, world_size).

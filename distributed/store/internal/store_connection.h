@@ -1,5 +1,5 @@
-// StoreConnection: a client's connection to a StoreServer. Both sides have proven that they know
-// the job's token.
+// StoreConnection: a client's connection to a StoreServer. Both sides have proven that they know the job's
+// token. One thread may send while another receives. Io is the outcome of an operation (socket.h).
 #pragma once
 
 #include <optional>
@@ -13,7 +13,8 @@ namespace gradus::dist::internal {
 
 class StoreConnection {
  public:
-  // Connects to the server; with `retry`, retries until the deadline. `who` has the client's role and rank.
+  // Connects to the server; with `retry`, retries until the deadline. `who` has the client's role, attempt
+  // and, of a member, its rank; nonce and job_id are set here.
   // Errors: ConnectionError, as for connect_tcp_store.
   static StoreConnection open(const char* op, const StoreAddress& address, Hello who,
                               const Deadline& deadline, bool retry = true);
@@ -32,7 +33,7 @@ class StoreConnection {
 
  private:
   struct GreetingFailure;
-  // Makes one attempt at one address. Returns nothing and sets `failure` if the server does not accept the client.
+  // Makes one attempt at one address. Returns nothing and sets `failure` if the server refuses.
   static std::optional<StoreConnection> greet(const SocketAddress& address, std::string_view token, Hello who,
                                               const Deadline& deadline, GreetingFailure& failure);
   explicit StoreConnection(FileDescriptor socket) : socket_(std::move(socket)) {}

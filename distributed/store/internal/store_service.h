@@ -21,7 +21,7 @@
 namespace gradus::dist::internal {
 
 struct StoreServiceOptions {
-  std::string job_id, token, launcher_token;
+  std::string job_id, token, launcher_token;  // no launcher_token: launchers are refused
   size_t max_connections = 4096;
   size_t max_greeting = 256;           // maximum number of connections whose handshake is not complete
   Milliseconds greeting_limit{5'000};  // time limit of the handshake
@@ -57,9 +57,13 @@ class StoreService {
   // Returns the connections whose output, can_receive or should_close may have changed since the last call.
   std::vector<Id> pop_changed();
 
+  // Reports of the launcher in this process: the attempt has failed; a rank's process has exited with code 0.
   void report(const Failure& failure);
   void rank_exited(int rank, TimePoint now);
-  const std::optional<Failure>& failure() const { return roster_.failure(); }
+  const std::optional<Failure>& failure() const {
+    return roster_.failure();
+  }  // of the attempt; nullopt: none
+  // Discards keys (except launchers'), ranks and failure, and closes earlier attempts' connections.
   void begin_attempt(int attempt, TimePoint now);
   size_t connections() const { return connections_.size(); }
   std::string refusals() const;  // as StoreServer's
