@@ -1,6 +1,6 @@
 // The weight gradient of 2-dim convolution of one group over bf16 images, with AVX512_BF16 dot products over
 // pairs of pixels: x [N, C, H, W] and dy [N, O, P, Q], channels-last, give dw [O, C, KH, KW], row-major, of
-// bf16 or f32. Sums are f32, and rounded once.
+// bf16 or f32. Sums are f32, and rounded once. db, if defined, is the sum of dy over pixels (bias_grad).
 #include "gradus/tensor/cpu/conv/kernels.h"
 
 #if defined(__x86_64__)
