@@ -35,7 +35,7 @@
 // pixels by it.
 //
 // The gradient of w is a product summed over pixels: dw[n, k] = sum_pixel dy[pixel, n] * x[pixel, k]. Threads
-// may divide the pixels, so its rounding depends on the number of threads.
+// may divide the pixels, so its rounding may depend on their number.
 
 HWY_BEFORE_NAMESPACE();
 namespace gradus::cpu::HWY_NAMESPACE {

@@ -36,7 +36,8 @@
 // rounding errors are of the same size (tests/ops/conv_test.cc bounds them). A pixel that is not finite makes
 // all of its tile NaN.
 //
-// In the weight gradient each thread sums over its own tiles, so the result depends on the number of threads.
+// In the weight gradient each thread sums over its own tiles, unless there are many sums (PositionSums), so
+// the result depends on the number of threads.
 
 HWY_BEFORE_NAMESPACE();
 namespace gradus::cpu::HWY_NAMESPACE {

@@ -39,7 +39,8 @@
 // All factors are 0 or 1 in absolute value, so rounding errors are of the size of those of direct convolution
 // (tests/ops/conv_test.cc bounds them). A pixel that is not finite makes all of its tile NaN.
 //
-// In the weight gradient each thread sums over its own tiles, so the result depends on the number of threads.
+// In the weight gradient each thread sums over its own tiles, unless there are many sums (PositionSums), so
+// the result depends on the number of threads.
 
 HWY_BEFORE_NAMESPACE();
 namespace gradus::cpu::HWY_NAMESPACE {
