@@ -1,5 +1,5 @@
 // CPU kernels of tril and triu (row-wise copies on several threads) and of repeat_interleave (a serial loop).
-// Tensors are row-major; callers (tensor/ops/arrange.cc) check shapes and dtypes.
+// Tensors are row-major; callers (tensor/ops/arrange.cc) check shapes and dtypes, and skip empty ones.
 #include "gradus/tensor/ops/arrange.h"
 #include "gradus/tensor/kernel.h"
 

@@ -1,6 +1,7 @@
 // CPU kernels of copy_ and fill_ for any dtypes and strides. StridedIndex merges the dims of the operands into few
 // nested loops. Permuted dims (NCHW <-> NHWC) are copied as tiled matrix transposes if both dtypes are equal, all
-// others row by row along the innermost loop. Callers skip empty tensors and pass operands that do not overlap.
+// others row by row along the innermost loop. Callers skip empty tensors and pass operands of one shape that
+// do not overlap. src may have strides of 0 (broadcast) or below (reversed).
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/kernel.h"
 

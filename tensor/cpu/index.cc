@@ -219,7 +219,7 @@ std::vector<int64_t> counts_before(const bool* mask, int64_t n) {
   return before;
 }
 
-// out[k, d] = coordinate d of the k-th true element of x, in row-major order.
+// out[k, d] = coordinate d of the k-th true element of a bool x, in row-major order; out has a row for each.
 void nonzero_cpu(const Tensor& out, const Tensor& x) {
   const bool* p = x.ptr<bool>();
   const int dims = x.dim();

@@ -98,8 +98,9 @@ void unscale_cpu(const Tensor& found, const std::vector<Tensor>& tensors, double
   *found.ptr<float>() = found_inf;
 }
 
-// Updates the loss scale after a step: out = updated(before, latest, found != 0), where `out`, `before` and
-// `latest` are LossScale structs in f64 tensors. An undefined `latest` means `before` without infinities.
+// Updates the loss scale after a step: out = next_loss_scale(before, latest, found != 0), where `out`,
+// `before` and `latest` are LossScale structs in f64 tensors, `found` is f32[]. An undefined `latest` means
+// `before` without infinities. Errors: StateError for a new scale below kMinLossScale.
 void move_scale_cpu(const Tensor& out, const Tensor& before, const Tensor& latest, const Tensor& found,
                     const LossScaleOptions& options) {
   const auto state_of = [](const Tensor& x) { return reinterpret_cast<LossScale*>(x.ptr<double>()); };

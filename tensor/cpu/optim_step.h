@@ -78,8 +78,8 @@ template <class T, class Rule>
 // Runs an optimizer's update rule on the CPU. The counterpart for GPUs is cuda::ApplyOnCuda.
 struct ApplyOnCPU {
   // Updates all parameters, of one dtype, in one parallel pass. `make.rule<T>(numbers)` returns the update rule of
-  // a parameter (ops/formulas/optim_rule.h). `decay`: L2 weight decay. With item.rows the gradient is sparse: its
-  // row i belongs to row rows[i] of the parameter.
+  // a parameter (ops/formulas/optim_rule.h). `decay`: L2 weight decay. With item.rows (distinct)
+  // the gradient is sparse: its row i belongs to row rows[i] of the parameter.
   template <class Make>
   static void rule(const char* op, const std::vector<StepItem>& items, double decay, bool maximize,
                    Make make) {

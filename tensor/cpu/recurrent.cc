@@ -1,5 +1,7 @@
 // CPU kernels of one time step of LSTM and GRU, forward and backward. The gates of a sample are adjacent:
 // [N, 4 * H] = i, f, g, o (LSTM) or [N, 3 * H] = r, z, n (GRU), as in PyTorch's torch.nn.LSTMCell and GRUCell.
+// States are [N, H]. tensor/ops/recurrent.cc passes row-major f32 or f64 tensors, none undefined or empty,
+// and results that alias no input.
 #include "gradus/tensor/ops/recurrent.h"
 #include "gradus/tensor/kernel.h"
 

@@ -2,7 +2,8 @@
 // accumulate, combine and finish, that reduce<T, Result> of gradus/tensor/cpu/reduce_loops.h runs over the
 // dims in which `out` has size 1; x may be strided. Callers have checked shapes, dtypes and devices. Sums of
 // floats are accumulated in f32 within blocks of at most 16 elements per SIMD lane, and in f64 across blocks.
-// The order, and so the result, does not depend on the number of threads.
+// The order, and so the result, does not depend on the number of threads. out has x's dtype;
+// sums of integers and bools are i64, without `scale`.
 #include <cmath>
 
 #include "gradus/tensor/kernel.h"

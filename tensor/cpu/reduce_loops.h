@@ -1,6 +1,7 @@
 // Parallel reduction on the CPU over any set of dims of a tensor with any layout: reduce<T, Out>(out, x, op),
-// below. x has dtype T, out has dtype Out and x's dims, with size 1 where reduced. The template parameter Op
-// (see reduce_types.h) defines how elements are combined; `combine` is associative up to rounding:
+// below. x has dtype T; out is row-major, of dtype Out, with x's dims, with size 1 where reduced. The
+// template parameter Op (see reduce_types.h) defines how elements are combined; `combine` is associative up
+// to rounding:
 //
 //   struct Op {
 //     using BlockAccumulator = ...;  // accumulator of the inner loop

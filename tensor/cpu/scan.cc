@@ -1,7 +1,8 @@
 // CPU kernels along one dim of a row-major tensor: max and min with indices, and the scans cumsum, cumprod,
 // logcumsumexp, cummax, cummin and first-order linear recurrences. Tensors are viewed as [outer, n, inner]
-// around the dim of size n. Contracts: the KernelSlots in tensor/ops/reduce.h. Floats accumulate in f64
-// (AccumulatorOf), in an order that does not depend on the number of threads. `reverse` scans from the end.
+// around the dim of size n (KernelSlots in tensor/ops/reduce.h), which is not 0 for max and min. Indices are
+// i64, and so are sums of integers; other results have x's dtype. Floats accumulate in f64 (AccumulatorOf),
+// in an order that does not depend on the number of threads. `reverse` scans from the end.
 #include <cmath>
 #include <limits>
 

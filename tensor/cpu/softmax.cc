@@ -1,5 +1,5 @@
 // CPU kernels of softmax, log_softmax (log = true) and their gradients, along the dim of size n of dense f32
-// or f64 tensors of one layout, seen as [outer, n, inner] by the callers:
+// or f64 tensors of one layout, seen as [outer, n, inner] by the callers; no result aliases an input:
 //   softmax      y = exp(x - max(x)) / sum(exp(x - max(x)))    dx = y * (dy - sum(dy * y))
 //   log_softmax  y = x - max(x) - log(sum(exp(x - max(x))))    dx = dy - exp(y) * sum(dy)
 // inner = 1: rows of n adjacent elements. inner > 1: tiles of adjacent columns, vectorized across columns.

@@ -275,7 +275,7 @@ template <bool past_equals, class V, class T> int64_t bound_index(V v, const T* 
   return first - slice;
 }
 
-// out [rows, m] = the position of values [rows, m] in the row of sorted [rows or 1, n].
+// out [rows, m] = the position of values [rows, m] in the row of sorted [rows, n], of the same dtype.
 void searchsorted_cpu(const Tensor& out, const Tensor& sorted, const Tensor& values, bool right) {
   const int64_t n = sorted.shape()[1], m = values.shape()[1];
   dispatch_bool_as_u8(values, [&]<class T>() {

@@ -1,5 +1,5 @@
 // Helpers for AVX512_BF16 dot products (vdpbf16ps): each f32 lane accumulates the products of two pairs of bf16.
-// Uses intrinsics, because Highway 1.0 has no such operation.
+// Uses intrinsics, because Highway 1.0 has no such operation. For x86-64 only.
 #pragma once
 
 #include <immintrin.h>

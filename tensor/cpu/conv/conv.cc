@@ -3,6 +3,7 @@
 // most f32 and bf16 convolutions; the entries before it are faster where they apply, and the last one applies
 // always. Images x and y are channels-last, [N, C, ...] and [N, O, ...]; filters w are row-major, [O, C / groups,
 // ...]. In the tables of gradients, the members x, w, bias and y of ConvProblem are dx, dw, db or dy (kernels.h).
+// tensor/ops/images/conv.cc checks the arguments, allocates the results, and skips empty tensors.
 #include "gradus/tensor/ops/images/conv.h"
 #include "gradus/tensor/kernel.h"
 
@@ -93,7 +94,7 @@ bool prefers_blocked_images(const ConvProblem& p) {
 
 // Finds or makes oneDNN's primitive for the problem and stores it in p.plan. Returns false if oneDNN has none.
 template <Pass pass> bool has_plan(const ConvProblem& p) {
-  static const char kind[] = "convolution";
+  static const char kind[] = "convolution";  // its address is the key's op (PlanKey): one object per Pass
   const ConvGeometry& g = p.geometry;
   onednn::PlanKey key(kind);
   key.add(p.x.shape()).add(p.w.shape()).add(g.stride).add(g.padding).add(g.dilation).add(g.groups);

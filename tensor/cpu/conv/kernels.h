@@ -13,7 +13,8 @@ struct Plan;
 
 // A convolution y = conv(x, w) + bias of channels-last images, or one of its gradients. The forward reads x, w and
 // bias and writes y. The input gradient writes x from w and y, the weight gradient writes w and bias from x and y:
-// then these members are the gradients dx, dw, db and dy. `bias` may be undefined.
+// then these members are the gradients dx, dw, db and dy. `bias` may be undefined. The members refer to
+// tensors of the caller, which are allocated and not empty; kernels write all elements of the results.
 struct ConvProblem {
   const Tensor &x, &w, &bias, &y;
   const raw::ConvGeometry& geometry;
@@ -51,7 +52,7 @@ const ConvKernels& winograd_stride2_kernels();
 const ConvKernels& sparse_grad_kernels();
 
 // The weight gradient of 2-dim convolution over bf16 images, for processors with AVX512_BF16: one group, at least
-// 16 channels and at least 8 filters. Has only a weight gradient.
+// 16 channels and at least 8 filters. Has only a weight gradient. Defined only on x86-64.
 const ConvKernels& bf16_weight_grad_kernels();
 
 // The reference: im2col and Eigen's matrix product, for 1 to 3 dims, any groups, strides and dilations. Computes

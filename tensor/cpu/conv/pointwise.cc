@@ -34,7 +34,8 @@
 // With few pixels and many filters, threads divide the panels. A thread packs a panel and multiplies all
 // pixels by it.
 //
-// The gradient of w is a product summed over pixels: dw[n, k] = sum_pixel dy[pixel, n] * x[pixel, k].
+// The gradient of w is a product summed over pixels: dw[n, k] = sum_pixel dy[pixel, n] * x[pixel, k]. Threads
+// may divide the pixels, so its rounding may depend on their number.
 
 HWY_BEFORE_NAMESPACE();
 namespace gradus::cpu::HWY_NAMESPACE {

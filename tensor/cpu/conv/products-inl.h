@@ -182,8 +182,9 @@ struct PositionSums {
     Planes planes;          // the sums of the first share
     int64_t shares, share;  // number of shares; floats per share
   };
-  // Computes the sums on all threads. fill(first, last, base, d, v) must write positions [first, last) of d and v,
-  // at index position - base; several threads call it at once.
+  // Computes the sums on all threads; their rounding may depend on the number of threads. fill(first, last,
+  // base, d, v) must write positions [first, last) of d and v, at index position - base; several threads call
+  // it at once.
   template <class Fill> Result compute(Fill fill) const;
 
  private:

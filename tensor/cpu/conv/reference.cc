@@ -2,8 +2,8 @@
 // [K*Cg,Og], for each image and group. P is the number of output positions, K the number of taps (kernel
 // elements), Cg and Og the input and output channels per group. The contract is that of ConvProblem
 // (kernels.h): images x [N,C,...] and y [N,O,...] of 1 to 3 spatial dims are dense and channels-last, weights
-// w [O,Cg,...] row-major; shapes have been checked. Threads divide the images, or the filters for the weight
-// gradient; sums do not depend on the number of threads.
+// w [O,Cg,...] row-major; all are f32 or f64; shapes have been checked. Threads divide the images, or the
+// filters for the weight gradient.
 #include "gradus/tensor/cpu/conv/kernels.h"
 
 #include <Eigen/Core>

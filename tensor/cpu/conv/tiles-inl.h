@@ -214,9 +214,10 @@ inline void convolve_by_products(const TileProducts& c) {
   (by_panels ? convolve_by_panels : convolve_by_tiles)(c);
 }
 
-// Computes the weight gradient dw[O,C,...] of kTaps taps from kPlanes planes of sums over tiles of dy times kParts
-// * C channels of x. fill(first, last, base, d, v) writes the planes of dy and x, as PositionSums::compute calls
-// it. inverse_transform(sums, plane, C, dw) computes one filter of dw from its sums with the plane stride `plane`.
+// Computes the f32 weight gradient dw[O,C,...] of kTaps taps from kPlanes planes of sums over tiles of dy
+// times kParts * C channels of x. fill(first, last, base, d, v) writes the planes of dy and x, as
+// PositionSums::compute calls it. inverse_transform(sums, plane, C, dw) computes one filter of dw from its
+// sums with the plane stride `plane`.
 template <int kPlanes, int kParts, int kTaps, auto inverse_transform, class Fill>
 void weight_grad_by_tiles(const Tensor& dw, const Tensor& dy, const Tensor& x, Fill&& fill) {
   const int64_t O = dw.size(0), C = dw.size(1);

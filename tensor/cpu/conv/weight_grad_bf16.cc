@@ -1,6 +1,6 @@
 // The weight gradient of 2-dim convolution of one group over bf16 images, with AVX512_BF16 dot products over
 // pairs of pixels: x [N, C, H, W] and dy [N, O, P, Q], channels-last, give dw [O, C, KH, KW], row-major, of
-// bf16 or f32. Sums are f32, and rounded once.
+// bf16 or f32. Sums are f32, and rounded once. db, if defined, is the sum of dy over pixels (bias_grad).
 #include "gradus/tensor/cpu/conv/kernels.h"
 
 #if defined(__x86_64__)
@@ -27,8 +27,9 @@
 // cache. Four tiles (a strip) are packed at a time. Data to be packed next is prefetched meanwhile.
 //
 // Input pixels in the padding are packed as zeros. If output rows have an even number of pixels, no pair
-// crosses the end of a row. Then x is packed by columns: once for each kw, and each kh starts at another row
-// of that copy. Otherwise x is packed once for each tap, and pairs may cross the ends of rows.
+// crosses the end of a row. Then x is packed by columns if KH > 1 and rows are short: once for each kw, and
+// each kh starts at another row of that copy. Otherwise x is packed once for each tap, and pairs may cross
+// the ends of rows.
 //
 // Threads divide the panels of x, and the filters too if there are few panels, so each sum belongs to one
 // thread. If there are few sums, threads divide the pixels instead, and the partial sums of the threads are

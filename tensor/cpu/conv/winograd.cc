@@ -1,7 +1,8 @@
-// Winograd convolution F(2x2, 3x3) and its input and weight gradients: 3x3 filters, stride and dilation 1,
-// padding up to 2, channels-last f32 or bf16 images, f32 sums (Lavin and Gray, CVPR 2016). Compiled per
-// instruction set. The transforms are here, the matrix products and the division among threads in tiles-inl.h
-// and products-inl.h. conv.cc calls a kernel only if `applies` has returned true for the problem.
+// Winograd convolution F(2x2, 3x3) and its input and weight gradients: one group, 3x3 filters, stride and
+// dilation 1, padding up to 2, input and output channels divisible by kPanel, channels-last images in f32 or
+// (without AVX512_BF16) bf16, f32 sums (Lavin and Gray, CVPR 2016). Compiled per instruction set. The
+// transforms are here, the matrix products and the division among threads in tiles-inl.h and products-inl.h.
+// conv.cc calls a kernel only if its is_profitable has returned true for the problem.
 #include "gradus/tensor/cpu/conv/kernels.h"
 
 #include <algorithm>
@@ -35,7 +36,8 @@
 // rounding errors are of the same size (tests/ops/conv_test.cc bounds them). A pixel that is not finite makes
 // all of its tile NaN.
 //
-// In the weight gradient each thread sums over its own tiles, so the result depends on the number of threads.
+// In the weight gradient each thread sums over its own tiles, unless there are many sums (PositionSums), so
+// the result depends on the number of threads.
 
 HWY_BEFORE_NAMESPACE();
 namespace gradus::cpu::HWY_NAMESPACE {

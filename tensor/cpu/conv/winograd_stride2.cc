@@ -1,6 +1,8 @@
 // Winograd convolution F(2x2, 2x2) for 4x4 filters with stride 2 and padding 1, and its gradients, compiled per
-// instruction set by Highway. Images x [N, C, H, W] and y [N, O, H/2, W/2] are channels-last, f32 or bf16;
-// transforms and sums are f32. The transforms are here, the matrix products in tiles-inl.h and products-inl.h.
+// instruction set by Highway. Images x [N, C, H, W] and y [N, O, H/2, W/2] are channels-last, f32 or (without
+// AVX512_BF16) bf16; there is one group, and C and O are divisible by kPanel; transforms and sums are f32.
+// The transforms are here, the matrix products in tiles-inl.h and products-inl.h. conv.cc calls a kernel only
+// if its is_profitable has returned true for the problem.
 #include "gradus/tensor/cpu/conv/kernels.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -37,7 +39,8 @@
 // All factors are 0 or 1 in absolute value, so rounding errors are of the size of those of direct convolution
 // (tests/ops/conv_test.cc bounds them). A pixel that is not finite makes all of its tile NaN.
 //
-// In the weight gradient each thread sums over its own tiles, so the result depends on the number of threads.
+// In the weight gradient each thread sums over its own tiles, unless there are many sums (PositionSums), so
+// the result depends on the number of threads.
 
 HWY_BEFORE_NAMESPACE();
 namespace gradus::cpu::HWY_NAMESPACE {

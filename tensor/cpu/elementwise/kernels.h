@@ -40,7 +40,8 @@ template <class F, class... In> bool try_run_in_bf16(const F& f, const Tensor& o
   return false;
 }
 
-// Kernels: operands are converted to the C++ type that F computes in, results to out's dtype.
+// Kernels: operands broadcast to out, which may be one of them; they are converted to the C++ type that F
+// computes in, results to out's dtype.
 template <class F> void unary(const Tensor& out, const Tensor& x, F f) {
   if (try_run_in_bf16(f, out, x)) return;
   raw::with_compute_type<F>("elementwise", raw::compute_type<F>(out, x),

@@ -171,7 +171,7 @@ void dropout_cpu(const Tensor& y, const Tensor& mask, const Tensor& x, double p,
   masked_scale_cpu(y, x, mask, scale);
 }
 
-// out[i] = out[i] < p[i] ? 1 : 0, which turns uniform numbers into Bernoulli samples.
+// out[i] = out[i] < p[i] ? 1 : 0, which turns uniform numbers into Bernoulli samples; both row-major.
 // Errors: ValueError if a probability is not in [0, 1].
 void below_cpu(const Tensor& out, const Tensor& p) {
   with_draw_type(out, [&]<class T>() {

@@ -1,7 +1,7 @@
 // Max pooling kernels compiled per instruction set: forward with indices of the maxima, the backward scatter,
 // and the fused gradient of relu and max pooling. Tensors are channels-last f32 or bf16, [N, C, input...] and
 // [N, C, output...]; vectors run along C. An index is the row-major number of a pixel in its window, in u8, so
-// a window has at most 256 pixels.
+// a window has at most 256 pixels, except in the fused gradient, which has no indices.
 #include "gradus/tensor/cpu/images/pool_windows.h"
 
 #include <limits>

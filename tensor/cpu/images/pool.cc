@@ -1,8 +1,9 @@
 // CPU kernels of max and average pooling and their gradients, in 1 to 3 dims: x or dx [N, C, input...], y, dy
 // and index [N, C, output...]. The callers in gradus/tensor/ops/images/pool.cc guarantee shapes, dtypes, and
 // channels-last memory, so each pixel (position) of a window is C adjacent elements, over which the inner
-// loops run. Threads divide output rows, or images where windows can overlap. Fast max pooling of f32 and
-// bf16 is in max_pool.cc.
+// loops run. max_pool, its scatter and the fused relu gradient take all floating dtypes, the others f32 and
+// f64. Threads divide output rows, or images in gradients. Fast max pooling of f32 and bf16 is in
+// max_pool.cc.
 #include "gradus/tensor/ops/images/pool.h"
 #include "gradus/tensor/kernel.h"
 

@@ -105,8 +105,8 @@ template <class T> void clear_uncovered(T* image, int64_t C, const PoolWindows& 
         std::fill_n(image + (h * w.input.w + v) * C, C, T(0));
 }
 
-// Overwrites x by the gradient of max_pool(relu(x)). Windows do not overlap: replace(image, dy of the window,
-// pixels, C) reads and overwrites the pixels of one window.
+// Overwrites x by the gradient of max_pool(relu(x)). Requires 1 or 2 dims and windows that do not overlap,
+// without padding: replace(image, dy of the window, pixels, C) reads and overwrites the pixels of one window.
 template <class T, class Replace>
 void replace_by_relu_grad(const Tensor& x, const Tensor& dy, const PoolWindows& w, Replace replace) {
   const int64_t C = x.size(1), image = image_elements(w, C);

@@ -1,6 +1,8 @@
 // CPU kernel of separable resampling (interpolation) of channels-last images and volumes. For each output row, the
 // weighted input rows are summed into one row, which stays in the cache and is then resampled along W. Threads
-// divide the output rows. Callers guarantee f32 or f64 tensors that are channels-last and not empty.
+// divide the output rows. Callers guarantee f32 or f64 tensors that are channels-last and not empty. An axis
+// has AxisTaps, a sparse matrix in CSR format: output i reads the taps start[i] to start[i + 1] - 1; null:
+// the identity.
 #include "gradus/tensor/ops/images/resample.h"
 #include "gradus/tensor/kernel.h"
 

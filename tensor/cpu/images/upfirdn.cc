@@ -1,6 +1,7 @@
 // CPU kernels of upfirdn2d (upsample with zeros, apply an FIR filter, downsample; StyleGAN) and of the gradient of
 // its filter; the formula is at UpfirdnGeometry. Only input pixels are visited, not the inserted zeros: an output
-// pixel is a weighted sum of input pixels of C adjacent channels. Images are channels-last, f32 or f64.
+// pixel is a weighted sum of input pixels of C adjacent channels. Images are channels-last, filters
+// row-major, all f32 or f64 of one dtype and of shapes that the callers (tensor/ops/images/upfirdn.cc) check.
 #include "gradus/tensor/ops/images/upfirdn.h"
 #include "gradus/tensor/kernel.h"
 

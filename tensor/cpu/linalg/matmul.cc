@@ -1,9 +1,9 @@
 // CPU kernels of the batched matrix product out[..., m, n] = sum_k a[..., m, k] b[..., k, n] + bias[n], and
 // of its ReLU. Callers have broadcast a and b to the batch dims of `out` (stride 0), checked shapes and
 // dtypes, and allocated a row-major `out` in the operands' dtype, or f32. Operands may have any strides;
-// `bias` may be undefined. oneDNN computes f32 and, on processors with AVX512_BF16, bf16; Eigen computes f64.
-// f16, and bf16 on other processors, are computed in f32 and rounded once: by oneDNN, or for bf16 by
-// narrow_matmul if narrow_matmul is faster.
+// `bias` [n] is row-major or undefined. oneDNN computes f32 and, on processors with AVX512_BF16, bf16; Eigen
+// computes f64. f16, and bf16 on other processors, are computed in f32 and rounded once: by oneDNN, or for
+// bf16 by narrow_matmul if narrow_matmul is faster.
 #include "gradus/tensor/ops/linalg/matmul.h"
 #include "gradus/tensor/kernel.h"
 

@@ -6,8 +6,8 @@
 
 namespace gradus {
 
-// out[.., m, n] = sum_k a[.., m, k] * b[.., k, n] + bias[n]. The tensors have the same floating dtype and the same
-// batch dims; `bias` may be undefined.
+// out[.., m, n] = sum_k a[.., m, k] * b[.., k, n] + bias[n]. The tensors are f32 or f64, all of one dtype,
+// with any strides and the same batch dims; `bias` is row-major or undefined.
 void matmul_reference(const Tensor& out, const Tensor& a, const Tensor& b, const Tensor& bias);
 
 // out[.., m, n] = sum_k a[.., m, k] * b[.., k, n] + bias[n], converted to f32 on the fly, summed in f32 and

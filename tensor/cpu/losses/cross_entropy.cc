@@ -1,6 +1,6 @@
 // CPU kernels of torch.nn.functional.cross_entropy and nll_loss with class indices as targets, and their gradient.
-// x[outer, classes, inner] holds logits, y[samples] the targets, w[classes] the class weights; samples = outer *
-// inner. With p = softmax(x) over the classes:
+// x[outer, classes, inner] holds logits, y[samples] the targets, w[classes] the class weights (undefined: 1);
+// samples = outer * inner. With p = softmax(x) over the classes:
 //   a_i[c] = w[c] * ((1 - smoothing) * [c == y_i] + smoothing / classes)
 //   loss_i = -sum_c a_i[c] * log p_i[c]
 //   dx_i[c] = scale_i * (p_i[c] * sum_k a_i[k] - a_i[c]);  scale_i: dy_i, dy for the sum, dy / total for the mean

@@ -24,7 +24,7 @@ void point_loss_cpu(const Tensor& y, const Tensor& x, const Tensor& target, cons
                      : cpu::unary(y, x, WithScalarTarget<F>{loss, s.target});
   });
 }
-// y = factor * sum of the losses.
+// y = factor * sum of the losses. The unnamed tensor, the gradient, is undefined on CPUs.
 void point_loss_sum_cpu(const Tensor& y, const Tensor&, const Tensor& x, const Tensor& target,
                         const PointLossSpec& s, double factor) {
   const Tensor losses =
@@ -42,7 +42,8 @@ void point_loss_backward_cpu(const Tensor& dx, const Tensor& dy, const Tensor& x
   });
 }
 
-// `is_target` names x in the error. The first loop is vectorized; the second finds the invalid element.
+// x is row-major, of any dtype; NaN is invalid. `is_target` names x in the error. The first loop is
+// vectorized; the second finds the invalid element.
 void check_probabilities_cpu(const Tensor& x, bool is_target) {
   dispatch_all(x.dtype(), [&]<class T>() {
     using Wide = std::conditional_t<sizeof(T) <= 2 || std::is_same_v<T, float>, float, double>;

@@ -3,7 +3,9 @@
 // over its rows:
 //   y = (x - mean) * weight / sqrt(var + eps) + bias
 // Rows are summed in blocks that do not depend on the number of threads. 16-bit floats are computed in f32.
-// Contracts of the kernels (dtypes, undefined tensors, aliases) are in ops/norm/batch_norm.h; x is not empty.
+// [C] tensors have x's dtype, f32 if x has 16 bits; the mean and m2 of batch_statistics are f64. weight,
+// bias, residual, add and running statistics may be undefined. Which result may alias an input, and other
+// contracts of the kernels, are in ops/norm/batch_norm.h; x is not empty.
 #include <algorithm>
 #include <cmath>
 #include <new>

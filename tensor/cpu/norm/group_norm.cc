@@ -2,7 +2,8 @@
 // of channels. Images are channels-last, so a sample is a matrix [rows, C]. Group statistics become coefficients
 // per channel, so every pass is a loop over rows. All passes over a sample run while it is in the cache. Rows are
 // summed in blocks that do not depend on the number of threads. Statistics and sums are f64. The raw ops of
-// tensor/ops/norm/group_norm.cc call these kernels: x and y f32 or f64, not empty; mean and var f64 [N, groups].
+// tensor/ops/norm/group_norm.cc call these kernels: x and y f32 or f64, not empty; mean and var f64 [N,
+// groups]; weight and bias [C], which may be undefined (1 and 0), of x's dtype. No result aliases an input.
 #include "gradus/tensor/ops/norm/group_norm.h"
 #include "gradus/tensor/kernel.h"
 

@@ -2,9 +2,9 @@
 // n elements at a time:
 //   y = (x - mean) / sqrt(var + eps) * weight + bias    (RMS: mean = 0, var = mean(x^2))
 // x and y [rows,n], weight and bias [n] (undefined: 1 and 0), stats f64 [rows,2] = (mean, 1 / sqrt(var +
-// eps)). All are f32 or f64 and row-major; x is not empty. Callers compute 16-bit floats in f32. Blocks of
-// kBlock elements are summed in T in kLanes lanes, the sums of blocks in f64. The order of the additions does
-// not depend on the number of threads.
+// eps)). All are f32 or f64 and row-major; x is not empty; no result aliases an input. Callers compute 16-bit
+// floats in f32. Blocks of kBlock elements are summed in T in kLanes lanes, the sums of blocks in f64. The
+// order of the additions does not depend on the number of threads.
 #include "gradus/tensor/ops/norm/layer_norm.h"
 #include "gradus/tensor/kernel.h"
 
@@ -134,7 +134,7 @@ void backward_row(T* __restrict dx, T* __restrict dw, T* __restrict db, const T*
 }
 
 // Threads divide the rows into at most 64 blocks, whose number depends on the shape alone. Each block has
-// partial sums of dweight and dbias in f64, which are added in order of the blocks. dx may not alias dy.
+// partial sums of dweight and dbias in f64, which are added in order of the blocks.
 void layer_norm_backward_cpu(const Tensor& dx, const Tensor& dweight, const Tensor& dbias, const Tensor& dy,
                              const Tensor& x, const Tensor& stats, const Tensor& weight,
                              const LayerNormSpec& spec) {

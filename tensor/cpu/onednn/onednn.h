@@ -103,7 +103,7 @@ template <class Make> PlanPtr find_or_create_plan(DType t, PlanKey key, Make mak
 // Returns attributes with scratchpad_mode::user: the caller supplies scratch memory at execution.
 dnnl::primitive_attr user_scratchpad();
 
-// Returns x's data as oneDNN memory, or an empty object for an undefined x.
+// Returns x's data, not owned, as oneDNN memory, or an empty object for an undefined x.
 inline dnnl::memory memory(const Desc& d, const Tensor& x) {
   return x.defined() ? dnnl::memory(d, engine(), x.raw_ptr()) : dnnl::memory();
 }

@@ -16,8 +16,9 @@ enum class Pass { kForward, kInputGrad, kWeightGrad };
 Desc image_layout(const Tensor& x);
 
 // Returns a plan for the convolution of x [N,C,...] with w [O,C/groups,...] into y [N,O,...], or for the gradient
-// of x or of w. The bias, its gradient and the filters have y's dtype. With `any_layout` the images have the
-// layouts that oneDNN prefers (format_tag::any): plan.src and plan.dst. Otherwise they are channels-last.
+// of x or of w. The bias and its gradient have w's dtype, which is y's, or f32 in kWeightGrad. With
+// `any_layout`, for kWeightGrad only, the images have the layouts that oneDNN prefers (format_tag::any):
+// plan.src and plan.dst. Otherwise they are channels-last.
 // Errors: dnnl::error (unimplemented) if oneDNN has no implementation without a known bug.
 Plan conv_plan(Pass pass, const Tensor& x, const Tensor& w, const Tensor& y, const raw::ConvGeometry& g,
                bool with_bias, bool any_layout = false);
@@ -31,7 +32,8 @@ struct MatrixLayout {
 // is at least the extent of the inner dims. Matrices of a batch that overlap or interleave have no descriptor.
 bool has_memory_desc(const MatrixLayout& m);
 
-// Returns a plan to multiply a by b, both of `dtype`, and to add a bias to each row. `out` is row-major.
+// Returns a plan to multiply a by b, both of `dtype` and with memory descriptors, and to add a bias [columns]
+// of `dtype` to each row. `out` is row-major, [rows, columns] or [B, rows, columns], f32 or bf16.
 // Errors: as conv_plan.
 Plan matmul_plan(DType dtype, const MatrixLayout& a, const MatrixLayout& b, const Tensor& out,
                  bool with_bias);

@@ -27,8 +27,9 @@ bool uses_tf32();
 // Maximal number of rows, of columns, and of matrices in a batch.
 inline constexpr int64_t kMaxRows = 0x7fffffff;
 
-// Column-major matrices in device memory, not owned. Element (r, c) of matrix i is at data[i * batch_stride +
-// c * ld + r]; strides count elements. batch_stride 0: one matrix for the whole batch.
+// Column-major matrices, not empty, in device memory that outlives the queued product. Element (r, c) of
+// matrix i is at data[i * batch_stride + c * ld + r]; strides count elements. batch_stride 0: one matrix for
+// the whole batch.
 struct MatrixBatch {
   void* data;
   int64_t rows, cols, ld, batch_stride;  // rows and cols in memory, before op()

@@ -1,5 +1,6 @@
 // ConvChoiceCache: the program-wide, mutex-guarded map from a GPU model and a convolution (shapes, dtype,
-// pass) to the cuDNN engine that was chosen for it. At most kMaxChoices entries per model; no eviction.
+// pass) to the cuDNN engine that was chosen for it. At most kMaxChoices entries per model; only add() drops
+// earlier ones.
 #include "gradus/tensor/cuda/cudnn/conv_choice.h"
 
 #include <algorithm>

@@ -69,9 +69,11 @@ class ConvChoiceCache {
   // Returns the cached choice; nullopt: none.
   std::optional<ConvChoice> find(const DeviceModel& model, const ConvKey& key) const;
   // Compare-and-set: stores `choice` if the cached one still equals `expected`, an earlier result of find.
+  // Does nothing for a new key if the model has kMaxChoices.
   void replace(const DeviceModel& model, const ConvKey& key, const std::optional<ConvChoice>& expected,
                const ConvChoice& choice);
-  // Adds choices, at most kMaxChoices. They replace those for the same convolutions.
+  // Adds `choices`, at most kMaxChoices. They replace those for the same convolutions; earlier ones that
+  // exceed kMaxChoices are dropped.
   void add(const DeviceModel& model, ConvChoices choices);
   ConvChoices all(const DeviceModel& model) const;
   void clear();

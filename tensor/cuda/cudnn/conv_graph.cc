@@ -3,8 +3,9 @@
 //   kInputGrad:   dx from dy and w
 //   kWeightGrad:  dw from x and dy
 // sum = conv(x, w) and sum + bias are virtual tensors, which exist inside the engine alone. x and y are
-// channels-last, w is row-major [O, C / groups, ...]. Descriptors have shapes, dtypes and alignments; the
-// addresses follow when a plan is executed. Callers guarantee: relu requires a bias, and a bias the forward.
+// channels-last, w is row-major [O, C / groups, ...]: cuDNN infers groups from the sizes. Descriptors have
+// shapes, dtypes and alignments; the addresses follow when a plan is executed. Callers guarantee: relu
+// requires a bias, and a bias the forward.
 #include "gradus/tensor/cuda/cudnn/cudnn_calls.h"
 
 #include <limits>

@@ -14,8 +14,8 @@
 
 namespace gradus::cuda {
 
-// Whether the first call of a convolution times several plans (at most 8) and uses the fastest; the host
-// waits for these runs. Off by default: the heuristic's first plan is used.
+// Whether the first call of a convolution without a choice times several plans (at most 8) and uses the
+// fastest; the host waits for these runs. Off by default: the heuristic's first plan is used.
 void set_cudnn_benchmark(bool on);
 bool uses_cudnn_benchmark();
 

@@ -18,7 +18,8 @@ class PlanCache {
 
   // Returns the key's plan; calls `ConvPlan make()` and caches its result if there is none. One thread at a
   // time calls make(), which may take a second; meanwhile other threads get cached plans. An empty plan,
-  // which means that cuDNN has none, is cached too. A dropped plan in use stays alive.
+  // which means that cuDNN has none, is cached too. If make() throws, nothing is cached. A dropped plan in
+  // use stays alive.
   template <class F> Plan get(const ConvKey& key, F&& make) {
     if (Plan plan = plans_.find(key)) return plan;
     const std::lock_guard lock(make_mutex_);

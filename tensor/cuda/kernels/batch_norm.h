@@ -14,7 +14,7 @@ namespace gradus::cuda {
 
 // The arguments that most functions share.
 template <class T> struct BatchNorm {
-  int64_t rows, channels;
+  int64_t rows, channels;  // at least 1, here and below
   const T* x;
   compute_t<T>*mean, *var;           // written by batch_norm(), read by the other functions; var is biased
   const compute_t<T>*weight, *bias;  // null: 1 and 0

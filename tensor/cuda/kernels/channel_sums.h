@@ -251,6 +251,7 @@ inline int64_t pieces_of(int64_t rows, int64_t element_bytes, int64_t tiles, int
       1, std::min({cheap, blocks_for(rows, kRowsInFlight * groups), blocks_for(kTargetBlocks, tiles)}));
 }
 
+// Returns the partition for `vector` channels per thread, which are 1 or divide `channels`.
 inline GridPartition partition_of(int64_t rows, int64_t channels, int vector, int64_t element_bytes) {
   GridPartition grid{rows, channels, 1, rows, 1, 1, kThreads};
   while (grid.lanes < (vector == 1 ? kSingles : kVectors) && grid.lanes * vector < channels) grid.lanes *= 2;

@@ -1,6 +1,6 @@
 // Launches of direct convolution (cross-correlation) and its gradients: the fallback where cuDNN has no plan.
-// Images are dense [images, d, h, w, channels]; a 2-D image has d of size 1. Each result is one sum in a
-// fixed order: deterministic. Views are device memory; `op` is named in a CudaError.
+// Images are dense [images, d, h, w, channels]; a 2-D image has d of size 1. None is empty. Each result is
+// one sum in a fixed order: deterministic. Views are device memory; `op` is named in a CudaError.
 #pragma once
 
 #include <cuda_runtime_api.h>

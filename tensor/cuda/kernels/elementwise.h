@@ -3,7 +3,7 @@
 // * dense: each input has the output's layout without gaps, or is one element that is broadcast. Threads read
 //   and write vectors of 16 bytes of the largest element type, for some functors 8 bytes. Element types are
 //   template parameters: f64, f32, bf16, f16.
-// * strided: all other layouts. One kernel per functor and compute type, with dtypes known at run time.
+// * strided: all other layouts and dtypes. One kernel per functor and compute type; dtypes at run time.
 //
 // Both kernels evaluate the same functor, so a result has the same bits in both.
 #pragma once

@@ -60,7 +60,8 @@ constexpr int64_t blocks_for(int64_t n, int64_t each) { return (n + each - 1) / 
 
 namespace gradus::cuda {
 
-// Queues a kernel on the stream. Copies the arguments, converted to the kernel's parameter types.
+// Queues a kernel on a stream of the calling thread's current CUDA device. Copies the arguments, converted to
+// the kernel's parameter types.
 // Errors: CudaError naming `op`.
 template <class... P, class... A>
 void launch(const char* op, void (*kernel)(P...), const Grid& grid, cudaStream_t stream, A... args) {

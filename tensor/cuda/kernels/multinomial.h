@@ -21,8 +21,11 @@ struct Multinomial {
 inline int64_t reported_per_row(int64_t n) { return n + 2; }
 // Returns the bytes of workspace that multinomial() needs, aligned to 16.
 int64_t multinomial_workspace(const Multinomial& m, bool replacement);
-// Draws `count` indices per row with probabilities proportional to the weights. Without replacement a row
-// needs as many positive weights. Reports invalid weights; such a row gets arbitrary indices in [0, n).
+// Draws `count` indices per row with probabilities proportional to the weights, by the formulas of
+// tensor/ops/formulas/multinomial.h, so the same ones as the CPU kernel: with replacement by a search in the
+// running sums, else those of the smallest arrival times, in this order. Without replacement count <= n, and
+// a row needs `count` positive weights. Reports invalid weights and sums as doubles, too small a number of
+// positive weights as an int64_t; such a row gets arbitrary indices in [0, n).
 void multinomial(const char* op, const Multinomial& m, bool replacement, void* workspace,
                  const ValueReports& reports, cudaStream_t stream);
 

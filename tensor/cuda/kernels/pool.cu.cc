@@ -1,8 +1,9 @@
 // CUDA kernels of max and average pooling and their gradients, on channels-last tensors [images, d, h, w,
-// channels]. A thread computes one position of the result, for one channel or a vector of adjacent channels.
-// Gradients are gathered: a thread adds what its input position gets from each window that contains it, in
-// ascending order of the windows. So there are no atomics, and sums have the order of the CPU kernels. Index
-// tensors contain numbers of cells: the row-major index [d, h, w] of a cell within its window.
+// channels]. A thread computes one position of the result, or in pool_relu_grad one window, for one channel
+// or a vector of adjacent channels. Gradients are gathered: a thread adds what its input position gets from
+// each window that contains it, in ascending order of the windows. So there are no atomics, and sums have the
+// order of the CPU kernels. Index tensors contain numbers of cells: the row-major index [d, h, w] of a cell
+// within its window.
 #include "gradus/tensor/cuda/kernels/pool.h"
 
 #include <algorithm>

@@ -20,7 +20,7 @@ struct Pooling {
 };
 
 // y = maximum of each window, index = its first cell with the maximum; not written if index.data is null.
-// Types of x here and in the next two: f64, f32, f16, bf16; of index: u8, i32.
+// Types of x here and in the next two: f64, f32, f16, bf16; of index: i32, or u8 up to 256 cells.
 void max_pool(const char* op, const View& y, const View& index, const View& x, const Pooling& p,
               cudaStream_t stream);
 // Gradient of max_pool: dx = sum of dy over the windows whose index is this element.

@@ -14,7 +14,8 @@
 
 namespace gradus::cuda {
 
-// The key of a draw. Unless `base` is null, kernels add base[0] to the seed and base[1] to the stream.
+// The key of a draw. Unless `base`, in device memory and aligned to 16, is null, kernels add base[0] to the
+// seed and base[1] to the stream.
 struct DeviceKey {
   PhiloxKey philox;
   const uint64_t* base = nullptr;

@@ -2,7 +2,7 @@
 // entry points reduce() and reduce_rows() launch kernels, and do not wait. Pointers are to device memory.
 //
 // An Op (reduce_ops.h) defines how elements are combined, by the types In (element), Lane (accumulator of few
-// elements, in their precision), Wide (accumulator of many), Out, and by the functions
+// elements, in their precision), Wide (accumulator of many, without padding bytes), Out, and by the functions
 //   Lane start()                  the neutral element
 //   Lane step(Lane, In[, i])      adds an element; i: its index in its piece, for indexed ops (argmax)
 //   Wide merge(Wide, Wide)        combines two accumulators, the earlier elements first
@@ -354,7 +354,7 @@ int64_t reduce_workspace(const typename Op::In* x, int64_t outer, int64_t n, int
 }
 
 // out[rows] = op over n of x[rows, n]. With n = 0 the results are those of no elements. `name` is the
-// kernel's name in errors and profiles.
+// kernel's name in errors and profiles. `workspace`: as for reduce(), with outer = rows and inner = 1.
 template <class Op>
 void reduce_rows(const char* name, const Op& op, typename Op::Out* out, const typename Op::In* x,
                  int64_t rows, int64_t n, void* workspace, cudaStream_t stream) {

@@ -20,8 +20,9 @@ template <class F> void dispatch_param(DType t, const char* op, F&& f) {
   dispatch_floating(t, op, std::forward<F>(f));
 }
 
-// `items` are not empty, row-major, on one device and of one dtype P. make.rule<T>(numbers) creates the rule
-// for an item's step number and scalars; T = compute_t<P>. Work is queued on the device's current stream.
+// `items` are not empty, row-major, without `rows`, on one device and of one dtype P. make.rule<T>(numbers)
+// creates the rule for an item's step number and scalars; T = compute_t<P>. Work is queued on the device's
+// current stream.
 // Errors: CudaError naming `op`.
 struct ApplyOnCuda {
   // rule(p, sign * grad + decay * p, states) for each element p; sign is -1 to maximize, else 1.

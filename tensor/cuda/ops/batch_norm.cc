@@ -34,8 +34,9 @@ Tensor workspace_for_sums(const Tensor& x) {
   return workspace_for(x, batch_norm_workspace(x.numel() / x.size(1), x.size(1)));
 }
 
-// Returns the kernels' running statistics. Each has the dtype `wide` (the compute type) or the kernel's type
-// T. The batch's biased variance times rows / (rows - 1) is unbiased.
+// Returns the kernels' running statistics; `rows` is at least 2 if they are defined. Each has the dtype
+// `wide` (the compute type) or the kernel's type T. The batch's biased variance times rows / (rows - 1) is
+// unbiased.
 RunningStatistics moving(const raw::RunningStatistics& r, DType wide, int64_t rows) {
   const auto pointer = [](const Tensor& t) { return t.defined() ? t.raw_ptr() : nullptr; };
   const auto is_wide = [&](const Tensor& t) { return t.defined() && t.dtype() == wide; };

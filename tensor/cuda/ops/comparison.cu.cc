@@ -9,7 +9,7 @@ namespace {
 
 using namespace functors;  // NOLINT
 
-// out = condition ? a : b. The inputs broadcast to out; condition is bool, a and b have out's dtype.
+// out = condition ? a : b. The inputs broadcast to out; condition is bool, a and b have any dtype.
 void where(const Tensor& out, const Tensor& condition, const Tensor& a, const Tensor& b) {
   if (out.numel() == 0) return;
   raw::with_compute_type<Where>("where", out.dtype(), [&]<class T>() {

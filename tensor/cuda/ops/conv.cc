@@ -1,6 +1,7 @@
 // CUDA kernels of convolution and its gradients: by cuDNN, or by direct_conv.h where cuDNN has no plan. cuDNN
 // has none for 16-bit operands with a result in f32: the operands are then converted to f32, and TF32, in
-// which 16-bit floats are exact, is allowed.
+// which 16-bit floats are exact, is allowed. Images are channels-last, filters and bias row-major, and no
+// tensor is empty: tensor/ops/images/conv.h has the contract. Work is queued on the tensors' current stream.
 #include "gradus/tensor/ops/images/conv.h"
 
 #include "gradus/tensor/cuda/cublas/cublaslt.h"

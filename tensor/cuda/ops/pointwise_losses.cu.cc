@@ -21,8 +21,8 @@ using functors::WithScalarTarget, functors::ScaledGradient;
 
 constexpr int kCheckThreads = 256;
 
-// Reports the first x[i] outside [0, 1] or NaN, i < count; the host throws when it next synchronizes. A
-// thread has one element.
+// Reports the first x[i] outside [0, 1] or NaN, i < count (x is row-major); the host throws when it next
+// synchronizes. A thread has one element.
 template <class T>
 __global__ void __launch_bounds__(kCheckThreads)
     find_outside_of_unit_interval(const T* x, int64_t count, ValueReports reports) {

@@ -1,4 +1,7 @@
-// CUDA kernels of pooling: tensors in, launches of kernels/pool.h out.
+// Sets the CUDA slots of max and average pooling and their gradients (tensor/ops/images/pool.h, which has the
+// contract): converts tensors and the geometry to the arguments of the launches in kernels/pool.h, and queues
+// these on the tensors' current stream. Callers have checked shapes and dtypes; tensors are channels-last and
+// not empty.
 #include "gradus/tensor/ops/images/pool.h"
 
 #include <limits>

@@ -11,6 +11,7 @@
 namespace gradus::cuda {
 
 // Queues out[o, i] = op over k of layout.x[o, k, i]. op is from reduce_ops.h; `name` is the op in errors.
+// `out` is row-major, has elements of type Op::Out, at least one, and x those of type Op::In.
 template <class Op>
 void run_reduction(const char* name, const Tensor& out, const ReductionLayout& layout, const Op& op,
                    cudaStream_t stream) {

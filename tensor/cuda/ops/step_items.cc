@@ -1,3 +1,5 @@
+// Collects device pointers of an optimizer step's items: groups items on the host by equal step numbers and
+// scalars, or lists the numbers in device memory, those of empty parameters last.
 #include "gradus/tensor/cuda/ops/step_items.h"
 
 #include <algorithm>

@@ -1,5 +1,6 @@
 // Converts the items of an optimizer step (raw::StepItem: a parameter with gradient, states and step number)
-// to kernel arguments: device pointers, grouped by update rule. All items of a call are on one device.
+// to kernel arguments: device pointers, grouped by update rule. A call has at least one item, all on one
+// device.
 #pragma once
 
 #include <cuda_runtime_api.h>

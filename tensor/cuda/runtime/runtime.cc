@@ -1,6 +1,7 @@
 // The CUDA implementation of DeviceRuntime (tensor/runtime/device_runtime.h), on the CUDA runtime API:
 // devices, memory, streams, events and copies. Handles are cudaStream_t and cudaEvent_t. Thread-safe.
-// Functions that take a device make it the calling thread's current device. The runtime registers itself.
+// Functions that allocate, create or synchronize on a device make it the calling thread's current device;
+// copies and failed calls may. The runtime registers itself.
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
