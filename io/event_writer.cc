@@ -159,8 +159,8 @@ std::string record_of(const std::string& event) {
 }
 
 // Note [Names of event files]
-// Readers process a folder's files in the order of their names, and a purge affects only earlier files. So
-// the time in the name of a new file is at least one second after those of existing files, even if another
+// Readers process a folder's files in the order of their names, and a purge_step affects only earlier files.
+// So the time in the name of a new file is at least one second after those of existing files, even if another
 // machine with a fast clock wrote them.
 int64_t seconds_for(const fs::path& folder) {
   constexpr std::string_view kPrefix = "events.out.tfevents.";
