@@ -96,8 +96,7 @@ class LambdaLR final : public LRSchedule {
  public:
   using Factor = std::function<double(int64_t epoch)>;
   LambdaLR(Optimizer& optimizer, Factor f);
-  LambdaLR(Optimizer& optimizer,
-           std::vector<Factor> fs);  // Errors: ValueError for another number, or a null f
+  LambdaLR(Optimizer& optimizer, std::vector<Factor> fs);  // Errors: ValueError for another number, or null
 
  private:
   double rate(size_t group, double base_lr, double current_lr) const override;
@@ -109,7 +108,7 @@ class MultiplicativeLR final : public LRSchedule {
  public:
   using Factor = std::function<double(int64_t epoch)>;
   MultiplicativeLR(Optimizer& optimizer, Factor f);
-  MultiplicativeLR(Optimizer& optimizer, std::vector<Factor> fs);  // Errors: ValueError for another number
+  MultiplicativeLR(Optimizer& optimizer, std::vector<Factor> fs);  // Errors: as LambdaLR
 
  private:
   double rate(size_t group, double base_lr, double current_lr) const override;
