@@ -1,5 +1,6 @@
 // EventWriter: encodes TensorFlow's Event protocol buffers by hand, and appends each as a TFRecord to the
 // event file, which TensorBoard reads. Tensors are copied to the host, which waits for their device.
+// Thread-safe.
 #include "gradus/io/event_writer.h"
 
 #include <fcntl.h>
