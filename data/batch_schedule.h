@@ -9,7 +9,9 @@
 
 namespace gradus::data::internal {
 
-// Returns the size of the next global batch after all ranks together have received `shown` samples.
+// Returns the size of the next full global batch after all ranks together have received `shown` samples.
+// Callers pass options that DataLoader's constructor has checked and completed (world_size, batch sizes >=
+// 1).
 int64_t global_batch_size(const DataLoaderOptions& options, int64_t shown);
 
 // Note [Shares]
@@ -21,8 +23,8 @@ int64_t global_batch_size(const DataLoaderOptions& options, int64_t shown);
 // so workers know them in advance.
 class BatchSchedule {
  public:
-  // Divides positions [from.samples, size) of the order; `size` is the number of samples of an epoch. Uses
-  // the options batch_size, global_batch_size, global_batch_sizes, world_size, drop_last and uneven.
+  // Divides positions [from.samples, size) of the order; `size` is the number of samples of an epoch, and
+  // from.shown selects batch sizes. With drop_last, `uneven` has no effect: all batches are full.
   BatchSchedule(const DataLoaderOptions& options, const LoaderState& from, int64_t size);
 
   int64_t batches() const { return int64_t(bounds_.size()) - 1; }

@@ -1,4 +1,4 @@
-// Umbrella header of data: data sets, samplers, transforms and the loader.
+// Umbrella header of data: data sets, samplers, images, transforms, downloads and the loader.
 #pragma once
 
 #include "gradus/data/dataloader.h"

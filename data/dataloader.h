@@ -6,7 +6,8 @@
 //     for (const data::Batch& b : loader) step(b.input, b.target);
 //
 // The batches depend only on the seed and the epoch, not on the number of workers. Each iteration over the
-// loader is the next epoch, without calls of set_epoch.
+// loader is the next epoch, without calls of set_epoch. One thread uses a loader, with one Iterator at a
+// time; workers call Dataset, collate and batch_transform concurrently.
 //
 // In a job of several ranks, the loader shards by rank. An epoch has one order, which does not depend on the
 // number of ranks. The k-th batches of all ranks together are the k-th global batch of that order. Sample i
@@ -50,7 +51,7 @@ struct DataLoaderOptions {
   std::map<int64_t, int64_t> global_batch_sizes = {};
   bool shuffle = false;
   int num_workers = 0;     // number of reading threads; 0 reads in the calling thread
-  bool drop_last = false;  // drop the last batch of an epoch if it is smaller than batch_size
+  bool drop_last = false;  // drop the last global batch of an epoch if it is not full
   Uneven uneven = Uneven::kBalance;
   int prefetch_factor = 2;  // number of batches that are read in advance per worker
   // Seed of shuffling and of random ops. Default: the current generator's seed (manual_seed).
@@ -72,7 +73,8 @@ struct DataLoaderOptions {
   // not: docs/guide/data.md.
   // Errors: the constructor throws DeviceError if the device does not exist.
   std::optional<Device> device = {};
-  // Maximal time to wait for the workers' next batch before LoaderTimeoutError. 0: no limit.
+  // Maximal time to wait for the workers' next batch before LoaderTimeoutError. 0: no limit; required without
+  // workers.
   std::chrono::milliseconds timeout{0};
 };
 
@@ -158,7 +160,7 @@ class DataLoader {
 };
 
 // An input iterator. Its batch is valid until the next increment. The destructor stops the workers after the
-// batches that they are reading.
+// batches that they are reading (with a timeout, it waits for at most that). May outlive the loader.
 class DataLoader::Iterator {
  public:
   using value_type = Batch;

@@ -73,7 +73,6 @@ void Dataset::check_index(int64_t index) const {
     throw IndexError(name(), "index ", index, " is outside the data set of ", size(), " samples");
 }
 
-// Moves replacements for unreadable samples (Sample::is_replacement), and their indices, to the end.
 Batch internal::read_batch(
     const Dataset& dataset, std::span<const int64_t> indices,
     const std::function<Batch(const std::vector<Sample>&, std::span<const int64_t>)>& make) {

@@ -34,8 +34,9 @@ struct Batch {
   Tensor input;
   Tensor target = {};                 // undefined when the data set has no targets
   std::vector<int64_t> indices = {};  // the samples' indices in their data set
-  // Number of samples of this step on all ranks together, including repeated samples. Ranks may have unequal
-  // numbers of samples. The mean loss over all samples is the mean over the ranks of
+  // Number of samples of this step on all ranks together, including repeated samples; 0 if not set by a
+  // DataLoader. Ranks may have unequal numbers of samples. The mean loss over all samples is the mean over
+  // the ranks of
   //   sum of this rank's losses * ranks / global_size
   int64_t global_size = 0;
   // The last `padding` samples are repeated samples (see Uneven in dataloader.h) or replacements for
@@ -70,7 +71,7 @@ class Dataset {
   virtual Sample get(int64_t index) const = 0;
   // Reads several samples as one batch, in the order of `indices` except that replacements for unreadable
   // samples come last. The default calls `get` and `collate`. Data sets in memory fill the batch directly.
-  // Errors: SampleError naming the sample.
+  // Errors: SampleError naming the sample; in overrides, also IndexError outside [0, size()).
   virtual Batch get_batch(std::span<const int64_t> indices) const;
 
  protected:
@@ -87,14 +88,15 @@ class Dataset {
 // Stacks samples, which must have equal shapes and dtypes and be on the CPU. indices[i] is the index of
 // samples[i]; `dataset` is the data set's name in errors.
 // Shapes: N inputs [...] -> [N,...]; the same for targets.
-// Errors: SampleError naming the first sample that differs from the previous one, or that is not on the CPU.
+// Errors: SampleError naming the first sample that differs from the previous one, is not on the CPU or has no
+// input; ValueError for no samples, or another number of indices.
 Batch collate(const std::vector<Sample>& samples, std::span<const int64_t> indices,
               const std::string& dataset);
 
 namespace internal {
 
-// Reads samples one by one, each with a separate generator, and calls `make` for a batch of them. Replacement
-// samples (Sample::is_replacement), and their indices, come last.
+// Reads samples one by one, each with a separate generator, and calls `make` for a batch of them; sets its
+// indices, padding and skipped. Replacements (Sample::is_replacement), and their indices, come last.
 // Errors: SampleError naming the sample; those of `make`.
 Batch read_batch(const Dataset& dataset, std::span<const int64_t> indices,
                  const std::function<Batch(const std::vector<Sample>&, std::span<const int64_t>)>& make);
@@ -130,7 +132,8 @@ class DatasetArg : public DatasetRef {
 // Rows of tensors: sample i is (inputs[i], targets[i]).
 class TensorDataset : public Dataset {
  public:
-  // Errors: ShapeError if the first dimensions differ or a tensor has no dims.
+  // Shares row-major tensors, copies others. `get` returns views of them, `get_batch` copies.
+  // Errors: ShapeError if the first dimensions differ or a tensor has no dims; DeviceError unless on the CPU.
   explicit TensorDataset(Tensor inputs, Tensor targets = {}, std::string name = "TensorDataset");
 
   std::string name() const override { return name_; }
@@ -148,7 +151,7 @@ class Subset : public Dataset {
  public:
   // Errors: IndexError for an index outside the data set.
   Subset(DatasetArg dataset, std::vector<int64_t> indices);
-  // Returns the first min(count, dataset.size()) samples.
+  // Returns the first min(count, dataset.size()) samples. Errors: ValueError for a negative count.
   static Subset first(DatasetArg dataset, int64_t count);
 
   std::string name() const override { return dataset_->name(); }

@@ -9,8 +9,9 @@
 
 namespace gradus::data::internal {
 
-// Replaces the current Context's generator until destruction. begin_sample() seeds the new generator by one
-// draw of the original one and the sample's index, so a sample's random numbers do not depend on other samples.
+// Replaces the generator of the calling thread's Context until destruction, in the same thread.
+// begin_sample() seeds the new generator by one draw of the original one (at construction) and the sample's
+// index, so a sample's random numbers do not depend on other samples.
 class SampleGenerator {
  public:
   SampleGenerator() : context_(Context::current()), outer_(context_.generator), key_(outer_->next()) {

@@ -83,6 +83,8 @@ std::vector<int64_t> ReplacementSampler::order(uint64_t epoch) const {
   return v;
 }
 
+// -1: this rank's replica in its job, which cannot change afterward. A process started as a rank must have
+// joined.
 DistributedSampler::DistributedSampler(int64_t size, const DistributedSamplerOptions& options)
     : size_(checked_size("DistributedSampler", size)), options_(options) {
   if (options_.num_replicas == -1 || options_.rank == -1) check_joined("DistributedSampler");

@@ -68,8 +68,8 @@ class ReplacementSampler : public Sampler {
 };
 
 struct DistributedSamplerOptions {
-  int num_replicas = -1;  // -1: the job's number of replicas
-  int rank = -1;          // -1: this process's replica
+  int num_replicas = -1;  // -1: the job's number of replicas (Job::replica; by default each rank is one)
+  int rank = -1;          // -1: the index of this rank's replica
   bool shuffle = true;
   uint64_t seed = 0;
   bool drop_last = false;  // drop samples that do not divide evenly; false: repeat the first samples
@@ -81,6 +81,7 @@ struct DistributedSamplerOptions {
 // differ.
 class DistributedSampler : public Sampler {
  public:
+  // A -1 freezes the job's replica (Job::freeze_replica).
   // Errors: ValueError for a negative size, and for a rank outside [0, num_replicas). StateError if rank or
   // num_replicas is -1 in a process that was started as a rank but has not joined a job.
   explicit DistributedSampler(int64_t size, const DistributedSamplerOptions& options = {});
@@ -104,6 +105,7 @@ class DistributedSampler : public Sampler {
 
 // Returns elements rank, rank + world_size, ... of the order. The first k elements of all ranks' shards are
 // together the first k * world_size elements. Sizes of shards differ by at most one.
+// Errors: ValueError unless 0 <= rank < world_size.
 std::vector<int64_t> shard(const std::vector<int64_t>& order, int rank, int world_size);
 
 }  // namespace gradus::data

@@ -113,14 +113,15 @@ class Checkpoint {
   // Returns the tensor `name`.
   // Errors: FileError if there is none; the message lists the existing names.
   const Tensor& tensor(const std::string& name) const;
-  // Returns the value `name` as an integer, float, double, bool or std::string.
+  // Returns the value `name` as an integer, float, double, bool or std::string. Floats accept integers too.
   // Errors: FileError if there is none, or the value has another type or is out of range of T.
   template <class T> T get(const std::string& name) const;
   // Loads the state below `prefix` into an object.
   // Errors: FileError if there is none; those of the object's load_state_dict or set_state.
   template <Stateful T> void get(const std::string& prefix, T& object) const;
   void get(const std::string& prefix, RandomGenerator& generator) const;
-  // Sets x to the tensor or value `name`. A tensor is moved to the device of the tensor that it replaces.
+  // Sets x to the tensor or value `name`. A tensor is moved to the device of the tensor that it replaces; if
+  // that is its own device, x shares the checkpoint's memory.
   // Errors: as tensor() and get<T>(); ShapeError, DTypeError if x is defined and has another shape or dtype.
   void get(const std::string& name, Tensor& x) const;
   template <class T>
@@ -164,7 +165,8 @@ class Checkpoint {
 // leaves an intact checkpoint.
 //
 // Errors: FileError if the file cannot be written, or if another process that is saving the file has stopped
-// making progress; the message names the process, host and time. The old files are then unchanged.
+// making progress; the message names the process, host and time. DeviceError for a tensor without data
+// (meta). The old files are then unchanged.
 void save_checkpoint(const std::filesystem::path& path, const Checkpoint& checkpoint,
                      const SaveOptions& options = {});
 

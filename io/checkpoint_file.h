@@ -32,6 +32,7 @@ class CheckpointWriter {
   // Returns the content's tensors, in the order in which their elements must be written.
   const NamedTensors& tensors() const { return tensors_; }
   // Appends elements, of any device: a whole tensor, or the next elements of a tensor in row-major order.
+  // They must have the dtype in tensors(); only their total number of bytes is checked.
   // Errors: FileError; DeviceError for a tensor without data.
   void write(const Tensor& elements);
   // Replaces PATH by the new file. The previous file becomes PATH.previous if it is intact.

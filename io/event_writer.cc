@@ -1,5 +1,6 @@
 // EventWriter: encodes TensorFlow's Event protocol buffers by hand, and appends each as a TFRecord to the
 // event file, which TensorBoard reads. Tensors are copied to the host, which waits for their device.
+// Thread-safe.
 #include "gradus/io/event_writer.h"
 
 #include <fcntl.h>
@@ -159,8 +160,8 @@ std::string record_of(const std::string& event) {
 }
 
 // Note [Names of event files]
-// Readers process a folder's files in the order of their names, and a purge affects only earlier files. So
-// the time in the name of a new file is at least one second after those of existing files, even if another
+// Readers process a folder's files in the order of their names, and a purge_step affects only earlier files.
+// So the time in the name of a new file is at least one second after those of existing files, even if another
 // machine with a fast clock wrote them.
 int64_t seconds_for(const fs::path& folder) {
   constexpr std::string_view kPrefix = "events.out.tfevents.";

@@ -44,6 +44,7 @@ struct EventWriterOptions {
 
 // Appends events to a new file. An event is complete in the file when add_... returns, so a process that ends at
 // any moment loses at most the event that it is writing; readers skip an incomplete event. Thread-safe.
+// Tensors may be on any device, which the host waits for.
 //
 // Errors of all member functions: FileError naming the file if it cannot be created or written (no space,
 // permission); earlier events stay readable, and a later call may succeed. ValueError for an empty tag, or a tag
@@ -57,7 +58,7 @@ class EventWriter {
   EventWriter& operator=(const EventWriter&) = delete;
 
   const std::filesystem::path& path() const { return path_; }  // the event file
-  // Adds one value of a curve. NaN and infinity are allowed.
+  // Adds one value of a curve, stored as f32. NaN and infinity are allowed.
   void add_scalar(const std::string& tag, double value, int64_t step);
 
   // Adds one image [C,H,W] or [H,W], or a batch [N,C,H,W] as a grid.

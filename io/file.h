@@ -29,7 +29,8 @@ struct FileOptions {
 namespace internal {
 class FileLock;
 
-// Appends all bytes to an open file. Returns false after an error, with the reason in errno.
+// Writes all bytes at an open file's position. Returns false after an error, with the reason in errno; part
+// of them may then be written.
 bool write_all(int fd, const void* data, int64_t bytes);
 }  // namespace internal
 
@@ -93,7 +94,7 @@ uint32_t combine_crc32(uint32_t first, uint32_t second, int64_t bytes_of_second)
 //
 // Errors: FileError naming the file, with the system's reason (no such folder, permission, no space, beyond
 // `ulimit -f`, ...), or with the process that has locked the file. The old file is then unchanged, and NAME.tmp is
-// removed.
+// removed, unless commit had renamed the new file already and cannot flush the folder or keep `previous`.
 class AtomicFile {
  public:
   explicit AtomicFile(const std::filesystem::path& path, FileOptions options = {.op = "write_file"});

@@ -1,4 +1,5 @@
-// FileLock: a lock file with exclusive access for the writers of one file, in any process and on any host.
+// FileLock: a lock file with exclusive access for the writers of one file, in any thread, process and host.
+// On a file system without flock, nothing is exclusive.
 #pragma once
 
 #include <chrono>

@@ -56,8 +56,9 @@ struct SafetensorsHeader {
 // Writes tensors of any dtype, device and layout, atomically (AtomicFile). Elements are row-major; tensors
 // are ordered by descending dtype size, then by name, as in the reference library.
 //
-// Errors: ValueError for an undefined tensor, and for a name that occurs twice, is "__metadata__" or is not
-// UTF-8; DeviceError for a tensor without data (meta); FileError if the file cannot be written.
+// Errors: ValueError for an undefined tensor, for a name that occurs twice or is "__metadata__", for names
+// and metadata that are not UTF-8 or exceed 100 MB; DeviceError for a tensor without data (meta); FileError
+// if the file cannot be written.
 void save_safetensors(const std::filesystem::path& path, const NamedTensors& tensors,
                       const Metadata& metadata = {});
 

@@ -23,7 +23,8 @@ NamedTensors in_file_order(NamedTensors tensors, std::string_view op);
 // Checks that all tensors have data.
 // Errors: DeviceError as save_safetensors.
 void check_data(const NamedTensors& tensors, std::string_view op);
-// Writes the header. The caller then writes `tensors`, which are in_file_order, by write_tensor.
+// Writes the header. The caller then writes `tensors`, which are in_file_order, by write_tensor. Meta tensors
+// will do for the header. Errors: ValueError as save_safetensors; FileError.
 void write_header(AtomicFile& file, const NamedTensors& tensors, const Metadata& metadata,
                   std::string_view op);
 void write_tensor(AtomicFile& file, const Tensor& x);  // appends the elements, row-major, from any device

@@ -20,7 +20,7 @@ struct GridOptions {
   bool normalize = false;  // clamp to value_range, and map value_range linearly to [0, 1]
   // {low, high}; nullopt: the smallest and the largest value of all images.
   std::optional<std::pair<double, double>> value_range = std::nullopt;
-  bool scale_each = false;  // normalize each image by its own smallest and largest value
+  bool scale_each = false;  // without value_range: normalize each image by its own smallest and largest value
   double pad_value = 0;     // value of padding pixels
 };
 
@@ -28,7 +28,9 @@ struct GridOptions {
 // are converted to three channels. A single image ([C,H,W], [H,W] or N = 1) gets no border. The result has
 // the dtype and device of `images`, or with `normalize` is f32 on the CPU.
 //
-// Errors: ShapeError for other shapes or N = 0; ValueError for nrow < 1, padding < 0, or an empty value_range.
+// `images` may have any dtype and device. Nothing is recorded for gradients, here and below.
+// Errors: ShapeError for other shapes or no pixels; ValueError for nrow < 1, padding < 0, or an empty
+// value_range.
 Tensor make_grid(const Tensor& images, const GridOptions& options = {});
 
 // Returns the bytes of a PNG file with an image [C,H,W] of 1 (gray), 3 (RGB) or 4 (RGBA) channels, or [H,W].

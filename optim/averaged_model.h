@@ -39,11 +39,12 @@ class AveragedModel {
   AveragedModel(const nn::Module&& model, AveragedModelOptions options = {}) = delete;  // would dangle
 
   // Adds the model's current weights to the average.
-  // Errors: StateError while a ParameterScope of the model is open, which has replaced the model's weights.
+  // Errors, also of the constructor and load_state_dict: StateError while a ParameterScope of the model is
+  // open, which has replaced the model's weights.
   void update_parameters();
   // average = decay average + (1 - decay) weights, with this decay in [0, 1] instead of the options' decay.
   // The initial average of a tensor is its value at the construction of this object, or at the update that
-  // added the tensor.
+  // added the tensor. Errors: as above; ValueError for another decay.
   void update_parameters(double decay);
   int64_t n_averaged() const { return updates_; }
   // Returns averages of parameters and buffers by name, in the model's dtypes, for nn::ParameterScope: the
@@ -78,7 +79,8 @@ class AveragedModel {
 };
 
 // Prepares a pass over the data that recomputes running statistics: resets the statistics of all batch norms,
-// gives all batches the same weight, and sets training mode. The destructor restores modes and momentum.
+// gives all batches the same weight, and sets training mode. The destructor restores modes and momentum; the
+// model must exist until then.
 class BatchNormUpdate {
  public:
   explicit BatchNormUpdate(nn::Module& model);

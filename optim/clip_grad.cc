@@ -1,5 +1,6 @@
 // Gradient clipping: collects the gradients, of sparse ones the stored rows, and runs multi-tensor kernels
-// (tensor/ops/optim_step.h) that compute the norm and scale or clamp in place, without waiting for a GPU.
+// (tensor/ops/optim_step.h) that compute the norm and multiply by min(1, max_norm / (norm + 1e-6)), or clamp,
+// in place. Only error_if_nonfinite waits for a GPU.
 #include "gradus/optim/clip_grad.h"
 
 #include <cmath>

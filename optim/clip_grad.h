@@ -13,8 +13,8 @@ struct ClipNormOptions {
 };
 
 // Multiplies all gradients of `params` by min(1, max_norm / (norm + 1e-6)), where `norm` is the norm of the
-// vector of all their elements. Returns `norm`, 0-dimensional, f64 if the first gradient is f64, else f32.
-// Parameters without a gradient are skipped.
+// vector of all their elements. Returns `norm`, 0-dimensional, f64 if the first gradient is f64, else f32, on
+// the gradients' device. Parameters without a gradient are skipped; without any gradient the norm is 0.
 // Errors: ValueError for max_norm < 0 or norm_type <= 0, and for a norm that is not finite with
 // error_if_nonfinite; StateError for gradients that a GradScaler has scaled; DeviceError for several devices.
 Tensor clip_grad_norm_(const std::vector<Tensor>& params, double max_norm, ClipNormOptions options = {});

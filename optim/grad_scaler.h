@@ -19,7 +19,7 @@
 //
 // If all parameters are on one GPU, the GPU decides whether a step is skipped, and the host does not wait.
 // The host waits in StepOutcome's conversion to bool, scale(), skipped_steps() and state_dict(). With
-// `agree`, for parts of a model, and for parameters on several devices each step waits once.
+// `agree`, for parts of a model, and for parameters on several devices each step waits once. Not thread-safe.
 #pragma once
 
 #include <functional>
@@ -121,8 +121,8 @@ class GradScaler {
   double scale() const { return options_.enabled ? next_scale().scale : 1; }
   // Returns the number of skipped steps so far, over all optimizers. Waits for the device.
   int64_t skipped_steps() const { return int64_t(next_scale().skipped); }
-  // Returns the gradients' norm before clipping, from the last step with clip_norm. On a GPU that may be a
-  // skipped step.
+  // Returns the gradients' norm before clipping, from the last step with clip_norm; undefined before. On a
+  // GPU that may be a skipped step.
   const Tensor& grad_norm() const { return grad_norm_; }
   const GradScalerOptions& options() const { return options_; }
 

@@ -37,8 +37,9 @@ class Optimizer {
   // Adam, AdamW and RMSprop update only the gradient's rows and their states; other optimizers convert the
   // gradient to a dense one.
   // Errors: ValueError for a sparse gradient if one of these five has weight decay; StateError while an open
-  // recording follows a parameter (run its backward or release it first); ShapeError, DTypeError, DeviceError
-  // for a gradient that does not match its parameter.
+  // recording follows a parameter (run its backward or release it first), and for a gradient that a
+  // GradScaler has scaled; ShapeError, DTypeError, DeviceError for a gradient that does not match its
+  // parameter.
   Optimizer& step();
   // As step, but leaves parameters and states unchanged if `found` is not 0: the found-inf flag of
   // raw::unscale_, f32[]. On a CUDA device the kernels read `found`, and the host does not wait. The host
@@ -72,6 +73,7 @@ class Optimizer {
   void add_param_group(const std::vector<Tensor>& params,
                        const std::vector<std::pair<std::string, double>>& changes = {});
 
+  // Errors of these functions: IndexError for a group that does not exist.
   double lr(size_t group = 0) const;
   void set_lr(double lr);  // of all groups. Errors: ValueError below 0
   void set_lr(size_t group, double lr);

@@ -101,7 +101,8 @@ class OptimizerWrapper {
   bool should_update() const;
   // Returns whether the next backward must reduce gradients across ranks: whether it is the last before a step.
   bool should_sync() const { return should_update(); }
-  // Returns the number of batches whose gradients have been accumulated since the last step.
+  // Returns the number of batches whose gradients have been accumulated since the optimizer's last step, by
+  // all of its wrappers.
   int64_t accumulated() const { return optimizer_.accumulated_; }
   // Sets the position in the training to `done` of `total` calls of update_params (-1: total unknown), and
   // resets the accumulation.

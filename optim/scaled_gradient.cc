@@ -1,4 +1,5 @@
-// Marks of scaled gradients, stored with the gradient's storage: Note [Scaled gradients].
+// Marks on gradients that a GradScaler has multiplied by its scale; steps and clipping refuse marked
+// gradients.
 #include "gradus/optim/scaled_gradient.h"
 
 #include <map>
@@ -24,6 +25,7 @@ ScaleMark* mark_on(const Tensor& grad) {
 
 }  // namespace
 
+// Empty if number is 0: then the factor is on a GPU, for which an error does not wait.
 std::string Factor::text() const { return number != 0 ? concat(" by ", number) : std::string(); }
 
 const Factor* factor_of(const Tensor& grad) {

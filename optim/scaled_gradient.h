@@ -21,9 +21,10 @@ struct Factor {
   std::string text() const;
 };
 
-// Returns the factor of a marked gradient, null for other gradients. Valid until the mark changes.
+// Returns the factor of a marked gradient, null for other (defined) gradients. Valid until the mark changes.
 const Factor* factor_of(const Tensor& grad);
-// Returns whether the storage of a marked gradient was written to after the mark was set.
+// Returns whether the storage of a marked gradient was written to after the last mark in it was set or
+// removed.
 bool changed_since_marked(const Tensor& grad);
 void mark_scaled(const Tensor& grad, const Factor& factor);  // sets or replaces the mark
 void remove_mark(const Tensor& grad);                        // does nothing without a mark

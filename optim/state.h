@@ -41,7 +41,7 @@ class StateReader {
   double number(const std::string& name, double default_value = 0);
   // Returns a finite number >= 0.
   double rate(const std::string& name);
-  // Returns an integer >= min.
+  // Returns an integer in [min, 2^53).
   int64_t count(const std::string& name, int64_t min = 0);
   // Returns a copy of a tensor of this shape, converted to the options' dtype and device. A floating-point
   // dtype does not match an integer dtype.

@@ -1,5 +1,5 @@
 // CommandLine on top of CLI11: registers the options of RunOptions, checks ranges, and collects the values of all
-// options after parsing.
+// options after parsing. Keeps references to the variables and the RunOptions.
 #include "gradus/train/command_line.h"
 
 #include <CLI/CLI.hpp>

@@ -56,7 +56,7 @@ concept OptionVariable = std::same_as<T, int> || std::same_as<T, int64_t> || std
 
 struct ArgumentOptions {
   // Bounds of a number: value >= at_least, value <= at_most, value > above. With any of them, numbers below 0
-  // are refused unless at_least or above allows them.
+  // are refused unless at_least or above allows them, and integers above 2^40 unless at_most does.
   std::optional<double> at_least = {}, at_most = {}, above = {};
   std::vector<std::string> one_of = {};  // the allowed strings; empty: all
   std::string value = "";                // the name of the value in --help: "DIR"
@@ -64,7 +64,8 @@ struct ArgumentOptions {
 
 class CommandLine {
  public:
-  // `program` names the checkpoints: DIR/PROGRAM.ckpt.
+  // `program` names the checkpoints: DIR/PROGRAM.ckpt. `about` is shown by --help. `run` must outlive this
+  // object.
   CommandLine(const std::string& program, const std::string& about, RunOptions& run);
   ~CommandLine();
   CommandLine(const CommandLine&) = delete;

@@ -19,7 +19,7 @@ struct ProgressOptions {
 };
 
 // Writes to standard output. Redraws the bar at most ten times a second. A narrow terminal shows no bar, then
-// no rate, then fewer values.
+// no rate, then fewer values. Not thread-safe.
 class Progress {
  public:
   explicit Progress(ProgressOptions options);
@@ -27,7 +27,7 @@ class Progress {
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  static bool is_bar();  // whether standard output is a terminal
+  static bool is_bar();  // whether standard output is a terminal that is not "dumb"; else nothing is written
 
   // Sets the completed units, and the values beside the bar ("loss 0.1234  accuracy 97.1 %").
   void update(int64_t done, const std::string& values);

@@ -1,4 +1,5 @@
-// Helpers for programs of several ranks, from collectives of the default group.
+// Helpers for programs of several ranks. on_one_rank_per_host() and check_same_on_all_ranks() are collective
+// calls of the default group.
 #include "gradus/train/ranks.h"
 
 #include <iostream>

@@ -14,7 +14,7 @@ bool is_first_rank();  // true without a job
 void print(const std::string& line);
 
 // Calls `f` on the first rank of each host. All ranks wait. Collective.
-// Errors: those of f, on its rank.
+// Errors: those of f, on its rank alone; the other ranks then wait until the job fails.
 void on_one_rank_per_host(const std::function<void()>& f);
 
 // Returns "cpu, 2 ranks, 1 threads each".

@@ -24,7 +24,7 @@ class Training;
 
 class Step {
  public:
-  // This rank's share of the step's global batch.
+  // This rank's share of the step's global batch. Valid during the step.
   const data::Batch& batch() const { return *batch_; }
   int64_t number() const { return number_; }  // from 1, over all runs of this training
   // Returns the number of images that all ranks together have been shown, with those of this step.

@@ -51,7 +51,8 @@ class Training {
 
   // `parts` are named references to what a checkpoint contains: modules, optimizers, schedules, averages, a
   // GradScaler, a pipeline with its optimizer, variables. The loader is always a part. With data parallelism
-  // all of them are the same on every rank. The loader and the parts must outlive the training.
+  // all of them are the same on every rank. The loader and the parts must outlive the training; `run` is
+  // copied. While a Training exists, the first SIGINT or SIGTERM is a request to stop.
   // Errors: ValueError for names of parts, as TrainingState, and for OnNotFinite::kSkip without a module.
   Training(std::string program, const RunOptions& run, data::DataLoader& loader,
            std::vector<TrainingState::Part> parts, TrainingOptions options = {});
@@ -68,7 +69,7 @@ class Training {
   Steps begin();
   std::default_sentinel_t end() const { return {}; }
 
-  // Resumes, and runs only the test (TrainingOptions::test). Collective.
+  // Resumes, and runs only the test, for which TrainingOptions::test must be set. Collective.
   void test_only();
   // For the loop of a test, after each batch: returns whether to end the loop (--dry-run). Collective.
   // Errors: Interrupted.
@@ -85,7 +86,7 @@ class Training {
   double seconds() const;  // since construction
   // Returns the sums of the last line of the log, over all ranks.
   const Sums& recent() const;
-  // Return the results of all tests, of the last one and of the best one.
+  // Return the results of all tests, of the last one and of the best one; valid until the next test.
   // Errors of last and best: StateError before the first test.
   const std::vector<EpochResult>& history() const { return history_; }
   const EpochResult& last() const;

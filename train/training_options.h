@@ -25,7 +25,7 @@ struct Meter {
 // The state of a training after a step, for a line of the log.
 struct StepReport {
   int64_t step, images, skipped;       // of the whole training; images of all ranks together
-  int64_t epoch, epochs;               // from 1
+  int64_t epoch, epochs;               // from 1; --epochs
   int64_t batch, batches;              // of this epoch, from 1
   int64_t samples, total;              // of this epoch
   const Sums &recent, &all;            // over all ranks: since the previous line; of this epoch
@@ -45,11 +45,11 @@ std::string test_line(const Sums& all);
 
 // What --log-interval and --checkpoint-interval count.
 enum class CountBy {
-  // Steps of the training. Without --checkpoint-interval each epoch is saved, else only the end. The program
-  // resumes from --resume, or else from the latest checkpoint in --checkpoint-dir.
+  // Steps of the training. Without --checkpoint-interval K each epoch is saved, else each K-th step and the
+  // end. The program resumes from --resume, or else from the latest checkpoint in --checkpoint-dir.
   kSteps,
-  // Batches of each epoch. The first batch is logged, and each epoch is saved. The program resumes only from
-  // --resume.
+  // Batches of each epoch. The first batch is logged, and each epoch is saved, also with
+  // --checkpoint-interval. The program resumes only from --resume.
   kEpochs,
 };
 
@@ -67,8 +67,8 @@ struct TrainingOptions {
   // Called on all ranks after the last step of each epoch and of the training, before the checkpoint and the
   // test. For schedules that step by epoch.
   std::function<void()> on_epoch = {};
-  // Makes a test, and returns its sums over all ranks. Called after each epoch, or after each multiple of
-  // test_every images, and at the end.
+  // Makes a test, and returns its sums over all ranks. Called on all ranks after each epoch, or after each
+  // multiple of test_every images, and at the end. Null: no tests.
   std::function<Sums()> test = {};
   int64_t test_every = 0;  // images; 0: after each epoch
   // Training::best() compares tests by this mean. A mean that is missing or not finite is the worst.

@@ -33,9 +33,9 @@ struct DownloadRequest {
   std::string sha256_content = {};  // of the unpacked gzip file; empty: not checked
   // Limit for the file, and for its unpacked content while sha256_content is checked.
   int64_t max_bytes = int64_t{1} << 30;
-  double stall_timeout = 30;  // seconds without a byte after which a mirror has failed
-  // Called periodically in the thread that called download(). Its exception ends the download and propagates
-  // to the caller.
+  double stall_timeout = 30;  // seconds (whole, at least 1) without a byte after which a mirror has failed
+  // Called periodically in the thread that called download(); null: not called. Its exception ends the
+  // download and propagates to the caller.
   std::function<void(const DownloadProgress&)> progress = {};
 };
 
@@ -44,11 +44,11 @@ struct DownloadError : Error {
   using Error::Error;
 };
 
-// Downloads the file unless `path` exists with the right checksum. Downloads to `path` + ".part", verifies,
-// and renames. If the request has a checksum, an interrupted download is resumed. Concurrent processes that
-// request the same file wait for the one that downloads it.
-// Errors: DownloadError; ValueError for a request without URL or path; FileError if the folder cannot be
-// written.
+// Downloads the file unless `path` is a regular file with the right checksums (without any: any file).
+// Downloads to `path` + ".part", verifies, and renames. If the request has a checksum, an interrupted
+// download is resumed. Threads and processes that request the same file wait for the one that downloads it.
+// Errors: DownloadError; ValueError for a request without URL or path, or a checksum that is not 64
+// lower-case hexadecimal digits; FileError if the folder cannot be written, or that download stalls.
 void download(const DownloadRequest& request);
 
 using ProgressFunction = std::function<void(const DownloadProgress&)>;

@@ -28,7 +28,8 @@ class IdxFile {
   int64_t bytes() const { return shape_.product() * size_of(dtype_); }  // of the array
   const std::filesystem::path& path() const { return file_.path(); }
   std::string identity() const { return file_.identity(); }  // see InputFile
-  // Writes the array to `out`, row-major. Must be called at most once.
+  // Writes the array to `out`, which has room for bytes(), row-major, in the host's byte order. Must be
+  // called at most once.
   void read(void* out);
 
  private:

@@ -1,5 +1,5 @@
-// InputFile: reads an untrusted file, plain or gzip (detected by content), with a limit on the number of
-// bytes per read.
+// InputFile: reads an untrusted file, plain or gzip (detected by content), in parts that the caller limits.
+// Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -21,15 +21,15 @@ class InputFile {
   ~InputFile();
   InputFile(InputFile&&) noexcept;
 
-  // Reads up to `bytes` decompressed bytes, fewer only at the end. Returns their number.
+  // Reads the next `bytes` decompressed bytes into `out`, fewer only at the end. Returns their number.
   // Errors: FileError for a read error, and for gzip data that is damaged, truncated or followed by other
   // data.
   int64_t read(void* out, int64_t bytes);
 
   const std::filesystem::path& path() const;
   bool is_gzip() const;
-  int64_t file_size() const;
-  // Returns an identifier of the content on this host: device, inode, size and modification time.
+  int64_t file_size() const;  // in bytes, as stored
+  // Returns an identifier of the content on this host: device, inode, size, times of modification and change.
   std::string identity() const;
   // Returns an upper bound of the content's decompressed size: the file's size, for gzip times 1032, the
   // maximal compression ratio of deflate.

@@ -1,5 +1,6 @@
-// SHA-256 digests with OpenSSL's EVP functions. Files are read in chunks of 64 KiB, so memory use does not
-// depend on their size. An OpenSSL that provides no SHA-256 is an Error.
+// SHA-256 digests with OpenSSL's EVP functions, of bytes, of a file, or of the content that InputFile reads,
+// decompressed if it is gzip. Files are read in chunks of 64 KiB, so memory use does not depend on their
+// size. An OpenSSL that provides no SHA-256 is an Error.
 #include "gradus/data/files/sha256.h"
 
 #include <openssl/evp.h>

@@ -1,4 +1,5 @@
 // SHA-256 digests of bytes and files, as 64 lower-case hexadecimal digits. The functions have no shared state.
+// Each throws Error if OpenSSL provides no SHA-256.
 #pragma once
 
 #include <cstdint>
@@ -8,9 +9,7 @@
 
 namespace gradus::data {
 
-// Returns the digest of the bytes.
 std::string sha256(std::string_view bytes);
-// Returns the digest of a file.
 // Errors: FileError.
 std::string sha256_of_file(const std::filesystem::path& path);
 // Returns the digest of a gzip file's decompressed content, or of the file itself if it is not gzip.

@@ -1,7 +1,7 @@
 // unpack_tar: reads a tar archive (V7 or POSIX ustar, plain or gzip) front to back in blocks of 512 bytes,
 // skips members that are not requested, and writes requested ones through a temporary file that is renamed at
-// the end. Headers are verified by their checksum. pax and GNU long names, and sizes in base 256, are not
-// supported: such members are not found under their long names.
+// the end. Headers are verified by their checksum. pax and GNU long names are not supported: such members are
+// not found under their long names. A size in base 256 is a FileError.
 #include "gradus/data/files/tar.h"
 
 #include <algorithm>

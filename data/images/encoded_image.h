@@ -28,7 +28,8 @@ struct EncodedImage {
   }
 };
 
-// The image's properties as stored in the file, before EXIF orientation is applied.
+// The image's properties as stored in the file, before EXIF orientation is applied. `channels` is 1 for gray
+// and for ColorMode::kIndices, else 3.
 struct ImageHeader {
   int64_t height = 0, width = 0, channels = 0;
   int orientation = 1;     // EXIF orientation, 1 to 8
@@ -43,9 +44,9 @@ bool is_jpeg(const EncodedImage& file);
 // Errors: FileError.
 ImageHeader read_jpeg_header(const EncodedImage& file);
 
-// Decodes a box of the image after scaling to 1/scale (1, 2, 4 or 8; sizes rounded up). The box is in pixels
-// of the scaled image. `channels` is 3, or 1 for a gray file. Decoding of a file that is not progressive stops
-// after the box's last row.
+// Decodes a box of the image after scaling to 1/scale (1, 2, 4 or 8; sizes rounded up). The box lies inside
+// the scaled image, in its pixels. `channels` is 3, or 1 for a gray file; neither is checked. Decoding of a
+// file that is not progressive stops after the box's last row.
 // Errors: FileError.
 Image decode_jpeg(const EncodedImage& file, Box box, int scale, int64_t channels);
 
@@ -57,8 +58,8 @@ bool is_png(const EncodedImage& file);
 // Errors: FileError.
 ImageHeader read_png_header(const EncodedImage& file);
 
-// Decodes a box. `channels` is 3, or 1 for a gray file. Decoding of a file that is not interlaced stops after the
-// box's last row.
+// Decodes a box inside the image. `channels` is 3, or 1 for a gray file; with ColorMode::kIndices it is 1.
+// Decoding of a file that is not interlaced stops after the box's last row.
 // Errors: FileError.
 Image decode_png(const EncodedImage& file, Box box, int64_t channels);
 

@@ -1,5 +1,5 @@
 // Image: u8 pixels [height, width, channels] with copy-on-write and lazy decoding. A defined Image has either
-// a source (not decoded yet) or pixels, which copies of the Image share. One Image must not be used by
+// a source (not decoded yet) or pixels; copies of the Image share either. One Image must not be used by
 // several threads at once.
 #include "gradus/data/images/image.h"
 

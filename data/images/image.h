@@ -29,10 +29,10 @@ class Image {
   // No image.
   Image() = default;
   // Allocates uninitialized pixels.
-  // Errors: ValueError for a size below 1 or channels other than 1 (gray) and 3 (RGB).
+  // Errors: ValueError for a size outside [1, 2^24] or channels other than 1 (gray) and 3 (RGB).
   Image(int64_t height, int64_t width, int64_t channels);
   // Decodes from the source on the first access to pixels.
-  // Errors: ValueError for null.
+  // Errors: ValueError for null, and for such sizes.
   explicit Image(std::shared_ptr<const ImageSource> source);
 
   bool defined() const { return channels_ != 0; }
@@ -44,11 +44,11 @@ class Image {
 
   // Returns whether the pixels are in memory.
   bool is_decoded() const { return pixels_ != nullptr; }
-  // Returns the pixels u8[height,width,channels], row-major, top row first. The first call decodes the whole
-  // image and caches the pixels.
+  // Returns the pixels u8[height,width,channels], row-major, top row first, valid until mutable_data(),
+  // assignment or destruction. The first call decodes the whole image and caches the pixels.
   // Errors: as decode; StateError if !defined().
   const uint8_t* data() const;
-  // Returns writable pixels. Pixels shared with other Images are copied first.
+  // Returns writable pixels, as data(). Pixels shared with other Images are copied first.
   uint8_t* mutable_data();
 
   // Returns the pixels of a box.
@@ -78,11 +78,12 @@ class ImageSource {
  public:
   virtual ~ImageSource() = default;
 
-  // Sizes of the upright image.
+  // Sizes of the image, upright (after EXIF orientation), as for Image's constructor.
   virtual int64_t height() const = 0;
   virtual int64_t width() const = 0;
   virtual int64_t channels() const = 0;
-  // Implements Image::decode. `box` is inside the image, and the minima are in [1, size of the box].
+  // Implements Image::decode. `box` is inside the image, and the minima are in [1, size of the box]; minima
+  // equal to the box must give exactly the box. The result's image is decoded and has channels() channels.
   virtual Region decode(Box box, int64_t min_height, int64_t min_width) const = 0;
 
  protected:

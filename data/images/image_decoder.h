@@ -1,5 +1,5 @@
-// decode_image: opens JPEG and PNG files as Images. The header is read and checked immediately, pixels are
-// decoded lazily.
+// decode_image: opens JPEG and PNG files as Images. The file is read into memory and its header is checked
+// immediately; pixels are decoded lazily.
 #pragma once
 
 #include <cstdint>

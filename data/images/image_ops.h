@@ -15,8 +15,8 @@ namespace gradus::data {
 // mirrored without repeating the edge pixels. kSymmetric: mirrored including the edge pixels.
 enum class PaddingMode { kConstant, kEdge, kReflect, kSymmetric };
 
-// Numbers of padding pixels: one number for all sides; two numbers for left and right, top and bottom; or
-// four.
+// Numbers of padding pixels, 0 to 2^24: one number for all sides; two numbers for left and right, top and
+// bottom; or four.
 struct Padding {
   int64_t left = 0, top = 0, right = 0, bottom = 0;
   constexpr Padding() = default;
@@ -42,7 +42,7 @@ struct PadImageOptions {
 };
 
 // Resizes to size.h rows of size.w pixels.
-// Errors: ValueError for a size below 1.
+// Errors: ValueError for a size outside [1, 2^24].
 Image resize(const Image& image, Size2 size, Interpolation filter = Interpolation::kBilinear);
 // Adds pixels around the image.
 // Errors: ValueError for negative padding, and for kReflect of an image with one row or column.
@@ -54,11 +54,12 @@ Image vflip(const Image& image);
 // Returns the pixels as f32[C,H,W], divided by 255.
 Tensor to_tensor(const Image& image);
 
-// Returns luma, (19595 R + 38470 G + 7471 B + 2^15) / 2^16, in 1 or 3 equal channels.
+// Returns luma, (19595 R + 38470 G + 7471 B + 2^15) / 2^16, in `channels` equal channels.
+// Errors: ValueError unless `channels` is 1 or 3.
 Image to_grayscale(const Image& image, int64_t channels = 1);
 // Blend: factor * image + (1 - factor) * other, where `other` is black (brightness), the mean luma
-// (contrast), or the luma of each pixel (saturation).
-// Errors: ValueError for a negative factor.
+// (contrast), or the luma of each pixel (saturation). Saturation and hue do not change gray images.
+// Errors: ValueError for a negative or infinite factor.
 Image adjust_brightness(const Image& image, double factor);
 Image adjust_contrast(const Image& image, double factor);
 Image adjust_saturation(const Image& image, double factor);

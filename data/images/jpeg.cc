@@ -1,7 +1,8 @@
 // JPEG decoder with libjpeg-turbo: decodes a box of an image that the library scales to 1/1, 1/2, 1/4 or 1/8,
-// as u8[H, W, C], C 1 (gray) or 3 (RGB), before EXIF orientation is applied. Limits of pixels, scans and
-// memory protect against malicious files. The caller (image_decoder.cc) passes a box inside the scaled image.
-// All errors of the library become FileErrors.
+// as u8[H, W, C], C 3 (RGB), or 1 for a gray file, before EXIF orientation is applied. Limits of pixels,
+// scans and memory protect against malicious files. The caller (image_decoder.cc) passes a box inside the
+// scaled image, and 1 channel only for a gray file. The library's errors, and without
+// DecodeOptions::allow_damaged its warnings of damaged data, become FileErrors.
 #include "gradus/data/images/encoded_image.h"
 
 #include <algorithm>

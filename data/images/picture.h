@@ -53,7 +53,7 @@ struct MaskOptions {
 class Picture {
  public:
   Picture(Image image);    // Errors: StateError for an undefined image
-  Picture(Tensor tensor);  // Errors: StateError if undefined
+  Picture(Tensor tensor);  // on the CPU, shared. Errors: StateError if undefined
   // Makes a picture with a mask [H,W], which has one byte for each pixel: its class.
   // Errors: ValueError unless the mask is gray and has the image's size.
   Picture(Image image, Image mask, MaskOptions options = {});
@@ -69,7 +69,8 @@ class Picture {
   // Returns the pixels, after all pending operations.
   // Errors: StateError for a tensor.
   Image image();
-  // Returns the values: f32[C,H,W], or the tensor that was set, row-major.
+  // Returns the values f32[C,H,W], row-major, or the tensor that was set if it has another dtype or rank.
+  // Shares memory with the picture.
   // Errors: StateError for an image.
   Tensor tensor();
   bool has_mask() const { return !mask_.empty(); }
@@ -79,13 +80,13 @@ class Picture {
 
   // --- Operations on an image. They return *this; StateError for a tensor. ---
 
-  // Crops to a box, in pixels of the current image. A mask is cropped, resized, padded and flipped alike.
+  // Crops to a box, in pixels of the current image.
   // Errors: ValueError unless the box is inside the image.
   Picture& crop(Box box);
-  // Resizes the image with antialiasing, and the mask to the nearest pixels. With scaled_decoding, a JPEG may
-  // be decoded at 1/2, 1/4 or 1/8 of its size, as long as the result is not smaller than `size`, which is
-  // faster but differs slightly from Pillow's result.
-  // Errors: ValueError for a size below 1.
+  // Resizes the image with antialiasing (unless kNearest), and the mask to the nearest pixels. With
+  // scaled_decoding, a JPEG may be decoded at 1/2, 1/4 or 1/8 of its size, as long as the result is not
+  // smaller than `size`, which is faster but differs slightly from Pillow's result.
+  // Errors: ValueError for a size outside [1, 2^24].
   Picture& resize(Size2 size, Interpolation filter = Interpolation::kBilinear, bool scaled_decoding = false);
   // Mirrors horizontally (swaps left and right).
   Picture& mirror();
@@ -117,15 +118,17 @@ class Picture {
   // Errors: StateError that says whether `op` belongs before or after ToTensor.
   void require_image(const char* op) const;
   void require_tensor(const char* op) const;
-  // Returns the lookup table from bytes to floats. Null for an image, and once the floats are computed.
+  // Returns the lookup table from bytes to floats. Null for an image, and once the floats are computed. May
+  // be replaced (by a table, not null) only if it is not null.
   const std::shared_ptr<const ValueTable>& value_table() const { return value_table_; }
   void set_value_table(std::shared_ptr<const ValueTable> table) { value_table_ = std::move(table); }
-  // Returns a writable copy of the values, channels-last.
+  // Returns a writable copy of the values, channels-last. Errors: StateError for an image; ShapeError unless
+  // f32[C,H,W].
   Tensor channels_last_copy();
-  // Shape and dtype of the tensor.
+  // Shape and dtype of the tensor; for an image, of the tensor that to_float() makes.
   Shape shape() const;
   DType dtype() const;
-  // Writes the values f32[C,H,W] to `out` [H,W,C], which has room for C*H*W floats.
+  // Writes the values f32[C,H,W] (not checked) to `out` [H,W,C], which has room for C*H*W floats.
   void write_channels_last(float* out);
 
  private:

@@ -1,8 +1,8 @@
 // Implementation of the PNG decoder with libpng: decodes a box of the image to 8-bit gray, RGB or palette
 // indices, with limits against malicious files. Callers check is_png, then call read_png_header, then
-// decode_png with a box inside the image and the header's channels. Errors: FileError; with
-// DecodeOptions::allow_damaged, damage leaves the remaining pixels black instead. Functions have no shared
-// state and may run on any thread.
+// decode_png with a box inside the image and the header's channels, or 3 for a gray file without kIndices.
+// Errors: FileError; with DecodeOptions::allow_damaged, damage after the header leaves the remaining pixels
+// black instead. Functions have no shared state and may run on any thread.
 #include "gradus/data/images/encoded_image.h"
 
 #include <png.h>

@@ -1,7 +1,7 @@
 // Separable resampling of 8-bit images, bit for bit as in Pillow (Resample.c): filter weights per output
 // position, normalized to sum 1 and rounded to 22-bit fixed point; one pass over rows and one over columns,
 // with 32-bit sums rounded to 8 bits after each pass. RGB rows have an AVX2 path with the same results.
-// Callers check sizes.
+// Callers check arguments: sizes >= 1, nonempty ranges inside them, 1 or 3 channels.
 #include "gradus/data/images/resample.h"
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // Resampling of 8-bit images, bit for bit as in Pillow 13: a horizontal and a vertical pass with fixed-point
-// weights, each rounded to 8 bits. The vertical pass comes first if the height shrinks by more than twice as
-// many pixels as the width.
+// weights, each rounded to 8 bits. Picture::resized runs the vertical pass first if the height shrinks by
+// more than twice as many pixels as the width.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ struct AxisWeights {
 };
 
 // Returns the weights of results [begin, end) of a resize of inputs [low, high), out of `in_size`, to `out_size`
-// results. Not for kNearest.
+// results. Not for kNearest. Requires 0 <= low < high <= in_size and 0 <= begin < end <= out_size.
 AxisWeights axis_weights(int64_t in_size, double low, double high, int64_t out_size, Interpolation filter,
                          int64_t begin, int64_t end);
 
@@ -36,9 +36,11 @@ struct Pixels {
   int64_t height, width, channels;
 };
 
-// Resamples rows: in [H,W,C] -> out [H,x.start.size(),C]. `in` begins with column x.first.
+// Resamples rows: in [H,W,C], C 1 or 3 -> out [H,x.start.size(),C]. `in` is columns [x.first, x.last); `out`
+// must not overlap it.
 void resample_rows(Pixels in, const AxisWeights& x, uint8_t* out);
-// Resamples columns: in [H,W,C] -> out [y.start.size(),W,C]. `in` begins with row y.first.
+// Resamples columns: in [H,W,C] -> out [y.start.size(),W,C]. `in` is rows [y.first, y.last); no overlap
+// either.
 void resample_columns(Pixels in, const AxisWeights& y, uint8_t* out);
 
 }  // namespace internal

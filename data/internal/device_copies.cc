@@ -1,6 +1,7 @@
 // DeviceCopies: copies the tensors of a batch into pinned (page-locked) host memory, then to the device on a
 // separate stream. Pinned blocks come from the caching allocator PinnedMemory, which does not reuse a block
-// before the copies from it have completed. For devices other than GPUs, pin() changes nothing.
+// before the copies from it have completed. For devices other than GPUs, pin() changes nothing. Workers call
+// pin(), the loop's thread the other functions.
 #include "gradus/data/internal/device_copies.h"
 
 #include <cstring>

@@ -25,7 +25,7 @@ class DeviceCopies {
     Batch batch;   // on the device
     Event copied;  // completes when the batch has been copied
   };
-  // Enqueues the copy of a batch to the device.
+  // Enqueues the copy of a batch to the device. Called, as receive(), in the loop's thread.
   Queued queue(Batch batch) const;
   // Makes the current stream wait for the copy, and returns the batch on the device.
   Batch receive(Queued queued) const;

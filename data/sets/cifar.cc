@@ -115,7 +115,7 @@ bool is_complete(const fs::path& dir, const Kind& kind) {
 }
 
 // Reads the files, or finds their contents in the shared memory under `key`: the data set's name and the
-// identity (inode, size, modification time) of each file.
+// identity (InputFile::identity) of each file.
 // Errors: FileError for a file of the wrong length or a label outside [0, classes).
 ImagesInMemory load(const Kind& kind, const std::vector<fs::path>& files, const Transform& transform) {
   struct Part {

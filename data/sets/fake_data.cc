@@ -11,8 +11,8 @@
 namespace gradus::data {
 namespace {
 
-// Streams of random numbers. Label `index` is number `index` of kLabelStream. The pixels of image `index` are
-// stream kFirstPixelStream + index, 16 bytes per number.
+// Streams of Philox blocks of 4 u32. Label `index` is made of block `index` of kLabelStream. The bytes of
+// image `index` are the blocks of stream kFirstPixelStream + index.
 constexpr uint64_t kLabelStream = 0, kFirstPixelStream = 1;
 
 }  // namespace

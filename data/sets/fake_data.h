@@ -13,7 +13,7 @@ struct FakeDataOptions {
   int64_t size = 1000;  // number of images
   Size2 image_size = 224;
   int64_t channels = 3;
-  int64_t classes = 10;
+  int64_t classes = 10;  // at most 2^32
   uint64_t seed = 0;
   Transform transform = ToTensor();
 };

@@ -29,8 +29,8 @@ class MarkovSource {
   // characters^(order + 1), the number of probabilities, exceeds 2^22.
   explicit MarkovSource(MarkovSourceOptions options = {});
 
-  // Returns the probability of each next character. A state is the last k characters as digits of a number in base
-  // `characters`, oldest first.
+  // Returns the probability of each next character, as a view of this object. A state is the last k
+  // characters as digits of a number in base `characters`, oldest first: 0 to characters^k - 1, not checked.
   std::span<const double> next(int64_t state) const;
   // Returns the stationary distribution of states, computed by power iteration.
   const std::vector<double>& stationary() const { return stationary_; }
@@ -41,7 +41,8 @@ class MarkovSource {
   // Errors: ValueError for length < 0.
   double entropy(int64_t length) const;
 
-  // Draws `length` consecutive characters, which are a function of `seed` and `stream`.
+  // Draws `length` >= 0 consecutive characters, as numbers 0 to characters - 1, which are a function of
+  // `seed` and `stream`. Stream 0 of the source's own seed is taken by its probabilities.
   std::vector<uint8_t> draw(int64_t length, uint64_t seed, uint64_t stream) const;
 
  private:

@@ -16,16 +16,16 @@ namespace gradus::data {
 class ImageDataset : public Dataset {
  public:
   // Returns the image before the transform.
-  // Errors: IndexError outside [0, size()).
+  // Errors: IndexError outside [0, size()); FileError for an unreadable image.
   virtual Image image(int64_t index) const = 0;
   virtual int64_t label(int64_t index) const = 0;
   const Transform& transform() const { return transform_; }
 
   // Returns the transformed image, row-major, and the label i64[].
-  // Errors: StateError if the transform does not produce a tensor.
+  // Errors: StateError if the transform does not produce a tensor; those of image() and label().
   Sample get(int64_t index) const override;
   // Reads a batch. The last pass over an image's pixels writes directly into the batch. Inputs f32[N,C,H,W] are
-  // channels-last, the fastest layout for convolutions.
+  // channels-last, the fastest layout for convolutions; tensors of other dtypes or ranks are collated.
   // Errors: SampleError, also if an image's shape differs from the first image's.
   Batch get_batch(std::span<const int64_t> indices) const override;
 

@@ -62,7 +62,8 @@ class ImageFiles : public ImageDataset {
   int64_t label(int64_t index) const override;
   std::filesystem::path path(int64_t index) const;
 
-  // Return the number of distinct files found unreadable so far (OnError::kSkip), and the first 1000 of them.
+  // Return the number of distinct files found unreadable so far (OnError::kSkip), by this set and its copies,
+  // and the first 1000 of them.
   int64_t unreadable() const;
   std::vector<UnreadableFile> unreadable_files() const;
 

@@ -23,14 +23,15 @@ struct HostTensor {
   MemoryUse memory;
 };
 
-// Returns `size` bytes that are identified by `key` on this host. The first rank that requests `key` initializes
-// them with fill().
-// Errors: those of fill().
+// Returns `size` bytes that are identified by `key` on this host: equal keys must mean equal sizes and
+// contents. The first rank that requests `key` initializes them with fill(); others wait.
+// Errors: those of fill() and of Job::share.
 HostTensor host_tensor(const std::string& key, int64_t size, const std::function<void(uint8_t* out)>& fill);
 
 class ImagesInMemory : public ImageDataset {
  public:
-  // `memory`: how many bytes are shared between ranks. Default: none.
+  // Keeps the tensors, which are on the CPU. `memory`: bytes shared between ranks, and others. Default: all
+  // own.
   // Shapes: images u8[N,1,H,W], or u8[N,3,H,W] channels-last; labels u8[N].
   // Errors: ShapeError; DTypeError; ValueError for a label >= num_classes, or for a transform that requires
   // another number of channels.
@@ -41,7 +42,8 @@ class ImagesInMemory : public ImageDataset {
   int64_t size() const override { return images_.size(0); }
   Image image(int64_t index) const override;
   int64_t label(int64_t index) const override;
-  // Reads a batch. With a pointwise transform, bytes are converted directly into the batch by table lookup.
+  // Reads a batch. With a pointwise transform (TransformStep::is_pointwise), which runs once at construction,
+  // bytes are converted directly into the batch by table lookup.
   // Errors: IndexError with a pointwise transform; otherwise as ImageDataset.
   Batch get_batch(std::span<const int64_t> indices) const override;
 

@@ -21,8 +21,8 @@ struct MnistOptions {
 // Handwritten digits (LeCun, Cortes, Burges). Normalizes with mean 0.1307 and std 0.3081.
 class MNIST : public ImagesInMemory {
  public:
-  // Reads train-images-idx3-ubyte and train-labels-idx1-ubyte (t10k-... for the test images), each plain or with
-  // .gz, from `dir` or `dir`/MNIST/raw.
+  // Reads train-images-idx3-ubyte and train-labels-idx1-ubyte (t10k-... for the test images; also with .idx
+  // instead of -idx), each plain or with .gz, from `dir`, `dir`/MNIST/raw or `dir`/raw.
   // Errors: FileError if a file is missing (lists the searched folders and a source) or malformed.
   explicit MNIST(const std::filesystem::path& dir, MnistOptions options = {});
   // Returns whether the files of all training and test images exist.
@@ -33,7 +33,7 @@ class MNIST : public ImagesInMemory {
 // and std 0.3530.
 class FashionMNIST : public ImagesInMemory {
  public:
-  // Reads the same files as MNIST, from `dir` or `dir`/FashionMNIST/raw.
+  // Reads the same files as MNIST, from `dir`, `dir`/FashionMNIST/raw or `dir`/raw.
   explicit FashionMNIST(const std::filesystem::path& dir, MnistOptions options = {});
   static bool available(const std::filesystem::path& dir);
 };

@@ -24,7 +24,7 @@ struct SegmentationFilesOptions {
   // Applied to each image and its mask: crops, resizes, padding and flips change both, with the same random
   // numbers; other transforms change the image only.
   Transform transform = ToTensor();
-  DecodeOptions decode = {.exif_orientation = false};  // of images and masks
+  DecodeOptions decode = {.exif_orientation = false};  // of images, and of masks except the mode
   MaskOptions mask = {};                               // class of padding pixels
 };
 

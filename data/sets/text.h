@@ -20,7 +20,7 @@
 namespace gradus::data {
 
 struct ReadTextOptions {
-  int64_t max_bytes = int64_t{1} << 27;
+  int64_t max_bytes = int64_t{1} << 27;  // of the unpacked text
 };
 
 // Reads a whole file, plain or gzip.
@@ -75,7 +75,7 @@ class TextWindows : public Dataset {
 };
 
 namespace internal {
-// numbers[T + 1] -> input numbers[0, T), target numbers[1, T + 1).
+// numbers[T + 1], not empty -> input i64 numbers[0, T), target i64 numbers[1, T + 1).
 Sample next_character_sample(std::span<const uint8_t> numbers);
 }  // namespace internal
 

@@ -1,6 +1,6 @@
 // Geometric transforms: they compute sizes, boxes and random draws, with torchvision's rounding, and call the
-// operations of Picture, which transform image and mask alike. Random transforms take
-// one key per apply() from the thread's Context. apply() may run on several threads.
+// operations of Picture, which transform image and mask alike. Random transforms seed their RandomNumbers
+// with one draw per apply() from the thread's Context. apply() may run on several threads.
 #include "gradus/data/transforms/geometry.h"
 
 #include <algorithm>

@@ -1,7 +1,7 @@
 // Transforms that crop, resize, pad and flip images. Names, defaults and distributions are torchvision's.
-// apply() changes a picture's image and its segmentation mask, if there is one, alike, and is a StateError
-// after ToTensor. Sizes are in pixels, with the height first (Size2 {h, w}). Random transforms draw from the
-// Context's generator.
+// apply() changes a picture's image and its segmentation mask, if there is one, alike, may run on several
+// threads, and is a StateError after ToTensor. Sizes are in pixels, 1 to 2^24, with the height first (Size2
+// {h, w}). Random transforms draw from the calling thread's Context.
 #pragma once
 
 #include <cstdint>

@@ -4,8 +4,9 @@
 //                                   .batch_transform = data::MixUp({.num_classes = 10, .alpha = 0.2})});
 //   for (const data::Batch& b : loader) loss = nn::cross_entropy(net(b.input), b.target);
 //
-// Sample i is mixed with sample i - 1 of the batch, sample 0 with the last. Random numbers come from the Context's
-// generator; a loader installs a separate generator per batch.
+// Sample i is mixed with sample i - 1 of the batch, sample 0 with the last, in place if the batch is the
+// input's only owner. Random numbers come from the Context's generator; a loader installs a separate
+// generator per batch.
 #pragma once
 
 #include <cstdint>
@@ -33,7 +34,8 @@ struct MixUpOptions {
 class MixUp {
  public:
   explicit MixUp(MixUpOptions options);  // Errors: ValueError unless alpha > 0 and there is a class
-  // Errors: ValueError, ShapeError, DTypeError for a batch of other shapes or dtypes.
+  // Errors: ShapeError, DTypeError, DeviceError unless of these shapes and dtypes, dense and on the CPU;
+  // ValueError for a missing target or one outside [0, num_classes).
   Batch operator()(Batch batch) const;
 
  private:
@@ -51,7 +53,7 @@ using CutMixOptions = MixUpOptions;
 class CutMix {
  public:
   explicit CutMix(CutMixOptions options);  // Errors: as MixUp
-  Batch operator()(Batch batch) const;
+  Batch operator()(Batch batch) const;     // Errors: as MixUp
 
  private:
   CutMixOptions options_;

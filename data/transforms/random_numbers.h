@@ -1,5 +1,5 @@
 // RandomNumbers: a Philox stream of random numbers for one transform and sample, keyed by one draw of the
-// Context's generator.
+// generator of the constructing thread's Context. Not thread-safe; arguments are not checked.
 #pragma once
 
 #include <array>
@@ -23,7 +23,7 @@ class RandomNumbers {
   }
   // True with probability p.
   bool bernoulli(double p) { return uniform() < p; }
-  // Uniform over 0, 1, ..., n - 1.
+  // Uniform over 0, 1, ..., n - 1; n >= 1.
   int64_t uniform_int(int64_t n) {
     const auto [hi, lo] = next();
     const uint64_t bits = (uint64_t(hi) << 32) | lo;
@@ -34,7 +34,7 @@ class RandomNumbers {
     const double radius = std::sqrt(-2 * std::log(1 - uniform()));
     return radius * std::cos(2 * std::numbers::pi * uniform());
   }
-  // Gamma-distributed with scale 1 (Marsaglia and Tsang 2000).
+  // Gamma-distributed with shape > 0 and scale 1 (Marsaglia and Tsang 2000).
   double gamma(double shape) {
     if (shape < 1) {
       const double power = std::pow(1 - uniform(), 1 / shape);
@@ -48,7 +48,7 @@ class RandomNumbers {
       if (std::log(1 - uniform()) < 0.5 * x * x + d - d * v + d * std::log(v)) return d * v;
     }
   }
-  // Beta-distributed with both parameters `alpha`.
+  // Beta-distributed with both parameters `alpha` > 0.
   double beta(double alpha) {
     const double a = gamma(alpha), b = gamma(alpha);
     if (a + b > 0) return a / (a + b);

@@ -1,5 +1,6 @@
 // Normalize, Lighting and RandomErasing on a Picture, an image that is either lazily converted bytes with a
-// table of the f32 value per channel and byte, or an f32 tensor [C, H, W] with channels last in memory.
+// table of the f32 value per channel and byte, or an f32 tensor [C, H, W] with channels last in memory. A
+// picture before ToTensor is a StateError. Random numbers come from the Context of the calling thread.
 #include "gradus/data/transforms/tensor.h"
 
 #include <algorithm>

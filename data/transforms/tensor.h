@@ -1,6 +1,7 @@
 // Conversion of images to tensors f32[C, H, W], and transforms of those tensors. Names, defaults and
-// distributions are torchvision's. apply() changes a Picture (images/picture.h), one sample's image;
-// is_pointwise(): each result value depends only on its channel and its 8-bit input value.
+// distributions are torchvision's. apply() changes a Picture (images/picture.h), one sample's image, may run
+// on several threads, and is a StateError for a tensor (ToTensor) or an image (others). is_pointwise(): each
+// result value depends only on its channel and its 8-bit input value.
 #pragma once
 
 #include <array>

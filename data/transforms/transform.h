@@ -83,7 +83,8 @@ class RandomApply : public TransformStep {
   double p_;
 };
 
-// Applies a function to the image or, after ToTensor, to the tensor.
+// Applies a function to the image or, after ToTensor, to the tensor. Several threads call the function.
+// Errors: StateError at the wrong side of ToTensor, or for an undefined result.
 class Lambda : public TransformStep {
  public:
   template <class F>

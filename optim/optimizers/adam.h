@@ -2,7 +2,8 @@
 // parameter, g = grad + weight_decay p (-grad with `maximize`), t >= 1 the number of the step, and
 //   m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g^2, initially 0.
 // From kName on, structs of options have what KernelOptimizer (optim/optimizer.h) requires: the slot of the
-// step kernel, check() of the values (ValueError), names of states, and each(), which visits all options.
+// step kernel, names of states, each(), which visits all options, and check(): ValueError unless betas are in
+// [0, 1) and lr, eps, weight_decay and momentum_decay >= 0.
 #pragma once
 
 #include <array>

@@ -1,7 +1,8 @@
 // LARS and LAMB: checks of options and the step kernels on CPUs, with the rules of optim/rules/lars.h in two
 // parallel passes over all parameters. LARS computes the norms of parameter and gradient, then updates. LAMB
 // updates the moments and computes the norms of parameter and direction, then computes the direction again
-// and applies it. T is the type to compute in; in_tiles converts elements of type P to T in blocks.
+// and applies it. T is the type to compute in; for_each_tile converts elements of type P to T in blocks. All
+// tensors of a call have the dtype of `first_param`.
 #include "gradus/optim/optimizers/lars.h"
 
 #include "gradus/optim/rules/lars.h"

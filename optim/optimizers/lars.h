@@ -2,7 +2,8 @@
 // and LAMB. Norms are 2-norms over each whole parameter. A trust ratio is 1 if one of its norms is 0. In the
 // formulas p is a parameter, grad its gradient, negated with `maximize`, and t >= 1 the number of the step.
 // From kName on, structs of options have what KernelOptimizer (optim/optimizer.h) requires: the slot of the
-// step kernel, check() of the values (ValueError), names of states, and each(), which visits all options.
+// step kernel, names of states, each(), which visits all options, and check(): ValueError unless numbers are
+// >= 0 and betas in [0, 1).
 #pragma once
 
 #include <array>

@@ -52,9 +52,9 @@ extern template class OptimizerWith<LBFGSOptions>;
 //
 // All parameters must be in one group and on one device, in f32 or f64. Parameters without a gradient count as
 // having gradient 0. The method requires a deterministic function: compute the loss over the whole data set, not
-// over random batches. On several ranks the closure must return the same loss and compute the same gradients on
-// every rank. Source: Nocedal and Wright, "Numerical Optimization", algorithms 7.5, 3.5 and 3.6; minFunc by M.
-// Schmidt.
+// over random batches. The host waits for each loss and dot product. On several ranks the closure must return
+// the same loss and compute the same gradients on every rank. Source: Nocedal and Wright, "Numerical
+// Optimization", algorithms 7.5, 3.5 and 3.6; minFunc by M. Schmidt.
 class LBFGS final : public OptimizerWith<LBFGSOptions> {
  public:
   // Errors: DTypeError unless parameters are f32 or f64; DeviceError for several devices.

@@ -1,8 +1,8 @@
 // Optimizers that divide each element of the gradient by the root of a sum or mean of its squares: Adagrad,
 // RMSprop and Adadelta, as in torch.optim. In all formulas p is a parameter, g = grad + weight_decay p (-grad
 // with `maximize`), and t >= 1 the number of the step. States start at 0. From kName on, structs of options
-// have what KernelOptimizer (optim/optimizer.h) requires: the slot of the step kernel, check() of the values
-// (ValueError), names of states, and each(), which visits all options.
+// have what KernelOptimizer (optim/optimizer.h) requires: the slot of the step kernel, names of states,
+// each(), which visits all options, and check(): ValueError unless numbers are >= 0 and rho <= 1.
 #pragma once
 
 #include "gradus/optim/optimizer.h"

@@ -1,8 +1,9 @@
 // Optimizers that do not divide by a mean of squared gradients: SGD, ASGD and Rprop, as in torch.optim, and
 // Lion. Each struct of options also has the members that KernelOptimizer (optim/optimizer.h) requires: the
-// step kernel, the names of each parameter's state tensors, check() of the values (ValueError), and each(),
-// which visits all options by name for checkpoints. In the formulas p is a parameter and grad its
-// gradient, negated with `maximize`.
+// step kernel, the names of each parameter's state tensors, each(), which visits all options by name for
+// checkpoints, and check(): ValueError unless lr, momentum, weight_decay, lambd and step sizes are >= 0 (the
+// maximum not below the minimum), betas in [0, 1), etas[0] in (0, 1) and etas[1] > 1. In the formulas p is a
+// parameter and grad its gradient, negated with `maximize`.
 #pragma once
 
 #include <array>

@@ -5,7 +5,7 @@
 // parameter's. An XRuleFactory creates the rule of a step from the options and the step number. x_step is the
 // kernel of a device, whose loop over the elements of `items`, one per parameter, is Apply (raw::ApplyOnCPU,
 // cuda::ApplyOnCuda). copy_device_scalars() copies the members that depend on the learning rate and on the
-// step number, which CUDA kernels may read on the device.
+// step number, which CUDA kernels may read on the device; without it, all members.
 #pragma once
 
 #include <vector>

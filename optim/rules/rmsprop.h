@@ -4,7 +4,7 @@
 // maximize, plus weight decay. T is the type to compute in: f32 for 16-bit floats, else the parameter's. An
 // XRuleFactory creates the rule of a step from the options and the step number. x_step is the kernel of a
 // device, whose loop over `items`, one per parameter, is Apply (raw::ApplyOnCPU, cuda::ApplyOnCuda).
-// copy_device_scalars() copies the members that CUDA kernels may read on the device.
+// copy_device_scalars() copies the members that CUDA kernels may read on the device; without it, all members.
 #pragma once
 
 #include <vector>

@@ -32,6 +32,8 @@ class JoinedLR : public LRSchedule {
 // Uses schedule i in the epochs [milestones[i - 1], milestones[i]), which begin with epoch 0 of schedule i.
 class SequentialLR final : public JoinedLR {
  public:
+  // Resets the rates, which the schedules' constructors have changed, to the initial ones, and starts
+  // schedule 0.
   // Errors: as JoinedLR; ValueError unless there is one milestone less than schedules, ascending from 1 on.
   SequentialLR(Optimizer& optimizer, std::vector<LRSchedule*> schedules, std::vector<int64_t> milestones);
   void step() override;

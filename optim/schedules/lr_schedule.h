@@ -1,6 +1,7 @@
 // Learning-rate schedules, as torch.optim.lr_scheduler. The base rates are the groups' rates at the
 // construction of the optimizer's first schedule. Most schedules compute the new rate from the current one,
-// so that schedules can be combined with each other and with set_lr.
+// so that schedules can be combined with each other and with set_lr. A schedule's constructor sets the rates
+// of epoch 0. The optimizer must outlive the schedule.
 //
 //   optim::StepLR schedule(opt, {.step_size = 1, .gamma = 0.7});
 //   for (int epoch = 1; epoch <= 14; ++epoch) { train(); schedule.step(); }
@@ -55,8 +56,8 @@ class LRSchedule {
   virtual void read_state(StateReader in);
 
  protected:
-  // `optimizer` must outlive the schedule. `kind` is the schedule's name in errors: "StepLR". The constructor
-  // of a derived class must end with start().
+  // `kind` is the schedule's name in errors: "StepLR". The constructor of a derived class must end with
+  // start().
   explicit LRSchedule(Optimizer& optimizer, const char* kind = "LRSchedule");
   // Sets the rates of epoch 0.
   void start();
@@ -89,12 +90,13 @@ class LRSchedule {
   int64_t epoch_ = 0, steps_ = 0;
 };
 
-// base f(epoch), with one f for all groups, or one per group.
+// base f(epoch), with one f for all groups, or one per group. Groups without an f, which were added to the
+// optimizer later, keep their rate, also below.
 class LambdaLR final : public LRSchedule {
  public:
   using Factor = std::function<double(int64_t epoch)>;
   LambdaLR(Optimizer& optimizer, Factor f);
-  LambdaLR(Optimizer& optimizer, std::vector<Factor> fs);  // Errors: ValueError for another number
+  LambdaLR(Optimizer& optimizer, std::vector<Factor> fs);  // Errors: ValueError for another number, or null
 
  private:
   double rate(size_t group, double base_lr, double current_lr) const override;
@@ -106,7 +108,7 @@ class MultiplicativeLR final : public LRSchedule {
  public:
   using Factor = std::function<double(int64_t epoch)>;
   MultiplicativeLR(Optimizer& optimizer, Factor f);
-  MultiplicativeLR(Optimizer& optimizer, std::vector<Factor> fs);  // Errors: ValueError for another number
+  MultiplicativeLR(Optimizer& optimizer, std::vector<Factor> fs);  // Errors: as LambdaLR
 
  private:
   double rate(size_t group, double base_lr, double current_lr) const override;

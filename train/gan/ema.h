@@ -44,7 +44,7 @@ class Ema {
   // Returns the decay of an update after `images` images, if the last update was after `before`.
   double decay(int64_t before, int64_t images) const;
 
-  // The state of AveragedModel, and "images".
+  // The state of AveragedModel, and "images". Errors of loading: ValueError; the Ema is then unchanged.
   optim::State state_dict() const;
   void load_state_dict(const optim::State& state);
 

@@ -8,7 +8,7 @@
 // The discriminator is a layer or a function of images: [&](const Tensor& x) { return disc(x, scale); }. A
 // penalty calls the discriminator once, in full precision also under autocast. The gradient of the penalty
 // reaches the parameters of the discriminator, not the images. With batch norm the gradient of each image
-// depends on the whole batch: prints a warning, once for each discriminator.
+// depends on the whole batch: prints a warning, once for each discriminator that is a Module.
 #pragma once
 
 #include <functional>
@@ -51,7 +51,7 @@ Tensor gradient_penalty(D&& disc, const Tensor& real, const Tensor& fake, const 
 
 // |g|^2, a mean over the samples, where g is the gradient of the score's sum at the real images. The usual
 // loss adds it times gamma / 2.
-// Shapes: real [N,...] -> [].
+// Shapes: real [N,...] -> []. Errors: ShapeError for no dims or N = 0; what the discriminator throws.
 // Source: Mescheder et al., "Which training methods for GANs do actually converge?", ICML 2018.
 Tensor r1_of(const internal::Discriminator& disc, const Tensor& real);
 template <class D> Tensor r1(D&& disc, const Tensor& real) {
@@ -59,7 +59,7 @@ template <class D> Tensor r1(D&& disc, const Tensor& real) {
 }
 
 // The mean square of the scores of real images, which keeps them near 0: PGGAN adds it times 0.001.
-// Shapes: real any -> [].
+// Shapes: real any -> []. Errors: DTypeError unless floating point.
 // Source: Karras et al., "Progressive growing of GANs", ICLR 2018.
 Tensor drift(const Tensor& real);
 

@@ -50,7 +50,7 @@ std::string CheckpointFiles::find(bool use_latest) const {
     if (!resume_.empty()) return resume_;
     return use_latest && has_last ? last : "";
   };
-  return dist::attempt("resume", find)[0];
+  return dist::attempt("resume", find)[0];  // on all ranks the result of rank 0, or its error
 }
 
 void CheckpointFiles::check(const io::LoadedCheckpoint& loaded) const {

@@ -35,6 +35,7 @@ class CheckpointFiles {
 };
 
 // Write and read sums, whose entries are named NAME.sum.KEY, and the results of all tests.
+// Errors of reading: FileError for a missing entry.
 void put_sums(io::Checkpoint& c, const std::string& name, const Sums& s);
 Sums get_sums(const io::Checkpoint& c, const std::string& name);
 void put_history(io::Checkpoint& c, const std::vector<EpochResult>& history);

@@ -22,11 +22,13 @@ class FiniteCheck {
   FiniteCheck(std::string program, std::string checkpoint)
       : program_(std::move(program)), checkpoint_(std::move(checkpoint)) {}
 
-  // Allows steps to be skipped, fewer than 100 in a row. A skipped step restores the modules' buffers.
+  // Allows steps to be skipped, fewer than 100 in a row. A skipped step restores the buffers of the modules,
+  // which must outlive this object, to those at begin_step().
   void allow_skipping(std::vector<nn::Module*> modules) { modules_ = std::move(modules); }
   void begin_step(int64_t step);
   // Handles gradients of `network` that are not finite; `cause` is the text that names their rank and
-  // parameter. If it returns, the caller skips the optimizer's step. Collective.
+  // parameter, `values` are those logged so far. If it returns, the caller skips the optimizer's step.
+  // Collective.
   // Errors: ValueError if steps may not be skipped, or too many in a row were.
   void skip_step(const std::string& network, const std::string& cause, const Values& values, Tally& tally);
   // Returns the sums of the step's values. A value on a GPU is added to the tally later, by read_values.

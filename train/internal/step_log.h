@@ -24,7 +24,8 @@ struct Counts {
   double seconds = 0;  // of steps, without tests and saving
 };
 
-// The position of a loader after a batch. `epoch` and `batch` count from 1.
+// The position of a loader after a batch. `epoch` and `batch` count from 1, batches of the loader's current
+// size.
 struct EpochPosition {
   int64_t epoch, batch, batches;
   int64_t samples, total;  // of the epoch: so far, and all

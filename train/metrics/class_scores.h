@@ -5,7 +5,7 @@
 //   const metrics::ClassScores s = metrics::class_scores(p, {.reference = bincount(labels_of_test_set)});
 //   std::cout << s.score << " +- " << s.score_std << ", " << s.covered << " classes\n";
 //
-// Not collective: each rank scores its own images.
+// Not collective: each rank scores its own images. Tensors may be on any device; the host waits for them.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ namespace gradus::metrics {
 struct ClassScoresOptions {
   Tensor reference = {};   // [C]: counts of the classes in the reference; undefined: equal counts
   Tensor labels = {};      // i[N]: the requested class of each image; undefined: none
-  int64_t splits = 10;     // number of parts of consecutive images, each of which gets a score
+  int64_t splits = 10;     // number of parts of consecutive images, each of which gets a score; at most N
   double confident = 0.9;  // the minimum probability of a confident classifier
 };
 

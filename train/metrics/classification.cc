@@ -1,7 +1,7 @@
 // Classification metrics. count() reduces a batch to a tensor of counts, which Metric adds over batches and
 // ranks, and compute() derives the value: correct / counted (Accuracy), the matrix [target, prediction]
 // (ConfusionMatrix, IoU), exp(summed cross-entropy / counted) (Perplexity), histograms of scores by class
-// (AUC). Bad targets throw, which waits for the device.
+// (AUC). Each count() checks the targets, for which the host waits for the device.
 #include "gradus/train/metrics/classification.h"
 
 #include <algorithm>

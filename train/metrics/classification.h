@@ -1,5 +1,7 @@
 // Metrics of classifiers: accuracy, confusion matrix, intersection over union, perplexity, area under the ROC
-// curve. Their base class is in gradus/train/metrics/metric.h.
+// curve. Their base class is in gradus/train/metrics/metric.h: update() adds a batch; compute...() and
+// mean_loss() are collective over `group`, by default all ranks. Errors of update(): DTypeError, ShapeError,
+// ValueError for targets outside [0, C) that are not ignore_index.
 #pragma once
 
 #include <cstdint>
@@ -48,7 +50,7 @@ struct ConfusionMatrixOptions {
 // Shapes: update(scores[N,C,...], target i[N,...]), or update(classes i[N,...], target i[N,...]).
 class ConfusionMatrix : public Metric {
  public:
-  // Errors: ValueError for classes < 1
+  // Errors: ValueError for classes outside [1, 32768].
   explicit ConfusionMatrix(ConfusionMatrixOptions options) : ConfusionMatrix("ConfusionMatrix", options) {}
   // Returns i64[C,C]: rows are targets, columns are predictions.
   Tensor compute() const { return total(); }
@@ -105,7 +107,7 @@ struct AUCOptions {
 // Shapes: update(scores[...], target[...] of zeros and ones).
 class AUC final : public Metric {
  public:
-  // Errors: ValueError for bins < 1, unless low < high, and unless both are finite.
+  // Errors: ValueError for bins outside [1, 2^24], unless low < high, and unless both are finite.
   explicit AUC(AUCOptions options = {});
   // Returns the area in [0, 1]; NaN unless both classes occur.
   double compute() const;

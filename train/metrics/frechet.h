@@ -32,7 +32,7 @@ class FeatureStatistics {
  public:
   explicit FeatureStatistics(FeatureStatisticsOptions options = {}) : group_(options.group) {}
 
-  // Adds a batch, without recording.
+  // Adds a batch, from any device, which the host waits for, without recording.
   // Shapes: features [N,D], the same D <= 16384 in all batches.
   // Errors: DTypeError unless floating point; ShapeError; ValueError for NaN and magnitudes above 1e40.
   void update(const Tensor& features);

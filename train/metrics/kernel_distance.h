@@ -1,7 +1,7 @@
 // The kernel distance between two sets of features; KID for features of an Inception network. Unlike the
 // Frechet distance it is unbiased for few samples.
 //
-// Not collective: each rank compares its own features.
+// Not collective: each rank compares its own features, from any device; the work is done on the host.
 #pragma once
 
 #include <cstdint>

@@ -42,7 +42,7 @@ class Metric {
   void reset();
 
  protected:
-  // The counts have the shape and dtype of `zeros`, and lie on the host.
+  // The counts have the shape and dtype of `zeros`, and are on the host. `name` is kept, so it is a literal.
   Metric(const char* name, Tensor zeros, dist::Group group);
   // Returns the counts of a batch, on any device, in the shape and dtype of `zeros`. Checks the arguments,
   // which are defined.

@@ -1,6 +1,6 @@
 // Precision and recall of the distribution of generated images, from their features.
 //
-// Not collective: each rank compares its own features.
+// Not collective: each rank compares its own features, from any device; the work is done on the host.
 #pragma once
 
 #include <cstdint>

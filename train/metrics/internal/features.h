@@ -15,11 +15,10 @@ Tensor checked_features(const char* metric, const char* name, const Tensor& feat
 // Errors: ValueError.
 void check_magnitude(const char* metric, const char* name, const Tensor& x, double largest);
 
-// The same for two sets of features.
-// Errors: also ShapeError unless both have the same D.
 struct FeaturePair {
   Tensor a, b;
 };
+// Returns two sets of features as the first function does one. Errors: also ShapeError unless D is the same.
 FeaturePair checked_features(const char* metric, const Tensor& a, const Tensor& b);
 
 }  // namespace gradus::metrics::internal
