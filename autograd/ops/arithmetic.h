@@ -3,9 +3,10 @@
 // Operands of different shapes broadcast by NumPy's rule. Dtypes promote as in PyTorch: a number takes the
 // tensor's dtype unless its C++ type is of a higher category, in the order bool, integer, floating point
 // (docs/api/dtypes.md). The result has the operands' memory layout.
-// Errors of all ops: ShapeError when shapes do not broadcast; DTypeError; DeviceError for operands on
-// different devices. Functions are differentiable unless noted; an element-wise "Grad" is summed to a
-// broadcast operand's shape. dy is the gradient of the result y.
+// Errors of all ops: StateError for an undefined operand; ShapeError when shapes do not broadcast;
+// DTypeError; DeviceError for operands on different devices. Integers wrap on overflow. Functions are
+// differentiable unless noted; an element-wise "Grad" is summed to a broadcast operand's shape. dy is the
+// gradient of the result y.
 #pragma once
 
 #include <optional>
@@ -31,12 +32,12 @@ Tensor sub(Number a, const Tensor& b);
 Tensor mul(const Tensor& a, const Tensor& b);
 Tensor mul(const Tensor& a, Number b);
 Tensor mul(Number a, const Tensor& b);
-// Divides: y = a / b. Integers give f32.
+// Divides: y = a / b. Integers give the default dtype.
 // Grad: da = dy / b, db = -dy y / b.
 Tensor div(const Tensor& a, const Tensor& b);
 Tensor div(const Tensor& a, Number b);
 Tensor div(Number a, const Tensor& b);
-// Raises to a power: y = a^b.
+// Raises to a power: y = a^b. Integers to a negative power are rounded toward 0.
 // Grad: da = dy b a^(b-1), and 0 where b = 0; db = dy y log a, and 0 where a = 0 and b >= 0. At a = 0, da is
 // 0 for b = 0 and b > 1, dy for b = 1, and infinite for other b.
 Tensor pow(const Tensor& a, const Tensor& b);
@@ -129,7 +130,7 @@ Tensor clamp(const Tensor& x, const Tensor& low, const Tensor& high);
 // Grad: to dy, clamp_backward of the gradient.
 Tensor clamp_backward(Tensor dy, const Tensor& x, double low, double high);
 
-// --- unary; functions with fractional results return f32 for integers ---
+// --- unary; functions with fractional results return the default dtype for integers ---
 
 // Negates: y = -x.
 // Grad: -dy.
@@ -180,7 +181,7 @@ Tensor frac(const Tensor& x);
 // x keeps its shape, dtype and layout; the operand broadcasts to x's shape. Not differentiable: the operand
 // gets no gradient, even when a recording follows the operand.
 // Errors of all: StateError when an open recording follows x; DTypeError when the operand, or the result, is
-// of a higher category than x (bool, integer, floating point).
+// of a higher category than x (bool, integer, floating point); ShapeError when elements of x share memory.
 
 // x += y, x += alpha y; likewise -=, *=, /=.
 void add_(const Tensor& x, const Tensor& y);

@@ -47,14 +47,16 @@ MinAndMax aminmax(const Tensor& x, int64_t dim, bool keepdim = false);
 struct ValuesAndIndices {
   Tensor values, indices;
 };
-// Return the largest, or smallest, elements along `dim` with their indices:
+// Return the largest, or smallest, elements along `dim` with their indices; the first NaN, if there is one:
 //   auto [values, indices] = max(x, 1);
 // Errors: ShapeError for a dim of size 0.
 // Grad: dy at the indices, zeros elsewhere.
 ValuesAndIndices max(const Tensor& x, int64_t dim, bool keepdim = false);
 ValuesAndIndices min(const Tensor& x, int64_t dim, bool keepdim = false);
 
-// Return the i64 indices of the largest, or smallest, elements along `dim`, or in the flattened x.
+// Return the i64 indices of the largest, or smallest, elements along `dim`, or in the flattened x, as max
+// does.
+// Errors: ShapeError for no elements.
 Tensor argmax(const Tensor& x);
 Tensor argmin(const Tensor& x);
 Tensor argmax(const Tensor& x, int64_t dim, bool keepdim = false);

@@ -1,4 +1,7 @@
-// Distances and similarities of vectors, and normalization of vectors.
+// Distances and similarities of vectors, and normalization of vectors, differentiable. Results have the
+// promoted dtype of the inputs; all but cdist compute 16-bit floats in f32. Norms with any p:
+// autograd/ops/reduce.h.
+// Errors of all: DeviceError for tensors on different devices.
 #pragma once
 
 #include "gradus/tensor/tensor.h"
