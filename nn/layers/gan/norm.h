@@ -70,8 +70,8 @@ class MinibatchStdDev final : public LayerWith<MinibatchStdDevOptions> {
   Tensor forward(const Tensor& x) override;
 
   // In training, groups are formed over the batches of all ranks of `reduction` together, N * size samples in
-  // which sample n of rank r has index n * size + r, as in a DataLoader's global batch. All ranks' batches
-  // must have one shape. Null: over this rank's batch alone.
+  // which sample n of rank r has index n * size + r, as in a DataLoader's global batch. Calls then are
+  // collective, and all ranks' batches must have one shape. Null: over this rank's batch alone.
   void set_reduction(std::shared_ptr<StatisticsReduction> reduction) { reduction_ = std::move(reduction); }
 
  private:
