@@ -102,8 +102,7 @@ class RecordingState;
 // A gradient tape of a manager, which it may outlive; destruction ends it. A recording can be moved and
 // paused. One manager can have several recordings open, which end in any order. Threads that share a Context
 // record into the same recordings; attach to one, or end it, only while no other thread records into it.
-// Errors: StateError of all functions but release and is_open for an empty Recording (default-made or moved
-// from).
+// Errors: StateError for an empty (default-made or moved-from) Recording, except of release and is_open.
 class Recording {
  public:
   Recording();
@@ -200,8 +199,7 @@ class GradManagerGroup {
 };
 inline GradManagerGroup operator|(GradManager& a, GradManager& b) { return {&a, &b}; }
 
-// Suspends all recording on this thread for a scope: `auto off = no_record();`. Ends on the thread that made
-// it.
+// Suspends all recording on this thread, where it also ends, for a scope: `auto off = no_record();`.
 class [[nodiscard]] NoRecord {
  public:
   NoRecord();

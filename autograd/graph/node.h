@@ -83,8 +83,7 @@ class Node : public AutogradSlot {
   // Computes the gradients of the inputs in args.needs, on the thread of the backward. Unless the node is
   // required, at least one of args.dys is defined. Called once per pass (up to twice if deferrable): the
   // backward of a recording, which ends it, and grad(ys, xs), which does not. For each recording of a
-  // required node, either `run` is called with that recording as args.ending, or `skipped`; both if `run`
-  // throws.
+  // required node, `run` is called with that recording as args.ending, or `skipped`, or both if `run` throws.
   virtual void run(const RuleArgs& args) = 0;
   // Drops what only the gradients of these inputs need; `inputs` has a flag per input, or is empty for all
   // inputs. A part of the inputs is dropped for deferrable nodes alone. May be called again afterward.

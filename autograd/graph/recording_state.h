@@ -23,8 +23,7 @@ class RecordingState final : public Counted {
   std::shared_ptr<DeferredWeights> deferred;  // set between backward_inputs and backward_weights, else null
 
   // Records the ops that depend on `leaves`: Leafs, or nodes of other recordings (of their outputs).
-  // Recordings of the same `level` record each other's backward. Level 0: a new level, higher than all
-  // before.
+  // Recordings of the same `level` record each other's backward. 0: a new level, higher than all before.
   explicit RecordingState(const std::vector<Ref<AutogradSlot>>& leaves, uint64_t level = 0);
   // Returns a probe, a recording that determines which graph inputs a function uses. The probe follows every
   // tensor that one of the `outer` recordings follows, and its nodes have edges but no rules.

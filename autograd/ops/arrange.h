@@ -1,6 +1,6 @@
 // Differentiable ops that reorder, repeat or select elements, named and defined as in PyTorch. They take all
 // dtypes. Results are copies of x's dtype and device unless a comment states otherwise. A negative dim counts
-// from the end; a dim that x does not have is an IndexError.
+// from the end; a dim that x does not have is an IndexError, an undefined tensor a StateError.
 #pragma once
 
 #include <optional>

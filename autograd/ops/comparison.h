@@ -53,8 +53,7 @@ bool equal(const Tensor& a, const Tensor& b);
 
 // --- selection ---
 
-// Selects a where the condition (bool) is true, else b. Two numbers give the dtype of their C++ types,
-// promoted.
+// Selects a where the condition (bool) is true, else b. Two numbers give their C++ types' promoted dtype.
 // Errors: also ValueError for a number outside the range of the result's integer dtype.
 // Grad: dy to the selected operand.
 Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b);

@@ -36,8 +36,7 @@ Tensor clone(const Tensor& x);
 void copy_(const Tensor& dst, const Tensor& src);
 
 // Writes `value`, converted to x's dtype, into every element.
-// Errors: StateError when a recording follows x; ValueError for a value outside the range of an integer
-// dtype.
+// Errors: StateError when a recording follows x; ValueError for a value out of range of an integer dtype.
 void fill_(const Tensor& x, Number value);
 
 }  // namespace gradus

@@ -113,8 +113,8 @@ Tensor argwhere(const Tensor& x);
 
 // Indexes x's leading dims by tensors (NumPy's advanced indexing). An undefined index selects the whole dim.
 // Indices broadcast together; negative ones count from the end. A bool mask selects the positions where it is
-// true. The common shape of the indices replaces the indexed dims, in their position if they are adjacent,
-// else in front.
+// true, and the call waits for the device. The common shape of the indices replaces the indexed dims, in
+// their position if they are adjacent, else in front.
 // Errors: also ValueError if all indices are undefined; ShapeError if they do not broadcast.
 // Grad: dy added at the indexed elements.
 Tensor index(const Tensor& x, const std::vector<Tensor>& indices);

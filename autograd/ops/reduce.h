@@ -13,8 +13,8 @@ namespace gradus {
 
 // Returns the sum of x's elements; i64 for integers and bools.
 // Shapes: x[...] -> [...] without `dims`.
-// Errors of this and all other reductions: IndexError for a dim that x does not have, ShapeError for a
-// repeated dim.
+// Errors of this and all other functions: StateError for an undefined x, IndexError for a dim that x does not
+// have, ShapeError for a repeated dim.
 // Grad: dy expanded to x's shape.
 Tensor sum(const Tensor& x, const Dims& dims = {}, bool keepdim = false);
 

@@ -17,7 +17,7 @@ struct SortOptions {
 // Returns the elements in order, and their positions in x:
 //   auto [values, indices] = sort(x, {.descending = true});
 // Shapes: x[...] -> the same, twice.
-// Errors of this and all ops below: IndexError for a dim that x does not have.
+// Errors of this and all ops below: StateError for an undefined tensor, IndexError for a dim that x lacks.
 // Grad: dy scattered to the indices.
 ValuesAndIndices sort(const Tensor& x, const SortOptions& options = {});
 // Returns the indices only.

@@ -1,5 +1,4 @@
-// Pixel shuffle and channel shuffle, for any dtype. Results are channels-last if x [N,C,H,W] is, else
-// row-major.
+// Pixel and channel shuffle, for any dtype. Results are channels-last if x [N,C,H,W] is, else row-major.
 #pragma once
 
 #include "gradus/tensor/tensor.h"

@@ -1,6 +1,5 @@
-// Distances and similarities of vectors, and normalization of vectors, differentiable. Results have the
-// promoted dtype of the inputs; all but cdist compute 16-bit floats in f32. Norms with any p:
-// autograd/ops/reduce.h.
+// Differentiable distances, similarities and normalization of vectors; norms as in autograd/ops/reduce.h.
+// Results have the inputs' promoted dtype; all but cdist compute 16-bit floats in f32.
 // Errors of all: DeviceError for tensors on different devices.
 #pragma once
 
