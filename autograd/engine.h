@@ -38,8 +38,8 @@ struct BackwardPass {
 // run, and nodes that run without a gradient (NodeTraits::required). Leaves come first, then the newest node;
 // this order is the same on every rank. The recordings opened before `recording` record the rules' ops; under
 // keep_graph `recording` itself does too. An error thrown by a rule gets the prefix "while running backward
-// of <op> (<module path>)". If the pass throws, it finishes the recording, unless it keeps the graph;
-// otherwise the caller finishes it.
+// of <op> (<module path>)". If a rule, begin or deliver throws, the pass finishes the recording
+// unless it keeps the graph; otherwise the caller finishes it.
 void run(BackwardPass& pass);
 
 // Note [Streams of a backward]

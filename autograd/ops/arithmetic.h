@@ -160,7 +160,7 @@ Tensor hypot(const Tensor& a, const Tensor& b);
 // Returns |a| with the sign of b.
 // Grad: to a, dy sign(a) sign(b), 0 where a is 0; to b, 0.
 Tensor copysign(const Tensor& a, const Tensor& b);
-// Heaviside step function: 0 where x < 0, 1 where x > 0, `at_zero` where x = 0.
+// Heaviside step function: 0 where x < 0, 1 where x > 0, `at_zero` where x = 0; NaN stays NaN.
 // Grad: to x, 0; to at_zero, dy where x = 0, else 0.
 Tensor heaviside(const Tensor& x, const Tensor& at_zero);
 // Round down, up, or to the nearest integer (ties to even). The result has x's dtype.

@@ -11,7 +11,7 @@ namespace gradus {
 
 // Concatenates xs along `dim`. Dtypes are promoted. The result is channels-last when all of xs are.
 // Shapes: [a,n1,b], [a,n2,b], ... -> [a,n1+n2+...,b] for dim 1.
-// Errors: ValueError for none; ShapeError when xs differ outside of `dim`; DeviceError.
+// Errors: ValueError for none; ShapeError when xs differ outside of `dim` or have no dims; DeviceError.
 // Grad: to each x, the corresponding slice of dy.
 Tensor cat(const std::vector<Tensor>& xs, int64_t dim = 0);
 

@@ -63,7 +63,7 @@ Tensor argmax(const Tensor& x, int64_t dim, bool keepdim = false);
 Tensor argmin(const Tensor& x, int64_t dim, bool keepdim = false);
 
 struct VarOptions {
-  int64_t correction = 1;  // the divisor is n - correction
+  int64_t correction = 1;  // the divisor is max(0, n - correction); 0 gives infinity or NaN
   bool keepdim = false;
 };
 // Returns the variance, sum (x - mean)^2 / (n - correction).

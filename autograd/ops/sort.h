@@ -38,7 +38,7 @@ struct DimOptions {
   int64_t dim = -1;
   bool keepdim = false;
 };
-// Returns the k-th smallest element, counted from 1, and its first position.
+// Returns the k-th smallest element, counted from 1, and its position; equal elements count in x's order.
 // Shapes: x[...,n,...] -> [...].
 // Errors: ValueError unless 1 <= k <= n.
 // Grad: dy scattered to the index.
