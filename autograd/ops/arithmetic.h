@@ -4,9 +4,9 @@
 // tensor's dtype unless its C++ type is of a higher category, in the order bool, integer, floating point
 // (docs/api/dtypes.md). The result has the operands' memory layout.
 // Errors of all ops: StateError for an undefined operand; ShapeError when shapes do not broadcast;
-// DTypeError; DeviceError for operands on different devices. Integers wrap on overflow. Functions are
-// differentiable unless noted; an element-wise "Grad" is summed to a broadcast operand's shape. dy is the
-// gradient of the result y.
+// DTypeError for a dtype that the op does not take (sub of bools); DeviceError for operands on different
+// devices. Integers wrap on overflow. Functions are differentiable unless noted; an element-wise "Grad" is
+// summed to a broadcast operand's shape. dy is the gradient of the result y.
 #pragma once
 
 #include <optional>
@@ -100,7 +100,8 @@ inline Tensor operator/(const Tensor& a, Number b) { return div(a, b); }
 inline Tensor operator/(Number a, const Tensor& b) { return div(a, b); }
 
 // Compute a + alpha b, and a - alpha b.
-// Errors: DTypeError for integers and a floating-point alpha.
+// Errors: DTypeError for integers and a floating-point alpha; ValueError for an alpha out of an integer's
+// range.
 // Grad: to a, dy; to b, alpha dy for add and -alpha dy for sub.
 Tensor add(const Tensor& a, const Tensor& b, Number alpha);
 Tensor add(const Tensor& a, Number b, Number alpha);

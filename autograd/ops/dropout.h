@@ -24,7 +24,7 @@ Tensor dropout3d(const Tensor& x, double p = 0.5, bool training = true);
 
 // Dropout for networks of SELU units, which preserves mean 0 and variance 1. Dropped elements are set to the
 // limit of SELU at minus infinity, -1.7581. The result is
-//   y = a x + b  with  a = ((1 - p) (1 + p 1.7581^2))^-1/2  and  b = 1.7581 a p.
+//   y = a x + b  with  a = ((1 - p) (1 + p 1.7581^2))^-1/2  and  b = 1.7581 a p;  y = 0 for p = 1.
 // feature_alpha_dropout drops whole channels of x [N,C,...].
 // Errors: as dropout; ShapeError for features of fewer than two dims.
 // Grad: a dy where x was kept, else 0.
