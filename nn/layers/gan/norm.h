@@ -57,9 +57,10 @@ struct MinibatchStdDevOptions {
 };
 extern template class ModuleWith<MinibatchStdDevOptions, Layer>;
 
-// Divides the batch into groups: images n, n + N/group_size, n + 2 N/group_size, ... form a group. Computes
-// the group's standard deviation of each element, averages it over C/channel_groups channels and all
-// positions, and appends the averages to each image of the group as channel_groups constant channels.
+// Divides the batch into groups: images n, n + N/group_size, n + 2 N/group_size, ... form a group (all
+// images if N < group_size). Computes the group's standard deviation of each element, averages it over
+// C/channel_groups channels and all positions, and appends the averages to each image of the group as
+// channel_groups constant channels.
 // Shapes: x [N,C,H,W] -> [N,C+channel_groups,H,W], N at most or a multiple of group_size, C a
 // multiple of channel_groups.
 // Errors: ShapeError; ValueError for options < 1.
