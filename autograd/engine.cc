@@ -172,7 +172,8 @@ class Pass {
   }
 
   // Fills visits_ and index_ with the slots that the roots reach in this recording, and flags those that lead
-  // to a target. Depth-first search, without recursion. Required nodes (NodeTraits) are additional roots.
+  // to a target. Depth-first search, without recursion. Required nodes (NodeTraits) are roots too, unless the
+  // pass keeps the graph.
   void mark() {
     struct Step {
       size_t visit, edge;

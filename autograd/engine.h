@@ -14,7 +14,7 @@ namespace gradus::autograd {
 struct BackwardPass {
   RecordingState& recording;
   std::vector<Tensor> roots;  // the differentiated tensors; a root outside of the graph is ignored
-  std::vector<Tensor> dys;    // gradient of the root, one per root
+  std::vector<Tensor> dys;    // their gradients, one defined tensor per root
   // The leaves or outputs of nodes whose gradients the pass delivers. An edge with a null slot counts as not
   // reached.
   std::vector<Edge> targets;
@@ -27,9 +27,10 @@ struct BackwardPass {
   // create_graph and retain_graph).
   bool keep_graph = false;
 
-  // Called once before the first rule runs, with a flag per target: whether the roots lead to it.
+  // Called once before the first rule runs (of a DeferringPass: of run_deferred), with a flag per target:
+  // whether the roots lead to it. May be null.
   std::function<void(const std::vector<bool>& reached)> begin;
-  // Called exactly once per target, as soon as its gradient is known; undefined when none arrived.
+  // Called exactly once per target, as soon as its gradient is known; undefined when none arrived. Not null.
   std::function<void(size_t target, Tensor gradient)> deliver;
 };
 
@@ -37,7 +38,8 @@ struct BackwardPass {
 // run, and nodes that run without a gradient (NodeTraits::required). Leaves come first, then the newest node;
 // this order is the same on every rank. The recordings opened before `recording` record the rules' ops; under
 // keep_graph `recording` itself does too. An error thrown by a rule gets the prefix "while running backward
-// of <op> (<module path>)".
+// of <op> (<module path>)". If a rule, begin or deliver throws, the pass finishes the recording
+// unless it keeps the graph; otherwise the caller finishes it.
 void run(BackwardPass& pass);
 
 // Note [Streams of a backward]
@@ -65,8 +67,8 @@ void run(BackwardPass& pass);
 // edge is run twice. Required nodes run once: in run() if they lead to an input, else in run_deferred(); that
 // is the same on every rank.
 
-// A pass that defers some targets. Callers call run() once, then run_deferred() once; the recording stays
-// open until run_deferred() returns.
+// A pass that defers some targets: `deferred` is not empty, and keep_graph is false. Callers call run() once,
+// then run_deferred() once, and finish the recording only then. Errors as of the function run().
 class DeferringPass {
  public:
   explicit DeferringPass(BackwardPass pass);

@@ -59,7 +59,7 @@ std::string joined(const std::vector<std::string>& ops) {
 }  // namespace
 
 // Uses the innermost recording that follows the loss, or else the innermost open one. A leaf without an
-// element in `names` is called "tensor i".
+// element in `names` is called "tensor i". Lines of RecordingState::add_explanation follow the leaves'.
 std::string explain(const Tensor& loss, const std::vector<std::string>& names) {
   Ref<RecordingState> state = innermost_following(loss);
   if (!state && !open_recordings().empty())

@@ -77,8 +77,8 @@ class Function {
   virtual std::vector<Tensor> backward(std::vector<Tensor> dys) = 0;
 
  protected:
-  // save, called in forward, keeps an input or an auxiliary tensor. saved(i), called in backward, returns the
-  // i-th one kept, and throws StateError if the tensor was written in place in between.
+  // save, called in forward, keeps an input, an output or an auxiliary tensor. saved(i), called in backward,
+  // returns the i-th one kept, and throws StateError if the tensor was written in place in between.
   void save(const Tensor& x) { to_save_.push_back(x); }
   Tensor saved(size_t i) const { return saved_.at(i).get(); }
 
@@ -89,7 +89,8 @@ class Function {
 };
 
 // Calls f->forward, records f->backward as the rule, and returns the outputs. An instance serves one call.
-// Errors: StateError when f returns one of its inputs as its output; ValueError when f is null.
+// Errors: StateError when f returns one of its inputs as its output, and in the backward when f->backward
+// does not return one gradient per input; ValueError when f is null.
 std::vector<Tensor> apply(std::shared_ptr<Function> f, const std::vector<Tensor>& inputs);
 // Call apply with a new F. apply<F>({x, y}, args...) constructs F from `args` and returns all outputs;
 // apply<F>(x, y) default-constructs F and returns its only output.

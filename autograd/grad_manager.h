@@ -42,10 +42,11 @@ class GradManager;
 
 // The object form of a callback, for gradients that are processed together: an all-reduce keeps gradients,
 // packs them into buckets, and delivers them later. One object serves all tensors it was attached with, of
-// one manager or of several. Order of calls in a backward: begin; ready once per tensor, first for the
-// tensors that are not reached, and landed after each ready; finish. Each recording that follows one of the
-// object's tensors ends with finish or with abandon; with both when finish delivers a gradient to a later
-// callback and that callback throws.
+// one manager or of several. All calls come from the thread that attaches, records or runs the backward; an
+// exception in a backward ends the recording. Order of calls in a backward: begin; ready once per tensor,
+// first for the tensors that are not reached, and landed after each ready; finish. Each recording that
+// follows one of the object's tensors ends with finish or with abandon; with both when finish delivers a
+// gradient to a later callback and that callback throws.
 class GradCallback {
  public:
   struct Delivery {
@@ -78,7 +79,7 @@ class GradCallback {
 
 // A callback for `attach`: a GradCallback, or a function `Tensor f(const Tensor& param, const Tensor& grad)`.
 // The function is called as soon as the gradient is complete, and not if no gradient arrived. The returned
-// tensor replaces the gradient.
+// tensor, of param's shape and dtype, replaces the gradient. Neither form may be null.
 class Callback {
  public:
   using Function = std::function<Tensor(const Tensor& param, const Tensor& grad)>;
@@ -98,9 +99,10 @@ struct ManagerState;
 class RecordingState;
 }  // namespace autograd
 
-// A gradient tape of a manager; destruction ends it. A recording can be moved and paused. One manager can
-// have several recordings open, which end in any order. Threads that share a Context record into the same
-// recordings; end a recording only when no other thread records into it.
+// A gradient tape of a manager, which it may outlive; destruction ends it. A recording can be moved and
+// paused. One manager can have several recordings open, which end in any order. Threads that share a Context
+// record into the same recordings; attach to one, or end it, only while no other thread records into it.
+// Errors: StateError for an empty (default-made or moved-from) Recording, except of release and is_open.
 class Recording {
  public:
   Recording();
@@ -109,14 +111,17 @@ class Recording {
   ~Recording();
 
   // Stops recording the thread's ops until resume(). Ops recorded before stay in the graph.
+  // Errors: StateError of resume when the recording has ended.
   Recording& pause() &;
   Recording&& pause() &&;
   void resume();
   // Computes the gradients of the attached tensors from the roots, runs the callbacks, sets or adds to
   // `grad()`, and ends the recording. `dys` default to ones for roots of one element. Without roots, only the
   // callbacks and required nodes (NodeTraits::required) run.
-  // Errors: StateError without a computation history and for an undefined root; ShapeError for a root of
-  // several elements without its dy.
+  // Errors: StateError when the recording has ended, for an undefined root, and when it follows none of the
+  // roots; DTypeError for an integer root; ValueError unless there is one dy per root or none; ShapeError for
+  // a dy of another shape than its root, a root of several elements without its dy, or a callback's result of
+  // another shape or dtype than its tensor; errors of rules and callbacks. An error ends the recording.
   void backward(TensorList roots = {}, TensorList dys = {});
   // `backward` with deferred weight gradients, for zero-bubble pipeline schedules. backward_inputs computes
   // and stores the gradients of `inputs`: attached tensors whose callbacks, if any, are functions.
@@ -139,7 +144,7 @@ class Recording {
 };
 
 struct RecordOptions {
-  TensorList only = {};  // differentiate only these of the attached tensors; empty: all
+  TensorList only = {};  // differentiate only these, StateError unless attached; empty: all attached tensors
 };
 
 class GradManager {
@@ -163,6 +168,7 @@ class GradManager {
 
   // Opens a recording of the calling thread's ops. Recordings nest: the recordings opened before this one
   // record its backward.
+  // Errors: those of GradCallback::recording_opened and of guards of the tensors (leaf_guard.h).
   [[nodiscard]] Recording record(RecordOptions options = {});
   // Calls Recording::backward on this manager's innermost recording that has not ended.
   // Errors: StateError when there is none.
@@ -178,7 +184,7 @@ class GradManager {
 };
 
 // Managers whose recordings have the same level: each recording records the backward of the others.
-//   auto r = (gm_a | gm_b).record();
+//   auto r = (gm_a | gm_b).record();  // in the managers' order; the managers outlive the group
 class GradManagerGroup {
  public:
   GradManagerGroup(std::initializer_list<GradManager*> managers) : managers_(managers) {}
@@ -193,7 +199,7 @@ class GradManagerGroup {
 };
 inline GradManagerGroup operator|(GradManager& a, GradManager& b) { return {&a, &b}; }
 
-// Suspends all recording on this thread for a scope: `auto off = no_record();`.
+// Suspends all recording on this thread, where it also ends, for a scope: `auto off = no_record();`.
 class [[nodiscard]] NoRecord {
  public:
   NoRecord();
@@ -208,9 +214,11 @@ inline NoRecord no_record() { return {}; }
 
 namespace autograd {
 
-// Returns a report on every attached tensor of the innermost open recording: whether a path of recorded ops
-// leads from it to `loss`, and the ops on that path; if none does, the op after which the path ends. `names`
-// (optional) names the tensors in the order of attaching.
+// Returns a report on every attached tensor of the innermost open recording that follows `loss`, or if none
+// does of the innermost one: whether a path of recorded ops leads from the tensor to `loss`, and the ops on
+// that path; if none does, the op after which the path ends. `names` (optional) names the tensors in the
+// order of attaching, or of RecordOptions::only.
+// Errors: StateError when no recording is open on this thread, or `loss` is undefined.
 std::string explain(const Tensor& loss, const std::vector<std::string>& names = {});
 
 }  // namespace autograd

@@ -18,10 +18,12 @@ namespace gradus::autograd {
 using TensorFunction = std::function<Tensor(const std::vector<Tensor>&)>;
 
 struct GradCheckOptions {
-  // Step h of the difference formula, relative to max(1, |x|). The formula evaluates f at x +- 2h, so inputs
-  // should be farther than 2h from points without a derivative (0 of relu, ties of max).
+  // Step h of the difference formula: relative to max(1, |x|) for single elements, absolute for random
+  // directions. The formula evaluates f at x +- 2h (directions: up to +- 3h per element), so inputs should be
+  // farther than that from points without a derivative (0 of relu, ties of max).
   double step = 1e-4;
-  // A gradient g agrees with a difference d when |g - d| <= atol + rtol * |d|.
+  // A gradient g agrees with a difference d when |g - d| <= atol + rtol * |d|; for random directions in n
+  // elements, sqrt(n) times that.
   double atol = 1e-7;
   double rtol = 1e-6;
   // Inputs of up to this many elements are checked element by element, larger ones along `directions` random
@@ -50,8 +52,9 @@ struct GradCheckResult {
 // Checks the first-order gradients of y = f(inputs) with respect to every f64 input, along a direction u:
 //   <dy, (8 (f(x + hu) - f(x - hu)) - (f(x + 2hu) - f(x - 2hu))) / 12h>   against   <grad(f, x, dy), u>.
 // Also checks that each gradient has its input's shape, dtype and device, that the gradient of one input
-// alone equals its gradient among all inputs, that repeated runs agree bit for bit, and that no input has a
-// `grad()` afterward. Integer and bool inputs (indices, masks) are passed to f and not differentiated.
+// alone equals its gradient among all inputs, that repeated runs of f and of the backward give equal values
+// (NaN equals nothing), and that no input has a `grad()` afterward. Integer and bool inputs (indices, masks)
+// are passed to f and not differentiated. A failed check is reported in the result; errors of f propagate.
 // Errors: DTypeError when no input is f64, an input is f32, f16 or bf16, or f's result is not f64.
 GradCheckResult gradcheck(const TensorFunction& f, const std::vector<Tensor>& inputs,
                           const GradCheckOptions& = {});

@@ -12,9 +12,9 @@
 //
 // A Tensor is a reference-counted handle. An assignment x[...] = v writes into x's storage, unless an open
 // Recording (gradient tape) follows x or v, that is, would record an op on the tensor. In that case the
-// assignment computes a new tensor, with gradients to x and v, and makes the handle x refer to the new tensor.
-// Other handles keep the old tensor. A tensor passed to GradManager::attach, or an nn::Parameter, is never
-// replaced in this way: write into such a tensor under no_record(), or into a clone.
+// assignment computes a new tensor, with gradients to x and v, and makes the handle x refer to the new
+// tensor. Other handles keep the old tensor. A tensor passed to GradManager::attach, or an nn::Parameter, is
+// never replaced in this way: write into such a tensor under no_record(), or into a clone.
 #pragma once
 
 #include <concepts>
@@ -72,8 +72,8 @@ class Index {
   Tensor tensor_;
 };
 
-// The result of x[...]: converts to a Tensor, and can be assigned to. An Indexed that is stored in a variable,
-// `auto part = x[0];`, can be read. Only the temporary can be assigned to: `x[0] = v;`.
+// The result of x[...]: converts to a Tensor, and can be assigned to. An Indexed that is stored in a
+// variable, `auto part = x[0];`, can be read. Only the temporary can be assigned to: `x[0] = v;`.
 class Indexed {
  public:
   Indexed(const Tensor& x, Tensor* handle, std::vector<Index> index)
@@ -83,7 +83,9 @@ class Indexed {
   // Returns the indexed elements: a view, or a copy if an index is a tensor.
   // The common shape of several index tensors replaces the indexed dims, in their position if they are
   // adjacent, else in front, as in NumPy.
-  // Errors: IndexError naming index, dim and size; DTypeError for another dtype of an index tensor.
+  // A mask makes the call wait for the device.
+  // Errors: IndexError naming index, dim and size; DTypeError for another dtype of an index tensor,
+  // DeviceError for another device; ShapeError unless index tensors broadcast; ValueError for a step below 1.
   // Grad: zeros, to which dy is added at the indexed elements, once per occurrence of an element.
   Tensor get() const;
   operator Tensor() const { return get(); }
@@ -99,16 +101,17 @@ class Indexed {
   // Indexes the result again: x[0][1]. An assignment to x[0][1] changes x.
   Indexed operator[](std::initializer_list<Index> index) &&;
   Indexed operator[](const Index& index) &&;
-  // Index get() of an Indexed that is stored in a variable. An assignment to the result changes x if get() is a
-  // view, and throws StateError while a recording follows x or v.
+  // Index get() of an Indexed that is stored in a variable. An assignment to the result changes x if get() is
+  // a view, and throws StateError while a recording follows x or v.
   Indexed operator[](std::initializer_list<Index> index) const&;
   Indexed operator[](const Index& index) const&;
 
   // Writes v, converted to x's dtype and broadcast to the shape of the indexed elements. The last of repeated
   // indices wins. x[...] op= v is x[...] = x[...] op v, so repeated indices do not accumulate.
-  // Errors: those of get(); ShapeError when v does not broadcast, or elements of x share memory; DeviceError for
-  // tensors on different devices; ValueError for a number outside the range of an integer dtype; StateError when a
-  // recording follows x or v, and x is attached, an nn::Parameter, a const handle or a temporary.
+  // Errors: those of get(); ShapeError when v does not broadcast, or elements of x share memory; DeviceError
+  // for tensors on different devices; ValueError for a number outside the range of an integer dtype;
+  // StateError when a recording follows x or v, and x is attached, an nn::Parameter, a const handle or a
+  // temporary.
   // Grad: to x, dy with zeros at the indexed elements; to v, dy at the indexed elements.
   void operator=(const Tensor& v) &&;
   void operator=(Number v) &&;

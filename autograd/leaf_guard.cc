@@ -1,6 +1,6 @@
 // Implements LeafGuard by a hash table of the process from leaf to guard, under one mutex. check_guard, which
-// attach and record call for each leaf, calls the guard without the mutex. The owner of a guard does not
-// destroy it while another thread opens a recording of its leaves.
+// GradManager's attach and record call for each leaf, calls the guard without the mutex; the guard's owner
+// ensures that it is alive (leaf_guard.h).
 #include "gradus/autograd/leaf_guard.h"
 
 #include <atomic>

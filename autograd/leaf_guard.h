@@ -1,5 +1,6 @@
 // LeafGuard: may refuse that a recording follows certain leaves. A data-parallel model guards its parameters,
-// because a GradManager without the model's callback would not reduce their gradients across ranks.
+// because a GradManager without the model's callback would not reduce their gradients across ranks. Any
+// thread may call; no guard is destroyed while another thread attaches or opens a recording of its leaves.
 #pragma once
 
 #include <vector>
@@ -19,7 +20,7 @@ class LeafGuard {
   // Guards the leaves, replacing their previous guards. Also removes leaves of this guard whose tensors were
   // freed.
   void guard(const std::vector<Ref<Leaf>>& leaves);
-  // Throws unless a manager may record `x` with these callbacks.
+  // Throws unless `x` may be recorded with these callbacks of its manager. Called by attach and record.
   virtual void check_recording(const Tensor& x, const std::vector<Callback>& callbacks) const = 0;
 };
 

@@ -1,6 +1,6 @@
-// CallInterceptor: an interceptor of module calls on one thread. It may replace the tensors of a result, or
-// return an earlier result instead of running the module. Pipeline parallelism uses one to split a model into
-// stages.
+// CallInterceptor: an interceptor of module calls on one thread: all calls, nested ones too, whose results
+// consist of tensors (contains_tensors). It may replace the tensors of a result, or return an earlier result
+// instead of running the module. Pipeline parallelism uses one to split a model into stages.
 #pragma once
 
 #include <functional>
@@ -36,7 +36,7 @@ class CallInterceptor {
 // The calling thread's interceptor; null if there is none.
 inline constinit thread_local CallInterceptor* call_interceptor = nullptr;
 
-// Sets the thread's interceptor (null: none) for a scope.
+// Sets the thread's interceptor (null: none), which is not owned, for a scope on this thread.
 class CallInterceptorScope {
  public:
   explicit CallInterceptorScope(CallInterceptor* interceptor)

@@ -43,9 +43,11 @@ Fans fans(const Tensor& weight);
 // sqrt(2 / (1 + a^2)) for leaky ReLU, 3/4 for SELU.
 double gain(Nonlinearity nonlinearity, double a = 0.01);
 
-// Fill x and return it.
+// Fill x and return it. Each call with random numbers takes one draw of the generator, also for a meta
+// tensor.
 // Errors: DTypeError unless floating point; StateError while an open recording follows x; ValueError unless
-// low <= high, or for a negative standard deviation.
+// low <= high, or for a negative standard deviation (trunc_normal_: unless low < high and stddev > 0);
+// ShapeError of xavier_*, kaiming_* and orthogonal_ for fewer than 2 dims.
 const Tensor& constant_(const Tensor& x, double value);
 const Tensor& zeros_(const Tensor& x);
 const Tensor& ones_(const Tensor& x);

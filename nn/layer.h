@@ -38,6 +38,8 @@ class Layer : public Module {
   Tensor operator()(Tensor&& x);
 
   // Registers f(layer, x), called before forward. If f returns a defined Tensor, that tensor replaces x.
+  // Hooks run in the order of registration. No thread may add or remove hooks while another one calls the
+  // layer.
   template <class F>
     requires std::is_invocable_v<F&, Layer&, const Tensor&>
   HookHandle register_forward_pre_hook(F f) {
@@ -51,8 +53,8 @@ class Layer : public Module {
   }
 
   bool has_hooks() const;
-  // Fusion with the next layer of a Sequential: returns next(layer(x)) computed by one fused op, without a
-  // call of `next`; nullopt if the two layers cannot be fused.
+  // fuse_next(next, x), called by Sequential: returns next(layer(x)) computed by one fused op, without a call
+  // of `next`; nullopt if the two layers cannot be fused, or `next` has hooks.
   virtual std::optional<Tensor> fuse_next(const Layer&, const Tensor&) { return {}; }
 
  protected:

@@ -8,8 +8,9 @@
 //   };
 //
 // A parent has pointers to its children and to registered tensors; it owns neither. Modules can be neither
-// copied nor moved. For a copy, construct a second instance and call copy_state_. Functions that change
-// parameters (load_state_dict, to, optimizers) change the contents of the tensors and keep their identity.
+// copied nor moved, and are not thread-safe. For a copy, construct a second instance and call copy_state_.
+// Functions that change parameters (load_state_dict, to, optimizers) change the contents of the tensors and
+// keep their identity.
 #pragma once
 
 #include <functional>
@@ -54,8 +55,9 @@ class UnregisteredCalls {
 // those of the module, not copies.
 using StateDict = NamedTensors;
 
-// A learned tensor: a member of a module, registered with `owner` from construction to destruction. The name
-// has no dots. An undefined Parameter counts as absent.
+// A learned tensor: a member of a module, registered with `owner`, which outlives it, from construction to
+// destruction. An undefined Parameter counts as absent.
+// Errors, also of Buffer: those of Module::register_parameter and register_buffer.
 class Parameter : public Tensor {
  public:
   Parameter(Module* owner, std::string name, Tensor value);
@@ -147,7 +149,7 @@ class Module {
 
   // Register a tensor member of the module, which must live as long as the module. An undefined tensor counts
   // as absent.
-  // Errors: ValueError for a name that is empty, dotted or taken.
+  // Errors: ValueError for a name that is empty, dotted or taken; DTypeError for an integer parameter.
   void register_parameter(std::string name, Tensor& member);
   void register_buffer(std::string name, Tensor& member, BufferOptions options = {});
 
@@ -180,7 +182,8 @@ class Module {
   // Errors: DTypeError unless `dtype` is floating point; StateError while an open recording
   // follows one of them.
   Module& to(DType dtype);
-  // Moves parameters, buffers and gradients, and tensors registered later, to `device`.
+  // Moves parameters, buffers and gradients, and tensors registered later, to `device`. As to(dtype), waits
+  // for the device, and leaves the module unchanged after an error.
   // Errors: StateError while an open recording follows one of them.
   Module& to(Device device);
 

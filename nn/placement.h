@@ -12,6 +12,7 @@
 
 namespace gradus::nn::internal {
 
+// In effect on the calling thread for its lifetime. Placements nest; the innermost one counts.
 class Placement {
  public:
   // Places all tensors on the meta device, and stores their names in order of registration.

@@ -58,7 +58,8 @@ struct EqualizedLROptions {
 // Computes weight = weight_orig gain lr_mul / sqrt(fan), and bias = (parameter bias) lr_mul. The parameter
 // weight_orig replaces weight; its initial values are normal with standard deviation 1 / lr_mul. Optimizers
 // with normalized steps (Adam) then have the same relative learning rate in all layers.
-// Errors: ValueError for a layer without that parameter, or lr_mul not above 0.
+// Errors: ValueError for a layer without that parameter, or lr_mul not above 0; ShapeError for a weight of 1
+// dim.
 // Source: Karras et al., "Progressive growing of GANs", ICLR 2018.
 void apply_equalized_lr(Layer& layer, const EqualizedLROptions& options);
 

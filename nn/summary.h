@@ -12,7 +12,7 @@ struct SummaryOptions {
   DType dtype = get_default_dtype();  // dtype of the input
 };
 
-// One call of a layer.
+// One call of a Layer. Other modules, such as nn::LSTM, have no entry of their own.
 struct LayerCall {
   std::string path;  // "layer3.1.conv2"; "" for the network itself
   std::string type;  // "Conv2d"
@@ -42,7 +42,7 @@ struct Summary {
 // Errors: errors of the network for this input; DeviceError when the network reads elements of a meta tensor.
 Summary summary(Layer& net, const Shape& input, SummaryOptions options = {});
 
-// Returns autograd::explain(loss) with the names of the parameters in `net`.
+// Returns autograd::explain(loss) with the names of the parameters in `net`. Errors: as autograd::explain.
 std::string explain(const Tensor& loss, const Module& net);
 
 // Returns a table of the calls, followed by the totals.

@@ -1,4 +1,4 @@
-// Formats numbers for tables: thousands separators and binary units.
+// Formats numbers of at least 0 for tables: thousands separators and binary units.
 #pragma once
 
 #include <cstdint>

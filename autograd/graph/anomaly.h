@@ -20,9 +20,9 @@ struct DetectAnomalyOptions {
   bool infinity = true;  // false: only NaN, as in PyTorch, for models that add masks of -infinity
 };
 
-// Enables the checks for its lifetime; must be destroyed on the thread that made it. The scope replaces the
-// Context's observer: threads that run with a snapshot of the Context check too, and a profiler receives no
-// events meanwhile.
+// Enables the checks for its lifetime; must be destroyed on the thread that made it, scopes in reverse order.
+// The scope replaces the Context's observer: threads that run with a snapshot of the Context check too, and a
+// profiler receives no events meanwhile.
 class [[nodiscard]] AnomalyScope {
  public:
   explicit AnomalyScope(DetectAnomalyOptions options);
@@ -35,7 +35,7 @@ class [[nodiscard]] AnomalyScope {
 };
 
 // Errors of ops and of backward in the scope: ValueError naming the op, its module, and the first element
-// that is not finite.
+// that is not finite, by its row-major position. Integer and meta tensors pass.
 inline AnomalyScope detect_anomaly(DetectAnomalyOptions options = {}) { return AnomalyScope(options); }
 
 // Check the results of an op, or the gradients that a node's rule has computed. Do nothing unless the

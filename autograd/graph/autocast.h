@@ -31,8 +31,9 @@ struct AutocastOptions {
   bool enabled = true;  // false: ops in the scope do not cast
 };
 
-// An autocast scope. Threads that start with a snapshot of the Context inherit it. A parameter's cast is
-// cached until the parameter changes or the outermost scope of that dtype ends.
+// An autocast scope; ends on the thread that opened it, scopes in reverse order. Threads that start with a
+// snapshot of the Context inherit it. A parameter's cast is cached until the parameter changes or the
+// outermost scope of that dtype ends.
 class [[nodiscard]] Autocast {
  public:
   // Errors: DTypeError unless `dtype` is bf16 or f16.

@@ -54,9 +54,9 @@ struct Membership {
 
 // The arguments of one run of a node's rule.
 struct RuleArgs {
-  std::span<Tensor> dys;        // gradients of the outputs; undefined where none arrived
+  std::span<Tensor> dys;        // dense gradients of the outputs, free to move; undefined where none arrived
   std::span<const char> needs;  // per input: whether to compute its gradient
-  std::span<Tensor> dxs;        // results, one per input
+  std::span<Tensor> dxs;        // results, one per input; the engine sums and casts them to the input's form
   // The recording that this backward ends; null if the recording continues afterward.
   const RecordingState* ending = nullptr;
 };
@@ -72,19 +72,21 @@ struct NodeTraits {
 };
 
 // A recorded op. Subclasses have the op's backward rule, which computes the gradients of its inputs. The
-// constructor takes sequence() from a counter of the process, and module_path() from the thread's Context.
+// constructor keeps the pointer `op` (a string literal), and takes sequence() from a counter of the process
+// and module_path() from the thread's Context. Any thread may drop the last reference.
 class Node : public AutogradSlot {
  public:
   explicit Node(const char* op, NodeTraits traits = {});
 
   bool is_recorded() const override;
 
-  // Computes the gradients of the inputs in args.needs. Unless the node is required, at least one of args.dys
-  // is defined. Called once per recording, or twice for a deferrable node. For each recording of a required
-  // node, either `run` or `skipped` is called; `run` is called in that recording's own backward.
+  // Computes the gradients of the inputs in args.needs, on the thread of the backward. Unless the node is
+  // required, at least one of args.dys is defined. Called once per pass (up to twice if deferrable): the
+  // backward of a recording, which ends it, and grad(ys, xs), which does not. For each recording of a
+  // required node, `run` is called with that recording as args.ending, or `skipped`, or both if `run` throws.
   virtual void run(const RuleArgs& args) = 0;
   // Drops what only the gradients of these inputs need; `inputs` has a flag per input, or is empty for all
-  // inputs. A part of the inputs is dropped for deferrable nodes alone.
+  // inputs. A part of the inputs is dropped for deferrable nodes alone. May be called again afterward.
   virtual void drop(std::span<const char> inputs = {}) = 0;
   // Called when `recording` ends without having run this node: the recording was released (`error` is null),
   // or its backward threw `error` earlier.

@@ -36,7 +36,7 @@
 
 namespace gradus::autograd {
 
-// Binds a rule to the input whose gradient it computes.
+// Binds a rule to the input whose gradient it computes. Refers to `input`: use only as an argument of record.
 template <class F> struct Wrt {
   const Tensor& input;
   F rule;

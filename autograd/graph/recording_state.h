@@ -1,5 +1,6 @@
 // RecordingState: the nodes and leaves of one recording (gradient tape). Ops find the open recordings of
-// their thread in Context::recordings. Several threads may record into one recording.
+// their thread in Context::recordings. Several threads may record into one recording; none may do so during
+// add_leaf or finish.
 #pragma once
 
 #include <mutex>
@@ -16,13 +17,13 @@ struct ManagerState;
 
 class RecordingState final : public Counted {
  public:
-  // Set by GradManager for its own recordings.
+  // Set by GradManager for its own recordings; null for those of autograd::grad and of checkpoints.
   std::shared_ptr<ManagerState> manager;
   bool records_subset = false;                // opened with RecordOptions::only
   std::shared_ptr<DeferredWeights> deferred;  // set between backward_inputs and backward_weights, else null
 
-  // Records the ops that depend on `leaves`. Recordings of the same `level` record each other's backward.
-  // Level 0: a new level, higher than all before.
+  // Records the ops that depend on `leaves`: Leafs, or nodes of other recordings (of their outputs).
+  // Recordings of the same `level` record each other's backward. 0: a new level, higher than all before.
   explicit RecordingState(const std::vector<Ref<AutogradSlot>>& leaves, uint64_t level = 0);
   // Returns a probe, a recording that determines which graph inputs a function uses. The probe follows every
   // tensor that one of the `outer` recordings follows, and its nodes have edges but no rules.

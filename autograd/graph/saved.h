@@ -11,7 +11,8 @@ namespace gradus::autograd {
 class Saved {
  public:
   Saved() = default;
-  // Returns the tensor with its slot in the graph.
+  // Returns the tensor with its slot in the graph; undefined if this Saved is empty. An output (save_output)
+  // may be read only within the rule of its node.
   // Errors: StateError if the tensor was written in place after it was saved.
   Tensor get() const;
   // As get; in the rule's last run, also leaves this Saved empty, so that an op may reuse the buffer.

@@ -70,7 +70,7 @@ Tensor make_sparse(const Tensor& index, const Tensor& rows, const Shape& shape, 
     if (indices.empty() || indices.back() != i) indices.push_back(i);
     targets[static_cast<size_t>(position)] = int64_t(indices.size()) - 1;
   }
-  // Skipped rows are added to an extra last row, which is cut off below.
+  // Skipped rows get the index `count`, which index_select_backward ignores; that extra row is cut off below.
   const auto count = int64_t(indices.size());
   std::replace(targets.begin(), targets.end(), int64_t{-1}, count);
   Shape sums = rows.shape();

@@ -1,5 +1,8 @@
 // Activation functions, applied to each element unless stated otherwise, differentiable to any order. The
-// result has x's shape, dtype and layout. y is the result, dy its gradient; "Grad" is the gradient of x.
+// result has x's shape, dtype and layout; integers give the default dtype, except that relu, relu6, threshold
+// and hardtanh with integer bounds keep theirs. y is the result, dy its gradient; "Grad" is the gradient of
+// x.
+// Errors of all: StateError for an undefined tensor; DTypeError for a dtype that the op does not take.
 #pragma once
 
 #include "gradus/tensor/base/number.h"
@@ -83,12 +86,13 @@ struct ThresholdFuncOptions {
   double threshold = 0, value = 0;
 };
 // y = x where x > threshold, else `value`.
+// Errors: ValueError for numbers outside the range of an integer dtype of x.
 // Grad: dy where x > threshold, else 0.
 Tensor threshold(const Tensor& x, ThresholdFuncOptions options);
 
 // Leaky rectified linear unit with learned slopes: y = x where x > 0, else weight[c] x.
 // Shapes: x [N,C,...] (or [C]), weight [1] or [C].
-// Errors: ShapeError for a weight of another size; DTypeError.
+// Errors: ShapeError for a weight of another size; DTypeError unless weight has x's dtype.
 // Grad: to x, dy where x > 0, else weight dy; to weight, the sum of dy x where x <= 0.
 Tensor prelu(const Tensor& x, const Tensor& weight);
 
@@ -97,7 +101,8 @@ Tensor prelu(const Tensor& x, const Tensor& weight);
 // Errors: ShapeError unless the size is even.
 Tensor glu(const Tensor& x, int64_t dim = -1);
 
-// --- fused backward ops of the activations above: return dx, possibly in dy's buffer ---
+// --- fused backward ops of the activations above: return dx for the op's input x or result y. dx is written
+// into dy's buffer if the caller moves in the only reference. Floating point only. ---
 
 Tensor relu_backward(Tensor dy, const Tensor& y);
 Tensor leaky_relu_backward(Tensor dy, const Tensor& x, double slope);

@@ -3,9 +3,10 @@
 // Operands of different shapes broadcast by NumPy's rule. Dtypes promote as in PyTorch: a number takes the
 // tensor's dtype unless its C++ type is of a higher category, in the order bool, integer, floating point
 // (docs/api/dtypes.md). The result has the operands' memory layout.
-// Errors of all ops: ShapeError when shapes do not broadcast; DTypeError; DeviceError for operands on
-// different devices. Functions are differentiable unless noted; an element-wise "Grad" is summed to a
-// broadcast operand's shape. dy is the gradient of the result y.
+// Errors of all ops: StateError for an undefined operand; ShapeError when shapes do not broadcast;
+// DTypeError for a dtype that the op does not take (sub of bools); DeviceError for operands on different
+// devices. Integers wrap on overflow. Functions are differentiable unless noted; an element-wise "Grad" is
+// summed to a broadcast operand's shape. dy is the gradient of the result y.
 #pragma once
 
 #include <optional>
@@ -31,12 +32,12 @@ Tensor sub(Number a, const Tensor& b);
 Tensor mul(const Tensor& a, const Tensor& b);
 Tensor mul(const Tensor& a, Number b);
 Tensor mul(Number a, const Tensor& b);
-// Divides: y = a / b. Integers give f32.
+// Divides: y = a / b. Integers give the default dtype.
 // Grad: da = dy / b, db = -dy y / b.
 Tensor div(const Tensor& a, const Tensor& b);
 Tensor div(const Tensor& a, Number b);
 Tensor div(Number a, const Tensor& b);
-// Raises to a power: y = a^b.
+// Raises to a power: y = a^b. Integers to a negative power are rounded toward 0.
 // Grad: da = dy b a^(b-1), and 0 where b = 0; db = dy y log a, and 0 where a = 0 and b >= 0. At a = 0, da is
 // 0 for b = 0 and b > 1, dy for b = 1, and infinite for other b.
 Tensor pow(const Tensor& a, const Tensor& b);
@@ -99,7 +100,8 @@ inline Tensor operator/(const Tensor& a, Number b) { return div(a, b); }
 inline Tensor operator/(Number a, const Tensor& b) { return div(a, b); }
 
 // Compute a + alpha b, and a - alpha b.
-// Errors: DTypeError for integers and a floating-point alpha.
+// Errors: DTypeError for integers and a floating-point alpha; ValueError for an alpha out of an integer's
+// range.
 // Grad: to a, dy; to b, alpha dy for add and -alpha dy for sub.
 Tensor add(const Tensor& a, const Tensor& b, Number alpha);
 Tensor add(const Tensor& a, Number b, Number alpha);
@@ -129,7 +131,7 @@ Tensor clamp(const Tensor& x, const Tensor& low, const Tensor& high);
 // Grad: to dy, clamp_backward of the gradient.
 Tensor clamp_backward(Tensor dy, const Tensor& x, double low, double high);
 
-// --- unary; functions with fractional results return f32 for integers ---
+// --- unary; functions with fractional results return the default dtype for integers ---
 
 // Negates: y = -x.
 // Grad: -dy.
@@ -159,7 +161,7 @@ Tensor hypot(const Tensor& a, const Tensor& b);
 // Returns |a| with the sign of b.
 // Grad: to a, dy sign(a) sign(b), 0 where a is 0; to b, 0.
 Tensor copysign(const Tensor& a, const Tensor& b);
-// Heaviside step function: 0 where x < 0, 1 where x > 0, `at_zero` where x = 0.
+// Heaviside step function: 0 where x < 0, 1 where x > 0, `at_zero` where x = 0; NaN stays NaN.
 // Grad: to x, 0; to at_zero, dy where x = 0, else 0.
 Tensor heaviside(const Tensor& x, const Tensor& at_zero);
 // Round down, up, or to the nearest integer (ties to even). The result has x's dtype.
@@ -180,7 +182,7 @@ Tensor frac(const Tensor& x);
 // x keeps its shape, dtype and layout; the operand broadcasts to x's shape. Not differentiable: the operand
 // gets no gradient, even when a recording follows the operand.
 // Errors of all: StateError when an open recording follows x; DTypeError when the operand, or the result, is
-// of a higher category than x (bool, integer, floating point).
+// of a higher category than x (bool, integer, floating point); ShapeError when elements of x share memory.
 
 // x += y, x += alpha y; likewise -=, *=, /=.
 void add_(const Tensor& x, const Tensor& y);

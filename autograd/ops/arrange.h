@@ -1,6 +1,6 @@
 // Differentiable ops that reorder, repeat or select elements, named and defined as in PyTorch. They take all
 // dtypes. Results are copies of x's dtype and device unless a comment states otherwise. A negative dim counts
-// from the end; a dim that x does not have is an IndexError.
+// from the end; a dim that x does not have is an IndexError, an undefined tensor a StateError.
 #pragma once
 
 #include <optional>
@@ -91,7 +91,7 @@ Tensor cartesian_prod(const std::vector<Tensor>& xs);
 
 // Returns the combinations of r elements of the vector x in lexicographic order of positions, one per row.
 // With replacement, an element may occur more than once.
-// Shapes: x[n] -> [count,r].
+// Shapes: x[n] -> [count,r]; [0,0] for r = 0.
 // Errors: ShapeError unless x is a vector; ValueError for a negative r.
 struct CombinationOptions {
   bool with_replacement = false;
@@ -106,7 +106,7 @@ Tensor block_diag(const std::vector<Tensor>& xs);
 // Returns a view of x's storage: element i is at offset + sum_d i[d] strides[d], counted in elements from the
 // start of the storage. The default offset is that of x. Elements of the view may overlap.
 // Errors: ShapeError when the view exceeds the storage, or when the op is recorded and elements of x overlap;
-// ValueError for a negative stride.
+// ValueError for a negative stride or offset.
 // Grad: dy is added at x's elements. Elements of the storage that are not in x are constants.
 Tensor as_strided(const Tensor& x, const Shape& shape, const Strides& strides,
                   std::optional<int64_t> offset = {});

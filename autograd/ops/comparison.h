@@ -44,15 +44,17 @@ struct IscloseOptions {
   bool equal_nan = false;  // two NaN count as close
 };
 // Tests |a - b| <= atol + rtol |b|. Infinities are close only to equal infinities.
+// Errors: also ValueError for a negative or NaN rtol or atol.
 Tensor isclose(const Tensor& a, const Tensor& b, IscloseOptions options = {});
-// allclose: whether all elements are close. equal: whether the shapes and all elements are equal. Both wait
-// for the device.
+// allclose: whether all elements are close. equal: whether the shapes and all elements (not the dtypes) are
+// equal. Both wait for the device.
 bool allclose(const Tensor& a, const Tensor& b, IscloseOptions options = {});
 bool equal(const Tensor& a, const Tensor& b);
 
 // --- selection ---
 
-// Selects a where the condition (bool) is true, else b.
+// Selects a where the condition (bool) is true, else b. Two numbers give their C++ types' promoted dtype.
+// Errors: also ValueError for a number outside the range of the result's integer dtype.
 // Grad: dy to the selected operand.
 Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b);
 Tensor where(const Tensor& condition, const Tensor& a, Number b);
@@ -60,7 +62,7 @@ Tensor where(const Tensor& condition, Number a, const Tensor& b);
 Tensor where(const Tensor& condition, Number a, Number b);
 
 // Replaces NaN by `nan`, +infinity by `posinf` and -infinity by `neginf`. `posinf` and `neginf` default to
-// the largest and lowest finite value of the dtype.
+// the largest and lowest finite value of the dtype. Integers are copied.
 // Grad: dy where x is finite, else 0.
 struct NanToNumOptions {
   double nan = 0;

@@ -1,5 +1,6 @@
 // Concatenation, stacking, splitting, and one-hot encoding, as in PyTorch. Negative dims count from the end;
-// IndexError for a dim that x does not have. All but one_hot are differentiable.
+// IndexError for a dim that x does not have, StateError for an undefined tensor, ValueError for more than
+// 2^24 pieces. All but one_hot are differentiable.
 #pragma once
 
 #include <vector>
@@ -10,13 +11,13 @@ namespace gradus {
 
 // Concatenates xs along `dim`. Dtypes are promoted. The result is channels-last when all of xs are.
 // Shapes: [a,n1,b], [a,n2,b], ... -> [a,n1+n2+...,b] for dim 1.
-// Errors: ValueError for none; ShapeError when xs differ outside of `dim`; DeviceError.
+// Errors: ValueError for none; ShapeError when xs differ outside of `dim` or have no dims; DeviceError.
 // Grad: to each x, the corresponding slice of dy.
 Tensor cat(const std::vector<Tensor>& xs, int64_t dim = 0);
 
-// Concatenates xs along a new dim.
+// Concatenates xs along a new dim. Dtypes are promoted.
 // Shapes: k times [a,b] -> [a,k,b] for dim 1.
-// Errors: ValueError for none; ShapeError when shapes differ.
+// Errors: ValueError for none; ShapeError when shapes differ; DeviceError.
 Tensor stack(const std::vector<Tensor>& xs, int64_t dim = 0);
 
 // Concatenate as the functions of NumPy: hstack along dim 1 (vectors along dim 0); vstack along dim 0, a
@@ -44,13 +45,14 @@ std::vector<Tensor> broadcast_tensors(const std::vector<Tensor>& xs);
 // Grad: the gradients of the pieces, concatenated.
 std::vector<Tensor> split(const Tensor& x, int64_t size, int64_t dim = 0);
 std::vector<Tensor> split(const Tensor& x, const std::vector<int64_t>& sizes, int64_t dim = 0);
-// Returns at most `chunks` pieces of equal size; the last one may be smaller. A dim of size 0 gives `chunks`
-// empty pieces.
+// Returns at most `chunks` pieces of equal size, as views; the last one may be smaller. A dim of size 0 gives
+// `chunks` empty pieces.
+// Errors: ValueError for fewer than 1 chunk.
 std::vector<Tensor> chunk(const Tensor& x, int64_t chunks, int64_t dim = 0);
 // Return exactly `sections` pieces, or the pieces between the given indices, as views. If `sections` does not
 // divide the size, the first pieces are larger by one. Indices may be negative (counted from the end) or out
 // of range.
-// Errors: ValueError for fewer than 1 section.
+// Errors: ValueError for fewer than 1 section; ShapeError for x without dims.
 std::vector<Tensor> tensor_split(const Tensor& x, int64_t sections, int64_t dim = 0);
 std::vector<Tensor> tensor_split(const Tensor& x, const std::vector<int64_t>& indices, int64_t dim = 0);
 // tensor_split along dim 1 (dim 0 of a vector), dim 0, and dim 2.
@@ -68,7 +70,7 @@ std::vector<Tensor> unbind(const Tensor& x, int64_t dim = 0);
 // the largest index plus 1, and the call waits for the device.
 // Shapes: index[...] -> [...,classes].
 // Errors: ValueError for fewer than 1 class, or when there is no index to count the classes from; IndexError
-// for an index outside [0, classes).
+// for an index outside [0, classes); DTypeError unless index is i64 or i32.
 Tensor one_hot(const Tensor& index, int64_t classes = -1, DType dtype = DType::kI64);
 
 }  // namespace gradus

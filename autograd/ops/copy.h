@@ -1,4 +1,5 @@
-// Copies between layouts, dtypes and devices.
+// Copies between layouts, dtypes and devices, queued on the current streams. A copy from a GPU to the host
+// waits for the data. Conversions do not check ranges. Errors of all: StateError for an undefined tensor.
 #pragma once
 
 #include "gradus/tensor/base/number.h"
@@ -30,11 +31,12 @@ Tensor clone(const Tensor& x);
 
 // Writes src into dst, with conversion of dtype, copy between devices and broadcasting as needed. Not
 // differentiable: use indexed assignment, where or clone for gradients.
-// Errors: ShapeError when src does not broadcast to dst; StateError when a recording follows dst.
+// Errors: ShapeError when src does not broadcast to dst, or elements of dst share memory; StateError when a
+// recording follows dst.
 void copy_(const Tensor& dst, const Tensor& src);
 
 // Writes `value`, converted to x's dtype, into every element.
-// Errors: StateError when a recording follows x.
+// Errors: StateError when a recording follows x; ValueError for a value out of range of an integer dtype.
 void fill_(const Tensor& x, Number value);
 
 }  // namespace gradus

@@ -1,7 +1,7 @@
 // Dropout with differentiable records: y = scale x where a random bool mask is true (probability 1 - p, scale
 // 1 / (1 - p)), else 0. Channel dropout draws one mask element per channel and broadcasts it. Alpha dropout
 // adds the affine correction of SELU networks to the masked x. The mask is saved for backward. Masks come
-// from the Context's generator and differ between ranks. For p = 1 the scale is 0, which avoids 1 / 0.
+// from the Context's generator and differ between replicas. For p = 1 the scale is 0, which avoids 1 / 0.
 #include "gradus/autograd/ops/dropout.h"
 
 #include <cmath>

@@ -1,6 +1,8 @@
 // Indexing by tensors: indices are i64 or i32, masks bool. gradus/autograd/indexing.h has operator x[{...}].
-// Errors of all ops: DTypeError for another index dtype; IndexError naming index, dim and size for an index
-// out of range; DeviceError unless all tensors are on one device.
+// Indices lie in [0, n) unless negative ones are mentioned; a negative `dim` counts from the end.
+// Errors of all ops: StateError for an undefined tensor; DTypeError for another index dtype, or if src has
+// not x's dtype; IndexError naming index, dim and size for an index or dim out of range; DeviceError unless
+// all tensors are on one device.
 #pragma once
 
 #include <optional>
@@ -44,8 +46,8 @@ Tensor diagonal_scatter(const Tensor& x, const Tensor& src, DiagonalOptions opti
 // Shapes: index[...] -> [...].
 // Grad: dy added at `index`.
 Tensor take(const Tensor& x, const Tensor& index);
-// Returns a copy of x in which src's elements replace the elements at `index` of the flattened x, or are
-// added to them with `accumulate`. Without `accumulate` the last of repeated indices is kept.
+// Returns a copy of x in which src's elements replace the elements that take would return, or are added to
+// them with `accumulate`. Without `accumulate` the last of repeated indices is kept.
 // Errors: ShapeError unless index and src have the same number of elements.
 Tensor put(const Tensor& x, const Tensor& index, const Tensor& src, bool accumulate = false);
 
@@ -111,8 +113,9 @@ Tensor argwhere(const Tensor& x);
 
 // Indexes x's leading dims by tensors (NumPy's advanced indexing). An undefined index selects the whole dim.
 // Indices broadcast together; negative ones count from the end. A bool mask selects the positions where it is
-// true. The common shape of the indices replaces the indexed dims, in their position if they are adjacent,
-// else in front.
+// true, and the call waits for the device. The common shape of the indices replaces the indexed dims, in
+// their position if they are adjacent, else in front.
+// Errors: also ValueError if all indices are undefined; ShapeError if they do not broadcast.
 // Grad: dy added at the indexed elements.
 Tensor index(const Tensor& x, const std::vector<Tensor>& indices);
 // Returns a copy of x in which v replaces the indexed elements, or is added to them with `accumulate`, once

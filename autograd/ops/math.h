@@ -1,5 +1,5 @@
 // Element-wise exponentials, logarithms, trigonometric, hyperbolic and special functions. Broadcasting,
-// promotion of dtypes and errors are as in autograd/ops/arithmetic.h. Integers give f32.
+// promotion of dtypes and errors are as in autograd/ops/arithmetic.h. Integers give the default dtype.
 #pragma once
 
 #include <optional>

@@ -1,5 +1,6 @@
-// In-place random numbers from the generator of the thread's Context; each call advances the generator. Not
-// differentiable. gradus/tensor/ops/random.h has factories of random tensors (rand, randn, bernoulli, ...).
+// In-place random numbers from the generator of the thread's Context; each call advances the generator.
+// Element i depends only on the seed, the number of earlier draws and i. Not differentiable.
+// gradus/tensor/ops/random.h has factories of random tensors (rand, randn, bernoulli, ...).
 // Errors of all: StateError when an open recording follows x.
 #pragma once
 

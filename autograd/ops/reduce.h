@@ -13,8 +13,8 @@ namespace gradus {
 
 // Returns the sum of x's elements; i64 for integers and bools.
 // Shapes: x[...] -> [...] without `dims`.
-// Errors of this and all other reductions: IndexError for a dim that x does not have, ShapeError for a
-// repeated dim.
+// Errors of this and all other functions: StateError for an undefined x, IndexError for a dim that x does not
+// have, ShapeError for a repeated dim.
 // Grad: dy expanded to x's shape.
 Tensor sum(const Tensor& x, const Dims& dims = {}, bool keepdim = false);
 
@@ -47,21 +47,23 @@ MinAndMax aminmax(const Tensor& x, int64_t dim, bool keepdim = false);
 struct ValuesAndIndices {
   Tensor values, indices;
 };
-// Return the largest, or smallest, elements along `dim` with their indices:
+// Return the largest, or smallest, elements along `dim` with their indices; the first NaN, if there is one:
 //   auto [values, indices] = max(x, 1);
 // Errors: ShapeError for a dim of size 0.
 // Grad: dy at the indices, zeros elsewhere.
 ValuesAndIndices max(const Tensor& x, int64_t dim, bool keepdim = false);
 ValuesAndIndices min(const Tensor& x, int64_t dim, bool keepdim = false);
 
-// Return the i64 indices of the largest, or smallest, elements along `dim`, or in the flattened x.
+// Return the i64 indices of the largest, or smallest, elements along `dim`, or in the flattened x, as max
+// does.
+// Errors: ShapeError for no elements.
 Tensor argmax(const Tensor& x);
 Tensor argmin(const Tensor& x);
 Tensor argmax(const Tensor& x, int64_t dim, bool keepdim = false);
 Tensor argmin(const Tensor& x, int64_t dim, bool keepdim = false);
 
 struct VarOptions {
-  int64_t correction = 1;  // the divisor is n - correction
+  int64_t correction = 1;  // the divisor is max(0, n - correction); 0 gives infinity or NaN
   bool keepdim = false;
 };
 // Returns the variance, sum (x - mean)^2 / (n - correction).

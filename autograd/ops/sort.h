@@ -17,7 +17,7 @@ struct SortOptions {
 // Returns the elements in order, and their positions in x:
 //   auto [values, indices] = sort(x, {.descending = true});
 // Shapes: x[...] -> the same, twice.
-// Errors of this and all ops below: IndexError for a dim that x does not have.
+// Errors of this and all ops below: StateError for an undefined tensor, IndexError for a dim that x lacks.
 // Grad: dy scattered to the indices.
 ValuesAndIndices sort(const Tensor& x, const SortOptions& options = {});
 // Returns the indices only.
@@ -38,7 +38,7 @@ struct DimOptions {
   int64_t dim = -1;
   bool keepdim = false;
 };
-// Returns the k-th smallest element, counted from 1, and its first position.
+// Returns the k-th smallest element, counted from 1, and its position; equal elements count in x's order.
 // Shapes: x[...,n,...] -> [...].
 // Errors: ValueError unless 1 <= k <= n.
 // Grad: dy scattered to the index.
@@ -46,7 +46,7 @@ ValuesAndIndices kthvalue(const Tensor& x, int64_t k, const DimOptions& options 
 
 // Return the median: the lower of the two middle elements if their number is even; NaN if an element is NaN.
 // Without `options`, of all elements of x.
-// Errors: ShapeError when x has no elements; but without `options`, NaN for a floating-point x.
+// Errors: ShapeError when there are no elements; but without `options`, NaN for a floating-point x.
 // Grad: dy scattered to the index; without `options`, dy divided evenly among elements equal to the median.
 Tensor median(const Tensor& x);
 ValuesAndIndices median(const Tensor& x, const DimOptions& options);
@@ -101,7 +101,7 @@ struct HistcOptions {
   double min = 0, max = 0;  // range of the histogram; if equal, the smallest and largest element of x
 };
 // Histogram: counts the elements in each of `bins` bins of equal width in [min, max]. Elements outside, and
-// NaN, are not counted. Not differentiable.
+// NaN, are not counted. Counts have x's dtype. Not differentiable.
 // Errors: DTypeError unless floating point; ValueError for fewer than 1 bin, or for bounds that are out of
 // order or not finite.
 Tensor histc(const Tensor& x, const HistcOptions& options = {});
@@ -110,8 +110,8 @@ struct SearchOptions {
   bool right = false;  // upper bound (after equal elements) instead of lower bound (before them)
   bool out_int32 = false;
 };
-// Binary search: for each of `values`, the position along the last dim of `sorted` at which an insertion
-// keeps the order.
+// Binary search: for each of `values`, the position along the last dim of `sorted` (ascending) at which an
+// insertion keeps the order. Dtypes are promoted. Positions are i64, or i32 with out_int32.
 // Shapes: sorted[n], values[...] -> like values; or sorted[...,n], values[...,m] -> [...,m].
 // Errors: ShapeError for other shapes; DeviceError.
 Tensor searchsorted(const Tensor& sorted, const Tensor& values, const SearchOptions& options = {});

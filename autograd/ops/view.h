@@ -1,5 +1,7 @@
-// Views. Results share storage with x: a write into one changes the other. Only `reshape` and `flatten` copy,
-// if x's strides do not allow a view.
+// Views. Results share storage with x: a write into one changes the other. Only reshape, reshape_as, flatten
+// and unflatten copy, if x's strides do not allow a view; sum_to and the _backward functions return new
+// tensors (sum_to: x itself if it has that shape). A negative dim counts from the end.
+// Errors of all: StateError for an undefined tensor; IndexError for a dim that x does not have.
 #pragma once
 
 #include "gradus/tensor/tensor.h"
@@ -70,7 +72,7 @@ Tensor squeeze(const Tensor& x, const Dims& dims);
 // Returns x with a dim of size 1 inserted before `dim`; -1 appends it.
 Tensor unsqueeze(const Tensor& x, int64_t dim);
 
-// Returns the range [start, start + length) of a dim.
+// Returns the range [start, start + length) of a dim; a negative start counts from the end.
 // Errors: IndexError when the range exceeds the dim.
 // Grad: dy at that range, zeros elsewhere.
 Tensor narrow(const Tensor& x, int64_t dim, int64_t start, int64_t length);

@@ -17,7 +17,7 @@ const double kNegativeSlope = 0.2;
 
 int log2_of(int64_t size) { return std::countr_zero(static_cast<uint64_t>(size)); }
 
-// Returns the channels of the blocks for images of 2^(r+1) x 2^(r+1) pixels.
+// Returns the channels of the blocks of resolution r + 1: callers pass the resolution minus 1.
 template <class O> int64_t channels_at(const O& o, int r) {
   return std::min(int64_t(double(o.channel_base) / std::exp2(r * o.channel_decay)), o.channel_max);
 }

@@ -1,7 +1,7 @@
 // WGAN-GP: networks for Wasserstein GANs with gradient penalty (train/gan/penalties.h). Images are
 // channels-first, [N, C, H, W]; larger discriminator scores mean "real".
 //
-//   WGANGPGenerator, WGANGPDiscriminator              for 8x8 to 1024x1024 pixels, with norms in both
+//   WGANGPGenerator, WGANGPDiscriminator              for 8x8 pixels or more, with norms in both
 //   WGANGPSmallGenerator, WGANGPSmallDiscriminator    for 28x28 (MNIST) and 32x32 pixels
 //
 // Parameters and buffers of the first pair have mmgeneration's names ("conv_blocks.0.conv.weight").
@@ -14,7 +14,7 @@
 namespace gradus::models {
 
 struct WGANGPGeneratorOptions {
-  int64_t size = 128;    // height and width of the images: 8, 16, 32, ...
+  int64_t size = 128;    // height and width of the images: 8, 16, 32, ..., at most channel_base and 65536
   int64_t channels = 3;  // channels of the images
   int64_t latent = 128;
   int64_t channel_base = 4096;  // a layer for p x p pixels has min(channel_base / p, channel_max) channels
@@ -22,7 +22,7 @@ struct WGANGPGeneratorOptions {
 };
 
 // Returns images in [-1,1].
-// Shapes: z [N,latent] -> [N,channels,size,size].
+// Shapes: z [N,latent] or [N,latent,1,1] -> [N,channels,size,size].
 // Errors: ValueError for options out of range; ShapeError.
 // Source: Gulrajani et al., "Improved training of Wasserstein GANs", NeurIPS 2017; Karras et al.,
 // "Progressive growing of GANs", ICLR 2018, configuration (a); open-mmlab/mmgeneration,
@@ -51,7 +51,7 @@ struct WGANGPDiscriminatorOptions {
     kGroup,  // GroupNorm of one group: one weight per channel; module named "GN"
     kLayer,  // LayerNorm over [C, H, W]: one weight per channel and pixel; module named "LN2d"
   };
-  int64_t size = 128;           // height and width of the images: 8, 16, 32, ...
+  int64_t size = 128;           // height and width of the images: as in WGANGPGeneratorOptions
   int64_t channels = 3;         // channels of the images
   int64_t channel_base = 4096;  // as in WGANGPGeneratorOptions
   int64_t channel_max = 512;

@@ -2,6 +2,7 @@
 // every element; Softmax, Softmin, LogSoftmax, Softmax2d and GLU apply it along one dim. Inputs are
 // floating-point tensors of any shape; results have the input's shape and dtype, except that GLU halves its
 // dim. An OpLayer passes the listed members of its options to the op. Required options have no default.
+// Errors of a call are the op's, also those for options out of range.
 #pragma once
 
 #include "gradus/autograd/ops/activations.h"
@@ -60,6 +61,7 @@ struct PReLUOptions {
 extern template class ModuleWith<PReLUOptions, Layer>;
 // x where x > 0, else weight x. The weight is learned, one for all elements or one for each channel.
 // Shapes: x [N,C,...], weight [num_parameters].
+// Errors of the constructor: ValueError for num_parameters < 1.
 class PReLU final : public LayerWith<PReLUOptions> {
  public:
   using LayerWith::LayerWith;
@@ -75,8 +77,9 @@ struct RReLUOptions {
 };
 extern template class ModuleWith<RReLUOptions, Layer>;
 // x where x >= 0, else a x. In training a is drawn for each element from the uniform distribution on [lower,
-// upper]; in evaluation a is (lower + upper) / 2. Source: Xu et al., "Empirical evaluation of rectified
-// activations", 2015.
+// upper], by the Context's generator; in evaluation a is (lower + upper) / 2.
+// Errors of a call: ValueError unless lower <= upper.
+// Source: Xu et al., "Empirical evaluation of rectified activations", 2015.
 class RReLU final : public LayerWith<RReLUOptions> {
  public:
   using LayerWith::LayerWith;

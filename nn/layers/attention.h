@@ -36,7 +36,10 @@ struct AttentionCallOptions {
 // projection weights Xavier-uniform, in_proj_bias and the bias of out_proj 0, the weight of out_proj as
 // Linear's, bias_k and bias_v Xavier-normal.
 // Shapes: query [L,N,embed_dim], key [S,N,kdim], value [S,N,vdim] -> output [L,N,embed_dim], weights [N,L,S]
-// or, not averaged, [N,num_heads,L,S]. With batch_first N is the first dim. Without a batch there is no N.
+// or, not averaged, [N,num_heads,L,S]. With batch_first N is the first dim. Without a batch there is no N. A
+// query with all keys excluded gives NaN.
+// Errors of the constructor: ValueError for sizes below 1 (kdim, vdim: 0), an embed_dim that num_heads does
+// not divide, or a dropout outside of [0, 1].
 // Source: Vaswani et al., "Attention is all you need", 2017.
 class MultiheadAttention final : public ModuleWith<MultiheadAttentionOptions> {
  public:
@@ -59,8 +62,9 @@ class MultiheadAttention final : public ModuleWith<MultiheadAttentionOptions> {
   Linear out_proj{
       this, "out_proj", {.in = *options().embed_dim, .out = *options().embed_dim, .bias = options().bias}};
 
-  // Differentiable. S of the weights includes the rows appended by add_bias_kv and add_zero_attn.
-  // Errors: ShapeError, DTypeError for arguments that do not fit.
+  // Differentiable. S of the weights includes the rows appended by add_bias_kv and add_zero_attn, which no
+  // mask excludes. One product projects all three arguments if they are the same tensor.
+  // Errors: ShapeError, DTypeError, DeviceError for arguments that do not fit.
   AttentionResult operator()(const Tensor& query, const Tensor& key, const Tensor& value,
                              const AttentionCallOptions& options = {});
 

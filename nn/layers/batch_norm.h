@@ -11,7 +11,8 @@
 
 namespace gradus::nn {
 
-// Interface of a differentiable all-gather over the ranks of a job. Implemented in distributed/.
+// Interface of a differentiable all-gather over the ranks of a job. Implemented in distributed/. all_gather
+// is collective: every rank calls it, in the same order and with the same k.
 class StatisticsReduction {
  public:
   virtual ~StatisticsReduction() = default;
@@ -33,7 +34,10 @@ struct BatchNormOptions {
 extern template class ModuleWith<BatchNormOptions, Layer>;
 
 // Normalizes each channel as batch_norm: by the statistics of the batch in training, by the running
-// statistics in evaluation. Initial values: weight 1, bias 0, running_mean 0, running_var 1.
+// statistics in evaluation. The second run of a checkpoint does not update the running statistics. Initial
+// values: weight 1, bias 0, running_mean 0, running_var 1.
+// Errors: ValueError of the constructor for features < 1; ShapeError of a call for another x; ValueError in
+// training on one element per channel.
 class BatchNorm : public LayerWith<BatchNormOptions> {
  public:
   using LayerWith::LayerWith;
@@ -43,8 +47,9 @@ class BatchNorm : public LayerWith<BatchNormOptions> {
   Buffer running_var{this, "running_var", initial(options().track_running_stats, 1)};
   Buffer num_batches_tracked{this, "num_batches_tracked", initial_count()};  // i64[]
 
-  // In training, normalizes over the batches of all ranks of `reduction` together (SyncBatchNorm). Null: over
-  // this rank's batch alone.
+  // In training, and in evaluation without running statistics, normalizes over the batches of all ranks of
+  // `reduction` together (SyncBatchNorm): calls then are collective and wait for the device. Null: over this
+  // rank's batch alone.
   void set_reduction(std::shared_ptr<StatisticsReduction> reduction) { reduction_ = std::move(reduction); }
   const std::shared_ptr<StatisticsReduction>& reduction() const { return reduction_; }
 
@@ -53,7 +58,7 @@ class BatchNorm : public LayerWith<BatchNormOptions> {
   // While on, running statistics are averages over all batches, as with momentum nullopt.
   void use_cumulative_average(bool on) { use_cumulative_average_ = on; }
   // While on, the layer accumulates the statistics of its training batches and does not update the running
-  // statistics. Turning it off discards the accumulated statistics.
+  // statistics. A call, on or off, discards the accumulated statistics.
   void defer_statistics(bool on);
   // Updates the running statistics once with the accumulated statistics, as if all batches were one.
   void apply_deferred_statistics();

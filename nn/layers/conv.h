@@ -52,7 +52,8 @@ extern template class ModuleWith<ConvTranspose3dOptions, Layer>;
 
 // A convolution layer; N is the name of the class. Initial weight and bias are uniform on
 // +-1/sqrt(weight.size(1) * elements of the kernel).
-// Errors of the constructor: ValueError for options below 1, or channels that `groups` does not divide.
+// Errors of the constructor: ValueError for in, out, kernel or groups below 1, or channels that `groups` does
+// not divide. The other options are checked by calls.
 template <class O, OptionName N> class Conv : public LayerWith<O> {
  public:
   using LayerWith<O>::LayerWith;
@@ -60,7 +61,8 @@ template <class O, OptionName N> class Conv : public LayerWith<O> {
   Parameter weight{this, "weight", initial_weight()};
   Parameter bias{this, "bias", initial_bias()};
 
-  // Errors: ShapeError, DTypeError, DeviceError for an x that does not match the weight.
+  // Errors: ShapeError, DTypeError, DeviceError for an x that does not match the weight; ShapeError for an x
+  // too small for its padding_mode; ValueError for options out of range.
   Tensor forward(const Tensor& x) override;
   std::string type_name() const override { return N.name; }
 

@@ -1,4 +1,5 @@
-// Dropout layers: set random elements, or whole channels, to zero in training.
+// Dropout layers: set random elements, or whole channels, to zero in training. Shapes, and errors of a call
+// (also ValueError for p outside of [0, 1]): autograd/ops/dropout.h.
 #pragma once
 
 #include "gradus/autograd/ops/dropout.h"

@@ -23,6 +23,9 @@ extern template class ModuleWith<EmbeddingOptions, Layer>;
 
 // Applies embedding. The initial weight is standard normal.
 // Shapes: index i64 or i32 [...] -> [...,embedding_dim]; weight [num_embeddings,embedding_dim].
+// Errors: ValueError of the constructor for sizes below 1 or padding_idx out of range; DTypeError of a call
+// for another index dtype, IndexError for an index outside of [0, num_embeddings), ValueError for max_norm <
+// 0.
 class Embedding final : public LayerWith<EmbeddingOptions> {
  public:
   using LayerWith::LayerWith;

@@ -1,5 +1,7 @@
 // Layers that normalize each sample over channels or positions: GroupNorm, InstanceNorm1d to InstanceNorm3d,
-// LocalResponseNorm. Initial weights are 1, initial biases 0.
+// LocalResponseNorm. Initial weights are 1, initial biases 0. Errors: ValueError of constructors for groups,
+// channels or features below 1, or channels that `groups` does not divide; of a call ShapeError for another
+// x, and those of the op (autograd/ops/norm/group_norm.h).
 #pragma once
 
 #include "gradus/nn/layer.h"
@@ -15,7 +17,7 @@ struct GroupNormOptions {
 extern template class ModuleWith<GroupNormOptions, Layer>;
 
 // Applies group_norm: normalizes each sample over groups of channels.
-// Shapes: x [N,channels,...] -> the same; weight, bias [channels].
+// Shapes: x [N,channels,...] of 2 to 5 dims -> the same; weight, bias [channels].
 class GroupNorm final : public LayerWith<GroupNormOptions> {
  public:
   using LayerWith::LayerWith;

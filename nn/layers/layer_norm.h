@@ -1,4 +1,6 @@
 // Layers that normalize over the last dims: LayerNorm, RMSNorm. Initial weights are 1, initial biases 0.
+// Errors: ValueError of constructors for no dims or sizes below 1; of a call those of the op
+// (autograd/ops/norm/layer_norm.h), such as ShapeError for an x that does not end with `shape`.
 #pragma once
 
 #include <optional>

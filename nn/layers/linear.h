@@ -15,6 +15,7 @@ extern template class ModuleWith<LinearOptions, Layer>;
 
 // y = x weight^T + bias. Initial weight and bias are uniform on +-1/sqrt(in).
 // Shapes: x [...,in] -> [...,out]; weight [out,in], bias [out].
+// Errors: ValueError of the constructor for negative sizes; ShapeError, DTypeError, DeviceError of a call.
 class Linear final : public LayerWith<LinearOptions> {
  public:
   using LayerWith::LayerWith;
@@ -41,7 +42,7 @@ extern template class ModuleWith<BilinearOptions>;
 
 // y_o = a^T W_o b + bias_o. Initial weight and bias are uniform on +-1/sqrt(in1).
 // Shapes: a [...,in1], b [...,in2] -> [...,out]; weight [out,in1,in2], bias [out].
-// Errors: ShapeError.
+// Errors: ValueError of the constructor for sizes below 1; ShapeError, DTypeError, DeviceError of a call.
 class Bilinear final : public ModuleWith<BilinearOptions> {
  public:
   using ModuleWith::ModuleWith;

@@ -1,5 +1,6 @@
 // Padding layers for signals (1d), images (2d) and volumes (3d), with or without a batch dim: ConstantPad,
 // ZeroPad, ReflectionPad, ReplicationPad. Each applies the op pad (gradus/autograd/ops/images/pad.h).
+// Errors of a call: ShapeError for other dims, and those of pad.
 #pragma once
 
 #include "gradus/nn/layer.h"

@@ -4,7 +4,6 @@
 namespace gradus::nn {
 namespace {
 
-// One overload of `pool` per type of options.
 Tensor pool(const Tensor& x, const MaxPool1dOptions& o) { return max_pool1d(x, o); }
 Tensor pool(const Tensor& x, const MaxPool2dOptions& o) { return max_pool2d(x, o); }
 Tensor pool(const Tensor& x, const MaxPool3dOptions& o) { return max_pool3d(x, o); }

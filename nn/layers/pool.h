@@ -1,5 +1,5 @@
-// Pooling layers over signals, images and volumes; each applies the op of the same name
-// (gradus/autograd/ops/images/pool.h). Inputs may have no batch dim.
+// Pooling layers over signals, images and volumes; each applies the op of the same name, which documents
+// options, shapes and the errors of a call (gradus/autograd/ops/images/pool.h). Inputs may have no batch dim.
 #pragma once
 
 #include "gradus/autograd/ops/images/pool.h"

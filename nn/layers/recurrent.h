@@ -8,7 +8,8 @@
 // [layers * directions,N,hidden], or without N, ordered by layer and then direction. An omitted state is
 // zeros. Weights have the names and the layout of torch.nn (weight_ih_l0, weight_hh_l0_reverse, ...), with
 // the gates concatenated along dim 0 (LSTM: i, f, g, o; GRU: r, z, n). Initial weights are uniform on
-// +-1/sqrt(hidden_size).
+// +-1/sqrt(hidden_size). Errors of constructors: ValueError for sizes or num_layers below 1, a dropout
+// outside of [0, 1], or a proj_size outside of [0, hidden_size).
 #pragma once
 
 #include <memory>

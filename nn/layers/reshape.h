@@ -1,5 +1,6 @@
 // Layers that rearrange or resample elements: Flatten and Unflatten, PixelShuffle, PixelUnshuffle and
-// ChannelShuffle, Unfold and Fold, Upsample.
+// ChannelShuffle, Unfold and Fold, Upsample. Errors of a call are those of the op, also for options out of
+// range.
 #pragma once
 
 #include <vector>
@@ -56,7 +57,7 @@ extern template class ModuleWith<ChannelShuffleOptions, Layer>;
 
 // Interleaves the channels of groups: channel g * C/groups + c becomes channel c * groups + g.
 // Shapes: x [N,C,...] -> the same.
-// Errors: ShapeError unless groups divides C.
+// Errors: ShapeError unless groups divides C; ValueError for groups < 1.
 // Source: Zhang et al., "ShuffleNet", CVPR 2018.
 class ChannelShuffle final : public LayerWith<ChannelShuffleOptions> {
  public:

@@ -31,13 +31,15 @@ extern template class ModuleWith<TransformerEncoderLayerOptions, Layer>;
 // Masks as in MultiheadAttention: true excludes a position; floating-point masks are added to the scores.
 struct TransformerMasks {
   Tensor mask = {};                  // [T,T] or [N*nhead,T,T]
-  Tensor src_key_padding_mask = {};  // [N,T]
+  Tensor src_key_padding_mask = {};  // [N,T], or [T] without a batch
   bool causal = false;               // excludes positions after the query's
 };
 
 // Self-attention, then a feed-forward network of two linear layers. Each of these two blocks has dropout, a
 // residual connection and a layer norm: norm(x + block(x)), or with norm_first x + block(norm(x)).
-// Shapes: x [T,N,d_model], with batch_first [N,T,d_model], or [T,d_model] -> the same.
+// Shapes: x [T,N,d_model], with batch_first [N,T,d_model], or [T,d_model] -> the same. Calls with masks run
+// no hooks.
+// Errors of the constructor: ValueError for dim_feedforward < 1, and those of MultiheadAttention.
 // Source: Vaswani et al., "Attention is all you need", 2017.
 class TransformerEncoderLayer final : public LayerWith<TransformerEncoderLayerOptions> {
  public:
@@ -76,7 +78,8 @@ extern template class ModuleWith<TransformerEncoderOptions, Layer>;
 
 // A stack of encoder layers. Each layer has its own random initial weights, whereas torch.nn copies those of
 // one layer.
-// Shapes: as TransformerEncoderLayer.
+// Shapes, errors: as TransformerEncoderLayer; also ValueError for num_layers < 1. Hooks of the layers never
+// run.
 class TransformerEncoder final : public LayerWith<TransformerEncoderOptions> {
  public:
   TransformerEncoder(Module* parent, std::string name, Options options);

@@ -1,5 +1,6 @@
-// Convolution over signals, images and volumes, and its transpose, differentiable to any order. Options
-// of convolution: gradus/tensor/ops/images/conv.h.
+// Convolution over signals, images and volumes, and its transpose, differentiable to any order. Options of
+// convolution (gradus/tensor/ops/images/conv.h): stride, padding (zeros on both sides), dilation and groups,
+// by default 1, 0, 1 and 1, and same_padding, which pads to keep the size (an odd zero at the end).
 #pragma once
 
 #include <utility>

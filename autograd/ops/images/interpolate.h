@@ -21,12 +21,13 @@ struct InterpolateOptions {
   bool antialias = false;      // widens the filter when downsampling; bilinear and bicubic
 };
 
-// Resizes by interpolation: y[n,c,p,q] = x[n,c] at ((p + 1/2) H/P - 1/2, (q + 1/2) W/Q - 1/2). A scale
-// factor, if passed, replaces P/H.
+// Resizes by interpolation: y[n,c,p,q] = x[n,c] at ((p + 1/2) H/P - 1/2, (q + 1/2) W/Q - 1/2); with
+// align_corners at (p (H - 1)/(P - 1), ...); kNearest reads x at floor(p H/P). A scale factor, if passed,
+// replaces P/H.
 // Shapes: x [N,C,H,W] -> [N,C,P,Q], where P is given by size or is floor(scale_factor H), Q alike.
-// Errors: ShapeError for dims that the mode does not take; ValueError unless exactly one of size and
-// scale_factor is given, with one positive entry per dim, and for align_corners or antialias with other
-// modes; DTypeError unless floating.
+// Errors: ShapeError for dims that the mode does not take, or for no channels or pixels; ValueError unless
+// exactly one of size and scale_factor is given, with one positive entry per dim, for align_corners or
+// antialias with other modes, and for sizes above 2^27; DTypeError unless floating.
 // Grad: dy resampled by the transposed matrices.
 Tensor interpolate(const Tensor& x, const InterpolateOptions& options);
 

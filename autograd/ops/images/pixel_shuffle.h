@@ -1,4 +1,4 @@
-// Pixel shuffle and channel shuffle. Results are channels-last if x is, else row-major.
+// Pixel and channel shuffle, for any dtype. Results are channels-last if x [N,C,H,W] is, else row-major.
 #pragma once
 
 #include "gradus/tensor/tensor.h"
@@ -16,10 +16,12 @@ Tensor pixel_shuffle(const Tensor& x, int64_t factor);
 // Rearranges squares of factor x factor pixels to channels: the inverse of pixel_shuffle.
 // Shapes: x [...,C,H f,W f] -> [...,C f^2,H,W].
 // Errors: ShapeError for fewer than 3 dims or sizes that f does not divide; ValueError for a factor below 1.
+// Grad: pixel_shuffle of dy.
 Tensor pixel_unshuffle(const Tensor& x, int64_t factor);
 
 // Interleaves the channels of `groups` groups:
 //   y[n, i groups + g, ...] = x[n, g C/groups + i, ...]
+// Shapes: x [N,C,...] -> the same.
 // Errors: ShapeError for fewer than 3 dims or channels that `groups` does not divide; ValueError for
 // groups below 1.
 // Grad: dy in the original order of channels.

@@ -1,6 +1,8 @@
 // Pooling over windows of signals [N,C,L], images [N,C,H,W] and volumes [N,C,D,H,W], with or without N,
-// differentiable to any order. Options: gradus/tensor/ops/images/pool.h. Results with a batch dim are
-// channels-last. 16-bit floats are computed in f32.
+// differentiable to any order. Options (gradus/tensor/ops/images/pool.h): kernel, stride (0: the kernel's
+// size), padding, dilation (max pooling), ceil_mode, count_include_pad (default true) and divisor_override
+// (average pooling; 0: the number of elements). Results with a batch dim are channels-last. 16-bit floats are
+// computed in f32.
 #pragma once
 
 #include <utility>
@@ -12,7 +14,8 @@ namespace gradus {
 
 // Return the maximum of each window:
 //   y[n,c,p,q] = max over i,j of x[n, c, p*stride - padding + i*dilation, q*stride - padding + j*dilation]
-// Among equal maxima, the first in row-major order gets the gradient. NaN counts as larger than all numbers.
+// where padding counts as -infinity. Among equal maxima, the first in row-major order gets the gradient,
+// among NaNs, which count as larger than all numbers, the last.
 // max_pool2d(x, 2) is max_pool2d(x, {.kernel = 2}).
 // Shapes: x [N,C,H,W] -> [N,C,P,Q] or [C,H,W] -> [C,P,Q],
 //   P = floor((H + 2 padding - dilation (kernel-1) - 1) / stride) + 1, Q alike

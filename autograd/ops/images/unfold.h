@@ -1,5 +1,6 @@
 // im2col and col2im: windows of images as columns of a matrix. Results are row-major; 16-bit floats are
-// computed in f32.
+// computed in f32. Options (gradus/tensor/ops/images/unfold.h): kernel (required), stride 1, padding 0 (zeros
+// on every side) and dilation 1.
 #pragma once
 
 #include "gradus/tensor/ops/images/unfold.h"

@@ -44,8 +44,8 @@ Tensor kernel_grad(const Tensor& dy, const Tensor& x, const UpfirdnGeometry& g) 
   return dk;
 }
 
-// Number of zeros before and after the pixels of a dim (negative: crops). If the total is odd, the front gets
-// one more, as in StyleGAN2.
+// Number of zeros before and after the pixels of a dim (negative: crops). If the filter cannot be centered,
+// the front gets one more, as in StyleGAN2.
 struct Ends {
   int64_t front, back;
 };

@@ -1,4 +1,6 @@
-// Distances and similarities of vectors, and normalization of vectors.
+// Differentiable distances, similarities and normalization of vectors; norms as in autograd/ops/reduce.h.
+// Results have the inputs' promoted dtype; all but cdist compute 16-bit floats in f32.
+// Errors of all: DeviceError for tensors on different devices.
 #pragma once
 
 #include "gradus/tensor/tensor.h"

@@ -14,9 +14,10 @@ namespace gradus {
 // diagonal. Dims of size 1 broadcast. Without "->" the result has the dims of "..." and then, in alphabetical
 // order (capitals first), the letters that occur once. Operands are multiplied from left to right, by matrix
 // products where dims are summed over.
-// Errors: the messages quote the equation. ValueError for a malformed equation, another number of operands,
-// or a letter of the result that is missing or repeated; ShapeError for another number of dims, or different
-// sizes of one letter; DTypeError unless all are of one floating dtype; DeviceError.
+// Errors: the messages quote the equation. ValueError for a malformed equation (spaces are ignored), another
+// number of operands, or a letter of the result that is missing or repeated; ShapeError for another number of
+// dims, different sizes of one letter, or an intermediate product of more than kMaxDims (8) dims; DTypeError
+// unless all are of one floating dtype; DeviceError.
 Tensor einsum(std::string_view equation, const std::vector<Tensor>& operands);
 
 }  // namespace gradus

@@ -1,6 +1,8 @@
 // Element-wise losses, differentiable in x and target, as in torch.nn.functional. x and target have one
-// shape. The result is [] or, for Reduction::kNone, has that shape. The mean of no elements is NaN.
-// Errors of all: ShapeError unless the shapes are equal; DTypeError unless both are floating; DeviceError.
+// shape; dtypes are promoted. The result is [] or, for Reduction::kNone, has that shape. The mean of no
+// elements is NaN.
+// Errors of all: ShapeError unless the shapes are equal; DTypeError unless both are floating; DeviceError;
+// ValueError for Reduction::kBatchMean, except in kl_div.
 #pragma once
 
 #include "gradus/tensor/base/number.h"

@@ -1,4 +1,5 @@
-// Batch normalization, differentiable. Options: gradus/tensor/ops/norm/batch_norm.h.
+// Batch normalization, differentiable. Options (gradus/tensor/ops/norm/batch_norm.h): training (default
+// false), momentum 0.1, eps 1e-5, and num_batches_tracked, an i64[] that training increments, or undefined.
 #pragma once
 
 #include "gradus/tensor/ops/norm/batch_norm.h"
@@ -12,9 +13,11 @@ namespace gradus {
 // defined, are updated in place with the batch's mean and unbiased variance:
 //   running = (1 - momentum) running + momentum batch
 // Outside of training, mean and variance are the running statistics. Image results are channels-last.
-// Shapes: x [N,C], [N,C,L] or [N,C,H,W]; the others [C]. weight and bias may each be undefined: 1 and 0.
+// An empty batch leaves the running statistics unchanged.
+// Shapes: x [N,C], [N,C,L], [N,C,H,W] or [N,C,D,H,W]; the others [C], of x's dtype, or f32 if x has 16 bits.
+// weight and bias may each be undefined: 1 and 0.
 // Errors: ShapeError, DTypeError, DeviceError for arguments that do not fit x; ValueError when training on
-// one element per channel, when there are no running statistics to use, or for eps < 0.
+// one element per channel, with no running statistics to use or only one of them, or for eps < 0.
 // Source: Ioffe and Szegedy, "Batch Normalization", ICML 2015.
 Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& running_mean,
                   const Tensor& running_var, const BatchNormFuncOptions& options = {});

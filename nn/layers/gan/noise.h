@@ -23,7 +23,8 @@ extern template class ModuleWith<NoiseInjectionOptions, Layer>;
 
 // y = x + strength n with n ~ N(0,1) per pixel, the same for all channels.
 // Shapes: x [N,C,H,W] -> the same; strength [channels], initially 0; noise_const [1,1,size.h,size.w].
-// Errors: ShapeError unless x fits strength and noise; StateError for kFixed without noise_const.
+// Errors: ShapeError unless x fits strength and noise; StateError for kFixed without noise_const; ValueError,
+// from the constructor, for channels < 1 or a negative size.
 // Source: Karras et al., "A style-based generator architecture for GANs", CVPR 2019.
 class NoiseInjection final : public LayerWith<NoiseInjectionOptions> {
  public:

@@ -57,9 +57,10 @@ struct MinibatchStdDevOptions {
 };
 extern template class ModuleWith<MinibatchStdDevOptions, Layer>;
 
-// Divides the batch into groups: images n, n + N/group_size, n + 2 N/group_size, ... form a group. Computes
-// the group's standard deviation of each element, averages it over C/channel_groups channels and all
-// positions, and appends the averages to each image of the group as channel_groups constant channels.
+// Divides the batch into groups: images n, n + N/group_size, n + 2 N/group_size, ... form a group (all
+// images if N < group_size). Computes the group's standard deviation of each element, averages it over
+// C/channel_groups channels and all positions, and appends the averages to each image of the group as
+// channel_groups constant channels.
 // Shapes: x [N,C,H,W] -> [N,C+channel_groups,H,W], N at most or a multiple of group_size, C a
 // multiple of channel_groups.
 // Errors: ShapeError; ValueError for options < 1.
@@ -70,8 +71,8 @@ class MinibatchStdDev final : public LayerWith<MinibatchStdDevOptions> {
   Tensor forward(const Tensor& x) override;
 
   // In training, groups are formed over the batches of all ranks of `reduction` together, N * size samples in
-  // which sample n of rank r has index n * size + r, as in a DataLoader's global batch. All ranks' batches
-  // must have one shape. Null: over this rank's batch alone.
+  // which sample n of rank r has index n * size + r, as in a DataLoader's global batch. Calls then are
+  // collective, and all ranks' batches must have one shape. Null: over this rank's batch alone.
   void set_reduction(std::shared_ptr<StatisticsReduction> reduction) { reduction_ = std::move(reduction); }
 
  private:
