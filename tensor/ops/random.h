@@ -35,7 +35,8 @@ struct DrawKey {
 // Lists the tensor of a key for KernelSlot.
 template <class F> void for_each_tensor(const DrawKey& key, F f) { f(key.base); }
 
-// out = uniform in [low, high), and normal with this mean and standard deviation; any floating dtype.
+// Outputs are not empty. out = uniform in [low, high), and normal with this mean and standard deviation; any
+// floating dtype and strides.
 extern KernelSlot<void(const Tensor& out, double low, double high, const DrawKey& key)> uniform_kernel;
 extern KernelSlot<void(const Tensor& out, double mean, double std, const DrawKey& key)> normal_kernel;
 // out (bool) = true with probability p.
@@ -83,14 +84,15 @@ Tensor masked_scale(const Tensor& x, const Tensor& mask, double scale, const Ten
 
 }  // namespace raw
 
-// Returns uniform numbers in [0, 1): multiples of 2^-24 (f32, f16, bf16) or 2^-53 (f64).
+// Returns uniform numbers in [0, 1): multiples of 2^-24 (f32), rounded for f16 and bf16, or 2^-53 (f64).
+// Errors of this and the next three: DTypeError unless floating.
 Tensor rand(const Shape& shape, TensorOptions options = {});
 // Returns numbers of the standard normal distribution.
 Tensor randn(const Shape& shape, TensorOptions options = {});
 // rand and randn with x's shape, dtype and device.
 Tensor rand_like(const Tensor& x);
 Tensor randn_like(const Tensor& x);
-// Returns uniform integers in [low, high).
+// Returns uniform integers in [low, high), converted from i64 to the dtype without a check of its range.
 // Errors: ValueError unless low < high; DTypeError for bool.
 Tensor randint(int64_t low, int64_t high, const Shape& shape, TensorOptions options = {.dtype = DType::kI64});
 // Returns uniform integers in [0, high).
@@ -155,6 +157,7 @@ struct DrawBase {
 //     step();
 //   }
 //   draws.repeat();   // the kernels of the step, if they run again now, draw the generator's next numbers
+// Not thread-safe.
 class DeviceDraws {
  public:
   // Errors: DeviceError unless it is a CUDA device.
@@ -163,7 +166,8 @@ class DeviceDraws {
   DeviceDraws& operator=(const DeviceDraws&) = delete;
 
   // During its lifetime, keys of draws of the Context's generator on the device are relative. The constructor
-  // queues writes of the generator's state on the current stream. Does not block.
+  // queues writes of the generator's state on the current stream. Does not block. The thread, and its
+  // Context, must be the same in constructor, draws and destructor.
   class [[nodiscard]] Scope {
    public:
     // Errors: StateError if another scope of `draws` exists.
