@@ -52,7 +52,7 @@ class Error : public std::runtime_error {
   const std::string& op() const { return op_; }
   const char* what() const noexcept override;
   // Prepends "<where>: " to the text, such as "while running backward of conv2d (layer3.1.conv2): ". For code that
-  // catches and rethrows the error.
+  // catches and rethrows the error. Pointers of what() become invalid.
   void add_context(const std::string& where);
   // Prepends the path of the module in which the error happened. Only the first call has an effect: that of the
   // innermost module.

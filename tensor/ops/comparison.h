@@ -106,7 +106,8 @@ namespace gradus::raw {
 extern KernelSlot<void(const Tensor& out, const Tensor& condition, const Tensor& a, const Tensor& b)>
     where_kernel;
 
-// Returns condition ? a : b. Errors: DTypeError unless `condition` is bool; ShapeError; DeviceError.
+// Returns condition ? a : b, which broadcast, in the promoted dtype of a and b.
+// Errors: DTypeError unless `condition` is bool; ShapeError; DeviceError.
 Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b);
 
 // Comparisons and logical ops. Results are bool. Errors: ShapeError, DeviceError.

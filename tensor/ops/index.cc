@@ -35,7 +35,6 @@ Tensor narrow_to(const Tensor& x, const Shape& shape, int except) {
   return y;
 }
 
-// Checks that src has x's dtype and device.
 void check_pair(const Tensor& x, const Tensor& src, const char* op) {
   if (!are_compatible_devices(x.device(), src.device()))
     throw DeviceError(op, "x is on ", x.device(), " but src on ", src.device());

@@ -63,7 +63,8 @@ extern KernelSlot<void(const Tensor& out, const Tensor& x, const Tensor& mask, d
     masked_scale_kernel;
 
 // Fill x in place with uniform numbers in [low, high), or with normally distributed numbers.
-// Errors: DTypeError unless floating; ValueError unless low <= high with a finite difference, or if std < 0.
+// Errors: DTypeError unless floating; ValueError unless low <= high with a finite difference, or if std < 0;
+// ShapeError if elements of x share memory.
 void uniform_(const Tensor& x, double low = 0, double high = 1);
 void normal_(const Tensor& x, double mean = 0, double std = 1);
 // Sets each element of x, of any dtype, to 1 with probability p, else to 0.
@@ -74,7 +75,7 @@ void bernoulli_(const Tensor& x, double p);
 Tensor bernoulli_mask(const Tensor& x, double p);
 Tensor dropout_mask(const Tensor& x, double p);
 // Returns mask = dropout_mask(x, p) and y = mask ? scale * x : 0. p is the probability of keeping an element.
-// Writes y to `out` if defined, which may share x's buffer.
+// Writes y to `out` if defined, which has x's shape and dtype and may share x's buffer.
 struct DropoutResult {
   Tensor y, mask;
 };

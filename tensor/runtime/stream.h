@@ -34,7 +34,7 @@ class Stream {
   // tasks have much memory (Note [Backlog], backlog.h).
   void enqueue(std::function<void()> task) const;
   // Makes later tasks of this stream wait for `event`, without blocking the host. An error of the event's stream
-  // from before the event becomes an error of this stream too.
+  // from before the event becomes an error of this stream too. An inline stream calls event.synchronize().
   void wait(const Event& event) const;
   // Blocks the host until all enqueued tasks are done.
   // Errors: the first exception of a task since the last call.

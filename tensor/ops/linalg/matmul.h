@@ -5,12 +5,12 @@
 
 namespace gradus::raw {
 
-// Returns the product; 1-dimensional operands are vectors, and batch dims broadcast.
-// Errors: ShapeError, DTypeError, DeviceError.
+// Returns the row-major product; 1-dimensional operands are vectors, and batch dims broadcast.
+// Errors: ShapeError; DTypeError unless a and b have one floating dtype; DeviceError.
 Tensor matmul(const Tensor& a, const Tensor& b);
 // Returns matmul(a, b) as f32 for 16-bit floats: the sums before rounding.
 Tensor matmul_in_f32(const Tensor& a, const Tensor& b);
-// Return x w^T + bias, and its relu. Shapes: x[...,K], w[N,K], bias[N] or undefined -> [...,N].
+// Return x w^T + bias, and its relu; errors as matmul. Shapes: x[...,K], w[N,K], bias[N] or none -> [...,N].
 Tensor linear(const Tensor& x, const Tensor& w, const Tensor& bias = {});
 Tensor linear_relu(const Tensor& x, const Tensor& w, const Tensor& bias = {});
 
