@@ -12,7 +12,7 @@
 //
 // The op checks its arguments, infers shapes and allocates results; the kernel only computes. Calling a slot
 // launches the kernel on the current stream of the first tensor's device: on cpu:0 the kernel runs in the calling
-// thread, on other devices it is queued.
+// thread, on meta nothing runs, on other devices the kernel is queued.
 #pragma once
 
 #include <cstddef>

@@ -32,9 +32,9 @@ std::string to_string(const MemoryStats& s);  // "live 12.0 MiB, peak 34.1 MiB, 
 // more.
 int64_t allocation_size(int64_t bytes);
 
-// Returns a 64-byte aligned block for `bytes` (> 0); null on the meta device, where blocks are only counted.
-// On a GPU the block is for work of the calling thread's current stream (Note [Blocks of a device],
-// device_allocator.h).
+// Returns a 64-byte aligned block (less with GRADUS_GUARD) for `bytes` (> 0); null on the meta device, where
+// blocks are only counted. On a GPU the block is for work of the calling thread's current stream (Note
+// [Blocks of a device], device_allocator.h).
 // Errors: OutOfMemoryError with the request and the statistics; DeviceError if the device does not exist.
 void* allocate(Device device, int64_t bytes);
 // Frees a block of allocate(device, bytes). `bytes` must be the requested number. Queued kernels of
