@@ -94,8 +94,8 @@ class Tensor {
   bool is_dense() const;
 
   // Return a pointer to the elements of a row-major tensor, after the device has computed them. mutable_data
-  // increments the storage's version counter, by which autograd detects in-place writes. Valid as long as the
-  // storage.
+  // increments the storage's version counter, by which autograd detects in-place writes. The pointer is valid
+  // as long as the storage.
   // Errors: DTypeError unless the dtype is T's; ShapeError unless row-major; DeviceError unless in host memory.
   template <class T> const T* data() const { return static_cast<const T*>(host_data(dtype_v<T>)); }
   template <class T> T* mutable_data() {

@@ -77,8 +77,7 @@ Tensor logcumsumexp(const Tensor& x, int64_t dim);
 // Return the running maximum, or minimum, along `dim` and its i64 indices (the last of equal elements).
 std::pair<Tensor, Tensor> cummax(const Tensor& x, int64_t dim);
 std::pair<Tensor, Tensor> cummin(const Tensor& x, int64_t dim);
-// Returns y of linear_recurrence_kernel along `dim`. Errors: also ShapeError or DeviceError unless a is like
-// b.
+// Returns y of linear_recurrence_kernel along `dim`. Errors: ShapeError, DeviceError unless a is like b.
 Tensor linear_recurrence(const Tensor& a, const Tensor& b, int64_t dim, bool reverse = false);
 
 // Returns a view of a row-major x as [outer, n, inner] with n = x's size along `dim`.

@@ -28,8 +28,7 @@ void reset_peak_memory(Device device = kCPU);
 void empty_cache(Device device = kCPU);
 std::string to_string(const MemoryStats& s);  // "live 12.0 MiB, peak 34.1 MiB, ..."
 
-// Returns the size class of a request on a CPU: the size of its block. A large reused block may have 25 %
-// more.
+// Returns the size class of a request on a CPU: the size of its block. Large ones may be 25 % larger.
 int64_t allocation_size(int64_t bytes);
 
 // Returns a 64-byte aligned block (less with GRADUS_GUARD) for `bytes` (> 0); null on the meta device, where

@@ -59,7 +59,7 @@ struct Context {
 };
 
 // Makes `context`, which must outlive the scope, the calling thread's context for the lifetime of the scope.
-// Scopes of this and the other class end on their thread, the innermost first.
+// Scopes, also StreamScope, end on the thread that opened them, the innermost first.
 class ContextScope {
  public:
   explicit ContextScope(Context& context);

@@ -21,7 +21,7 @@ std::shared_ptr<NativeStream> native_stream(const Stream& stream);
 // A shared handle to a stream. When the last handle is destroyed, queued tasks still run. Thread-safe.
 class Stream {
  public:
-  // Returns the device's default stream. Errors of both: for a GPU those of runtime_of (device_runtime.h).
+  // Returns the device's default stream. Errors of of() and create(): for a GPU as runtime_of().
   static Stream of(Device device);
   // Returns a new stream of the device; for cpu:0 its only, inline stream.
   static Stream create(Device device);
