@@ -1,6 +1,6 @@
-// Umbrella header for training a network in one process: tensors, differentiable ops, recordings of gradients,
-// modules, optimizers. gradus/gradus.h adds data loading, files, distributed training, models, the profiler and
-// gradient checks.
+// Umbrella header for training a network in one process: tensors, differentiable ops, gradient recording
+// (GradManager), modules, optimizers. gradus/gradus.h adds data loading, files, distributed training, models,
+// the profiler and gradient checks.
 #pragma once
 
 #include "gradus/autograd/functional.h"

@@ -1,7 +1,8 @@
-// launch() runs one kernel call by the device of its first argument (the result): nothing on meta; in the
-// calling thread on cpu:0; as a queued call on the streams of other CPU devices; a CUDA kernel function
-// launches asynchronously itself. An observer (profiler) of the thread receives the call. Arguments are
-// type-erased pointers (Argument), which must live until launch() returns; a queued call copies them.
+// launch() runs one kernel call by the device of its first argument (the result): nothing on meta, or if
+// another argument is meta and Context::skip_meta_kernels is set; in the calling thread on cpu:0; as a queued
+// call on the streams of other CPU devices; a CUDA kernel function launches asynchronously itself. An
+// observer (profiler) of the thread receives the call. Arguments are type-erased pointers (Argument), which
+// must live until launch() returns; a queued call copies them.
 #include "gradus/tensor/kernel.h"
 
 #include <algorithm>

@@ -12,7 +12,7 @@
 //
 // The op checks its arguments, infers shapes and allocates results; the kernel only computes. Calling a slot
 // launches the kernel on the current stream of the first tensor's device: on cpu:0 the kernel runs in the calling
-// thread, on other devices it is queued.
+// thread, on meta nothing runs, on other devices the kernel is queued.
 #pragma once
 
 #include <cstddef>
@@ -26,7 +26,8 @@
 
 namespace gradus {
 
-// Errors: always DeviceError.
+// Throws the error of an op without a kernel for `device`.
+// Errors: DeviceError; for a GPU first those of runtime_of (device_runtime.h).
 [[noreturn]] void throw_no_kernel(const char* op, Device device);
 
 namespace internal {
@@ -75,7 +76,8 @@ void launch(const KernelCall& call);
 
 }  // namespace internal
 
-// The slot of kernels with this signature. The first argument's device selects the kernel.
+// The slot of kernels with this signature. The first argument's device selects the kernel. A queued kernel
+// runs after the call with copies of the arguments, so arguments must own their data or refer to static data.
 template <class... Args> class KernelSlot<void(const Tensor&, Args...)> {
  public:
   using Function = void (*)(const Tensor&, Args...);
@@ -91,6 +93,7 @@ template <class... Args> class KernelSlot<void(const Tensor&, Args...)> {
     internal::launch({op_, reinterpret_cast<void (*)()>(kernel), &run, arguments});
   }
 
+  // The kernels; null: none. CUDA kernels are set by static initializers of the files that define them.
   Function cpu;
   Function cuda = nullptr;
 

@@ -15,10 +15,11 @@ class Storage final : public Counted {
   // Allocates `bytes` (may be 0) from the device's caching allocator; contents are unspecified.
   // Errors: as gradus::allocate.
   static Ref<Storage> allocate(Device device, int64_t bytes);
-  // Wraps memory of another owner. `release` (may be empty) is called when the last reference is released.
+  // Wraps memory of another owner on `device`. `release` (may be empty) is called when the last reference is
+  // released, on the thread that releases it.
   static Ref<Storage> adopt(Device device, void* data, int64_t bytes, std::function<void()> release);
 
-  void* data() const { return data_; }
+  void* data() const { return data_; }  // null for 0 bytes, and on meta
   int64_t bytes() const { return bytes_; }
   Device device() const { return device_; }
   bool is_external() const { return external_; }  // from adopt()

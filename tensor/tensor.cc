@@ -59,7 +59,6 @@ Tensor one_element_on_host(const Tensor& x) {
   return internal::in_host_memory(x, "item");
 }
 
-// Reads one element of a tensor in host memory.
 double read_as_double(const Tensor& x, int64_t offset) {
   return dispatch_all(x.dtype(), [&]<class T>() { return static_cast<double>(x.ptr<T>()[offset]); });
 }

@@ -2,7 +2,8 @@
 //
 // Shapes of images are logical NCHW for any memory layout; strides describe the layout. A default-constructed
 // Tensor is undefined, which means "none". Ops are free functions: the differentiable ones for users are in
-// gradus/autograd/ops/ops.h, the raw ones without autograd in gradus/tensor/ops/.
+// gradus/autograd/ops/ops.h, the raw ones without autograd in gradus/tensor/ops/. Thread-safe as
+// std::shared_ptr: two threads must not use one handle at the same time if one of them assigns to it.
 #pragma once
 
 #include <concepts>
@@ -93,7 +94,8 @@ class Tensor {
   bool is_dense() const;
 
   // Return a pointer to the elements of a row-major tensor, after the device has computed them. mutable_data
-  // increments the storage's version counter, by which autograd detects in-place writes.
+  // increments the storage's version counter, by which autograd detects in-place writes. The pointer is valid
+  // as long as the storage.
   // Errors: DTypeError unless the dtype is T's; ShapeError unless row-major; DeviceError unless in host memory.
   template <class T> const T* data() const { return static_cast<const T*>(host_data(dtype_v<T>)); }
   template <class T> T* mutable_data() {
@@ -103,12 +105,13 @@ class Tensor {
   }
 
   // Returns the only element, converted to T. Blocks until the device has computed it.
-  // Errors: ShapeError unless numel() is 1.
+  // Errors: ShapeError unless numel() is 1; DeviceError on meta.
   template <class T> T item() const {
     return dtype() == DType::kI64 ? static_cast<T>(item_i64()) : static_cast<T>(item_f64());
   }
 
   // Returns the elements in row-major order, converted to T. Blocks until the device has computed them.
+  // Errors: DeviceError on meta.
   template <DTypeElement T> std::vector<T> to_vector() const;
 
   // Indexing for reading and assignment: x[{1, Slice(0, 3)}], x[0], x[mask]. Defined in
@@ -165,7 +168,8 @@ struct TensorOptions {
   Device device = kCPU;
 };
 
-// Returns a row-major tensor with unspecified contents.
+// Returns a row-major tensor with unspecified contents. Errors of this and the next four: ShapeError for an
+// invalid shape or strides; OutOfMemoryError.
 Tensor empty(const Shape& shape, TensorOptions options = {});
 // Returns a tensor with the given strides (of a dense layout) and unspecified contents.
 Tensor empty_strided(const Shape& shape, const Strides& strides, TensorOptions options = {});
@@ -174,8 +178,9 @@ Tensor empty_channels_last(const Shape& shape, TensorOptions options = {});
 // Returns a tensor of x's shape with unspecified contents, contiguous with the dims in x's memory order.
 Tensor empty_like(const Tensor& x);
 Tensor empty_like(const Tensor& x, DType dtype);
-// Returns a row-major tensor that views memory of the caller, without copying. `release` (may be empty) is
-// called when the last tensor that views the memory is destroyed.
+// Returns a row-major tensor that views memory of the caller on options.device, without copying. `release`
+// (may be empty) is called when the last tensor that views the memory is destroyed. Errors: ShapeError;
+// ValueError for null.
 Tensor from_blob(void* data, const Shape& shape, TensorOptions options = {},
                  std::function<void()> release = {});
 // Returns a row-major tensor of T's dtype with these values. On meta the values are ignored.

@@ -42,8 +42,9 @@ void check_fits(std::string_view op, Number value, DType dtype);
 // Throws the ValueError for an overflow of `a sign b`, where sign is '+', '-' or '*'.
 [[noreturn]] void throw_overflow(std::string_view op, int64_t a, char sign, int64_t b);
 
-// An int64_t whose +, - and * throw ValueError naming `op` on overflow. Other operators, such as /, convert it to
-// int64_t, and their result is not checked any more. The text of `op` must outlive the object.
+// An int64_t whose +, - and * throw ValueError naming `op` on overflow. Other operators, such as / and
+// unary -, convert it to int64_t, and their result is not checked any more. Right operands of other integer
+// types convert to int64_t without a check. The text of `op` must outlive the object.
 class Checked {
  public:
   Checked(std::string_view op, int64_t value) : op_(op), value_(value) {}

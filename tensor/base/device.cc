@@ -1,4 +1,4 @@
-// Parsing and printing of devices. An omitted index is 0; indices are at most 63; meta has no index.
+// Parsing and printing of devices. An omitted index is 0.
 #include "gradus/tensor/base/device.h"
 
 #include <charconv>

@@ -1,4 +1,5 @@
 // The process-wide default dtype, conversion of f16 for compilers without a 16-bit float type, and type promotion.
+// A compiler with such a type (g++) compiles this file.
 #include "gradus/tensor/base/dtype.h"
 
 #include <atomic>
@@ -32,8 +33,8 @@ DType promote(DType a, DType b) {
   }
   // i16 is the smallest dtype that can represent both.
   if ((a == DType::kI8 && b == DType::kU8) || (a == DType::kU8 && b == DType::kI8)) return DType::kI16;
-  return a < b ? a
-               : b;  // enumerators of a kind are ordered from wide to narrow, and u8 follows the signed ones
+  // Enumerators of a kind are ordered from wide to narrow. u8 follows the signed integers, bool is last.
+  return a < b ? a : b;
 }
 
 }  // namespace gradus

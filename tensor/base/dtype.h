@@ -94,6 +94,7 @@ std::ostream& operator<<(std::ostream& out, DType t);
 // Returns the result dtype of arithmetic between a and b, as PyTorch for tensors of 1 or more dims: a
 // floating dtype with an integer dtype gives the floating one; two dtypes of one kind give the wider one; f16
 // with bf16 gives f32; u8 with a signed integer gives the signed dtype, except that u8 with i8 gives i16.
+// bool counts as the narrowest integer dtype.
 DType promote(DType a, DType b);
 
 // Returns the default dtype, initially f32: the dtype of floating-point tensors that are created without a

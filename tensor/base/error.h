@@ -1,5 +1,5 @@
-// Exception types. Error and its subclasses are mistakes of the caller or bad input; InternalError is a bug in
-// Gradus.
+// Exception types. Error and its subclasses are mistakes of the caller or bad input, except DeviceFailure
+// (device_failure.h), a failure of a device or a lack of memory. InternalError is a bug in Gradus.
 //
 //   throw ShapeError("conv2d", "weight has ", w.size(1), " input channels but x has ", x.size(1),
 //                    ": x ", describe(x));
@@ -42,8 +42,8 @@ namespace internal {
 inline constinit thread_local const char* called_op = nullptr;
 }  // namespace internal
 
-// A wrong use of Gradus, or bad input. op() is the op that the user called, or, outside of ops, the constructor's
-// argument.
+// The base class of all errors but InternalError. op() is the op that the user called, or, outside of ops,
+// the constructor's argument.
 class Error : public std::runtime_error {
  public:
   template <class... Parts>
@@ -52,7 +52,7 @@ class Error : public std::runtime_error {
   const std::string& op() const { return op_; }
   const char* what() const noexcept override;
   // Prepends "<where>: " to the text, such as "while running backward of conv2d (layer3.1.conv2): ". For code that
-  // catches and rethrows the error.
+  // catches and rethrows the error. Pointers of what() become invalid.
   void add_context(const std::string& where);
   // Prepends the path of the module in which the error happened. Only the first call has an effect: that of the
   // innermost module.

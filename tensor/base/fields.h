@@ -119,7 +119,7 @@ template <HasFields O> constexpr auto field_names() {
   }(std::make_index_sequence<internal::field_count<O>()>());
 }
 
-// Returns the name of e's enumerator; "?" for a value above 15.
+// Returns the name of e's enumerator; the digits of a value from 0 to 15 without an enumerator; "?" above 15.
 template <class E> constexpr std::string_view enumerator_name(E e) {
   return [e]<size_t... I>(std::index_sequence<I...>) {
     constexpr std::string_view names[] = {internal::name_in_text<E(I)>()...};

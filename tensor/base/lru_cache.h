@@ -24,7 +24,7 @@ template <class Key, class Pointer, template <class...> class Map = std::map> cl
     return it->second->second;
   }
 
-  // Stores a value and returns it, or the value that the key has already.
+  // Stores a value (not null) and returns it, or returns the value that the key has already.
   Pointer insert(const Key& key, Pointer value) {
     Pointer evicted;  // destroyed after the lock is released
     const std::lock_guard lock(mutex_);

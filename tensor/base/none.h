@@ -1,5 +1,5 @@
-// None, as in Python: an omitted argument. Converts to an undefined Tensor, to an empty std::optional, to an
-// omitted bound of a Slice, and to a new dim in x[{None, ...}].
+// None, as in Python: an omitted argument. Converts to an empty std::optional; constructors of other classes
+// make it an undefined Tensor, an omitted bound of a Slice, or a new dim in x[{None, ...}].
 #pragma once
 
 #include <optional>

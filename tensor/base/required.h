@@ -18,8 +18,9 @@
 namespace gradus {
 
 namespace internal {
-// Satisfied if a U may initialize a T: any integer except bool for an integer T, any number except bool for a
-// float T, else any U that converts to T.
+// Satisfied if a U may initialize a T: any integer except bool for an integer T (a value out of
+// T's range wraps), any integer for a bool T, any number except bool for a float T, else any U except bool
+// that converts to T.
 template <class U, class T>
 concept CanInitialize =
     std::convertible_to<U, T> && (std::same_as<T, bool> || !std::same_as<std::remove_cvref_t<U>, bool>)&&(

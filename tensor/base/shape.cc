@@ -1,6 +1,5 @@
 // Dims (an inline list of up to 8 integers), broadcasting as in NumPy, and stride computation. Strides are in
 // elements; dims of size 0 count as 1 in strides. Channels-last strides store [N, C, ...] with C innermost.
-// `op` names the op in errors. Callers of insert and erase pass valid positions.
 #include "gradus/tensor/base/shape.h"
 
 #include <ostream>
@@ -71,7 +70,6 @@ Shape broadcast_shapes(const Shape& a, const Shape& b, std::string_view op) {
   return out;
 }
 
-// Errors: ShapeError for a negative size, or for more than 2^59 elements even without the dims of size 0.
 int64_t checked_numel(const Shape& s, std::string_view op) {
   int64_t n = 1;
   bool zero = false;

@@ -41,7 +41,7 @@ class Dims {
   // A list of one entry: zeros(5), sum(x, -1).
   template <DimIndex I> Dims(I only) : n_(1) { d_[0] = static_cast<int64_t>(only); }
   explicit Dims(std::span<const int64_t> dims);  // Errors: ShapeError above kMaxDims
-  static Dims filled(int n, int64_t value);      // n entries of this value. Errors: ShapeError above kMaxDims
+  static Dims filled(int n, int64_t value);      // n >= 0 entries of this value. Errors: as above
 
   int size() const { return n_; }
   bool empty() const { return n_ == 0; }
@@ -54,8 +54,8 @@ class Dims {
   int64_t* end() { return d_.data() + n_; }
 
   void push_back(int64_t v);       // Errors: ShapeError above kMaxDims
-  void insert(int at, int64_t v);  // before entry `at`. Errors: ShapeError above kMaxDims
-  void erase(int at);
+  void insert(int at, int64_t v);  // before entry `at`, 0 <= at <= size(). Errors: ShapeError above kMaxDims
+  void erase(int at);              // 0 <= at < size()
 
   // Product of the entries, without a check for overflow; 1 when empty.
   int64_t product() const {
@@ -77,7 +77,7 @@ using Strides = Dims;
 std::string to_string(const Dims& d);  // "[32,8,28,28]"
 std::ostream& operator<<(std::ostream& out, const Dims& d);
 
-// Returns `dim` as an index in [0, n). A negative `dim` counts from the end.
+// Returns `dim` as an index in [0, n). A negative `dim` counts from the end. n = 0 counts as 1.
 // Errors: IndexError naming `op`.
 int wrap_dim(int64_t dim, int n, std::string_view op);
 
@@ -86,10 +86,10 @@ int wrap_dim(int64_t dim, int n, std::string_view op);
 Shape broadcast_shapes(const Shape& a, const Shape& b, std::string_view op);
 
 // Returns the number of elements of shape `s`.
-// Errors: ShapeError naming `op` for a negative size or for more than 2^59 elements (2^62 bytes of f64).
+// Errors: ShapeError naming `op` for a negative size, or if the product of the nonzero sizes exceeds 2^59.
 int64_t checked_numel(const Shape& s, std::string_view op);
 
-// Returns the strides of a contiguous row-major tensor.
+// Returns the strides of a contiguous row-major tensor, for a shape that checked_numel() accepts.
 Strides row_major_strides(const Shape& s);
 // Returns the NHWC strides of an NCHW shape; for 3 and 5 dims likewise with channels innermost.
 // Errors: ShapeError for other numbers of dims.

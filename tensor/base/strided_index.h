@@ -32,7 +32,7 @@ struct StridedIndex {
       if (stride[operand][d] != expected && numel != 1) return false;
     return true;
   }
-  // Sets offsets[k] to the offset of operand k at position `linear` of the iteration space.
+  // Sets offsets[k] to the offset of operand k at position `linear` in [0, numel) of the iteration space.
   void locate(int64_t linear, int64_t* offsets) const {
     for (int k = 0; k < operands; ++k) offsets[k] = 0;
     for (int d = dims - 1; d >= 0; --d) {

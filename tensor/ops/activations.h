@@ -1,8 +1,10 @@
 // Functors of activation functions and of their fused gradients, with PyTorch's formulas, for CPU and GPU. A
 // functor computes one element; raw::unary, raw::binary and raw::backward (elementwise.h) apply it to
 // tensors. The base class gives the accepted dtypes, T is the compute type (float for 16-bit floats), and
-// members are the op's parameters. A functor ...Backward computes dx from dy and the input x or the output y,
-// as its parameter is named. autograd/ops/activations.cc composes other gradients. NaN inputs give NaN.
+// members are the op's parameters. m is scalar_math.h; functor.h has the macros, base classes and
+// kHalfVectors. A functor ...Backward computes dx from dy and the input x or the output y, as its parameter
+// is named. autograd/ops/activations.cc composes other gradients. NaN gives NaN, but not always for x and y
+// of ...Backward.
 #pragma once
 
 #include "gradus/tensor/ops/elementwise.h"

@@ -15,7 +15,6 @@ namespace {
 
 using namespace functors;  // NOLINT
 
-// alpha must be an integer that fits into the dtype if the operands are integers.
 void check_alpha(const char* op, DType t, Number alpha) {
   if (is_integral(t) && alpha.is_floating())
     throw DTypeError(op, "alpha must be an integer for ", t, ", got ", alpha, ", a floating-point number");

@@ -5,7 +5,7 @@
 // A functor computes one element of type T. Its base has the accepted types (functor.h): OnAll, OnNumbers (no
 // bool), OnFloats (integers are converted to the default dtype), OnFractions (integers are returned
 // unchanged). 16-bit floats are computed in f32. W<T> is T, or the unsigned type of a signed T, so that
-// overflow wraps. kHalfVectors: dtypes for which a GPU thread takes half as many elements.
+// overflow wraps. kHalfVectors and needs_fallback: functor.h.
 #pragma once
 
 #include "gradus/tensor/ops/elementwise.h"
@@ -63,7 +63,7 @@ struct Pow : OnNumbers {
 };
 // The base of Remainder and Fmod. In f32 both compute a - b * q in f64: the rounded quotient q may be too
 // large by one, which the sign of the result shows and corrects; the product is exact. needs_fallback:
-// quotients of about 2^52 or more, infinities and NaN, for which the C library's fmod is used.
+// quotients of about 2^52 or more, infinities and NaN, for which fallback() uses the C library's fmod.
 struct OnQuotients : OnNumbers {
   GRADUS_HD bool needs_fallback(float a, float b) const {
     const float v = m::abs(b);
@@ -244,7 +244,9 @@ using RoundingSlots =
 namespace gradus::raw {
 
 // Element-wise results with broadcasting and type promotion.
-// Errors: ShapeError, DTypeError, DeviceError.
+// Errors: ShapeError, DTypeError (also for a fractional alpha of integers), DeviceError; ValueError for an
+// alpha that does not fit into the dtype, and for bounds of clamp that are NaN or have no value of an integer
+// dtype between them.
 Tensor add(const Tensor& a, const Tensor& b);
 Tensor sub(const Tensor& a, const Tensor& b);
 Tensor mul(const Tensor& a, const Tensor& b);
@@ -258,6 +260,7 @@ Tensor lerp(const Tensor& a, const Tensor& b, double weight);  // a + weight (b 
 Tensor lerp(const Tensor& a, const Tensor& b, const Tensor& weight);
 Tensor addcmul(const Tensor& x, const Tensor& a, const Tensor& b, double value);  // x + value a b
 Tensor addcdiv(const Tensor& x, const Tensor& a, const Tensor& b, double value);  // x + value a / b
+// Has x's dtype; bounds of integers are truncated. `high` if low > high.
 Tensor clamp(const Tensor& x, Number low, Number high);
 
 // The same with a number as one operand.
@@ -275,7 +278,8 @@ inline Tensor maximum(const Tensor& a, Number b) { return raw::maximum(a, operan
 inline Tensor minimum(const Tensor& a, Number b) { return raw::minimum(a, operand(b, a)); }
 
 // In-place ops: dst keeps its shape, dtype and layout, and increments its version; operands broadcast to dst.
-// Errors: ShapeError; DTypeError if dst's kind of dtype (bool < integer < floating) is below the result's.
+// Errors: as the ops above; DTypeError if dst's kind of dtype (bool < integer < floating) is below the
+// result's; ShapeError if elements of dst share memory.
 void add_(const Tensor& dst, const Tensor& src);
 void add_(const Tensor& dst, const Tensor& src, Number alpha);  // dst += alpha src
 void sub_(const Tensor& dst, const Tensor& src);

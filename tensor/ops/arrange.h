@@ -10,7 +10,8 @@ namespace gradus::raw {
 
 // out, x row-major [..., n, m]: out = x on and below the given diagonal (`upper`: on and above), else 0.
 extern KernelSlot<void(const Tensor& out, const Tensor& x, int64_t diagonal, bool upper)> triangle_kernel;
-// out (i64) = the index 0 counts[0] times, then 1 counts[1] times, ... Throws ValueError if out has another size.
+// out (i64) = the index 0 counts[0] times, then 1 counts[1] times, ..., for row-major i64 counts. Throws
+// ValueError if out has another size, or for a negative count.
 extern KernelSlot<void(const Tensor& out, const Tensor& counts)> repeat_kernel;
 
 // Returns x with the order of elements along `dims` reversed, in x's layout.
@@ -34,8 +35,8 @@ Tensor unfold_backward(const Tensor& dy, const Shape& shape, int64_t dim, int64_
 Tensor repeat_index(const Tensor& counts, std::optional<int64_t> total);
 
 // For each element of `view`, a view of x's storage, returns the index (i64) of this element in the flattened x,
-// or x.numel() if it is not an element of x.
-// Computed on the host from shapes and strides. Errors: ShapeError if elements of x overlap.
+// or x.numel() if it is not an element of x. Computed on the host from shapes and strides (>= 0).
+// Errors: ShapeError if elements of x overlap.
 Tensor indices_in(const Tensor& x, const Tensor& view);
 
 }  // namespace gradus::raw

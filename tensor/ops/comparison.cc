@@ -1,4 +1,4 @@
-// Checks and calls of the functors' slots.
+// Raw where, comparisons and logical ops: checks, and calls of the functors' slots (elementwise.h).
 #include "gradus/tensor/ops/comparison.h"
 
 #include "gradus/tensor/tensor_checks.h"

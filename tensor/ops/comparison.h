@@ -31,7 +31,7 @@ struct IsInf : OnAll {
   }
 };
 // condition ? a : b, computed with bit masks, because compilers do not vectorize a branch between two loads.
-// Conditions are bytes for the same reason.
+// Conditions are bytes for the same reason. T has 1, 4 or 8 bytes: kernels compute 16-bit types in 32 bits.
 template <class T> GRADUS_HD T choose(uint8_t condition, T a, T b) {
   using U =
       std::conditional_t<sizeof(T) == 8, uint64_t, std::conditional_t<sizeof(T) == 4, uint32_t, uint8_t>>;
@@ -106,10 +106,11 @@ namespace gradus::raw {
 extern KernelSlot<void(const Tensor& out, const Tensor& condition, const Tensor& a, const Tensor& b)>
     where_kernel;
 
-// Returns condition ? a : b. Errors: DTypeError unless `condition` is bool; ShapeError; DeviceError.
+// Returns condition ? a : b, which broadcast, in the promoted dtype of a and b.
+// Errors: DTypeError unless `condition` is bool; ShapeError; DeviceError.
 Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b);
 
-// Comparisons and logical ops. Results are bool.
+// Comparisons and logical ops. Results are bool. Errors: ShapeError, DeviceError.
 Tensor eq(const Tensor& a, const Tensor& b);
 Tensor ne(const Tensor& a, const Tensor& b);
 Tensor lt(const Tensor& a, const Tensor& b);

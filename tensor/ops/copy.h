@@ -21,7 +21,7 @@ void check_writable(std::string_view op, const Tensor& x);
 // dst = src, converted to dst's dtype, for any strides and devices. src broadcasts to dst's shape. If dst and src
 // overlap in memory, dst gets the values that src had before the call.
 // Errors: ShapeError if src does not broadcast, and as check_writable unless src has one element; DeviceError if
-// src is a meta tensor and dst is not.
+// src is a meta tensor and dst is not, or for a GPU in a program without a CUDA copy kernel.
 void copy_(const Tensor& dst, const Tensor& src);
 // dst = value, converted to dst's dtype without a check of the range. Elements of dst may share memory.
 void fill_(const Tensor& dst, Number value);

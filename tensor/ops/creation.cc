@@ -1,5 +1,5 @@
-// Factory functions: full, arange, linspace, tril_indices, eye and others. A value that the dtype cannot represent
-// is an error in full, arange and linspace (check_fits). Index pairs are computed on the host, then copied.
+// Factory functions: full, arange, linspace, tril_indices, eye and others. Index pairs are computed on the
+// host, then copied.
 #include "gradus/tensor/ops/creation.h"
 
 #include <algorithm>

@@ -15,6 +15,7 @@ extern KernelSlot<void(const Tensor& out, double start, double step)> arange_ker
 extern KernelSlot<void(const Tensor& out, double start, double end)> linspace_kernel;
 }  // namespace raw
 
+// Errors: ShapeError for a negative size; ValueError for a value that the dtype cannot represent.
 Tensor zeros(const Shape& shape, TensorOptions options = {});
 Tensor ones(const Shape& shape, TensorOptions options = {});
 Tensor full(const Shape& shape, Number value, TensorOptions options = {});
@@ -25,7 +26,8 @@ Tensor ones_like(const Tensor& x, std::optional<DType> dtype = {});
 Tensor full_like(const Tensor& x, Number value, std::optional<DType> dtype = {});
 
 // Returns start, start + step, ... up to `end` exclusive. For a negative step the values descend.
-// Errors: ValueError for a step of 0 or of the wrong sign, and for numbers that are not finite.
+// Errors: ValueError for a step of 0 or of the wrong sign, for numbers that are not finite, and for values
+// that the dtype cannot represent; DTypeError for bool.
 Tensor arange_from(double start, double end, double step, TensorOptions options);
 
 template <class T>
@@ -53,16 +55,16 @@ Tensor arange(A start, B end, C step,
   return arange_from(double(start), double(end), double(step), options);
 }
 
-// Returns `steps` evenly spaced values from start to end inclusive.
-// Errors: ValueError for a negative number of steps.
+// Returns `steps` evenly spaced values from start to end inclusive; one step gives `start`.
+// Errors: ValueError for a negative number of steps, and for bounds that the dtype cannot represent.
 Tensor linspace(double start, double end, int64_t steps, TensorOptions options = {});
 
 // Returns `base` to the power of each value of linspace(start, end, steps).
-// Errors: as linspace.
+// Errors: ValueError for a negative number of steps.
 Tensor logspace(double start, double end, int64_t steps, double base = 10, TensorOptions options = {});
 
 // Return the row and column indices of the elements that tril, or triu, keeps of a [rows, cols] matrix, in
-// row-major order.
+// row-major order: those with column - row <= offset, or >= offset.
 // Shapes: -> [2,count]: row indices, column indices.
 // Errors: ValueError for a negative size; DTypeError unless the dtype is an integer.
 Tensor tril_indices(int64_t rows, int64_t cols, int64_t offset = 0,
@@ -71,6 +73,7 @@ Tensor triu_indices(int64_t rows, int64_t cols, int64_t offset = 0,
                     TensorOptions options = {.dtype = DType::kI64});
 
 // Returns a matrix [n,m] with ones on the diagonal column - row = offset and zeros elsewhere; m = -1: m = n.
+// Errors: ValueError for another negative size.
 Tensor eye(int64_t n, int64_t m = -1, TensorOptions options = {});
 Tensor eye(int64_t n, int64_t m, int64_t offset, TensorOptions options = {});
 

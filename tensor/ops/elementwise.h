@@ -92,14 +92,15 @@ template <class F, class G> void with_compute_type(const char* op, DType t, G&& 
 Tensor empty_result(const char* op, DType dtype, std::initializer_list<const Tensor*> operands);
 
 // Returns src for an in-place op on dst: a copy if src overlaps dst with a different element order.
-// Errors: ShapeError unless src broadcasts to dst; DeviceError; DTypeError for floating src, integral dst.
+// Errors: ShapeError unless src broadcasts to dst; DeviceError; DTypeError if src's kind (bool < integer <
+// floating) is higher than dst's.
 Tensor source_for(const char* op, const Tensor& dst, const Tensor& src);
 
 namespace internal {
 
 // Errors: DTypeError: of throw_no_bool always, of check_integral unless x is integral, of check_backward
-// unless both are floating, of check_destination if only_floats and dst is not floating. StateError of
-// check_destination unless dst may be written to.
+// unless both are floating, of check_destination if only_floats and dst is not floating. ShapeError of
+// check_destination if elements of dst share memory.
 [[noreturn]] void throw_no_bool(const char* op, const Tensor& x);
 void check_integral(const char* op, const Tensor& x);
 void check_backward(const char* op, const Tensor& dy, const Tensor& x);
@@ -163,8 +164,8 @@ template <class F, class... P> Tensor binary(const Tensor& a, const Tensor& b, P
   return y;
 }
 
-// Returns a fused gradient F(dy, x), in dy's dtype. Writes it to `out` if defined, which may share dy's
-// buffer.
+// Returns a fused gradient F(dy, x), in dy's dtype. Writes it to `out` if defined, which has the result's
+// shape and dtype and may share dy's buffer.
 // Errors: ShapeError, DTypeError, DeviceError.
 template <class F, class... P>
 Tensor backward(const Tensor& dy, const Tensor& x, const Tensor& out = {}, P... parameters) {
@@ -176,7 +177,7 @@ Tensor backward(const Tensor& dy, const Tensor& x, const Tensor& out = {}, P... 
 }
 
 // dst = F(dst) in place. Increments dst's version. `op` is the name in errors.
-// Errors: DTypeError unless the result fits dst's dtype; StateError unless dst may be written to.
+// Errors: DTypeError unless F accepts dst's dtype; ShapeError if elements of dst share memory.
 template <class F, class... P> void unary_(const char* op, const Tensor& dst, P... parameters) {
   internal::check_destination(op, dst, internal::only_floats<F>);
   internal::result_of<F>(dst.dtype(), dst);

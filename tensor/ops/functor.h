@@ -4,6 +4,9 @@
 // as double (or int64_t), in the order of the op's arguments. raw::unary and raw::binary (elementwise.h)
 // apply functors to tensors.
 //
+// A functor may have needs_fallback(x...) for f32: kernels call fallback(x...) instead of operator() where it
+// is true, because the vectorized formula of operator() is not accurate there.
+//
 // `kHalfVectors` names result types for which GPU threads take vectors of 8 bytes instead of 16: with 16, nvcc spills
 // registers, or takes so many that less than half of a multiprocessor is occupied (tools/gpu_lab/report.sh).
 #pragma once

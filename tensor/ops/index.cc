@@ -35,14 +35,13 @@ Tensor narrow_to(const Tensor& x, const Shape& shape, int except) {
   return y;
 }
 
-// Checks that src has x's dtype and device.
 void check_pair(const Tensor& x, const Tensor& src, const char* op) {
   if (!are_compatible_devices(x.device(), src.device()))
     throw DeviceError(op, "x is on ", x.device(), " but src on ", src.device());
   check_same_dtype(op, "src", src, "x", x);
 }
 
-// Checks an index of gather or scatter: as many dims as x, and no larger than x in dims other than `dim`.
+// Checks an index of gather or scatter: as many dims as x, and no larger than x in other dims than `dim`.
 void check_fits(const Tensor& index, const Tensor& x, int dim, const char* name, const char* op) {
   bool fits = index.dim() == x.dim();
   for (int i = 0; fits && i < x.dim(); ++i) fits = i == dim || index.shape()[i] <= x.shape()[i];
@@ -242,7 +241,6 @@ Tensor masked_scatter(const Tensor& x, const Tensor& mask, const Tensor& src, co
   return out;
 }
 
-// classes: -1 stands for the largest index plus 1, for which the host waits.
 Tensor one_hot(const Tensor& index, int64_t classes, DType dtype) {
   check_index(index, index, "one_hot");
   if (classes == -1) {

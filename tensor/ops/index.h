@@ -1,5 +1,8 @@
 // Raw indexing by index tensors and masks: gather, scatter, index_select, index_put, nonzero, masked_select,
-// one_hot. Index tensors are i64 or i32; kernels check every index and throw IndexError.
+// one_hot. Index tensors are i64 or i32; kernels check every index and throw IndexError if it is negative
+// (except in flat_index) or too large. src has x's dtype. Masks are bool. Results are new row-major tensors.
+// Errors: as check_index; ShapeError for shapes that do not fit; IndexError also for `dim`; DTypeError for a
+// src of another dtype.
 #pragma once
 
 #include <vector>
@@ -85,9 +88,11 @@ Tensor masked_select(const Tensor& x, const Tensor& mask);
 // Returns a tensor of `shape` with these elements, then zeros. Does not block.
 Tensor masked_select_into(const Tensor& x, const Tensor& mask, const Shape& shape);
 // Returns x (undefined: zeros) with the elements where the mask is true replaced by those of src, in order.
-// `shape` is that of x and mask.
+// `shape` is that of x and mask. x and src have one dtype (not checked).
 Tensor masked_scatter(const Tensor& x, const Tensor& mask, const Tensor& src, const Shape& shape);
 
+// Returns [..., classes]: 1 at the index, else 0. classes = -1: the largest index plus 1; blocks.
+// Errors: ValueError for less than 1 class.
 Tensor one_hot(const Tensor& index, int64_t classes, DType dtype = DType::kI64);
 
 // Checks an index tensor.

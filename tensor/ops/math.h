@@ -1,6 +1,6 @@
 // Functors (functor.h) of exponential, logarithmic, trigonometric, hyperbolic and special functions:
 // functions of one element of type T (float for 16-bit floats, or double), computed by gradus::m
-// (scalar_math.h). kHalfVectors: dtypes for which a GPU thread takes half as many elements.
+// (scalar_math.h). kHalfVectors and needs_fallback: functor.h.
 #pragma once
 
 #include "gradus/tensor/ops/elementwise.h"
@@ -33,7 +33,7 @@ struct Xlogy : OnFloats {
   }
 };
 // Base of sin, cos and tan in f32. needs_fallback: arguments beyond the exact range reduction of m::sin,
-// m::cos and m::tan, infinities and NaN. Kernels then call fallback().
+// m::cos and m::tan, infinities and NaN.
 struct OnAngles : OnFloats {
   GRADUS_HD bool needs_fallback(float x) const { return !(m::abs(x) < 1e15f); }
 };

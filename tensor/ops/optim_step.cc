@@ -10,7 +10,6 @@
 namespace gradus::raw {
 namespace {
 
-// Throws unless t has the device and shape of param, and this dtype.
 void check_fits(const char* op, const char* what, const Tensor& t, const Tensor& param, DType dtype) {
   if (t.device() != param.device())
     throw DeviceError(op, what, " is ", describe(t), " but its parameter is ", describe(param));

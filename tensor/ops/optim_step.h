@@ -41,8 +41,8 @@ constexpr DType step_dtype(DType param) { return param == DType::kF64 ? DType::k
 // Errors: ShapeError, DTypeError, DeviceError.
 void check_step_items(const char* op, const std::vector<StepItem>& items);
 
-// Calls `run` for each group of items with one device and dtype. Parameters and gradients are row-major,
-// parameters if necessary as copies that are written back. Increments the parameters' versions.
+// Calls `run` for each group of items with one device and dtype, with row-major parameters and gradients
+// (copies if necessary). Writes copies of parameters back and increments the parameters' versions.
 void for_each_batch(const std::vector<StepItem>& items,
                     const std::function<void(const std::vector<StepItem>&)>& run);
 
@@ -68,16 +68,17 @@ void average_step_(const std::vector<StepItem>& items, double weight);
 void add_all_(const std::vector<Tensor>& sums, const std::vector<Tensor>& terms);
 
 // Returns the p-norm of all tensors as one vector; p may be infinite. The result is 0-dimensional, f64 if the
-// first tensor is f64, else f32, and does not depend on the number of threads.
-// Errors: DeviceError unless all are on one device.
+// first tensor is f64, else f32, and does not depend on the number of threads. It is 0 without tensors.
+// Errors: ValueError unless p > 0; DeviceError unless all are on one device.
 Tensor norm_of(const std::vector<Tensor>& tensors, double p);
-// Multiplies all tensors by min(1, max_norm / (norm + 1e-6)).
+// Multiplies all tensors by min(1, max_norm / (norm + 1e-6)), or by NaN if the norm is NaN. `norm` is the
+// result of norm_of. Errors: DeviceError unless all tensors are on one device.
 void clip_by_norm_(const std::vector<Tensor>& tensors, const Tensor& norm, double max_norm);
-// Clamps all elements to [-limit, limit].
+// Clamps all elements to [-limit, limit]; NaN stays NaN. Errors: as clip_by_norm_.
 void clip_by_value_(const std::vector<Tensor>& tensors, double limit);
 
 // Multiplies all tensors by `factor`, or divides them by the scale of a LossScale on their device. Returns f32[]:
-// 1 if a result is infinite or NaN, else 0.
+// 1 if a result is infinite or NaN, else 0; without tensors 0 on the CPU.
 // Errors: DeviceError unless all are on one device.
 Tensor unscale_(const std::vector<Tensor>& tensors, double factor);
 Tensor unscale_(const std::vector<Tensor>& tensors, const Tensor& scale);

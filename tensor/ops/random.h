@@ -35,7 +35,8 @@ struct DrawKey {
 // Lists the tensor of a key for KernelSlot.
 template <class F> void for_each_tensor(const DrawKey& key, F f) { f(key.base); }
 
-// out = uniform in [low, high), and normal with this mean and standard deviation; any floating dtype.
+// Outputs are not empty. out = uniform in [low, high), and normal with this mean and standard deviation; any
+// floating dtype and strides.
 extern KernelSlot<void(const Tensor& out, double low, double high, const DrawKey& key)> uniform_kernel;
 extern KernelSlot<void(const Tensor& out, double mean, double std, const DrawKey& key)> normal_kernel;
 // out (bool) = true with probability p.
@@ -62,7 +63,8 @@ extern KernelSlot<void(const Tensor& out, const Tensor& x, const Tensor& mask, d
     masked_scale_kernel;
 
 // Fill x in place with uniform numbers in [low, high), or with normally distributed numbers.
-// Errors: DTypeError unless floating; ValueError unless low <= high with a finite difference, or if std < 0.
+// Errors: DTypeError unless floating; ValueError unless low <= high with a finite difference, or if std < 0;
+// ShapeError if elements of x share memory.
 void uniform_(const Tensor& x, double low = 0, double high = 1);
 void normal_(const Tensor& x, double mean = 0, double std = 1);
 // Sets each element of x, of any dtype, to 1 with probability p, else to 0.
@@ -73,7 +75,7 @@ void bernoulli_(const Tensor& x, double p);
 Tensor bernoulli_mask(const Tensor& x, double p);
 Tensor dropout_mask(const Tensor& x, double p);
 // Returns mask = dropout_mask(x, p) and y = mask ? scale * x : 0. p is the probability of keeping an element.
-// Writes y to `out` if defined, which may share x's buffer.
+// Writes y to `out` if defined, which has x's shape and dtype and may share x's buffer.
 struct DropoutResult {
   Tensor y, mask;
 };
@@ -83,14 +85,15 @@ Tensor masked_scale(const Tensor& x, const Tensor& mask, double scale, const Ten
 
 }  // namespace raw
 
-// Returns uniform numbers in [0, 1): multiples of 2^-24 (f32, f16, bf16) or 2^-53 (f64).
+// Returns uniform numbers in [0, 1): multiples of 2^-24 (f32), rounded for f16 and bf16, or 2^-53 (f64).
+// Errors of this and the next three: DTypeError unless floating.
 Tensor rand(const Shape& shape, TensorOptions options = {});
 // Returns numbers of the standard normal distribution.
 Tensor randn(const Shape& shape, TensorOptions options = {});
 // rand and randn with x's shape, dtype and device.
 Tensor rand_like(const Tensor& x);
 Tensor randn_like(const Tensor& x);
-// Returns uniform integers in [low, high).
+// Returns uniform integers in [low, high), converted from i64 to the dtype without a check of its range.
 // Errors: ValueError unless low < high; DTypeError for bool.
 Tensor randint(int64_t low, int64_t high, const Shape& shape, TensorOptions options = {.dtype = DType::kI64});
 // Returns uniform integers in [0, high).
@@ -155,6 +158,7 @@ struct DrawBase {
 //     step();
 //   }
 //   draws.repeat();   // the kernels of the step, if they run again now, draw the generator's next numbers
+// Not thread-safe.
 class DeviceDraws {
  public:
   // Errors: DeviceError unless it is a CUDA device.
@@ -163,7 +167,8 @@ class DeviceDraws {
   DeviceDraws& operator=(const DeviceDraws&) = delete;
 
   // During its lifetime, keys of draws of the Context's generator on the device are relative. The constructor
-  // queues writes of the generator's state on the current stream. Does not block.
+  // queues writes of the generator's state on the current stream. Does not block. The thread, and its
+  // Context, must be the same in constructor, draws and destructor.
   class [[nodiscard]] Scope {
    public:
     // Errors: StateError if another scope of `draws` exists.

@@ -8,7 +8,7 @@
 
 namespace gradus::raw {
 
-// Returns h' and c', given the matrix products of the gates, [i, f, u, o] along dim 1:
+// Returns h' and c', given the gates before activation (products and biases), [i, f, u, o] along dim 1:
 //   c' = sigmoid(f) c + sigmoid(i) tanh(u), h' = sigmoid(o) tanh(c')
 // Shapes: gates[N,4H], c[N,H] -> h'[N,H], c'[N,H].
 std::pair<Tensor, Tensor> lstm_cell(const Tensor& gates, const Tensor& c);
@@ -17,8 +17,8 @@ std::pair<Tensor, Tensor> lstm_cell(const Tensor& gates, const Tensor& c);
 std::pair<Tensor, Tensor> lstm_cell_backward(const Tensor& dh, const Tensor& dc, const Tensor& gates,
                                              const Tensor& c);
 
-// Returns h', given the gates' products with the input (x_gates) and the state (h_gates), [r, z, n] along dim
-// 1:
+// Returns h', given the gates' products and biases for the input (x_gates) and state (h_gates), [r, z, n]
+// along dim 1:
 //   r = sigmoid(x_r + h_r), z = sigmoid(x_z + h_z), n = tanh(x_n + r h_n), h' = (1 - z) n + z h
 // Shapes: x_gates[N,3H], h_gates[N,3H], h[N,H] -> h'[N,H].
 Tensor gru_cell(const Tensor& x_gates, const Tensor& h_gates, const Tensor& h);

@@ -1,7 +1,6 @@
 // Reductions and scans without autograd: checks, result shapes and dtypes, and calls of the kernels, which
-// run on x's device. An empty `dims` means all dims. Sums and products of integers and bools are i64. 16-bit
-// floats are converted to f32 and the result is rounded once, except in the sum kernel, which takes 16 bits.
-// Scans see x as [outer, n, inner] (as_slices).
+// run on x's device. 16-bit floats are converted to f32 and the result is rounded once, unless the kernel
+// takes 16 bits (sum, extremum, cumsum, running_extremes). Scans see x as [outer, n, inner] (as_slices).
 #include "gradus/tensor/ops/reduce.h"
 
 #include <cmath>
@@ -16,10 +15,8 @@ namespace {
 
 DType sum_dtype(DType t) { return is_floating(t) ? t : DType::kI64; }
 
-// Returns whether x has 16-bit floats. Only the sum kernel takes these.
 bool is_16_bit_float(const Tensor& x) { return is_floating(x.dtype()) && size_of(x.dtype()) == 2; }
 
-// Returns the maxima, or minima, along `dim`, and the i64 indices of their first occurrences.
 std::pair<Tensor, Tensor> extremum(const Tensor& x, int64_t dim, bool keepdim, bool largest) {
   const std::string_view op = largest ? "max" : "min";
   const Tensor xd = x.dim() == 0 ? unsqueeze(x, 0) : x;

@@ -1,5 +1,7 @@
 // Raw reductions and scans, as in PyTorch: sum, mean, norm, argmax, cumsum and others. An empty `dims` means
-// all dims; `keepdim` keeps reduced dims with size 1. Results are row-major and deterministic.
+// all dims; `keepdim` keeps reduced dims with size 1. Results are row-major and deterministic. Sums and
+// products of integers and bool are i64, any and all give bool, other results have x's dtype.
+// Errors: IndexError for a dim out of range; ShapeError for a repeated one.
 #pragma once
 
 #include <utility>
@@ -43,7 +45,7 @@ std::array<bool, kMaxDims> reduced_dims(const Tensor& x, const Dims& dims, std::
 // Returns the shape of the result.
 // Errors: as reduced_dims.
 Shape reduced_shape(const Tensor& x, const Dims& dims, bool keepdim, std::string_view op);
-// Returns the number of elements of x per element of the result.
+// Returns the number of elements of x per element of the result: the product of the reduced sizes.
 int64_t reduced_numel(const Tensor& x, const Dims& dims, std::string_view op);
 // Checks that the reduced dims are not empty, for reductions without a neutral element.
 // Errors: ShapeError.
@@ -59,6 +61,8 @@ struct ReductionResult {
 ReductionResult make_reduction(const Tensor& x, const Dims& dims, bool keepdim, DType dtype,
                                std::string_view op);
 
+// mean, norm, logcumsumexp, linear_recurrence: DTypeError unless floating. amax, amin, max, min, argmax,
+// argmin, norm of infinite p: ShapeError over no elements. `reverse`: from the last element to the first.
 Tensor sum(const Tensor& x, const Dims& dims = {}, bool keepdim = false);
 Tensor mean(const Tensor& x, const Dims& dims = {}, bool keepdim = false);
 Tensor prod(const Tensor& x, const Dims& dims = {}, bool keepdim = false);
@@ -70,17 +74,17 @@ Tensor norm(const Tensor& x, const Dims& dims = {}, double p = 2, bool keepdim =
 Tensor cumsum(const Tensor& x, int64_t dim, bool reverse = false);
 Tensor cumprod(const Tensor& x, int64_t dim, bool reverse = false);
 Tensor logcumsumexp(const Tensor& x, int64_t dim);
-// Return the running maximum, or minimum, along `dim` and its i64 indices.
+// Return the running maximum, or minimum, along `dim` and its i64 indices (the last of equal elements).
 std::pair<Tensor, Tensor> cummax(const Tensor& x, int64_t dim);
 std::pair<Tensor, Tensor> cummin(const Tensor& x, int64_t dim);
-// Returns y[i] = b[i] + a[i] * y[i-1] along `dim`.
+// Returns y of linear_recurrence_kernel along `dim`. Errors: ShapeError, DeviceError unless a is like b.
 Tensor linear_recurrence(const Tensor& a, const Tensor& b, int64_t dim, bool reverse = false);
 
 // Returns a view of a row-major x as [outer, n, inner] with n = x's size along `dim`.
 // Errors: IndexError.
 Tensor as_slices(const Tensor& x, int64_t dim, std::string_view op);
 
-// Return the extrema along `dim` and their i64 indices.
+// Return the extrema along `dim` and the i64 indices of their first occurrences.
 std::pair<Tensor, Tensor> max(const Tensor& x, int64_t dim, bool keepdim = false);
 std::pair<Tensor, Tensor> min(const Tensor& x, int64_t dim, bool keepdim = false);
 // Return an index into the flattened x.

@@ -3,8 +3,8 @@
 // The float functions are polynomial approximations without branches, so that compilers vectorize loops over
 // them. Results have the same bits in scalar code, in vector code and on GPUs, and errors of at most 2 ulp.
 // Special cases are as in the C library. The double functions are those of the C library or of CUDA.
-// GRADUS_HD marks a function that is always inlined, on host and device. Compilers must not contract or
-// reorder floating-point operations.
+// sin, cos and tan require |x| < 1e15. GRADUS_HD marks a function of host and device that is always inlined,
+// GRADUS_HOST_DEVICE any such function. Compilers must not contract or reorder floating-point operations.
 #pragma once
 
 #include <bit>

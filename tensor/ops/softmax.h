@@ -1,11 +1,12 @@
-// Raw softmax, log_softmax and their gradients. Results have x's layout.
+// Raw softmax, log_softmax and their gradients. Results are channels-last if x (or y) is, else row-major.
 #pragma once
 
 #include "gradus/tensor/tensor.h"
 
 namespace gradus::raw {
 
-// Kernels take dense tensors of one layout, seen as [outer, n, inner], and compute the softmax over dim 1.
+// Kernels take dense f32 or f64 tensors of one layout, which may be empty, seen in memory order as [outer, n,
+// inner], and compute the softmax, or with `log` its logarithm, over dim 1.
 // clang-format off
 extern KernelSlot<void(const Tensor& y, const Tensor& x, int64_t n, int64_t inner, bool log)> softmax_kernel;
 extern KernelSlot<void(const Tensor& dx, const Tensor& dy, const Tensor& y, int64_t n, int64_t inner, bool

@@ -1,7 +1,6 @@
 // Sorting and selection along a dim (sort, topk, kthvalue, median, mode), unique, searchsorted and histc
 // without autograd: checks, results, and calls of the kernels, which see a row-major x as [outer, n, inner]
-// (as_slices) and run on x's device. Sorting is stable; NaN sorts last. Indices are i64. `op` names the
-// function in errors. A 0-dim tensor counts as one element along dim 0.
+// (as_slices) and run on x's device. A 0-dim tensor counts as one element along dim 0.
 #include "gradus/tensor/ops/sort.h"
 
 #include <cmath>
@@ -20,7 +19,6 @@
 namespace gradus::raw {
 namespace {
 
-// Returns the size of a dim. A 0-dim tensor has one element along it.
 int64_t length_of(const Tensor& x, int64_t dim, std::string_view op) {
   const int d = wrap_dim(dim, std::max(x.dim(), 1), op);
   return x.dim() == 0 ? 1 : x.shape()[d];

@@ -31,8 +31,9 @@ extern KernelSlot<void(const Tensor& order, const Tensor& x)> sort_rows_kernel;
 // values [rows, m]; with `right`, less or equal. Both have the same dtype.
 extern KernelSlot<void(const Tensor& out, const Tensor& sorted, const Tensor& values, bool right)>
     searchsorted_kernel;
-// out [bins] = the number of elements in each of `bins` equal parts of [low, high]. f64 or f32. Equal bounds mean
-// the range of x.
+// out [bins] = the number of elements in each of `bins` equal parts of [low, high]; the last part includes
+// `high`, elements outside and NaN are not counted. f64 or f32. Equal bounds mean the range of x (ValueError
+// if not finite).
 extern KernelSlot<void(const Tensor& out, const Tensor& x, double low, double high)> histc_kernel;
 // clang-format on
 
@@ -43,6 +44,7 @@ std::pair<Tensor, Tensor> topk(const Tensor& x, int64_t k, int64_t dim, bool lar
 // Returns the k-th smallest element along `dim`, k from 1, and its index. Errors: as topk.
 std::pair<Tensor, Tensor> kthvalue(const Tensor& x, int64_t k, int64_t dim, bool keepdim);
 // Returns a selection other than kKth along `dim`, with indices. `op` is the name in errors.
+// Errors: IndexError for `dim`; ShapeError if its size is 0.
 std::pair<Tensor, Tensor> select_along(const Tensor& x, Selection what, int64_t dim, bool keepdim,
                                        std::string_view op);
 
@@ -57,11 +59,14 @@ struct UniqueOutputs {
 // Returns the distinct elements of x, or the distinct slices along `dim` if given, sorted. With `consecutive`,
 // only elements that equal their predecessor are removed. index: the first occurrence in x of each value. Blocks
 // until the device has computed the number of values.
+// Errors: DeviceError for a meta tensor; IndexError for `dim`; ShapeError for slices without elements.
 Unique unique(const Tensor& x, std::optional<int64_t> dim, bool consecutive, UniqueOutputs wants);
 
 // Shapes: sorted [n], or [..., n] with the leading dims of values [..., m] -> i64 [..., m]. See the kernel.
+// Mixed dtypes are promoted. Errors: ShapeError, DeviceError.
 Tensor searchsorted(const Tensor& sorted, const Tensor& values, bool right);
-// Returns [bins], in x's floating dtype. low == high: the range of x. Errors: ValueError if low > high.
+// Returns [bins], in x's floating dtype. See the kernel. Errors: DTypeError unless floating; ValueError
+// unless low <= high are finite, and for less than 1 bin.
 Tensor histc(const Tensor& x, int64_t bins, double low, double high);
 // Checks that x is not a meta tensor, for ops whose result shape depends on values.
 // Errors: DeviceError.

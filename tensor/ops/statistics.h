@@ -1,5 +1,6 @@
 // Raw var, std and logsumexp of a floating x over `dims`, as in PyTorch. An empty `dims` means all dims;
-// `keepdim` keeps reduced dims with size 1. The variance is sum (x - mean)^2 / max(0, n - correction).
+// `keepdim` keeps reduced dims with size 1. The variance is sum (x - mean)^2 / max(0, n - correction), NaN
+// for 0 / 0; logsumexp over no elements is -inf.
 // Errors: IndexError, ShapeError for `dims`; DTypeError unless floating.
 #pragma once
 

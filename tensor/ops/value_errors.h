@@ -1,5 +1,6 @@
-// Errors about tensor values that kernels detect, with the same text on all devices. `at` is the index of an
-// element in the row-major tensor. CPU kernels throw at once; for GPU kernels the host throws when it waits.
+// Errors about tensor values that kernels detect, with the same text on all devices. `at` (`sample` of
+// targets) is the index of an element in the row-major tensor. CPU kernels throw at once; for GPU kernels the
+// host throws when it waits.
 #pragma once
 
 #include <cstdint>

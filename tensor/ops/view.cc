@@ -1,7 +1,6 @@
 // Raw view ops, as in PyTorch: each computes a new shape, strides and offset (in elements from the start of
 // the storage) and returns a view without autograd history. Only reshape and flatten copy, if no strides
-// describe the result. Dims and indices may be negative, counted from the end. Bounds are checked here,
-// because view_as_strided does not check them.
+// describe the result. Bounds are checked here, because view_as_strided does not check them.
 #include "gradus/tensor/ops/view.h"
 
 #include "gradus/tensor/base/checked.h"
@@ -124,7 +123,6 @@ Tensor transpose(const Tensor& x, int64_t dim0, int64_t dim1) {
   return view_as_strided(x, s, st, x.impl().offset);
 }
 
-// Broadcast dims get stride 0. A size of -1 keeps that of x.
 Tensor expand(const Tensor& x, const Shape& shape) {
   const int extra = shape.size() - x.dim();
   if (extra < 0) throw ShapeError("expand", "shape ", shape, " has fewer dims than x has: x ", describe(x));

@@ -1,6 +1,6 @@
 // Raw view ops: reshape, permute, expand, slice, diagonal, unfold and others, as in PyTorch. Results share storage
 // with the input, except that `reshape` and `flatten` may copy. Negative dims count from the end.
-// Errors: IndexError for a dim or index out of range; ShapeError.
+// Errors: IndexError for a dim or index out of range; ShapeError; ValueError for a step below 1.
 #pragma once
 
 #include <optional>
@@ -12,19 +12,20 @@ namespace gradus::raw {
 // Returns `shape` with -1 (at most one) replaced by the size that gives x.numel() elements.
 // Errors: ShapeError if there is no such size.
 Shape resolve_shape(const Tensor& x, const Shape& shape, std::string_view op);
-// Returns strides with which x can be viewed as `shape`, or nullopt if a copy is needed.
+// Returns strides with which x can be viewed as `shape` (of as many elements), nullopt if a copy is needed.
 std::optional<Strides> view_strides(const Tensor& x, const Shape& shape);
 
 Tensor view(const Tensor& x, const Shape& shape);
 Tensor reshape(const Tensor& x, const Shape& shape);
+// Merges dims start to end inclusive; a 0-dim x becomes [1].
 Tensor flatten(const Tensor& x, int64_t start = 0, int64_t end = -1);
 // Returns the shape of flatten's result.
 Shape flatten_shape(const Shape& shape, int64_t start, int64_t end);
 
 Tensor permute(const Tensor& x, const Dims& order);
 Tensor transpose(const Tensor& x, int64_t dim0, int64_t dim1);
-Tensor expand(const Tensor& x, const Shape& shape);
-Tensor squeeze(const Tensor& x);
+Tensor expand(const Tensor& x, const Shape& shape);  // stride 0 along broadcast dims; size -1 keeps x's
+Tensor squeeze(const Tensor& x);                     // drops dims of size 1; other dims stay
 Tensor squeeze(const Tensor& x, int64_t dim);
 Tensor unsqueeze(const Tensor& x, int64_t dim);
 Tensor squeeze(const Tensor& x, const Dims& dims);

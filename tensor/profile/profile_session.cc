@@ -165,7 +165,6 @@ ProfileEvent* ProfileSession::find(int64_t id) {
   return id < first_ ? nullptr : &events_[static_cast<size_t>(id - first_)];
 }
 
-// Returns the innermost event around this one that is work (ProfileEvent::is_work); null if there is none.
 ProfileEvent* ProfileSession::work_around(const ProfileEvent& event) {
   for (int64_t outer = event.parent; outer >= 0;) {
     ProfileEvent* const enclosing = find(outer);

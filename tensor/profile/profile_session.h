@@ -98,7 +98,8 @@ class ProfileSession final : public Observer {
   void allocated(Device device) override;
 
   // Begin and end a scope of recording (StateError if one is open), end a step, and remove all records.
-  // Events are stored while a scope is open and ProfilerOptions include the current step.
+  // Events are stored while a scope is open and ProfilerOptions include the current step; else announce()
+  // returns -1. begin() and end() ignore events that clear() has removed.
   void open();
   void close();
   void step();

@@ -49,6 +49,7 @@ struct ProfileRow {
 
 struct ProfileTableOptions;
 
+// Thread-safe.
 class Profiler {
  public:
   // How events are grouped into rows.

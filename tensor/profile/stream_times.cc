@@ -1,5 +1,5 @@
 // StreamTimes: records timed events around the kernels of a stream, and sums the device times between
-// successive events that have happened. Events are reused. Marks of kernel -1 only improve start().
+// successive events that have happened. Events are reused. Marks of kernel -1 (wait()) improve start().
 #include "gradus/tensor/profile/stream_times.h"
 
 #include <algorithm>

@@ -32,7 +32,7 @@ class StreamTimes {
   void mark(int64_t kernel, Side side);
 
   // Calls f(kernel, side, ns) for the marks that have happened, in stream order, and removes them. ns is the
-  // device time since the stream's first mark.
+  // device time since the stream's first mark. f must not call this object.
   // Errors: as DeviceRuntime::seconds_between. The failed mark is removed; another call continues after it.
   template <class F> void collect(F&& f) {
     const std::lock_guard lock(mutex_);
@@ -44,7 +44,8 @@ class StreamTimes {
   // Errors: those of the device.
   void wait();
 
-  // Returns the estimated host time of the first mark. Each mark and each wait() improves the estimate.
+  // Returns the estimated host time of the first mark, INT64_MIN before collect() has removed it. Each
+  // collected mark and each wait() improves the estimate.
   int64_t start() const { return start_; }
 
  private:

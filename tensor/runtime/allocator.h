@@ -28,13 +28,16 @@ void reset_peak_memory(Device device = kCPU);
 void empty_cache(Device device = kCPU);
 std::string to_string(const MemoryStats& s);  // "live 12.0 MiB, peak 34.1 MiB, ..."
 
-// Returns the size class of a request: the size of the block that `allocate` returns for it.
+// Returns the size class of a request on a CPU: the size of its block. Large ones may be 25 % larger.
 int64_t allocation_size(int64_t bytes);
 
-// Returns a 64-byte aligned block for `bytes` (> 0); null on the meta device, where blocks are only counted.
-// Errors: Error "out of memory" with the request and the statistics.
+// Returns a 64-byte aligned block (less with GRADUS_GUARD) for `bytes` (> 0); null on the meta device, where
+// blocks are only counted. On a GPU the block is for work of the calling thread's current stream (Note
+// [Blocks of a device], device_allocator.h).
+// Errors: OutOfMemoryError with the request and the statistics; DeviceError if the device does not exist.
 void* allocate(Device device, int64_t bytes);
-// Frees a block of allocate(device, bytes). `bytes` must be the requested number.
+// Frees a block of allocate(device, bytes). `bytes` must be the requested number. Queued kernels of
+// CPU devices must have run.
 void deallocate(Device device, void* p, int64_t bytes) noexcept;
 
 }  // namespace gradus

@@ -1,5 +1,6 @@
 // Context: the thread-local pointer to the current one, the scopes that replace it or a current stream, and
-// functions on the current Context. Each thread owns a default Context, created at first use.
+// functions on the current Context. Each thread owns a default Context, created at first use. Also
+// name_thread() of observer.h.
 #include "gradus/tensor/runtime/context.h"
 
 #include <pthread.h>

@@ -33,7 +33,7 @@ struct Context {
   // Autocast settings; null: off. Their type is defined in autograd/.
   Ref<Counted> autocast;
 
-  Device device = kCPU;         // default device of parameters
+  Device device = kCPU;         // default device of parameters and batches
   std::vector<Stream> streams;  // current streams that differ from their device's default
   std::shared_ptr<RandomGenerator> generator = std::make_shared<RandomGenerator>();
   std::vector<std::shared_ptr<DrawBase>> draw_bases;  // of open DeviceDraws::Scopes
@@ -59,6 +59,7 @@ struct Context {
 };
 
 // Makes `context`, which must outlive the scope, the calling thread's context for the lifetime of the scope.
+// Scopes, also StreamScope, end on the thread that opened them, the innermost first.
 class ContextScope {
  public:
   explicit ContextScope(Context& context);

@@ -231,7 +231,6 @@ void DeviceAllocator::insert_free(Block* block) {
   free.insert(block);
 }
 
-// Merges a block with the next one.
 void DeviceAllocator::merge(Block* first) {
   Block* const second = first->next;
   first->bytes += second->bytes;

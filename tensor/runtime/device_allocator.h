@@ -32,7 +32,7 @@ class DeviceAllocator {
   // Returns the allocator of a device.
   // Errors: as runtime_of.
   static DeviceAllocator& of(Device device);
-  // Returns the allocator of a device, or null if it was not used yet.
+  // Returns the allocator of a GPU, or null if it was not used yet.
   static DeviceAllocator* find(Device device) noexcept;
   // Returns the devices that have an allocator.
   static std::vector<Device> devices();
@@ -42,6 +42,7 @@ class DeviceAllocator {
   // Returns a block of at least `bytes` (> 0) for work on `stream`, aligned to 512 bytes.
   // Errors: OutOfMemoryError with the live bytes of each op.
   void* allocate(int64_t bytes, const StreamRef& stream);
+  // Frees a live block. Queued work may still use it: see the note above. Does nothing in a child of fork().
   void deallocate(void* p) noexcept;
   // Records that work queued on `stream` uses the block that begins at p. Ignored if p is not the start of a live
   // block.
@@ -58,7 +59,7 @@ class DeviceAllocator {
   }
 
   // Disables caching: each block is a device allocation of exactly the requested size. For tests: the emulated
-  // device then detects accesses out of bounds and reads of uninitialized memory.
+  // device then detects accesses out of bounds and reads of uninitialized memory. Not thread-safe.
   void disable_caching(bool on) { caching_disabled_ = on; }
 
   // Returns the bytes of all segments.

@@ -10,7 +10,7 @@
 
 namespace gradus {
 
-// Returns a table with a row for each device on which memory was allocated.
+// Returns a table (bytes in MiB) with a row for each device on which memory was allocated.
 std::string memory_summary();
 
 // Measures the highest live_bytes of a device during the lifetime of the object, independently of earlier peaks.

@@ -1,4 +1,5 @@
-// The statistics of an allocator. Not thread-safe: the allocator calls all functions under its lock.
+// The statistics of an allocator, which changes other numbers than the peaks itself. Not thread-safe: the
+// allocator calls all functions under its lock.
 #pragma once
 
 #include <algorithm>

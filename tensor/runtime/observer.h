@@ -34,6 +34,8 @@ struct Range {
   int64_t bytes = 0;                            // bytes moved, in addition to those of `tensors`
 };
 
+// Threads may call one observer concurrently. While an observer needs more than meta_kernel_launched(), its
+// owner counts it in internal::observers; otherwise the other functions are not called.
 class Observer : public Counted {
  public:
   // Called for a kernel on the meta device, which computes nothing. Tensors as in Range.

@@ -22,9 +22,9 @@ void run_parallel(int64_t begin, int64_t end, int threads, void (*body)(void*, i
                   void* context);
 }  // namespace internal
 
-// Calls f(first, last) in parallel on consecutive shares of [begin, end). A range of at most `grain` elements is
-// processed by the calling thread, a longer one in shares of more than grain / 2 elements. The shares depend only
-// on the sizes and the number of threads.
+// Calls f(first, last) in parallel on consecutive shares of [begin, end), and waits; rethrows the first
+// exception. A range of at most `grain` elements is processed by the calling thread, a longer one in shares
+// of more than grain / 2 elements. The shares depend only on the sizes and the number of threads.
 template <class F> void parallel_for(int64_t begin, int64_t end, int64_t grain, F&& f) {
   const int64_t n = end - begin;
   if (n <= 0) return;

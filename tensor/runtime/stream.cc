@@ -1,4 +1,5 @@
-// Streams of CPU devices (a worker thread with a task queue) and of GPUs (native streams of a DeviceRuntime).
+// Streams of CPU devices (a worker thread with a task queue) and of GPUs (native streams of a DeviceRuntime),
+// and their events. An event carries its stream's pending error to waiting streams.
 #include "gradus/tensor/runtime/stream.h"
 
 #include <algorithm>

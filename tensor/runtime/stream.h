@@ -18,10 +18,10 @@ class NativeStream;
 std::shared_ptr<NativeStream> native_stream(const Stream& stream);
 }  // namespace internal
 
-// A shared handle to a stream. When the last handle of a stream is destroyed, queued tasks still run.
+// A shared handle to a stream. When the last handle is destroyed, queued tasks still run. Thread-safe.
 class Stream {
  public:
-  // Returns the device's default stream.
+  // Returns the device's default stream. Errors of of() and create(): for a GPU as runtime_of().
   static Stream of(Device device);
   // Returns a new stream of the device; for cpu:0 its only, inline stream.
   static Stream create(Device device);
@@ -29,10 +29,12 @@ class Stream {
   Device device() const { return device_; }
   // Returns whether tasks run at once in the calling thread.
   bool is_inline() const { return queue_ == nullptr; }
-  // Queues `task`. Its exception is thrown by synchronize().
+  // Queues `task`. Its exception is thrown by synchronize(). An inline stream runs and throws at once. On a
+  // GPU's stream the task runs on a host thread and must not call CUDA. May block on cpu:1 and up if queued
+  // tasks have much memory (Note [Backlog], backlog.h).
   void enqueue(std::function<void()> task) const;
   // Makes later tasks of this stream wait for `event`, without blocking the host. An error of the event's stream
-  // from before the event becomes an error of this stream too.
+  // from before the event becomes an error of this stream too. An inline stream calls event.synchronize().
   void wait(const Event& event) const;
   // Blocks the host until all enqueued tasks are done.
   // Errors: the first exception of a task since the last call.
@@ -62,7 +64,7 @@ class Event {
   std::shared_ptr<internal::EventState> state_;
 };
 
-// Blocks until all streams of `device` are idle.
+// Blocks until all streams of `device` are idle. Errors: as Stream::synchronize().
 void synchronize(Device device);
 
 }  // namespace gradus

@@ -13,6 +13,7 @@ GRADUS_HD double squares_about_mean(double sum, double squares, double n) {
   return std::max(0.0, squares - sum * sum / n);
 }
 
+// Returns the `scale` of normalized() and batch_norm_dx(). The `shift` of normalized() is the channel's bias.
 GRADUS_HD double batch_norm_scale(double weight, double var, double eps) {
   return weight / m::sqrt(var + eps);
 }

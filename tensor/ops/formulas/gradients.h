@@ -11,7 +11,7 @@ namespace gradus::raw {
 // Returns the maximum, or NaN if either is NaN.
 GRADUS_HD double max_or_nan(double a, double b) { return b > a || b != b ? b : a; }
 
-// Returns the p-norm, given sum |x|^p, or max |x| for infinite p.
+// Returns the p-norm for p > 0, given sum |x|^p, or max |x| for infinite p.
 GRADUS_HD double p_norm_of_sum(double sum, double p) {
   if (p == std::numeric_limits<double>::infinity()) return sum;
   return p == 2 ? m::sqrt(sum) : m::pow(sum, 1 / p);

@@ -72,10 +72,11 @@ template <class T> GRADUS_HD T sign_of(T x) {
   return m::abs(x) > T(0) ? one : x;
 }
 
-// LARS and LAMB scale the step of a parameter by a ratio of two 2-norms over its elements. Their rules take two
-// passes over the parameter: measure() returns a Pair, the elements of the two vectors whose norms are computed,
-// and step() updates the element with the scale that rate(norm of first, norm of second) returns. A Pair<double>
-// also holds the sums of the squares.
+// LARS and LAMB (optim/rules/lars.h) scale the step of a parameter by a ratio of two 2-norms over its
+// elements. Their rules take two passes over the parameter, described by kMeasurePass and kStepPass:
+// measure() returns a Pair, the elements of the two vectors whose norms are computed, and step() updates the
+// element with the scale that rate(norm of first, norm of second) returns. A Pair<double> also holds the sums
+// of the squares.
 template <class T> struct Pair {
   T first, second;
 };

@@ -70,6 +70,7 @@ GRADUS_HD SinCos<double> sin_cos_turns(double u) {
 }
 
 // The structs below are draws: operator() converts kWords words to kElements elements of type Element.
+// Callers have checked the parameters: low <= high, std >= 0, 0 <= p <= 1, range >= 1.
 
 template <class T> struct Uniform {
   using Element = T;
@@ -130,6 +131,7 @@ GRADUS_HD uint64_t scaled_bits(const uint32_t* words, uint64_t range) {
   const uint64_t bits = uint64_t(words[0]) << 32 | words[1];
   return uint64_t((static_cast<unsigned __int128>(bits) * range) >> 64);
 }
+// Uniform in [low, low + range).
 struct Integers {
   using Element = int64_t;
   static constexpr int kWords = 2, kElements = 1;

@@ -1,5 +1,6 @@
-// Raw convolution of 1 to 3 spatial dims, and its input and weight gradients. The three ops are bilinear, and the
-// derivatives of each are the other two. The differentiable forms are in gradus/autograd/ops/images/conv.h.
+// Raw convolution of 2 or 3 spatial dims, and its input and weight gradients; check_conv also takes 1 spatial
+// dim. The three ops are bilinear, and the derivatives of each are the other two. The differentiable forms
+// are in gradus/autograd/ops/images/conv.h.
 #pragma once
 
 #include <optional>
@@ -50,7 +51,8 @@ struct ConvGeometry {
 Shape check_conv(const char* op, const Tensor& x, const Tensor& w, const Tensor& bias,
                  const ConvGeometry& geometry);
 
-// Returns the convolution of x, which has two more dims than the geometry.
+// Returns the convolution of x, which has two more dims than the geometry. Errors of this and the functions
+// below: as check_conv; ShapeError unless dy has the shape of conv's result. y and dx are channels-last.
 Tensor conv(const char* op, const Tensor& x, const Tensor& w, const Tensor& bias,
             const ConvGeometry& geometry);
 // Returns relu(conv(...)).

@@ -17,7 +17,7 @@ template <class N> struct PoolAxis {
 };
 
 // The cells of one window: cell k is at input position origin + k * step; cells [first, last) are inside the
-// input. padded_length: the cells including padding.
+// input, empty if first >= last. padded_length: the cells in input and padding, for dilation 1.
 template <class N> struct PoolWindow {
   N first, last, origin, step, padded_length;
 

@@ -13,7 +13,7 @@ namespace gradus {
 // A sparse matrix [out, in] in CSR format: y[i] = sum of weight[k] * x[from[k]] for k in [start[i], start[i+1]).
 struct AxisTaps {
   int64_t in = 0, out = 0;
-  std::vector<int64_t> start{0}, from;
+  std::vector<int64_t> start{0}, from;  // out + 1 row offsets; positions in [0, in)
   std::vector<double> weight;
 
   // Appends an input position with its weight to the row of the current output position.
@@ -22,7 +22,7 @@ struct AxisTaps {
   void end_output() { start.push_back(int64_t(from.size())), ++out; }
 };
 
-// One matrix for each spatial axis of [N,C,(D,(H,))W]. Null: the identity.
+// One matrix for each spatial axis of [N,C,(D,(H,))W]. Null: the identity, also for axes that x lacks.
 struct Resampling {
   std::array<std::shared_ptr<const AxisTaps>, 3> axes;  // D, H, W
 
@@ -33,7 +33,7 @@ struct Resampling {
 namespace raw {
 
 // Returns x, of 3 to 5 dims, resampled. The result is channels-last.
-// Errors: ShapeError, DTypeError unless floating.
+// Errors: ShapeError unless the sizes of x are those of the matrices; DTypeError unless floating.
 Tensor resample(const Tensor& x, const Resampling& map);
 
 // y and x: f32 or f64, channels-last, not empty.

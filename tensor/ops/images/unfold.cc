@@ -1,5 +1,5 @@
 // unfold (im2col) and fold (col2im): check operands, compute the number of window positions along each axis,
-// (n + 2 padding - dilation (kernel - 1) - 1) / stride + 1, and call the kernels, with 16-bit floats as f32.
+// and call the kernels, with 16-bit floats as f32.
 #include "gradus/tensor/ops/images/unfold.h"
 
 #include "gradus/tensor/base/checked.h"

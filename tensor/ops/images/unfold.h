@@ -20,13 +20,15 @@ namespace raw {
 struct UnfoldWindows {
   Size2 image, blocks, kernel, stride, padding, dilation;
 };
+// Along a side n there are (n + 2 padding - dilation (kernel - 1) - 1) / stride + 1 positions.
 // Errors: ValueError for an option out of range, ShapeError if the padded image is smaller than a window.
 UnfoldWindows unfold_windows(const char* op, Size2 image, const UnfoldOptions& options);
 
 // Returns the columns of images x [N,C,H,W]: column b is the window at position b, with zeros for padding.
 // Errors: as unfold_windows; ShapeError for another number of dims; DTypeError unless x is floating.
 Tensor unfold(const Tensor& x, const UnfoldOptions& options);
-// Returns images of size `output`, to which the columns x are added at their positions. Errors: as unfold.
+// Returns images of size `output`, to which the columns x are added at their positions. Shapes: see kernels.
+// Errors: as unfold; ValueError for an output size below 1.
 Tensor fold(const Tensor& x, Size2 output, const UnfoldOptions& options);
 
 // Kernels: f32 or f64, row-major, not empty. Shapes of the tensors:

@@ -34,7 +34,7 @@ UpfirdnGeometry upfirdn2d_geometry(const Tensor& x, const Tensor& kernel, const 
 
 // Returns y. `geometry` is that of these operands.
 Tensor upfirdn2d(const Tensor& x, const Tensor& kernel, const UpfirdnGeometry& geometry);
-// Returns the gradient of the filter, for the gradient dy of y.
+// Returns the gradient of the filter, for the gradient dy of y, of y's shape and x's dtype (unchecked).
 Tensor upfirdn2d_kernel_grad(const Tensor& dy, const Tensor& x, const UpfirdnGeometry& geometry);
 
 // Kernels: f32 or f64; images channels-last, filters row-major; y, dy and x are not empty.

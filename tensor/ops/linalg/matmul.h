@@ -5,20 +5,21 @@
 
 namespace gradus::raw {
 
-// Returns the product; 1-dimensional operands are vectors, and batch dims broadcast.
-// Errors: ShapeError, DTypeError, DeviceError.
+// Returns the row-major product; 1-dimensional operands are vectors, and batch dims broadcast.
+// Errors: ShapeError; DTypeError unless a and b have one floating dtype; DeviceError.
 Tensor matmul(const Tensor& a, const Tensor& b);
 // Returns matmul(a, b) as f32 for 16-bit floats: the sums before rounding.
 Tensor matmul_in_f32(const Tensor& a, const Tensor& b);
-// Return x w^T + bias, and its relu. Shapes: x[...,K], w[N,K], bias[N] or undefined -> [...,N].
+// Return x w^T + bias, and its relu; errors as matmul. Shapes: x[...,K], w[N,K], bias[N] or none -> [...,N].
 Tensor linear(const Tensor& x, const Tensor& w, const Tensor& bias = {});
 Tensor linear_relu(const Tensor& x, const Tensor& w, const Tensor& bias = {});
 
 // The kernel, with arguments out, a, b and bias:
 //   out[G...,M,N] = a[G...,M,K] b[G...,K,N] + bias[N]
 // All have one floating dtype, except that without a bias, out may be f32 if a and b have 16 bits. out is
-// row-major; bias is row-major or undefined; of the last two dims of a and of b, one has stride 1. a and b have
-// the same number of batch dims G, with stride 0 where they broadcast.
+// row-major and not empty (K may be 0); bias is row-major or undefined. The matrices of a and b are row- or
+// column-major with a leading dimension: one of the last two dims has stride 1. a and b have the same number
+// of batch dims G, with stride 0 where they broadcast.
 extern KernelSlot<void(const Tensor&, const Tensor&, const Tensor&, const Tensor&)> matmul_kernel;
 // The same with relu applied to the result.
 extern KernelSlot<void(const Tensor&, const Tensor&, const Tensor&, const Tensor&)> matmul_relu_kernel;

@@ -46,7 +46,8 @@ CrossEntropyResult cross_entropy(const Tensor& x, const Tensor& target, const Te
 Tensor cross_entropy_grad(const Tensor& dy, const Tensor& x, const Tensor& target, const Tensor& weight,
                           const CrossEntropyResult& forward, const CrossEntropySpec& spec);
 
-// Kernels: x and dx dense, in one layout; target i64, row-major; weight row-major, of x's dtype.
+// Kernels: x and dx dense, in one layout; target i64 [outer, inner], row-major; weight row-major, of x's
+// dtype; stats undefined for log_probs; loss and dy 0-dimensional, or [outer, inner] for Reduction::kNone.
 // clang-format off
 extern KernelSlot<void(const Tensor& loss, const Tensor& stats, const Tensor& total, const Tensor& x, const
     Tensor& target, const Tensor& weight, const CrossEntropySpec&)> cross_entropy_kernel;

@@ -31,13 +31,14 @@ struct PointLossSpec {
 // Errors, naming `op`: ShapeError for other shapes; DTypeError unless both are floating; DeviceError.
 Tensor point_loss(const char* op, const Tensor& x, const Tensor& target, const PointLossSpec& spec);
 // Returns loss [] = factor * sum of the losses, and gradient = d loss / dx. gradient is undefined unless
-// compute_gradient is true and the device can compute both in one launch.
+// compute_gradient is true and the device can compute both in one launch. Errors: as point_loss.
 struct PointLossSum {
   Tensor loss, gradient;
 };
 PointLossSum point_loss_sum(const char* op, const Tensor& x, const Tensor& target, const PointLossSpec& spec,
                             double factor, bool compute_gradient);
-// Returns the gradient of x: factor * dy * d loss / dx. dy broadcasts to x.
+// Returns the gradient of x in dy's dtype: factor * dy * d loss / dx. dy broadcasts to x; x and target are
+// those of point_loss.
 Tensor point_loss_backward(const Tensor& dy, const Tensor& x, const Tensor& target, const PointLossSpec& spec,
                            double factor);
 

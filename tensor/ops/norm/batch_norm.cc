@@ -194,8 +194,6 @@ BatchNormApplyGrads batch_norm_apply_backward(const Tensor& dy, const Tensor& x,
   return g;
 }
 
-// `var` is the batch's biased variance; `rows`, the number of elements per channel, corrects it.
-// Errors: StateError for an undefined mean or variance; ShapeError, DTypeError.
 void batch_norm_update_(const RunningStatistics& running, const Tensor& mean, const Tensor& var,
                         int64_t rows) {
   constexpr const char* op = "batch_norm_update_";

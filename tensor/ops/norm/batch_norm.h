@@ -16,15 +16,15 @@ struct BatchNormFuncOptions {
 
 namespace raw {
 
-// x is [N,C,...]. weight and bias [C] may be undefined (1 and 0). [C] arguments have x's dtype, or f32 if x has 16
-// bits. [C] results have the dtype channel_dtype(x.dtype()).
+// x is [N,C,...] with 2 to 5 dims. weight and bias [C] may be undefined (1 and 0). [C] arguments have x's
+// dtype, or f32 if x has 16 bits. [C] results have the dtype channel_dtype(x.dtype()).
 inline DType channel_dtype(DType x) { return x == DType::kF64 ? x : DType::kF32; }
 struct BatchNormResult {
   Tensor y, mean, var;  // statistics [C] of the batch; the variance is biased
 };
 // Running statistics to update: mean and var are moved by `momentum` toward the batch's mean and unbiased
-// variance; batches (i64[]) is incremented. Tensors may be undefined, mean and var only together. 16-bit
-// statistics are updated in f32 and rounded once.
+// variance (x has at least 2 elements per channel); batches (i64[]) is incremented. Tensors may be undefined,
+// mean and var only together. 16-bit statistics are updated in f32 and rounded once.
 struct RunningStatistics {
   Tensor mean, var, batches;
   double momentum = 0;
@@ -72,7 +72,8 @@ BatchNormAddReluGrads batch_norm_add_relu_backward(const Tensor& dy, const Tenso
                                                    const Tensor& mean, const Tensor& var,
                                                    const Tensor& weight,
                                                    const BatchNormAddReluBackwardOptions& options);
-// Updates the running statistics by those of a batch with `rows` elements per channel.
+// Updates the running mean and variance, which are defined, by those of a batch with `rows` >= 2 elements per
+// channel, which correct the biased `var`. Errors: StateError if undefined; ShapeError, DTypeError.
 void batch_norm_update_(const RunningStatistics& running, const Tensor& mean, const Tensor& var,
                         int64_t rows);
 

@@ -13,7 +13,8 @@ struct GroupNormSpec {
 };
 
 // y = (x - mean) / sqrt(var + eps) * weight + bias, with mean and variance over the C / groups channels of a group
-// and all positions of one sample. x [N,C,...] has 2 to 5 dims; weight and bias [C] may be undefined (1 and 0).
+// and all positions of one sample. x [N,C,...] has 2 to 5 dims; groups divides C. Undefined weight and bias
+// [C] are 1 and 0.
 struct GroupNormResult {
   Tensor y;
   Tensor mean, var;  // f64[N,groups]; the variance is biased
@@ -35,7 +36,8 @@ GroupNormDoubleGrads group_norm_double_backward(const Tensor& ddx, const Tensor&
                                                 const Tensor& mean, const Tensor& var, const Tensor& weight,
                                                 const GroupNormSpec& spec);
 
-// y[n,c,...] = sum of x[n,k,...] for k from c - before to c + after, within [0, C). x is [N,C,...].
+// y[n,c,...] = sum of x[n,k,...] for k from c - before to c + after, within [0, C). x is [N,C,...]
+// with 2 to 5 dims; before and after are at least 0.
 struct ChannelWindow {
   int64_t before = 0, after = 0;
 };

@@ -15,7 +15,7 @@ struct LayerNormSpec {
 // bias have the shape of a row and may be undefined (1 and 0).
 struct LayerNormResult {
   Tensor y;
-  Tensor stats;  // f64[rows,2]: mean and 1 / sqrt(var + eps)
+  Tensor stats;  // f64[rows,2]: mean and 1 / sqrt(var + eps); uninitialized if x is empty
 };
 LayerNormResult layer_norm(const Tensor& x, int dims, const Tensor& weight, const Tensor& bias,
                            const LayerNormSpec& spec);
