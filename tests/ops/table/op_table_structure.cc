@@ -1,4 +1,5 @@
-// Rows of the view, indexing and joining ops.
+// Rows of the op test table (op_table.h) for views, indexing (also x[{...}]), masks, joining and splitting.
+// References move elements of f64 arrays.
 #include <algorithm>
 #include <cmath>
 
@@ -18,6 +19,7 @@ Reference reshaped(const Shape& s) {
   };
 }
 
+// transpose_to: dim d of the result is dim order[d] of x.
 Reference reordered(std::vector<int> order) {
   return [order](A x) { return transpose_to(x[0], order); };
 }
@@ -33,6 +35,7 @@ Array pick(const Array& x, int dim, const std::vector<int64_t>& picks, bool drop
   return y;
 }
 
+// A row of one sample.
 void row(const char* op, const char* variant, std::vector<Input> inputs, std::function<Tensor(X)> run,
          Reference r, std::vector<ErrorCase> errors = {}) {
   add_row({.op = op,
@@ -257,7 +260,7 @@ void add_advanced_indexing() {
       RUN(index_put(x[0], {x[1], x[2]}, x[3], true)), put(true));
 }
 
-// x[{...}], read and assigned to.
+// Tensor::operator[], read from and assigned to.
 void add_brackets() {
   row("Indexed", "read", {in({3, 4, 5})}, RUN(x[0][{Slice(1, 3), None, Ellipsis, -1}].get()), [](A x) {
     Array y = pick(pick(x[0], 0, {1, 2}), 2, {4}, true);
