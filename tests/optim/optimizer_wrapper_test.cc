@@ -1,5 +1,6 @@
-// One call per batch: the shares of accumulated losses, when the optimizer steps, what it clips, and when
-// gradients are kept back.
+// OptimizerWrapper, one call per batch for backward and step: gradient accumulation, clipping, no_sync
+// (gradients are not reduced before the last batch of a step), state, GradScaler. Losses are linear, so
+// expected weights are exact.
 #include "gradus/optim/optimizer_wrapper.h"
 
 #include <gmock/gmock.h>
@@ -84,8 +85,8 @@ TEST(OptimizerWrapper, ATrainingThatGoesOnAccumulatesAnew) {
 TEST(OptimizerWrapper, KeepsGradientsBackUntilTheLastBatchOfAStep) {
   Linear m;
   OptimizerWrapper wrapper(m.sgd, {.accumulative_counts = 3});
-  int inside = 0, entered = 0;
-  std::vector<int> during;  // inside, as each backward sees it
+  int inside = 0, entered = 0;  // no_sync scopes: open, opened in all
+  std::vector<int> during;      // `inside` during each backward
   GradManager gm;
   gm.attach(m.w, [&](const Tensor&, const Tensor& g) { return during.push_back(inside), g; });
   for (int i = 0; i < 6; ++i) {
@@ -157,9 +158,9 @@ TEST(OptimizerWrapper, RecordsOfItsManagerWhatItIsToldTo) {
 
 TEST(OptimizerWrapper, KeepsGradientsBackAsItsOptionsSay) {
   Linear m;
-  int inside = 0;
-  std::vector<int> during;  // inside, as each backward sees it
-  struct Held {             // not copied, as ranks' own
+  int inside = 0;           // open no_sync scopes
+  std::vector<int> during;  // `inside` during each backward
+  struct Held {             // move-only, as the scope of DistributedDataParallel
     explicit Held(int* count) : count(count) { ++*count; }
     Held(Held&& other) noexcept : count(std::exchange(other.count, nullptr)) {}
     ~Held() {
@@ -285,7 +286,7 @@ TEST(OptimizerWrapperWithScaler, SkipsAndStepsAsTheScalerSays) {
   EXPECT_NEAR(w.item<float>(), 1 - 0.5 * 0.5, 1e-6);
 }
 
-// As above, with the wrapper's own manager: what the scaler multiplies and divides is no other step.
+// With the wrapper's own manager: scaling and unscaling do not change the step.
 TEST(OptimizerWrapperWithScaler, IsTheSameStepAsWithoutOne) {
   Linear plain, scaled;
   GradScaler scaler({.init_scale = 1024});
