@@ -1,5 +1,5 @@
-// AveragedModel (averages of weights) against PyTorch's values in tests/golden, also in 16-bit types, in
-// networks that change, and resumed; update_bn, which recomputes the statistics of batch norms.
+// AveragedModel (averages of weights) against PyTorch's values in tests/golden; in 16-bit types, in networks
+// that change, resumed. update_bn, which recomputes the statistics of batch norms.
 #include "gradus/optim/averaged_model.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// Streams and events of the further CPU devices: order, waiting, errors, lifetimes. Meant
-// for ThreadSanitizer too.
+// Streams and events of the asynchronous CPU devices (cpu:1 and up), each stream with a worker thread: order,
+// waiting, backlog, errors, lifetimes, copies between devices. Also run under ThreadSanitizer.
 #include "gradus/tensor/runtime/stream.h"
 
 #include <atomic>
@@ -23,7 +23,7 @@ const Device kSecond = Device::parse("cpu:2");
 
 void nap(int milliseconds = 10) { std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds)); }
 
-// Holds a stream up until it is opened.
+// Blocks a stream until open().
 class Gate {
  public:
   void hold(const Stream& s) {
@@ -150,7 +150,7 @@ TEST(Backlog, AHostThatATaskWaitsForGoesOn) {
   synchronize(kFirst);
 }
 
-// If it did, this would hang until the test's time is over.
+// If a worker thread blocked, the test would time out.
 TEST(Backlog, AStreamsThreadNeverWaits) {
   const BacklogLimit limit(kMiB, std::chrono::hours(1));
   Gate gate;
@@ -267,14 +267,14 @@ TEST(StreamErrors, TravelWithEventsToTheStreamsThatWait) {
   EXPECT_ERROR(ValueError, consumer.synchronize(), "broken input");
   EXPECT_ERROR(ValueError, e.synchronize(), "broken input");
   EXPECT_THROW(producer.synchronize(), ValueError);
-  // Told: what comes now is not affected.
+  // The error has been reported: a new event does not carry it.
   Event::record(producer).synchronize();
 }
 
 TEST(StreamErrors, AreNotLostWithTheStream) {
   const Device d = Device::parse("cpu:6");
   Stream::create(d).enqueue([] { throw ValueError("kernel", "of a stream that is gone"); });
-  Stream::create(d);  // tidies up after streams that have nothing left to tell
+  Stream::create(d);  // removes ended streams, except those with an error to report
   EXPECT_ERROR(ValueError, synchronize(d), "of a stream that is gone");
   EXPECT_NO_THROW(synchronize(d));
 }
@@ -327,7 +327,7 @@ TEST(StreamLifetime, AQueuedKernelKeepsItsTensors) {
     const Tensor x = raw::to(tensor({1.f, 2.f, 3.f}), kFirst);
     y = raw::add(x, x);
   }
-  // Would take the block of x if it were free already.
+  // Would get the block of x if it were free already.
   const Tensor other = empty({3}, {DType::kF32, kFirst});
   gate.open();
   EXPECT_EQ(y.to_vector<float>(), (std::vector<float>{2, 4, 6}));
@@ -402,7 +402,7 @@ TEST(TwoDevices, MemoryIsReusedWhenTheCopyIsDone) {
     raw::to(src, kSecond);  // dropped before it is written
     copy = raw::to(src, kSecond);
   }
-  // Would take the blocks if they were free already.
+  // Would get the blocks if they were free already.
   const Tensor a = raw::to(tensor({7.f, 7.f, 7.f}), kFirst), b = raw::to(tensor({8.f, 8.f, 8.f}), kSecond);
   gate.open();
   EXPECT_EQ(copy.to_vector<float>(), (std::vector<float>{1, 2, 3}));
@@ -423,7 +423,7 @@ TEST(TwoDevices, AnErrorGoesWhereItsResultsGo) {
   EXPECT_THROW(synchronize(from), ValueError);
 }
 
-// As stages do: the first works ahead of the second, and both hand on memory that is soon used again.
+// As pipeline stages: the first works ahead of the second, and freed memory is soon reused.
 TEST(TwoDevices, OneMayWorkFarAheadOfTheOther) {
   Tensor sum = raw::to(zeros({1000}), kSecond);
   for (int i = 0; i < 300; ++i) {

@@ -1,4 +1,6 @@
-// A whole training is saved and loaded by one call, on any number of ranks.
+// TrainingState, which saves and loads all parts of a training: a GAN continues bit for bit on as many ranks,
+// and from the same values on other numbers of ranks (threads). Previous files, errors, names;
+// io::Checkpoint.
 #include "gradus/train/training_state.h"
 
 #include <gmock/gmock.h>
@@ -67,7 +69,7 @@ struct Gan {
                       {"best", best},
                       {"fixed_noise", fixed_noise}};
 
-  // Until the weights are loaded, each with its own.
+  // Weights are equal on all ranks, generators are not.
   explicit Gan(uint64_t seed) {
     manual_seed(seed);
     gen.apply([](nn::Module& m) {
@@ -127,7 +129,7 @@ struct Gan {
   }
 };
 
-// Trains `steps` further, over the ends of epochs.
+// Trains `steps` steps more, across epochs.
 void train(Gan& gan, int64_t steps) {
   const int64_t end = gan.steps + steps;
   while (gan.steps < end) {
@@ -276,7 +278,7 @@ TEST(TrainingState, ErrorsNameTheFileAndThePart) {
     EXPECT_THAT(e, AllOf(HasSubstr("run.ckpt"), HasSubstr("[2,3]")));
 }
 
-// Ranks that leave save out go on to another collective, or end.
+// A rank that does not call save() enters another collective, or exits.
 TEST(TrainingState, SaveOnOneRankSaysThatAllMustCallIt) {
   const Scratch dir;
   int64_t steps = 1;
@@ -326,7 +328,7 @@ TEST(TrainingState, NamesAreUnique) {
   EXPECT_THAT(error({{"", a}}), HasSubstr("part 0 has no name"));
 }
 
-// What a variable of the user's is read into must fit.
+// A tensor that get() reads into must have the saved shape and dtype.
 TEST(Checkpoint, TensorsKeepTheirShapeAndDType) {
   io::Checkpoint c;
   c.put("noise", ones({2, 3}));
@@ -337,7 +339,7 @@ TEST(Checkpoint, TensorsKeepTheirShapeAndDType) {
   EXPECT_EQ(none.to_vector<float>(), std::vector<float>(6, 1));
 }
 
-// A class of one's own.
+// A user's class with a State.
 struct Counter {
   struct State {
     int64_t count = 0;

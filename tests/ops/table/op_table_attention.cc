@@ -1,5 +1,6 @@
-// Rows of the op test table (op_table.h) for attention and for the LSTM and GRU cells: sample shapes,
-// references in f64 loops, errors.
+// Rows of the op test table for attention and for the LSTM and GRU cells: sample shapes, references in f64
+// loops, errors. Each row is tested against its f64 reference, its gradients against difference quotients;
+// op_table.h explains the fields.
 #include <cmath>
 
 #include "gradus/tests/ops/table/op_table.h"

@@ -1,7 +1,7 @@
-// Rows of the op test table (op_table.h) for combinations of ops, in which an op may reuse a buffer: that of
-// a temporary, of a gradient that several backward functions receive, of a result saved for backward, or one
-// that views share. The references compute the same with every intermediate in a variable, which forbids the
-// reuse.
+// Rows of the op test table for combinations of ops in which an op may reuse a buffer: a temporary, a
+// gradient that several backward functions receive, a result saved for backward, memory shared by views.
+// References compute the same with every intermediate in a variable, which forbids reuse. op_table.h explains
+// the fields.
 #include "gradus/autograd/ops/dropout.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/runtime/random.h"

@@ -1,5 +1,6 @@
-// Rows of the op test table (op_table.h) for 1D, 2D and 3D convolutions: forward, gradients of input and
-// weight, and transposed. The reference of all is one loop over the products y[iy] += x[ix] * w[iw].
+// Rows of the op test table for 1D, 2D and 3D convolutions: forward, gradients of input and weight, and
+// transposed. The reference of all is one loop over the products y[iy] += x[ix] * w[iw]. Each row is tested
+// against its f64 reference, its gradients against difference quotients; op_table.h explains the fields.
 #include <stdexcept>
 
 #include "gradus/tests/ops/table/op_table.h"

@@ -1,6 +1,6 @@
-// Rows of the op test table (op_table.h) for creation and random ops. Random ops set the seed before each
-// run: the shared tests then compare runs on other devices, layouts and thread counts, mostly without a
-// reference.
+// Rows of the op test table for creation and random ops. Random ops set the seed before each run; most have
+// no reference, and results on other devices, layouts and thread counts are compared. op_table.h explains the
+// fields.
 #include <cmath>
 #include <string>
 

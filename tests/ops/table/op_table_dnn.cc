@@ -1,5 +1,6 @@
-// Rows of the op test table (op_table.h) for batch norm: whole, fused with ReLU, and in the two parts that
-// ranks need for a common batch: statistics of the local batch, normalization by given ones.
+// Rows of the op test table for batch norm: whole, fused with ReLU, and in the two parts that ranks need for
+// a common batch: statistics of the local batch, normalization by given ones. Each row is tested against its
+// f64 reference, its gradients against difference quotients; op_table.h explains the fields.
 #include <algorithm>
 #include <cmath>
 #include <limits>

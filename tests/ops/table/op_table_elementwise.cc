@@ -1,5 +1,6 @@
-// Rows of the op test table (op_table.h) for the element-wise ops: arithmetic, activations and their
-// gradients, comparisons, where, copies. References are scalar functions of <cmath> in f64.
+// Rows of the op test table for the element-wise ops: arithmetic, activations and their gradients,
+// comparisons, where, copies. References are scalar functions of <cmath> in f64. Each row is tested against
+// its f64 reference, its gradients against difference quotients; op_table.h explains the fields.
 #include <algorithm>
 #include <cmath>
 

@@ -1,6 +1,7 @@
-// Rows of the op test table (op_table.h) for ops that resample, pad or move pixels: interpolate, pad, unfold
-// and fold, pixel and channel shuffles, FIR filters (upfirdn2d of StyleGAN), grid_sample. References in f64
-// loops follow PyTorch's definitions.
+// Rows of the op test table for ops that resample, pad or move pixels: interpolate, pad, unfold and fold,
+// pixel and channel shuffles, FIR filters (upfirdn2d of StyleGAN), grid_sample. References in f64 loops
+// follow PyTorch's definitions. Each row is tested against its f64 reference, its gradients against
+// difference quotients; op_table.h explains the fields.
 #include <algorithm>
 #include <cmath>
 

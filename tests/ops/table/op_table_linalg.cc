@@ -1,5 +1,6 @@
-// Rows of the op test table (op_table.h) for matrix products (matmul, linear, einsum, mm, addmm, ...),
-// matrix_power and cross. Most references evaluate an einsum equation term by term in f64.
+// Rows of the op test table for matrix products (matmul, linear, einsum, mm, addmm, ...), matrix_power and
+// cross. Most references evaluate an einsum equation term by term in f64. Each row is tested against its f64
+// reference, its gradients against difference quotients; op_table.h explains the fields.
 #include <algorithm>
 #include <map>
 #include <stdexcept>

@@ -1,5 +1,6 @@
-// Rows of the op test table (op_table.h) for cross_entropy and nll_loss. The reference computes PyTorch's
-// formulas in f64.
+// Rows of the op test table for cross_entropy and nll_loss. The reference computes PyTorch's formulas in f64.
+// Each row is tested against its f64 reference, its gradients against difference quotients; op_table.h
+// explains the fields.
 #include <cmath>
 
 #include "gradus/tensor/ops/copy.h"

@@ -1,6 +1,7 @@
-// Rows of the op test table (op_table.h) for indexed and masked reads and writes (take, put, scatter_reduce,
-// masked_*, embedding), beyond op_table_structure.cc; and further error cases of that file's ops. References
-// are f64 loops.
+// Rows of the op test table for indexed and masked reads and writes (take, put, scatter_reduce, masked_*,
+// embedding), beyond op_table_structure.cc; and further error cases of that file's ops. References are f64
+// loops. Each row is tested against its f64 reference, its gradients against difference quotients; op_table.h
+// explains the fields.
 #include <algorithm>
 #include <cmath>
 #include <limits>

@@ -1,5 +1,6 @@
-// Rows of the op test table (op_table.h) for reductions, scans (cumsum, cumprod, linear_recurrence, ...),
-// softmax, normalize and cdist. References are f64 loops over each reduced group.
+// Rows of the op test table for reductions, scans (cumsum, cumprod, linear_recurrence, ...), softmax,
+// normalize and cdist. References are f64 loops over each reduced group. Each row is tested against its f64
+// reference, its gradients against difference quotients; op_table.h explains the fields.
 #include <algorithm>
 #include <cmath>
 #include <numeric>

@@ -1,5 +1,6 @@
-// Rows of the op test table (op_table.h) for sort, topk, kthvalue, median, mode, unique, bincount, histc,
-// searchsorted and isin. References use std::stable_sort and f64 loops; NaN is the greatest value.
+// Rows of the op test table for sort, topk, kthvalue, median, mode, unique, bincount, histc, searchsorted and
+// isin. References use std::stable_sort and f64 loops; NaN is the greatest value. Each row is tested against
+// its f64 reference, its gradients against difference quotients; op_table.h explains the fields.
 #include <algorithm>
 #include <cmath>
 #include <limits>

@@ -1,5 +1,6 @@
-// Rows of the op test table (op_table.h) for views, indexing (also x[{...}]), masks, joining and splitting.
-// References move elements of f64 arrays.
+// Rows of the op test table for views, indexing (also x[{...}]), masks, joining and splitting. References
+// move elements of f64 arrays. Each row is tested against its f64 reference, its gradients against difference
+// quotients; op_table.h explains the fields.
 #include <algorithm>
 #include <cmath>
 

@@ -21,7 +21,8 @@ const io::SafetensorsFile& file() {
 Tensor golden(const std::string& name) { return file().at(name); }
 double number(const std::string& name) { return golden(name).item<double>(); }
 
-// Runs f on 1, 2 and 3 ranks; f gets this rank's rows of the named tensors, in batches of five.
+// On 1, 2 and 3 ranks (threads): updates the metric of check.make() with this rank's batches of five rows of
+// the golden tensors, then calls check.compare(metric).
 template <class Update, class Check>
 void on_ranks(const std::string& output, const std::string& target, Update update, Check check) {
   for (const int world : {1, 2, 3})
@@ -34,7 +35,7 @@ void on_ranks(const std::string& output, const std::string& target, Update updat
         update(metric, narrow(x, 0, at, size), narrow(y, 0, at, size));
       }
       check.compare(metric);
-      check.compare(metric);  // changes nothing
+      check.compare(metric);  // compute() has not changed the metric
     });
 }
 
