@@ -187,8 +187,7 @@ TEST(OptimizerState, IsCompleteWhenOptionsCallForMore) {
   opt.load_state_dict(state);
 }
 
-// A constant gradient has variance 0. Rounding must not make square_avg - grad_avg^2, whose square root is
-// taken, negative.
+// A constant gradient has variance 0; rounding must not make square_avg - grad_avg^2 negative under the root.
 TEST(RMSprop, OfAConstantGradientStaysFiniteWhenCentered) {
   const Tensor p = raw::to(filled({1000}, kDouble), DType::kF32);
   RMSprop opt({p}, {.alpha = 0.5, .centered = true});
@@ -200,8 +199,7 @@ TEST(RMSprop, OfAConstantGradientStaysFiniteWhenCentered) {
   for (float v : p.to_vector<float>()) ASSERT_TRUE(std::isfinite(v));
 }
 
-// The trust ratio of LARS and LAMB is 1 if the norm of the parameter (value 0) or of the gradient (value 1)
-// is 0.
+// The trust ratio of LARS and LAMB is 1 if the parameter (value 0) or the gradient (value 1) has norm 0.
 TEST(LayerwiseRates, OfAZeroParameterOrGradientAreOne) {
   for (double value : {0.0, 1.0}) {
     const Tensor p = tensor(std::vector<double>{value, 0}, {2}), q = raw::clone(p);

@@ -18,8 +18,7 @@ struct Net : nn::Layer {
   nn::Buffer mean{this, "mean", empty({5}, {.dtype = DType::kF64})};
   Tensor forward(const Tensor& x) override { return x; }
 
-  // Fills with the pseudorandom values of these two keys, which the Python script of the golden values uses
-  // too.
+  // Fills with pseudorandom values of these two keys, as the Python script of the golden values does.
   void fill(int64_t weights, int64_t means) {
     raw::copy_(weight, tensor(golden::formula(12, uint64_t(weights), 1), {3, 4}));
     raw::copy_(mean, tensor(golden::formula(5, uint64_t(means), 1), {5}));

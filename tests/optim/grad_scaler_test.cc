@@ -72,7 +72,7 @@ TEST_F(GradScalerTest, GrowsAfterAnIntervalOfCleanSteps) {
   GradScaler scaler({.init_scale = 8, .growth_interval = 2});
   EXPECT_TRUE(step(scaler, {0, 0}));
   EXPECT_EQ(scaler.scale(), 8);
-  EXPECT_FALSE(step(scaler, {kInf, 0}));  // counting starts anew
+  EXPECT_FALSE(step(scaler, {kInf, 0}));  // resets the count of clean steps
   EXPECT_TRUE(step(scaler, {0, 0}));
   EXPECT_EQ(scaler.scale(), 4);
   EXPECT_TRUE(step(scaler, {0, 0}));
@@ -120,7 +120,7 @@ TEST_F(GradScalerTest, AnInfinityFoundByUnscaleSkipsTheStep) {
   GradScaler scaler({.init_scale = 8});
   backward(scaler, {kInf, 3});
   scaler.unscale_(opt);
-  w.set_grad(values32({1.0f, 1.0f}));  // too late
+  w.set_grad(values32({1.0f, 1.0f}));  // finite, but unscale_ has found the infinity
   EXPECT_FALSE(scaler.step(opt));
 }
 

@@ -102,7 +102,7 @@ TEST(Optimizer, RefusesOptionsOutOfTheirDomain) {
   EXPECT_THROW(SGD({tensor({1, 2})}, {.lr = 1.0}), DTypeError);
 }
 
-// Puts a gradient past the check of set_grad.
+// Sets a gradient without set_grad's checks.
 void force_grad(const Tensor& p, const Tensor& grad) { autograd::leaf_of(p)->grad = grad; }
 
 TEST(Optimizer, RefusesAGradientThatDoesNotFit) {

@@ -226,7 +226,7 @@ TEST(OptimizerWrapper, HasNoStateBetweenTheBatchesOfAStep) {
     const std::string count = std::to_string(i) + " batches";
     EXPECT_ERROR(StateError, wrapper.state_dict(), count.c_str(), "between two steps");
     EXPECT_ERROR(StateError, wrapper.load_state_dict(state), count.c_str());
-    // The optimizer may be listed in a checkpoint by itself.
+    // A checkpoint may contain the optimizer instead of the wrapper.
     EXPECT_ERROR(StateError, m.sgd.state_dict(), "SGD", count.c_str());
     EXPECT_ERROR(StateError, m.sgd.load_state_dict(state), "SGD", count.c_str());
   }
@@ -277,7 +277,7 @@ TEST(OptimizerWrapperWithScaler, SkipsAndStepsAsTheScalerSays) {
     return optimizer.update_params(gm, sum(w * slope));
   };
   EXPECT_FALSE(update(std::numeric_limits<double>::infinity()));
-  EXPECT_FALSE(update(1));  // due, but skipped
+  EXPECT_FALSE(update(1));  // the step is due; the scaler skips it
   EXPECT_EQ(scaler.skipped_steps(), 1);
   EXPECT_EQ(w.item<float>(), 1);
   EXPECT_FALSE(update(4));

@@ -22,8 +22,7 @@ struct OptimizerCase {
   std::vector<std::string> state;  // names of a parameter's state, tensors first
   // Expects a ValueError for each of the invalid options.
   std::function<void(const std::vector<Tensor>&)> expect_options_refused;
-  // While the result exists, the CUDA kernel gets NaN as the host's learning rate: the kernel must use the
-  // device's.
+  // While the result exists, the CUDA kernel gets NaN instead of the host's learning rate.
   std::function<std::shared_ptr<void>()> without_rate;
   bool by_norms = false;  // step sizes use norms, whose sums may round differently on another device
 };

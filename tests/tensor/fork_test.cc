@@ -64,7 +64,7 @@ TEST(Fork, AChildComputesOnOneThread) {
               });
             }),
             0);
-  EXPECT_EQ(sum_in_parallel(1000), expected);  // the parent's threads are as they were
+  EXPECT_EQ(sum_in_parallel(1000), expected);  // on the parent's threads, as before
 }
 
 TEST(Fork, AChildMultipliesMatrices) {

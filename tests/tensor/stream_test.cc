@@ -89,7 +89,7 @@ TEST(Stream, ManyThreadsMayAskForADefaultStreamAtOnce) {
   EXPECT_EQ(ran, 8);
 }
 
-// Gives the backlog another limit and patience for the scope's duration.
+// Sets the backlog's limit and stall timeout (runtime/backlog.h) for the scope's duration.
 class BacklogLimit {
  public:
   BacklogLimit(int64_t bytes, std::chrono::milliseconds patience)
@@ -145,7 +145,7 @@ TEST(Backlog, AHostThatATaskWaitsForGoesOn) {
   const auto begin = std::chrono::steady_clock::now();
   for (int i = 0; i < 20; ++i) zeros({kMiB / 4}, {.device = kFirst});
   EXPECT_LT(std::chrono::steady_clock::now() - begin,
-            std::chrono::milliseconds(500));  // waited once, not 20 times
+            std::chrono::milliseconds(500));  // timed out once, not 20 times
   gate.open();
   synchronize(kFirst);
 }
@@ -171,7 +171,7 @@ TEST(Backlog, AStreamsThreadNeverWaits) {
 TEST(Stream, TwoOfOneDeviceRunSideBySide) {
   const Stream a = Stream::create(kFirst), b = Stream::create(kFirst);
   std::atomic<bool> from_a{false}, from_b{false};
-  // Each waits for the other: one after the other would never end.
+  // Each waits for the other: in sequence they would never end.
   a.enqueue([&] {
     from_a = true;
     while (!from_b) nap(1);
@@ -338,7 +338,7 @@ TEST(TwoDevices, AChainOfKernelsGivesTheNumbersOfOne) {
   Tensor here = start, a = raw::to(start, kFirst), b;
   for (int i = 0; i < 50; ++i) {
     here = raw::add(raw::mul(here, here), start);
-    // Squares on one device, sums on the other; each intermediate value goes across and is dropped.
+    // Squares on one device, sums on the other; each intermediate value is copied and then freed.
     b = raw::to(raw::mul(a, a), kSecond);
     b = raw::add(b, raw::to(start, kSecond));
     a = raw::to(b, kFirst);
@@ -359,7 +359,8 @@ TEST(TwoDevices, OverwritingASourceWaitsForTheCopyThatReadsIt) {
   EXPECT_EQ(src.item<float>(), 9);
 }
 
-// Returns whether the stream has done all that is queued now. A stream that waits for a closed gate has not.
+// Returns whether the stream finishes within 5 s all tasks queued so far. A stream behind a closed gate does
+// not.
 bool goes_on(const Stream& s) {
   const Event all = Event::record(s);
   for (int i = 0; i < 5000 && !all.done(); ++i) nap(1);
@@ -415,7 +416,7 @@ TEST(TwoDevices, AnErrorGoesWhereItsResultsGo) {
   const Tensor x = raw::to(tensor({1.f}), from);
   Stream::of(to).enqueue([] { throw ValueError("kernel", "at the destination"); });
   const Tensor y = raw::to(x, to);
-  EXPECT_EQ(x.item<float>(), 1);  // the source has nothing to do with it
+  EXPECT_EQ(x.item<float>(), 1);  // the error is not the source's
   EXPECT_ERROR(ValueError, y.item<float>(), "at the destination");
   Stream::of(from).enqueue([] { throw ValueError("kernel", "at the source"); });
   const Tensor z = raw::to(x, to);

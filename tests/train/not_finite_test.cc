@@ -81,7 +81,7 @@ Outcome train_gan(const Fault& fault, const Settings& run) {
     const auto at = [&](Source source, const Tensor& x) {
       return bad && fault.source == source ? x * fault.value : x;
     };
-    // A loss that is finite, with a gradient that is not: the root of 0.
+    // A finite loss with a gradient that is not finite: sqrt(0).
     const auto root = [&](Source source, const nn::Module& part) {
       const Tensor zero = sum(square(part.parameters()[0])) * 0;
       return bad && fault.source == source ? sqrt(zero) : zero;
@@ -194,7 +194,7 @@ TEST(NotFinite, AHundredStepsInARowEndTheTraining) {
   const Settings run = {.options = {.images = 12 * 300}, .on = training::OnNotFinite::kSkip};
   const auto errors = dist::errors_of(2, [&] { train_gan({Source::kLossD, NAN, 3, 1000}, run); });
   EXPECT_THAT(errors, Each(AllOf(HasSubstr("step 102, disc: "), HasSubstr("100 steps in a row"))));
-  // 99 are not too many, and a good step between begins the count anew.
+  // 99 steps in a row are allowed.
   dist::run_ranks(1, [&] { EXPECT_EQ(train_gan({Source::kLossD, NAN, 3, 101}, run).skipped, 99); });
 }
 

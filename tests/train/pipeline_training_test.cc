@@ -181,7 +181,7 @@ TEST(TrainingInAPipeline, RefusesAnotherTrainingBeforeAnythingChanges) {
   expect_refused({.stages = 3, .width = 8}, "does not fit");
 }
 
-// ---- its state by itself ----
+// ---- TrainingState without a Training ----
 
 TEST(TrainingStateOfAPipeline, IsThatOfAModelAndItsOptimizer) {
   Scratch dir;
@@ -241,7 +241,7 @@ TEST(TrainingInAPipeline, LeavesNoStepOut) {
                ValueError);
 }
 
-// ---- counting ----
+// ---- samples counted once per replica ----
 
 TEST(Tally, CountsTheRanksOfAReplicaOnce) {
   Scratch dir;

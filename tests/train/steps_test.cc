@@ -39,7 +39,7 @@ struct Gan : nn::Module {
   Mlp gen{this, "gen"}, disc{this, "disc"};
 };
 
-// A small GAN in f64, trained as docs/guide/gans.md shows it.
+// A small WGAN-GP in f64, trained as in docs/guide/gans.md; the generator steps in every second step.
 struct Trainer {
   // batch_sizes: first image -> global batch size.
   explicit Trainer(training::RunOptions options, std::map<int64_t, int64_t> batch_sizes = {{0, 12}})
@@ -102,7 +102,7 @@ struct Trainer {
 TEST(Steps, EndAfterTheImagesThatWereAskedFor) {
   Trainer t({.images = 72});
   t.train_on();
-  EXPECT_THAT(t.numbers, ElementsAre(1, 2, 3, 4, 5, 6));  // four a pass
+  EXPECT_THAT(t.numbers, ElementsAre(1, 2, 3, 4, 5, 6));  // four per epoch
   EXPECT_THAT(t.images, ElementsAre(12, 24, 36, 48, 60, 72));
 }
 
@@ -283,8 +283,8 @@ const std::map<int64_t, int64_t> kSizesThatChange = {{0, 12}, {30, 4}, {60, 8}};
 TEST(StepsWhoseBatchChanges, CountTheImagesThatTheyShow) {
   Trainer t({.images = 120}, kSizesThatChange);
   t.train_on();
-  EXPECT_THAT(t.images, ElementsAre(12, 24, 36, 40, 44, 48,      // a pass
-                                    52, 56, 60, 68, 76, 84, 92,  // another one
+  EXPECT_THAT(t.images, ElementsAre(12, 24, 36, 40, 44, 48,      // an epoch
+                                    52, 56, 60, 68, 76, 84, 92,  // the second
                                     100, 108, 116, 124));
   EXPECT_EQ(t.loader.state().shown, 124);
 }

@@ -88,7 +88,7 @@ struct Gan {
 
   void step(const data::Batch& b) {
     seen.insert(b.indices.begin(), b.indices.end());
-    uniform_(gen.fc1.bias, -0.1, 0.1);  // draws of this rank's own
+    uniform_(gen.fc1.bias, -0.1, 0.1);  // advances this rank's own generator
     dist::broadcast(gen.fc1.bias);
     const Tensor z = randn({b.size(), 4});
     {
@@ -103,7 +103,7 @@ struct Gan {
       opt_g.step().clear_grad();
     }
     average.update_parameters();
-    best = std::sin(double(steps));  // the same on all ranks
+    best = std::sin(double(steps));  // an arbitrary number, equal on all ranks
     ++steps;
   }
   void end_epoch() { schedule_g.step(), schedule_c.step(); }
@@ -143,7 +143,7 @@ void train(Gan& gan, int64_t steps) {
 
 TEST(TrainingState, AGanGoesOnBitForBitOnAsManyRanks) {
   const Scratch dir;
-  const auto path = dir / "runs" / "gan.ckpt";  // its folder is not there yet
+  const auto path = dir / "runs" / "gan.ckpt";  // save() creates the folder
   dist::run_ranks(2, [&] {
     Gan gan(1);
     int64_t saved = 0;
@@ -212,8 +212,8 @@ TEST(TrainingState, AnyNumberOfRanksReadsIt) {
       const std::lock_guard lock(mutex);
       seen.insert(gan.seen.begin(), gan.seen.end());
     });
-    EXPECT_EQ(own.size(), 2u * unsigned(world)) << world << " ranks";  // no two draw the same numbers
-    EXPECT_EQ(seen.size(), 32u) << world << " ranks";                  // each sample comes once in its epoch
+    EXPECT_EQ(own.size(), 2u * unsigned(world)) << world << " ranks";  // all generators differ
+    EXPECT_EQ(seen.size(), 32u) << world << " ranks";                  // 3 + 5 steps of 4: each sample once
     EXPECT_EQ(std::set(seen.begin(), seen.end()).size(), 32u);
   }
 }
@@ -256,7 +256,7 @@ TEST(TrainingState, ResumesWhereThereIsSomething) {
               AllOf(HasSubstr("run.ckpt"), HasSubstr("continuing from")));
   EXPECT_EQ(steps, 1);
   std::filesystem::remove(path.string() + ".previous");
-  EXPECT_THROW(state.resume(path), FileError);  // and does not begin anew
+  EXPECT_THROW(state.resume(path), FileError);  // instead of starting from the beginning
   EXPECT_EQ(steps, 1);
 }
 

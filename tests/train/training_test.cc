@@ -234,7 +234,7 @@ TEST(CommandLine, ReadsThousandsAndMillions) {
 }
 
 TEST(CommandLine, EndsTheProgramAfterAMistake) {
-  GTEST_FLAG_SET(death_test_style, "threadsafe");  // in a new process: this one may have threads
+  GTEST_FLAG_SET(death_test_style, "threadsafe");  // re-executes the binary, because this process has threads
   const auto parse = [](std::string option, std::string value) {
     struct Args : training::RunOptions {
       double lr = 1;

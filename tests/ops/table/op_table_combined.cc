@@ -115,7 +115,7 @@ void add_pooling() {
       RUN(max_pool2d(relu(x[0]), disjoint)));
 }
 
-// Layers one after the other, as in networks: second order goes through every pair of neighbors.
+// Layers in sequence, as in networks: second derivatives pass through each pair of neighbors.
 void add_networks() {
   row("conv2d", "relu, pool, linear", {in({2, 2, 6, 6}), in({3, 2, 3, 3}), in({3}), in({2, 12}), in({2})},
       [](X x) {

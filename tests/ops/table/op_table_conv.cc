@@ -283,7 +283,7 @@ void add_images() {
   bool first = true;
   for (const auto& c : cases) {
     add_forward("conv2d", &conv2d, c, first);
-    if (c.x.product() < 1000) add_rectified(c, first);  // large ones are conv2d's
+    if (c.x.product() < 1000) add_rectified(c, first);  // the kernels are conv2d's
     add_gradients("conv2d_input_grad", "conv2d_weight_grad", &conv2d_input_grad, &conv2d_weight_grad, c,
                   first);
     first = false;
@@ -392,7 +392,7 @@ void add_special_inputs() {
   const Run keep1 = [=](const Tensor& x, const Tensor& w, const Tensor& b) { return conv1d(x, w, b, same1); };
   const Run keep2 = [=](const Tensor& x, const Tensor& w, const Tensor& b) { return conv2d(x, w, b, same2); };
   const Run keep3 = [=](const Tensor& x, const Tensor& w, const Tensor& b) { return conv3d(x, w, b, same3); };
-  // "valid" is no padding, of every rank.
+  // Padding "valid" is no padding.
   const Run valid1 = [](const Tensor& x, const Tensor& w, const Tensor& b) {
     return conv1d(x, w, b, {.padding = kValidPadding});
   };

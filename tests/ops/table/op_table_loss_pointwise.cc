@@ -40,7 +40,7 @@ void add_with_empty(OpCase row, Reduction reduction, const Sample& empty) {
   add_row(row);
 }
 
-// What is tested of one loss f(x, t): `run` with each reduction on inputs like `x` and `t`.
+// The rows of an element-wise loss f(x, t), one per reduction. x and t are uniform in these intervals.
 struct PointLoss {
   const char* op;
   const char* variant;

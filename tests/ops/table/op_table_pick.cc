@@ -175,7 +175,7 @@ void add_scatter_reduce() {
   Input with_zeros = in({2, 4}), src_zeros = in({2, 5});
   with_zeros.values = {0, 2, 0, -1, 1, 2, 3, 4};
   src_zeros.values = {2, 0, 3, 0, -1, 4, 0, 2, 3, 1};
-  // In `lone` no two zeros are factors of one element; where two are, there is no second derivative.
+  // prod has no second derivative where several zeros of src meet; in `lone` a destination gets one at most.
   const Input lone = [] {
     Input v = in({2, 5});
     v.values = {2, 0, 3, 0, -1, 4, 2, 0, 3, 1};
@@ -268,7 +268,7 @@ void add_masks() {
            .errors = {ERROR_CASE(masked_select(zeros({3}), zeros({3})), "[masked_select]", "f32"),
                       ERROR_CASE(masked_select(zeros({3}), bools({2})), "[masked_select]", "[2]")},
            .shape_from_data = true});
-  // Larger than a block of a kernel.
+  // Several blocks of the kernels.
   add_row({.op = "masked_select",
            .variant = "many",
            .samples = {{in({40000}), mask({40000})}},

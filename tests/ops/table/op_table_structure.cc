@@ -11,7 +11,7 @@
 namespace gradus::optest {
 namespace {
 
-// The same elements in the same order under another shape.
+// x[0] with another shape.
 Reference reshaped(const Shape& s) {
   return [s](A x) {
     Array y = x[0];

@@ -34,7 +34,7 @@ void expect_close(const OpCase& row, const Tensor& y, const Array& expected, DTy
 
 class OpTable : public testing::TestWithParam<size_t> {
  protected:
-  // The samples are small: threads would only spin. ThreadsDoNotMatter sets its own.
+  // Samples are too small for threads. ThreadsDoNotMatter sets its own number.
   OpTable() { set_num_threads(1); }
   const OpCase& row() const { return all_rows()[GetParam()]; }
   std::string at(size_t sample, DType t) const {
@@ -217,7 +217,7 @@ TEST_P(OpTable, GradientIsTheSameForChannelsLastInputs) {
   }
 }
 
-// Differences check the f64 kernels; the f32 kernels are others.
+// Difference quotients check the f64 kernels; f32 has kernels of its own.
 TEST_P(OpTable, GradientInF32MatchesF64) {
   if (!row().differentiable || !has(DType::kF64) || !has(DType::kF32)) GTEST_SKIP();
   for (size_t s = 0; s < row().samples.size(); ++s) {

@@ -35,8 +35,7 @@ std::vector<double> images_of_a_training() {
   GradManager gm_d, gm_g;
   ddp.attach(gm_d, net.disc);
   ddp.attach(gm_g, net.gen);
-  // A large eps: gradients that are pure rounding, such as those of biases before a norm, must not become
-  // steps of lr.
+  // A large eps: gradients of pure rounding, as of biases before a norm, must not become steps of size lr.
   optim::Adam opt_d(net.disc.parameters(), {.lr = 2e-4, .betas = {0.5, 0.999}, .eps = 1e-3});
   optim::Adam opt_g(net.gen.parameters(), {.lr = 2e-4, .betas = {0.5, 0.999}, .eps = 1e-3});
   const training::RunOptions run = {.iterations = 15};

@@ -16,9 +16,9 @@ using gan::Growth;
 
 using Phases = std::vector<gan::GrowthPhase>;
 
-// The paper's schedule: 600,000 images stable, 600,000 fading, from 4 to 1024 pixels. The level of detail
-// after k = 1200 i + r thousand images is lod = log2(1024) - 2 - i - max(r - 600, 0) / 600, the size 2^(10 -
-// floor(lod)).
+// The paper's schedule: 600,000 images stable, 600,000 fading, from 4 to 1024 pixels. After k = 1200 i + r
+// thousand images the level of detail is lod = log2(1024) - 2 - i - max(r - 600, 0) / 600,
+// the size 2^(10 - floor(lod)).
 TEST(Growth, IsThePapers) {
   std::vector<gan::GrowthPhase> phases = {{.size = 4, .images = 600'000}};
   for (int64_t size = 8; size <= 512; size *= 2) phases.push_back({.size = size, .images = 1'200'000});
@@ -80,8 +80,8 @@ TEST(Growth, ReportsAPlanThatIsOutOfOrder) {
   EXPECT_THROW(Growth(Phases{{.size = 4}}).at(-1), ValueError);
 }
 
-// Images blend as the networks' outputs do: fade 0 gives images of half the size with each pixel repeated 2 x
-// 2.
+// Images blend as the networks' outputs do: fade 0 gives images of half the size, enlarged by nearest
+// neighbor.
 TEST(ScaledImages, FadeAsTheNetworksDo) {
   const Tensor x = randn({2, 3, 16, 16});
   const auto largest = [](const Tensor& a, const Tensor& b) { return max(abs(a - b)).item<double>(); };

@@ -62,7 +62,8 @@ TEST(ClassificationMetrics, AccuracyHasRulesForTiesAndNaN) {
     m.update(scores, tensor(target, {3}));
     return m.compute();
   };
-  EXPECT_DOUBLE_EQ(of({0, 1, 2}, 1), 1. / 3);  // the first of equals; a NaN comes before all
+  EXPECT_DOUBLE_EQ(of({0, 1, 2}, 1),
+                   1. / 3);  // of equal scores the first class ranks higher; NaN ranks highest
   EXPECT_DOUBLE_EQ(of({1, 1, 2}, 1), 0);
   EXPECT_DOUBLE_EQ(of({1, 1, 2}, 2), 1);
   EXPECT_DOUBLE_EQ(of({2, 0, 1}, 3), 1. / 3);  // a target whose score is NaN is wrong
@@ -141,7 +142,7 @@ TEST(ClassificationMetrics, MeanWeighsBatchesByTheirSize) {
   });
 }
 
-// Whatever the number of ranks, samples that fill up the last batches count once.
+// On any number of ranks, samples that are repeated to fill the last batches count once.
 TEST(ClassificationMetrics, PaddingCountsOnce) {
   const data::TensorDataset set(golden("scores"), golden("target"));
   for (const int world : {1, 2, 4, 7})
@@ -192,7 +193,7 @@ TEST(ClassificationMetrics, WhatDoesNotFitIsNamed) {
   EXPECT_ERROR(Error, auc.update(zeros({4}), classes + 2), "0 and 1");
   EXPECT_ERROR(Error, auc.update(full({4}, std::nan("")), classes), "NaN");
   EXPECT_ERROR(Error, AUC({.low = 1, .high = 1}), "low < high");
-  // What did not fit has not been counted.
+  // The rejected updates have not been counted.
   accuracy.update(zeros({4, 3}), classes);
   EXPECT_EQ(accuracy.compute(), 1);
 }

@@ -36,8 +36,7 @@ TEST(KernelDistance, OfSubsetsScattersAroundTheWhole) {
   EXPECT_NE(kernel_distance_of_subsets(a, b, {.subsets = 400, .subset_size = 20, .seed = 1}).mean, d.mean);
 }
 
-// For two sets of one distribution the unbiased estimate has mean 0. Including k(x, x) would make the mean
-// 3.25.
+// For two sets of one distribution the unbiased estimate has mean 0; with k(x, x) the mean would be 3.25.
 TEST(KernelDistance, HasNoBias) {
   double sum = 0;
   int below = 0;
