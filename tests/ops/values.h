@@ -1,5 +1,5 @@
-// Test tensors with values that depend on their position alone, and comparisons of whole tensors, expected
-// errors.
+// Helpers for tests of ops: pseudorandom tensors, which depend on shape, dtype and seed alone, and
+// comparisons of whole tensors. Expected errors are in support/error.h.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@
 
 namespace gradus {
 
-// Uniform in [-1, 1).
+// Uniform in [-1, 1). dtype: f32, f64, bf16 or f16.
 inline Tensor random_tensor(const Shape& shape, DType dtype = DType::kF32, uint64_t seed = 1) {
   Tensor x = empty(shape, {dtype, kCPU});
   for (int64_t i = 0; i < x.numel(); ++i) {
@@ -35,6 +35,7 @@ inline Tensor random_tensor(const Shape& shape, DType dtype = DType::kF32, uint6
   return x;
 }
 
+// Expects |got - want| <= tolerance * max(1, |want|) for each element.
 inline void expect_near(const Tensor& got, const Tensor& want, double tolerance) {
   ASSERT_EQ(got.shape(), want.shape());
   const auto a = got.to_vector<double>(), b = want.to_vector<double>();
@@ -52,6 +53,7 @@ inline double sum_of_products(const Tensor& a, const Tensor& b) {
 
 // Expects a 16-bit result that was computed in f32 and rounded once: half a unit in the last place of the
 // exact value, and `terms` roundings in f32 of partial sums that stay below `terms` (for inputs below 1).
+// `smallest` is half the smallest f16 subnormal.
 inline void expect_rounded_once(const Tensor& got, const Tensor& exact, double terms) {
   ASSERT_EQ(got.shape(), exact.shape());
   const double relative = got.dtype() == DType::kBF16 ? 0x1p-8 : 0x1p-11, smallest = 0x1p-25;

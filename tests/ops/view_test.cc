@@ -1,4 +1,5 @@
-// Views, and tensors that are joined or divided.
+// View ops, and ops that join and split tensors: shared storage, shapes, layouts, values, errors; gradients
+// against difference quotients.
 #include "gradus/autograd/ops/view.h"
 
 #include <numeric>
@@ -16,6 +17,7 @@ namespace {
 
 using Values = std::vector<float>;
 
+// f32 elements 0, 1, 2, ...
 Tensor counting(const Shape& shape) {
   Tensor x = empty(shape);
   for (int64_t i = 0; i < x.numel(); ++i) x.ptr<float>()[i] = static_cast<float>(i);
@@ -65,7 +67,7 @@ TEST(View, RefusesShapesThatDoNotFit) {
 }
 
 TEST(View, ViewsStridedTensorsWhereItCan) {
-  const Tensor x = permute(counting({4, 2, 3}), {1, 2, 0});  // [2,3,4], the first two lie like one
+  const Tensor x = permute(counting({4, 2, 3}), {1, 2, 0});  // [2,3,4]; the first two dims can be merged
   EXPECT_TRUE(share(x, view(x, {6, 4})));
   EXPECT_TRUE(share(x, view(x, {3, 2, 2, 2})));
   EXPECT_EQ(view(x, {6, 2, 2}).to_vector<float>(), x.to_vector<float>());
@@ -134,6 +136,7 @@ TEST(View, GradientsFlowBackThroughChains) {
     const Tensor b = expand(unsqueeze(select(x[0], 1, -1), 0), {3, 2, 4});
     return square(slice(flatten(a, 1), 1, 0, 4, 2)) + reshape(slice(b, 2, 1, 3), {3, 4});
   };
+  // The shapes of f's sum do not broadcast.
   EXPECT_THROW(f({random_tensor({2, 3, 4}, DType::kF64)}), ShapeError);
   const auto g = [](const std::vector<Tensor>& x) {
     const Tensor a = flatten(permute(narrow(x[0], 1, 1, 2), {2, 0, 1}), 1);                // [4,4]

@@ -1,6 +1,7 @@
-// Properties that every optimizer has: training continues exactly from a saved state; results do not depend on
-// threads, device or layout; 16-bit parameters; refused options. Each EveryOptimizer test runs for each row of
-// all_optimizers() (tests/optim/optimizers.h). Comparisons with PyTorch's trajectories are in tests/golden.
+// Properties that every optimizer has: training continues exactly from a saved state; results do not depend
+// on threads, device or layout; 16-bit parameters; refused options. Each EveryOptimizer test runs for each
+// row of all_optimizers() (tests/optim/optimizers.h). Comparisons with PyTorch's trajectories are in
+// tests/golden.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -137,8 +138,8 @@ TEST_P(EveryOptimizer, SkipsAParameterWithoutGradient) {
   for (const auto& [name, t] : opt->state_dict().tensors) EXPECT_FALSE(name.starts_with("state.0.")) << name;
 }
 
-// A NaN in a gradient makes its element NaN. It reaches other elements only in optimizers that use the norm of the
-// whole gradient (by_norms: LAMB, LARS).
+// A NaN in a gradient makes its element NaN. It reaches other elements only in optimizers that use the norm
+// of the whole gradient (by_norms: LAMB, LARS).
 TEST_P(EveryOptimizer, ShowsAGradientThatIsNaN) {
   const Tensor p = filled({2}, kDouble);
   const auto opt = make({p});
@@ -186,8 +187,7 @@ TEST(OptimizerState, IsCompleteWhenOptionsCallForMore) {
   opt.load_state_dict(state);
 }
 
-// A constant gradient has variance 0. Rounding must not make square_avg - grad_avg^2, whose square root is taken,
-// negative.
+// A constant gradient has variance 0; rounding must not make square_avg - grad_avg^2 negative under the root.
 TEST(RMSprop, OfAConstantGradientStaysFiniteWhenCentered) {
   const Tensor p = raw::to(filled({1000}, kDouble), DType::kF32);
   RMSprop opt({p}, {.alpha = 0.5, .centered = true});
@@ -199,7 +199,7 @@ TEST(RMSprop, OfAConstantGradientStaysFiniteWhenCentered) {
   for (float v : p.to_vector<float>()) ASSERT_TRUE(std::isfinite(v));
 }
 
-// The trust ratio of LARS and LAMB is 1 if the norm of the parameter (value 0) or of the gradient (value 1) is 0.
+// The trust ratio of LARS and LAMB is 1 if the parameter (value 0) or the gradient (value 1) has norm 0.
 TEST(LayerwiseRates, OfAZeroParameterOrGradientAreOne) {
   for (double value : {0.0, 1.0}) {
     const Tensor p = tensor(std::vector<double>{value, 0}, {2}), q = raw::clone(p);

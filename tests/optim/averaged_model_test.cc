@@ -1,4 +1,5 @@
-// Averages of weights: against PyTorch's values, in 16-bit types, their state, batch norms' statistics.
+// AveragedModel (averages of weights) against PyTorch's values in tests/golden; in 16-bit types, in networks
+// that change, resumed. update_bn, which recomputes the statistics of batch norms.
 #include "gradus/optim/averaged_model.h"
 
 #include <gtest/gtest.h>
@@ -17,6 +18,7 @@ struct Net : nn::Layer {
   nn::Buffer mean{this, "mean", empty({5}, {.dtype = DType::kF64})};
   Tensor forward(const Tensor& x) override { return x; }
 
+  // Fills with pseudorandom values of these two keys, as the Python script of the golden values does.
   void fill(int64_t weights, int64_t means) {
     raw::copy_(weight, tensor(golden::formula(12, uint64_t(weights), 1), {3, 4}));
     raw::copy_(mean, tensor(golden::formula(5, uint64_t(means), 1), {5}));
@@ -86,7 +88,7 @@ TEST(AveragedModel, StandsInForTheWeightsWithinAScope) {
   EXPECT_EQ(net.weight.to_vector<double>(), first);
 }
 
-// A network to which a layer comes later, and whose first one can be another.
+// A network that gets a second layer later and whose first layer can be replaced.
 struct Growing : nn::Layer {
   Growing() { first.emplace(this, "first", nn::LinearOptions{.in = 1, .out = 1, .bias = false}); }
   Tensor forward(const Tensor& x) override { return second ? (*second)((*first)(x)) : (*first)(x); }
@@ -130,7 +132,7 @@ TEST(AveragedModel, FollowsANetworkThatGrowsAndOneWhoseLayersChange) {
   net.first.emplace(&net, "first", nn::LinearOptions{.in = 1, .out = 1, .bias = false});
   net.fill(100, 40);
   average.update_parameters();
-  EXPECT_EQ(averages(), (std::vector<float>{100, 25}));  // it begins anew; the other goes on
+  EXPECT_EQ(averages(), (std::vector<float>{100, 25}));  // the new layer's average begins anew
   net.second.reset();
   average.update_parameters();
   EXPECT_EQ(average.weights().size(), 1u);
@@ -195,7 +197,7 @@ TEST(UpdateBN, AveragesTheStatisticsOfAllBatchesAlike) {
   EXPECT_FLOAT_EQ(bn.running_var.item<float>(), 5);
   EXPECT_EQ(bn.num_batches_tracked.item<int64_t>(), 2);
   EXPECT_FALSE(bn.is_training());
-  // Its own momentum is back.
+  // update_bn has restored the layer's momentum.
   bn.train();
   bn(batches[0]);
   EXPECT_FLOAT_EQ(bn.running_mean.item<float>(), 2.8f);

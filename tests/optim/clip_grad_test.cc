@@ -1,4 +1,5 @@
-// Gradient clipping.
+// clip_grad_norm_ and clip_grad_value_ against values computed by hand; non-finite gradients, threads,
+// errors.
 #include "gradus/optim/clip_grad.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,5 @@
-// GradScaler: the scale, what is skipped, and that nobody uses scaled gradients by mistake.
+// GradScaler: growth and backoff of the scale, skipped steps, accumulation, clipping, state; optimizers and
+// clipping refuse gradients that are still scaled.
 #include "gradus/optim/grad_scaler.h"
 
 #include <gmock/gmock.h>
@@ -32,14 +33,14 @@ struct GradScalerTest : testing::Test {
   SGD opt{{w}, {.lr = 0.5}};
   GradScalerTest() { gm.attach(w); }
 
-  // Gradients `g` for w.
+  // Scaled backward of sum(w * g), whose gradient is g.
   void backward(GradScaler& scaler, std::vector<float> g) {
     auto recording = gm.record();
     scaler.backward(gm, sum(w * values32(g)));
   }
   std::vector<float> grad() const { return w.grad().to_vector<float>(); }
   std::vector<float> values() const { return w.to_vector<float>(); }
-  // One step with these gradients; whether it was made.
+  // Backward and one step; returns whether the optimizer stepped.
   bool step(GradScaler& scaler, std::vector<float> g, ScaledStepOptions options = {}) {
     backward(scaler, std::move(g));
     const bool stepped = scaler.step(opt, options);
@@ -71,7 +72,7 @@ TEST_F(GradScalerTest, GrowsAfterAnIntervalOfCleanSteps) {
   GradScaler scaler({.init_scale = 8, .growth_interval = 2});
   EXPECT_TRUE(step(scaler, {0, 0}));
   EXPECT_EQ(scaler.scale(), 8);
-  EXPECT_FALSE(step(scaler, {kInf, 0}));  // counting starts anew
+  EXPECT_FALSE(step(scaler, {kInf, 0}));  // resets the count of clean steps
   EXPECT_TRUE(step(scaler, {0, 0}));
   EXPECT_EQ(scaler.scale(), 4);
   EXPECT_TRUE(step(scaler, {0, 0}));
@@ -119,7 +120,7 @@ TEST_F(GradScalerTest, AnInfinityFoundByUnscaleSkipsTheStep) {
   GradScaler scaler({.init_scale = 8});
   backward(scaler, {kInf, 3});
   scaler.unscale_(opt);
-  w.set_grad(values32({1.0f, 1.0f}));  // too late
+  w.set_grad(values32({1.0f, 1.0f}));  // finite, but unscale_ has found the infinity
   EXPECT_FALSE(scaler.step(opt));
 }
 
@@ -166,7 +167,8 @@ TEST_F(GradScalerTest, ScaledAndUnscaledGradientsDoNotMix) {
   EXPECT_ERROR(StateError, backward(scaler, {1, 1}), "clear_grad()");
 }
 
-// Of one manager: D's gradients lie there, stepped and not cleared, while G's are computed.
+// As in a GAN with one manager: gradients of one network remain, stepped and not cleared, while those of the
+// other are computed.
 TEST_F(GradScalerTest, GradientsThatALossDoesNotReachAreLeftAlone) {
   const Tensor other = values32({1.f});
   gm.attach(other);
@@ -182,7 +184,7 @@ TEST_F(GradScalerTest, GradientsThatALossDoesNotReachAreLeftAlone) {
   EXPECT_THAT(grad(), ElementsAre(1, 3));
 }
 
-// D's step may change the scale between two backwards of G.
+// The step of another network may change the scale between two backwards of this one.
 TEST_F(GradScalerTest, GradientsOfAnotherScaleAreBroughtToTheNewOne) {
   const Tensor other = values32({1.0f});
   gm.attach(other);
@@ -302,6 +304,7 @@ TEST_F(GradScalerTest, StateGoesOnWhereItWas) {
 
 TEST_F(GradScalerTest, AStateThatDoesNotFitChangesNothing) {
   GradScaler scaler({.init_scale = 8});
+  // numbers: scale, growth_factor, backoff_factor, growth_interval, growth_tracker, ...
   const auto loading = [&](auto change) {
     State state = scaler.state_dict();
     change(state.numbers);
@@ -337,7 +340,7 @@ TEST_F(GradScalerTest, AsksOtherRanksOnceAStep) {
   EXPECT_EQ(scaler.scale(), 4);
 }
 
-// The loss is elsewhere; here are gradients that it gave.
+// A pipeline stage: the loss is on another rank, and a callback sets the gradients of a loss times `scale`.
 TEST_F(GradScalerTest, ScalesAPartOfAModel) {
   GradScaler scaler({.init_scale = 8});
   scaler.backward_of_part({w}, [&](double scale) { w.set_grad(values32({float(scale), 2 * float(scale)})); });
@@ -351,7 +354,7 @@ TEST_F(GradScalerTest, ScalesAPartOfAModel) {
   off.backward_of_part({w}, [&](double scale) { EXPECT_EQ(scale, 1); });
 }
 
-// One scaler serves a model in parts and a whole one.
+// A scaler may serve both a pipeline stage and a whole model.
 TEST_F(GradScalerTest, ClipsAWholeModelAlsoAfterAPartOfOne) {
   GradScaler scaler({.init_scale = 8});
   const auto backward_of_part = [&] {

@@ -1,4 +1,4 @@
-// LBFGS beside its trajectories, which are in tests/golden: its closure, its state, what it refuses.
+// LBFGS: convergence, closures, state, errors. Trajectories are compared with PyTorch in tests/golden.
 #include "gradus/optim/optimizers/lbfgs.h"
 
 #include <gmock/gmock.h>
@@ -15,7 +15,8 @@
 namespace gradus::optim {
 namespace {
 
-// sum (x^4 / 4 + x^2 / 2 - c x) over the elements of some tensors, with its gradients.
+// A convex loss, used as the closure: sum (x^4 / 4 + x^2 / 2 - c x) over all elements, c = 1 + the element's
+// index. Sets the gradients.
 struct Bowl {
   std::vector<Tensor> params;
   int evaluations = 0;
@@ -108,7 +109,7 @@ TEST(LBFGS, ContinuesExactlyFromItsState) {
         again.step([&] { return c(); });
       }
       EXPECT_EQ(values(b.params), values(c.params));
-      // What the copies did has not touched the original, which goes on alike.
+      // The copies' steps have not changed the original.
       const std::vector<double> before = values(a.params);
       Bowl d{{raw::clone(a.params[0]), raw::clone(a.params[1])}};
       LBFGS copy(d.params, {.lr = 1});

@@ -1,4 +1,5 @@
-// Schedules: state and groups. Their rates against PyTorch's are in tests/golden.
+// Learning rate schedules: parameter groups, state, momentum, joined schedules, errors. tests/golden compares
+// the rates with PyTorch.
 #include "gradus/optim/optim.h"
 
 #include <gmock/gmock.h>
@@ -81,7 +82,7 @@ TEST(Schedule, SeveralStartFromTheRateOfTheFirst) {
 
 TEST(Schedule, AOneCycleWhoseRiseHasNoLengthBeginsAtItsHighest) {
   SGD opt({empty({1})}, {.lr = 1, .momentum = 0.9});
-  // A quarter of 4 steps ends with the first.
+  // The rise has pct_start * total_steps - 1 = 0 steps.
   OneCycleLR schedule(opt, {.max_lr = 0.5, .total_steps = 4, .pct_start = 0.25, .cycle_momentum = false});
   EXPECT_EQ(opt.lr(), 0.5);
   for (int step = 0; step < 3; ++step) schedule.step();
@@ -124,7 +125,7 @@ TEST(Schedule, AJoinedOneTakesItsStateAsAWholeOrNotAtAll) {
   EXPECT_DOUBLE_EQ(opt.lr(), 0.05);
 }
 
-// A sum of schedules can fall below 0 where none of them does alone.
+// In step 3 the factor of group 1 is -0.5. The error leaves all rates as they are.
 TEST(Schedule, ARateBelowZeroNamesScheduleStepAndRate) {
   SGD opt({empty({1})}, {.lr = 1.0});
   opt.add_param_group({empty({1})}, {.lr = 0.5});

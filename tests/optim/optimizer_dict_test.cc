@@ -1,3 +1,5 @@
+// OptimizerDict: the optimizers of a GAN by name, each with its manager and options; state, and errors that
+// change nothing.
 #include "gradus/optim/optimizer_dict.h"
 
 #include <gmock/gmock.h>
@@ -61,7 +63,7 @@ TEST(OptimizerDict, RefusesNamesThatAStateCouldNotTellApart) {
                "'a' and 'b' are the same optimizer");
 }
 
-// The loss is sum(p * slope), so that the gradient is the slope.
+// The loss is sum(p * slope), whose gradient is `slope`.
 TEST(OptimizerDict, UpdatesTheParametersOfEachByItsOwnManagerAndOptions) {
   Two two;
   raw::fill_(two.g, 0);

@@ -1,4 +1,5 @@
-// Optimizers: groups, state, and what they refuse. Their steps are compared with PyTorch in tests/golden.
+// Optimizers: parameter groups, state, errors, and f32 master weights of bf16 parameters. tests/golden
+// compares the steps with PyTorch.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -101,7 +102,7 @@ TEST(Optimizer, RefusesOptionsOutOfTheirDomain) {
   EXPECT_THROW(SGD({tensor({1, 2})}, {.lr = 1.0}), DTypeError);
 }
 
-// Puts a gradient past the check of set_grad.
+// Sets a gradient without set_grad's checks.
 void force_grad(const Tensor& p, const Tensor& grad) { autograd::leaf_of(p)->grad = grad; }
 
 TEST(Optimizer, RefusesAGradientThatDoesNotFit) {
@@ -112,7 +113,7 @@ TEST(Optimizer, RefusesAGradientThatDoesNotFit) {
   force_grad(p, tensor({1.f, 2.f}));
   EXPECT_THROW(opt.step(), DTypeError);
   EXPECT_THAT(values(p), ElementsAre(1, 2));
-  // Nor is a group changed that comes before the mistake.
+  // A group before the faulty one is not changed either.
   const Tensor q = f64({3});
   SGD two({q}, {.lr = 0.1});
   two.add_param_group({p}, {.lr = 0.1});

@@ -1,5 +1,6 @@
-// One call per batch: the shares of accumulated losses, when the optimizer steps, what it clips, and when
-// gradients are kept back.
+// OptimizerWrapper, one call per batch for backward and step: gradient accumulation, clipping, no_sync
+// (gradients are not reduced before the last batch of a step), state, GradScaler. Losses are linear, so
+// expected weights are exact.
 #include "gradus/optim/optimizer_wrapper.h"
 
 #include <gmock/gmock.h>
@@ -84,8 +85,8 @@ TEST(OptimizerWrapper, ATrainingThatGoesOnAccumulatesAnew) {
 TEST(OptimizerWrapper, KeepsGradientsBackUntilTheLastBatchOfAStep) {
   Linear m;
   OptimizerWrapper wrapper(m.sgd, {.accumulative_counts = 3});
-  int inside = 0, entered = 0;
-  std::vector<int> during;  // inside, as each backward sees it
+  int inside = 0, entered = 0;  // no_sync scopes: open, opened in all
+  std::vector<int> during;      // `inside` during each backward
   GradManager gm;
   gm.attach(m.w, [&](const Tensor&, const Tensor& g) { return during.push_back(inside), g; });
   for (int i = 0; i < 6; ++i) {
@@ -157,9 +158,9 @@ TEST(OptimizerWrapper, RecordsOfItsManagerWhatItIsToldTo) {
 
 TEST(OptimizerWrapper, KeepsGradientsBackAsItsOptionsSay) {
   Linear m;
-  int inside = 0;
-  std::vector<int> during;  // inside, as each backward sees it
-  struct Held {             // not copied, as ranks' own
+  int inside = 0;           // open no_sync scopes
+  std::vector<int> during;  // `inside` during each backward
+  struct Held {             // move-only, as the scope of DistributedDataParallel
     explicit Held(int* count) : count(count) { ++*count; }
     Held(Held&& other) noexcept : count(std::exchange(other.count, nullptr)) {}
     ~Held() {
@@ -225,7 +226,7 @@ TEST(OptimizerWrapper, HasNoStateBetweenTheBatchesOfAStep) {
     const std::string count = std::to_string(i) + " batches";
     EXPECT_ERROR(StateError, wrapper.state_dict(), count.c_str(), "between two steps");
     EXPECT_ERROR(StateError, wrapper.load_state_dict(state), count.c_str());
-    // The optimizer may be listed in a checkpoint by itself.
+    // A checkpoint may contain the optimizer instead of the wrapper.
     EXPECT_ERROR(StateError, m.sgd.state_dict(), "SGD", count.c_str());
     EXPECT_ERROR(StateError, m.sgd.load_state_dict(state), "SGD", count.c_str());
   }
@@ -276,7 +277,7 @@ TEST(OptimizerWrapperWithScaler, SkipsAndStepsAsTheScalerSays) {
     return optimizer.update_params(gm, sum(w * slope));
   };
   EXPECT_FALSE(update(std::numeric_limits<double>::infinity()));
-  EXPECT_FALSE(update(1));  // due, but skipped
+  EXPECT_FALSE(update(1));  // the step is due; the scaler skips it
   EXPECT_EQ(scaler.skipped_steps(), 1);
   EXPECT_EQ(w.item<float>(), 1);
   EXPECT_FALSE(update(4));
@@ -285,7 +286,7 @@ TEST(OptimizerWrapperWithScaler, SkipsAndStepsAsTheScalerSays) {
   EXPECT_NEAR(w.item<float>(), 1 - 0.5 * 0.5, 1e-6);
 }
 
-// As above, with the wrapper's own manager: what the scaler multiplies and divides is no other step.
+// With the wrapper's own manager: scaling and unscaling do not change the step.
 TEST(OptimizerWrapperWithScaler, IsTheSameStepAsWithoutOne) {
   Linear plain, scaled;
   GradScaler scaler({.init_scale = 1024});

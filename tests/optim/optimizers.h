@@ -1,4 +1,4 @@
-// A table of all optimizers with kernels, for tests of what each of them must do.
+// A table of all optimizers that have step kernels, for parameterized tests of their common properties.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -22,9 +22,9 @@ struct OptimizerCase {
   std::vector<std::string> state;  // names of a parameter's state, tensors first
   // Expects a ValueError for each of the invalid options.
   std::function<void(const std::vector<Tensor>&)> expect_options_refused;
-  // While the result exists, the CUDA kernel gets no learning rate from the host.
+  // While the result exists, the CUDA kernel gets NaN instead of the host's learning rate.
   std::function<std::shared_ptr<void>()> without_rate;
-  bool by_norms = false;  // rates from norms, whose sums depend on the order
+  bool by_norms = false;  // step sizes use norms, whose sums may round differently on another device
 };
 
 // Replaces the learning rate among the options of a CUDA kernel by NaN.

@@ -1,4 +1,5 @@
-// StateReader: one error lists all that is wrong, and nothing happens before.
+// StateReader, with which load_state_dict checks a State: one error lists every mismatch, and on_success
+// callbacks run only if there is none.
 #include "gradus/optim/state.h"
 
 #include <gmock/gmock.h>
@@ -12,6 +13,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
+// The text of finish()'s error.
 std::string message_of(StateReader& in) {
   try {
     in.finish("this test");

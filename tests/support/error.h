@@ -1,4 +1,4 @@
-// Expected errors.
+// Assertions on the type and text of exceptions.
 #pragma once
 
 #include <gtest/gtest.h>

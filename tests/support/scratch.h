@@ -31,7 +31,7 @@ class Scratch {
 
   const std::filesystem::path& dir() const { return dir_; }
   std::filesystem::path operator/(std::string_view name) const { return dir_ / name; }
-  // The names of what is in the folder, sorted.
+  // The sorted names of the folder's entries.
   std::vector<std::string> names() const {
     std::vector<std::string> names;
     for (const auto& e : std::filesystem::directory_iterator(dir_)) names.push_back(e.path().filename());

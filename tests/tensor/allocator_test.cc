@@ -1,4 +1,5 @@
-// The caching allocator. Each test has a device of its own, so that its statistics are nobody else's.
+// The caching allocator: size classes, reuse of blocks, statistics, peaks, out of memory, threads. Each test
+// uses a CPU device of its own, whose statistics no other test changes.
 #include "gradus/tensor/runtime/allocator.h"
 
 #include <algorithm>
@@ -14,6 +15,7 @@
 namespace gradus {
 namespace {
 
+// Guard mode (see guard_test.cc) does not cache blocks and aligns some to less than 64 bytes.
 const bool kGuarded = [] {
   const char* guard = std::getenv("GRADUS_GUARD");
   return guard && *guard && *guard != '0';
@@ -53,7 +55,7 @@ TEST(Allocator, CountsThePeakOfEachScope) {
     PeakMemory inner(d);
     use(3 * kMiB);
     EXPECT_EQ(inner.added_bytes(), 3 * kMiB);
-    reset_peak_memory(d);  // is another count
+    reset_peak_memory(d);  // does not affect scopes
     EXPECT_EQ(inner.bytes(), 4 * kMiB);
     EXPECT_EQ(outer.bytes(), 4 * kMiB);
   }
@@ -190,7 +192,7 @@ TEST(Allocator, ManyThreadsNeverShareABlock) {
   const Device d = device(17);
   constexpr int kThreads = 4, kRounds = 3000;
   std::vector<std::thread> threads;
-  std::atomic<int> torn{0};
+  std::atomic<int> torn{0};  // blocks whose first or last word another thread has overwritten
   for (int t = 0; t < kThreads; ++t)
     threads.emplace_back([&, t] {
       std::vector<std::pair<int64_t*, int64_t>> held;

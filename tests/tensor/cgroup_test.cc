@@ -1,4 +1,5 @@
-// Limits of containers, read from files such as the system writes.
+// CPU and memory limits of cgroups v2, read from files that the test writes in the kernel's format: "self" as
+// /proc/self/cgroup, "groups" as /sys/fs/cgroup.
 #include "gradus/tensor/runtime/internal/cgroup.h"
 
 #include <gtest/gtest.h>

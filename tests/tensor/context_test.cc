@@ -1,4 +1,5 @@
-// The Context: what a thread starts with, what a snapshot carries to another, and what scopes put back.
+// Context, the settings of a thread: defaults, snapshots for other threads, scopes that restore the previous
+// one.
 #include "gradus/tensor/runtime/context.h"
 
 #include <string>
@@ -114,7 +115,7 @@ TEST(Threads, AreAtLeastOneAndAtMostTheUsableCoresByDefault) {
   Context fresh;
   const ContextScope scope(fresh);
   EXPECT_GE(usable_cores(), 1);
-  const char* const set = std::getenv("OMP_NUM_THREADS");  // by the build for ThreadSanitizer
+  const char* const set = std::getenv("OMP_NUM_THREADS");  // the ThreadSanitizer build sets it
   EXPECT_EQ(num_threads(), set ? std::atoi(set) : usable_cores());
   EXPECT_ERROR(ValueError, set_num_threads(0), "[set_num_threads] expected at least 1, got 0");
   EXPECT_THROW(set_num_threads(-4), ValueError);

@@ -1,4 +1,6 @@
-// Variables that schedulers set in the environment are understood; malformed ones are refused by name.
+// read_environment: rank, world size and addresses from the variables of torchrun, Slurm, MPI and Kubernetes,
+// and from Gradus' own; errors name malformed variables. Tests pass maps of variables instead of the
+// environment.
 #include "gradus/tensor/runtime/environment.h"
 
 #include <gmock/gmock.h>
@@ -132,7 +134,7 @@ TEST(Environment, WhatTheUserSaysComesBeforeWhatSlurmSays) {
   Variables v = kSlurm;
   v["MASTER_ADDR"] = "chosen";
   v["MASTER_PORT"] = "4242";
-  v["SLURM_STEP_NUM_TASKS"] = "8";  // this step's, where the job's is another
+  v["SLURM_STEP_NUM_TASKS"] = "8";  // the step's tasks; SLURM_NTASKS are the job's
   const Environment e = *read(v);
   EXPECT_EQ(e.master_addr, "chosen");
   EXPECT_EQ(e.master_port, 4242);
@@ -153,7 +155,7 @@ TEST(Environment, ASlurmStepOnOneNodeNeedsNoAddress) {
 TEST(Environment, ABatchScriptIsNoRank) {
   Variables v{{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "4"}, {"SLURM_JOB_ID", "1"}, {"ENVIRONMENT", "BATCH"}};
   EXPECT_FALSE(read(v));
-  v["SLURM_STEP_ID"] = "0";  // srun in it
+  v["SLURM_STEP_ID"] = "0";  // a task that srun started in the batch script
   EXPECT_TRUE(read(v));
 }
 
@@ -220,7 +222,7 @@ TEST(Environment, MalformedValuesAreNamed) {
   EXPECT_THAT(with("GRADUS_TOKEN", std::string(5000, 'x')), HasSubstr("GRADUS_TOKEN has 5000 bytes"));
   for (const char* bad : {"host", "host:", ":1", "host:0", "host:70000", "host:12x"})
     EXPECT_THAT(with("GRADUS_STORE", bad), HasSubstr("not host:port")) << bad;
-  EXPECT_LT(with("RANK", std::string(1 << 20, '1')).size(), 200u);  // a message is no dump
+  EXPECT_LT(with("RANK", std::string(1 << 20, '1')).size(), 200u);  // long values are cut
   EXPECT_THAT(error_of({{"RANK", "1"}, {"WORLD_SIZE", "2"}, {"LOCAL_RANK", "1"}, {"LOCAL_WORLD_SIZE", "1"}}),
               HasSubstr("LOCAL_RANK is 1, but there are 1 ranks on this node"));
 }

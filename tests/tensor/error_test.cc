@@ -1,3 +1,4 @@
+// Error and its subclasses: text, op, context, hierarchy.
 #include "gradus/tensor/base/error.h"
 
 #include <gmock/gmock.h>

@@ -1,3 +1,5 @@
+// Compile-time reflection: fields of aggregates, names of fields and enumerators. Many checks are
+// static_asserts.
 #include "gradus/tensor/base/fields.h"
 
 #include <gmock/gmock.h>
@@ -22,7 +24,7 @@ struct NoDefault {
 struct Inner {
   Required<int64_t, "depth"> depth;
 };
-struct Twelve {
+struct Twelve {  // the maximal number of fields
   Inner inner;
   Required<Shape, "sizes"> sizes;
   Required<Size2, "kernel"> kernel;

@@ -1,5 +1,5 @@
-// Denormals: kept by element-wise ops unless the caller flushes them, flushed by products, norms and optimizers,
-// on each thread that computes a part of the result.
+// Denormals: kept by element-wise ops unless the caller flushes them; flushed by matrix products,
+// convolutions and norms, on each thread that computes a part of the result.
 #include "gradus/tensor/runtime/flush_denormal.h"
 
 #include <algorithm>
@@ -30,6 +30,7 @@ class FlushDenormal : public testing::Test {
     const float* p = x.ptr<float>();
     return std::count_if(p, p + x.numel(), [=](float v) { return v != value; });
   }
+  // An f32 product whose elements are 0 if denormals are flushed.
   static Tensor product() { return raw::matmul(full({512, 64}, kDenormal), full({64, 512}, 1)); }
 
   Context context_;

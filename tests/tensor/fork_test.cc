@@ -1,4 +1,4 @@
-// Children that fork() made: they compute, and what needs the parent's threads is an error.
+// Child processes of fork(): they compute, and any use of the parent's stream threads is an error.
 #include "gradus/tensor/runtime/fork.h"
 
 #include <gtest/gtest.h>
@@ -21,7 +21,8 @@
 namespace gradus {
 namespace {
 
-// Runs `body` in a child. Returns its exit code, or minus the signal that ended it: SIGALRM where it hangs.
+// Runs `body` in a child process. Returns body's result (0: passed), or minus the signal that ended the
+// child, which is SIGALRM if it hangs.
 int in_child(const std::function<int()>& body) {
   const pid_t child = fork();
   if (child == 0) {
@@ -63,7 +64,7 @@ TEST(Fork, AChildComputesOnOneThread) {
               });
             }),
             0);
-  EXPECT_EQ(sum_in_parallel(1000), expected);  // the parent's threads are as they were
+  EXPECT_EQ(sum_in_parallel(1000), expected);  // on the parent's threads, as before
 }
 
 TEST(Fork, AChildMultipliesMatrices) {
@@ -106,7 +107,7 @@ TEST(Fork, TheParentsStreamsAreErrorsInAChild) {
   };
   EXPECT_EQ(in_child([&] {
               const bool ok = throws([&] { own.enqueue([] {}); }) && throws([&] { own.synchronize(); });
-              own = Stream::of(kCPU);  // the last handle goes
+              own = Stream::of(kCPU);  // destroys the last handle
               return ok ? 0 : 1;
             }),
             0);

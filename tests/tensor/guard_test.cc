@@ -1,4 +1,5 @@
-// Blocks between unreadable pages, as the variable GRADUS_GUARD of this test's target asks for.
+// The allocator's guard mode, which finds out-of-bounds accesses: GRADUS_GUARD=after puts each block directly
+// before an unreadable page, GRADUS_GUARD=before directly behind one. BUILD.bazel runs the test with both.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -21,7 +22,7 @@ namespace {
 
 bool is_before() { return std::string(std::getenv("GRADUS_GUARD")) == "before"; }
 
-// Keeps the compiler from leaving an access out.
+// Assignments to `sink` are not optimized away.
 volatile char sink;
 
 class GuardDeathTest : public testing::TestWithParam<int64_t> {
@@ -52,7 +53,7 @@ TEST_P(GuardDeathTest, AWriteOnTheOtherSideIsToldWhenTheBlockIsFreed) {
     deallocate(kCPU, block, bytes);
     std::_Exit(0);
   };
-  if (bytes % 4096 == 0)  // a page begins there too
+  if (bytes % 4096 == 0)  // whole pages: the other neighbor is unreadable too
     EXPECT_EXIT(write(), testing::KilledBySignal(SIGSEGV), "");
   else
     EXPECT_EXIT(write(), testing::KilledBySignal(SIGABRT),

@@ -1,4 +1,5 @@
-// Job: the number of this process or thread among the ranks, for parts that know nothing of other ranks.
+// Job: rank and size of this process or thread, replicas, shared host memory, random numbers by rank. The
+// tests set ranks by hand; no other rank runs.
 #include "gradus/tensor/runtime/job.h"
 
 #include <cstring>
@@ -18,7 +19,7 @@ Ref<Job> make_job(int rank, int size) {
   return job;
 }
 
-// The process's, for a scope.
+// Sets the process's job for the scope's duration.
 class ProcessJob {
  public:
   explicit ProcessJob(Ref<Job> job) : before_(Job::exchange_process_job(std::move(job))) {}
@@ -28,6 +29,7 @@ class ProcessJob {
   Ref<Job> before_;
 };
 
+// Runs f on this thread as that rank.
 template <class F> auto as_rank(int rank, int size, F&& f) {
   Context context = Context::current().snapshot();
   context.job = make_job(rank, size);
@@ -97,7 +99,7 @@ TEST(Job, RanksThatAreSeededAlikeDropDifferentElements) {
     for (size_t i = 0; i < mask.size(); ++i) equal += mask[i] == before[i];
     EXPECT_NEAR(double(equal), 2048, 6 * 32) << "independent halves agree on half of 4096, sigma 32";
   }
-  // What parameters begin with is the same on all ranks.
+  // Initial parameters are the same on all ranks.
   const auto drawn = [&](int rank) {
     return as_rank(rank, 4, [&] {
       manual_seed(5);

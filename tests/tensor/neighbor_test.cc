@@ -1,4 +1,5 @@
-// Loops of two threads on two cores, beside processes that take the cores.
+// has_cpu_contention: while other processes occupy both cores of a machine, one thread computes both halves
+// of a parallel loop. The test pins itself to two cores; its busy child processes inherit that.
 #include "gradus/tensor/runtime/neighbor.h"
 
 #include <sched.h>
@@ -25,7 +26,7 @@ namespace {
 
 using std::chrono::steady_clock;
 
-// Before anything asks how many cores there are.
+// A static initializer: the number of cores is read once.
 const bool on_two_cores = [] {
   cpu_set_t all, two;
   CPU_ZERO(&all);
@@ -55,7 +56,7 @@ class BusyProcess {
   pid_t pid_;
 };
 
-// Short loops until it is `busy`; false where it does not become so in 20 s.
+// Runs short loops until has_cpu_contention(2) equals `busy`. Returns false after 20 s.
 bool computes_until(bool busy) {
   const auto end = steady_clock::now() + std::chrono::seconds(20);
   while (internal::has_cpu_contention(2) != busy) {
@@ -71,6 +72,7 @@ bool computes_until(bool busy) {
 
 using Shares = std::vector<std::pair<int64_t, int64_t>>;
 
+// The subranges [begin, end) that the calls of a parallel_for got.
 Shares shares_of_loop(int64_t n) {
   std::mutex mutex;
   Shares shares;

@@ -1,4 +1,4 @@
-// parallel_for: shares, exceptions, nesting.
+// parallel_for on 4 threads: the division of ranges, exceptions, nested and concurrent calls.
 #include "gradus/tensor/runtime/parallel.h"
 
 #include <algorithm>
@@ -13,12 +13,12 @@
 namespace gradus {
 namespace {
 
-// Runs the test with a thread count of its own.
+// Tests with 4 threads.
 class ParallelFor : public testing::Test {
  protected:
   ParallelFor() { context_.threads = 4; }
 
-  // The shares of [begin, end), in order.
+  // The subranges that the calls of parallel_for(begin, end, grain) get, in order.
   std::vector<std::pair<int64_t, int64_t>> shares(int64_t begin, int64_t end, int64_t grain) {
     std::mutex mutex;
     std::vector<std::pair<int64_t, int64_t>> found;

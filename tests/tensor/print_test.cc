@@ -1,4 +1,4 @@
-// What a tensor looks like in text.
+// The text of tensors: to_string (number formats, alignment, line breaks, abbreviation) and describe.
 #include <chrono>
 #include <numeric>
 #include <sstream>

@@ -1,3 +1,4 @@
+// Instruction set levels and the variable GRADUS_CPU, which lowers the level.
 #include "gradus/tensor/runtime/processor.h"
 
 #include <gtest/gtest.h>
@@ -20,7 +21,7 @@ TEST(Processor, LevelsHaveNames) {
   for (Level l : kLevelsOfX86) EXPECT_EQ(parse_level(name_of(l)), l);
 }
 
-// Each in a process of its own, for the variable is read once.
+// For a death test's child process, because the variable is read once. Returns the level; 100 after an error.
 int level_in_child(const char* value) {
   setenv("GRADUS_CPU", value, 1);
   try {

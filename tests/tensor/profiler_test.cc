@@ -1,3 +1,5 @@
+// Profiler: calls, times, bytes and FLOPs by op, shape, module and range; threads, devices, data loaders and
+// ranks; Chrome traces; peak memory; errors. Times have lower bounds alone, from sleeps.
 #include "gradus/tensor/profile/profiler.h"
 
 #include <gmock/gmock.h>
@@ -31,6 +33,7 @@ using testing::IsSupersetOf;
 using testing::Not;
 using testing::StartsWith;
 
+// Null: no row has this name.
 const ProfileRow* find(const std::vector<ProfileRow>& rows, const std::string& name) {
   for (const ProfileRow& r : rows)
     if (r.name == name) return &r;
@@ -65,7 +68,7 @@ struct Net : nn::Layer {
   Tensor forward(const Tensor& x) override { return fc(relu(flatten(conv(x), 1))); }
 };
 
-// A recorded training step.
+// A network and all that a training step needs.
 struct Training {
   Net net;
   GradManager gm;

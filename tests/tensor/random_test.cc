@@ -1,3 +1,5 @@
+// Philox4x32-10 against published known answers, RandomGenerator, and the conversion of bits to uniform
+// numbers.
 #include "gradus/tensor/runtime/random.h"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// Dims (the type of shapes and strides), wrap_dim, broadcasting, counts checked for overflow, Size2.
 #include "gradus/tensor/base/shape.h"
 
 #include <vector>

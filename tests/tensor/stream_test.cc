@@ -1,5 +1,5 @@
-// Streams and events of the further CPU devices: order, waiting, errors, lifetimes. Meant
-// for ThreadSanitizer too.
+// Streams and events of the asynchronous CPU devices (cpu:1 and up), each stream with a worker thread: order,
+// waiting, backlog, errors, lifetimes, copies between devices. Also run under ThreadSanitizer.
 #include "gradus/tensor/runtime/stream.h"
 
 #include <atomic>
@@ -23,7 +23,7 @@ const Device kSecond = Device::parse("cpu:2");
 
 void nap(int milliseconds = 10) { std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds)); }
 
-// Holds a stream up until it is opened.
+// Blocks a stream until open().
 class Gate {
  public:
   void hold(const Stream& s) {
@@ -89,7 +89,7 @@ TEST(Stream, ManyThreadsMayAskForADefaultStreamAtOnce) {
   EXPECT_EQ(ran, 8);
 }
 
-// Gives the backlog another limit and patience for the scope's duration.
+// Sets the backlog's limit and stall timeout (runtime/backlog.h) for the scope's duration.
 class BacklogLimit {
  public:
   BacklogLimit(int64_t bytes, std::chrono::milliseconds patience)
@@ -145,12 +145,12 @@ TEST(Backlog, AHostThatATaskWaitsForGoesOn) {
   const auto begin = std::chrono::steady_clock::now();
   for (int i = 0; i < 20; ++i) zeros({kMiB / 4}, {.device = kFirst});
   EXPECT_LT(std::chrono::steady_clock::now() - begin,
-            std::chrono::milliseconds(500));  // waited once, not 20 times
+            std::chrono::milliseconds(500));  // timed out once, not 20 times
   gate.open();
   synchronize(kFirst);
 }
 
-// If it did, this would hang until the test's time is over.
+// If a worker thread blocked, the test would time out.
 TEST(Backlog, AStreamsThreadNeverWaits) {
   const BacklogLimit limit(kMiB, std::chrono::hours(1));
   Gate gate;
@@ -171,7 +171,7 @@ TEST(Backlog, AStreamsThreadNeverWaits) {
 TEST(Stream, TwoOfOneDeviceRunSideBySide) {
   const Stream a = Stream::create(kFirst), b = Stream::create(kFirst);
   std::atomic<bool> from_a{false}, from_b{false};
-  // Each waits for the other: one after the other would never end.
+  // Each waits for the other: in sequence they would never end.
   a.enqueue([&] {
     from_a = true;
     while (!from_b) nap(1);
@@ -267,14 +267,14 @@ TEST(StreamErrors, TravelWithEventsToTheStreamsThatWait) {
   EXPECT_ERROR(ValueError, consumer.synchronize(), "broken input");
   EXPECT_ERROR(ValueError, e.synchronize(), "broken input");
   EXPECT_THROW(producer.synchronize(), ValueError);
-  // Told: what comes now is not affected.
+  // The error has been reported: a new event does not carry it.
   Event::record(producer).synchronize();
 }
 
 TEST(StreamErrors, AreNotLostWithTheStream) {
   const Device d = Device::parse("cpu:6");
   Stream::create(d).enqueue([] { throw ValueError("kernel", "of a stream that is gone"); });
-  Stream::create(d);  // tidies up after streams that have nothing left to tell
+  Stream::create(d);  // removes ended streams, except those with an error to report
   EXPECT_ERROR(ValueError, synchronize(d), "of a stream that is gone");
   EXPECT_NO_THROW(synchronize(d));
 }
@@ -327,7 +327,7 @@ TEST(StreamLifetime, AQueuedKernelKeepsItsTensors) {
     const Tensor x = raw::to(tensor({1.f, 2.f, 3.f}), kFirst);
     y = raw::add(x, x);
   }
-  // Would take the block of x if it were free already.
+  // Would get the block of x if it were free already.
   const Tensor other = empty({3}, {DType::kF32, kFirst});
   gate.open();
   EXPECT_EQ(y.to_vector<float>(), (std::vector<float>{2, 4, 6}));
@@ -338,7 +338,7 @@ TEST(TwoDevices, AChainOfKernelsGivesTheNumbersOfOne) {
   Tensor here = start, a = raw::to(start, kFirst), b;
   for (int i = 0; i < 50; ++i) {
     here = raw::add(raw::mul(here, here), start);
-    // Squares on one device, sums on the other; each intermediate value goes across and is dropped.
+    // Squares on one device, sums on the other; each intermediate value is copied and then freed.
     b = raw::to(raw::mul(a, a), kSecond);
     b = raw::add(b, raw::to(start, kSecond));
     a = raw::to(b, kFirst);
@@ -359,7 +359,8 @@ TEST(TwoDevices, OverwritingASourceWaitsForTheCopyThatReadsIt) {
   EXPECT_EQ(src.item<float>(), 9);
 }
 
-// Returns whether the stream has done all that is queued now. A stream that waits for a closed gate has not.
+// Returns whether the stream finishes within 5 s all tasks queued so far. A stream behind a closed gate does
+// not.
 bool goes_on(const Stream& s) {
   const Event all = Event::record(s);
   for (int i = 0; i < 5000 && !all.done(); ++i) nap(1);
@@ -402,7 +403,7 @@ TEST(TwoDevices, MemoryIsReusedWhenTheCopyIsDone) {
     raw::to(src, kSecond);  // dropped before it is written
     copy = raw::to(src, kSecond);
   }
-  // Would take the blocks if they were free already.
+  // Would get the blocks if they were free already.
   const Tensor a = raw::to(tensor({7.f, 7.f, 7.f}), kFirst), b = raw::to(tensor({8.f, 8.f, 8.f}), kSecond);
   gate.open();
   EXPECT_EQ(copy.to_vector<float>(), (std::vector<float>{1, 2, 3}));
@@ -415,7 +416,7 @@ TEST(TwoDevices, AnErrorGoesWhereItsResultsGo) {
   const Tensor x = raw::to(tensor({1.f}), from);
   Stream::of(to).enqueue([] { throw ValueError("kernel", "at the destination"); });
   const Tensor y = raw::to(x, to);
-  EXPECT_EQ(x.item<float>(), 1);  // the source has nothing to do with it
+  EXPECT_EQ(x.item<float>(), 1);  // the error is not the source's
   EXPECT_ERROR(ValueError, y.item<float>(), "at the destination");
   Stream::of(from).enqueue([] { throw ValueError("kernel", "at the source"); });
   const Tensor z = raw::to(x, to);
@@ -423,7 +424,7 @@ TEST(TwoDevices, AnErrorGoesWhereItsResultsGo) {
   EXPECT_THROW(synchronize(from), ValueError);
 }
 
-// As stages do: the first works ahead of the second, and both hand on memory that is soon used again.
+// As pipeline stages: the first works ahead of the second, and freed memory is soon reused.
 TEST(TwoDevices, OneMayWorkFarAheadOfTheOther) {
   Tensor sum = raw::to(zeros({1000}), kSecond);
   for (int i = 0; i < 300; ++i) {

@@ -1,5 +1,5 @@
-// The handle and the array behind it: layouts, access to elements, errors, lifetimes of memory
-// that others own.
+// Tensor and Storage: strides and layouts, access to elements, errors, lifetimes of memory, also of memory
+// that the caller owns (from_blob).
 #include "gradus/tensor/tensor.h"
 
 #include <atomic>
@@ -284,7 +284,7 @@ TEST(Detach, SharesElementsUnderANewHandle) {
 }
 
 TEST(Counted, ARegistryNeverRevivesWhatIsBeingDestroyed) {
-  // Its memory stays, so that a registry may look at the count after the last owner has gone.
+  // dispose() keeps the memory: try_retain() reads the count after the last owner is gone.
   struct Kept final : Counted {
     void dispose() override { ++disposed; }
     std::atomic<int> disposed{0};

@@ -1,4 +1,4 @@
-// The number of threads of a process, as the environment sets it when nothing else does.
+// OMP_NUM_THREADS is the default of num_threads().
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -9,7 +9,7 @@
 namespace gradus {
 namespace {
 
-// Before anything asks; of a list, the first number is that of the outermost level.
+// A static initializer: the variable is read once. The first number is for the outermost nesting level.
 const bool is_set = setenv("OMP_NUM_THREADS", "3,2", 1) == 0;
 
 TEST(ThreadCount, IsThatOfOpenMpsVariable) {

@@ -1,4 +1,4 @@
-// Filters in oneDNN's layouts, compared with its own reorder, byte for byte.
+// copy_filters, which writes filters in the blocked layouts of oneDNN, equals oneDNN's reorder byte for byte.
 #include "gradus/tensor/cpu/onednn/onednn.h"
 
 #include <gtest/gtest.h>
@@ -12,12 +12,13 @@ namespace {
 
 using tag = dnnl::memory::format_tag;
 
-// Which registers a layout's blocks fill: all, those of fewer than 16 floats, none.
+// Whether copy_filters supports a layout: always, only without AVX-512 (blocks or channels that are multiples
+// of 8 but not of 16), never.
 enum Served { kAlways, kByFewLanes, kNever };
 
 struct Case {
   const char* name;
-  int64_t A, B, KH, KW;
+  int64_t A, B, KH, KW;  // filters, input channels, taps
   tag layout;
   Served served = kAlways;
   DType dtype = DType::kF32;

@@ -1,5 +1,5 @@
-// Gradients that are not finite: the training ends on all ranks with a text that says where, or leaves the
-// step out on all of them.
+// A small GAN with a NaN or infinity on its last rank: the training ends on all ranks (threads) with an error
+// that names step, network, rank and loss term (kStop), or all ranks skip the network's step (kSkip).
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -38,7 +38,7 @@ struct Gan : nn::Module {
   Mlp gen{this, "gen"}, disc{this, "disc"};
 };
 
-// Where NaN or infinity comes from: on the last rank, in the steps from `from` to `to`.
+// The term or gradient that becomes `value`, on the last rank, in steps `from` to `to`.
 enum class Source { kNone, kLossD, kPenalty, kLossG, kGradientD, kGradientG };
 struct Fault {
   Source source = Source::kNone;
@@ -49,7 +49,7 @@ struct Fault {
 struct Settings {
   training::RunOptions options = {.images = 96, .log_interval = 1};
   training::OnNotFinite on = training::OnNotFinite::kStop;
-  bool leaves_out = false;  // the test leaves the faulty part of the step out by itself
+  bool leaves_out = false;  // the test itself skips these steps: the reference of kSkip
 };
 
 struct Outcome {
@@ -81,7 +81,7 @@ Outcome train_gan(const Fault& fault, const Settings& run) {
     const auto at = [&](Source source, const Tensor& x) {
       return bad && fault.source == source ? x * fault.value : x;
     };
-    // A loss that is finite, with a gradient that is not: the root of 0.
+    // A finite loss with a gradient that is not finite: sqrt(0).
     const auto root = [&](Source source, const nn::Module& part) {
       const Tensor zero = sum(square(part.parameters()[0])) * 0;
       return bad && fault.source == source ? sqrt(zero) : zero;
@@ -113,7 +113,8 @@ Outcome train_gan(const Fault& fault, const Settings& run) {
       const std::vector<Tensor> now = net.buffers();
       for (size_t b = 0; b < now.size(); ++b) copy_(now[b], buffers[b]);
     }
-    if (dist::get_world_size() > 1) dist::bcast_list_(net.buffers());  // each rank's are of its own batch
+    if (dist::get_world_size() > 1)
+      dist::bcast_list_(net.buffers());  // batch norm's buffers differ between ranks
   }
   Outcome outcome = {.state = {}, .skipped = training.skipped(), .steps = training.steps()};
   for (const auto& [name, t] : net.state_dict())
@@ -125,7 +126,7 @@ struct Case {
   const char* name;
   Source source;
   const char* network;
-  const char* term;  // logged, and not finite; null: none
+  const char* term;  // the logged value that is not finite; null: none
 };
 const Case kCases[] = {{"LossD", Source::kLossD, "disc", "loss/d"},
                        {"Penalty", Source::kPenalty, "disc", "penalty"},
@@ -168,7 +169,7 @@ TEST_P(NotFinite, KeepsTheCheckpointOfBefore) {
   std::filesystem::remove_all(folder);
 }
 
-// As if the step of this network had not been there: weights, buffers, and the optimizer's.
+// Weights and buffers are those of a training without this network's steps 3 and 4.
 TEST_P(NotFinite, IsLeftOutOnAllRanksAlike) {
   for (const int world : {1, 2}) {
     const Fault fault = {GetParam().source, NAN, 3, 4};
@@ -193,7 +194,7 @@ TEST(NotFinite, AHundredStepsInARowEndTheTraining) {
   const Settings run = {.options = {.images = 12 * 300}, .on = training::OnNotFinite::kSkip};
   const auto errors = dist::errors_of(2, [&] { train_gan({Source::kLossD, NAN, 3, 1000}, run); });
   EXPECT_THAT(errors, Each(AllOf(HasSubstr("step 102, disc: "), HasSubstr("100 steps in a row"))));
-  // 99 are not too many, and a good step between begins the count anew.
+  // 99 steps in a row are allowed.
   dist::run_ranks(1, [&] { EXPECT_EQ(train_gan({Source::kLossD, NAN, 3, 101}, run).skipped, 99); });
 }
 

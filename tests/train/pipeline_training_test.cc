@@ -1,5 +1,5 @@
-// Trainings whose model is a pipeline: checkpoints of any number of stages, replicas, or of none; what is
-// refused before anything changes; samples that count once.
+// training::Training of a dist::Pipeline: resuming with other numbers of stages and replicas, or without a
+// pipeline; unfit checkpoints change nothing; each sample counts once. Ranks are threads.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -22,7 +22,7 @@ namespace {
 using testing::Each;
 using testing::HasSubstr;
 
-// Points in the plane, and what is made of them.
+// 48 points of the plane and scalar targets.
 data::TensorDataset points() {
   std::vector<float> x(96), y(48);
   for (size_t i = 0; i < x.size(); ++i) x[i] = std::sin(float(i));
@@ -47,10 +47,10 @@ struct Setting {
   int64_t width = 6;
   training::RunOptions run = {};
   std::string network = "small", program = "points";
-  int64_t stop_after = 0;  // steps of this run, then as if it was killed
+  int64_t stop_after = 0;  // leave the loop after so many steps, without a checkpoint; 0: run to the end
 };
 
-// What a run has come to, of all ranks together.
+// The result of a run on all ranks.
 struct Outcome {
   std::map<std::string, std::vector<float>> parameters;
   std::vector<double> losses;
@@ -59,7 +59,7 @@ struct Outcome {
   bool operator==(const Outcome&) const = default;
 };
 
-// Trains as a program does.
+// Trains on stages * replicas ranks.
 Outcome train_points(const Setting& s) {
   Outcome all;
   std::mutex mutex;
@@ -124,7 +124,7 @@ TEST(TrainingInAPipeline, GoesOnInTheMiddleOfAnEpochToTheSameBits) {
     Setting s = {.replicas = replicas, .run = saving(dir), .stop_after = 7};
     train_points(s);
     s.stop_after = 0;
-    s.run.seed = 8;  // what the file says counts
+    s.run.seed = 8;  // the checkpoint's seed counts
     Outcome got = train_points(s);
     EXPECT_EQ(got.losses.size(), 5u);  // the last checkpoint was that of step 6
     got.losses.insert(got.losses.begin(), want.losses.begin(), want.losses.begin() + 6);
@@ -132,7 +132,8 @@ TEST(TrainingInAPipeline, GoesOnInTheMiddleOfAnEpochToTheSameBits) {
   }
 }
 
-// f32 rounds by 2^-24 of a number; Adam's steps of 0.01 keep that small over eleven of them.
+// Other divisions sum in another order; eleven Adam steps of 0.01 keep the difference of f32 roundings below
+// 1e-4.
 void expect_near(const Outcome& got, const Outcome& want) {
   ASSERT_EQ(got.parameters.size(), want.parameters.size());
   for (const auto& [name, values] : want.parameters)
@@ -156,7 +157,7 @@ TEST(TrainingInAPipeline, AnyDivisionGoesOnFromAnyOther) {
       const Outcome got = train_points({.stages = later, .replicas = more, .run = saving(other)});
       EXPECT_THAT(got.errors, Each(""));
       EXPECT_EQ(got.steps, 11);
-      // Replicas drop other elements.
+      // Replicas have different dropout masks.
       if (replicas == 1 && more == 1) expect_near(got, want);
     }
   }
@@ -180,7 +181,7 @@ TEST(TrainingInAPipeline, RefusesAnotherTrainingBeforeAnythingChanges) {
   expect_refused({.stages = 3, .width = 8}, "does not fit");
 }
 
-// ---- its state by itself ----
+// ---- TrainingState without a Training ----
 
 TEST(TrainingStateOfAPipeline, IsThatOfAModelAndItsOptimizer) {
   Scratch dir;
@@ -240,7 +241,7 @@ TEST(TrainingInAPipeline, LeavesNoStepOut) {
                ValueError);
 }
 
-// ---- counting ----
+// ---- samples counted once per replica ----
 
 TEST(Tally, CountsTheRanksOfAReplicaOnce) {
   Scratch dir;
@@ -260,6 +261,7 @@ TEST(Tally, CountsTheRanksOfAReplicaOnce) {
     for (training::Step& s : training) s.log({.seen = s.batch().size()});
     EXPECT_EQ(training.images(), 48);
   });
+  // One line "from EPOCH SAMPLES", then per step "EPOCH SAMPLES" and the 12 indices.
   std::istringstream words(io::slurp(dir / "log"));
   EXPECT_EQ(std::distance(std::istream_iterator<std::string>(words), {}), 3 + 4 * 2 + 48);
 }

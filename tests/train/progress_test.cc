@@ -1,4 +1,4 @@
-// The progress bar on terminals of several widths.
+// The progress bar on pseudoterminals of several widths.
 #include "gradus/train/progress.h"
 
 #include <gmock/gmock.h>
@@ -18,7 +18,8 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 
-// Returns the lines that a bar draws on a terminal of so many columns, without control sequences.
+// Returns the lines that a bar in a child process draws on a pseudoterminal with `columns` columns, without
+// control sequences.
 std::vector<std::string> drawn(int columns, const std::string& figures) {
   winsize size{};
   size.ws_col = static_cast<unsigned short>(columns), size.ws_row = 24;

@@ -1,5 +1,6 @@
-// The steps of a training: where they end, what it counts and logs, random numbers by global sample,
-// going on after an interruption, any number of ranks. And the average of a generator's weights.
+// training::Training counted in images: ends, logs, tests, checkpoints, resuming after SIGTERM, random
+// numbers by global sample, any number of ranks (threads). And gan::Ema, the average of a generator's
+// weights.
 #include "gradus/train/step.h"
 
 #include <gmock/gmock.h>
@@ -38,8 +39,9 @@ struct Gan : nn::Module {
   Mlp gen{this, "gen"}, disc{this, "disc"};
 };
 
-// A small GAN in f64, trained as docs/guide/gans.md shows it.
+// A small WGAN-GP in f64, trained as in docs/guide/gans.md; the generator steps in every second step.
 struct Trainer {
+  // batch_sizes: first image -> global batch size.
   explicit Trainer(training::RunOptions options, std::map<int64_t, int64_t> batch_sizes = {{0, 12}})
       : run(std::move(options)), sizes(std::move(batch_sizes)) {
     net.to(DType::kF64);
@@ -100,7 +102,7 @@ struct Trainer {
 TEST(Steps, EndAfterTheImagesThatWereAskedFor) {
   Trainer t({.images = 72});
   t.train_on();
-  EXPECT_THAT(t.numbers, ElementsAre(1, 2, 3, 4, 5, 6));  // four a pass
+  EXPECT_THAT(t.numbers, ElementsAre(1, 2, 3, 4, 5, 6));  // four per epoch
   EXPECT_THAT(t.images, ElementsAre(12, 24, 36, 48, 60, 72));
 }
 
@@ -138,7 +140,7 @@ TEST(Steps, ThatLogNoFiniteValueEndTheTrainingAndKeepItsCheckpoint) {
   }
 }
 
-// Tests of a training whose values are given; where they were made.
+// A training whose tests return the given values of "fid" in turn. at: the images shown before each test.
 struct Tested {
   Tested(const training::RunOptions& run, std::vector<double> given, int64_t every = 36)
       : values(std::move(given)),
@@ -197,7 +199,7 @@ TEST(Steps, KeepTheCheckpointOfTheBestTestAlsoAfterGoingOn) {
   EXPECT_EQ(io::load_checkpoint(folder / "gan.ckpt").checkpoint.get<int64_t>("steps"), 9);
 }
 
-// The test after step 3 was not made: the training ended in between.
+// The interruption comes in step 3, before the test that is due after it.
 TEST(Steps, MakeATestThatIsDueWhenTheyGoOn) {
   const Scratch folder;
   const training::RunOptions run = {.images = 48, .checkpoint_dir = folder.dir()};
@@ -275,14 +277,14 @@ TEST(Steps, SaveAtTheirInterval) {
   EXPECT_TRUE(fs::exists(other / "points.ckpt.previous")) << "after four steps, and at the end";
 }
 
-// In the first pass and in the second one, whose last 4 points are left out.
+// Changes within the first epoch and within the second, whose last 4 points are dropped.
 const std::map<int64_t, int64_t> kSizesThatChange = {{0, 12}, {30, 4}, {60, 8}};
 
 TEST(StepsWhoseBatchChanges, CountTheImagesThatTheyShow) {
   Trainer t({.images = 120}, kSizesThatChange);
   t.train_on();
-  EXPECT_THAT(t.images, ElementsAre(12, 24, 36, 40, 44, 48,      // a pass
-                                    52, 56, 60, 68, 76, 84, 92,  // another one
+  EXPECT_THAT(t.images, ElementsAre(12, 24, 36, 40, 44, 48,      // an epoch
+                                    52, 56, 60, 68, 76, 84, 92,  // the second
                                     100, 108, 116, 124));
   EXPECT_EQ(t.loader.state().shown, 124);
 }
@@ -322,7 +324,7 @@ TEST(StepsWhoseBatchChanges, TrainAlikeOnAnyNumberOfRanks) {
   }
 }
 
-// The rows of all ranks' draws are one process's, sample by sample.
+// Row i of a rank's draws is row i * world + rank of one process's draws.
 TEST(Steps, DrawRandomNumbersByGlobalSample) {
   const auto draws = [] {
     Gan net;
@@ -354,6 +356,7 @@ TEST(Steps, DrawRandomNumbersByGlobalSample) {
   }
 }
 
+// Tolerances are 5 standard deviations of the means.
 TEST(Steps, DrawStandardNormalAndUniformNumbers) {
   Gan net;
   data::DataLoader loader{Points(), {.batch_size = 48}};

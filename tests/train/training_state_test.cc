@@ -1,4 +1,6 @@
-// A whole training is saved and loaded by one call, on any number of ranks.
+// TrainingState, which saves and loads all parts of a training: a GAN continues bit for bit on as many ranks,
+// and from the same values on other numbers of ranks (threads). Previous files, errors, names;
+// io::Checkpoint.
 #include "gradus/train/training_state.h"
 
 #include <gmock/gmock.h>
@@ -67,7 +69,7 @@ struct Gan {
                       {"best", best},
                       {"fixed_noise", fixed_noise}};
 
-  // Until the weights are loaded, each with its own.
+  // Weights are equal on all ranks, generators are not.
   explicit Gan(uint64_t seed) {
     manual_seed(seed);
     gen.apply([](nn::Module& m) {
@@ -86,7 +88,7 @@ struct Gan {
 
   void step(const data::Batch& b) {
     seen.insert(b.indices.begin(), b.indices.end());
-    uniform_(gen.fc1.bias, -0.1, 0.1);  // draws of this rank's own
+    uniform_(gen.fc1.bias, -0.1, 0.1);  // advances this rank's own generator
     dist::broadcast(gen.fc1.bias);
     const Tensor z = randn({b.size(), 4});
     {
@@ -101,7 +103,7 @@ struct Gan {
       opt_g.step().clear_grad();
     }
     average.update_parameters();
-    best = std::sin(double(steps));  // the same on all ranks
+    best = std::sin(double(steps));  // an arbitrary number, equal on all ranks
     ++steps;
   }
   void end_epoch() { schedule_g.step(), schedule_c.step(); }
@@ -127,7 +129,7 @@ struct Gan {
   }
 };
 
-// Trains `steps` further, over the ends of epochs.
+// Trains `steps` steps more, across epochs.
 void train(Gan& gan, int64_t steps) {
   const int64_t end = gan.steps + steps;
   while (gan.steps < end) {
@@ -141,7 +143,7 @@ void train(Gan& gan, int64_t steps) {
 
 TEST(TrainingState, AGanGoesOnBitForBitOnAsManyRanks) {
   const Scratch dir;
-  const auto path = dir / "runs" / "gan.ckpt";  // its folder is not there yet
+  const auto path = dir / "runs" / "gan.ckpt";  // save() creates the folder
   dist::run_ranks(2, [&] {
     Gan gan(1);
     int64_t saved = 0;
@@ -210,8 +212,8 @@ TEST(TrainingState, AnyNumberOfRanksReadsIt) {
       const std::lock_guard lock(mutex);
       seen.insert(gan.seen.begin(), gan.seen.end());
     });
-    EXPECT_EQ(own.size(), 2u * unsigned(world)) << world << " ranks";  // no two draw the same numbers
-    EXPECT_EQ(seen.size(), 32u) << world << " ranks";                  // each sample comes once in its epoch
+    EXPECT_EQ(own.size(), 2u * unsigned(world)) << world << " ranks";  // all generators differ
+    EXPECT_EQ(seen.size(), 32u) << world << " ranks";                  // 3 + 5 steps of 4: each sample once
     EXPECT_EQ(std::set(seen.begin(), seen.end()).size(), 32u);
   }
 }
@@ -254,7 +256,7 @@ TEST(TrainingState, ResumesWhereThereIsSomething) {
               AllOf(HasSubstr("run.ckpt"), HasSubstr("continuing from")));
   EXPECT_EQ(steps, 1);
   std::filesystem::remove(path.string() + ".previous");
-  EXPECT_THROW(state.resume(path), FileError);  // and does not begin anew
+  EXPECT_THROW(state.resume(path), FileError);  // instead of starting from the beginning
   EXPECT_EQ(steps, 1);
 }
 
@@ -276,7 +278,7 @@ TEST(TrainingState, ErrorsNameTheFileAndThePart) {
     EXPECT_THAT(e, AllOf(HasSubstr("run.ckpt"), HasSubstr("[2,3]")));
 }
 
-// Ranks that leave save out go on to another collective, or end.
+// A rank that does not call save() enters another collective, or exits.
 TEST(TrainingState, SaveOnOneRankSaysThatAllMustCallIt) {
   const Scratch dir;
   int64_t steps = 1;
@@ -326,7 +328,7 @@ TEST(TrainingState, NamesAreUnique) {
   EXPECT_THAT(error({{"", a}}), HasSubstr("part 0 has no name"));
 }
 
-// What a variable of the user's is read into must fit.
+// A tensor that get() reads into must have the saved shape and dtype.
 TEST(Checkpoint, TensorsKeepTheirShapeAndDType) {
   io::Checkpoint c;
   c.put("noise", ones({2, 3}));
@@ -337,7 +339,7 @@ TEST(Checkpoint, TensorsKeepTheirShapeAndDType) {
   EXPECT_EQ(none.to_vector<float>(), std::vector<float>(6, 1));
 }
 
-// A class of one's own.
+// A user's class with a State.
 struct Counter {
   struct State {
     int64_t count = 0;

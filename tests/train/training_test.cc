@@ -1,5 +1,5 @@
-// Training in a process of one rank that counts epochs: ends, tests, sums of any names, resuming in the
-// middle of an epoch. The tests of examples/ run programs, on several ranks too.
+// training::Training counted in epochs, on one rank: ends, tests, logs, sums of any names, resuming within an
+// epoch; evaluate; CommandLine. The tests of examples/ run programs, also on several ranks.
 #include "gradus/train/training.h"
 
 #include <gmock/gmock.h>
@@ -25,7 +25,8 @@ struct Net : nn::Layer {
   Tensor forward(const Tensor& x) override { return fc(flatten(x, 1)); }
 };
 
-// Two networks and two optimizers, as a GAN has, and what they have seen.
+// A training of two networks and two optimizers, as of a GAN, that records samples and epochs; weights do not
+// change.
 struct Pair {
   explicit Pair(training::RunOptions options, training::TrainingOptions more = {})
       : run(std::move(options)), training("pair", run, loader, parts(), by_epochs(std::move(more))) {}
@@ -55,7 +56,7 @@ struct Pair {
   training::Training training;
   std::vector<int64_t> indices;  // of the samples used, in order
   std::vector<int64_t> steps_at_epoch_ends;
-  int64_t stop_after = 0;
+  int64_t stop_after = 0;  // leave the loop after so many steps; 0: never
 };
 
 TEST(Training, EndsAfterEpochs) {
@@ -233,7 +234,7 @@ TEST(CommandLine, ReadsThousandsAndMillions) {
 }
 
 TEST(CommandLine, EndsTheProgramAfterAMistake) {
-  GTEST_FLAG_SET(death_test_style, "threadsafe");  // in a new process: this one may have threads
+  GTEST_FLAG_SET(death_test_style, "threadsafe");  // re-executes the binary, because this process has threads
   const auto parse = [](std::string option, std::string value) {
     struct Args : training::RunOptions {
       double lr = 1;

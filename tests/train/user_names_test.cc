@@ -1,4 +1,5 @@
-// A program may name its functions as it likes, beside `using namespace gradus`.
+// Compiles only if `using namespace gradus` does not clash with a program's functions train, test, evaluate,
+// sample.
 #include <gtest/gtest.h>
 
 #include "gradus/gradus.h"

@@ -1,4 +1,6 @@
-// Rows of attention and of the recurrent steps.
+// Rows of the op test table for attention and for the LSTM and GRU cells: sample shapes, references in f64
+// loops, errors. Each row is tested against its f64 reference, its gradients against difference quotients;
+// op_table.h explains the fields.
 #include <cmath>
 
 #include "gradus/tests/ops/table/op_table.h"
@@ -8,6 +10,7 @@ namespace {
 
 struct Attention {
   const char* name;
+  // mask: bool, true where a query sees a key. additive: a float mask that is added to the scores.
   bool mask = false, additive = false, causal = false;
   double scale = 0;  // 0: 1 / sqrt(E)
 };
@@ -38,6 +41,7 @@ std::pair<Array, Array> attention_of(A x, const Attention& how) {
   return {y, w};
 }
 
+// Adds a row of each op of attention; `more` holds the mask, if there is one.
 void add_attention(const Attention& how, const Sample& more = {}) {
   Sample sample{in({2, 3, 4}), in({2, 5, 4}), in({2, 5, 3})},
       one{in({1, 1, 1}), in({1, 1, 1}), in({1, 1, 1})}, none{in({0, 3, 4}), in({0, 5, 4}), in({0, 5, 3})};

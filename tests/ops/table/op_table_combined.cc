@@ -1,6 +1,7 @@
-// Rows of ops in combination, where one may take over another's buffer: temporaries handed on, gradients
-// shared between rules, results that a rule has saved, views of somebody else's elements. The reference keeps
-// every intermediate in a variable, so that nothing can be reused.
+// Rows of the op test table for combinations of ops in which an op may reuse a buffer: a temporary, a
+// gradient that several backward functions receive, a result saved for backward, memory shared by views.
+// References compute the same with every intermediate in a variable, which forbids reuse. op_table.h explains
+// the fields.
 #include "gradus/autograd/ops/dropout.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/runtime/random.h"
@@ -11,6 +12,8 @@ namespace {
 
 using Run = std::function<Tensor(X)>;
 
+// `kept`: `run` with every intermediate in a variable. Without it only the gradients and the other properties
+// that need no reference are tested.
 void row(const char* op, const char* variant, Sample sample, Run run, Run kept = nullptr) {
   Reference reference;
   if (kept) {
@@ -46,7 +49,7 @@ void add_activations() {
       });
   row("relu", "of a sum", {off_zero({3, 4}), in({4}, 0.2, 0.3)}, RUN(relu(relu(x[0]) - x[1] + x[0])));
   row("relu", "twice", {off_zero({3, 4})}, RUN(relu(relu(x[0] * 2)) * x[0]));
-  // One gradient goes into every rule, and some of them may write into it.
+  // All operands get the same gradient tensor; no backward function may overwrite it for the others.
   row(
       "add", "of all activations", {off_zero({3, 5})},
       [](X x) {
@@ -112,7 +115,7 @@ void add_pooling() {
       RUN(max_pool2d(relu(x[0]), disjoint)));
 }
 
-// Layers one after the other, as in networks: second order goes through every pair of neighbors.
+// Layers in sequence, as in networks: second derivatives pass through each pair of neighbors.
 void add_networks() {
   row("conv2d", "relu, pool, linear", {in({2, 2, 6, 6}), in({3, 2, 3, 3}), in({3}), in({2, 12}), in({2})},
       [](X x) {

@@ -1,4 +1,6 @@
-// Rows of convolutions: forward, both gradients, transposed; over signals, images and volumes.
+// Rows of the op test table for 1D, 2D and 3D convolutions: forward, gradients of input and weight, and
+// transposed. The reference of all is one loop over the products y[iy] += x[ix] * w[iw]. Each row is tested
+// against its f64 reference, its gradients against difference quotients; op_table.h explains the fields.
 #include <stdexcept>
 
 #include "gradus/tests/ops/table/op_table.h"
@@ -30,8 +32,8 @@ Shape result_shape(const Shape& x, const Shape& w, const ConvGeometry& g) {
   return y;
 }
 
-// Calls f(offset in y, offset in x, offset in w) for every product of the convolution. A signal or an image
-// is taken for a volume.
+// Calls f(offset in y, offset in x, offset in w) for every product of the convolution. 1D and 2D shapes get
+// leading spatial dims of size 1.
 template <class F>
 void for_each_product(const Shape& xs, const Shape& ws, const Shape& ys, const ConvGeometry& g, F f) {
   if (double(ys.product()) * double(ws.product()) > 0x1p25 * double(ws[0]))
@@ -81,11 +83,12 @@ Reference convolution(const ConvGeometry& g) {
   };
 }
 
+// Products per element of the result.
 double taps(const Shape& w) { return double(w.product() / w[0]); }
 
 template <class Options> struct ConvCase {
   const char* name;
-  Shape x, w;
+  Shape x, w;  // [N, C, ...], [out channels, C / groups, ...]; transposed: w [C, out channels / groups, ...]
   Options options;
 };
 
@@ -182,7 +185,7 @@ void add_gradients(const char* input_op, const char* weight_op,
   const Options o = c.options;
   const ConvGeometry g = o;
   const Shape xs = c.x, ws = c.w, ys = result_shape(xs, ws, g);
-  // Of other batches and channels than the sample's.
+  // Shapes of x and w for tensors whose batch size and channels may differ from the case's.
   const auto image = [=](const Shape& dy, const Shape& w) {
     Shape x = xs;
     x[0] = dy[0], x[1] = w[1] * g.groups;
@@ -280,7 +283,7 @@ void add_images() {
   bool first = true;
   for (const auto& c : cases) {
     add_forward("conv2d", &conv2d, c, first);
-    if (c.x.product() < 1000) add_rectified(c, first);  // large ones are conv2d's
+    if (c.x.product() < 1000) add_rectified(c, first);  // the kernels are conv2d's
     add_gradients("conv2d_input_grad", "conv2d_weight_grad", &conv2d_input_grad, &conv2d_weight_grad, c,
                   first);
     first = false;
@@ -350,7 +353,8 @@ void add_without_batch(const char* op, const Run& run, const Shape& x, const Sha
            .terms = taps(w) + 1});
 }
 
-// Zeros that keep the size: an even number of them on both sides, an odd one at the end.
+// same_padding keeps the size: dilation * (kernel - 1) zeros, half on each side, an odd one at the end. The
+// reference appends the odd one to x.
 void add_same_padding(const char* op, const Run& run, const Shape& x, const Shape& w, ConvGeometry g) {
   Dims odd;
   for (int d = 0; d < g.rank(); ++d) {
@@ -388,7 +392,7 @@ void add_special_inputs() {
   const Run keep1 = [=](const Tensor& x, const Tensor& w, const Tensor& b) { return conv1d(x, w, b, same1); };
   const Run keep2 = [=](const Tensor& x, const Tensor& w, const Tensor& b) { return conv2d(x, w, b, same2); };
   const Run keep3 = [=](const Tensor& x, const Tensor& w, const Tensor& b) { return conv3d(x, w, b, same3); };
-  // "valid" is no padding, of every rank.
+  // Padding "valid" is no padding.
   const Run valid1 = [](const Tensor& x, const Tensor& w, const Tensor& b) {
     return conv1d(x, w, b, {.padding = kValidPadding});
   };
@@ -444,6 +448,7 @@ std::vector<ErrorCase> transpose_errors(Tensor (*run)(const Tensor&, const Tenso
   };
 }
 
+// plain(options): the convolution whose input gradient the transposed convolution computes.
 template <class Options, class Plain>
 void add_transposed(const char* op,
                     Tensor (*run)(const Tensor&, const Tensor&, const Tensor&, const Options&),

@@ -1,5 +1,6 @@
-// Rows of the creation and random ops. Random ones start from a seed, so that what they draw is
-// part of the row.
+// Rows of the op test table for creation and random ops. Random ops set the seed before each run; most have
+// no reference, and results on other devices, layouts and thread counts are compared. op_table.h explains the
+// fields.
 #include <cmath>
 #include <string>
 
@@ -13,7 +14,7 @@
 namespace gradus::optest {
 namespace {
 
-// An op without inputs.
+// An op without inputs, its reference r (null for a random one) and its result's dtype t.
 void source(const char* op, const char* variant, std::function<Tensor()> run, std::function<Array()> r,
             DType t, std::vector<ErrorCase> errors = {}) {
   add_row({.op = op,
@@ -183,6 +184,7 @@ void add_creation() {
 
 void add_random() {
   const std::vector<Sample> any = {{in({300})}, {in({2, 3, 2, 2})}, {in({})}};
+  // A random op that takes its shape and dtype from a tensor.
   const auto drawn = [&](const char* op, std::function<Tensor(const Tensor&)> f,
                          std::vector<ErrorCase> errors = {}) {
     add_row({.op = op,
@@ -195,6 +197,7 @@ void add_random() {
              .differentiable = false,
              .errors = std::move(errors)});
   };
+  // The same for an op that fills its argument.
   const auto into = [](void (*f)(const Tensor&)) {
     return [f](const Tensor& x) {
       const Tensor y = raw::clone(x);
@@ -222,7 +225,7 @@ void add_random() {
                  return normal(x[0], x[1]);
                },
            .differentiable = false});
-  // Where the distribution leaves no choice, so that there is a reference.
+  // One nonzero weight per row determines the samples.
   Input sure = in({2, 4});
   sure.values = {0, 0, 3, 0, 0.5, 0, 0, 0};
   add_row(

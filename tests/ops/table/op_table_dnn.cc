@@ -1,4 +1,6 @@
-// Rows of normalization.
+// Rows of the op test table for batch norm: whole, fused with ReLU, and in the two parts that ranks need for
+// a common batch: statistics of the local batch, normalization by given ones. Each row is tested against its
+// f64 reference, its gradients against difference quotients; op_table.h explains the fields.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -16,7 +18,7 @@ Tensor constant(const Tensor& x, const std::vector<double>& values) {
   return raw::to(raw::to(tensor(values, shape), x.dtype()), x.device());
 }
 
-// Where each channel's elements are.
+// The offsets of each channel's elements.
 std::vector<std::vector<size_t>> places_of_channels(const Array& x) {
   const int64_t channels = x.shape[1];
   int64_t area = 1;
@@ -26,7 +28,7 @@ std::vector<std::vector<size_t>> places_of_channels(const Array& x) {
   return places;
 }
 
-// Batch norm in two parts, for batches that are normalized together.
+// The results of batch_statistics (x, means, sums of squared deviations) are compared as one vector.
 void add_joined_batch_norm() {
   for (const Shape& s : {Shape{4, 3}, Shape{2, 3, 5}, Shape{2, 3, 2, 2}}) {
     const std::string variant = concat(s);
@@ -80,6 +82,8 @@ void add_joined_batch_norm() {
 }
 
 void add_batch_norm() {
+  // x[0], normalized by its own mean and variance (training) or the given ones; then * x[1] + x[2], if
+  // present.
   const auto normalized = [](A x, bool training, const std::vector<double>& mean,
                              const std::vector<double>& var, double eps) {
     const Array& v = x[0];
@@ -91,7 +95,7 @@ void add_batch_norm() {
       std::vector<size_t> at;
       for (int64_t n = 0; n < v.shape[0]; ++n)
         for (int64_t i = 0; i < area; ++i) at.push_back(size_t((n * channels + c) * area + i));
-      // Equal elements divide what the mean's sum has lost by the root of eps.
+      // In long double: for equal elements the mean's rounding error is divided by sqrt(eps) alone.
       long double m = 0, s = 0;
       for (size_t i : at) m += v.v[i];
       m /= double(at.size());
@@ -134,7 +138,7 @@ void add_batch_norm() {
     }
   }
 
-  // Rectified, alone and on top of a residual. Weights and shifts keep results away from the kink at 0.
+  // Batch norm, plus x[3] where there is one, then ReLU (slope 0) or leaky ReLU.
   const auto rectified = [=](A x, bool training, double slope) {
     Array y = normalized(x, training, mean, var, 0.01);
     for (size_t i = 0; i < y.v.size(); ++i) {

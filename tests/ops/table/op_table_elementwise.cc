@@ -1,4 +1,6 @@
-// Rows of the element-wise ops: arithmetic, activations, comparisons, where, copies.
+// Rows of the op test table for the element-wise ops: arithmetic, activations and their gradients,
+// comparisons, where, copies. References are scalar functions of <cmath> in f64. Each row is tested against
+// its f64 reference, its gradients against difference quotients; op_table.h explains the fields.
 #include <algorithm>
 #include <cmath>
 
@@ -49,7 +51,7 @@ struct Unary {
   const char* op;
   Tensor (*run)(const Tensor&);
   double (*reference)(double);
-  Input like = in({});
+  Input like = in({});  // the range of the inputs; the shapes are unary_samples'
   double terms = 4;
   bool second_order = true;
 };
@@ -65,6 +67,7 @@ void add(const Unary& u) {
            .takes_all = true});
 }
 
+// [2,3] and [2,4] do not broadcast. `op` as in ErrorCase: operator+ reports "add".
 ErrorCase two_shapes(const char* what, std::function<Tensor(const Tensor&, const Tensor&)> f,
                      std::string op = "") {
   return {what, [f] { f(empty({2, 3}), empty({2, 4})); }, {"[2,3]", "[2,4]"}, std::move(op)};
@@ -358,7 +361,7 @@ void add_functions() {
        [](double v) { return v > 0 ? v : 0.7 * std::expm1(v); }, no_zero});
   add({"softplus", [](const Tensor& x) { return softplus(x, 2); },
        [](double v) { return std::log1p(std::exp(2 * v)) / 2; }, wide});
-  // Away from the step at the threshold, which a difference quotient sees.
+  // Inputs keep away from the threshold, at which the result jumps and a difference quotient is wrong.
   add({"softplus", [](const Tensor& x) { return softplus(x, 2, -5); }, [](double v) { return v; },
        in({}, -2, 4)});
   add({"softplus", [](const Tensor& x) { return softplus(x, 2, 1); },
@@ -429,7 +432,7 @@ void add_activation_gradients() {
 void add_comparisons() {
   const auto row = [](const char* op, std::function<Tensor(const Tensor&, const Tensor&)> f,
                       bool (*r)(double, double)) {
-    // Whole numbers, so that equals occur.
+    // Few whole numbers: equal pairs occur.
     Input whole = {.shape = {}, .fill = Fill::kInteger, .lo = -2, .hi = 3};
     add_row({.op = op,
              .samples = binary_samples(whole, whole),

@@ -1,4 +1,7 @@
-// Rows of the further functions of one and two numbers, and of the further activations.
+// Rows of the op test table for element-wise functions beyond op_table_elementwise.cc: trigonometric and
+// special functions, rounding, bit operations, activations. References are scalar functions in f64. Each row
+// is tested against its f64 reference, its gradients against difference quotients; op_table.h explains the
+// fields.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -37,7 +40,7 @@ std::vector<Sample> pairs_like(Input a, Input b) {
   return out;
 }
 
-struct One {
+struct One {  // an op of one argument
   const char* op;
   Tensor (*run)(const Tensor&);
   double (*reference)(double);
@@ -46,7 +49,7 @@ struct One {
   std::vector<ErrorCase> errors = {};
   const char* variant = "";
 };
-// Ops that are made of others round several times: not to be held to one rounding in 16 bits.
+// Ops composed of others round after each: in 16-bit types they would exceed a tolerance for one rounding.
 bool is_composite(const std::string& op) {
   for (const char* name : {"sinc", "logit", "frac", "softsign", "tanhshrink", "relu6", "deg2rad", "rad2deg"})
     if (op == name) return true;
@@ -67,6 +70,7 @@ void add(const One& u) {
 ErrorCase two_shapes(std::function<Tensor(const Tensor&, const Tensor&)> f) {
   return ERROR_CASE(f(empty({2, 3}), empty({2, 4})), "[2,3]", "[2,4]");
 }
+// An argument out of range, which the error must quote as `says`.
 ErrorCase bad_value(const char* says, std::function<void()> f) { return {"value", std::move(f), {says}}; }
 
 void add_angles() {
@@ -95,7 +99,7 @@ void add_functions() {
   add({"log2", [](const Tensor& x) { return log2(x); }, [](double v) { return std::log2(v); }, positive});
   add({"log10", [](const Tensor& x) { return log10(x); }, [](double v) { return std::log10(v); }, positive});
   add({"erfc", [](const Tensor& x) { return erfc(x); }, [](double v) { return std::erfc(v); }, wide});
-  // By bisection.
+  // The reference bisects erf.
   add({"erfinv", [](const Tensor& x) { return erfinv(x); },
        [](double v) {
          double low = -6, high = 6;
@@ -105,7 +109,7 @@ void add_functions() {
        unit, 64});
   add({"lgamma", [](const Tensor& x) { return lgamma(x); }, [](double v) { return std::lgamma(v); },
        in({}, 0.3, 5), 16});
-  // By slow series: -gamma + sum (1/k - 1/(k + x - 1)), with the rest as an integral.
+  // psi(x) = psi(x + 1) - 1 / x up to x = 1e4, then the asymptotic series; psi' likewise.
   const auto digamma_of = [](double v) {
     double s = 0;
     for (; v < 1e4; ++v) s -= 1 / v;

@@ -1,4 +1,7 @@
-// Rows of resizing, padding, moving and reading of image cells.
+// Rows of the op test table for ops that resample, pad or move pixels: interpolate, pad, unfold and fold,
+// pixel and channel shuffles, FIR filters (upfirdn2d of StyleGAN), grid_sample. References in f64 loops
+// follow PyTorch's definitions. Each row is tested against its f64 reference, its gradients against
+// difference quotients; op_table.h explains the fields.
 #include <algorithm>
 #include <cmath>
 
@@ -10,10 +13,10 @@ namespace {
 const std::vector<DType> kAllFloats = {DType::kF32, DType::kF64, DType::kBF16, DType::kF16};
 const TensorOptions kIntegers{.dtype = DType::kI64};
 
-// weight(d, i, j): what cell j of dim d counts for in cell i of the result.
+// weight(d, i, j): the weight of input pixel j in output pixel i along dim d.
 using Weight = std::function<double(int d, int64_t i, int64_t j)>;
 
-// y[i...] = sum over all j... of the product of weights times x[j...], for the dims behind the channels.
+// y[i...] = sum_j... x[j...] prod_d weight(d, i_d, j_d), d over the spatial dims (2 and up).
 Array weighted(const Array& x, const Shape& out, const Weight& weight) {
   Array y = x;
   for (int d = 2; d < x.dim(); ++d) {
@@ -35,6 +38,7 @@ Array weighted(const Array& x, const Shape& out, const Weight& weight) {
   return y;
 }
 
+// Keys' cubic convolution kernel with PyTorch's a = -0.75.
 double keys(double t) {
   const double a = -0.75;
   t = std::abs(t);
@@ -45,11 +49,12 @@ double keys(double t) {
 
 using Mode = Interpolation;
 
+// The weight of input pixel j of n in output pixel i. step: input pixels per output pixel.
 double resize_weight(Mode mode, double step, bool aligned, int64_t n, int64_t i, int64_t j) {
   if (mode == Mode::kNearest) return j == std::min(n - 1, int64_t(double(i) * step + 1e-9));
   if (mode == Mode::kNearestExact) return j == std::min(n - 1, int64_t((double(i) + 0.5) * step + 1e-9));
   const double at = aligned ? double(i) * step : (double(i) + 0.5) * step - 0.5;
-  if (mode != Mode::kBicubic)  // a tent, its top held inside of the image
+  if (mode != Mode::kBicubic)  // a hat function; its center is clamped to the image
     return std::max(0.0, 1 - std::abs(std::clamp(at, 0.0, double(n - 1)) - double(j)));
   double sum = 0;
   const int64_t left = int64_t(std::floor(at));
@@ -58,6 +63,7 @@ double resize_weight(Mode mode, double step, bool aligned, int64_t n, int64_t i,
   return sum;
 }
 
+// `steps` empty: those that follow from the sizes.
 void add_resized(const std::string& variant, const Shape& x, const Shape& y, const InterpolateOptions& o,
                  std::vector<double> steps = {}) {
   if (steps.empty())
@@ -135,6 +141,7 @@ void add_resample() {
   taps->end_output();
   taps->add(1, 0.5), taps->end_output();
   taps->add(0, 1), taps->add(1, 1), taps->add(2, 1), taps->add(0, 1), taps->add(2, 3), taps->end_output();
+  // The same map of 3 inputs to 4 outputs as a matrix.
   const double matrix[4][3] = {{2, 0, -1}, {0, 0, 0}, {0, 0.5, 0}, {2, 1, 4}};
   Resampling rows, columns, both;
   rows.axes[1] = columns.axes[2] = both.axes[1] = both.axes[2] = taps;
@@ -174,7 +181,7 @@ void add_resample() {
   add("both", both, {2, 2, 3, 3}, {2, 2, 4, 4});
 }
 
-// The cell that stands at position i of n, or -1: none.
+// The source pixel of position i in a padded axis of n pixels; -1: the constant.
 int64_t cell_at(PadMode mode, int64_t i, int64_t n) {
   if (i >= 0 && i < n) return i;
   if (mode == PadMode::kConstant) return -1;
@@ -243,7 +250,8 @@ void add_pads() {
   add_padded("circular crop", {2, 3, 4, 5}, {-1, 2}, {.mode = PadMode::kCircular});
 }
 
-// Calls f(column matrix's offset, image's offset) for the windows' cells inside of the image x[N,C,H,W].
+// Calls f(offset in the columns, offset in x[N,C,H,W]) for the window elements inside the image. blocks:
+// windows per axis.
 void for_each_cell(const Shape& x, Size2 blocks, const UnfoldOptions& o,
                    const std::function<void(size_t, size_t)>& f) {
   const Size2 k = o.kernel;
@@ -325,6 +333,7 @@ void add_unfolding() {
 void add_shuffles() {
   for (int64_t f : {1, 2, 3}) {
     const Shape few{2, 2 * f * f, 3, 2}, many{2, 2, 3 * f, 2 * f};
+    // pixel_shuffle if `apart`, else its inverse.
     const auto move = [=](const Array& x, bool apart) {
       const int64_t C = apart ? x.size(1) / (f * f) : x.size(1), H = apart ? x.size(2) : x.size(2) / f,
                     W = apart ? x.size(3) : x.size(3) / f;
@@ -417,7 +426,8 @@ void add_shuffles() {
                         ERROR_CASE(channel_shuffle(empty({1, 4, 2}), 0), "groups", "0")}});
 }
 
-// The definition, over an upsampled and padded image that is written out.
+// gain * the correlation of x, upsampled by zeros and padded, with the flipped kernel; then every down-th
+// pixel. A 1D kernel is applied along both axes.
 Array upfirdn_of(const Array& x, const Array& kernel, const Upfirdn2dOptions& o, double gain = 1) {
   const bool line = kernel.dim() == 1;
   const int64_t KH = kernel.size(0), KW = kernel.size(-1);
@@ -536,6 +546,7 @@ void add_upfirdn() {
   }
 }
 
+// The pixel position, of n, of a grid coordinate g, which is in [-1, 1] inside the image.
 double in_cells(double g, int64_t n, SamplePadding padding, bool aligned) {
   double at = aligned ? (g + 1) / 2 * double(n - 1) : ((g + 1) * double(n) - 1) / 2;
   const double low = aligned ? 0 : -0.5, high = aligned ? double(n - 1) : double(n) - 0.5;
@@ -564,7 +575,7 @@ Array sampled(const Array& x, const Array& grid, const GridSampleOptions& o) {
   return y;
 }
 
-// Where an axis of n cells holds cell i when the padding is asked for it; -1: nowhere.
+// The pixel that the padding puts at position i of an axis of n pixels; -1: zero.
 int64_t cell_for(int64_t i, int64_t n, SamplePadding padding, bool aligned) {
   if (padding == SamplePadding::kZeros) return i < 0 || i >= n ? -1 : i;
   if (padding == SamplePadding::kReflection && !(aligned && n == 1))
@@ -602,7 +613,7 @@ Array sampled_cubically(const Array& x, const Array& grid, const GridSampleOptio
 }
 
 void add_sampling() {
-  // Positions away from the cells' edges, where the gradient jumps: inside, and some of them outside.
+  // Positions at which the gradient does not jump; some are outside the image.
   const std::vector<double> at = {-0.83, 0.31, 0.44, -0.55, 0.11,  0.72,
                                   -1.37, 0.9,  1.61, -1.22, -0.21, -0.08};
   const auto refuses = [](const char* what, const Shape& x, const Shape& grid, std::vector<std::string> says,

@@ -1,4 +1,6 @@
-// Rows of matrix products, by all their names, and of sums by equation.
+// Rows of the op test table for matrix products (matmul, linear, einsum, mm, addmm, ...), matrix_power and
+// cross. Most references evaluate an einsum equation term by term in f64. Each row is tested against its f64
+// reference, its gradients against difference quotients; op_table.h explains the fields.
 #include <algorithm>
 #include <map>
 #include <stdexcept>
@@ -112,7 +114,8 @@ void add_matmul() {
 
 // --- einsum ---
 
-// The definition: every letter runs over its size, a size of 1 repeats. No "...", and the result is given.
+// einsum by its definition: a sum over all index values, in which dims of size 1 broadcast. `equation` has no
+// "..." and names its result.
 Reference sum_of_products(const std::string& equation) {
   return [=](A x) {
     std::vector<std::string> terms(1);
@@ -160,7 +163,8 @@ Reference sum_of_products(const std::string& equation) {
 const TensorOptions kDouble{DType::kF64, kCPU}, kWhole{DType::kI64, kCPU};
 const TensorOptions kOther{DType::kF32, Device{DeviceType::kCPU, 1}};
 
-// The errors that products of two operands of these shapes have whatever they are.
+// `more` and the errors that products of two operands share: two dtypes, two devices; if `floating`,
+// integers.
 std::vector<ErrorCase> pair_errors(const std::function<Tensor(const Tensor&, const Tensor&)>& f,
                                    const Shape& a, const Shape& b, std::vector<ErrorCase> more,
                                    bool floating = true) {
@@ -202,7 +206,7 @@ std::vector<ErrorCase> einsum_errors() {
 
 void add_einsum() {
   struct Case {
-    const char *equation, *plain;  // the same without "..." and with the result; empty: as it is
+    const char *equation, *plain;  // plain: for sum_of_products; "": equation
     std::vector<Shape> shapes;
   };
   const Case cases[] = {
@@ -265,6 +269,7 @@ void add_einsum() {
 
 using Pair = std::function<Tensor(const Tensor&, const Tensor&)>;
 
+// A row of samples of these shapes; `equation` is the reference.
 void add_pair(const char* op, const Pair& f, const char* equation,
               const std::vector<std::pair<Shape, Shape>>& shapes, std::vector<ErrorCase> errors,
               bool floating = true) {
@@ -307,6 +312,7 @@ void add_pairs() {
            .samples = {{in({}), in({2, 3})}},
            .run = RUN(inner(x[0], x[1])),
            .reference = sum_of_products(",ij->ij")});
+  // The reference `f` with dims joined, as kron joins them.
   const auto joined = [](Reference f, Shape shape) {
     return [=](A x) {
       Array y = f(x);
@@ -375,6 +381,7 @@ Reference weighted(const char* equation, const AddmmOptions& o) {
 
 using Add = Tensor (*)(const Tensor&, const Tensor&, const Tensor&, const AddmmOptions&);
 
+// cs: shapes of c that broadcast to the product; misfit: one that does not.
 void add_weighted(const char* op, Add f, const char* equation, const Shape& a, const Shape& b,
                   const std::vector<Shape>& cs, const Shape& misfit) {
   bool first = true;

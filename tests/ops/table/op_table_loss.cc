@@ -1,4 +1,6 @@
-// Rows of the losses of scores for classes.
+// Rows of the op test table for cross_entropy and nll_loss. The reference computes PyTorch's formulas in f64.
+// Each row is tested against its f64 reference, its gradients against difference quotients; op_table.h
+// explains the fields.
 #include <cmath>
 
 #include "gradus/tensor/ops/copy.h"
@@ -8,7 +10,8 @@
 namespace gradus::optest {
 namespace {
 
-constexpr double kIgnored = -100;
+constexpr double kIgnored = -100;  // the default ignore_index
+// Of five classes.
 const std::vector<double> kWeight = {0.5, 2, 1, 0.25, 1.5};
 
 struct Loss {
@@ -27,7 +30,7 @@ Array reduced(Array losses, Reduction reduction, double denominator) {
   return y;
 }
 
-// x[N,C,D...] against class numbers [N,D...], or probabilities of x's shape.
+// x[N,C,D...] against class indices [N,D...], or probabilities of x's shape.
 Array cross_entropy_of(const Array& x, const Array& target, const Loss& how) {
   const int64_t classes = x.shape[1];
   Array lp = how.log_probs ? x : along(x, 1, true, [](std::vector<double> v) {

@@ -1,4 +1,6 @@
-// Rows of the losses of every element and its target, of distances, and of the losses with margins.
+// Rows of the op test table for element-wise losses, distances, and margin and embedding losses. References
+// are PyTorch's formulas in f64, with each reduction. Each row is tested against its f64 reference, its
+// gradients against difference quotients; op_table.h explains the fields.
 #include <cmath>
 #include <limits>
 #include <numbers>
@@ -26,7 +28,8 @@ Array reduced(const Array& losses, Reduction reduction) {
 
 double logsigmoid_of(double x) { return -std::log1p(std::exp(-x)); }
 
-// The mean of nothing is NaN, which is no place for differences: it has a row of its own.
+// Adds a row and the sample `empty`. A mean of no elements is NaN, which the gradient check does not take:
+// then `empty` has a row of its own.
 void add_with_empty(OpCase row, Reduction reduction, const Sample& empty) {
   if (reduction != Reduction::kMean) {
     row.samples.push_back(empty);
@@ -37,7 +40,7 @@ void add_with_empty(OpCase row, Reduction reduction, const Sample& empty) {
   add_row(row);
 }
 
-// What is tested of one loss f(x, t): `run` with each reduction on inputs like `x` and `t`.
+// The rows of an element-wise loss f(x, t), one per reduction. x and t are uniform in these intervals.
 struct PointLoss {
   const char* op;
   const char* variant;
@@ -83,7 +86,7 @@ void add(const PointLoss& l) {
   }
 }
 
-// Of a loss with one target for all elements.
+// A loss f(x) whose target is one number for all elements.
 void add_of_number(const char* op, double target, const std::function<Tensor(const Tensor&, Reduction)>& run,
                    const std::function<double(double)>& f) {
   for (const auto& [reduction, name] : kReductions)
@@ -270,7 +273,7 @@ void add_likelihoods() {
   }
 }
 
-// Weights, the batch's mean, and what lies beyond the tables above.
+// Weights, kBatchMean, and values at the limits of a loss's domain.
 void add_variants() {
   add_row({.op = "binary_cross_entropy",
            .variant = "weighted",
@@ -348,12 +351,14 @@ void add_variants() {
            .dtypes = {DType::kF32}});
 }
 
+// squares_plus: added to the squared norms.
 double cosine(const double* a, const double* b, int64_t n, double squares_plus = 0) {
   double ab = 0, aa = squares_plus, bb = squares_plus;
   for (int64_t i = 0; i < n; ++i) ab += a[i] * b[i], aa += a[i] * a[i], bb += b[i] * b[i];
   return ab / std::sqrt(aa) / std::sqrt(bb);
 }
 
+// The p-norm of a - b + eps.
 double distance(const double* a, const double* b, int64_t n, double p, double eps) {
   double s = 0;
   for (int64_t i = 0; i < n; ++i) {
@@ -388,7 +393,7 @@ void add_distances() {
                    ERROR_CASE(pairwise_distance(ones({2, 3}), ones({2, 4})), "[2,3]", "[2,4]"),
                    ERROR_CASE(pairwise_distance(ones({}), ones({})), "f32[]"),
                    ERROR_CASE(pairwise_distance(ones({2}), ones({2}, {.dtype = DType::kI64})), "i64[2]")}});
-  // A row of zeros has no direction: near it gradients grow without bound.
+  // Rows away from zero, near which gradients grow without bound.
   add_row({.op = "cosine_similarity",
            .samples = {{off_zero({3, 5}), off_zero({3, 5})},
                        {in({1, 4}, 0.5, 1), in({1, 4}, -1, -0.5)},
@@ -410,6 +415,7 @@ void add_distances() {
                                  "i64[2,2]")}});
 }
 
+// Targets 1 and -1.
 Input signs(const Shape& shape) {
   Input i{.shape = shape, .fixed = true, .dtype = DType::kI64};
   for (int64_t k = 0; k < shape.product(); ++k) i.values.push_back(k % 3 == 1 ? -1 : 1);

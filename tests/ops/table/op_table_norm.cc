@@ -1,4 +1,6 @@
-// Rows of layer, group, instance, local response and root mean square normalization, and of dropout's forms.
+// Rows of the op test table for layer, group, instance, local response and RMS norm, and for the dropouts
+// whose result is not random (evaluation, p = 0, p = 1). Each row is tested against its f64 reference, its
+// gradients against difference quotients; op_table.h explains the fields.
 #include <cmath>
 #include <limits>
 #include <tuple>
@@ -10,11 +12,12 @@
 namespace gradus::optest {
 namespace {
 
-// Rows of `n` elements, each by its own mean and variance (or mean square), times w plus b by element.
+// x[0] in rows of n elements, each normalized by its mean and variance (not `centered`: mean square); times
+// x[1] plus x[2], if given.
 Array rows_normalized(A x, int64_t n, double eps, bool centered) {
   Array y = x[0];
   for (size_t r = 0; r < y.v.size(); r += size_t(n)) {
-    // A row of equal elements divides what the mean's sum has lost by the root of eps.
+    // In long double: for equal elements the mean's rounding error is divided by sqrt(eps) alone.
     long double mean = 0, square = 0;
     for (size_t i = r; centered && i < r + size_t(n); ++i) mean += y.v[i];
     mean /= double(n);
@@ -28,7 +31,7 @@ Array rows_normalized(A x, int64_t n, double eps, bool centered) {
   return y;
 }
 
-// Groups of a sample's channels lie together in a row-major array; weight and bias are by channel.
+// The channels of a group are contiguous; weight x[1] and bias x[2] are per channel.
 Array groups_normalized(A x, int64_t groups, double eps) {
   Array plain = x[0];
   const int64_t C = x[0].shape[1];
@@ -42,6 +45,7 @@ Array groups_normalized(A x, int64_t groups, double eps) {
   return y;
 }
 
+// y[c] = sum of x[j]^power over channels j in [c - before, c + after].
 Array window_sums(const Array& x, int64_t before, int64_t after, double power) {
   Array y(x.shape);
   const int64_t C = x.shape[1];
@@ -55,6 +59,7 @@ Array window_sums(const Array& x, int64_t before, int64_t after, double power) {
   return y;
 }
 
+// A vector with the dtype and device of `like`.
 Tensor constant(const Tensor& like, const std::vector<double>& v) {
   const Shape shape{int64_t(v.size())};
   if (like.device().type == DeviceType::kMeta)
@@ -281,7 +286,7 @@ void add_dropout() {
     if (f.of_channels) errors.push_back(ERROR_CASE(f.run(empty({7}), 0.5, true), "[7]"));
     Shape empty_batch = f.shape;
     empty_batch[0] = 0;
-    // What is drawn, and what becomes of it, is in dropout_test.
+    // dropout_test.cc tests the random masks.
     add_row({.op = f.op,
              .variant = "in evaluation",
              .samples = {{in(f.shape)}, {in(empty_batch)}},

@@ -1,5 +1,7 @@
-// Rows of the ops that read and write at indices or under masks, beyond op_table_structure.cc; of tables of
-// rows; and error cases of ops whose rows are there.
+// Rows of the op test table for indexed and masked reads and writes (take, put, scatter_reduce, masked_*,
+// embedding), beyond op_table_structure.cc; and further error cases of that file's ops. References are f64
+// loops. Each row is tested against its f64 reference, its gradients against difference quotients; op_table.h
+// explains the fields.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -13,6 +15,7 @@ namespace {
 
 const std::vector<DType> kAll = {DType::kF32, DType::kF64, DType::kF16, DType::kBF16, DType::kI64,
                                  DType::kI32, DType::kI16, DType::kI8,  DType::kU8,   DType::kBool};
+// Of ops that add elements.
 const std::vector<DType> kSums = {DType::kF32, DType::kF64, DType::kF16, DType::kBF16};
 
 Tensor i64(std::vector<int64_t> v) { return tensor(v, {int64_t(v.size())}); }
@@ -104,7 +107,7 @@ void add_flat_indices() {
                                  "[index_select_backward]", "[2,3]", "[2,1]")}});
 }
 
-// Combines src into x along dim 1.
+// scatter_reduce of x[2] at the indices x[1] into x[0], along dim 1.
 Reference reduced(ScatterReduce how, bool include_self) {
   return [=](A x) {
     Array y = x[0];
@@ -172,7 +175,7 @@ void add_scatter_reduce() {
   Input with_zeros = in({2, 4}), src_zeros = in({2, 5});
   with_zeros.values = {0, 2, 0, -1, 1, 2, 3, 4};
   src_zeros.values = {2, 0, 3, 0, -1, 4, 0, 2, 3, 1};
-  // Zeros that meet have no second order, and say so.
+  // prod has no second derivative where several zeros of src meet; in `lone` a destination gets one at most.
   const Input lone = [] {
     Input v = in({2, 5});
     v.values = {2, 0, 3, 0, -1, 4, 2, 0, 3, 1};
@@ -265,7 +268,7 @@ void add_masks() {
            .errors = {ERROR_CASE(masked_select(zeros({3}), zeros({3})), "[masked_select]", "f32"),
                       ERROR_CASE(masked_select(zeros({3}), bools({2})), "[masked_select]", "[2]")},
            .shape_from_data = true});
-  // Larger than a block of a kernel.
+  // Several blocks of the kernels.
   add_row({.op = "masked_select",
            .variant = "many",
            .samples = {{in({40000}), mask({40000})}},
@@ -339,14 +342,15 @@ void add_tables() {
                   ERROR_CASE(embedding(i64({1}), zeros({4})), "[embedding]", "[4]"),
                   ERROR_CASE(embedding(zeros({1}), zeros({4, 2})), "[embedding]", "f32"),
                   ERROR_CASE(embedding(i64({1}), zeros({4, 2}), {.padding_idx = 4}), "[embedding]", "4")}});
-  // The gradients are not the values', so that differences cannot be taken: see the
-  // rows of embedding_backward.
+  // The options change the gradient but not the value, so differences cannot check it: embedding_backward's
+  // rows do.
   add_row({.op = "embedding",
            .variant = "options",
            .samples = {{indices({5}, {3, 0, 3, 1, 3}), in({4, 2})}},
            .run = RUN(embedding(x[0], x[1], {.padding_idx = -1, .scale_grad_by_freq = true})),
            .reference = rows,
            .differentiable = false});
+  // The table's gradient; rows `skip` get none.
   const auto table = [](int64_t skip) {
     return [=](A x) {
       Array y({4, x[0].shape.back()});
@@ -408,7 +412,7 @@ void add_tables() {
                   ERROR_CASE(embedding_renorm_(zeros({2, 2}), i64({2}), 1), "[embedding_renorm_]", "2")}});
 }
 
-// Mistakes with ops whose rows are in op_table_structure.cc and op_table_creation.cc.
+// Errors of ops whose rows are in op_table_structure.cc, op_table_creation.cc and op_table_elementwise.cc.
 void add_errors() {
   const auto errors = [](const char* op, std::vector<ErrorCase> cases) {
     add_row({.op = op, .variant = "errors", .samples = {}, .errors = std::move(cases)});
@@ -533,7 +537,7 @@ void add_large() {
              .differentiable = false,
              .dtypes = {DType::kF32, DType::kBF16}});
   };
-  // Where x[i][j] is read from or written to, along dim 0 or 1.
+  // The element that index x[1][i][j] along `dim` selects.
   const auto place = [](A x, int64_t i, int64_t j, int dim) {
     const int64_t k = int64_t(x[1].at({i, j}));
     return dim == 0 ? std::pair(k, j) : std::pair(i, k);

@@ -1,4 +1,6 @@
-// Rows of pooling.
+// Rows of the op test table for max, average, adaptive and lp pooling, max_unpool and the ops of pooling's
+// gradients. References loop over each window in f64. Each row is tested against its f64 reference, its
+// gradients against difference quotients; op_table.h explains the fields.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -12,7 +14,7 @@ namespace gradus::optest {
 namespace {
 
 struct Window {
-  int64_t first, last;  // cells of the image, before clipping: [first, last)
+  int64_t first, last;  // pixels [first, last) along an axis; may exceed the image
   int64_t step;
 };
 
@@ -20,11 +22,12 @@ int64_t pooled_size(int64_t n, int64_t kernel, int64_t stride, int64_t padding, 
                     bool ceil_mode) {
   const int64_t span = n + 2 * padding - dilation * (kernel - 1) - 1;
   int64_t out = (ceil_mode ? (span + stride - 1) / stride : span / stride) + 1;
-  if (ceil_mode && (out - 1) * stride >= n + padding) --out;  // the last window starts in the padding
+  if (ceil_mode && (out - 1) * stride >= n + padding)
+    --out;  // a last window that starts in the padding is left out
   return out;
 }
 
-// y[n,c,p,q] = f(values inside of the window, cells of the window with the padding in it)
+// y[n,c,p,q] = f(values of the window inside the image, the window's number of pixels with padding)
 Array pool(const Array& x, Size2 out, const std::function<Window(int64_t)>& rows,
            const std::function<Window(int64_t)>& columns, Size2 padding,
            const std::function<double(const std::vector<double>&, int64_t)>& f) {
@@ -134,6 +137,7 @@ void add_pooling() {
                                {{1, 2, 7, 5}, {3, 4}},
                                {{1, 2, 4, 4}, 2},
                                {{1, 2, 3, 3}, {3, 5}}}) {
+    // Adaptive pooling's windows.
     const auto cut = [](int64_t n, int64_t parts) {
       return [=](int64_t p) { return Window{p * n / parts, ((p + 1) * n + parts - 1) / parts, 1}; };
     };
@@ -163,8 +167,7 @@ void add_pooling() {
   }
 }
 
-// The ops that pooling's derivatives are made of, on 2x2 windows: overlapping ones (stride 1)
-// and disjoint ones.
+// The ops that pooling's gradients use, on 2x2 windows: overlapping (stride 1) and disjoint (stride 2).
 void add_pooling_gradients() {
   for (int64_t stride : {1, 2}) {
     const Shape image{1, 2, 4, 4};
@@ -176,6 +179,7 @@ void add_pooling_gradients() {
     const auto avg_windows = [=] {
       return raw::avg_pool2d_windows(empty(image), {.kernel = Size2(2), .stride = stride});
     };
+    // The position of the maximum in its window, 0 to 3, row-major.
     Input index = {
         .shape = out, .fill = Fill::kInteger, .lo = 0, .hi = 4, .fixed = true, .dtype = DType::kU8};
     const auto for_each =
@@ -232,21 +236,21 @@ void add_pooling_gradients() {
 
 // --- any number of dims ---
 
-// Cells first, first + step, ... below last, along each axis; d and h are 0 where there is no such axis.
+// A window per axis; 1D and 2D inputs are volumes with leading axes of size 1.
 struct Box {
   Window d, h, w;
 };
 using Boxes = std::function<Box(int64_t d, int64_t h, int64_t w)>;
 using OfCells = std::function<double(const std::vector<double>& inside, int64_t with_padding)>;
 
-// x [N,C,(D,(H,))W] seen as a volume.
+// [N,C,(D,(H,))W] as [N,C,D,H,W].
 Shape volume(const Shape& s) {
   Shape v{s[0], s[1], 1, 1, 1};
   for (int i = 2; i < s.size(); ++i) v[5 - s.size() + i] = s[i];
   return v;
 }
 
-// A window that counts cells up to the padding's end.
+// As pool(), in any number of dims.
 Array pool_volume(const Array& given, const Shape& out, const Boxes& boxes, Size3 padding, const OfCells& f) {
   Array x = given, y(volume(out));
   x.shape = volume(given.shape);
@@ -302,6 +306,7 @@ Boxes boxes_of(const Steps& s) {
   };
 }
 
+// The windows of adaptive pooling from x to y.
 Boxes even_boxes(const Shape& x, const Shape& y) {
   const auto cut = [](int64_t i, int64_t n, int64_t parts) {
     return Window{i * n / parts, ((i + 1) * n + parts - 1) / parts, 1};
@@ -501,7 +506,7 @@ void add_adaptive() {
         return adaptive_max_pool2d_with_indices(v[0], {2, 3}).first;
       },
       {wrong_dims([] { adaptive_max_pool2d_with_indices(empty({2}), 1); })});
-  // Where the maxima stand; more cells to a window than a byte counts are among them.
+  // The indices of the maxima; one case has a window of more than 256 elements.
   for (const auto& [x, size] : {std::pair<Shape, Size3>{{2, 9, 3, 5, 4}, {2, 3, 4}}, {{1, 2, 5, 9, 8}, 1}}) {
     const Shape in_shape = x, y{x[0], x[1], size.d, size.h, size.w};
     add_row({.op = "adaptive_max_pool3d_with_indices",

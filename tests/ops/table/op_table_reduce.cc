@@ -1,4 +1,6 @@
-// Rows of the reductions and of softmax.
+// Rows of the op test table for reductions, scans (cumsum, cumprod, linear_recurrence, ...), softmax,
+// normalize and cdist. References are f64 loops over each reduced group. Each row is tested against its f64
+// reference, its gradients against difference quotients; op_table.h explains the fields.
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -41,7 +43,7 @@ Array reduce_of(const Array& x, const Dims& dims, bool keepdim,
 double sum_of(const Values& v) { return double(std::accumulate(v.begin(), v.end(), 0.0L)); }
 double mean_of(const Values& v) { return sum_of(v) / double(v.size()); }
 double prod_of(const Values& v) {
-  // In which order the factors come is not said: where a part of them leaves every range, so may the product.
+  // The order of the factors is unspecified: a partial product may overflow where the whole does not.
   double largest = 0;
   for (double e : v) largest += std::max(0.0, std::log2(std::abs(e)));
   if (largest > 1000) throw std::overflow_error("prod_of: a part of the product may overflow");
@@ -67,7 +69,7 @@ double logsumexp_of(const Values& v) {
   return m + std::log(s);
 }
 
-// The ways to name dims, each on a tensor of a kind: all, one, from the back, several, inner, outer, 0-dim.
+// Every reduction has a row for each: reduced dims ({}: all), keepdim, shape of the input.
 struct Over {
   Dims dims;
   bool keepdim;
@@ -90,6 +92,7 @@ const Over kOver[] = {{{}, false, {3, 4}},
 
 using Run = std::function<Tensor(const Tensor&, const Dims&, bool)>;
 
+// `base`: the other fields of the rows.
 void reduction(const char* op, Run run, std::function<double(const Values&)> f, Input like, OpCase base) {
   int n = 0;
   for (const Over& o : kOver) {
@@ -116,7 +119,7 @@ void reduction(const char* op, Run run, std::function<double(const Values&)> f, 
 
 void add_further_reductions() {
   const std::vector<DType> floats = {DType::kF32, DType::kF64, DType::kF16, DType::kBF16};
-  // NaN left out; a line of nothing else.
+  // NaN among numbers, and a row of NaN alone.
   Input holes = in({3, 4});
   holes.values = {1, NAN, 2, -3, NAN, NAN, NAN, NAN, 0.5, 0.25, NAN, 4};
   const auto numbers = [](const Values& v) {
@@ -269,7 +272,7 @@ void add_distances() {
                    const int64_t batch = s.product();
                    s.push_back(m), s.push_back(n);
                    Array y(s);
-                   // Batches of a sample are of a's leading dims by b's last one.
+                   // The batches of b repeat over the leading ones of a.
                    const int64_t batches_b = x[1].v.empty() ? 1 : int64_t(x[1].v.size()) / (n * d);
                    for (int64_t k = 0; k < batch; ++k)
                      for (int64_t i = 0; i < m; ++i)
@@ -289,7 +292,7 @@ void add_distances() {
   }
 }
 
-// Errors of ops that need floating point, and of those that have no value for nothing.
+// The error of integers in an op of floats, and of a reduction of no elements that has no value.
 ErrorCase no_integers(const char* op, Run run) {
   return {"integers",
           [run] {
@@ -426,7 +429,7 @@ void add_reductions() {
     });
   };
   add_row(index);
-  // The gradient at zeros: products of the others.
+  // The gradient at a zero is the product of the other factors.
   Input with_zeros = in({3, 3});
   with_zeros.values = {2, 0, -1.5, 0, 3, 0, 0.5, 0.25, 2};
   add_row({.op = "prod",
@@ -449,7 +452,7 @@ void add_reductions() {
                return v;
              });
            }});
-  // Running results of the elements before, or of those behind; zeros in the products.
+  // All combinations of direction and exclusive scans, with zeros among the factors.
   for (bool reverse : {false, true})
     for (bool exclusive : {false, true})
       for (bool product : {false, true}) {
@@ -479,7 +482,7 @@ void add_reductions() {
                  .dtypes = {DType::kF32, DType::kF64, DType::kBF16},
                  .errors = {ERROR_CASE(product ? cumprod(ones({2}), 1, o) : cumsum(ones({2}), 1, o),
                                        product ? "[cumprod]" : "[cumsum]", "1")}});
-        // Rows side by side, and columns in tiles.
+        // Sizes around those of the kernels' tiles.
         add_row({.op = product ? "cumprod" : "cumsum",
                  .variant = concat("many lines", reverse ? " reverse" : "", exclusive ? " exclusive" : ""),
                  .samples = {{in({7, 3})},
@@ -524,7 +527,7 @@ void add_reductions() {
   }
 }
 
-// y (dy - sum(dy y)), or dy - exp(y) sum(dy).
+// softmax: y (dy - sum(dy y)). log_softmax: dy - exp(y) sum(dy).
 Array softmax_gradient(const Array& dy, const Array& y, int dim, bool log) {
   Array out = dy;
   if (!log) {
@@ -665,7 +668,7 @@ void add_along_a_dim() {
         [d = d](const Tensor& x) { return cummin(x, d).values; },
         running([](double a, double b) { return std::min(a, b); }),
         with_dim_error("cummin", [](const Tensor& x) { return cummin(x, 1).values; }));
-    // Of equals the last, so ties too.
+    // Of equal elements the last index counts.
     const Input ties = {.shape = {}, .fill = Fill::kInteger, .lo = -3, .hi = 4};
     row(
         "cummax", "indices", s, d, true, ties, [d = d](const Tensor& x) { return cummax(x, d).indices; },
@@ -681,7 +684,7 @@ void add_along_a_dim() {
                .run = [d = d, reverse](X x) { return linear_recurrence(x[0], x[1], d, reverse); },
                .reference =
                    [d = d, reverse](A x) {
-                     // Factors and terms as one line each, side by side.
+                     // y[i] = factor[i] y[i - 1] + v[i]
                      Array both = x[1];
                      std::vector<Values> factors;
                      along(x[0], d, true, [&](Values v) { return factors.push_back(v), v; });
@@ -766,7 +769,7 @@ void add_special_scans() {
     };
     add_row(row);
   }
-  // Long rows are cut into pieces, and shared by threads.
+  // Long rows, which threads share.
   for (bool reverse : {false, true}) {
     add_row({.op = "cumsum",
              .variant = reverse ? "long reverse" : "long",

@@ -1,4 +1,6 @@
-// Rows of sorting, selection, distinct values, search, counting.
+// Rows of the op test table for sort, topk, kthvalue, median, mode, unique, bincount, histc, searchsorted and
+// isin. References use std::stable_sort and f64 loops; NaN is the greatest value. Each row is tested against
+// its f64 reference, its gradients against difference quotients; op_table.h explains the fields.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -20,6 +22,7 @@ const Device kMeta{DeviceType::kMeta, 0};
 
 bool before(double a, double b) { return std::isnan(b) ? !std::isnan(a) : a < b; }
 
+// The indices of v's elements in sorted order; equal elements keep theirs.
 std::vector<size_t> order_of(const Values& v, bool descending) {
   std::vector<size_t> at(v.size());
   std::iota(at.begin(), at.end(), 0);
@@ -29,6 +32,7 @@ std::vector<size_t> order_of(const Values& v, bool descending) {
 }
 constexpr size_t kAll = std::numeric_limits<size_t>::max();
 
+// The first k values, or their indices, in sorted order.
 F first_values(size_t k, bool descending) {
   return [=](const Values& v) {
     Values y;
@@ -109,7 +113,7 @@ void add_orders() {
                .errors = {ERROR_CASE(argsort(empty({2, 3}), {.dim = -3}), "-3")}});
     }
   }
-  // Ties, NaN, both zeros, infinities; long lines, which are sorted by digits.
+  // Ties, NaN, both zeros, infinities; long rows, which radix sort takes.
   const Values special = {1, NAN, -0.0, 0.0, INFINITY, -1, -INFINITY, NAN, 1, 0.0};
   for (bool descending : {false, true}) {
     const SortOptions o{.descending = descending};
@@ -216,7 +220,7 @@ void add_selections() {
                  nth(middle, false), nth(middle, true), nothing("nanmedian", [] {
                    nanmedian(empty({2, 0}), {.dim = 1});
                  })});
-      // The smallest of the most frequent, where it stands last. Of distinct elements all are as frequent.
+      // The smallest of the most frequent values, and its last index.
       const auto most_frequent = [](bool place) {
         return [place](const Values& v) -> Values {
           const auto at = order_of(v, false);
@@ -395,14 +399,14 @@ void add_distinct_values() {
         return line(y);
       },
       true);
-  // Zeros are alike, every NaN is one of its own, and comes last.
+  // -0 equals 0; NaNs differ from each other and come last.
   row.samples = {{with_values({7}, {NAN, 1, -0.0, 0, NAN, -1, INFINITY})}};
   row.dtypes = {DType::kF32, DType::kF64, DType::kF16, DType::kBF16}, row.fixed_result = false;
   row.op = "unique", row.variant = "NaN", row.errors = {};
   row.run = RUN(unique(x[0]).values);
   row.reference = [](A) { return line({-1, 0, 1, INFINITY, NAN, NAN}); };
   add_row(row);
-  // Slices: columns 0, 2 and 3 are alike.
+  // Unique slices along a dim: columns 0, 2 and 3 are equal.
   row.samples = {{with_values({2, 4}, {1, 0, 1, 1, 2, 5, 2, 2})}};
   const auto as = [](const Shape& s, Values v) {
     return [=](const Array&) {
@@ -488,7 +492,7 @@ void add_counts() {
     }
     return y;
   };
-  // Quarters: no bin's edge is a matter of rounding.
+  // Multiples of 1/4, for which rounding never decides the bin.
   Input quarters = in({4, 6});
   for (int i = 0; i < 24; ++i) quarters.values.push_back((i * 7 % 17) / 4.0 - 2);
   for (const auto& [low, high] : {std::pair{-1.0, 1.0}, {0.0, 0.0}}) {

@@ -1,4 +1,6 @@
-// Rows of the view, indexing and joining ops.
+// Rows of the op test table for views, indexing (also x[{...}]), masks, joining and splitting. References
+// move elements of f64 arrays. Each row is tested against its f64 reference, its gradients against difference
+// quotients; op_table.h explains the fields.
 #include <algorithm>
 #include <cmath>
 
@@ -9,7 +11,7 @@
 namespace gradus::optest {
 namespace {
 
-// The same elements in the same order under another shape.
+// x[0] with another shape.
 Reference reshaped(const Shape& s) {
   return [s](A x) {
     Array y = x[0];
@@ -18,6 +20,7 @@ Reference reshaped(const Shape& s) {
   };
 }
 
+// transpose_to: dim d of the result is dim order[d] of x.
 Reference reordered(std::vector<int> order) {
   return [order](A x) { return transpose_to(x[0], order); };
 }
@@ -33,6 +36,7 @@ Array pick(const Array& x, int dim, const std::vector<int64_t>& picks, bool drop
   return y;
 }
 
+// A row of one sample.
 void row(const char* op, const char* variant, std::vector<Input> inputs, std::function<Tensor(X)> run,
          Reference r, std::vector<ErrorCase> errors = {}) {
   add_row({.op = op,
@@ -257,7 +261,7 @@ void add_advanced_indexing() {
       RUN(index_put(x[0], {x[1], x[2]}, x[3], true)), put(true));
 }
 
-// x[{...}], read and assigned to.
+// Tensor::operator[], read from and assigned to.
 void add_brackets() {
   row("Indexed", "read", {in({3, 4, 5})}, RUN(x[0][{Slice(1, 3), None, Ellipsis, -1}].get()), [](A x) {
     Array y = pick(pick(x[0], 0, {1, 2}), 2, {4}, true);

@@ -1,4 +1,5 @@
-// The tests that all ops share, made from the rows that are linked to them: a program per family.
+// The tests of the op test table (op_table.h): each runs for each row that is linked into the program. There
+// is one program per op_table_<family>.cc.
 #include <cmath>
 
 #include <gmock/gmock.h>
@@ -33,7 +34,7 @@ void expect_close(const OpCase& row, const Tensor& y, const Array& expected, DTy
 
 class OpTable : public testing::TestWithParam<size_t> {
  protected:
-  // The samples are small: threads would only spin. ThreadsDoNotMatter sets its own.
+  // Samples are too small for threads. ThreadsDoNotMatter sets its own number.
   OpTable() { set_num_threads(1); }
   const OpCase& row() const { return all_rows()[GetParam()]; }
   std::string at(size_t sample, DType t) const {
@@ -43,14 +44,14 @@ class OpTable : public testing::TestWithParam<size_t> {
     return s;
   }
   DType result_type(DType t) const { return row().fixed_result ? row().result : t; }
-  // Many elements lie close to each other and to kinks: a shorter step stays clear of them.
+  // Among more than 400 elements some are close to a kink: a shorter step does not cross it.
   autograd::GradCheckOptions options(const std::vector<Tensor>& x) const {
     int64_t largest = 0;
     for (const Tensor& t : x) largest = std::max(largest, t.numel());
     if (largest <= 400) return {.step = row().step};
     return {.step = 1e-6, .directions = 1};
   }
-  // Gradients of <dy, row> with respect to the floating inputs.
+  // Gradients of sum(dy * y) with respect to the floating inputs.
   std::vector<Tensor> gradients(const std::vector<Tensor>& x, const Tensor& dy) const {
     std::vector<size_t> wanted;
     std::vector<Tensor> floating;
@@ -156,7 +157,8 @@ TEST_P(OpTable, GradientMatchesDifferences) {
   }
 }
 
-// Each input in turn is a stage's input; the others are parameters.
+// Pipeline stages split backward: gradients of the stage's input, here each input in turn, then of the
+// parameters, here the other inputs. Both together agree with one backward.
 TEST_P(OpTable, GradientInTwoPartsIsThatInOne) {
   if (!row().differentiable || !has(DType::kF64)) GTEST_SKIP();
   for (size_t s = 0; s < row().samples.size(); ++s) {
@@ -167,7 +169,7 @@ TEST_P(OpTable, GradientInTwoPartsIsThatInOne) {
     GradManager gm;
     gm.attach(floating);
     std::vector<std::vector<double>> want;
-    for (size_t input = 0; input <= floating.size(); ++input) {  // the last time in one part
+    for (size_t input = 0; input <= floating.size(); ++input) {  // last: one backward
       const bool whole = input == floating.size();
       for (const Tensor& t : floating) t.set_grad({});
       Context::current().generator->manual_seed(1);
@@ -215,7 +217,7 @@ TEST_P(OpTable, GradientIsTheSameForChannelsLastInputs) {
   }
 }
 
-// The f32 kernels are others than the f64 ones that the differences check.
+// Difference quotients check the f64 kernels; f32 has kernels of its own.
 TEST_P(OpTable, GradientInF32MatchesF64) {
   if (!row().differentiable || !has(DType::kF64) || !has(DType::kF32)) GTEST_SKIP();
   for (size_t s = 0; s < row().samples.size(); ++s) {
@@ -260,7 +262,7 @@ TEST_P(OpTable, AsynchronousDeviceGivesTheSame) {
   for (size_t s = 0; s < row().samples.size(); ++s) {
     const DType t = row().dtypes[0];
     const std::vector<Tensor> x = make_inputs(row(), s, t);
-    if (x.empty()) continue;  // nothing that says where
+    if (x.empty()) continue;  // no input names a device
     const Tensor y = row().run(make_inputs(row(), s, t, other));
     EXPECT_EQ(to_string(y.device()), to_string(other)) << at(s, t);
     synchronize(other);
@@ -302,7 +304,7 @@ TEST_P(OpTable, InputsOnTwoDevicesAreAnError) {
 }
 
 TEST_P(OpTable, AnUndefinedInputIsAnErrorOrStandsForNone) {
-  // Among indices it stands for a whole dim: what is wrong then is what is left.
+  // An undefined index selects a whole dim; an error then concerns the remaining indices.
   const bool indexes = row().op == "index" || row().op == "index_put" || row().op == "Indexed";
   for (size_t s = 0; s < row().samples.size(); ++s) {
     for (size_t k = 0; k < row().samples[s].size(); ++k) {
@@ -311,7 +313,7 @@ TEST_P(OpTable, AnUndefinedInputIsAnErrorOrStandsForNone) {
       try {
         row().run(x);
       } catch (const Error& e) {
-        if (e.op() == "Tensor") continue;  // the row's function itself looked at its input
+        if (e.op() == "Tensor") continue;  // the row's own lambda used the input
         if (indexes && k > 0) continue;
         EXPECT_THAT(e.what(),
                     testing::MatchesRegex("\\[[a-z0-9_]+\\] [a-z_0-9]+(\\[[0-9]+\\])? is undefined.*"))

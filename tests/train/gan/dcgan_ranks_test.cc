@@ -1,4 +1,5 @@
-// DCGAN as a range of steps: any number of ranks makes the same images from the same latents.
+// A DCGAN in f64, trained on 1, 2 and 4 ranks (threads) with one global batch: generated images differ by at
+// most 1e-8, the rounding of sums in another order; two runs on 2 ranks give the same bits.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -23,7 +24,7 @@ struct Gan : nn::Module {
   models::DCGANDiscriminator disc{this, "disc", {.size = 16, .channels = 1, .width = 4}};
 };
 
-// Trains 15 steps of 8 images, of all ranks together. Returns images of fixed latents.
+// Trains 15 steps with a global batch of 8. Returns images generated from fixed latents.
 std::vector<double> images_of_a_training() {
   manual_seed(3);
   Gan net;
@@ -34,7 +35,7 @@ std::vector<double> images_of_a_training() {
   GradManager gm_d, gm_g;
   ddp.attach(gm_d, net.disc);
   ddp.attach(gm_g, net.gen);
-  // Gradients that rounding alone makes, as of biases before a norm, stay small with this eps.
+  // A large eps: gradients of pure rounding, as of biases before a norm, must not become steps of size lr.
   optim::Adam opt_d(net.disc.parameters(), {.lr = 2e-4, .betas = {0.5, 0.999}, .eps = 1e-3});
   optim::Adam opt_g(net.gen.parameters(), {.lr = 2e-4, .betas = {0.5, 0.999}, .eps = 1e-3});
   const training::RunOptions run = {.iterations = 15};
@@ -57,6 +58,7 @@ std::vector<double> images_of_a_training() {
   return net.gen(randn({4, 100}, {.dtype = DType::kF64})).to_vector<double>();
 }
 
+// The images of each rank.
 std::vector<std::vector<double>> on_ranks(int world) {
   std::vector<std::vector<double>> all(static_cast<size_t>(world));
   dist::run_ranks(world, [&] { all[size_t(dist::get_rank())] = images_of_a_training(); });

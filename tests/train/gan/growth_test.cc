@@ -1,4 +1,5 @@
-// The schedule of growing images, and images for it.
+// Growth, the schedule of progressive growing, against the formula of the paper (Karras et al., ICLR 2018)
+// and mmgeneration; scaled_images, which scales real images during growth.
 #include "gradus/train/gan/growth.h"
 
 #include <gtest/gtest.h>
@@ -15,9 +16,9 @@ using gan::Growth;
 
 using Phases = std::vector<gan::GrowthPhase>;
 
-// The paper's schedule: 600,000 images stable, 600,000 fading, from 4 to 1024 pixels. Its formula: lod =
-// log2(1024) - 2 - i - max(r - 600, 0) / 600 for k = 1200 i + r thousand images; the size is
-// 2^(10 - floor(lod)).
+// The paper's schedule: 600,000 images stable, 600,000 fading, from 4 to 1024 pixels. After k = 1200 i + r
+// thousand images the level of detail is lod = log2(1024) - 2 - i - max(r - 600, 0) / 600,
+// the size 2^(10 - floor(lod)).
 TEST(Growth, IsThePapers) {
   std::vector<gan::GrowthPhase> phases = {{.size = 4, .images = 600'000}};
   for (int64_t size = 8; size <= 512; size *= 2) phases.push_back({.size = size, .images = 1'200'000});
@@ -25,7 +26,7 @@ TEST(Growth, IsThePapers) {
   const Growth growth(phases);
   for (int64_t k = 0; k < 12'000; k += 7) {
     const int64_t i = k / 1200, r = k % 1200;
-    if (r == 600) continue;  // a fade of 0, which the formula calls the size before
+    if (r == 600) continue;  // the fade begins at 0; the formula still gives the smaller size
     const double lod = std::max(8 - double(i) - double(std::max<int64_t>(r - 600, 0)) / 600, 0.0);
     const Growth::State at = growth.at(k * 1000);
     EXPECT_EQ(at.size, int64_t{1} << (10 - int(std::floor(lod)))) << k;
@@ -35,7 +36,7 @@ TEST(Growth, IsThePapers) {
   EXPECT_EQ(growth.images(), 0);
 }
 
-// mmgeneration's test: three images a step, 4, 8 and 16 thousandths of a thousand images.
+// mmgeneration's test: 3 images per step; 4 images of 4 pixels, then 8 of 8 pixels, then 16 pixels.
 TEST(Growth, IsMmgenerationsInItsTest) {
   const Growth growth({{.size = 4, .images = 4}, {.size = 8, .images = 8}, {.size = 16}}, {.fade_images = 0});
   const int64_t sizes[] = {4, 4, 8, 8, 16};  // 0, 3, 6, 9, 12 images shown before
@@ -79,7 +80,8 @@ TEST(Growth, ReportsAPlanThatIsOutOfOrder) {
   EXPECT_THROW(Growth(Phases{{.size = 4}}).at(-1), ValueError);
 }
 
-// Between two sizes images are as far as the networks: at 0 they are those of half the size, in squares.
+// Images blend as the networks' outputs do: fade 0 gives images of half the size, enlarged by nearest
+// neighbor.
 TEST(ScaledImages, FadeAsTheNetworksDo) {
   const Tensor x = randn({2, 3, 16, 16});
   const auto largest = [](const Tensor& a, const Tensor& b) { return max(abs(a - b)).item<double>(); };

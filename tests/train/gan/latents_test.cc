@@ -1,4 +1,5 @@
-// Walks between latents.
+// slerp, the spherical interpolation of latents: angle and length change linearly. Expected values are
+// analytic.
 #include "gradus/train/gan/latents.h"
 
 #include <gtest/gtest.h>

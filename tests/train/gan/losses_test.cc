@@ -34,7 +34,7 @@ TEST(GanLosses, HaveMmgenerationsValues) {
   EXPECT_NEAR(value(gan::logistic_d(ones, twos)), std::log1p(std::exp(-1)) + std::log1p(std::exp(2)), 1e-12);
 }
 
-// Neither overflows nor stops to tell scores apart where a sigmoid is 0 or 1 already.
+// Losses of scores neither overflow nor become constant where the sigmoid rounds to 0 or 1.
 TEST(GanLosses, StayFiniteAtScoresOfAnySize) {
   for (const double s : {1e4, -1e4}) {
     const Tensor x = full({3}, s);
@@ -96,7 +96,7 @@ TEST(GradientPenalty, OfAConstantDiscriminatorHasAGradientOfZero) {
   for (const double g : disc.fc.weight.grad().to_vector<double>()) EXPECT_EQ(g, 0);
 }
 
-// Bends, so that the penalty's gradient depends on where it is taken.
+// A nonlinear discriminator: the penalty's gradient depends on its input.
 struct Bowl final : nn::Layer {
   nn::Linear first{this, "first", {.in = 3, .out = 5}}, last{this, "last", {.in = 5, .out = 1}};
   Tensor forward(const Tensor& x) override { return last(tanh(first(x))); }
@@ -139,7 +139,7 @@ TEST(GradientPenalty, HasTheGradientOfFiniteDifferences) {
   }
 }
 
-// The generator, and a recording that follows the images, get nothing from a penalty.
+// Penalties have no gradient with respect to the images, and so none for the generator.
 TEST(GradientPenalty, ReachesTheDiscriminatorAlone) {
   Bowl disc;
   const Tensor x = randn({4, 3}), y = randn({4, 3});

@@ -1,4 +1,5 @@
-// What warns of a training that has gone wrong: when it speaks, with which figures, and that it speaks once.
+// gan::Watch, which warns of failures of a GAN's training: conditions, text, one warning per failure. And
+// diversity, one of its inputs, against values computed by hand.
 #include "gradus/train/gan/watch.h"
 
 #include <gmock/gmock.h>
@@ -18,6 +19,7 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 
 using Means = std::map<std::string, double>;
+// Gives a braced list a type.
 Means means(Means values) { return values; }
 
 TEST(Watch, SaysOnceThatTheDiscriminatorHasWon) {
@@ -45,7 +47,7 @@ TEST(Watch, BeginsAnewWhenThingsAreWellBetween) {
 }
 
 TEST(Watch, DoesNotTakeScoresOfACriticForOpinions) {
-  gan::Watch watch({.won = 0});
+  gan::Watch watch({.won = 0});  // off: scores of a WGAN critic are no probabilities
   EXPECT_THAT(watch.update(means({{"d/real", 5}, {"d/fake", -5}}), 1000), IsEmpty());
 }
 
@@ -96,7 +98,7 @@ TEST(Watch, IsToldByTheTraining) {
     steps += n;
     return watch.update(recent.means(), n);
   };
-  // A checkpoint between two lines takes nothing away from their means.
+  // A checkpoint between two log lines does not change their means.
   const std::string folder = testing::TempDir() + "/watch_test";
   training::Training training(
       "gan", {.iterations = 12, .log_interval = 4, .checkpoint_dir = folder, .checkpoint_interval = 3},
@@ -114,7 +116,7 @@ TEST(Watch, IsToldByTheTraining) {
 TEST(Diversity, IsTheFakesSpreadAsAShareOfTheReals) {
   const Tensor real = tensor(std::vector<float>{1, -1, 3, -3}, {2, 2});
   EXPECT_DOUBLE_EQ(gan::diversity(real, real).item<double>(), 1);
-  // Columns vary by 1 and 0: a mean of 1/2; those of the reals by 1 and 1.
+  // Variances of the columns: 1 and 0, mean 1/2; those of `real` are 1 and 1.
   const Tensor fake = tensor(std::vector<float>{1, 5, 3, 5}, {2, 2});
   EXPECT_NEAR(gan::diversity(real, fake).item<double>(), std::sqrt(0.5), 1e-7);
   EXPECT_DOUBLE_EQ(gan::diversity(real, zeros({2, 2})).item<double>(), 0);

@@ -21,7 +21,8 @@ const io::SafetensorsFile& file() {
 Tensor golden(const std::string& name) { return file().at(name); }
 double number(const std::string& name) { return golden(name).item<double>(); }
 
-// Runs f on 1, 2 and 3 ranks; f gets this rank's rows of the named tensors, in batches of five.
+// On 1, 2 and 3 ranks (threads): updates the metric of check.make() with this rank's batches of five rows of
+// the golden tensors, then calls check.compare(metric).
 template <class Update, class Check>
 void on_ranks(const std::string& output, const std::string& target, Update update, Check check) {
   for (const int world : {1, 2, 3})
@@ -34,7 +35,7 @@ void on_ranks(const std::string& output, const std::string& target, Update updat
         update(metric, narrow(x, 0, at, size), narrow(y, 0, at, size));
       }
       check.compare(metric);
-      check.compare(metric);  // changes nothing
+      check.compare(metric);  // compute() has not changed the metric
     });
 }
 
@@ -61,7 +62,8 @@ TEST(ClassificationMetrics, AccuracyHasRulesForTiesAndNaN) {
     m.update(scores, tensor(target, {3}));
     return m.compute();
   };
-  EXPECT_DOUBLE_EQ(of({0, 1, 2}, 1), 1. / 3);  // the first of equals; a NaN comes before all
+  EXPECT_DOUBLE_EQ(of({0, 1, 2}, 1),
+                   1. / 3);  // of equal scores the first class ranks higher; NaN ranks highest
   EXPECT_DOUBLE_EQ(of({1, 1, 2}, 1), 0);
   EXPECT_DOUBLE_EQ(of({1, 1, 2}, 2), 1);
   EXPECT_DOUBLE_EQ(of({2, 0, 1}, 3), 1. / 3);  // a target whose score is NaN is wrong
@@ -140,7 +142,7 @@ TEST(ClassificationMetrics, MeanWeighsBatchesByTheirSize) {
   });
 }
 
-// Whatever the number of ranks, samples that fill up the last batches count once.
+// On any number of ranks, samples that are repeated to fill the last batches count once.
 TEST(ClassificationMetrics, PaddingCountsOnce) {
   const data::TensorDataset set(golden("scores"), golden("target"));
   for (const int world : {1, 2, 4, 7})
@@ -191,7 +193,7 @@ TEST(ClassificationMetrics, WhatDoesNotFitIsNamed) {
   EXPECT_ERROR(Error, auc.update(zeros({4}), classes + 2), "0 and 1");
   EXPECT_ERROR(Error, auc.update(full({4}, std::nan("")), classes), "NaN");
   EXPECT_ERROR(Error, AUC({.low = 1, .high = 1}), "low < high");
-  // What did not fit has not been counted.
+  // The rejected updates have not been counted.
   accuracy.update(zeros({4, 3}), classes);
   EXPECT_EQ(accuracy.compute(), 1);
 }

@@ -1,5 +1,5 @@
-// Kernel distance, precision and recall, scores by a classifier: known cases and errors. Values:
-// tests/golden/metrics.
+// Metrics of generated images: kernel distance, precision and recall of features; scores by a classifier.
+// Cases computed by hand, statistical properties, errors. tests/golden/metrics compares other values.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -14,6 +14,7 @@ namespace {
 
 constexpr TensorOptions kF64{.dtype = DType::kF64};
 
+// n standard normal samples of d features.
 Tensor features(uint64_t seed, int64_t n, int64_t d) {
   manual_seed(seed);
   return randn({n, d}, kF64);
@@ -35,8 +36,7 @@ TEST(KernelDistance, OfSubsetsScattersAroundTheWhole) {
   EXPECT_NE(kernel_distance_of_subsets(a, b, {.subsets = 400, .subset_size = 20, .seed = 1}).mean, d.mean);
 }
 
-// Of samples of one distribution it is below 0 as well as above. With each sample's kernel with itself it
-// would be 4 or more.
+// For two sets of one distribution the unbiased estimate has mean 0; with k(x, x) the mean would be 3.25.
 TEST(KernelDistance, HasNoBias) {
   double sum = 0;
   int below = 0;

@@ -1,4 +1,5 @@
-// Statistics of features and their Frechet distance: any batches, any ranks, any finite numbers.
+// FeatureStatistics (mean and covariance) and frechet_distance: values computed by hand, any batches and
+// ranks (threads), singular and extreme covariances, errors.
 #include "gradus/train/metrics/frechet.h"
 
 #include <gmock/gmock.h>
@@ -17,6 +18,7 @@ using testing::HasSubstr;
 
 constexpr TensorOptions kF64{.dtype = DType::kF64};
 
+// n samples of d correlated normal features.
 Tensor features(uint64_t seed, int64_t n, int64_t d) {
   manual_seed(seed);
   const Tensor mixed = matmul(randn({n, d}, kF64), randn({d, d}, kF64));
@@ -45,7 +47,7 @@ TEST(FeatureStatistics, AreMeanAndCovariance) {
   EXPECT_EQ(m.covariance.dtype(), DType::kF64);
 }
 
-// A difference of sums of squares would lose all digits here.
+// Computed as a mean of squares minus the squared mean, the covariance would lose all digits.
 TEST(FeatureStatistics, LargeMeansCostNoDigits) {
   const Tensor x = features(1, 40, 3);
   FeatureStatistics far;

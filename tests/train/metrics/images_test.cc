@@ -1,5 +1,5 @@
-// The sliced Wasserstein distance and structural similarity: what they must be, seeds, pairs, sizes. Values:
-// tests/golden/metrics.
+// sliced_wasserstein and ms_ssim of images: values that follow from their definitions, seeds, layouts,
+// threads, errors. tests/golden/metrics compares other values.
 #include "gradus/train/metrics/swd.h"
 
 #include <gtest/gtest.h>
@@ -31,7 +31,7 @@ TEST(SlicedWasserstein, HasALevelForEachSizeDownTo16) {
   EXPECT_EQ(levels(256, 256), 5u);
 }
 
-// The smallest level of one set is all black, of the other all white: constant channels become 0.
+// Channels are normalized, and constant ones become 0: all-black and all-white images have distance 0.
 TEST(SlicedWasserstein, IsZeroForEqualAndFiniteForConstantImages) {
   const Tensor x = images(1, {3, 3, 32, 32});
   const Tensor black = zeros({3, 3, 32, 32}, {.dtype = DType::kU8}), white = black + 255;
@@ -53,7 +53,8 @@ TEST(SlicedWasserstein, IsSmallBetweenSamplesOfOneDistributionAlone) {
   EXPECT_DOUBLE_EQ(other.mean, (other.levels[0] + other.levels[1]) / 2);
 }
 
-// Along a direction of length 1, noise of deviation 1 is at a mean distance of (2 / pi)^(1/2) from 0.
+// Along a direction of length 1, the mean distance of normalized noise from 0 is (2 / pi)^(1/2); levels have
+// the factor 1000.
 TEST(SlicedWasserstein, DrawsDirectionsOfLengthOne) {
   const Tensor noise = images(1, {300, 1, 16, 16}), black = zeros_like(noise);
   EXPECT_NEAR(sliced_wasserstein(noise, black, {.patches = 8, .directions = 64}).mean, 798, 8);
