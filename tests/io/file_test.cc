@@ -1,3 +1,5 @@
+// FileReader, read_file and AtomicFile: contents, checksums, locks between writers, and that failures,
+// signals and dead writers leave the old file as it was.
 #include "gradus/io/file.h"
 
 #include <sys/stat.h>

@@ -1,3 +1,5 @@
+// Safetensors files: round trips, the bytes that the Python library writes (golden/interchange.py), and that
+// any malformed file gives a FileError that names it.
 #include "gradus/io/safetensors.h"
 
 #include <iterator>
@@ -200,8 +202,7 @@ class Malformed : public testing::Test {
     return error(with_length(header, data));
   }
 
-  // Reads every byte of what comes back, so that sanitizers see a bad pointer. Returns whether
-  // there was a result.
+  // Loads and reads every byte of the result, so that sanitizers see a bad pointer. False: a FileError.
   bool survives(std::string_view content) const {
     try {
       const SafetensorsFile file = load(content);

@@ -1,4 +1,5 @@
-// Weights of a whole module, from files and into them.
+// save_weights and load_weights of a whole module: conversion, excepted parameters, and errors that list
+// every mismatch.
 #include "gradus/io/weights.h"
 
 #include <gmock/gmock.h>
