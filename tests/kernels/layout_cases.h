@@ -20,13 +20,13 @@ class LayoutCase {
   explicit LayoutCase(uint64_t seed);
   // Op, dtype and the operands' shapes and strides, in one line.
   std::string text() const;
-  // Runs it. Returns what is wrong, or nothing.
+  // Runs the case. Returns a text of the differences, empty if none.
   std::string wrong() const;
 
   struct Operand {
     Shape shape;
     Strides strides;
-    int64_t offset, room;  // of the storage, in elements
+    int64_t offset, room;  // of the first element, and the storage's size; in elements
   };
 
  private:

@@ -1,5 +1,5 @@
-// Classes as users write them, under `using namespace`: names of their own, layers in layers, and what is
-// said about a layer that was made without a parent.
+// Users' layer classes under `using namespace gradus`: names that must not be ambiguous, nested layers, the
+// warning for a layer constructed without its parent (whose parameters are not registered), printed options.
 #include <gtest/gtest.h>
 
 #include <functional>
