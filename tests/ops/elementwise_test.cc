@@ -1,4 +1,5 @@
-// Element-wise ops: accuracy against the C library, special values, dtypes, layouts, in-place forms.
+// Element-wise ops: accuracy against the C library in f64, special values, dtypes, layouts, broadcasting,
+// in-place forms, gradients at kinks, errors. raw:: ops are those without autograd.
 #include <algorithm>
 #include <functional>
 #include <limits>
@@ -57,7 +58,7 @@ struct Function {
   const char* name;
   Tensor (*run)(const Tensor&);
   double (*reference)(double);
-  double ulps;
+  double ulps;          // allowed, of the f32 result
   double absolute = 0;  // also allowed
 };
 
@@ -120,8 +121,7 @@ TEST(ElementwiseAccuracy, VectorsAndSingleElementsGiveTheSameBits) {
 
 // --- layouts ---
 
-// The same logical elements in other places: channels-last, transposed storage, every second
-// column, reversed dims.
+// The same elements in other layouts: channels-last, reversed dims, two swaps of dims, every second column.
 std::vector<Tensor> layouts_of(const Tensor& x) {
   std::vector<Tensor> all = {x, raw::channels_last(x)};
   all.push_back(raw::permute(raw::contiguous(raw::permute(x, {3, 2, 1, 0})), {3, 2, 1, 0}));
@@ -484,7 +484,7 @@ TEST(ElementwiseGrad, TheSameTensorTwiceSumsBothWays) {
   EXPECT_NEAR(x.grad().item<float>(), 6, 1e-6);
 }
 
-// A temporary's buffer becomes the result where nobody else can see it, and only there.
+// A temporary's buffer becomes the result's only if nothing else refers to it.
 TEST(Temporaries, GiveTheirBufferToSumsAndMultiples) {
   const Tensor a = random_tensor({3, 4}, DType::kF32, 1), b = random_tensor({4}, DType::kF32, 2);
   const auto values = [](const Tensor& t) { return t.to_vector<float>(); };

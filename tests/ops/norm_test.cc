@@ -1,3 +1,5 @@
+// Batch norm on the CPU: values and statistics against plain loops and f64, and the fused forms with ReLU and
+// residual (batch_norm_relu, _add_relu, _leaky_relu) against the bits of single ops.
 #include "gradus/autograd/ops/norm/batch_norm.h"
 
 #include <array>
@@ -19,7 +21,7 @@ class BatchNorm : public testing::TestWithParam<DType> {
 INSTANTIATE_TEST_SUITE_P(DTypes, BatchNorm, testing::Values(DType::kF32, DType::kF64),
                          [](const auto& info) { return std::string(name_of(info.param)); });
 
-// As a kernel takes it: channels innermost.
+// Random, channels-last if it is an image.
 Tensor image(const Shape& shape, uint64_t seed) {
   const Tensor x = random_tensor(shape, DType::kF32, seed);
   return x.dim() == 2 ? x : raw::channels_last(x);
@@ -98,7 +100,7 @@ TEST(BatchNormKernel, AgreesWithF64) {
       }
 }
 
-// relu(batch_norm(x)) is one node; with a result that somebody else has seen it is two. Both
+// relu(batch_norm(x)) is one node of the graph, or two if the batch norm's result has other references. Both
 // give the same bits.
 TEST(RectifiedBatchNorm, GivesTheSameGradientsInOneNode) {
   const Tensor x = image({4, 6, 5, 5}, 1), w = random_tensor({6}, DType::kF32, 2),
@@ -277,7 +279,7 @@ TEST(BatchNormAddRelu, GivesTheBitsOfThreeOps) {
   }
 }
 
-// What is added may be the batch norm's own input, and what comes out may be used again.
+// The residual may be the batch norm's own input, and the result may be used again.
 TEST(BatchNormAddRelu, SharesItsInputsAndItsResult) {
   const Tensor x = image({4, 6, 5, 5}, 1), dy = image({4, 6, 5, 5}, 2);
   const auto gradient = [&](bool fused) {
@@ -377,7 +379,7 @@ TEST(BatchNormTraining, UpdatesTheRunningStatistics) {
   EXPECT_EQ(mean.to_vector<float>(), before);
 }
 
-// The statistics that an op moves, beside those moved apart. Those of 16 bits are rounded once.
+// Statistics updated by the op have the bits of batch_norm_update_; those of 16 bits are rounded once.
 TEST(BatchNormTraining, MovesStatisticsOfEachDtype) {
   for (DType t : {DType::kF32, DType::kF64, DType::kBF16, DType::kF16})
     for (DType of_mean : {t, raw::channel_dtype(t)})

@@ -1,5 +1,5 @@
-// Numbers beside tensors: their C++ type decides the result's dtype, their value never does. And what users
-// of PyTorch write: lists in lists, x += 1, sizes of any integer type, devices by name.
+// Numbers beside tensors: their C++ type decides the result's dtype, their value never does. And
+// literals as in PyTorch: nested lists, x += 1, sizes of any integer type, devices by name.
 #include "gradus/tensor/base/number.h"
 
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@
 namespace gradus {
 namespace {
 
-constexpr int64_t kOdd = (int64_t{1} << 53) + 1;  // no double
+constexpr int64_t kOdd = (int64_t{1} << 53) + 1;  // not representable as a double
 
 TEST(Number, ADoubleIsAFloatWhateverItsValue) {
   const Tensor x = tensor({1, 2, 3});

@@ -1,4 +1,4 @@
-// What the op table has rows for: every public op.
+// Every public op of the headers must have a row in the op table (op_table.h), and an error case.
 #include <gtest/gtest.h>
 
 #include "gradus/tests/ops/public_ops.h"

@@ -1,3 +1,5 @@
+// Reductions on the CPU: values against plain loops in f64, independence of threads, special values, the
+// range and accuracy of norms and std, gradients, errors.
 #include "gradus/autograd/ops/reduce.h"
 
 #include <limits>

@@ -1,4 +1,5 @@
-// i8 and i16: arithmetic of all pairs of numbers, casts, views, reductions, order, places, printing, files.
+// i8 and i16: arithmetic of all pairs of numbers against int64_t, casts, views, reductions, sorting, scatter,
+// printing, files.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -20,7 +21,7 @@
 namespace gradus {
 namespace {
 
-// Some numbers of T, the ends of its range among them; in an order of no meaning.
+// n pseudo-random numbers of T, among them the ends of its range.
 template <class T> std::vector<T> numbers(int64_t n, uint64_t key = 1) {
   std::vector<T> v;
   for (int64_t i = 0; i < n; ++i) {

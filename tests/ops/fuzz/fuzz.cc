@@ -1,3 +1,5 @@
+// The op fuzzer: finds the sizes of each row that may vary and the kernels that it runs, draws cases with
+// sizes around the constants in those kernels' sources, and simplifies those that fail.
 #include "gradus/tests/ops/fuzz/fuzz.h"
 
 #include <sys/time.h>
@@ -28,7 +30,7 @@ const std::map<std::string, std::vector<int64_t>>& kernel_sizes() {
   return sizes;
 }
 
-// Notes which kernels run.
+// Records the names of the kernels that run.
 class Kernels : public Observer {
  public:
   int64_t announce(const Range& range) override {
@@ -52,16 +54,16 @@ template <class F> std::set<std::string> kernels_of(F f) {
   return kernels->names;
 }
 
-// How many rows of the same names come before.
+// The number of earlier rows with the same op and variant.
 int alike_before(const OpCase& row) {
   int n = 0;
   for (const OpCase* r = &row; r-- != all_rows().data();) n += r->op == row.op && r->variant == row.variant;
   return n;
 }
 
-// What runs, for a signal that ends the program: its own alarm where one case does not end.
+// The running case, printed if a signal ends the program; SIGPROF: the case does not end.
 char running[4096];
-constexpr int kSecondsForOne = 60;  // of processors: a busy machine is no endless loop
+constexpr int kSecondsForOne = 60;  // of CPU time, which a busy machine does not use up
 bool has_alarm = false;
 void set_alarm(int seconds) {
   const itimerval limit{.it_interval = {}, .it_value = {.tv_sec = seconds, .tv_usec = 0}};
@@ -85,7 +87,8 @@ std::string name_of_row(const OpCase& r) { return r.op + (r.variant.empty() ? ""
 
 // --- which sizes of a row may be changed ---
 
-// A size, and where it stands: in `places`, dims of inputs, and as the bound of `bounded` inputs' indices.
+// A size that may vary: `places` are the (input, dim) pairs that share it; it also bounds the indices in the
+// inputs `bounded`.
 struct Freedom {
   std::vector<std::pair<size_t, int>> places;
   std::vector<size_t> bounded;
@@ -130,8 +133,7 @@ bool may_take(const OpCase& row, const FuzzCase& c, const Freedom& f, std::initi
   });
 }
 
-// Finds which places must have the same size, by trying: the fewest that the op takes and
-// the reference follows.
+// Finds by trial the smallest sets of dims that must have the same size for op and reference to work.
 std::vector<Freedom> freedom_of(const OpCase& row, size_t sample, DType t) {
   const FuzzCase c = plain_case(row, sample, t);
   std::vector<Freedom> found;
@@ -232,7 +234,7 @@ bool may_be_empty(const OpCase& row) {
 
 // --- choosing cases ---
 
-// Random numbers of one case.
+// The random numbers of case `number`.
 class Dice {
  public:
   Dice(uint64_t seed, uint64_t number) : seed_(seed), number_(number) {}
@@ -270,8 +272,8 @@ int64_t elements_of(const FuzzCase& c) {
   return int64_t(std::min(n, 1e15));
 }
 
-// The product of the sizes that may be changed. The results of products and of broadcasting have up to so
-// many elements, and what an op takes per class has even where there are no rows.
+// The product of the sizes that may vary: an upper bound for the elements of results of products and
+// broadcasting.
 double extent_of(const FuzzCase& c, const std::vector<Freedom>& free) {
   double product = 1;
   for (const Freedom& f : free) {
@@ -281,7 +283,7 @@ double extent_of(const FuzzCase& c, const std::vector<Freedom>& free) {
   return product;
 }
 
-// A case of the row with sizes, layouts, threads and values that the dice say.
+// A case of the row with random sizes, layouts, threads and values.
 FuzzCase choose(const OpCase& row, Dice& dice) {
   const RowFreedom& f = freedom_of(row);
   const RowKernels& kernels = ran_by(row);
@@ -341,7 +343,7 @@ FuzzCase choose(const OpCase& row, Dice& dice) {
   return c;
 }
 
-// The same failure in fewer respects: plain layouts, one thread, the sample's sizes where they do.
+// A simpler case that still fails: row-major layouts, one thread and the sample's sizes where possible.
 FuzzCase simplified(const OpCase& row, FuzzCase c) {
   const auto try_out = [&](const FuzzCase& other) {
     const FuzzOutcome o = outcome_of(row, other);

@@ -1,3 +1,4 @@
+// Inputs, layouts, tolerances and f64 references of the op test table.
 #include "gradus/tests/ops/table/op_table.h"
 
 #include <algorithm>
