@@ -102,7 +102,7 @@ const std::vector<Case>& cases() {
          return std::make_shared<SequentialLR>(o, pointers(s), std::vector<int64_t>{5});
        }},
       {"others_later", false, [](Optimizer& o, Owned& s) {
-         own<LambdaLR>(s, o, rational);  // the second one; PyTorch's order of making them does not matter
+         own<LambdaLR>(s, o, rational);  // swapped below: the order of construction does not matter
          own<MultiStepLR>(s, o, MultiStepLROptions{.milestones = {2, 3}, .gamma = 0.5});
          own<MultiplicativeLR>(s, o, [](int64_t) { return 0.75; });
          own<SWALR>(s, o, SWALROptions{.swa_lr = 0.25, .anneal_epochs = 5});

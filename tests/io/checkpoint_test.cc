@@ -485,7 +485,7 @@ TEST(CheckpointCrash, AProcessKilledWhileSavingLeavesAGoodCheckpoint) {
     last = step;
     ASSERT_THAT(
         dir.names().size(),
-        AnyOf(1, 2, 3, 4, 5));  // c, c.previous, c.lock, c.tmp, c.previous.tmp: leftovers do not add up
+        AnyOf(1, 2, 3, 4, 5));  // c, c.previous, c.lock, c.tmp, c.previous.tmp: leftovers do not accumulate
   }
   EXPECT_GT(last, 0);
 }

@@ -86,7 +86,7 @@ inline ProtoMessage parse_proto(std::string_view data) {
   return message;
 }
 
-// The only field of that number.
+// Returns the field of that number; throws unless there is exactly one.
 inline const ProtoField& only(const ProtoMessage& m, int field) {
   if (m.count(field) != 1)
     throw std::runtime_error("field " + std::to_string(field) + " is there " +

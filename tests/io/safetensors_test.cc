@@ -281,7 +281,7 @@ TEST_F(Malformed, HeaderLengthsAreBounded) {
   EXPECT_THAT(error(std::string(8, '\0')), HasSubstr("is no safetensors file"));
 }
 
-// What people load by mistake: the error says how the file begins and, where that tells, what it is.
+// Common mistakes: the error quotes the file's first bytes and, if they tell its format, names it.
 TEST_F(Malformed, AFileOfAnotherFormatIsNamed) {
   EXPECT_THAT(error("lots of text, which is no header"),
               HasSubstr("is no safetensors file: it begins with 'lots of text, which is n', not with"));

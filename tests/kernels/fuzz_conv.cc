@@ -148,7 +148,7 @@ int main(int argc, char** argv) {
         s.end = std::chrono::steady_clock::now() +
                 std::chrono::milliseconds(int64_t(1000 * seconds / double(levels.size() * guards.size())));
         s.first = first + (i << 40), s.cases = uint64_t{1} << 40;
-      } else {  // each guard has its part of them
+      } else {  // each guard runs a part of them
         const uint64_t from = cases * i / guards.size();
         s.first = first + from, s.cases = cases * (i + 1) / guards.size() - from;
       }

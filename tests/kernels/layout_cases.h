@@ -1,6 +1,6 @@
-// Random products and convolutions, and their gradients, on operands of random strides, compared with the same op on
-// contiguous copies of the operands. Layouts: dims in any order, with gaps, slices whose steps interleave dims, windows
-// that overlap, and strides of 0.
+// Random products and convolutions, and their gradients, on operands of random strides, compared with the
+// same op on contiguous copies of the operands. Layouts: dims in any order, with gaps, slices whose steps
+// interleave dims, windows that overlap, and strides of 0.
 //
 // Values are odd multiples of 1/4 below 2, so sums are exact and both results have the same bits.
 #pragma once

@@ -85,7 +85,7 @@ TEST(GanNetworks, HaveTheReferencesNames) {
                                             "conv_blocks.2.conv.bias", "conv_blocks.2.conv.weight_orig"));
 }
 
-// mean and standard deviation of a tensor.
+// Mean and standard deviation of a tensor.
 std::pair<double, double> moments(const Tensor& t) {
   const std::vector<double> v = t.to_vector<double>();
   double mean = 0, square = 0;

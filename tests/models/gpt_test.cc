@@ -193,7 +193,7 @@ TEST(GPT, TrainsCutAfterAnyOfItsModules) {
   const Values want = trained(kSmall, {.micro_batches = 3}, 1);
   GPT net(kSmall);
   for (const auto& [path, module] : net.named_modules()) {
-    if (path.empty() || path == "h") continue;  // the whole, and a list
+    if (path.empty() || path == "h") continue;  // the network, and the list of blocks
     expect_same(trained(kSmall, {.micro_batches = 3, .cut_after = {path}}, 2), want, path);
   }
 }

@@ -176,7 +176,7 @@ TEST(ResNet, StartsAsTorchvisions) {
   for (const auto& [name, p] : net.named_parameters()) {
     const std::vector<double> v = p.to_vector<double>();
     if (p.dim() == 4) {
-      // Normal by fan_out: the deviation of n numbers is known to 1 / sqrt(2 n); six times that.
+      // Normal by fan_out; six standard errors, 1 / sqrt(2 n) of the deviation, are allowed.
       const double deviation = std::sqrt(2.0 / double(p.size(0) * p.size(2) * p.size(3)));
       double squares = 0;
       for (double e : v) squares += e * e;

@@ -13,7 +13,7 @@
 using namespace gradus;      // NOLINT
 using namespace gradus::nn;  // NOLINT
 
-struct Generator : Layer {  // a GAN's own word
+struct Generator : Layer {  // a name that gradus must not have
   Linear fc{this, "fc", {.in = 2, .out = 3}};
   Tensor forward(const Tensor& x) override { return to(fc(to(x, DType::kF32)), x.device()); }
 };

@@ -282,7 +282,7 @@ TEST_P(WinogradConv2d, IsThatOfF64) {
               slack(dy.numel() / dy.size(1)));
 }
 
-// Sums of small integers are exact, whatever the order: the factors are 0, 1 and 1/2.
+// Sums of small integers are exact: the factors of the transforms are 0, 1 and 1/2.
 TEST_P(WinogradConv2d, IsExactForIntegers) {
   const auto integers = [](const Tensor& t) {
     Tensor i = raw::clone(t);
@@ -358,7 +358,7 @@ TEST_P(SumConv2d, WeightGradientsAreExactForIntegers) {
   set_num_threads(before);
 }
 
-// Filters of one pixel: the number of pixels, and the channels before and after.
+// 1x1 filters: the number of pixels, and of input and output channels.
 struct PointwiseCase {
   const char* name;
   int64_t pixels, C, O;
@@ -400,7 +400,7 @@ TEST_P(PointwiseConv2d, IsExactForIntegers) {
     set_num_threads(threads);
     const Tensor y = empty_channels_last(dy.shape(), {dtype}), dx = empty_channels_last(x.shape(), {dtype});
     const bool is_best =
-        dtype == DType::kF32 || cpu::level() == cpu::Level::kAvx512Bf16;  // oneDNN's with AMX
+        dtype == DType::kF32 || cpu::level() == cpu::Level::kAvx512Bf16;  // with AMX oneDNN is faster
     ASSERT_EQ(pointwise_kernels().input_grad.applies({dx, w, {}, dy, Conv2dFuncOptions{}}), is_best);
     pointwise_kernels().forward.run({x, w, {}, y, Conv2dFuncOptions{}});
     pointwise_kernels().input_grad.run({dx, w, {}, dy, Conv2dFuncOptions{}});

@@ -70,7 +70,7 @@ TEST_P(BatchNorm, SurvivesALargeMean) {
   for (int64_t c : {0, 1}) EXPECT_NEAR(r.var.to_vector<double>()[c], moments(channel(x, c)).second, 1e-4);
 }
 
-// Every shape of rows: few channels, which are joined, many, an odd number of rows.
+// Few channels, whose rows are joined, many channels, odd numbers of rows.
 TEST(BatchNormKernel, AgreesWithF64) {
   const auto wide = [](const Tensor& t) { return raw::to(t, DType::kF64); };
   for (const Shape& shape : {Shape{5, 3}, Shape{2, 1, 3, 3}, Shape{4, 37, 6, 5}, Shape{33, 64, 4, 4},
@@ -137,7 +137,7 @@ void expect_same_bits(const Tensor& a, const Tensor& b) {
   EXPECT_EQ(a.to_vector<double>(), b.to_vector<double>());
 }
 
-// The residual's kernels, against the ops that they stand for. The sum of 16-bit floats is rounded once, so
+// The fused kernels with a residual against single ops. The sum of 16-bit floats is rounded once, so
 // it is computed here as f32.
 TEST_P(BatchNormReluKernel, GivesTheBitsOfTheOpsApart) {
   const DType t = GetParam(), channels = t == DType::kF64 ? t : DType::kF32;
@@ -295,7 +295,7 @@ TEST(BatchNormAddRelu, SharesItsInputsAndItsResult) {
   expect_same_bits(gradient(true), gradient(false));
 }
 
-// Sums in bf16 are rounded once instead of twice; gradients follow the signs of that.
+// Sums in bf16 are rounded once instead of twice; its signs mask the gradients.
 TEST(BatchNormAddRelu, TakesTheFusedPathInBF16) {
   const Shape s{4, 6, 5, 5};
   const auto half = [&](uint64_t seed) { return raw::to(image(s, seed), DType::kBF16); };
@@ -316,7 +316,7 @@ TEST(BatchNormAddRelu, TakesTheFusedPathInBF16) {
   expect_same_bits(g[2], masked);
 }
 
-// The residual gives its buffer to y, and y to x's gradient, when nobody else holds them.
+// The residual gives its buffer to y, and y to x's gradient, if nothing else refers to them.
 TEST(BatchNormAddRelu, TakesBuffersOver) {
   const Tensor x = image({8, 16, 16, 16}, 1), r = image({8, 16, 16, 16}, 2);
   const void* shortcut = nullptr;

@@ -104,7 +104,7 @@ TEST(CeilMode, TakesAWindowLargerThanTheImageAsFarAsItReaches) {
              "avg 1");
       expect([&] { return avg_pool2d(image, {.kernel = k2, .stride = s2, .ceil_mode = true}); }, 2.5,
              "avg 2");
-      // The mean of the cells there are, times the window's size.
+      // The mean square of the covered cells, times the window's size.
       const double lp = std::sqrt(6.5 * double(kernel));
       expect(
           [&] {

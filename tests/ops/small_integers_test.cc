@@ -196,7 +196,7 @@ TYPED_TEST(SmallIntegers, AreReducedSortedAndPutInPlaces) {
       const auto [values, indices] = sort(x, {.dim = 1});
       ASSERT_EQ(ints(values), in_order) << where;
       ASSERT_EQ(ints(gather(x, 1, indices)), in_order) << where;
-      // Each element added to the column of its rest.
+      // Each element is added to column c % 5.
       std::vector<T> added(5 * size_t(rows));
       std::vector<int64_t> to;
       for (int64_t r = 0; r < rows; ++r)

@@ -92,7 +92,7 @@ std::string name_of_row(const OpCase& r) { return r.op + (r.variant.empty() ? ""
 struct Freedom {
   std::vector<std::pair<size_t, int>> places;
   std::vector<size_t> bounded;
-  int64_t size, unit;  // it may be a multiple of `unit`
+  int64_t size, unit;  // varies in multiples of `unit`
 };
 
 struct RowFreedom {
@@ -102,7 +102,7 @@ struct RowFreedom {
 
 struct RowKernels {
   std::set<std::string> names;  // that run
-  std::vector<int64_t> sizes;   // at which they change what they do
+  std::vector<int64_t> sizes;   // constants in their sources
   bool heavy = false;           // the reference takes long: products of matrices
 };
 
@@ -142,7 +142,7 @@ std::vector<Freedom> freedom_of(const OpCase& row, size_t sample, DType t) {
   for (size_t k = 0; k < c.shapes.size(); ++k)
     for (int d = 0; d < c.shapes[k].size(); ++d) {
       const int64_t n = c.shapes[k][d];
-      // Given values are the point of a row, but for indices, which may be repeated.
+      // Inputs with given values keep their size, except indices, which may be repeated.
       const auto given = [&](size_t i) {
         return !row.samples[sample][i].values.empty() && !row.samples[sample][i].fixed;
       };
@@ -224,7 +224,7 @@ const RowKernels& ran_by(const OpCase& row) {
   return k;
 }
 
-// The samples say that there may be no elements.
+// Whether a sample has an input without elements.
 bool may_be_empty(const OpCase& row) {
   for (const Sample& sample : row.samples)
     for (const Input& i : sample)
@@ -250,8 +250,8 @@ class Dice {
   uint64_t seed_, number_, at_ = 0;
 };
 
-// A size of the kernel's, some multiple of it, or what it is in elements of a dtype if it counts bytes;
-// beside it, or with a short rest.
+// A constant of the kernels, or a multiple of it, or its number of elements if it counts bytes; exactly,
+// next to it, or with a short remainder.
 int64_t special_size(Dice& dice, const RowKernels& k, DType t) {
   if (k.sizes.empty()) return 1 + dice.below(40);
   int64_t v = dice.of(k.sizes);
@@ -295,12 +295,12 @@ FuzzCase choose(const OpCase& row, Dice& dice) {
   const int64_t room = std::max(elements_of(c), int64_t(kind < 60   ? 1 << (kernels.heavy ? 11 : 12)
                                                         : kind < 92 ? 1 << (kernels.heavy ? 13 : 14)
                                                                     : 1 << (kernels.heavy ? 16 : 18)));
-  // Half of the time the others are small, so that sizes with room for them are reached; and often several
-  // sizes are multiples of one number, as kernels for whole vectors ask for.
+  // In half of the cases all sizes start small, so that one can be large. Often several sizes are multiples
+  // of 16 or 32, as vector kernels require.
   if (dice.chance(50))
     for (const Freedom& one : free) set_size(c, one, one.unit * (1 + dice.below(3)));
   const int64_t vector = dice.chance(kernels.heavy ? 50 : 20) ? int64_t(16) << dice.below(2) : 0;
-  // Such kernels often are for few sizes of filters, which are small ones that stand in one place.
+  // Such kernels often take few filter sizes: small sizes that occur once are kept.
   const bool keeps_filters = vector && kernels.heavy && dice.chance(70);
   std::vector<size_t> order(free.size());
   for (size_t i = 0; i < order.size(); ++i) order[i] = i;
@@ -322,7 +322,7 @@ FuzzCase choose(const OpCase& row, Dice& dice) {
       FuzzCase other = c;
       set_size(other, one, n);
       if (elements_of(other) > room && dice.chance(50)) {
-        // A threshold of elements in all: what is missing of it.
+        // n as a threshold of the total number of elements.
         set_size(other, one, one.unit);
         const int64_t rest = std::max<int64_t>(1, elements_of(other) / one.unit);
         set_size(other, one, std::max<int64_t>(1, (n / rest + dice.below(3)) / one.unit) * one.unit);
@@ -334,7 +334,7 @@ FuzzCase choose(const OpCase& row, Dice& dice) {
   }
   for (size_t k = 0; row.layouts && k < c.layouts.size(); ++k)
     if (!dice.chance(35)) {
-      // Given values are the point of a row: they are not repeated along a dim.
+      // Given values are not repeated along a dim (layout b).
       const bool given = !row.samples[c.sample][k].values.empty();
       c.layouts[k] = "srnob"[dice.below(given ? 4 : 5)];
     }
@@ -370,8 +370,8 @@ FuzzCase simplified(const OpCase& row, FuzzCase c) {
 FuzzReport fuzz(const FuzzOptions& options) {
   for (int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGABRT, SIGILL, SIGPROF}) std::signal(signal, print_running);
   has_alarm = options.seconds > 0;
-  // By kernel, so that each is tried although hundreds of rows share a few of them, and more often those with
-  // more sizes at which they change what they do.
+  // Cases are drawn by kernel, since hundreds of rows share a few kernels; more often for a kernel with more
+  // constants.
   std::map<std::string, std::vector<const OpCase*>> by_kernel;
   for (const OpCase& r : all_rows())
     if (r.reference && (options.op.empty() || r.op == options.op))

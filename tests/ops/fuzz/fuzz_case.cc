@@ -136,7 +136,7 @@ double terms_of(const OpCase& row, const FuzzCase& c) {
     const double before = double(std::max<int64_t>(1, row.samples[c.sample][k].shape.product()));
     growth = std::max(growth, double(c.shapes[k].product()) / before);
   }
-  // Roundings cancel, but those of sums of one repeated number err to one side.
+  // Rounding errors cancel, except in sums of one repeated number.
   const bool repeats = c.layouts.find('b') != std::string::npos;
   return (4 + row.terms) * (repeats ? growth : std::sqrt(growth));
 }
@@ -174,7 +174,7 @@ Values shake(const OpCase& row, const FuzzCase& c, const std::vector<Array>& at,
 std::string compare(const OpCase& row, const FuzzCase& c, const std::vector<Tensor>& x, const Tensor& y) {
   const std::vector<Array> at = to_arrays(x);
   const Array expected = row.reference(at);
-  if (y.numel() == 0 && expected.v.empty()) return "";  // of what shape, references need not know
+  if (y.numel() == 0 && expected.v.empty()) return "";  // references may give another empty shape
   if (y.shape() != expected.shape)
     return concat("the shape is ", y.shape(), ", the reference's ", expected.shape);
   const Values v = y.to_vector<double>();
@@ -184,7 +184,7 @@ std::string compare(const OpCase& row, const FuzzCase& c, const std::vector<Tens
   // The tolerance is that of the coarser dtype of inputs and result; integers are exact.
   const double unit = is_floating(y.dtype()) ? std::max(unit_of(y.dtype()), unit_of(c.dtype)) : 0;
   const bool narrow = unit > 0x1p-20;
-  // 16 bits are rounded once by a kernel, and a few times by an op of several.
+  // 16-bit results are rounded once by each kernel of the op.
   double allowed = unit * scale * (narrow ? 1 + terms_of(row, c) / (4 + row.terms) : terms_of(row, c));
   const double top = largest_of(y.dtype());
   Values shaken;
@@ -300,7 +300,7 @@ std::string compare_gradient(const OpCase& row, const FuzzCase& c, const std::ve
   };
   const auto slope = slope_at(at);
   if (!slope || std::abs(along - *slope) <= room + sides) return "";
-  // As shake: a cell's edge may lie on one side of the inputs alone.
+  // As in shake, to find a jump close to the inputs.
   for (uint64_t turn = 0; turn < 10; ++turn) {
     std::vector<Array> moved = at;
     for (size_t k : wanted)
@@ -366,7 +366,7 @@ FuzzOutcome outcome_of(const OpCase& row, const FuzzCase& c) {
   }
   try {
     o.wrong = compare(row, c, x, y);
-  } catch (const std::exception&) {  // the reference does not follow
+  } catch (const std::exception&) {  // the reference takes other sizes only
     o.refused = true;
     set_num_threads(before);
     return o;

@@ -112,7 +112,7 @@ struct OpCase {
   std::string variant = "";  // distinguishes rows of one op
   std::vector<Sample> samples;
   std::function<Tensor(X)> run;
-  Reference reference = nullptr;  // none: an identity of other ops is tested elsewhere
+  Reference reference = nullptr;  // none: the value is tested elsewhere
   // Tolerance: eps(dtype) * (4 + terms) * max(1, |expected|max), where `terms` is the length of the longest
   // sum or chain of roundings behind an element.
   double terms = 4;
@@ -141,7 +141,7 @@ const std::vector<std::pair<std::string, std::string>>& ops_covered_elsewhere();
 Tensor make_input(const Input& want, uint64_t key, uint64_t stream, DType dtype);
 // The row's inputs for one sample; floating ones in `dtype`.
 std::vector<Tensor> make_inputs(const OpCase& row, size_t sample, DType dtype, Device device = kCPU);
-// The same elements in other places: the stride of each dimension doubled, or the order of the dimensions reversed.
+// The same elements with the stride of each dim doubled, or with the dims in reverse order in memory.
 Tensor strided(const Tensor& x);
 Tensor reversed_order(const Tensor& x);
 // The bytes of the elements, row-major.

@@ -379,7 +379,7 @@ void add_windows() {
                  });
                },
            .dtypes = kAll,
-           .layouts = false,  // the meaning is that of the memory behind x
+           .layouts = false,  // the result depends on x's storage
            .errors = {ERROR_CASE(as_strided(empty({4}), {3}, {2}, 0), "[as_strided]", "[3]", "[2]"),
                       ERROR_CASE(as_strided(empty({4}), {2}, {-1}, 3), "[as_strided]", "[-1]"),
                       ERROR_CASE(as_strided(empty({4}), {2}, {1}, -1), "[as_strided]", "-1"),
@@ -429,7 +429,7 @@ void add_more_views() {
       {ERROR_CASE(squeeze(empty({1, 1}), {0, -2}), "[squeeze]", "[0,-2]")});
 }
 
-// Rows of a list's part: op(xs)[k].
+// Ops that return lists: a row tests one element, op(xs)[k].
 void add_parts() {
   const auto narrowed = [](int dim, int64_t start, int64_t n) {
     return [=](A x) {
