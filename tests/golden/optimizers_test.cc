@@ -1,5 +1,5 @@
-// 1000 steps of every optimizer, in f64, against PyTorch's trajectories, or the papers' where PyTorch has
-// none; gradient clipping.
+// 1000 steps of every optimizer, and gradient clipping, in f64 against PyTorch; LAMB, LARS and Lion, which
+// PyTorch lacks, against their papers in numpy (optimizers.py).
 #include <functional>
 #include <memory>
 
@@ -130,7 +130,7 @@ TEST_P(Trajectories, AgreeToTheLastStep) {
       const std::string key = std::string(t.name) + "/p" + std::to_string(k);
       const std::vector<double> all = file.at(key).to_vector<double>();
       std::vector<double> now = p[k].to_vector<double>();
-      // The first parameter of ASGD is followed by its average.
+      // In the file ASGD's average of the first parameter follows that parameter.
       if (k == 0 && std::string(t.name).starts_with("asgd"))
         for (const auto& [state, ax] : opt->state_dict().tensors)
           if (state == "state.0.ax")

@@ -1,4 +1,5 @@
-// PowerSGD against PyTorch's powerSGD_hook, on two ranks.
+// Gradients all-reduced by PowerSGD against those of PyTorch's powerSGD_hook, in f64 on two ranks (threads),
+// over seven backwards, of which the file has four.
 #include <gtest/gtest.h>
 
 #include "gradus/autograd/ops/ops.h"
@@ -18,7 +19,8 @@ Tensor of_formula(const Shape& shape, uint64_t key) {
   return tensor(golden::formula(shape.product(), key, 1), shape);
 }
 
-// power_sgd_gradient of make_golden.py.
+// power_sgd_gradient of make_golden.py. In backward 2, the first that is compressed, matrices have rank 2:
+// the result does not depend on PowerSGD's random start.
 Tensor gradient(int rank, int backward, int parameter, const Shape& shape) {
   const uint64_t key = 100 * backward + 10 * parameter;
   if (backward != 2 || shape.size() < 2) return of_formula(shape, key + rank);

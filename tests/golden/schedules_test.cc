@@ -1,4 +1,5 @@
-// The rates of every schedule, epoch by epoch, against PyTorch's.
+// Learning rates and momenta of every schedule, epoch by epoch, against PyTorch's (optimizers.py), also when
+// resumed from a state dict.
 #include <functional>
 #include <memory>
 
@@ -10,12 +11,12 @@ namespace {
 
 using namespace optim;
 
-// The schedules that joined ones consist of live as long as they do.
+// Keeps the schedules alive that a SequentialLR or ChainedScheduler refers to.
 using Owned = std::vector<std::shared_ptr<LRSchedule>>;
 
 struct Case {
   const char* name;
-  bool exact;  // nothing but additions, multiplications and divisions: equal to the last bit
+  bool exact;  // equal to the last bit, as only +, * and / are used; otherwise to 1e-12
   std::function<std::shared_ptr<LRSchedule>(Optimizer&, Owned&)> make;
 };
 
@@ -101,7 +102,7 @@ const std::vector<Case>& cases() {
          return std::make_shared<SequentialLR>(o, pointers(s), std::vector<int64_t>{5});
        }},
       {"others_later", false, [](Optimizer& o, Owned& s) {
-         own<LambdaLR>(s, o, rational);  // the second one; PyTorch's order of making them does not matter
+         own<LambdaLR>(s, o, rational);  // swapped below: the order of construction does not matter
          own<MultiStepLR>(s, o, MultiStepLROptions{.milestones = {2, 3}, .gamma = 0.5});
          own<MultiplicativeLR>(s, o, [](int64_t) { return 0.75; });
          own<SWALR>(s, o, SWALROptions{.swa_lr = 0.25, .anneal_epochs = 5});
@@ -129,7 +130,7 @@ const std::vector<Case>& cases() {
   return all;
 }
 
-// Two groups, as in optimizers.py.
+// An optimizer of two parameter groups, as in optimizers.py.
 struct Training {
   Training() { opt.add_param_group({empty({1})}, {.lr = 0.3, .momentum = 0.5}); }
   SGD opt{{empty({1})}, {.lr = 0.8, .momentum = 0.5}};
@@ -147,7 +148,7 @@ void expect_rate(double given, double expected, bool exact, const std::string& w
     EXPECT_NEAR(given, expected, 1e-12 * std::max(std::abs(expected), 1e-3)) << what;
 }
 
-// Goes through the epochs from `first` on with step(t).
+// Expects the rates of the case `name` at the epochs first ... last - 1, calling step(t) after each.
 template <class Step>
 void follow(const std::string& name, bool exact, const Optimizer& opt, size_t first, size_t last, Step step) {
   const std::vector<double> rates = file().at(name).to_vector<double>();
@@ -176,7 +177,7 @@ TEST_P(Schedules, AgreeWithPyTorch) {
 }
 
 TEST_P(Schedules, GoOnFromTheirState) {
-  for (size_t at : {0, 5, 19, 40}) {
+  for (size_t at : {0, 5, 19, 40}) {  // the epoch of the state dict
     Training first, second;
     Owned owned, again;
     const auto schedule = c.make(first.opt, owned);

@@ -1,4 +1,5 @@
-// Optimizers on sparse gradients against PyTorch's. sparse.py says what the steps are.
+// Optimizers on sparse gradients of an embedding table, in f64, against PyTorch's; sparse.py documents the
+// steps. "adam" is PyTorch's SparseAdam.
 #include <functional>
 #include <memory>
 
@@ -15,6 +16,7 @@ using namespace optim;
 
 constexpr int64_t kRows = 11, kWidth = 3;
 
+// The rows that step t reads, some twice.
 Tensor index(int64_t t) {
   std::vector<int64_t> rows;
   for (int64_t k = 0; k < 6; ++k) rows.push_back((k * k + 3 * t) % kRows);
@@ -24,9 +26,9 @@ Tensor index(int64_t t) {
 struct Case {
   const char* name;
   std::function<std::unique_ptr<Optimizer>(const Tensor&)> make;
-  std::optional<int64_t> padding = {};
-  double clip = 0;
-  int64_t batches = 1;
+  std::optional<int64_t> padding = {};  // padding_idx of the embedding
+  double clip = 0;                      // maximal gradient norm; 0: none
+  int64_t batches = 1;                  // whose gradients a step accumulates
 };
 
 template <class O, class Options>

@@ -1,4 +1,4 @@
-// Numbers that a script and a test compute alike, so that no file need hold them.
+// Pseudo-random numbers that Python scripts and C++ tests compute alike, so that no file stores them.
 #pragma once
 
 #include <cstdint>
@@ -7,8 +7,8 @@
 
 namespace gradus::golden {
 
-// n numbers in [-1,1), multiples of 2^-15: exact in every language and floating-point format. The upper 16
-// bits of splitmix64 of the numbers from the name's hash (FNV-1a) on.
+// n numbers in [-1,1), multiples of 2^-15: exact in every language and floating-point format. Number i is
+// the upper 16 bits of splitmix64 of i plus the name's FNV-1a hash.
 inline std::vector<double> uniform(const std::string& name, int64_t n) {
   uint64_t start = 0xCBF29CE484222325u;
   for (unsigned char c : name) start = (start ^ c) * 0x100000001B3u;

@@ -1,5 +1,5 @@
-// A program outside of Gradus on two ranks: data, data-parallel training, checkpoints, pictures. Each rank
-// ends with the same sum, or the program fails.
+// Built against an installed Gradus by install_test.sh: data-parallel training on two ranks (processes), a
+// checkpoint and a picture in the folder argv[1]. Fails if the ranks end with different weights.
 #include <filesystem>
 #include <iostream>
 

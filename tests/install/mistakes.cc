@@ -1,4 +1,5 @@
-// Mistakes, one at a time, and what the compiler must say about each.
+// Code that must not compile: headers_test.sh defines MISTAKE as 1, 2, ... and expects an error that contains
+// the text of the comment behind `#if`; with MISTAKE 0 the file compiles.
 #include "gradus/autograd/ops/images/interpolate.h"
 #include "gradus/autograd/ops/reduce.h"
 #include "gradus/nn/layers/linear.h"

@@ -1,5 +1,6 @@
-// What users write: partial lists of options, parts of tensors, numbers of all types. Compiled
-// with strict warnings.
+// Typical user code: partial lists of options, parts of tensors, numbers of all types. headers_test.sh
+// compiles it with -Wall -Wextra -Wshadow -Wconversion -Werror against the installed headers; nothing runs
+// it.
 #include <cmath>
 #include <iostream>
 

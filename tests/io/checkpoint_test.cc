@@ -1,3 +1,5 @@
+// Checkpoints: exact round trips, errors, partial writes and reads, and that the newest intact one survives
+// truncation, damage, full disks and processes killed while they save.
 #include "gradus/io/checkpoint.h"
 
 #include <sys/resource.h>
@@ -223,7 +225,7 @@ TEST(LoadCheckpoint, NamesBothFilesWhenNeitherIsGood) {
   EXPECT_THROW(load_checkpoint(dir.dir()), FileError);
 }
 
-// While it lives, this process gets no more than so much memory.
+// Limits this process's address space while alive.
 class MemoryLimit {
  public:
   explicit MemoryLimit(rlim_t bytes) {
@@ -239,7 +241,7 @@ class MemoryLimit {
   rlimit before_{};
 };
 
-// Makes `path` a well-formed file of one tensor of 2^38 bytes, almost all of it holes.
+// Makes `path` a well-formed sparse file with one tensor of 2^38 bytes.
 void make_huge(const std::filesystem::path& path) {
   constexpr int64_t kBytes = int64_t{1} << 38;
   std::string header =
@@ -276,7 +278,7 @@ TEST(LoadCheckpoint, RefusesAnotherVersion) {
   EXPECT_ERROR(FileError, load_checkpoint(dir / "c"), "version '2'; expected 1");
 }
 
-// What CheckpointWriter gets of the content: names and shapes.
+// The same names, shapes and numbers with tensors on the meta device, as CheckpointWriter takes them.
 Checkpoint without_data(const Checkpoint& c) {
   Checkpoint result = c;
   for (const auto& [name, x] : c.tensors())
@@ -317,7 +319,7 @@ TEST(CheckpointReader, ReadsSingleTensorsAndJoinsWhatOthersHaveRead) {
   EXPECT_EQ(one.content().tensor("a").device().type, DeviceType::kMeta);
   const int64_t header = one.bytes_read();
   EXPECT_TRUE(same(one.read("a"), c.tensor("a")));
-  EXPECT_EQ(one.bytes_read(), header + 60);
+  EXPECT_EQ(one.bytes_read(), header + 60);  // 3 x 5 floats
   EXPECT_TRUE(same(other.read("b"), c.tensor("b")));
   EXPECT_THROW(one.read("d"), FileError);
   EXPECT_THROW(one.read("epoch"), FileError);
@@ -361,9 +363,9 @@ TEST(SaveCheckpoint, DoesNotKeepADamagedOneInPlaceOfAGoodOne) {
   EXPECT_EQ(load_checkpoint(dir / "c.previous").checkpoint.get<int>("epoch"), 1);
 }
 
-// ---- whatever happens to a run while it saves, the next one finds a good checkpoint ----
+// ---- a run that ends while it saves leaves a good checkpoint ----
 
-// Step k's checkpoint: everything in it says k.
+// Step k's checkpoint: its numbers and every element of model.w depend on k.
 Checkpoint of_step(int64_t step, int64_t elements = 20) {
   Checkpoint c;
   c.put("step", step);
@@ -447,7 +449,8 @@ TEST(CheckpointCrash, ADiskThatFillsUpAtAnyByteLosesNothing) {
 TEST(CheckpointCrash, ASecondNameLeftByACrashDoesNotDisturb) {
   Scratch dir;
   save_checkpoint(dir / "c", of_step(1));
-  std::filesystem::create_hard_link(dir / "c", dir / "c.previous.tmp");  // it died between the two
+  std::filesystem::create_hard_link(dir / "c",
+                                    dir / "c.previous.tmp");  // the process died between link and rename
   save_checkpoint(dir / "c", of_step(2));
   EXPECT_EQ(step_of(load_checkpoint(dir / "c").checkpoint), 2);
   EXPECT_EQ(step_of(load_checkpoint(dir / "c.previous").checkpoint), 1);
@@ -482,7 +485,7 @@ TEST(CheckpointCrash, AProcessKilledWhileSavingLeavesAGoodCheckpoint) {
     last = step;
     ASSERT_THAT(
         dir.names().size(),
-        AnyOf(1, 2, 3, 4, 5));  // c, c.previous, c.lock, c.tmp, c.previous.tmp: leftovers do not add up
+        AnyOf(1, 2, 3, 4, 5));  // c, c.previous, c.lock, c.tmp, c.previous.tmp: leftovers do not accumulate
   }
   EXPECT_GT(last, 0);
 }

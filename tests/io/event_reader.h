@@ -1,5 +1,5 @@
-// Reads event files strictly, apart from the code that writes them: checks both checksums of each record, by
-// a bitwise CRC-32C, and takes protocol buffers apart.
+// An independent reader of TensorBoard event files for the writer's tests: checks both checksums of each
+// TFRecord by a bitwise CRC-32C and parses the protocol buffers. Malformed input throws std::runtime_error.
 #pragma once
 
 #include <bit>
@@ -23,7 +23,7 @@ inline uint32_t slow_crc32c(std::string_view data) {
   return ~c;
 }
 
-// A message: its fields in order, by number.
+// A field of a message; ProtoMessage has them by field number, repeated ones in order.
 struct ProtoField {
   uint64_t number = 0;  // varint, or the bits of a fixed number
   std::string bytes;    // of a length-delimited field
@@ -86,7 +86,7 @@ inline ProtoMessage parse_proto(std::string_view data) {
   return message;
 }
 
-// The only field of that number.
+// Returns the field of that number; throws unless there is exactly one.
 inline const ProtoField& only(const ProtoMessage& m, int field) {
   if (m.count(field) != 1)
     throw std::runtime_error("field " + std::to_string(field) + " is there " +
@@ -99,7 +99,7 @@ struct EventRecords {
   size_t torn_bytes = 0;  // after the last whole record
 };
 
-// Errors: runtime_error for a checksum that is wrong.
+// A record: length (8 bytes), its masked CRC, data, the data's masked CRC; little-endian.
 inline EventRecords read_records(std::string_view file) {
   EventRecords result;
   const auto number = [&](size_t at, int bytes) {
@@ -135,6 +135,7 @@ struct Event {
   std::string tag() const { return only(value(), 1).bytes; }
 };
 
+// Fields of Event in event.proto: 1 wall_time, 2 step, 5 summary.
 inline std::vector<Event> read_events(std::string_view file) {
   std::vector<Event> events;
   for (const std::string& r : read_records(file).records) {

@@ -1,3 +1,6 @@
+// EventWriter: fields of each event (numbered as in TensorFlow's event.proto and summary.proto), durability,
+// file names, errors; TensorBoard reads the files, in the Python of TENSORBOARD_PYTHON or python3 if that has
+// it.
 #include "gradus/io/event_writer.h"
 
 #include <sys/wait.h>

@@ -1,3 +1,5 @@
+// FileReader, read_file and AtomicFile: contents, checksums, locks between writers, and that failures,
+// signals and dead writers leave the old file as it was.
 #include "gradus/io/file.h"
 
 #include <sys/stat.h>
@@ -189,7 +191,7 @@ TEST(AtomicFile, AWriterThatWasStoppedIsNamedByTheNext) {
                     HasSubstr(concat("process ", child, " on host ", host, ", since 2"))));
   ::kill(child, SIGKILL);
   ::waitpid(child, &status, 0);
-  write_file(dir / "a", "new");  // what it left behind is in nobody's way
+  write_file(dir / "a", "new");  // a dead writer's files do not block others
   EXPECT_EQ(slurp(dir / "a"), "new");
   EXPECT_THAT(dir.names(), ElementsAre("a"));
 }

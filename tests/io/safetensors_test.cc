@@ -1,3 +1,5 @@
+// Safetensors files: round trips, the bytes that the Python library writes (golden/interchange.py), and that
+// any malformed file gives a FileError that names it.
 #include "gradus/io/safetensors.h"
 
 #include <iterator>
@@ -200,8 +202,7 @@ class Malformed : public testing::Test {
     return error(with_length(header, data));
   }
 
-  // Reads every byte of what comes back, so that sanitizers see a bad pointer. Returns whether
-  // there was a result.
+  // Loads and reads every byte of the result, so that sanitizers see a bad pointer. False: a FileError.
   bool survives(std::string_view content) const {
     try {
       const SafetensorsFile file = load(content);
@@ -280,7 +281,7 @@ TEST_F(Malformed, HeaderLengthsAreBounded) {
   EXPECT_THAT(error(std::string(8, '\0')), HasSubstr("is no safetensors file"));
 }
 
-// What people load by mistake: the error says how the file begins and, where that tells, what it is.
+// Common mistakes: the error quotes the file's first bytes and, if they tell its format, names it.
 TEST_F(Malformed, AFileOfAnotherFormatIsNamed) {
   EXPECT_THAT(error("lots of text, which is no header"),
               HasSubstr("is no safetensors file: it begins with 'lots of text, which is n', not with"));

@@ -1,3 +1,4 @@
+// make_grid against torchvision's (golden/make_grid.py), encode_png against libpng's decoder, save_image.
 #include "gradus/io/save_image.h"
 
 #include <png.h>

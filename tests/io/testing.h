@@ -1,4 +1,4 @@
-// What the tests of files share.
+// Helpers of the tests of files: raw reads and writes, tensors of known bytes, a limit of file sizes.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -21,7 +21,7 @@
 
 namespace gradus::io {
 
-// Plain reads and writes, for files the code under test then sees.
+// Reads and writes whole files without the code under test.
 inline std::string slurp(const std::filesystem::path& path) {
   std::ifstream in(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(in), {}};
@@ -53,8 +53,8 @@ inline bool same(const Tensor& a, const Tensor& b) {
 inline constexpr DType kAllDTypes[] = {DType::kF64, DType::kF32, DType::kF16, DType::kBF16, DType::kI64,
                                        DType::kI32, DType::kI16, DType::kI8,  DType::kU8,   DType::kBool};
 
-// While it lives, files cannot grow beyond `bytes`. The system tells who writes on by a signal that
-// ends the process.
+// Limits the size of files that this process writes while alive (RLIMIT_FSIZE). A write beyond the limit
+// raises SIGXFSZ, which by default ends the process.
 class FileSizeLimit {
  public:
   explicit FileSizeLimit(int64_t bytes) {

@@ -1,4 +1,5 @@
-// Weights of a whole module, from files and into them.
+// save_weights and load_weights of a whole module: conversion, excepted parameters, and errors that list
+// every mismatch.
 #include "gradus/io/weights.h"
 
 #include <gmock/gmock.h>
@@ -60,7 +61,7 @@ TEST(Weights, OfAnotherHeadAreKeptWhereTheUserSaysSo) {
   const std::string text = error_of<ValueError>([&] { load_weights(other, path); });
   EXPECT_THAT(text, AllOf(HasSubstr(path), HasSubstr("fc.weight: expected f32[3,64]"),
                           HasSubstr("got f32[10,64]"), HasSubstr("fc.bias"), HasSubstr("except")));
-  // Nor does it load without being strict: a shape that differs is a mistake until it is named.
+  // Without strict, too, a differing shape is an error unless `except` names it.
   EXPECT_THROW(load_weights(other, path, {.strict = false}), ValueError);
 
   const nn::LoadReport report = load_weights(other, path, {.except = {"fc"}});

@@ -16,7 +16,7 @@ namespace {
 
 using raw::ConvGeometry;
 
-// Sums stay exact, and a case short.
+// Keeps sums exact and cases short.
 constexpr double kMaxProducts = 1.5e6;
 
 DType random_dtype(Random& r) {
@@ -24,7 +24,7 @@ DType random_dtype(Random& r) {
   return r.of({DType::kF32, DType::kBF16});
 }
 
-// Around 8, 16, 32, 64 lie the blocks of channels of oneDNN's kernels and ours.
+// Numbers around multiples of 8, 16 and 32, by which kernels block channels.
 int64_t random_channels(Random& r) {
   switch (r.in(0, 5)) {
     case 0:
@@ -42,7 +42,7 @@ int64_t random_channels(Random& r) {
   }
 }
 
-// Offsets pass what fits into a register or an instruction's operand.
+// Large extents, whose byte offsets exceed an instruction's immediate operand.
 int64_t thousands(Random& r) { return r.one_in(2) ? 1024 * r.in(1, 12) + r.in(-1, 1) : r.in(100, 12000); }
 
 struct Values {
@@ -50,10 +50,10 @@ struct Values {
   std::vector<double> values;  // row-major
 };
 
-// A few run as on a larger machine.
+// One case in eight has up to 32 threads, even on a smaller machine.
 int random_threads(Random& r) { return int(r.one_in(8) ? r.in(5, 32) : r.in(1, 4)); }
 
-// Some are a part of a larger tensor, not from its beginning on. zeros: so many of ten are 0.
+// One tensor in four is a view at an offset into a larger one. About `zeros` of ten elements are 0.
 Values random_values(Random& r, const Shape& shape, DType dtype, bool channels_last, int zeros = 0) {
   Values v;
   const Tensor wide = empty(shape, {DType::kF64});
@@ -79,7 +79,7 @@ double rounded(double value, DType dtype) {
   return value;
 }
 
-// What differs from the sums, each rounded once to the result's dtype.
+// Describes elements that are not `want` rounded once; empty if none.
 std::string difference(const char* what, const Tensor& got, const std::vector<double>& want) {
   const std::vector<double> values = raw::contiguous(got).to_vector<double>();
   size_t bad = 0, first = 0;
@@ -98,6 +98,7 @@ std::string text_of(const Dims& d) {
 
 // ---- convolution ----
 
+// wide_grad: the weight gradient is f32. zeros: as in random_values, for the output gradient.
 struct Convolution {
   Shape x, w, y;
   ConvGeometry g;
@@ -114,6 +115,8 @@ struct Convolution {
   }
 };
 
+// Which extents are unusual: kNarrow few columns, kOurs shapes of the library's own kernels (not oneDNN's),
+// kTall dilated rows, kDeep many channels, kLong one extent in the thousands, kVolume three dims.
 enum class Kind { kAny, kNarrow, kPointwise, kOurs, kTall, kWide, kDeep, kLong, kVolume, kCount };
 
 bool choose(Random& r, Convolution& c) {
@@ -145,7 +148,7 @@ bool choose(Random& r, Convolution& c) {
   c.x = {N, C}, c.w = {O, C / groups}, c.y = {N, O}, c.g.groups = groups;
   const bool is_signal =
       !volume && kind != Kind::kOurs && kind != Kind::kWide && r.one_in(kind == Kind::kPointwise ? 2 : 4);
-  const bool far = volume && r.one_in(2);  // several places of the filter begin before the image
+  const bool far = volume && r.one_in(2);  // several positions of the filter begin before the image
   const bool pointwise = kind == Kind::kPointwise || r.one_in(8);
   const int64_t filter = r.of<int64_t>({1, 3, 3, 5});
   const bool halving = kind == Kind::kOurs && r.one_in(3);  // as GANs do
@@ -241,7 +244,7 @@ std::string run(const Convolution& c, Random& r) {
   for (size_t o = 0; c.bias && o < y64.size(); ++o) y64[o] += b.values[channel_of(o, c.y)];
   for (size_t i = 0; c.bias && i < dx64.size(); ++i) dx64[i] += bx.values[channel_of(i, c.x)];
 
-  // While a recording is open weights are not kept in other layouts, and other kernels pay.
+  // Under a recording reordered weights are not cached, which changes the choice of kernels.
   GradManager gm;
   std::optional<Recording> recording;
   if (c.recording) recording.emplace(gm.record());
@@ -260,6 +263,8 @@ std::string run(const Convolution& c, Random& r) {
 
 // ---- matrix product ----
 
+// batch x [m, k] by [k, n]. turn: the operand is a transposed view; repeat: it is expanded over the batch;
+// gap: its rows are that many elements apart; as_linear: b is a weight [n, k]; wide: the result is f32.
 struct Product {
   Shape batch;
   int64_t m = 1, k = 1, n = 1, gap_a = 0, gap_b = 0;
@@ -306,7 +311,7 @@ bool choose(Random& r, Product& p) {
     int64_t* extents[] = {&p.m, &p.k, &p.n, p.batch.empty() ? &p.k : &p.batch[0]};
     *extents[r.in(0, 3)] = thousands(r);
   }
-  if (r.one_in(8)) {  // few of long sums, which threads may share out
+  if (r.one_in(8)) {  // few elements with long sums, which threads may split
     p.as_linear = false, p.batch = {r.in(1, 4)}, p.k = thousands(r), p.m = r.in(1, 24), p.n = r.in(1, 24);
   }
   if (double(p.batch.product()) * double(p.m) * double(p.k) * double(p.n) > kMaxProducts) return false;
@@ -318,7 +323,7 @@ bool choose(Random& r, Product& p) {
   return true;
 }
 
-// Matrices [batch..., rows, cols] within rows that are `gap` longer, or turned.
+// Matrices [batch..., rows, cols], as a view of rows that are `gap` longer, transposed if `turned`.
 Values random_matrices(Random& r, Shape batch, int64_t rows, int64_t cols, bool turned, int64_t gap,
                        bool repeated, DType dtype) {
   const Shape wanted = batch;
@@ -363,7 +368,7 @@ std::string run(const Product& p, Random& r) {
   return difference("product", got, want);
 }
 
-// Calls f(problem, the random numbers that follow) with the seed's problem.
+// Calls f(problem, r) with the seed's problem; r continues the seed's random numbers.
 template <class F> auto with_problem(uint64_t seed, F f) {
   Random r(seed);
   for (;;) {

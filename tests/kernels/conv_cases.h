@@ -1,7 +1,7 @@
-// Random convolutions and matrix products, checked against sums in f64.
+// Random convolutions and matrix products in all dtypes and layouts, checked against direct sums in f64.
 //
-// Values are odd multiples of 1/4 below 2. So all sums of fewer than 2^24 / 49 products are exact in f32, in
-// any order. A result is wrong when it is not the sum, rounded once to its dtype.
+// Values are odd multiples of 1/4 below 2. Hence all sums of fewer than 2^24 / 49 products are exact in f32,
+// in any order. A result is wrong unless it equals the sum, rounded once to its dtype.
 #pragma once
 
 #include <cstdint>
@@ -13,9 +13,9 @@ namespace gradus::kerneltest {
 class ConvCase {
  public:
   explicit ConvCase(uint64_t seed);
-  // What it is, in one line.
+  // The problem's op, dtype, shapes and options, in one line.
   std::string text() const { return text_; }
-  // Runs it: a convolution and its gradients, or a matrix product. Returns what is wrong, or nothing.
+  // Runs a convolution and its gradients, or a matrix product. Returns the differences, or "".
   std::string wrong() const;
 
  private:

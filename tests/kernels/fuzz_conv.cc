@@ -1,6 +1,7 @@
-// Searches convolutions and matrix products for wrong numbers and for accesses beyond their memory: random
-// shapes, at each level of processor, between guard pages, against sums in f64. With --layouts: operands of random
-// strides, against the same op on contiguous copies.
+// Fuzzes convolutions and matrix products for wrong numbers and accesses out of bounds: random shapes, at
+// each instruction set of this processor (GRADUS_CPU), with memory beside an unreadable page (GRADUS_GUARD),
+// against sums in f64. With --layouts: operands of random strides, against the same op on contiguous copies.
+// Exits with 1 if anything is wrong, with the command that repeats each case.
 //
 //   tools/fuzz-conv.sh --cases 50000
 //   tools/fuzz-conv.sh --seconds 600 --cpu avx2
@@ -29,7 +30,7 @@ namespace {
 using gradus::kerneltest::ConvCase;
 using gradus::kerneltest::LayoutCase;
 
-// What a worker says to the program that has started it, for a fault ends the worker.
+// Shared by a worker process and its parent, which reports the case if a fault ends the worker.
 struct Progress {
   uint64_t next, done, wrong;
   char text[1000];
@@ -44,14 +45,14 @@ struct Search {
 
 uint64_t seed_of(const Search& s, uint64_t id) { return s.seed * 0x9e3779b97f4a7c15 + id; }
 
-// How one case is tried again.
+// Prints the command that repeats one case.
 void print_again(const Search& s, uint64_t id) {
   std::printf("  again: tools/fuzz-conv.sh%s --cpu %s --guard %s --seed %llu --first %llu --cases 1\n",
               s.layouts ? " --layouts" : "", s.level.c_str(), s.guard.c_str(), (unsigned long long)s.seed,
               (unsigned long long)id);
 }
 
-// In a process of its own, because kernels read these variables once.
+// Runs cases until the search ends, in a process of its own because kernels read these variables once.
 template <class Case> void work(const Search& s, Progress& progress) {
   setenv("GRADUS_CPU", s.level.c_str(), 1);
   setenv("GRADUS_GUARD", s.guard.c_str(), 1);
@@ -147,7 +148,7 @@ int main(int argc, char** argv) {
         s.end = std::chrono::steady_clock::now() +
                 std::chrono::milliseconds(int64_t(1000 * seconds / double(levels.size() * guards.size())));
         s.first = first + (i << 40), s.cases = uint64_t{1} << 40;
-      } else {  // each guard has its part of them
+      } else {  // each guard runs a part of them
         const uint64_t from = cases * i / guards.size();
         s.first = first + from, s.cases = cases * (i + 1) / guards.size() - from;
       }

@@ -32,7 +32,7 @@ Shape joined(Shape batch, std::initializer_list<int64_t> sizes) {
   return batch;
 }
 
-// The batch, or one that broadcasts to it.
+// `batch`, or batch dims that broadcast to it.
 Shape broadcast_to(Random& r, const Shape& batch) {
   Shape s;
   for (int64_t n : batch)
@@ -142,7 +142,7 @@ Problem random_convolution(Random& r) {
 #undef GRADUS_CONVOLUTION
 }
 
-// Random strides for a shape, in memory that ends with the last element or a little later.
+// Random strides for a shape, in storage that ends with the last element or up to 20 elements later.
 Operand random_operand(Random& r, const Shape& shape) {
   Operand o{shape, row_major_strides(shape), 0, 0};
   const int n = shape.size();

@@ -1,5 +1,5 @@
-// Networks of GANs: numbers of parameters as published, names, initial values, scales and fades, errors.
-// tests/golden/gan compares their results and gradients with PyTorch's.
+// Generators and discriminators of GANs: published numbers of parameters, names, initial values, PGGAN's
+// image sizes and fades between them, errors. tests/golden/gan compares results and gradients with PyTorch's.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -13,7 +13,7 @@
 namespace gradus::models {
 namespace {
 
-// Returns the number of parameters of a network that takes no memory.
+// Returns a network's number of parameters; the meta device allocates none of them.
 template <class Net> int64_t parameters(typename Net::Options options) {
   Context context = Context::current().snapshot();
   context.device = {DeviceType::kMeta};
@@ -85,7 +85,7 @@ TEST(GanNetworks, HaveTheReferencesNames) {
                                             "conv_blocks.2.conv.bias", "conv_blocks.2.conv.weight_orig"));
 }
 
-// mean and standard deviation of a tensor.
+// Mean and standard deviation of a tensor.
 std::pair<double, double> moments(const Tensor& t) {
   const std::vector<double> v = t.to_vector<double>();
   double mean = 0, square = 0;
@@ -94,7 +94,7 @@ std::pair<double, double> moments(const Tensor& t) {
   return {mean, std::sqrt(square)};
 }
 
-// A sample deviation of n numbers is off by about 1 / sqrt(2 n): within 5 of these.
+// The standard error of a sample deviation of n numbers is about 1 / sqrt(2 n): five of these are allowed.
 void expect_deviation(const nn::Module& net, const std::string& name, double expected) {
   const Tensor t = net.parameter(name);
   const double off = 5 / std::sqrt(2.0 * double(t.numel()));
@@ -112,7 +112,7 @@ TEST(GanNetworks, StartAsTheirSourcesSay) {
   expect_deviation(disc, "main.3.weight", 1);
   EXPECT_EQ(moments(disc.parameter("main.0.bias")).second, 0);
 
-  // Of PyTorch's fan_out: all but a weight's second dim.
+  // Kaiming initialization by PyTorch's fan_out, the product of all dims but the second.
   const LSGANGenerator lsgan({.size = 32, .width = 64, .latent = 8});
   expect_deviation(lsgan, "conv_blocks.0.conv.weight", std::sqrt(2.0 / (64 * 9)));
   const WGANGPDiscriminator wgan({.size = 8, .channel_base = 256});

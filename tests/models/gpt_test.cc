@@ -1,5 +1,5 @@
-// GPT: its size and names, what it sees, its gradients, and that it trains in a pipeline as undivided.
-// tests/golden/gpt compares its values with PyTorch's.
+// GPT: size and names as GPT-2's, causality, numeric gradients, errors, and that pipeline stages (on threads)
+// train it as one rank does, to 1e-12 in f64. tests/golden/gpt compares its values with PyTorch's.
 #include "gradus/models/gpt.h"
 
 #include <gmock/gmock.h>
@@ -66,7 +66,7 @@ TEST(GPT, HasGPT2sNames) {
                                           "h.0.mlp.c_proj.bias [2]", "ln_f.weight [2]", "ln_f.bias [2]"));
 }
 
-// The deviation of n normal numbers is off by 1 / sqrt(2 n) of itself.
+// The standard error of the deviation of n normal numbers is 1 / sqrt(2 n) of it; five of these are allowed.
 TEST(GPT, StartsAsGPT2Does) {
   manual_seed(1);
   const GPT net({.vocabulary = 50, .context = 40, .layers = 8, .heads = 2, .width = 32});
@@ -145,7 +145,7 @@ TEST(GPT, RefusesWhatItCannotBe) {
 
 using Values = std::map<std::string, std::vector<double>>;
 
-// Trains two steps on as many ranks as there are stages. Returns losses and parameters.
+// Trains two steps on `ranks` ranks. Returns losses and gradient norms ("losses") and parameters.
 Values trained(const GPTOptions& model, dist::PipelineOptions options, int ranks) {
   Values all;
   std::mutex mutex;
@@ -193,12 +193,12 @@ TEST(GPT, TrainsCutAfterAnyOfItsModules) {
   const Values want = trained(kSmall, {.micro_batches = 3}, 1);
   GPT net(kSmall);
   for (const auto& [path, module] : net.named_modules()) {
-    if (path.empty() || path == "h") continue;  // the whole, and a list
+    if (path.empty() || path == "h") continue;  // the network, and the list of blocks
     expect_same(trained(kSmall, {.micro_batches = 3, .cut_after = {path}}, 2), want, path);
   }
 }
 
-// Dropout draws by micro-batch, wherever the cuts are.
+// Dropout's random numbers depend on the micro-batch, not on the cuts between stages.
 TEST(GPT, DropsTheSameElementsInAnyNumberOfStages) {
   const GPTOptions model = with_dropout(kSmall, 0.2);
   const Values want = trained(model, {.micro_batches = 3}, 1);

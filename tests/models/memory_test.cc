@@ -1,5 +1,5 @@
-// Memory of training steps: no more than they must keep, and less for ResNets that compute their blocks again,
-// which give the same bits.
+// Peak memory of training steps: little more than parameters, state, activations and gradients; ResNets with
+// activation checkpointing need less and give the same bits.
 #include <gtest/gtest.h>
 
 #include "gradus/gradus.h"
@@ -23,7 +23,7 @@ TEST(MnistMemory, AStepTakesLittleMoreThanWhatItMustKeep) {
     opt.step().clear_grad();
   };
   step(nullptr);  // the optimizer makes its state
-  // Parameters, optimizer state and what the rules saved are alive after the forward; gradients come on top.
+  // Parameters, optimizer state and saved activations are alive after the forward; gradients come on top.
   int64_t needed = 0;
   reset_peak_memory();
   step(&needed);
@@ -63,7 +63,7 @@ TEST(ResNetCheckpoint, GivesTheSameBits) {
   }
 }
 
-// What a training step takes on top of parameters and gradients, without computing it.
+// Bytes that a training step takes beyond parameters and gradients, from nn::summary on the meta device.
 int64_t activations(const char* name, bool checkpoint, const Shape& images) {
   Context context = Context::current().snapshot();
   context.device = {DeviceType::kMeta};

@@ -1,5 +1,6 @@
-// The ResNet family: names, shapes and order of the state as in torchvision (names.txt there), sizes from the
-// papers, shapes of results, initial values, errors.
+// The ResNet family: names, shapes and order of the state dict as torchvision's
+// (tests/golden/resnet/names.txt), numbers of parameters and FLOPs from the papers, shapes of results,
+// initial values, errors.
 #include "gradus/models/resnet.h"
 
 #include <gmock/gmock.h>
@@ -19,7 +20,7 @@ namespace {
 
 using testing::HasSubstr;
 
-// A network without memory.
+// Networks made in its scope are on the meta device and allocate nothing.
 struct OnMeta {
   OnMeta() { context.device = {DeviceType::kMeta}; }
   Context context = Context::current().snapshot();
@@ -28,7 +29,7 @@ struct OnMeta {
 
 struct Golden {
   int64_t tensors = 0, parameters = 0;
-  uint64_t hash = 0;
+  uint64_t hash = 0;               // FNV-1a of all names and shapes
   std::vector<std::string> names;  // "conv1.weight [64,3,7,7]"; of some networks only
 };
 
@@ -99,7 +100,8 @@ TEST(CifarResNet, HasItsDepth) {
   for (int64_t depth : {2, 7, 18, 21, 51, -4, 100000}) EXPECT_THROW(cifar_resnet(depth), ValueError) << depth;
 }
 
-// The identity shortcut of a smaller block: every second pixel, between channels of zeros.
+// The parameter-free shortcut of a block of stride 2: every second pixel, with channels of zeros on both
+// sides.
 TEST(CifarResNet, ShortcutsPadChannels) {
   ResNet net(ResNetOptions{.stages = {1, 1},
                            .stem = ResNetOptions::Stem::kCifar,
@@ -150,8 +152,7 @@ TEST(ResNet, GoesThroughItsPartsOneByOne) {
   }
 }
 
-// Multiply-adds that the papers and torchvision's pages give for images of
-// 224: 1.81, 3.66, 4.09, 7.80, 11.51, ...
+// 10^9 multiply-adds, of 2 FLOPs each, that the papers and torchvision's pages give for images of 224 x 224.
 TEST(ResNet, CostsWhatItIsSaidTo) {
   const OnMeta meta;
   const std::pair<const char*, double> costs[] = {{"resnet18", 1.814},          {"resnet34", 3.664},
@@ -175,7 +176,7 @@ TEST(ResNet, StartsAsTorchvisions) {
   for (const auto& [name, p] : net.named_parameters()) {
     const std::vector<double> v = p.to_vector<double>();
     if (p.dim() == 4) {
-      // Normal by fan_out: the deviation of n numbers is known to 1 / sqrt(2 n); six times that.
+      // Normal by fan_out; six standard errors, 1 / sqrt(2 n) of the deviation, are allowed.
       const double deviation = std::sqrt(2.0 / double(p.size(0) * p.size(2) * p.size(3)));
       double squares = 0;
       for (double e : v) squares += e * e;

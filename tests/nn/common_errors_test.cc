@@ -1,4 +1,5 @@
-// The mistakes that everybody makes first: what the error says, and that it names the conversion that helps.
+// Errors of common mistakes of users of PyTorch: each must name the mistake and the conversion or option that
+// corrects it.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -19,6 +20,7 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 
+// A call that must throw, and a part of its error, mostly the op.
 struct Call {
   const char* what;
   std::function<void()> run;
@@ -93,7 +95,7 @@ TEST(CommonErrors, WhatIsNoMask) {
     EXPECT_THAT(error_of<DTypeError>(c.run), AllOf(HasSubstr(c.what), HasSubstr(", DType::kBool) converts")));
 }
 
-// Layers by name, each called with data of another dtype than its parameters'.
+// A layer called with data of dtype `dtype`; its parameters are f32. `what`: the op that its error names.
 template <class L, class O> Call layer(const char* what, O options, const Shape& shape, DType dtype) {
   return {what, [=] {
             L l(options);

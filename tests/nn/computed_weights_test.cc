@@ -1,4 +1,5 @@
-// Layers whose weights are computed from parameters: equalized_lr, spectral_norm; noise that differs by call.
+// Layers whose weights are computed from other parameters at each call, by equalized_lr and spectral_norm;
+// and NoiseInjection.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,4 +1,5 @@
-// Lists and dictionaries of modules.
+// ModuleList, ModuleDict, ParameterList and Sequential: names, indexing, iteration; and the
+// fusion of a batch norm or convolution with the activation behind it against the layers one by one.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -92,7 +93,7 @@ TEST(Sequential, TakesNamesToo) {
   EXPECT_THROW(net.add("fc", nn::layer<nn::Tanh>()), ValueError);
 }
 
-// A batch norm between two layers, and what may rectify its result.
+// Convolution, batch norm, activation, convolution.
 nn::Sequential rectified_net(const nn::LayerFactory& rectifier) {
   return nn::Sequential({nn::layer<nn::Conv2d>({.in = 2, .out = 3, .kernel = 3}),
                          nn::layer<nn::BatchNorm2d>({.features = 3}), rectifier,
@@ -110,7 +111,8 @@ std::vector<nn::LayerFactory> rectifiers() {
   return all;
 }
 
-// The result, what x and the parameters get, and the state, beside those of the layers called one by one.
+// Results, gradients and state equal those of the layers called one by one. hooked: the layer that has a
+// forward hook, which prevents the fusion; -1: none.
 TEST(Sequential, RectifiesABatchNormInOnePass) {
   for (const nn::LayerFactory& rectifier : rectifiers())
     for (bool training : {true, false})
@@ -171,7 +173,7 @@ TEST(Sequential, RectifiesAConvolutionInOnePass) {
       }
 }
 
-// In bf16, one pass rounds a leaky_relu once, two round it twice.
+// In bf16 the fused pass rounds once and two ops round twice, which tells them apart.
 TEST(Sequential, TakesOnePassAsSoonAsNoHookIsLeft) {
   const Tensor x = to(randn({8, 3, 9, 9}), DType::kBF16);
   const auto once = batch_norm_leaky_relu(x, 0.2, {}, {}, {}, {}, {.training = true}).to_vector<float>();

@@ -1,5 +1,5 @@
-// Classes as users write them, under `using namespace`: names of their own, layers in layers, and what is
-// said about a layer that was made without a parent.
+// Users' layer classes under `using namespace gradus`: names that must not be ambiguous, nested layers, the
+// warning for a layer constructed without its parent (whose parameters are not registered), printed options.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -13,7 +13,7 @@
 using namespace gradus;      // NOLINT
 using namespace gradus::nn;  // NOLINT
 
-struct Generator : Layer {  // a GAN's own word
+struct Generator : Layer {  // a name that gradus must not have
   Linear fc{this, "fc", {.in = 2, .out = 3}};
   Tensor forward(const Tensor& x) override { return to(fc(to(x, DType::kF32)), x.device()); }
 };

@@ -10,6 +10,7 @@
 namespace gradus {
 namespace {
 
+// Sets the default dtype while alive.
 struct DefaultDtype {
   explicit DefaultDtype(DType t) { set_default_dtype(t); }
   ~DefaultDtype() { set_default_dtype(DType::kF32); }

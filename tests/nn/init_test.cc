@@ -1,5 +1,5 @@
-// Initializers: moments, bounds, fans, and that the same seed gives the same numbers. Initial values of layers,
-// which are torch.nn's.
+// Initializers: moments and bounds of many draws against the distribution's, fans, and that the same seed
+// gives the same numbers. Initial values of layers, which are torch.nn's.
 #include "gradus/nn/init.h"
 
 #include <gmock/gmock.h>
@@ -30,7 +30,7 @@ Moments moments(const Tensor& x) {
   return {mean, std::sqrt(square), *low, *high, fourth / square / square};
 }
 
-// 100,000 draws: the mean is off by 1 / 316 of the deviation, the deviation by less.
+// The mean of 100,000 draws has a standard error of 1 / 316 of the deviation; kOff allows five of these.
 constexpr int64_t kDraws = 100000;
 constexpr double kOff = 5.0 / 316;
 

@@ -1,5 +1,5 @@
-// Layers: what they add to their ops. The ops' values are tested in tests/ops and against
-// PyTorch in tests/golden.
+// What layers add to their ops: running statistics, modes, hooks, fused activations, errors. The ops' values
+// are tested in tests/ops and against PyTorch in tests/golden.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -61,7 +61,7 @@ TEST(BatchNormLayer, DeferredStatisticsCountAllBatchesAsOne) {
   EXPECT_THAT(values(deferred.running_mean), Pointwise(FloatNear(1e-6f), values(whole.running_mean)));
   EXPECT_THAT(values(deferred.running_var), Pointwise(FloatNear(1e-6f), values(whole.running_var)));
   EXPECT_EQ(deferred.num_batches_tracked.item<int64_t>(), 1);
-  // What was not applied is forgotten.
+  // Deferred statistics that were not applied are dropped.
   deferred(x);
   deferred.defer_statistics(false);
   deferred.apply_deferred_statistics();
@@ -75,7 +75,8 @@ TEST(BatchNormLayer, WithoutTrackingUsesTheBatchInEvaluationToo) {
   EXPECT_TRUE(bn.state_dict().empty());
 }
 
-// The rectified result, beside the same by the layer's own: values, state, and what hooks see.
+// The fused relu, leaky_relu and add_relu against batch norm and activation as two ops: values, state, and
+// the output that hooks get.
 TEST(BatchNormLayer, RectifiesItsResultAndASum) {
   for (bool hooked : {false, true})
     for (bool training : {true, false}) {
@@ -102,7 +103,7 @@ TEST(BatchNormLayer, RectifiesItsResultAndASum) {
   EXPECT_THROW(bn.add_relu(empty({2, 3, 4, 4}), empty({2, 3, 4, 5})), ShapeError);
 }
 
-// In bf16 the sum is rounded once in one pass, and twice when a hook sees what is added to.
+// In bf16 the fused pass rounds once; a hook, which gets the batch norm's own result, makes it two passes.
 TEST(BatchNormLayer, AddsInOnePassAsSoonAsNoHookIsLeft) {
   nn::BatchNorm2d bn({.features = 3});
   const Tensor x = raw::to(randn({8, 3, 9, 9}), DType::kBF16),
@@ -114,7 +115,7 @@ TEST(BatchNormLayer, AddsInOnePassAsSoonAsNoHookIsLeft) {
   EXPECT_EQ(values(bn.add_relu(x, residual)), once);
 }
 
-// Two processes that have the same batch.
+// Stands for statistics over two processes that have the same batch.
 class Twice final : public nn::StatisticsReduction {
  public:
   int size() const override { return 2; }

@@ -1,4 +1,5 @@
-// Losses as objects.
+// Loss classes against the loss functions with the same options; probabilities out of range; the functions'
+// names in namespace nn.
 #include "gradus/nn/losses.h"
 
 #include <gmock/gmock.h>
@@ -73,7 +74,7 @@ TEST(Losses, CallTheFunctionWithTheirOptions) {
 }
 
 TEST(Losses, BatchMeanHoldsWhereTheSumDoesNot) {
-  // The sum, 160,000, is beyond f16's 65,504.
+  // The sum, 160,000, exceeds the largest f16, 65,504.
   const Tensor x = full({1000, 20}, -8, {.dtype = DType::kF16}), t = ones({1000, 20}, {.dtype = DType::kF16});
   const Tensor mean = kl_div(x, t, {.reduction = Reduction::kBatchMean});
   EXPECT_EQ(mean.dtype(), DType::kF16);

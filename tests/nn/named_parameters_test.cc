@@ -1,4 +1,4 @@
-// Parameters by name, and parts that are added to a model after its conversion.
+// Parameters by name, to attach some and freeze others; modules added to a model after to(dtype); explain.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -105,12 +105,12 @@ TEST(ConvertedModels, ConvertWhatComesLater) {
   for (const auto& [name, x] : average.state_dict().tensors)
     EXPECT_EQ(is_floating(x.dtype()), x.dtype() == DType::kF64) << name;
   step(DType::kF64);
-  net.grown->to(DType::kF32);  // the nearest one counts
+  net.grown->to(DType::kF32);  // the nearest parent decides
   nn::Linear more(net.grown.get(), "more", {.in = 1, .out = 1});
   EXPECT_EQ(more.weight.dtype(), DType::kF32);
 }
 
-// Converting goes on from the values that there were: the second step in f64 is that of a model made in f64.
+// After conversion to f64 in mid-training, parameters agree with those of a model in f64 from the start.
 TEST(ConvertedModels, GoOnWithTheOptimizersState) {
   const auto trained = [](bool convert) {
     manual_seed(3);

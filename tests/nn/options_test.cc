@@ -1,5 +1,5 @@
-// Options: a floating-point number is no integer. Mistakes do not compile, so this test asks the compiler.
-// tests/install/headers_test.sh tests that required options cannot be left out.
+// Options of layers: which types initialize an integer option (no double, no bool), by concepts at compile
+// time, and their values. tests/install/headers_test.sh tests that required options cannot be left out.
 #include <gtest/gtest.h>
 
 #include "gradus/nn/nn.h"
@@ -21,7 +21,7 @@ static_assert(BuiltFromKernel<nn::Conv2dOptions, int>);
 static_assert(BuiltFromKernel<nn::Conv2dOptions, Size2>);
 static_assert(!BuiltFromKernel<nn::Conv2dOptions, double>);
 
-// Modules are pinned.
+// Modules can be neither copied nor moved.
 static_assert(!std::is_copy_constructible_v<nn::Linear> && !std::is_move_constructible_v<nn::Linear>);
 static_assert(!std::is_copy_assignable_v<nn::Linear> && !std::is_move_assignable_v<nn::Linear>);
 

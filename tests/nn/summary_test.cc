@@ -1,4 +1,5 @@
-// summary finds on the meta device what a network really computes and holds.
+// nn::summary, which runs a network on the meta device, against known parameters and FLOPs and the peak
+// memory of real runs; and that it allocates and changes nothing.
 #include "gradus/nn/summary.h"
 
 #include <gmock/gmock.h>
@@ -12,6 +13,7 @@ namespace {
 
 using testing::HasSubstr;
 
+// FLOPs of MnistNet's products, for a batch of kN: 2 for each multiply-add.
 constexpr int64_t kN = 64;
 constexpr int64_t kConv1 = 2 * kN * 32 * 26 * 26 * 9, kConv2 = 2 * kN * 64 * 24 * 24 * 32 * 9;
 constexpr int64_t kFc1 = 2 * kN * 9216 * 128, kFc2 = 2 * kN * 128 * 10;
@@ -40,7 +42,7 @@ TEST(Summary, NamesEveryCallWithItsOutput) {
   EXPECT_THAT(text, HasSubstr("1,199,882 parameters"));
 }
 
-// Bytes that `f` adds at its highest to what was live.
+// The peak of live bytes during `f`, beyond those live before.
 template <class F> int64_t peak_of(F f) {
   const int64_t before = memory_stats().live_bytes;
   reset_peak_memory();
@@ -64,7 +66,7 @@ TEST(Summary, PredictsThePeakMemory) {
     gm.backward(sum(net(randn({kN, 1, 28, 28}))));
     for (const Tensor& p : net.parameters()) p.set_grad({});
   };
-  inference(), training();  // reordered weights are kept from here on
+  inference(), training();  // reordered weights are cached from here on
   const double real_inference = double(weights + peak_of(inference));
   const double real_training = double(weights + peak_of(training));
   // Scratch memory of kernels comes on top.

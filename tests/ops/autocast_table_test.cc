@@ -1,4 +1,5 @@
-// What autocast does to each row of the op table, by the op's policy: the same as casting its inputs by hand.
+// For each row of the op table (op_table.h): under autocast to bf16 an op gives the bits of the op on inputs
+// cast as its policy says, takes inputs of mixed dtypes, and leaves f64 alone.
 #include <gtest/gtest.h>
 
 #include "gradus/autograd/functional.h"
@@ -31,7 +32,7 @@ class AutocastTable : public testing::TestWithParam<size_t> {
   const OpCase& row() const { return all_rows()[GetParam()]; }
   std::string at(size_t sample) const { return row().op + "/" + row().variant + concat(" sample ", sample); }
 
-  // The sample's inputs; those that have no dtype of their own in `even` and `odd` by turns.
+  // The sample's inputs; those without a fixed dtype are `even` and `odd` alternately.
   std::vector<Tensor> inputs(size_t sample, DType even, DType odd) const {
     std::vector<Tensor> x = make_inputs(row(), sample, DType::kF32);
     int n = 0;
@@ -63,7 +64,7 @@ TEST_P(AutocastTable, CastsAsThePolicySays) {
   const auto policy = policy_of(row().op);
   for (size_t s = 0; s < row().samples.size(); ++s) {
     const auto wide = inputs(s, DType::kF32, DType::kF32), low = inputs(s, DType::kBF16, DType::kBF16);
-    // Rounded to bf16 and back: what f32 inputs are made of those in bf16.
+    // The bf16 inputs converted to f32.
     auto rounded = low;
     for (size_t k = 0; k < low.size(); ++k)
       if (wide[k].dtype() == DType::kF32) rounded[k] = raw::to(low[k], DType::kF32);

@@ -1,5 +1,5 @@
-// Every integer that an op takes, at the numbers that overflow: each call gives a typed error or a result,
-// soon, and asks for no memory that it does not get. Meant for a run under UndefinedBehaviorSanitizer too.
+// Ops with integer arguments at values that overflow (kNumbers): each call gives a result or an Error within
+// 5 s, and at most 1 GiB is allocated. Also meant to run under UndefinedBehaviorSanitizer.
 #include <sys/resource.h>
 
 #include <chrono>
@@ -438,7 +438,7 @@ std::vector<Call> calls() {
   return all;
 }
 
-// What a call did wrong; empty: nothing.
+// Describes an untyped exception or a call of more than 5 s; empty if neither.
 std::string fault_of(const Call& call, int64_t n) {
   const auto begin = std::chrono::steady_clock::now();
   std::string fault;
@@ -458,7 +458,7 @@ class Bounds : public testing::Test {
  protected:
   void SetUp() override {
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // their own memory counts too
-    // What asks for much more than the tensors of this test fails, instead of filling the machine.
+    // A larger allocation fails instead of filling the machine's memory.
     rlimit limit{};
     getrlimit(RLIMIT_AS, &limit);
     limit.rlim_cur = rlim_t{8} << 30;
@@ -476,7 +476,7 @@ TEST_F(Bounds, EveryNumberGivesAResultOrATypedErrorSoon) {
   EXPECT_LT(memory_stats().peak_bytes, int64_t{1} << 30);
 }
 
-// Options that have an integer, and the ops that take one or an integer itself.
+// The ops that take an integer or an options struct with one, read from the headers of ops.
 std::set<std::string> ops_with_integers() {
   const std::regex integer(R"(\b(int64_t|Dims|Shape|Strides|Size2|Size3)\b)");
   const std::regex declaration(R"(^(?:Tensor|void|std::\w+<.*>|[A-Z]\w*) (\w+)\((.*))");

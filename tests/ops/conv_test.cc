@@ -1,3 +1,5 @@
+// Convolutions on the CPU: results and gradients of each kernel against a plain loop, f64 or exact sums of
+// integers; layouts, threads, errors, derivatives.
 #include "gradus/autograd/ops/images/conv.h"
 
 #include <tuple>
@@ -47,7 +49,7 @@ const Case kCases[] = {
     {"StrideInChunks", {7, 32, 15, 17}, {48, 32, 3, 3}, {.stride = 2, .padding = 1}},
     {"Winograd", {6, 32, 9, 11}, {64, 32, 3, 3}, {.padding = 1}},
     {"PaddingBeyondKernel", {1, 2, 4, 4}, {3, 2, 2, 2}, {.padding = 3}},
-    // What oneDNN computes wrongly in one of its ways or another: docs/internals/kernels.md.
+    // Some implementation in oneDNN is wrong at each of these shapes: docs/internals/kernels.md.
     {"NarrowerThanStride", {2, 4, 1, 2}, {6, 4, 1, 5}, {.stride = {1, 4}, .padding = {0, 2}}},
     {"OneChannelStridePadding", {2, 1, 1, 8}, {3, 1, 1, 3}, {.stride = {1, 2}, .padding = {0, 2}}},
     {"DepthwiseNarrowerThanStride",
@@ -152,7 +154,7 @@ TEST_P(Conv2d, GradientsAgreeWithTheReference) {
   expect_near(raw::conv2d_weight_grad(dy, x, c.w, false, c.options).first, dw, tolerance() * 10);
 }
 
-// Gradients that are mostly zeros take kernels of their own where the processor has AVX-512.
+// Output gradients that are mostly zeros have kernels of their own with AVX-512.
 const Case kSparseCases[] = {
     {"Plain", {3, 32, 9, 8}, {64, 32, 3, 3}, {}},
     {"Padding", {2, 32, 7, 9}, {32, 32, 3, 3}, {.padding = 1}},
@@ -162,7 +164,7 @@ const Case kSparseCases[] = {
     {"FiveByFive", {9, 16, 10, 9}, {32, 16, 5, 5}, {.padding = 2}},
 };
 
-// One element in `every` is not zero; in six, as below a pooled relu with dropout.
+// One element in `every` is not zero; one in six, as in the gradient of a pooled relu with dropout.
 Tensor sparse(const Shape& shape, uint32_t every = 6) {
   Tensor dy = random_tensor(shape, DType::kF32, 3);
   for (int64_t i = 0; i < dy.numel(); ++i)
@@ -195,7 +197,8 @@ TEST_P(SparseConv2d, GradientsAreThoseOfF64) {
               raw::conv2d_input_grad(dy64, w64, c.x, c.options), 1e-5);
 }
 
-// Their runs are as long as those of 3x3 or 5x5 filters, but a clipped one is no multiple of a vector.
+// A row of a filter fills whole vectors, as those of 3x3 or 5x5 filters, but a row clipped at the border does
+// not.
 TEST(FewNonzeros, ChannelsNeedNotFillVectors) {
   for (const Case& c : {Case{"", {2, 12, 7, 9}, {16, 12, 3, 4}, {.padding = 1}},
                         Case{"", {2, 6, 7, 9}, {16, 6, 3, 8}, {.padding = 2}},
@@ -232,7 +235,7 @@ TEST_P(SparseConv2d, GradientsDoNotDependOnTheNumberOfThreads) {
   EXPECT_EQ(dxs[0], dxs[2]);
 }
 
-// 3x3 filters at a stride of 1, in numbers that Winograd's algorithm serves.
+// Shapes that the Winograd kernels take: 3x3 filters of stride 1, and 4x4 filters of stride 2 ("Halving").
 const Case kWinogradCases[] = {
     {"Even", {4, 64, 16, 12}, {96, 64, 3, 3}, {.padding = 1}},
     {"OddSizes", {7, 32, 9, 7}, {64, 32, 3, 3}, {.padding = 1}},
@@ -265,7 +268,7 @@ class WinogradConv2d : public testing::TestWithParam<Case> {
 INSTANTIATE_TEST_SUITE_P(Cases, WinogradConv2d, testing::ValuesIn(kWinogradCases),
                          [](const auto& info) { return info.param.name; });
 
-// Within what the definition's terms, each below 1, may lose when they are added one by one.
+// Tolerance: the rounding error of adding the definition's terms, each below 1, one by one.
 TEST_P(WinogradConv2d, IsThatOfF64) {
   const auto wide = [](const Tensor& t) { return raw::to(t, DType::kF64); };
   const auto slack = [](int64_t terms) { return 0x1p-24 * double(terms); };
@@ -279,7 +282,7 @@ TEST_P(WinogradConv2d, IsThatOfF64) {
               slack(dy.numel() / dy.size(1)));
 }
 
-// Sums of small integers are exact, whatever the order: the factors are 0, 1 and 1/2.
+// Sums of small integers are exact: the factors of the transforms are 0, 1 and 1/2.
 TEST_P(WinogradConv2d, IsExactForIntegers) {
   const auto integers = [](const Tensor& t) {
     Tensor i = raw::clone(t);
@@ -355,7 +358,7 @@ TEST_P(SumConv2d, WeightGradientsAreExactForIntegers) {
   set_num_threads(before);
 }
 
-// Filters of one pixel: the number of pixels, and the channels before and after.
+// 1x1 filters: the number of pixels, and of input and output channels.
 struct PointwiseCase {
   const char* name;
   int64_t pixels, C, O;
@@ -397,7 +400,7 @@ TEST_P(PointwiseConv2d, IsExactForIntegers) {
     set_num_threads(threads);
     const Tensor y = empty_channels_last(dy.shape(), {dtype}), dx = empty_channels_last(x.shape(), {dtype});
     const bool is_best =
-        dtype == DType::kF32 || cpu::level() == cpu::Level::kAvx512Bf16;  // oneDNN's with AMX
+        dtype == DType::kF32 || cpu::level() == cpu::Level::kAvx512Bf16;  // with AMX oneDNN is faster
     ASSERT_EQ(pointwise_kernels().input_grad.applies({dx, w, {}, dy, Conv2dFuncOptions{}}), is_best);
     pointwise_kernels().forward.run({x, w, {}, y, Conv2dFuncOptions{}});
     pointwise_kernels().input_grad.run({dx, w, {}, dy, Conv2dFuncOptions{}});
@@ -435,8 +438,8 @@ TEST_P(NarrowConv2d, IsRoundedOnce) {
   expect_rounded_once(db, db64, pixels);
 }
 
-// Kernels of our own read and write bf16 where no processor multiplies it. Around the numbers of channels and
-// tiles from which they serve, the results are those of f32, rounded once: the same bits.
+// Without AVX-512, kernels read and write bf16 and compute in f32. Around the numbers of channels and tiles
+// from which they apply, the results have the bits of f32 results rounded once.
 TEST(NarrowConv2dKernels, GiveTheBitsOfF32Rounded) {
   if (cpu::has_avx512()) GTEST_SKIP() << "AVX-512 computes bf16 by kernels of its own";
   struct Filter {
@@ -480,8 +483,7 @@ TEST(NarrowConv2dKernels, GiveTheBitsOfF32Rounded) {
       }
 }
 
-// Extents far beyond those above, where oneDNN computes wrongly in one of its ways
-// or another: docs/internals/kernels.md.
+// Large extents at which some implementation in oneDNN is wrong: docs/internals/kernels.md.
 const Case kLongCases[] = {
     {"ManyChannels", {8, 8960, 1, 4}, {1, 8960, 1, 2}, {}},
     {"ManyFilters", {1, 5, 3, 5}, {1025, 5, 2, 1}, {}},
@@ -523,7 +525,7 @@ TEST_P(LongConv2d, IsExactForIntegers) {
   set_num_threads(before);
 }
 
-// Weight gradients in bf16 take pixels in blocks, which threads share out where the sums are few.
+// Weight gradients in bf16 sum pixels in blocks, which are split among threads if there are few sums.
 const Case kBlockCases[] = {
     {"FewSums", {3, 40, 24, 23}, {24, 40, 3, 3}, {.padding = 1}},
     {"PointwiseFewSums", {5, 64, 20, 15}, {200, 64, 1, 1}, {}},
@@ -554,7 +556,7 @@ TEST_P(BlockedConv2d, WeightGradientsAreRoundedOnceByAnyNumberOfThreads) {
   set_num_threads(before);
 }
 
-TEST(Conv2dWeights, AnUpdateIsSeen) {  // reordered copies of weights are kept, but not beyond a change
+TEST(Conv2dWeights, AnUpdateIsSeen) {  // cached reordered copies of weights are dropped at a change
   const Tensor x = random_tensor({2, 32, 6, 6}), w = random_tensor({32, 32, 3, 3}, DType::kF32, 2);
   const auto before = raw::conv2d(x, w, {}).to_vector<float>();
   EXPECT_EQ(raw::conv2d(x, w, {}).to_vector<float>(), before);
@@ -590,7 +592,7 @@ TEST(Conv2dSizes, StridedInputsAreRead) {
   expect_near(raw::conv2d(x, w, {}), raw::conv2d(raw::clone(x), w, {}), 1e-6);
 }
 
-// x's elements in its layout, from the seventh of a storage on.
+// x's elements in its layout, at an offset of six elements into a larger storage.
 Tensor part_of_larger(const Tensor& x) {
   const Tensor larger = empty({x.numel() + 6}, {.dtype = x.dtype()});
   raw::fill_(larger, 77);

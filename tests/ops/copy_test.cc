@@ -1,4 +1,4 @@
-// Copies between layouts, dtypes and devices.
+// copy_, to, contiguous, channels_last and fill_ between layouts, dtypes and devices, and their gradients.
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/autograd/grad_manager.h"
 #include "gradus/autograd/indexing.h"

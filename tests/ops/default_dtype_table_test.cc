@@ -1,5 +1,5 @@
-// The default dtype decides nothing about ops whose inputs have one: each row of the op table gives the same
-// dtype and, under another default, the same bits.
+// The default dtype must not affect ops on floating-point inputs: each row of the op table (op_table.h) gives
+// the same dtype and bits under a default of f64 as under f32.
 #include <gtest/gtest.h>
 
 #include "gradus/tensor/ops/copy.h"
@@ -10,6 +10,7 @@
 namespace gradus::optest {
 namespace {
 
+// Sets the default dtype while alive.
 struct DefaultDtype {
   explicit DefaultDtype(DType t) { set_default_dtype(t); }
   ~DefaultDtype() { set_default_dtype(DType::kF32); }

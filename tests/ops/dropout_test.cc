@@ -1,4 +1,4 @@
-// The forms of dropout: the random numbers that they draw, and the results.
+// Dropout of channels and alpha dropout: results, statistics, gradients, random draws.
 #include "gradus/autograd/grad_manager.h"
 #include "gradus/autograd/ops/ops.h"
 #include "gradus/tensor/ops/copy.h"
@@ -10,9 +10,9 @@
 namespace gradus {
 namespace {
 
-using Form = Tensor (*)(const Tensor&, double, bool);
+using Form = Tensor (*)(const Tensor&, double, bool);  // (x, p, training)
 
-// Each channel of y, of `area` elements, is 0 or `kept` throughout. Returns the share of kept ones.
+// Expects each channel of y, of `area` elements, to be all 0 or all `kept`. Returns the share of those.
 double share_of_whole_channels(const Tensor& y, int64_t area, double kept) {
   const auto v = y.to_vector<double>();
   int64_t channels = 0, count = 0;

@@ -1,5 +1,6 @@
-// The dtypes of results: what docs/api/dtypes.md says, what PyTorch says
-// (tests/golden/ops/dtypes.txt), what ops give.
+// The dtypes of results against PyTorch's (tests/golden/ops/dtypes.txt) and the table of docs/api/dtypes.md.
+// A line of the file: op, dtype of a, dtype of b or kind of number, the result's dtype (- for an error), and
+// that with b or a 0-dimensional.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -86,8 +87,8 @@ const std::map<std::string, OfNumber> kOfNumbers = {
 const std::map<std::string, std::vector<Number>> kNumbers = {
     {"int", {2}}, {"float", {2.0, 0.5, 3.f, double(INFINITY)}}, {"truth", {true}}};
 
-// Where the answer is ours: PyTorch has no subtraction with a bool, where it counts as 0 or 1 here, nor a
-// bool as alpha, nor has Gradus an alpha between bools; and PyTorch takes powers of bools.
+// Lines in which Gradus differs on purpose: it subtracts bools as 0 or 1 and takes a bool as alpha, which
+// PyTorch refuses, and refuses alpha between bools and powers of bools, which PyTorch takes.
 bool is_ours(const std::vector<std::string>& w) {
   const bool bools = w[1] == "bool" && (w[2] == "bool" || w[2] == "truth");
   if (w[0] == "sub" || w[0] == "rsub") return w[3] == "-" && !bools;

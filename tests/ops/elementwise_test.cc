@@ -1,4 +1,5 @@
-// Element-wise ops: accuracy against the C library, special values, dtypes, layouts, in-place forms.
+// Element-wise ops: accuracy against the C library in f64, special values, dtypes, layouts, broadcasting,
+// in-place forms, gradients at kinks, errors. raw:: ops are those without autograd.
 #include <algorithm>
 #include <functional>
 #include <limits>
@@ -27,7 +28,7 @@ std::vector<double> values(const Tensor& x) { return x.to_vector<double>(); }
 
 // --- gradients at corners ---
 
-// As PyTorch 2.15 has them.
+// Expected: PyTorch 2.15's.
 TEST(Clamp, AtItsBoundsTheGradientIsZero) {
   const Tensor x = tensor({-kInf, -1.f, 0.f, 0.5f, 1.f, 2.f, kInf, kNaN});
   const auto slope = [&](const autograd::UnaryFunction& f) {
@@ -57,7 +58,7 @@ struct Function {
   const char* name;
   Tensor (*run)(const Tensor&);
   double (*reference)(double);
-  double ulps;
+  double ulps;          // allowed, of the f32 result
   double absolute = 0;  // also allowed
 };
 
@@ -120,8 +121,7 @@ TEST(ElementwiseAccuracy, VectorsAndSingleElementsGiveTheSameBits) {
 
 // --- layouts ---
 
-// The same logical elements in other places: channels-last, transposed storage, every second
-// column, reversed dims.
+// The same elements in other layouts: channels-last, reversed dims, two swaps of dims, every second column.
 std::vector<Tensor> layouts_of(const Tensor& x) {
   std::vector<Tensor> all = {x, raw::channels_last(x)};
   all.push_back(raw::permute(raw::contiguous(raw::permute(x, {3, 2, 1, 0})), {3, 2, 1, 0}));
@@ -233,7 +233,7 @@ TEST(ElementwiseSpecial, NaNFollowsItsRules) {
   EXPECT_EQ(values(raw::unary<functors::IsNaN>(tensor({kNaN, kInf, 1.f}))), (std::vector<double>{1, 0, 0}));
   EXPECT_EQ(values(raw::unary<functors::IsFinite>(tensor({kNaN, kInf, -kInf, 1.f}))),
             (std::vector<double>{0, 0, 0, 1}));
-  // A NaN that is not taken does not matter.
+  // where ignores a NaN that it does not select.
   EXPECT_EQ(raw::where(raw::gt(one, 0), one, nan).item<float>(), 1);
 }
 
@@ -278,7 +278,7 @@ TEST(ElementwiseTypes, PromotionFollowsPyTorch) {
   EXPECT_EQ(raw::div(i64, i64).dtype(), DType::kF32);
   EXPECT_EQ(raw::unary<functors::Exp>(i64).dtype(), DType::kF32);
   EXPECT_EQ(raw::unary<functors::Floor>(i64).dtype(), DType::kI64);
-  // A 0-dimensional tensor decides only by its kind.
+  // A 0-dimensional tensor matters only by its kind: bool, integer, floating.
   EXPECT_EQ(raw::add(f32, scalar(1, {.dtype = DType::kF64})).dtype(), DType::kF32);
   EXPECT_EQ(raw::add(i64, scalar(1.5)).dtype(), DType::kF32);
   EXPECT_EQ(raw::add(u8, scalar(1, {.dtype = DType::kI64})).dtype(), DType::kU8);
@@ -337,7 +337,7 @@ TEST(ElementwiseErrors, NameTheOpAndBothOperands) {
                "f32[2] cpu", "f32[2] cpu:1");
   EXPECT_ERROR(ValueError, clamp(ones({2}), NAN, 1), "[clamp]");
   EXPECT_ERROR(ValueError, clamp_(ones({2}), 0, NAN), "[clamp_]");
-  // What the dtype cannot hold; a bound beyond its range that changes nothing is fine.
+  // Bounds between which the dtype has no value; a bound beyond its range alone is accepted.
   const double top = 9223372036854775808.0;  // 2^63
   for (auto [dtype, low, high] : {std::tuple(DType::kI8, 128., 300.),
                                   {DType::kI8, -300., -129.},
@@ -484,7 +484,7 @@ TEST(ElementwiseGrad, TheSameTensorTwiceSumsBothWays) {
   EXPECT_NEAR(x.grad().item<float>(), 6, 1e-6);
 }
 
-// A temporary's buffer becomes the result where nobody else can see it, and only there.
+// A temporary's buffer becomes the result's only if nothing else refers to it.
 TEST(Temporaries, GiveTheirBufferToSumsAndMultiples) {
   const Tensor a = random_tensor({3, 4}, DType::kF32, 1), b = random_tensor({4}, DType::kF32, 2);
   const auto values = [](const Tensor& t) { return t.to_vector<float>(); };
@@ -510,7 +510,7 @@ TEST(Temporaries, GiveTheirBufferToSumsAndMultiples) {
   EXPECT_EQ(values(exp(a) - 2.0), values(sub(static_cast<const Tensor&>(exp(a)), 2.0)));
 }
 
-// exp's rule keeps its result, so the sum has a buffer of its own.
+// exp saves its result for backward, so the sum needs a buffer of its own.
 TEST(Temporaries, KeepTheBufferThatARuleHasSaved) {
   const Tensor x = random_tensor({5}, DType::kF64, 1), ones = random_tensor({5}, DType::kF64, 2) * 0 + 1;
   const auto g =
@@ -519,7 +519,7 @@ TEST(Temporaries, KeepTheBufferThatARuleHasSaved) {
     EXPECT_NEAR(g[0].to_vector<double>()[i], 3 * std::exp(x.to_vector<double>()[i]) - 1, 1e-12);
 }
 
-// Angles, powers and logarithms where f32 has its edges.
+// Angles, powers and logarithms at the limits of f32.
 TEST(Functions, KeepTheEdgesOfTheCLibrary) {
   for (float f : {0.f, -0.f, 1.f, -1.f, kInf, -kInf, kNaN, 1e30f, 1e-42f, 0.5f, -2.5f, 88.9f, 1e10f}) {
     const double v = f;

@@ -1,4 +1,4 @@
-// Numbers that guard a division or a logarithm are too small for f16: ops with such a number compute in f32.
+// Ops whose eps, which guards a division or a logarithm, underflows in f16 must compute in f32.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -37,7 +37,7 @@ TEST(SixteenBits, VectorsAreNormalizedWithOneRounding) {
   }
 }
 
-// In 16 bits one number of some hundreds would be 1, whose logarithm is 0.
+// In 16 bits one uniform number in some hundreds would be 1, whose logarithm is 0.
 TEST(SixteenBits, GumbelNoiseIsDrawnInF32) {
   manual_seed(3);
   for (const DType t : kNarrow) {

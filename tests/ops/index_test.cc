@@ -1,3 +1,5 @@
+// Indexing with x[{...}], gather, scatter, index ops and embedding: values written out, gradients by
+// differences, recordings, errors. x[...] is an Indexed, which `values` converts to a Tensor.
 #include "gradus/autograd/ops/index.h"
 
 #include "gradus/autograd/functional.h"
@@ -168,7 +170,7 @@ TEST(Indexing, AConstHandleCannotTakeANewValue) {
   EXPECT_ERROR(StateError, y[0] = 1, "const handle", "f32[3] cpu");
 }
 
-// The manager would keep the old tensor.
+// Assigning would make a new tensor while the GradManager keeps the old one.
 TEST(Indexing, AnAttachedTensorIsNotReplaced) {
   Tensor w = counting({2, 3}), v = tensor({10.f});
   const Tensor attached = w, mask = gt(w, 4);

@@ -1,4 +1,4 @@
-// Products and convolutions of operands with any strides.
+// Products and convolutions of operands with any strides, against those of contiguous copies, bit by bit.
 #include <gtest/gtest.h>
 
 #include "gradus/autograd/ops/ops.h"
@@ -8,7 +8,7 @@
 namespace gradus {
 namespace {
 
-// The first cases of tools/fuzz-conv.sh --layouts, whose seeds these are.
+// Cases of tools/fuzz-conv.sh --layouts --seed 0.
 TEST(Layouts, ProductsAndConvolutionsOfRandomStridesAreThoseOfContiguousCopies) {
   for (uint64_t seed = 0; seed < 500; ++seed) {
     const kerneltest::LayoutCase one(seed);

@@ -1,5 +1,5 @@
-// A leaky_relu of slope 0 behind a batch norm, by one op and by two. It is no relu: a negative number becomes
-// -0, and -infinity NaN.
+// batch_norm_leaky_relu of slope 0 against batch_norm and leaky_relu, for any device. Unlike relu, this makes
+// -0 of a negative number and NaN of -infinity.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// matmul and linear on the CPU against plain loops in f64: strides, batches, threads, 16-bit floats, errors.
 #include "gradus/tensor/ops/linalg/matmul.h"
 
 #include <cmath>
@@ -91,7 +92,7 @@ TEST(MatmulKernel, AgreesWithTheReferenceInF32) {
   expect_near(raw::matmul(a, b), want, 1e-5);
 }
 
-// With fewer products than threads, these may share out the inner elements. Small integers' sums are exact.
+// With fewer products than threads, each sum may be split among threads. Sums of small integers are exact.
 TEST(MatmulKernel, SumsThousandsByAnyNumberOfThreads) {
   const auto integers = [](const Shape& shape, uint64_t seed) {
     Tensor t = random_tensor(shape, DType::kF64, seed);

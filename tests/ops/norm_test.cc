@@ -1,3 +1,5 @@
+// Batch norm on the CPU: values and statistics against plain loops and f64, and the fused forms with ReLU and
+// residual (batch_norm_relu, _add_relu, _leaky_relu) against the bits of single ops.
 #include "gradus/autograd/ops/norm/batch_norm.h"
 
 #include <array>
@@ -19,7 +21,7 @@ class BatchNorm : public testing::TestWithParam<DType> {
 INSTANTIATE_TEST_SUITE_P(DTypes, BatchNorm, testing::Values(DType::kF32, DType::kF64),
                          [](const auto& info) { return std::string(name_of(info.param)); });
 
-// As a kernel takes it: channels innermost.
+// Random, channels-last if it is an image.
 Tensor image(const Shape& shape, uint64_t seed) {
   const Tensor x = random_tensor(shape, DType::kF32, seed);
   return x.dim() == 2 ? x : raw::channels_last(x);
@@ -68,7 +70,7 @@ TEST_P(BatchNorm, SurvivesALargeMean) {
   for (int64_t c : {0, 1}) EXPECT_NEAR(r.var.to_vector<double>()[c], moments(channel(x, c)).second, 1e-4);
 }
 
-// Every shape of rows: few channels, which are joined, many, an odd number of rows.
+// Few channels, whose rows are joined, many channels, odd numbers of rows.
 TEST(BatchNormKernel, AgreesWithF64) {
   const auto wide = [](const Tensor& t) { return raw::to(t, DType::kF64); };
   for (const Shape& shape : {Shape{5, 3}, Shape{2, 1, 3, 3}, Shape{4, 37, 6, 5}, Shape{33, 64, 4, 4},
@@ -98,7 +100,7 @@ TEST(BatchNormKernel, AgreesWithF64) {
       }
 }
 
-// relu(batch_norm(x)) is one node; with a result that somebody else has seen it is two. Both
+// relu(batch_norm(x)) is one node of the graph, or two if the batch norm's result has other references. Both
 // give the same bits.
 TEST(RectifiedBatchNorm, GivesTheSameGradientsInOneNode) {
   const Tensor x = image({4, 6, 5, 5}, 1), w = random_tensor({6}, DType::kF32, 2),
@@ -135,7 +137,7 @@ void expect_same_bits(const Tensor& a, const Tensor& b) {
   EXPECT_EQ(a.to_vector<double>(), b.to_vector<double>());
 }
 
-// The residual's kernels, against the ops that they stand for. The sum of 16-bit floats is rounded once, so
+// The fused kernels with a residual against single ops. The sum of 16-bit floats is rounded once, so
 // it is computed here as f32.
 TEST_P(BatchNormReluKernel, GivesTheBitsOfTheOpsApart) {
   const DType t = GetParam(), channels = t == DType::kF64 ? t : DType::kF32;
@@ -277,7 +279,7 @@ TEST(BatchNormAddRelu, GivesTheBitsOfThreeOps) {
   }
 }
 
-// What is added may be the batch norm's own input, and what comes out may be used again.
+// The residual may be the batch norm's own input, and the result may be used again.
 TEST(BatchNormAddRelu, SharesItsInputsAndItsResult) {
   const Tensor x = image({4, 6, 5, 5}, 1), dy = image({4, 6, 5, 5}, 2);
   const auto gradient = [&](bool fused) {
@@ -293,7 +295,7 @@ TEST(BatchNormAddRelu, SharesItsInputsAndItsResult) {
   expect_same_bits(gradient(true), gradient(false));
 }
 
-// Sums in bf16 are rounded once instead of twice; gradients follow the signs of that.
+// Sums in bf16 are rounded once instead of twice; its signs mask the gradients.
 TEST(BatchNormAddRelu, TakesTheFusedPathInBF16) {
   const Shape s{4, 6, 5, 5};
   const auto half = [&](uint64_t seed) { return raw::to(image(s, seed), DType::kBF16); };
@@ -314,7 +316,7 @@ TEST(BatchNormAddRelu, TakesTheFusedPathInBF16) {
   expect_same_bits(g[2], masked);
 }
 
-// The residual gives its buffer to y, and y to x's gradient, when nobody else holds them.
+// The residual gives its buffer to y, and y to x's gradient, if nothing else refers to them.
 TEST(BatchNormAddRelu, TakesBuffersOver) {
   const Tensor x = image({8, 16, 16, 16}, 1), r = image({8, 16, 16, 16}, 2);
   const void* shortcut = nullptr;
@@ -377,7 +379,7 @@ TEST(BatchNormTraining, UpdatesTheRunningStatistics) {
   EXPECT_EQ(mean.to_vector<float>(), before);
 }
 
-// The statistics that an op moves, beside those moved apart. Those of 16 bits are rounded once.
+// Statistics updated by the op have the bits of batch_norm_update_; those of 16 bits are rounded once.
 TEST(BatchNormTraining, MovesStatisticsOfEachDtype) {
   for (DType t : {DType::kF32, DType::kF64, DType::kBF16, DType::kF16})
     for (DType of_mean : {t, raw::channel_dtype(t)})

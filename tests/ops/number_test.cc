@@ -1,5 +1,5 @@
-// Numbers beside tensors: their C++ type decides the result's dtype, their value never does. And what users
-// of PyTorch write: lists in lists, x += 1, sizes of any integer type, devices by name.
+// Numbers beside tensors: their C++ type decides the result's dtype, their value never does. And
+// literals as in PyTorch: nested lists, x += 1, sizes of any integer type, devices by name.
 #include "gradus/tensor/base/number.h"
 
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@
 namespace gradus {
 namespace {
 
-constexpr int64_t kOdd = (int64_t{1} << 53) + 1;  // no double
+constexpr int64_t kOdd = (int64_t{1} << 53) + 1;  // not representable as a double
 
 TEST(Number, ADoubleIsAFloatWhateverItsValue) {
   const Tensor x = tensor({1, 2, 3});
@@ -99,7 +99,7 @@ TEST(Number, BoundsBeyond53BitsAreExact) {
   EXPECT_EQ(y.to_vector<int64_t>(), (std::vector<int64_t>{kEven, kOdd, kOdd, -kEven}));
   constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
   EXPECT_EQ(clamp(x, kMost).to_vector<int64_t>(), (std::vector<int64_t>(4, kMost)));
-  // The upper bound counts where they cross, for integers as for floats.
+  // If the bounds cross, the upper one wins, for integers as for floats.
   EXPECT_EQ(clamp(tensor({0, 4, 9}), 5, 3).to_vector<int64_t>(), (std::vector<int64_t>{3, 3, 3}));
   EXPECT_EQ(clamp(tensor({0.f, 4.f, 9.f}), 5, 3).to_vector<float>(), (std::vector<float>{3, 3, 3}));
 }
@@ -261,7 +261,7 @@ TEST(Literals, NumbersOfSeveralTypesHaveOneThatHoldsThem) {
   is(tensor({1, size_t{2}, int64_t{3}}), "i64", {1, 2, 3});
   is(tensor({1.f, 0.1}), "f64", {1, 0.1});
   is(tensor({{1.f, 0.1}, {0.2, 0.3}}), "f64", {1, 0.1, 0.2, 0.3});
-  // NAN is a float, whatever stands behind it.
+  // NAN is a float and promotes with the other numbers.
   for (const Tensor& x : {tensor({NAN, 0.1}), tensor({0.1, NAN})}) {
     EXPECT_EQ(describe(x), "f64[2] cpu");
     EXPECT_EQ(nansum(x).item<double>(), 0.1);

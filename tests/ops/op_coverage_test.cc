@@ -1,4 +1,4 @@
-// What the op table has rows for: every public op.
+// Every public op of the headers must have a row in the op table (op_table.h), and an error case.
 #include <gtest/gtest.h>
 
 #include "gradus/tests/ops/public_ops.h"
@@ -20,7 +20,7 @@ TEST(OpTableCoverage, EveryPublicOpHasARow) {
   EXPECT_EQ(missing, "") << "public ops without a row in the op table";
 }
 
-// Ops with a row of their own whose only wrong argument is an undefined tensor, which every row is tried with.
+// Ops whose rows have no wrong argument but an undefined tensor, which every row is tried with.
 // clang-format off
 const char* const kTakesAll[] = {
     "add_", "avg_pool_spread", "clamp", "clamp_", "clamp_backward", "clone", "contiguous", "div_",

@@ -1,3 +1,5 @@
+// Pooling on the CPU beyond the op table: ties, NaN, ceil_mode, 16-bit floats, the fused gradient of max
+// pooling of a ReLU, errors.
 #include "gradus/autograd/ops/images/pool.h"
 
 #include <algorithm>
@@ -20,7 +22,7 @@ class Pool : public testing::TestWithParam<DType> {};
 INSTANTIATE_TEST_SUITE_P(DTypes, Pool, testing::Values(DType::kF32, DType::kF64),
                          [](const auto& info) { return std::string(name_of(info.param)); });
 
-// Every window geometry that differs in kind.
+// Windows of each kind of geometry.
 std::vector<PoolWindows> max_windows(const Tensor& x) {
   return {raw::max_pool2d_windows(x, {.kernel = 2}),
           raw::max_pool2d_windows(x, {.kernel = 3, .stride = 2, .padding = 1}),
@@ -82,7 +84,7 @@ TEST(CeilMode, TakesAWindowLargerThanTheImageAsFarAsItReaches) {
                volume = reshape(signal, {1, 1, 1, 1, 2});
   for (int64_t kernel : {3, 4, 5})
     for (int64_t stride : {1, 2, 3, 4}) {
-      const bool fits = kernel - 2 < stride;  // the window's first cell is one that a stride would come to
+      const bool fits = kernel - 2 < stride;  // ceil((2 - kernel) / stride) is 0: one window, else none
       const auto expect = [&](std::function<Tensor()> f, double value, const char* name) {
         try {
           const Tensor y = f();
@@ -102,7 +104,7 @@ TEST(CeilMode, TakesAWindowLargerThanTheImageAsFarAsItReaches) {
              "avg 1");
       expect([&] { return avg_pool2d(image, {.kernel = k2, .stride = s2, .ceil_mode = true}); }, 2.5,
              "avg 2");
-      // The mean of the cells there are, times the window's size.
+      // The mean square of the covered cells, times the window's size.
       const double lp = std::sqrt(6.5 * double(kernel));
       expect(
           [&] {

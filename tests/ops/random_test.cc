@@ -1,4 +1,5 @@
-// Random numbers: where they come from, how they are distributed, and what they must not depend on.
+// Random numbers and creation ops: Philox's words, distributions, dropout, multinomial, independence of
+// threads and layouts, errors.
 #include <algorithm>
 #include <limits>
 #include <numeric>

@@ -1,3 +1,5 @@
+// Reductions on the CPU: values against plain loops in f64, independence of threads, special values, the
+// range and accuracy of norms and std, gradients, errors.
 #include "gradus/autograd/ops/reduce.h"
 
 #include <limits>
@@ -34,7 +36,7 @@ std::vector<Dims> subsets(int n) {
   return all;
 }
 
-// The sum over `dims`, kept, one element after another.
+// The sum over `dims` with keepdim, element by element.
 std::vector<double> naive_sum(const Tensor& x, const Dims& dims) {
   const std::vector<double> v = x.to_vector<double>();
   Shape kept = x.shape();

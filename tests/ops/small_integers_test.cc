@@ -1,4 +1,5 @@
-// i8 and i16: arithmetic of all pairs of numbers, casts, views, reductions, order, places, printing, files.
+// i8 and i16: arithmetic of all pairs of numbers against int64_t, casts, views, reductions, sorting, scatter,
+// printing, files.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -20,7 +21,7 @@
 namespace gradus {
 namespace {
 
-// Some numbers of T, the ends of its range among them; in an order of no meaning.
+// n pseudo-random numbers of T, among them the ends of its range.
 template <class T> std::vector<T> numbers(int64_t n, uint64_t key = 1) {
   std::vector<T> v;
   for (int64_t i = 0; i < n; ++i) {
@@ -195,7 +196,7 @@ TYPED_TEST(SmallIntegers, AreReducedSortedAndPutInPlaces) {
       const auto [values, indices] = sort(x, {.dim = 1});
       ASSERT_EQ(ints(values), in_order) << where;
       ASSERT_EQ(ints(gather(x, 1, indices)), in_order) << where;
-      // Each element added to the column of its rest.
+      // Each element is added to column c % 5.
       std::vector<T> added(5 * size_t(rows));
       std::vector<int64_t> to;
       for (int64_t r = 0; r < rows; ++r)

@@ -1,3 +1,4 @@
+// softmax, log_softmax and gumbel_softmax: independence of layouts, threads, other rows; draws; errors.
 #include "gradus/autograd/ops/softmax.h"
 
 #include "gradus/autograd/functional.h"

@@ -164,7 +164,8 @@ const std::map<std::string, std::vector<Row>>& rows_of_ops() {
 
 double rounded(double v, DType t) { return full({}, v, {.dtype = t}).item<double>(); }
 
-// Relative tolerances; gradients may be formed from rounded results.
+// value, gradient: relative tolerances (gradients may be formed from rounded results); smallest,
+// least_normal: the absolute ones of values and gradients.
 struct Precision {
   DType dtype;
   double value, gradient, smallest, least_normal, largest;
@@ -176,8 +177,8 @@ const Precision kPrecisions[] = {
     {DType::kBF16, 0x1p-7, 0x1p-6, 1e-40, 1.2e-38, 3.3e38},
 };
 
-// Ops that subtract numbers near 1, or whose gradients are formed from a rounded result near 1, as PyTorch's
-// are. Errors are then relative to 1.
+// Ops that subtract numbers near 1, or form gradients from a rounded result near 1, as PyTorch does: errors
+// are relative to 1.
 const std::set<std::string> kNearOne = {"expm1", "gelu",     "gelu_tanh", "sigmoid",
                                         "sinc",  "softsign", "tanh",      "tanhshrink"};
 // Ops of which PyTorch's own f64 has fewer digits.

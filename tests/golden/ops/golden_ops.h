@@ -1,6 +1,6 @@
-// Ops against PyTorch's values: a case per line of a family's file, run in f64 and f32 on contiguous,
-// strided and channels-last inputs. The values come from <family>.py in this folder (golden.py says
-// what a file holds).
+// Compares ops with values that PyTorch computed: each line of a family's table is a case, run in f64 and f32
+// on contiguous, strided and channels-last inputs. <family>.py in this folder writes the values to
+// <family>.safetensors; golden.py documents the file.
 //
 //   static const bool added = add_golden_ops("norm", {
 //       {"layer_norm", [](X x) { return layer_norm(x[0], {4}, x[1], x[2]); }},
@@ -23,7 +23,7 @@
 
 namespace gradus::golden {
 
-using X = const std::vector<Tensor>&;
+using X = const std::vector<Tensor>&;  // a case's inputs, in the file's order
 
 struct GoldenOp {
   std::string name;
@@ -45,9 +45,10 @@ struct GoldenOp {
 io::SafetensorsFile load_golden(const std::string& family);
 std::set<std::string> case_names(const io::SafetensorsFile& file);
 size_t inputs_of(const io::SafetensorsFile& file, const std::string& name);
-// Expects the op to do what the case of its name says.
+// Expects `op.run` on the inputs of the case `op.name` to give its results and gradients.
 void expect_golden(const io::SafetensorsFile& file, const GoldenOp& op);
-// Adds the tests of a family while the program starts.
+// Registers a test for each op, and one that fails if the file has a case without an op. Returns true,
+// for static initializers.
 bool add_golden_ops(const std::string& family, const std::vector<GoldenOp>& ops);
 
 }  // namespace gradus::golden

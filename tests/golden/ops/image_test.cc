@@ -1,3 +1,5 @@
+// Resizing, padding, fold, pixel_shuffle and grid_sample against PyTorch's values (inputs: image.py;
+// tolerances: golden_ops.h).
 #include "gradus/tests/golden/ops/golden_ops.h"
 
 namespace gradus::golden {

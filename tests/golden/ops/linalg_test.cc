@@ -1,9 +1,11 @@
+// Matrix products and einsum against PyTorch's values (inputs: linalg.py; tolerances: golden_ops.h).
 #include "gradus/tests/golden/ops/golden_ops.h"
 
 namespace gradus::golden {
 namespace {
 
 Tensor product(X x) { return matmul(x[0], x[1]); }
+// `shapes` is only a part of the case's name.
 GoldenOp sums(const std::string& equation, const std::string& shapes) {
   return {"einsum/" + equation + " " + shapes, [=](X x) { return einsum(equation, x); }};
 }
@@ -64,6 +66,7 @@ static const bool added = add_golden_ops(
         {"kron", [](X x) { return kron(x[0], x[1]); }},
         {"kron/fewer_dims", [](X x) { return kron(x[0], x[1]); }},
         {"chain_matmul", [](X x) { return chain_matmul(x); }},
+        // A power of 0 alone would have no gradient.
         {"matrix_power/0", [](X x) { return matrix_power(x[0], 0) + 0 * x[0]; }},
         {"matrix_power/1", [](X x) { return matrix_power(x[0], 1); }},
         {"matrix_power/2", [](X x) { return matrix_power(x[0], 2); }},

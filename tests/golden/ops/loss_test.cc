@@ -1,3 +1,4 @@
+// Losses and distances against PyTorch's values (inputs: loss.py; tolerances: golden_ops.h).
 #include <limits>
 
 #include "gradus/tensor/ops/copy.h"
@@ -8,7 +9,7 @@ namespace {
 
 std::vector<GoldenOp> cases;
 
-// A case whose results are those of every reduction.
+// A case of three results: f by mean, by sum and without reduction.
 template <class F> void add(const std::string& name, F f) {
   cases.push_back(
       {name, [f](X x) {
@@ -16,10 +17,12 @@ template <class F> void add(const std::string& name, F f) {
        }});
 }
 
+// The same loss on a matrix, a scalar and an empty tensor.
 template <class F> void add_points(const std::string& name, F f) {
   for (const char* kind : {"matrix", "scalar", "empty"}) add(name + "/" + kind, f);
 }
 
+// t in the dtype of `like`, without autograd; a bool mask as labels of -1 and 1.
 Tensor constant(const Tensor& t, const Tensor& like) { return raw::to(t, like.dtype()); }
 Tensor signs(const Tensor& mask, const Tensor& like) { return constant(mask, like) * 2 - 1; }
 

@@ -1,9 +1,12 @@
+// Normalizations against PyTorch's values (inputs: norm.py; tolerances: golden_ops.h). x: input, weight,
+// bias, running mean and variance.
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tests/golden/ops/golden_ops.h"
 
 namespace gradus::golden {
 namespace {
 
+// A constant: autograd does not follow it.
 Tensor without_history(const Tensor& x) { return raw::contiguous(detach(x)); }
 
 GoldenOp in_training(const std::string& name) {
@@ -25,7 +28,7 @@ GoldenOp instances_in_evaluation(const std::string& name) {
           }};
 }
 
-// The running statistics afterward are results too.
+// x[1] and x[2] give the running statistics, whose values after the call are results too.
 template <class Op> GoldenOp with_momentum(const std::string& op, const std::string& momentum, Op f) {
   return {op + "/momentum_" + momentum, [f, a = std::stod(momentum)](X x) {
             const Tensor mean = raw::clone(without_history(x[1])), var = square(without_history(x[2])) + 0.5;

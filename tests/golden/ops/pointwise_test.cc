@@ -1,4 +1,5 @@
-// Element-wise ops and activations against PyTorch's values.
+// Element-wise ops and activations against PyTorch's values (inputs: pointwise.py; tolerances:
+// golden_ops.h).
 #include <gtest/gtest.h>
 
 #include <set>
@@ -62,8 +63,8 @@ const GoldenOp kCases[] = {
 };
 // clang-format on
 
-// A case that is named after an op, "exp" or "exp/scalar", is run by the first row of the op table for this
-// op with as many inputs.
+// Cases that kCases does not name, as "exp" or "exp/scalar", are run by the first row of the op table
+// (op_table.h) that has this op and as many inputs.
 TEST(GoldenPointwise, EveryCaseOfTheFile) {
   const io::SafetensorsFile file = load_golden("pointwise");
   std::set<std::string> left = case_names(file);

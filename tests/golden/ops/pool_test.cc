@@ -1,3 +1,4 @@
+// Pooling and max_unpool against PyTorch's values (inputs: pool.py; tolerances: golden_ops.h).
 #include "gradus/tests/golden/ops/golden_ops.h"
 
 namespace gradus::golden {

@@ -1,3 +1,5 @@
+// Reductions, norms and pairwise distances against PyTorch's values (inputs: reduce.py; tolerances:
+// golden_ops.h).
 #include <cmath>
 
 #include "gradus/tests/golden/ops/golden_ops.h"
@@ -7,10 +9,10 @@ namespace {
 
 using Many = std::vector<Tensor>;
 
-// As in reduce.py.
+// The reduced dims of a case, as in reduce.py.
 struct Over {
   const char* name;
-  Dims dims;
+  Dims dims;  // empty: all
   bool keepdim;
 };
 const Over kOver[] = {

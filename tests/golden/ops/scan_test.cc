@@ -1,3 +1,5 @@
+// Cumulative ops, softmax, argmax and max along a dim against PyTorch's values (inputs: scan.py; tolerances:
+// golden_ops.h).
 #include "gradus/tests/golden/ops/golden_ops.h"
 
 namespace gradus::golden {

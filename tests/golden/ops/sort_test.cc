@@ -1,3 +1,5 @@
+// Sorting, selection, unique, histograms and searches against PyTorch's values (inputs: sort.py; tolerances:
+// golden_ops.h). True or False in a case's name is the op's flag.
 #include "gradus/tests/golden/ops/golden_ops.h"
 
 namespace gradus::golden {

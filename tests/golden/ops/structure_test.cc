@@ -1,3 +1,5 @@
+// Views, joins, indexing, scatter, embedding and creation ops against PyTorch's values (inputs: structure.py;
+// tolerances: golden_ops.h).
 #include "gradus/autograd/indexing.h"
 #include "gradus/tensor/ops/creation.h"
 #include "gradus/tests/golden/ops/golden_ops.h"
@@ -13,7 +15,7 @@ GoldenOp reduced(const std::string& name, ScatterReduce how, bool include_self) 
           [=](X x) { return scatter_reduce(x[0], 1, x[1], x[2], how, {.include_self = include_self}); }};
 }
 
-// x with v assigned to a part.
+// A copy of x[0] whose part at the indices `at` is assigned x[1].
 template <class At> GoldenOp assigned(const std::string& name, At at) {
   return {"assign/" + name, [at](X x) {
             Tensor y = clone(x[0]);

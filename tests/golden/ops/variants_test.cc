@@ -1,3 +1,5 @@
+// Less common forms of ops against PyTorch's values: inputs without a batch dim ("sample"), rounding modes,
+// bicubic sampling, exclusive and reversed scans (inputs: variants.py; tolerances: golden_ops.h).
 #include "gradus/tests/golden/ops/golden_ops.h"
 
 namespace gradus::golden {

@@ -1,4 +1,6 @@
-// Compares all elements of a training step with PyTorch's, from a file of weights:
+// Compares all elements of a ResNet's training step with PyTorch's, from a file of weights, and prints the
+// largest differences. Exits with 0 if all are within their tolerances, 1 if not, 2 on an error. "f32" behind
+// the arguments skips f64.
 //
 //   tools/export_weights.py resnet50 --random -o net.safetensors
 //   tests/golden/resnet/make_golden.py --step resnet50 --weights net.safetensors --output step.safetensors
@@ -15,7 +17,7 @@
 namespace gradus::golden {
 namespace {
 
-// The largest of some quotients, and whose it is.
+// The largest of some relative errors, and the name of its tensor.
 struct Worst {
   double value = 0;
   std::string name = "-";
@@ -30,7 +32,7 @@ struct Worst {
   }
 };
 
-// Largest difference of two elements, by the largest element.
+// Largest difference of two elements, divided by the largest |expected|.
 double relative(const Tensor& given, const Tensor& expected) {
   const std::vector<double> g = given.to_vector<double>(), e = expected.to_vector<double>();
   if (g.size() != e.size()) return INFINITY;

@@ -1,3 +1,4 @@
+// make_golden.py has the same formulas and does the same step with torchvision.
 #include "gradus/tests/golden/resnet/training_step.h"
 
 #include <cmath>
@@ -19,6 +20,7 @@ Tensor from_formula(const std::string& name, const Shape& shape, double scale, d
   return tensor(v, shape);
 }
 
+// Weights are scaled by their fan.
 Tensor value_of(const std::string& name, const Shape& shape) {
   if (name.ends_with("num_batches_tracked")) return tensor(std::vector<int64_t>{41}, {});
   if (shape.size() == 4)
@@ -28,7 +30,7 @@ Tensor value_of(const std::string& name, const Shape& shape) {
   return name.ends_with("weight") ? from_formula(name, shape, 0.25, 1) : from_formula(name, shape, 0.125);
 }
 
-// As if earlier steps had left their momentum.
+// Gives the optimizer momentum, as after earlier steps.
 void set_momentum(optim::SGD& opt, const nn::Module& net) {
   optim::State state = opt.state_dict();
   int number = 0;

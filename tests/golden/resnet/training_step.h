@@ -12,7 +12,7 @@ namespace gradus::golden {
 
 struct TrainingStep {
   Tensor loss, logits;
-  nn::StateDict grads, params, buffers;  // gradients; the others after the step
+  nn::StateDict grads, params, buffers;  // params and buffers: after the optimizer's step
 };
 
 // From the weights in `state`, in `dtype`, on images of height and width `size`.

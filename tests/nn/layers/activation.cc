@@ -1,3 +1,4 @@
+// Rows of the layer table (layer_table.h) for activation layers; activation.py has PyTorch's values.
 #include "gradus/autograd/ops/ops.h"
 #include "gradus/tests/nn/layers/layer_table.h"
 
@@ -30,7 +31,7 @@ std::vector<Row> table() {
       row<nn::RReLU>("RReLU", {},
                      {.errors = {LAYER_ERROR(ValueError, nn::RReLU({.lower = 2, .upper = 1})(ones({1})),
                                              "[RReLU]", "2 and 1")}}),
-      // One slope: f64 draws other numbers than f32.
+      // A fixed slope, since f64 and f32 draw different random numbers.
       row<nn::RReLU>("RReLU/fixed", {.lower = 0.25, .upper = 0.25}, {.inputs = {kFlat}, .golden = false}),
       row<nn::RReLU>("RReLU/bounds", {.lower = 0.25, .upper = 0.5},
                      {.golden = false, .prints = "RReLU(lower=0.25, upper=0.5)"}),

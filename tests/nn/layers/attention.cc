@@ -1,3 +1,4 @@
+// Rows of the layer table (layer_table.h) for MultiheadAttention; attention.py has PyTorch's values.
 #include <cmath>
 
 #include "gradus/autograd/ops/ops.h"
@@ -11,6 +12,8 @@ using Options = nn::MultiheadAttentionOptions;
 using nn::AttentionCallOptions;
 using nn::MultiheadAttention;
 
+// Attention of x[0] to keys x[1] and values x[2], or to itself if there are not three inputs. Results: the
+// output, and the weights if the options ask for them.
 Row mha(std::string name, Options o, std::function<AttentionCallOptions(X)> options, Checks checks = {}) {
   const auto call = [options](MultiheadAttention& m, X x) {
     const bool three = x.size() == 3;
@@ -26,7 +29,7 @@ Row mha(std::string name, Options o, AttentionCallOptions options = {}, Checks c
       std::move(name), o, [options](X) { return options; }, std::move(checks));
 }
 
-// True where a query would see a later key.
+// Masks for 4 positions of 3 sequences; true excludes: keys later than the query, keys that are padding.
 Tensor causal() {
   const Tensor i = arange(4);
   return lt(unsqueeze(i, 1), unsqueeze(i, 0));
@@ -38,7 +41,7 @@ AttentionCallOptions masks_of(X x) {
   return {.key_padding_mask = raw::to(padding, x[0].device()), .attn_mask = like(pattern({5, 5}, 32), x[0])};
 }
 
-// An attention of [4,3,6] to itself.
+// For errors: a self-attention of x [4,3,6], and one with other keys and values.
 void attend(AttentionCallOptions options) {
   const Tensor x = ones({4, 3, 6});
   MultiheadAttention({.embed_dim = 6, .num_heads = 2})(x, x, x, options);

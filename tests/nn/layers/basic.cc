@@ -1,3 +1,5 @@
+// Rows of the layer table (layer_table.h) for Linear, Bilinear, Flatten, Dropout, Sequential, Embedding and
+// the like; basic.py has PyTorch's values.
 #include "gradus/autograd/ops/ops.h"
 #include "gradus/tests/nn/layers/layer_table.h"
 

@@ -1,3 +1,4 @@
+// Rows of the layer table (layer_table.h) for convolutions; conv.py has PyTorch's values.
 #include "gradus/autograd/ops/ops.h"
 #include "gradus/tests/nn/layers/layer_table.h"
 
@@ -6,6 +7,7 @@ namespace {
 
 using nn::PaddingMode;
 
+// spectral_norm of a weight whose output channels are dim 1.
 Row spectral_transposed() {
   Row l = row<nn::ConvTranspose2d>("spectral_norm/ConvTranspose2d", {.in = 2, .out = 3, .kernel = 2});
   l.make = [make = l.make] {

@@ -1,3 +1,5 @@
+// Rows of the layer table (layer_table.h) for the building blocks of GANs; gan_blocks.py has PyTorch's
+// values.
 #include "gradus/autograd/ops/ops.h"
 #include "gradus/tests/nn/layers/layer_table.h"
 
@@ -13,7 +15,7 @@ Tensor with_fixed_noise(nn::NoiseInjection& layer, X x) {
   return layer(x[0]);
 }
 
-// For errors: fixed noise for images of no known size.
+// For errors: fixed noise without the `size` option.
 void add_fixed_noise(const Tensor& x) {
   nn::NoiseInjection layer;
   with_fixed_noise(layer, {x});

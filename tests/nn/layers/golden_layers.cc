@@ -1,3 +1,4 @@
+// Compares names, results, gradients, and buffers after training; golden.py documents the keys of the file.
 #include "gradus/tests/nn/layers/golden_layers.h"
 
 #include <gtest/gtest.h>
@@ -68,7 +69,7 @@ class Comparison {
  private:
   bool has(const std::string& key) const { return file_.contains(layer_.name + "/" + key); }
   Tensor stored(const std::string& key) const { return file_.at(layer_.name + "/" + key); }
-  // A tensor of the file that nobody else holds, in dtype `t` if it is floating.
+  // A copy of a tensor of the file, in dtype `t` if it is floating.
   Tensor load(const std::string& key, DType t) const {
     const Tensor x = stored(key);
     return raw::clone(is_floating(x.dtype()) ? raw::to(x, t) : x);
@@ -80,10 +81,10 @@ class Comparison {
     for (const auto& [key, x] : file_.tensors)
       if (key.starts_with(layer_.name + "/" + mode + "/d/") && !key.ends_with(".err"))
         largest_gradient = std::max(largest_gradient, scale_of(x));
-    // Rounding alone makes some gradients: that of a bias in front of a norm is 0. It is the sum of the
-    // elements g of the gradient of its layer's result, by channel. In f32 each g is rounded by up to 2^-24
-    // of itself. What all of them share is rounded too, the means of the norm's image and of its gradient, so
-    // that errors may add up. They are within 2^-23 of the sum of all |g|. The results of such layers:
+    // A bias in front of a normalization has the gradient 0, but for rounding: it is the sum by channel of
+    // the gradient g of its layer's result. In f32 each g is rounded by up to 2^-24 of itself, and so are the
+    // means that all of them share, so that errors add up to at most 2^-23 of the sum of all |g|. The results
+    // of such layers:
     std::map<std::string, Tensor> results;  // by the key of the bias's gradient
     const auto rounding = [&](const std::string& key) {
       const auto it = results.find(key);

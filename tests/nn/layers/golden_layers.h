@@ -1,10 +1,10 @@
-// Layers and networks against torch.nn, in f64 and f32, in training and evaluation. golden.py says what a
-// file of PyTorch's values holds.
+// Compares layers and networks with torch.nn, in f64 and f32, in training and evaluation. golden.py documents
+// the file of PyTorch's values.
 //
-// Names of the state, in order, are torch.nn's. In f64, |y - PyTorch's| is at most 1e-12 of the largest |y|.
-// The same holds for gradients of inputs, and for buffers after the step; for gradients of parameters the
-// scale is the largest of them all. In f32 the error is at most twice PyTorch's own error plus 1e-6 (also of
-// that scale; `single` of the scale for networks). Gradients that rounding alone makes have a
+// The names of the state dict, in order, equal torch.nn's. In f64, |y - PyTorch's| is at most 1e-12 of the
+// largest |y|. The same holds for gradients of inputs, and for buffers after the step; for gradients of
+// parameters the scale is the largest of them all. In f32 the error is at most twice PyTorch's own error plus
+// 1e-6 (also of that scale; `single` of the scale for networks). Gradients that are 0 but for rounding have a
 // tolerance of their own (golden_layers.cc).
 #pragma once
 
@@ -26,10 +26,10 @@ struct GoldenLayer {
   std::string name;
   std::function<std::unique_ptr<nn::Module>()> make;
   std::function<std::vector<Tensor>(nn::Module&, X)> run;
-  double single = 1e-6;
+  double single = 1e-6;  // the tolerance in f32, of the scale
 };
 
-// The case of an L with these options, called as `call` says, by default on the one input.
+// The case `name` of the file: an L with these options, run by call(layer, inputs); by default layer(x[0]).
 template <class L, class Call> GoldenLayer golden(std::string name, typename L::Options options, Call call) {
   return {std::move(name), [options] { return std::make_unique<L>(options); },
           [call](nn::Module& m, X x) {
@@ -43,11 +43,11 @@ template <class L> GoldenLayer golden(std::string name, typename L::Options opti
   return golden<L>(std::move(name), options, [](L& layer, X x) { return layer(x[0]); });
 }
 
-// Expects the layer to do what the case of its name in a file of golden.py says.
+// Expects the layer to give the results and gradients of the file's case of its name.
 void expect_golden(const io::SafetensorsFile& file, const GoldenLayer& layer);
 // Expects `names` to have all cases of the file.
 void expect_all_tested(const io::SafetensorsFile& file, const std::set<std::string>& names);
-// Adds tests of networks by a file of their own while the program starts.
+// Registers the tests of a file's cases. Returns true, for static initializers.
 bool add_golden_layers(const std::string& file, const std::vector<GoldenLayer>& layers);
 
 }  // namespace gradus::golden

@@ -1,3 +1,5 @@
+// Rows of the layer table (layer_table.h) for padding, Upsample, PixelShuffle and Fold layers; image.py has
+// PyTorch's values.
 #include "gradus/autograd/ops/ops.h"
 #include "gradus/tests/nn/layers/layer_table.h"
 
@@ -45,7 +47,7 @@ std::vector<Row> table() {
       row<nn::ZeroPad3d>("ZeroPad3d", {.padding = 1}, {.inputs = {kVolumes}, .golden = false}),
       row<nn::Upsample>("Upsample/bilinear", {.scale_factor = {2}, .mode = Interpolation::kBilinear},
                         {.inputs = {kImages}, .golden = false}),
-      // Positions within a cell are f32 for f32, and the weights polynomials of them.
+      // The weights are polynomials of positions that are rounded to f32, hence more roundings.
       row<nn::Upsample>("Upsample/bicubic", {.size = {5, 9}, .mode = Interpolation::kBicubic},
                         {.inputs = {kImages}, .roundings = 64, .golden = false}),
   };

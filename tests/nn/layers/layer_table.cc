@@ -1,3 +1,4 @@
+// The table's storage, and the deterministic values that its tests use.
 #include "gradus/tests/nn/layers/layer_table.h"
 
 #include "gradus/autograd/ops/ops.h"

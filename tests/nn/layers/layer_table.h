@@ -25,29 +25,29 @@ struct Checks {
   // Shapes of the inputs with which every dtype, device and number of rows is compared with f64; none: not
   // compared.
   std::vector<Shape> inputs = {};
-  // Tolerance of that comparison: how many roundings lie one behind the other on the way to a value or a
-  // gradient, each counted by how much later steps amplify it.
+  // Tolerance of that comparison: the number of successive roundings on the way to a value or a gradient,
+  // each weighted by how much later steps amplify it.
   double roundings = 8;
   bool indices = false;  // the input has integers in [0, 5)
-  bool golden = true;    // PyTorch's file has the row's name: values, gradients and names of the state
+  bool golden = true;    // PyTorch's file has a case of the row's name, to compare with (golden_layers.h)
   // Numeric gradients of both orders, in evaluation, for PyTorch's inputs or one row of `inputs`.
   bool second_order = false;
   bool one_row_trains = true;  // false: one row in training is an error, as in PyTorch
-  std::string prints = {};     // type and options, without those that have their default
+  std::string prints = {};     // its printed type and options without defaults; empty: not tested
   std::vector<std::function<void()>> errors = {};
 };
 
 // An entry of `errors`: LAYER_ERROR(ShapeError, nn::PixelNorm()(ones({6})), "[PixelNorm]", "f32[6]").
 #define LAYER_ERROR(Type, call, ...) [] { EXPECT_ERROR(Type, call, __VA_ARGS__); }
 
-// The name is the class, then what is special: "BatchNorm1d/plain".
+// The name is the class or function, then the variant: "BatchNorm1d/plain".
 struct Row : GoldenLayer {
   Checks checks;
   std::string family = {};
 };
 
-// An L with these options. `call` says how it maps inputs to a result or several; by default it is called
-// with the one input.
+// An L with these options, run by call(layer, inputs), which gives one Tensor or a vector; by default
+// layer(x[0]).
 template <class L, class Call>
 Row row(std::string name, typename L::Options options, Call call, Checks checks = {}) {
   return {golden::golden<L>(std::move(name), options, call), std::move(checks)};
@@ -55,7 +55,7 @@ Row row(std::string name, typename L::Options options, Call call, Checks checks 
 template <class L> Row row(std::string name, typename L::Options options = {}, Checks checks = {}) {
   return {golden::golden<L>(std::move(name), options), std::move(checks)};
 }
-// An L that `change` has changed.
+// An L after change(layer), as by nn::spectral_norm.
 template <class L, class Change>
 Row changed(std::string name, typename L::Options options, Change change, Checks checks = {}) {
   Row r{golden::golden<L>(std::move(name), options), std::move(checks)};
@@ -67,15 +67,15 @@ Row changed(std::string name, typename L::Options options, Change change, Checks
   return r;
 }
 
-// Adds the rows of a family while the program starts.
+// Adds the rows of a family. Returns true, for static initializers.
 bool add_rows(const std::string& family, std::vector<Row> rows);
 const std::vector<Row>& all_rows();
 
-// Numbers that bf16 and f16 have, in [-2, 2), in an order of their own; the same for every dtype and device.
+// Pseudo-random numbers in [-2, 2] that bf16 and f16 represent exactly; f64, a function of shape and seed.
 Tensor pattern(const Shape& shape, uint64_t seed);
 // `values` with x's dtype and device.
 Tensor like(const Tensor& values, const Tensor& x);
-// 1 or -1.
+// 1 or -1 by pattern, with x's dtype and device.
 Tensor signs(const Tensor& x, const Shape& shape);
 
 }  // namespace gradus::layers

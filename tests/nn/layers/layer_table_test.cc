@@ -1,4 +1,5 @@
-// What the columns of the layer table mean (layer_table.h), and that every layer has a row.
+// The tests of each row of the layer table (layer_table.h): PyTorch's values, every dtype and device against
+// f64, numeric gradients, printing, errors; and that every layer of the headers has a row.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -51,7 +52,7 @@ TEST_P(LayerTable, PrintsOptionsThatDifferFromTheirDefaults) {
   EXPECT_EQ(m->type_name() + "(" + m->extra_repr() + ")", checks().prints);
 }
 
-// f64; the first one is multiplied by `factor`.
+// In f64, with `rows` for kRows; the first one is multiplied by `factor`.
 std::vector<Tensor> make_inputs(const Row& row, int64_t rows, double factor = 1) {
   std::vector<Tensor> inputs;
   for (Shape shape : row.checks.inputs) {
@@ -88,6 +89,7 @@ TEST_P(LayerTable, NumericGradientsOfBothOrders) {
   EXPECT_TRUE(second) << second.message;
 }
 
+// The dtypes of parameters and input, and that of autocast if it is on.
 struct Mode {
   const char* name;
   DType parameters, input;
@@ -169,7 +171,7 @@ Outcome run(const Row& row, const Mode& mode, bool training, Device device, int6
   return outcome;
 }
 
-// Largest difference, in multiples of what one rounding may cost.
+// Largest difference, in multiples of a rounding's largest error at the scale of `want`.
 double roundings_apart(const Tensor& got, const Tensor& want, double unit) {
   if (!got.defined() || !want.defined())
     return got.defined() == want.defined() ? 0 : std::numeric_limits<double>::infinity();
@@ -213,7 +215,7 @@ TEST_P(LayerTable, IsCloseToF64InEveryDTypeOnEveryDevice) {
   }
 }
 
-// If all is 0, the small numbers that guard divisions must not be lost in 16 bits.
+// For inputs of 0 the eps of divisions must not underflow in 16 bits.
 TEST_P(LayerTable, IsFiniteForZerosWhereF64Is) {
   if (checks().inputs.empty()) return;
   for (const bool training : {true, false}) {

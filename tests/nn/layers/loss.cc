@@ -1,4 +1,5 @@
-// Losses and distances; their values beside PyTorch's are in tests/golden/ops.
+// Rows of the layer table (layer_table.h) for losses and distances, in every dtype against f64;
+// tests/golden/ops compares their values with PyTorch's.
 #include <tuple>
 
 #include "gradus/autograd/ops/ops.h"
@@ -10,14 +11,14 @@ namespace {
 
 using std::tuple;
 
-// Targets.
+// Targets for x: any numbers, numbers in [0, 1], class indices below 8.
 Tensor numbers(const Tensor& x) { return like(pattern(x.shape(), 21), x); }
 Tensor shares(const Tensor& x) { return like(abs(pattern(x.shape(), 22)) * 0.5, x); }
 Tensor classes(const Tensor& x) {
   return raw::to(raw::to(abs(pattern({x.size(0)}, 24)) * 3.9, DType::kI64), x.device());
 }
 
-// An L of what `arguments` makes of x.
+// A row that calls `loss` on the tuple arguments(x); its layer is an unused Identity.
 template <class L, class F> Row of(std::string name, L loss, double roundings, F arguments) {
   return row<nn::Identity>(std::move(name), {},
                            [loss, arguments](nn::Identity&, X x) {
@@ -50,7 +51,7 @@ std::vector<Row> table() {
       loss<nn::MultiLabelSoftMarginLoss>("MultiLabelSoftMarginLoss", {}, to_shares),
       loss<nn::CrossEntropyLoss>("CrossEntropyLoss", {}, to_classes),
       loss<nn::NLLLoss>("NLLLoss", {}, to_classes),
-      // No rounding reaches the kinks of this margin.
+      // With this margin no rounding crosses a kink.
       loss<nn::MultiMarginLoss>("MultiMarginLoss", {.margin = 8}, to_classes),
       loss<nn::GaussianNLLLoss>("GaussianNLLLoss", {},
                                 [](const Tensor& x) { return tuple(x, numbers(x), shares(x) + 0.5); }),

@@ -1,3 +1,5 @@
+// Rows of the layer table (layer_table.h) for normalizations and dropout of channels; norm.py has PyTorch's
+// values.
 #include "gradus/autograd/ops/ops.h"
 #include "gradus/tests/nn/layers/layer_table.h"
 
@@ -79,7 +81,7 @@ std::vector<Row> table() {
       row<nn::BatchNorm2d>("BatchNorm2d/relu", {.features = 4},
                            [](nn::BatchNorm2d& m, X x) { return m.relu(x[0]); },
                            {.inputs = {kImages}, .golden = false}),
-      // Sums that no rounding brings to the other side of 0.
+      // Sums far enough from 0 that no rounding changes the ReLU's side.
       row<nn::BatchNorm2d>("BatchNorm2d/add_relu", {.features = 4},
                            [](nn::BatchNorm2d& m, X x) {
                              return m.add_relu(x[0], x[0] * 0.5 + signs(x[0], x[0].shape()) * 8.0);

@@ -1,3 +1,4 @@
+// Rows of the layer table (layer_table.h) for pooling; pool.py has PyTorch's values.
 #include "gradus/autograd/ops/ops.h"
 #include "gradus/tests/nn/layers/layer_table.h"
 

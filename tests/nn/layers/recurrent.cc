@@ -1,3 +1,4 @@
+// Rows of the layer table (layer_table.h) for recurrent layers and cells; recurrent.py has PyTorch's values.
 #include "gradus/autograd/ops/ops.h"
 #include "gradus/tests/nn/layers/layer_table.h"
 
@@ -6,6 +7,7 @@ namespace {
 
 using nn::LSTM;
 
+// Initial states that a row lacks are undefined, which means zeros.
 Tensor input(X x, size_t i) { return i < x.size() ? x[i] : Tensor(); }
 
 template <class L> Row recurrent(std::string name, typename L::Options o, Checks checks = {}) {

@@ -1,3 +1,5 @@
+// Rows of the layer table (layer_table.h) for spectral_norm, weight_norm, equalized_lr and MinibatchStdDev;
+// reparametrize.py has PyTorch's values.
 #include "gradus/autograd/ops/ops.h"
 #include "gradus/tests/nn/layers/layer_table.h"
 
@@ -20,6 +22,7 @@ template <class Change> void change_plain(Change change) {
   change(linear);
 }
 
+// Two calls, since spectral_norm's vectors change at each.
 Row twice(Row l) {
   l.run = [](nn::Module& m, X x) {
     auto& layer = static_cast<nn::Linear&>(m);

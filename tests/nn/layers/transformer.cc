@@ -1,3 +1,4 @@
+// Rows of the layer table (layer_table.h) for transformer encoders; transformer.py has PyTorch's values.
 #include "gradus/autograd/ops/ops.h"
 #include "gradus/tests/nn/layers/layer_table.h"
 
@@ -7,7 +8,7 @@ namespace {
 using Layer = nn::TransformerEncoderLayer;
 using nn::TransformerActivation;
 
-// True where a place would see a later one.
+// Masks for 4 positions of 3 sequences; true excludes: later positions, padding.
 Tensor causal() {
   const Tensor i = arange(4);
   return lt(unsqueeze(i, 1), unsqueeze(i, 0));

@@ -1,3 +1,5 @@
+// The op fuzzer: finds the sizes of each row that may vary and the kernels that it runs, draws cases with
+// sizes around the constants in those kernels' sources, and simplifies those that fail.
 #include "gradus/tests/ops/fuzz/fuzz.h"
 
 #include <sys/time.h>
@@ -28,7 +30,7 @@ const std::map<std::string, std::vector<int64_t>>& kernel_sizes() {
   return sizes;
 }
 
-// Notes which kernels run.
+// Records the names of the kernels that run.
 class Kernels : public Observer {
  public:
   int64_t announce(const Range& range) override {
@@ -52,16 +54,16 @@ template <class F> std::set<std::string> kernels_of(F f) {
   return kernels->names;
 }
 
-// How many rows of the same names come before.
+// The number of earlier rows with the same op and variant.
 int alike_before(const OpCase& row) {
   int n = 0;
   for (const OpCase* r = &row; r-- != all_rows().data();) n += r->op == row.op && r->variant == row.variant;
   return n;
 }
 
-// What runs, for a signal that ends the program: its own alarm where one case does not end.
+// The running case, printed if a signal ends the program; SIGPROF: the case does not end.
 char running[4096];
-constexpr int kSecondsForOne = 60;  // of processors: a busy machine is no endless loop
+constexpr int kSecondsForOne = 60;  // of CPU time, which a busy machine does not use up
 bool has_alarm = false;
 void set_alarm(int seconds) {
   const itimerval limit{.it_interval = {}, .it_value = {.tv_sec = seconds, .tv_usec = 0}};
@@ -85,11 +87,12 @@ std::string name_of_row(const OpCase& r) { return r.op + (r.variant.empty() ? ""
 
 // --- which sizes of a row may be changed ---
 
-// A size, and where it stands: in `places`, dims of inputs, and as the bound of `bounded` inputs' indices.
+// A size that may vary: `places` are the (input, dim) pairs that share it; it also bounds the indices in the
+// inputs `bounded`.
 struct Freedom {
   std::vector<std::pair<size_t, int>> places;
   std::vector<size_t> bounded;
-  int64_t size, unit;  // it may be a multiple of `unit`
+  int64_t size, unit;  // varies in multiples of `unit`
 };
 
 struct RowFreedom {
@@ -99,7 +102,7 @@ struct RowFreedom {
 
 struct RowKernels {
   std::set<std::string> names;  // that run
-  std::vector<int64_t> sizes;   // at which they change what they do
+  std::vector<int64_t> sizes;   // constants in their sources
   bool heavy = false;           // the reference takes long: products of matrices
 };
 
@@ -130,8 +133,7 @@ bool may_take(const OpCase& row, const FuzzCase& c, const Freedom& f, std::initi
   });
 }
 
-// Finds which places must have the same size, by trying: the fewest that the op takes and
-// the reference follows.
+// Finds by trial the smallest sets of dims that must have the same size for op and reference to work.
 std::vector<Freedom> freedom_of(const OpCase& row, size_t sample, DType t) {
   const FuzzCase c = plain_case(row, sample, t);
   std::vector<Freedom> found;
@@ -140,7 +142,7 @@ std::vector<Freedom> freedom_of(const OpCase& row, size_t sample, DType t) {
   for (size_t k = 0; k < c.shapes.size(); ++k)
     for (int d = 0; d < c.shapes[k].size(); ++d) {
       const int64_t n = c.shapes[k][d];
-      // Given values are the point of a row, but for indices, which may be repeated.
+      // Inputs with given values keep their size, except indices, which may be repeated.
       const auto given = [&](size_t i) {
         return !row.samples[sample][i].values.empty() && !row.samples[sample][i].fixed;
       };
@@ -222,7 +224,7 @@ const RowKernels& ran_by(const OpCase& row) {
   return k;
 }
 
-// The samples say that there may be no elements.
+// Whether a sample has an input without elements.
 bool may_be_empty(const OpCase& row) {
   for (const Sample& sample : row.samples)
     for (const Input& i : sample)
@@ -232,7 +234,7 @@ bool may_be_empty(const OpCase& row) {
 
 // --- choosing cases ---
 
-// Random numbers of one case.
+// The random numbers of case `number`.
 class Dice {
  public:
   Dice(uint64_t seed, uint64_t number) : seed_(seed), number_(number) {}
@@ -248,8 +250,8 @@ class Dice {
   uint64_t seed_, number_, at_ = 0;
 };
 
-// A size of the kernel's, some multiple of it, or what it is in elements of a dtype if it counts bytes;
-// beside it, or with a short rest.
+// A constant of the kernels, or a multiple of it, or its number of elements if it counts bytes; exactly,
+// next to it, or with a short remainder.
 int64_t special_size(Dice& dice, const RowKernels& k, DType t) {
   if (k.sizes.empty()) return 1 + dice.below(40);
   int64_t v = dice.of(k.sizes);
@@ -270,8 +272,8 @@ int64_t elements_of(const FuzzCase& c) {
   return int64_t(std::min(n, 1e15));
 }
 
-// The product of the sizes that may be changed. The results of products and of broadcasting have up to so
-// many elements, and what an op takes per class has even where there are no rows.
+// The product of the sizes that may vary: an upper bound for the elements of results of products and
+// broadcasting.
 double extent_of(const FuzzCase& c, const std::vector<Freedom>& free) {
   double product = 1;
   for (const Freedom& f : free) {
@@ -281,7 +283,7 @@ double extent_of(const FuzzCase& c, const std::vector<Freedom>& free) {
   return product;
 }
 
-// A case of the row with sizes, layouts, threads and values that the dice say.
+// A case of the row with random sizes, layouts, threads and values.
 FuzzCase choose(const OpCase& row, Dice& dice) {
   const RowFreedom& f = freedom_of(row);
   const RowKernels& kernels = ran_by(row);
@@ -293,12 +295,12 @@ FuzzCase choose(const OpCase& row, Dice& dice) {
   const int64_t room = std::max(elements_of(c), int64_t(kind < 60   ? 1 << (kernels.heavy ? 11 : 12)
                                                         : kind < 92 ? 1 << (kernels.heavy ? 13 : 14)
                                                                     : 1 << (kernels.heavy ? 16 : 18)));
-  // Half of the time the others are small, so that sizes with room for them are reached; and often several
-  // sizes are multiples of one number, as kernels for whole vectors ask for.
+  // In half of the cases all sizes start small, so that one can be large. Often several sizes are multiples
+  // of 16 or 32, as vector kernels require.
   if (dice.chance(50))
     for (const Freedom& one : free) set_size(c, one, one.unit * (1 + dice.below(3)));
   const int64_t vector = dice.chance(kernels.heavy ? 50 : 20) ? int64_t(16) << dice.below(2) : 0;
-  // Such kernels often are for few sizes of filters, which are small ones that stand in one place.
+  // Such kernels often take few filter sizes: small sizes that occur once are kept.
   const bool keeps_filters = vector && kernels.heavy && dice.chance(70);
   std::vector<size_t> order(free.size());
   for (size_t i = 0; i < order.size(); ++i) order[i] = i;
@@ -320,7 +322,7 @@ FuzzCase choose(const OpCase& row, Dice& dice) {
       FuzzCase other = c;
       set_size(other, one, n);
       if (elements_of(other) > room && dice.chance(50)) {
-        // A threshold of elements in all: what is missing of it.
+        // n as a threshold of the total number of elements.
         set_size(other, one, one.unit);
         const int64_t rest = std::max<int64_t>(1, elements_of(other) / one.unit);
         set_size(other, one, std::max<int64_t>(1, (n / rest + dice.below(3)) / one.unit) * one.unit);
@@ -332,7 +334,7 @@ FuzzCase choose(const OpCase& row, Dice& dice) {
   }
   for (size_t k = 0; row.layouts && k < c.layouts.size(); ++k)
     if (!dice.chance(35)) {
-      // Given values are the point of a row: they are not repeated along a dim.
+      // Given values are not repeated along a dim (layout b).
       const bool given = !row.samples[c.sample][k].values.empty();
       c.layouts[k] = "srnob"[dice.below(given ? 4 : 5)];
     }
@@ -341,7 +343,7 @@ FuzzCase choose(const OpCase& row, Dice& dice) {
   return c;
 }
 
-// The same failure in fewer respects: plain layouts, one thread, the sample's sizes where they do.
+// A simpler case that still fails: row-major layouts, one thread and the sample's sizes where possible.
 FuzzCase simplified(const OpCase& row, FuzzCase c) {
   const auto try_out = [&](const FuzzCase& other) {
     const FuzzOutcome o = outcome_of(row, other);
@@ -368,8 +370,8 @@ FuzzCase simplified(const OpCase& row, FuzzCase c) {
 FuzzReport fuzz(const FuzzOptions& options) {
   for (int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGABRT, SIGILL, SIGPROF}) std::signal(signal, print_running);
   has_alarm = options.seconds > 0;
-  // By kernel, so that each is tried although hundreds of rows share a few of them, and more often those with
-  // more sizes at which they change what they do.
+  // Cases are drawn by kernel, since hundreds of rows share a few kernels; more often for a kernel with more
+  // constants.
   std::map<std::string, std::vector<const OpCase*>> by_kernel;
   for (const OpCase& r : all_rows())
     if (r.reference && (options.op.empty() || r.op == options.op))

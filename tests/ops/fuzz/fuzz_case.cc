@@ -1,3 +1,5 @@
+// Runs a fuzz case: tolerances of values grow with the number of terms and with the result's sensitivity to
+// the inputs' last bits; the gradient is compared along one random direction.
 #include "gradus/tests/ops/fuzz/fuzz_case.h"
 
 #include <algorithm>
@@ -127,14 +129,14 @@ double largest_of(DType t) {
   }
 }
 
-// The row's number of roundings behind an element, for sums that are longer than the sample's.
+// The row's number of roundings behind an element, scaled to sums longer than the sample's.
 double terms_of(const OpCase& row, const FuzzCase& c) {
   double growth = 1;
   for (size_t k = 0; k < c.shapes.size(); ++k) {
     const double before = double(std::max<int64_t>(1, row.samples[c.sample][k].shape.product()));
     growth = std::max(growth, double(c.shapes[k].product()) / before);
   }
-  // Roundings cancel, but those of sums of one repeated number err to one side.
+  // Rounding errors cancel, except in sums of one repeated number.
   const bool repeats = c.layouts.find('b') != std::string::npos;
   return (4 + row.terms) * (repeats ? growth : std::sqrt(growth));
 }
@@ -145,9 +147,9 @@ double noise(uint64_t seed, uint64_t stream, uint64_t i) {
   return 2 * uniform_f64(bits[0], bits[1]) - 1;
 }
 
-// How far each of the reference's elements moves when the inputs move by about their last place: what
-// inputs that lie badly make of roundings, and at a step from one value to another, such as that of
-// the nearest cell. The first two turns move all up and all down, so that a step that lies so near is found.
+// The largest change of each of the reference's elements when the inputs change by about two units in the
+// last place: it is large for ill-conditioned inputs and at jumps (a nearest cell). The first two of ten
+// turns move all inputs up and down, to find a jump close by.
 Values shake(const OpCase& row, const FuzzCase& c, const std::vector<Array>& at, const Array& expected) {
   Values most(expected.v.size());
   for (uint64_t turn = 0; turn < 10; ++turn) {
@@ -172,17 +174,17 @@ Values shake(const OpCase& row, const FuzzCase& c, const std::vector<Array>& at,
 std::string compare(const OpCase& row, const FuzzCase& c, const std::vector<Tensor>& x, const Tensor& y) {
   const std::vector<Array> at = to_arrays(x);
   const Array expected = row.reference(at);
-  if (y.numel() == 0 && expected.v.empty()) return "";  // of what shape, references need not know
+  if (y.numel() == 0 && expected.v.empty()) return "";  // references may give another empty shape
   if (y.shape() != expected.shape)
     return concat("the shape is ", y.shape(), ", the reference's ", expected.shape);
   const Values v = y.to_vector<double>();
   double scale = 1;
   for (double e : expected.v)
     if (std::isfinite(e)) scale = std::max(scale, std::abs(e));
-  // A result of another dtype than the inputs' is exact, or as exact as its own dtype.
+  // The tolerance is that of the coarser dtype of inputs and result; integers are exact.
   const double unit = is_floating(y.dtype()) ? std::max(unit_of(y.dtype()), unit_of(c.dtype)) : 0;
   const bool narrow = unit > 0x1p-20;
-  // 16 bits are rounded once by a kernel, and a few times by an op of several.
+  // 16-bit results are rounded once by each kernel of the op.
   double allowed = unit * scale * (narrow ? 1 + terms_of(row, c) / (4 + row.terms) : terms_of(row, c));
   const double top = largest_of(y.dtype());
   Values shaken;
@@ -194,7 +196,7 @@ std::string compare(const OpCase& row, const FuzzCase& c, const std::vector<Tens
                              : std::abs(v[i] - e) <= allowed + more;
     };
     if (fits(0)) continue;
-    // Beyond what the dtype holds.
+    // Expected values beyond the dtype's range may overflow.
     if (is_floating(y.dtype()) ? std::abs(e) >= top * (1 - unit) && std::isinf(v[i])
                                : e > top || e < (y.dtype() == DType::kU8 ? 0 : -top - 1))
       continue;
@@ -212,7 +214,7 @@ std::string compare(const OpCase& row, const FuzzCase& c, const std::vector<Tens
   return "";
 }
 
-// Whether elements that were to be distinct are not, in few bits or repeated: such a tie is a kink.
+// Whether elements of a kDistinct input are equal, after rounding or by repetition: such a tie is a kink.
 bool has_ties(const OpCase& row, const FuzzCase& c, const std::vector<Tensor>& x) {
   for (size_t k = 0; k < x.size(); ++k) {
     if (row.samples[c.sample][k].fill != Fill::kDistinct) continue;
@@ -249,7 +251,7 @@ std::string compare_gradient(const OpCase& row, const FuzzCase& c, const std::ve
   const std::vector<Tensor> g = autograd::grad(f, floating, dy);
 
   const std::vector<Array> at = to_arrays(x);
-  // Many elements or few: what is wrong in one of many is lost in the roundings of 16 bits.
+  // Half of the cases move few elements: an error in one of many is lost in the roundings of 16 bits.
   const bool few = c.seed % 2 == 0;
   std::vector<Values> direction(x.size());
   double along = 0, room = 0;
@@ -270,8 +272,8 @@ std::string compare_gradient(const OpCase& row, const FuzzCase& c, const std::ve
             (unit > 0x1p-20 ? 2 * unit : unit * (8 + 2 * std::sqrt(double(y.numel())) + terms_of(row, c)));
   }
   if (!std::isfinite(along)) return "";  // where values overflow, or a slope is infinite
-  // The slope of the reference along the direction; nothing at a kink. One that is small, or at the end of
-  // the step, leaves the slope as uncertain as its two sides differ.
+  // The reference's derivative along the direction, by central differences; nothing at a kink. The difference
+  // of its two sides is added to the tolerance.
   constexpr double kStep = 1e-6;
   double sides = 0;
   const auto slope_at = [&](const std::vector<Array>& from) -> std::optional<double> {
@@ -298,7 +300,7 @@ std::string compare_gradient(const OpCase& row, const FuzzCase& c, const std::ve
   };
   const auto slope = slope_at(at);
   if (!slope || std::abs(along - *slope) <= room + sides) return "";
-  // As shake: a cell's edge may lie on one side of the inputs alone.
+  // As in shake, to find a jump close to the inputs.
   for (uint64_t turn = 0; turn < 10; ++turn) {
     std::vector<Array> moved = at;
     for (size_t k : wanted)
@@ -313,7 +315,7 @@ std::string compare_gradient(const OpCase& row, const FuzzCase& c, const std::ve
                 std::abs(along - *slope), ", allowed ", room + sides, ")");
 }
 
-// Whether an input with given values has another size: then some of them stand there twice.
+// Whether an input with given values is larger than the sample's: then some values occur twice.
 bool repeats_given_values(const OpCase& row, const FuzzCase& c) {
   const Sample& sample = row.samples[c.sample];
   for (size_t k = 0; k < sample.size(); ++k)
@@ -352,7 +354,7 @@ FuzzOutcome outcome_of(const OpCase& row, const FuzzCase& c) {
     y = row.run(x);
   } catch (const Error&) {
     o.refused = true;
-  } catch (const std::out_of_range&) {  // the row takes a part that there is not
+  } catch (const std::out_of_range&) {  // the row indexes beyond a list of results
     o.refused = true;
   } catch (const std::exception& e) {
     o.wrong = e.what();
@@ -364,12 +366,12 @@ FuzzOutcome outcome_of(const OpCase& row, const FuzzCase& c) {
   }
   try {
     o.wrong = compare(row, c, x, y);
-  } catch (const std::exception&) {  // the reference does not follow
+  } catch (const std::exception&) {  // the reference takes other sizes only
     o.refused = true;
     set_num_threads(before);
     return o;
   }
-  // Of what is written to one place twice, the gradient is that of either.
+  // If an element is written twice, the gradient of either write is right.
   if (o.wrong.empty() && row.differentiable && !repeats_given_values(row, c) && !has_ties(row, c, x) &&
       std::count(row.dtypes.begin(), row.dtypes.end(), c.dtype)) {
     try {

@@ -1,6 +1,7 @@
-// FuzzCase: one case of the op fuzzer (fuzz.h), which searches for shapes at which an op gives wrong results. A
-// case runs a row of the op test table (op_table.h) with other sizes, values, layouts, dtype and thread count. The
-// result is compared with the row's f64 reference, the gradient with finite differences of the reference.
+// FuzzCase: one case of the op fuzzer (fuzz.h), which searches for shapes at which an op gives wrong results.
+// A case runs a row of the op test table (op_table.h) with other sizes, values, layouts, dtype and thread
+// count. The result is compared with the row's f64 reference, the gradient with finite differences of the
+// reference.
 #pragma once
 
 #include <string>
@@ -16,8 +17,8 @@ struct FuzzCase {
   size_t sample = 0;          // index in OpCase::samples: the number of inputs and how they are filled
   std::vector<Shape> shapes;  // of each input, instead of the sample's
   std::vector<double> below;  // per input: exclusive upper bound of the values of a Fill::kInteger
-  // One letter per input. c: row-major; s: row-major with all strides doubled; r: column-major; n: channels last;
-  // o: a part of a larger tensor; b: stride 0 in one dim.
+  // One letter per input. c: row-major; s: row-major with all strides doubled; r: column-major; n: channels
+  // last; o: a part of a larger tensor; b: stride 0 in one dim.
   std::string layouts;
   DType dtype = DType::kF32;  // of the inputs, except those with a fixed dtype
   int threads = 1;            // of the op's kernels
@@ -34,12 +35,12 @@ struct FuzzOutcome {
   bool refused = false;
   bool gradient = false;  // whether the gradient was compared too
 };
-// Runs the case on `row`, the row that the case names. Exceptions of the op and of the reference become part of
-// the outcome. Restores the caller's number of threads.
+// Runs the case on `row`, the row that the case names. Exceptions of the op and of the reference become part
+// of the outcome. Restores the caller's number of threads.
 FuzzOutcome outcome_of(const OpCase& row, const FuzzCase& c);
 
-// Finds the row of the case and returns outcome_of().wrong; "" also for a case that was refused. Returns an error
-// text if the program has no such row.
+// Finds the row of the case and returns outcome_of().wrong; "" also for a case that was refused. Returns an
+// error text if the program has no such row.
 std::string check(const FuzzCase& c);
 // Returns the source of a C++ program whose main() calls replay(c). The fuzzer prints it for a failure.
 std::string program_of(const FuzzCase& c);

@@ -1,4 +1,4 @@
-// The first cases of the search (tools/fuzz-ops.sh) with a fixed seed, and tests of its parts.
+// The first 1000 cases of the op fuzzer (tools/fuzz-ops.sh) with a fixed seed, and its programs.
 #include "gradus/tests/ops/fuzz/fuzz.h"
 
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@ namespace {
 TEST(FuzzOps, TheFirstCasesOfAFixedSeedAreRight) {
   const FuzzReport report = fuzz({.cases = 1000, .seed = 1, .failures = 10});
   for (const std::string& failure : report.failures) ADD_FAILURE() << failure;
-  // Most cases must say something.
+  // Most cases must be compared, and many with gradients.
   EXPECT_LT(report.refused * 4, report.cases);
   EXPECT_GT(report.gradients * 4, report.cases);
 }

@@ -1,3 +1,4 @@
+// Inputs, layouts, tolerances and f64 references of the op test table.
 #include "gradus/tests/ops/table/op_table.h"
 
 #include <algorithm>
@@ -122,7 +123,7 @@ Array along(const Array& x, int dim, bool keepdim,
       for (int64_t k = 0; k < m; ++k) y.v[size_t((o * m + k) * inner + i)] = out[size_t(k)];
     }
   }
-  if (m < 0) {  // no line: as many as one of zeros has
+  if (m < 0) {  // no line: a line of zeros gives the size
     y.shape = x.shape;
     y.shape[dim] = m = int64_t(f(std::vector<double>(size_t(n))).size());
   }

@@ -51,8 +51,8 @@ using X = const std::vector<Tensor>&;
 
 // --- references ---
 
-// Numbers, of which one that is not there is std::out_of_range: a reference that counts on a sample's sizes
-// is found out by others.
+// Numbers with checked indices: a reference that fits its sample's sizes alone throws std::out_of_range at
+// others.
 struct Numbers : std::vector<double> {
   using std::vector<double>::vector;
   Numbers(std::vector<double> v) : std::vector<double>(std::move(v)) {}
@@ -71,7 +71,7 @@ struct Array {
       : Array(Shape(std::span(sizes.begin(), sizes.size())), fill) {}
   double& at(std::initializer_list<int64_t> i) { return v[size_t(offset(i))]; }
   double at(std::initializer_list<int64_t> i) const { return v[size_t(offset(i))]; }
-  // Errors: std::out_of_range, so that a reference of fixed sizes says where it does not follow.
+  // Errors: std::out_of_range for an index beyond the shape.
   int64_t offset(std::initializer_list<int64_t> i) const;
   int64_t size(int d) const { return shape[d < 0 ? d + shape.size() : d]; }
   int dim() const { return shape.size(); }
@@ -98,7 +98,7 @@ struct ErrorCase {
   std::string what;  // "mismatched shapes"
   std::function<void()> call;
   std::vector<std::string> says;  // parts of the error's text, e.g. both shapes
-  std::string op = "";            // that the error names, where the call is not the row's op itself
+  std::string op = "";            // the op that the error names, if not the row's
 };
 
 // A call that fails, and parts of its error's text: ERROR_CASE(add(a, b), "[2,3]", "[2,4]").
@@ -112,7 +112,7 @@ struct OpCase {
   std::string variant = "";  // distinguishes rows of one op
   std::vector<Sample> samples;
   std::function<Tensor(X)> run;
-  Reference reference = nullptr;  // none: an identity of other ops is tested elsewhere
+  Reference reference = nullptr;  // none: the value is tested elsewhere
   // Tolerance: eps(dtype) * (4 + terms) * max(1, |expected|max), where `terms` is the length of the longest
   // sum or chain of roundings behind an element.
   double terms = 4;
@@ -126,8 +126,8 @@ struct OpCase {
   std::vector<ErrorCase> errors = {};
   bool takes_all = false;        // an undefined tensor is its only wrong argument
   double step = 1e-4;            // of the gradient check
-  bool shape_from_data = false;  // nothing to say on the meta device
-  bool mixes_devices = false;    // inputs on two devices are fine
+  bool shape_from_data = false;  // the result's shape depends on values: not run on the meta device
+  bool mixes_devices = false;    // accepts inputs on two devices
 };
 
 // Adds a row while the program starts: each family's file, op_table_<family>.cc, does so in an initializer.
@@ -141,7 +141,7 @@ const std::vector<std::pair<std::string, std::string>>& ops_covered_elsewhere();
 Tensor make_input(const Input& want, uint64_t key, uint64_t stream, DType dtype);
 // The row's inputs for one sample; floating ones in `dtype`.
 std::vector<Tensor> make_inputs(const OpCase& row, size_t sample, DType dtype, Device device = kCPU);
-// The same elements in other places: the stride of each dimension doubled, or the order of the dimensions reversed.
+// The same elements with the stride of each dim doubled, or with the dims in reverse order in memory.
 Tensor strided(const Tensor& x);
 Tensor reversed_order(const Tensor& x);
 // The bytes of the elements, row-major.

@@ -1,5 +1,5 @@
-// Rows of the ops that reorder, repeat, window and take apart: autograd/ops/arrange.h, and what view.h and
-// join.h have beyond op_table_structure.cc.
+// Rows of the op table (op_table.h) for ops that reorder, repeat, window, split and stack:
+// autograd/ops/arrange.h, and those of view.h and join.h that op_table_structure.cc lacks.
 #include <functional>
 #include <optional>
 
@@ -9,6 +9,7 @@ namespace gradus::optest {
 namespace {
 
 using Coords = std::vector<int64_t>;
+// Maps an element of the result to its source in x; nothing: 0.
 using From = std::function<std::optional<Coords>(const Coords&)>;
 
 const std::vector<DType> kAll = {DType::kF32, DType::kF64, DType::kF16, DType::kBF16, DType::kI64,
@@ -54,6 +55,7 @@ void add(const char* op, const char* variant, std::vector<Sample> samples, std::
            .mixes_devices = mixes_devices});
 }
 
+// The same elements in another shape.
 Reference same_order(std::function<Shape(const Shape&)> shape) {
   return [shape](A x) {
     Array y = x[0];
@@ -377,7 +379,7 @@ void add_windows() {
                  });
                },
            .dtypes = kAll,
-           .layouts = false,  // the meaning is that of the memory behind x
+           .layouts = false,  // the result depends on x's storage
            .errors = {ERROR_CASE(as_strided(empty({4}), {3}, {2}, 0), "[as_strided]", "[3]", "[2]"),
                       ERROR_CASE(as_strided(empty({4}), {2}, {-1}, 3), "[as_strided]", "[-1]"),
                       ERROR_CASE(as_strided(empty({4}), {2}, {1}, -1), "[as_strided]", "-1"),
@@ -427,7 +429,7 @@ void add_more_views() {
       {ERROR_CASE(squeeze(empty({1, 1}), {0, -2}), "[squeeze]", "[0,-2]")});
 }
 
-// Rows of a list's part: op(xs)[k].
+// Ops that return lists: a row tests one element, op(xs)[k].
 void add_parts() {
   const auto narrowed = [](int dim, int64_t start, int64_t n) {
     return [=](A x) {
@@ -585,7 +587,7 @@ void add_later_ones() {
         });
       },
       {}, {DType::kF32}, false, false);
-  // Large enough to be shared out among threads.
+  // Large enough to be split among threads.
   const auto large = [](const char* op, std::function<Tensor(X)> run, From from) {
     add(
         op, "large", {{in({300, 301})}}, std::move(run),

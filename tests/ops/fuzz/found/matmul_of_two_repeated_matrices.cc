@@ -1,3 +1,4 @@
+// Replays a failure found by the op fuzzer (fuzz_case.h): both operands have a stride of 0. Exits 1 if wrong.
 #include "gradus/tests/ops/fuzz/fuzz_case.h"
 int main() {
   return gradus::optest::replay({.op = "matmul",

@@ -1,3 +1,4 @@
+// Replays a failure found by the op fuzzer (fuzz_case.h): 1025 columns leave a tile of 1. Exits 1 if wrong.
 #include "gradus/tests/ops/fuzz/fuzz_case.h"
 int main() {
   return gradus::optest::replay({.op = "sum",
