@@ -22,7 +22,8 @@ struct Measured {
   int64_t first_peak = 0;  // peak during construction, before the first step
 };
 
-// Bytes on one rank in a recorded step; see Measured.
+// Bytes on one rank in a recorded step: all live tensors after the last forward (kept) and after the last input
+// gradient (between), and received as in Measured.
 struct RankBytes {
   int64_t kept = 0, between = 0, received = 0;
 };

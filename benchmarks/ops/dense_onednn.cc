@@ -1,5 +1,7 @@
 // Workloads: matrix products and convolutions, with oneDNN alone. Images are channels-last, weights are in
 // oneDNN's preferred layout, so the measurement contains no reorders.
+// `compare` (benchmarks/compare.cc) reports the speed of the workloads of the same names in
+// dense_gradus.cc as a percentage of these.
 #include <memory>
 
 #include "benchmarks/ops/shapes.h"
