@@ -76,7 +76,7 @@ class Runtime {
   bool is_idle(cudaStream_t stream) const { return stream->queue.empty() && !stream->running; }
   // Runs the first work of a random stream that need not wait. Returns false if there is none.
   bool step();
-  // For tests, with set_devices(): removes all streams, graphs and captures, and clears the error.
+  // For tests: removes all streams, graphs and captures, and clears the error.
   void reset();
 
   Captures captures;
