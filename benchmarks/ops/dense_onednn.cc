@@ -23,6 +23,7 @@ dnnl::memory filled(const Desc& layout, std::vector<Tensor>& held) {
   return onednn::memory(layout, held.back());
 }
 
+// Runs a plan on three tensors, given by oneDNN's argument indices and the plan's layouts.
 Workload run(const Plan& plan, std::initializer_list<std::pair<int, Desc>> layouts, double flops) {
   std::vector<Tensor> held;
   std::vector<onednn::Arg> args;

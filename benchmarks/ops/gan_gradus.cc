@@ -44,6 +44,7 @@ struct Discriminator : nn::Layer {
   }
 };
 
+// Steps of the discriminator and of the generator with the non-saturating loss, on one fixed batch.
 struct Step {
   Step() { gm_g.attach(gen.parameters()), gm_d.attach(disc.parameters()); }
   void run() {

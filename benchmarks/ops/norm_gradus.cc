@@ -7,6 +7,7 @@
 namespace gradus::bench {
 namespace {
 
+// Batch norm, followed by relu if `rectify`, and the gradients of x, weight and bias.
 Entry training(const char* name, Shape shape, bool rectify) {
   return {name, [=] {
             const Tensor x = channels_last(randn(shape)), w = ones({shape[1]}), b = zeros({shape[1]});

@@ -7,6 +7,7 @@
 namespace gradus::bench {
 namespace {
 
+// A memory-bound op.
 template <class F> Entry unary(const char* name, F f) {
   return {name, [f] {
             const Tensor x = rand({k32M});

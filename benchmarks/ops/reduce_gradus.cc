@@ -9,6 +9,7 @@ namespace {
 
 constexpr int64_t kRows = 32768, kColumns = 1024;
 
+// A memory-bound op that reads a matrix and has a small result.
 template <class F> Entry read(const std::string& name, F f) {
   return {name, [f] {
             const Tensor x = randn({kRows, kColumns});
@@ -16,6 +17,7 @@ template <class F> Entry read(const std::string& name, F f) {
           }};
 }
 
+// A memory-bound op whose result has the input's shape.
 template <class F> Entry read_write(const std::string& name, const Shape& shape, F f) {
   return {name, [f, shape] {
             const Tensor x = randn(shape);
@@ -23,6 +25,7 @@ template <class F> Entry read_write(const std::string& name, const Shape& shape,
           }};
 }
 
+// The gradient of softmax or log_softmax, over channels of images and otherwise over the last dim.
 template <class F> Entry backward(const std::string& name, const Shape& shape, F f) {
   return {name, [f, shape] {
             const Tensor y = softmax(randn(shape), shape.size() == 4 ? 1 : -1), dy = randn(shape);
@@ -31,6 +34,7 @@ template <class F> Entry backward(const std::string& name, const Shape& shape, F
           }};
 }
 
+// A compute-bound op.
 template <class F> Entry timed(const std::string& name, const Shape& shape, F f) {
   return {name, [f, shape] {
             const Tensor x = randn(shape);

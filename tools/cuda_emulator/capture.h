@@ -70,8 +70,8 @@ class Captures {
   // Add work, or the record of an event, on a stream that is captured.
   void add(cudaStream_t stream, GradusEmulatedWork work);
   void record(cudaEvent_t event, cudaStream_t stream);
-  // The stream waits for the event, at least one of which belongs to a capture. The stream joins the event's
-  // capture.
+  // Makes the stream wait for the event, where at least one of the two belongs to a capture. The stream joins
+  // the event's capture.
   cudaError_t wait(cudaStream_t stream, cudaEvent_t event, unsigned flags);
 
  private:

@@ -16,7 +16,7 @@ enum class FaultKind {
   kBarrier,       // not all threads of a block arrive, or they arrive at different barriers
   kMask,          // not all lanes of a mask arrive, or the mask lacks the calling lane
   kSharedMemory,  // more shared memory than the launch has, or a vector store to shared memory
-  kArgument,      // an argument of a CUDA or library function that would crash it or lose the device
+  kArgument,      // an argument with which a CUDA or library function really crashes or loses the device
 };
 
 struct Fault {

@@ -46,7 +46,7 @@ namespace gradus::cuda::emulated {
 using End = GradusEmulatedEnd;
 using Work = GradusEmulatedWork;
 
-// The state of the emulated CUDA runtime. Callers of all functions below lock() hold its lock.
+// The state of the emulated CUDA runtime. Callers of the functions below lock() hold the lock.
 class Runtime {
  public:
   static Runtime& get();

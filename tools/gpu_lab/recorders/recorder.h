@@ -96,7 +96,7 @@ template <class F> double median_ms(cudaStream_t stream, int times, F work) {
   return all[times / 2];
 }
 
-// FNV-1a, over bytes.
+// A hash of bytes: FNV-1a with another initial value.
 inline uint64_t hash(const void* data, size_t bytes) {
   uint64_t h = 1469598103934665603u;
   const auto* p = static_cast<const unsigned char*>(data);
