@@ -30,6 +30,7 @@ namespace gradus::bench {
 namespace {
 
 constexpr size_t kKiB = 1 << 10, kMiB = 1 << 20;
+// Environment variable that the launching process sets for ranks that must not use shared memory.
 constexpr const char* kSocketsOnly = "GRADUS_BENCH_SOCKETS_ONLY";
 
 struct Args {
@@ -160,11 +161,11 @@ Comparison message_comparison(PlainGloo& gloo, size_t bytes) {
 
 // ---- measuring, on every rank ----
 
-// Seconds per call, one per round, of this rank.
+// A side's name, and the seconds per call on this rank in each round.
 using SideTimes = std::pair<std::string, std::vector<double>>;
 using Row = std::pair<std::pair<std::string, uint64_t>, std::vector<SideTimes>>;  // name, bytes
 
-// Returns the number of calls that take about 20 ms, measured by rank 0 and broadcast.
+// Returns the number of calls that take about 20 ms on rank 0, the same number on all ranks.
 int calls_of(const Side& side) {
   for (int i = 0; i < 3; ++i) side.run();
   dist::barrier();
@@ -241,7 +242,8 @@ std::string time_text(double seconds) {
 }
 
 // Prints one table, and adds its rows to the JSON. gloo has a function with options, and older classes that are
-// prepared for one buffer; each of the two is represented by its fastest algorithm.
+// prepared for one buffer; each of the two is represented by its fastest algorithm. The second column of
+// Gradus is its rate: bytes of one rank's tensor / time.
 void report(int ranks, bool sockets_only, const std::vector<std::vector<Row>>& results,
             nlohmann::json& json) {
   std::printf("\n%d ranks, %-22s %10s %10s  %-27s %9s  %s\n", ranks,

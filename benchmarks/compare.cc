@@ -1,5 +1,6 @@
-// Benchmark of Gradus against LibTorch and oneDNN: alternating runs with the same number of threads, reported as
-// medians and ratios.
+// `./run bench`: benchmark of Gradus against LibTorch and oneDNN on the workloads of benchmarks/ops. Both
+// sides run alternately with the same number of threads; the report has medians and ratios. Training steps
+// are also compared by peak memory.
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -24,6 +25,7 @@
 namespace gradus::bench {
 namespace {
 
+// A line of the report. low, high: the 10 % and 90 % quantiles of the ratio LibTorch / Gradus.
 struct Row {
   std::string family, name, unit;
   double gradus = 0, peer = 0, ratio = 0, low = 0, high = 0;
@@ -31,7 +33,7 @@ struct Row {
   double of_bandwidth = 0,
          of_onednn = 0;  // Gradus' rate relative to memory bandwidth, or to oneDNN; 0: not measured
   double times_f32 = 0;  // speedup over the same workload in f32; 0: not measured
-  std::string alone;
+  std::string alone;     // text of the last column
 };
 
 // Measures the seconds per repetition of a workload in samples of at least 20 ms.

@@ -79,6 +79,7 @@ struct Side {
 };
 using Times = std::vector<std::vector<double>>;  // [side][round]: seconds per step
 
+// Returns the maximum over the ranks.
 double slowest(double seconds) {
   const Tensor x = tensor({seconds});
   dist::all_reduce(x, {.op = dist::ReduceOp::kMax});
@@ -134,6 +135,7 @@ template <class Step> std::unique_ptr<Step> make_step(int64_t batch, std::vector
     return std::make_unique<Step>(batch, std::move(callbacks));
 }
 
+// Measures the overhead of the all-reduce callback in a group of one rank.
 template <class Step> ordered_json group_of_one(const Args& args) {
   const auto plain = make_step<Step>(args.global_batch);
   const auto with = make_step<Step>(args.global_batch, {dist::make_allreduce_cb(dist::ReduceOp::kMean)});
@@ -208,6 +210,7 @@ ordered_json over_link(const Args& args) {
 
 // ---- emulation of two hosts by network namespaces ----
 
+// Runs a shell command. Throws if it fails.
 void must(const std::string& command) {
   if (std::system((command + " > /dev/null").c_str()) != 0)
     throw StateError("data_parallel", "could not run: ", command, " (network namespaces need root)");
@@ -217,6 +220,8 @@ void must(const std::string& command) {
 // link.
 struct Host {
   pid_t pid = -1;
+  // Pipes: the child writes 'y' to `ready` if it has a namespace; the parent writes to `go` to start the
+  // rank.
   int ready = -1, go = -1;
 };
 
@@ -249,6 +254,7 @@ Host start_host(const Args& args, int rank, const std::function<int()>& body) {
   _exit(status);
 }
 
+// Returns the larger exit status of the two ranks.
 int on_two_hosts(const Args& args, const std::function<int()>& body) {
   Host hosts[2];
   for (int rank = 0; rank < 2; ++rank) hosts[rank] = start_host(args, rank, body);

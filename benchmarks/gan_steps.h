@@ -7,6 +7,8 @@
 
 namespace gradus::bench {
 
+// As in models::DCGANGeneratorOptions: images of size x size pixels, `width` channels in the last hidden
+// layer.
 struct DcganStepOptions {
   int64_t size = 64, channels = 3, width = 64, batch = 64;
   Device device = kCPU;

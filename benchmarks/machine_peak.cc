@@ -54,8 +54,8 @@ HWY_BEFORE_NAMESPACE();
 namespace gradus::cpu::HWY_NAMESPACE {
 namespace {
 
-// Reads R arrays and writes W arrays: every output is the sum of the inputs. Returns a value that depends on all
-// inputs, so that the compiler keeps the loads.
+// Reads R arrays and writes W arrays: every output is the sum of the inputs. begin and end are multiples of
+// 32 elements. Without outputs, the result depends on all inputs, so that the compiler keeps the loads.
 template <int R, int W, bool kNonTemporal>
 float pass(float* const* in, float* const* out, int64_t begin, int64_t end) {
   constexpr int kVectors = 32 / kLanes;
@@ -82,6 +82,7 @@ float pass(float* const* in, float* const* out, int64_t begin, int64_t end) {
 }
 
 using Pass = float (*)(float* const*, float* const*, int64_t, int64_t);
+// A number of arrays to read and to write, with regular and with non-temporal stores.
 struct Mix {
   int reads, writes;
   Pass plain, streaming;
@@ -106,6 +107,7 @@ template <class F> void on_threads(int threads, F f) {
   for (auto& w : workers) w.join();
 }
 
+// Returns bytes per second of the fastest pass.
 double measure(const Mix& mix, int threads) {
   constexpr int64_t kElements = int64_t{1} << 25;  // 128 MiB per array
   std::vector<std::unique_ptr<float, decltype(&std::free)>> memory;

@@ -89,6 +89,9 @@ class MnistKernels {
                           channels_last(randn({n, 64, 24, 24})), dropout(randn({n, 64, 12, 12}), 0.25, true));
   }
 
+  // x_: images; h1_: output of the first convolution; g2_: gradient of the second one's output; f_, g_: input
+  // and output of the first linear layer; l_: gradient of the logits; w, b: weights and biases. Other
+  // gradients reuse tensors of equal shape.
   Tensor x_, h1_, g2_, f_, g_, l_, w1_, b1_, w2_, b2_, w3_, b3_, w4_, b4_;
 };
 

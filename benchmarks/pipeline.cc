@@ -7,8 +7,8 @@
 //   ./run pipeline --models gpt --schedules 1f1b,zb-h1 --micro-batches 4,16 --rounds 11 --json figures.json
 //
 // Output: one line per case, with the measured and the predicted value, their ratio, and whether the ratio is
-// within its limit. Times are medians over rounds. Each round runs the sides alternately and measures the times
-// of stages again.
+// within its limit. In names of cases, M is the number of micro-batches. Times are medians over rounds. Each
+// round runs the sides alternately and measures the times of stages again.
 #include <CLI/CLI.hpp>
 #include <cmath>
 #include <cstdio>

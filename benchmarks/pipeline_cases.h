@@ -20,11 +20,12 @@ struct PipelineArgs {
   bool reports = false;  // prints a PipelineReport for each model
 };
 
+// A measured value, and the value that a simulation or a reference predicts (theory).
 struct PipelineCase {
   enum Condition { kAtMost, kAtLeast, kWithin };  // condition for the ratio; kWithin: |ratio - 1| <= limit
   std::string name, unit;
   double measured = 0, theory = 0;
-  double ratio = 0;
+  double ratio = 0;  // measured / theory, or the median of this ratio over rounds
   Condition condition = kAtMost;
   double limit = 0;  // 0: no condition
 

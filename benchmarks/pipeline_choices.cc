@@ -1,4 +1,5 @@
-// Benchmark of a pipeline's automatic choices against the optimum, and of the overhead of recording steps.
+// Benchmark of a pipeline's automatic choices (cuts into stages, number of micro-batches) against the
+// optimum, and of the overhead of recording steps.
 #include <algorithm>
 #include <cmath>
 #include <memory>
@@ -15,6 +16,7 @@ constexpr int kDefaultMicroBatches = 16;  // a batch has this many micro-batches
 constexpr int kMaxSteps = 20;             // maximal number of steps until the choice must be final
 constexpr int kMaxMicroBatches = 64;      // maximal number of micro-batches in the sweep
 
+// Returns the reduction of x over the ranks.
 double over_ranks(double x, dist::ReduceOp op) {
   const Tensor all = tensor({x});
   dist::all_reduce(all, {.op = op});

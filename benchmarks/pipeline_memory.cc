@@ -1,5 +1,6 @@
 // Benchmark of pipeline memory: the peak memory of a step against (micro-batches in flight) * (bytes per
-// micro-batch).
+// micro-batch). Zero-bubble schedules (Qi et al., ICLR 2024) split a backward into the gradient of the input
+// (I) and the gradient of the weights (W).
 #include <algorithm>
 
 #include "benchmarks/pipeline_cases.h"
@@ -22,7 +23,8 @@ struct Measured {
   int64_t first_peak = 0;  // peak during construction, before the first step
 };
 
-// Bytes on one rank in a recorded step; see Measured.
+// Bytes on one rank in a recorded step: all live tensors after the last forward (kept) and after the last input
+// gradient (between), and received as in Measured.
 struct RankBytes {
   int64_t kept = 0, between = 0, received = 0;
 };
@@ -82,8 +84,8 @@ Measured measure(const PipelineModel& model, Schedule schedule, int micro_batche
   return m;
 }
 
-// Returns the peak memory of a list's micro-batches, each of which counts one.kept, or one.between between I and
-// W.
+// Returns the peak of the saved bytes while a rank runs its list of actions. A micro-batch adds one.kept in
+// its forward; one.between of these are left between I and W.
 double peak_bytes_of(const std::vector<dist::Action>& list, const Measured& one) {
   double bytes = 0, peak_bytes = 0;
   for (const dist::Action& a : list) {
@@ -127,14 +129,15 @@ void memory_of_ranks(const PipelineArgs& args, PipelineCases& cases) {
   cases.title(concat(dist::get_world_size(), " processes, M ", kMicroBatches, ": peak of a step"));
   for (const std::string& name : args.schedules) {
     const Schedule s = dist::parse_schedule_name(name);
+    // The peak of `all` is predicted from a step with a single micro-batch.
     const Measured one = measure(model, s, 1), all = measure(model, s, kMicroBatches);
     const int depth = has_two_stages_per_rank(s) ? 2 : 1;
     const dist::ActionLists lists = make_schedule(
         s, {.ranks = dist::get_world_size(), .stages_per_rank = depth, .micro_batches = kMicroBatches});
-    const double rest = one.peak - depth * one.kept;
+    const double rest = one.peak - depth * one.kept;  // temporary memory
     add(name, all.peak, peak_bytes_of(lists.of_rank[size_t(dist::get_rank())], one) + rest,
         PipelineCase::kWithin, 0.10);
-    if (s == Schedule::kZeroBubbleH1)
+    if (s == Schedule::kZeroBubbleH1)  // a: one.kept; t: rest
       add(concat(name, ", at most 4 a + t"), all.peak, dist::get_world_size() * one.kept + rest,
           PipelineCase::kAtMost, 1);
     if (s == Schedule::kGPipe || s == Schedule::k1F1B) {

@@ -18,7 +18,8 @@ struct PipelineModel {
   std::function<std::unique_ptr<nn::Layer>()> make;
   std::function<Tensor(int64_t rows)> input, target;
   std::function<Tensor(const Tensor& y, const Tensor& target)> loss;
-  std::map<int, std::vector<std::string>> cuts;  // by number of stages
+  // By number of stages: the last module of each stage but the last.
+  std::map<int, std::vector<std::string>> cuts;
 };
 
 // A sequence of kCount equal blocks.

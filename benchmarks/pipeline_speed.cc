@@ -12,6 +12,7 @@ namespace {
 
 using dist::Schedule;
 
+// Returns the maximum over the ranks.
 double slowest(double seconds) {
   const Tensor x = tensor({seconds});
   dist::all_reduce(x, {.op = dist::ReduceOp::kMax});
@@ -130,6 +131,8 @@ class PlainLoop {
   GradManager gm_;
 };
 
+// A schedule with a number of micro-batches: step times per round, measured on the slowest rank and
+// simulated.
 struct Side {
   std::string name;
   Schedule schedule;
@@ -138,6 +141,7 @@ struct Side {
   std::unique_ptr<Trainer> trainer;
   std::vector<double> seconds, theory;
   int stages() const { return lists.stages(); }
+  // Whether the backward runs as separate gradients of the input and of the weights.
   bool in_parts() const { return schedule == Schedule::kZeroBubbleH1 || schedule == Schedule::kZeroBubbleV; }
 };
 
@@ -183,6 +187,7 @@ void add_gain(const PipelineModel& model, const std::vector<Side>& sides, Pipeli
              .limit = 0.7});
 }
 
+// Times all schedules of a model, and gradient accumulation on rank 0 with one thread and with one per rank.
 void compare(const PipelineModel& model, const PipelineArgs& args, PipelineCases& cases) {
   const bool first = dist::get_rank() == 0;
   const int ranks = dist::get_world_size(), most = *std::ranges::max_element(args.micro_batches);

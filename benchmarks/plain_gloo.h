@@ -24,6 +24,7 @@ class PlainGloo {
   };
   // Returns all of gloo's all-reduce algorithms, prepared for this buffer.
   std::vector<AllReduce> all_reduces(float* x, size_t n);
+  // Blocking calls with n floats per rank. broadcast() sends from rank 0; `all` has world size * n floats.
   void broadcast(float* x, size_t n);
   void all_gather(float* x, size_t n, float* all);
   void barrier();

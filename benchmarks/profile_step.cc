@@ -1,4 +1,5 @@
-// Profiles a training step of a model: prints the time per op.
+// Profiles a training step of a model: prints the time per op, shape, module or range, and writes a trace. Or
+// times the steps without profiling (--unprofiled, --each).
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <ctime>
@@ -31,7 +32,7 @@ struct Options {
   bool bf16 = false;  // run the forward under autocast to bf16
   Device device = kCPU;
 };
-using Model = std::function<Training(const Options&)>;
+using Model = std::function<Training(const Options&)>;  // creates a model, its optimizer and its batch
 
 Model classifier(std::function<std::shared_ptr<nn::Layer>()> make, int64_t batch, const Shape& sample,
                  int64_t classes) {
@@ -103,7 +104,7 @@ Model gan_step(int64_t batch, std::function<std::shared_ptr<Step>(int64_t, Devic
   };
 }
 
-// For models with ops that have no GPU kernel: ignores Options::device.
+// For models with ops that have no GPU kernel: throws if Options::device is not the CPU.
 template <class Make> auto on_cpu(Make make) {
   return [make](int64_t batch, Device device) {
     if (device != kCPU) throw ValueError("profile_step", "this model trains on CPUs alone, not on ", device);

@@ -1,4 +1,4 @@
-// Timing helpers: clock, quantiles and medians.
+// Helpers of the benchmarks: elapsed seconds, quantiles and medians.
 #pragma once
 
 #include <algorithm>

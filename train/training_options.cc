@@ -16,7 +16,7 @@ std::string epoch_line(const StepReport& r) {
   std::string text = format("Train Epoch: %lld [%lld/%lld (%.0f%%)]\tLoss: %.6f", r.epoch, r.samples, r.total,
                             100.0 * double(r.samples) / double(r.total), r.recent.mean("loss"));
   if (r.all.contains("accuracy")) text += format("\tAccuracy: %.2f%%", 100 * r.all.mean("accuracy"));
-  return text + format("\t%.0f images/s", r.images_per_second);
+  return text + format("\t%.0f %s/s", r.images_per_second, r.unit);
 }
 
 std::string test_line(const Sums& all) {

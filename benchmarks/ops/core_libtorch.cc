@@ -1,4 +1,6 @@
 // Workloads: the training step of the MNIST network and the smallest ops, in LibTorch.
+// `compare` (benchmarks/compare.cc) times each in turn with the workload of the same name in
+// core_gradus.cc. Several entries with one name are variants (layouts), of which the fastest counts.
 #include <cstdint>
 #include <memory>
 

@@ -1,4 +1,6 @@
 // Workloads: matrix products and convolutions, in LibTorch, with NCHW and channels-last layouts.
+// `compare` (benchmarks/compare.cc) times each in turn with the workload of the same name in
+// dense_gradus.cc. Several entries with one name are variants (layouts), of which the fastest counts.
 #include <string>
 #include <vector>
 

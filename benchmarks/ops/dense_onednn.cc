@@ -1,5 +1,7 @@
 // Workloads: matrix products and convolutions, with oneDNN alone. Images are channels-last, weights are in
 // oneDNN's preferred layout, so the measurement contains no reorders.
+// `compare` (benchmarks/compare.cc) reports the speed of the workloads of the same names in
+// dense_gradus.cc as a percentage of these.
 #include <memory>
 
 #include "benchmarks/ops/shapes.h"
@@ -21,6 +23,7 @@ dnnl::memory filled(const Desc& layout, std::vector<Tensor>& held) {
   return onednn::memory(layout, held.back());
 }
 
+// Runs a plan on three tensors, given by oneDNN's argument indices and the plan's layouts.
 Workload run(const Plan& plan, std::initializer_list<std::pair<int, Desc>> layouts, double flops) {
   std::vector<Tensor> held;
   std::vector<onednn::Arg> args;

@@ -1,4 +1,6 @@
 // Workload: a training step of a small DCGAN (Radford et al., ICLR 2016), in Gradus.
+// `compare` (benchmarks/compare.cc) times each in turn with the workload of the same name in other files of
+// this folder (gan_libtorch.cc). Besides a function, a workload states its FLOPs or bytes of memory per run.
 #include "benchmarks/workloads.h"
 #include "gradus/gradus.h"
 
@@ -42,6 +44,7 @@ struct Discriminator : nn::Layer {
   }
 };
 
+// Steps of the discriminator and of the generator with the non-saturating loss, on one fixed batch.
 struct Step {
   Step() { gm_g.attach(gen.parameters()), gm_d.attach(disc.parameters()); }
   void run() {

@@ -1,4 +1,6 @@
 // Workload: a training step of a small DCGAN (Radford et al., ICLR 2016), in LibTorch.
+// `compare` (benchmarks/compare.cc) times each in turn with the workload of the same name in
+// gan_gradus.cc. Several entries with one name are variants (layouts), of which the fastest counts.
 #include <cstdint>
 #include <memory>
 

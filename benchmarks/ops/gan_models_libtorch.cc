@@ -1,4 +1,6 @@
 // Workloads: training steps of the networks in models/gan, in LibTorch.
+// `compare` (benchmarks/compare.cc) times each in turn with the workload of the same name in
+// gan_models_gradus.cc. Several entries with one name are variants (layouts), of which the fastest counts.
 #include <algorithm>
 #include <cstdint>
 #include <memory>

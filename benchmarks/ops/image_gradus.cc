@@ -1,4 +1,6 @@
 // Workloads: pooling, resizing, padding and pixel rearrangement of images, in Gradus.
+// `compare` (benchmarks/compare.cc) times each in turn with the workload of the same name in other files of
+// this folder (image_libtorch.cc). Besides a function, a workload states its FLOPs or bytes of memory per run.
 #include "benchmarks/workloads.h"
 #include "gradus/gradus.h"
 
@@ -23,6 +25,7 @@ Tensor reflected(const Tensor& x) { return pad(x, {1, 1, 1, 1}, {.mode = PadMode
 Tensor shuffled(const Tensor& x) { return pixel_shuffle(x, 2); }
 Tensor unfolded(const Tensor& x) { return unfold(x, {.kernel = 3, .padding = 1}); }
 
+// Adds f, and f with its gradient. Images are channels-last unless `row_major`.
 void add(std::vector<Entry>& all, const std::string& name, const Shape& shape, Op f, bool row_major = false) {
   const auto laid_out = [=](const Tensor& x) { return row_major || x.dim() == 3 ? x : channels_last(x); };
   all.push_back({name, [=] {

@@ -1,5 +1,7 @@
 // Workloads: pooling, resizing, padding and pixel rearrangement of images, in LibTorch, with NCHW and
 // channels-last layouts.
+// `compare` (benchmarks/compare.cc) times each in turn with the workload of the same name in
+// image_gradus.cc. Several entries with one name are variants (layouts), of which the fastest counts.
 #include <cstdint>
 #include <string>
 #include <vector>

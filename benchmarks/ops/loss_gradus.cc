@@ -1,4 +1,6 @@
 // Workloads: losses with their gradients, in Gradus.
+// `compare` (benchmarks/compare.cc) times each in turn with the workload of the same name in other files of
+// this folder (loss_libtorch.cc). Besides a function, a workload states its FLOPs or bytes of memory per run.
 #include "benchmarks/workloads.h"
 #include "gradus/gradus.h"
 
@@ -11,6 +13,7 @@ Entry classes(const char* name, int64_t batch, int64_t classes) {
             return work([=] { autograd::grad([&](const Tensor& v) { return cross_entropy(v, y); }, x); });
           }};
 }
+// An element-wise loss of 4M elements with its gradient.
 template <class F> Entry points(const char* name, F f) {
   return {name, [=] {
             const Tensor x = rand({1 << 22}), t = rand({1 << 22});

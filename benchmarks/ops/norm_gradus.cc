@@ -1,10 +1,13 @@
 // Workloads: batch norm in training, alone and followed by relu, with gradients, in Gradus.
+// `compare` (benchmarks/compare.cc) times each in turn with the workload of the same name in other files of
+// this folder (norm_libtorch.cc). Besides a function, a workload states its FLOPs or bytes of memory per run.
 #include "benchmarks/workloads.h"
 #include "gradus/gradus.h"
 
 namespace gradus::bench {
 namespace {
 
+// Batch norm, followed by relu if `rectify`, and the gradients of x, weight and bias.
 Entry training(const char* name, Shape shape, bool rectify) {
   return {name, [=] {
             const Tensor x = channels_last(randn(shape)), w = ones({shape[1]}), b = zeros({shape[1]});

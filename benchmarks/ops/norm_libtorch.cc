@@ -1,5 +1,7 @@
 // Workloads: batch norm in training, alone and followed by relu, with gradients, in LibTorch, with NCHW and
 // channels-last layouts.
+// `compare` (benchmarks/compare.cc) times each in turn with the workload of the same name in
+// norm_gradus.cc. Several entries with one name are variants (layouts), of which the fastest counts.
 #include <cstdint>
 #include <vector>
 

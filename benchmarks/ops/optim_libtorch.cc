@@ -1,4 +1,6 @@
 // Workloads: optimizer steps over tensors of ten million elements, and over many small parameters, in LibTorch.
+// `compare` (benchmarks/compare.cc) times each in turn with the workload of the same name in
+// optim_gradus.cc. Several entries with one name are variants (layouts), of which the fastest counts.
 #include <cstdint>
 #include <memory>
 #include <vector>

@@ -1,10 +1,13 @@
 // Workloads: element-wise ops on arrays that exceed the last-level cache, in Gradus.
+// `compare` (benchmarks/compare.cc) times each in turn with the workload of the same name in other files of
+// this folder (pointwise_libtorch.cc). Besides a function, a workload states its FLOPs or bytes of memory per run.
 #include "benchmarks/workloads.h"
 #include "gradus/gradus.h"
 
 namespace gradus::bench {
 namespace {
 
+// A memory-bound op.
 template <class F> Entry unary(const char* name, F f) {
   return {name, [f] {
             const Tensor x = rand({k32M});

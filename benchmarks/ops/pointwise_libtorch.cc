@@ -1,4 +1,6 @@
 // Workloads: element-wise ops on arrays that exceed the last-level cache, in LibTorch.
+// `compare` (benchmarks/compare.cc) times each in turn with the workload of the same name in
+// pointwise_gradus.cc. Several entries with one name are variants (layouts), of which the fastest counts.
 #include <torch/torch.h>
 
 #include "benchmarks/workloads.h"

@@ -1,4 +1,6 @@
 // Workloads: reductions, scans, softmax and sorting, over all elements, rows, and columns, in Gradus.
+// `compare` (benchmarks/compare.cc) times each in turn with the workload of the same name in other files of
+// this folder (reduce_libtorch.cc). Besides a function, a workload states its FLOPs or bytes of memory per run.
 #include "benchmarks/workloads.h"
 #include "gradus/gradus.h"
 
@@ -7,6 +9,7 @@ namespace {
 
 constexpr int64_t kRows = 32768, kColumns = 1024;
 
+// A memory-bound op that reads a matrix and has a small result.
 template <class F> Entry read(const std::string& name, F f) {
   return {name, [f] {
             const Tensor x = randn({kRows, kColumns});
@@ -14,6 +17,7 @@ template <class F> Entry read(const std::string& name, F f) {
           }};
 }
 
+// A memory-bound op whose result has the input's shape.
 template <class F> Entry read_write(const std::string& name, const Shape& shape, F f) {
   return {name, [f, shape] {
             const Tensor x = randn(shape);
@@ -21,6 +25,7 @@ template <class F> Entry read_write(const std::string& name, const Shape& shape,
           }};
 }
 
+// The gradient of softmax or log_softmax, over channels of images and otherwise over the last dim.
 template <class F> Entry backward(const std::string& name, const Shape& shape, F f) {
   return {name, [f, shape] {
             const Tensor y = softmax(randn(shape), shape.size() == 4 ? 1 : -1), dy = randn(shape);
@@ -29,6 +34,7 @@ template <class F> Entry backward(const std::string& name, const Shape& shape, F
           }};
 }
 
+// A compute-bound op.
 template <class F> Entry timed(const std::string& name, const Shape& shape, F f) {
   return {name, [f, shape] {
             const Tensor x = randn(shape);

@@ -1,4 +1,6 @@
 // Workloads: reductions, scans, softmax and sorting, over all elements, rows, and columns, in LibTorch.
+// `compare` (benchmarks/compare.cc) times each in turn with the workload of the same name in
+// reduce_gradus.cc. Several entries with one name are variants (layouts), of which the fastest counts.
 #include <cstdint>
 #include <string>
 #include <utility>

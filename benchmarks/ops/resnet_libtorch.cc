@@ -1,4 +1,6 @@
 // Workloads: training steps of residual networks, in LibTorch.
+// `compare` (benchmarks/compare.cc) times each in turn with the workload of the same name in
+// resnet_gradus.cc. Several entries with one name are variants (layouts), of which the fastest counts.
 #include <cstdint>
 #include <memory>
 #include <string>

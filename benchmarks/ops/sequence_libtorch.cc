@@ -1,4 +1,6 @@
 // Workloads: attention and recurrent layers, in LibTorch.
+// `compare` (benchmarks/compare.cc) times each in turn with the workload of the same name in
+// sequence_gradus.cc. Several entries with one name are variants (layouts), of which the fastest counts.
 #include <cstdint>
 #include <vector>
 

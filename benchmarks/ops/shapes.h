@@ -1,8 +1,9 @@
-// The shapes of the convolutions and matrix products that all sides run.
+// The shapes of the convolutions and matrix products that are timed in Gradus, LibTorch and oneDNN alike.
 #pragma once
 
 namespace gradus::bench {
 
+// x [N, C, HW, HW], weight [O, C / groups, kernel, kernel]. Names: "NxCxHW, O KxK", s2 for a stride of 2.
 struct ConvShape {
   const char* name;
   long N, C, HW, O, kernel, stride, padding, groups, dilation = 1;
@@ -26,12 +27,13 @@ inline constexpr ConvShape kConvShapes[] = {
     {"16x64x28, 64 3x3 dilated", 16, 64, 28, 64, 3, 1, 2, 1, 2},
 };
 
-// Transposed convolutions from C to O channels.
+// Transposed convolutions from C to O channels. out() and flops() do not apply to them.
 inline constexpr ConvShape kTransposedShapes[] = {
     {"16x256x8, 128 4x4 s2", 16, 256, 8, 128, 4, 2, 1, 1},
     {"16x64x32, 3 4x4 s2", 16, 64, 32, 3, 4, 2, 1, 1},
 };
 
+// `batch` products of [m, k] and [k, n].
 struct GemmShape {
   const char* name;
   long batch, m, k, n;

@@ -1,4 +1,6 @@
 // Workloads: copies, concatenations, gathers and scatters of arrays larger than the cache, in LibTorch.
+// `compare` (benchmarks/compare.cc) times each in turn with the workload of the same name in
+// structure_gradus.cc. Several entries with one name are variants (layouts), of which the fastest counts.
 #include <cstdint>
 
 #include <torch/torch.h>

@@ -19,7 +19,9 @@ struct Recipe {
   int64_t disc_steps = 1;     // of the discriminator, for each of the generator
   bool grows = false;         // progressive growing (gan::Growth)
   bool takes_labels = false;  // supports --conditional
-  bool is_critic = false;     // the discriminator's scores are unbounded, not logits
+  // Wasserstein: real and fake images have no target scores, so there is no warning (gan::Watch) that the
+  // discriminator has won.
+  bool is_critic = false;
   std::unique_ptr<Networks> (*make)(const NetworkOptions&);
   // Makes one step of the discriminator, and when it is due one of the generator, on the step's images.
   void (*step)(training::Step&, Trainer&);

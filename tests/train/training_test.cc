@@ -59,6 +59,27 @@ struct Pair {
   int64_t stop_after = 0;  // leave the loop after so many steps; 0: never
 };
 
+TEST(Training, LinesOfAnEpochNameTheUnit) {
+  const training::Sums sums{.seen = 2, .of = {{"loss", 3.0}}};
+  const training::Meter time;
+  const training::StepReport report{.step = 1,
+                                    .images = 2,
+                                    .skipped = 0,
+                                    .epoch = 1,
+                                    .epochs = 1,
+                                    .batch = 1,
+                                    .batches = 2,
+                                    .samples = 2,
+                                    .total = 4,
+                                    .recent = sums,
+                                    .all = sums,
+                                    .step_time = time,
+                                    .data_time = time,
+                                    .images_per_second = 30,
+                                    .unit = "sequences"};
+  EXPECT_THAT(training::epoch_line(report), testing::HasSubstr("30 sequences/s"));
+}
+
 TEST(Training, EndsAfterEpochs) {
   Pair p({.epochs = 2});
   p.train_on();

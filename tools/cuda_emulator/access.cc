@@ -1,4 +1,5 @@
-// What the compiler's hooks tell of each access of a kernel, checked.
+// Checks each memory access of a kernel that the compiler's hooks (hooks.cc) report: alignment, bounds, host
+// and peer memory, races, uninitialized reads. Implements Block::access().
 #include <link.h>
 
 #include <algorithm>
@@ -17,7 +18,8 @@ struct Range {
   uintptr_t begin, end;
 };
 
-// Where programs and libraries lie: constants of kernels are there.
+// Returns whether an address lies in a segment of the program or of a library, where constants of kernels
+// are.
 bool is_in_a_program(uintptr_t a) {
   static const std::vector<Range> ranges = [] {
     std::vector<Range> found;
@@ -38,6 +40,8 @@ bool is_in_a_program(uintptr_t a) {
 
 }  // namespace
 
+// Returns whether an address outside of device and shared memory is allowed: the thread's stack, pinned
+// memory, and, for reads, the launch's arguments and constants.
 bool Block::is_own_or_constant(const void* address, size_t bytes, Access access) const {
   if (self_->fiber->holds(address)) return true;
   const auto a = reinterpret_cast<uintptr_t>(address),
@@ -49,12 +53,14 @@ bool Block::is_own_or_constant(const void* address, size_t bytes, Access access)
   return is_pinned(address, bytes);
 }
 
+// Reports a race of this access with earlier ones of the same launch (of the same block, in shared memory),
+// which `stamp` identifies.
 void Block::check_shadow(Cell* cells, uint32_t stamp, size_t bytes, Access access,
                          const SourceLocation& location, const void* address) {
   const Clock now = clock();
   const Cell before = cells[0];
   for (size_t i = 0; i < bytes; ++i) {
-    // Neighbors mostly have the same history.
+    // Adjacent bytes mostly have the same history: then the result of the first one is copied.
     const bool same = before.launch != stamp ? cells[i].launch != stamp : cells[i] == before;
     if (i > 0 && same) {
       cells[i] = cells[0];
@@ -124,7 +130,7 @@ void Block::access(const void* address, size_t bytes, Access access, bool is_vec
     if (state[i] == Byte::kFree)
       stop(FaultKind::kOutOfBounds, std::string(verb) + " outside of every allocation", location,
            name_of_memory(p + i));
-  // With a sanitizer vectors alone come here: a race would be found only between two of them.
+  // In builds with a sanitizer only accesses to vectors are reported, so races are not checked.
   if constexpr (kFresh == Byte::kUnwritten) check_shadow(cells, stamp, bytes, access, location, p);
   if (access != Access::kWrite)
     for (size_t i = 0; i < bytes && !written; ++i)

@@ -1,3 +1,5 @@
+// Implementation of block.h: a scheduler that repeatedly enters the fiber of a random ready thread or starts
+// the next thread, and the barriers and warp-wide operations at which threads leave their fibers.
 #include "gradus/tools/cuda_emulator/block.h"
 
 #include <sys/mman.h>
@@ -22,7 +24,7 @@ void* map(size_t bytes) {
 
 thread_local Block* Block::running_ = nullptr;
 
-// A Block lives as long as the program. Its maps are returned by the system.
+// A Block lives until the program exits, so its memory is never unmapped.
 Block::Block()
     : shared_(static_cast<char*>(map(kMaxSharedBytes))),
       shared_state_(static_cast<Byte*>(map(kMaxSharedBytes))),
@@ -77,8 +79,8 @@ std::optional<Fault> Block::run(const Launch& launch, uint32_t stamp, uint32_t i
   return fault;
 }
 
-// A fiber runs one thread after another. When a thread waits, its stack is taken, and the next one starts on
-// another fiber: a kernel without barriers needs one.
+// The entry of a fiber: runs threads of the block one after another. A thread that waits keeps its fiber, and
+// the next thread starts on another one. A kernel without barriers needs one fiber.
 void Block::run_threads() {
   Block& block = *running_;
   Fiber* const fiber = block.idle_.back();
@@ -127,7 +129,8 @@ void Block::wait_for_block(const SourceLocation& location) {
   leave(State::kAtBarrier);
 }
 
-// Every thread that can run has run. Lets those at the barrier pass, or finds why they cannot.
+// Called when no thread can run. Releases the threads at the barrier. If they can never be released, sets
+// fault_ and returns false.
 bool Block::pass_barrier() {
   for (const Thread& t : threads_)
     if (t.state == State::kMeets) {
@@ -175,7 +178,8 @@ uint64_t Block::meet(Meeting meeting, uint32_t mask, uint64_t value, int from,
   return self.result;
 }
 
-// A lane may still be at an earlier meeting, of other lanes.
+// Returns whether all lanes of the mask wait with this mask. A lane may still wait in an earlier operation
+// with a different mask.
 bool Block::all_meet(uint32_t mask, uint32_t warp) const {
   if ((meeting_[warp] & mask) != mask) return false;
   for (uint32_t rest = mask; rest; rest &= rest - 1)
@@ -183,7 +187,7 @@ bool Block::all_meet(uint32_t mask, uint32_t warp) const {
   return true;
 }
 
-// All lanes of the mask are there; the running thread came last.
+// All lanes of the mask have arrived, the running thread last: exchanges their values and releases them.
 void Block::complete(uint32_t mask, uint32_t warp) {
   Thread* const lanes = &threads_[warp * kLanes];
   uint64_t votes = 0;
@@ -197,7 +201,7 @@ void Block::complete(uint32_t mask, uint32_t warp) {
       stop(FaultKind::kMask, "a shuffle reads a lane outside of its mask", self_->location);
     votes |= uint64_t(t.value != 0) << t.lane();
   }
-  // Note [Order between threads]: each now knows what any of them knew, and that all were here.
+  // Note [Order between threads] (shadow.h): every lane gets the maximum of the lanes' vector clocks.
   std::array<uint32_t, kLanes> seen{};
   if (mask != 0xffffffffu)
     for (uint32_t rest = mask; rest; rest &= rest - 1)

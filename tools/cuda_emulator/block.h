@@ -1,4 +1,5 @@
-// One block of a launch: its threads as fibers, run in an order that a seed gives, and what they wait for.
+// One thread block of an emulated kernel launch. Its threads run as fibers on one thread of the host, in a
+// pseudo-random order, and switch at barriers and warp-wide operations.
 #pragma once
 
 #include <array>
@@ -20,13 +21,13 @@ namespace gradus::cuda::emulated {
 
 inline constexpr int kLanes = 32;
 inline constexpr int kMaxThreads = 1024;
-// What a block may have at most, as recorded of an H100.
+// Maximal shared memory per block of an H100.
 inline constexpr int64_t kMaxSharedBytes = 232448;
 
 // A kernel with its arguments.
 struct Launch {
-  const char* op = "";           // what it is launched for
-  const void* kernel = nullptr;  // for its name
+  const char* op = "";           // the op that launches it, for reports
+  const void* kernel = nullptr;  // its address, for its name
   void (*call)(const void* arguments) = nullptr;
   const void* arguments = nullptr;
   size_t argument_bytes = 0;
@@ -36,18 +37,19 @@ struct Launch {
   int device = 0;
 };
 
-// What lanes that meet do with each other's values.
+// Warp-wide operations: __syncwarp, shuffles and __ballot_sync.
 enum class Meeting : uint8_t { kWait, kShuffle, kBallot };
 
 class Block {
  public:
   Block();
 
-  // The block whose threads the calling thread of the host is running; null outside of kernels.
+  // The block whose threads run on the calling thread of the host; null outside of kernels.
   static Block* running() { return running_; }
 
-  // Runs all threads of a block. `number` counts the blocks of the launch in the order in which they run,
-  // `stamp` the launches. Returns the first fault, which ends the block.
+  // Runs all threads of block `index`. `blocks` has the indices in the order in which the blocks of the
+  // launch run, `number` is the position of `index` there, and `stamp` identifies the launch. Returns the
+  // first fault, which ends the block.
   std::optional<Fault> run(const Launch& launch, uint32_t stamp, uint32_t index, uint32_t number,
                            const std::vector<uint32_t>& blocks, Order* order);
 
@@ -57,16 +59,17 @@ class Block {
   const Launch& launch() const { return *launch_; }
   void* shared_memory(size_t bytes, const SourceLocation& location);
   void wait_for_block(const SourceLocation& location);
-  // Waits for all lanes of `mask`. Returns what Meeting says of `value`s: that of lane `from`, or a bit for
-  // each that is not 0.
+  // Waits until all lanes of `mask` call meet(). Returns the value of lane `from`, or, for kBallot, a bit for
+  // each lane whose value is not 0.
   uint64_t meet(Meeting meeting, uint32_t mask, uint64_t value, int from, const SourceLocation& location);
-  // Checks an access and enters it into the shadow. Vectors must be aligned to their size.
+  // Checks an access and records it in the shadow memory (shadow.h). Vectors must be aligned to their size.
   void access(const void* address, size_t bytes, Access access, bool is_vector,
               const SourceLocation& location);
   // Stops the block if the address is in shared memory.
   void need_global(const void* address, const SourceLocation& location);
 
  private:
+  // kMeets: waits in meet(); kGone: has returned from the kernel.
   enum class State : uint8_t { kNew, kRuns, kReady, kAtBarrier, kMeets, kGone };
   struct Thread {
     int index = 0;
@@ -78,7 +81,7 @@ class Block {
     uint32_t mask = 0;
     uint64_t value = 0, result = 0;
     int from = 0;
-    std::array<uint32_t, kLanes> lanes_seen{};
+    std::array<uint32_t, kLanes> lanes_seen{};  // Clock::lanes_seen
 
     int warp() const { return index / kLanes; }
     int lane() const { return index % kLanes; }
@@ -103,10 +106,10 @@ class Block {
     return static_cast<size_t>(static_cast<const char*>(p) - shared_) < static_cast<size_t>(kMaxSharedBytes);
   }
 
-  // Says what the running thread did, and where.
+  // Returns a fault with its report: what a thread did, and where.
   Fault describe(FaultKind kind, const std::string& what, const SourceLocation& location,
                  const Thread& thread, const std::string& memory = "") const;
-  // Ends the block. The caller is a thread of the kernel, which does not go on.
+  // Sets fault_ and ends the block. Called on the fiber of a thread, which does not resume.
   [[noreturn]] void stop(FaultKind kind, const std::string& what, const SourceLocation& location,
                          const std::string& memory = "");
   std::string name_of_thread(uint32_t id) const;
@@ -121,10 +124,11 @@ class Block {
   uint32_t index_ = 0, number_ = 0, launch_stamp_ = 0, shared_stamp_ = 0;
   std::vector<Thread> threads_;
   std::vector<uint32_t> start_order_;
-  size_t next_ = 0;
-  int gone_ = 0;
+  size_t next_ = 0;  // position in start_order_ of the next thread to start
+  int gone_ = 0;     // number of threads that have returned
   std::vector<Thread*> ready_, at_barrier_;
-  std::array<uint32_t, kMaxThreads / kLanes> meeting_{}, left_{};  // lanes of each warp
+  // Masks of the lanes of each warp that wait in meet(), and that have returned.
+  std::array<uint32_t, kMaxThreads / kLanes> meeting_{}, left_{};
   uint32_t time_ = 1, barrier_time_ = 0;
   Thread* self_ = nullptr;
   std::vector<std::unique_ptr<Fiber>> fibers_;

@@ -1,3 +1,4 @@
+// Implementation of call.h: injected failures, counts of calls, and the last error of each thread.
 #include "gradus/tools/cuda_emulator/call.h"
 
 namespace gradus::cuda::emulated {
@@ -10,11 +11,11 @@ bool is_sticky(cudaError_t status) {
          status == cudaErrorLaunchFailure || status == cudaErrorAssert;
 }
 
-// What a test wants to fail.
+// A failure that a test requested.
 struct Failure {
   std::string function;  // empty: any
-  int64_t calls;         // before it; below 0: none shall fail
-  int64_t times;
+  int64_t calls;         // number of successful calls before the failure; below 0: no failure
+  int64_t times;         // number of failing calls
   int status;
 };
 struct Calls {

@@ -1,3 +1,4 @@
+// Implementation of capture.h: which stream belongs to which capture, and which calls fail with which status.
 #include "gradus/tools/cuda_emulator/capture.h"
 
 #include <algorithm>
@@ -9,12 +10,13 @@
 namespace gradus::cuda::emulated {
 namespace {
 
+// Appends the nodes that `to` does not contain.
 void add_each(const std::vector<cudaGraphNode_t>& nodes, std::vector<cudaGraphNode_t>* to) {
   for (const cudaGraphNode_t node : nodes)
     if (std::find(to->begin(), to->end(), node) == to->end()) to->push_back(node);
 }
 
-// How many nodes there are that one of `last` comes after, and themselves.
+// Returns the number of the nodes `last` and of their direct and indirect predecessors.
 size_t count_before(const std::vector<cudaGraphNode_t>& last) {
   std::set<cudaGraphNode_t> seen(last.begin(), last.end());
   std::vector<cudaGraphNode_t> rest(seen.begin(), seen.end());

@@ -1,3 +1,5 @@
+// Implementation of counters.h: groups the accesses of the lanes of a warp into requests, as a GPU's memory
+// units do, and counts the sectors and passes of each request.
 #include "gradus/tools/cuda_emulator/counters.h"
 
 #include <algorithm>
@@ -17,8 +19,8 @@ uint64_t Counters::sectors_of(const Request& request) {
   return static_cast<uint64_t>(std::unique(sectors.begin(), sectors.end()) - sectors.begin());
 }
 
-// Vectors of 8 and 16 bytes are served by halves and quarters of a warp. Each takes as many passes as the
-// busiest bank has different words: one without conflicts.
+// Requests of 8 and 16 bytes per lane are served in halves and quarters of a warp. Each part takes as many
+// passes as the maximal number of distinct words in one bank: 1 without bank conflicts.
 void Counters::count_passes(const Request& request, Traffic* total) {
   uint32_t widest = 4;
   for (const LaneAccess& a : request) widest = std::max(widest, a.bytes);
@@ -46,6 +48,7 @@ void Counters::count(const SourceLocation& location, int thread, uintptr_t addre
   site.location = location, site.shared = shared, site.write = write;
   const auto index = static_cast<size_t>(thread);
   if (site.turns.size() <= index) site.turns.resize(index + 1);
+  // The k-th accesses at a location by the lanes of one warp are one request.
   const size_t number = size_t(site.turns[index]++) * 32 + index / 32;
   if (site.requests.size() <= number) site.requests.resize(number + 1);
   site.requests[number].push_back({static_cast<uint32_t>(index % 32), static_cast<uint32_t>(bytes), address});

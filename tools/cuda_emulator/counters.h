@@ -1,5 +1,5 @@
-// What kernels ask of memory, by line of their source: sectors of 32 bytes of global memory, and passes over
-// the banks of shared memory. And which kernels ran.
+// Counts the memory traffic of emulated kernels by source line: sectors (32 bytes) of global memory, and
+// passes over the banks of shared memory. Also counts launches of kernels.
 //
 //   CounterScope counting;
 //   add(...);                                   // kernels
@@ -23,15 +23,15 @@ inline constexpr int kBanks = 32;
 struct Traffic {
   SourceLocation location;
   bool shared = false, write = false;
-  uint64_t requests = 0;  // by warps
-  uint64_t bytes = 0;     // that threads asked for
-  uint64_t sectors = 0;   // of global memory: moved in units of 32 bytes
+  uint64_t requests = 0;  // accesses of whole warps
+  uint64_t bytes = 0;     // sum over threads
+  uint64_t sectors = 0;   // of global memory, which is moved in units of 32 bytes
   uint64_t passes = 0;    // over banks of shared memory
-  // Those without conflicts: 1 for each request, 2 and 4 for vectors of 8 and 16 bytes.
+  // The passes without bank conflicts: 1 for each request, 2 and 4 for vectors of 8 and 16 bytes.
   uint64_t least_passes = 0;
 };
 
-// A kernel that ran, and the most that a launch of it was given.
+// A kernel, the number of its launches, and the maxima over them of threads per block and shared memory.
 struct Launched {
   std::string kernel;
   int64_t launches = 0;
@@ -41,13 +41,13 @@ struct Launched {
 
 class Counters {
  public:
-  // The counters of the scope that lives; null without one.
+  // The counters of the current CounterScope; null without one.
   static Counters* active() { return active_; }
 
   void count(const SourceLocation& location, int thread, uintptr_t address, size_t bytes, Access access,
              bool shared);
   void launched(const void* kernel, int64_t threads, int64_t shared_bytes);
-  // The block has ended: accesses of its warps are put together.
+  // Called at the end of a block: adds its requests to the totals.
   void end_block();
   std::vector<Traffic> take();
   std::vector<Launched> take_launches();
@@ -55,7 +55,7 @@ class Counters {
  private:
   friend class CounterScope;
 
-  // The accesses that the lanes of a warp make by one instruction at the same turn.
+  // A request: the accesses of the lanes of a warp by one execution of an instruction.
   struct LaneAccess {
     uint32_t lane, bytes;
     uintptr_t address;
@@ -64,7 +64,7 @@ class Counters {
   struct Site {
     SourceLocation location;
     bool shared = false, write = false;
-    std::vector<uint32_t> turns;    // of each thread
+    std::vector<uint32_t> turns;    // accesses of each thread of the block so far
     std::vector<Request> requests;  // by turn and warp
     Traffic total;
   };
@@ -91,9 +91,9 @@ class CounterScope {
   CounterScope(const CounterScope&) = delete;
   CounterScope& operator=(const CounterScope&) = delete;
 
-  // Returns what was counted since the beginning, or since the last take().
+  // Returns the counts since the beginning, or since the last take().
   std::vector<Traffic> take();
-  // The same of kernels, in the order of their names.
+  // The same for launches, sorted by kernel name.
   std::vector<Launched> take_launches();
 
  private:

@@ -1,5 +1,6 @@
-// The CUDA runtime's devices: each answers like the H100 of tools/gpu_lab/records, but for its memory and what
-// tests set. With an old driver, or none, calls fail as NVIDIA's runtime lets them.
+// Device functions of the emulated CUDA runtime: selection, properties, peer access. Properties are those of
+// the H100 in tools/gpu_lab/records, except for the size of memory and values that tests set. With an
+// outdated or missing driver, calls fail with the statuses of NVIDIA's runtime.
 #include <cuda_runtime_api.h>
 
 #include <cstring>
@@ -138,7 +139,7 @@ cudaError_t CUDARTAPI cudaDeviceCanAccessPeer(int* can, int device, int peer) {
     return cudaSuccess;
   });
 }
-// Lets kernels of the thread's device touch the peer's memory, not the other way round.
+// Lets kernels on the current device access the peer's memory, but not the reverse.
 cudaError_t CUDARTAPI cudaDeviceEnablePeerAccess(int peer, unsigned flags) {
   return call([&](Runtime&) {
     if (!memory_of(peer)) return cudaErrorInvalidDevice;

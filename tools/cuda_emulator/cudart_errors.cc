@@ -1,4 +1,5 @@
-// The names of the CUDA runtime's errors.
+// cudaGetErrorName() and cudaGetErrorString() of the emulated CUDA runtime, with NVIDIA's texts, for the
+// errors that the emulator returns.
 #include <cuda_runtime_api.h>
 
 namespace {

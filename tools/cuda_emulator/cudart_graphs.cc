@@ -1,4 +1,5 @@
-// The CUDA runtime's captures and graphs. Answers are those recorded of a real device.
+// Stream capture and graphs of the emulated CUDA runtime. Statuses are those recorded on an H100
+// (hardware.md).
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
@@ -16,6 +17,7 @@ cudaStreamCaptureStatus status_of(const CUstream_st& stream) {
   return stream.capture->is_invalid ? cudaStreamCaptureStatusInvalidated : cudaStreamCaptureStatusActive;
 }
 
+// Stores a graph in the runtime, and sets *graph to its handle.
 cudaError_t own(std::shared_ptr<CUgraph_st> made, cudaGraph_t* graph) {
   *graph = made.get();
   Runtime::get().graphs.emplace(made.get(), std::move(made));
@@ -29,7 +31,7 @@ extern "C" {
 cudaError_t CUDARTAPI cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode) {
   return call([&](Runtime& runtime) { return runtime.captures.begin(runtime.stream(stream), mode); });
 }
-// Ends the capture, whatever it answers.
+// Ends the capture even if the call returns an error.
 cudaError_t CUDARTAPI cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
   std::shared_ptr<CUgraph_st> made;
   const cudaError_t status =
@@ -49,7 +51,7 @@ cudaError_t CUDARTAPI cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptu
     return cudaSuccess;
   });
 }
-// The graph cannot be changed while it is captured: handles of it and of its nodes are not given away.
+// Handles of the graph and its nodes are not supported, because graphs cannot be changed.
 cudaError_t CUDARTAPI cudaStreamGetCaptureInfo(cudaStream_t stream, cudaStreamCaptureStatus* status,
                                                unsigned long long* id, cudaGraph_t* graph,
                                                const cudaGraphNode_t** after, const cudaGraphEdgeData** edges,
@@ -84,7 +86,8 @@ cudaError_t CUDARTAPI cudaGraphDestroy(cudaGraph_t graph) {
   return call_to_destroy(
       [&](Runtime& runtime) { return runtime.graphs.erase(graph) ? cudaSuccess : cudaErrorInvalidValue; });
 }
-// Writes as many nodes as there is room for, and null behind them. Without room for any it counts them.
+// Writes up to *count nodes, then nulls, and sets *count to the number of nodes written. If `nodes` is null,
+// sets *count to the number of nodes in the graph.
 cudaError_t CUDARTAPI cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t* nodes, size_t* count) {
   return call([&](Runtime& runtime) {
     if (!count || !runtime.graphs.contains(graph)) return cudaErrorInvalidValue;
@@ -100,7 +103,7 @@ cudaError_t CUDARTAPI cudaGraphInstantiate(cudaGraphExec_t* made, cudaGraph_t gr
   return call([&](Runtime& runtime) {
     const auto found = runtime.graphs.find(graph);
     if (!made || found == runtime.graphs.end()) return cudaErrorInvalidValue;
-    // There are no nodes that allocate, and no priorities within a graph.
+    // The two allowed flags have no effect: no node allocates memory, and nodes have no priorities.
     if (flags & ~(cudaGraphInstantiateFlagAutoFreeOnLaunch | cudaGraphInstantiateFlagUseNodePriority))
       return flags == cudaGraphInstantiateFlagDeviceLaunch ? cudaErrorNotSupported : cudaErrorInvalidValue;
     for (const auto& node : graph->nodes)
@@ -122,7 +125,7 @@ cudaError_t CUDARTAPI cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t stream
     return cudaSuccess;
   });
 }
-// Returns at once; what is queued still runs.
+// Does not wait: queued launches of the graph still run.
 cudaError_t CUDARTAPI cudaGraphExecDestroy(cudaGraphExec_t graph) {
   return call_to_destroy([&](Runtime& runtime) {
     return runtime.executable_graphs.erase(graph) ? cudaSuccess : cudaErrorInvalidValue;

@@ -1,4 +1,5 @@
-// The CUDA runtime's memory: blocks, pinned memory, copies. It answers as a real device did.
+// Memory functions of the emulated CUDA runtime: allocation, pinned host memory, copies and fills. Statuses
+// are those recorded on an H100 (hardware.md).
 #include <cuda_runtime_api.h>
 #include <sys/mman.h>
 
@@ -17,7 +18,7 @@ using namespace gradus::cuda::emulated;  // NOLINT
 
 namespace {
 
-// Pinned blocks that the runtime made itself; others were registered.
+// Blocks from cudaMallocHost and cudaHostAlloc. Other pinned ranges were registered.
 std::set<const void*>& made() {
   static auto& blocks = *new std::set<const void*>;
   return blocks;
@@ -25,7 +26,7 @@ std::set<const void*>& made() {
 
 bool is_pageable(const void* p) { return !device_that_holds(p) && !is_pinned(p); }
 
-// Pageable memory is the only one whose kind is checked.
+// Returns whether the addresses fit the kind of copy. As on a real device, only pageable memory is refused.
 bool kind_fits(const void* to, const void* from, cudaMemcpyKind kind) {
   switch (kind) {
     case cudaMemcpyHostToDevice:
@@ -39,6 +40,7 @@ bool kind_fits(const void* to, const void* from, cudaMemcpyKind kind) {
   }
 }
 
+// Returns whether the range lies within one block or pinned range. Pageable memory is not checked.
 bool is_accessible(const void* p, size_t bytes) {
   if (!p) return false;
   if (const DeviceMemory* memory = device_that_holds(p)) return memory->is_within_a_block(p, bytes);
@@ -49,7 +51,7 @@ cudaError_t check_copy(const void* to, const void* from, size_t bytes, cudaMemcp
   if (kind < cudaMemcpyHostToHost || kind > cudaMemcpyDefault) return cudaErrorInvalidMemcpyDirection;
   if (bytes == 0) return cudaSuccess;
   if (!to || !from) return cudaErrorInvalidValue;
-  // Freed device memory counts as the host's where the kind is to be found out. Touching it ends the program.
+  // With cudaMemcpyDefault, freed device memory passes as host memory. The copy is a fault when it runs.
   if (kind != cudaMemcpyDefault && (!is_accessible(to, bytes) || !is_accessible(from, bytes)))
     return cudaErrorInvalidValue;
   const auto is_cut = [=](const void* p) {
@@ -60,9 +62,11 @@ cudaError_t check_copy(const void* to, const void* from, size_t bytes, cudaMemcp
   return cudaSuccess;
 }
 
-// A copy of pageable memory up to this size is taken at once; the host waits for a larger one.
+// A copy from pageable memory up to this size reads it during the call (a staged copy). The host waits for
+// the end of a larger one.
 constexpr size_t kStaged = size_t(64) << 10;
 
+// `waits`: a synchronous call.
 cudaError_t copy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, cudaStream_t handle,
                  bool waits, const char* function = __builtin_FUNCTION()) {
   const auto queue = [&](Runtime& runtime) {
@@ -137,7 +141,7 @@ cudaError_t CUDARTAPI cudaMalloc(void** p, size_t bytes) {
   });
 }
 
-// Waits for the whole device.
+// Waits until the device is idle.
 cudaError_t CUDARTAPI cudaFree(void* p) {
   return unsafe_call([&](Runtime& runtime) {
     if (!p) return cudaSuccess;

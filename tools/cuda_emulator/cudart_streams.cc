@@ -1,4 +1,5 @@
-// The CUDA runtime's streams, events and launches. Answers are those recorded of a real device.
+// Streams, events, host functions and kernel launches of the emulated CUDA runtime. Statuses are those
+// recorded on an H100 (hardware.md).
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
@@ -90,7 +91,7 @@ cudaError_t CUDARTAPI cudaStreamGetDevice(cudaStream_t stream, int* device) {
     return cudaSuccess;
   });
 }
-// Returns at once; what is queued still runs.
+// Does not wait: queued work still runs.
 cudaError_t CUDARTAPI cudaStreamDestroy(cudaStream_t stream) {
   return call_to_destroy([&](Runtime& runtime) {
     if (!stream || stream == cudaStreamLegacy || stream == cudaStreamPerThread)
@@ -113,7 +114,7 @@ cudaError_t CUDARTAPI cudaStreamQuery(cudaStream_t stream) {
   return call([&](Runtime& runtime) {
     const cudaStream_t s = runtime.stream(stream);
     if (const cudaError_t status = runtime.captures.check_wait(s); status != cudaSuccess) return status;
-    runtime.step();  // who asks in a loop gets there
+    runtime.step();  // so that a loop of queries ends
     return runtime.is_idle(s) ? cudaSuccess : cudaErrorNotReady;
   });
 }
@@ -185,7 +186,7 @@ cudaError_t CUDARTAPI cudaEventSynchronize(cudaEvent_t event) {
     return runtime.sticky;
   });
 }
-// The emulation's own time.
+// Measures the emulator's clock: the host's, plus Runtime::seconds_ahead.
 cudaError_t CUDARTAPI cudaEventElapsedTime(float* ms, cudaEvent_t from, cudaEvent_t to) {
   return call([&](Runtime&) {
     if (!ms) return cudaErrorInvalidValue;

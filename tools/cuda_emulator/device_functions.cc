@@ -1,4 +1,4 @@
-// Device functions, carried out by the block that runs.
+// Implementation of device_functions.h: forwards each call to the block that runs on this thread of the host.
 #include <cstddef>
 #include <cstdint>
 #include <source_location>

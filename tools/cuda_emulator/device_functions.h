@@ -21,13 +21,13 @@
 
 namespace gradus::cuda::emulated {
 
-// Of the running thread. They do not change while it runs.
+// Indices and sizes of the running kernel thread, which are constant while it runs.
 [[gnu::const]] unsigned thread_index();
 [[gnu::const]] unsigned block_index();
 [[gnu::const]] unsigned block_threads();
 [[gnu::const]] unsigned grid_blocks();
 
-// threadIdx and the like: x reads a number of the running thread.
+// The type of threadIdx, blockIdx, blockDim and gridDim: x calls `read`.
 template <unsigned (*read)()> struct Index {
   struct X {
     operator unsigned() const { return read(); }
@@ -55,7 +55,7 @@ template <class T> T shuffle_of(uint32_t mask, T value, int from, const std::sou
 }  // namespace gradus::cuda::emulated
 
 #define GRADUS_AT std::source_location at = std::source_location::current()
-// What reaches memory here was reported to the checker before.
+// For functions that report their accesses to the checker themselves.
 #define GRADUS_UNSEEN [[gnu::noinline, gnu::no_sanitize("thread")]]
 
 // ---- CUDA's own names
@@ -100,7 +100,7 @@ GRADUS_UNSEEN T atomicCAS(T* p, std::type_identity_t<T> expected, std::type_iden
   return old;
 }
 
-// ---- those of kernel.h
+// ---- functions that kernel.h declares
 
 namespace gradus::cuda {
 
@@ -121,7 +121,7 @@ template <class V> GRADUS_UNSEEN void store_vector(void* p, V v, GRADUS_AT) {
   std::memcpy(p, &v, sizeof(V));
 }
 
-// 16-bit floats: as a GPU converts them, NaN apart, of which a GPU has one.
+// Conversions of 16-bit floats, with the results of a GPU, which converts every NaN to 0x7fff.
 inline float f16_to_float(uint16_t bits) { return static_cast<float>(std::bit_cast<_Float16>(bits)); }
 inline uint16_t float_to_f16(float x) {
   return x != x ? uint16_t(0x7fff) : std::bit_cast<uint16_t>(static_cast<_Float16>(x));
@@ -134,6 +134,8 @@ inline uint16_t float_to_bf16(float x) {
 #undef GRADUS_AT
 #undef GRADUS_UNSEEN
 
+// Queues a launch with a copy of the arguments, in which addresses of device memory are those of the kernels'
+// view.
 template <class... P, class... A>
 cudaError_t try_launch(const char* op, void (*kernel)(P...), const Grid& grid, cudaStream_t stream,
                        A... args) {

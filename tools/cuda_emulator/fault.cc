@@ -1,3 +1,4 @@
+// Implementation of fault.h: the list of collected faults, shared by all threads.
 #include "gradus/tools/cuda_emulator/fault.h"
 
 #include <cstdio>

@@ -1,4 +1,5 @@
-// What the checker finds.
+// Faults that the emulator's checker detects in kernels, copies and library calls. A fault ends the program,
+// or is collected by a test.
 #pragma once
 
 #include <string>
@@ -8,23 +9,23 @@ namespace gradus::cuda::emulated {
 
 enum class FaultKind {
   kRace,          // two threads, one location, no order between them, one of them writes
-  kUnwritten,     // a read of memory that nobody wrote
+  kUnwritten,     // a read of uninitialized memory
   kOutOfBounds,   // outside of allocations, of shared memory, or in freed memory
   kMisaligned,    // a vector at an address that is no multiple of its size
-  kHostMemory,    // a kernel touches the host's memory
-  kBarrier,       // threads of a block that do not all arrive, or not at one barrier
-  kMask,          // lanes of a mask that do not all arrive, or the caller is not among them
-  kSharedMemory,  // more shared memory than the launch gave, or a store that takes another kind of memory
-  kArgument,      // of a library's function, which would crash or lose the device
+  kHostMemory,    // a kernel accesses host memory that is not pinned
+  kBarrier,       // not all threads of a block arrive, or they arrive at different barriers
+  kMask,          // not all lanes of a mask arrive, or the mask lacks the calling lane
+  kSharedMemory,  // more shared memory than the launch has, or a vector store to shared memory
+  kArgument,      // an argument with which a CUDA or library function really crashes or loses the device
 };
 
 struct Fault {
   FaultKind kind;
-  std::string text;  // what, which kernel, where, which thread, which memory, which seed repeats it
+  std::string text;  // the report: description, kernel, source location, thread, memory, seed
 };
 
-// Collects the faults of all kernels that run while it lives; each ends its launch. Without one, a fault is
-// printed and ends the program. For tests: one at a time.
+// Collects all faults during its lifetime; each ends its launch. Without a scope, a fault is printed and ends
+// the program. For tests; only one scope exists at a time.
 class FaultScope {
  public:
   FaultScope();
@@ -35,10 +36,10 @@ class FaultScope {
   std::vector<Fault> take();
 };
 
-// The end of a report about the host: the op that the calling thread is in, and the seed.
+// Returns the last lines of a report about host code: the op that the calling thread executes, and the seed.
 std::string host_op_and_seed();
 
-// Hands a fault to the scope, or prints it and aborts.
+// Adds a fault to the scope, or prints it and aborts.
 void deliver(Fault fault);
 
 }  // namespace gradus::cuda::emulated

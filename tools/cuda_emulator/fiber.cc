@@ -1,3 +1,5 @@
+// Implementation of fiber.h: switches of stacks in assembly for x86-64 and AArch64, which save the
+// callee-saved registers only.
 #include "gradus/tools/cuda_emulator/fiber.h"
 
 #include <sys/mman.h>
@@ -9,10 +11,11 @@
 #include <sanitizer/common_interface_defs.h>
 #endif
 
-// ThreadSanitizer is told nothing: fibers that one thread of the host runs are that thread to it. Of the
-// calls that are open it keeps a count, which is right again when all fibers have ended.
+// ThreadSanitizer is not informed of switches: it considers all fibers of a host thread to be that thread.
+// Its depth of calls is correct again when all fibers have ended.
 
-// Saves the registers that a function must keep on this stack, its pointer in *from, and takes up the other.
+// Pushes the callee-saved registers on the current stack, stores its pointer in *from, and continues on stack
+// `to`.
 extern "C" void gradus_emulated_switch(void** from, void* to);
 
 #if defined(__x86_64__)
@@ -80,7 +83,7 @@ Fiber::Fiber(void (*entry)()) : entry_(entry) {
   void* p =
       mmap(nullptr, kStackBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (p == MAP_FAILED) throw std::bad_alloc();
-  // The last page stays closed: a kernel that overruns its stack stops there.
+  // A guard page: a kernel that overflows its stack faults.
   mprotect(p, 4096, PROT_NONE);
   stack_ = static_cast<char*>(p);
   restart();
@@ -88,7 +91,8 @@ Fiber::Fiber(void (*entry)()) : entry_(entry) {
 
 Fiber::~Fiber() { munmap(stack_, kStackBytes); }
 
-// What the switch finds on a fresh stack: registers, of which the last is the address to go to.
+// Writes the registers that the first switch to this stack restores, and the address of `entry`, to which it
+// returns.
 void Fiber::restart() {
   void** top = reinterpret_cast<void**>(stack_ + kStackBytes);
 #if defined(__x86_64__)

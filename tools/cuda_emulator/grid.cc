@@ -1,3 +1,4 @@
+// Implementation of grid.h.
 #include "gradus/tools/cuda_emulator/grid.h"
 
 #include <atomic>
@@ -15,7 +16,7 @@ cudaError_t check_shape(int64_t blocks, int64_t threads, int64_t shared_bytes) {
 
 void run_grid(const Launch& launch) {
   static std::atomic<uint32_t> launches{0};
-  static Block* const block = new Block;  // one is enough: the runtime's lock is held
+  static Block* const block = new Block;  // one is enough, because callers hold the runtime's lock
   const uint32_t stamp = ++launches;
   Order order(stamp);
   std::vector<uint32_t> blocks;

@@ -1,5 +1,6 @@
-// The functions that `g++ -fsanitize=thread` calls for each access of an instrumented file. Kernel files are
-// compiled that way and linked with these, not with the sanitizer's library.
+// The functions that code compiled with `g++ -fsanitize=thread` calls for each memory access. Kernel files
+// are compiled that way and linked with these functions, which report to the checker, instead of the
+// sanitizer's library.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -14,6 +15,7 @@ using gradus::cuda::emulated::Access;
 using gradus::cuda::emulated::Block;
 using gradus::cuda::emulated::SourceLocation;
 
+// Reports an access by the instruction before return address `code` to the running block.
 inline void tell(const void* address, size_t bytes, Access access, const void* code) {
   if (Block* block = Block::running()) block->access(address, bytes, access, false, SourceLocation::of(code));
 }

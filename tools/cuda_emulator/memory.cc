@@ -1,3 +1,5 @@
+// Implementation of memory.h. The memory of a device is a memfd that is mapped twice: without access rights
+// for the host, and readable and writable for kernels.
 #include "gradus/tools/cuda_emulator/memory.h"
 
 #include <signal.h>
@@ -25,8 +27,9 @@ namespace {
 
 constexpr int kDevices = 2;
 constexpr size_t kBytes = size_t(1) << 30;
-// Addresses are used again after so many bytes, and those in use. A byte takes 25 more of the host's memory
-// once it was used.
+// Allocation restarts at address 0 once it is this many bytes past the number of bytes in use. Later reuse
+// would find more accesses to freed memory, but each byte ever used takes 25 bytes of the host for the
+// checker's state.
 constexpr size_t kRound = size_t(64) << 20;
 
 std::vector<std::unique_ptr<DeviceMemory>>& devices() {
@@ -46,6 +49,7 @@ void* map(size_t bytes, int protection, int flags, int file) {
 
 struct sigaction handler_before;
 
+// Handles SIGSEGV: reports an access of the host to device memory; other faults go to the previous handler.
 void on_fault(int signal_number, siginfo_t* info, void* context) {
   if (const DeviceMemory* memory = device_that_holds(info->si_addr)) {
     const std::string text = "gradus emulated device: the host touched device memory: " +
@@ -105,7 +109,7 @@ DeviceMemory::~DeviceMemory() {
 void* DeviceMemory::allocate(size_t bytes, const char* op) {
   if (bytes == 0 || bytes > bytes_) return nullptr;
   const size_t wanted = rounded(bytes, kAlignment) + kGap;
-  // Behind the last allocation, then from the beginning.
+  // First fit after the last allocation, then from the beginning.
   for (const size_t from : {next_, size_t(0)}) {
     size_t at = from;
     auto block = blocks_.lower_bound(from);

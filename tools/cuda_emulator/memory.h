@@ -1,5 +1,5 @@
-// The memory of the emulated devices. The host's addresses of it are closed: to touch one ends the program
-// with a report. Kernels see the same bytes at other addresses.
+// The memory of the emulated devices. Host code gets addresses without access rights: an access ends the
+// program with a report. Kernels access the same bytes at other addresses.
 #pragma once
 
 #include <cstddef>
@@ -14,11 +14,11 @@
 
 namespace gradus::cuda::emulated {
 
-// What is known of a byte.
+// The state of a byte of device or shared memory.
 enum class Byte : uint8_t { kFree, kUnwritten, kWritten };
 
-// What fresh memory counts as. The checker's hooks tell what kernels write. A sanitizer displaces them: then
-// all counts as written.
+// The state of newly allocated memory. A sanitizer replaces the hooks that report what kernels write: then
+// all memory counts as written.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 inline constexpr Byte kFresh = Byte::kWritten;
 #else
@@ -27,7 +27,7 @@ inline constexpr Byte kFresh = Byte::kUnwritten;
 
 class DeviceMemory {
  public:
-  // Bytes between two blocks, which belong to none.
+  // Unallocated bytes between two blocks.
   static constexpr size_t kGap = 512;
   static constexpr size_t kAlignment = 512;  // as recorded of cudaMalloc
 
@@ -59,11 +59,12 @@ class DeviceMemory {
     return static_cast<size_t>(static_cast<const char*>(kernel_address) - open_);
   }
 
-  // What is known of the bytes from an offset on. Cells are made when they are first touched.
+  // The state and the shadow cells of the bytes from an offset on. The system provides their pages on first
+  // access.
   Byte* state(size_t offset) { return state_ + offset; }
   Cell* cells(size_t offset) { return cells_ + offset; }
 
-  // Copies bytes, and what is known of them. Either side may be the host's.
+  // Copies bytes and their state. Either side may be host memory.
   static void copy(void* to, const void* from, size_t bytes);
   void set(void* to, int value, size_t bytes);
 
@@ -74,7 +75,7 @@ class DeviceMemory {
   size_t used() const { return used_; }
   size_t blocks() const { return blocks_.size(); }
 
-  // The devices whose memory the kernels of this one may touch, beside its own.
+  // The other devices whose memory the kernels of this one may access.
   std::set<int> peers;
 
  private:
@@ -88,20 +89,20 @@ class DeviceMemory {
   };
 
   size_t bytes_;
-  char* closed_;
-  char* open_;
+  char* closed_;  // the host's view
+  char* open_;    // the kernels' view
   Byte* state_;
   Cell* cells_;
   std::map<size_t, Block> blocks_;  // by offset
-  std::deque<Freed> freed_;         // the latest
-  size_t next_ = 0;                 // where to look for room: freed memory is used again late
+  std::deque<Freed> freed_;         // the latest, for describe()
+  size_t next_ = 0;                 // where the search for room starts, so that freed memory is reused late
   size_t used_ = 0;
   uint64_t allocations_ = 0;
 };
 
-// The device whose memory holds an address of the host's view, or null.
+// The device memory that contains an address of the host's view, or null.
 DeviceMemory* device_that_holds(const void* p);
-// The number of the device whose memory holds an address of the kernels' view, or -1.
+// The number of the device whose memory contains an address of the kernels' view, or -1.
 int device_whose_kernels_see(const void* p);
 // The memory of a device, counted from 0; null if there is none.
 DeviceMemory* memory_of(int device);

@@ -1,3 +1,4 @@
+// The seed of order.h.
 #include "gradus/tools/cuda_emulator/order.h"
 
 #include <atomic>

@@ -1,4 +1,5 @@
-// The order of everything that a GPU leaves open: blocks, threads, wake-ups, streams. One seed gives it all.
+// Pseudo-random choice of every order that CUDA leaves undefined: of blocks, threads, wake-ups and streams.
+// One seed determines them all.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +14,7 @@ namespace gradus::cuda::emulated {
 uint64_t seed();
 void set_seed(uint64_t seed);
 
-// Random numbers of one launch, or of one choice between streams.
+// The random numbers (SplitMix64) of one launch or of one choice between streams, which `number` identifies.
 class Order {
  public:
   explicit Order(uint64_t number)

@@ -1,3 +1,4 @@
+// Implementation of pinned.h: a map of disjoint address ranges.
 #include "gradus/tools/cuda_emulator/pinned.h"
 
 #include <cstdint>

@@ -1,4 +1,5 @@
-// The host's memory that kernels may touch, and that copies need not wait for: page-locked, on a real device.
+// Registry of pinned (page-locked) host memory, which kernels may access, and whose asynchronous copies do
+// not block the host. Thread-safe.
 #pragma once
 
 #include <cstddef>

@@ -1,11 +1,11 @@
-// What the checker remembers of each byte: who wrote and who read it last. And the rule by which two
-// accesses are ordered.
+// Shadow memory of the race checker: the last writer and the last readers of each byte of device and shared
+// memory, and the rule that decides whether two accesses are ordered.
 //
 // Note [Order between threads]
-// Time in a block is a count of its barriers and warp-wide waits. A thread's accesses carry the count at the
-// latest wait that it has passed. Two accesses of different threads are ordered if a barrier of the block
-// lies between them, or if both threads belong to one warp and the later one has waited, directly or through
-// others, for the earlier one since its access. Nothing orders two blocks of one launch.
+// Time in a block is the number of its completed barriers and warp-wide waits. A thread's accesses carry the
+// time of the latest wait that the thread has passed. Two accesses of different threads are ordered if a
+// barrier of the block lies between them, or if both threads belong to one warp and the later one has waited,
+// directly or through others, for the earlier one since its access. Nothing orders two blocks of one launch.
 #pragma once
 
 #include <cstdint>
@@ -17,16 +17,17 @@ inline constexpr uint32_t kNobody = 0xffffffffu;
 // Blocks are numbered in the order in which they run; a number is 22 bits, a thread 10 bits of an id.
 constexpr uint32_t thread_id(uint32_t block, uint32_t thread) { return block << 10 | thread; }
 
+// The last accesses to one byte. Of the readers, only those after the last write are kept.
 struct Cell {
-  uint32_t launch;  // of another launch (or block, for shared memory): the cell is empty
+  uint32_t launch;  // number of the launch (shared memory: of the block); a cell with an older one is empty
   uint32_t writer;  // thread id
   uint32_t write_time;
   uint32_t readers;         // block << 5 | warp
-  uint32_t lanes;           // those of the readers
-  uint32_t read_time : 28;  // the latest
+  uint32_t lanes;           // mask of the readers' lanes
+  uint32_t read_time : 28;  // time of the latest read
   uint32_t written_atomically : 1;
-  uint32_t read_by_warps : 1;   // by several of one block
-  uint32_t read_by_blocks : 1;  // by several
+  uint32_t read_by_warps : 1;   // by several warps of one block
+  uint32_t read_by_blocks : 1;  // by several blocks
   uint32_t : 1;
 
   bool operator==(const Cell&) const = default;
@@ -50,7 +51,7 @@ struct Clock {
     if (time < barrier) return true;
     return who >> 5 == warp() && lanes_seen[who & 31] > time;
   }
-  // The same of all readers of a cell.
+  // The same for all readers of a cell.
   bool is_after_readers(const Cell& cell) const {
     if (cell.read_by_blocks || cell.readers >> 5 != block) return false;
     if (cell.read_time < barrier) return true;
@@ -69,7 +70,8 @@ struct Conflict {
   uint32_t thread = kNobody;  // the other thread's id, where one is known
 };
 
-// Enters an access into a cell. Atomic accesses do not conflict with each other.
+// Records an access in a cell, unless it conflicts with an earlier one. Atomic accesses do not conflict with
+// each other.
 inline Conflict enter(Cell* cell, uint32_t launch, const Clock& clock, Access access) {
   if (cell->launch != launch) *cell = {launch, kNobody, 0, kNobody, 0, 0, 0, 0, 0};
   if (cell->writer != kNobody && !(access == Access::kAtomic && cell->written_atomically) &&
@@ -77,7 +79,7 @@ inline Conflict enter(Cell* cell, uint32_t launch, const Clock& clock, Access ac
     return {Conflict::kEarlierWrite, cell->writer};
   if (access == Access::kRead) {
     if (cell->readers == kNobody || clock.is_after_readers(*cell)) {
-      // Whoever is ordered after this read is ordered after the earlier ones.
+      // An access that is ordered after this read is ordered after the earlier reads, too.
       cell->readers = clock.warp();
       cell->lanes = 0;
       cell->read_by_warps = cell->read_by_blocks = 0;

@@ -1,3 +1,4 @@
+// Implementation of source_location.h: runs addr2line for each new code address, and caches the results.
 #include "gradus/tools/cuda_emulator/source_location.h"
 
 #include <dlfcn.h>
@@ -17,7 +18,7 @@ struct Symbol {
   std::string function, location;
 };
 
-// The path below the tree's root, or below the last three folders of another tree.
+// Returns the last three components of a path.
 std::string shortened(std::string path) {
   size_t at = path.size();
   for (int parts = 0; parts < 3 && at != std::string::npos && at > 0; ++parts) at = path.rfind('/', at - 1);

@@ -1,4 +1,5 @@
-// Where in the source something happened: given by the language for barriers, by an address for accesses.
+// A source location for reports: file and line from std::source_location for barriers, warp-wide operations
+// and vectors; the address of the code for other accesses.
 #pragma once
 
 #include <cstdint>

@@ -1,3 +1,4 @@
+// Implementation of streams.h: queues of work, and the choice of what runs next.
 #include "gradus/tools/cuda_emulator/streams.h"
 
 #include <algorithm>
@@ -26,7 +27,8 @@ bool may_run(const CUstream_st& stream) {
   return std::all_of(after.begin(), after.end(), [](const auto& end) { return end->reached; });
 }
 
-// Returns false after a fault: memory that a copy or a fill names was freed since it was queued, or captured.
+// Returns whether the memory of a copy or a fill still exists. Delivers a fault if it was freed after the
+// work was queued or captured.
 bool are_there(const Work& work) {
   for (const GradusEmulatedRange& range : work.ranges) {
     if (is_there(range)) continue;
@@ -121,12 +123,12 @@ std::shared_ptr<End> Runtime::enqueue(cudaStream_t stream, Work work) {
     work.after.push_back(d.legacy->last);
   }
   const std::shared_ptr<End> end = append(stream, std::move(work));
-  // Now and then something runs early, as on a real device.
+  // One time in four some queued work runs at once, as on a real device.
   if (Order(++choices_).below(4) == 0) step();
   return end;
 }
 
-// Each node has a stream of its own, which goes when it has run.
+// Each node runs on a temporary stream, so that only the graph's edges order the nodes.
 void Runtime::launch(CUgraphExec_st& graph, cudaStream_t stream) {
   Work begin, end;
   if (graph.last) begin.after.push_back(graph.last);
@@ -159,7 +161,7 @@ bool Runtime::step() {
   Work work = std::move(stream->queue.front());
   stream->queue.pop_front();
   if (work.run && sticky == cudaSuccess && are_there(work)) {
-    // A host function may wait for other threads, which may call CUDA meanwhile.
+    // A host function runs without the lock: it may wait for other threads, which may call CUDA.
     if (work.is_host_function) {
       stream->running = in_host_function = true;
       mutex_.unlock();

@@ -1,5 +1,5 @@
-// Streams of the emulated devices. What is queued runs as late as the rules allow, in an order between
-// streams that the seed gives: a program that forgot to wait gets wrong numbers.
+// Streams of the emulated devices. Queued work runs when the host waits or queries, and now and then earlier,
+// in a pseudo-random order between streams, so that a program with a missing wait computes wrong results.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -14,29 +14,29 @@
 #include "gradus/tools/cuda_emulator/capture.h"
 #include "gradus/tools/cuda_emulator/work.h"
 
-// The names that cuda_runtime_api.h has for what a stream and an event point to.
+// The types behind cudaStream_t and cudaEvent_t.
 struct CUstream_st {
-  static constexpr uint64_t kLegacy = 7;  // as recorded
+  static constexpr uint64_t kLegacy = 7;  // id of the legacy stream, as recorded on an H100
   int device = 0;
   unsigned flags = 0;
   int priority = 0;
   uint64_t id = 0;
-  bool running = false;    // a host function of it is
-  bool destroyed = false;  // freed when its work has ended
+  bool running = false;    // a host function of this stream is running
+  bool destroyed = false;  // deleted when its work has ended
   std::deque<GradusEmulatedWork> queue{};
   std::shared_ptr<GradusEmulatedEnd> last{};  // the end of the latest work
   std::shared_ptr<GradusEmulatedCapture> capture{};
-  std::vector<cudaGraphNode_t> last_nodes{};  // what is captured next comes after them
+  std::vector<cudaGraphNode_t> last_nodes{};  // predecessors of the next captured node
 
   bool is_legacy() const { return id == kLegacy; }
-  // Whether the legacy stream waits for it, and it for that one.
+  // Whether this stream and the legacy stream wait for each other.
   bool is_blocking() const { return !(flags & cudaStreamNonBlocking); }
 };
 struct CUevent_st {
   unsigned flags = 0;
   int device = 0;
-  std::shared_ptr<GradusEmulatedEnd> recorded{};
-  // Where it was recorded on a stream that was captured.
+  std::shared_ptr<GradusEmulatedEnd> recorded{};  // the end of the work before it; null: not recorded
+  // Set if the event was recorded on a captured stream.
   std::shared_ptr<GradusEmulatedCapture> capture{};
   std::vector<cudaGraphNode_t> last_nodes{};
 };
@@ -46,7 +46,7 @@ namespace gradus::cuda::emulated {
 using End = GradusEmulatedEnd;
 using Work = GradusEmulatedWork;
 
-// All that the runtime holds is behind one lock. Functions below are called with it.
+// The state of the emulated CUDA runtime. Callers of the functions below lock() hold the lock.
 class Runtime {
  public:
   static Runtime& get();
@@ -58,38 +58,39 @@ class Runtime {
   cudaStream_t create_stream(unsigned flags, int priority);
   void destroy_stream(cudaStream_t stream);
 
-  // Queues work. The legacy stream's comes after what the device's blocking streams have, theirs after it.
-  // While a stream is captured the work goes to the graph, and no end is returned. captures.check_work() allows it.
+  // Queues work and returns its end. Work on the legacy stream waits for earlier work on the device's
+  // blocking streams, and the reverse. On a captured stream, adds the work to the graph and returns null.
+  // Callers check captures.check_work() first.
   std::shared_ptr<End> enqueue(cudaStream_t stream, Work work);
-  // Queues the work of a graph. It begins after what the stream has, and after the graph's last launch; what
-  // the stream gets later comes after all of it.
+  // Queues the work of a graph. It waits for earlier work on the stream and for the graph's previous launch;
+  // later work on the stream waits for all of it.
   void launch(CUgraphExec_st& graph, cudaStream_t stream);
-  // Lets what is queued from now on wait for `end`.
+  // Makes work that is queued later on the stream wait for `end`.
   void wait_for(cudaStream_t stream, const std::shared_ptr<End>& end);
-  // An end that is reached when all that is queued on the stream now has run.
+  // Returns an end that is reached when all work that is now queued on the stream has run.
   std::shared_ptr<End> end_of(cudaStream_t stream);
 
   // Runs queued work until `end` is reached.
   void run_until(const std::shared_ptr<End>& end);
   void run_until_idle(int device);
   bool is_idle(cudaStream_t stream) const { return stream->queue.empty() && !stream->running; }
-  // Runs one piece of work that may run, of any stream. Returns whether there was one.
+  // Runs the first work of a random stream that need not wait. Returns false if there is none.
   bool step();
-  // For set_devices(): no stream is left, and errors are forgotten.
+  // For tests: removes all streams, graphs and captures, and clears the error.
   void reset();
 
   Captures captures;
-  // By their handles.
+  // Graphs by their handles.
   std::map<cudaGraph_t, std::shared_ptr<CUgraph_st>> graphs;
   std::map<cudaGraphExec_t, std::unique_ptr<CUgraphExec_st>> executable_graphs;
 
-  // The error that an earlier kernel left, which every call returns from then on.
+  // The error of an earlier kernel, which all later calls return.
   cudaError_t sticky = cudaSuccess;
 
-  // How far the devices' clock is ahead of the host's: tests say how long work takes.
+  // Offset of the devices' clock from the host's, by which tests set how long work takes.
   double seconds_ahead = 0;
 
-  // What there is, beside each device's own streams. For tests: nothing may be left over.
+  // The numbers of streams that were created, and of events. For tests, which check for leaks.
   size_t streams() const { return streams_.size(); }
   size_t events = 0;
 
@@ -107,10 +108,10 @@ class Runtime {
   uint64_t ids_ = 20, choices_ = 0;
 };
 
-// Whether memory that a copy or a fill names has not been freed.
+// Returns whether the memory of a copy or a fill has not been freed.
 bool is_there(const GradusEmulatedRange& range);
 
-// Whether a host function runs on this thread: it may call nothing of CUDA.
+// Whether the calling thread runs a host function, which may not call CUDA.
 extern thread_local bool in_host_function;
 // The calling thread's device.
 extern thread_local int current_device;

@@ -1,4 +1,5 @@
-// What is queued on a stream, or kept in a graph.
+// A unit of work (kernel, copy, fill, host function, library call) in the queue of a stream or in a node of a
+// graph. The types are global because the types behind CUDA's handles contain them.
 #pragma once
 
 #include <cstddef>
@@ -6,13 +7,13 @@
 #include <memory>
 #include <vector>
 
-// The end of something that was queued.
+// The completion of queued work.
 struct GradusEmulatedEnd {
   bool reached = false;
-  double seconds = 0;  // when
+  double seconds = 0;  // the time of completion
 };
 
-// Memory that a copy or a fill names.
+// Memory that a copy or a fill reads or writes.
 struct GradusEmulatedRange {
   const void* p;
   size_t bytes;
@@ -21,9 +22,9 @@ struct GradusEmulatedRange {
 };
 
 struct GradusEmulatedWork {
-  std::function<void()> run;
+  std::function<void()> run;  // null: only waits
   bool is_host_function = false;
-  std::vector<GradusEmulatedRange> ranges{};  // must be there when it runs
-  std::vector<std::shared_ptr<GradusEmulatedEnd>> after{};
+  std::vector<GradusEmulatedRange> ranges{};                // must not be freed before the work runs
+  std::vector<std::shared_ptr<GradusEmulatedEnd>> after{};  // the work runs after all of them
   std::shared_ptr<GradusEmulatedEnd> end{};
 };

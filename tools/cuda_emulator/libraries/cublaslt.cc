@@ -1,4 +1,5 @@
-// cuBLASLt's descriptors, heuristic and product. Answers are those of the documentation and of a real H100.
+// Entry points of the emulated cuBLASLt: descriptors, the heuristic, and products, which are checked and
+// queued on a stream. Statuses are those of the documentation and of an H100 (tests/cublaslt_answers.txt).
 #include "gradus/tools/cuda_emulator/libraries/cublaslt.h"
 
 #include <algorithm>
@@ -23,7 +24,7 @@ namespace {
 using Field = std::span<std::byte>;
 template <class T> Field field(T& value) { return std::as_writable_bytes(std::span(&value, 1)); }
 
-// Where a descriptor keeps an attribute. Those that are not emulated are refused like unknown ones.
+// Returns the bytes of an attribute in a descriptor; empty if the attribute is unknown or not emulated.
 Field find(MatmulDesc& desc, cublasLtMatmulDescAttributes_t attribute) {
   switch (attribute) {
     case CUBLASLT_MATMUL_DESC_COMPUTE_TYPE:
@@ -83,19 +84,19 @@ Field find(MatmulPreference& preference, cublasLtMatmulPreferenceAttributes_t at
   }
 }
 
-// The library's opaque structures hold ours.
+// The library's opaque structures contain the emulator's descriptors.
 template <class Ours, class Opaque> Ours& ours(Opaque* opaque) {
   static_assert(sizeof(Ours) <= sizeof(Opaque) && std::is_trivially_copyable_v<Ours>);
   return *reinterpret_cast<Ours*>(opaque);
 }
 
-// A call that a test makes fail (fail_call).
+// Runs f with the runtime's lock, unless a test injected a failure (fail_call).
 template <class F> cublasStatus_t host_call(cublasStatus_t failure, const char* function, F&& f) {
   const auto lock = Runtime::get().lock();
   if (const int status = injected_failure(function, failure)) return static_cast<cublasStatus_t>(status);
   return f();
 }
-// One that an error of the device makes fail, too.
+// The same for calls that also fail after an error of the device, and in host functions.
 template <class F>
 cublasStatus_t device_call(cublasStatus_t failure, F&& f, const char* function = __builtin_FUNCTION()) {
   if (in_host_function) return failure;
@@ -136,12 +137,13 @@ cublasStatus_t set(Opaque* opaque, Attribute attribute, const void* from, size_t
   });
 }
 
-// Nothing goes on behind these on a real device.
+// Delivers a fault, for arguments with which the real library crashes or loses the device.
 cublasStatus_t refuse(const std::string& what) {
   deliver(library_fault({"cublasLtMatmul", gradus::internal::called_op}, FaultKind::kArgument, what));
   return CUBLAS_STATUS_INVALID_VALUE;
 }
 
+// Gathers the descriptors of a product, and checks types and shapes. Without c, the layout of d is used.
 cublasStatus_t collect(Product* p, cublasLtMatmulDesc_t desc, cublasLtMatrixLayout_t a,
                        cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d) {
   if (!desc) return refuse("a null descriptor crashes");
@@ -153,11 +155,12 @@ cublasStatus_t collect(Product* p, cublasLtMatmulDesc_t desc, cublasLtMatrixLayo
 
 bool is_aligned(const void* p, size_t to) { return reinterpret_cast<uintptr_t>(p) % to == 0; }
 
-// In what the fastest algorithms want, and others do without: tensor cores take operands of 16 bytes.
+// Returns the alignments in bytes of A, B, C and D that the emulated algorithms require, as those with tensor
+// cores do.
 std::array<uint32_t, 4> alignments_of(const Product& p) {
   const bool plain = p.d.type == CUDA_R_32F && p.a.type == CUDA_R_32F;
   const uint32_t ab = plain && p.desc.compute != CUBLAS_COMPUTE_32F_FAST_TF32 ? 4 : 16;
-  // A misaligned result in f32 goes unnoticed, and loses the device.
+  // As recorded, a misaligned f32 result is not refused. It loses the device.
   const uint32_t cd = plain ? 1 : 16;
   return {ab, ab, cd, cd};
 }
@@ -177,7 +180,7 @@ cublasStatus_t plan(const Product& p, const MatmulPreference& preference, int wa
   }
   algo.rounds_parts =
       preference.reductions & (CUBLASLT_REDUCTION_SCHEME_INPLACE | CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE);
-  // The first algorithm wants workspace where it may have some, the second none.
+  // The first algorithm needs workspace if the preference allows it, the second needs none.
   const uint64_t workspace = std::min(kMaxWorkspace, 4 * p.m() * p.n());
   for (const uint64_t bytes : {workspace, uint64_t(0)}) {
     if (bytes > preference.workspace || *count == wanted) continue;
@@ -195,6 +198,7 @@ double number_at(const void* p, int32_t type) {
   return type == CUDA_R_64F ? *static_cast<const double*>(p) : *static_cast<const float*>(p);
 }
 
+// Checks the arguments that only cublasLtMatmul() gets: pointers, workspace, algorithm.
 cublasStatus_t check_pointers(const QueuedProduct& q, bool has_algo) {
   const MatmulDesc& desc = q.product.desc;
   const Product& p = q.product;

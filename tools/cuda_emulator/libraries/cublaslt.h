@@ -1,4 +1,5 @@
-// What the emulated entry points of cuBLASLt share: descriptors, and a product that was asked for.
+// Types of the emulated cuBLASLt: the contents of descriptors, and a product D = f(alpha op(A) op(B) + beta C
+// + bias) that was checked and waits on a stream.
 #pragma once
 
 #include <cublasLt.h>
@@ -34,12 +35,12 @@ struct MatmulPreference {
   std::array<uint32_t, 4> alignments{256, 256, 256, 256};  // of A, B, C, D, in bytes
 };
 
-// What the heuristic hands out.
+// An algorithm that the heuristic returns.
 struct MatmulAlgo {
   uint64_t product;                    // the product that it was made for, as a hash
   uint64_t workspace;                  // bytes
-  std::array<uint32_t, 4> alignments;  // that it needs
-  bool rounds_parts;                   // sums in two parts, each rounded to D's type
+  std::array<uint32_t, 4> alignments;  // required of A, B, C, D, in bytes
+  bool rounds_parts;                   // adds two partial sums over k, each rounded to D's type
 };
 
 struct Product {
@@ -56,26 +57,26 @@ constexpr size_t size_of_element(uint32_t type) {
   return type == CUDA_R_64F ? 8 : type == CUDA_R_32F ? 4 : 2;
 }
 
-// Returns what the library answers to a product of such types and shapes, as recorded
-// (tools/cuda_emulator/tests/cublaslt_answers.txt) or more strictly.
+// Returns the library's status for a product of these types and shapes, as recorded
+// (tools/cuda_emulator/tests/cublaslt_answers.txt) or stricter.
 cublasStatus_t check_product(const Product& p);
 
-// A product whose arguments were checked, as it waits on a stream.
+// A product whose arguments were checked, for the queue of a stream.
 struct QueuedProduct {
   Product product;
   MatmulAlgo algo;
-  const char* op;  // that Gradus' user called; a literal, or null
+  const char* op;  // the Gradus op that was called, a string literal; null: none
   double alpha, beta;
   const void *a, *b, *c;
   void *d, *workspace;
   size_t workspace_bytes;
 };
 
-// How many descriptors, layouts and preferences there are. For tests: none may be left over.
+// Returns the number of living descriptors, layouts and preferences. For tests, which check for leaks.
 size_t count_matmul_descriptors();
 
-// The two halves of a product's work. The first writes to the workspace, the second looks whether it is still
-// as it was, and computes. A fault is delivered, and ends it.
+// The two halves of a product: the first fills the workspace; the second checks that the workspace is
+// unchanged, and computes. A fault is delivered and ends the product.
 void begin_product(const QueuedProduct& q);
 void end_product(const QueuedProduct& q);
 

@@ -1,4 +1,5 @@
-// A matrix product as cuBLASLt computes it, element by element, and what of it no real device would forgive.
+// Checks and computes a matrix product of the emulated cuBLASLt. Memory errors, which a real device may not
+// report, are faults.
 #include <cmath>
 #include <string>
 #include <vector>
@@ -11,7 +12,8 @@ namespace {
 
 bool is_operation(int32_t op) { return op == CUBLAS_OP_N || op == CUBLAS_OP_T || op == CUBLAS_OP_C; }
 
-// Whether a sum in `compute` may be of products of A's elements and become D's.
+// Returns whether cuBLASLt supports sums of type `compute` for this type of A's and this type of D's
+// elements.
 bool takes(int32_t compute, uint32_t a, uint32_t d) {
   switch (compute) {
     case CUBLAS_COMPUTE_32F_FAST_TF32:
@@ -27,7 +29,7 @@ bool takes(int32_t compute, uint32_t a, uint32_t d) {
   }
 }
 
-constexpr uint64_t kLargest = 0x7fffffff;  // number of rows or columns
+constexpr uint64_t kLargest = 0x7fffffff;  // maximal number of rows or columns
 
 cublasStatus_t check_layout(const MatrixLayout& x) {
   if (x.order != CUBLASLT_ORDER_COL && x.order != CUBLASLT_ORDER_ROW) return CUBLAS_STATUS_NOT_SUPPORTED;
@@ -85,7 +87,7 @@ Operand operand(const char* name, const void* p, const MatrixLayout& x) {
           {x.batch, static_cast<int64_t>(x.rows), static_cast<int64_t>(x.cols)},
           {x.batch > 1 ? x.stride : 0, by_columns ? 1 : x.ld, by_columns ? x.ld : 1}};
 }
-// One of them.
+// Matrix i of a batch.
 Operand matrix(const Operand& x, int64_t i, bool transposed = false) {
   const size_t row = transposed ? 2 : 1, column = transposed ? 1 : 2;
   return {x.name,
@@ -165,7 +167,7 @@ template <class T> void compute(const QueuedProduct& q) {
   }
 }
 
-// What a product leaves in its workspace is its own.
+// Returns the workspace of a product with a pattern that differs from those of other products.
 LibraryWorkspace workspace_of(const QueuedProduct& q) {
   return {q.workspace, q.workspace_bytes, q.algo.workspace,
           q.product.hash() ^ reinterpret_cast<uintptr_t>(q.d) * 0x9E3779B97F4A7C15u};

@@ -1,4 +1,5 @@
-// cuDNN's entry points, and executions. Answers are those of the documentation and of an H100.
+// Entry points of the emulated cuDNN backend API, and executions of plans, which are checked and queued on a
+// stream. Statuses are those of the documentation and of an H100 (tests/cudnn_answers.txt).
 #include "gradus/tools/cuda_emulator/libraries/cudnn.h"
 
 #include <algorithm>
@@ -15,14 +16,14 @@
 namespace gradus::cuda::emulated {
 namespace {
 
-// A call that a test makes fail (fail_call).
+// Runs f with the runtime's lock, unless a test injected a failure (fail_call).
 template <class F> cudnnStatus_t host_call(F&& f, const char* function = __builtin_FUNCTION()) {
   const auto lock = Runtime::get().lock();
   if (const int status = injected_failure(function, CUDNN_STATUS_INTERNAL_ERROR))
     return refuse(static_cast<cudnnStatus_t>(status), "a test wants it");
   return f();
 }
-// One that an error of the device makes fail, too.
+// The same for calls that also fail after an error of the device, and in host functions.
 template <class F>
 cudnnStatus_t device_call(cudnnStatus_t failure, F&& f, const char* function = __builtin_FUNCTION()) {
   if (in_host_function) return failure;
@@ -40,13 +41,13 @@ bool is_aligned(const void* p, int64_t to) {
 
 constexpr int64_t kWorkspaceAlignment = 16;
 
-// What an execution leaves in its workspace is its own.
+// Returns the pattern with which an execution fills its workspace, different for each one.
 uint64_t next_stamp() {
   static uint64_t executions = 0;
   return ++executions * 0x9E3779B97F4A7C15u;
 }
 
-// What tests say and ask.
+// The state of set_times() and last_executed().
 struct Executions {
   std::function<double(const Configuration&)> seconds_of;
   Configuration last;
@@ -56,6 +57,7 @@ Executions& executions() {
   return all;
 }
 
+// Checks the arguments of an execution, and gathers them in q.
 cudnnStatus_t collect(QueuedConvolution& q, const Descriptor& plan, const Descriptor& pack) {
   GRADUS_REFUSE_UNLESS(plan.type == CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR && plan.finalized,
                        CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED);
@@ -129,7 +131,7 @@ const char* CUDNNWINAPI cudnnGetErrorString(cudnnStatus_t status) {
 #undef GRADUS_STATUS
 }
 
-// Empties what it tells.
+// Copies the text of the thread's last failure, and clears it.
 void CUDNNWINAPI cudnnGetLastErrorString(char* to, size_t room) {
   if (room == 0) return;
   to[reason.copy(to, room - 1)] = '\0';

@@ -1,6 +1,6 @@
-// What the emulated entry points of cuDNN share: the graph of a convolution, engines, and a plan that was
-// executed. Gradus' graphs are emulated: a convolution in one of three directions; forward, then a bias;
-// forward, then a bias, then relu.
+// Types of the emulated cuDNN: the graph of a convolution, engines and their configurations, and an execution
+// that waits on a stream. Only the graphs that Gradus makes are emulated: a convolution in one of three
+// directions; forward, then a bias; forward, then a bias, then relu.
 #pragma once
 
 #include <cudnn_graph.h>
@@ -31,7 +31,7 @@ struct ConvGraph {
   GraphPass pass = GraphPass::kForward;
   GraphTensor x, w, y;
   cudnnDataType_t compute = CUDNN_DATA_FLOAT;
-  std::vector<int64_t> before, after, strides, dilations;  // padding at each end
+  std::vector<int64_t> before, after, strides, dilations;  // before, after: padding at both ends of each dim
 
   // `y` is virtual, and sum = y + bias the result.
   struct Addition {
@@ -39,35 +39,35 @@ struct ConvGraph {
     cudnnDataType_t compute;
   };
   std::optional<Addition> addition;
-  // `addition->sum` is virtual, and this the result.
+  // `addition->sum` is virtual, and relu of it the result.
   std::optional<GraphTensor> rectified;
-  bool keeps_nan = false;  // that relu; else it makes 0 of NaN, as on an H200
+  bool keeps_nan = false;  // relu of NaN is NaN; otherwise 0, as on an H200
 
   const GraphTensor& result() const {
     if (rectified) return *rectified;
     if (addition) return addition->sum;
     return pass == GraphPass::kForward ? y : pass == GraphPass::kInputGrad ? x : w;
   }
-  // Those in memory.
+  // The tensors in memory, in the order of QueuedConvolution::pointers.
   std::vector<const GraphTensor*> tensors() const {
     if (addition) return {&x, &w, &addition->bias, &result()};
     return {&x, &w, &y};
   }
 };
 
-// What a knob of an engine may be set to. One that is not set is at the least.
+// A knob of an engine with the range of its values. The default is `least`.
 struct Knob {
   cudnnBackendKnobType_t type;
   int64_t least, most;
 };
 
-// An engine, and what it does worse than it may.
+// An engine, with the properties for which Gradus may have to reject it.
 struct Engine {
   int64_t index;
   std::vector<cudnnBackendNumericalNote_t> notes;
   std::vector<cudnnBackendBehaviorNote_t> behavior;
-  cudnnStatus_t plans = CUDNN_STATUS_SUCCESS;  // what it says when a plan is made of it
-  uint64_t workspace = 0;                      // the most bytes that it wants
+  cudnnStatus_t plans = CUDNN_STATUS_SUCCESS;  // status of making a plan
+  uint64_t workspace = 0;                      // maximal bytes
   std::vector<Knob> knobs{};
 
   bool has(cudnnBackendNumericalNote_t note) const {
@@ -77,7 +77,7 @@ struct Engine {
   }
 };
 
-// An engine whose knobs were set.
+// An engine with values of its knobs.
 struct Configuration {
   struct Choice {
     cudnnBackendKnobType_t type;
@@ -87,7 +87,7 @@ struct Configuration {
   const Engine* engine = nullptr;
   std::vector<Choice> knobs{};
 
-  // A larger tile makes do with less.
+  // Each step of the tile size halves the workspace.
   uint64_t workspace() const {
     uint64_t bytes = engine->workspace;
     for (const Choice& k : knobs)
@@ -96,31 +96,33 @@ struct Configuration {
   }
 };
 
-// An executed plan whose arguments were checked, as it waits on a stream.
+// An execution of a plan whose arguments were checked, for the queue of a stream.
 struct QueuedConvolution {
   std::shared_ptr<const ConvGraph> graph;
   const Engine* engine;
-  double seconds;  // that it takes by the device's clock, beside the emulation's own time
+  double seconds;  // duration by the device's clock, in addition to the time of the emulation
   LibraryCall call;
   std::vector<void*> pointers;  // of graph->tensors()
   LibraryWorkspace workspace;
-  bool backwards;  // sums in the other order: every other run of an engine that does not repeat
+  bool backwards;  // sums in reverse order: every other execution of a nondeterministic engine
 };
 
-// The two halves of its work. A fault is delivered, and ends it.
+// The two halves of an execution: the first fills the workspace; the second checks that the workspace is
+// unchanged, and computes. A fault is delivered and ends the execution.
 void begin_convolution(const QueuedConvolution& q);
 void end_convolution(const QueuedConvolution& q);
 
 // ---- for tests
 
-// How many descriptors there are: none may be left over.
+// Returns the number of living descriptors, which tests check for leaks.
 size_t count_descriptors();
-// From now on these graphs have no plans.
+// Makes the heuristic refuse these graphs from now on.
 enum class RefusedGraphs { kNone, kWithRelu, kAll };
 void refuse_graphs(RefusedGraphs which);
-// Says how long each execution takes by the device's clock from now on. Null: no longer than it does.
+// Sets the duration of each execution by the device's clock from now on. Null: only the time of the
+// emulation.
 void set_times(std::function<double(const Configuration&)> seconds_of);
-// What was executed last.
+// Returns the configuration of the last execution.
 Configuration last_executed();
 
 }  // namespace gradus::cuda::emulated

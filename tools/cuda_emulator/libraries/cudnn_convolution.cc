@@ -1,4 +1,5 @@
-// A convolution as cuDNN computes it, product by product.
+// Computes a convolution of the emulated cuDNN by direct sums, with the rounding that the engine's notes
+// announce. A tap is one spatial position of the filter.
 #include <cmath>
 #include <string>
 #include <vector>
@@ -15,7 +16,7 @@ DType dtype_of(cudnnDataType_t type) {
                                     : DType::kBF16;
 }
 
-// The elements of a tensor [A,B,...] in the order of `to`, which says where each dim goes.
+// Returns the tensor with permuted dims: dim order[i] becomes dim i.
 Operand operand(const char* name, const GraphTensor& t, const void* p, const std::vector<size_t>& order) {
   Operand x{name, p, dtype_of(t.type), {}, {}};
   for (const size_t d : order) x.sizes.push_back(t.sizes[d]), x.strides.push_back(t.strides[d]);
@@ -37,17 +38,19 @@ std::vector<size_t> taps_first(size_t dims, bool outputs_last) {
   return order;
 }
 
+// Returns the number of spatial positions.
 int64_t volume(const GraphTensor& t) {
   int64_t n = 1;
   for (size_t d = 2; d < t.sizes.size(); ++d) n *= t.sizes[d];
   return n;
 }
+// Returns the spatial coordinates of a flat index.
 std::vector<int64_t> position(const GraphTensor& t, int64_t index) {
   std::vector<int64_t> at(t.sizes.size() - 2);
   for (size_t d = at.size(); d-- > 0; index /= t.sizes[d + 2]) at[d] = index % t.sizes[d + 2];
   return at;
 }
-// The pixel of x that a tap sees from a position of y, or -1 in the padding.
+// Returns the flat index of the pixel of x that a tap multiplies for a position of y, or -1 in the padding.
 int64_t seen_pixel(const ConvGraph& g, const std::vector<int64_t>& output, const std::vector<int64_t>& tap) {
   int64_t pixel = 0;
   for (size_t d = 0; d < tap.size(); ++d) {

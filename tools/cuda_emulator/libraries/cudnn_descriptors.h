@@ -1,4 +1,4 @@
-// cuDNN's backend descriptors: attributes that were set, and what finalizing made of them.
+// Backend descriptors of the emulated cuDNN: the attributes that a caller set, and the results of finalizing.
 #pragma once
 
 #include <cudnn_graph.h>
@@ -24,19 +24,19 @@ namespace gradus::cuda::emulated {
 struct Descriptor;
 using Parts = std::vector<std::shared_ptr<const Descriptor>>;
 
-// An attribute that was set.
+// The value of an attribute.
 struct Value {
   std::vector<std::byte> bytes;  // its elements
-  Parts parts;                   // those that are descriptors
+  Parts parts;                   // for an attribute of descriptors: the descriptors
 };
 
 struct Descriptor {
   cudnnBackendDescriptorType_t type;
   bool finalized = false;
   std::map<cudnnBackendAttributeName_t, Value> values{};
-  // What finalizing made of them.
+  // Results of finalizing: the graph; all configurations of a heuristic, or the one of a configuration, an
+  // engine or a plan.
   std::shared_ptr<const ConvGraph> graph{};
-  // Of a heuristic, or the one of a configuration, an engine or a plan.
   std::vector<Configuration> configurations{};
   int device = -1;
 
@@ -62,15 +62,15 @@ struct Descriptor {
     const auto* const bytes = reinterpret_cast<const std::byte*>(&value);
     values[name].bytes.assign(bytes, bytes + sizeof value);
   }
-  // Null where it was not set.
+  // Null if the attribute was not set.
   const Descriptor* part(cudnnBackendAttributeName_t name) const {
     return parts(name).empty() ? nullptr : parts(name)[0].get();
   }
 };
 
-// ---- statuses, and why
+// ---- failures, with the text for cudnnGetLastErrorString
 
-// Why the thread's last call was refused.
+// The reason of the thread's last failure.
 extern thread_local std::string reason;
 
 cudnnStatus_t refuse(cudnnStatus_t status, const char* why);
@@ -78,18 +78,18 @@ cudnnStatus_t refuse(cudnnStatus_t status, const char* why);
   if (!(condition)) return refuse(status, #condition)
 #define GRADUS_NEED(condition) GRADUS_REFUSE_UNLESS(condition, CUDNN_STATUS_BAD_PARAM)
 
-// Nothing goes on behind these on a real device.
+// Delivers a fault, for arguments with which the real library crashes or loses the device.
 cudnnStatus_t fault(const char* function, const std::string& what);
 
 // ---- descriptors by their addresses
 
 std::unordered_map<const void*, std::shared_ptr<Descriptor>>& descriptors();
-// Null, which is a fault, for one that was destroyed, or never made.
+// Returns null and delivers a fault for a descriptor that was destroyed or never created.
 std::shared_ptr<Descriptor> find_descriptor(const char* function, const void* p);
 
 // ---- attributes
 
-// How the library calls the parts of each direction.
+// cuDNN's names of a convolution's attributes, one row per GraphPass.
 struct Names {
   cudnnBackendDescriptorType_t operation;
   cudnnBackendAttributeName_t x, w, y, geometry, alpha, beta;
@@ -117,7 +117,7 @@ cudnnStatus_t get(const Descriptor& d, cudnnBackendAttributeName_t name, cudnnBa
 
 // ---- finalizing
 
-// Checks what was set, and makes of it what depends on that.
+// Checks the attributes, and computes the results of finalizing.
 cudnnStatus_t finalize(Descriptor& d);
 
 }  // namespace gradus::cuda::emulated

@@ -1,4 +1,5 @@
-// What cuDNN checks and makes when a descriptor is finalized: graphs, heuristics, engines and plans.
+// cudnnBackendFinalize of the emulated cuDNN: checks the attributes of each type of descriptor, and makes
+// graphs, lists of engines, configurations and plans.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -123,7 +124,7 @@ cudnnStatus_t finalize_pointwise_operation(const Descriptor& d) {
   return CUDNN_STATUS_SUCCESS;
 }
 
-// Null for a graph that is none of ours.
+// Returns null for graphs that are not emulated (cudnn.h).
 std::shared_ptr<ConvGraph> graph_of(const Parts& operations) {
   const auto names = std::find_if(std::begin(kNames), std::end(kNames),
                                   [&](const Names& n) { return n.operation == operations[0]->type; });
@@ -180,8 +181,9 @@ cudnnStatus_t finalize_graph(Descriptor& d) {
   return CUDNN_STATUS_SUCCESS;
 }
 
-// The least kind first: each is one that Gradus must pass over, but for the last two and, where f32 may be
-// rounded or in other types, the one before.
+// The engines in the order in which the heuristic recommends them. Gradus must reject all but the last two
+// and, if f32 may be rounded and in other types, the one before. Columns: index, numerical notes, behavior
+// notes, status of making a plan, bytes of workspace, knobs.
 const std::vector<Engine>& all_engines() {
   static const std::vector<Engine> all = {
       {1, {CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC}, {}},
@@ -196,7 +198,7 @@ const std::vector<Engine>& all_engines() {
   return all;
 }
 
-// As recorded: graphs of mixed types are taken, and have no engines.
+// As recorded: graphs of mixed types are accepted, but have no engines.
 bool has_engines(const ConvGraph& g) {
   const cudnnDataType_t type = g.x.type, sums = type == CUDNN_DATA_DOUBLE ? type : CUDNN_DATA_FLOAT;
   for (const GraphTensor* t : g.tensors()) {
@@ -206,7 +208,7 @@ bool has_engines(const ConvGraph& g) {
   }
   if (g.compute != sums) return false;
   if (!g.addition) return true;
-  std::vector<int64_t> channels(g.y.sizes.size(), 1);  // one number for each
+  std::vector<int64_t> channels(g.y.sizes.size(), 1);  // shape of a bias: [1,C,1,...]
   channels[1] = g.y.sizes[1];
   return g.addition->compute == sums && g.addition->bias.sizes == channels &&
          g.addition->sum.strides == g.y.strides && g.result().strides == g.y.strides;
@@ -224,7 +226,7 @@ cudnnStatus_t finalize_heuristic(Descriptor& d) {
   d.graph = graph->graph;
   if (!has_engines(*d.graph)) return CUDNN_STATUS_SUCCESS;
   const bool fallback = d.value(CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_HEUR_MODE_A) == CUDNN_HEUR_MODE_FALLBACK;
-  // As recorded: pointwise filters with a stride have none in f64, but for the engines to fall back to.
+  // As recorded: 1x1 filters with strides have no engines in f64, except in the fallback mode.
   bool is_pointwise =
       d.graph->x.type == CUDNN_DATA_DOUBLE && d.graph->pass != GraphPass::kInputGrad && !fallback;
   for (size_t i = 0; i < d.graph->strides.size(); ++i)
@@ -242,7 +244,7 @@ cudnnStatus_t finalize_heuristic(Descriptor& d) {
   return CUDNN_STATUS_SUCCESS;
 }
 
-// One that the caller names by its number.
+// An engine that the caller selects by its index.
 cudnnStatus_t finalize_engine(Descriptor& d) {
   const Descriptor* const graph = d.part(CUDNN_ATTR_ENGINE_OPERATION_GRAPH);
   GRADUS_NEED(is(graph, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR));

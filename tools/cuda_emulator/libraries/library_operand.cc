@@ -1,3 +1,4 @@
+// Implementation of library_operand.h: the checks of operands and workspaces.
 #include "gradus/tools/cuda_emulator/libraries/library_operand.h"
 
 #include "gradus/tools/cuda_emulator/order.h"

@@ -1,5 +1,6 @@
-// What calls of emulated libraries do with memory when they run in their stream. No real device would forgive
-// operands beyond their block, unwritten, or in the host's memory, nor results that lie on operands.
+// Operands and workspaces of emulated library calls, when the calls run in their stream. Errors that a real
+// device may not report are faults: operands beyond their allocation, uninitialized or in host memory, and
+// results that overlap operands.
 #pragma once
 
 #include <bit>
@@ -16,14 +17,14 @@
 namespace gradus::cuda::emulated {
 
 struct LibraryCall {
-  const char* function;  // of the library
-  const char* op;        // that Gradus' user called; a literal, or null
+  const char* function;  // name of the library's function
+  const char* op;        // the Gradus op that was called, a string literal; null: none
 };
 
 Fault library_fault(const LibraryCall& call, FaultKind kind, const std::string& what,
                     const std::string& memory = "");
 
-// Thrown when a fault was delivered: the call ends.
+// Thrown after a fault was delivered, to end the call.
 struct Stop {};
 [[noreturn]] void stop(const LibraryCall& call, FaultKind kind, const std::string& what, const void* p);
 
@@ -34,7 +35,7 @@ template <class F> auto with_element(DType type, F&& f) {
   return type == DType::kF16 ? f(f16()) : f(bf16());
 }
 
-// A tensor at an address of the host's view. Floating elements.
+// A tensor of floating-point elements at an address of the host's view (memory.h).
 struct Operand {
   const char* name;  // in messages
   const void* p;
@@ -61,10 +62,10 @@ struct Operand {
   }
 };
 
-// Looks whether an operand lies in one block, at a multiple of its elements' size.
+// Checks that an operand lies within one allocation, and is aligned to the size of its elements.
 DeviceMemory& check_place(const LibraryCall& call, const Operand& x);
 
-// Tensor cores take 10 bits of an f32's mantissa.
+// Rounds to TF32 (10 bits of mantissa, to nearest even), as tensor cores do with f32 operands.
 template <class T> T as_tf32(T v) {
   if (!std::isfinite(v)) return v;
   const uint32_t bits = std::bit_cast<uint32_t>(static_cast<float>(v));
@@ -74,7 +75,7 @@ template <class T> T rounded(T v, DType type) {
   return with_element(type, [&](auto zero) { return static_cast<T>(static_cast<decltype(zero)>(v)); });
 }
 
-// The elements, row by row.
+// Returns the elements in row-major order. Elements that were not written are a fault.
 template <class T> std::vector<T> read(const LibraryCall& call, const Operand& x, bool tf32 = false) {
   DeviceMemory& memory = *device_that_holds(x.p);
   const char* const bytes = memory.for_kernels(x.p);
@@ -107,18 +108,19 @@ template <class T> void write(const Operand& x, const std::vector<T>& elements) 
   });
 }
 
-// Looks whether elements of a result lie on each other, or on those of an operand.
+// Checks that elements of a result overlap neither each other nor those of an operand.
 void check_apart(const LibraryCall& call, const Operand& result, const std::vector<const Operand*>& sources);
 
-// The workspace of a call: filled when the call begins, looked at when it ends. Other streams' work may run
-// between the two.
+// The workspace of a call, which is filled when the call begins and checked when it ends. Work of other
+// streams may run in between.
 struct LibraryWorkspace {
   void* p;
   size_t given, needed;  // bytes
-  uint64_t stamp;        // what fills it
+  uint64_t stamp;        // the pattern that fills it
 };
 void fill(const LibraryCall& call, const LibraryWorkspace& w);
-// Returns false where the workspace was no memory of the device, which fill() has told.
+// Delivers a fault if the pattern was changed. Returns false if the workspace is not valid device memory,
+// which fill() has reported.
 bool check_unchanged(const LibraryCall& call, const LibraryWorkspace& w);
 
 }  // namespace gradus::cuda::emulated

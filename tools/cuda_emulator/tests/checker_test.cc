@@ -1,4 +1,5 @@
-// The checker finds each planted fault in every order, and nothing in kernels that are right.
+// Tests that the checker finds each fault of planted.h in 20 orders of threads, and none in correct kernels;
+// and the form of reports.
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
@@ -37,7 +38,7 @@ TEST(Checker, FindsEachFaultInEveryOrderAndNothingElse) {
         continue;
       }
       ASSERT_EQ(found.size(), 1u) << "seed " << seed;
-      // In some orders a race is that nobody has written yet what a thread reads.
+      // In some orders the racing read comes first, and reads uninitialized memory.
       if (c.fault == FaultKind::kRace && found[0].kind == FaultKind::kUnwritten) continue;
       EXPECT_EQ(found[0].kind, *c.fault) << found[0].text;
       EXPECT_NE(found[0].text.find(c.says), std::string::npos) << found[0].text;
@@ -47,7 +48,7 @@ TEST(Checker, FindsEachFaultInEveryOrderAndNothingElse) {
 
 const char* const kFaulty = "blocks write one place";
 
-// Ends with a report. The next test alone runs it, in a process of its own.
+// Aborts with a report. Runs only in the child processes of the next test.
 TEST(Report, EndsAProgram) {
   if (!std::getenv("GRADUS_TEST_REPORTS")) GTEST_SKIP() << "ends the program";
   const gradus::OpCall call("conv2d");  // whose memory it is
@@ -55,7 +56,7 @@ TEST(Report, EndsAProgram) {
     if (c.name == kFaulty) c.run();
 }
 
-// What a program with that fault prints.
+// Returns the report of a process that runs kFaulty with a seed.
 std::string report_with_seed(const std::string& seed) {
   const std::string program = std::filesystem::read_symlink("/proc/self/exe");
   const std::string command = "GRADUS_TEST_REPORTS=1 GRADUS_EMULATED_SEED=" + seed + " '" + program +

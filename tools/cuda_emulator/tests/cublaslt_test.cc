@@ -1,4 +1,5 @@
-// The emulated cuBLASLt: answers as recorded of a real one, each wrong argument refused, right products.
+// Tests of the emulated cuBLASLt: statuses equal those of an H100 (cublaslt_answers.txt) except for a list of
+// differences, results equal exact sums of small integers, and memory errors are faults.
 #include <cublasLt.h>
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
@@ -45,7 +46,7 @@ char* allocate(size_t bytes, bool written = true) {
 }
 
 #if defined(__SANITIZE_ADDRESS__)
-constexpr bool kAnyEnum = false;  // beside it, values that an enum does not have may not be looked at
+constexpr bool kAnyEnum = false;  // sanitizers refuse values outside of an enum
 #else
 constexpr bool kAnyEnum = true;
 #endif
@@ -65,7 +66,7 @@ std::map<std::pair<std::string, std::string>, std::string> record() {
   return answers;
 }
 
-// A status without the library's prefix, behind `mark` in a record.
+// Returns the status that follows `mark` in a record, or "".
 std::string status_behind(const std::string& answer, const std::string& mark) {
   size_t at = answer.find(mark);
   if (at == std::string::npos) return "";
@@ -74,7 +75,7 @@ std::string status_behind(const std::string& answer, const std::string& mark) {
   return answer.substr(at, end - at);
 }
 
-// Where the emulation is stricter than the recorded library, or does less.
+// Calls, with the types, in which the emulation is stricter than the recorded library, or supports less.
 const std::map<std::string, std::set<std::string>>& differences() {
   static const std::set<std::string> all = {"f32", "tf32", "f64", "f16", "bf16"};
   static const std::map<std::string, std::set<std::string>> list = {
@@ -246,7 +247,7 @@ TEST(EmulatedCublasLt, RefusesWrongAttributes) {
 
 // ---- products of small matrices
 
-// Blocks exactly as large as their matrices.
+// Allocations exactly as large as their matrices, so that every access beyond is a fault.
 struct EmulatedProduct : testing::Test {
   void fill(const std::vector<float>& a, const std::vector<float>& b) {
     memory.a = allocate(a.size() * 4), memory.b = allocate(b.size() * 4);
@@ -283,7 +284,7 @@ struct EmulatedProduct : testing::Test {
     EXPECT_EQ(cudaMemcpy(d.data(), memory.d, n * 4, cudaMemcpyDeviceToHost), cudaSuccess);
     return d;
   }
-  // What the product did wrong; the number of the kind, or -1.
+  // Multiplies. Returns the FaultKind of the fault, or -1.
   int fault() {
     FaultScope faults;
     EXPECT_EQ(multiply(), CUBLAS_STATUS_SUCCESS);
@@ -378,7 +379,7 @@ TEST_F(EmulatedProduct, RoundsOperandsInTf32) {
   EXPECT_EQ(result()[3], 1);
 }
 
-// f16: halves of the sum are rounded where the caller allows it.
+// In f16, the two halves of the sum are rounded if the caller allows it.
 TEST_F(EmulatedProduct, RoundsPartsWhereItMay) {
   const uint16_t a[] = {0x6800, 0x3c00, 0xe800, 0},
                  ones[] = {0x3c00, 0x3c00, 0x3c00, 0x3c00};  // 2048, 1, -2048
@@ -402,7 +403,7 @@ TEST_F(EmulatedProduct, RoundsPartsWhereItMay) {
   }
 }
 
-// ---- what a real device does not tell
+// ---- errors that a real device does not report
 
 TEST_F(EmulatedProduct, ReadsOnlyWhatWasWritten) {
   if (kFresh == Byte::kWritten) GTEST_SKIP() << "a sanitizer took the place of the checker";
@@ -503,7 +504,7 @@ TEST_F(EmulatedProduct, WritesNothingThatItReads) {
   cudaFree(block);
 }
 
-// Of sizes from 2^31 on, few are recorded; all are refused.
+// Sizes from 2^31 on are refused, also those that are not recorded.
 TEST_F(EmulatedProduct, HasAtMostSomeRows) {
   const int64_t large = int64_t(1) << 31;
   const auto refuses = [&](auto change) {
@@ -567,7 +568,7 @@ TEST_F(EmulatedProduct, WaitsInItsStream) {
   cudaStreamDestroy(stream);
 }
 
-// ---- calls that nothing survives
+// ---- captured, crashing and failing calls
 
 TEST_F(EmulatedProduct, IsCaptured) {
   EXPECT_EQ(multiply(), CUBLAS_STATUS_SUCCESS);

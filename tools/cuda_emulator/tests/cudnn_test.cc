@@ -1,4 +1,5 @@
-// The emulated cuDNN: answers as recorded of a real one, each wrong argument refused, right convolutions.
+// Tests of the emulated cuDNN: statuses equal those of an H100 (cudnn_answers.txt) except for a list of
+// differences, results equal a direct convolution of small integers, and memory errors are faults.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -35,7 +36,7 @@ char* allocate(size_t bytes, bool written = true) {
 }
 
 #if defined(__SANITIZE_ADDRESS__)
-constexpr bool kAnyEnum = false;  // beside it, values that an enum does not have may not be looked at
+constexpr bool kAnyEnum = false;  // sanitizers refuse values outside of an enum
 #else
 constexpr bool kAnyEnum = true;
 #endif
@@ -56,17 +57,17 @@ std::map<std::pair<std::string, std::string>, std::deque<std::string>> record() 
   return answers;
 }
 
-// Where the emulation is stricter than the recorded library, or does less; without the words of "finalize".
+// Calls in which the emulation is stricter than the recorded library, or supports less.
 const std::set<std::string>& differences() {
   static const std::set<std::string> list = {
-      // What is left out.
+      // Missing attributes.
       "cudnnBackendFinalize(raw_tensor({.type = false}))",
       "cudnnBackendFinalize(raw_tensor({.id = false}))",
       "without compute type",
       "without mode",
       "without pre paddings",
       "without post paddings",
-      // Two tensors with one id; ids that nobody asked for; a pack that is not ready.
+      // Two tensors with one id; ids that are not in the graph; a pack that is not finalized.
       "x and w with one id: then",
       "f32: an id too many",
       "f32: one id twice",
@@ -90,7 +91,8 @@ const std::set<std::string>& differences() {
   return list;
 }
 
-// How far a graph came: refused, without engines, or planned.
+// Returns how far the recorder came with a graph: "refused", "no engines" or "engines"; otherwise the answer
+// itself.
 std::string progress(const std::string& answer) {
   if (answer.find("graph refused") != std::string::npos) return "refused";
   if (answer.find(" 0 configurations") != std::string::npos) return "no engines";
@@ -146,7 +148,7 @@ TEST(EmulatedCudnn, AnswersAsRecorded) {
   cudnnDestroy(handle);
 }
 
-// Each attribute in each type and count.
+// Sets each attribute with each type and count. `most`: the maximal count; 0: cannot be set.
 TEST(EmulatedCudnn, AttributesHaveATypeAndACount) {
   struct Known {
     cudnnBackendDescriptorType_t descriptor;
@@ -235,7 +237,8 @@ TEST(EmulatedCudnn, AttributesHaveATypeAndACount) {
 
 // ---- small convolutions
 
-// Blocks exactly as large as their tensors: x[1,2,3,3], w[2,2,2,2], y[1,2,2,2] in f32.
+// Allocations exactly as large as their tensors, so that every access beyond is a fault: x[1,2,3,3],
+// w[2,2,2,2], y[1,2,2,2] in f32.
 struct EmulatedConvolution : testing::Test {
   EmulatedConvolution() {
     EXPECT_EQ(cudnnCreate(&handle), CUDNN_STATUS_SUCCESS);
@@ -299,7 +302,8 @@ struct EmulatedConvolution : testing::Test {
     made.insert(made.end(), {conv, g});
     return g;
   }
-  // The plan of an engine (its index), which is the last one unless said.
+  // Returns the plan of the engine with an index; null if it has none. Engine 0 is the last one of the
+  // heuristic.
   Descriptor plan_of(Descriptor g, int64_t index = 0) {
     for (Descriptor c : graph::configurations(g, CUDNN_HEUR_MODE_A)) {
       made.push_back(c);
@@ -319,7 +323,7 @@ struct EmulatedConvolution : testing::Test {
     EXPECT_EQ(cudnnSetStream(handle, stream), CUDNN_STATUS_SUCCESS);
     return cudnnBackendExecute(handle, plan, pack);
   }
-  // What an execution did wrong; the number of the kind, or -1.
+  // Executes. Returns the FaultKind of the fault, or -1.
   int fault(Descriptor plan, const std::string& ids = "xwy") {
     FaultScope faults;
     EXPECT_EQ(execute(plan, ids), CUDNN_STATUS_SUCCESS);
@@ -414,7 +418,7 @@ TEST_F(EmulatedConvolution, EnginesAreAsTheirNotesSay) {
   };
   put('x', {1e8f, -1e8f, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0});
   put('w', std::vector<float>(16, 1));
-  // 1e8 swallows the 1, or not, as the order has it.
+  // The order of summation decides whether 1 is lost beside 1e8.
   EXPECT_EQ(run(0), run(7));
   const std::vector<float> once = run(1), twice = run(1);
   EXPECT_NE(once, twice);
@@ -425,7 +429,7 @@ TEST_F(EmulatedConvolution, EnginesAreAsTheirNotesSay) {
   EXPECT_EQ(graph::workspace_of(plan_of(graph_of(graph::kForward), 8)), (int64_t(1) << 30) + 1);
 }
 
-// Engines that the caller names, with knobs that it sets; answers are those of cuDNN 9.19.
+// Engines that are selected by index, with knobs. Statuses are those of cuDNN 9.19.
 TEST_F(EmulatedConvolution, EnginesHaveNumbersAndKnobs) {
   Descriptor g = graph_of(graph::kForward);
   using Knobs = std::vector<std::pair<int, int64_t>>;
@@ -518,7 +522,7 @@ TEST_F(EmulatedConvolution, TakesTheTimeThatATestSays) {
   for (const cudaEvent_t e : events) cudaEventDestroy(e);
 }
 
-// ---- what a real device does not tell
+// ---- errors that a real device does not report
 
 TEST_F(EmulatedConvolution, ReadsOnlyWhatWasWritten) {
   if (kFresh == Byte::kWritten) GTEST_SKIP() << "a sanitizer took the place of the checker";
@@ -696,7 +700,7 @@ TEST_F(EmulatedConvolution, IsCaptured) {
   cudaStreamDestroy(stream);
 }
 
-// ---- calls that nothing survives
+// ---- crashing and failing calls
 
 TEST_F(EmulatedConvolution, RefusesWhatCrashes) {
   const auto crashes = [](auto call) {

@@ -1,3 +1,4 @@
+// Kernels of graph_kernels.h.
 #include "graph_kernels.h"
 
 #include "gradus/tensor/cuda/kernels/kernel.h"

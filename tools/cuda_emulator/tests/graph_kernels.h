@@ -1,4 +1,5 @@
-// Kernels for graphs of the emulated device. Each returns what its launch answers.
+// Kernels that graphs_test.cc captures. Each function launches a kernel of one block, and returns the
+// launch's status.
 #pragma once
 
 #include <cuda_runtime_api.h>

@@ -1,5 +1,6 @@
-// Captures and graphs answer as a real device did, or as CUDA's manual has it where the record is silent.
-// Work of a graph runs in many orders: a right program is right in all, a mistake shows.
+// Tests of the emulated stream captures and graphs. Statuses equal those of an H100 (cudart_answers.txt), or
+// those of CUDA's manual where none is recorded. Work of a graph runs in 20 orders: a correct program is
+// correct in all of them, and one with missing synchronization fails in many.
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
@@ -26,7 +27,7 @@ using namespace gradus::cuda::emulated;  // NOLINT
 
 constexpr uint64_t kSeeds = 20;
 
-// The status, and no error that is left.
+// Clears the last error, and returns the status.
 cudaError_t status_of(cudaError_t status) {
   cudaGetLastError();
   return status;
@@ -55,7 +56,7 @@ template <class T> T* make_pinned(size_t count) {
   return static_cast<T*>(p);
 }
 
-// "active", and the like.
+// Returns "none", "active", "invalidated", or the name of an error.
 std::string status_of(cudaStream_t stream) {
   cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
   if (const cudaError_t e = status_of(cudaStreamIsCapturing(stream, &status)); e != cudaSuccess)
@@ -92,7 +93,7 @@ cudaGraphExec_t instantiate(cudaGraph_t graph) {
   return executable;
 }
 
-// Runs each test on fresh devices, and looks whether something is left.
+// Runs each test on fresh devices, and checks for leaks.
 class EmulatedGraphs : public testing::Test {
  protected:
   void SetUp() override {
@@ -119,6 +120,7 @@ class EmulatedGraphs : public testing::Test {
 
 // ---- what may be called while a stream is captured
 
+// The objects on which the recorded calls operate.
 struct Scene {
   cudaStream_t s = make_stream(), other = make_stream(), blocking = make_stream(cudaStreamDefault);
   cudaEvent_t before = make_event(), event = make_event(), unrecorded = make_event();
@@ -159,7 +161,7 @@ void in_capture(Record* record, const char* asked, cudaStreamCaptureMode mode,
   c.destroy();
 }
 
-// Of a launch the recorder asked for the last error.
+// Returns the status of a launch. The recorder read it with cudaGetLastError(), which clears the error.
 cudaError_t launched(cudaError_t status) {
   cudaGetLastError();
   return status;
@@ -359,7 +361,7 @@ TEST_F(EmulatedGraphs, AnswersAsRecordedAboutTheEndOfACapture) {
   ASK(cudaStreamBeginCapture(cudaStreamPerThread, cudaStreamCaptureModeRelaxed));
   ASK(cudaStreamEndCapture(cudaStreamPerThread, &g));
   MUST(cudaGraphDestroy(g));
-#if !defined(__SANITIZE_ADDRESS__)  // beside it, no such value may be looked at
+#if !defined(__SANITIZE_ADDRESS__)  // sanitizers refuse values outside of an enum
   ASK(cudaStreamBeginCapture(s, cudaStreamCaptureMode(7)));
 #endif
   ASK(cudaStreamBeginCapture(s, cudaStreamCaptureModeGlobal));
@@ -429,7 +431,7 @@ TEST_F(EmulatedGraphs, AnswersAsRecordedAboutGraphs) {
   MUST(cudaStreamDestroy(s));
 }
 
-// ---- not recorded: as the manual has it
+// ---- not recorded: expected from CUDA's manual
 
 TEST_F(EmulatedGraphs, WhatTheLegacyStreamMayNotDoBesideACapturedBlockingStream) {
   const cudaStream_t s = make_stream(cudaStreamDefault);
@@ -458,7 +460,7 @@ TEST_F(EmulatedGraphs, WhatTheLegacyStreamMayNotDoBesideACapturedBlockingStream)
     EXPECT_EQ(end_capture(s), cudaErrorStreamCaptureInvalidated);
     EXPECT_STATUS(cudaSuccess, call());
   }
-  // Another device's legacy stream is apart.
+  // Another device's legacy stream does not wait.
   MUST(cudaStreamBeginCapture(s, cudaStreamCaptureModeRelaxed));
   cudaSetDevice(1);
   EXPECT_STATUS(cudaSuccess, graph_kernels::nothing(1, nullptr));
@@ -485,7 +487,7 @@ TEST_F(EmulatedGraphs, CapturesMustNotMeet) {
     EXPECT_EQ(end_capture(stream), cudaErrorStreamCaptureInvalidated);
     EXPECT_EQ(status_of(stream), "none");
   }
-  // One that another stream began.
+  // A capture that another stream began.
   MUST(cudaStreamBeginCapture(s, cudaStreamCaptureModeRelaxed));
   MUST(cudaEventRecord(event, s));
   MUST(cudaStreamWaitEvent(t, event, 0));
@@ -528,13 +530,13 @@ TEST_F(EmulatedGraphs, WhatIsForkedMustBeJoined) {
   fork();
   EXPECT_EQ(end_capture(s), cudaErrorStreamCaptureUnjoined);
   EXPECT_EQ(status_of(t), "none");
-  // More was captured behind the join.
+  // Work that is captured after the join.
   fork();
   MUST(cudaEventRecord(event, t));
   MUST(cudaStreamWaitEvent(s, event, 0));
   MUST(graph_kernels::nothing(1, t));
   EXPECT_EQ(end_capture(s), cudaErrorStreamCaptureUnjoined);
-  // A stream that has gone leaves its work.
+  // A stream that is destroyed before it is joined.
   const cudaStream_t gone = make_stream();
   fork();
   MUST(cudaStreamWaitEvent(gone, event, 0));
@@ -543,7 +545,7 @@ TEST_F(EmulatedGraphs, WhatIsForkedMustBeJoined) {
   MUST(cudaEventRecord(event, t));
   MUST(cudaStreamWaitEvent(s, event, 0));
   EXPECT_EQ(end_capture(s), cudaErrorStreamCaptureUnjoined);
-  // The stream that began it.
+  // The stream that began the capture is destroyed.
   fork();
   MUST(cudaStreamDestroy(s));
   EXPECT_EQ(status_of(t), "none");
@@ -618,8 +620,8 @@ struct Mistake {
   bool early = false;         // the host does not wait
 };
 
-// A graph of two streams sums what it finds in pinned memory, three times. Returns whether all is right, and
-// no fault was found.
+// Launches a graph of two streams three times, which computes 4 x + 3 of x in pinned memory. Returns whether
+// all results are correct and no fault was found.
 bool is_right(const Mistake& mistake) {
   constexpr int n = 32;
   constexpr size_t bytes = n * sizeof(float);
@@ -661,6 +663,7 @@ bool is_right(const Mistake& mistake) {
   for (float* const p : {from, to}) cudaFreeHost(p);
   return right && faults.take().empty();
 }
+// Returns in how many orders a mistake shows.
 uint64_t noticed(const Mistake& mistake) {
   uint64_t wrong = 0;
   for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
@@ -680,8 +683,8 @@ TEST_F(EmulatedGraphs, MistakesShowInManyOrders) {
   EXPECT_GE(noticed({.early = true}), kSeeds / 2);
 }
 
-// Launches of one graph follow each other, on whichever streams. What it was given are the values of the
-// capture, and the memory of the launch.
+// Launches of one graph on different streams run one after another. Arguments are those of the capture;
+// memory is read when the launch runs.
 TEST_F(EmulatedGraphs, ALaunchRepeatsWhatWasCaptured) {
   for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
     set_seed(seed);
@@ -693,7 +696,7 @@ TEST_F(EmulatedGraphs, ALaunchRepeatsWhatWasCaptured) {
     float source[4] = {};
     const cudaGraph_t graph = capture(s, [&] {
       MUST(cudaMemsetAsync(zero, value, 16, s));
-      // Two launches side by side would lose sums.
+      // Two concurrent launches would lose additions.
       MUST(graph_kernels::add(y, x, zero, by, 4, s));
       MUST(cudaMemcpyAsync(x, y, 16, cudaMemcpyDefault, s));
       MUST(cudaLaunchHostFunc(
@@ -721,7 +724,7 @@ TEST_F(EmulatedGraphs, ALaunchRepeatsWhatWasCaptured) {
   }
 }
 
-// The legacy stream waits for a graph on a blocking stream, and each stream for what it has before.
+// The legacy stream waits for a graph on a blocking stream; a graph waits for earlier work of its stream.
 TEST_F(EmulatedGraphs, ALaunchIsPutBehindWhatItsStreamHas) {
   for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
     set_seed(seed);
@@ -782,7 +785,7 @@ TEST_F(EmulatedGraphs, AGraphMayHaveWorkOfTwoDevices) {
   }
 }
 
-// A graph names memory by its address. Whoever frees it before a launch is told by the first node that runs.
+// If memory that a graph uses is freed before a launch, the first node that uses the memory is a fault.
 TEST_F(EmulatedGraphs, MemoryThatIsGoneIsAFault) {
   const auto told = [](const std::function<void(float*, cudaStream_t)>& work, bool pinned) {
     FaultScope faults;

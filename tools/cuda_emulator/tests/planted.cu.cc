@@ -1,3 +1,4 @@
+// The kernels and cases of planted.h. Cases whose name begins with "right:" have no fault.
 #include "planted.h"
 
 #include <cuda_runtime_api.h>
@@ -41,7 +42,8 @@ template <int kDrop> __device__ float block_sum(float v) {
   if (kDrop != 2 && kDrop != 4) __syncthreads();
   return s.total;
 }
-// Two sums, one after the other. The next sum's first writes are to s.v, which nobody reads since barrier 2.
+// Two block sums in sequence. The second one's first writes are to s.v, which no thread reads after barrier
+// 2.
 template <int kDrop> __global__ void normalize_rows(float* y, const float* x, int n) {
   const float* row = x + int64_t{blockIdx.x} * n;
   float a = 0;
@@ -53,7 +55,7 @@ template <int kDrop> __global__ void normalize_rows(float* y, const float* x, in
   for (int i = threadIdx.x; i < n; i += kThreads) y[int64_t{blockIdx.x} * n + i] = row[i] * a / b;
 }
 
-// kBeyond is the number of elements by which the tail is too long.
+// y = 2 x in vectors of 4 with a scalar tail, which is kBeyond elements too long.
 template <int kBeyond> __global__ void twice(float* y, const float* x, int n) {
   const int i = (int(blockIdx.x) * kThreads + threadIdx.x) * 4;
   if (i + 4 <= n) {
@@ -100,7 +102,7 @@ __global__ void within_a_warp(float* y, const float* x, bool sync) {
   if (sync) __syncwarp();
   y[threadIdx.x] = t.v[threadIdx.x ^ 31];
 }
-// Each half of a warp waits for itself alone. Over the middle nothing orders them.
+// Each half of a warp synchronizes only itself: accesses of different halves are not ordered.
 __global__ void halves_of_a_warp(float* y, const float* x, int lanes) {
   Line& t = shared_memory<Line>();
   t.v[threadIdx.x] = x[threadIdx.x];
@@ -110,14 +112,14 @@ __global__ void halves_of_a_warp(float* y, const float* x, int lanes) {
     __syncwarp(0xffff0000u);
   y[threadIdx.x] = t.v[threadIdx.x ^ lanes];
 }
-// Two warps, of which each has waited for itself.
+// Two warps, each of which synchronizes only itself.
 __global__ void between_warps(float* y, const float* x) {
   Line& t = shared_memory<Line>();
   t.v[threadIdx.x] = x[threadIdx.x];
   __syncwarp();
   y[threadIdx.x] = t.v[63 - threadIdx.x];
 }
-// All read one place; one of them then writes it.
+// All threads read one element; then one of them writes it.
 __global__ void write_after_many_reads(float* y, bool sync) {
   Line& t = shared_memory<Line>();
   if (threadIdx.x == 0) t.v[0] = 1;
@@ -134,7 +136,7 @@ __global__ void one_reads_one_writes(float* y) {
   if (threadIdx.x == 40) y[0] = t.v[0];
   if (threadIdx.x == 0) t.v[0] = 2;
 }
-// Two warps read, each waits for itself, and one of them writes.
+// Two warps read, each synchronizes itself, and one of them writes.
 __global__ void write_after_reads_of_two_warps(float* y) {
   Line& t = shared_memory<Line>();
   if (threadIdx.x == 0) t.v[0] = 1;
@@ -149,7 +151,7 @@ __global__ void barriers_of_two_blocks(float* y) {
   __syncthreads();
   if (blockIdx.x == 1 && threadIdx.x == 0) y[0] = 2;
 }
-// Lanes 0 to 15 meet, then 8 to 23: lane 16 may read what lane 0 wrote.
+// Lanes 0 to 15 synchronize, then lanes 8 to 23: through lane 8, lane 16 may read what lane 0 wrote.
 __global__ void handed_on(float* y) {
   Line& t = shared_memory<Line>();
   const int lane = threadIdx.x;
@@ -218,6 +220,7 @@ __global__ void read_one(float* y, const float* x, int64_t at) { y[0] = x[at]; }
 
 // ---- running them
 
+// Device memory of n floats, filled with value(i), or uninitialized.
 class Buffer {
  public:
   explicit Buffer(int n, bool filled = true) : n_(n) {

@@ -1,4 +1,4 @@
-// Kernels that are right, and kernels with one fault each, for the checker of the emulated device.
+// Correct kernels, and kernels with one fault each, for checker_test.cc.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,8 @@ namespace planted {
 
 struct Case {
   std::string name;
-  std::optional<gradus::cuda::emulated::FaultKind> fault;  // none: the kernel is right
-  std::string says;                                        // part of the report
+  std::optional<gradus::cuda::emulated::FaultKind> fault;  // none: the kernel is correct
+  std::string says;                                        // a part of the report's text
   std::function<bool()> run;  // launches and waits; returns whether the result is right
 };
 

@@ -1,4 +1,5 @@
-// Answers of an H100 (cudart_answers.txt).
+// Statuses that an H100 returned for calls of the CUDA runtime (cudart_answers.txt, tab-separated: group,
+// source text of the call, answer), to compare the emulated runtime with.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -9,7 +10,7 @@
 #include <map>
 #include <string>
 
-// The answers of one group, by what was asked.
+// The answers of one group by source text, in the order of the calls.
 class Record {
  public:
   explicit Record(const std::string& group) {
@@ -33,10 +34,12 @@ class Record {
   std::map<std::string, std::deque<std::string>> answers_;
 };
 
+// Returns the names of a status and of the last error, which is cleared, as in the record.
 inline std::string said(cudaError_t status) {
   std::string text = cudaGetErrorName(status);
   if (const cudaError_t last = cudaGetLastError(); last != cudaSuccess)
     text += std::string(" last: ") + cudaGetErrorName(last);
   return text;
 }
+// Makes a call, and compares its status with the next answer that `record` (a local Record) has for it.
 #define ASK(...) EXPECT_EQ(said(__VA_ARGS__), record.next(#__VA_ARGS__)) << #__VA_ARGS__

@@ -1,5 +1,5 @@
-// The emulated runtime answers as a real device did. Each call is looked up by its text, in the order of
-// calls, in cudart_answers.txt.
+// Tests of the emulated CUDA runtime: statuses equal those of an H100, which ASK (record.h) looks up in
+// cudart_answers.txt; injected failures; the emulator's own limits.
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
@@ -76,7 +76,7 @@ TEST(EmulatedRuntime, AnswersAsRecordedAboutCopies) {
   ASK(cudaMemcpy(d, e, 4096, cudaMemcpyHostToDevice));
   ASK(cudaMemcpy(d, pinned, 4096, cudaMemcpyDeviceToDevice));
   ASK(cudaMemcpy(pinned, d, 4096, cudaMemcpyHostToDevice));
-#if !defined(__SANITIZE_ADDRESS__)  // beside it, no such value may be looked at
+#if !defined(__SANITIZE_ADDRESS__)  // sanitizers refuse values outside of an enum
   ASK(cudaMemcpy(d, h, 4096, cudaMemcpyKind(9)));
 #endif
   ASK(cudaMemcpy(d, h, 0, cudaMemcpyHostToDevice));
@@ -277,7 +277,7 @@ TEST(EmulatedRuntime, AnswersAsRecordedAboutDevices) {
   EXPECT_EQ(cudaGetLastError(), cudaErrorInvalidDevice);
 }
 
-// The record is of one device. The rest is as CUDA's manual has it.
+// The record is of a machine with one device. Other expectations are those of CUDA's manual.
 TEST(EmulatedRuntime, PeersAreEnabledOnceAndInOneDirection) {
   set_devices(2, size_t(1) << 20);
   const auto status_of = [](cudaError_t status) { return cudaGetLastError(), status; };
@@ -302,7 +302,7 @@ TEST(EmulatedRuntime, PeersAreEnabledOnceAndInOneDirection) {
   cudaSetDevice(0);
   EXPECT_EQ(status_of(cudaDeviceDisablePeerAccess(1)), cudaSuccess);
   EXPECT_EQ(status_of(cudaDeviceDisablePeerAccess(1)), cudaErrorPeerAccessNotEnabled);
-  // Copies need none: CUDA takes them through the host.
+  // Copies need no peer access: CUDA copies through the host.
   void *here = nullptr, *there = nullptr;
   cudaMalloc(&here, 16);
   cudaSetDevice(1);
@@ -367,7 +367,7 @@ TEST(EmulatedRuntime, CallsOfOneFunctionAreCountedAndFail) {
             (std::map<std::string_view, int64_t>{
                 {"cudaMalloc", 4}, {"cudaStreamSynchronize", 1}, {"cudaMemset", 1}, {"cudaFree", 2}}));
   EXPECT_TRUE(take_calls().empty());
-  // What destroys does so, whatever it answers.
+  // A call that destroys an object does so even if it returns an error.
   cudaEvent_t event;
   const size_t events = Runtime::get().events;
   EXPECT_EQ(cudaEventCreate(&event), cudaSuccess);
@@ -394,7 +394,8 @@ TEST(EmulatedRuntime, ADeviceHasAsMuchMemoryAsATestGivesIt) {
   set_devices(2, size_t(1) << 30);
 }
 
-// Late, so that a kernel with an old pointer is found. But what is known of a byte takes the host's memory.
+// Reuse is late, so that accesses through stale pointers are found, but not never, because the checker's
+// state of each used byte takes host memory.
 TEST(EmulatedRuntime, AddressesAreUsedAgainAfter64MiB) {
   set_devices(2, size_t(1) << 30);  // without blocks
   constexpr size_t kBytes = size_t(1) << 20;

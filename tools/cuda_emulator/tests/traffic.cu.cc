@@ -1,3 +1,4 @@
+// Kernels of traffic.h.
 #include "traffic.h"
 
 #include <cuda_runtime_api.h>

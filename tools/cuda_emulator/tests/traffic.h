@@ -1,4 +1,4 @@
-// Kernels whose traffic is known.
+// Kernels whose memory traffic can be counted by hand, for traffic_test.cc.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +18,8 @@ class Zeros {
   void* p_ = nullptr;
 };
 
-// 64 x 64 transposed through shared memory; 512 elements of which each is 8 apart; 24 bytes from each of 256
-// threads to another.
+// Transposes a 64 x 64 matrix through shared memory; reads every eighth of 4096 elements; exchanges structs
+// of 24 bytes between 256 threads through shared memory.
 void transpose(bool padded);
 void every_eighth();
 void exchange_structs();

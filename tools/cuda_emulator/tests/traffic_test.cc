@@ -1,4 +1,4 @@
-// What kernels ask of memory: the counters count rightly.
+// Tests the counters of memory traffic (counters.h) with kernels whose traffic is known exactly.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -11,8 +11,8 @@ namespace {
 using namespace gradus::cuda::emulated;  // NOLINT
 
 struct Totals {
-  uint64_t moved = 0, asked = 0;    // bytes of global memory
-  uint64_t shared = 0, passes = 0;  // those needed over shared memory, and those taken
+  uint64_t moved = 0, asked = 0;    // bytes of global memory: whole sectors, and those that threads access
+  uint64_t shared = 0, passes = 0;  // passes over shared memory without bank conflicts, and actual ones
 };
 Totals count(const std::function<void()>& run) {
   CounterScope counting;
@@ -31,14 +31,14 @@ Totals count(const std::function<void()>& run) {
 TEST(Traffic, BankConflictsAreCounted) {
   const Totals padded = count([] { traffic::transpose(true); });
   EXPECT_EQ(padded.passes, padded.shared);
-  // Every read of a column meets one bank: 32 passes. Half of the requests are such reads.
+  // Every read of a column has all lanes in one bank: 32 passes. Half of the requests are such reads.
   const Totals plain = count([] { traffic::transpose(false); });
   EXPECT_EQ(plain.passes, plain.shared / 2 * (1 + 32));
 }
 
 TEST(Traffic, SectorsAreCounted) {
   const Totals t = count([] { traffic::every_eighth(); });
-  // A read of 4 bytes moves 32, a write moves what it asks for.
+  // A strided read of 4 bytes moves a sector of 32; the writes are contiguous.
   EXPECT_EQ(t.asked, 2u * 512 * 4);
   EXPECT_EQ(t.moved, 512u * 32 + 512u * 4);
 }
@@ -51,7 +51,7 @@ TEST(Traffic, PlacesAreLinesOfTheSource) {
   for (const Traffic& t : all) EXPECT_NE(describe(t.location).find("traffic.cu.cc:"), std::string::npos);
 }
 
-// Words of 8 bytes, 24 apart: the lanes of half a warp reach different banks.
+// Words of 8 bytes at a stride of 24: the lanes of half a warp access different banks.
 TEST(Traffic, StructsAreCountedByWords) {
   const Totals t = count([] { traffic::exchange_structs(); });
   EXPECT_EQ(t.shared, 2u * 2 * 3 * 256 / 32);

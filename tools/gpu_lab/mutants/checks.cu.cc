@@ -1,3 +1,5 @@
+// The checks of checks.h, made of the helpers of tests/cuda/device. Tolerance: rounding of a sum of n terms
+// in f64.
 #include "checks.h"
 
 #include "gradus/optim/rules/lars.h"

@@ -1,4 +1,5 @@
-// Kernels against host results: few types, layouts that take each path.
+// Checks of mutated_checks: each compares kernels with results of the host, for few types and for layouts
+// that together take every path of the kernels. They print and count failures (device_test::Group).
 #pragma once
 
 namespace mutants {

@@ -1,3 +1,4 @@
+// Reads GRADUS_MUTANT (mutant.h). Without it, no mutant is selected: numbers begin with 1.
 #include "mutant.h"
 
 #include <cstdlib>

@@ -1,5 +1,6 @@
-// Runs the checks whose names contain one of the arguments; all without one. Status 1: a result is wrong.
-// A fault of a kernel ends the program.
+// Runs checks of the kernels on the emulated device, with the mutant that GRADUS_MUTANT selects: the checks
+// whose names contain one of the arguments, or all without arguments. Exit status 1: a result is wrong, or no
+// check ran. A fault that the emulator finds aborts the program.
 //
 //   GRADUS_MUTANT=7 mutated_checks copy fill
 #include <exception>

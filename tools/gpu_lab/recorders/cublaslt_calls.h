@@ -1,7 +1,7 @@
-// Calls of cuBLASLt, right and wrong: a GPU's answers to them are recorded (cublaslt_answers.cu), and the
-// emulated library must give them too (tools/cuda_emulator/tests/cublaslt_test.cc).
+// Valid and invalid calls of cuBLASLt. cublaslt_answers.cu records the statuses of a real GPU;
+// cublaslt_test.cc in tools/cuda_emulator/tests compares the emulated library with the record.
 //
-// Matrices are column-major unless said: D[m, n] = op(A) op(B) + C.
+// Matrices are column-major unless an order is set: D[m, n] = alpha op(A) op(B) + beta C.
 #pragma once
 
 #include <cublasLt.h>
@@ -17,7 +17,7 @@ namespace calls {
 
 constexpr size_t kWorkspace = size_t(64) << 20;
 
-// Where operands lie.
+// Addresses of the operands.
 struct Memory {
   char *a, *b, *c, *d, *bias, *aux, *workspace;
 };
@@ -26,12 +26,14 @@ inline size_t size_of(cudaDataType_t t) {
   return t == CUDA_R_64F ? 8 : t == CUDA_R_32F || t == CUDA_R_32I ? 4 : t == CUDA_R_8I ? 1 : 2;
 }
 
+// The arguments of a product. null_x, host_a: passes a null pointer, or host memory; c_is_d: D is written
+// over C; promise_alignment: the preference states the operands' real alignments.
 struct Product {
   cudaDataType_t a = CUDA_R_32F, b = CUDA_R_32F, c = CUDA_R_32F, d = CUDA_R_32F, scale = CUDA_R_32F;
   cublasComputeType_t compute = CUBLAS_COMPUTE_32F;
   cublasOperation_t op_a = CUBLAS_OP_N, op_b = CUBLAS_OP_N;
   int64_t m = 64, n = 32, k = 48;
-  // Rows and columns as stored; -1: what op, m, n and k ask for.
+  // Rows and columns as stored; -1: those that op, m, n and k require.
   int64_t a_rows = -1, a_cols = -1, b_rows = -1, b_cols = -1, c_rows = -1, c_cols = -1, d_rows = -1,
           d_cols = -1;
   int64_t lda = -1, ldb = -1, ldc = -1, ldd = -1;
@@ -57,7 +59,7 @@ struct Setup {
   cublasLtMatmulDesc_t operation = nullptr;
   cublasLtMatrixLayout_t a = nullptr, b = nullptr, c = nullptr, d = nullptr;
   cublasLtMatmulPreference_t preference = nullptr;
-  std::string layouts;  // "ok", or what failed
+  std::string layouts;  // the calls that failed, with their statuses
   char *pa, *pb, *pc, *pd, *bias, *aux, *workspace;
   ~Setup() {
     if (operation) cublasLtMatmulDescDestroy(operation);
@@ -69,6 +71,7 @@ struct Setup {
   Setup(const Setup&) = delete;
 };
 
+// Creates the descriptors of a product. Failures are collected in s.layouts, which is empty if all succeed.
 inline void set_up(Setup& s, const Product& p, const Memory& memory) {
   const auto note = [&](const char* what, cublasStatus_t e) {
     if (e != CUBLAS_STATUS_SUCCESS)
@@ -181,7 +184,8 @@ inline const std::vector<Named>& kinds() {
   return all;
 }
 
-// Calls ask(text, product) for each. Fields that differ from `base` are written in the text as in the source.
+// Calls ask(text, product) for each product. The text is the source code of the fields that differ from
+// `base`.
 template <class Ask> void right_and_wrong_calls(const Product& base, Ask&& ask) {
 #define ASK(...)                             \
   do {                                       \

@@ -1,5 +1,6 @@
-// Calls of cuDNN's backend API, right and wrong: a GPU's answers to them are recorded (cudnn_answers.cu), and
-// the emulated library must give them too (tools/cuda_emulator/tests/cudnn_test.cc).
+// Valid and invalid calls of cuDNN's backend API. cudnn_answers.cu records the statuses of a real GPU;
+// cudnn_test.cc in tools/cuda_emulator/tests compares the emulated library with the record. Graphs are the
+// helpers of cudnn_graph.h.
 #pragma once
 
 #include <functional>
@@ -10,15 +11,17 @@ namespace calls {
 
 using namespace graph;  // NOLINT
 
-// Set by who asks: makes a call and keeps its answer, or leaves it out.
+// The three hooks are set by the recorder or the test. ask() makes a call and records or compares its status,
+// or skips it.
 inline std::function<void(const char* asked, const std::function<cudnnStatus_t()>& call)> ask;
-// Whether the latest call was made; told what else is to be kept of it.
+// Returns whether ask() made the latest call. tell() records or compares further results.
 inline std::function<bool()> is_asking;
 inline std::function<void(const char* asked, const std::string& answer)> tell;
 #define CUDNN_ASK(...) ask(#__VA_ARGS__, [&]() -> cudnnStatus_t { return __VA_ARGS__; })
 
 inline const std::vector<int64_t> dims = {2, 8, 10, 10}, strides = {800, 1, 80, 8};
 
+// The attributes of a tensor that are set.
 struct TensorParts {
   bool type = true, dims = true, strides = true, id = true, alignment = true;
 };
@@ -182,7 +185,7 @@ inline void operations_and_graphs(cudnnHandle_t handle) {
   };
   const std::vector<int64_t> x = {2, 8, 10, 10}, w = {16, 8, 3, 3}, y = {2, 16, 10, 10};
   const auto F = CUDNN_DATA_FLOAT, H = CUDNN_DATA_HALF, B = CUDNN_DATA_BFLOAT16, D = CUDNN_DATA_DOUBLE;
-  // "wrong" also tells how far the graph, the heuristic and the plan come with what the operation took.
+  // Finalizes an operation. Also reports whether a graph, configurations and plans can be made of it.
   const auto whole = [&](const char* asked, Descriptor d) {
     ask((std::string(asked) + ": finalize").c_str(), [&] { return cudnnBackendFinalize(d); });
     if (!is_asking()) return;
@@ -280,7 +283,7 @@ inline void operations_and_graphs(cudnnHandle_t handle) {
     });
 }
 
-// `in_a_capture` makes one more call with a plan.
+// Executions of plans. in_a_capture(name, plan, pack) makes one more call, for the recorder.
 template <class InACapture> void executions(cudnnHandle_t handle, InACapture in_a_capture) {
   record::group = "execute";
   char* memory;

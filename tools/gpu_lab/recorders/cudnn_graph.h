@@ -1,4 +1,5 @@
-// Convolutions as graphs of cuDNN's backend API, for the recorders.
+// Helpers for cuDNN's backend API in the recorders and tests: create tensors, convolutions, graphs,
+// configurations and plans. A failed call stores its text in `problem`.
 #pragma once
 
 #include <cudnn.h>
@@ -14,7 +15,7 @@ namespace graph {
 
 using Descriptor = cudnnBackendDescriptor_t;
 
-// The first thing that went wrong since it was last emptied.
+// The first failure since the caller last cleared it.
 inline std::string problem;
 
 inline bool good(const char* what, cudnnStatus_t s) {
@@ -43,7 +44,7 @@ bool set(Descriptor d, cudnnBackendAttributeName_t name, cudnnBackendAttributeTy
 }
 inline bool finish(Descriptor d) { return good("finalize", cudnnBackendFinalize(d)); }
 
-// Dimensions are n, c, h, w; channels innermost, as Gradus keeps images on a GPU.
+// Creates a tensor with dims [n,c,h,w] in the channels-last layout, as Gradus stores images on a GPU.
 inline Descriptor tensor(int64_t id, cudnnDataType_t type, const std::vector<int64_t>& d,
                          bool is_virtual = false, int64_t alignment = 16) {
   const std::vector<int64_t> strides = {d[1] * d[2] * d[3], 1, d[3] * d[1], d[1]};
@@ -58,6 +59,7 @@ inline Descriptor tensor(int64_t id, cudnnDataType_t type, const std::vector<int
   return t;
 }
 
+// x[n, c, size, size], w[out, c / groups, kernel, kernel], y[n, out, out_size, out_size].
 struct Convolution {
   const char* name;
   int64_t n, c, size, out, kernel, stride, padding, groups;
@@ -133,7 +135,8 @@ inline Descriptor pointwise(cudnnPointwiseMode_t mode, Descriptor x, Descriptor 
   return d;
 }
 
-// With a handle, or (null) for a device that only its properties describe.
+// Creates a graph of operations. Without a handle, it is for the device that a properties descriptor
+// describes.
 inline Descriptor operations(const std::vector<Descriptor>& ops, cudnnHandle_t handle) {
   Descriptor d = make(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
   set(d, CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, ops);
@@ -180,7 +183,7 @@ inline std::vector<Descriptor> configurations(Descriptor g, cudnnBackendHeurMode
   return all;
 }
 
-// Null when the configuration is refused.
+// Returns null if the configuration is refused.
 inline Descriptor plan(Descriptor configuration, cudnnHandle_t handle, Descriptor device = nullptr) {
   Descriptor d = make(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
   set(d, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, CUDNN_TYPE_BACKEND_DESCRIPTOR, configuration);

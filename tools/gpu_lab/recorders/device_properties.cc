@@ -1,5 +1,6 @@
-// What the device says of itself: every field of cudaDeviceProp, every attribute, and the properties as
-// cuDNN's planner wants them (JSON), which a machine without a GPU can plan with.
+// Records the properties of device 0: all fields of cudaDeviceProp, all attributes, limits, and cuDNN's
+// properties in JSON, from which a machine without a GPU can make plans. Prints a record (recorder.h), and
+// writes the JSON to the file that the argument names.
 //
 // record.sh makes fields.inc and attributes.inc from the toolkit's driver_types.h.
 #include <cudnn.h>
@@ -26,6 +27,7 @@ template <class T, size_t N> void show(const char* name, const T (&v)[N]) {
   record::line(name, "%s", s.c_str());
 }
 
+// Returns cuDNN's JSON for a handle, or for the number of the device.
 std::string properties(bool by_handle) {
   cudnnBackendDescriptor_t d;
   cudnnStatus_t s = cudnnBackendCreateDescriptor(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR, &d);

@@ -1,5 +1,6 @@
-// What the recorders share. A record is text: lines that begin with # say where it was made; every other line
-// is a group, what was asked, and the answer, with tabs between them.
+// Output and timing for the recorders, programs that print a GPU's answers to CUDA calls. A record is text:
+// lines that begin with # name card, driver and date; every other line is a group, a call, and its answer,
+// separated by tabs.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -38,8 +39,8 @@ inline std::string text(const char* format, ...) {
   return buffer;
 }
 
-// The lines with #. Card and driver come from the environment (record.sh asks nvidia-smi), so that a program
-// can write them before it has touched the device.
+// Prints the lines with #. Card and driver come from the environment variable RECORD_CARD, which record.sh
+// sets by nvidia-smi, so that a program can print them before its first CUDA call.
 inline void header(const char* subject, const std::string& libraries = "") {
   const char* card = std::getenv("RECORD_CARD");
   char date[40];
@@ -55,7 +56,8 @@ inline double seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-// For calls that must succeed: a record made after one of them failed would be worthless.
+// Makes a call that must succeed. A failure ends the program with status 3, since later answers would be
+// invalid.
 #define MUST(call)                                                                                 \
   do {                                                                                             \
     const cudaError_t must_ = (call);                                                              \
@@ -67,7 +69,8 @@ inline double seconds() {
     }                                                                                              \
   } while (0)
 
-// The middle one of `times` durations of `work` in ms, each timed by events on the stream.
+// Returns the median of `times` (at most 64) durations of `work` in ms, each measured by events on the
+// stream.
 template <class F> double median_ms(cudaStream_t stream, int times, F work) {
   cudaEvent_t from, to;
   MUST(cudaEventCreate(&from));
@@ -93,6 +96,7 @@ template <class F> double median_ms(cudaStream_t stream, int times, F work) {
   return all[times / 2];
 }
 
+// A hash of bytes: FNV-1a with another initial value.
 inline uint64_t hash(const void* data, size_t bytes) {
   uint64_t h = 1469598103934665603u;
   const auto* p = static_cast<const unsigned char*>(data);

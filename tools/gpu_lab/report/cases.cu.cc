@@ -1,3 +1,5 @@
+// The cases of cases.h. Minimal bytes count each operand once; the limit is 1.1 times these for dense
+// operands (kDense) and 1.3 times for others (kStrided).
 #include "cases.h"
 
 #include <cuda_runtime_api.h>
@@ -60,7 +62,8 @@ class Zeros {
 
 using Sizes = std::vector<int64_t>;
 
-// The first operand is the output. Each starts at element `start` of 1 MiB.
+// Operands of types T with sizes and strides; the first is the output. Each starts at element `start` of its
+// own 1 MiB.
 template <class... T> struct Operands {
   Sizes sizes;
   std::array<Strides, sizeof...(T)> strides;
@@ -75,7 +78,7 @@ template <class... T> struct Operands {
     check("report", "cudaDeviceSynchronize", cudaDeviceSynchronize());
   }
 };
-// All side by side, as many elements as 1 MiB has of the largest.
+// Contiguous operands, with as many elements as 1 MiB has of the largest type.
 template <class... T> Operands<T...> dense() {
   Operands<T...> o{{kBytes / static_cast<int64_t>(std::max({sizeof(T)...}))}, {}};
   for (Strides& s : o.strides) s = {1};
@@ -192,7 +195,7 @@ template <class F> Case convolved_directly(const char* what, F&& f) {
           }};
 }
 
-// Draws of [n] or [rows, columns], 1 MiB large.
+// Random numbers of shape [n] or [rows, columns], 1 MiB large.
 template <class T, class F>
 Case drawn(const char* what, F&& f, const Sizes& sizes = {kBytes / int64_t(sizeof(T))},
            const Strides& strides = {1}, double most = kDense) {
@@ -202,7 +205,7 @@ Case drawn(const char* what, F&& f, const Sizes& sizes = {kBytes / int64_t(sizeo
             check("report", "cudaDeviceSynchronize", cudaDeviceSynchronize());
           }};
 }
-// Indices drawn by equal weights. Sorted candidates are written and read again.
+// Multinomial draws with equal weights. Without replacement, sorted candidates are written and read again.
 Case drawn_by_weights(const char* what, int64_t rows, int64_t n, int64_t count, bool replacement,
                       double most = kDense) {
   const double weights = static_cast<double>(rows * n) * 8, drawn = static_cast<double>(rows * count) * 8;
@@ -320,7 +323,8 @@ template <class P, class F> Case of_gradients(const char* what, double moves, F&
           }};
 }
 
-// The sum of losses of 1 MiB of T, with as many targets or one, and with their slopes or without.
+// The sum of squared errors of 1 MiB of T, with one target (`alone`) or as many, and with gradients
+// (`slopes`) or without.
 template <class T> Case of_losses(const char* what, bool alone, bool slopes) {
   return {what, ((alone ? 1 : 2) + (slopes ? 1 : 0)) * kAll, kDense, [=] {
             using namespace gradus::functors;  // NOLINT
@@ -513,7 +517,8 @@ std::vector<Case> cases() {
       drawn<bool>("bernoulli mask", [](const DrawOutput& y) { bernoulli("report", y, .5, {}, nullptr); }),
       drawn<bool>("dropout mask", [](const DrawOutput& y) { dropout_mask("report", y, .5, {}, nullptr); }),
       drawn<int64_t>("random integers", [](const DrawOutput& y) { randint("report", y, 0, 10, {}, nullptr); }),
-      // The order is written. Then each place is read and written, and so is a whole sector with its partner.
+      // The identity is written. Then each element, and the sector of the element that it is swapped with, is
+      // read and written.
       {"random order", kAll * (1 + 2 + 2 * 32. / 8), kDense,
        [] {
          const Zeros y;

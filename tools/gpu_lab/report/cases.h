@@ -1,4 +1,5 @@
-// Gradus' kernels on operands of 1 MiB, of which it is known how many bytes must move.
+// The cases of the kernel report: each runs a Gradus kernel on operands of about 1 MiB, and states the
+// minimal number of bytes that its algorithm must read and write in global memory.
 #pragma once
 
 #include <functional>
@@ -9,14 +10,14 @@ namespace report {
 
 struct Case {
   std::string name;
-  double bytes;  // that must move
-  double most;   // times these may move
+  double bytes;  // minimal bytes read and written
+  double most;   // limit of the ratio of moved bytes to `bytes`
   std::function<void()> run;
 };
 
 std::vector<Case> cases();
 
-// Launches a kernel named case_begins, which does nothing: a profiler sees where a case begins.
+// Launches an empty kernel named case_begins, which marks the beginning of a case in a profile.
 void mark();
 
 }  // namespace report

@@ -1,4 +1,5 @@
-// Runs the report's cases on a GPU, where a profiler counts what their kernels move (traffic.py).
+// Runs the cases of the kernel report on a GPU, under Nsight Compute (traffic.py), which counts the memory
+// traffic of their kernels. Prints a line "case<tab>name" before each.
 #include <cstdio>
 #include <exception>
 

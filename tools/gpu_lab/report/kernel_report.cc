@@ -1,9 +1,10 @@
-// What each kernel needs of a GPU, found without one. The compiler has registers, a thread's memory, shared
-// memory and occupancy. The emulated device counts bytes moved, and passes over banks of shared memory. It
-// says which kernels are beyond a bar. Status 1 if one of them is no known exception.
+// Reports the resources of each kernel without a GPU: registers, local and shared memory (from the compiler),
+// occupancy (from NVIDIA's calculator), bytes moved and passes over banks of shared memory in the cases of
+// cases.h (counted by the emulated device). Names the kernels that exceed a limit. Exit status 1 if one of
+// them is not in known_exceptions.h, or an entry there is unused; 2 after an error.
 //
-//   kernel_report [--brief] RESOURCES...      as bazel/nvcc.py writes them; --brief leaves the tables out
-//   kernel_report --counts                    what each case moves, as traffic.py has it of a GPU
+//   kernel_report [--brief] RESOURCES...      files that bazel/nvcc.py writes; --brief omits the tables
+//   kernel_report --counts                    memory traffic of each case, in the format of traffic.py
 #include <cuda_occupancy.h>
 
 #include <algorithm>
@@ -37,7 +38,8 @@ constexpr double kMaxPasses = 1.2;    // over banks of shared memory, of those w
 enum Architecture { kA100, kH100, kArchitectures };
 constexpr std::array<const char*, kArchitectures> kNames = {"sm_80", "sm_90"};
 
-// As NVIDIA's occupancy calculator wants them; of an H100 as recorded, of an A100 from its manual.
+// Returns the properties for NVIDIA's occupancy calculator: recorded on an H100; for an A100, from its
+// manual.
 cudaOccDeviceProp device(Architecture a) {
   cudaOccDeviceProp p{};
   p.computeMajor = a == kA100 ? 8 : 9;
@@ -50,7 +52,8 @@ cudaOccDeviceProp device(Architecture a) {
   return p;
 }
 
-// What a kernel needs on one architecture.
+// A kernel's resources on one architecture: registers and bytes of local memory per thread, bytes of static
+// shared memory, threads per block, and numbers of memory instructions.
 struct Needs {
   int registers = 0, memory = 0, static_shared = 0, threads = 0;
   int vector_loads = 0, loads = 0, vector_stores = 0, stores = 0;
@@ -58,7 +61,7 @@ struct Needs {
 struct Kernel {
   std::array<Needs, kArchitectures> on;
   int64_t dynamic_shared = 0;
-  bool ran = false;  // one of its template did
+  bool ran = false;  // a case ran this kernel or another instance of its template
 
   int percent_occupied(Architecture a) const {
     const Needs& needs = on[a];
@@ -83,7 +86,7 @@ void erase_all(std::string* text, const std::string& part) {
   for (size_t at; (at = text->find(part)) != std::string::npos;) text->erase(at, part.size());
 }
 
-// "void gradus::cuda::copy_words<...>(...)" without what says little: "copy_words<...>".
+// Returns the name without return type, namespaces and parameters: "copy_words<...>".
 std::string short_name(std::string name) {
   for (const char* part : {"(anonymous namespace)::", "gradus::cuda::", "channel_sums_detail::",
                            "elementwise_detail::", "reduce_detail::", "optim_step_detail::",
@@ -123,9 +126,11 @@ Kernels read_resources(const std::vector<std::string>& paths) {
 }
 
 struct Count {
-  double times_needed = 0, passes = 1;  // these over those without bank conflicts
+  double times_needed = 0, passes = 1;  // bytes moved / minimal bytes; passes / passes without bank conflicts
   std::set<std::string> kernels;
 };
+// Runs a case, and raises the entries of its kernels and their templates in *shared_bytes (dynamic shared
+// memory).
 Count count(const Case& c, std::map<std::string, int64_t>* shared_bytes) {
   CounterScope counting;
   mark();
@@ -163,7 +168,7 @@ void print_counts() {
   }
 }
 
-// What is beyond a bar: an exception that is known, or a fault.
+// Checks limits. A value beyond its limit is a known exception or a fault.
 class Bars {
  public:
   void check(bool holds, const std::string& who, const char* bar, const std::string& how) {
@@ -178,7 +183,7 @@ class Bars {
       used_[known - kKnownExceptions.begin()].push_back(who + ": " + how);
     }
   }
-  // Prints the exceptions. Returns how many faults there are; an exception that nothing needs is one.
+  // Prints the exceptions. Returns the number of faults; an unused exception is one.
   int finish(bool brief) {
     for (size_t i = 0; i < kKnownExceptions.size(); ++i) {
       const Exception& e = kKnownExceptions[i];

@@ -1,4 +1,4 @@
-// Kernels and cases that are beyond a bar, and why.
+// Kernels and cases that exceed a limit of the kernel report (kernel_report.cc) for a known reason.
 #pragma once
 
 #include <array>
@@ -6,8 +6,10 @@
 namespace report {
 
 struct Exception {
-  const char* who;  // what the name of the kernel or case begins with
-  const char* bar;  // "bytes", "passes", "memory", "occupancy", "runs"
+  const char* who;  // prefix of the name of the kernel or case
+  // The limit: "bytes" moved in a case, "passes" over shared memory, local "memory" of a thread, "occupancy",
+  // and "runs" for kernels that no case runs.
+  const char* bar;
   const char* reason;
 };
 
