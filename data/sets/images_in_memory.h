@@ -40,7 +40,7 @@ class ImagesInMemory : public ImageDataset {
 
   std::string name() const override { return name_; }
   int64_t size() const override { return images_.size(0); }
-  Image image(int64_t index) const override;
+  Image image(int64_t index) const override;  // without the transform
   int64_t label(int64_t index) const override;
   // Reads a batch. With a pointwise transform (TransformStep::is_pointwise), which runs once at construction,
   // bytes are converted directly into the batch by table lookup.

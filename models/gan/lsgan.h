@@ -41,7 +41,8 @@ class LSGANGenerator final : public nn::LayerWith<LSGANGeneratorOptions> {
 struct LSGANDiscriminatorOptions {
   int64_t size = 128;    // height and width of the images in pixels: 32, 64, 128, ..., 65536
   int64_t channels = 3;  // channels of the images
-  int64_t width = 64;    // channels of the first layer; each following layer has twice as many
+  int64_t width =
+      64;  // channels of the first layer; each of the log2(size / 8) layers has twice as many as the one before
 };
 
 // Returns scores without bounds; larger ones for images that are classified as real.

@@ -1,4 +1,4 @@
-// Fuzz target: the files of CIFAR-10 and CIFAR-100. Input: a byte (bit 1: CIFAR-100, bit 0: test set),
+// Fuzz target: the files of CIFAR-10 and CIFAR-100 give a set of readable images with valid labels, or a FileError. Input: a byte (bit 1: CIFAR-100, bit 0: test set),
 // images, and after "NAMES" the file of class names.
 #include <filesystem>
 #include <memory>

@@ -235,6 +235,7 @@ TEST(TrainingStateOfAPipeline, IsThatOfAModelAndItsOptimizer) {
   });
 }
 
+// OnNotFinite::kSkip needs a module among the parts of the training, which a pipeline is not.
 TEST(TrainingInAPipeline, LeavesNoStepOut) {
   data::DataLoader loader(points(), {.batch_size = 12});
   EXPECT_THROW(training::Training("points", {}, loader, {}, {.on_not_finite = training::OnNotFinite::kSkip}),
@@ -261,7 +262,7 @@ TEST(Tally, CountsTheRanksOfAReplicaOnce) {
     for (training::Step& s : training) s.log({.seen = s.batch().size()});
     EXPECT_EQ(training.images(), 48);
   });
-  // One line "from EPOCH SAMPLES", then per step "EPOCH SAMPLES" and the 12 indices.
+  // One line "from EPOCH SAMPLES", then for each of the 4 steps "EPOCH SAMPLES" and 12 indices.
   std::istringstream words(io::slurp(dir / "log"));
   EXPECT_EQ(std::distance(std::istream_iterator<std::string>(words), {}), 3 + 4 * 2 + 48);
 }

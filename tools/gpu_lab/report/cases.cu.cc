@@ -1,4 +1,6 @@
-// The cases of cases.h. Minimal bytes count each operand once; the limit is 1.1 times these for dense
+// The cases of kernel_report and traffic.py (cases.h): one or more per kernel, on operands of about 1 MiB. kernel_report compares the bytes
+// that the kernels of a case move on the emulated device, in sectors of 32 bytes, with the minimum. mark() launches an empty kernel that
+// separates the cases in a profiler's list. Minimal bytes count each operand once; the limit is 1.1 times these for dense
 // operands (kDense) and 1.3 times for others (kStrided).
 #include "cases.h"
 
