@@ -1,6 +1,6 @@
 // Workloads: the training step of the MNIST network and the smallest ops, in Gradus.
 // `compare` (benchmarks/compare.cc) times each in turn with the workload of the same name in other files of
-// this folder (core_libtorch.cc). Besides a function, a workload states its FLOPs or bytes of memory per run.
+// this folder (core_libtorch.cc).
 #include "benchmarks/mnist_step.h"
 #include "benchmarks/workloads.h"
 #include "gradus/gradus.h"

@@ -1,6 +1,6 @@
 // Workload: a training step of a small DCGAN (Radford et al., ICLR 2016), in Gradus.
 // `compare` (benchmarks/compare.cc) times each in turn with the workload of the same name in other files of
-// this folder (gan_libtorch.cc). Besides a function, a workload states its FLOPs or bytes of memory per run.
+// this folder (gan_libtorch.cc).
 #include "benchmarks/workloads.h"
 #include "gradus/gradus.h"
 

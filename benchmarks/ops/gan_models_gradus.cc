@@ -1,6 +1,6 @@
 // Workloads: training steps of the networks in models/gan, in Gradus.
 // `compare` (benchmarks/compare.cc) times each in turn with the workload of the same name in other files of
-// this folder (gan_models_libtorch.cc). Besides a function, a workload states its FLOPs or bytes of memory per run.
+// this folder (gan_models_libtorch.cc).
 #include <memory>
 
 #include "benchmarks/gan_steps.h"

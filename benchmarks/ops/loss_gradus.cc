@@ -1,6 +1,6 @@
 // Workloads: losses with their gradients, in Gradus.
 // `compare` (benchmarks/compare.cc) times each in turn with the workload of the same name in other files of
-// this folder (loss_libtorch.cc). Besides a function, a workload states its FLOPs or bytes of memory per run.
+// this folder (loss_libtorch.cc).
 #include "benchmarks/workloads.h"
 #include "gradus/gradus.h"
 

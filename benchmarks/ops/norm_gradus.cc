@@ -1,6 +1,7 @@
-// Workloads: batch norm in training, alone and followed by relu, with gradients, in Gradus.
+// Workloads: batch norm in training: alone, with gradients, and followed by relu with gradients; in Gradus.
+// 16x64x56: N = 16, C = 64, H = W = 56; images are channels-last.
 // `compare` (benchmarks/compare.cc) times each in turn with the workload of the same name in other files of
-// this folder (norm_libtorch.cc). Besides a function, a workload states its FLOPs or bytes of memory per run.
+// this folder (norm_libtorch.cc).
 #include "benchmarks/workloads.h"
 #include "gradus/gradus.h"
 

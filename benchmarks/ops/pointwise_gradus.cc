@@ -1,6 +1,6 @@
 // Workloads: element-wise ops on arrays that exceed the last-level cache, in Gradus.
 // `compare` (benchmarks/compare.cc) times each in turn with the workload of the same name in other files of
-// this folder (pointwise_libtorch.cc). Besides a function, a workload states its FLOPs or bytes of memory per run.
+// this folder (pointwise_libtorch.cc).
 #include "benchmarks/workloads.h"
 #include "gradus/gradus.h"
 

@@ -23,7 +23,8 @@ enum class ReduceOp : uint8_t {
 // Returns "sum", "product", "min", "max", "avg", "band", "bor" or "bxor".
 std::string_view name_of(ReduceOp op);
 
-// Checks that `op` is defined for `dtype`. The functions below require it.
+// Checks that `op` is defined for `dtype`. The functions below require it. op_name: the collective, such as
+// "all_reduce", for the error.
 // Errors: DTypeError for a bit operation on floating point, and for avg on bool.
 void check_reduce_op(std::string_view op_name, ReduceOp op, DType dtype);
 

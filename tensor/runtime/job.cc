@@ -1,6 +1,7 @@
 // The job of a process or thread (Job::current), and Job's base class: a job of one rank, in which share()
 // allocates memory of this process, and value_of_first_caller() returns its argument. Jobs of several ranks
-// override both. Thread-safe.
+// override both. Also the data-parallel replica of a rank, which selects its samples: each rank is a replica until
+// set_replica(). Thread-safe.
 #include "gradus/tensor/runtime/job.h"
 
 #include <mutex>

@@ -1,6 +1,7 @@
 // Implementation of parallel_for on libgomp teams (its thread pool), or on std::thread for ThreadSanitizer.
 // The range is divided statically into one contiguous share per thread; the calling thread computes one share
-// and waits for the others. Nested loops are serial. The caller gets the first exception of a share.
+// and waits for the others. Nested loops are serial. The caller gets the first exception of a share:
+// after all shares, or at once where CPU contention makes the loop serial.
 #include "gradus/tensor/runtime/parallel.h"
 
 #include <sched.h>

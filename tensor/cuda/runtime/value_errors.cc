@@ -1,8 +1,9 @@
 // Errors about tensor values that CUDA kernels find (a class out of range, a negative probability), on the
-// host (value_reports.h: on the device). Each stream has a ValueRecord in pinned host memory. A kernel that
-// finds a bad value writes the number of its launch and the value there; when the host next synchronizes, it
-// reads the record without a copy, waits until the launch has ended, and throws. Functions are thread-safe;
-// one lock guards all state.
+// host (value_reports.h: on the device). Each stream has a ValueRecord in pinned host memory. The first launch
+// that finds a bad value owns the record: it writes its number and, of its bad values, the one at the smallest
+// position; later launches write nothing until the record is cleared. When the host next synchronizes, it reads
+// the record without a copy, waits until the launch has ended, and throws. Functions are thread-safe; one lock
+// guards all state.
 #include "gradus/tensor/cuda/runtime/value_errors.h"
 
 #include <algorithm>
@@ -80,7 +81,8 @@ uint64_t launch_in(const ValueRecord& record) {
   return std::atomic_ref(const_cast<ValueRecord::Word&>(record.launch)).load(std::memory_order_acquire);
 }
 
-// Reads and clears a record whose launch has ended. The caller has the lock.
+// Reads and clears a record whose launch has ended; `launch` last, because a running launch may then own the
+// record. The caller has the lock.
 std::pair<ReportedValue, Origin> take(ValueRecord* record) {
   ReportedValue found{static_cast<int64_t>(record->words[0] >> ValueRecord::kPartBits), 0,
                       static_cast<int64_t>(record->limit), static_cast<int64_t>(record->per_row)};
@@ -104,8 +106,8 @@ void throw_as_called(const ReportedValue& found, const Origin& origin) {
   origin.thrower(found);
 }
 
-// Throws the error of the first stream with a record in use for which `is_asked` returns true; does nothing
-// if there is none. wait() waits for all such streams.
+// Throws the error of the first stream for which is_asked(stream) is true and whose record has a launch; does
+// nothing if there is none. wait() waits for all streams for which is_asked is true.
 template <class F, class Wait> void throw_first(F&& is_asked, Wait&& wait) {
   Reports& all = Reports::get();
   std::unique_lock lock(all.mutex);

@@ -1,6 +1,7 @@
 // Pooling without gradients: checks, computes the geometry of the windows (PoolWindows), converts inputs to
 // channels-last, allocates channels-last results and calls the device's kernel. Average pooling and
-// max_pool_gather compute 16-bit floats in f32. Tensors have a batch dim: [N, C, L] for rank 1, [N, C, H, W]
+// max_pool_gather compute 16-bit floats in f32. `index` is the row-major position of a window's maximum within
+// the window; max_pool_positions converts it to the position in the image. Tensors have a batch dim: [N, C, L] for rank 1, [N, C, H, W]
 // for rank 2, [N, C, D, H, W] for rank 3.
 #include "gradus/tensor/ops/images/pool.h"
 
@@ -211,6 +212,8 @@ Tensor avg_pool_spread(const Tensor& dy, const PoolWindows& w) {
   return to(dx, dy.dtype());
 }
 
+// In place: x = relu(h), channels-last, becomes the gradient of max_pool(x) with respect to h. The windows must be
+// disjoint and without padding, which is not checked.
 void max_pool_relu_grad_(const Tensor& x, const Tensor& dy, const PoolWindows& w) {
   check_cells("max_pool_relu_grad_", "x", x, w.rank, w.input);
   check_cells("max_pool_relu_grad_", "dy", dy, w.rank, w.output);
