@@ -1,6 +1,6 @@
 // Orders of epochs: Fisher-Yates shuffle, weighted sampling by a binary search in prefix sums, and the
-// padding of DistributedSampler. Random numbers are Philox with key (seed, epoch) and the element's number as
-// counter, so an order is a function of size, seed and epoch.
+// padding of DistributedSampler. Random numbers are Philox with the seed as key, the epoch as stream and the
+// element's number as counter, so an order is a function of the sampler's arguments and the epoch.
 #include "gradus/data/sampler.h"
 
 #include <algorithm>

@@ -9,9 +9,10 @@
 //   const Tensor action = policy.sample();
 //   const Tensor loss = -mean(policy.log_prob(action) * reward + 0.01 * policy.entropy());
 //
-// A distribution object is a batch of independent distributions of shape batch_shape(). log_prob, entropy and
-// kl_divergence return one element per distribution. Constructors check parameters, and log_prob checks
-// values, so that a NaN is reported where it occurs first. The checks wait for the device.
+// A distribution object is a batch of independent distributions of shape batch_shape(). entropy and
+// kl_divergence return one element per distribution, log_prob one per value. Constructors check parameters,
+// and log_prob checks values, so that a NaN is reported where it occurs first. The checks wait for the
+// device.
 #pragma once
 
 #include "gradus/tensor/tensor.h"
@@ -63,7 +64,8 @@ class Categorical {
  public:
   // Shapes: [..., C]; batch_shape() is [...].
   // Errors: ValueError unless one of probs and logits is given, for probs that are negative, NaN, or all 0,
-  // and for logits that are NaN; ShapeError for a scalar; DTypeError unless floating.
+  // and for logits that are NaN or whose maximum is infinite; ShapeError for a scalar; DTypeError unless
+  // floating.
   explicit Categorical(const CategoricalOptions& options);
 
   const Tensor& probs() const { return probs_; }    // their sum is 1

@@ -89,10 +89,10 @@ class TrainingState {
   void save(const std::filesystem::path& path, const io::Checkpoint& more = {},
             const io::SaveOptions& options = {}) const;
 
-  // Loads a file that save has written, and returns its content, with the `more` of save and a warning. The
-  // first rank of the group reads for all; the ranks of a pipeline read their own stages. Collective. `check`
-  // is called with the content before a part changes (tensors of a pipeline have no data); it may throw to
-  // refuse the file, and must not communicate.
+  // Loads a file that save has written, and returns its content, with the `more` of save, and
+  // load_checkpoint's warning, if any. The first rank of the group reads for all; the ranks of a pipeline
+  // read their own stages. Collective. `check` is called with the content before a part changes (tensors of a
+  // pipeline have no data); it may throw to refuse the file, and must not communicate.
   // Errors, the same on all ranks: as load_checkpoint; those of `check`; FileError for a missing part; those
   // of a part that does not fit, after which the parts before it are loaded.
   io::LoadedCheckpoint load(const std::filesystem::path& path,

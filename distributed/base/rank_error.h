@@ -1,5 +1,6 @@
 // Texts of the exception that ends a rank, for the other ranks and for its launcher. The launcher reads them
-// from an error file in torchrun's format, named by GRADUS_ERROR_FILE or TORCHELASTIC_ERROR_FILE.
+// from an error file in torchrun's format, named by GRADUS_ERROR_FILE or, if that is not set,
+// TORCHELASTIC_ERROR_FILE.
 #pragma once
 
 #include <cstdint>
@@ -13,10 +14,11 @@
 
 namespace gradus::dist {
 
-// Returns "ShapeError: [matmul] inner sizes differ...": the exception's type and text.
+// Returns "ShapeError: [matmul] inner sizes differ...": the exception's type and text; error_text()
+// if it is no std::exception.
 std::string describe_error(const std::exception_ptr& error);
-// Returns what() alone; of a thrown std::string or C string its text; of any other type the type's name. In
-// this file `error` is not null.
+// Returns what() alone; of a thrown std::string or C string its text; of any other type
+// "an exception of type Name". In this file `error` is not null.
 std::string error_text(const std::exception_ptr& error);
 // Returns the kFailed failure to report to other ranks: "rank 1 <how>: ShapeError: [matmul] ...".
 Failure failure_of(int rank, const std::exception_ptr& error, std::string_view how = "failed");

@@ -1,7 +1,7 @@
 // bcast_list_ and check_synchronized. A broadcast first compares names, dtypes and shapes over the ranks, so
 // that a mismatch changes no tensor; then copies the tensors into host buffers ("packs") of at most 25 MiB (a
 // larger tensor has one of its own), broadcasts the packs asynchronously, and copies them back; then compares
-// checksums. Collective over the group; ranks pass equal lists of tensors.
+// checksums. Collective over the group; ranks pass tensors of equal names, dtypes and shapes.
 #include "gradus/distributed/data_parallel/bcast_list.h"
 
 #include "gradus/autograd/graph/record.h"

@@ -96,7 +96,7 @@ void run_as_rank(const Ref<World>& world, const std::function<void()>& body) {
     body();
     if (!world->membership->failed()) finish_messages(*world);
     world->finish_calls();
-  } catch (const RankKilled&) {
+  } catch (const RankKilled&) {  // by a simulation: a killed rank reports nothing
     throw;
   } catch (...) {
     world->membership->report(failure_of(world->rank, std::current_exception()));

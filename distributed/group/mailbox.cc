@@ -92,8 +92,8 @@ void Mailbox::send(int to, const Address& address, const Parcel& parcel) {
 }
 
 // Returns the posted receive for the address; posts it if there is none. The receive accepts only a message
-// of this rank's program and of the address's step. A receive is found by address without the step, so a
-// message must be received before the receive of the next step's is posted.
+// of this rank's program and of the address's step. A receive is found by address without the step, so
+// receive() this step's message before posting the receive of the next step's.
 Mailbox::PostedReceive& Mailbox::find_or_post(int from, const Address& address, Device device) {
   check_in_host_memory(kOp, device);
   const uint32_t n = number(address);

@@ -1,5 +1,5 @@
-// Futex by futex(2): count_ is the futex word. notify() increments count_, so a waiter that read it before
-// its last check of ready() does not sleep, and wakes sleepers only if there are any.
+// Futex by futex(2): count_ is the futex word. notify() increments count_, so that a waiter that read
+// count_ before its last check of ready() does not sleep. It wakes sleepers only if there are any.
 #include "gradus/distributed/health/futex.h"
 
 #include <linux/futex.h>

@@ -22,8 +22,10 @@ inline constexpr Milliseconds kStartupPeriod{10'000};
 // Returns the failure for two processes that join as `rank`: the ranks of two jobs cannot be told apart.
 Failure two_jobs_failure(int rank);
 
-// In all functions, `rank` is a rank in the job, not negative; in join() below world_size, in heartbeat() and
-// leave() one that has joined (not checked).
+// The first failure of an attempt counts. While a death is suspected (kLauncherGracePeriod), only a
+// launcher's report or the end of the suspicion makes it the failure. In all functions, `rank` is a rank in
+// the job, not negative; in join() below world_size, in heartbeat() and leave() one that has joined (not
+// checked).
 class Roster {
  public:
   // Adds a rank. Returns nullopt on success, else the reason for the refusal.
@@ -51,12 +53,14 @@ class Roster {
   bool has_left(int rank) const;
   // The connection of a rank that has not left has closed. `why`: "died: its connection closed".
   void connection_lost(int rank, std::string_view why, TimePoint now);
+  // A launcher's connection has closed: suspected, as a rank's death.
   void launcher_connection_lost(std::string_view name, std::string_view why, TimePoint now);
-  // A rank reports a failure. It counts at once, except kDied, for which a launcher may know the reason.
+  // A rank reports a failure. kDied is only suspected, since a launcher may know the reason; others count at
+  // once, unless a death is suspected already.
   void report(const Failure& failure, TimePoint now);
   // A launcher reports why a rank ended, which counts at once.
   void confirm_failure(const Failure& failure);
-  // Turns suspected deaths into failures whose grace period has passed.
+  // Makes a suspected death, or an end without leave(), the failure once its grace period has passed.
   void expire(TimePoint now);
   std::optional<TimePoint> next_deadline() const;  // nullopt: expire() has nothing to do
 

@@ -35,7 +35,7 @@ struct LauncherOptions {
   std::string master_ip = {};             // MegEngine's name for master_addr
   int master_port = 0;                    // 0: any free one; required with several machines
   int port = 0;                           // MegEngine's name for master_port
-  std::string backend = "gloo";           // "local": ranks are threads of this process
+  std::string backend = "gloo";           // or "local": ranks are threads of this process
   int max_restarts = 0;                   // how often all ranks are started again after a failure
   int threads_per_rank = 0;               // 0: usable cores / ranks on this machine
   std::string log_dir = {};               // the ranks' output, one folder per attempt and rank; "": none
@@ -54,8 +54,9 @@ class LaunchError : public DistributedError {
 // failure and returns a non-zero exit status: 1, or 128 + the signal that ended the job. In a rank that this
 // launcher has started: does not return. In a rank that another program (torchrun) has started: returns 0, or
 // throws the function's exception.
-// Errors: ValueError for contradictory options; ConnectionError for a taken port or an unreachable master;
-// StateError if a call is running in this process, such as in a function that ranks run.
+// Errors: ValueError for options that are out of range or contradict each other; ConnectionError for a taken
+// port or an unreachable master; StateError if a call is running in this process, such as in a function that
+// ranks run.
 int launcher(const LauncherOptions& options, const std::function<void()>& body);
 
 namespace internal {

@@ -26,7 +26,8 @@ struct StepWork {
   // Per micro-batch (as many as ActionLists::micro_batches): the tensors of the model's input.
   std::vector<std::vector<Tensor>> inputs;
   // Calls the model with a micro-batch's inputs and, on the last stage, computes the loss. Returns the
-  // weighted loss, a tensor of one element; undefined on other stages and if the step has no loss.
+  // loss, weighted so that the sum over micro-batches is that of the batch, a tensor of one element;
+  // undefined on other stages and if the step has no loss.
   std::function<Tensor(int micro_batch, bool is_last_stage)> compute;
   std::vector<Recompute> recompute = {};  // per stage; empty: kNever
   double loss_scale = 1;                  // multiplies gradients, not the returned losses
@@ -41,9 +42,10 @@ class Executor {
   // `group`: the ranks of the pipeline. The model must outlive the executor. Collective over the group.
   Executor(StagedModel& model, const Group& group);
 
-  // Runs this rank's list of actions. Returns the sum of the micro-batches' losses, on every rank; 0 without
-  // losses. Gradients are added to grad() of the parameters that are attached to gm. Collective over the
-  // group: all ranks pass the same lists.
+  // Runs this rank's list of actions; if the model has_devices() (one process runs all stages), all lists,
+  // merged. Returns the sum of the micro-batches' losses, on every rank; 0 without losses. Gradients are
+  // added to grad() of the parameters that are attached to gm. Collective over the group: all ranks pass the
+  // same lists.
   // Errors: the model's exceptions, with the action added; those of Mailbox. Other ranks get a PeerError.
   double run(const ActionLists& lists, const StepWork& work);
   // Broadcasts the tensors of each micro-batch from the last stage's rank to all ranks. All ranks pass lists
@@ -60,6 +62,7 @@ class Executor {
   };
 
   double run_list(Step& step);
+  // Returns this rank's list, or with devices all lists merged in the order of a simulation.
   std::vector<ActionPosition> order_of(const ActionLists& lists) const;
   std::string mismatching_inputs(const Step& step, const Action& action) const;
   void forward(Step& step, const Action& action, bool recomputes);

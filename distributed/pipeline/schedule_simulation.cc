@@ -90,7 +90,7 @@ class ActionGraph {
       if (a.stage + 1 < lists_.stages()) f(input_gradient_[index_of(a.stage + 1, a.micro_batch)]);
     }
   }
-  // Calls f(rank) for each rank with an action that depends on this action.
+  // Calls f(rank) for each rank with an action that may depend on this action.
   template <class F> void each_rank_waiting(int32_t id, F f) const {
     const Action& a = action(id);
     f(lists_.rank_of_stage[a.stage]);

@@ -1,4 +1,4 @@
-// Model parallelism with data parallelism: each rank has the model on two devices, and
+// Model parallelism with data parallelism: each rank divides the model between two devices, and
 // DistributedDataParallel averages the gradients over the ranks.
 #include "gradus/autograd/grad_manager.h"
 #include "gradus/distributed/data_parallel/distributed_data_parallel.h"

@@ -25,7 +25,7 @@ void step(training::Step& s, Trainer& t) {
 }
 
 std::unique_ptr<Networks> make(const NetworkOptions& o) {
-  const int64_t base = o.width * o.size / 2;  // channels of the largest images
+  const int64_t base = o.width * o.size / 2;  // so that the largest images have o.width channels
   return networks_of<models::PGGANGenerator, models::PGGANDiscriminator>(
       {.size = o.size, .channels = o.channels, .latent = o.latent, .channel_base = base},
       {.size = o.size, .channels = o.channels, .channel_base = base}, o.size);

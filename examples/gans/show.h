@@ -1,11 +1,13 @@
-// Writes images of a trained generator.
+// Commands of the program `gan` that load a checkpoint and write images of its generator, as a picture or as
+// .safetensors.
 #pragma once
 
 namespace gradus::examples {
 
-// Runs `gan sample`: writes a grid of images, or a safetensors file of them. Returns the exit status.
+// In both, argv[0] is the command. Errors are printed. Return the exit status.
+// `gan sample`: a grid of images of random latents.
 int run_sample(int argc, char** argv);
-// Runs `gan interpolate`: writes a strip of images of interpolated latents. Returns the exit status.
+// `gan interpolate`: rows of images, each from one random latent to the next.
 int run_interpolate(int argc, char** argv);
 
 }  // namespace gradus::examples

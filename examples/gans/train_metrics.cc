@@ -1,4 +1,5 @@
-// Registers the metrics as the test of a training (training::TrainingOptions::test).
+// Computes image metrics as the test of a training (training::TrainingOptions::test), on the averaged
+// generator's images, and keeps the best checkpoint by the first metric. Collective.
 #include "gradus/examples/gans/train_metrics.h"
 
 namespace gradus::examples {

@@ -33,7 +33,8 @@ struct PGGANGeneratorOptions {
   double channel_decay = 1;
   int64_t channel_max = 512;
   nn::PixelNormOptions pixel_norm = {};
-  // Fan in the scale gain / sqrt(fan) of the weights of upsampling convolutions (equalized learning rate).
+  // Which fan the weights of upsampling convolutions are scaled by: gain / sqrt(fan) (equalized learning
+  // rate).
   nn::init::FanMode up_fan = nn::init::FanMode::kFanIn;
 };
 

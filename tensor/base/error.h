@@ -1,5 +1,6 @@
-// Exception types. Error and its subclasses are mistakes of the caller or bad input, except DeviceFailure
-// (device_failure.h), a failure of a device or a lack of memory. InternalError is a bug in Gradus.
+// Exception types. The subclasses of Error in this file are mistakes of the caller or bad input; subclasses
+// elsewhere can also be failures of the environment: DeviceFailure (device_failure.h: a device, a lack of
+// memory) and dist::DistributedError (another rank, the network). InternalError is a bug in Gradus.
 //
 //   throw ShapeError("conv2d", "weight has ", w.size(1), " input channels but x has ", x.size(1),
 //                    ": x ", describe(x));

@@ -42,7 +42,8 @@ template <class F> void dispatch_by_size(const Tensor& x, F&& f) {
 }
 
 // Calls f.operator()<T>(combine), where combine(old, written) returns the new value of an element. T is x's
-// element type; for kAssign it is the unsigned integer type of the same size.
+// element type; for kAssign it is the unsigned integer type of the same size. The other modes take f32, f64
+// and integers, kAdd also bool.
 template <class F> void dispatch_write(const Tensor& x, const char* op, WriteMode mode, F&& f) {
   if (mode == WriteMode::kAssign)
     return dispatch_by_size(x, [&]<class T>() { f.template operator()<T>([](T, T b) { return b; }); });
@@ -238,8 +239,8 @@ void nonzero_cpu(const Tensor& out, const Tensor& x) {
   });
 }
 
-// out = elements of x where mask is true, then zeros. A block is compacted without branches in a buffer that
-// has room for one element more.
+// out = elements of x where mask is true, then zeros. A block is compacted without branches in a buffer with
+// room for one element more: an element that is not kept is also written.
 void masked_select_cpu(const Tensor& out, const Tensor& x, const Tensor& mask) {
   const bool* m = mask.ptr<bool>();
   const int64_t n = mask.numel();

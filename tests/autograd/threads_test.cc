@@ -13,6 +13,7 @@
 namespace gradus {
 namespace {
 
+// cpu:1 and cpu:2 are logical CPU devices: a worker thread of each runs the kernels queued on it.
 const Device kOther = Device::parse("cpu:1");
 
 template <class F> void on_threads(int n, F f) {

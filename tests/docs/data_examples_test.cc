@@ -1,4 +1,5 @@
 // The examples of docs/guide/data.md: that they compile and do what the page says. Ranks are threads here.
+// Copies of the page's code: change both.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,3 +1,5 @@
+// Draws a random problem from a seed, computes the expected results by loops in f64, and compares them
+// exactly: conv_cases.h tells why all sums are exact.
 #include "gradus/tests/kernels/conv_cases.h"
 
 #include <array>
@@ -16,7 +18,7 @@ namespace {
 
 using raw::ConvGeometry;
 
-// Keeps sums exact and cases short.
+// Limit of the products of a case: sums stay exact in f32 (conv_cases.h), and cases short.
 constexpr double kMaxProducts = 1.5e6;
 
 DType random_dtype(Random& r) {

@@ -452,6 +452,7 @@ TEST(Profiler, SaysWhereItCannotWrite) {
   EXPECT_THROW(Profiler().write_trace("/dev/full"), FileError);
 }
 
+// TraceFile blocks SIGXFSZ, which such a write would raise.
 TEST(Profiler, ATraceBeyondTheLimitOfFileSizesIsAnError) {
   const std::string path = testing::TempDir() + "/limited-trace";
   rlimit before{};

@@ -18,6 +18,7 @@ struct Failure {
   int64_t times;         // number of failing calls
   int status;
 };
+// Guarded by the runtime's lock, which callers of injected_failure hold.
 struct Calls {
   Failure failure{"", -1, 0, 0};
   std::map<std::string_view, int64_t> made;
@@ -47,6 +48,7 @@ std::map<std::string_view, int64_t> take_calls() {
   return std::exchange(calls().made, {});
 }
 
+// `of_library`: the usual error status of a library's function; 0 for the runtime's.
 int injected_failure(const char* function, int of_library) {
   ++calls().made[function];
   if (!of_library && is_driver_old() && function != std::string_view("cudaDriverGetVersion"))

@@ -38,9 +38,9 @@ class Watch {
   // Errors: ValueError for steps < 1.
   explicit Watch(WatchOptions options = {});
 
-  // Returns new warnings, each of the three kinds once, from the means over the last `steps` steps of
-  // "d/real" and "d/fake" (1 and 0 for a perfect discriminator), "diversity" and "penalty". Names may be
-  // missing.
+  // Takes the means over the last `steps` steps of "d/real" and "d/fake" (1 and 0 for a perfect
+  // discriminator), "diversity" and "penalty". Names may be missing. Returns new warnings: each of the three
+  // kinds at most once in all.
   std::vector<std::string> update(const std::map<std::string, double>& means, int64_t steps);
 
  private:

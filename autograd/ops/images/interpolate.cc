@@ -26,8 +26,8 @@ struct Axis {
   bool align_corners;
 };
 
-// Returns the distance between neighboring output pixels in input pixels. T is x's dtype, in which PyTorch
-// computes positions; the nearest pixel is then the same as PyTorch's.
+// Returns the distance between neighboring output pixels in input pixels. T is f64 for x in f64, else f32, as
+// in PyTorch, so that the nearest pixel is the same.
 template <class T> T step_of(const Axis& a) {
   if (a.align_corners) return a.out > 1 ? T(a.in - 1) / T(a.out - 1) : T(0);
   return a.scale > 0 ? T(1.0 / a.scale) : T(a.in) / T(a.out);

@@ -29,11 +29,13 @@ Tensor upfirdn2d(const Tensor& x, const Tensor& kernel, const Upfirdn2dOptions& 
 // Errors: as upfirdn2d.
 Tensor filter2d(const Tensor& x, const Tensor& kernel);
 // Upsamples images by `factor`: factor^2 times upfirdn2d with up = factor. The factor^2 makes up for the inserted
-// zeros: a kernel of sum 1 preserves the mean brightness. Zero padding centers the kernel.
+// zeros: a kernel of sum 1 preserves the mean brightness. Zero padding centers the kernel; if that is
+// impossible, the zeros above and on the left are rounded up, as in StyleGAN2.
 // Shapes: x [N,C,H,W], kernel [KH,KW] or [K] -> [N,C,H factor,W factor].
 // Errors: as upfirdn2d; ValueError for a factor below 1.
 Tensor upsample2d(const Tensor& x, const Tensor& kernel, int64_t factor = 2);
-// Downsamples images by `factor`: upfirdn2d with down = factor. Zero padding centers the kernel.
+// Downsamples images by `factor`: upfirdn2d with down = factor. Zero padding centers the kernel; if that is
+// impossible, there is one zero more above and on the left, as in StyleGAN2.
 // Shapes: x [N,C,H,W], kernel [KH,KW] or [K] -> [N,C,floor(H / factor),floor(W / factor)].
 // Errors: as upfirdn2d; ValueError for a factor below 1.
 Tensor downsample2d(const Tensor& x, const Tensor& kernel, int64_t factor = 2);

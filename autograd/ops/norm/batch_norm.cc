@@ -162,7 +162,8 @@ void record_training(const char* op, const Tensor& x, const Tensor& weight, cons
              {&result.y, 1}, {r.edge_to(x), r.edge_to(weight), r.edge_to(bias)});
 }
 
-// The node of batch_statistics with outputs x, mean and m2 = sum (x - mean)^2. The gradient of x is
+// The node of batch_statistics with outputs x, mean f64[C] and m2 f64[C] = sum (x - mean)^2. The gradient
+// of x is
 //   dx + dmean / rows + 2 * dm2 * (x - mean), where rows is the number of elements per channel.
 // The gradient of output x is accepted in channel_dtype, so that the sum is rounded once.
 class BatchStatisticsNode final : public autograd::Node {

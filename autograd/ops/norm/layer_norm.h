@@ -10,7 +10,8 @@ namespace gradus {
 // Normalizes over the last dims, whose sizes are `normalized_shape`:
 //   y = (x - mean) / sqrt(var + eps) * weight + bias
 // The variance is the biased one. 16-bit floats are computed in f32. The result is row-major.
-// Shapes: x [...,S], weight and bias S (1 and 0 when undefined), of x's dtype or f32 -> x's shape.
+// Shapes: x [...,S], weight and bias S (1 and 0 when undefined), of x's dtype, or f32 if x has 16 bits -> x's
+// shape and dtype.
 // Errors: ShapeError for an empty normalized_shape, one that x does not end with, or a weight or bias of
 // another shape; DTypeError; DeviceError; ValueError for eps < 0.
 // Source: Ba et al., "Layer normalization", 2016.

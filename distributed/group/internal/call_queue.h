@@ -28,7 +28,7 @@ class PostedCalls {
  public:
   void add(const CallSeries& series, int calls);  // calls < 0: they have ended
   bool none() const { return count_.load(std::memory_order_acquire) == 0; }
-  // Returns whether one of the calls is of the group of `series`.
+  // Returns whether one of the calls is of the group of `series`; false for a series of messages.
   bool has(const CallSeries& series) const;
 
   Futex changed;  // notified by add
@@ -53,6 +53,8 @@ class CallQueue {
 
   // Runs the call on this thread, unless another call runs or is queued. Returns whether the call ran.
   bool try_run(const Call& call);
+  // Queues the call for the queue's thread, and returns at once.
+  // Errors: InternalError if the thread has ended; what starting a thread throws (the call is dropped then).
   void post(Call call);
   // Returns the queue's id: the value of current_call_queue (health/wait_scope.h) on the queue's thread.
   const void* id() const { return state_.get(); }
@@ -77,6 +79,7 @@ class CallQueue {
   // Shared with the thread, whose last call may release the last reference to the group and destroy the
   // queue.
   const std::shared_ptr<State> state_;
+  // Of the constructor's process: a forked child does not have the thread.
   const int process_ = gradus::internal::fork_count();
   std::thread thread_;
 };

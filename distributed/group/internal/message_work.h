@@ -61,8 +61,8 @@ struct Message {
 Message make_message(const char* op, const Group& group, int peer, const char* what, uint32_t tag,
                      std::optional<Milliseconds> timeout);
 
-// A send or receive in progress; starting never blocks. A forked child's destructor ignores the
-// parent's message.
+// A send or receive in progress; starting never blocks. Unless the job has failed, wait for it or detach() it
+// before dropping the last reference. In a forked child the destructor leaves the parent's message alone.
 class MessageWork final : public WorkState {
  public:
   // Sends x: row-major or channels-last, written by its device, or undefined. The message keeps x alive.

@@ -13,9 +13,10 @@ namespace gradus::dist::internal {
 
 class StoreConnection {
  public:
-  // Connects to the server; with `retry`, retries until the deadline. `who` has the client's role, attempt
-  // and, of a member, its rank; nonce and job_id are set here.
-  // Errors: ConnectionError, as for connect_tcp_store.
+  // Connects to the server; with `retry`, retries until the deadline, unless the server refuses for good or
+  // is no store of this job. `who` has the client's role, attempt and, of a member, its rank; nonce and
+  // job_id are set here.
+  // Errors: ValueError for a port outside of 1 to 65535; ConnectionError, as for connect_tcp_store.
   static StoreConnection open(const char* op, const StoreAddress& address, Hello who,
                               const Deadline& deadline, bool retry = true);
 

@@ -1,5 +1,5 @@
-// Helpers for AVX512_BF16 dot products (vdpbf16ps): each f32 lane accumulates the products of two pairs of bf16.
-// Uses intrinsics, because Highway 1.0 has no such operation. For x86-64 only.
+// Helpers for AVX512_BF16 dot products (vdpbf16ps): each f32 lane adds a[2i] b[2i] + a[2i+1] b[2i+1] of bf16
+// vectors a and b. Uses intrinsics, because Highway 1.0 has no such operation. For x86-64 only.
 #pragma once
 
 #include <immintrin.h>

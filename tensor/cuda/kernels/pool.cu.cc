@@ -277,11 +277,11 @@ __global__ void __launch_bounds__(kThreads, 4) pool_spread(T* dx, const T* dy, P
   store(dx + item * vector, sum);
 }
 
-// Calls f(T()) with f64 or f32.
+// Calls f(T()) with f64 or f32; callers convert 16-bit floats to f32.
 template <class F> void with_wide_float(DType dtype, F&& f) {
   dtype == DType::kF64 ? f(double()) : f(float());
 }
-// Calls f<I>() with I = uint8_t or int32_t, the type of an index tensor.
+// Calls f<I>() with the type I of an index tensor: uint8_t if windows have at most 256 cells, else int32_t.
 template <class F> void with_index(DType dtype, F&& f) {
   dtype == DType::kU8 ? f.template operator()<uint8_t>() : f.template operator()<int32_t>();
 }

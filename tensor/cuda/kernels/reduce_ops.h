@@ -4,9 +4,13 @@
 //   start()                 the neutral element
 //   step(a, x)              a Lane combined with an element; step(a, x, i) also gets the element's index
 //   merge(a, b)             two Wides combined
+//   offset_index(a, i)      indexed ops: adds i to the index in a Wide
 //   finish(a)               the result; finish(a, i) also gets the result's index
 // At most 16 steps are taken in Lane (the elements' precision), before the Lane is converted to Wide (f64 for
 // floats). Integers are summed as unsigned numbers, which wrap.
+//
+// Element types T: Sum and Extremum take all but bool (bools are uint8_t); Extreme also no 16-bit floats;
+// Prod f32, f64 and i64; Norm, ExtremeAbs and Variance f32 and f64.
 //
 // kHalfVectors: if columns are reduced, a thread has half a vector of columns. With a whole vector nvcc
 // spills registers, or uses so many that less than half of a multiprocessor is occupied
@@ -112,7 +116,8 @@ template <class T, bool largest> struct ExtremeAbs : Extreme<T, largest> {
   __device__ T step(T a, T x) const { return Extreme<T, largest>::step(a, m::abs(x)); }
 };
 
-// An element, and its index along the reduced dim; kNone: no element yet. A Wide has no padding bytes.
+// An element, and its index along the reduced dim; kNone: no element yet. A Wide has no padding bytes,
+// since warps exchange it as 64-bit words.
 template <class V, class N> struct IndexedValue {
   static constexpr N kNone = std::numeric_limits<N>::max();
   V value;

@@ -38,7 +38,7 @@ template <class A> GRADUS_HD A leaky_relu_gradient(A dy, A v, A slope) {
 }
 
 // The coefficients of a channel of n elements in the gradient of x (batch_norm_dx), and dweight. sum = sum(dy),
-// centered_sum = sum(dy * (x - mean)).
+// centered_sum = sum(dy * (x - mean)), where dy is the gradient of normalized(): after that of an activation.
 struct BatchNormGradCoefficients {
   double dweight, offset, slope;
 };
@@ -51,12 +51,14 @@ template <class A> GRADUS_HD A batch_norm_dx(A dy, A v, A mean, A scale, A offse
   return scale * (dy - offset - (v - mean) * slope);
 }
 
-// Returns offset + (v - mean) * slope.
+// Returns offset + (v - mean) * slope: the gradient of x if mean and variance themselves have gradients
+// (batch_statistics_backward).
 template <class A> GRADUS_HD A affine_about_mean(A v, A mean, A offset, A slope) {
   return offset + (v - mean) * slope;
 }
 
-// Returns a running mean or variance after its update by that of a batch, whose weight is `momentum`.
+// Returns a running mean or variance after its update by that of a batch, whose weight is `momentum`. The
+// variance of the batch is unbiased here: var * n / (n - 1).
 GRADUS_HD double updated_statistic(double running, double batch, double momentum) {
   return running + momentum * (batch - running);
 }

@@ -1,6 +1,6 @@
-// Raw convolutions: check the arguments, convert images to channels-last and weights to row-major layout,
-// allocate the result, and call the device's kernel. For x [N, C, H, W], with zeros as padding, and
-// w [O, C/groups, KH, KW]:
+// Raw convolutions of 2 or 3 spatial dims (check_conv also takes 1): check the arguments, convert images to
+// channels-last and weights to row-major layout, allocate the result, and call the device's kernel. For
+// x [N, C, H, W], with zeros as padding, and w [O, C/groups, KH, KW]:
 //   y[n, o, i, j] = bias[o] + sum_{c, k, l} w[o, c, k, l] * x[n, c', s i + d k - p, s j + d l - p]
 // with stride s, dilation d and padding p, where c' is channel c of o's group. Empty results skip the kernel.
 #include "gradus/tensor/ops/images/conv.h"

@@ -1,4 +1,5 @@
-// Replaces the cuDNN backend by one without plans, so that Gradus's own kernels compute all convolutions.
+// Linked in place of the cuDNN backend (direct_op_table_on_gpu): no convolution has a plan, so that Gradus's
+// own kernels compute those of the op table.
 #include "gradus/tensor/cuda/cudnn/cudnn.h"
 
 namespace gradus::cuda {

@@ -38,6 +38,7 @@ void expect_few_calls(int64_t most_launches, const Step& step) {
   std::cout << calls.table();  // calls per op, and the figures of docs/cuda.md
 }
 
+// make takes StepOptions: device, batch, size, bf16, width.
 TEST(Calls, Mnist) { expect_few_calls(30, example("MNIST's network").make({kCuda, 2, 28})); }
 
 TEST(Calls, Dcgan) { expect_few_calls(57, example("DCGAN").make({kCuda, 8, 16, false, 8})); }
@@ -46,9 +47,6 @@ TEST(Calls, DcganOf64Pixels) { expect_few_calls(100, example("DCGAN").make({kCud
 
 // With so many images each batch norm takes two launches in each direction, as in real training.
 TEST(Calls, DcganOfMoreImages) { expect_few_calls(120, example("DCGAN").make({kCuda, 9, 64, false, 4})); }
-
-// The larger networks come last: the emulated device works later, and the end of the program drops what still
-// waits.
 
 // In mixed precision, with a GradScaler that decides on the device.
 template <class Opt, class Options> void expect_few_calls_of_scaled(Options options, int64_t most_launches) {
@@ -90,6 +88,8 @@ TEST(Calls, CapturableMnist) {
   });
 }
 
+// Last, because it is the largest: the emulated device runs queued work later, and the end of the program
+// drops what is still queued.
 TEST(Calls, ResNet18) { expect_few_calls(129, example("ResNet-18").make({kCuda, 2, 32})); }
 
 }  // namespace

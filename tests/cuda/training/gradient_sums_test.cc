@@ -1,5 +1,6 @@
 // Gradients of leaves that several ops use, on the emulator: bits of the CPU, and added in one launch per
-// dtype (add_all_) unless something needs a sum at once. So are sums with gradients of earlier backwards.
+// dtype (add_all_) unless something needs a sum at once. Sums with gradients of
+// earlier backwards are batched likewise.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -171,7 +172,7 @@ TEST(GradientSums, OfInputsAreThereAfterTheirPart) {
   EXPECT_EQ(gradients(p.there), gradients(p.here));
 }
 
-// The memory of deferred terms is bounded: a larger term is added at once.
+// Deferred terms hold at most 32 MiB (kMaxPendingBytes in engine.cc): a term of 33 MiB is added at once.
 TEST(GradientSums, OfLargeGradientsDoNotWait) {
   const Tensor large = zeros({(int64_t{33} << 20) / 8}, {DType::kF64, kCuda});
   const Tensor small = zeros({3}, {DType::kF64, kCuda});

@@ -52,7 +52,8 @@ TEST_P(LayerTable, PrintsOptionsThatDifferFromTheirDefaults) {
   EXPECT_EQ(m->type_name() + "(" + m->extra_repr() + ")", checks().prints);
 }
 
-// In f64, with `rows` for kRows; the first one is multiplied by `factor`.
+// Returns the row's inputs, with `rows` samples: indices in i64, others in f64, the first multiplied by
+// `factor`.
 std::vector<Tensor> make_inputs(const Row& row, int64_t rows, double factor = 1) {
   std::vector<Tensor> inputs;
   for (Shape shape : row.checks.inputs) {

@@ -334,7 +334,7 @@ FuzzCase choose(const OpCase& row, Dice& dice) {
   }
   for (size_t k = 0; row.layouts && k < c.layouts.size(); ++k)
     if (!dice.chance(35)) {
-      // Given values are not repeated along a dim (layout b).
+      // Given values are not repeated along a dim (layout b of FuzzCase::layouts).
       const bool given = !row.samples[c.sample][k].values.empty();
       c.layouts[k] = "srnob"[dice.below(given ? 4 : 5)];
     }
