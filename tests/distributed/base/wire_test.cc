@@ -51,7 +51,7 @@ TEST(Wire, RefusesTruncatedBytes) {
 TEST(Wire, RefusesAbsurdSizes) {
   WireWriter huge;
   huge.put(uint64_t(1) << 60);
-  const std::string bytes = huge.take();
+  const std::string bytes = huge.release();
   EXPECT_THROW(from_wire<std::string>(bytes), StoreError);
   EXPECT_THROW(from_wire<std::vector<int>>(bytes), StoreError);
   EXPECT_THROW(from_wire<Shape>(to_wire(uint8_t(kMaxDims + 1)) + std::string(8 * (kMaxDims + 1), 'x')),
