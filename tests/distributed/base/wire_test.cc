@@ -72,7 +72,7 @@ TEST(Wire, RefusesMalformedTensors) {
   EXPECT_EQ(from_wire<Tensor>(tensor_bytes(1, f32, {2}, 8)).numel(), 2);
   const std::string malformed[] = {
       tensor_bytes(2, f32, {2}, 8),                                   // no such kind
-      tensor_bytes(1, 8, {2}, 8),                                     // no such dtype
+      tensor_bytes(1, 10, {2}, 8),                                    // no such dtype
       tensor_bytes(1, f32, {-2}, 8),                                  // negative
       tensor_bytes(1, f32, {3}, 8),                                   // too little
       tensor_bytes(1, f32, {1}, 8),                                   // too much
