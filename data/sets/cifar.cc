@@ -9,6 +9,7 @@
 #include <system_error>
 
 #include "gradus/data/files/input_file.h"
+#include "gradus/data/files/sha256.h"
 
 namespace gradus::data {
 namespace {
@@ -137,6 +138,7 @@ ImagesInMemory load(const Kind& kind, const std::vector<fs::path>& files, const 
     parts.push_back({std::move(file), bytes / record});
   }
 
+  key = sha256(key);  // Job::share takes at most 512 bytes
   // Layout: images, then labels.
   const HostTensor all = host_tensor(key, n * (kImageBytes + 1), [&](uint8_t* images) {
     uint8_t* labels = images + n * kImageBytes;

@@ -75,7 +75,8 @@ template <class T, class Op> void combine(T* out, const T* a, const T* b, int64_
 }
 // Divides in place; integers truncate toward zero.
 template <class T> void divide(T* x, int64_t n, int size) {
-  const T divisor = static_cast<T>(size);
+  // An i8 or u8 does not hold every size.
+  const auto divisor = static_cast<std::conditional_t<std::is_integral_v<T>, int64_t, T>>(size);
   for (int64_t i = 0; i < n; ++i) x[i] = T(x[i] / divisor);
 }
 

@@ -165,8 +165,11 @@ Work all_reduce_coalesced(const std::vector<Tensor>& xs, const AllReduceOptions&
   const auto text = [](const std::vector<int64_t>& shapes) {
     if (!shapes.empty() && shapes[0] < 0) return concat("shapes of hash ", uint64_t(shapes.at(1)));
     std::string text = "shapes";
-    for (size_t i = 0; i < shapes.size(); i += 1 + shapes[i])
-      text += concat(' ', Shape(std::span(shapes).subspan(i + 1, shapes[i])));
+    for (size_t i = 0; i < shapes.size(); i += 1 + size_t(shapes[i])) {
+      if (size_t(shapes[i]) >= shapes.size() - i)
+        return text + " (malformed)";  // they come from another rank
+      text += concat(' ', Shape(std::span(shapes).subspan(i + 1, size_t(shapes[i]))));
+    }
     return text;
   };
 

@@ -87,15 +87,21 @@ template <class I, int digits> I* radix_sort(I* items, I* spare, int64_t n) {
   return items;
 }
 
+// Errors: ShapeError for n of 2^32 or more: the index of an item has 32 bits.
+void check_slice_length(int64_t n) {
+  if (n > std::numeric_limits<uint32_t>::max())
+    throw ShapeError("sort", "expected fewer than 2^32 elements along the dim, got ", n);
+}
+
 // The items (key, index) of one slice of n elements, with a buffer for sorting.
-// Errors: ShapeError for n of 2^32 or more.
+// Errors: as check_slice_length.
 template <class T> class SliceSorter {
  public:
   using K = KeyOf<T>;
   using I = SortItem<K>;
-  explicit SliceSorter(int64_t n) : n_(n), items_(new I[n]) {
-    if (n > std::numeric_limits<uint32_t>::max())
-      throw ShapeError("sort", "expected fewer than 2^32 elements along the dim, got ", n);
+  explicit SliceSorter(int64_t n) : n_(n) {
+    check_slice_length(n);
+    items_.reset(new I[n]);
   }
 
   void load(const T* x, int64_t stride, bool descending) {
@@ -170,6 +176,7 @@ template <class Make, class F> void for_each_slice(const Tensor& x, Make&& make,
 // values, indices [outer, k, inner] = the first k elements of each slice in sorted order; k = n sorts.
 void sort_cpu(const Tensor& values, const Tensor& indices, const Tensor& x, bool descending) {
   const int64_t n = x.shape()[1], inner = x.shape()[2], k = values.shape()[1];
+  check_slice_length(n);
   dispatch_bool_as_u8(x, [&]<class T>() {
     const T* p = x.ptr<T>();
     T* v = values.ptr<T>();

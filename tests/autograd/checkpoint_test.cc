@@ -86,6 +86,18 @@ TEST(Checkpoint, LeavesBatchNormsStatisticsAloneTheSecondTime) {
   }
 }
 
+TEST(Checkpoint, LeavesInstanceNormsStatisticsAloneTheSecondTime) {
+  nn::InstanceNorm1d norm({.features = 3, .affine = true, .track_running_stats = true});
+  const Tensor x = randn({2, 3, 5});
+  GradManager gm;
+  gm.attach(norm.parameters());
+  auto recording = gm.record();
+  const Tensor y = autograd::checkpoint([&](const Tensor& t) { return norm(t); }, x);
+  const Values before = values_of(norm.buffers());
+  gm.backward(sum(square(y)));
+  EXPECT_EQ(values_of(norm.buffers()), before);
+}
+
 TEST(Checkpoint, LeavesPowerIterationsAloneTheSecondTime) {
   const auto step = [](bool checkpointed) {
     manual_seed(2);

@@ -70,6 +70,14 @@ TEST(MaxPool2d, ANaNWins) {
       std::isnan(raw::max_pool_value(narrow, raw::max_pool2d_windows(narrow, {.kernel = 2})).item<float>()));
 }
 
+// Both taps of the dilated kernel lie in the padding.
+TEST(MaxPool2d, PositionsOfAWindowWithoutPixelsAreZero) {
+  const Tensor x = image({5}, 1, 1);
+  const PoolWindows w = raw::max_pool2d_windows(x, {.kernel = 2, .padding = 1, .dilation = 2});
+  EXPECT_EQ(raw::max_pool_positions(raw::max_pool(x, w).second, w).to_vector<int64_t>(),
+            std::vector<int64_t>{0});
+}
+
 TEST(MaxPool2d, LargeWindowsUseWiderIndices) {
   const Tensor x = random_tensor({1, 2, 20, 20});
   const PoolWindows w = raw::max_pool2d_windows(x, {.kernel = 20});

@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "gradus/autograd/graph/record.h"
+#include "gradus/autograd/graph/tracking.h"
 #include "gradus/autograd/ops/arithmetic.h"
 #include "gradus/autograd/ops/copy.h"
 #include "gradus/autograd/ops/norm/batch_norm.h"
@@ -173,7 +174,7 @@ Tensor instance_norm(const Tensor& x, const Tensor& running_mean, const Tensor& 
   if (positions == 1) throw ValueError(op, "needs more than one position per channel: x ", describe(x));
   if (x.size(1) == 0) return x;
   const raw::GroupNormResult result = normalized(op, x, weight, bias, {.groups = x.size(1), .eps = o.eps});
-  if (running_mean.defined() && x.numel() > 0) {
+  if (running_mean.defined() && x.numel() > 0 && !autograd::is_recomputing()) {
     update_running(running_mean, result.mean, 1, o.momentum);
     update_running(running_var, result.var, double(positions) / double(positions - 1), o.momentum);
   }

@@ -130,8 +130,8 @@ void join_others(World& world, const Rendezvous& rendezvous, const JobPosition& 
 
 Ref<World> join_job(const InitOptions& options) {
   if (options.backend != "gloo" && options.backend != "cpu:gloo")
-    throw ValueError(kOp, "backend must be 'gloo', got '", options.backend,
-                     options.backend == "local" ? "': ranks as threads come from dist::run_ranks" : "'");
+    throw ValueError(kOp, "backend must be 'gloo', got '", options.backend, "'",
+                     options.backend == "local" ? ": ranks as threads come from dist::run_ranks" : "");
   const Deadline deadline = Deadline::after(options.init_timeout.value_or(options.timeout));
   JobPosition position;
   const Rendezvous rendezvous = make_rendezvous(options, position);

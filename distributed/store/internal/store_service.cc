@@ -59,7 +59,11 @@ void StoreService::handle(Id id, Connection& c, std::string_view body, TimePoint
   if (c.hello.role != Role::kClient) return handle_notice(id, c, *message, now);
   // A client may send one request at a time, which bounds the memory for answers.
   if (table_.is_waiting(id) || !c.out.empty()) return drop(id, c, kBadMessage);
-  if (!is_launcher(c.hello) && !message->texts.empty() && message->texts[0].starts_with(kLauncherPrefix))
+  const bool has_keys_only = message->type == MessageType::kWait || message->type == MessageType::kCheck;
+  const std::span keys(message->texts.begin(),
+                       has_keys_only ? message->texts.size() : std::min<size_t>(message->texts.size(), 1));
+  if (!is_launcher(c.hello) &&
+      std::ranges::any_of(keys, [](std::string_view key) { return key.starts_with(kLauncherPrefix); }))
     return send(id, c,
                 encode({MessageType::kInvalid, {}, {"keys that begin with 'launcher/' are the launchers'"}}));
   StoreTable::Answers answers;

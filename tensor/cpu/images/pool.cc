@@ -107,10 +107,12 @@ void max_pool_positions_cpu(const Tensor& positions, const Tensor& index, PoolWi
   const int64_t C = index.size(1);
   dispatch_index(index.dtype(), [&]<class I>() {
     for_all_windows(w, index.size(0), C, [&](const Window& window) {
-      for (int64_t c = 0; c < C; ++c)
+      for (int64_t c = 0; c < C; ++c) {
+        int64_t& position = positions.ptr<int64_t>()[window.output_offset + c] =
+            0;  // also if it has no pixel
         for (const WindowPixel& pixel : window.pixels)
-          if (index.ptr<I>()[window.output_offset + c] == I(pixel.kernel_index))
-            positions.ptr<int64_t>()[window.output_offset + c] = pixel.offset / C;
+          if (index.ptr<I>()[window.output_offset + c] == I(pixel.kernel_index)) position = pixel.offset / C;
+      }
     });
   });
 }

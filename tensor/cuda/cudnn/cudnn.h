@@ -75,8 +75,8 @@ std::vector<ConvPlan> recommended_plans(const char* op, const Cudnn& library, co
                                         cudnnHandle_t handle, cudnnBackendDescriptor_t properties,
                                         size_t most);
 
-// Makes the plan of an engine that was chosen before, with a workspace of any size. The result has no plan if
-// cuDNN refuses the choice, or if recommended_plans skips the engine. `handle` and `properties`: as above.
+// Makes the plan of an engine that was chosen before. The result has no plan if cuDNN refuses the choice, if
+// recommended_plans skips the engine, or if the workspace exceeds 1 GiB. `handle` and `properties`: as above.
 // Errors: CudnnError if a call fails for another reason.
 ConvPlan plan_of_choice(const char* op, const Cudnn& library, const Convolution& c, const ConvChoice& choice,
                         cudnnHandle_t handle, cudnnBackendDescriptor_t properties);

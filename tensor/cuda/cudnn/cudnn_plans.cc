@@ -144,7 +144,8 @@ ConvPlan plan_of_choice(const char* op, const Cudnn& library, const Convolution&
   const Calls calls(op, library, c);
   const Descriptor graph = make_graph(calls, c, handle);
   try {
-    return Planned{calls, c, handle, properties}.plan_chosen(graph, choice);
+    ConvPlan p = Planned{calls, c, handle, properties}.plan_chosen(graph, choice);
+    if (p.workspace <= kMaxWorkspace) return p;
   } catch (const CudnnError& e) {
     if (!refuses(e.status)) throw;
   }

@@ -186,6 +186,15 @@ TEST(ReduceOp, AveragesOfIntegersAreTruncatedTowardZero) {
   EXPECT_EQ(a, (std::vector<int64_t>{-1, 1, -2, 3}));
 }
 
+TEST(ReduceOp, AveragesOfBytesDivideByMoreRanksThanAByteHolds) {
+  std::vector<uint8_t> sums = {0, 255};
+  finish_reduce(sums.data(), 2, DType::kU8, ReduceOp::kAvg, 256);
+  EXPECT_EQ(sums, (std::vector<uint8_t>{0, 0}));
+  std::vector<int8_t> negative = {-128, 127};
+  finish_reduce(negative.data(), 2, DType::kI8, ReduceOp::kAvg, 128);
+  EXPECT_EQ(negative, (std::vector<int8_t>{-1, 0}));
+}
+
 TEST(ReduceOp, NamesAndWhatIsRefused) {
   EXPECT_EQ(name_of(ReduceOp::kMean), "avg");
   EXPECT_EQ(name_of(ReduceOp::kBxor), "bxor");

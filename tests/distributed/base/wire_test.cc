@@ -53,7 +53,7 @@ TEST(Wire, RefusesTruncatedBytes) {
 TEST(Wire, RefusesAbsurdSizes) {
   WireWriter huge;
   huge.put(uint64_t(1) << 60);
-  const std::string bytes = huge.take();
+  const std::string bytes = huge.release();
   EXPECT_THROW(from_wire<std::string>(bytes), StoreError);
   EXPECT_THROW(from_wire<std::vector<int>>(bytes), StoreError);
   EXPECT_THROW(from_wire<Shape>(to_wire(uint8_t(kMaxDims + 1)) + std::string(8 * (kMaxDims + 1), 'x')),
@@ -75,7 +75,7 @@ TEST(Wire, RefusesMalformedTensors) {
   EXPECT_EQ(from_wire<Tensor>(tensor_bytes(1, f32, {2}, 8)).numel(), 2);
   const std::string malformed[] = {
       tensor_bytes(2, f32, {2}, 8),                                   // no such kind
-      tensor_bytes(1, 8, {2}, 8),                                     // u8[2] with 8 bytes
+      tensor_bytes(1, 10, {2}, 8),                                    // no such dtype
       tensor_bytes(1, f32, {-2}, 8),                                  // negative size
       tensor_bytes(1, f32, {3}, 8),                                   // too few bytes
       tensor_bytes(1, f32, {1}, 8),                                   // too many bytes

@@ -143,6 +143,8 @@ TEST(StoreServerTest, OnlyWhoHasTheLaunchersTokenIsALauncher) {
     auto member = join_tcp(address, 0, 2, kLong);
     auto store = connect_tcp_store(address, kLong);
     EXPECT_THROW(store->set("launcher/0/verdict", "0"), StoreError);
+    EXPECT_THROW(store->check({"key", "launcher/0/verdict"}), StoreError);
+    store->set("key", "launcher/");  // a value may begin so
     for (const char* token : {"", "ranks"}) {
       address.token = token;
       EXPECT_THROW(join_tcp_as_launcher(address, "node 1", kLong), ConnectionError);
