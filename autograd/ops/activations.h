@@ -1,6 +1,6 @@
 // Activation functions, applied to each element unless stated otherwise, differentiable to any order. The
 // result has x's shape, dtype and layout; integers give the default dtype, except that relu, relu6, threshold
-// and hardtanh with integer bounds keep theirs. y is the result, dy its gradient; "Grad" is the gradient of
+// and hardtanh with integer bounds keep their dtype. y is the result, dy its gradient; "Grad" is the gradient of
 // x.
 // Errors of all: StateError for an undefined tensor; DTypeError for a dtype that the op does not take.
 #pragma once

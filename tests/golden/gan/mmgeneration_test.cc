@@ -98,7 +98,8 @@ class Mmgeneration : public testing::Test {
     return convert();
   }
 
-  // Loads both networks, and compares their outputs with those of mmgeneration's. `flipped`: theirs are BGR.
+  // Loads both networks, and compares their outputs with mmgeneration's. `flipped`: mmgeneration's
+  // images are BGR.
   template <class G, class D>
   void expect_same(const std::string& name, typename G::Options g, typename D::Options d, bool flipped) {
     struct Gan : nn::Module {

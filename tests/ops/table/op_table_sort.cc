@@ -22,7 +22,7 @@ const Device kMeta{DeviceType::kMeta, 0};
 
 bool before(double a, double b) { return std::isnan(b) ? !std::isnan(a) : a < b; }
 
-// The indices of v's elements in sorted order; equal elements keep theirs.
+// The indices of v's elements in sorted order; equal elements keep their order.
 std::vector<size_t> order_of(const Values& v, bool descending) {
   std::vector<size_t> at(v.size());
   std::iota(at.begin(), at.end(), 0);
