@@ -72,7 +72,9 @@ class IsolatedStages {
     executor_.run(lists_, work);
     clear(gm_);
     const auto& steps = executor_.recorder().steps();
-    auto times = dist::stage_times(dist::make_report({{{.steps = {steps.begin(), steps.end()}}}}));
+    dist::PipelineRecord record;
+    record.ranks = {{.steps = {steps.begin(), steps.end()}}};
+    auto times = dist::stage_times(dist::make_report(record));
     for (dist::StageTimes& t : times) {
       const Tensor mean = tensor({t.forward, t.input_gradient, t.weight_gradient});
       dist::all_reduce(mean, {.op = dist::ReduceOp::kMean});
