@@ -6,6 +6,8 @@
 
 #include "benchmarks/pipeline_cases.h"
 #include "benchmarks/pipeline_models.h"
+#include "gradus/distributed/pipeline/executor.h"
+#include "gradus/distributed/pipeline/staged_model.h"
 
 namespace gradus::bench {
 namespace {
@@ -73,7 +75,7 @@ class IsolatedStages {
     clear(gm_);
     const auto& steps = executor_.recorder().steps();
     dist::PipelineRecord record;
-    record.ranks = {{.steps = {steps.begin(), steps.end()}}};
+    record.ranks.push_back({.steps = {steps.begin(), steps.end()}});
     auto times = dist::stage_times(dist::make_report(record));
     for (dist::StageTimes& t : times) {
       const Tensor mean = tensor({t.forward, t.input_gradient, t.weight_gradient});
