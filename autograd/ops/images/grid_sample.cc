@@ -63,15 +63,14 @@ Tensor padded(const Tensor& at, int64_t n, const GridSampleOptions& o) {
   return clamp(inside, 0, double(n - 1));
 }
 
-// Pixel indices (i64) of integer positions on an axis, and a factor of the pixels' values in x's dtype.
-// Inside the axis the factor `inside` is 1; outside, index and factor are 0, so that a zero is read.
+// Integer positions on an axis as pixel indices (i64), 0 for positions outside of the axis or NaN.
 struct Cells {
-  Tensor index, inside;
+  Tensor index, inside;  // inside: bool
 };
 // `whole` has integer values as floats; n: number of pixels of the axis.
 Cells cells_at(const Tensor& whole, int64_t n) {
   const Tensor inside = logical_and(ge(whole, 0), le(whole, double(n - 1)));
-  return {to(where(inside, whole, 0.0), DType::kI64), to(inside, whole.dtype())};
+  return {to(where(inside, whole, 0.0), DType::kI64), inside};
 }
 
 // The pixels at floor(position) - 1, 0, +1 and +2 of an axis, and their weights of cubic convolution (Keys
@@ -93,13 +92,15 @@ CubicTaps cubic_taps(const Tensor& at, int64_t n, const GridSampleOptions& o) {
   return taps;
 }
 
-// Returns [N*P*Q,C]: the rows (first + h) * size.w + w of pixels [N*H*W,C], times weight; rows outside of the
-// image are 0. first [N,1,1] is n * H for image n; h, w and weight are [N,P,Q].
+// Returns [N*P*Q,C]: the rows (first + h) * size.w + w of pixels [N*H*W,C], times weight. first [N,1,1] is
+// n * H for image n; h, w and weight are [N,P,Q]. Rows outside of the image are 0.
 Tensor read(const Tensor& pixels, Size2 size, const Tensor& first, const Cells& h, const Cells& w,
             const Tensor& weight) {
   const Tensor index = add(mul(add(first, h.index), size.w), w.index);
+  const auto column = [&](const Tensor& t) { return reshape(t, {index.numel(), 1}); };
   const Tensor rows = index_select(pixels, 0, reshape(index, {-1}));
-  return mul(rows, reshape(mul(weight, mul(h.inside, w.inside)), {index.numel(), 1}));
+  // Not a factor of 0: the pixel at index 0 may be infinite.
+  return mul(where(column(logical_and(h.inside, w.inside)), rows, 0.0), column(weight));
 }
 
 }  // namespace
