@@ -38,8 +38,8 @@ void AveragedModel::sync_with_model(const char* op) {
     for (const auto& [name, t] : tensors) {
       if (auto known = previous.extract(name); known && known.mapped().source.is_same(t)) {
         Average& a = known.mapped();
-        if (is_floating(t.dtype()))
-          a.value = raw::to(raw::to(a.value, raw::step_dtype(t.dtype())), t.device());
+        const DType dtype = is_floating(t.dtype()) ? raw::step_dtype(t.dtype()) : t.dtype();
+        a.value = raw::to(raw::to(a.value, dtype), t.device());
         averages_.push_back(std::move(a));
         continue;
       }

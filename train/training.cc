@@ -221,6 +221,7 @@ void Training::run_test() {
 }
 
 void Training::test_only() {
+  if (!options_.test) throw StateError("training", "there is no test: set TrainingOptions::test");
   resume();
   run_test();
 }

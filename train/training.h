@@ -69,7 +69,8 @@ class Training {
   Steps begin();
   std::default_sentinel_t end() const { return {}; }
 
-  // Resumes, and runs only the test, for which TrainingOptions::test must be set. Collective.
+  // Resumes, and runs only the test. Collective. Errors: those of begin(); StateError without
+  // TrainingOptions::test.
   void test_only();
   // For the loop of a test, after each batch: returns whether to end the loop (--dry-run). Collective.
   // Errors: Interrupted.

@@ -138,6 +138,14 @@ TEST(AveragedModel, FollowsANetworkThatGrowsAndOneWhoseLayersChange) {
   EXPECT_EQ(average.weights().size(), 1u);
 }
 
+TEST(AveragedModel, FollowsAModelToAnotherDevice) {
+  nn::BatchNorm2d net({.features = 2});
+  AveragedModel average(net);
+  net.to(Device(DeviceType::kCPU, 1));
+  average.update_parameters();
+  for (const auto& [name, t] : average.weights()) EXPECT_EQ(t.device(), Device(DeviceType::kCPU, 1)) << name;
+}
+
 TEST(AveragedModel, TakesNoOtherTensorsForTheWeights) {
   Net net;
   net.fill(1, 2);

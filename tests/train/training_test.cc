@@ -1,5 +1,5 @@
-// training::Training counted in epochs, on one rank: ends, tests, logs, sums of any names, resuming within an
-// epoch; evaluate; CommandLine. The tests of examples/ run programs, also on several ranks.
+// training::Training with CountBy::kEpochs, on one rank: ends, tests, logs, sums of any names, resuming
+// within an epoch; evaluate; CommandLine. The tests of examples/ run programs, also on several ranks.
 #include "gradus/train/training.h"
 
 #include <gmock/gmock.h>
@@ -51,6 +51,7 @@ struct Pair {
 
   Net gen, disc;
   optim::Adam opt_g{gen.parameters()}, opt_d{disc.parameters(), {.lr = 0.5}};
+  // The order of samples is the same in every Pair: the default seed.
   data::DataLoader loader{data::GeneratedDigits({.size = 50}), {.batch_size = 10, .shuffle = true}};
   training::RunOptions run;
   training::Training training;
@@ -129,6 +130,8 @@ TEST(Training, MakesOnlyATest) {
   p.training.test_only();
   EXPECT_EQ(tests, 1);
   EXPECT_EQ(p.training.steps(), 0);
+  Pair without_test({.epochs = 2});
+  EXPECT_THROW(without_test.training.test_only(), StateError);
 }
 
 TEST(Training, MakesATestAfterEachEpochAndAtTheEnd) {
@@ -161,7 +164,7 @@ TEST(Training, EvaluationRestoresTheModeOfEachModuleAlsoWhenItIsInterrupted) {
     bool ask_to_stop = false, fail = false;
   } net;
   net.frozen.eval();
-  Pair p({});
+  Pair p({});  // its Training takes SIGINT as a request to stop
   const auto expect_restored = [&] {
     EXPECT_TRUE(net.is_training());
     EXPECT_TRUE(net.fc.is_training());
@@ -243,6 +246,7 @@ TEST(CommandLine, ReadsThousandsAndMillions) {
   for (const auto& [text, count] :
        {std::pair("600k", 600'000), {"1.5M", 1'500'000}, {"0.5k", 500}, {"0", 0}, {"7", 7}})
     EXPECT_EQ(training::parse_count(text), count) << text;
+  // The last two are above 2^40.
   for (const char* text :
        {"", "k", "-1", "-1k", "1.5", "1.2345k", "1G", "1kk", "1k ", "nan", "inf", "1e300k", "2000000M"})
     EXPECT_FALSE(training::parse_count(text)) << text;

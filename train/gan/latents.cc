@@ -9,7 +9,8 @@ namespace gradus::gan {
 Tensor slerp(const Tensor& a, const Tensor& b, double t) {
   if (a.shape() != b.shape() || a.dim() == 0)
     throw ShapeError("slerp", "expected vectors of one shape, got ", describe(a), " and ", describe(b));
-  if (!is_floating(a.dtype())) throw DTypeError("slerp", "expected floating point, got ", describe(a));
+  if (!is_floating(a.dtype()) || !is_floating(b.dtype()))
+    throw DTypeError("slerp", "expected floating point, got ", describe(a), " and ", describe(b));
   if (!(t >= 0 && t <= 1)) throw ValueError("slerp", "expected t in [0,1], got ", t);
   const auto norm = [](const Tensor& x) { return sqrt(sum(x * x, -1, true)); };
   const Tensor length_a = norm(a), length_b = norm(b);

@@ -49,6 +49,7 @@ TEST(Slerp, RefusesWhatIsNoWalk) {
   EXPECT_THROW(slerp(a, randn({3}), 0.5), ShapeError);
   EXPECT_THROW(slerp(scalar(1.0), scalar(2.0), 0.5), ShapeError);
   EXPECT_THROW(slerp(tensor({1, 2}), tensor({1, 2}), 0.5), DTypeError);
+  EXPECT_THROW(slerp(tensor({1.0, 2.0}), tensor({1, 2}), 0.5), DTypeError);
   for (const double t : {-0.1, 1.1, double(NAN)}) EXPECT_THROW(slerp(a, a, t), ValueError) << t;
 }
 
