@@ -11,6 +11,7 @@
 #include "gradus/nn/nn.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/random.h"
+#include "gradus/tests/support/error.h"
 
 namespace gradus {
 namespace {
@@ -143,6 +144,7 @@ TEST(Sequential, RectifiesABatchNormInOnePass) {
       }
 }
 
+// As above for a convolution; padding that is not zeros prevents the fusion too.
 TEST(Sequential, RectifiesAConvolutionInOnePass) {
   const Tensor start = randn({4, 2, 6, 6});
   for (const bool bias : {true, false})
@@ -158,6 +160,9 @@ TEST(Sequential, RectifiesAConvolutionInOnePass) {
           if (hooked >= 0)
             net[size_t(hooked)].register_forward_hook(
                 [&](nn::Layer&, const Tensor&, const Tensor&) { ++seen; });
+          const bool fused = hooked < 0 && mode == nn::PaddingMode::kZeros;
+          if (whole)  // errors name the op that runs
+            EXPECT_ERROR(ShapeError, net(zeros({4, 3, 6, 6})), fused ? "[conv2d_relu]" : "[conv2d]");
           GradManager gm;
           Tensor x = raw::clone(start);
           gm.attach(x), gm.attach(net.parameters());

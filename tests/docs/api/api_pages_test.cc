@@ -46,11 +46,12 @@ std::string headers(std::initializer_list<const char*> folders) {
   return text;
 }
 
-// Returns the classes and template aliases in a folder's headers, without options and internals.
+// Returns the classes in a folder's headers, class templates by their aliases, without options and internals.
 std::set<std::string> classes(const char* folder) {
   static const std::regex declaration(
       R"((?:^|\n)(?:class|struct) (\w+)(?: final)?(?: :[^;{]*)?\s*\{)"
-      R"(|\nusing (\w+) = (?:KernelOptimizer|FormulaLR|BatchNormOf|Conv|DropoutOf|InstanceNormOf|OpLayer|Pool|PadLayer)<)");
+      R"(|\nusing (\w+) =\s+)"
+      R"((?:KernelOptimizer|FormulaLR|BatchNormOf|Conv|DropoutOf|InstanceNormOf|Loss|OpLayer|Pool|PadLayer)<)");
   // Namespaces `internal` are for other folders of Gradus.
   static const std::regex internal(
       R"(namespace gradus::\w+::internal \{[^]*?\}  // namespace gradus::\w+::internal)");

@@ -18,10 +18,12 @@ std::string numbered(const std::string& name, const char* kind, size_t i) {
 }
 
 // Expects |given - expected| <= part * largest |expected| + absolute; NaN, infinities, integers exactly.
+// Integer and bool results must also have the dtype of `expected`; floating ones depend on the inputs' dtype.
 void expect_close(const Tensor& given, const Tensor& expected, double part, double absolute,
                   const std::string& what) {
   ASSERT_TRUE(given.defined()) << what << " is undefined";
   ASSERT_EQ(to_string(given.shape()), to_string(expected.shape())) << what;
+  if (!is_floating(expected.dtype())) ASSERT_EQ(name_of(given.dtype()), name_of(expected.dtype())) << what;
   const std::vector<double> g = given.to_vector<double>(), e = expected.to_vector<double>();
   double scale = 0;
   for (double v : e) {
@@ -112,6 +114,7 @@ class Comparison {
       if (!g.defined())
         g = raw::to(scalar(0), t),
         g = raw::contiguous(view_as_strided(g, leaves[k].shape(), Dims::filled(leaves[k].dim(), 0), 0));
+      ASSERT_EQ(name_of(g.dtype()), name_of(t)) << at << "dx" << leaf_number[k];
       expect_close(g, file_.at(key), part, error(key), at + "dx" + std::to_string(leaf_number[k]));
     }
   }

@@ -345,8 +345,6 @@ void add_functions() {
   add({"ceil", [](const Tensor& x) { return ceil(x); }, [](double v) { return std::ceil(v); }, distinct({})});
   add({"round", [](const Tensor& x) { return round(x); }, [](double v) { return std::nearbyint(v); },
        distinct({})});
-  add({"logsigmoid", [](const Tensor& x) { return logsigmoid(x); },
-       [](double v) { return -std::log1p(std::exp(-v)); }, wide});
   add({"sigmoid", [](const Tensor& x) { return sigmoid(x); }, sigmoid_of, wide});
   add({"logsigmoid", [](const Tensor& x) { return logsigmoid(x); },
        [](double v) { return -std::log1p(std::exp(-v)); }, wide});
