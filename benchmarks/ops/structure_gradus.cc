@@ -9,15 +9,15 @@ namespace {
 
 constexpr int64_t k8M = 1L << 23, kRows = 4096, kColumns = 2048;  // kRows x kColumns = k8M
 
-// `make` creates the inputs and returns the workload.
+// `make` creates the inputs and returns the function to time.
 template <class F> Entry entry(const char* name, F make) {
   return {name, [make] { return work(make()); }};
 }
-// A workload of an op on one [4096,2048] matrix.
-template <class F> Entry of_matrix(const char* name, F f) {
-  return {name, [f] {
+// A workload of an op that reads one [4096,2048] matrix and writes `results` matrices of this size.
+template <class F> Entry of_matrix(const char* name, F f, int results = 1) {
+  return {name, [f, results] {
             const Tensor x = randn({kRows, kColumns});
-            return streaming([=] { f(x); }, double(x.nbytes()), double(x.nbytes()));
+            return streaming([=] { f(x); }, double(x.nbytes()), double(x.nbytes()) * results);
           }};
 }
 Tensor half_mask(const Shape& s) { return lt(rand(s), 0.5); }
@@ -54,11 +54,13 @@ static const AddWorkloads added(
                     return roll(x, {7, 100}, {0, 1});
                   }),
         of_matrix("tril, 8M", [](auto& x) { return tril(x); }),
-        of_matrix("repeat 2x2, 8M to 32M",
-                  [](auto& x) {
-                    return repeat(x, {2, 2});
-                  }),
-        entry("index_select of rows, 64K of 512",
+        of_matrix(
+            "repeat 2x2, 8M to 32M",
+            [](auto& x) {
+              return repeat(x, {2, 2});
+            },
+            4),
+        entry("index_select of rows, 64K of 128",
               [] {
                 const Tensor x = randn({16384, 128}), i = randint(16384, {65536});
                 return [=] { index_select(x, 0, i); };

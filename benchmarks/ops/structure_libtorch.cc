@@ -64,7 +64,7 @@ static const AddWorkloads added(
                   [](auto& x) {
                     return x.repeat({2, 2});
                   }),
-        entry("index_select of rows, 64K of 512",
+        entry("index_select of rows, 64K of 128",
               [] {
                 auto x = torch::randn({16384, 128}), i = torch::randint(16384, {65536}, torch::kLong);
                 return [=] { x.index_select(0, i); };
