@@ -100,7 +100,7 @@ std::vector<Tensor> grad(const NaryFunction& f, const std::vector<Tensor>& xs, c
 std::vector<Tensor> grad(const TensorList& ys, const std::vector<Tensor>& xs, const TensorList& dys) {
   if (!dys.empty() && dys.get().size() != ys.get().size())
     throw ValueError("grad", "needs one dy per y: ", ys.get().size(), " ys, ", dys.get().size(), " dys");
-  Ref<RecordingState> state;
+  Ref<RecordingState> state;  // the innermost open recording of the first y that has one
   for (size_t i = 0; i < ys.get().size(); ++i) {
     if (!ys.get()[i].defined())
       throw StateError("grad", "y ", i, " of ", ys.get().size(), " is undefined (none)");
@@ -166,8 +166,9 @@ class ContextSnapshot {
 };
 
 // The node of one checkpoint(f, xs). Its inputs are xs, then `used`; args.needs and args.dxs have this order.
-// `xs` are saved for the second run. `communicates`: f exchanges data with other ranks, so the node must run
-// (see NodeTraits::required), even if no gradient arrives.
+// `xs` are saved for the second run, which is a StateError if one was written in place meanwhile.
+// `communicates`: f exchanges data with other ranks, so the node must run (see NodeTraits::required), even if
+// no gradient arrives.
 class CheckpointNode final : public Node {
  public:
   CheckpointNode(NaryFunction f, std::vector<Saved> xs, std::vector<Edge> used, ContextSnapshot snapshot,

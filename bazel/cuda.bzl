@@ -31,14 +31,14 @@ _NOT_TRIED = [
 ]
 CUDA_COMPATIBLE = _compatible_unless(_NOT_TRIED)
 
-# Programs of //:gradus, with the emulated device: under --config=cuda they have another one already.
+# Programs that link //:gradus and the emulated device: under --config=cuda //:gradus links the kernels for GPUs.
 EMULATED_COMPATIBLE = _compatible_unless(_NOT_TRIED + ["//bazel:cuda"])
 
-# Tests of the checker need its hooks, which other sanitizers displace.
+# Tests of the checker need its hooks, which other sanitizers displace (no_openmp: --config=tsan).
 CHECKER_COMPATIBLE = _compatible_unless(_NOT_TRIED + ["//bazel:address_sanitizer", "//bazel:no_openmp"])
 
-# The hooks of this sanitizer are the checker's (tools/cuda_emulator/hooks.cc). Elements are accessed one by one, as the
-# kernel has it. Products and sums are not fused: nor does nvcc with -fmad=false.
+# -fsanitize=thread makes each memory access call a hook; the hooks are the checker's (tools/cuda_emulator/hooks.cc).
+# Elements are accessed one by one, as the kernel has it. Products and sums are not fused, as by nvcc with -fmad=false.
 EMULATED_COPTS = [
     "-DGRADUS_DEVICE_FUNCTIONS=<gradus/tools/cuda_emulator/device_functions.h>",
     "-O2",

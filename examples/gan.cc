@@ -4,11 +4,12 @@
 //   ./run gan --model pggan --data DIR --size 32     DIR has MNIST, CIFAR-10 or images of any sizes
 //   ./run gan --data DIR --nproc 4                   4 ranks; also under gradus-run, torchrun, ...
 //   ./run gan --data DIR --checkpoint-dir runs/a     resumes if run again
-//   ./run gan sample --checkpoint runs/a/gan.ckpt    a grid of images; `interpolate`: interpolated latents
-//   ./run gan classifier --data DIR                  once, before `evaluate`
+//   ./run gan sample --checkpoint runs/a/gan.ckpt    a grid of images; `interpolate`: of interpolated latents
+//   ./run gan classifier --data DIR                  trains the classifier of `evaluate`; once, before it
 //   ./run gan evaluate --checkpoint runs/a/gan.ckpt --data DIR
 //
-// Grids of samples go to samples/, or to the checkpoints' folder.
+// Training writes grids of samples to samples/, or to samples/ in --checkpoint-dir. `sample` and
+// `interpolate` write samples.png and walk.png, or the file of --out.
 #include <string>
 
 #include "gradus/examples/gans/classifier.h"

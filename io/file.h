@@ -22,7 +22,8 @@ namespace gradus::io {
 struct FileOptions {
   std::string op = "file";  // name of the operation in errors
   bool checksum = false;    // compute the CRC-32 of the bytes read or written
-  // AtomicFile: maximum time to wait while another writer of the same file makes no progress.
+  // AtomicFile: maximum time to wait while another writer of the same file makes no progress (NAME.tmp
+  // does not change).
   std::chrono::milliseconds lock_timeout{120'000};
 };
 
@@ -49,11 +50,11 @@ class FileReader {
   int64_t remaining() const { return size_ - position_; }
   // Reads exactly `bytes` bytes from the position on, and advances the position.
   void read(void* buffer, int64_t bytes);
-  void seek(int64_t position);  // sets the position, in bytes from the beginning, and resets the checksum
+  void seek(int64_t position);  // sets the position, in [0, size()], and resets the checksum
   int64_t bytes_read() const { return bytes_read_; }  // in total, over all calls of read
   // Returns an identifier of the content on this host: device, inode, size, times of modification and change.
   const std::string& identity() const { return identity_; }
-  // Returns the CRC-32 of the bytes read since the last seek or the beginning (with FileOptions::checksum).
+  // Returns the CRC-32 of the bytes read since the last seek or the beginning; 0 without FileOptions::checksum.
   uint32_t crc32() const { return crc_; }
 
   // Throws a FileError that starts with the file's name.
@@ -90,7 +91,8 @@ class FileReader {
 uint32_t combine_crc32(uint32_t first, uint32_t second, int64_t bytes_of_second);
 
 // Writes a new version of a file as NAME.tmp in the same folder; `commit` renames it to NAME. Writers of the same
-// file, in any thread or process, are serialized; NAME.lock names the current writer.
+// file, in any thread or process, are serialized (not on a file system without flock): the constructor waits for
+// NAME.lock, which names the current writer. The destructor removes it, and without a commit also NAME.tmp.
 //
 // Errors: FileError naming the file, with the system's reason (no such folder, permission, no space, beyond
 // `ulimit -f`, ...), or with the process that has locked the file. The old file is then unchanged, and NAME.tmp is
@@ -103,14 +105,14 @@ class AtomicFile {
   AtomicFile& operator=(const AtomicFile&) = delete;
 
   void write(const void* data, int64_t bytes);
-  // Returns the CRC-32 of the bytes written so far (with FileOptions::checksum).
+  // Returns the CRC-32 of the bytes written so far; 0 without FileOptions::checksum.
   uint32_t crc32() const { return crc_; }
 
   // Flushes to the disk and replaces the file. Call commit or commit_with_backup once, after the last write.
   void commit() { commit_with_backup({}); }
-  // Also renames the old file to `previous`, a path in the same folder (empty: deletes it). The file exists
-  // at every moment, with the old or the new content. An older `previous` is removed at the end. On a file
-  // system without hard links, only `previous` exists for a moment.
+  // Also renames the old file to `previous`, a path in the same folder (empty: deletes it). The file exists at
+  // every moment, with the old or the new content, except on a file system without hard links, where only
+  // `previous` exists for a moment. An older `previous` is replaced, but stays if there is no old file.
   void commit_with_backup(const std::filesystem::path& previous);
 
  private:

@@ -42,8 +42,9 @@ void append_names(std::string& text, const char* what, const std::vector<std::st
 }
 constexpr size_t kMaxNames = 8;  // names per category in errors of load_state_dict
 
-// Makes x, which stays the same TensorImpl, refer to the storage, layout and dtype of `with`. Raises the new
-// storage's version above the old one's, by which kernels and saved tensors detect the change.
+// Makes x, which stays the same TensorImpl, refer to the storage, layout and dtype of `with`, which has the
+// same shape. Raises the new storage's version above the old one's, by which kernels and saved tensors detect
+// the change.
 void replace_contents(TensorImpl& x, const TensorImpl& with) {
   while (with.storage->version() <= x.storage->version()) with.storage->bump_version();
   x.storage = with.storage;
@@ -279,7 +280,7 @@ std::vector<Tensor> Module::parameters(const ParameterOptions& options) const {
 
 LoadReport Module::load_state_dict(const StateDict& state, LoadOptions options) {
   LoadReport report;
-  std::vector<std::string> repeated, misfits, followed;
+  std::vector<std::string> repeated, misfits, followed;  // followed: tracked by an open recording
   std::unordered_map<std::string, const Tensor*> given;
   for (const auto& [name, t] : state)
     if (!is_under(name, options.except) && !given.emplace(name, &t).second) repeated.push_back(name);

@@ -285,7 +285,7 @@ struct ParameterScopeOptions {
 //   { nn::ParameterScope scope(net, ema_weights);  evaluate(net); }
 class ParameterScope {
  public:
-  // Takes one tensor for each of module.parameters(), in order.
+  // Takes one tensor for each of module.parameters(), in order. Dtypes and devices may differ.
   // Errors: ValueError for another number, ShapeError.
   ParameterScope(Module& module, const std::vector<Tensor>& tensors);
   // Takes tensors by name. A parameter with several names gets the same tensor under all of them.

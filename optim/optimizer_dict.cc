@@ -1,6 +1,5 @@
 // OptimizerDict: a list of named OptimizerWrappers in the order of construction, and their combined state, in
-// which the entries of the optimizer "disc" begin with "disc.". StateReader checks all of a state before it
-// changes an optimizer.
+// which the entries of the optimizer "disc" begin with "disc.".
 #include "gradus/optim/optimizer_dict.h"
 
 #include <algorithm>
@@ -76,6 +75,7 @@ std::map<std::string, std::vector<double>> OptimizerDict::momentum() const {
   return all;
 }
 
+// Errors: StateError naming an optimizer with accumulated gradients.
 void OptimizerDict::check_between_steps() const {
   for (const auto& [name, wrapper] : entries_) wrapper->check_between_steps("'" + name + "': ");
 }
@@ -95,7 +95,7 @@ void OptimizerDict::load_state_dict(const State& state) const {
   check_between_steps();
   StateReader in(state);
   for (const auto& [name, wrapper] : entries_) wrapper->optimizer().read_state(in.with_prefix(name));
-  in.finish("these optimizers");
+  in.finish("these optimizers");  // applies what the optimizers have read, if all of it fits
 }
 
 }  // namespace gradus::optim

@@ -7,6 +7,7 @@
 
 ensure_packages "$PACKAGES
 python3-venv          a place for PyTorch"
+# With GRADUS_LONG_TESTS, docs_test trains the GAN of the guide in full.
 [[ ${1:-} == --help ]] || "$root/run" test //tests/docs:docs_test --test_env=GRADUS_LONG_TESTS=1
 build //examples:gan
 exec python3 "$root/tests/examples/gan_quality.py" --gan "$root/bazel-bin/examples/gan" \

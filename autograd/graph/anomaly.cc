@@ -1,6 +1,7 @@
 // Implements detect_anomaly: AnomalyScope puts an AnomalyDetector into the thread's Context, where
-// check_results and check_gradients find it. A check is one reduction (all finite, or any NaN) over a tensor.
-// If it fails, the tensor is copied to the host and searched for the first bad element.
+// check_results (called for each recorded op) and check_gradients (called after each backward rule) find it.
+// A check is one reduction (all finite, or any NaN) over a tensor. If it fails, the tensor is copied to the
+// host and searched for the first bad element.
 #include "gradus/autograd/graph/anomaly.h"
 
 #include <cmath>
@@ -59,6 +60,7 @@ void check_results(const char* op, std::span<const Tensor> results) {
     d->check(op, results.size() == 1 ? "the result" : concat("result ", i), results[i]);
 }
 
+// gradients[i] is that of input i of the op whose rule has run. The engine adds the op's name to the error.
 void check_gradients(std::span<const Tensor> gradients) {
   const AnomalyDetector* const d = detector();
   if (!d) [[likely]]

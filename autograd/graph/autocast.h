@@ -51,7 +51,7 @@ class [[nodiscard]] Autocast {
 // computes in the dtypes of its forward, inside the scope or outside of it.
 inline Autocast autocast(DType dtype, AutocastOptions options = {}) { return Autocast(dtype, options); }
 
-// Returns the dtype of this thread's innermost scope; nullopt outside of scopes.
+// Returns the dtype of this thread's innermost scope; nullopt outside of scopes and with enabled = false.
 std::optional<DType> autocast_dtype();
 
 namespace autograd {
@@ -96,7 +96,7 @@ class Casting {
   explicit operator bool() const { return bool(scope_); }
 
   // Returns x in the op's dtype, differentiably. Undefined, f64, and not floating-point tensors are returned
-  // unchanged. The cast of an attached tensor to the scope's dtype is cached for its next use.
+  // unchanged. The cast of an attached tensor (a parameter) to the scope's dtype is cached for its next use.
   Tensor operator()(const Tensor& x) const;
   std::vector<Tensor> operator()(const std::vector<Tensor>& xs) const;
   // The same for weights: also caches the cast of an x that is neither attached nor a recorded op's result.

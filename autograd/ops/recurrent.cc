@@ -1,7 +1,7 @@
-// The element-wise part of one time step of an LSTM or GRU, after the matrix products of the gates. Fused
-// kernels compute the forward and the first gradient. When an open recording follows the gradient's inputs,
-// the gradient is composed of differentiable ops instead, so that it can be differentiated again. Both
-// recompute the activated gates.
+// The element-wise part of one time step of an LSTM or GRU, after the matrix products and biases of the
+// gates. Fused kernels compute the forward and the first gradient. When an open recording follows the
+// gradient's inputs, the gradient is composed of differentiable ops instead, so that it can be differentiated
+// again. Both recompute the activated gates.
 #include "gradus/autograd/ops/recurrent.h"
 
 #include <vector>
@@ -49,8 +49,8 @@ std::vector<Tensor> lstm_cell_grads_by_ops(const Tensor& dh, const Tensor& dc, c
   return {cat({d * u * i * (1 - i), d * c * f * (1 - f), d * i * (1 - square(u)), d_o}, 1), d * f};
 }
 
-// Computes the gradients of gru_cell: {dx_gates [N, 3H], dh_gates [N, 3H], dh [N, H]}. Gates are in the order
-// r, z, n.
+// Computes the gradients of gru_cell: {dx_gates [N, 3H], dh_gates [N, 3H], dh [N, H]}. dy is the gradient of
+// h', dh that of h without the part through h_gates. Gates are in the order r, z, n.
 std::vector<Tensor> gru_cell_grads_by_ops(const Tensor& dy, const Tensor& x_gates, const Tensor& h_gates,
                                           const Tensor& h) {
   const int64_t H = h.size(1);

@@ -10,7 +10,7 @@ def _package_impl(ctx):
             if archive:
                 libraries.append(archive)
 
-    # All objects in one archive, so that a program gets those that it refers to.
+    # All objects in one archive: a program gets those that it refers to, so alwayslink has no effect.
     archive = ctx.actions.declare_file(ctx.label.name + "_archive/libgradus.a")
     arguments = ctx.actions.args()
     arguments.add(archive)
@@ -32,6 +32,7 @@ def _package_impl(ctx):
         mnemonic = "MakeArchive",
     )
 
+    # Those of this repository, which have an include_prefix. make_package.py takes the ones that gradus.h leads to.
     headers = [
         header
         for header in ctx.attr.library[CcInfo].compilation_context.headers.to_list()

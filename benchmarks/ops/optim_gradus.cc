@@ -1,4 +1,5 @@
-// Workloads: optimizer steps over tensors of ten million elements, and over many small parameters, in Gradus.
+// Workloads in Gradus: optimizer steps over 100 tensors of 100,000 elements (10M), over many small
+// parameters and of a sparse embedding, and gradient clipping.
 // `compare` (benchmarks/compare.cc) times each in turn with the workload of the same name in other files of
 // this folder (optim_libtorch.cc).
 #include "benchmarks/workloads.h"

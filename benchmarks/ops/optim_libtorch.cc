@@ -1,4 +1,5 @@
-// Workloads: optimizer steps over tensors of ten million elements, and over many small parameters, in LibTorch.
+// Workloads in LibTorch: optimizer steps over 100 tensors of 100,000 elements (10M), over many small
+// parameters and of a sparse embedding, and gradient clipping.
 // `compare` (benchmarks/compare.cc) times each in turn with the workload of the same name in
 // optim_gradus.cc. Several entries with one name are variants (layouts), of which the fastest counts.
 #include <cstdint>

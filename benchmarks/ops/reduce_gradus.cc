@@ -1,6 +1,6 @@
-// Workloads: reductions, scans, softmax and sorting, over all elements, rows, and columns, in Gradus.
-// `compare` (benchmarks/compare.cc) times each in turn with the workload of the same name in other files of
-// this folder (reduce_libtorch.cc).
+// Workloads in Gradus: reductions over all elements, rows or columns, scans, softmax, sorting, selection,
+// searches and distances. `compare` (benchmarks/compare.cc) times each in turn with the workload of the same
+// name in other files of this folder (reduce_libtorch.cc).
 #include "benchmarks/workloads.h"
 #include "gradus/gradus.h"
 
@@ -25,7 +25,8 @@ template <class F> Entry read_write(const std::string& name, const Shape& shape,
           }};
 }
 
-// The gradient of softmax or log_softmax, over channels of images and otherwise over the last dim.
+// The gradient of softmax or log_softmax, over channels of images and otherwise over the last dim. y is
+// softmax for both, as in reduce_libtorch.cc: the values do not change the time.
 template <class F> Entry backward(const std::string& name, const Shape& shape, F f) {
   return {name, [f, shape] {
             const Tensor y = softmax(randn(shape), shape.size() == 4 ? 1 : -1), dy = randn(shape);
@@ -34,7 +35,7 @@ template <class F> Entry backward(const std::string& name, const Shape& shape, F
           }};
 }
 
-// A compute-bound op.
+// An op that is timed without a report of its bytes per second.
 template <class F> Entry timed(const std::string& name, const Shape& shape, F f) {
   return {name, [f, shape] {
             const Tensor x = randn(shape);
@@ -89,7 +90,7 @@ std::vector<Entry> entries() {
       timed("sort columns of [1000,1000]", {1000, 1000}, [](const Tensor& x) { sort(x, {.dim = 0}); }));
   all.push_back(timed("unique of 1M", {1000000}, [](const Tensor& x) { unique(x); }));
   all.push_back(timed("searchsorted of 1M in 1000", {1000000}, [](const Tensor& x) {
-    static const Tensor edges = sort(randn({1000})).values;
+    static const Tensor edges = sort(randn({1000})).values;  // in the first run, which is not timed
     searchsorted(edges, x);
   }));
   all.push_back(timed("cdist [500,64] [500,64]", {500, 64}, [](const Tensor& x) { cdist(x, x); }));

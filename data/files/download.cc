@@ -30,7 +30,8 @@ namespace fs = std::filesystem;
 
 constexpr const char* kOp = "download";
 
-// The ".part" file, possibly with the beginning of an interrupted download. A file lock serializes processes.
+// The ".part" file, possibly with the beginning of an interrupted download. A lock file beside `file`
+// serializes downloads: others wait, and throw FileError if the part does not grow for lock_timeout.
 class PartFile {
  public:
   explicit PartFile(const fs::path& file)

@@ -16,7 +16,7 @@ namespace gradus::data {
 enum class PaddingMode { kConstant, kEdge, kReflect, kSymmetric };
 
 // Numbers of padding pixels, 0 to 2^24: one number for all sides; two numbers for left and right, top and
-// bottom; or four.
+// bottom; or four: left, top, right, bottom.
 struct Padding {
   int64_t left = 0, top = 0, right = 0, bottom = 0;
   constexpr Padding() = default;
@@ -45,7 +45,7 @@ struct PadImageOptions {
 // Errors: ValueError for a size outside [1, 2^24].
 Image resize(const Image& image, Size2 size, Interpolation filter = Interpolation::kBilinear);
 // Adds pixels around the image.
-// Errors: ValueError for negative padding, and for kReflect of an image with one row or column.
+// Errors: ValueError for padding outside [0, 2^24], and for kReflect that pads an axis of size 1.
 Image pad(const Image& image, Padding padding, PadImageOptions options = {});
 // Mirror the image horizontally (hflip) or vertically (vflip).
 Image hflip(const Image& image);
@@ -58,13 +58,14 @@ Tensor to_tensor(const Image& image);
 // Errors: ValueError unless `channels` is 1 or 3.
 Image to_grayscale(const Image& image, int64_t channels = 1);
 // Blend: factor * image + (1 - factor) * other, where `other` is black (brightness), the mean luma
-// (contrast), or the luma of each pixel (saturation). Saturation and hue do not change gray images.
-// Errors: ValueError for a negative or infinite factor.
+// (contrast), or the luma of each pixel (saturation); in f32, clamped to [0, 255], rounded toward zero.
+// Saturation and hue do not change gray images.
+// Errors: ValueError for a factor that is negative, infinite or NaN.
 Image adjust_brightness(const Image& image, double factor);
 Image adjust_contrast(const Image& image, double factor);
 Image adjust_saturation(const Image& image, double factor);
-// Adds `shift` to the hue, in [0, 1) cycles, in Pillow's HSV.
-// Errors: ValueError outside [-0.5, 0.5].
+// Adds `shift`, in turns of the color circle, to the hue of each pixel in Pillow's 8-bit HSV; the hue wraps
+// around. Errors: ValueError for a shift outside [-0.5, 0.5], or NaN.
 Image adjust_hue(const Image& image, double shift);
 
 }  // namespace gradus::data

@@ -23,24 +23,25 @@ namespace gradus::dist {
 struct DataParallelOptions {
   std::vector<Device> device_ids = {};       // empty: the Context's device
   std::optional<Device> output_device = {};  // default: device_ids[0]
-  int64_t dim = 0;                           // dim along which inputs are split and outputs concatenated
+  int64_t dim = 0;  // of inputs, split as by chunk(), and of outputs; negative: from the end
 };
 
 // Calls `make` once per device, with the Context's device set to that device. In every forward, the other
-// replicas get the parameters, buffers and training mode of the first replica. Hooks that are added to the
-// first replica later are not copied.
+// replicas get the parameters, buffers and training mode of the first replica. Hooks added to the model after
+// the constructor run only in the first replica.
 //
 // The first replica is the model itself and keeps its buffers; updates of the other replicas' buffers are
-// lost. A batch with fewer samples than devices runs on fewer devices. 0-dim results of the replicas (losses)
-// are stacked into a vector. Random numbers differ between replicas, and are reproducible from the Context's
-// seed. With one device, a forward is a plain call.
+// lost. A batch with fewer samples than devices runs on fewer devices, an empty one on the first. 0-dim
+// results of the replicas (losses) are stacked into a vector. Random numbers differ between replicas, and are
+// reproducible from the Context's seed. With one device, a forward is a plain call.
 //
 // One thread at a time may call a DataParallel. `make` runs in the constructor, in the caller's thread.
 //
 // Errors: ValueError for repeated devices, a null result of `make` or an undefined one of a replica;
 // DeviceError for the meta device, and for parameters or buffers that are not on device_ids[0]; ShapeError
-// for x without dimensions; the exception of a replica, with its device added (if several replicas throw,
-// that of the first). A std::exception other than gradus::Error and InternalError is nested in an Error.
+// for x without dimensions; IndexError for a dim that x lacks; the exception of a replica, with its device
+// added (if several replicas throw, that of the first in device_ids). A std::exception other than
+// gradus::Error and InternalError is nested in an Error.
 class DataParallelBase {
  public:
   using Factory = std::function<std::unique_ptr<nn::Layer>()>;

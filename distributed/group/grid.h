@@ -28,12 +28,13 @@ class Grid {
   // rank's data parallel replica (Job::set_replica), which chooses its samples and dropout masks; without
   // this axis all ranks get the same samples. So a program makes its grid before its loaders.
   // Errors: ValueError unless names are different and not empty, 1 to 8 axes, and the product of the sizes is
-  // the number of ranks; StateError if the job has other replicas already, or a loader has read the replica;
+  // the number of ranks; StateError if a different replica of this rank was set, or read by a loader, before;
   // MismatchError if the ranks' grids differ.
   explicit Grid(std::vector<Axis> axes);
 
-  const std::vector<Axis>& axes() const { return axes_; }
-  // Size of an axis, and this rank's index along it. An unknown axis has size 1 and index 0.
+  const std::vector<Axis>& axes() const { return axes_; }  // as passed, with -1 replaced
+  // Size of an axis, and this rank's index along it. An unknown axis has size 1 and index 0, so that programs
+  // may query axes that a grid does not have.
   int size(std::string_view axis) const;
   int index(std::string_view axis) const;
   // Returns the group of this rank's row along the axis, ordered by index.

@@ -147,7 +147,7 @@ Work GroupState::run(Collective collective, bool async, std::optional<Millisecon
           ? observer->announce(
                 {.kind = RangeKind::kCollective, .name = collective.op, .bytes = collective.record.bytes})
           : -1;
-  // A group of one runs the call at once, even an async one.
+  // A group of one also runs an async call at once, unless another call is in progress.
   if (!async || size() == 1)
     if (queue_.try_run([&] {
           const RunningRange running(observer, range);

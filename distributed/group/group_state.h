@@ -53,7 +53,7 @@ class GroupState final : public Counted {
  public:
   struct Setup {
     Ref<World> world;  // null: a group of one without a job
-    uint32_t id = 0;   // unique in the job
+    uint32_t id = 0;   // equal on all members; no two groups of a rank have the same id
     std::string name;
     std::vector<int> members;             // ranks in the job
     std::optional<Milliseconds> timeout;  // default: the job's, or 10 minutes without a job
@@ -63,8 +63,9 @@ class GroupState final : public Counted {
   ~GroupState() override;
 
   // Runs a collective after the group's earlier ones. With `async`, queues it and returns at once; it then
-  // keeps the GroupState alive. In a group of one it always runs in the call. No `timeout`: the group's.
-  // Errors: ValueError when this rank is no member; those of the collective, on Work::wait if `async`.
+  // keeps the GroupState alive. In a group of one, an async collective also runs in the call, unless another
+  // call is in progress. No `timeout`: the group's. Thread-safe.
+  // Errors: ValueError at once if this rank is no member; those of the collective, on Work::wait if `async`.
   Work run(Collective collective, bool async, std::optional<Milliseconds> timeout);
 
   bool is_member() const { return index_ >= 0; }
@@ -76,6 +77,7 @@ class GroupState final : public Counted {
   // Errors: ValueError that names `what` if the rank is no member.
   int index_of(int rank, std::string_view op, std::string_view what) const;
   uint32_t id() const { return id_; }
+  // Identifies the group in the job: groups with the same id have different first members.
   CallSeries series() const {
     return {CallSeries::Kind::kCollective, id_, members_.empty() ? -1 : members_[0]};
   }
@@ -118,10 +120,10 @@ class GroupState final : public Counted {
   const Milliseconds timeout_;
   int index_ = -1;
   std::unique_ptr<Backend> backend_;
-  std::atomic<uint32_t> backwards_{0};
-  std::atomic<uint8_t> dropped_{0};  // as in CallRecord
-  uint64_t calls_ = 0;               // calls that were not skipped; only the running call uses it
-  CallQueue queue_;                  // last, since its calls use the other members
+  std::atomic<uint32_t> backwards_{0};  // backwards that began, and dropped recordings
+  std::atomic<uint8_t> dropped_{0};     // since the last backward: 1: recording dropped, 2: then one opened
+  uint64_t calls_ = 0;                  // calls that were not skipped; only the running call uses it
+  CallQueue queue_;                     // last, since its calls use the other members
 };
 
 // Returns nullopt if all members passed equal Collective::sizes, else a failure that names the first member
@@ -136,8 +138,8 @@ struct GroupPlan {
   std::vector<int64_t> values = {};  // numbers that the other members receive as MatchedCall::sizes
   bool equal_values = false;         // all ranks must pass the same `values`
   std::string name = {};
-  std::string_view base = {};                // the name is `base`.number; default: the parent's name
-  std::string_view owner = {};               // the name; if another group has it, `owner`.number
+  std::string_view base = {};                // without `name`: `base`.number; default: the parent's name
+  std::string_view owner = {};               // overrides both: `owner`, or `owner`.number if that is taken
   std::optional<Milliseconds> timeout = {};  // default: the parent's
 };
 // Makes a group. Collective over the parent. `choose` returns the members (ranks in the job) of the new group

@@ -1,5 +1,6 @@
 // Collectives and messages of byte strings, in place of pickled objects in torch.distributed. Receivers need
-// not know the sizes. All calls block. Errors: those of collectives.h; ValueError with async_op.
+// not know the sizes. All calls block. src and dst are ranks in the job. Errors: those of collectives.h;
+// ValueError with async_op.
 //
 //   std::vector<std::string> names = dist::all_gather_object(hostname);
 //   nlohmann::json settings = ...;
@@ -19,9 +20,10 @@ std::string broadcast_object(const std::string& object, const BroadcastOptions& 
 std::vector<std::string> all_gather_object(const std::string& object, const CollectiveOptions& options = {});
 // Returns every rank's object on rank dst, in the group's order, and an empty vector on other ranks.
 std::vector<std::string> gather_object(const std::string& object, const GatherOptions& options = {});
-// Returns rank src's objects[own group rank]. On other ranks `objects` must be empty.
+// Returns rank src's objects[own group rank]. `objects` has one entry per rank of the group on rank src, and
+// is empty on other ranks. Errors: also ValueError otherwise.
 std::string scatter_object(const std::vector<std::string>& objects, const ScatterOptions& options = {});
-// As send and recv: matched by peer and tag.
+// As send and recv: matched by peer and tag; recv_object by default from any rank.
 void send_object(const std::string& object, const SendOptions& options);
 std::string recv_object(const RecvOptions& options = {});
 

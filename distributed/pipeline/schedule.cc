@@ -10,8 +10,8 @@
 namespace gradus::dist {
 namespace {
 
-constexpr std::string_view kLetters = "FBIW";
-constexpr std::string_view kNames[] = {
+constexpr std::string_view kLetters = "FBIW";  // by ActionKind
+constexpr std::string_view kNames[] = {        // by Schedule
     "gpipe", "gpipe-lifo", "1f1b", "1f1b-slow-links", "interleaved-1f1b", "looped-breadth-first",
     "zb-h1", "zb-v"};
 
@@ -97,7 +97,7 @@ void warmup_then_alternate(RankList& list, int micro_batches, int group, int64_t
 }
 
 // 1F1B with P-1-r warm-up forwards on rank r, and B split: W lags r micro-batches behind I, and the remaining
-// W fill the end of the step.
+// W fill the end of the step. RankList::run drops forwards beyond M.
 void zero_bubble_h1(RankList& list, int ranks, int rank, int micro_batches) {
   const int warmup_count = std::min(micro_batches, ranks - 1 - rank);
   for (int i = 0; i < warmup_count; ++i) list.next(kF, 0);
@@ -110,8 +110,8 @@ void zero_bubble_h1(RankList& list, int ranks, int rank, int micro_batches) {
 }
 
 // On rank r chunk 0 is stage r, chunk 1 is stage 2P-1-r. Phases: warm-up forwards of chunk 0, then of both
-// chunks; first backwards of chunk 1; steady state F I W on each chunk; remaining I, then remaining W.
-// Generated for max(2P-1, M) micro-batches; RankList::run drops those that do not exist.
+// chunks; first F I W of chunk 1; steady state F I W on each chunk; I of both chunks; I W of chunk 0;
+// remaining W. Generated for max(2P-1, M) micro-batches; RankList::run drops those that do not exist.
 void zero_bubble_v(RankList& list, int ranks, int rank, int micro_batches) {
   const int n = std::max(2 * ranks - 1, micro_batches);
   const int remaining_ranks = ranks - rank;

@@ -129,8 +129,8 @@ class ActionGraph {
  private:
   // `next` has the first action of each rank that did not run; `rank` is a rank with such an action.
   [[noreturn]] void throw_cycle(const std::vector<int32_t>& next, int rank) const {
-    // The next action of each blocked rank waits for an action that another blocked rank has not reached.
-    // Following these dependencies leads to a rank for the second time: a cycle.
+    // The next action of each blocked rank waits for an action that a blocked rank, maybe the same one, has
+    // not reached. Following these dependencies leads to a rank for the second time: a cycle.
     std::vector<int32_t> path;  // alternates: waiting action, needed action
     std::vector<int> path_position(lists_.ranks(), -1);
     while (path_position[rank] < 0) {
@@ -178,7 +178,7 @@ void check_times(const ActionLists& lists, const std::vector<StageTimes>& stages
   for (const StageTimes& t : stages)
     for (double value : {t.forward, t.input_gradient, t.weight_gradient, t.bytes, t.input_bytes})
       if (!(value >= 0) || std::isinf(value))
-        throw ValueError(kOp, "expected times of at least 0, got ", value);
+        throw ValueError(kOp, "expected finite times and sizes of at least 0, got ", value);
   if (!(message_seconds >= 0))
     throw ValueError(kOp, "expected message_seconds of at least 0, got ", message_seconds);
 }
@@ -221,7 +221,7 @@ void check_schedule(const ActionLists& lists) {
 
 SchedulePrediction simulate(const ActionLists& lists, const std::vector<StageTimes>& stages,
                             double message_seconds) {
-  const ActionGraph graph(lists);
+  const ActionGraph graph(lists);  // run_all finds cycles
   check_times(lists, stages, message_seconds);
   SchedulePrediction p;
   p.ranks.resize(lists.ranks());

@@ -18,7 +18,7 @@ struct StageTimes {
 
 struct RankPrediction {
   double busy = 0;            // seconds in actions
-  int64_t max_in_flight = 0;  // maximal number of micro-batches between F and the end of B or W
+  int64_t max_in_flight = 0;  // maximal number of pairs (stage, micro-batch) between F and the end of B or W
   double peak_bytes = 0;      // peak memory of received inputs and saved tensors
 };
 struct SchedulePrediction {

@@ -8,8 +8,8 @@
 // time advances to the next event that may make one runnable. If there is no such event before `give_up`, the
 // run hangs: the report is marked and all threads are unwound.
 //
-// Killing a rank: the next hook called by each of its threads throws RankKilled. Hooks called during
-// unwinding do not throw; join never throws.
+// Killing a rank: the next block or step of each of its threads throws RankKilled, except during unwinding.
+// join never throws.
 #include "gradus/distributed/simulation/simulation.h"
 
 #include <algorithm>
@@ -38,8 +38,8 @@ namespace {
 constexpr TimePoint kStart{std::chrono::seconds(1000)};
 constexpr size_t kMaxEvents = 256;
 constexpr uint64_t kMaxSteps = 3'000'000;  // a run with more steps counts as a livelock
-constexpr std::chrono::seconds kMaxRealWait{
-    120};  // real time without a hook: a thread blocks outside of hooks
+// Real time without an event: a thread blocks outside of hooks.
+constexpr std::chrono::seconds kMaxRealWait{120};
 
 // See Note [Cooperative scheduling].
 class Scheduler final : public Simulation {
@@ -243,7 +243,7 @@ class Scheduler final : public Simulation {
 
   bool is_dead(const Thread& thread) const { return hung_ || thread.rank == report_.killed; }
 
-  // Start of every hook: advances time slightly, and kills the victim at its step number kill_at_.
+  // Start of block and step: advances time slightly, and kills the victim at its kill_at_-th such call.
   void enter(const char* kind, const char* what) {
     record(kind, what);
     now_ += std::chrono::microseconds(random() % 16);
@@ -284,8 +284,8 @@ class Scheduler final : public Simulation {
     on_death_(report_.killed);
   }
 
-  // Ends a deadlocked run, or one that exceeds its limits. Records what each thread waits for, and makes all
-  // hooks throw, so that all threads unwind.
+  // Ends a deadlocked run, or one that exceeds its limits. Records what each thread waits for, and makes
+  // block and step throw, so that all threads unwind.
   void give_up() {
     if (hung_) {
       std::fprintf(stderr, "simulation with seed %llu: threads that were to end do not\n%s",
@@ -346,7 +346,7 @@ class Scheduler final : public Simulation {
   bool hung_ = false;
 
   double switch_chance_;  // probability of switching threads at a step
-  int victim_ = -1;       // rank to be killed at its kill_at_-th hook; -1: none
+  int victim_ = -1;       // rank to be killed at its kill_at_-th block or step; -1: none
   uint64_t steps_ = 0, victim_steps_ = 0, kill_at_ = 0;
   TimePoint death_report_time_ = TimePoint::max();
   uint64_t messages_ = 0, drop_at_message_ = 0;
@@ -381,7 +381,7 @@ SimulationReport simulate(int world_size, const SimulationOptions& options,
   return scheduler.run([&](int rank) {
     // Moved, so that the world is destroyed in the rank's thread, during the simulation.
     const Ref<internal::World> world = std::move(worlds[rank]);
-    internal::run_as_rank(world, body);
+    internal::run_as_rank(world, body);  // rethrows what body() throws, also RankKilled
   });
 }
 

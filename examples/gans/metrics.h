@@ -18,10 +18,10 @@ namespace gradus::examples {
 extern const char* const kMetricsHelp;
 
 // Returns the names of a list as "frechet,swd".
-// Errors: ValueError for an unknown or repeated name.
+// Errors: ValueError for an unknown, empty or repeated name.
 std::vector<std::string> metric_names(const std::string& list);
-// Returns the first metric of a list, by which checkpoints are compared, and whether lower is better; nothing
-// if the metric has no better direction.
+// Returns the Figure::name of the first metric's value by which checkpoints are compared ("score" of
+// "scores"), and whether lower is better; nothing if the metric has no better direction, or without metrics.
 std::optional<std::pair<std::string, bool>> compared_by(const std::vector<std::string>& names);
 
 // One value of a metric.
@@ -44,8 +44,8 @@ struct ImageMetricsOptions {
 
 class ImageMetrics {
  public:
-  // Computes the features of as many test and training images. Image files are split into halves instead.
-  // Collective.
+  // Computes the features of up to n test images, the reference, and up to n training images, for the floors.
+  // Of image files, which have no such split, a random half stands for each. Collective.
   // Errors: as Classifier, if a metric needs it; ShapeError, ValueError for images that a metric does not
   // take, or too few images; ValueError if ranks have different classifiers.
   explicit ImageMetrics(ImageMetricsOptions options);

@@ -7,6 +7,7 @@
 
 namespace gradus::nn {
 
+// Options of the adaptive layers. output: the spatial size of the result.
 struct AdaptiveAvgPool1dOptions {
   Required<int64_t, "output"> output;
 };
@@ -32,7 +33,7 @@ struct AdaptiveMaxPool3dOptions {
 };
 extern template class ModuleWith<AdaptiveMaxPool3dOptions, Layer>;
 
-// A pooling layer: the options O select the op; N is the class's name.
+// A pooling layer. The type O of the options selects the op (pool.cc); N is the class's name.
 template <class O, OptionName N> class Pool final : public LayerWith<O> {
  public:
   using LayerWith<O>::LayerWith;
@@ -60,7 +61,7 @@ using AvgPool3d = Pool<AvgPool3dOptions, "AvgPool3d">;
 // The p-th root of the sum of each window's p-th powers.
 using LPPool1d = Pool<LpPool1dOptions, "LPPool1d">;
 using LPPool2d = Pool<LpPool2dOptions, "LPPool2d">;
-// The means, or maxima, of `output` windows that cover each sample.
+// The means, or maxima, of `output` windows that cover each sample; the op documents their bounds.
 using AdaptiveAvgPool1d = Pool<AdaptiveAvgPool1dOptions, "AdaptiveAvgPool1d">;
 using AdaptiveAvgPool2d = Pool<AdaptiveAvgPool2dOptions, "AdaptiveAvgPool2d">;
 using AdaptiveAvgPool3d = Pool<AdaptiveAvgPool3dOptions, "AdaptiveAvgPool3d">;

@@ -25,8 +25,8 @@ struct Device {
 
   bool operator==(const Device&) const = default;
 
-  // Parses "cpu", "cpu:1", "cuda" (as "cuda:0"), "meta". Neither parse() nor a constructor checks that
-  // the device exists. Errors: ValueError for any other text, and for an index above 63.
+  // Parses "cpu", "cpu:N", "cuda", "cuda:N" and "meta", with N from 0 to 63, or 0 if omitted. Neither parse()
+  // nor a constructor checks that the device exists. Errors: ValueError for any other text.
   static Device parse(std::string_view text);
 };
 

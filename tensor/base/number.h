@@ -37,9 +37,9 @@ class Number {
   constexpr int64_t integer() const { return integer_; }
   // Returns the number as an integer: truncated, saturated to 64 bits, NaN as 0.
   int64_t to_i64() const;
-  // Prints the value.
+  // Prints the value, a bool as 0 or 1.
   friend std::ostream& operator<<(std::ostream& out, Number number);
-  // Negation. Integers wrap: the negative of the smallest int64_t is itself.
+  // Negation. A negated bool is an integer. Integers wrap: the negative of the smallest int64_t is itself.
   constexpr Number operator-() const {
     return is_floating() ? Number(-floating_) : Number(int64_t(-uint64_t(integer_)));
   }

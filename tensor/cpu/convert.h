@@ -11,9 +11,10 @@ namespace gradus::cpu {
 // element, -1 reverses the order. The arrays do not overlap.
 using ConvertFunction = void (*)(int64_t n, void* dst, int64_t dst_stride, const void* src,
                                  int64_t src_stride);
-// Returns the function that converts `from` to `to`. Floats are rounded to nearest even (f64 to a 16-bit
-// float by way of f32), converted to integers by truncation (out of range: unspecified), and to bool by x !=
-// 0. Integers keep their low bits. Equal dtypes are copied.
+// Returns the function that converts `from` to `to`. Results that are floats are rounded to nearest even;
+// 16-bit floats by way of f32, so that f64 and large integers are rounded twice. Floats become integers by
+// truncation (out of range: unspecified). Integers from integers keep the low bits. A bool is x != 0. Equal
+// dtypes are copied.
 ConvertFunction converter(DType to, DType from);
 
 }  // namespace gradus::cpu

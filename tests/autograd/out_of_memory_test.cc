@@ -1,5 +1,6 @@
 // operator new fails at each allocation of a training step in turn, and at all later ones. The caller gets an
-// exception, the next step has the same gradients as before, and destructors work without allocating.
+// exception, the next step has the same gradients as before, and destructors work without allocating. Memory
+// of tensors does not come from operator new.
 #include <atomic>
 #include <cstdlib>
 #include <new>
@@ -57,7 +58,7 @@ class OutOfMemory : public testing::Test {
 
   // The tensors are large, since the allocator keeps large blocks in a tree, whose nodes it allocates.
   void step() {
-    const Tensor w = weight;  // a handle of this step
+    const Tensor w = weight;  // shares weight's gradient
     w.set_grad({});
     GradManager gm;
     gm.attach(w, callback);
@@ -91,7 +92,7 @@ TEST_F(OutOfMemory, AtAnyAllocationOfAStepIsAnExceptionAndTheNextStepIsRight) {
       ++thrown;
     }
     left = kUnlimited;
-    EXPECT_LE(callback->ended, 1) << "allocation " << k;
+    EXPECT_LE(callback->ended, 1) << "allocation " << k;  // 0: no recording was opened
     if (k % 16 == 0) {
       step();
       ASSERT_EQ(weight.grad().to_vector<float>(), right) << "after allocation " << k;

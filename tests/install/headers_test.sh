@@ -1,6 +1,6 @@
 #!/bin/bash
 # The installed headers, and what users write with them, compile without a warning under strict flags; for mistakes the
-# compiler says what is wrong. Compilers that are not there are passed over.
+# compiler says what is wrong. g++ is required; versions of clang that are not installed are skipped.
 set -euo pipefail
 
 here=$(dirname "$(readlink -f "$0")")
@@ -16,7 +16,7 @@ for c in clang++ clang++-14 clang++-16 clang++-19; do
   seen[$path]=1
 done
 
-# Further standards are those of tools/headers.sh.
+# tools/headers.sh also checks each header alone, as C++20 and C++23.
 users() {
   echo "== $1 $2"
   "$1" -std="$2" -Wall -Wextra -Wshadow -Wconversion -Werror -fsyntax-only -I"$include" "$here/users.cc" || failed=1

@@ -25,6 +25,7 @@ int main() {
   gm.attach(net.parameters());
   optim::AdamW opt(net.parameters(), {.lr = 1e-2});
   optim::CosineAnnealingLR schedule(opt, {.t_max = 60});
+  // target: the channel with the largest mean, 0 to 2.
   const Tensor x = randn({32, 3, 8, 8}), target = argmax(flatten(mean(x, {2, 3}), 1), 1);
   float first = 0, last = 0;
   for (int step = 0; step < 60; ++step) {

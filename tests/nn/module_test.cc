@@ -181,7 +181,7 @@ TEST(Module, ToConvertsFloatsInPlaceWithTheirGradients) {
 TEST(Module, ToMovesBetweenDevices) {
   Net net;
   const std::vector<float> before = values(net.head.weight);
-  const Device second{DeviceType::kCPU, 1};
+  const Device second{DeviceType::kCPU, 1};  // a logical CPU device with a worker thread
   net.to(second);
   EXPECT_EQ(net.head.weight.device(), second);
   EXPECT_EQ(net.block.bn.num_batches_tracked.device(), second);
@@ -190,6 +190,7 @@ TEST(Module, ToMovesBetweenDevices) {
   EXPECT_EQ(values(net.head.weight), before);
 }
 
+// The conversion is queued behind the sleep and reads the tensors: to() may replace their contents only then.
 TEST(Module, ToWaitsForWhatIsQueuedOnTheDevice) {
   Net net;
   const std::vector<float> before = values(net.head.weight);
@@ -259,6 +260,7 @@ TEST(ParameterScope, ListsWhatIsNotNamedUnlessItIsToStay) {
   };
   EXPECT_THAT(error({{"weight", other}}), HasSubstr("has more than is given: 'bias';"));
   EXPECT_EQ(error({{"weight", other}, {"bias", other}}), "none");
+  // If one buffer is named, all must be.
   EXPECT_THAT(error({{"weight", other}, {"bias", other}, {"running_mean", other}}),
               HasSubstr("'running_var', 'num_batches_tracked'"));
   EXPECT_TRUE(bn.weight.is_same(own));
@@ -271,7 +273,7 @@ TEST(ParameterScope, ListsWhatIsNotNamedUnlessItIsToStay) {
   EXPECT_TRUE(bn.weight.is_same(own));
 }
 
-TEST(Hooks, SeeAndReplaceInputAndOutput) {
+TEST(Hooks, SeeInputAndOutputAndReplaceInput) {
   nn::ReLU relu;
   const Tensor x = tensor({-1.f, 2.f});
   int calls = 0;

@@ -169,6 +169,7 @@ TEST(Copy, FillsStridedViewsInEveryDtype) {
   }
 }
 
+// cpu:1 and cpu:2 have queues: work on them runs in order, but after the call returns.
 TEST(Copy, CrossesDevicesInBothDirections) {
   const Device other = Device::parse("cpu:1"), third = Device::parse("cpu:2");
   const Tensor x = counting({3, 40, 50}, DType::kF32, 7000);
@@ -190,7 +191,7 @@ TEST(Copy, MetaTensorsHaveShapesOnly) {
   EXPECT_ERROR(DeviceError, raw::to(m, kCPU), "meta", "f32[2,3]");
 }
 
-TEST(Copy, ErrorsNameBothShapes) {
+TEST(Copy, ErrorsNameOpAndShapes) {
   EXPECT_ERROR(ShapeError, copy_(zeros({2, 3}), zeros({4})), "[copy_]", "f32[2,3]", "f32[4]");
   EXPECT_ERROR(ShapeError, copy_(zeros({3}), zeros({1, 3})), "f32[1,3]");
   EXPECT_ERROR(ShapeError, channels_last(zeros({3})), "[channels_last]", "f32[3]");

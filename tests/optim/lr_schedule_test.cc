@@ -125,7 +125,7 @@ TEST(Schedule, AJoinedOneTakesItsStateAsAWholeOrNotAtAll) {
   EXPECT_DOUBLE_EQ(opt.lr(), 0.05);
 }
 
-// In step 3 the factor of group 1 is -0.5. The error leaves all rates as they are.
+// In step 3 the factor of group 1 is -0.5, and its rate would be -0.25. The error leaves all rates unchanged.
 TEST(Schedule, ARateBelowZeroNamesScheduleStepAndRate) {
   SGD opt({empty({1})}, {.lr = 1.0});
   opt.add_param_group({empty({1})}, {.lr = 0.5});
@@ -191,6 +191,7 @@ TEST(Schedule, RefusesOptionsOutOfTheirDomain) {
   EXPECT_THROW(SequentialLR(opt, {}, {}), ValueError);
   EXPECT_THROW(SequentialLR(opt, {&step, nullptr}, {1}), ValueError);
   EXPECT_THROW(SequentialLR(opt, {&step, &foreign}, {1}), ValueError);
+  // Milestones: one less than schedules, ascending from 1 on.
   EXPECT_THROW(SequentialLR(opt, {&step, &step}, {}), ValueError);
   EXPECT_THROW(SequentialLR(opt, {&step, &step}, {0}), ValueError);
   EXPECT_THROW(SequentialLR(opt, {&step, &step, &step}, {2, 1}), ValueError);

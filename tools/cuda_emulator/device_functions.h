@@ -34,9 +34,11 @@ template <unsigned (*read)()> struct Index {
   } x;
 };
 
+// Calls of the running block (block.h). A fault, located at `at`, ends the block.
 void* shared_memory(size_t bytes, const std::source_location& at);
 void sync_block(const std::source_location& at);
 void sync_warp(uint32_t mask, const std::source_location& at);
+// Returns the value of lane from % 32.
 uint64_t shuffle(uint32_t mask, uint64_t value, int from, const std::source_location& at);
 uint32_t ballot(uint32_t mask, bool value, const std::source_location& at);
 void vector_access(const void* p, size_t bytes, bool write, const std::source_location& at);
@@ -79,6 +81,8 @@ inline unsigned __ballot_sync(unsigned mask, bool value, GRADUS_AT) {
   return gradus::cuda::emulated::ballot(mask, value, at);
 }
 
+// Plain accesses are atomic here: threads run one at a time, and switch only at barriers and warp-wide
+// operations.
 template <class T> GRADUS_UNSEEN T atomicAdd(T* p, std::type_identity_t<T> value, GRADUS_AT) {
   static_assert(std::is_integral_v<T>);  // sums of floats would depend on the order of threads
   gradus::cuda::emulated::atomic_access(p, sizeof(T), at);
@@ -134,8 +138,8 @@ inline uint16_t float_to_bf16(float x) {
 #undef GRADUS_AT
 #undef GRADUS_UNSEEN
 
-// Queues a launch with a copy of the arguments, in which addresses of device memory are those of the kernels'
-// view.
+// Queues a launch with a copy of the arguments, in which host addresses of device memory are replaced with
+// the kernels' addresses (memory.h).
 template <class... P, class... A>
 cudaError_t try_launch(const char* op, void (*kernel)(P...), const Grid& grid, cudaStream_t stream,
                        A... args) {

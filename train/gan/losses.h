@@ -8,7 +8,7 @@
 //
 // Compute scores before the call: the order of the arguments in hinge_d(disc(real), disc(fake)), and with it
 // that of updates of a batch norm's running statistics, depends on the compiler.
-// A loss is the mean over the real scores plus the mean over the fake scores, under autocast in f32.
+// A loss is the mean over the real scores plus the mean over the fake scores, in f32 (f64 for f64 scores).
 // Shapes: real, fake any, they may differ -> [].
 // Errors: DTypeError unless floating point.
 #pragma once
@@ -27,7 +27,8 @@ struct LabelOptions {
 Tensor vanilla_d(const Tensor& real, const Tensor& fake, LabelOptions labels = {});
 Tensor vanilla_g(const Tensor& fake, LabelOptions labels = {});
 
-// softplus(-real) + softplus(fake), and softplus(-fake): equal to vanilla_d and vanilla_g, as in StyleGAN.
+// softplus(-real) + softplus(fake), and softplus(-fake): equal to vanilla_d and vanilla_g with the default
+// labels, as in StyleGAN.
 Tensor logistic_d(const Tensor& real, const Tensor& fake);
 Tensor logistic_g(const Tensor& fake);
 
@@ -35,7 +36,7 @@ struct LsganOptions {
   double real = 1, fake = 0;  // targets
   double factor = 1;          // 0.5 in the paper, 1 in mmgeneration
 };
-// factor ((real - 1)^2 + fake^2), and factor (fake - 1)^2.
+// With the default targets: factor ((real - 1)^2 + fake^2), and factor (fake - 1)^2.
 // Source: Mao et al., ICCV 2017.
 Tensor lsgan_d(const Tensor& real, const Tensor& fake, LsganOptions options = {});
 Tensor lsgan_g(const Tensor& fake, LsganOptions options = {});

@@ -43,7 +43,7 @@ std::string CheckpointFiles::find(bool use_latest) const {
     const Environment job = environment();
     const std::string last = path();
     const bool has_last = exists(last);
-    // An earlier training may have left a checkpoint, before this job's first one.
+    // The checkpoint may be that of an earlier training. inspect_checkpoint falls back to PATH.previous.
     if (job.restart_count > 0 && has_last &&
         io::inspect_checkpoint(last).checkpoint.get<std::string>("job") == job.job_id)
       return last;
@@ -73,6 +73,7 @@ io::Checkpoint CheckpointFiles::identity() const {
   return c;
 }
 
+// The sums must be on the host (Sums::read): on_device is not written.
 void put_sums(io::Checkpoint& c, const std::string& name, const Sums& s) {
   std::string names;
   for (const auto& [key, sum] : s.of) {
@@ -116,6 +117,7 @@ std::vector<EpochResult> get_history(const io::Checkpoint& c) {
                        .train = get_sums(c, name + ".train"),
                        .test = get_sums(c, name + ".test"),
                        .seconds = c.get<double>(name + ".seconds"),
+                       // absent in older files
                        .images = c.contains(name + ".images") ? c.get<int64_t>(name + ".images") : 0});
   }
   return history;

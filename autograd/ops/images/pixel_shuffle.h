@@ -1,4 +1,5 @@
-// Pixel and channel shuffle, for any dtype. Results are channels-last if x [N,C,H,W] is, else row-major.
+// Pixel and channel shuffle, for any dtype. Results are channels-last if x [N,C,H,W] is, row-major if x is,
+// and may share x's storage.
 #pragma once
 
 #include "gradus/tensor/tensor.h"
@@ -6,7 +7,7 @@
 namespace gradus {
 
 // Rearranges factor^2 channels to squares of factor x factor pixels (sub-pixel convolution). With f = factor:
-//   y[n, c, h f + i, w f + j] = x[n, (c f + i) f + j, h, w]
+//   y[..., c, h f + i, w f + j] = x[..., (c f + i) f + j, h, w]
 // Shapes: x [...,C f^2,H,W] -> [...,C,H f,W f].
 // Errors: ShapeError for fewer than 3 dims or channels that f^2 does not divide; ValueError for a
 // factor below 1.
@@ -24,7 +25,7 @@ Tensor pixel_unshuffle(const Tensor& x, int64_t factor);
 // Shapes: x [N,C,...] -> the same.
 // Errors: ShapeError for fewer than 3 dims or channels that `groups` does not divide; ValueError for
 // groups below 1.
-// Grad: dy in the original order of channels.
+// Grad: channel_shuffle of dy with C / groups groups.
 // Source: Zhang et al. 2017, https://arxiv.org/abs/1707.01083
 Tensor channel_shuffle(const Tensor& x, int64_t groups);
 

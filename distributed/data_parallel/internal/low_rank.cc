@@ -1,5 +1,5 @@
 // Modified Gram-Schmidt, serial and in f64, and a product of a transposed [r, n] and a [r, m] matrix. The
-// product is parallel over rows of the result. Every element is a sum over r in ascending order by one
+// product is parallel over rows of the result. Each of its elements is a sum over r in ascending order by one
 // thread, so no result depends on the number of threads.
 #include "gradus/distributed/data_parallel/internal/low_rank.h"
 
@@ -26,7 +26,8 @@ template <class A, class B> double dot(const A* a, const B* b, int64_t n) {
 
 // x is [r, n], a and b below [r, n] and [r, m], out [n, m]: row-major, on the host, f32 or f64, not checked.
 template <class T> void orthonormalize(T* x, int64_t r, int64_t n, double epsilon) {
-  const int passes = epsilon == 0 ? 2 : 1;  // a second pass would add epsilon to a norm of 1
+  // With epsilon, a second pass would divide unit rows by 1 + epsilon.
+  const int passes = epsilon == 0 ? 2 : 1;
   std::vector<double> row(n);
   for (int64_t i = 0; i < r; ++i) {
     std::copy_n(x + i * n, n, row.begin());

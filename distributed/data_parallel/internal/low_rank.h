@@ -8,7 +8,8 @@
 namespace gradus::dist::internal {
 
 // Makes the rows of x [r, n] orthonormal, in place and in order. A row of zeros may stay zero, and a row that
-// is a linear combination of earlier rows may become zero. `epsilon` is added to norms.
+// is a linear combination of earlier rows may become zero or, with epsilon 0, a normalized rounding error.
+// `epsilon` is added to norms.
 // Source: modified Gram-Schmidt in f64, with two passes per row if epsilon is 0, otherwise one.
 void orthonormalize(const Tensor& x, double epsilon);
 

@@ -48,8 +48,8 @@ std::vector<int> outermost_calls(const ModelTrace& trace) {
 }
 
 // Returns the calls after which the model may be cut with the fewest crossing tensors, in order; at least
-// 2 * stages calls if the model has them. A tensor crosses if a call before the cut made it and a call after
-// the cut reads it.
+// 2 * stages calls if the model has them and can be cut after all of them. A tensor crosses if a call before
+// the cut made it and a call after the cut reads it.
 std::vector<int> candidate_cuts(const ModelTrace& trace, int stages) {
   std::map<int64_t, std::vector<int>> by_width;
   for (const int call : outermost_calls(trace))
@@ -114,7 +114,8 @@ class Units {
     }
     split_.plan = plan_stages(split_.trace, cuts_);
     for (const auto& [name, p] : model.named_parameters()) parameter_bytes_.push_back(double(p.nbytes()));
-    if (options.recompute_every > 0)  // at least all groups except the last are recomputed
+    // With groups, only the last group's backward can follow its forward directly (kExceptLast).
+    if (options.recompute_every > 0)
       may_be_recomputed_.assign(size_t(stages), options.recompute != Recompute::kNever);
   }
 
@@ -165,6 +166,7 @@ class Units {
     if (!recompute) {
       saved = received_bytes(begin, end) + times(begin, end).bytes;
     } else {
+      // An estimate: takes a unit as a layer.
       const int group_length = options_.recompute_every > 0 ? options_.recompute_every : size();
       for (int u = begin; u < end; u += group_length) {
         const int group_end = std::min(u + group_length, end);
@@ -302,7 +304,7 @@ std::vector<std::vector<std::string>> group_ends(const StagedModel::Parts& parts
   stage_ends.push_back(int(trace.calls.size()));
   std::vector<std::vector<std::string>> ends(static_cast<size_t>(stages));
   size_t s = 0;    // the stage of the call
-  int layers = 0;  // of the stage so far
+  int layers = 0;  // narrow calls of the stage so far
   for (const int call : outermost_calls(trace)) {
     while (s < stage_ends.size() && end_of(call) >= stage_ends[s]) ++s, layers = 0;
     if (s == stage_ends.size()) break;

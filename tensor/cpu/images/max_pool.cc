@@ -1,7 +1,8 @@
 // Max pooling kernels compiled per instruction set: forward with indices of the maxima, the backward scatter,
 // and the fused gradient of relu and max pooling. Tensors are channels-last f32 or bf16, [N, C, input...] and
-// [N, C, output...]; vectors run along C. An index is the row-major number of a pixel in its window, in u8, so
-// a window has at most 256 pixels, except in the fused gradient, which has no indices.
+// [N, C, output...]; vectors run along C, and the running maxima of a window stay in a register. An index is
+// the row-major number of a pixel in its window, in u8, so a window has at most 256 pixels, except in the
+// fused gradient, which has no indices.
 #include "gradus/tensor/cpu/images/pool_windows.h"
 
 #include <limits>
@@ -52,8 +53,8 @@ void pool_window(T* to, uint8_t* indices, const T* from, std::span<const WindowP
   });
 }
 
-// The gradient of one input pixel: to[c] = sum of dy[c] over the windows whose maximum it is. A WindowPixel of
-// `windows` is the offset of a window in dy and the number that the pixel has in this window.
+// The gradient of one input pixel: to[c] = sum of dy[c] over the windows whose maximum it is. A WindowPixel
+// of `windows` describes one window that covers the pixel: its offset in dy, and the pixel's number in it.
 template <class T>
 void sum_grads(T* to, const T* dy, const uint8_t* index, std::span<const WindowPixel> windows, int64_t C) {
   for_each_vector(C, [&](auto d, int64_t c) HWY_ATTR {
@@ -124,7 +125,7 @@ void scatter(const Tensor& dx, const Tensor& dy, const Tensor& index, const Pool
 
 // Replaces the pixels of a window by the gradient of max_pool(relu(pixel)): dy at the first maximum if this
 // maximum is positive, else 0. Works in place, so vectors of channels must not overlap. Windows must not
-// overlap either.
+// overlap either; replace_by_relu_grad has the further limits.
 template <class T>
 HWY_INLINE void replace_window(T* in, const T* dy, std::span<const WindowPixel> pixels, int64_t C) {
   const auto replace = [&](auto d, int64_t c) HWY_ATTR {

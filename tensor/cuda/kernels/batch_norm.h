@@ -23,7 +23,7 @@ template <class T> struct BatchNorm {
 
 // Running statistics: mean += momentum * (batch mean - mean), var += momentum * (batch var * var_factor -
 // var), with var_factor = rows / (rows - 1). Elements are A if wide, else T. mean and var are null only
-// together. `batches`, one element, is incremented; may be null.
+// together; if they are not, rows is at least 2. `batches`, one element, is incremented; may be null.
 struct RunningStatistics {
   void *mean, *var;
   int64_t* batches;
@@ -31,7 +31,7 @@ struct RunningStatistics {
   int32_t mean_is_wide, var_is_wide;
 };
 
-// Returns the bytes of the `workspace` below, which is aligned to 16.
+// Returns the bytes of the `workspace` of each function below, which is aligned to 16.
 int64_t batch_norm_workspace(int64_t rows, int64_t channels);
 // Writes mean and var of the batch, updates the running statistics, and writes
 //   y = leaky((x - mean) * weight / sqrt(var + eps) + bias + residual)
@@ -42,7 +42,7 @@ void batch_norm(const char* op, const BatchNorm<T>& s, T* y, const T* residual, 
 // y = (x - mean) * weight / sqrt(var + eps) + bias.
 template <class T> void batch_norm_apply(const char* op, const BatchNorm<T>& s, T* y, cudaStream_t stream);
 // Gradients of batch_norm() without a residual. dy is the gradient of y; negative_slope as there. dx includes
-// the paths through mean and var; dx may be dy.
+// the paths through mean and var; dx may be dy. s.bias is read only if negative_slope is not 1.
 template <class T>
 void batch_norm_backward(const char* op, const BatchNorm<T>& s, T* dx, compute_t<T>* dweight,
                          compute_t<T>* dbias, const T* dy, double negative_slope, void* workspace,
@@ -62,13 +62,14 @@ void batch_norm_apply_backward(const char* op, const BatchNorm<T>& s, compute_t<
 template <class T>
 void batch_statistics(const char* op, double* mean, double* m2, const T* x, int64_t rows, int64_t channels,
                       void* workspace, cudaStream_t stream);
-// dx = add + offset + (x - mean) * slope, per channel. A null `add` is 0; dx may be `add`.
+// dx = add + offset + (x - mean) * slope, per channel. A null `add` is 0; dx may be `add` if T is A.
 template <class T>
 void batch_statistics_backward(const char* op, T* dx, const compute_t<T>* add, const T* x,
                                const compute_t<T>* mean, const compute_t<T>* offset,
                                const compute_t<T>* slope, int64_t rows, int64_t channels,
                                cudaStream_t stream);
-// Updates the running statistics by these of a batch. T is the type of elements that are not wide.
+// Updates the running statistics, also `batches`, by mean and biased var of a batch. T is the type of
+// elements that are not wide.
 template <class T>
 void batch_norm_update(const char* op, const RunningStatistics& running, const compute_t<T>* mean,
                        const compute_t<T>* var, int64_t channels, cudaStream_t stream);

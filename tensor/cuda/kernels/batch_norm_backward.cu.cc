@@ -1,12 +1,14 @@
 // CUDA kernels of the gradients of batch norm on row-major [rows, channels] (batch_norm.h): of batch norm with an
 // optional leaky ReLU, of batch norm + residual + ReLU, of the normalization by given statistics, and of the
 // statistics. Two launches: per channel, the f64 sums of g and of g * (x - mean) over each piece of the rows, then
-// dx from their totals. If the rows are one piece, one launch does both. dx may be dy (or y, or `add`): a thread
-// reads an element before it writes that element, and no other thread reads it afterwards.
+// dx from their totals. batch_norm_backward() takes one launch if the rows are one piece, and
+// batch_statistics_backward() always does. dx may be dy (or y, or an `add` of dx's type): a thread reads an
+// element before it writes that element, and no other thread reads it afterwards.
 //
 // Words of channel_sums.h: a tile is the channels of a block and a piece its rows; a thread has n neighboring
-// channels and every groups-th row of the piece; a stretch is 16 of the thread's rows, summed in compute_t<T>
-// before they are added to the f64 sums. SumShared, ApplyShared and FusedShared are the kernels' shared memory.
+// channels (a vector, or 1) and every groups-th row of the piece; a stretch is 16 of the thread's rows,
+// summed in compute_t<T> before they are added to the f64 sums. SumShared, ApplyShared and FusedShared are
+// the kernels' shared memory.
 #include "gradus/tensor/cuda/kernels/batch_norm.h"
 #include "gradus/tensor/cuda/kernels/channel_sums.h"
 #include "gradus/tensor/cuda/kernels/kernel.h"
@@ -55,27 +57,27 @@ __device__ __forceinline__ void sum_gradients_of_block(
     const A* const mean = numbers[0];
     for_each_stretch(thread, [&](int rows) {
       A sum[n]{}, centered[n]{};
-      Vector<T, n> v[each], g[each], of[each];
+      Vector<T, n> v[each], g[each], outputs[each];
       for_each_row<each>(
           thread, rows,
           [&](int e, int64_t at) {
             v[e] = load<n>(s.x + at), g[e] = load<n>(dy + at);
-            if constexpr (kOfSum) of[e] = load<n>(y + at);
+            if constexpr (kOfSum) outputs[e] = load<n>(y + at);
           },
           [&](int e, int64_t at) {
             Vector<Written, n> out;
 #pragma unroll
             for (int k = 0; k < n; ++k) {
               const A element = widen(v[e].v[k]);
-              A slope = widen(g[e].v[k]);
+              A gradient = widen(g[e].v[k]);
               if constexpr (kOfRectified)
-                slope = formulas::leaky_relu_gradient(
-                    slope, formulas::normalized(element, mean[k], numbers[1][k], numbers[2][k]),
+                gradient = formulas::leaky_relu_gradient(
+                    gradient, formulas::normalized(element, mean[k], numbers[1][k], numbers[2][k]),
                     negative_slope);
-              if constexpr (kOfSum) slope = formulas::relu_gradient(slope, widen(of[e].v[k]));
-              sum[k] += slope;
-              centered[k] = m::fma(slope, element - mean[k], centered[k]);
-              out.v[k] = convert<Written>(kScaled ? slope * numbers[kNumbers - 1][k] : slope);
+              if constexpr (kOfSum) gradient = formulas::relu_gradient(gradient, widen(outputs[e].v[k]));
+              sum[k] += gradient;
+              centered[k] = m::fma(gradient, element - mean[k], centered[k]);
+              out.v[k] = convert<Written>(kScaled ? gradient * numbers[kNumbers - 1][k] : gradient);
             }
             if constexpr (kOfSum || kScaled) store(written + at, out);
           });

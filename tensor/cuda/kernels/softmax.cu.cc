@@ -1,7 +1,8 @@
 // y[i] = exp(x[i] - max(x)) / sum_k exp(x[k] - max(x)) over the n elements of a row. A thread group
 // (thread_groups.h) keeps its row in registers if it fits; otherwise it reads the row twice. A thread adds a
-// few elements in T, and these sums in f64. Tensors are dense [outer, n, inner] with rows along n; T is float
-// or double, `vector` the elements per memory access, `log` log_softmax.
+// few elements in T; these partial sums are added in f64. A NaN in a row makes the whole row NaN, through the
+// sum. Tensors are dense [outer, n, inner] with rows along n; T is float or double, `vector` the elements per
+// memory access, `log` log_softmax.
 #include "gradus/tensor/cuda/kernels/softmax.h"
 
 #include "gradus/tensor/cuda/kernels/thread_groups.h"

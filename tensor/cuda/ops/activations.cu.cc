@@ -1,5 +1,5 @@
-// Instantiates the element-wise CUDA kernels (ops/elementwise.h) of all functors for activation functions in
-// tensor/ops/activations.h, and registers them in the ops' kernel slots when the program starts.
+// Instantiates the element-wise CUDA kernels (tensor/cuda/ops/elementwise.h) of all functors for activation
+// functions in tensor/ops/activations.h, and registers them in the ops' kernel slots when the program starts.
 #include "gradus/tensor/ops/activations.h"
 
 #include "gradus/tensor/cuda/ops/elementwise.h"

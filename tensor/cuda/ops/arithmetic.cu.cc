@@ -1,5 +1,5 @@
-// Instantiates the element-wise CUDA kernels (ops/elementwise.h) of all functors for arithmetic in
-// tensor/ops/arithmetic.h, and registers them in the ops' kernel slots when the program starts.
+// Instantiates the element-wise CUDA kernels (ops/elementwise.h) of the functors in ArithmeticSlots
+// (tensor/ops/arithmetic.h), and registers them in the ops' kernel slots when the program starts.
 #include "gradus/tensor/ops/arithmetic.h"
 
 #include "gradus/tensor/cuda/ops/elementwise.h"

@@ -17,8 +17,9 @@ GRADUS_HD double p_norm_of_sum(double sum, double p) {
   return p == 2 ? m::sqrt(sum) : m::pow(sum, 1 / p);
 }
 
-// Returns the factor that scales gradients of this norm to max_norm, and whether to apply it: below 1 or NaN.
+// Returns the factor that scales gradients of this norm to max_norm; 1e-6 avoids a division by 0.
 GRADUS_HD double clip_factor(double norm, double max_norm) { return max_norm / (norm + 1e-6); }
+// Returns whether to multiply by the factor: below 1, or NaN, so that a NaN norm makes the gradients NaN.
 GRADUS_HD bool needs_clipping(double factor) { return !(factor >= 1); }
 
 // Returns v clamped to [low, high]; NaN stays NaN.

@@ -1,10 +1,10 @@
 // Compares Gradus's CUDA kernels with host results and measures their times. Prints a line per group and
-// finally "N passed, N failed"; exits with 0, 1 if a group failed, 3 if it hangs.
+// finally "N passed, N failed"; exits with 0, 1 if a group failed, 3 if it runs 8 s longer than --seconds.
 //
 //   kernels_on_device [--small] [--seconds N] [--only TEXT] [--no-times]
 //
 // --small skips large shapes and dtypes that share a template with a tested one. After N seconds (50)
-// remaining groups are skipped.
+// remaining groups are skipped. --only runs groups whose names contain TEXT. --no-times measures no times.
 #include <unistd.h>
 
 #include <exception>
@@ -22,7 +22,7 @@ int main(int argc, char** argv) {
     if (arg == "--seconds" && i + 1 < argc) options().seconds = std::atof(argv[++i]);
     if (arg == "--only" && i + 1 < argc) options().only = argv[++i];
   }
-  elapsed();
+  elapsed();  // starts the clock
   std::thread([] {
     std::this_thread::sleep_for(std::chrono::duration<double>(options().seconds + 8));
     std::printf("FAIL  the program takes too long: it ends here\n%d passed, %d failed\n", Group::passed,

@@ -1,6 +1,8 @@
 """A program that is linked with GPUs starts like one that is not, trains on the CPU, and says why there is no GPU.
 
     python3 startup_test.py PROGRAM PROGRAM_WITH_GPUS
+
+PROGRAM [STEPS [DEVICE]] (program.cc) prints the last loss if STEPS > 0, and its current resident memory in KiB.
 """
 import re
 import subprocess

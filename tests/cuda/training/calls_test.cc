@@ -1,5 +1,5 @@
-// CUDA calls of the third and later training steps: no wait, no allocation, no copy from or to the host, and
-// at most a given number of launches. Prints the calls per op.
+// CUDA calls of the third training step, which is like all later ones: no wait, no allocation, no copy from
+// or to the host, and at most as many launches as docs/cuda.md says. Prints the calls per op.
 #include <gtest/gtest.h>
 
 #include <iostream>
@@ -45,7 +45,8 @@ TEST(Calls, Dcgan) { expect_few_calls(57, example("DCGAN").make({kCuda, 8, 16, f
 
 TEST(Calls, DcganOf64Pixels) { expect_few_calls(100, example("DCGAN").make({kCuda, 2, 64, false, 4})); }
 
-// With so many images each batch norm takes two launches in each direction, as in real training.
+// With 9 images each batch norm has so many rows that it takes two launches in each direction, as in real
+// training.
 TEST(Calls, DcganOfMoreImages) { expect_few_calls(120, example("DCGAN").make({kCuda, 9, 64, false, 4})); }
 
 // In mixed precision, with a GradScaler that decides on the device.

@@ -50,6 +50,7 @@ TEST(CallRecord, EqualCallsAgree) {
     EXPECT_FALSE(compare({{Op(op), {4}, 1}, {Op(op), {4}, 1}, {Op(op), {4}, 1}})) << name_of(Op(op));
 }
 
+// On a tie, the first of the most frequent calls is right.
 TEST(CallRecord, TheMajorityIsRightAndTheFirstRankOnATie) {
   EXPECT_EQ(compare({{Op::kBarrier}, {Op::kAllReduce}, {Op::kAllReduce}})->rank, 0);
   EXPECT_EQ(compare({{Op::kBarrier}, {Op::kAllReduce}})->rank, 1);
@@ -58,7 +59,7 @@ TEST(CallRecord, TheMajorityIsRightAndTheFirstRankOnATie) {
       0);
 }
 
-// An op's row of kOps says which fields are compared; all others may differ.
+// An op's row of kOps says which of dtype, shape, reduce and root are compared; the others may differ.
 TEST(CallRecord, EachOpComparesWhatItNeeds) {
   for (size_t op = 0; op < std::size(kOps); ++op) {
     const OpInfo& info = kOps[op];
@@ -96,7 +97,7 @@ TEST(CallRecord, NonsenseIsNoIndexIntoTables) {
       spoil([](CallRecord& r) { r.op = Op(200); }),
       spoil([](CallRecord& r) { r.dtype = DType(200); }),
       spoil([](CallRecord& r) { r.reduce = ReduceOp(200); }),
-      spoil([](CallRecord& r) { r.ndim = 9; }),
+      spoil([](CallRecord& r) { r.ndim = 9; }),  // CallRecord has 8 dims
       spoil([](CallRecord& r) { r.ndim = -1; }),
   };
   for (const auto& verdict : verdicts) {

@@ -34,28 +34,29 @@ struct Trained {
   bool operator==(const Trained&) const = default;
 };
 
-// Trains in f16 from the given scale. At step `spoiled` (-1: never) a gradient of the last rank is infinite.
-Trained train_in_f16(int ranks, int replicas, Schedule schedule, double init_scale, int spoiled = -1) {
+// Trains replicas of `stages` stages in f16 from the given scale. At step `spoiled` (-1: never) a gradient of
+// the last rank is infinite.
+Trained train_in_f16(int stages, int replicas, Schedule schedule, double init_scale, int spoiled = -1) {
   constexpr int kSteps = 6;
   Trained all;
   std::mutex mutex;
-  run_ranks(ranks * replicas, [&] {
+  run_ranks(stages * replicas, [&] {
     manual_seed(5);
     set_num_threads(1);
-    PipelineOptions options{.stages = ranks, .schedule = schedule, .micro_batches = 2};
-    if (ranks == 2) options.cut_after = {"b1"};
+    PipelineOptions options{.stages = stages, .schedule = schedule, .micro_batches = 2};
+    if (stages == 2) options.cut_after = {"b1"};
     Pipeline<ResidualMLP> pipe(make, zeros({2, 6}), options);
     GradManager gm;
     pipe.attach(gm);
     int step = 0;
-    const int last = ranks * replicas - 1;
+    const int last = stages * replicas - 1;
     if (get_rank() == last)
       gm.attach(pipe.parameters().back(),
                 [&](const Tensor&, const Tensor& grad) { return step == spoiled ? grad * INFINITY : grad; });
     optim::SGD opt(pipe.parameters(), {.lr = 0.05, .momentum = 0.9});
     optim::GradScaler scaler(agreeing(init_scale));
     Trained mine;
-    const int64_t rows = 8 / replicas, begin = get_rank() / ranks * rows;
+    const int64_t rows = 8 / replicas, begin = get_rank() / stages * rows;
     for (; step < kSteps; ++step) {
       const auto amp = autocast(DType::kF16);
       mine.losses.push_back(pipe.step(gm, narrow(input(step), 0, begin, rows),
@@ -63,7 +64,7 @@ Trained train_in_f16(int ranks, int replicas, Schedule schedule, double init_sca
                                       {.scaler = &scaler}));
       EXPECT_THROW(opt.step(), StateError);  // the gradients are still scaled
       EXPECT_THROW(pipe.clip_grad_norm_(1.0), StateError);
-      EXPECT_THROW(scaler.step(opt, {.clip_norm = 1.0}), StateError);
+      EXPECT_THROW(scaler.step(opt, {.clip_norm = 1.0}), StateError);  // would clip by one stage's norm
       scaler.unscale_(opt);
       pipe.clip_grad_norm_(1.0);
       mine.stepped.push_back(scaler.step(opt));
@@ -154,8 +155,9 @@ TEST(PipelineAutocast, GivesTheBitsOfTheLoopOverMicroBatches) {
   EXPECT_NE(want, train_unet(1, {.micro_batches = 4}));
   for (const auto& [recompute, every] :
        {std::pair(Recompute::kNever, 0), {Recompute::kAlways, 0}, {Recompute::kAlways, 1}})
-    expect_unet(want, {.micro_batches = 4, .recompute = recompute, .recompute_every = every}, {1, 2, 4},
-                {Schedule::kGPipe, Schedule::k1F1B, Schedule::kZeroBubbleH1}, DType::kBF16);
+    expect_unet(want, {.micro_batches = 4, .recompute = recompute, .recompute_every = every},
+                /*ranks=*/{1, 2, 4}, {Schedule::kGPipe, Schedule::k1F1B, Schedule::kZeroBubbleH1},
+                DType::kBF16);
 }
 
 // Stores the dtype of its input.

@@ -1,5 +1,5 @@
 // The hierarchical backend, which reduces within hosts and then among one leader per host. Ranks are threads
-// that are assigned to simulated hosts.
+// that are assigned to simulated hosts. All three of its backends send messages through shared memory.
 #include <gtest/gtest.h>
 
 #include "gradus/distributed/transport/hosts.h"
@@ -32,6 +32,7 @@ struct Job {
       return int(std::find(ranks.begin(), ranks.end(), rank) - ranks.begin());
     };
     HostsSetup setup{.members = all, .host = host, .index = rank};
+    // 1, 2, 3: ids that separate the messages of the three backends.
     setup.intra_host = make_message_backend(transports[rank], near, place(near), 1);
     if (place(near) == 0)
       setup.inter_host = make_message_backend(transports[rank], leaders, place(leaders), 2);

@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
-"""Networks of GANs: python3 tests/golden/gan/networks.py. What the file holds: ../../nn/layers/golden.py.
+"""Networks of GANs: python3 tests/golden/gan/networks.py. golden.py (../../nn/layers) draws the parameters
+at random and writes the file.
 
 Restated from the papers' and mmgeneration's descriptions: DCGAN (Radford et al., ICLR 2016), LSGAN (Mao et al., ICCV
-2017), WGAN-GP (Gulrajani et al., NeurIPS 2017), PGGAN (Karras et al., ICLR 2018)."""
+2017), WGAN-GP (Gulrajani et al., NeurIPS 2017; the small networks: its gan_mnist.py and gan_cifar.py), PGGAN (Karras et
+al., ICLR 2018)."""
 import math
 import os
 import sys
@@ -39,7 +41,7 @@ class Images(nn.Module):
 
 
 class Vectors(Images):
-    """The same for vectors; labels behind them."""
+    """The same for latent vectors, with one-hot labels appended."""
 
     def forward(self, z, labels=None):
         if labels is not None:

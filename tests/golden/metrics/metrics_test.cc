@@ -56,8 +56,8 @@ TEST(GoldenMetrics, SlicedWassersteinDistanceIsNumPys) {
 }
 
 TEST(GoldenMetrics, StructuralSimilarityIsSciPys) {
-  for (const std::string size : {"64", "16", "160"}) {
-    const std::string name = "ms_ssim/" + size;
+  for (const std::string height : {"64", "16", "160"}) {  // 64x64, 16x48, 160x16
+    const std::string name = "ms_ssim/" + height;
     expect_near(ms_ssim(golden(name + "/a"), golden(name + "/b")).to_vector<double>(), name + "/y", 1e-11);
   }
 }

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Attention and recurrent steps, against PyTorch: python3 tests/golden/ops/attention.py. What the file holds: golden.py."""
+"""Attention and recurrent steps against PyTorch: python3 tests/golden/ops/attention.py writes
+attention.safetensors, which golden.py documents."""
 import torch
 from torch.nn.functional import _scaled_dot_product_attention as sdpa
 
@@ -9,6 +10,7 @@ f = Family("attention")
 mask = torch.tensor([[1, 0, 1, 1, 0], [0, 1, 0, 0, 0], [1, 1, 1, 1, 1]], dtype=torch.bool)
 
 
+# PyTorch 1.13's function, which returns the output and the weights. True in a bool mask: the key takes part.
 def attention(mask=None, causal=False):
     return lambda q, k, v, *m: sdpa(q, k, v, m[0] if m else mask, 0.0, True, causal)
 

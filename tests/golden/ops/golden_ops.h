@@ -41,14 +41,16 @@ struct GoldenOp {
   }
 };
 
-// PyTorch's values of a family, the names of its cases, and how many inputs a case has.
+// Reads PyTorch's values from tests/golden/ops/<family>.safetensors, relative to the working directory.
+// Errors: FileError.
 io::SafetensorsFile load_golden(const std::string& family);
+// The names of the file's cases, and the number of inputs of a case.
 std::set<std::string> case_names(const io::SafetensorsFile& file);
 size_t inputs_of(const io::SafetensorsFile& file, const std::string& name);
 // Expects `op.run` on the inputs of the case `op.name` to give its results and gradients.
 void expect_golden(const io::SafetensorsFile& file, const GoldenOp& op);
-// Registers a test for each op, and one that fails if the file has a case without an op. Returns true,
-// for static initializers.
+// Registers a test for each op, which runs all dtypes and layouts, and one that fails if the file has a case
+// without an op. Each op must be a case of the file. Returns true, for static initializers.
 bool add_golden_ops(const std::string& family, const std::vector<GoldenOp>& ops);
 
 }  // namespace gradus::golden

@@ -22,8 +22,9 @@ template <class F> void add_points(const std::string& name, F f) {
   for (const char* kind : {"matrix", "scalar", "empty"}) add(name + "/" + kind, f);
 }
 
-// t in the dtype of `like`, without autograd; a bool mask as labels of -1 and 1.
+// t in the dtype of `like`, without autograd.
 Tensor constant(const Tensor& t, const Tensor& like) { return raw::to(t, like.dtype()); }
+// A bool mask as labels of -1 and 1.
 Tensor signs(const Tensor& mask, const Tensor& like) { return constant(mask, like) * 2 - 1; }
 
 void add_pointwise() {
@@ -57,6 +58,7 @@ void add_likelihoods() {
   add("binary_cross_entropy/weight", [](X x, Reduction r) {
     return binary_cross_entropy(x[0], x[1], {.reduction = r, .weight = constant(x[2], x[0])});
   });
+  // x and target are masks: exactly 0 and 1, without gradients.
   add("binary_cross_entropy/ends", [](X x, Reduction r) {
     return binary_cross_entropy(raw::to(x[0], DType::kF64), raw::to(x[1], DType::kF64), {.reduction = r});
   });

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Pooling against PyTorch: python3 tests/golden/ops/pool.py. What the file holds: golden.py."""
+"""Pooling against PyTorch: python3 tests/golden/ops/pool.py. golden.py documents the file; calls: pool_test.cc."""
 import torch.nn.functional as F
 
 from golden import Family

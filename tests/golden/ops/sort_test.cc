@@ -1,5 +1,7 @@
-// Sorting, selection, unique, histograms and searches against PyTorch's values (inputs: sort.py; tolerances:
-// golden_ops.h). True or False in a case's name is the op's flag.
+// Sorting, selection, unique, histograms and searches against PyTorch's values and gradients, where the file
+// has them (inputs: sort.py; tolerances: golden_ops.h). True or False at the end of a case's name is the op's
+// flag: descending, largest, right or invert. topk/special and mode/values compare values only: of equal
+// elements, PyTorch may name any index.
 #include "gradus/tests/golden/ops/golden_ops.h"
 
 namespace gradus::golden {

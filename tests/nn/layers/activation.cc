@@ -28,10 +28,11 @@ std::vector<Row> table() {
            .prints = "PReLU(num_parameters=3)",
            .errors = {LAYER_ERROR(ValueError, nn::PReLU({.num_parameters = 0}), "[PReLU]", "0"),
                       LAYER_ERROR(ShapeError, nn::PReLU({.num_parameters = 3})(ones({2, 4})), "[3]")}}),
+      // PyTorch's values are those of evaluation, where the slope is the mean of the bounds.
       row<nn::RReLU>("RReLU", {},
                      {.errors = {LAYER_ERROR(ValueError, nn::RReLU({.lower = 2, .upper = 1})(ones({1})),
                                              "[RReLU]", "2 and 1")}}),
-      // A fixed slope, since f64 and f32 draw different random numbers.
+      // A fixed slope: `inputs` are compared between dtypes, which draw different random numbers.
       row<nn::RReLU>("RReLU/fixed", {.lower = 0.25, .upper = 0.25}, {.inputs = {kFlat}, .golden = false}),
       row<nn::RReLU>("RReLU/bounds", {.lower = 0.25, .upper = 0.5},
                      {.golden = false, .prints = "RReLU(lower=0.25, upper=0.5)"}),
@@ -60,6 +61,7 @@ std::vector<Row> table() {
       row<nn::GLU>("GLU/dim", {.dim = -2}),
       row<nn::Softmax>("Softmax", {.dim = 1}, {.inputs = {kFlat}}),
       row<nn::Softmin>("Softmin", {.dim = 0}),
+      // PyTorch's file has dim 0 only, also for LogSoftmax.
       row<nn::Softmin>("Softmin/classes", {.dim = 1}, {.inputs = {kFlat}, .golden = false}),
       row<nn::LogSoftmax>("LogSoftmax", {.dim = 0}),
       row<nn::LogSoftmax>("LogSoftmax/classes", {.dim = 1}, {.inputs = {kFlat}, .golden = false}),

@@ -1,4 +1,5 @@
-// Compares names, results, gradients, and buffers after training; golden.py documents the keys of the file.
+// Compares names, results, gradients, and buffers after one pass in training; golden.py documents the keys of
+// the file.
 #include "gradus/tests/nn/layers/golden_layers.h"
 
 #include <gtest/gtest.h>
@@ -93,6 +94,7 @@ class Comparison {
     };
     const auto compare = [&](const Tensor& given, const std::string& key) {
       const std::string error_key = layer_.name + "/" + key + ".err";
+      // In f32, twice PyTorch's own largest error in f32.
       const double error =
           t == DType::kF64 || !file_.contains(error_key) ? 0 : 2 * file_.at(error_key).item<double>();
       if (t == DType::kF64)

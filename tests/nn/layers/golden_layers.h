@@ -2,10 +2,10 @@
 // the file of PyTorch's values.
 //
 // The names of the state dict, in order, equal torch.nn's. In f64, |y - PyTorch's| is at most 1e-12 of the
-// largest |y|. The same holds for gradients of inputs, and for buffers after the step; for gradients of
-// parameters the scale is the largest of them all. In f32 the error is at most twice PyTorch's own error plus
-// 1e-6 (also of that scale; `single` of the scale for networks). Gradients that are 0 but for rounding have a
-// tolerance of their own (golden_layers.cc).
+// largest |y|. The same holds for gradients of inputs, and for buffers after a pass in training; gradients of
+// parameters may differ by another 1e-12 of the largest of them all. In f32 the error is at most `single` of
+// the tensor's scale, plus 1e-6, plus twice PyTorch's own error; of buffers, 2e-6 of the scale. Gradients that
+// are 0 but for rounding have a tolerance of their own (golden_layers.cc).
 #pragma once
 
 #include <functional>

@@ -1,5 +1,8 @@
 #!/usr/bin/env python3
-"""Padding, resizing, windows: python3 tests/nn/layers/image.py. What the file holds: golden.py."""
+"""PyTorch's results for the layers of image.cc: padding, resizing, windows.
+
+python3 tests/nn/layers/image.py writes image.safetensors, whose format golden.py describes.
+"""
 from torch import nn
 
 from golden import Family

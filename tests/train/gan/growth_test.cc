@@ -26,7 +26,8 @@ TEST(Growth, IsThePapers) {
   const Growth growth(phases);
   for (int64_t k = 0; k < 12'000; k += 7) {
     const int64_t i = k / 1200, r = k % 1200;
-    if (r == 600) continue;  // the fade begins at 0; the formula still gives the smaller size
+    // When a fade begins, Growth has the new size with fade 0, the formula the smaller size: the same images.
+    if (r == 600) continue;
     const double lod = std::max(8 - double(i) - double(std::max<int64_t>(r - 600, 0)) / 600, 0.0);
     const Growth::State at = growth.at(k * 1000);
     EXPECT_EQ(at.size, int64_t{1} << (10 - int(std::floor(lod)))) << k;
@@ -43,7 +44,7 @@ TEST(Growth, IsMmgenerationsInItsTest) {
   for (int64_t step = 0; step < 5; ++step) EXPECT_EQ(growth.at(3 * step).size, sizes[step]) << step;
 }
 
-TEST(Growth, GivesBatchesRatesAndTurns) {
+TEST(Growth, GivesBatchesRatesAndChanges) {
   const Growth growth({{.size = 4, .images = 100, .batch = 32, .lr = 1e-3},
                        {.size = 8, .images = 100, .batch = 16, .lr = 2e-3},
                        {.size = 16, .images = 50, .batch = 8, .lr = 3e-3}},
@@ -91,7 +92,7 @@ TEST(ScaledImages, FadeAsTheNetworksDo) {
   EXPECT_LT(largest(gan::scaled_images(x, 8, 0), half), 1e-6);
   EXPECT_LT(largest(gan::scaled_images(x, 8, 0.25), 0.75 * half + 0.25 * full), 1e-6);
   EXPECT_ERROR(Error, gan::scaled_images(x, 32), "the size of the current scale, got f32[2,3,16,16]");
-  EXPECT_THROW(gan::scaled_images(x, 6), ShapeError);
+  EXPECT_THROW(gan::scaled_images(x, 6), ShapeError);  // 16 is not a multiple of 6
   EXPECT_THROW(gan::scaled_images(x, 8, 1.5), ValueError);
 }
 

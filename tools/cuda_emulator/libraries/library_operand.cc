@@ -72,7 +72,8 @@ bool is_in_place(const LibraryWorkspace& w) {
   return memory && memory->is_within_a_block(w.p, w.given);
 }
 
-// Calls f(word) for the 8-byte words of the workspace.
+// Calls f(word) for each whole 8-byte word of the workspace's `needed` bytes, then marks these bytes as
+// written.
 template <class F> void for_each_word(const LibraryWorkspace& w, F&& f) {
   DeviceMemory& memory = *device_that_holds(w.p);
   char* const bytes = memory.for_kernels(w.p);

@@ -115,12 +115,13 @@ void check_apart(const LibraryCall& call, const Operand& result, const std::vect
 // streams may run in between.
 struct LibraryWorkspace {
   void* p;
-  size_t given, needed;  // bytes
+  size_t given, needed;  // bytes; needed <= given
   uint64_t stamp;        // the pattern that fills it
 };
+// Delivers a fault, without throwing Stop, if the workspace is not valid device memory.
 void fill(const LibraryCall& call, const LibraryWorkspace& w);
-// Delivers a fault if the pattern was changed. Returns false if the workspace is not valid device memory,
-// which fill() has reported.
+// Delivers a fault and throws Stop if the pattern was changed. Returns false if the workspace is not valid
+// device memory, which fill() has reported.
 bool check_unchanged(const LibraryCall& call, const LibraryWorkspace& w);
 
 }  // namespace gradus::cuda::emulated
