@@ -23,7 +23,9 @@ void expect_close(const Tensor& given, const Tensor& expected, double part, doub
                   const std::string& what) {
   ASSERT_TRUE(given.defined()) << what << " is undefined";
   ASSERT_EQ(to_string(given.shape()), to_string(expected.shape())) << what;
-  if (!is_floating(expected.dtype())) ASSERT_EQ(name_of(given.dtype()), name_of(expected.dtype())) << what;
+  if (!is_floating(expected.dtype())) {
+    ASSERT_EQ(name_of(given.dtype()), name_of(expected.dtype())) << what;
+  }
   const std::vector<double> g = given.to_vector<double>(), e = expected.to_vector<double>();
   double scale = 0;
   for (double v : e) {
