@@ -133,10 +133,10 @@ void show_first_images(training::Training& training, const training::Step& s) {
 }
 
 void print_results(const training::Training& training) {
-  training::print(
-      training::format("Best test accuracy %.2f %%, after epoch %d; last %.2f %%; trained at %.0f images/s",
-                       100 * training.best().test.mean("accuracy"), int(training.best().epoch),
-                       100 * training.last().test.mean("accuracy"), training.images_per_second()));
+  training::print(training::format_text(
+      "Best test accuracy %.2f %%, after epoch %d; last %.2f %%; trained at %.0f images/s",
+      100 * training.best().test.mean("accuracy"), int(training.best().epoch),
+      100 * training.last().test.mean("accuracy"), training.images_per_second()));
   training::write_summary(training);
 }
 

@@ -169,25 +169,25 @@ void load_pretrained(models::ResNet& net, const fs::path& file) {
 // ---- output ----
 
 std::string meters(const training::Sums& recent, const training::Sums& all) {
-  const std::string loss = training::format("Loss %.4e (%.4e)", recent.mean("loss"), all.mean("loss"));
+  const std::string loss = training::format_text("Loss %.4e (%.4e)", recent.mean("loss"), all.mean("loss"));
   if (!all.contains("accuracy")) return loss;
-  return loss + training::format("\tAcc@1 %6.2f (%6.2f)\tAcc@5 %6.2f (%6.2f)", 100 * recent.mean("accuracy"),
-                                 100 * all.mean("accuracy"), 100 * recent.mean("accuracy_in_5"),
-                                 100 * all.mean("accuracy_in_5"));
+  return loss + training::format_text("\tAcc@1 %6.2f (%6.2f)\tAcc@5 %6.2f (%6.2f)",
+                                      100 * recent.mean("accuracy"), 100 * all.mean("accuracy"),
+                                      100 * recent.mean("accuracy_in_5"), 100 * all.mean("accuracy_in_5"));
 }
 
 // Shows means since the previous line, and in brackets the means of the epoch so far.
 std::string epoch_line(const training::StepReport& r) {
   const int digits = int(concat(r.batches).size());
-  return training::format("Epoch: [%lld][%*lld/%lld]\tTime %6.3f (%6.3f)\tData %6.3f (%6.3f)\t", r.epoch - 1,
-                          digits, r.batch, r.batches, r.step_time.last, r.step_time.mean(), r.data_time.last,
-                          r.data_time.mean()) +
+  return training::format_text("Epoch: [%lld][%*lld/%lld]\tTime %6.3f (%6.3f)\tData %6.3f (%6.3f)\t",
+                               r.epoch - 1, digits, r.batch, r.batches, r.step_time.last, r.step_time.mean(),
+                               r.data_time.last, r.data_time.mean()) +
          meters(r.recent, r.all);
 }
 
 std::string result_line(const training::Sums& all) {
-  return training::format(" * Acc@1 %.3f Acc@5 %.3f", 100 * all.mean("accuracy"),
-                          100 * all.mean("accuracy_in_5"));
+  return training::format_text(" * Acc@1 %.3f Acc@5 %.3f", 100 * all.mean("accuracy"),
+                               100 * all.mean("accuracy_in_5"));
 }
 
 // Images that could not be read, in all passes of this run and on all ranks.

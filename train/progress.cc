@@ -46,8 +46,8 @@ std::string fitted_line(const std::string& head, std::string values, std::string
 
 std::string clock_text(double seconds) {
   const int64_t s = std::max<int64_t>(0, static_cast<int64_t>(std::min(seconds, 3.6e8) + 0.5));
-  if (s < 3600) return format("%d:%02d", int(s / 60), int(s % 60));
-  return format("%lld:%02d:%02d", s / 3600, int(s / 60 % 60), int(s % 60));
+  if (s < 3600) return format_text("%d:%02d", int(s / 60), int(s % 60));
+  return format_text("%lld:%02d:%02d", s / 3600, int(s / 60 % 60), int(s % 60));
 }
 
 Progress::Progress(ProgressOptions options)
@@ -98,8 +98,8 @@ void Progress::draw(const std::string& values) {
   const double fraction =
       options_.total > 0 ? std::min(1.0, static_cast<double>(done_) / static_cast<double>(options_.total))
                          : 0;
-  const std::string head = format("%s %3d %%", options_.title, static_cast<int>(fraction * 100));
-  const std::string speed = format("  %.0f %s/s", rate, options_.unit);
+  const std::string head = format_text("%s %3d %%", options_.title, static_cast<int>(fraction * 100));
+  const std::string speed = format_text("  %.0f %s/s", rate, options_.unit);
   const std::string left = done_ >= options_.total ? "  in " + clock_text(seconds())
                            : rate > 0
                                ? "  ETA " + clock_text(static_cast<double>(options_.total - done_) / rate)

@@ -82,7 +82,7 @@ void report(const Training& t) {
   std::string text = "Test";
   for (const auto& [name, sum] : t.last().test.of)
     text += (text == "Test" ? " " : ", ") + mean_text(name, t.last().test.mean(name));
-  print(concat(text, "; trained at ", format("%.0f", t.images_per_second()), " images/s"));
+  print(concat(text, "; trained at ", format_text("%.0f", t.images_per_second()), " images/s"));
   write_summary(t);
 }
 

@@ -96,8 +96,8 @@ bool Sums::operator==(const Sums& s) const {
 }
 
 std::string mean_text(const std::string& name, double mean) {
-  return name.starts_with("accuracy") ? format("%s %.2f %%", name, 100 * mean)
-                                      : format("%s %.4f", name, mean);
+  return name.starts_with("accuracy") ? format_text("%s %.2f %%", name, 100 * mean)
+                                      : format_text("%s %.4f", name, mean);
 }
 
 void Tally::add(const Sums& s) {

@@ -10,7 +10,7 @@ namespace gradus::training {
 
 // Returns at most 511 characters. %s also takes a std::string, and %lld an int64_t. The pattern must fit the
 // values: as in printf, nothing is checked.
-template <class... Values> std::string format(const char* pattern, const Values&... values) {
+template <class... Values> std::string format_text(const char* pattern, const Values&... values) {
   const auto argument = []<class T>(const T& v) {
     if constexpr (std::is_same_v<T, std::string>)
       return v.c_str();

@@ -68,8 +68,8 @@ void Training::load(const std::string& file) {
     std::cerr << program_ << ": " << loaded.warning << std::endl;
   impl_->log.restore_epoch(internal::get_sums(c, "epoch"));
   history_ = internal::get_history(c);
-  print(format("Resuming from %s: epoch %lld, %lld %s done", loaded.path, epoch() + 1,
-               loader_.state().samples, options_.unit));
+  print(format_text("Resuming from %s: epoch %lld, %lld %s done", loaded.path, epoch() + 1,
+                    loader_.state().samples, options_.unit));
 }
 
 // Writes a checkpoint; "": only completes the sums over ranks.

@@ -151,9 +151,9 @@ std::optional<std::pair<std::string, bool>> compared_by(const std::vector<std::s
 }
 
 std::string text_of(const Figure& f, const std::string& mode) {
-  std::string text = training::format("%s %.5g  (n %lld", f.name, f.value, f.n);
+  std::string text = training::format_text("%s %.5g  (n %lld", f.name, f.value, f.n);
   if (!mode.empty()) text += ", " + mode;
-  if (!std::isnan(f.floor)) text += training::format(", floor %.5g", f.floor);
+  if (!std::isnan(f.floor)) text += training::format_text(", floor %.5g", f.floor);
   if (!f.features_sha256.empty()) text += ", features " + f.features_sha256.substr(0, 16);
   return text + ")";
 }

@@ -45,7 +45,7 @@ Grids::Grids(std::filesystem::path folder, const NetworkOptions& o, uint64_t see
 }
 
 Tensor Grids::write(Networks& net, const nn::StateDict& averaged, int64_t images) const {
-  const std::string name = training::format("%s_%09lld", model_, images);
+  const std::string name = training::format_text("%s_%09lld", model_, images);
   const Tensor grid = generate(net, latents_, averaged);
   write(generate(net, latents_), name);
   write(grid, name + "_ema");

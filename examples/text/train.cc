@@ -55,16 +55,16 @@ training::Sums validate(const TextArgs& a, Pipeline& pipe, data::DataLoader& loa
 }
 
 std::string validation_line(const training::Sums& sums, const Corpus& corpus) {
-  std::string text = training::format("Validation loss %.4f", sums.mean("loss"));
+  std::string text = training::format_text("Validation loss %.4f", sums.mean("loss"));
   if (corpus.entropy)
-    text += training::format("; the source's entropy is %.4f, the least loss %.4f", *corpus.entropy,
-                             *corpus.least_loss);
+    text += training::format_text("; the source's entropy is %.4f, the least loss %.4f", *corpus.entropy,
+                                  *corpus.least_loss);
   return text;
 }
 
 void report(const TextArgs& a, const training::Training& training, Pipeline& pipe, const Corpus& corpus) {
   const double speed = training.images_per_second() * double(a.context);
-  training::print(training::format("Trained at %.0f characters/s", speed));
+  training::print(training::format_text("Trained at %.0f characters/s", speed));
   if (a.pipeline.micro_batches == "auto" && training::is_first_rank()) std::cout << pipe.describe();
   const int micro_batches = pipeline_options(a).micro_batches;
   std::vector<std::pair<std::string, training::SummaryValue>> more = {

@@ -12,7 +12,7 @@ namespace gradus::examples {
 namespace {
 
 using Json = nlohmann::ordered_json;
-using training::format;
+using training::format_text;
 
 Json to_json(const Timing& t) {
   Json json = {{"name", t.name}, {"mean", t.mean()}, {"deviation", t.deviation()}, {"seconds", t.seconds}};
@@ -54,10 +54,10 @@ const Timing& Report::chosen() const {
 const Timing& Report::best() const { return *std::ranges::min_element(pipelined, {}, &Timing::mean); }
 
 std::string Report::table() const {
-  std::string text = format("\n%-28s %9s %10s %10s\n", "", "seconds", "deviation", "predicted");
+  std::string text = format_text("\n%-28s %9s %10s %10s\n", "", "seconds", "deviation", "predicted");
   const auto add = [&](const Timing& t) {
-    text += format("%-28s %9.3f %10.3f", t.name, t.mean(), t.deviation());
-    text += t.predicted > 0 ? format(" %10.3f\n", t.predicted) : "\n";
+    text += format_text("%-28s %9.3f %10.3f", t.name, t.mean(), t.deviation());
+    text += t.predicted > 0 ? format_text(" %10.3f\n", t.predicted) : "\n";
   };
   for (const Timing* t : {&one_device, &model_parallel, &data_parallel}) add(*t);
   for (const Timing& t : pipelined) add(t);
@@ -65,14 +65,14 @@ std::string Report::table() const {
 }
 
 std::string Report::conclusions() const {
-  return format("\nModel parallel takes %.3f times as long as one device.\n",
-                ratio(model_parallel, one_device)) +
-         format(
+  return format_text("\nModel parallel takes %.3f times as long as one device.\n",
+                     ratio(model_parallel, one_device)) +
+         format_text(
              "The fastest are splits of %d images: %.3f times as fast as model parallel; predicted: %.3f.\n",
              int(best().split_size), ratio(model_parallel, best()),
              model_parallel.predicted / best().predicted) +
-         format("Splits of %d images, the predicted choice, take %.3f times as long as the fastest.\n",
-                int(chosen_split), ratio(chosen(), best()));
+         format_text("Splits of %d images, the predicted choice, take %.3f times as long as the fastest.\n",
+                     int(chosen_split), ratio(chosen(), best()));
 }
 
 std::vector<Chart> Report::charts() const {
@@ -82,7 +82,8 @@ std::vector<Chart> Report::charts() const {
     measured.points.push_back({x, t.mean(), t.deviation()});
     predicted.points.push_back({x, t.predicted});
   }
-  const std::string seconds = format("seconds (mean and deviation of %d)", int(one_device.seconds.size()));
+  const std::string seconds =
+      format_text("seconds (mean and deviation of %d)", int(one_device.seconds.size()));
   return {{.labels = {"ResNet-50 on two devices", "how it is trained", seconds},
            .bars = {bar_of(one_device), bar_of(model_parallel), bar_of(chosen()), bar_of(data_parallel)}},
           {.labels = {"Pipelined, by split size", "images in a split", seconds},

@@ -15,7 +15,7 @@ namespace {
 
 using Means = std::map<std::string, double>;
 
-std::string text(double x) { return training::format("%.4f", x); }
+std::string text(double x) { return training::format_text("%.4f", x); }
 
 // Returns the mean over pixels of the variance over the batch [N, ...]. Waits for a GPU.
 double variance(const Tensor& x) {
