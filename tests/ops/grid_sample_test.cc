@@ -14,11 +14,11 @@ namespace {
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
 
-// Returns the samples of a [1,1,2,2] image at one position, and the gradients to image and position.
 struct Sampled {
   double y;
   std::vector<double> dx, dgrid;
 };
+// Returns the sample of a [1,1,2,2] image at one position, and the gradients of image and position.
 Sampled sample(const std::vector<double>& image, std::vector<double> at, const GridSampleOptions& options) {
   const Tensor x = tensor(image, {1, 1, 2, 2}), grid = tensor(at, {1, 1, 1, 2});
   const auto [y, gradients] = autograd::value_and_grad(
