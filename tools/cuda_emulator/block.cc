@@ -50,7 +50,7 @@ std::optional<Fault> Block::run(const Launch& launch, uint32_t stamp, uint32_t i
   __asan_poison_memory_region(shared_ + shared_bytes, static_cast<size_t>(kMaxSharedBytes) - shared_bytes);
 #endif
   std::memset(shared_, 0xff, shared_bytes);
-  std::memset(shared_state_, static_cast<int>(Byte::kUnwritten), shared_bytes);
+  std::memset(shared_state_, static_cast<int>(kFresh), shared_bytes);
 
   running_ = this;
   while (!fault_) {

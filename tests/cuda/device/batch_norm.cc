@@ -138,8 +138,8 @@ template <class T> class Checker {
     if (s_.brief) return first;
     run();
     const std::vector<V> second = got.take();
-    group_.check(std::memcmp(first.data(), second.data(), first.size() * sizeof(V)) == 0,
-                 "%s of [%lld, %lld]: two runs differ", what, (long long)s_.rows, (long long)s_.channels);
+    group_.check(same_bits(first, second), "%s of [%lld, %lld]: two runs differ", what, (long long)s_.rows,
+                 (long long)s_.channels);
     group_.check(got.is_clean(), "%s of [%lld, %lld]: written outside", what, (long long)s_.rows,
                  (long long)s_.channels);
     return first;

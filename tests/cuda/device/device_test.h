@@ -180,6 +180,10 @@ template <class T> bool is_nan(T x) {
 template <class T> bool same(T a, T b) {
   return std::memcmp(&a, &b, sizeof a) == 0 || (is_nan(a) && is_nan(b));
 }
+// Returns whether two results have the same bits. They may be empty, which memcmp() does not allow of data().
+template <class T> bool same_bits(const std::vector<T>& a, const std::vector<T>& b) {
+  return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0);
+}
 template <class T> double as_double(T x) { return static_cast<double>(widened(x)); }
 
 using Sizes = std::vector<int64_t>;

@@ -116,8 +116,7 @@ void expect(Group& group, const Host& host, const char* what, const Elements<T>&
   for (const bool again : {false, true}) {
     run();
     const std::vector<T> now = got.take();
-    group.check(!again || std::memcmp(first.data(), now.data(), now.size() * sizeof(T)) == 0,
-                "%s of %s: two runs differ", what, host.c.name);
+    group.check(!again || same_bits(first, now), "%s of %s: two runs differ", what, host.c.name);
     first = now;
   }
   group.check(got.is_clean(), "%s of %s: written outside", what, host.c.name);

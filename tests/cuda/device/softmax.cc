@@ -57,9 +57,8 @@ template <class T> void check_forward(Group& group, const Lines& s, bool log) {
   for (const bool again : {false, true}) {
     cuda::softmax("test", to.data(), from.data(), s.outer, s.n, s.inner, log, nullptr);
     const std::vector<T> now = to.take();
-    group.check(!again || std::memcmp(y.data(), now.data(), y.size() * sizeof(T)) == 0,
-                "[%lld, %lld, %lld]: two runs differ", (long long)s.outer, (long long)s.n,
-                (long long)s.inner);
+    group.check(!again || same_bits(y, now), "[%lld, %lld, %lld]: two runs differ", (long long)s.outer,
+                (long long)s.n, (long long)s.inner);
     y = now;
   }
   group.check(to.is_clean(), "[%lld, %lld, %lld]: written outside", (long long)s.outer, (long long)s.n,
@@ -92,9 +91,8 @@ template <class T> void check_backward(Group& group, const Lines& s, bool log) {
   for (const bool again : {false, true}) {
     cuda::softmax_backward("test", to.data(), a.data(), b.data(), s.outer, s.n, s.inner, log, nullptr);
     const std::vector<T> now = to.take();
-    group.check(!again || std::memcmp(dx.data(), now.data(), dx.size() * sizeof(T)) == 0,
-                "[%lld, %lld, %lld]: two runs differ", (long long)s.outer, (long long)s.n,
-                (long long)s.inner);
+    group.check(!again || same_bits(dx, now), "[%lld, %lld, %lld]: two runs differ", (long long)s.outer,
+                (long long)s.n, (long long)s.inner);
     dx = now;
   }
   group.check(to.is_clean(), "[%lld, %lld, %lld]: written outside", (long long)s.outer, (long long)s.n,
