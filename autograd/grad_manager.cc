@@ -606,6 +606,16 @@ void GradManager::release() {
   if (const Ref<RecordingState> recording = innermost_open()) autograd::drop(*recording);
 }
 
+std::vector<GradCallback::Delivery> GradCallback::landed() { return {}; }
+
+GradManagerGroup::GradManagerGroup(std::initializer_list<GradManager*> managers) : managers_(managers) {}
+
+GradManagerGroup GradManagerGroup::operator|(GradManager& gm) && {
+  managers_.push_back(&gm);
+  return std::move(*this);
+}
+GradManagerGroup operator|(GradManager& a, GradManager& b) { return {&a, &b}; }
+
 std::vector<Recording> GradManagerGroup::record() {
   for (GradManager* gm : managers_) notify_recording_opened(*gm, *gm->state("record"));
   std::vector<Recording> recordings;

@@ -68,7 +68,7 @@ class GradCallback {
   // gradient for the next callback, or nullopt if landed or finish will deliver the gradient later.
   virtual std::optional<Tensor> ready(const Tensor& param, const Tensor& grad) = 0;
   // Returns kept gradients that have become available. The callbacks after this one run on them at once.
-  virtual std::vector<Delivery> landed() { return {}; }
+  virtual std::vector<Delivery> landed();
   // Called after ready of all tensors. Returns all gradients still kept, also those of tensors that this
   // backward did not reach.
   virtual std::vector<Delivery> finish() = 0;
@@ -187,17 +187,14 @@ class GradManager {
 //   auto r = (gm_a | gm_b).record();  // in the managers' order; the managers outlive the group
 class GradManagerGroup {
  public:
-  GradManagerGroup(std::initializer_list<GradManager*> managers) : managers_(managers) {}
+  GradManagerGroup(std::initializer_list<GradManager*> managers);
   [[nodiscard]] std::vector<Recording> record();
-  GradManagerGroup operator|(GradManager& gm) && {
-    managers_.push_back(&gm);
-    return std::move(*this);
-  }
+  GradManagerGroup operator|(GradManager& gm) &&;
 
  private:
   std::vector<GradManager*> managers_;
 };
-inline GradManagerGroup operator|(GradManager& a, GradManager& b) { return {&a, &b}; }
+GradManagerGroup operator|(GradManager& a, GradManager& b);
 
 // Suspends all recording on this thread, where it also ends, for a scope: `auto off = no_record();`.
 class [[nodiscard]] NoRecord {

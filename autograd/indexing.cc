@@ -126,8 +126,11 @@ Tensor Indexed::get() const {
   return part.whole ? view(x_, x_.shape()) : part.view;
 }
 
+Indexed::Indexed(const Tensor& x, Tensor* handle, std::vector<Index> index)
+    : x_(x), handle_(handle), index_(std::move(index)) {}
 Indexed::Indexed(std::shared_ptr<Indexed> outer, std::vector<Index> index)
     : x_(outer->get()), handle_(nullptr), index_(std::move(index)), outer_(std::move(outer)) {}
+Indexed::~Indexed() = default;
 
 bool Indexed::is_copy() const {
   return std::ranges::any_of(index_, [](const Index& i) { return i.is(Kind::kTensor); }) ||

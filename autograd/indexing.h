@@ -76,8 +76,8 @@ class Index {
 // variable, `auto part = x[0];`, can be read. Only the temporary can be assigned to: `x[0] = v;`.
 class Indexed {
  public:
-  Indexed(const Tensor& x, Tensor* handle, std::vector<Index> index)
-      : x_(x), handle_(handle), index_(std::move(index)) {}
+  Indexed(const Tensor& x, Tensor* handle, std::vector<Index> index);
+  ~Indexed();
   Indexed(const Indexed&) = delete;
 
   // Returns the indexed elements: a view, or a copy if an index is a tensor.

@@ -38,6 +38,8 @@ constexpr uint64_t kShuffleStream = uint64_t{1} << 63;
 
 }  // namespace
 
+std::optional<Share> Sampler::share() const { return {}; }
+
 SequentialSampler::SequentialSampler(int64_t size) : size_(checked_size("SequentialSampler", size)) {}
 
 std::vector<int64_t> SequentialSampler::order(uint64_t) const { return iota(size_); }
@@ -97,6 +99,8 @@ DistributedSampler::DistributedSampler(int64_t size, const DistributedSamplerOpt
     throw ValueError("DistributedSampler", "invalid rank ", options_.rank,
                      ", rank should be in the interval [0, ", options_.num_replicas - 1, "]");
 }
+
+std::optional<Share> DistributedSampler::share() const { return Share{options_.rank, options_.num_replicas}; }
 
 int64_t DistributedSampler::size() const {
   const int64_t replicas = options_.num_replicas;

@@ -22,7 +22,7 @@ class Sampler {
   // order.
   virtual std::vector<int64_t> order(uint64_t epoch) const = 0;
   // Returns the share for loaders whose options set none. nullopt: loaders use the job's rank and size.
-  virtual std::optional<Share> share() const { return {}; }
+  virtual std::optional<Share> share() const;
 };
 
 // 0, 1, ..., size - 1, every epoch.
@@ -89,7 +89,7 @@ class DistributedSampler : public Sampler {
   // Number of samples of all replicas together.
   int64_t size() const override;
   std::vector<int64_t> order(uint64_t epoch) const override;
-  std::optional<Share> share() const override { return Share{options_.rank, options_.num_replicas}; }
+  std::optional<Share> share() const override;
 
   int64_t num_samples() const { return size() / options_.num_replicas; }  // of this replica
   // Returns this replica's indices in the epoch set by set_epoch, or in epoch 0.

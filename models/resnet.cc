@@ -234,6 +234,12 @@ std::vector<std::string> resnet_names() {
   return names;
 }
 
+ResNet::ResNet(Options options) : LayerWith(std::move(options)) { build(); }
+ResNet::ResNet(nn::Module* parent, std::string name, Options options)
+    : LayerWith(parent, std::move(name), std::move(options)) {
+  build();
+}
+
 void ResNet::build() {
   const Options& o = options();
   check(o);

@@ -83,11 +83,8 @@ std::vector<std::string> resnet_names();
 class ResNet : public nn::LayerWith<ResNetOptions> {
  public:
   // Errors: ValueError for options out of range.
-  explicit ResNet(Options options) : LayerWith(std::move(options)) { build(); }
-  ResNet(nn::Module* parent, std::string name, Options options)
-      : LayerWith(parent, std::move(name), std::move(options)) {
-    build();
-  }
+  explicit ResNet(Options options);
+  ResNet(nn::Module* parent, std::string name, Options options);
 
   Tensor forward(const Tensor& x) override;
   // Returns the input of the last layer: the global average of the last stage's result.

@@ -54,8 +54,9 @@ namespace gradus::nn {
 // References to children stay valid when others are added.
 template <class M, class Base = Module> class Container : public Base {
  public:
-  Container() = default;
-  Container(Module* parent, std::string name) : Base(parent, std::move(name)) {}
+  Container();
+  Container(Module* parent, std::string name);
+  ~Container() override;
 
   size_t size() const { return modules_.size(); }
   auto begin() const { return internal::PointeeIterator(modules_.begin()); }  // over M&
@@ -70,6 +71,15 @@ template <class M, class Base = Module> class Container : public Base {
 
   std::vector<std::unique_ptr<M>> modules_;
 };
+
+// Defined outside of the class, so that `extern template` suppresses their instantiation.
+template <class M, class Base> Container<M, Base>::Container() = default;
+template <class M, class Base>
+Container<M, Base>::Container(Module* parent, std::string name) : Base(parent, std::move(name)) {}
+template <class M, class Base> Container<M, Base>::~Container() = default;
+
+extern template class Container<Layer>;
+extern template class Container<Layer, Layer>;
 
 // Base of ModuleList and Sequential, whose children are named "0", "1", ...
 template <class M, class Base = Module> class IndexedContainer : public Container<M, Base> {
@@ -144,20 +154,15 @@ template <class M = Layer> class ModuleDict final : public Container<M> {
 // A list of parameters, named "0", "1", ...
 class ParameterList final : public Module {
  public:
-  ParameterList() = default;
-  ParameterList(Module* parent, std::string name) : Module(parent, std::move(name)) {}
+  ParameterList();
+  ParameterList(Module* parent, std::string name);
+  ~ParameterList() override;
 
-  Parameter& add(Tensor value) {
-    items_.push_back(std::make_unique<Parameter>(this, std::to_string(size()), std::move(value)));
-    return *items_.back();
-  }
+  Parameter& add(Tensor value);
   size_t size() const { return items_.size(); }
   auto begin() const { return internal::PointeeIterator(items_.begin()); }  // over Parameter&
   auto end() const { return internal::PointeeIterator(items_.end()); }
-  Parameter& operator[](size_t i) const {  // Errors: IndexError
-    if (i >= size()) throw IndexError("ParameterList", "parameter ", i, " of ", size());
-    return *items_[i];
-  }
+  Parameter& operator[](size_t i) const;  // Errors: IndexError
 
  private:
   std::vector<std::unique_ptr<Parameter>> items_;

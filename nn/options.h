@@ -98,9 +98,8 @@ template <class O> std::string options_text(const O& options) {
 template <class O, class Base = Module> class ModuleWith : public Base {
  public:
   using Options = O;
-  ModuleWith(Module* parent, std::string name, Options options = {})
-      : Base(parent, std::move(name)), options_(std::move(options)) {}
-  explicit ModuleWith(Options options = {}) : options_(std::move(options)) {}
+  ModuleWith(Module* parent, std::string name, Options options = {});
+  explicit ModuleWith(Options options = {});
   // Overload for {}, which would be ambiguous between Options and the copy constructor. A template, so that
   // explicit instantiation of the class does not instantiate it.
   template <int = 0> explicit ModuleWith(internal::NoOptions) : ModuleWith() {}
@@ -111,8 +110,13 @@ template <class O, class Base = Module> class ModuleWith : public Base {
   Options options_;
 };
 
-// Defined outside of the class, so that `extern template` suppresses its instantiation: the library
-// instantiates the printing of its layers' options once.
+// Defined outside of the class, so that `extern template` suppresses their instantiation: the library
+// instantiates the constructors and the printing of its layers' options once.
+template <class O, class Base>
+ModuleWith<O, Base>::ModuleWith(Module* parent, std::string name, Options options)
+    : Base(parent, std::move(name)), options_(std::move(options)) {}
+template <class O, class Base>
+ModuleWith<O, Base>::ModuleWith(Options options) : options_(std::move(options)) {}
 template <class O, class Base> std::string ModuleWith<O, Base>::extra_repr() const {
   return options_text(options_);
 }

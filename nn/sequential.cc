@@ -1,5 +1,6 @@
 // Sequential applies its layers in order; a layer may reuse the buffer of the preceding result. Adjacent
 // layers are fused if Layer::fuse_next can, in checkpoint_sequential only within a segment.
+// Also the containers of containers.h.
 #include "gradus/nn/sequential.h"
 
 #include <optional>
@@ -8,6 +9,34 @@
 #include "gradus/autograd/functional.h"
 
 namespace gradus::nn {
+
+template class Container<Layer>;
+template class Container<Layer, Layer>;
+
+ParameterList::ParameterList() = default;
+ParameterList::ParameterList(Module* parent, std::string name) : Module(parent, std::move(name)) {}
+ParameterList::~ParameterList() = default;
+
+Parameter& ParameterList::add(Tensor value) {
+  items_.push_back(std::make_unique<Parameter>(this, std::to_string(size()), std::move(value)));
+  return *items_.back();
+}
+Parameter& ParameterList::operator[](size_t i) const {
+  if (i >= size()) throw IndexError("ParameterList", "parameter ", i, " of ", size());
+  return *items_[i];
+}
+
+Sequential::Sequential(const std::vector<LayerFactory>& layers) { add_all(layers); }
+Sequential::Sequential(Module* parent, std::string name, const std::vector<LayerFactory>& layers)
+    : IndexedContainer(parent, std::move(name)) {
+  add_all(layers);
+}
+
+Layer& Sequential::add(const LayerFactory& make) { return append(make(this, std::to_string(size()))); }
+Layer& Sequential::add(const std::string& name, const LayerFactory& make) { return append(make(this, name)); }
+void Sequential::add_all(const std::vector<LayerFactory>& layers) {
+  for (const LayerFactory& make : layers) add(make);
+}
 
 Layer& Sequential::operator[](size_t i) {
   if (i >= modules_.size()) throw IndexError("Sequential", "layer ", i, " of ", modules_.size());

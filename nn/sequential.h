@@ -39,19 +39,15 @@ LayerFactory layer(Args... args) {
 
 class Sequential : public IndexedContainer<Layer, Layer> {
  public:
-  using IndexedContainer::IndexedContainer;
   Sequential() = default;
-  explicit Sequential(const std::vector<LayerFactory>& layers) { add_all(layers); }
-  Sequential(Module* parent, std::string name, const std::vector<LayerFactory>& layers)
-      : IndexedContainer(parent, std::move(name)) {
-    add_all(layers);
-  }
+  explicit Sequential(const std::vector<LayerFactory>& layers);
+  Sequential(Module* parent, std::string name, const std::vector<LayerFactory>& layers = {});
 
   using IndexedContainer::add;
-  Layer& add(const LayerFactory& make) { return append(make(this, std::to_string(size()))); }
+  Layer& add(const LayerFactory& make);
   // Appends a layer under this name.
   // Errors: ValueError for a name that is empty, dotted or taken.
-  Layer& add(const std::string& name, const LayerFactory& make) { return append(make(this, name)); }
+  Layer& add(const std::string& name, const LayerFactory& make);
 
   Layer& operator[](size_t i);                 // Errors: IndexError
   Layer& operator[](const std::string& name);  // Errors: IndexError
@@ -60,9 +56,7 @@ class Sequential : public IndexedContainer<Layer, Layer> {
 
  private:
   friend Tensor checkpoint_sequential(Sequential& net, int64_t segments, const Tensor& x);
-  void add_all(const std::vector<LayerFactory>& layers) {
-    for (const LayerFactory& make : layers) add(make);
-  }
+  void add_all(const std::vector<LayerFactory>& layers);
   Tensor forward_temporary(Tensor&& x) override;
   // Applies layers [begin, end) to x.
   Tensor run(size_t begin, size_t end, const Tensor& x);

@@ -64,6 +64,8 @@ Tensor OptimizerWrapper::loss_weight(const Tensor& loss) const {
   return share;
 }
 
+StepOutcome OptimizerWrapper::update_params(const Tensor& loss) { return update_params(manager(), loss); }
+
 StepOutcome OptimizerWrapper::after_backward() {
   StepOutcome stepped = false;
   const bool steps = should_update();

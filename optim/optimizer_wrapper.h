@@ -70,7 +70,7 @@ class OptimizerWrapper {
   // because gradients were not finite. Reading the StepOutcome as a bool may wait for the GPU.
   // Errors: StateError without a manager; ShapeError unless the loss has one element; those of
   // GradManager::backward and of the step.
-  StepOutcome update_params(const Tensor& loss) { return update_params(manager(), loss); }
+  StepOutcome update_params(const Tensor& loss);
   // The same with another `gm`, a GradManager, a Recording or another object with backward(root, dy), and with
   // another `no_sync`.
   // Errors: as above.

@@ -100,6 +100,8 @@ std::string mean_text(const std::string& name, double mean) {
                                       : format_text("%s %.4f", name, mean);
 }
 
+Tally::Tally(Sums total) : total_(std::move(total)) {}
+
 void Tally::add(const Sums& s) {
   local_ += s;
   if (local_.on_device.size() >= internal::kMaxUnread) local_ = local_.read();

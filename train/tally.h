@@ -67,7 +67,7 @@ std::string mean_text(const std::string& name, double mean);
 //   tally.total().mean("accuracy");  // over the samples of all ranks
 class Tally {
  public:
-  explicit Tally(Sums total = {}) : total_(std::move(total)) {}
+  explicit Tally(Sums total = {});
 
   // Adds sums of this rank. Waits for a GPU once in kMaxUnread values.
   void add(const Sums& s);

@@ -67,6 +67,9 @@ template <class F> auto collective(const char* function, F f) {
 
 }  // namespace
 
+TrainingState::TrainingState(std::initializer_list<Part> parts, TrainingStateOptions options)
+    : TrainingState(std::vector<Part>(parts), std::move(options)) {}
+
 TrainingState::TrainingState(std::vector<Part> parts, TrainingStateOptions options)
     : parts_(std::move(parts)), group_(std::move(options.group)) {
   std::vector<std::string> names;

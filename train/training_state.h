@@ -76,8 +76,7 @@ class TrainingState {
 
   // Errors: ValueError for a name that is empty, repeated, "generator", or a prefix of another name ("net"
   // and "net.head"); for a second pipeline, and for a pipeline with a group.
-  TrainingState(std::initializer_list<Part> parts, TrainingStateOptions options = {})
-      : TrainingState(std::vector<Part>(parts), std::move(options)) {}
+  TrainingState(std::initializer_list<Part> parts, TrainingStateOptions options = {});
   TrainingState(std::vector<Part> parts, TrainingStateOptions options = {});
 
   // Writes all parts and `more`, as io::save_checkpoint does, and makes the folder of the file. In the body

@@ -13,6 +13,9 @@ namespace gradus::data {
 
 using internal::RandomNumbers;
 
+template Transform::Transform(ToTensor&&);
+template Transform::Transform(Normalize&&);
+
 Normalize::Normalize(NormalizeOptions options)
     : mean_(options.mean.begin(), options.mean.end()), std_(options.std.begin(), options.std.end()) {
   if (mean_.empty() || std_.empty()) throw ValueError("Normalize", "needs a mean and a std for each channel");

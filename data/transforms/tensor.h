@@ -20,6 +20,7 @@ class ToTensor : public TransformStep {
   void apply(Picture& picture) const override { picture.to_float(); }
   bool is_pointwise() const override { return true; }
 };
+extern template Transform::Transform(ToTensor&&);
 
 struct NormalizeOptions {
   std::vector<double> mean = {}, std = {};  // one number per channel, or one for all channels
@@ -37,6 +38,7 @@ class Normalize : public TransformStep {
   std::vector<float> mean_, std_;
   std::shared_ptr<const ValueTable> normalized_table_;  // ValueTable::plain() after normalization
 };
+extern template Transform::Transform(Normalize&&);
 
 struct LightingOptions {
   double std = 0.1;

@@ -14,6 +14,18 @@ double internal::check_probability(const char* op, double p) {
   return p;
 }
 
+Picture TransformStep::operator()(Picture picture) const {
+  apply(picture);
+  return picture;
+}
+
+Picture Transform::operator()(Picture picture) const { return (*step_)(std::move(picture)); }
+
+template Transform::Transform(Compose&&);
+
+Compose::Compose(std::vector<Transform> steps) : steps_(std::move(steps)) {}
+Compose::Compose(std::initializer_list<Transform> steps) : steps_(steps) {}
+
 void Compose::apply(Picture& picture) const {
   for (const Transform& step : steps_) step.apply(picture);
 }

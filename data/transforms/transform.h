@@ -34,10 +34,7 @@ class TransformStep {
   // sets in memory then precompute a lookup table of 256 values per channel.
   virtual bool is_pointwise() const { return false; }
   // Returns the picture after this step: flip(image).image().
-  Picture operator()(Picture picture) const {
-    apply(picture);
-    return picture;
-  }
+  Picture operator()(Picture picture) const;
 };
 
 // A shared reference to a step.
@@ -45,27 +42,34 @@ class Transform {
  public:
   template <class Step>
     requires std::derived_from<std::remove_cvref_t<Step>, TransformStep>
-  Transform(Step&& step) : step_(std::make_shared<std::remove_cvref_t<Step>>(std::forward<Step>(step))) {}
+  Transform(Step&& step);
 
   void apply(Picture& picture) const { step_->apply(picture); }
   bool is_pointwise() const { return step_->is_pointwise(); }
-  Picture operator()(Picture picture) const { return (*step_)(std::move(picture)); }
+  Picture operator()(Picture picture) const;
 
  private:
   std::shared_ptr<const TransformStep> step_;
 };
 
+// Defined outside of the class, so that `extern template` suppresses the instantiation for common steps.
+template <class Step>
+  requires std::derived_from<std::remove_cvref_t<Step>, TransformStep>
+Transform::Transform(Step&& step)
+    : step_(std::make_shared<std::remove_cvref_t<Step>>(std::forward<Step>(step))) {}
+
 // Applies steps in order.
 class Compose : public TransformStep {
  public:
-  explicit Compose(std::vector<Transform> steps) : steps_(std::move(steps)) {}
-  Compose(std::initializer_list<Transform> steps) : steps_(steps) {}
+  explicit Compose(std::vector<Transform> steps);
+  Compose(std::initializer_list<Transform> steps);
   void apply(Picture& picture) const override;
   bool is_pointwise() const override;
 
  private:
   std::vector<Transform> steps_;
 };
+extern template Transform::Transform(Compose&&);
 
 struct RandomApplyOptions {
   double p = 0.5;

@@ -329,6 +329,8 @@ NoSync::NoSync(const std::vector<std::shared_ptr<AllReduceCallback>>& callbacks)
   }
 }
 
+NoSync AllReduceCallback::no_sync() { return NoSync({shared_from_this()}); }
+
 AllReduceCallback::AllReduceCallback(ReduceOp op, AllReduceCallbackOptions options, Op maker)
     : op_(op),
       options_(std::move(options)),

@@ -123,7 +123,7 @@ class AllReduceCallback final : public GradCallback, public std::enable_shared_f
   // Backwards within the scope accumulate their gradients without sending them; grad() does not change. The
   // next backward outside the scope adds the accumulated gradients to its own and reduces the sum. All ranks
   // must run the same number of backwards within no_sync, unless uneven_no_sync is set.
-  NoSync no_sync() { return NoSync({shared_from_this()}); }
+  NoSync no_sync();
   bool in_no_sync() const { return no_sync_ > 0; }
   // Discards the gradients accumulated under no_sync.
   void drop_pending();

@@ -116,6 +116,12 @@ using DownBlock = Block<nn::DownConv2d>;
 
 }  // namespace
 
+PGGANGenerator::PGGANGenerator(Options options) : LayerWith(std::move(options)) { build(); }
+PGGANGenerator::PGGANGenerator(nn::Module* parent, std::string name, Options options)
+    : LayerWith(parent, std::move(name), std::move(options)) {
+  build();
+}
+
 void PGGANGenerator::build() {
   const Options& o = options();
   check("PGGANGenerator", o);
@@ -167,6 +173,12 @@ Tensor PGGANGenerator::compute(const Tensor& vectors, Scale scale) {
   }
   const Tensor image = (*torgb_layers_)[last - 2](x);
   return half.defined() ? lerp(interpolate(half, {.scale_factor = {2}}), image, scale.fade) : image;
+}
+
+PGGANDiscriminator::PGGANDiscriminator(Options options) : LayerWith(std::move(options)) { build(); }
+PGGANDiscriminator::PGGANDiscriminator(nn::Module* parent, std::string name, Options options)
+    : LayerWith(parent, std::move(name), std::move(options)) {
+  build();
 }
 
 void PGGANDiscriminator::build() {

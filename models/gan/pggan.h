@@ -45,11 +45,8 @@ struct PGGANGeneratorOptions {
 // Source: Karras et al., "Progressive growing of GANs", ICLR 2018.
 class PGGANGenerator final : public nn::LayerWith<PGGANGeneratorOptions> {
  public:
-  explicit PGGANGenerator(Options options) : LayerWith(std::move(options)) { build(); }
-  PGGANGenerator(nn::Module* parent, std::string name, Options options)
-      : LayerWith(parent, std::move(name), std::move(options)) {
-    build();
-  }
+  explicit PGGANGenerator(Options options);
+  PGGANGenerator(nn::Module* parent, std::string name, Options options);
 
   Tensor forward(const Tensor& z) override;  // images of the largest size
   using Layer::operator();
@@ -80,11 +77,8 @@ struct PGGANDiscriminatorOptions {
 // Errors, source: as PGGANGenerator.
 class PGGANDiscriminator final : public nn::LayerWith<PGGANDiscriminatorOptions> {
  public:
-  explicit PGGANDiscriminator(Options options) : LayerWith(std::move(options)) { build(); }
-  PGGANDiscriminator(nn::Module* parent, std::string name, Options options)
-      : LayerWith(parent, std::move(name), std::move(options)) {
-    build();
-  }
+  explicit PGGANDiscriminator(Options options);
+  PGGANDiscriminator(nn::Module* parent, std::string name, Options options);
 
   Tensor forward(const Tensor& x) override;  // for images of the largest size
   using Layer::operator();

@@ -63,6 +63,12 @@ struct Decision final : nn::Layer {
 
 }  // namespace
 
+WGANGPGenerator::WGANGPGenerator(Options options) : LayerWith(std::move(options)) { build(); }
+WGANGPGenerator::WGANGPGenerator(nn::Module* parent, std::string name, Options options)
+    : LayerWith(parent, std::move(name), std::move(options)) {
+  build();
+}
+
 void WGANGPGenerator::build() {
   const Options& o = options();
   check("WGANGPGenerator", o);
@@ -93,6 +99,12 @@ Tensor WGANGPGenerator::forward(const Tensor& z) {
   Tensor x = (*noise2feat_)(internal::latent_vectors("WGANGPGenerator", z, options().latent));
   for (auto& block : *conv_blocks_) x = block(x);
   return tanh((*to_rgb_)(x));
+}
+
+WGANGPDiscriminator::WGANGPDiscriminator(Options options) : LayerWith(std::move(options)) { build(); }
+WGANGPDiscriminator::WGANGPDiscriminator(nn::Module* parent, std::string name, Options options)
+    : LayerWith(parent, std::move(name), std::move(options)) {
+  build();
 }
 
 void WGANGPDiscriminator::build() {

@@ -29,11 +29,8 @@ struct WGANGPGeneratorOptions {
 // mmgen/models/architectures/wgan_gp.
 class WGANGPGenerator final : public nn::LayerWith<WGANGPGeneratorOptions> {
  public:
-  explicit WGANGPGenerator(Options options) : LayerWith(std::move(options)) { build(); }
-  WGANGPGenerator(nn::Module* parent, std::string name, Options options)
-      : LayerWith(parent, std::move(name), std::move(options)) {
-    build();
-  }
+  explicit WGANGPGenerator(Options options);
+  WGANGPGenerator(nn::Module* parent, std::string name, Options options);
 
   Tensor forward(const Tensor& z) override;
 
@@ -63,11 +60,8 @@ struct WGANGPDiscriminatorOptions {
 // Errors, source: as WGANGPGenerator.
 class WGANGPDiscriminator final : public nn::LayerWith<WGANGPDiscriminatorOptions> {
  public:
-  explicit WGANGPDiscriminator(Options options) : LayerWith(std::move(options)) { build(); }
-  WGANGPDiscriminator(nn::Module* parent, std::string name, Options options)
-      : LayerWith(parent, std::move(name), std::move(options)) {
-    build();
-  }
+  explicit WGANGPDiscriminator(Options options);
+  WGANGPDiscriminator(nn::Module* parent, std::string name, Options options);
 
   Tensor forward(const Tensor& x) override;
 

@@ -73,6 +73,10 @@ void TransformerEncoder::add_layers() {
         LayerNormOptions{.shape = *o.layer.d_model, .eps = o.layer.layer_norm_eps, .bias = o.layer.bias});
 }
 
+Tensor TransformerEncoderLayer::operator()(const Tensor& x, const TransformerMasks& masks) {
+  return call([&] { return encode(x, masks); });
+}
+
 Tensor TransformerEncoder::operator()(const Tensor& x, const TransformerMasks& masks) {
   return call([&] { return encode(x, masks); });
 }
@@ -83,6 +87,7 @@ Tensor TransformerEncoder::encode(const Tensor& x, const TransformerMasks& masks
   return norm ? (*norm)(h) : h;
 }
 
+template class Container<TransformerEncoderLayer>;
 template class ModuleWith<TransformerEncoderLayerOptions, Layer>;
 template class ModuleWith<TransformerEncoderOptions, Layer>;
 }  // namespace gradus::nn

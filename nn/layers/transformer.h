@@ -56,9 +56,7 @@ class TransformerEncoderLayer final : public LayerWith<TransformerEncoderLayerOp
   Dropout dropout2{this, "dropout2", {.p = options().dropout}};
 
   Tensor forward(const Tensor& x) override { return encode(x, {}); }
-  Tensor operator()(const Tensor& x, const TransformerMasks& masks) {
-    return call([&] { return encode(x, masks); });
-  }
+  Tensor operator()(const Tensor& x, const TransformerMasks& masks);
 
  private:
   int64_t hidden_dim() const;
@@ -68,6 +66,8 @@ class TransformerEncoderLayer final : public LayerWith<TransformerEncoderLayerOp
   Tensor self_attention_block(const Tensor& x, const TransformerMasks& masks);
   Tensor feedforward_block(const Tensor& x);
 };
+
+extern template class Container<TransformerEncoderLayer>;
 
 struct TransformerEncoderOptions {
   TransformerEncoderLayerOptions layer;

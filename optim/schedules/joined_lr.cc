@@ -66,6 +66,9 @@ void SequentialLR::restart() {
   schedules()[0]->restart();
 }
 
+ChainedScheduler::ChainedScheduler(Optimizer& optimizer, std::vector<LRSchedule*> schedules)
+    : JoinedLR("ChainedScheduler", optimizer, std::move(schedules)) {}
+
 void ChainedScheduler::step() {
   for (LRSchedule* schedule : schedules()) schedule->step();
   set_epoch(last_epoch() + 1);

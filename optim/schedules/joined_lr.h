@@ -46,8 +46,7 @@ class SequentialLR final : public JoinedLR {
 // Each step() steps all schedules, in order. Their factors multiply.
 class ChainedScheduler final : public JoinedLR {
  public:
-  ChainedScheduler(Optimizer& optimizer, std::vector<LRSchedule*> schedules)
-      : JoinedLR("ChainedScheduler", optimizer, std::move(schedules)) {}
+  ChainedScheduler(Optimizer& optimizer, std::vector<LRSchedule*> schedules);
   void step() override;
   void restart() override;
 };

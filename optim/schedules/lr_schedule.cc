@@ -14,6 +14,9 @@ namespace gradus::optim {
 
 using std::numbers::pi;
 
+PerGroup::PerGroup(double value) : values_{value} {}
+PerGroup::PerGroup(std::initializer_list<double> values) : values_(values) {}
+PerGroup::PerGroup(std::vector<double> values) : values_(std::move(values)) {}
 void PerGroup::check(const char* op, const char* name, size_t groups) const {
   if (values_.size() != 1 && values_.size() != groups)
     throw ValueError(op, "expected one ", name, ", or one for each of ", groups, " groups, got ",
@@ -72,6 +75,8 @@ void LRSchedule::restart() {
   on_epoch_change();
   set_rates(&LRSchedule::rate_after_restart);
 }
+
+std::vector<std::pair<const char*, double*>> LRSchedule::extra_state() { return {}; }
 
 State LRSchedule::state_dict() const {
   State state;

@@ -20,9 +20,9 @@ namespace gradus::optim {
 // An option with one value for all groups, or one value per group.
 class PerGroup {
  public:
-  PerGroup(double value) : values_{value} {}
-  PerGroup(std::initializer_list<double> values) : values_(values) {}
-  PerGroup(std::vector<double> values) : values_(std::move(values)) {}
+  PerGroup(double value);
+  PerGroup(std::initializer_list<double> values);
+  PerGroup(std::vector<double> values);
   double operator[](size_t group) const { return values_[values_.size() == 1 ? 0 : group]; }
   // Throws ValueError naming `op` and the option unless the option has one value, or one per group.
   void check(const char* op, const char* name, size_t groups) const;
@@ -79,7 +79,7 @@ class LRSchedule {
   // Returns a group's momentum in epoch last_epoch(); nullopt if the schedule does not set the momentum.
   virtual std::optional<double> momentum(size_t /*group*/) const { return {}; }
   // Returns names of and pointers to further numbers of a derived class's state.
-  virtual std::vector<std::pair<const char*, double*>> extra_state() { return {}; }
+  virtual std::vector<std::pair<const char*, double*>> extra_state();
 
  private:
   friend class SequentialLR;

@@ -17,6 +17,8 @@ Context& Context::own() {
   return own;
 }
 
+std::shared_ptr<RandomGenerator> Context::new_generator() { return std::make_shared<RandomGenerator>(); }
+
 Context Context::snapshot() const {
   Context copy = *this;
   copy.running_node = nullptr;  // a backward rule runs on one thread only

@@ -35,7 +35,7 @@ struct Context {
 
   Device device = kCPU;         // default device of parameters and batches
   std::vector<Stream> streams;  // current streams that differ from their device's default
-  std::shared_ptr<RandomGenerator> generator = std::make_shared<RandomGenerator>();
+  std::shared_ptr<RandomGenerator> generator = new_generator();
   std::vector<std::shared_ptr<DrawBase>> draw_bases;  // of open DeviceDraws::Scopes
   int threads = 0;             // threads of parallel_for; 0: OMP_NUM_THREADS, else usable_cores()
   bool deterministic = false;  // nondeterministic kernels throw; the CPU has none
@@ -55,6 +55,7 @@ struct Context {
  private:
   friend class ContextScope;
   static Context& own();
+  static std::shared_ptr<RandomGenerator> new_generator();
   static constinit thread_local Context* current_;
 };
 
