@@ -1,11 +1,11 @@
 // The CUDA side of the batch-norm slots: converts tensors to pointers, allocates the workspace of the sums,
-// and launches kernels/batch_norm.h on the tensors' current stream, asynchronously. Contracts are in
+// and launches kernels/norm/batch_norm.h on the tensors' current stream, asynchronously. Contracts are in
 // ops/norm/batch_norm.h: x is a non-empty channels-last [N, C, ...], so the kernels see [rows, C] with rows =
 // numel / C; statistics are [C] in the compute type (f32, or f64 for f64). Loading the file fills the slots'
 // `cuda` pointers (is_set).
 #include "gradus/tensor/ops/norm/batch_norm.h"
 
-#include "gradus/tensor/cuda/kernels/batch_norm.h"
+#include "gradus/tensor/cuda/kernels/norm/batch_norm.h"
 #include "gradus/tensor/cuda/ops/operands.h"
 #include "gradus/tensor/kernel.h"
 

@@ -6,7 +6,7 @@
 
 #include "gradus/tensor/cuda/cublas/cublaslt.h"
 #include "gradus/tensor/cuda/cudnn/cudnn.h"
-#include "gradus/tensor/cuda/kernels/direct_conv.h"
+#include "gradus/tensor/cuda/kernels/images/direct_conv.h"
 #include "gradus/tensor/cuda/ops/operands.h"
 #include "gradus/tensor/cuda/runtime/error.h"
 #include "gradus/tensor/kernel.h"

@@ -1,12 +1,12 @@
 // Sets the CUDA slots of max and average pooling and their gradients (tensor/ops/images/pool.h, which has the
-// contract): converts tensors and the geometry to the arguments of the launches in kernels/pool.h, and queues
+// contract): converts tensors and the geometry to the arguments of the launches in kernels/images/pool.h, and queues
 // these on the tensors' current stream. Callers have checked shapes and dtypes; tensors are channels-last and
 // not empty.
 #include "gradus/tensor/ops/images/pool.h"
 
 #include <limits>
 
-#include "gradus/tensor/cuda/kernels/pool.h"
+#include "gradus/tensor/cuda/kernels/images/pool.h"
 #include "gradus/tensor/cuda/ops/operands.h"
 #include "gradus/tensor/kernel.h"
 

@@ -1,6 +1,6 @@
 // Kernels for batch norm of channels-last data [rows, channels], forward, backward and running statistics,
 // against long double loops on the host within bounds on roundings; two runs must have the same bits.
-#include "gradus/tensor/cuda/kernels/batch_norm.h"
+#include "gradus/tensor/cuda/kernels/norm/batch_norm.h"
 
 #include "device_test.h"
 

@@ -27,7 +27,7 @@ trap 'rm -rf "$work"' EXIT
 ln -s "$root" "$work/gradus"
 
 objects=()
-for source in "$root"/tensor/cuda/runtime/host_calls.cc "$root"/tensor/cuda/kernels/*.cu.cc "$here"/*.cc; do
+for source in "$root"/tensor/cuda/runtime/host_calls.cc "$root"/tensor/cuda/kernels/*.cu.cc "$root"/tensor/cuda/kernels/*/*.cu.cc "$here"/*.cc; do
   object=$work/$(basename "$source").o
   echo "$(date +%T) $(basename "$source")"
   if [ "$(basename "$source")" = half.cc ]; then

@@ -1,6 +1,6 @@
 // The direct convolution kernels (forward, input and weight gradient, channels last, up to 3 dims, groups)
 // against loops on the host. Values are -1, 0 and 1, so results are exact and must be bit-equal.
-#include "gradus/tensor/cuda/kernels/direct_conv.h"
+#include "gradus/tensor/cuda/kernels/images/direct_conv.h"
 
 #include <array>
 

@@ -1,6 +1,6 @@
 // Kernels for max and average pooling (up to 3 dims, channels last, adaptive too) and their gradients,
 // against loops on the host: bit-equal, NaN included.
-#include "gradus/tensor/cuda/kernels/pool.h"
+#include "gradus/tensor/cuda/kernels/images/pool.h"
 
 #include <array>
 

@@ -21,9 +21,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "gradus/tensor/cuda/kernels/batch_norm.h"
 #include "gradus/tensor/cuda/kernels/element.h"
 #include "gradus/tensor/cuda/kernels/kernel.h"
+#include "gradus/tensor/cuda/kernels/norm/batch_norm.h"
 #include "gradus/tensor/cuda/kernels/vector_io.h"
 #include "gradus/tensor/ops/formulas/batch_norm.h"
 

@@ -4,7 +4,7 @@
 // each window that contains it, in ascending order of the windows. So there are no atomics, and sums have the
 // order of the CPU kernels. Index tensors contain numbers of cells: the row-major index [d, h, w] of a cell
 // within its window.
-#include "gradus/tensor/cuda/kernels/pool.h"
+#include "gradus/tensor/cuda/kernels/images/pool.h"
 
 #include <algorithm>
 #include <limits>

@@ -9,9 +9,9 @@
 // channels (a vector, or 1) and every groups-th row of the piece; a stretch is 16 of the thread's rows,
 // summed in compute_t<T> before they are added to the f64 sums. SumShared, ApplyShared and FusedShared are
 // the kernels' shared memory.
-#include "gradus/tensor/cuda/kernels/batch_norm.h"
-#include "gradus/tensor/cuda/kernels/channel_sums.h"
 #include "gradus/tensor/cuda/kernels/kernel.h"
+#include "gradus/tensor/cuda/kernels/norm/batch_norm.h"
+#include "gradus/tensor/cuda/kernels/norm/channel_sums.h"
 #include "gradus/tensor/ops/formulas/batch_norm.h"
 
 namespace gradus::cuda {

@@ -4,12 +4,12 @@
 // both. Note [Sums by channel] in channel_sums.h. Results repeat bit for bit. Types: T in memory, A =
 // compute_t<T> (f64 for f64, else f32) to compute in, f64 for sums. Functions queue on `stream`; their
 // callers allocate all memory.
-#include "gradus/tensor/cuda/kernels/batch_norm.h"
+#include "gradus/tensor/cuda/kernels/norm/batch_norm.h"
 
 #include <algorithm>
 
-#include "gradus/tensor/cuda/kernels/channel_sums.h"
 #include "gradus/tensor/cuda/kernels/kernel.h"
+#include "gradus/tensor/cuda/kernels/norm/channel_sums.h"
 #include "gradus/tensor/ops/formulas/batch_norm.h"
 
 namespace gradus::cuda {

@@ -4,7 +4,7 @@
 // same element of the source and neighboring elements of the filters. In the weight gradient neighboring
 // threads have neighboring pairs of channels, and the warps of a block share the lines (rows of w) of the
 // images. A place is a position (d, h, w), a tap an element of a filter.
-#include "gradus/tensor/cuda/kernels/direct_conv.h"
+#include "gradus/tensor/cuda/kernels/images/direct_conv.h"
 
 #include <algorithm>
 
