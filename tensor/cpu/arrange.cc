@@ -5,6 +5,7 @@
 
 #include <cstring>
 
+#include "gradus/tensor/ops/value_errors.h"
 #include "gradus/tensor/runtime/parallel.h"
 
 namespace gradus::raw {
@@ -40,13 +41,10 @@ void repeat_cpu(const Tensor& out, const Tensor& counts) {
   const int64_t* const count = counts.ptr<int64_t>();
   int64_t total = 0;
   for (int64_t i = 0; i < counts.numel(); ++i) {
-    if (count[i] < 0) throw ValueError("repeat_interleave", "count ", i, " is negative: ", count[i]);
-    if (__builtin_add_overflow(total, count[i], &total))
-      throw ValueError("repeat_interleave", "the counts add up to more than 64 bits hold");
+    if (count[i] < 0) throw_negative_count(i, count[i]);
+    if (__builtin_add_overflow(total, count[i], &total)) throw_overflowing_counts();
   }
-  if (total != out.numel())
-    throw ValueError("repeat_interleave", "counts add up to ", total, ", not to the given size ",
-                     out.numel());
+  if (total != out.numel()) throw_other_count_sum(total, out.numel());
   int64_t* to = out.ptr<int64_t>();
   for (int64_t i = 0; i < counts.numel(); ++i) to = std::fill_n(to, count[i], i);
 }

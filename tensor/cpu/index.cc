@@ -8,6 +8,7 @@
 #include "gradus/tensor/kernel.h"
 #include "gradus/tensor/ops/arithmetic.h"
 #include "gradus/tensor/ops/index.h"
+#include "gradus/tensor/ops/value_errors.h"
 #include "gradus/tensor/runtime/parallel.h"
 
 namespace gradus::raw {
@@ -16,13 +17,9 @@ namespace {
 constexpr int64_t kGrain = 16384;    // minimum number of elements per thread
 constexpr int64_t kMinColumns = 64;  // minimum width of a tile of columns
 
-[[noreturn]] void out_of_range(int64_t index, const IndexedDim& d) {
-  throw IndexError(d.op, "index ", index, " is out of range for dim ", d.dim, " of size ", d.n);
-}
-
 inline int64_t checked_index(int64_t index, const IndexedDim& d) {
   if (static_cast<uint64_t>(index) >= static_cast<uint64_t>(d.n)) [[unlikely]]
-    out_of_range(index, d);
+    throw_invalid_index(d.op, index, d.dim, d.n);
   return index;
 }
 
@@ -195,7 +192,7 @@ void flat_index_cpu(const Tensor& out, const Tensor& index, IndexedDim d, int64_
   parallel_for(0, index.numel(), kGrain, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       if (at[i] < -d.n || at[i] >= d.n) [[unlikely]]
-        out_of_range(at[i], d);
+        throw_invalid_index(d.op, at[i], d.dim, d.n);
       to[i] += (at[i] < 0 ? at[i] + d.n : at[i]) * stride;
     }
   });
@@ -245,9 +242,7 @@ void masked_select_cpu(const Tensor& out, const Tensor& x, const Tensor& mask) {
   const bool* m = mask.ptr<bool>();
   const int64_t n = mask.numel();
   const std::vector<int64_t> before = counts_before(m, n);
-  if (before.back() > out.numel())
-    throw ValueError("masked_select", "the mask has ", before.back(), " true elements for a result of ",
-                     out.numel());
+  if (before.back() > out.numel()) throw_small_selection(before.back(), out.numel());
   dispatch_by_size(x, [&]<class T>() {
     T* to = out.ptr<T>();
     const T* from = x.ptr<T>();
@@ -272,9 +267,7 @@ void masked_scatter_cpu(const Tensor& out, const Tensor& x, const Tensor& mask, 
   const bool* m = mask.ptr<bool>();
   const int64_t n = out.numel(), source_count = src.numel();
   const std::vector<int64_t> before = counts_before(m, n);
-  if (before.back() > source_count)
-    throw ValueError("masked_scatter", "the mask has ", before.back(), " true elements but the source only ",
-                     source_count, ": source ", describe(src));
+  if (before.back() > source_count) throw_small_source(before.back(), source_count);
   dispatch_by_size(out, [&]<class T>() {
     T* to = out.ptr<T>();
     const T zero{};

@@ -9,6 +9,25 @@
 
 namespace gradus::raw {
 
+[[noreturn]] inline void throw_invalid_index(const char* op, int64_t index, int dim, int64_t size) {
+  throw IndexError(op, "index ", index, " is out of range for dim ", dim, " of size ", size);
+}
+[[noreturn]] inline void throw_negative_count(int64_t at, int64_t count) {
+  throw ValueError("repeat_interleave", "count ", at, " is negative: ", count);
+}
+[[noreturn]] inline void throw_overflowing_counts() {
+  throw ValueError("repeat_interleave", "the sum of the counts overflows i64");
+}
+[[noreturn]] inline void throw_other_count_sum(int64_t sum, int64_t size) {
+  throw ValueError("repeat_interleave", "counts add up to ", sum, ", not to the given size ", size);
+}
+[[noreturn]] inline void throw_small_selection(int64_t count, int64_t size) {
+  throw ValueError("masked_select", "the mask has ", count, " true elements for a result of ", size);
+}
+[[noreturn]] inline void throw_small_source(int64_t count, int64_t source_count) {
+  throw ValueError("masked_scatter", "the mask has ", count, " true elements but the source only ",
+                   source_count);
+}
 [[noreturn]] inline void throw_invalid_class(const char* op, int64_t target, int64_t sample,
                                              int64_t classes) {
   throw IndexError(op, "target ", target, " of sample ", sample, " is no class: there are ", classes);

@@ -11,11 +11,14 @@
 #include <cmath>
 #include <vector>
 
+#include "gradus/tensor/ops/formulas/layer_norm.h"
 #include "gradus/tensor/runtime/flush_denormal.h"
 #include "gradus/tensor/runtime/parallel.h"
 
 namespace gradus::raw {
 namespace {
+
+template <class T> using Row = formulas::RowNormalizer<T>;
 
 constexpr int64_t kLanes = 32;     // independent partial sums, which compilers vectorize
 constexpr int64_t kBlock = 512;    // elements that are summed in T
@@ -41,15 +44,6 @@ template <class T, size_t K, class F> std::array<double, K> sum_lanes(int64_t n,
   }
   return total;
 }
-
-// Normalizes an element: (x - high) * scale + shift. `high` is the mean rounded to T; `shift` corrects the
-// rounding error, so that a large mean costs no precision.
-template <class T> struct Row {
-  Row(double mean, double inv_std)
-      : high(T(mean)), scale(T(inv_std)), shift(T((double(high) - mean) * inv_std)) {}
-  T operator()(T x) const { return (x - high) * scale + shift; }
-  T high, scale, shift;
-};
 
 struct Stats {
   double mean = 0, inv_std;
@@ -113,8 +107,7 @@ void layer_norm_cpu(const Tensor& y, const Tensor& stats, const Tensor& x, const
 // centered. Adds dy z to dw and dy to db.
 template <class T>
 void backward_row(T* __restrict dx, T* __restrict dw, T* __restrict db, const T* __restrict dy,
-                  const T* __restrict x, const T* __restrict w, int64_t n, Row<T> row, double inv_std,
-                  bool centered) {
+                  const T* __restrict x, const T* __restrict w, int64_t n, Row<T> row, bool centered) {
   const auto sums = w ? sum_lanes<T, 2>(n,
                                         [=](int64_t i) {
                                           const T g = dy[i] * w[i];
@@ -123,11 +116,10 @@ void backward_row(T* __restrict dx, T* __restrict dw, T* __restrict db, const T*
                       : sum_lanes<T, 2>(n, [=](int64_t i) {
                           return std::array{dy[i], dy[i] * row(x[i])};
                         });
-  // mean = mean(dy w), slope = mean(dy w z).
-  const T mean = T(centered ? sums[0] / double(n) : 0), slope = T(sums[1] / double(n)), scale = T(inv_std);
+  const T mean_g = T(centered ? sums[0] / double(n) : 0), mean_gz = T(sums[1] / double(n));
   for (int64_t i = 0; i < n; ++i) {
     const T z = row(x[i]), g = w ? dy[i] * w[i] : dy[i];
-    dx[i] = (g - mean - z * slope) * scale;
+    dx[i] = row.gradient(g, z, mean_g, mean_gz);
     dw[i] += dy[i] * z;
     db[i] += dy[i];
   }
@@ -153,7 +145,7 @@ void layer_norm_backward_cpu(const Tensor& dx, const Tensor& dweight, const Tens
           for (const int64_t stop = std::min(end, r + 16); r < stop; ++r)
             backward_row(dx.ptr<T>() + r * n, partial.data(), partial.data() + n, dy.ptr<T>() + r * n,
                          x.ptr<T>() + r * n, ptr_or_null<T>(weight), n, Row<T>(st[2 * r], st[2 * r + 1]),
-                         st[2 * r + 1], spec.centered);
+                         spec.centered);
           for (int64_t i = 0; i < 2 * n; ++i) sums[i] += double(partial[size_t(i)]);
         }
       }

@@ -21,22 +21,6 @@ constexpr int kThreads = 256;  // of a block
 constexpr int kEach = 4;       // words per thread
 constexpr int kTile = 32;      // rows and columns
 
-// Calls f(W()) with the word type of 1, 2, 4, 8 or 16 bytes.
-template <class F> void with_word(int64_t bytes, F&& f) {
-  switch (bytes) {
-    case 1:
-      return f(Vector<uint8_t, 1>());
-    case 2:
-      return f(Vector<uint16_t, 1>());
-    case 4:
-      return f(Vector<uint32_t, 1>());
-    case 8:
-      return f(Vector<uint64_t, 1>());
-    default:
-      return f(Vector<uint64_t, 2>());
-  }
-}
-
 // dst[i] = src[i] for positions i, in words W. Thread t of block b has words (b * kEach + e) * kThreads + t.
 template <class W> __global__ void __launch_bounds__(kThreads) copy_words(StridedOperands<2> o) {
   const auto first = blockIdx.x * (kThreads * kEach) + threadIdx.x;

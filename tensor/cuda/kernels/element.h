@@ -78,6 +78,11 @@ template <class F> void with_float(DType dtype, F&& f) {
   });
 }
 
+// Calls f(W()) with the unsigned integer W of 1, 2, 4 or 8 bytes, for kernels that only move elements.
+template <class F> void with_unsigned(int64_t bytes, F&& f) {
+  bytes == 1 ? f(uint8_t()) : bytes == 2 ? f(uint16_t()) : bytes == 4 ? f(uint32_t()) : f(uint64_t());
+}
+
 // load_as reads, and store_as writes, element i of an array whose dtype is known at run time, with
 // conversion. The dtype is equal for the whole grid, so its branches do not diverge.
 template <class To> __device__ __forceinline__ To load_as(const void* data, DType dtype, int64_t i) {

@@ -1,8 +1,7 @@
 // CUDA kernels of multinomial sampling: out[row, :] = `count` indices in [0, n), drawn in proportion to
 // weights[row, :] from given uniform random numbers. With replacement: prefix sums in the order of Note [Order of
 // running sums] (tensor/ops/formulas/multinomial.h), then two binary searches per draw, for the chunk and within
-// the chunk. Without replacement: a merge sort by arrival time (same file). Tiles are sorted into runs, which are
-// merged in pairs; each run keeps only its first `count` elements.
+// the chunk. Without replacement: the first `count` elements of a merge sort by arrival time (same file).
 #include "gradus/tensor/cuda/kernels/multinomial.h"
 
 #include <algorithm>
@@ -10,6 +9,7 @@
 #include <limits>
 
 #include "gradus/tensor/cuda/kernels/kernel.h"
+#include "gradus/tensor/cuda/kernels/merge_sort.h"
 #include "gradus/tensor/cuda/kernels/report.h"
 #include "gradus/tensor/ops/formulas/multinomial.h"
 
@@ -162,148 +162,28 @@ __global__ void __launch_bounds__(kThreads, 4)
   m.out[i] = drawn;
 }
 
-// An element to draw without replacement: those with the `count` smallest arrival times are drawn.
-struct alignas(16) Candidate {
-  uint64_t arrival;  // bits of the arrival time, a double >= 0; such bits are ordered as the numbers are
-  int64_t index;
-};
-__device__ __forceinline__ bool is_before(const Candidate& a, const Candidate& b) {
-  return a.arrival < b.arrival || (a.arrival == b.arrival && a.index < b.index);
-}
-
-// The layout of the sorted candidates of each row: `count` runs, stored one after another, each a sorted sequence
-// of `width` candidates, the last run of `last`.
-struct Runs {
-  int64_t count, width, last;
-
-  GRADUS_HD int64_t in_row() const { return (count - 1) * width + last; }
-  GRADUS_HD int64_t length(int64_t run) const { return run < count - 1 ? width : run < count ? last : 0; }
-};
-
-// The output of a sort or merge. If more merges follow, `runs` gets the candidates. Else `runs` is null, and
-// `drawn`, the op's result, gets their indices.
-struct Sorted {
-  Candidate* runs;
-  int64_t* drawn;
-
-  __device__ __forceinline__ void put(int64_t at, const Candidate& c) const {
-    if (runs)
-      store_vector(runs + at, c);
-    else
-      drawn[at] = c.index;
+// Without replacement the elements with the `count` smallest arrival times are drawn. The key of an element: the
+// bits of its arrival time, a double >= 0; such bits are ordered as the numbers are.
+struct ArrivalBits {
+  const double *uniform, *weights;
+  __device__ __forceinline__ uint64_t operator()(int64_t i) const {
+    return std::bit_cast<uint64_t>(draws::arrival_time(uniform[i], weights[i]));
   }
 };
-
-// Shared memory of exchange().
-struct Exchanged {
-  Candidate v[kThreads];
-};
-// Returns `local` of the thread threadIdx.x ^ bit, where `bit` is a power of two. All threads of the block must
-// call exchange() with the same `bit`.
-__device__ __forceinline__ Candidate exchange(const Candidate& local, int bit) {
-  if (bit < kWarp)
-    return {__shfl_xor_sync(kAllLanes, local.arrival, bit), __shfl_xor_sync(kAllLanes, local.index, bit)};
-  auto& places = shared_memory<Exchanged>();
-  places.v[threadIdx.x] = local;
-  __syncthreads();
-  const auto other = load_vector<Candidate>(&places.v[threadIdx.x ^ bit]);
-  __syncthreads();
-  return other;
-}
-
-// Sorts tiles of `tile` neighboring elements of a row by arrival time (bitonic sort); `tile` is a power of two and
-// at most kThreads. Tile r of a row gives run r, of which the first runs.width candidates are stored. A thread has
-// one element, `tile` neighboring threads have a tile. Threads beyond the row have candidates that sort last.
-__global__ void __launch_bounds__(kThreads, 4)
-    sort_tiles(Sorted to, Runs runs, const double* weights, const double* uniform, int64_t rows, int64_t n,
-               int64_t tile) {
-  const int64_t thread = int64_t{blockIdx.x} * kThreads + threadIdx.x, number = thread / tile;
-  const int64_t row = number / runs.count, run = number % runs.count, place = thread % tile;
-  const int64_t index = run * tile + place;
-  const bool is_there = row < rows && index < n;
-  Candidate local{std::numeric_limits<uint64_t>::max(), index};
-  if (is_there) {
-    const int64_t i = row * n + index;
-    local.arrival = std::bit_cast<uint64_t>(draws::arrival_time(uniform[i], weights[i]));
-  }
-  for (int sorted = 1; sorted < tile; sorted *= 2)
-    for (int bit = sorted; bit > 0; bit /= 2) {
-      const Candidate other = exchange(local, bit);
-      const bool is_rising = (place & (2 * sorted)) == 0, takes_first = ((place & bit) == 0) == is_rising;
-      if (is_before(other, local) == takes_first) local = other;
-    }
-  if (is_there && place < runs.width) to.put(row * runs.in_row() + run * runs.width + place, local);
-}
-
-// Merges runs 2i and 2i + 1 of each row into run i, of which the first merged.width candidates are stored; a run
-// without a partner is copied. The position of a candidate in the merged run is its position in its own run plus
-// the number of candidates in the other run that are before it, which its thread finds by binary search.
-__global__ void __launch_bounds__(kThreads, 4)
-    merge_runs(Sorted to, Runs merged, const Candidate* from, Runs runs, int64_t rows) {
-  const int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x, row = i / runs.in_row();
-  if (row >= rows) return;
-  const int64_t in_row = i % runs.in_row(), run = in_row / runs.width;
-  const auto local = load_vector<Candidate>(from + i);
-  const Candidate* const other = from + row * runs.in_row() + (run ^ 1) * runs.width;
-  int64_t before = 0, behind = runs.length(run ^ 1);
-  while (before < behind) {
-    const int64_t middle = (before + behind) / 2;
-    if (is_before(load_vector<Candidate>(other + middle), local))
-      before = middle + 1;
-    else
-      behind = middle;
-  }
-  const int64_t place = in_row % runs.width + before;
-  if (place < merged.width) to.put(row * merged.in_row() + run / 2 * merged.width + place, local);
-}
 
 // Number of chunks in a row of n weights.
 int64_t chunks_of(int64_t n) { return blocks_for(n, kChunk); }
-// Elements in a tile of sort_tiles: n rounded up to a power of two, at most kThreads.
-int64_t tile_of(int64_t n) {
-  return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(std::min<int64_t>(n, kThreads))));
-}
-// The runs that sort_tiles stores. Of each tile at most m.count candidates are kept.
-Runs first_runs(const Multinomial& m) {
-  const int64_t tile = tile_of(m.n), count = blocks_for(m.n, tile);
-  return {count, std::min(tile, m.count), std::min(m.count, m.n - (count - 1) * tile)};
-}
-// The runs that merge_runs stores from `r`, with at most `most` candidates each.
-Runs merged_runs(const Runs& r, int64_t most) {
-  return {blocks_for(r.count, 2), std::min(2 * r.width, most),
-          r.count % 2 ? r.last : std::min(r.width + r.last, most)};
-}
-
-// Draws without replacement: sorts, and merges until each row is one run. `workspace` has space for the first runs
-// of all rows twice, since merges alternate between the two halves.
-void sort(const char* op, const Multinomial& m, Candidate* workspace, cudaStream_t stream) {
-  const int64_t tile = tile_of(m.n);
-  Runs runs = first_runs(m);
-  Candidate *from = workspace, *to = workspace + m.rows * runs.in_row();
-  const auto sorted = [&](const Runs& r, Candidate* where) {
-    return Sorted{r.count > 1 ? where : nullptr, m.out};
-  };
-  launch(op, sort_tiles, {blocks_for(m.rows * runs.count * tile, kThreads), kThreads, sizeof(Exchanged)},
-         stream, sorted(runs, from), runs, m.weights, m.uniform, m.rows, m.n, tile);
-  while (runs.count > 1) {
-    const Runs merged = merged_runs(runs, m.count);
-    launch(op, merge_runs, {blocks_for(m.rows * runs.in_row(), kThreads), kThreads}, stream,
-           sorted(merged, to), merged, from, runs, m.rows);
-    std::swap(from, to);
-    runs = merged;
-  }
-}
+// The sort by arrival times of a draw without replacement.
+MergeSortArgs sort_of(const Multinomial& m) { return {m.rows, m.n, m.count, m.out}; }
 
 }  // namespace
 
 // The workspace: the chunks of all rows, then with replacement the running sums within chunks [rows, n], without
-// replacement the two halves of sort().
+// replacement the workspace of the sort.
 int64_t multinomial_workspace(const Multinomial& m, bool replacement) {
   const int64_t chunks = m.rows * chunks_of(m.n) * int64_t{sizeof(Chunk)};
   const int64_t sums = m.rows * m.n * int64_t{sizeof(double)};
-  const Runs runs = first_runs(m);
-  const int64_t sorted = runs.count > 1 ? 2 * m.rows * runs.in_row() * int64_t{sizeof(Candidate)} : 0;
-  return chunks + (replacement ? sums : sorted);
+  return chunks + (replacement ? sums : merge_sort_workspace(sort_of(m)));
 }
 
 void multinomial(const char* op, const Multinomial& m, bool replacement, void* workspace,
@@ -316,9 +196,11 @@ void multinomial(const char* op, const Multinomial& m, bool replacement, void* w
          sums, m.weights, m.rows, m.n, per_row);
   launch(op, add_chunks, {blocks_for(m.rows, kWarps), kThreads}, stream, chunks, m.weights, m.rows, m.n,
          per_row, replacement ? 0 : m.count, reports);
-  if (!replacement) return sort(op, m, static_cast<Candidate*>(behind), stream);
-  launch(op, draw_again, {blocks_for(m.rows * m.count, kThreads), kThreads}, stream, m, chunks, sums,
-         per_row);
+  if (replacement)
+    launch(op, draw_again, {blocks_for(m.rows * m.count, kThreads), kThreads}, stream, m, chunks, sums,
+           per_row);
+  else
+    merge_sort(op, sort_of(m), ArrivalBits{m.uniform, m.weights}, behind, stream);
 }
 
 }  // namespace gradus::cuda

@@ -1,5 +1,5 @@
 // Device code: vectorized loads and stores of n neighboring elements by one thread in one instruction.
-// Addresses are aligned to the vector's size; for n = 1 to alignof(T), unless T has 16 bytes.
+// Addresses are aligned to the vector's size; for n = 1 to alignof(T), unless T has 16 bytes. On the host: with_word.
 #pragma once
 
 #include <algorithm>
@@ -45,6 +45,22 @@ __device__ __forceinline__ void store_first(T* p, const Vector<T, n>& v, int64_t
 #pragma unroll
   for (int i = 0; i < n; ++i)
     if (i < count) p[i] = v.v[i];
+}
+
+// Calls f(W()) with the word type of 1, 2, 4, 8 or 16 bytes.
+template <class F> void with_word(int64_t bytes, F&& f) {
+  switch (bytes) {
+    case 1:
+      return f(Vector<uint8_t, 1>());
+    case 2:
+      return f(Vector<uint16_t, 1>());
+    case 4:
+      return f(Vector<uint32_t, 1>());
+    case 8:
+      return f(Vector<uint64_t, 1>());
+    default:
+      return f(Vector<uint64_t, 2>());
+  }
 }
 
 }  // namespace gradus::cuda

@@ -221,7 +221,14 @@ void test_pooling();
 void test_direct_conv();
 void test_random();
 void test_batch_norm();
+void test_layer_norm();
+void test_group_norm();
+void test_arrange();
+void test_sort();
 void test_gradients();
+void test_index();
+void test_unfold();
+void test_upfirdn();
 void test_optim_steps();
 void time_kernels();
 

@@ -49,7 +49,14 @@ int main(int argc, char** argv) {
     test_direct_conv();
     test_random();
     test_batch_norm();
+    test_layer_norm();
+    test_group_norm();
+    test_arrange();
+    test_sort();
     test_gradients();
+    test_index();
+    test_unfold();
+    test_upfirdn();
     test_optim_steps();
     if (times) time_kernels();
   } catch (const std::exception& e) {

@@ -8,21 +8,27 @@
 
 #include "gradus/tensor/ops/activations.h"
 #include "gradus/tensor/ops/arithmetic.h"
+#include "gradus/tensor/ops/arrange.h"
 #include "gradus/tensor/ops/comparison.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/creation.h"
 #include "gradus/tensor/ops/elementwise.h"
 #include "gradus/tensor/ops/images/conv.h"
 #include "gradus/tensor/ops/images/pool.h"
+#include "gradus/tensor/ops/images/resample.h"
+#include "gradus/tensor/ops/index.h"
 #include "gradus/tensor/ops/linalg/matmul.h"
 #include "gradus/tensor/ops/loss_scale.h"
 #include "gradus/tensor/ops/losses/cross_entropy.h"
 #include "gradus/tensor/ops/losses/pointwise_losses.h"
 #include "gradus/tensor/ops/norm/batch_norm.h"
+#include "gradus/tensor/ops/norm/group_norm.h"
+#include "gradus/tensor/ops/norm/layer_norm.h"
 #include "gradus/tensor/ops/optim_step.h"
 #include "gradus/tensor/ops/random.h"
 #include "gradus/tensor/ops/reduce.h"
 #include "gradus/tensor/ops/softmax.h"
+#include "gradus/tensor/ops/sort.h"
 #include "gradus/tensor/runtime/allocator.h"
 #include "gradus/tensor/runtime/context.h"
 #include "gradus/tensor/runtime/device_runtime.h"
@@ -246,6 +252,17 @@ TEST_F(CudaUsers, OfBatchNorm) {
   });
 }
 
+TEST_F(CudaUsers, OfLayerNorm) {
+  const auto x = [&] { return ones({4, 3}); };
+  const auto c = [&] { return ones({3}); };
+  const auto stats = [&] { return ones({4, 2}, DType::kF64); };
+  expect_told("layer_norm", all_of(x(), stats(), x(), c(), c()),
+              [](const Operands& o) { raw::layer_norm_kernel(o[0], o[1], o[2], o[3], o[4], {}); });
+  expect_told("layer_norm_backward", all_of(x(), c(), c(), x(), x(), stats(), c()), [](const Operands& o) {
+    raw::layer_norm_backward_kernel(o[0], o[1], o[2], o[3], o[4], o[5], o[6], {});
+  });
+}
+
 TEST_F(CudaUsers, OfGradients) {
   const auto list = [](const Operands& x, size_t from) {
     return Operands(x.begin() + int64_t(from), x.end());
@@ -265,6 +282,73 @@ TEST_F(CudaUsers, OfGradients) {
   expect_told("move_scale", all_of(scale(), scale(), scale(), ones({})), [](const Operands& x) {
     raw::move_scale_kernel(x[0], x[1], x[2], x[3], {2, 0.5, 10});
   });
+}
+
+TEST_F(CudaUsers, OfGroupNorm) {
+  const auto x = [&] { return ones({2, 4, 3}); };
+  const auto c = [&] { return ones({4}); };
+  const auto stats = [&] { return ones({2, 2}, DType::kF64); };
+  const raw::GroupNormSpec spec{.groups = 2};
+  expect_told("group_norm", all_of(x(), stats(), stats(), x(), c(), c()),
+              [=](const Operands& o) { raw::group_norm_kernel(o[0], o[1], o[2], o[3], o[4], o[5], spec); });
+  expect_told("group_norm_backward", all_of(x(), c(), c(), x(), x(), stats(), stats(), c()),
+              [=](const Operands& o) {
+                raw::group_norm_backward_kernel(o[0], o[1], o[2], o[3], o[4], o[5], o[6], o[7], spec);
+              });
+  expect_told("group_norm_double_backward",
+              all_of(x(), x(), c(), x(), c(), c(), x(), x(), stats(), stats(), c()), [=](const Operands& o) {
+                raw::group_norm_double_backward_kernel(o[0], o[1], o[2], o[3], o[4], o[5], o[6], o[7], o[8],
+                                                       o[9], o[10], spec);
+              });
+  expect_told("channel_window_sum", all_of(x(), x()), [](const Operands& o) {
+    raw::channel_window_sum_kernel(o[0], o[1], {.before = 1, .after = 1});
+  });
+}
+
+TEST_F(CudaUsers, OfSortsAndSums) {
+  const auto indices = [&](const Shape& shape) { return ones(shape, DType::kI64); };
+  expect_told("sort", all_of(ones({1, 5, 1}), indices({1, 5, 1}), ones({1, 5, 1})),
+              [](const Operands& o) { raw::sort_kernel(o[0], o[1], o[2], false); });
+  expect_told("sort_rows", all_of(indices({5}), ones({5, 2})),
+              [](const Operands& o) { raw::sort_rows_kernel(o[0], o[1]); });
+  expect_told("cumsum", all_of(ones({1, 5, 1}), ones({1, 5, 1})),
+              [](const Operands& o) { raw::cumsum_kernel(o[0], o[1], false); });
+}
+
+TEST_F(CudaUsers, OfMasksAndArrangements) {
+  const auto mask = [&] { return ones({5}, DType::kBool); };
+  expect_told("nonzero", all_of(ones({5, 1}, DType::kI64), mask()),
+              [](const Operands& o) { raw::nonzero_kernel(o[0], o[1]); });
+  expect_told("masked_select", all_of(ones({5}), ones({5}), mask()),
+              [](const Operands& o) { raw::masked_select_kernel(o[0], o[1], o[2]); });
+  expect_told("masked_scatter", all_of(ones({5}), ones({5}), mask(), ones({5})),
+              [](const Operands& o) { raw::masked_scatter_kernel(o[0], o[1], o[2], o[3]); });
+  expect_told("triangle", all_of(ones({3, 3}), ones({3, 3})),
+              [](const Operands& o) { raw::triangle_kernel(o[0], o[1], 0, false); });
+  expect_told("repeat", all_of(ones({5}, DType::kI64), ones({5}, DType::kI64)),
+              [](const Operands& o) { raw::repeat_kernel(o[0], o[1]); });
+  expect_told("resample", all_of(ones({1, 2, 3}), ones({1, 2, 3})),
+              [](const Operands& o) { raw::resample_kernel(o[0], o[1], {}); });
+}
+
+TEST_F(CudaUsers, OfIndices) {
+  const raw::IndexedDim d{.outer = 2, .n = 3, .inner = 4};
+  const auto x = [&] { return ones({2, 3, 4}); };
+  const auto index = [&](const Shape& shape) { return ones(shape, DType::kI64); };
+  expect_told("gather", all_of(ones({2, 1, 4}), x(), index({2, 1, 4})),
+              [=](const Operands& o) { raw::gather_kernel(o[0], o[1], o[2], d); });
+  expect_told("index_select", all_of(ones({2, 5, 4}), x(), index({5})),
+              [=](const Operands& o) { raw::index_select_kernel(o[0], o[1], o[2], d); });
+  for (const raw::WriteMode mode : {raw::WriteMode::kAssign, raw::WriteMode::kAdd}) {
+    expect_told("scatter", all_of(x(), index({2, 1, 4}), ones({2, 1, 4})),
+                [=](const Operands& o) { raw::scatter_kernel(o[0], o[1], o[2], d, mode); });
+    expect_told("index_put", all_of(x(), index({5}), ones({2, 5, 4})),
+                [=](const Operands& o) { raw::index_put_kernel(o[0], o[1], o[2], d, mode); });
+  }
+  expect_told("flat_index", all_of(index({5}), index({5})),
+              [=](const Operands& o) { raw::flat_index_kernel(o[0], o[1], d, 4); });
+  expect_told("one_hot", all_of(ones({5, 3}), index({5})),
+              [=](const Operands& o) { raw::one_hot_kernel(o[0], o[1]); });
 }
 
 TEST_F(CudaUsers, OfRandomNumbers) {

@@ -18,35 +18,48 @@ import sys
 
 # Checks that run the kernels of a file; all, for a file that is not here.
 CHECKS = {
+    "arrange.cu.cc": ["triangles of f32", "repeated indices"],
     "batch_norm.cu.cc": ["batch norm of f32"],
     "batch_norm_backward.cu.cc": ["batch norm of f32"],
     "channel_sums.h": ["batch norm of f32"],
     "chunk_loop.h": ["gradients in f32", "steps"],
     "copy.cu.cc": ["copy u8", "copy f32", "fill", "conversions", "arange"],
     "cross_entropy.cu.cc": ["cross entropy of f32"],
+    "cumsum.cu.cc": ["running sums of f32"],
     "direct_conv.cu.cc": ["convolutions of f32"],
     "elementwise.h": ["element-wise", "conversions"],
     "gradients.cu.cc": ["gradients in f32"],
+    "group_norm.cu.cc": ["group norm of f32"],
+    "index.cu.cc": ["indexing of f32", "indexing of bf16", "flat positions"],
+    "layer_norm.cu.cc": ["layer norm of f32"],
     "loss_sum.h": ["sums of losses in f32"],
+    "masks.cu.cc": ["masks of f32"],
+    "merge_sort.h": ["multinomial", "indexing of f32"],
     "multinomial.cu.cc": ["multinomial"],
     "optim_step.h": ["steps"],
     "pool.cu.cc": ["pooling of f32"],
     "random.cu.cc": ["random uniform numbers of f32", "random dropout mask of p = 0.3", "random orders",
                      "random dropout of f32", "random below p of f32"],
     "reduce.h": ["sum", "gradients in f32"],
+    "resample.cu.cc": ["resampling of f32"],
+    "scan.h": ["repeated indices", "masks of f32"],
+    "sort.cu.cc": ["sorts of f32"],
     "strided.h": ["copy u8", "element-wise"],
     "tensor_table.h": ["gradients in f32", "steps"],
     "thread_groups.h": ["softmax of f32", "cross entropy of f32"],
+    "unfold.cu.cc": ["unfold and fold of f32"],
+    "upfirdn.cu.cc": ["upfirdn2d of f32"],
     "vector_io.h": ["element-wise", "fill", "random uniform numbers of f32", "random dropout of f32"],
 }
 # Mutants that survive, and why the check stays: (file, kind, what stands there): reason.
 SURVIVORS = {
     ("elementwise.h", "off by one", "at < count"):
         "a thread with nothing left goes through the loop once: loads and stores have bounds of their own",
-    ("multinomial.cu.cc", "off by one", "a.index < b.index"): "no candidate meets itself",
+    ("merge_sort.h", "off by one", "a.index < b.index"): "no element meets itself",
     ("multinomial.cu.cc", "bound", "std::min(n, wrong + kChunk) is n"):
         "the first chunk has a number that is no weight: to read on costs time alone",
     ("multinomial.cu.cc", "one thread", "lane != 0"): "all lanes of the warp report the same",
+    ("unfold.cu.cc", "off by one", "tap < a.kernel"): "the loop over the taps takes none behind the last one",
     ("multinomial.cu.cc", "off by one", "at < per_row"): "there are no chunks behind the last one: they count as 0",
     ("reduce.h", "bound", "std::min<N>(n, kVector - misaligned) is n"):
         "a misaligned row is read element by element: right, but slow",

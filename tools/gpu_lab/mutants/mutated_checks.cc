@@ -26,7 +26,14 @@ int main(int argc, char** argv) {
       test_direct_conv();
       test_random();
       test_batch_norm();
+      test_layer_norm();
+      test_group_norm();
+      test_arrange();
+      test_sort();
       test_gradients();
+      test_index();
+      test_unfold();
+      test_upfirdn();
     }
   } catch (const std::exception& e) {
     std::printf("FAIL  %s\n", e.what());

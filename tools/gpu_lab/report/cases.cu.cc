@@ -19,9 +19,12 @@
 #include "gradus/tensor/cuda/kernels/gradients.h"
 #include "gradus/tensor/cuda/kernels/images/direct_conv.h"
 #include "gradus/tensor/cuda/kernels/images/pool.h"
+#include "gradus/tensor/cuda/kernels/images/unfold.h"
+#include "gradus/tensor/cuda/kernels/images/upfirdn.h"
 #include "gradus/tensor/cuda/kernels/loss_sum.h"
 #include "gradus/tensor/cuda/kernels/multinomial.h"
 #include "gradus/tensor/cuda/kernels/norm/batch_norm.h"
+#include "gradus/tensor/cuda/kernels/norm/layer_norm.h"
 #include "gradus/tensor/cuda/kernels/optim_step.h"
 #include "gradus/tensor/cuda/kernels/random.h"
 #include "gradus/tensor/cuda/kernels/reduce.h"
@@ -184,6 +187,27 @@ Case pooled(const char* what, int kernel, int stride, double bytes, double most,
           }};
 }
 
+// 64 channels of 64 x 64 pixels, 1 MiB large, cut into 2 x 2 pixels. Calls f(sizes, images, columns).
+template <class F> Case unfolded(const char* what, F&& f) {
+  const UnfoldAxis side{64, 32, 2, 2, 0, 1};
+  const Unfolding s{64, side, side};
+  return {what, 2 * kAll, kDense, [=] {
+            const Zeros images, columns;
+            f(s, as<float>(images), as<float>(columns));
+            check("report", "cudaDeviceSynchronize", cudaDeviceSynchronize());
+          }};
+}
+// The same image, channels last, and a filter of 4 x 4 taps. Calls f(sizes, x, y, filter).
+template <class F> Case filtered(const char* what, F&& f) {
+  const UpfirdnAxis side{64, 64, 4, 1, 1, 2};
+  const Upfirdn s{1, 64, side, side, 0};
+  return {what, 2 * kAll, kDense, [=] {
+            const Zeros x, y, filter(16 * sizeof(float));
+            f(s, as<float>(x), as<float>(y), as<float>(filter));
+            check("report", "cudaDeviceSynchronize", cudaDeviceSynchronize());
+          }};
+}
+
 // Depthwise convolution of an image of 64 channels, 1 MiB large, by 3 x 3 taps. Calls f(sizes, input, output,
 // filters) for it.
 template <class F> Case convolved_directly(const char* what, F&& f) {
@@ -274,6 +298,24 @@ Case normalized_backward(const char* what, bool rectified, int64_t channels = 64
                             nullptr);
       },
       channels, most);
+}
+// Layer norm of [rows, n] that is 1 MiB large, or a little less. The backward reads x and dy twice, and stats.
+template <class T>
+Case layer_normalized(const char* what, bool backward, int64_t n, bool weighted, double most = kDense) {
+  const int64_t rows = kBytes / static_cast<int64_t>(sizeof(T)) / n;
+  const double bytes = static_cast<double>(rows * n) * sizeof(T) * (backward ? 5 : 2) +
+                       static_cast<double>(rows) * 16 * (backward ? 2 : 1);
+  return {what, bytes, most, [=] {
+            const Zeros x, y, dy, stats(rows * 16), weight(n * 8), dweight(n * 8), dbias(n * 8);
+            const T* const w = weighted ? as<T>(weight) : nullptr;
+            const Zeros workspace(layer_norm_backward_workspace(rows, n));
+            if (backward)
+              layer_norm_backward<T>("report", as<T>(y), as<T>(dweight), as<T>(dbias), as<T>(dy), as<T>(x),
+                                     as<double>(stats), w, rows, n, true, workspace.data(), nullptr);
+            else
+              layer_norm<T>("report", as<T>(y), as<double>(stats), as<T>(x), w, w, rows, n, 1, true, nullptr);
+            check("report", "cudaDeviceSynchronize", cudaDeviceSynchronize());
+          }};
 }
 // Arrays of `tensors` tensors that have 1 MiB together. They begin at element `start`.
 template <class T> std::vector<T*> parts_of(const Zeros& memory, int64_t tensors, int64_t start) {
@@ -488,6 +530,20 @@ std::vector<Case> cases() {
                     [](const Pooling& p, View x, View y, View) {
                       avg_pool_spread("report", x, y, p, nullptr);
                     }),
+      unfolded("unfold f32, 2 x 2",
+               [](const Unfolding& s, float* x, float* y) { unfold<float>("report", y, x, s, nullptr); }),
+      unfolded("fold f32, 2 x 2",
+               [](const Unfolding& s, float* x, float* y) { fold<float>("report", x, y, s, nullptr); }),
+      filtered("upfirdn2d f32, 4 x 4",
+               [](const Upfirdn& s, float* x, float* y, float* filter) {
+                 upfirdn2d<float>("report", y, x, filter, s, nullptr);
+               }),
+      filtered("gradient of upfirdn2d's filter f32, 4 x 4",
+               [](const Upfirdn& s, float* x, float* y, float* filter) {
+                 const Zeros workspace(upfirdn2d_filter_grad_workspace(s));
+                 upfirdn2d_filter_grad<float>("report", filter, y, x, s, workspace.data(), nullptr);
+                 check("report", "cudaDeviceSynchronize", cudaDeviceSynchronize());
+               }),
       convolved_directly("direct convolution f32",
                          [](const DirectConv& c, View x, View y, View filters) {
                            direct_conv("report", y, x, filters, {nullptr, DType::kF32}, c, nullptr);
@@ -585,6 +641,15 @@ std::vector<Case> cases() {
                                                            as<float>(n.x), n.by_channel(0), n.by_channel(1),
                                                            n.by_channel(2), n.rows(), n.channels, nullptr);
                         }),
+      layer_normalized<float>("layer norm f32, rows of 768", false, 768, false),
+      layer_normalized<float>("layer norm f32, rows of 16384", false, 16384, false),
+      layer_normalized<float>("layer norm f32, with weight, rows of 768", false, 768, true),
+      layer_normalized<double>("layer norm f64, rows of 768", false, 768, false),
+      layer_normalized<float>("gradient of layer norm f32, rows of 64", true, 64, false),
+      layer_normalized<float>("gradient of layer norm f32, rows of 768", true, 768, false),
+      layer_normalized<float>("gradient of layer norm f32, rows of 16384", true, 16384, false),
+      layer_normalized<float>("gradient of layer norm f32, with weight, rows of 768", true, 768, true),
+      layer_normalized<double>("gradient of layer norm f64, rows of 768", true, 768, false),
       {"running statistics f32", 6 * kAll, kDense,
        [] {
          const Zeros mean, var, x, y;

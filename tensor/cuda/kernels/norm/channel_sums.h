@@ -1,4 +1,4 @@
-// Device code that the forward and backward kernels of batch norm share: two f64 sums per channel (of x -
+// Device code that the kernels of batch, layer and group norm share: two f64 sums per channel (of x -
 // x[0] and its square, or of g and g * (x - mean)) over the rows of a row-major matrix [rows, channels], and
 // per-channel values in shared memory.
 //
