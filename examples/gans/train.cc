@@ -71,18 +71,6 @@ std::map<int64_t, int64_t> batch_sizes(const Args& a, const std::optional<gan::G
   return growth->batch_sizes(batch);
 }
 
-// Errors: DeviceError for networks with ops that have no kernels for GPUs yet.
-void check_device(const Args& a, int64_t size) {
-  if (a.device->type != DeviceType::kCUDA) return;
-  std::string option;
-  if (a.conditional) option = "--conditional";
-  if (a.model == "pggan") option = "--model pggan";
-  if (a.model == "wgan_gp" && size != 28 && size != 32) option = concat("--model wgan_gp --size ", size);
-  if (!option.empty())
-    throw DeviceError("gan", option, " needs ops that have no kernels for GPUs yet, and does not go with ",
-                      "--device ", *a.device);
-}
-
 void describe(const training::Training& training, const Networks& net, const Images& images,
               const Trainer& trainer) {
   training::print(concat(training.loader().dataset().size(), " images of ", images.kind, ", ", images.size,
@@ -136,7 +124,6 @@ void train_gan(const Args& a) {
       {.dir = a.data, .size = a.size, .flip = a.augment == "flip", .on_error_skip = a.on_error == "skip"});
   if (a.data.empty()) training::print("Training on generated digits: --data DIR names a folder of images");
   const NetworkOptions networks = network_options(a, images.size, images.channels, images.classes);
-  check_device(a, images.size);
   const std::unique_ptr<Networks> net = r.make(networks);
   net->to(*a.device);
   if (!a.init.empty()) io::load_weights(*net, a.init);
