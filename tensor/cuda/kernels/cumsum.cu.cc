@@ -31,8 +31,8 @@ int64_t threads_for(const Pieces& p) { return p.rows * p.count * (p.inner == 1 ?
 
 Pieces pieces_of(int64_t outer, int64_t n, int64_t inner) {
   Pieces p{outer * inner, n, inner, 1, n};
-  const int64_t wanted = kTargetThreads / std::max<int64_t>(threads_for(p), 1);
-  p.count = std::clamp<int64_t>(std::min(wanted, n / kMinPiece), 1, kMaxPieces);
+  const int64_t target_pieces = kTargetThreads / std::max<int64_t>(threads_for(p), 1);
+  p.count = std::clamp<int64_t>(std::min(target_pieces, n / kMinPiece), 1, kMaxPieces);
   p.length = blocks_for(n, p.count);
   p.count = blocks_for(n, p.length);
   return p;
@@ -42,11 +42,13 @@ Pieces pieces_of(int64_t outer, int64_t n, int64_t inner) {
 struct PieceIndex {
   int64_t row, piece, begin, end, first, step;
 };
-template <bool warps> __device__ __forceinline__ PieceIndex piece_index(const Pieces& p, bool reverse) {
-  const int64_t thread = int64_t{blockIdx.x} * kThreads + threadIdx.x, item = warps ? thread / kWarp : thread;
+template <bool warp_per_piece>
+__device__ __forceinline__ PieceIndex piece_index(const Pieces& p, bool reverse) {
+  const int64_t thread = int64_t{blockIdx.x} * kThreads + threadIdx.x,
+                item = warp_per_piece ? thread / kWarp : thread;
   PieceIndex index;
-  index.row = warps ? item / p.count : item / (p.count * p.inner) * p.inner + item % p.inner;
-  index.piece = warps ? item % p.count : item / p.inner % p.count;
+  index.row = warp_per_piece ? item / p.count : item / (p.count * p.inner) * p.inner + item % p.inner;
+  index.piece = warp_per_piece ? item % p.count : item / p.inner % p.count;
   index.begin = index.piece * p.length;
   index.end = index.row < p.rows ? std::min(p.n, index.begin + p.length) : index.begin;
   index.step = reverse ? -p.inner : p.inner;
@@ -55,65 +57,65 @@ template <bool warps> __device__ __forceinline__ PieceIndex piece_index(const Pi
   return index;
 }
 
-// sums[row, piece] = sum of the piece, for rows of pieces that warps have; sums[piece, row] for those of threads.
-template <class T, bool warps>
+// sums[row, piece] = sum of the piece if a warp has a piece; sums[piece, row] if a thread has one.
+template <class T, bool warp_per_piece>
 __global__ void __launch_bounds__(kThreads) sum_pieces(SumOf<T>* sums, const T* x, Pieces p, bool reverse) {
-  const PieceIndex index = piece_index<warps>(p, reverse);
-  const int lane = warps ? threadIdx.x % kWarp : 0;
+  const PieceIndex index = piece_index<warp_per_piece>(p, reverse);
+  const int lane = warp_per_piece ? threadIdx.x % kWarp : 0;
   SumOf<T> sum = 0;
 #pragma unroll 4
-  for (int64_t i = index.begin + lane; i < index.end; i += warps ? kWarp : 1)
+  for (int64_t i = index.begin + lane; i < index.end; i += warp_per_piece ? kWarp : 1)
     sum += convert<SumOf<T>>(x[index.first + i * index.step]);
-  if constexpr (warps) {
+  if constexpr (warp_per_piece) {
 #pragma unroll
     for (int d = kWarp / 2; d > 0; d /= 2) sum += __shfl_xor_sync(kAllLanes, sum, d);
   }
   if (lane == 0 && index.row < p.rows)
-    sums[warps ? index.row * p.count + index.piece : index.piece * p.rows + index.row] = sum;
+    sums[warp_per_piece ? index.row * p.count + index.piece : index.piece * p.rows + index.row] = sum;
 }
 
-// out[row, i] = sum of x[row, k] for k <= i, in the order of the sum, from the sums of earlier pieces on. Threads map to
-// pieces as in sum_pieces().
-template <class T, bool warps>
+// Inclusive scan: out[row, i] = sum of x[row, k] for k <= i, where i counts from the end if `reverse`. A piece starts
+// from the sum of the earlier pieces' sums. Threads map to pieces as in sum_pieces().
+template <class T, bool warp_per_piece>
 __global__ void __launch_bounds__(kThreads)
-    add_up(ResultOf<T>* out, const T* x, const SumOf<T>* sums, Pieces p, bool reverse) {
+    scan_pieces(ResultOf<T>* out, const T* x, const SumOf<T>* sums, Pieces p, bool reverse) {
   using A = SumOf<T>;
-  const PieceIndex index = piece_index<warps>(p, reverse);
-  const int lane = warps ? threadIdx.x % kWarp : 0;
+  const PieceIndex index = piece_index<warp_per_piece>(p, reverse);
+  const int lane = warp_per_piece ? threadIdx.x % kWarp : 0;
   const bool exists = index.row < p.rows;
-  A before = 0;
-  if constexpr (warps) {
-    for (int64_t q = lane; exists && q < index.piece; q += kWarp) before += sums[index.row * p.count + q];
+  A carry = 0;
+  if constexpr (warp_per_piece) {
+    for (int64_t q = lane; exists && q < index.piece; q += kWarp) carry += sums[index.row * p.count + q];
 #pragma unroll
-    for (int d = kWarp / 2; d > 0; d /= 2) before += __shfl_xor_sync(kAllLanes, before, d);
+    for (int d = kWarp / 2; d > 0; d /= 2) carry += __shfl_xor_sync(kAllLanes, carry, d);
     for (int64_t i = index.begin; i < index.end; i += kWarp) {
       const int64_t at = index.first + (i + lane) * index.step;
-      A up_to = i + lane < index.end ? convert<A>(x[at]) : A(0);  // sum from lane 0 to this lane
+      A inclusive_sum = i + lane < index.end ? convert<A>(x[at]) : A(0);  // sum from lane 0 to this lane
 #pragma unroll
       for (int d = 1; d < kWarp; d *= 2) {
-        const A other = __shfl_sync(kAllLanes, up_to, lane >= d ? lane - d : lane);
-        if (lane >= d) up_to += other;
+        const A other = __shfl_sync(kAllLanes, inclusive_sum, lane >= d ? lane - d : lane);
+        if (lane >= d) inclusive_sum += other;
       }
-      if (i + lane < index.end) out[at] = convert<ResultOf<T>>(before + up_to);
-      before += __shfl_sync(kAllLanes, up_to, kWarp - 1);
+      if (i + lane < index.end) out[at] = convert<ResultOf<T>>(carry + inclusive_sum);
+      carry += __shfl_sync(kAllLanes, inclusive_sum, kWarp - 1);
     }
   } else {
-    for (int64_t q = 0; exists && q < index.piece; ++q) before += sums[q * p.rows + index.row];
+    for (int64_t q = 0; exists && q < index.piece; ++q) carry += sums[q * p.rows + index.row];
     for (int64_t i = index.begin; i < index.end; ++i) {
       const int64_t at = index.first + i * index.step;
-      before += convert<A>(x[at]);
-      out[at] = convert<ResultOf<T>>(before);
+      carry += convert<A>(x[at]);
+      out[at] = convert<ResultOf<T>>(carry);
     }
   }
 }
 
-template <class T, bool warps>
+template <class T, bool warp_per_piece>
 void run(const char* op, ResultOf<T>* out, const T* x, const Pieces& p, bool reverse, void* workspace,
          cudaStream_t stream) {
   const Grid grid{blocks_for(threads_for(p), kThreads), kThreads};
   auto* const sums = static_cast<SumOf<T>*>(workspace);
-  if (p.count > 1) launch(op, sum_pieces<T, warps>, grid, stream, sums, x, p, reverse);
-  launch(op, add_up<T, warps>, grid, stream, out, x, sums, p, reverse);
+  if (p.count > 1) launch(op, sum_pieces<T, warp_per_piece>, grid, stream, sums, x, p, reverse);
+  launch(op, scan_pieces<T, warp_per_piece>, grid, stream, out, x, sums, p, reverse);
 }
 
 }  // namespace

@@ -10,8 +10,8 @@
 
 namespace gradus::cuda {
 
-// out[o, i, j] = sum of x[o, k, j] for k <= i (`reverse`: k >= i) for arrays [outer, n, inner]. Floats of out have x's
-// dtype and are added in f64; integers and bool give i64, modulo 2^64. `workspace` has cumsum_workspace() bytes,
+// out[o, i, j] = sum of x[o, k, j] for k <= i (`reverse`: k >= i) for arrays [outer, n, inner]. If x is floating point,
+// out has its dtype and sums are in f64; otherwise out is i64, modulo 2^64. `workspace` has cumsum_workspace() bytes,
 // aligned to 16.
 void cumsum(const char* op, const View& out, const View& x, int64_t outer, int64_t n, int64_t inner,
             bool reverse, void* workspace, cudaStream_t stream);

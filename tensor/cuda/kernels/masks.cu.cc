@@ -49,7 +49,7 @@ __global__ void __launch_bounds__(kThreads, 4)
                 chunk = int64_t{blockIdx.x} * kWarps + threadIdx.x / kWarp;
   const auto total = static_cast<int64_t>(prefix[chunks]);
   auto before = static_cast<int64_t>(prefix[std::min(chunk, chunks)]);
-  const uint32_t earlier = (1u << threadIdx.x % kWarp) - 1;  // lanes
+  const uint32_t earlier = (1u << threadIdx.x % kWarp) - 1;  // mask of the lanes below this one
   for_each_in_chunk(mask, n, [&](int64_t i, uint32_t ballot) {
     const bool is_true = ballot >> threadIdx.x % kWarp & 1;
     if (i < items) visit(i, is_true, before + std::popcount(ballot & earlier), total);

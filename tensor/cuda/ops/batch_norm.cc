@@ -19,8 +19,6 @@ template <class F> void dispatch(DType t, F&& f) {
   });
 }
 
-template <class T> T* or_null(const Tensor& t) { return t.defined() ? t.ptr<T>() : nullptr; }
-
 // Returns the kernels' description of x and its coefficients. An undefined weight is 1, an undefined bias 0.
 template <class T>
 BatchNorm<T> problem_of(const Tensor& x, const Tensor& mean, const Tensor& var, const Tensor& weight,

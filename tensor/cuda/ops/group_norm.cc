@@ -11,8 +11,6 @@
 namespace gradus::cuda {
 namespace {
 
-template <class T> const T* or_null(const Tensor& t) { return t.defined() ? t.ptr<T>() : nullptr; }
-
 template <class T>
 GroupNorm<T> problem_of(const Tensor& x, const Tensor& mean, const Tensor& var, const Tensor& weight,
                         const raw::GroupNormSpec& spec) {

@@ -11,8 +11,6 @@
 namespace gradus::cuda {
 namespace {
 
-template <class T> const T* or_null(const Tensor& t) { return t.defined() ? t.ptr<T>() : nullptr; }
-
 void layer_norm_cuda(const Tensor& y, const Tensor& stats, const Tensor& x, const Tensor& weight,
                      const Tensor& bias, const raw::LayerNormSpec& spec) {
   const int64_t rows = stats.size(0), n = x.numel() / rows;

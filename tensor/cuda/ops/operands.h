@@ -25,6 +25,8 @@ inline cudaStream_t stream_for(std::initializer_list<const Tensor*> tensors) {
   return stream_for(std::span(tensors.begin(), tensors.size()));
 }
 
+// Returns t's first element, null if t is undefined.
+template <class T> T* or_null(const Tensor& t) { return t.defined() ? t.ptr<T>() : nullptr; }
 // Returns x's first element and dtype. The View does not own the memory.
 inline View view_of(const Tensor& x) { return {x.raw_ptr(), x.dtype()}; }
 

@@ -1,6 +1,6 @@
-// Sets the CUDA kernel of raw::resample_kernel (tensor/ops/images/resample.h), for interpolation, padding with
-// elements, and their gradients: copies the matrices of the axes to the device, and queues the launch of
-// kernels/resample.h on the current stream. Tensors are f32 or f64, channels-last and not empty.
+// Sets the CUDA kernel of raw::resample_kernel (tensor/ops/images/resample.h), for interpolation, reflection,
+// replication and circular padding, and their gradients: copies the matrices of the axes to the device, and queues the
+// launch of kernels/images/resample.h on the current stream. Tensors are f32 or f64, channels-last and not empty.
 #include "gradus/tensor/ops/images/resample.h"
 
 #include <algorithm>

@@ -80,8 +80,7 @@ template <class T> class GroupNormChecker {
     };
     const Results got = run(), again = run();
     for (size_t r = 0; r < got.size(); ++r)
-      group_.check(!std::memcmp(got[r].data(), again[r].data(), sizeof(T) * got[r].size()),
-                   "%s: two runs differ in result %zu", name().c_str(), r);
+      group_.check(same_bits(got[r], again[r]), "%s: two runs differ in result %zu", name().c_str(), r);
     const std::vector<double> got_mean = mean.take(), got_var = var.take();
     std::vector<Sum> dw(channels), db(channels), dw2(channels);
     for (int64_t n = 0; n < s_.samples; ++n)

@@ -68,8 +68,8 @@ template <class T> class LayerNormChecker {
       cuda::layer_norm("test", y.data(), stats.data(), x.data(), s_.weighted ? weight.data() : nullptr,
                        s_.weighted ? bias.data() : nullptr, s_.rows, s_.n, kEps, s_.centered, nullptr);
       const std::vector<double> now = stats.take();
-      group_.check(got_stats.empty() || !std::memcmp(now.data(), got_stats.data(), 8 * now.size()),
-                   "[%lld, %lld]: two runs differ in stats", (long long)s_.rows, (long long)s_.n);
+      group_.check(got_stats.empty() || same_bits(now, got_stats), "[%lld, %lld]: two runs differ in stats",
+                   (long long)s_.rows, (long long)s_.n);
       got_stats = now;
     });
     group_.check(stats.is_clean(), "[%lld, %lld]: stats written outside", (long long)s_.rows,
@@ -108,8 +108,7 @@ template <class T> class LayerNormChecker {
                                 stats.data(), s_.weighted ? weight.data() : nullptr, s_.rows, s_.n,
                                 s_.centered, workspace.data(), nullptr);
       const std::vector<T> now_w = dweight.take(), now_b = dbias.take();
-      group_.check(dw.empty() || (!std::memcmp(now_w.data(), dw.data(), sizeof(T) * dw.size()) &&
-                                  !std::memcmp(now_b.data(), db.data(), sizeof(T) * db.size())),
+      group_.check(dw.empty() || (same_bits(now_w, dw) && same_bits(now_b, db)),
                    "[%lld, %lld]: two runs differ in dweight or dbias", (long long)s_.rows, (long long)s_.n);
       dw = now_w, db = now_b;
     });
@@ -165,8 +164,8 @@ template <class T> class LayerNormChecker {
     const std::vector<T> first = result.take();
     run();
     const std::vector<T> second = result.take();
-    group_.check(!std::memcmp(first.data(), second.data(), first.size() * sizeof(T)),
-                 "[%lld, %lld]: two runs differ", (long long)s_.rows, (long long)s_.n);
+    group_.check(same_bits(first, second), "[%lld, %lld]: two runs differ", (long long)s_.rows,
+                 (long long)s_.n);
     group_.check(result.is_clean(), "[%lld, %lld]: written outside", (long long)s_.rows, (long long)s_.n);
     return first;
   }

@@ -1,6 +1,6 @@
-// CUDA kernel of separable resampling on channels-last tensors. All axes are resampled in one launch: each element of
-// y is one sum over the entries of its three matrix rows, in a fixed order. The gradient is the resampling by the
-// transposed matrices, so there are no atomics.
+// CUDA kernel of separable resampling on channels-last tensors. All axes are resampled in one launch: each element of y
+// is one sum over all combinations of the entries of its three matrix rows, in a fixed order. The gradient is the
+// resampling by the transposed matrices, so there are no atomics.
 #include "gradus/tensor/cuda/kernels/images/resample.h"
 
 #include "gradus/tensor/cuda/kernels/kernel.h"

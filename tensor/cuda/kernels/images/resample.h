@@ -1,4 +1,4 @@
-// Launch of separable resampling (interpolation, padding with elements, and their gradients), for the slot of
+// Launch of separable resampling (interpolation, all padding but constant, and their gradients), for the slot of
 // tensor/ops/images/resample.h. Arrays are in device memory; `op` is named in a CudaError.
 #pragma once
 
@@ -9,7 +9,7 @@
 namespace gradus::cuda {
 
 // The sparse matrix [out, in] of an axis in CSR format: y[i] = sum of weight[k] * x[from[k]] for k in [start[i],
-// start[i + 1]). A null `start` is the identity.
+// start[i + 1]); `from` has positions in [0, in). A null `start` is the identity.
 struct ResampledAxis {
   int64_t in, out;
   const int64_t *start, *from;
