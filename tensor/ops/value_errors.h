@@ -16,7 +16,7 @@ namespace gradus::raw {
   throw ValueError("repeat_interleave", "count ", at, " is negative: ", count);
 }
 [[noreturn]] inline void throw_overflowing_counts() {
-  throw ValueError("repeat_interleave", "the sum of the counts overflows i64");
+  throw ValueError("repeat_interleave", "the sum of the counts does not fit into 64 bits");
 }
 [[noreturn]] inline void throw_other_count_sum(int64_t sum, int64_t size) {
   throw ValueError("repeat_interleave", "counts add up to ", sum, ", not to the given size ", size);
