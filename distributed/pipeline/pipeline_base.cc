@@ -407,13 +407,16 @@ double PipelineBase::clip_grad_norm_(double max_norm) {
   const auto& state = model_->state();
   std::vector<double> squares(state.size());
   const auto off = no_record();
+  // All kernels are queued before the first value is read, so that a GPU is waited for once.
+  std::vector<std::pair<size_t, Tensor>> sums;
   for (size_t i = 0; i < state.size(); ++i) {
     if (!state[i].is_parameter || state[i].ranks.front() != model_->rank()) continue;
     const Tensor grad = model_->module().parameter(state[i].name).grad();
     if (!grad.defined()) continue;
     const Tensor wide = to(grad, DType::kF64);
-    squares[i] = sum(wide * wide).item<double>();
+    sums.emplace_back(i, sum(wide * wide));
   }
+  for (const auto& [i, square] : sums) squares[i] = square.item<double>();
   Tensor all = tensor(squares, {int64_t(squares.size())});
   if (group_.size() > 1) all_reduce(all, {.group = group_});
   double total = 0;

@@ -5,7 +5,7 @@ namespace gradus::examples {
 TextArgs parse_text_args(int argc, char** argv) {
   constexpr int64_t kIterations = 2000;  // by default
   TextArgs a;
-  a.epochs = 0, a.amp = DType::kF32;
+  a.epochs = 0, a.device = kCPU, a.amp = DType::kF32;
   a.log_interval = 100;
   training::CommandLine line("gpt", "Trains a transformer to predict the next character of a text", a);
   line.add("--data", a.data, "a text, also .gz [generated text]", {.value = "FILE"});
@@ -51,6 +51,11 @@ dist::PipelineOptions pipeline_options(const TextArgs& a) {
     throw ValueError("gpt", "--pipeline ", a.pipeline.ranks, ", --replicas ", a.replicas, ": expected ",
                      expected, " ranks, got ", ranks);
   dist::PipelineOptions o = training::pipeline_options(a.pipeline);
+  if (*a.device != kCPU) {
+    if (a.pipeline.ranks > 1)
+      throw ValueError("gpt", "--pipeline trains on CPUs, and does not go with --device ", *a.device);
+    o.devices = {*a.device};
+  }
   for (int64_t s = 1; s < stages; ++s) o.cut_after.push_back(concat("h.", s * a.layers / stages - 1));
   return o;
 }

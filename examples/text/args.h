@@ -26,9 +26,10 @@ TextArgs parse_text_args(int argc, char** argv);
 
 // Returns the options of a model with this number of characters.
 models::GPTOptions model_options(const TextArgs& a, int64_t characters);
-// Returns the options of the pipeline, whose stages have equal numbers of blocks, up to one.
-// Errors: ValueError for more stages than blocks, and for another number of ranks than --pipeline times
-// --replicas.
+// Returns the options of the pipeline, whose stages have equal numbers of blocks, up to one, and are all on
+// --device.
+// Errors: ValueError for more stages than blocks, for another number of ranks than --pipeline times
+// --replicas, and for --pipeline on another device than the CPU.
 dist::PipelineOptions pipeline_options(const TextArgs& a);
 
 }  // namespace gradus::examples

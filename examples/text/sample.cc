@@ -69,7 +69,7 @@ std::string write_text(const std::function<Tensor(const Tensor&)>& logits_of, in
 
 int run_text_sample(int argc, char** argv) {
   WriteOptions o;
-  std::string checkpoint;
+  std::string checkpoint, device = "cpu";
   uint64_t seed = 1;
   CLI::App line("Prints text that a trained model writes");
   line.add_option("--checkpoint", checkpoint, "of ./run gpt")->type_name("FILE")->required();
@@ -81,15 +81,17 @@ int run_text_sample(int argc, char** argv) {
       ->check(CLI::Range(1e-3, 1e3))
       ->capture_default_str();
   line.add_option("--seed", seed, "of what is drawn")->capture_default_str();
+  line.add_option("--device", device, "where to compute: cpu, or cuda for a GPU")->capture_default_str();
   CLI11_PARSE(line, argc, argv);
   try {
     const Loaded loaded = load(checkpoint);
     models::GPT& net = *loaded.net;
+    const Device where = Device::parse(device);
+    net.to(where);
     net.eval();
     manual_seed(seed);
-    std::cout << write_text([&](const Tensor& x) { return net(x); }, net.options().context, loaded.characters,
-                            o)
-              << std::endl;
+    const auto logits_of = [&](const Tensor& x) { return net(to(x, where)); };
+    std::cout << write_text(logits_of, net.options().context, loaded.characters, o) << std::endl;
     return 0;
   } catch (const std::exception& e) {
     std::cerr << "gpt sample: " << e.what() << std::endl;

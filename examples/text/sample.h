@@ -15,7 +15,8 @@ struct WriteOptions {
 };
 
 // Returns the prompt and generated characters, sampled with the Context's generator. `logits_of` is the model
-// in evaluation mode, for the last T <= context characters: i64[1,T] -> [1,T,characters].
+// in evaluation mode, for the last T <= context characters: i64[1,T] on the CPU -> [1,T,characters], on any
+// device.
 // Errors: ValueError for a prompt with unknown characters.
 std::string write_text(const std::function<Tensor(const Tensor&)>& logits_of, int64_t context,
                        const data::Characters& characters, const WriteOptions& options);

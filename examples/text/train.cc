@@ -113,8 +113,9 @@ void train_gpt(const TextArgs& a) {
                                          .shuffle = true,
                                          .num_workers = a.workers,
                                          .drop_last = true,
-                                         .seed = a.seed});
-  data::DataLoader validation_loader(corpus.validation, {.global_batch_size = a.batch});
+                                         .seed = a.seed,
+                                         .device = a.device});
+  data::DataLoader validation_loader(corpus.validation, {.global_batch_size = a.batch, .device = a.device});
   const int64_t steps = number_of_steps(a, loader);
   optim::LambdaLR schedule(opt, [&](int64_t step) { return rate_factor(a, steps, step); });
 
@@ -128,8 +129,8 @@ void train_gpt(const TextArgs& a) {
        .unit = "sequences",
        .test_line = [&](const training::Sums& sums) { return validation_line(sums, corpus); }});
   training::print(concat(loader.dataset().size(), " sequences of ", corpus.characters.size(), " characters, ",
-                         loader.dataset().name(), "; ", training::machine_text(), "; seed ", a.seed, '\n',
-                         pipe.module().num_parameters(), " parameters"));
+                         loader.dataset().name(), "; ", training::machine_text(*a.device), "; seed ", a.seed,
+                         '\n', pipe.module().num_parameters(), " parameters"));
   if (a.pipeline.ranks > 1 && training::is_first_rank()) std::cout << pipe.describe();
 
   for (training::Step& s : training) {

@@ -1,6 +1,7 @@
 // softmax and log_softmax with their gradients: check operands, make them dense (row-major or channels-last),
 // seen in memory order as [outer, n, inner] with n along the softmax dim, and call the kernel. 16-bit floats
-// are computed in f32 and rounded once. A dim of size 1 may have any stride, so the view is [numel, 1, 1].
+// are computed in f32 and rounded once: by the kernel on a GPU, else in copies. A dim of size 1 may have any
+// stride, so the view is [numel, 1, 1].
 #include "gradus/tensor/ops/softmax.h"
 
 #include "gradus/tensor/kernel.h"
@@ -26,11 +27,15 @@ DimLayout layout_of_dim(const Tensor& x, int64_t dim, std::string_view op) {
   return layout;
 }
 
+bool needs_f32_copy(const Tensor& x) {
+  return size_of(x.dtype()) == 2 && x.device().type != DeviceType::kCUDA;
+}
+
 Tensor dense(const Tensor& x) { return x.is_channels_last() ? x : contiguous(x); }
 
 Tensor forward(const Tensor& x, int64_t dim, bool log, std::string_view op) {
   const DimLayout layout = layout_of_dim(x, dim, op);
-  if (size_of(x.dtype()) == 2) return to(forward(to(x, DType::kF32), dim, log, op), x.dtype());
+  if (needs_f32_copy(x)) return to(forward(to(x, DType::kF32), dim, log, op), x.dtype());
   const Tensor xd = dense(x);
   const Tensor y = empty_like(xd);
   softmax_kernel(y, xd, layout.n, layout.inner, log);
@@ -43,7 +48,7 @@ Tensor backward(const Tensor& dy, const Tensor& y, int64_t dim, bool log, std::s
   if (dy.shape() != y.shape() || dy.dtype() != y.dtype())
     throw ShapeError(op, "dy ", describe(dy), " does not match y ", describe(y));
   const DimLayout layout = layout_of_dim(y, dim, op);
-  if (size_of(y.dtype()) == 2)
+  if (needs_f32_copy(y))
     return to(backward(to(dy, DType::kF32), to(y, DType::kF32), dim, log, op), y.dtype());
   const Tensor yd = dense(y);
   const Tensor dx = empty_like(yd);

@@ -5,8 +5,8 @@
 
 namespace gradus::raw {
 
-// Kernels take dense f32 or f64 tensors of one layout, which may be empty, seen in memory order as [outer, n,
-// inner], and compute the softmax, or with `log` its logarithm, over dim 1.
+// Kernels take dense f32 or f64 tensors, on a GPU also bf16 and f16, of one layout, which may be empty, seen
+// in memory order as [outer, n, inner], and compute the softmax, or with `log` its logarithm, over dim 1.
 // clang-format off
 extern KernelSlot<void(const Tensor& y, const Tensor& x, int64_t n, int64_t inner, bool log)> softmax_kernel;
 extern KernelSlot<void(const Tensor& dx, const Tensor& dy, const Tensor& y, int64_t n, int64_t inner, bool

@@ -77,6 +77,7 @@ TEST(GptProgram, TrainsInAPipelineAsInOneProcess) {
     EXPECT_EQ(j.at("parameters"), want.at("parameters")) << what;
   };
   expect_same({"--micro-batches", "3"}, 1);
+  expect_same({"--device", "cpu:1", "--interleave", "2"}, 1);
   expect_same({"--replicas", "2"}, 2);
   expect_same({"--pipeline", "2", "--micro-batches", "auto"}, 2);
   expect_same({"--pipeline", "2", "--schedule", "zb-h1", "--micro-batches", "3"}, 2);
@@ -279,6 +280,7 @@ TEST(GptProgram, MistakesAreErrorsBeforeTheFirstStep) {
   expect_mistake({"--recompute", "every-0"}, 1, "expected never, always, except-last, every-N");
   expect_mistake({"--recompute", "auto"}, 1, "or auto-BYTES, got auto");
   expect_mistake({"--pipeline", "5"}, 1, "as many stages as the 4 blocks");
+  expect_mistake({"--pipeline", "2", "--device", "cpu:1"}, 1, "--pipeline trains on CPUs");
   expect_mistake({"--pipeline", "2", "--nproc", "3"}, 1, "3 ranks cannot be cut into");
   expect_mistake({"--replicas", "2", "--nproc", "3"}, 1, "expected 2 ranks, got 3");
   expect_mistake({"--pipeline", "2", "--schedule", "zb-v"}, 1, "zb-v");

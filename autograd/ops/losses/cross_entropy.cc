@@ -21,14 +21,10 @@ using autograd::at_least_f32;
 using autograd::has_16_bits;
 
 // Returns cross_entropy, or nll_loss if spec.log_probs is set, for a target of class indices. Computed by one
-// kernel, whose stats and total the rule saves; 16-bit x are cast to f32 and the loss is cast back.
-Tensor cross_entropy_of_indices(const Tensor& x, const Tensor& target, const Tensor& weight,
-                                const raw::CrossEntropySpec& spec) {
+// kernel, whose stats and total the rule saves. The loss is f32 if x is of 16 bits, which is for GPUs alone.
+Tensor fused_cross_entropy(const Tensor& x, const Tensor& target, const Tensor& weight,
+                           const raw::CrossEntropySpec& spec) {
   const char* op = spec.log_probs ? "nll_loss" : "cross_entropy";
-  if (spec.reduction == Reduction::kBatchMean)
-    throw ValueError(op, "takes no reduction kBatchMean; kl_div does");
-  if (has_16_bits(x))
-    return to(cross_entropy_of_indices(at_least_f32(x), target, at_least_f32(weight), spec), x.dtype());
   if (autograd::is_tracked(weight))
     throw StateError(
         op, "has no gradient for its weight, which a recording tracks; detach(weight) makes it a constant");
@@ -39,6 +35,17 @@ Tensor cross_entropy_of_indices(const Tensor& x, const Tensor& target, const Ten
                return gradus::cross_entropy_grad(dy, x.get(), target.get(), weight, {{}, stats, total}, spec);
              }));
   return forward.loss;
+}
+
+// The same with x's dtype as that of the loss.
+Tensor cross_entropy_of_indices(const Tensor& x, const Tensor& target, const Tensor& weight,
+                                const raw::CrossEntropySpec& spec) {
+  if (spec.reduction == Reduction::kBatchMean)
+    throw ValueError(spec.log_probs ? "nll_loss" : "cross_entropy",
+                     "takes no reduction kBatchMean; kl_div does");
+  if (!has_16_bits(x)) return fused_cross_entropy(x, target, weight, spec);
+  const Tensor scores = x.device().type == DeviceType::kCUDA ? x : at_least_f32(x);
+  return to(fused_cross_entropy(scores, target, at_least_f32(weight), spec), x.dtype());
 }
 
 // Returns cross_entropy for a target of class probabilities: -sum_c a_c log_softmax(x)_c, reduced.
@@ -101,11 +108,12 @@ Tensor cross_entropy_grad(const Tensor& dy, const Tensor& x, const Tensor& targe
   if (Recorder r{"cross_entropy_grad", dy, x}) {
     const int64_t dim = x.dim() == 1 ? 0 : 1;
     // Let the loss of a sample be -sum_c a_c log p_c; a depends on targets, weight and smoothing alone.
-    // minus_a is the gradient of nll_loss with reduction kSum.
+    // minus_a is the gradient of nll_loss with reduction kSum. All is computed in f32 for 16-bit x.
     raw::CrossEntropySpec nll_sum = spec;
     nll_sum.log_probs = true, nll_sum.reduction = Reduction::kSum;
+    const Tensor wide = at_least_f32(detach(x));
     const Tensor minus_a =
-        raw::cross_entropy_grad(scalar(1, {x.dtype(), x.device()}), detach(x), target, weight, {}, nll_sum);
+        raw::cross_entropy_grad(scalar(1, {wide.dtype(), x.device()}), wide, target, weight, {}, nll_sum);
     const Tensor sum_a = neg(sum(minus_a, {dim}, true));
     const bool applies_softmax = !spec.log_probs;
     // dx = scale_of(dy) (sum_a softmax(x) - a), or -scale_of(dy) a, constant in x, for log-probabilities.
@@ -118,14 +126,15 @@ Tensor cross_entropy_grad(const Tensor& dy, const Tensor& x, const Tensor& targe
         wrt(dy,
             [x = r.save(x), minus_a, sum_a, dim, applies_softmax, spec,
              total = forward.total](const Tensor& ddx) {
-              const Tensor unscaled_dx = applies_softmax ? softmax(x.get(), dim) * sum_a + minus_a : minus_a;
+              const Tensor unscaled_dx =
+                  applies_softmax ? softmax(at_least_f32(x.get()), dim) * sum_a + minus_a : minus_a;
               const Tensor per_sample = sum(ddx * unscaled_dx, {dim}, false);
               if (spec.reduction == Reduction::kNone) return per_sample;
               return spec.reduction == Reduction::kMean ? sum(per_sample) / total : sum(per_sample);
             }),
         wrt(x, [x = r.save(x), dy = r.save(dy), sum_a, dim, applies_softmax, scale_of](const Tensor& ddx) {
           if (!applies_softmax) return Tensor();
-          const Tensor p = softmax(x.get(), dim);
+          const Tensor p = softmax(at_least_f32(x.get()), dim);
           return scale_of(dy.get()) * sum_a * p * (ddx - sum(ddx * p, {dim}, true));
         }));
   }

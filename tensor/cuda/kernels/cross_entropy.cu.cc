@@ -2,6 +2,7 @@
 // thread group (thread_groups.h: 1 to 256 threads of a block) computes the log-softmax statistics and the
 // loss of one sample; a second launch sums the samples, unless one block has all. No atomic sums, so results
 // are the same in every run. A target outside [0, classes) gives NaN and a later IndexError.
+// Scores and their gradient have elements E, all other floats are T = compute_t<E>, in which all is computed.
 #include "gradus/tensor/cuda/kernels/cross_entropy.h"
 
 #include <algorithm>
@@ -49,8 +50,10 @@ template <class T> struct Target {
   bool counts, is_class;  // counts: not ignore_index; is_class: counts, and in [0, classes)
   T weight;               // of the class; 0 if ignored, NaN if out of range
 };
-template <class T>
-__device__ __forceinline__ Target<T> target_of(const CrossEntropy<T>& s, const ThreadIndex& thread) {
+template <class E>
+__device__ __forceinline__ Target<compute_t<E>> target_of(const CrossEntropy<E>& s,
+                                                          const ThreadIndex& thread) {
+  using T = compute_t<E>;
   Target<T> y{s.ignore_index, false, false, 0};
   if (thread.limit == 0) return y;
   y.number = s.target[thread.row];
@@ -69,10 +72,11 @@ __device__ __forceinline__ Target<T> target_of(const CrossEntropy<T>& s, const T
 // block has all samples, the block also finishes the whole loss and writes the total weight to *total.
 // Otherwise `total` is null, and the samples' losses and weights go to `losses`. `each`: output of the
 // samples' losses, or null. Writes s.stats.
-template <class T, int vector>
+template <class E, int vector>
 __global__ void __launch_bounds__(kBlockThreads, 4)
-    cross_entropy_samples(CrossEntropy<T> s, ThreadGroups groups, SampleLoss* losses, T* each,
-                          WholeLoss<T> whole, T* total) {
+    cross_entropy_samples(CrossEntropy<E> s, ThreadGroups groups, SampleLoss* losses, compute_t<E>* each,
+                          WholeLoss<compute_t<E>> whole, compute_t<E>* total) {
+  using T = compute_t<E>;
   ThreadIndex thread = thread_index(groups);
   const bool is_sample = thread.limit > 0;
   const Target<T> y = target_of(s, thread);
@@ -86,7 +90,8 @@ __global__ void __launch_bounds__(kBlockThreads, 4)
   double smooth = 0;
   if (s.smoothing != 0) {
     for_each_vector<1>(groups, thread, [&](int64_t c) {
-      smooth += (s.weight ? static_cast<double>(s.weight[c]) : 1.0) * nll(s.x[thread.first + c * s.inner]);
+      smooth +=
+          (s.weight ? static_cast<double>(s.weight[c]) : 1.0) * nll(widen(s.x[thread.first + c * s.inner]));
     });
     if (s.stats) __syncthreads();  // all threads have read `scratch`
     smooth = merge_group(groups, smooth, scratch.sum, AddOp{});
@@ -96,7 +101,7 @@ __global__ void __launch_bounds__(kBlockThreads, 4)
   if (is_sample && lane == 0) {
     local.weight = static_cast<double>(y.weight);
     if (y.is_class)
-      local.loss = (1 - s.smoothing) * local.weight * nll(s.x[thread.first + y.number * s.inner]) +
+      local.loss = (1 - s.smoothing) * local.weight * nll(widen(s.x[thread.first + y.number * s.inner])) +
                    s.smoothing / static_cast<double>(s.classes) * smooth;
     else
       local.loss = local.weight;
@@ -120,10 +125,11 @@ __global__ void __launch_bounds__(kBlockThreads, 4)
 // or 0 if s.stats is null, t is the target, h = (1 - smoothing) * w[t], smooth = smoothing / classes, and g =
 // dy, divided by *total unless `total` is null. `each`: dy has one element per sample, else one in all.
 // `weights` is the sum of w[k]; null: the number of classes. Ignored samples get 0. One group per sample.
-template <class T, int vector>
+template <class E, int vector>
 __global__ void __launch_bounds__(kBlockThreads, 4)
-    cross_entropy_slopes(CrossEntropy<T> s, ThreadGroups groups, T* dx, const T* dy, bool each,
-                         const T* total, const T* weights) {
+    cross_entropy_slopes(CrossEntropy<E> s, ThreadGroups groups, E* dx, const compute_t<E>* dy, bool each,
+                         const compute_t<E>* total, const compute_t<E>* weights) {
+  using T = compute_t<E>;
   const ThreadIndex thread = thread_index(groups);
   const Target<T> y = target_of(s, thread);
   T scale = 0;
@@ -152,13 +158,13 @@ __global__ void __launch_bounds__(kBlockThreads, 4)
   });
 }
 
-template <class T> int64_t bytes_of_losses(const CrossEntropy<T>& s) {
+template <class E> int64_t bytes_of_losses(const CrossEntropy<E>& s) {
   return s.samples() * static_cast<int64_t>(sizeof(SampleLoss));
 }
 
 // Calls f<vector>(groups) with the groups for one sample each; vector: scores that a thread loads at once.
-template <class T, class F> void with_groups(const CrossEntropy<T>& s, bool in_vectors, F&& f) {
-  constexpr int kVector = kVectorSize<T>;
+template <class E, class F> void with_groups(const CrossEntropy<E>& s, bool in_vectors, F&& f) {
+  constexpr int kVector = kVectorSize<E>;
   const auto start = [&]<int vector>() {
     f.template operator()<vector>(thread_groups_for(s.outer, s.classes, s.inner, vector, kScores));
   };
@@ -167,15 +173,16 @@ template <class T, class F> void with_groups(const CrossEntropy<T>& s, bool in_v
 
 }  // namespace
 
-template <class T> int64_t cross_entropy_workspace(const CrossEntropy<T>& s) {
+template <class E> int64_t cross_entropy_workspace(const CrossEntropy<E>& s) {
   const SampleLoss* const losses = nullptr;
-  return std::max(bytes_of_losses(s) + reduce_workspace<WholeLoss<T>>(losses, 1, s.samples(), 1),
-                  16 + reduce_workspace<Sum<T>>(s.weight, 1, s.classes, 1));
+  return std::max(bytes_of_losses(s) + reduce_workspace<WholeLoss<compute_t<E>>>(losses, 1, s.samples(), 1),
+                  16 + reduce_workspace<Sum<compute_t<E>>>(s.weight, 1, s.classes, 1));
 }
 
-template <class T>
-void cross_entropy(const char* op, const CrossEntropy<T>& s, LossReduction kind, T* loss, T* total,
-                   void* workspace, cudaStream_t stream) {
+template <class E>
+void cross_entropy(const char* op, const CrossEntropy<E>& s, LossReduction kind, compute_t<E>* loss,
+                   compute_t<E>* total, void* workspace, cudaStream_t stream) {
+  using T = compute_t<E>;
   auto* const losses = static_cast<SampleLoss*>(workspace);
   const bool each = kind == LossReduction::kNone;
   const auto whole = [&] { return WholeLoss<T>{each ? nullptr : loss, kind == LossReduction::kMean}; };
@@ -183,13 +190,14 @@ void cross_entropy(const char* op, const CrossEntropy<T>& s, LossReduction kind,
   with_groups(s, has_vector_rows(s.classes, s.inner, s.x), [&]<int vector>(ThreadGroups groups) {
     if (!s.stats && s.smoothing == 0) groups.size = groups.stride = 1;  // one score per sample is read
     // Few samples of few classes are computed by one block, which saves the second launch.
-    const auto lanes =
+    const auto threads_each =
         kBlockThreads / static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(s.samples())));
-    if (groups.stride == 1 && lanes > 0 && lanes < groups.size && s.classes <= 4 * lanes * vector)
-      groups.size = static_cast<int>(lanes);
+    if (groups.stride == 1 && threads_each > 0 && threads_each <= kWarp && threads_each < groups.size &&
+        s.classes <= 4 * threads_each * vector)
+      groups.size = static_cast<int>(threads_each);
     is_done = groups.blocks() == 1;
     if (s.samples() > 0)
-      launch(op, cross_entropy_samples<T, vector>, {groups.blocks(), kBlockThreads, sizeof(GroupScratch<T>)},
+      launch(op, cross_entropy_samples<E, vector>, {groups.blocks(), kBlockThreads, sizeof(GroupScratch<T>)},
              stream, s, groups, losses, each ? loss : nullptr, whole(), is_done ? total : nullptr);
   });
   if (!is_done)
@@ -197,9 +205,11 @@ void cross_entropy(const char* op, const CrossEntropy<T>& s, LossReduction kind,
                 static_cast<char*>(workspace) + bytes_of_losses(s), stream);
 }
 
-template <class T>
-void cross_entropy_grad(const char* op, const CrossEntropy<T>& s, LossReduction kind, T* dx, const T* dy,
-                        const T* total, void* workspace, cudaStream_t stream) {
+template <class E>
+void cross_entropy_grad(const char* op, const CrossEntropy<E>& s, LossReduction kind, E* dx,
+                        const compute_t<E>* dy, const compute_t<E>* total, void* workspace,
+                        cudaStream_t stream) {
+  using T = compute_t<E>;
   if (s.samples() == 0) return;
   T* weights = nullptr;
   if (s.weight && s.smoothing != 0) {
@@ -209,20 +219,21 @@ void cross_entropy_grad(const char* op, const CrossEntropy<T>& s, LossReduction 
   const bool in_vectors =
       s.stats ? has_vector_rows(s.classes, s.inner, dx, s.x) : has_vector_rows(s.classes, s.inner, dx);
   with_groups(s, in_vectors, [&]<int vector>(const ThreadGroups& groups) {
-    launch(op, cross_entropy_slopes<T, vector>, {groups.blocks(), kBlockThreads}, stream, s, groups, dx, dy,
+    launch(op, cross_entropy_slopes<E, vector>, {groups.blocks(), kBlockThreads}, stream, s, groups, dx, dy,
            kind == LossReduction::kNone, kind == LossReduction::kMean ? total : nullptr, weights);
   });
 }
 
-template int64_t cross_entropy_workspace(const CrossEntropy<float>&);
-template int64_t cross_entropy_workspace(const CrossEntropy<double>&);
-template void cross_entropy(const char*, const CrossEntropy<float>&, LossReduction, float*, float*, void*,
-                            cudaStream_t);
-template void cross_entropy(const char*, const CrossEntropy<double>&, LossReduction, double*, double*, void*,
-                            cudaStream_t);
-template void cross_entropy_grad(const char*, const CrossEntropy<float>&, LossReduction, float*, const float*,
-                                 const float*, void*, cudaStream_t);
-template void cross_entropy_grad(const char*, const CrossEntropy<double>&, LossReduction, double*,
-                                 const double*, const double*, void*, cudaStream_t);
+#define GRADUS_INSTANTIATE(E)                                                                    \
+  template int64_t cross_entropy_workspace(const CrossEntropy<E>&);                              \
+  template void cross_entropy(const char*, const CrossEntropy<E>&, LossReduction, compute_t<E>*, \
+                              compute_t<E>*, void*, cudaStream_t);                               \
+  template void cross_entropy_grad(const char*, const CrossEntropy<E>&, LossReduction, E*,       \
+                                   const compute_t<E>*, const compute_t<E>*, void*, cudaStream_t);
+GRADUS_INSTANTIATE(float)
+GRADUS_INSTANTIATE(double)
+GRADUS_INSTANTIATE(bf16)
+GRADUS_INSTANTIATE(f16)
+#undef GRADUS_INSTANTIATE
 
 }  // namespace gradus::cuda

@@ -1,8 +1,8 @@
 // y[i] = exp(x[i] - max(x)) / sum_k exp(x[k] - max(x)) over the n elements of a row. A thread group
 // (thread_groups.h) keeps its row in registers if it fits; otherwise it reads the row twice. A thread adds a
 // few elements in T; these partial sums are added in f64. A NaN in a row makes the whole row NaN, through the
-// sum. Tensors are dense [outer, n, inner] with rows along n; T is float or double, `vector` the elements per
-// memory access, `log` log_softmax.
+// sum. Tensors are dense [outer, n, inner] with rows along n and elements E; T = compute_t<E> is float or
+// double, `vector` the elements per memory access, `log` log_softmax.
 #include "gradus/tensor/cuda/kernels/softmax.h"
 
 #include "gradus/tensor/cuda/kernels/thread_groups.h"
@@ -14,9 +14,10 @@ namespace {
 // y[o, i, j] = e^(x[o, i, j] - m) / s, or x[o, i, j] - m - log(s) if `log`, with m = max_i x[o, i, j] and s =
 // sum_i e^(x[o, i, j] - m). A thread group (thread_groups.h) has row (o, j), a thread at most `cached` of its
 // elements, in registers.
-template <class T, int vector, int cached>
+template <class E, int vector, int cached>
 __global__ void __launch_bounds__(kBlockThreads, 4)
-    softmax_cached(T* y, const T* x, ThreadGroups groups, bool log) {
+    softmax_cached(E* y, const E* x, ThreadGroups groups, bool log) {
+  using T = compute_t<E>;
   constexpr int kEach = cached / vector;
   const ThreadIndex thread = thread_index(groups);
   auto& scratch = shared_memory<GroupScratch<T>>();
@@ -46,9 +47,10 @@ __global__ void __launch_bounds__(kBlockThreads, 4)
 }
 
 // The same for rows that do not fit registers: a thread group reads its row once for m and s, and once for y.
-template <class T, int vector>
+template <class E, int vector>
 __global__ void __launch_bounds__(kBlockThreads, 4)
-    softmax_long(T* y, const T* x, ThreadGroups groups, bool log) {
+    softmax_long(E* y, const E* x, ThreadGroups groups, bool log) {
+  using T = compute_t<E>;
   const ThreadIndex thread = thread_index(groups);
   const auto [row_max, sum] = sum_exp<vector>(x, groups, thread, shared_memory<GroupScratch<T>>());
   const T norm = log ? m::log(sum) : 1 / sum;
@@ -83,9 +85,10 @@ __device__ __forceinline__ Vector<T, n> slope(const Vector<T, n>& dy, const Vect
 
 // dx[o, i, j] = y * (dy - sum_i dy * y), or dy - e^y * sum_i dy if `log`, all at [o, i, j]. A thread group
 // has row (o, j), a thread at most `cached` of its elements, in registers.
-template <class T, int vector, int cached>
+template <class E, int vector, int cached>
 __global__ void __launch_bounds__(kBlockThreads, 4)
-    softmax_backward_cached(T* dx, const T* dy, const T* y, ThreadGroups groups, bool log) {
+    softmax_backward_cached(E* dx, const E* dy, const E* y, ThreadGroups groups, bool log) {
+  using T = compute_t<E>;
   constexpr int kEach = cached / vector;
   const ThreadIndex thread = thread_index(groups);
   auto& scratch = shared_memory<GroupScratch<T>>();
@@ -103,9 +106,10 @@ __global__ void __launch_bounds__(kBlockThreads, 4)
 }
 
 // The same for rows that do not fit registers: a thread group reads its row twice.
-template <class T, int vector>
+template <class E, int vector>
 __global__ void __launch_bounds__(kBlockThreads, 4)
-    softmax_backward_long(T* dx, const T* dy, const T* y, ThreadGroups groups, bool log) {
+    softmax_backward_long(E* dx, const E* dy, const E* y, ThreadGroups groups, bool log) {
+  using T = compute_t<E>;
   const ThreadIndex thread = thread_index(groups);
   auto& scratch = shared_memory<GroupScratch<T>>();
   double partial_sum = 0;
@@ -122,56 +126,59 @@ __global__ void __launch_bounds__(kBlockThreads, 4)
 }
 
 // Calls f<vector, cached>(groups): cached is the number of elements per thread in registers; 0: too many.
-template <class T, class F>
+template <class E, class F>
 void with_groups(int64_t outer, int64_t n, int64_t inner, bool in_vectors, F&& f) {
-  constexpr int kVector = kVectorSize<T>;
   const auto choose = [&]<int vector>() {
-    constexpr int kMaxPerThread = vector == 1 ? 2 * kVector : 3 * kVector;  // what fits the registers
+    constexpr int kFew = std::max(vector, kVectorSize<compute_t<E>>);
+    constexpr int kMaxPerThread = kFew * (vector == 1 || sizeof(E) == 2 ? 2 : 3);  // what fits the registers
     const ThreadGroups groups = thread_groups_for(outer, n, inner, vector, kMaxPerThread);
-    if (n <= groups.size * kVector) return f.template operator()<vector, kVector>(groups);
+    if (n <= groups.size * kFew) return f.template operator()<vector, kFew>(groups);
     if (n <= groups.size * kMaxPerThread) return f.template operator()<vector, kMaxPerThread>(groups);
     f.template operator()<vector, 0>(groups);
   };
-  in_vectors ? choose.template operator()<kVector>() : choose.template operator()<1>();
+  in_vectors ? choose.template operator()<kVectorSize<E>>() : choose.template operator()<1>();
 }
 
-template <class T> Grid grid_of(const ThreadGroups& groups) {
-  return {groups.blocks(), kBlockThreads, sizeof(GroupScratch<T>)};
+template <class E> Grid grid_of(const ThreadGroups& groups) {
+  return {groups.blocks(), kBlockThreads, sizeof(GroupScratch<compute_t<E>>)};
 }
 
 }  // namespace
 
-template <class T>
-void softmax(const char* op, T* y, const T* x, int64_t outer, int64_t n, int64_t inner, bool log,
+template <class E>
+void softmax(const char* op, E* y, const E* x, int64_t outer, int64_t n, int64_t inner, bool log,
              cudaStream_t stream) {
   if (outer * n * inner == 0) return;
   const bool in_vectors = has_vector_rows(n, inner, y, x);
-  with_groups<T>(outer, n, inner, in_vectors, [&]<int vector, int cached>(const ThreadGroups& groups) {
+  with_groups<E>(outer, n, inner, in_vectors, [&]<int vector, int cached>(const ThreadGroups& groups) {
     if constexpr (cached == 0)
-      launch(op, softmax_long<T, vector>, grid_of<T>(groups), stream, y, x, groups, log);
+      launch(op, softmax_long<E, vector>, grid_of<E>(groups), stream, y, x, groups, log);
     else
-      launch(op, softmax_cached<T, vector, cached>, grid_of<T>(groups), stream, y, x, groups, log);
+      launch(op, softmax_cached<E, vector, cached>, grid_of<E>(groups), stream, y, x, groups, log);
   });
 }
-template <class T>
-void softmax_backward(const char* op, T* dx, const T* dy, const T* y, int64_t outer, int64_t n, int64_t inner,
+template <class E>
+void softmax_backward(const char* op, E* dx, const E* dy, const E* y, int64_t outer, int64_t n, int64_t inner,
                       bool log, cudaStream_t stream) {
   if (outer * n * inner == 0) return;
   const bool in_vectors = has_vector_rows(n, inner, dx, dy, y);
-  with_groups<T>(outer, n, inner, in_vectors, [&]<int vector, int cached>(const ThreadGroups& groups) {
+  with_groups<E>(outer, n, inner, in_vectors, [&]<int vector, int cached>(const ThreadGroups& groups) {
     if constexpr (cached == 0)
-      launch(op, softmax_backward_long<T, vector>, grid_of<T>(groups), stream, dx, dy, y, groups, log);
+      launch(op, softmax_backward_long<E, vector>, grid_of<E>(groups), stream, dx, dy, y, groups, log);
     else
-      launch(op, softmax_backward_cached<T, vector, cached>, grid_of<T>(groups), stream, dx, dy, y, groups,
+      launch(op, softmax_backward_cached<E, vector, cached>, grid_of<E>(groups), stream, dx, dy, y, groups,
              log);
   });
 }
 
-template void softmax(const char*, float*, const float*, int64_t, int64_t, int64_t, bool, cudaStream_t);
-template void softmax(const char*, double*, const double*, int64_t, int64_t, int64_t, bool, cudaStream_t);
-template void softmax_backward(const char*, float*, const float*, const float*, int64_t, int64_t, int64_t,
-                               bool, cudaStream_t);
-template void softmax_backward(const char*, double*, const double*, const double*, int64_t, int64_t, int64_t,
-                               bool, cudaStream_t);
+#define GRADUS_INSTANTIATE(E)                                                                          \
+  template void softmax(const char*, E*, const E*, int64_t, int64_t, int64_t, bool, cudaStream_t);     \
+  template void softmax_backward(const char*, E*, const E*, const E*, int64_t, int64_t, int64_t, bool, \
+                                 cudaStream_t);
+GRADUS_INSTANTIATE(float)
+GRADUS_INSTANTIATE(double)
+GRADUS_INSTANTIATE(bf16)
+GRADUS_INSTANTIATE(f16)
+#undef GRADUS_INSTANTIATE
 
 }  // namespace gradus::cuda

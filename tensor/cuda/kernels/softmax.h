@@ -1,5 +1,6 @@
 // Launches of softmax or log_softmax over n of row-major [outer, n, inner] tensors, and of the gradient. T is
-// float or double. Pointers are memory of the device of `stream`; `op` is named in a CudaError.
+// float, double, bf16 or f16; 16-bit floats are computed in f32 and rounded once. Pointers are memory of the
+// device of `stream`; `op` is named in a CudaError.
 #pragma once
 
 #include <cuda_runtime_api.h>

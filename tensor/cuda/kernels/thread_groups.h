@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <limits>
 
+#include "gradus/tensor/cuda/kernels/element.h"
 #include "gradus/tensor/cuda/kernels/kernel.h"
 #include "gradus/tensor/cuda/kernels/vector_io.h"
 #include "gradus/tensor/ops/scalar_math.h"
@@ -61,9 +62,10 @@ __device__ __forceinline__ ThreadIndex thread_index(const ThreadGroups& g) {
   return index;
 }
 
-// Returns the combined value of all threads of a group to each of them. Groups larger than a warp combine
-// through `scratch`, which must not be reused before a __syncthreads(). All threads of the block must call
-// merge_group. merge(a, b) must equal merge(b, a).
+// Returns the combined value of all threads of a group to each of them. stride * size must be at most kWarp, or
+// kBlockThreads, as in thread_groups_for: the threads of a group are in one warp, or in all warps of the block,
+// which combine through `scratch`. `scratch` must not be reused before a __syncthreads(). All threads of the
+// block must call merge_group. merge(a, b) must equal merge(b, a).
 template <class T, class F>
 __device__ __forceinline__ T merge_group(const ThreadGroups& g, T value, T (&scratch)[kBlockThreads],
                                          F&& merge) {
@@ -79,15 +81,22 @@ __device__ __forceinline__ T merge_group(const ThreadGroups& g, T value, T (&scr
   return value;
 }
 
-// Load or store the vector at element i of a row.
+// Load or store the vector at element i of a row. 16-bit floats are converted from and to f32.
 template <int vector, class T>
-__device__ __forceinline__ Vector<T, vector> load_from_row(const T* x, const ThreadGroups& g,
-                                                           const ThreadIndex& thread, int64_t i) {
-  return load<vector>(x + thread.first + (vector == 1 ? i * g.inner : i));
+__device__ __forceinline__ Vector<compute_t<T>, vector> load_from_row(const T* x, const ThreadGroups& g,
+                                                                      const ThreadIndex& thread, int64_t i) {
+  const auto v = load<vector>(x + thread.first + (vector == 1 ? i * g.inner : i));
+  Vector<compute_t<T>, vector> wide;
+#pragma unroll
+  for (int k = 0; k < vector; ++k) wide.v[k] = widen(v.v[k]);
+  return wide;
 }
-template <int vector, class T>
+template <int vector, class T, class C>
 __device__ __forceinline__ void store_to_row(T* y, const ThreadGroups& g, const ThreadIndex& thread,
-                                             int64_t i, const Vector<T, vector>& v) {
+                                             int64_t i, const Vector<C, vector>& wide) {
+  Vector<T, vector> v;
+#pragma unroll
+  for (int k = 0; k < vector; ++k) v.v[k] = convert<T>(wide.v[k]);
   store(y + thread.first + (vector == 1 ? i * g.inner : i), v);
 }
 
@@ -156,8 +165,8 @@ template <class T> struct OnlineExpSum {
 };
 
 // Returns the ExpSum of the row of the calling thread. All threads of the block call it.
-template <int vector, class T>
-__device__ __forceinline__ ExpSum<T> sum_exp(const T* x, const ThreadGroups& groups,
+template <int vector, class E, class T = compute_t<E>>
+__device__ __forceinline__ ExpSum<T> sum_exp(const E* x, const ThreadGroups& groups,
                                              const ThreadIndex& thread, GroupScratch<T>& scratch) {
   OnlineExpSum<T> local;
   for_each_vector<vector>(groups, thread,

@@ -12,13 +12,6 @@
 namespace gradus::cuda {
 namespace {
 
-// Calls f<T>() with the C++ type of a floating dtype.
-template <class F> void dispatch(DType t, F&& f) {
-  dispatch_all(t, [&]<class T>() {
-    if constexpr (is_floating(dtype_v<T>)) f.template operator()<T>();
-  });
-}
-
 // Returns the kernels' description of x and its coefficients. An undefined weight is 1, an undefined bias 0.
 template <class T>
 BatchNorm<T> problem_of(const Tensor& x, const Tensor& mean, const Tensor& var, const Tensor& weight,
@@ -53,7 +46,7 @@ void batch_norm_relu_or_not(const char* op, const Tensor& y, const Tensor& mean,
                             double eps, double negative_slope, const raw::RunningStatistics& running) {
   const cudaStream_t stream = stream_for(
       {&y, &mean, &var, &x, &residual, &weight, &bias, &running.mean, &running.var, &running.batches});
-  dispatch(x.dtype(), [&]<class T>() {
+  dispatch_all_floating(x.dtype(), [&]<class T>() {
     batch_norm<T>(op, problem_of<T>(x, mean, var, weight, bias, eps), y.ptr<T>(), or_null<T>(residual),
                   negative_slope, moving(running, mean.dtype(), x.numel() / x.size(1)),
                   workspace_for_sums(x).raw_ptr(), stream);
@@ -73,7 +66,7 @@ void batch_norm_relu_cuda(const Tensor& y, const Tensor& mean, const Tensor& var
 void batch_norm_apply_cuda(const Tensor& y, const Tensor& x, const Tensor& mean, const Tensor& var,
                            const Tensor& weight, const Tensor& bias, double eps) {
   const cudaStream_t stream = stream_for({&y, &x, &mean, &var, &weight, &bias});
-  dispatch(x.dtype(), [&]<class T>() {
+  dispatch_all_floating(x.dtype(), [&]<class T>() {
     batch_norm_apply<T>("batch_norm", problem_of<T>(x, mean, var, weight, bias, eps), y.ptr<T>(), stream);
   });
 }
@@ -82,7 +75,7 @@ void batch_norm_backward_cuda(const Tensor& dx, const Tensor& dweight, const Ten
                               const Tensor& x, const Tensor& mean, const Tensor& var, const Tensor& weight,
                               const Tensor& bias, double eps, double negative_slope) {
   const cudaStream_t stream = stream_for({&dx, &dweight, &dbias, &dy, &x, &mean, &var, &weight, &bias});
-  dispatch(x.dtype(), [&]<class T>() {
+  dispatch_all_floating(x.dtype(), [&]<class T>() {
     using A = compute_t<T>;
     batch_norm_backward<T>("batch_norm_backward", problem_of<T>(x, mean, var, weight, bias, eps), dx.ptr<T>(),
                            dweight.ptr<A>(), dbias.ptr<A>(), dy.ptr<T>(), negative_slope,
@@ -95,7 +88,7 @@ void batch_norm_add_relu_backward_cuda(const Tensor& dx, const Tensor& dresidual
                                        const Tensor& weight, double eps) {
   const cudaStream_t stream =
       stream_for({&dx, &dresidual, &dweight, &dbias, &dy, &y, &x, &mean, &var, &weight});
-  dispatch(x.dtype(), [&]<class T>() {
+  dispatch_all_floating(x.dtype(), [&]<class T>() {
     using A = compute_t<T>;
     batch_norm_add_relu_backward<T>("batch_norm_add_relu_backward",
                                     problem_of<T>(x, mean, var, weight, {}, eps), dx.ptr<T>(),
@@ -107,7 +100,7 @@ void batch_norm_apply_backward_cuda(const Tensor& dx, const Tensor& sum, const T
                                     const Tensor& dy, const Tensor& x, const Tensor& mean, const Tensor& var,
                                     const Tensor& weight, double eps) {
   const cudaStream_t stream = stream_for({&dx, &sum, &centered_sum, &dy, &x, &mean, &var, &weight});
-  dispatch(x.dtype(), [&]<class T>() {
+  dispatch_all_floating(x.dtype(), [&]<class T>() {
     using A = compute_t<T>;
     batch_norm_apply_backward<T>("batch_norm_apply_backward", problem_of<T>(x, mean, var, weight, {}, eps),
                                  dx.ptr<A>(), sum.ptr<A>(), centered_sum.ptr<A>(), dy.ptr<T>(),
@@ -117,7 +110,7 @@ void batch_norm_apply_backward_cuda(const Tensor& dx, const Tensor& sum, const T
 
 void batch_statistics_cuda(const Tensor& mean, const Tensor& m2, const Tensor& x) {
   const cudaStream_t stream = stream_for({&mean, &m2, &x});
-  dispatch(x.dtype(), [&]<class T>() {
+  dispatch_all_floating(x.dtype(), [&]<class T>() {
     batch_statistics<T>("batch_statistics", mean.ptr<double>(), m2.ptr<double>(), x.ptr<T>(),
                         x.numel() / x.size(1), x.size(1), workspace_for_sums(x).raw_ptr(), stream);
   });
@@ -125,7 +118,7 @@ void batch_statistics_cuda(const Tensor& mean, const Tensor& m2, const Tensor& x
 void batch_statistics_backward_cuda(const Tensor& dx, const Tensor& add, const Tensor& x, const Tensor& mean,
                                     const Tensor& offset, const Tensor& slope) {
   const cudaStream_t stream = stream_for({&dx, &add, &x, &mean, &offset, &slope});
-  dispatch(x.dtype(), [&]<class T>() {
+  dispatch_all_floating(x.dtype(), [&]<class T>() {
     using A = compute_t<T>;
     batch_statistics_backward<T>("batch_statistics_backward", dx.ptr<T>(), or_null<A>(add), x.ptr<T>(),
                                  mean.ptr<A>(), offset.ptr<A>(), slope.ptr<A>(), x.numel() / x.size(1),
@@ -137,7 +130,7 @@ void batch_norm_update_cuda(const Tensor& mean, const Tensor& var, const raw::Ru
                             int64_t rows) {
   if (mean.numel() == 0) return;
   const cudaStream_t stream = stream_for({&mean, &var, &running.mean, &running.var, &running.batches});
-  dispatch(running.mean.dtype(), [&]<class T>() {
+  dispatch_all_floating(running.mean.dtype(), [&]<class T>() {
     using A = compute_t<T>;
     batch_norm_update<T>("batch_norm_update_", moving(running, mean.dtype(), rows), mean.ptr<A>(),
                          var.ptr<A>(), mean.numel(), stream);

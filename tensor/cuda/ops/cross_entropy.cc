@@ -1,7 +1,8 @@
 // The CUDA kernels of cross entropy with class indices and of its gradient, for the KernelSlots in
-// tensor/ops/losses/cross_entropy.h, where the formulas are. The functions pass pointers and sizes of the tensors,
-// with a workspace, to the launchers in kernels/cross_entropy.h. x is f32 or f64, seen as [outer, classes, inner];
-// stats, weight, total and losses have x's dtype. The work is queued on the current stream of x's device.
+// tensor/ops/losses/cross_entropy.h, where the formulas are. The functions pass pointers and sizes of the
+// tensors, with a workspace, to the launchers in kernels/cross_entropy.h. x is seen as [outer, classes,
+// inner]; stats, weight, total and losses have x's dtype, or f32 beside 16-bit x. The work is queued on the
+// current stream of x's device.
 #include "gradus/tensor/ops/losses/cross_entropy.h"
 
 #include "gradus/tensor/cuda/kernels/cross_entropy.h"
@@ -14,18 +15,13 @@ namespace gradus::cuda {
 namespace {
 
 // Returns the arguments that both launchers share.
-template <class T>
-CrossEntropy<T> problem_of(const Tensor& x, const Tensor& target, const Tensor& weight, const Tensor& stats,
+template <class E>
+CrossEntropy<E> problem_of(const Tensor& x, const Tensor& target, const Tensor& weight, const Tensor& stats,
                            const raw::CrossEntropySpec& s) {
-  return {x.ptr<T>(),
-          target.ptr<int64_t>(),
-          weight.defined() ? weight.ptr<T>() : nullptr,
-          stats.defined() ? stats.ptr<T>() : nullptr,
-          target.numel() / s.inner,
-          s.classes,
-          s.inner,
-          s.ignore_index,
-          s.smoothing};
+  using T = compute_t<E>;
+  return {x.ptr<E>(),        target.ptr<int64_t>(),    or_null<T>(weight),
+          or_null<T>(stats), target.numel() / s.inner, s.classes,
+          s.inner,           s.ignore_index,           s.smoothing};
 }
 
 // kBatchMean does not occur: gradus::cross_entropy and nll_loss refuse it.
@@ -45,8 +41,9 @@ void cross_entropy_cuda(const Tensor& loss, const Tensor& stats, const Tensor& t
                         const Tensor& target, const Tensor& weight, const raw::CrossEntropySpec& spec) {
   const cudaStream_t stream = stream_for({&loss, &stats, &total, &x, &target, &weight});
   const ValueErrorHandler thrower = spec.log_probs ? &throw_invalid_class<true> : &throw_invalid_class<false>;
-  dispatch_floating(x.dtype(), "cross_entropy", [&]<class T>() {
-    CrossEntropy<T> s = problem_of<T>(x, target, weight, stats, spec);
+  dispatch_all_floating(x.dtype(), [&]<class E>() {
+    using T = compute_t<E>;
+    CrossEntropy<E> s = problem_of<E>(x, target, weight, stats, spec);
     const Tensor workspace = workspace_for(x, cross_entropy_workspace(s));
     s.reports = reports_of(x, stream, thrower, s.classes);
     cross_entropy("cross_entropy", s, kind_of(spec.reduction), loss.ptr<T>(), total.ptr<T>(),
@@ -58,11 +55,12 @@ void cross_entropy_grad_cuda(const Tensor& dx, const Tensor& dy, const Tensor& x
                              const Tensor& weight, const Tensor& stats, const Tensor& total,
                              const raw::CrossEntropySpec& spec) {
   const cudaStream_t stream = stream_for({&dx, &dy, &x, &target, &weight, &stats, &total});
-  dispatch_floating(x.dtype(), "cross_entropy_grad", [&]<class T>() {
-    const CrossEntropy<T> s = problem_of<T>(x, target, weight, stats, spec);
+  dispatch_all_floating(x.dtype(), [&]<class E>() {
+    using T = compute_t<E>;
+    const CrossEntropy<E> s = problem_of<E>(x, target, weight, stats, spec);
     const Tensor workspace = workspace_for(x, cross_entropy_workspace(s));
-    cross_entropy_grad("cross_entropy_grad", s, kind_of(spec.reduction), dx.ptr<T>(), dy.ptr<T>(),
-                       total.defined() ? total.ptr<T>() : nullptr, workspace.raw_ptr(), stream);
+    cross_entropy_grad("cross_entropy_grad", s, kind_of(spec.reduction), dx.ptr<E>(), dy.ptr<T>(),
+                       or_null<T>(total), workspace.raw_ptr(), stream);
   });
 }
 

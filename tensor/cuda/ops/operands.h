@@ -27,6 +27,12 @@ inline cudaStream_t stream_for(std::initializer_list<const Tensor*> tensors) {
 
 // Returns t's first element, null if t is undefined.
 template <class T> T* or_null(const Tensor& t) { return t.defined() ? t.ptr<T>() : nullptr; }
+// Calls f<T>() with the C++ type of a floating dtype, also of 16 bits.
+template <class F> void dispatch_all_floating(DType t, F&& f) {
+  dispatch_all(t, [&]<class T>() {
+    if constexpr (is_floating(dtype_v<T>)) f.template operator()<T>();
+  });
+}
 // Returns x's first element and dtype. The View does not own the memory.
 inline View view_of(const Tensor& x) { return {x.raw_ptr(), x.dtype()}; }
 

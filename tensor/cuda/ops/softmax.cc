@@ -1,7 +1,7 @@
 // Sets the CUDA kernels of raw::softmax_kernel and raw::softmax_backward_kernel (softmax and log_softmax). The
-// functions here only unpack tensors; the device code is in kernels/softmax.cu.cc. Tensors are f32 or f64, dense
-// and of one layout, seen as [outer, n, inner] with the softmax over n; the caller allocates y and dx. Work is
-// queued on the current stream of the tensors' device.
+// functions here only unpack tensors; the device code is in kernels/softmax.cu.cc. Tensors have one floating
+// dtype, are dense and of one layout, seen as [outer, n, inner] with the softmax over n; the caller allocates
+// y and dx. Work is queued on the current stream of the tensors' device.
 #include "gradus/tensor/ops/softmax.h"
 
 #include "gradus/tensor/cuda/kernels/softmax.h"
@@ -15,7 +15,7 @@ namespace {
 void softmax_cuda(const Tensor& y, const Tensor& x, int64_t n, int64_t inner, bool log) {
   if (x.numel() == 0) return;
   const cudaStream_t stream = stream_for({&y, &x});
-  dispatch_floating(x.dtype(), "softmax", [&]<class T>() {
+  dispatch_all_floating(x.dtype(), [&]<class T>() {
     softmax("softmax", y.ptr<T>(), x.ptr<T>(), x.numel() / (n * inner), n, inner, log, stream);
   });
 }
@@ -25,7 +25,7 @@ void softmax_backward_cuda(const Tensor& dx, const Tensor& dy, const Tensor& y, 
                            bool log) {
   if (y.numel() == 0) return;
   const cudaStream_t stream = stream_for({&dx, &dy, &y});
-  dispatch_floating(y.dtype(), "softmax_backward", [&]<class T>() {
+  dispatch_all_floating(y.dtype(), [&]<class T>() {
     softmax_backward("softmax_backward", dx.ptr<T>(), dy.ptr<T>(), y.ptr<T>(), y.numel() / (n * inner), n,
                      inner, log, stream);
   });

@@ -10,6 +10,9 @@
 namespace gradus::raw {
 namespace {
 
+// The dtype of all results but dx, and of the weight.
+DType compute_dtype(const Tensor& x) { return size_of(x.dtype()) == 2 ? DType::kF32 : x.dtype(); }
+
 struct KernelArguments {
   Tensor x, target, weight;
   CrossEntropySpec spec;
@@ -29,8 +32,9 @@ KernelArguments check(const Tensor& x, const Tensor& target, const Tensor& weigh
   spec.classes = x.size(x.dim() == 1 ? 0 : 1);
   if (spec.classes == 0) throw ShapeError(op, "there are no classes: x ", describe(x));
   if (weight.defined()) {
-    if (weight.shape() != Shape{spec.classes} || weight.dtype() != x.dtype())
-      throw ShapeError(op, "expected a weight ", x.dtype(), "[", spec.classes, "], got ", describe(weight));
+    if (weight.shape() != Shape{spec.classes} || weight.dtype() != compute_dtype(x))
+      throw ShapeError(op, "expected a weight ", compute_dtype(x), "[", spec.classes, "], got ",
+                       describe(weight));
     if (!are_compatible_devices(weight.device(), x.device()))
       throw DeviceError(op, "x is ", describe(x), " but weight is ", describe(weight));
   }
@@ -53,7 +57,7 @@ KernelArguments check(const Tensor& x, const Tensor& target, const Tensor& weigh
 CrossEntropyResult cross_entropy(const Tensor& x, const Tensor& target, const Tensor& weight,
                                  const CrossEntropySpec& spec) {
   const KernelArguments c = check(x, target, weight, spec);
-  const TensorOptions like{x.dtype(), x.device()};
+  const TensorOptions like{compute_dtype(x), x.device()};
   CrossEntropyResult r;
   r.loss = empty(spec.reduction == Reduction::kNone ? target.shape() : Shape{}, like);
   if (!spec.log_probs) r.stats = empty({target.numel(), 2}, like);

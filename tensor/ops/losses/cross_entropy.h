@@ -1,6 +1,6 @@
 // Raw cross-entropy with class indices as targets (cross_entropy and nll_loss of PyTorch), and its gradient, in
-// f32 or f64. The differentiable form, which also takes 16-bit floats, is in
-// gradus/autograd/ops/losses/cross_entropy.h.
+// f32 or f64. On a GPU x and dx may also be of 16 bits, with f32 for all other floats. The differentiable
+// form, which takes 16-bit floats on all devices, is in gradus/autograd/ops/losses/cross_entropy.h.
 //
 // A sample has C logits x_c and a target class y; w_c are class weights. The loss of a sample is
 //   -sum_c a_c log p_c, where a_c = w_c ((1 - smoothing) [c = y] + smoothing / C)
@@ -27,7 +27,7 @@ struct CrossEntropySpec {
   int64_t classes = 0, inner = 1;
 };
 
-// All three have x's dtype.
+// All three have x's dtype, or f32 if x is of 16 bits.
 struct CrossEntropyResult {
   Tensor loss;   // 0-dimensional, or of the target's shape
   Tensor stats;  // [samples,2]: max(x) and log(sum exp(x - max(x))); undefined for log_probs
@@ -35,10 +35,12 @@ struct CrossEntropyResult {
 };
 
 // Returns the loss, with what the gradient needs.
-// Shapes: x [N,C,D...] and target [N,D...], or x [C] and target []; weight [C] of x's dtype, or undefined (all 1).
-// Errors: ShapeError; DTypeError unless x is f32 or f64 and target integral; DeviceError for tensors on different
-// devices; ValueError for a smoothing outside [0, 1]; IndexError for a target outside [0, C) that is not
-// ignore_index. On a GPU the IndexError is thrown when the host next waits for the stream.
+// Shapes: x [N,C,D...] and target [N,D...], or x [C] and target []; weight [C] of the loss's dtype, or
+// undefined (all 1).
+// Errors: ShapeError; DTypeError unless x is f32 or f64, on a GPU also bf16 or f16, and target integral;
+// DeviceError for tensors on different devices; ValueError for a smoothing outside [0, 1]; IndexError for a
+// target outside [0, C) that is not ignore_index. On a GPU the IndexError is thrown when the host next waits
+// for the stream.
 CrossEntropyResult cross_entropy(const Tensor& x, const Tensor& target, const Tensor& weight,
                                  const CrossEntropySpec& spec);
 // Returns dx, given dy, the gradient of the loss, and the result of cross_entropy of the same arguments.
@@ -46,8 +48,9 @@ CrossEntropyResult cross_entropy(const Tensor& x, const Tensor& target, const Te
 Tensor cross_entropy_grad(const Tensor& dy, const Tensor& x, const Tensor& target, const Tensor& weight,
                           const CrossEntropyResult& forward, const CrossEntropySpec& spec);
 
-// Kernels: x and dx dense, in one layout; target i64 [outer, inner], row-major; weight row-major, of x's
-// dtype; stats undefined for log_probs; loss and dy 0-dimensional, or [outer, inner] for Reduction::kNone.
+// Kernels: x and dx dense, in one layout; target i64 [outer, inner], row-major; weight row-major, of the
+// loss's dtype; stats undefined for log_probs; loss and dy 0-dimensional, or [outer, inner] for
+// Reduction::kNone.
 // clang-format off
 extern KernelSlot<void(const Tensor& loss, const Tensor& stats, const Tensor& total, const Tensor& x, const
     Tensor& target, const Tensor& weight, const CrossEntropySpec&)> cross_entropy_kernel;

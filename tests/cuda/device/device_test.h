@@ -153,6 +153,12 @@ template <class Out, class C> Out stored(C x) {
     return static_cast<Out>(x);
 }
 
+// The largest error of rounding a number of at most this size to a T of 16 bits; 0 for other T.
+template <class T> double rounding_error(double size) {
+  if (std::is_same_v<T, f16>) return size * 0x1p-11 + 0x1p-25;  // a subnormal number has an absolute error
+  return std::is_same_v<T, bf16> ? size * 0x1p-8 + 0x1p-134 : 0;
+}
+
 // Element i of the pseudorandom sequence `salt`: floats between -1 and 1; if `wild`, of all magnitudes, with
 // infinities, NaN and subnormals.
 template <class T> T sample(uint64_t i, uint64_t salt, bool wild = true) {

@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <csignal>
 #include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -26,6 +28,31 @@ struct Case {
   Arguments args;
   std::vector<std::string> figures;  // fields of --summary's JSON to compare, beside the loss history
 };
+
+// Arguments of gpt for a network of two blocks, and more.
+Arguments small_gpt(std::initializer_list<std::string> more) {
+  return with({"--data",
+               "text.txt",
+               "--layers",
+               "2",
+               "--heads",
+               "2",
+               "--width",
+               "8",
+               "--context",
+               "8",
+               "--batch",
+               "4",
+               "--lr",
+               "1e-2",
+               "--warmup",
+               "1",
+               "--dropout",
+               "0.1",
+               "--validation-interval",
+               "2"},
+              more);
+}
 
 const std::vector<Case>& all_cases() {
   static const std::vector<Case> cases = {
@@ -69,11 +96,14 @@ const std::vector<Case>& all_cases() {
        "gan",
        {"--model", "pggan", "--size", "8", "--width", "2", "--batch", "4", "--images", "16",
         "--images-per-scale", "4:8,8:8", "--fade", "4"},
-       {"loss_d", "loss_g", "penalty", "diversity"}}};
+       {"loss_d", "loss_g", "penalty", "diversity"}},
+      {"gpt", "gpt", small_gpt({"--iterations", "3"}), {"loss", "validation_loss"}}};
   return cases;
 }
 
-Result run_program(const Scratch& s, const std::string& program, Arguments args) {
+// Sends `signal`, unless it is 0, once the output has `text`.
+Result run_program(const Scratch& s, const std::string& program, Arguments args, int signal = 0,
+                   const std::string& text = "") {
   if (program == "gan") {
     args.insert(args.end(), {"--data", "images"});
     manual_seed(1);
@@ -83,7 +113,11 @@ Result run_program(const Scratch& s, const std::string& program, Arguments args)
       io::save_image(folder / (std::to_string(i) + ".png"), rand({3, 9, 9}));
     }
   }
-  return run("tests/cuda/examples/" + program, s.dir(), args);
+  if (program == "gpt") {
+    std::ofstream file(s.dir() / "text.txt");
+    for (int i = 0; i < 10; ++i) file << "to be, or not to be: that is the question\n";
+  }
+  return run("tests/cuda/examples/" + program, s.dir(), args, signal, text);
 }
 
 // Trains with `more` arguments; returns the JSON of --summary.
@@ -141,6 +175,50 @@ TEST(CheckpointsOnCuda, FitBothDevices) {
   EXPECT_THAT(train("cuda", "3"), HasSubstr("Resuming from c/mnist.ckpt: epoch 3"));
 }
 
+// A training that was interrupted on cuda:0 resumes on either device, and ends as one on the CPU.
+TEST(GptOnCuda, ResumesOnBothDevices) {
+  const auto train = [](const Scratch& s, const std::string& device, int signal) {
+    const Result r =
+        run_program(s, "gpt",
+                    small_gpt({"--iterations", "8", "--threads", "1", "--log-interval", "1",
+                               "--checkpoint-dir", "c", "--summary", "s.json", "--device", device}),
+                    signal, "step 1 ");
+    EXPECT_EQ(r.status, signal == 0 ? 0 : 130) << r.output;
+    return r.output;
+  };
+  Scratch straight;
+  train(straight, "cpu", 0);
+  const double expected = summary(straight.dir() / "s.json").at("validation_loss");
+  for (const std::string device : {"cpu", "cuda"}) {
+    Scratch s;
+    train(s, "cuda", SIGINT);
+    EXPECT_THAT(train(s, device, 0), HasSubstr("Resuming from c/gpt.ckpt: epoch 1, ")) << device;
+    EXPECT_NEAR(summary(s.dir() / "s.json").at("validation_loss"), expected, 1e-4 * expected) << device;
+  }
+}
+
+// Both devices draw the same characters, at the end of a training and from a checkpoint.
+TEST(GptOnCuda, WritesTheTextOfTheCpu) {
+  constexpr size_t kLength = 12;
+  std::vector<std::string> texts;
+  for (const std::string device : {"cpu", "cuda"}) {
+    Scratch s;
+    const Result trained =
+        run_program(s, "gpt",
+                    small_gpt({"--iterations", "2", "--threads", "1", "--checkpoint-dir", "c", "--sample",
+                               std::to_string(kLength), "--device", device}));
+    ASSERT_EQ(trained.status, 0) << trained.output;
+    const Result sampled = run("tests/cuda/examples/gpt", s.dir(),
+                               {"sample", "--checkpoint", "c/gpt.ckpt", "--prompt", "to be", "--length",
+                                std::to_string(kLength), "--device", device});
+    ASSERT_EQ(sampled.status, 0) << sampled.output;
+    // The training's text begins with the first of all characters, and ends the output, with a newline.
+    texts.push_back(trained.output.substr(trained.output.size() - (kLength + 2)) + sampled.output);
+  }
+  EXPECT_THAT(texts[0], HasSubstr("to be"));
+  EXPECT_EQ(texts[0], texts[1]);
+}
+
 // The device checks gradients for NaN and infinity.
 TEST(GradientsOnCuda, ThatAreNotFiniteEndTheTraining) {
   Scratch s;
@@ -162,8 +240,9 @@ TEST(MistakesOnCuda, AreToldAtTheStart) {
     EXPECT_THAT(r.output, Not(HasSubstr("loss"))) << "nothing was computed before";
   };
   const std::string ranks = "--device cuda:0 goes with one rank alone, got 2";
-  for (const std::string program : {"mnist", "cifar10", "imagenet", "gan"})
+  for (const std::string program : {"mnist", "cifar10", "imagenet", "gan", "gpt"})
     expect_error(program, {"--nproc", "2"}, ranks);
+  expect_error("gpt", {"--pipeline", "2"}, ranks);
   for (const std::string program : {"cifar10", "imagenet"})
     expect_error(program, {"--micro-batches", "2"}, "--pipeline trains on CPUs");
   expect_error("mnist", {"--train-samples", "4"}, "cuda:5 does not exist", "cuda:5");
