@@ -102,8 +102,8 @@ struct HistcOptions {
 };
 // Histogram: counts the elements in each of `bins` bins of equal width in [min, max]. Elements outside, and
 // NaN, are not counted. Counts have x's dtype. Not differentiable.
-// Errors: DTypeError unless floating point; ValueError for fewer than 1 bin, or for bounds that are out of
-// order or not finite.
+// Errors: DTypeError unless floating point; ValueError for fewer than 1 bin, for bounds that are out of order
+// or not finite, and if min equals max, for NaN or infinite elements of x.
 Tensor histc(const Tensor& x, const HistcOptions& options = {});
 
 struct SearchOptions {

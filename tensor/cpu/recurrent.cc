@@ -5,7 +5,7 @@
 #include "gradus/tensor/ops/recurrent.h"
 #include "gradus/tensor/kernel.h"
 
-#include "gradus/tensor/ops/scalar_math.h"
+#include "gradus/tensor/ops/formulas/recurrent.h"
 #include "gradus/tensor/runtime/parallel.h"
 
 namespace gradus::raw {
@@ -23,13 +23,13 @@ template <class F> void for_rows(const char* op, const Tensor& state, F f) {
   });
 }
 
-// c' = sigmoid(f) * c + sigmoid(i) * tanh(g), h = sigmoid(o) * tanh(c'). `next` is c', `g` the gates.
+// `next` is c', `g` the gates.
 template <class T>
 void lstm_row(T* __restrict h, T* __restrict next, const T* __restrict g, const T* __restrict c, int64_t H) {
   for (int64_t j = 0; j < H; ++j) {
-    const T cell = m::sigmoid(g[H + j]) * c[j] + m::sigmoid(g[j]) * m::tanh(g[2 * H + j]);
-    next[j] = cell;
-    h[j] = m::sigmoid(g[3 * H + j]) * m::tanh(cell);
+    const auto out = formulas::LstmCell<T>{g[j], g[H + j], g[2 * H + j], g[3 * H + j], c[j]}.forward();
+    next[j] = out.c;
+    h[j] = out.h;
   }
 }
 
@@ -44,15 +44,13 @@ template <class T>
 void lstm_backward_row(T* __restrict dg, T* __restrict dc, const T* __restrict dh, const T* __restrict dnext,
                        const T* __restrict g, const T* __restrict c, int64_t H) {
   for (int64_t j = 0; j < H; ++j) {
-    const T i = m::sigmoid(g[j]), f = m::sigmoid(g[H + j]), u = m::tanh(g[2 * H + j]),
-            o = m::sigmoid(g[3 * H + j]);
-    const T t = m::tanh(f * c[j] + i * u);
-    const T d = dnext[j] + dh[j] * o * (T(1) - t * t);
-    dg[j] = d * u * i * (T(1) - i);
-    dg[H + j] = d * c[j] * f * (T(1) - f);
-    dg[2 * H + j] = d * i * (T(1) - u * u);
-    dg[3 * H + j] = dh[j] * t * o * (T(1) - o);
-    dc[j] = d * f;
+    const auto d =
+        formulas::LstmCell<T>{g[j], g[H + j], g[2 * H + j], g[3 * H + j], c[j]}.backward(dh[j], dnext[j]);
+    dg[j] = d.i;
+    dg[H + j] = d.f;
+    dg[2 * H + j] = d.u;
+    dg[3 * H + j] = d.o;
+    dc[j] = d.c;
   }
 }
 
@@ -64,16 +62,16 @@ void lstm_cell_backward_cpu(const Tensor& dgates, const Tensor& dc, const Tensor
   });
 }
 
-// h' = (1 - z) * n + z * h with r = sigmoid(x_r + s_r), z = sigmoid(x_z + s_z), n = tanh(x_n + r * s_n). x are the
-// gates from the input, s those from the state.
+// Returns element j of the operands of a row: x are the gates of the input, s those of the state.
+template <class T>
+GRADUS_HD formulas::GruCell<T> gru_cell_at(int64_t j, const T* x, const T* s, const T* h, int64_t H) {
+  return {x[j], x[H + j], x[2 * H + j], s[j], s[H + j], s[2 * H + j], h[j]};
+}
+
 template <class T>
 void gru_row(T* __restrict y, const T* __restrict x, const T* __restrict s, const T* __restrict h,
              int64_t H) {
-  for (int64_t j = 0; j < H; ++j) {
-    const T r = m::sigmoid(x[j] + s[j]), z = m::sigmoid(x[H + j] + s[H + j]),
-            n = m::tanh(x[2 * H + j] + r * s[2 * H + j]);
-    y[j] = n + z * (h[j] - n);
-  }
+  for (int64_t j = 0; j < H; ++j) y[j] = gru_cell_at(j, x, s, h, H).forward();
 }
 
 void gru_cell_cpu(const Tensor& y, const Tensor& x_gates, const Tensor& h_gates, const Tensor& h) {
@@ -88,15 +86,14 @@ template <class T>
 void gru_backward_row(T* __restrict dx, T* __restrict ds, T* __restrict dh, const T* __restrict dy,
                       const T* __restrict x, const T* __restrict s, const T* __restrict h, int64_t H) {
   for (int64_t j = 0; j < H; ++j) {
-    const T r = m::sigmoid(x[j] + s[j]), z = m::sigmoid(x[H + j] + s[H + j]),
-            n = m::tanh(x[2 * H + j] + r * s[2 * H + j]);
-    const T dn = dy[j] * (T(1) - z) * (T(1) - n * n), dz = dy[j] * (h[j] - n) * z * (T(1) - z),
-            dr = dn * s[2 * H + j] * r * (T(1) - r);
-    dx[j] = ds[j] = dr;
-    dx[H + j] = ds[H + j] = dz;
-    dx[2 * H + j] = dn;
-    ds[2 * H + j] = dn * r;
-    dh[j] = dy[j] * z;
+    const formulas::GruCell<T> d = gru_cell_at(j, x, s, h, H).backward(dy[j]);
+    dx[j] = d.xr;
+    dx[H + j] = d.xz;
+    dx[2 * H + j] = d.xn;
+    ds[j] = d.sr;
+    ds[H + j] = d.sz;
+    ds[2 * H + j] = d.sn;
+    dh[j] = d.h;
   }
 }
 

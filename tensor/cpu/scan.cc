@@ -3,12 +3,12 @@
 // around the dim of size n (KernelSlots in tensor/ops/reduce.h), which is not 0 for max and min. Indices are
 // i64, and so are sums of integers; other results have x's dtype. Floats accumulate in f64 (AccumulatorOf),
 // in an order that does not depend on the number of threads. `reverse` scans from the end.
-#include <cmath>
 #include <limits>
 
 #include "gradus/tensor/cpu/reduce_loops.h"
 #include "gradus/tensor/cpu/reduce_types.h"
 #include "gradus/tensor/kernel.h"
+#include "gradus/tensor/ops/formulas/scan.h"
 #include "gradus/tensor/ops/reduce.h"
 
 namespace gradus::raw {
@@ -268,17 +268,14 @@ void cumprod_cpu(const Tensor& out, const Tensor& x, bool reverse) {
   dispatch_floating(x.dtype(), "cumprod", [&]<class T>() { cumprod_of<T>(out, x, reverse); });
 }
 
-// out[i] = log(sum over j <= i of exp(x[j])): total = max + log1p(exp(min - max)) of the total and each x.
+// out[i] = log(sum over j <= i of exp(x[j])).
 void logcumsumexp_cpu(const Tensor& out, const Tensor& x) {
   dispatch_floating(x.dtype(), "logcumsumexp", [&]<class T>() {
     const T* p = x.ptr<T>();
     T* y = out.ptr<T>();
     constexpr double kLogZero = -std::numeric_limits<double>::infinity();
     scan(x, false, kLogZero, [=](double& total, int64_t at, int64_t) {
-      const double v = static_cast<double>(p[at]);
-      const double high = v > total || is_nan(v) ? v : total, low = v > total || is_nan(v) ? total : v;
-      // inf - inf is NaN: two equal infinities leave `total` as it is.
-      if (high != low || std::isfinite(high)) total = high + std::log1p(std::exp(low - high));
+      total = formulas::log_add_exp(total, static_cast<double>(p[at]));
       y[at] = static_cast<T>(total);
     });
   });

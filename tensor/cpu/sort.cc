@@ -19,6 +19,8 @@
 #include <vector>
 
 #include "gradus/tensor/cpu/reduce_types.h"
+#include "gradus/tensor/ops/formulas/sort.h"
+#include "gradus/tensor/ops/value_errors.h"
 #include "gradus/tensor/runtime/parallel.h"
 
 namespace gradus::raw {
@@ -269,19 +271,6 @@ void sort_rows_cpu(const Tensor& order, const Tensor& x) {
   });
 }
 
-// Returns the number of elements of the sorted array that are < v, or <= v with past_equals. Binary search
-// without branches, which would be mispredicted half of the time.
-template <bool past_equals, class V, class T> int64_t bound_index(V v, const T* slice, int64_t n) {
-  const T* first = slice;
-  while (n > 0) {
-    const int64_t half = (n + 1) / 2;
-    const V middle = static_cast<V>(first[half - 1]);
-    first += (past_equals ? middle <= v : middle < v) ? half : 0;
-    n -= half;
-  }
-  return first - slice;
-}
-
 // out [rows, m] = the position of values [rows, m] in the row of sorted [rows, n], of the same dtype.
 void searchsorted_cpu(const Tensor& out, const Tensor& sorted, const Tensor& values, bool right) {
   const int64_t n = sorted.shape()[1], m = values.shape()[1];
@@ -294,9 +283,10 @@ void searchsorted_cpu(const Tensor& out, const Tensor& sorted, const Tensor& val
         const T* slice = s + i / m * n;
         const V value = static_cast<V>(v[i]);
         // NaN sorts after all numbers, for left and right.
+        const auto as_value = [](T x) { return static_cast<V>(x); };
         to[i] = is_nan(value) ? n
-                : right       ? bound_index<true>(value, slice, n)
-                              : bound_index<false>(value, slice, n);
+                : right       ? formulas::bound_index<true>(value, slice, n, as_value)
+                              : formulas::bound_index<false>(value, slice, n, as_value);
       }
     });
   });
@@ -311,16 +301,15 @@ void histc_cpu(const Tensor& out, const Tensor& x, double low, double high) {
     if (from == to && n > 0) {
       const auto [min, max] = std::minmax_element(p, p + n);
       from = *min, to = *max;
+      // minmax_element orders NaN with nothing.
+      if (const T* const nan = std::find_if(p, p + n, is_nan<T>); nan != p + n) from = *nan;
     }
-    if (!std::isfinite(from) || !std::isfinite(to))
-      throw ValueError("histc", "x's range is not finite: ", from, " to ", to);
-    if (from == to) from -= 1, to += 1;
+    for (const T bound : {from, to})
+      if (!std::isfinite(bound)) throw_infinite_range(bound);
     std::vector<int64_t> counts(bins);
-    for (int64_t i = 0; i < n; ++i) {
-      if (!(p[i] >= from && p[i] <= to)) continue;
-      const int64_t bin = static_cast<int64_t>((p[i] - from) / (to - from) * static_cast<T>(bins));
-      ++counts[std::min(bin, bins - 1)];
-    }
+    const auto histogram = formulas::HistogramBins<T>::of(from, to, bins);
+    for (int64_t i = 0; i < n; ++i)
+      if (histogram.contains(p[i])) ++counts[histogram.bin_of(p[i])];
     std::copy(counts.begin(), counts.end(), out.ptr<T>());
   });
 }

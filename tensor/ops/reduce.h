@@ -28,7 +28,8 @@ extern KernelSlot<void(const Tensor& out, const Tensor& x, double p, double scal
 // values and indices are [outer, inner]. NaN counts as the extremum.
 extern KernelSlot<void(const Tensor& values, const Tensor& indices, const Tensor& x, int64_t inner, bool
     largest)> extremum_kernel;
-// Scans along the middle dim of row-major tensors seen as [outer, n, inner] (as_slices).
+// Scans along the middle dim of row-major tensors seen as [outer, n, inner] (as_slices). On a GPU the partial
+// products of cumprod do not overflow or underflow before they are rounded to out's dtype; on the CPU they do.
 extern KernelSlot<void(const Tensor& out, const Tensor& x, bool reverse)> cumsum_kernel;
 extern KernelSlot<void(const Tensor& out, const Tensor& x, bool reverse)> cumprod_kernel;
 extern KernelSlot<void(const Tensor& out, const Tensor& x)> logcumsumexp_kernel;

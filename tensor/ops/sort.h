@@ -27,13 +27,13 @@ extern KernelSlot<void(const Tensor& values, const Tensor& indices, const Tensor
     k)> select_kernel;
 // order [n] = the row indices of x [n, m] in lexicographic order of the rows.
 extern KernelSlot<void(const Tensor& order, const Tensor& x)> sort_rows_kernel;
-// out [rows, m] = the number of elements of the row of `sorted` [rows or 1, n] that are less than the element of
+// out [rows, m] = the number of elements of the row of `sorted` [rows, n] that are less than the element of
 // values [rows, m]; with `right`, less or equal. Both have the same dtype.
 extern KernelSlot<void(const Tensor& out, const Tensor& sorted, const Tensor& values, bool right)>
     searchsorted_kernel;
 // out [bins] = the number of elements in each of `bins` equal parts of [low, high]; the last part includes
-// `high`, elements outside and NaN are not counted. f64 or f32. Equal bounds mean the range of x (ValueError
-// if not finite).
+// `high`, elements outside and NaN are not counted. f64 or f32. Equal bounds mean the range of x: ValueError
+// if an element of x is NaN or infinite.
 extern KernelSlot<void(const Tensor& out, const Tensor& x, double low, double high)> histc_kernel;
 // clang-format on
 
@@ -66,7 +66,7 @@ Unique unique(const Tensor& x, std::optional<int64_t> dim, bool consecutive, Uni
 // Mixed dtypes are promoted. Errors: ShapeError, DeviceError.
 Tensor searchsorted(const Tensor& sorted, const Tensor& values, bool right);
 // Returns [bins], in x's floating dtype. See the kernel. Errors: DTypeError unless floating; ValueError
-// unless low <= high are finite, and for less than 1 bin.
+// unless low <= high are finite, for less than 1 bin, and as the kernel.
 Tensor histc(const Tensor& x, int64_t bins, double low, double high);
 // Checks that x is not a meta tensor, for ops whose result shape depends on values.
 // Errors: DeviceError.

@@ -28,6 +28,9 @@ namespace gradus::raw {
   throw ValueError("masked_scatter", "the mask has ", count, " true elements but the source only ",
                    source_count);
 }
+[[noreturn]] inline void throw_infinite_range(double bound) {
+  throw ValueError("histc", "expected a range of finite numbers, got the bound ", bound);
+}
 [[noreturn]] inline void throw_invalid_class(const char* op, int64_t target, int64_t sample,
                                              int64_t classes) {
   throw IndexError(op, "target ", target, " of sample ", sample, " is no class: there are ", classes);

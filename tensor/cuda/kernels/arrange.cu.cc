@@ -1,5 +1,6 @@
-// CUDA kernels of tril and triu, which move bytes of any dtype (0 has all bits 0 in each), and of the indices of
-// repeat_interleave: prefix sums of the counts (scan.h), then a binary search for each element of the result.
+// CUDA kernels of tril and triu, which move bytes of any dtype (0 has all bits 0 in each), and of the indices
+// of repeat_interleave: prefix sums of the counts (row_scan.h), then a binary search for each element of the
+// result.
 #include "gradus/tensor/cuda/kernels/arrange.h"
 
 #include <algorithm>
@@ -7,7 +8,7 @@
 #include "gradus/tensor/cuda/kernels/element.h"
 #include "gradus/tensor/cuda/kernels/kernel.h"
 #include "gradus/tensor/cuda/kernels/report.h"
-#include "gradus/tensor/cuda/kernels/scan.h"
+#include "gradus/tensor/cuda/kernels/row_scan.h"
 #include "gradus/tensor/cuda/kernels/vector_io.h"
 
 namespace gradus::cuda {
@@ -32,22 +33,25 @@ __global__ void __launch_bounds__(kThreads) keep_triangle(W* out, const W* x, in
   store_first(out + at, v, count - at);
 }
 
-// out[e] = the i with prefix[i] <= e < prefix[i + 1], for prefix[i] = counts[0] + ... + counts[i - 1]. A thread has
-// element e of out, and checks counts[e]. If no count is negative, the first sum beyond 64 bits is negative.
+// out[e] = the first i with e < sums[i], for sums[i] = counts[0] + ... + counts[i]. A thread has element e of
+// out, and checks counts[e]. If no count is negative, the first sum beyond 64 bits is negative.
 __global__ void __launch_bounds__(kThreads)
-    repeat_indices(int64_t* out, int64_t size, const int64_t* counts, const uint64_t* prefix, int64_t n,
+    repeat_indices(int64_t* out, int64_t size, const int64_t* counts, const uint64_t* sums, int64_t n,
                    ValueReports reports) {
   const int64_t e = int64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (e < n && counts[e] < 0)
     report(reports, 2 * e, static_cast<uint64_t>(counts[e]));
-  else if (e < n && static_cast<int64_t>(prefix[e + 1]) < 0)
-    report(reports, 2 * e + 1, prefix[e + 1]);
-  if (e == n && prefix[n] != static_cast<uint64_t>(size)) report(reports, 2 * n, prefix[n]);
+  else if (e < n && static_cast<int64_t>(sums[e]) < 0)
+    report(reports, 2 * e + 1, sums[e]);
+  if (e == n) {
+    const uint64_t total = n > 0 ? sums[n - 1] : 0;
+    if (total != static_cast<uint64_t>(size)) report(reports, 2 * n, total);
+  }
   if (e >= size) return;
   int64_t first = 0, last = std::max<int64_t>(n - 1, 0);
   while (first < last) {
     const int64_t middle = (first + last) / 2;
-    if (prefix[middle + 1] > static_cast<uint64_t>(e))
+    if (sums[middle] > static_cast<uint64_t>(e))
       last = middle;
     else
       first = middle + 1;
@@ -55,9 +59,13 @@ __global__ void __launch_bounds__(kThreads)
   out[e] = first;
 }
 
-struct CountOf {
+struct CountElements {
+  uint64_t* sums;
   const int64_t* counts;
-  __device__ __forceinline__ uint64_t operator()(int64_t i) const { return static_cast<uint64_t>(counts[i]); }
+  __device__ __forceinline__ uint64_t load(int64_t at, int64_t) const {
+    return static_cast<uint64_t>(counts[at]);
+  }
+  __device__ __forceinline__ void store(int64_t at, uint64_t sum) const { sums[at] = sum; }
 };
 
 }  // namespace
@@ -74,14 +82,16 @@ void triangle(const char* op, void* out, const void* x, int64_t bytes, int64_t c
   });
 }
 
-int64_t repeat_workspace(int64_t n) { return (n + 1 + scan_workspace(n)) * int64_t{sizeof(uint64_t)}; }
+int64_t repeat_workspace(int64_t n) {
+  return n * int64_t{sizeof(uint64_t)} + scan_rows_workspace({1, n, 1}, sizeof(uint64_t));
+}
 
 void repeat(const char* op, int64_t* out, int64_t size, const int64_t* counts, int64_t n, void* workspace,
             const ValueReports& reports, cudaStream_t stream) {
-  auto* const prefix = static_cast<uint64_t*>(workspace);
-  exclusive_scan(op, prefix, CountOf{counts}, n, prefix + n + 1, stream);
+  auto* const sums = static_cast<uint64_t*>(workspace);
+  scan_rows(op, {1, n, 1}, PrefixSum<uint64_t>(), CountElements{sums, counts}, sums + n, stream);
   launch(op, repeat_indices, {blocks_for(std::max(size, n + 1), kThreads), kThreads}, stream, out, size,
-         counts, prefix, n, reports);
+         counts, sums, n, reports);
 }
 
 }  // namespace gradus::cuda

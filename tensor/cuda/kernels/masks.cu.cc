@@ -1,6 +1,7 @@
-// CUDA kernels of nonzero, masked_select and masked_scatter: scan and compact. One launch counts the true elements of
-// each chunk of a mask, prefix sums of the counts follow (scan.h), and a last launch visits the elements again, each
-// true one with its rank, the number of true elements before it. A warp has a chunk, in both launches.
+// CUDA kernels of nonzero, masked_select and masked_scatter: scan and compact. One launch counts the true
+// elements of each chunk of a mask, prefix sums of the counts follow (row_scan.h), and a last launch visits
+// the elements again, each true one with its rank, the number of true elements before it. A warp has a chunk,
+// in both launches.
 #include "gradus/tensor/cuda/kernels/masks.h"
 
 #include <algorithm>
@@ -9,7 +10,7 @@
 #include "gradus/tensor/cuda/kernels/element.h"
 #include "gradus/tensor/cuda/kernels/kernel.h"
 #include "gradus/tensor/cuda/kernels/report.h"
-#include "gradus/tensor/cuda/kernels/scan.h"
+#include "gradus/tensor/cuda/kernels/row_scan.h"
 
 namespace gradus::cuda {
 namespace {
@@ -39,16 +40,17 @@ __global__ void __launch_bounds__(kThreads) count_chunks(uint64_t* counts, const
   if (threadIdx.x % kWarp == 0 && chunk * kChunk < n) counts[chunk] = static_cast<uint64_t>(count);
 }
 
-// Calls visit(i, is_true, rank, total) for each i < `items` >= n, where is_true = mask[i], false beyond n; rank = number
-// of true elements before i, given the prefix sums of the chunks' counts; total = number of all true elements. A warp
-// has a chunk of elements, neighboring lanes neighboring elements.
+// Calls visit(i, is_true, rank, total) for each i < `items` >= n, where is_true = mask[i], false beyond n;
+// rank = number of true elements before i, given sums[c] = number of true elements of chunks 0 .. c; total =
+// number of all true elements. A warp has a chunk of elements, neighboring lanes neighboring elements.
 template <class Visit>
 __global__ void __launch_bounds__(kThreads, 4)
-    visit_mask(const bool* mask, int64_t n, int64_t items, const uint64_t* prefix, Visit visit) {
+    visit_mask(const bool* mask, int64_t n, int64_t items, const uint64_t* sums, Visit visit) {
   const int64_t chunks = (n + kChunk - 1) / kChunk,
                 chunk = int64_t{blockIdx.x} * kWarps + threadIdx.x / kWarp;
-  const auto total = static_cast<int64_t>(prefix[chunks]);
-  auto before = static_cast<int64_t>(prefix[std::min(chunk, chunks)]);
+  const auto sum_before = [&](int64_t c) { return c > 0 ? static_cast<int64_t>(sums[c - 1]) : 0; };
+  const int64_t total = sum_before(chunks);
+  int64_t before = sum_before(std::min(chunk, chunks));
   const uint32_t earlier = (1u << threadIdx.x % kWarp) - 1;  // mask of the lanes below this one
   for_each_in_chunk(mask, n, [&](int64_t i, uint32_t ballot) {
     const bool is_true = ballot >> threadIdx.x % kWarp & 1;
@@ -102,21 +104,22 @@ template <class W> struct Scatter {
 template <class Visit>
 void run(const char* op, const bool* mask, int64_t n, int64_t items, const Visit& visit, void* workspace,
          cudaStream_t stream) {
-  auto* const prefix = static_cast<uint64_t*>(workspace);
+  auto* const sums = static_cast<uint64_t*>(workspace);
   const int64_t chunks = chunks_of(n);
   items = std::max(items, n);
-  if (n > 0) launch(op, count_chunks, {blocks_for(chunks, kWarps), kThreads}, stream, prefix, mask, n);
-  exclusive_scan(op, prefix, scan_detail::LoadValue{prefix}, chunks, prefix + chunks + 1, stream);
+  if (n > 0) launch(op, count_chunks, {blocks_for(chunks, kWarps), kThreads}, stream, sums, mask, n);
+  scan_rows(op, {1, chunks, 1}, PrefixSum<uint64_t>(), InPlaceElements<uint64_t>{sums}, sums + chunks,
+            stream);
   if (items > 0)
     launch(op, visit_mask<Visit>, {blocks_for(chunks_of(items), kWarps), kThreads}, stream, mask, n, items,
-           prefix, visit);
+           sums, visit);
 }
 
 }  // namespace
 
 int64_t mask_workspace(int64_t n) {
   const int64_t chunks = chunks_of(n);
-  return (chunks + 1 + scan_workspace(chunks)) * int64_t{sizeof(uint64_t)};
+  return chunks * int64_t{sizeof(uint64_t)} + scan_rows_workspace({1, chunks, 1}, sizeof(uint64_t));
 }
 
 void nonzero(const char* op, int64_t* out, const bool* mask, int64_t n, const MaskShape& shape,

@@ -11,8 +11,8 @@
 namespace gradus::cuda {
 namespace {
 
-// y[o, i, j] = e^(x[o, i, j] - m) / s, or x[o, i, j] - m - log(s) if `log`, with m = max_i x[o, i, j] and s =
-// sum_i e^(x[o, i, j] - m). A thread group (thread_groups.h) has row (o, j), a thread at most `cached` of its
+// y[o, i, j] = e^(x[o, i, j] - m) / s, or x[o, i, j] - m - log(s) if `log`, with m = max_k x[o, k, j] and s =
+// sum_k e^(x[o, k, j] - m). A thread group (thread_groups.h) has row (o, j), a thread at most `cached` of its
 // elements, in registers.
 template <class E, int vector, int cached>
 __global__ void __launch_bounds__(kBlockThreads, 4)
@@ -65,7 +65,7 @@ __global__ void __launch_bounds__(kBlockThreads, 4)
   });
 }
 
-// The sum of a backward, over n elements of one thread: dy * y, or dy if `log`.
+// Returns the sum of dy * y, or of dy if `log`, over n elements of a row.
 template <class T, int n>
 __device__ __forceinline__ T sum_of(const Vector<T, n>& dy, const Vector<T, n>& y, bool log) {
   T partial_sum = 0;
@@ -75,7 +75,7 @@ __device__ __forceinline__ T sum_of(const Vector<T, n>& dy, const Vector<T, n>& 
 }
 // Returns dx for n elements, given the sum over the row.
 template <class T, int n>
-__device__ __forceinline__ Vector<T, n> slope(const Vector<T, n>& dy, const Vector<T, n>& y, T sum,
+__device__ __forceinline__ Vector<T, n> dx_of(const Vector<T, n>& dy, const Vector<T, n>& y, T sum,
                                               bool log) {
   Vector<T, n> dx;
 #pragma unroll
@@ -83,8 +83,8 @@ __device__ __forceinline__ Vector<T, n> slope(const Vector<T, n>& dy, const Vect
   return dx;
 }
 
-// dx[o, i, j] = y * (dy - sum_i dy * y), or dy - e^y * sum_i dy if `log`, all at [o, i, j]. A thread group
-// has row (o, j), a thread at most `cached` of its elements, in registers.
+// dx[o, i, j] = y * (dy - sum_k dy[o, k, j] * y[o, k, j]), or dy - e^y * sum_k dy[o, k, j] if `log`. One
+// thread group per row (o, j); each thread keeps at most `cached` elements of the row in registers.
 template <class E, int vector, int cached>
 __global__ void __launch_bounds__(kBlockThreads, 4)
     softmax_backward_cached(E* dx, const E* dy, const E* y, ThreadGroups groups, bool log) {
@@ -101,7 +101,7 @@ __global__ void __launch_bounds__(kBlockThreads, 4)
   });
   const T sum = static_cast<T>(merge_group(groups, static_cast<double>(partial_sum), scratch.sum, AddOp{}));
   for_each_cached<kEach, vector>(groups, thread, [&](int e, int i) {
-    store_to_row(dx, groups, thread, i, slope(g[e], v[e], sum, log));
+    store_to_row(dx, groups, thread, i, dx_of(g[e], v[e], sum, log));
   });
 }
 
@@ -120,7 +120,7 @@ __global__ void __launch_bounds__(kBlockThreads, 4)
   const T sum = static_cast<T>(merge_group(groups, partial_sum, scratch.sum, AddOp{}));
   for_each_vector<vector>(groups, thread, [&](int64_t i) {
     store_to_row(dx, groups, thread, i,
-                 slope(load_from_row<vector>(dy, groups, thread, i),
+                 dx_of(load_from_row<vector>(dy, groups, thread, i),
                        load_from_row<vector>(y, groups, thread, i), sum, log));
   });
 }
@@ -129,10 +129,11 @@ __global__ void __launch_bounds__(kBlockThreads, 4)
 template <class E, class F>
 void with_groups(int64_t outer, int64_t n, int64_t inner, bool in_vectors, F&& f) {
   const auto choose = [&]<int vector>() {
-    constexpr int kFew = std::max(vector, kVectorSize<compute_t<E>>);
-    constexpr int kMaxPerThread = kFew * (vector == 1 || sizeof(E) == 2 ? 2 : 3);  // what fits the registers
+    constexpr int kMinPerThread = std::max(vector, kVectorSize<compute_t<E>>);
+    constexpr int kMaxPerThread =
+        kMinPerThread * (vector == 1 || sizeof(E) == 2 ? 2 : 3);  // what fits the registers
     const ThreadGroups groups = thread_groups_for(outer, n, inner, vector, kMaxPerThread);
-    if (n <= groups.size * kFew) return f.template operator()<vector, kFew>(groups);
+    if (n <= groups.size * kMinPerThread) return f.template operator()<vector, kMinPerThread>(groups);
     if (n <= groups.size * kMaxPerThread) return f.template operator()<vector, kMaxPerThread>(groups);
     f.template operator()<vector, 0>(groups);
   };

@@ -1,11 +1,11 @@
 // The CUDA kernels of cross entropy with class indices and of its gradient, for the KernelSlots in
 // tensor/ops/losses/cross_entropy.h, where the formulas are. The functions pass pointers and sizes of the
-// tensors, with a workspace, to the launchers in kernels/cross_entropy.h. x is seen as [outer, classes,
-// inner]; stats, weight, total and losses have x's dtype, or f32 beside 16-bit x. The work is queued on the
-// current stream of x's device.
+// tensors, with a workspace, to the launchers in kernels/losses/cross_entropy.h. x is seen as [outer,
+// classes, inner]; stats, weight, total and losses have x's dtype, or f32 beside 16-bit x. The work is queued
+// on the current stream of x's device.
 #include "gradus/tensor/ops/losses/cross_entropy.h"
 
-#include "gradus/tensor/cuda/kernels/cross_entropy.h"
+#include "gradus/tensor/cuda/kernels/losses/cross_entropy.h"
 #include "gradus/tensor/cuda/ops/operands.h"
 #include "gradus/tensor/cuda/runtime/value_errors.h"
 #include "gradus/tensor/kernel.h"

@@ -5,7 +5,7 @@
 
 #include <bit>
 
-#include "gradus/tensor/cuda/kernels/loss_sum.h"
+#include "gradus/tensor/cuda/kernels/losses/loss_sum.h"
 #include "gradus/tensor/cuda/kernels/report.h"
 #include "gradus/tensor/cuda/ops/elementwise.h"
 #include "gradus/tensor/cuda/runtime/value_errors.h"

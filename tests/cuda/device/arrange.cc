@@ -1,5 +1,6 @@
-// Kernels of tril and triu, repeat_interleave, nonzero, masked_select, masked_scatter and resampling against host
-// loops, bit for bit, in sizes around a warp, a block, a chunk of a mask (1024) and a tile of prefix sums (2048).
+// Kernels of tril and triu, repeat_interleave, nonzero, masked_select, masked_scatter and resampling against
+// host loops, bit for bit, in sizes around a warp, a block, a chunk of a mask (1024) and the pieces of a scan
+// (2048).
 #include "gradus/tensor/cuda/kernels/arrange.h"
 
 #include "device_test.h"

@@ -1,7 +1,7 @@
 // Kernels for cross entropy and NLL loss with class indices, forward and gradient, against f64 loops on the
 // host within a bound on roundings; two runs must have the same bits. Scores of elements E are computed in
 // T = compute_t<E>; gradients of 16 bits are rounded once.
-#include "gradus/tensor/cuda/kernels/cross_entropy.h"
+#include "gradus/tensor/cuda/kernels/losses/cross_entropy.h"
 
 #include <memory>
 

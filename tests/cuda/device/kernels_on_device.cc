@@ -53,6 +53,9 @@ int main(int argc, char** argv) {
     test_group_norm();
     test_arrange();
     test_sort();
+    test_scans();
+    test_search();
+    test_recurrent();
     test_gradients();
     test_index();
     test_unfold();

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "device_test.h"
-#include "gradus/tensor/cuda/kernels/loss_sum.h"
+#include "gradus/tensor/cuda/kernels/losses/loss_sum.h"
 #include "gradus/tensor/ops/arithmetic.h"
 
 namespace device_test {

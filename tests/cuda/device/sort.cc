@@ -1,12 +1,13 @@
-// Kernels of sort, topk and the order of rows against std::stable_sort, bit for bit, and of cumsum against host loops,
-// in sizes around a warp, a tile of the sort (256), and the pieces of a running sum.
-#include "gradus/tensor/cuda/kernels/sort.h"
+// Kernels of sort, topk, kthvalue, median, mode and the order of rows against std::stable_sort, bit for bit,
+// in sizes around a warp and a tile of the sort (256).
+#include "gradus/tensor/cuda/kernels/sort/sort.h"
 
 #include "device_test.h"
-#include "gradus/tensor/cuda/kernels/cumsum.h"
 
 namespace device_test {
 namespace {
+
+using gradus::raw::Selection;
 
 // Few different values, with NaN and -0, so that stability matters.
 template <class T> std::vector<T> values(int64_t count) {
@@ -75,35 +76,67 @@ template <class T> void test_sorts(const char* name) {
     for (const int64_t m : {1, 2, 5}) check_rows<T>(group, n, m);
 }
 
-// Integers, so that sums are exact.
-template <class T, class Out> void test_sums(const char* name) {
-  Group group(std::string("running sums of ") + name);
+// Returns the index of the selected element of `row`.
+template <class T> size_t selected(const std::vector<T>& row, Selection what, int64_t k) {
+  std::vector<size_t> order(row.size());
+  for (size_t i = 0; i < order.size(); ++i) order[i] = i;
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return is_less(row[a], row[b]); });
+  if (what == Selection::kKth) return order[size_t(k)];
+  if (what == Selection::kMode) {
+    size_t best = 0, best_run = 0, run = 0;
+    for (size_t i = 0; i < order.size(); ++i) {
+      run = i > 0 && !is_less(row[order[i - 1]], row[order[i]]) ? run + 1 : 1;
+      if (run > best_run) best_run = run, best = i;
+    }
+    return order[best];
+  }
+  size_t numbers = 0;
+  while (numbers < row.size() && !is_nan(row[order[numbers]])) ++numbers;
+  if (what == Selection::kMedian && numbers < row.size()) return order[numbers];
+  return order[numbers == 0 ? 0 : (numbers - 1) / 2];
+}
+
+// A NaN, or the largest integer, whose key in a sort is that of a NaN.
+template <class T> T last_value() {
+  if constexpr (gradus::is_floating(gradus::dtype_v<T>))
+    return from_double<T>(NAN);
+  else
+    return std::numeric_limits<T>::max();
+}
+
+template <class T> void test_selections(const char* name) {
+  Group group(std::string("selections of ") + name);
   if (!group) return;
-  std::vector<std::array<int64_t, 3>> shapes = {
-      {1, 1, 1},   {1, 31, 1},   {2, 33, 1}, {1, 511, 1}, {1, 512, 1}, {1, 1025, 1}, {3, 700, 1},
-      {2, 513, 3}, {1, 900, 33}, {5, 7, 40}, {1, 4, 300}, {300, 9, 1}, {1, 9000, 1}, {1, 4000, 2}};
-  if (!options().small) shapes.insert(shapes.end(), {{1, 9'000'001, 1}, {20'000, 300, 1}, {7, 5000, 900}});
+  std::vector<std::array<int64_t, 3>> shapes = {{1, 1, 1},   {3, 2, 1},   {70, 7, 1},  {2, 33, 5},
+                                                {1, 255, 1}, {2, 257, 1}, {1, 600, 1}, {1, 1025, 3},
+                                                {3, 40, 70}, {2, 1030, 1}};
+  if (!options().small) shapes.insert(shapes.end(), {{1, 1'000'003, 1}, {64, 5000, 7}});
   for (const auto& [outer, n, inner] : shapes)
-    for (const bool reverse : {false, true}) {
-      std::vector<T> x(size_t(outer * n * inner));
-      for (size_t i = 0; i < x.size(); ++i) x[i] = from_double<T>(double(mix(i) % 3));
-      std::vector<Out> want(x.size());
-      for (int64_t row = 0; row < outer * inner; ++row) {
-        int64_t sum = 0;
-        for (int64_t i = 0; i < n; ++i) {
-          const auto at = size_t((row / inner * n + (reverse ? n - 1 - i : i)) * inner + row % inner);
-          want[at] = from_double<Out>(double(sum += int64_t(as_double(x[at]))));
-        }
+    for (const Selection what :
+         {Selection::kKth, Selection::kMedian, Selection::kNanMedian, Selection::kMode}) {
+      const cuda::SelectShape s{outer, n, inner, what, n * 2 / 3};
+      std::vector<T> x = values<T>(outer * n * inner);
+      for (size_t i = 0; i < x.size(); ++i)
+        if (n == 2 || (n % 3 == 0 && mix(i) % 5 < 2)) x[i] = last_value<T>();
+      std::vector<T> want, row(static_cast<size_t>(n));
+      std::vector<int64_t> want_index;
+      for (int64_t r = 0; r < outer * inner; ++r) {
+        for (size_t i = 0; i < row.size(); ++i)
+          row[i] = x[size_t((r / inner * n + int64_t(i)) * inner + r % inner)];
+        const size_t at = selected(row, what, s.k);
+        want.push_back(row[at]), want_index.push_back(int64_t(at));
       }
-      const Elements<T> from(x);
-      const Elements<Out> to(x.size());
-      const Buffer workspace(static_cast<size_t>(cuda::cumsum_workspace(outer, n, inner)));
-      cuda::cumsum("test", {to.data(), gradus::dtype_v<Out>}, {from.data(), gradus::dtype_v<T>}, outer, n,
-                   inner, reverse, workspace.data(), nullptr);
-      const std::vector<Out> got = to.take();
-      group.check(std::equal(got.begin(), got.end(), want.begin(), &same<Out>) && to.is_clean(),
-                  "[%lld, %lld, %lld], reverse %d", (long long)outer, (long long)n, (long long)inner,
-                  reverse);
+      const DType dtype = gradus::dtype_v<T>;
+      const Elements<T> from(x), to(want.size());
+      const Elements<int64_t> indices(want.size());
+      const Buffer workspace(static_cast<size_t>(cuda::select_workspace(s)));
+      cuda::select("test", {to.data(), dtype}, indices.data(), {from.data(), dtype}, s, workspace.data(),
+                   nullptr);
+      const std::vector<T> got = to.take();
+      group.check(std::equal(got.begin(), got.end(), want.begin(), &same<T>) &&
+                      indices.take() == want_index && to.is_clean() && indices.is_clean(),
+                  "[%lld, %lld, %lld], selection %d", (long long)outer, (long long)n, (long long)inner,
+                  int(what));
     }
 }
 
@@ -115,11 +148,11 @@ void test_sort() {
   test_sorts<f16>("f16");
   test_sorts<int64_t>("i64");
   test_sorts<uint8_t>("u8");
-  test_sums<float, float>("f32");
-  test_sums<double, double>("f64");
-  test_sums<bf16, bf16>("bf16");
-  test_sums<int8_t, int64_t>("i8");
-  test_sums<int64_t, int64_t>("i64");
+  test_selections<float>("f32");
+  test_selections<double>("f64");
+  test_selections<bf16>("bf16");
+  test_selections<int64_t>("i64");
+  test_selections<uint8_t>("u8");
 }
 
 }  // namespace device_test

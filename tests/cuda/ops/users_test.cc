@@ -26,6 +26,7 @@
 #include "gradus/tensor/ops/norm/layer_norm.h"
 #include "gradus/tensor/ops/optim_step.h"
 #include "gradus/tensor/ops/random.h"
+#include "gradus/tensor/ops/recurrent.h"
 #include "gradus/tensor/ops/reduce.h"
 #include "gradus/tensor/ops/softmax.h"
 #include "gradus/tensor/ops/sort.h"
@@ -305,14 +306,45 @@ TEST_F(CudaUsers, OfGroupNorm) {
   });
 }
 
-TEST_F(CudaUsers, OfSortsAndSums) {
+TEST_F(CudaUsers, OfSortsAndSearches) {
   const auto indices = [&](const Shape& shape) { return ones(shape, DType::kI64); };
   expect_told("sort", all_of(ones({1, 5, 1}), indices({1, 5, 1}), ones({1, 5, 1})),
               [](const Operands& o) { raw::sort_kernel(o[0], o[1], o[2], false); });
   expect_told("sort_rows", all_of(indices({5}), ones({5, 2})),
               [](const Operands& o) { raw::sort_rows_kernel(o[0], o[1]); });
-  expect_told("cumsum", all_of(ones({1, 5, 1}), ones({1, 5, 1})),
-              [](const Operands& o) { raw::cumsum_kernel(o[0], o[1], false); });
+  expect_told("kthvalue", all_of(ones({2, 1, 4}), indices({2, 1, 4}), ones({2, 3, 4})),
+              [](const Operands& o) { raw::select_kernel(o[0], o[1], o[2], raw::Selection::kMedian, 0); });
+  expect_told("searchsorted", all_of(indices({2, 4}), ones({2, 3}), ones({2, 4})),
+              [](const Operands& o) { raw::searchsorted_kernel(o[0], o[1], o[2], false); });
+  for (const double high : {0, 1})
+    expect_told("histc", all_of(ones({3}), ones({4})),
+                [=](const Operands& o) { raw::histc_kernel(o[0], o[1], 0, high); });
+}
+
+TEST_F(CudaUsers, OfScans) {
+  const auto x = [&] { return ones({2, 3, 4}); };
+  expect_told("cumsum", all_of(x(), x()), [](const Operands& o) { raw::cumsum_kernel(o[0], o[1], false); });
+  expect_told("cumprod", all_of(x(), x()), [](const Operands& o) { raw::cumprod_kernel(o[0], o[1], false); });
+  expect_told("logcumsumexp", all_of(x(), x()),
+              [](const Operands& o) { raw::logcumsumexp_kernel(o[0], o[1]); });
+  expect_told("cummax", all_of(x(), ones({2, 3, 4}, DType::kI64), x()),
+              [](const Operands& o) { raw::running_extremes_kernel(o[0], o[1], o[2], true); });
+  expect_told("linear_recurrence", all_of(x(), x(), x()),
+              [](const Operands& o) { raw::linear_recurrence_kernel(o[0], o[1], o[2], false); });
+}
+
+TEST_F(CudaUsers, OfRecurrentCells) {
+  const auto state = [&] { return ones({2, 3}); };
+  const auto gates = [&](int64_t count) { return ones({2, 3 * count}); };
+  expect_told("lstm_cell", all_of(state(), state(), gates(4), state()),
+              [](const Operands& o) { raw::lstm_cell_kernel(o[0], o[1], o[2], o[3]); });
+  expect_told("lstm_cell_backward", all_of(gates(4), state(), state(), state(), gates(4), state()),
+              [](const Operands& o) { raw::lstm_cell_backward_kernel(o[0], o[1], o[2], o[3], o[4], o[5]); });
+  expect_told("gru_cell", all_of(state(), gates(3), gates(3), state()),
+              [](const Operands& o) { raw::gru_cell_kernel(o[0], o[1], o[2], o[3]); });
+  expect_told(
+      "gru_cell_backward", all_of(gates(3), gates(3), state(), state(), gates(3), gates(3), state()),
+      [](const Operands& o) { raw::gru_cell_backward_kernel(o[0], o[1], o[2], o[3], o[4], o[5], o[6]); });
 }
 
 TEST_F(CudaUsers, OfMasksAndArrangements) {

@@ -507,6 +507,7 @@ void add_counts() {
                         ERROR_CASE(histc(empty({2}), {.min = 2, .max = 1}), "2", "1"),
                         ERROR_CASE(histc(empty({2}), {.max = INFINITY}), "inf"),
                         ERROR_CASE(histc(tensor({1.f, INFINITY})), "inf"),
+                        ERROR_CASE(histc(tensor({1.f, NAN, 2.f})), "nan"),
                         ERROR_CASE(histc(tensor({1, 2})), "i64")}});
   }
 }

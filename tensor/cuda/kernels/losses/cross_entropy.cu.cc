@@ -2,8 +2,9 @@
 // thread group (thread_groups.h: 1 to 256 threads of a block) computes the log-softmax statistics and the
 // loss of one sample; a second launch sums the samples, unless one block has all. No atomic sums, so results
 // are the same in every run. A target outside [0, classes) gives NaN and a later IndexError.
-// Scores and their gradient have elements E, all other floats are T = compute_t<E>, in which all is computed.
-#include "gradus/tensor/cuda/kernels/cross_entropy.h"
+// Scores and their gradient have elements E, other tensors T = compute_t<E>. Softmax and the gradient are
+// computed in T; losses are weighted and summed in f64.
+#include "gradus/tensor/cuda/kernels/losses/cross_entropy.h"
 
 #include <algorithm>
 #include <bit>
@@ -127,8 +128,8 @@ __global__ void __launch_bounds__(kBlockThreads, 4)
 // `weights` is the sum of w[k]; null: the number of classes. Ignored samples get 0. One group per sample.
 template <class E, int vector>
 __global__ void __launch_bounds__(kBlockThreads, 4)
-    cross_entropy_slopes(CrossEntropy<E> s, ThreadGroups groups, E* dx, const compute_t<E>* dy, bool each,
-                         const compute_t<E>* total, const compute_t<E>* weights) {
+    cross_entropy_backward(CrossEntropy<E> s, ThreadGroups groups, E* dx, const compute_t<E>* dy, bool each,
+                           const compute_t<E>* total, const compute_t<E>* weights) {
   using T = compute_t<E>;
   const ThreadIndex thread = thread_index(groups);
   const Target<T> y = target_of(s, thread);
@@ -219,7 +220,7 @@ void cross_entropy_grad(const char* op, const CrossEntropy<E>& s, LossReduction 
   const bool in_vectors =
       s.stats ? has_vector_rows(s.classes, s.inner, dx, s.x) : has_vector_rows(s.classes, s.inner, dx);
   with_groups(s, in_vectors, [&]<int vector>(const ThreadGroups& groups) {
-    launch(op, cross_entropy_slopes<E, vector>, {groups.blocks(), kBlockThreads}, stream, s, groups, dx, dy,
+    launch(op, cross_entropy_backward<E, vector>, {groups.blocks(), kBlockThreads}, stream, s, groups, dx, dy,
            kind == LossReduction::kNone, kind == LossReduction::kMean ? total : nullptr, weights);
   });
 }
