@@ -12,8 +12,8 @@ GRADUS_HD double log_add_exp(double a, double b) {
   const bool b_is_high = b > a || b != b;
   const double high = b_is_high ? b : a, low = b_is_high ? a : b;
   // inf - inf is NaN: the sum of two equal infinities is that infinity.
-  const bool is_finite = m::abs(high) <= std::numeric_limits<double>::max();
-  return high != low || is_finite ? high + m::log1p(m::exp(low - high)) : a;
+  if (high == low && m::abs(high) > std::numeric_limits<double>::max()) return high;
+  return high + m::log1p(m::exp(low - high));
 }
 
 }  // namespace gradus::formulas
