@@ -407,7 +407,7 @@ double PipelineBase::clip_grad_norm_(double max_norm) {
   const auto& state = model_->state();
   std::vector<double> squares(state.size());
   const auto off = no_record();
-  // All kernels are queued before the first value is read, so that a GPU is waited for once.
+  // All kernels are queued before the first value is read: only the first read waits for them on a GPU.
   std::vector<std::pair<size_t, Tensor>> sums;
   for (size_t i = 0; i < state.size(); ++i) {
     if (!state[i].is_parameter || state[i].ranks.front() != model_->rank()) continue;

@@ -1,5 +1,5 @@
 // CUDA kernels of one time step of LSTM and GRU, forward and backward. The formulas are in
-// tensor/ops/formulas/recurrent.h. A thread has one element of the state and the gates of this element;
+// tensor/ops/formulas/recurrent.h. One thread per element of the state, with the gates of this element;
 // neighboring threads have neighboring elements.
 #include "gradus/tensor/cuda/kernels/recurrent.h"
 
@@ -24,9 +24,10 @@ __device__ __forceinline__ formulas::LstmCell<T> load_lstm(const T* gates, const
   return {gates[j], gates[j + H], gates[j + 2 * H], gates[j + 3 * H], c[e]};
 }
 template <class T>
-__device__ __forceinline__ formulas::GruCell<T> load_gru(const T* x, const T* s, const T* h, int64_t e,
-                                                         int64_t j, int64_t H) {
-  return {x[j], x[j + H], x[j + 2 * H], s[j], s[j + H], s[j + 2 * H], h[e]};
+__device__ __forceinline__ formulas::GruCell<T> load_gru(const T* x_gates, const T* h_gates, const T* h,
+                                                         int64_t e, int64_t j, int64_t H) {
+  return {x_gates[j], x_gates[j + H], x_gates[j + 2 * H], h_gates[j], h_gates[j + H], h_gates[j + 2 * H],
+          h[e]};
 }
 
 // h, c_next [N, H] = LstmCell::forward() of gates [N, 4 H] and c [N, H].

@@ -50,9 +50,9 @@ struct BlockCounts {
   uint32_t v[kSharedBins];
 };
 
-// counts[i] += the number of elements of x[n] in bin i. Threads have neighboring elements, each every (blocks
-// * kThreads)-th one. A block counts few bins in shared memory first. A range that
-// is not finite gives any counts, which store_counts() replaces.
+// counts[i] += the number of elements of x[n] in bin i, which the caller has set to 0. Grid-stride loop over x.
+// If bins <= kSharedBins, a block counts in shared memory first. If the range is not finite, the counts are
+// unspecified, and store_counts() does not use them.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     count_bins(Count* counts, const T* x, int64_t n, int64_t bins, Bounds<T> bounds) {
@@ -78,7 +78,7 @@ __global__ void __launch_bounds__(kThreads)
       if (block_counts[bin] > 0) atomicAdd(counts + bin, Count{block_counts[bin]});
 }
 
-// out[i] = counts[i], or NaN for a range that is not finite, which is reported. A thread has one bin.
+// out[i] = counts[i], or NaN for a range that is not finite, which is reported. One thread per bin.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     store_counts(T* out, const Count* counts, int64_t bins, Bounds<T> bounds, ValueReports reports) {
