@@ -3,6 +3,7 @@
 // the profiler and gradient checks.
 #pragma once
 
+#include "gradus/autograd/captured_step.h"
 #include "gradus/autograd/functional.h"
 #include "gradus/autograd/grad_manager.h"
 #include "gradus/autograd/graph/anomaly.h"

@@ -35,6 +35,7 @@ struct Attached {
 struct ManagerState {
   std::vector<Attached> attached;
   std::vector<RecordingState*> open;  // those with a Recording, innermost last
+  uint64_t attachments = 0;           // calls of attach outside of captures
 
   // Returns a gradient of ones for a root, cached for the next backward on this stream. A backward overwrites
   // only buffers of which it is the sole owner. If a callback has written into the cached tensor, a new one
@@ -42,13 +43,14 @@ struct ManagerState {
   Tensor one_like(const Tensor& root) {
     const Stream stream = current_stream(root.device());
     if (!one_.defined() || one_.shape() != root.shape() || one_.dtype() != root.dtype() ||
-        one_.storage()->version() != version_ || stream_ != stream) {
+        one_.storage()->version() != version_ || stream_ != stream || capture_ != capture_id()) {
       const Tensor one = empty(root.shape(), {root.dtype(), root.device()});
       raw::fill_(one, 1.0);
       mark_ones(one);
       one_ = one;
       version_ = one.storage()->version();
       stream_ = stream;
+      capture_ = capture_id();
     }
     return one_;
   }
@@ -62,6 +64,7 @@ struct ManagerState {
   Tensor one_;
   uint32_t version_ = 0;  // of one_'s storage when it was filled
   std::optional<Stream> stream_;
+  uint64_t capture_ = 0;
 };
 
 using Objects = std::vector<std::shared_ptr<GradCallback>>;
@@ -206,7 +209,15 @@ class Deliveries {
     std::vector<std::pair<Leaf*, Tensor>> replacing;  // sums that then become the leaf's grad
   };
 
+  // In a step that is being recorded: notes that it sets this gradient, unless the parameter is made by the step.
+  static void note_in_capture(Leaf& leaf, const Tensor& param) {
+    check_gradient_of_step("backward", leaf);
+    if (Capture* capture = recording_capture(); capture && !capture->is_own(*param.storage()))
+      capture->add_leaf(Ref<Counted>(&leaf), !leaf.grad.defined());
+  }
+
   static void store(Leaf& leaf, const Tensor& param, Delivery d, Sums& sums) {
+    note_in_capture(leaf, param);
     Tensor& grad = d.grad;
     if (is_sparse(grad) && (!leaf.grad.defined() || is_sparse(leaf.grad))) {
       leaf.grad = leaf.grad.defined() ? add_sparse(leaf.grad, grad) : std::move(grad);
@@ -511,6 +522,7 @@ GradManager& GradManager::attach(TensorList tensors, std::vector<Callback> callb
   for (size_t i = 0; i < given.size(); ++i)  // checks all tensors before it attaches one
     if (!given[i].defined())
       throw StateError("attach", "tensor ", i, " of ", given.size(), " is undefined (none)");
+  if (!Context::current().capture) ++state_->attachments;
   for (const Tensor& x : given) {
     const Ref<autograd::Leaf> leaf = autograd::leaf_of(x);
     auto& attached = state_->attached;
@@ -573,6 +585,8 @@ Ref<RecordingState> state_for(const std::shared_ptr<autograd::ManagerState>& own
   auto state = make_ref<RecordingState>(leaves, level);
   state->manager = owner;
   state->records_subset = !only.empty();
+  if (Capture* capture = recording_capture())
+    capture->valid_while([owner, count = manager.attachments] { return count == owner->attachments; });
   return state;
 }
 

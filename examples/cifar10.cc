@@ -36,7 +36,7 @@ struct Args : training::RunOptions {
 
 Args parse(int argc, char** argv) {
   Args a;
-  a.epochs = 20, a.device = kCPU, a.amp = DType::kF32;
+  a.epochs = 20, a.device = kCPU, a.amp = DType::kF32, a.capture = false;
   training::CommandLine line("cifar10", "Trains a residual network on CIFAR-10", a);
   line.add("--data", a.data, "folder with the binary version of CIFAR-10 [random images]", {.value = "DIR"});
   line.add("-a,--arch", a.arch, "the network", {.one_of = models::resnet_names()});
@@ -163,17 +163,20 @@ void fit(const Args& a) {
                                 return training::evaluate(training, net, tests);
                               }));
   training::describe(training, concat(a.arch, ": ", net.num_parameters(), " parameters"), tests);
-  for (training::Step& s : training) {
-    show_first_images(training, s);
-    const data::Batch& b = s.batch();
+  using Tensors = std::vector<Tensor>;
+  const auto step = training::training_step(a, [&](const Tensors& in) -> Tensors {
     auto recording = gm.record();
     const auto amp = training::mixed_precision(a);
-    const Tensor logits = ddp(b.input);
-    const Tensor loss = nn::cross_entropy(logits, b.target);
+    const Tensor logits = ddp(in[0]), loss = nn::cross_entropy(logits, in[1]);
     gm.backward(loss);
     opt.step().clear_grad();
+    return {loss, logits};
+  });
+  for (training::Step& s : training) {
+    show_first_images(training, s);
+    const Tensors results = step({s.batch().input, s.batch().target});
     schedule.step();
-    s.log(training::score(loss, logits, b));
+    s.log(training::score(results[0], results[1], s.batch()));
   }
 
   print_results(training);

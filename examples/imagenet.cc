@@ -39,7 +39,7 @@ struct Args : training::RunOptions {
 Args parse(int argc, char** argv) {
   Args a;
   a.epochs = 90;
-  a.workers = 4, a.device = kCPU, a.amp = DType::kF32;
+  a.workers = 4, a.device = kCPU, a.amp = DType::kF32, a.capture = false;
   training::CommandLine line("imagenet",
                              "Trains a residual network on ImageNet, or on images in a folder per class", a);
   line.add("DIR", a.dir, "folder with train/CLASS/IMAGE and val/CLASS/IMAGE");
@@ -313,15 +313,18 @@ void fit(const Args& a) {
                               {{"model", net}, {"optimizer", opt}, {"schedule", schedule}},
                               options(a, data, schedule, train_loader, val_loader, unreadable,
                                       [&] { return validate(net, logits_of, val_loader, a, training); }));
-  run(a, training, unreadable, [&](training::Step& s) {
-    const data::Batch& b = s.batch();
+  using Tensors = std::vector<Tensor>;
+  const auto step = training::training_step(a, [&](const Tensors& in) -> Tensors {
     auto recording = gm.record();
     const auto amp = training::mixed_precision(a);
-    const Tensor logits = ddp(b.input);
-    const Tensor loss = nn::cross_entropy(logits, b.target);
+    const Tensor logits = ddp(in[0]), loss = nn::cross_entropy(logits, in[1]);
     gm.backward(loss);
     opt.step().clear_grad();
-    s.log(training::score(loss, logits, b, {.top5 = true}));
+    return {loss, logits};
+  });
+  run(a, training, unreadable, [&](training::Step& s) {
+    const Tensors results = step({s.batch().input, s.batch().target});
+    s.log(training::score(results[0], results[1], s.batch(), {.top5 = true}));
   });
 }
 

@@ -1,13 +1,14 @@
 // Trains the network of PyTorch's mnist example: to 99.0 % on MNIST's test set in 5 epochs, to 99.2 % in 14.
 //
 //   ./run mnist --download            without MNIST: generated digits; --device cuda: on a GPU
+//   ./run mnist --capture             steps are recorded and replayed
 //   ./run mnist --nproc 4             4 ranks, data parallel; also under gradus-run, torchrun, Slurm, ...
 #include "gradus/gradus.h"
 using namespace gradus;
 
 // RunOptions: the options of all training programs, such as --epochs, --device, --nproc and --checkpoint-dir.
 struct Args : training::RunOptions {
-  Args() { epochs = 14, device = kCPU, amp = DType::kF32; }
+  Args() { epochs = 14, device = kCPU, amp = DType::kF32, capture = false; }
   int64_t batch_size = 64, global_batch_size = 0, test_batch_size = 1000, train_samples = 0, test_samples = 0;
   double lr = 1.0, gamma = 0.7;
   bool save_model = false, download = false;
@@ -68,13 +69,17 @@ void fit(const Args& a) {
                                .on_epoch = [&] { schedule.step(); },
                                .test = [&] { return training::evaluate(training, net, test_loader); }});
   training::describe(training, net, test_loader);
-  for (training::Step& s : training) {
-    const data::Batch& b = s.batch();
+  using Tensors = std::vector<Tensor>;
+  const auto step = training::training_step(a, [&](const Tensors& in) -> Tensors {
     auto recording = gm.record();
-    const Tensor logits = net(b.input), loss = nn::cross_entropy(logits, b.target);
+    const Tensor logits = net(in[0]), loss = nn::cross_entropy(logits, in[1]);
     gm.backward(loss);
     opt.step().clear_grad();
-    s.log(training::score(loss, logits, b));
+    return {loss, logits};
+  });
+  for (training::Step& s : training) {
+    const Tensors results = step({s.batch().input, s.batch().target});
+    s.log(training::score(results[0], results[1], s.batch()));
   }
   training::report(training);
   if (a.save_model && training::is_first_rank())

@@ -39,6 +39,7 @@ struct ElementBits {
 // Fills element i of x with f(bits of element i), computed in f64.
 template <class F> const Tensor& fill_random(const char* op, const Tensor& x, F f) {
   check(op, x);
+  refuse_capture(op, "the host computes the values");
   const PhiloxKey key = Context::current().generator->next();
   if (x.device().type == DeviceType::kMeta) return x;
   // Computes a few rows at a time, which bounds the temporary memory.

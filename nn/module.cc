@@ -47,6 +47,7 @@ constexpr size_t kMaxNames = 8;  // names per category in errors of load_state_d
 // the change.
 void replace_contents(TensorImpl& x, const TensorImpl& with) {
   while (with.storage->version() <= x.storage->version()) with.storage->bump_version();
+  if (x.storage.get() != with.storage.get()) x.storage->set_replaced();
   x.storage = with.storage;
   x.offset = with.offset;
   x.strides = with.strides;
@@ -488,6 +489,7 @@ ParameterScope::ParameterScope(Module& module, const std::vector<Tensor>& tensor
   });
   for (auto& [slot, original] : originals_) *slot = *by_original.at(original.ref().get());
   ++module_.open_scopes_;
+  ++gradus::internal::exchanged_parameters;
 }
 
 ParameterScope::ParameterScope(Module& module, const StateDict& tensors, ParameterScopeOptions options)
@@ -531,10 +533,12 @@ ParameterScope::ParameterScope(Module& module, const StateDict& tensors, Paramet
                      "; give a tensor for each, or say .partial = true to keep them as they are");
   for (size_t i = 0; i < replacements.size(); ++i) *originals_[i].first = *replacements[i];
   ++module_.open_scopes_;
+  ++gradus::internal::exchanged_parameters;
 }
 
 ParameterScope::~ParameterScope() {
   --module_.open_scopes_;
+  ++gradus::internal::exchanged_parameters;
   for (auto it = originals_.rbegin(); it != originals_.rend(); ++it) *it->first = std::move(it->second);
 }
 

@@ -9,6 +9,7 @@
 
 #include "gradus/nn/layers/batch_norm.h"
 #include "gradus/tensor/ops/copy.h"
+#include "gradus/tensor/runtime/context.h"
 
 namespace gradus::optim {
 
@@ -66,6 +67,10 @@ double AveragedModel::update_weight(int64_t updates) const {
 
 // average += w * (weights - average), where w = update_weight(number of updates of the tensor so far).
 template <class Weight> void AveragedModel::update(Weight update_weight) {
+  if (Capture* capture = recording_capture()) {
+    // Each replay counts the update, on which the weight may depend.
+    return capture->run_on_host("update_parameters", [this, update_weight] { update(update_weight); });
+  }
   sync_with_model("update_parameters");
   std::map<int64_t, std::vector<raw::StepItem>> items;  // by the number of updates of the tensor
   for (Average& a : averages_) {

@@ -16,6 +16,7 @@
 #include "gradus/tensor/ops/optim_step.h"
 #include "gradus/tensor/ops/value_errors.h"
 #include "gradus/tensor/ops/view.h"
+#include "gradus/tensor/runtime/context.h"
 #include "gradus/tensor/tensor_checks.h"
 
 namespace gradus::optim {
@@ -95,7 +96,11 @@ std::optional<Device> GradScaler::device_of(const std::vector<Tensor>& params) c
 
 // Makes the next scale the current one, on `device` or on the host (nullopt).
 void GradScaler::move_scale_to(std::optional<Device> device) {
-  if (next_) current_ = *std::exchange(next_, std::nullopt);
+  if (next_ && next_memory_.defined() && next_->on_device.is_same(next_memory_) &&
+      current_.on_device.defined())
+    raw::copy_(current_.on_device, std::exchange(next_, std::nullopt)->on_device);
+  else if (next_)
+    current_ = *std::exchange(next_, std::nullopt);
   if (current_.on_device.defined() && current_.on_device.device() != device) current_ = {current_.read(), {}};
   if (device && !current_.on_device.defined()) {
     const raw::LossScale& n = current_.on_host;
@@ -123,6 +128,8 @@ void GradScaler::set_partial(const std::vector<Tensor>& params, bool partial) {
 // of the gradients, by which mark_scaled() finds those that the backward changed.
 std::vector<GradScaler::GradientVersion> GradScaler::begin_backward(const std::vector<Tensor>& params,
                                                                     std::optional<Device> device) {
+  if (Capture* capture = Context::current().capture.get())
+    capture->valid_while([this, loads = loads_] { return loads == loads_; });
   move_scale_to(device);
   if (!current_.on_device.defined() && current_.on_host.scale < raw::kMinLossScale)
     raw::throw_invalid_scale(current_.on_host.scale, int64_t(current_.on_host.skipped));
@@ -234,9 +241,12 @@ void GradScaler::update_scale(const FoundInf& found) {
   const Device device = current_.on_device.device();
   const Tensor found_there = raw::to(
       found.on_device.defined() ? found.on_device : tensor<float>({found.on_host ? 1.f : 0.f}, {}), device);
-  next_ = {{},
-           raw::move_scale(current_.on_device, next_ ? next_->on_device : Tensor(), found_there,
-                           loss_scale_options(options_))};
+  Tensor next = raw::move_scale(current_.on_device, next_ ? next_->on_device : Tensor(), found_there,
+                                loss_scale_options(options_));
+  if (Context::current().capture && !next_memory_.defined()) next_memory_ = empty_like(next);
+  if (next_memory_.defined() && next_memory_.device() == device)
+    raw::copy_(next_memory_, std::exchange(next, next_memory_));
+  next_ = {{}, next};
 }
 
 void GradScaler::unscale_(Optimizer& opt) {
@@ -303,6 +313,7 @@ void GradScaler::load_state_dict(const State& state) {
                           .skipped = double(skipped)},
               .on_device = {}};
   next_.reset();
+  ++loads_;
   options_ = std::move(options);
   unscaled_.clear();
 }

@@ -169,6 +169,8 @@ class GradScaler {
   GradScalerOptions options_;
   ScaleState current_;              // of the last backward
   std::optional<ScaleState> next_;  // of the next backward; set by the steps since the last one
+  uint64_t loads_ = 0;              // of states
+  Tensor next_memory_;              // of next_ since the first captured step, whose replays read and write it
   std::unordered_set<const TensorImpl*> partial_params_;         // parameters of backward_of_part
   std::vector<std::pair<const Optimizer*, FoundInf>> unscaled_;  // optimizers between unscale_ and step
   Tensor grad_norm_;

@@ -51,6 +51,7 @@ void Optimizer::add_params(const std::vector<Tensor>& params) {
     if (!known.insert(p.ref().get()).second)
       throw ValueError(kind(), "parameter ", i, " (", describe(p), ") is listed more than once");
   }
+  ++changes_;
   groups_.push_back({params, std::vector<ParamState>(params.size()), {}, {}});
 }
 
@@ -78,6 +79,7 @@ Tensor Optimizer::new_state(size_t group, size_t state, const Tensor& param) con
 }
 
 Optimizer& Optimizer::keep_master_weights(bool on) {
+  ++changes_;
   master_weights_ = on;
   for (Group& group : groups_)
     for (ParamState& state : group.states)
@@ -89,6 +91,7 @@ Optimizer& Optimizer::make_capturable(bool on) {
   if (on && !can_skip_on_device())
     throw ValueError(kind(),
                      "has no kernels that read the learning rate and the counts of steps on a device");
+  if (capturable_ != on) ++changes_;
   capturable_ = on;
   for (Group& group : groups_)
     if (!on) group.rates.clear();
@@ -103,6 +106,11 @@ Tensor Optimizer::device_lr(Device device, size_t group) {
   const Tensor rate = empty({}, {DType::kF64, device});
   raw::fill_(rate, group_lr(group));
   return rates.emplace_back(rate);
+}
+
+void Optimizer::count_change(const OptionValues& before, const OptionValues& after) {
+  for (size_t i = 0; i < before.size(); ++i)
+    if (std::string_view(before[i].first) != "lr" && before[i].second != after[i].second) ++changes_;
 }
 
 void Optimizer::update_device_lr(size_t group, double lr) const {
@@ -145,6 +153,46 @@ Optimizer& Optimizer::step_unless(const Tensor& found) {
 Optimizer& Optimizer::step_all(const Tensor& found) {
   const OpCall call(kind());
   const RunningRange running = observed({.kind = RangeKind::kUser, .name = "optimizer step"});
+  Capture* const capture = Context::current().capture.get();
+  if (capture && capture->device().type == DeviceType::kCUDA) make_capturable();
+  std::vector<Gradient> grads;
+  for (size_t g = 0; g < groups_.size(); ++g)
+    for (size_t i = 0; i < groups_[g].params.size(); ++i)
+      if (const Tensor grad = groups_[g].params[i].grad(); grad.defined()) grads.push_back({g, i, grad});
+  if (grads.empty())
+    warn_once(concat(kind(),
+                     "::step changes nothing: no parameter has a gradient. Attach them with gm.attach(), ",
+                     "and call gm.backward(loss) before it"));
+  if (capture && capture->device() == kCPU) {
+    capture->valid_while([this, changes = changes_] { return changes == changes_; });
+    capture->run_on_host(kind(), [this, grads, found] { step_with(grads, found); });
+    return *this;
+  }
+  step_with(grads, found);
+  if (capture) {
+    capture->valid_while([this, changes = changes_] { return changes == changes_ && are_masters_current(); });
+    capture->after_replay([this] {
+      for (Group& group : groups_)
+        for (size_t i = 0; i < group.params.size(); ++i)
+          if (group.states[i].master.defined())
+            group.states[i].rounded_version = group.params[i].storage()->version();
+    });
+  }
+  return *this;
+}
+
+// Returns whether no other code has written to a parameter since its master copy was rounded into it.
+bool Optimizer::are_masters_current() const {
+  for (const Group& group : groups_)
+    for (size_t i = 0; i < group.params.size(); ++i)
+      if (const auto& rounded = group.states[i].rounded_version;
+          rounded && *rounded != group.params[i].storage()->version())
+        return false;
+  return true;
+}
+
+// Steps the parameters of these gradients.
+void Optimizer::step_with(const std::vector<Gradient>& grads, const Tensor& found) {
   // Once the counts of steps are on a device, they stay there.
   const bool counts_on_device =
       found.defined() || capturable_ || std::ranges::any_of(groups_, [](const Group& group) {
@@ -152,30 +200,24 @@ Optimizer& Optimizer::step_all(const Tensor& found) {
       });
   std::vector<std::vector<raw::StepItem>> items(groups_.size());
   std::vector<std::vector<size_t>> indices(groups_.size());  // of the parameters that have an item
-  for (size_t g = 0; g < groups_.size(); ++g)
-    for (size_t i = 0; i < groups_[g].params.size(); ++i) {
-      if (!groups_[g].params[i].grad().defined()) continue;
-      items[g].push_back(step_item(g, i, found, counts_on_device));
-      indices[g].push_back(i);
-    }
-  if (std::ranges::all_of(items, [](const auto& group) { return group.empty(); }))
-    warn_once(concat(kind(),
-                     "::step changes nothing: no parameter has a gradient. Attach them with gm.attach(), ",
-                     "and call gm.backward(loss) before it"));
+  for (const Gradient& grad : grads) {
+    items[grad.group].push_back(step_item(grad, found, counts_on_device));
+    indices[grad.group].push_back(grad.param);
+  }
   // Checks all groups before it steps any.
   for (const auto& group : items) raw::check_step_items(kind(), group);
   for (size_t g = 0; g < groups_.size(); ++g)
     if (!items[g].empty()) step_group(g, items[g]);
   for (size_t g = 0; g < groups_.size(); ++g)
     for (size_t k = 0; k < items[g].size(); ++k) end_step(g, indices[g][k], items[g][k]);
-  return *this;
 }
 
 // Returns the arguments of one parameter's step, and prepares the parameter's state for that step.
-raw::StepItem Optimizer::step_item(size_t g, size_t i, const Tensor& found, bool counts_on_device) {
-  const Tensor& p = groups_[g].params[i];
-  ParamState& state = groups_[g].states[i];
-  Tensor grad = p.grad(), rows;
+raw::StepItem Optimizer::step_item(const Gradient& of, const Tensor& found, bool counts_on_device) {
+  const size_t g = of.group;
+  const Tensor& p = groups_[g].params[of.param];
+  ParamState& state = groups_[g].states[of.param];
+  Tensor grad = of.grad, rows;
   check_step(p, grad);
   if (autograd::is_sparse(grad) && supports_sparse_rows(g))
     rows = autograd::sparse_rows(grad).indices, grad = autograd::elements_of(grad);
@@ -372,6 +414,7 @@ void Optimizer::read_state(StateReader in) {
       if (keeps_master_of(p) && of_param.contains(kMaster)) state.master = tensor(kMaster);
     }
     in.on_success([this, g, options, group] {
+      ++changes_;
       set_option_values(g, options);
       groups_[g] = group;
     });

@@ -21,6 +21,7 @@
 #include "gradus/optim/state.h"
 #include "gradus/tensor/base/required.h"
 #include "gradus/tensor/ops/optim_step.h"
+#include "gradus/tensor/runtime/capture.h"
 #include "gradus/tensor/tensor.h"
 
 namespace gradus::optim {
@@ -149,6 +150,8 @@ class Optimizer {
   virtual void set_option_values(size_t group, const OptionValues& values) = 0;
   virtual double group_lr(size_t group) const = 0;
   virtual void set_group_lr(size_t group, double lr) = 0;
+  // Counts a change of options other than the learning rate.
+  void count_change(const OptionValues& before, const OptionValues& after);
   // Queues a write of a group's new learning rate on the devices that have a copy of the rate.
   void update_device_lr(size_t group, double lr) const;
 
@@ -168,11 +171,19 @@ class Optimizer {
   Tensor device_lr(Device device, size_t group);
   // `found`: the flag of step_unless, f32[] on a CUDA device; undefined: an unconditional step.
   Optimizer& step_all(const Tensor& found);
-  raw::StepItem step_item(size_t group, size_t param, const Tensor& found, bool counts_on_device);
+  // The gradient of one parameter, by the indices of its group and of the parameter in it.
+  struct Gradient {
+    size_t group, param;
+    Tensor grad;
+  };
+  void step_with(const std::vector<Gradient>& grads, const Tensor& found);
+  bool are_masters_current() const;
+  raw::StepItem step_item(const Gradient& of, const Tensor& found, bool counts_on_device);
   void prepare_state(size_t group, const Tensor& param, ParamState& state, bool counts_on_device);
   void end_step(size_t group, size_t param, const raw::StepItem& item);
   std::vector<Group> groups_;
   bool master_weights_ = false, capturable_ = false;
+  uint64_t changes_ = 0;     // of states, options and groups, which a captured step on a GPU does not see
   int64_t accumulated_ = 0;  // batches accumulated since the last step, counted by an OptimizerWrapper
 };
 
@@ -212,9 +223,12 @@ template <class O> void OptimizerWith<O>::add_param_group(const std::vector<Tens
 }
 template <class O> void OptimizerWith<O>::set_options(size_t group, O options) {
   options.check();
+  refuse_capture(kind(), "options are numbers of the host; set them between steps");
   O& now = options_.at(group);
   if (double(now.lr) != double(options.lr)) update_device_lr(group, options.lr);
+  const OptionValues before = option_values(group);
   now = options;
+  count_change(before, option_values(group));
 }
 template <class O> std::vector<const char*> OptimizerWith<O>::group_state_names(size_t group) const {
   return state_names(options_[group]);

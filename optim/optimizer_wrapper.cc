@@ -8,6 +8,7 @@
 
 #include "gradus/optim/clip_grad.h"
 #include "gradus/tensor/ops/copy.h"
+#include "gradus/tensor/runtime/capture.h"
 #include "gradus/tensor/tensor_checks.h"
 
 namespace gradus::optim {
@@ -67,6 +68,8 @@ Tensor OptimizerWrapper::loss_weight(const Tensor& loss) const {
 StepOutcome OptimizerWrapper::update_params(const Tensor& loss) { return update_params(manager(), loss); }
 
 StepOutcome OptimizerWrapper::after_backward() {
+  if (options_.accumulative_counts > 1)
+    refuse_capture("OptimizerWrapper", "it counts the batches of a step on the host");
   StepOutcome stepped = false;
   const bool steps = should_update();
   if (steps) stepped = clip_and_step();

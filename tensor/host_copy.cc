@@ -45,6 +45,7 @@ Tensor copy_to_host(const Tensor& x) {
 Tensor in_host_memory(const Tensor& x, const char* op) {
   const Device device = x.device();
   if (device.type == DeviceType::kMeta) throw DeviceError(op, "a meta tensor has no data: ", describe(x));
+  refuse_capture(op, "it reads values on the host, which does not take part in a replay");
   if (device.type == DeviceType::kCPU) {
     synchronize(device);
     return x;

@@ -70,7 +70,8 @@ struct KernelCall {
   std::span<const Argument> arguments;                       // the first is the result
 };
 
-// Runs or queues a kernel on the device of the first argument, and reports the call to this thread's observer.
+// Runs or queues a kernel on the device of the first argument, and reports the call to this thread's observer
+// and capture.
 // Errors: DeviceError without a kernel for the device.
 void launch(const KernelCall& call);
 
@@ -85,7 +86,8 @@ template <class... Args> class KernelSlot<void(const Tensor&, Args...)> {
 
   void operator()(const Tensor& out, Args... args) const {
     const Device device = out.device();
-    if (device == kCPU && cpu && !observer() && !Context::current().skip_meta_kernels) [[likely]]
+    const Context& context = Context::current();
+    if (device == kCPU && cpu && !observer() && !context.skip_meta_kernels && !context.capture) [[likely]]
       return cpu(out, args...);
     const internal::Argument arguments[] = {{&out, &internal::argument_ops<Tensor>},
                                             {&args, &internal::argument_ops<std::decay_t<Args>>}...};

@@ -1,6 +1,8 @@
 // Storage of memory from the caching allocator of a device, or of another owner, which release() notifies.
 #include "gradus/tensor/storage.h"
 
+#include "gradus/tensor/runtime/context.h"
+
 namespace gradus {
 
 Ref<Storage> Storage::allocate(Device device, int64_t bytes) {
@@ -10,6 +12,7 @@ Ref<Storage> Storage::allocate(Device device, int64_t bytes) {
     storage->data_ = gradus::allocate(device, bytes);
     storage->bytes_ = bytes;
   }
+  if (Capture* capture = recording_capture()) capture->allocated(*storage);
   return storage;
 }
 
@@ -17,12 +20,21 @@ Ref<Storage> Storage::adopt(Device device, void* data, int64_t bytes, std::funct
   return Ref<Storage>(new Storage(device, data, bytes, true, std::move(release)));
 }
 
-Storage::~Storage() {
+void Storage::move_into(Ref<Storage> arena, int64_t offset) {
+  release_memory();
+  data_ = static_cast<char*>(arena->data()) + offset;
+  external_ = true;
+  release_ = [arena = std::move(arena)] {};
+}
+
+void Storage::release_memory() {
   if (!external_) {
     if (bytes_ > 0) deallocate(device_, data_, bytes_);
   } else if (release_) {
     release_();
   }
 }
+
+Storage::~Storage() { release_memory(); }
 
 }  // namespace gradus

@@ -19,6 +19,10 @@ class Storage final : public Counted {
   // released, on the thread that releases it.
   static Ref<Storage> adopt(Device device, void* data, int64_t bytes, std::function<void()> release);
 
+  // Releases this storage's memory, and continues with `bytes()` bytes of `arena` at `offset`. The contents are
+  // unspecified. No other thread may use the storage.
+  void move_into(Ref<Storage> arena, int64_t offset);
+
   void* data() const { return data_; }  // null for 0 bytes, and on meta
   int64_t bytes() const { return bytes_; }
   Device device() const { return device_; }
@@ -26,6 +30,10 @@ class Storage final : public Counted {
 
   uint32_t version() const { return version_.load(std::memory_order_acquire); }
   void bump_version() { version_.fetch_add(1, std::memory_order_acq_rel); }
+
+  // Whether a module has given its tensors another storage (Module::to).
+  bool is_replaced() const { return replaced_.load(std::memory_order_relaxed); }
+  void set_replaced() { replaced_ = true; }
 
   // Data of kernels that belongs to the contents: copies of weights in oneDNN's layouts (guarded by a lock in
   // cpu/onednn/onednn.cc), or the rows of a sparse gradient (autograd/graph/sparse_gradient.cc). Null: none.
@@ -38,12 +46,14 @@ class Storage final : public Counted {
   Storage(Device device, void* data, int64_t bytes, bool external, std::function<void()> release)
       : data_(data), bytes_(bytes), device_(device), external_(external), release_(std::move(release)) {}
   ~Storage() override;
+  void release_memory();
 
   void* data_;
   int64_t bytes_;
   Device device_;
   bool external_;
   std::atomic<uint32_t> version_{0};
+  std::atomic<bool> replaced_{false};
   std::function<void()> release_;
 };
 

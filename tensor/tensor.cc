@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <string>
 #include <string_view>
 
 #include "gradus/tensor/base/device_failure.h"
@@ -115,6 +116,7 @@ const void* Tensor::host_data(DType expected) const {
     throw ShapeError("data", "elements do not lie in row-major order, call contiguous(): ", describe(*this));
   if (device().type != DeviceType::kCPU)
     throw DeviceError("data", "not in host memory, call to(x, kCPU): ", describe(*this));
+  refuse_capture("data", "it gives the host access to values, and the host takes no part in a replay");
   synchronize(device());
   return raw_ptr();
 }
@@ -199,6 +201,7 @@ Tensor empty_like(const Tensor& x, DType dtype) {
 Tensor empty_like(const Tensor& x) { return empty_like(x, x.dtype()); }
 
 Tensor from_blob(void* data, const Shape& shape, TensorOptions options, std::function<void()> release) {
+  refuse_capture("from_blob", "the host may write to the memory, and takes no part in a replay");
   const int64_t numel = checked_numel(shape, "from_blob");
   if (!data && numel > 0) throw ValueError("from_blob", "null data for shape ", shape);
   auto storage = Storage::adopt(options.device, data, numel * size_of(options.dtype), std::move(release));
@@ -206,6 +209,18 @@ Tensor from_blob(void* data, const Shape& shape, TensorOptions options, std::fun
 }
 
 namespace {
+// In a step that is captured on the CPU: writes the values that the host has written to x again in each
+// replay, because kernels may overwrite them.
+void repeat_in_replays(const Tensor& x) {
+  Capture* const capture = recording_capture();
+  if (!capture || capture->device() != x.device() || x.device() != kCPU) return;
+  const char* const begin = static_cast<const char*>(x.raw_ptr());
+  capture->run_on_host("tensor", [x, values = std::string(begin, begin + x.nbytes())] {
+    std::memcpy(x.raw_ptr(), values.data(), values.size());
+    x.storage()->bump_version();
+  });
+}
+
 template <class T, class Range> Tensor copy_values(const Range& values, const Shape& shape, Device device) {
   if (checked_numel(shape, "tensor") != static_cast<int64_t>(values.size()))
     throw ShapeError("tensor", values.size(), " values do not fill shape ", shape);
@@ -214,7 +229,10 @@ template <class T, class Range> Tensor copy_values(const Range& values, const Sh
   if (!on_host) internal::runtime_of(device, "tensor");
   Tensor host = empty(shape, {dtype_v<T>, on_host ? device : kCPU});
   std::copy(values.begin(), values.end(), host.ptr<T>());
-  if (on_host) return host;
+  if (on_host) {
+    repeat_in_replays(host);
+    return host;
+  }
   Tensor out = empty(shape, {dtype_v<T>, device});
   internal::copy_from_host(out, host, "tensor");
   return out;
@@ -296,13 +314,17 @@ Tensor tensor(std::initializer_list<internal::Literal> values) {
     const auto value = [](const Literal* number) { return element<T>(number->number()); };
     std::transform(numbers.begin(), numbers.end(), out.ptr<T>(), value);
   });
+  repeat_in_replays(out);
   return out;
 }
 
 Tensor scalar(Number number, TensorOptions options) {
   Tensor host = empty({}, {options.dtype, kCPU});
   dispatch_all(options.dtype, [&]<class T>() { *host.ptr<T>() = element<T>(number); });
-  if (options.device == kCPU) return host;
+  if (options.device == kCPU) {
+    repeat_in_replays(host);
+    return host;
+  }
   Tensor out = empty({}, options);
   if (options.device.type == DeviceType::kCPU)
     current_stream(options.device).enqueue([out, host] {

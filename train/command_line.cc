@@ -138,6 +138,8 @@ CommandLine::CommandLine(const std::string& program, const std::string& about, R
             ->type_name("DTYPE")
             ->default_str(std::string(name_of(*o.amp))),
         [&o] { return std::string(name_of(*o.amp)); });
+  if (o.capture)
+    add("--capture", *o.capture, "record a training step, and replay its kernels: faster small steps");
   add("--sample-log", o.sample_log, "write which samples each step used", {.value = "FILE"});
 }
 

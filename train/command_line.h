@@ -42,9 +42,10 @@ struct RunOptions {
   int64_t checkpoint_interval = 0;               // --checkpoint-interval: batches; 0: after each epoch only
   std::string summary = {}, sample_log = {};     // --summary FILE (JSON), --sample-log FILE
   std::string tensorboard = {};                  // --tensorboard DIR
-  // A program has --device or --amp only if it sets a default.
+  // A program has --device, --amp or --capture only if it sets a default.
   std::optional<Device> device = {};  // --device: of the network and the batches
   std::optional<DType> amp = {};      // --amp: dtype of products and convolutions; f32 or bf16
+  std::optional<bool> capture = {};   // --capture: steps are recorded and replayed (training_step)
 
   // Every option of the program with its value, also defaults. Set by parse_or_exit().
   std::vector<std::pair<std::string, OptionValue>> values = {};

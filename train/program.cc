@@ -5,7 +5,9 @@
 #include <exception>
 #include <filesystem>
 #include <iostream>
+#include <memory>
 #include <optional>
+#include <utility>
 
 #include "gradus/distributed/launch/launcher.h"
 #include "gradus/tensor/base/error.h"
@@ -24,8 +26,11 @@ void check_folder_of(const fs::path& file) {
     throw FileError("run", "there is no folder ", dir.string(), " for ", file.string());
 }
 
-// Errors: DeviceError for several ranks on GPUs.
-void check_device(const std::string& name, const RunOptions& o, int ranks) {
+// Errors: DeviceError for several ranks on GPUs; ValueError for several ranks whose steps are captured.
+void check_ranks(const std::string& name, const RunOptions& o, int ranks) {
+  if (ranks > 1 && o.capture.value_or(false))
+    throw ValueError(name, "--capture goes with one rank alone, got ", ranks,
+                     ": a replay does not average gradients over ranks");
   if (ranks > 1 && o.device && o.device->type == DeviceType::kCUDA)
     throw DeviceError(name, "--device ", *o.device, " goes with one rank alone, got ", ranks,
                       ": gradients on GPUs are not averaged over ranks yet");
@@ -52,11 +57,18 @@ int run_on_this_rank(const std::string& name, const RunOptions& o, const std::fu
 
 }  // namespace
 
+CapturedStep::Function training_step(const RunOptions& options, CapturedStep::Function step) {
+  if (!options.capture.value_or(false)) return step;
+  return [captured = std::make_shared<CapturedStep>(std::move(step))](const CapturedStep::Tensors& inputs) {
+    return (*captured)(inputs);
+  };
+}
+
 int run(const std::string& name, const RunOptions& o, const std::function<void()>& train) {
   const auto body = [&] { return run_on_this_rank(name, o, train); };
   try {
     const std::optional<Environment> job = read_environment();
-    check_device(name, o, job ? job->world_size : o.nproc);
+    check_ranks(name, o, job ? job->world_size : o.nproc);
     // A single rank runs in this process unless it needs a launcher.
     if (o.nproc == 1 && o.max_restarts == 0 && !job) return body();
     return dist::internal::launch_program({.nproc_per_node = o.nproc,

@@ -10,6 +10,7 @@
 #include <string>
 #include <utility>
 
+#include "gradus/autograd/captured_step.h"
 #include "gradus/autograd/graph/autocast.h"
 #include "gradus/train/command_line.h"
 
@@ -56,5 +57,8 @@ int run(const std::string& name, const Options& options, void (*body)(const Opti
 inline Autocast mixed_precision(const RunOptions& options) {
   return autocast(DType::kBF16, {.enabled = options.amp == DType::kBF16});
 }
+
+// Returns the step of a training loop: `step` itself, or with --capture a CapturedStep of it.
+CapturedStep::Function training_step(const RunOptions& options, CapturedStep::Function step);
 
 }  // namespace gradus::training

@@ -26,13 +26,15 @@ struct CachedCast {
   Shape shape;           // with strides and offset: the view of the storage that was cast
   Strides strides;
   int64_t offset = 0;
-  Stream stream;  // of the cast; only this stream may read the result without waiting for an event
-  Tensor result;  // undefined once the scope has ended
+  Stream stream;         // of the cast; only this stream may read the result without waiting for an event
+  uint64_t capture = 0;  // capture_id() at the cast
+  Tensor result;         // undefined once the scope has ended
 
   // `now`: the current version of x's storage.
   bool is_cast_of(const Tensor& x, uint32_t now, DType dtype) const {
     return result.defined() && result.dtype() == dtype && version == now && offset == x.impl().offset &&
-           shape == x.shape() && strides == x.strides() && stream == current_stream(x.device());
+           shape == x.shape() && strides == x.strides() && stream == current_stream(x.device()) &&
+           capture == capture_id();
   }
 };
 
@@ -85,7 +87,8 @@ class AutocastScope final : public Counted {
     const auto* on_storage = dynamic_cast<CastOnStorage*>(slot.get());
     if (!on_storage) return;  // Storage::autograd_data has another use: a GradScaler's gradient, or mark_ones
     const auto& cached = on_storage->cached;
-    *cached = {version, x.shape(), x.strides(), x.impl().offset, current_stream(x.device()), result};
+    *cached = {version,      x.shape(), x.strides(), x.impl().offset, current_stream(x.device()),
+               capture_id(), result};
     casts_.insert(cached);
     if (casts_.size() < 2 * alive_) return;
     std::erase_if(casts_, [](const auto& c) { return c.expired(); });

@@ -11,7 +11,10 @@ namespace gradus {
 // Returns the stored gradient; undefined if there is none, or if this tensor is not attached.
 Tensor Tensor::grad() const {
   const auto& slot = impl().slot;
-  return slot && slot->is_leaf() ? static_cast<autograd::Leaf*>(slot.get())->grad : Tensor();
+  if (!slot || !slot->is_leaf()) return Tensor();
+  const auto* const leaf = static_cast<const autograd::Leaf*>(slot.get());
+  autograd::check_gradient_of_step("grad", *leaf);
+  return leaf->grad;
 }
 
 // Attaches this tensor if needed. An undefined grad clears the gradient. A sparse grad is checked by the
@@ -29,10 +32,21 @@ void Tensor::set_grad(const Tensor& grad) const {
       throw DeviceError("set_grad", "expected ", device(), ", got ", describe(grad), " for ",
                         describe(*this));
   }
-  autograd::leaf_of(*this)->grad = grad;
+  const Ref<autograd::Leaf> leaf = autograd::leaf_of(*this);
+  leaf->grad = grad;
+  if (Capture* capture = recording_capture()) capture->add_leaf(leaf, false);
 }
 
 namespace autograd {
+
+void check_gradient_of_step(const char* op, const Leaf& leaf) {
+  const Capture* const capture = recording_capture();
+  if (!capture || !leaf.grad.defined() || capture->has_leaf(leaf)) return;
+  if (!capture->is_own(*elements_of(leaf.grad).storage()))
+    throw StateError(op, "cannot be captured: the gradient of ", describe(leaf.tensor()),
+                     " is from before the step; compute and clear gradients within the step");
+}
+
 namespace {
 std::atomic<uint64_t> next_sequence{1};  // numbers nodes in the order of their creation, over all threads
 }

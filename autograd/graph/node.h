@@ -159,6 +159,11 @@ class Leaf final : public AutogradSlot {
   TensorImpl* owner_;  // not owned; null once the tensor is destroyed
 };
 
+// In a step that is being recorded: checks that the gradient of the leaf, if there is one, is of this step. A replay
+// would read the recording's gradient instead of later ones.
+// Errors: StateError.
+void check_gradient_of_step(const char* op, const Leaf& leaf);
+
 // Returns x's leaf, created on first use.
 // Errors: DTypeError unless x is floating point.
 Ref<Leaf> leaf_of(const Tensor& x);

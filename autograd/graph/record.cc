@@ -6,7 +6,7 @@
 #include "gradus/autograd/graph/anomaly.h"
 #include "gradus/autograd/graph/recording_state.h"
 #include "gradus/autograd/graph/relu_fusion.h"
-#include "gradus/tensor/runtime/stream_use.h"
+#include "gradus/tensor/runtime/allocator.h"
 #include "gradus/tensor/tensor_checks.h"
 
 namespace gradus::autograd {

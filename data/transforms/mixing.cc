@@ -9,6 +9,7 @@
 
 #include "gradus/data/transforms/random_numbers.h"
 #include "gradus/tensor/base/error.h"
+#include "gradus/tensor/runtime/capture.h"
 #include "gradus/tensor/tensor_checks.h"
 
 namespace gradus::data {
@@ -36,6 +37,7 @@ void check_batch(const char* op, const Batch& batch, int dims) {
 
 // Returns the input in exclusively owned memory, with each sample's elements contiguous.
 Tensor own_input(const Tensor& x) {
+  refuse_capture("mixup", "the host mixes the samples; mix them before the step");
   const int64_t n = x.size(0), item = x.numel() / n;
   const bool samples_apart = n == 1 || x.stride(0) == item;
   if (x.is_sole_owner() && samples_apart) return x;

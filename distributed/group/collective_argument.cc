@@ -8,6 +8,7 @@
 
 #include "gradus/autograd/graph/record.h"
 #include "gradus/tensor/ops/copy.h"
+#include "gradus/tensor/runtime/capture.h"
 #include "gradus/tensor/runtime/stream.h"
 
 namespace gradus::dist::internal {
@@ -28,6 +29,7 @@ void check(std::string_view op, std::string_view what, const Tensor& x) {
 
 void check_in_host_memory(std::string_view op, std::string_view what, const Tensor& x) {
   if (!x) throw ValueError(op, what, " is undefined");
+  refuse_capture(op, "a replay does not call other ranks");
   if (x.device().type != DeviceType::kCPU)
     throw DeviceError(op, what, " is not in host memory: ", describe(x));
 }

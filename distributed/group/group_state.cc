@@ -133,6 +133,7 @@ std::string GroupState::backend_name() const { return size() > 1 ? world_->backe
 
 Work GroupState::run(Collective collective, bool async, std::optional<Milliseconds> timeout) {
   check_member(collective.op);
+  refuse_capture(collective.op, "a replay does not call other ranks");
   if (collective.sizes.size() > kMaxSizes)
     throw ValueError(collective.op, "at most ", kMaxSizes, " sizes can be compared between ranks, got ",
                      collective.sizes.size());

@@ -10,6 +10,7 @@
 
 #include "gradus/tensor/base/device_failure.h"
 #include "gradus/tensor/kernel.h"
+#include "gradus/tensor/runtime/capture.h"
 
 namespace gradus::raw {
 namespace {
@@ -68,6 +69,7 @@ Tensor on_host_device(Device device, const Tensor& x) {
 // Errors: DeviceError for a meta src, or if a GPU is involved and the program has no CUDA copy kernel.
 void copy_between_devices(const Tensor& dst, const Tensor& src) {
   const Device to = dst.device(), from = src.device();
+  refuse_capture("copy_", "it copies between devices");
   if (from.type == DeviceType::kMeta)
     throw DeviceError("copy_", "a meta tensor has no data: source ", describe(src), ", destination ",
                       describe(dst));

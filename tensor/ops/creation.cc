@@ -104,6 +104,7 @@ int64_t tril_count(int64_t rows, int64_t cols, int64_t offset) {
 // [2,count]: all i, then all j. `count` is the number of pairs.
 template <class First, class Last>
 Tensor coordinates(int64_t count, int64_t begin, int64_t end, TensorOptions options, First first, Last last) {
+  refuse_capture("coordinates", "the host writes the indices; make them before the step");
   const Tensor y = empty({2, count}, {.dtype = DType::kI64});
   int64_t* row = y.ptr<int64_t>();
   int64_t* col = row + count;

@@ -24,6 +24,9 @@ namespace {
 // device and generator the key is relative to the state on the device.
 DrawKey next_draw(Device device) {
   const Context& context = Context::current();
+  if (const Capture* capture = recording_capture(); capture && capture->device() != device)
+    refuse_capture("random",
+                   "each replay would have the same random numbers, which are drawn on another device");
   const PhiloxKey key = context.generator->next();
   for (const auto& base : context.draw_bases | std::views::reverse)
     if (base->generator == context.generator && base->device_state.device() == device) {
@@ -31,13 +34,8 @@ DrawKey next_draw(Device device) {
           base->is_repeatable && key.seed == base->start.seed && key.stream >= base->start.stream;
       return {{key.seed - base->start.seed, key.stream - base->start.stream}, base->device_state};
     }
+  refuse_capture("random", "it draws from a generator that the step did not begin with");
   return {key};
-}
-// Replicas with the same seed must have different dropout masks, so the replica is part of the key.
-DrawKey next_dropout_draw(Device device) {
-  DrawKey key = next_draw(device);
-  key.philox.stream += uint64_t(Job::current()->replica().index) << 40;
-  return key;
 }
 
 void check_probability(const char* op, double p) {
@@ -45,6 +43,13 @@ void check_probability(const char* op, double p) {
 }
 
 }  // namespace
+
+// Replicas with the same seed must have different dropout masks, so the replica is part of the key.
+DrawKey next_dropout_draw(Device device) {
+  DrawKey key = next_draw(device);
+  key.philox.stream += uint64_t(Job::current()->replica().index) << 40;
+  return key;
+}
 
 void uniform_(const Tensor& x, double low, double high) {
   check_floating("uniform_", "x", x);
@@ -77,8 +82,11 @@ Tensor bernoulli_mask(const Tensor& x, double p) {
 
 Tensor dropout_mask(const Tensor& x, double p) {
   check_probability("dropout", p);
+  return dropout_mask(x, p, next_dropout_draw(x.device()));
+}
+
+Tensor dropout_mask(const Tensor& x, double p, const DrawKey& key) {
   Tensor mask = empty_like(x, DType::kBool);
-  const DrawKey key = next_dropout_draw(x.device());
   if (mask.numel() > 0) dropout_mask_kernel(mask, p, key);
   return mask;
 }
@@ -229,8 +237,8 @@ Tensor multinomial(const Tensor& weights, int64_t count, MultinomialOptions opti
 
 DeviceDraws::DeviceDraws(Device device) {
   const OpCall call("DeviceDraws");
-  if (device.type != DeviceType::kCUDA)
-    throw DeviceError("DeviceDraws", "expected a CUDA device, got ", device);
+  if (device.type != DeviceType::kCUDA && device != kCPU)
+    throw DeviceError("DeviceDraws", "expected cpu or a CUDA device, got ", device);
   base_ = std::make_shared<DrawBase>(nullptr, empty({2}, {DType::kI64, device}));
 }
 

@@ -26,8 +26,8 @@ namespace raw {
 //   dropout masks            half-word i mod 8 of counter i / 8, the lower half of a word first
 // 16-bit floats are drawn as f32.
 
-// The key of a draw as a kernel argument. If `base`, i64[2] on the GPU, is defined, CUDA kernels add its two
-// numbers to seed and stream: Note [Draws that count from a device].
+// The key of a draw as a kernel argument. If `base`, i64[2] on the kernel's device, is defined, kernels add
+// its two numbers to seed and stream: Note [Draws that count from a device].
 struct DrawKey {
   PhiloxKey philox;
   Tensor base = {};
@@ -74,6 +74,10 @@ void bernoulli_(const Tensor& x, double p);
 // a multiple of 2^-16, and its mask differs between replicas of a job.
 Tensor bernoulli_mask(const Tensor& x, double p);
 Tensor dropout_mask(const Tensor& x, double p);
+// As dropout_mask, with the key of an earlier draw.
+Tensor dropout_mask(const Tensor& x, double p, const DrawKey& key);
+// Returns the key of the next draw of a dropout mask, for a kernel on `device`.
+DrawKey next_dropout_draw(Device device);
 // Returns mask = dropout_mask(x, p) and y = mask ? scale * x : 0. p is the probability of keeping an element.
 // Writes y to `out` if defined, which has x's shape and dtype and may share x's buffer.
 struct DropoutResult {
@@ -161,7 +165,7 @@ struct DrawBase {
 // Not thread-safe.
 class DeviceDraws {
  public:
-  // Errors: DeviceError unless it is a CUDA device.
+  // Errors: DeviceError unless it is cpu:0 or a CUDA device.
   explicit DeviceDraws(Device device);
   DeviceDraws(const DeviceDraws&) = delete;
   DeviceDraws& operator=(const DeviceDraws&) = delete;

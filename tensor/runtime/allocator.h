@@ -40,4 +40,8 @@ void* allocate(Device device, int64_t bytes);
 // CPU devices must have run.
 void deallocate(Device device, void* p, int64_t bytes) noexcept;
 
+// Returns whether work on streams other than the device's current one may still use the block that begins at p.
+// False on CPU devices, whose queues own the tensors of their kernels, and if p is not the start of a block.
+bool is_used_on_other_streams(Device device, const void* p);
+
 }  // namespace gradus

@@ -5,6 +5,7 @@
 
 #include <pthread.h>
 
+#include "gradus/tensor/base/error.h"
 #include "gradus/tensor/runtime/random.h"
 
 namespace gradus {
@@ -23,6 +24,8 @@ Context Context::snapshot() const {
   Context copy = *this;
   copy.running_node = nullptr;  // a backward rule runs on one thread only
   copy.is_last_run = false;
+  copy.capture = nullptr;  // a step runs on one thread
+  copy.replays_training = false;
   return copy;
 }
 
@@ -40,8 +43,18 @@ void name_thread(const std::string& name) {
   ::pthread_setname_np(::pthread_self(), name.substr(0, 15).c_str());
 }
 
-ContextScope::ContextScope(Context& context) : previous_(Context::current_) { Context::current_ = &context; }
-ContextScope::~ContextScope() { Context::current_ = previous_; }
+ContextScope::ContextScope(Context& context) : previous_(Context::current_) {
+  if (previous_ && !context.capture) context.capture = std::move(previous_->capture);
+  Context::current_ = &context;
+}
+ContextScope::~ContextScope() {
+  if (previous_ && !previous_->capture) previous_->capture = std::move(Context::current_->capture);
+  Context::current_ = previous_;
+}
+
+void refuse_capture(std::string_view op, const char* reason) {
+  if (recording_capture()) throw StateError(op, "cannot be captured: ", reason);
+}
 
 Stream current_stream(Device device) {
   for (const Stream& s : Context::current().streams)

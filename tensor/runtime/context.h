@@ -12,6 +12,7 @@
 #include "gradus/tensor/base/device.h"
 #include "gradus/tensor/base/dtype.h"
 #include "gradus/tensor/base/ref.h"
+#include "gradus/tensor/runtime/capture.h"
 #include "gradus/tensor/runtime/job.h"
 #include "gradus/tensor/runtime/observer.h"
 #include "gradus/tensor/runtime/random.h"
@@ -37,18 +38,23 @@ struct Context {
   std::vector<Stream> streams;  // current streams that differ from their device's default
   std::shared_ptr<RandomGenerator> generator = new_generator();
   std::vector<std::shared_ptr<DrawBase>> draw_bases;  // of open DeviceDraws::Scopes
-  int threads = 0;             // threads of parallel_for; 0: OMP_NUM_THREADS, else usable_cores()
-  bool deterministic = false;  // nondeterministic kernels throw; the CPU has none
+  int threads = 0;  // threads of parallel_for; 0: OMP_NUM_THREADS, else usable_cores()
+  // Convolutions on GPUs run only engines of cuDNN whose results repeat bit for bit. All other kernels always do.
+  bool deterministic = false;
   // Skip kernels that have an operand on the meta device. Ops then accept meta operands together with operands on other
   // devices, and the contents of results are undefined.
   bool skip_meta_kernels = false;
   std::vector<const std::string*> module_path;  // names of the modules being called, outermost first
   Ref<Observer> observer;                       // receives kernels and other timed ranges; null: none
-  Ref<Job> job;                                 // this rank's job if ranks are threads; null: the process's
+  Ref<Capture> capture;                         // records the kernels of a step (CapturedStep); null: none
+  // A training step's kernel is being replayed. Kernels then keep no copies of weights in other layouts.
+  bool replays_training = false;
+  Ref<Job> job;  // this rank's job if ranks are threads; null: the process's
 
   // Returns the calling thread's context. A thread starts with a context of its own.
   static Context& current() { return current_ ? *current_ : own(); }
-  // Returns a copy for another thread. The recordings and the generator are shared with this Context.
+  // Returns a copy for another thread, without the capture. The recordings and the generator are shared with
+  // this Context.
   Context snapshot() const;
   std::string module_path_text() const;  // "layer3.1.conv2"; "" outside modules
 
@@ -59,7 +65,8 @@ struct Context {
   static constinit thread_local Context* current_;
 };
 
-// Makes `context`, which must outlive the scope, the calling thread's context for the lifetime of the scope.
+// Makes `context`, which must outlive the scope, the calling thread's context for the lifetime of the scope. A
+// capture goes on in `context`.
 // Scopes, also StreamScope, end on the thread that opened them, the innermost first.
 class ContextScope {
  public:
@@ -90,6 +97,31 @@ inline void report_algorithm(std::string_view kernel) {
   if (Observer* o = observer()) [[unlikely]]
     o->algorithm_selected(kernel);
 }
+
+// Returns this thread's capture if it is recording, else null.
+inline Capture* recording_capture() {
+  Capture* const capture = Context::current().capture.get();
+  return capture && capture->is_recording() ? capture : nullptr;
+}
+
+// Returns the id of this thread's capture, or 0. Values that ops keep for later calls, such as casts of
+// parameters, belong to one capture or to none: in a replay nothing would compute them again.
+inline uint64_t capture_id() {
+  const Capture* capture = Context::current().capture.get();
+  return capture ? capture->id : 0;
+}
+
+// Suspends this thread's capture during its lifetime.
+class CapturePause {
+ public:
+  CapturePause() : capture_(std::move(Context::current().capture)) {}
+  ~CapturePause() { Context::current().capture = std::move(capture_); }
+  CapturePause(const CapturePause&) = delete;
+  CapturePause& operator=(const CapturePause&) = delete;
+
+ private:
+  Ref<Capture> capture_;
+};
 
 // Returns the stream on which this thread launches kernels of `device`.
 Stream current_stream(Device device);

@@ -12,9 +12,9 @@
 #include <utility>
 
 #include "gradus/tensor/base/device_failure.h"
+#include "gradus/tensor/runtime/allocator.h"
 #include "gradus/tensor/runtime/fork.h"
 #include "gradus/tensor/runtime/guarded_memory.h"
-#include "gradus/tensor/runtime/stream_use.h"
 
 namespace gradus::internal {
 namespace {
@@ -62,8 +62,9 @@ DeviceAllocator::DeviceAllocator(DeviceRuntime& runtime, Device device)
 // events; a new segment after all free segments have been returned to the device.
 void* DeviceAllocator::allocate(int64_t bytes, const StreamRef& stream) {
   const std::lock_guard lock(mutex_);
-  const int64_t size = caching_disabled_ ? bytes : round_up(bytes, kAlignment);
-  const Kind kind = caching_disabled_ ? Kind::kUncached : size <= kSmallLimit ? Kind::kSmall : Kind::kLarge;
+  const bool is_cached = !caching_disabled_ || stream->keeps_memory();
+  const int64_t size = is_cached ? round_up(bytes, kAlignment) : bytes;
+  const Kind kind = !is_cached ? Kind::kUncached : size <= kSmallLimit ? Kind::kSmall : Kind::kLarge;
   collect_pending(false);
   Block* block = take_free(size, kind, stream);
   if (!block) block = take_from_other_stream(size, kind, stream, false);
@@ -102,6 +103,10 @@ void DeviceAllocator::deallocate(void* p) noexcept {
   bool is_known = true;  // the events cover all uses
   for (const StreamRef& other : std::exchange(block->other_streams, {})) {
     try {
+      if (other->is_capturing()) {
+        is_known = false;
+        continue;
+      }
       pending_[other.get()].push_back({block, other->record()});
       ++block->events;
     } catch (const std::exception&) {
@@ -163,7 +168,7 @@ DeviceAllocator::Block* DeviceAllocator::take_from_other_stream(int64_t bytes, K
                                                                 bool wait_for_owner) {
   if (kind == Kind::kUncached) return nullptr;
   for (auto& [owner, pool] : pools_) {
-    if (owner == stream.get()) continue;
+    if (owner == stream.get() || owner->keeps_memory()) continue;
     auto& free = pool.free[static_cast<int>(kind)];
     const auto fits = [&](const Block* b) { return b->bytes >= bytes && b->is_whole_segment(); };
     const auto found = std::find_if(free.begin(), free.end(), fits);
@@ -288,6 +293,7 @@ void DeviceAllocator::collect_pending(bool wait) {
 // Returns all completely free segments to the device.
 void DeviceAllocator::release_all() {
   for (auto& [stream, pool] : pools_) {
+    if (stream->keeps_memory()) continue;
     for (auto& free : pool.free) {
       for (auto at = free.begin(); at != free.end();) {
         Block* const block = *at;

@@ -2,6 +2,7 @@
 // API), through which the tensor core uses devices. //tensor/cuda:backend links an implementation for CUDA.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -22,6 +23,7 @@ class DeviceRuntime {
  public:
   using StreamHandle = void*;
   using EventHandle = void*;
+  using GraphHandle = void*;
 
   virtual ~DeviceRuntime() = default;
 
@@ -70,6 +72,13 @@ class DeviceRuntime {
   // Queues a copy from one device to another.
   virtual void copy_between(void* to, int to_device, const void* from, int from_device, int64_t bytes,
                             StreamHandle stream) = 0;
+
+  // Work that the calling thread queues on `stream` after begin_capture() is recorded instead of run. end_capture()
+  // returns the recorded work as a graph. Neither it nor destroy_graph() waits for launches of a graph.
+  virtual void begin_capture(StreamHandle stream) = 0;
+  virtual GraphHandle end_capture(StreamHandle stream) = 0;
+  virtual void launch(GraphHandle graph, StreamHandle stream) = 0;
+  virtual void destroy_graph(GraphHandle graph) noexcept = 0;
 
   // Kernels cannot throw. A kernel that reads an invalid value, such as an index out of range, reports the value,
   // and this function throws the kernel's error (IndexError) on the host. Returns if no kernel of the stream has
@@ -124,6 +133,19 @@ class NativeStream {
   Device device() const { return device_; }
   DeviceRuntime::StreamHandle handle() const { return handle_; }
   bool is_idle() const { return runtime_.is_idle(handle_); }
+  // While set, the allocator reserves the stream's free memory for it: Note [Memory of a graph], graph_capture.h.
+  bool keeps_memory() const { return keeps_memory_; }
+  void set_keeps_memory(bool on) { keeps_memory_ = on; }
+  // Whether a capture is open on the stream. Events recorded on it then are part of the graph.
+  bool is_capturing() const { return is_capturing_; }
+  void begin_capture() {
+    runtime_.begin_capture(handle_);
+    is_capturing_ = true;
+  }
+  DeviceRuntime::GraphHandle end_capture() {
+    is_capturing_ = false;
+    return runtime_.end_capture(handle_);
+  }
   void synchronize() const { runtime_.synchronize(handle_); }
   void throw_kernel_errors() const { runtime_.throw_kernel_errors(handle_); }
   void wait(const NativeEvent& event) const { runtime_.wait(handle_, event.handle()); }
@@ -139,6 +161,7 @@ class NativeStream {
   DeviceRuntime& runtime_;
   Device device_;
   DeviceRuntime::StreamHandle handle_;
+  std::atomic<bool> keeps_memory_{false}, is_capturing_{false};
 };
 
 // Returns the runtime's stream of a Stream, the public handle (stream.h); null for streams of CPU devices.

@@ -157,6 +157,33 @@ struct Cube : autograd::Function {
   std::vector<Tensor> backward(std::vector<Tensor> dys) override { return {dys[0] * 3 * square(saved(0))}; }
 };
 
+// The mean loss with recordings is that without.
+TEST(AutogradPage, CapturedSteps) {
+  const auto train = [](int warm_up) {
+    manual_seed(1);
+    const data::GeneratedDigits digits({.size = 64});
+    nn::Sequential net({nn::layer<nn::Flatten>(), nn::layer<nn::Linear>({.in = 784, .out = 10})});
+    optim::SGD opt(net.parameters(), {.lr = 0.1});
+    GradManager gm;
+    gm.attach(net.parameters());
+    data::DataLoader loader(digits, {.batch_size = 8});
+    Tensor total = zeros({});
+    CapturedStep step(
+        [&](const CapturedStep::Tensors& in) -> CapturedStep::Tensors {
+          auto recording = gm.record();
+          Tensor loss = nn::cross_entropy(net(in[0]), in[1]);
+          gm.backward(loss);
+          opt.step().clear_grad();
+          return {loss};
+        },
+        {.warm_up = warm_up});
+    for (const data::Batch& b : loader) total += step({b.input, b.target})[0];
+    EXPECT_EQ(step.num_recordings(), warm_up == 3 ? 1u : 0u);
+    return total.item<double>();
+  };
+  EXPECT_EQ(train(3), train(1000));
+}
+
 TEST(AutogradPage, Function) {
   Tensor x = scalar(2);
   GradManager gm;

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "gradus/tensor/runtime/capture.h"
+
 namespace gradus::gan {
 
 // `average_` refers to the model, which must outlive this object, and has its own copies of the weights.
@@ -32,6 +34,7 @@ double Ema::decay(int64_t before, int64_t images) const {
 }
 
 void Ema::update(int64_t images) {
+  refuse_capture("Ema", "its decay depends on a number of the host; update it after the step");
   if (images < images_)
     throw ValueError("Ema", "expected the number of images shown so far, at least ", images_, ", got ",
                      images);

@@ -2,7 +2,6 @@
 // Numbers are counter-based (Philox): an element depends on the key (seed, number of the draw) and its index,
 // never on the number of threads. Formulas shared with the GPU are in tensor/ops/formulas. Callers have
 // checked arguments and pass tensors that are not empty; shapes and dtypes are in tensor/ops/random.h.
-// DrawKey::base is undefined on CPUs.
 #include "gradus/tensor/ops/random.h"
 #include "gradus/tensor/kernel.h"
 
@@ -10,6 +9,7 @@
 #include <vector>
 
 #include "gradus/tensor/cpu/convert.h"
+#include "gradus/tensor/cpu/elementwise/dropout_bits.h"
 #include "gradus/tensor/cpu/elementwise/elementwise.h"
 #include "gradus/tensor/cpu/elementwise/philox.h"
 #include "gradus/tensor/ops/comparison.h"
@@ -21,6 +21,13 @@
 
 namespace gradus::cpu {
 namespace {
+
+// Returns the key of a draw, with the two numbers of its `base` added.
+PhiloxKey absolute(const raw::DrawKey& key) {
+  if (!key.base.defined()) return key.philox;
+  const int64_t* const base = key.base.ptr<int64_t>();
+  return {key.philox.seed + uint64_t(base[0]), key.philox.stream + uint64_t(base[1])};
+}
 
 // Fills `out` with random elements. The element at row-major index i follows from key and i alone (Note [Draws] in
 // tensor/ops/random.h), for any layout and dtype of `out`. `draw` (draws::Uniform, ...) converts the 32-bit words
@@ -61,19 +68,19 @@ template <class F> void with_draw_type(const Tensor& out, F&& f) {
 }
 
 void uniform_cpu(const Tensor& out, double low, double high, const raw::DrawKey& key) {
-  with_draw_type(out, [&]<class T>() { fill(out, key.philox, draws::Uniform<T>(low, high)); });
+  with_draw_type(out, [&]<class T>() { fill(out, absolute(key), draws::Uniform<T>(low, high)); });
 }
 void normal_cpu(const Tensor& out, double mean, double std, const raw::DrawKey& key) {
-  with_draw_type(out, [&]<class T>() { fill(out, key.philox, draws::Normal<T>(mean, std)); });
+  with_draw_type(out, [&]<class T>() { fill(out, absolute(key), draws::Normal<T>(mean, std)); });
 }
 void bernoulli_cpu(const Tensor& out, double p, const raw::DrawKey& key) {
-  fill(out, key.philox, draws::Bernoulli(p));
+  fill(out, absolute(key), draws::Bernoulli(p));
 }
 void dropout_mask_cpu(const Tensor& out, double p, const raw::DrawKey& key) {
-  fill(out, key.philox, draws::DropoutMask(p));
+  fill(out, absolute(key), draws::DropoutMask(p));
 }
 void randint_cpu(const Tensor& out, int64_t low, uint64_t range, const raw::DrawKey& key) {
-  fill(out, key.philox, draws::Integers{low, range});
+  fill(out, absolute(key), draws::Integers{low, range});
 }
 
 // Fisher-Yates shuffle: element i is swapped with a random one of elements [i, n).
@@ -82,9 +89,10 @@ void randperm_cpu(const Tensor& out, const raw::DrawKey& key) {
   const int64_t n = out.numel();
   for (int64_t i = 0; i < n; ++i) order[i] = i;
   uint32_t words[kPhiloxWords];
+  const PhiloxKey philox = absolute(key);
   for (int64_t i = 0; i + 1 < n; ++i) {
     constexpr int kElements = kPhiloxWords / 2;
-    if (i % kElements == 0) philox_words(key.philox, uint64_t(i / kElements) * kPhiloxCounters, 1, words);
+    if (i % kElements == 0) philox_words(philox, uint64_t(i / kElements) * kPhiloxCounters, 1, words);
     std::swap(order[i], order[draws::partner_of(i, n, words + 2 * (i % kElements))]);
   }
 }
@@ -185,6 +193,24 @@ void below_cpu(const Tensor& out, const Tensor& p) {
 }
 
 }  // namespace
+
+void dropout_bits(const raw::DrawKey& key, double p, int64_t first, int64_t n, bool* keep) {
+  using draws::DropoutMask;
+  constexpr int kPerCounter = draws::kPerCounter<DropoutMask>, kElements = kPhiloxCounters * kPerCounter;
+  const DropoutMask draw(p);
+  const PhiloxKey philox = absolute(key);
+  uint32_t words[kPhiloxWords];
+  bool block[kElements];
+  int64_t skip = first % kPerCounter;  // elements of the first counter before `first`
+  for (int64_t counter = first / kPerCounter, done = 0; done < n; counter += kPhiloxCounters, skip = 0) {
+    philox_words(philox, uint64_t(counter), 1, words);
+    draws::make_elements<kPhiloxCounters>(draw, words, block);
+    const int64_t count = std::min(kElements - skip, n - done);
+    std::copy_n(block + skip, count, keep + done);
+    done += count;
+  }
+}
+
 }  // namespace gradus::cpu
 
 namespace gradus::raw {

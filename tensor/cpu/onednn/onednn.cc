@@ -150,7 +150,8 @@ void reorder(const dnnl::memory& from, const dnnl::memory& to) {
 bool should_cache_reordered(const Tensor& w) {
   // On a queued device a storage's version changes when a write is queued, before the contents do.
   const Context& context = Context::current();
-  return w.device() == kCPU && context.recordings.empty() && !context.running_node;
+  return w.device() == kCPU && context.recordings.empty() && !context.running_node &&
+         !context.replays_training;
 }
 
 dnnl::memory reorder_weights(const Tensor& w, const Desc& plain, const Desc& layout, Tensor& owner) {

@@ -158,6 +158,7 @@ class Runtime final : public internal::DeviceRuntime {
 
   void copy(void* to, const void* from, int64_t bytes, StreamHandle stream) override {
     const cudaPointerAttributes target = attributes_of(to), source = attributes_of(from);
+    if (target.type != cudaMemoryTypeDevice || source.type != cudaMemoryTypeDevice) refuse_to_capture(stream);
     if (target.type == cudaMemoryTypeDevice && source.type == cudaMemoryTypeUnregistered) {
       use(target.device);
       return copy_through_pinned(to, target.device, from, bytes, stream);
@@ -181,6 +182,27 @@ class Runtime final : public internal::DeviceRuntime {
     count_calls(nullptr, {.copies_on_device = 1, .bytes_on_device = bytes});
   }
 
+  // A relaxed capture leaves other threads, and allocations of this one, alone.
+  void begin_capture(StreamHandle stream) override {
+    GRADUS_CHECK_ON(stream, cudaStreamBeginCapture, of(stream), cudaStreamCaptureModeRelaxed);
+  }
+  GraphHandle end_capture(StreamHandle stream) override {
+    cudaGraph_t graph;
+    GRADUS_CHECK_ON(stream, cudaStreamEndCapture, of(stream), &graph);
+    cudaGraphExec_t executable = nullptr;
+    const cudaError_t status = cudaGraphInstantiate(&executable, graph, 0);
+    ignore(cudaGraphDestroy(graph));
+    check_on(stream, "cudaGraphInstantiate", status);
+    return executable;
+  }
+  void launch(GraphHandle graph, StreamHandle stream) override {
+    GRADUS_CHECK_ON(stream, cudaGraphLaunch, static_cast<cudaGraphExec_t>(graph), of(stream));
+    count_calls(nullptr, {.launches = 1});
+  }
+  void destroy_graph(GraphHandle graph) noexcept override {
+    ignore(cudaGraphExecDestroy(static_cast<cudaGraphExec_t>(graph)));
+  }
+
   void throw_kernel_errors(StreamHandle stream) override { cuda::throw_kernel_errors(of(stream)); }
   void throw_kernel_errors_on_device(int device) override { cuda::throw_kernel_errors_on_device(device); }
 
@@ -195,6 +217,15 @@ class Runtime final : public internal::DeviceRuntime {
     cudaPointerAttributes attributes;
     GRADUS_CHECK(cudaPointerGetAttributes, &attributes, p);
     return attributes;
+  }
+
+  // Throws StateError if the stream is captured: its graph would name memory of the host that has other contents,
+  // or none, at a launch.
+  static void refuse_to_capture(StreamHandle stream) {
+    cudaStreamCaptureStatus status;
+    GRADUS_CHECK_ON(stream, cudaStreamIsCapturing, of(stream), &status);
+    if (status != cudaStreamCaptureStatusNone)
+      throw StateError("copy", "cannot be captured: it copies between host and device");
   }
 
   // Lets copies of `device` access the memory of `peer` directly. Else the driver copies through the host.

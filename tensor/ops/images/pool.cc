@@ -218,8 +218,8 @@ void max_pool_relu_grad_(const Tensor& x, const Tensor& dy, const PoolWindows& w
   check_cells("max_pool_relu_grad_", "x", x, w.rank, w.input);
   check_cells("max_pool_relu_grad_", "dy", dy, w.rank, w.output);
   check_same_dtype("max_pool_relu_grad_", "dy", dy, "x", x);
-  x.storage()->bump_version();
   if (x.numel() > 0) max_pool_relu_grad_kernel(x, channels_last(dy), w);
+  x.storage()->bump_version();
 }
 
 }  // namespace gradus::raw

@@ -28,14 +28,12 @@ void check_like_x(const char* op, const char* name, const Tensor& t, const Tenso
     throw ShapeError(op, name, " must be like x: ", name, ' ', describe(t), ", x ", describe(x));
 }
 
-// Checks running statistics against a batch's mean [C], and increments their storage versions, because the
-// kernels write to them in place. They have mean's dtype or `narrow`, x's dtype.
-void prepare_update(const char* op, const RunningStatistics& running, const Tensor& mean, DType narrow) {
+// Checks running statistics against a batch's mean [C]. They have mean's dtype or `narrow`, x's dtype.
+void check_update(const char* op, const RunningStatistics& running, const Tensor& mean, DType narrow) {
   if (const Tensor& batches = running.batches; batches.defined()) {
     if (batches.dtype() != DType::kI64 || batches.numel() != 1 || batches.device() != mean.device())
       throw ShapeError(op, "num_batches_tracked must be i64[] beside the statistics: ", describe(batches),
                        ", mean ", describe(mean));
-    batches.storage()->bump_version();
   }
   for (const Tensor* t : {&running.mean, &running.var}) {
     if (!t->defined()) continue;
@@ -44,8 +42,13 @@ void prepare_update(const char* op, const RunningStatistics& running, const Tens
     if (channel_dtype(t->dtype()) != mean.dtype() || (t->dtype() != mean.dtype() && t->dtype() != narrow))
       throw DTypeError(op, "running statistics are ", t->dtype(), " but the batch's are ", mean.dtype(), ": ",
                        describe(*t), conversion_hint("x", t->dtype()));
-    t->storage()->bump_version();
   }
+}
+
+// Increments the storage versions of running statistics that a kernel has written to.
+void count_update(const RunningStatistics& running) {
+  for (const Tensor* t : {&running.batches, &running.mean, &running.var})
+    if (t->defined()) t->storage()->bump_version();
 }
 
 }  // namespace
@@ -74,9 +77,10 @@ BatchNormResult batch_norm(const Tensor& x, const Tensor& weight, const Tensor& 
   const TensorOptions like{channel_dtype(x.dtype()), x.device()};
   BatchNormResult r{channels_innermost_like(x), empty({x.size(1)}, like), empty({x.size(1)}, like)};
   if (x.numel() > 0) {
-    prepare_update("batch_norm", running, r.mean, x.dtype());
+    check_update("batch_norm", running, r.mean, x.dtype());
     batch_norm_kernel(r.y, r.mean, r.var, channels_innermost(x), by_channel_if_any(weight, x),
                       by_channel_if_any(bias, x), eps, running);
+    count_update(running);
   } else {
     fill_(r.mean, 0), fill_(r.var, 0);
   }
@@ -94,9 +98,10 @@ BatchNormResult batch_norm_relu(const Tensor& x, const Tensor& residual, const T
   BatchNormResult r{options.in_place && other.defined() ? other : channels_innermost_like(x),
                     empty({x.size(1)}, like), empty({x.size(1)}, like)};
   if (x.numel() > 0) {
-    prepare_update(op, running, r.mean, x.dtype());
+    check_update(op, running, r.mean, x.dtype());
     batch_norm_relu_kernel(r.y, r.mean, r.var, channels_innermost(x), other, by_channel_if_any(weight, x),
                            by_channel_if_any(bias, x), options.eps, options.negative_slope, running);
+    count_update(running);
   } else {
     fill_(r.mean, 0), fill_(r.var, 0);
   }
@@ -203,8 +208,9 @@ void batch_norm_update_(const RunningStatistics& running, const Tensor& mean, co
     if (!t->defined()) throw StateError(op, name, " is undefined (none) where a tensor is needed");
   if (!(var.shape() == mean.shape()) || var.dtype() != mean.dtype())
     throw ShapeError(op, "var must be like mean: var ", describe(var), ", mean ", describe(mean));
-  prepare_update(op, running, mean, running.mean.dtype());
+  check_update(op, running, mean, running.mean.dtype());
   batch_norm_update_kernel(mean, var, running, rows);
+  count_update(running);
 }
 
 }  // namespace gradus::raw

@@ -158,6 +158,21 @@ TEST_P(OnCuda, TrainsAsOnTheCpuInMixedPrecision) {
   expect_alike(GetParam(), {"--amp", "bf16"}, 2e-2);
 }
 
+// Steps 5 and 6 are replays.
+TEST(CapturedOnCuda, TrainsAsWithout) {
+  for (Case c : all_cases()) {
+    if (c.program == "gan" || c.program == "gpt") continue;
+    c.args.insert(c.args.end(), {"--epochs", "3"});
+    for (const std::string device : {"cpu", "cuda"}) {
+      const nlohmann::json expected = train(c, {"--device", device});
+      const nlohmann::json given = train(c, {"--device", device, "--capture"});
+      if (expected.is_null() || given.is_null()) continue;
+      EXPECT_EQ(given.at("history"), expected.at("history")) << c.name << " on " << device;
+      for (const std::string& figure : c.figures) EXPECT_EQ(given.at(figure), expected.at(figure)) << figure;
+    }
+  }
+}
+
 TEST(CheckpointsOnCuda, FitBothDevices) {
   Scratch s;
   const auto train = [&](const std::string& device, const std::string& epochs) {
@@ -243,6 +258,7 @@ TEST(MistakesOnCuda, AreToldAtTheStart) {
   for (const std::string program : {"mnist", "cifar10", "imagenet", "gan", "gpt"})
     expect_error(program, {"--nproc", "2"}, ranks);
   expect_error("gpt", {"--pipeline", "2"}, ranks);
+  expect_error("mnist", {"--nproc", "2", "--capture"}, "--capture goes with one rank alone, got 2", "cpu");
   for (const std::string program : {"cifar10", "imagenet"})
     expect_error(program, {"--micro-batches", "2"}, "--pipeline trains on CPUs");
   expect_error("mnist", {"--train-samples", "4"}, "cuda:5 does not exist", "cuda:5");

@@ -353,7 +353,9 @@ template <class E, class F> void expect_error(const char* text, F f) {
 }
 
 TEST(DeviceDraws, SayWhatIsWrong) {
-  expect_error<DeviceError>("expected a CUDA device, got cpu", [] { DeviceDraws draws(kCPU); });
+  expect_error<DeviceError>("expected cpu or a CUDA device, got cpu:1", [] {
+    DeviceDraws draws(Device{DeviceType::kCPU, 1});
+  });
   DeviceDraws draws(kCuda);
   expect_error<StateError>("no scope has ended", [&] { draws.repeat(); });
   {
