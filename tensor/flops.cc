@@ -1,4 +1,4 @@
-// FLOP counts of the kernels of matrix products and convolutions, computed from the shapes. A multiply-add counts
+// FLOP counts of the kernels of matrix products, attention and convolutions, computed from the shapes. A multiply-add counts
 // as 2 FLOPs; adding a bias and applying a ReLU do not count. `tensors` are the kernel's arguments without
 // undefined ones, the output first.
 #include "gradus/tensor/flops.h"
@@ -10,6 +10,11 @@ namespace gradus {
 int64_t kernel_flops(std::string_view op, std::span<const Tensor* const> tensors) {
   // out [...,M,N], a [...,M,K]: K multiply-adds for each element of out.
   if (op == "matmul" || op == "matmul_relu") return 2 * tensors[0]->numel() * tensors[1]->size(-1);
+  // y [...,L,V], softmax_stats, q [...,L,E], k [...,S,E]: the products q k^T and w v, also where keys are masked.
+  if (op == "attention") return 2 * tensors[3]->size(-2) * (tensors[2]->numel() + tensors[0]->numel());
+  // dq, dk, dv, dy, y, softmax_stats, q, k: the products q k^T, dy v^T, dv, dk and dq.
+  if (op == "attention_backward")
+    return 2 * tensors[7]->size(-2) * (3 * tensors[0]->numel() + 2 * tensors[3]->numel());
   if (!op.starts_with("conv")) return 0;
   // Each element of the convolution's output y is a sum over the weights of its channel: w.numel() / w.size(0)
   // multiply-adds, also with groups. Both gradients have the same number, where dy stands for y and dw for w.

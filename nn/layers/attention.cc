@@ -146,12 +146,14 @@ AttentionResult MultiheadAttention::attend(const Tensor& query, const Tensor& ke
   std::vector<Tensor> qkv = project(query, key, value);
   if (options().add_bias_kv) qkv[1] = append_row(qkv[1], bias_k), qkv[2] = append_row(qkv[2], bias_v);
   if (options().add_zero_attn) qkv[1] = append_row(qkv[1], {}), qkv[2] = append_row(qkv[2], {});
+  const Tensor q = split_heads(qkv[0], heads), k = split_heads(qkv[1], heads), v = split_heads(qkv[2], heads);
   // The op's own causal mask would exclude appended keys.
-  const AttentionResult r = attention_with_weights(split_heads(qkv[0], heads), split_heads(qkv[1], heads),
-                                                   split_heads(qkv[2], heads),
-                                                   {.mask = combined_mask(o, n, l, s, query.dtype()),
-                                                    .causal = o.causal && qkv[1].size(0) == s,
-                                                    .dropout = is_training() ? options().dropout : 0.0});
+  const AttentionOptions masks{.mask = combined_mask(o, n, l, s, query.dtype()),
+                               .causal = o.causal && qkv[1].size(0) == s,
+                               .dropout = is_training() ? options().dropout : 0.0};
+  const AttentionResult r = o.need_weights
+                                ? attention_with_weights(q, k, v, masks)
+                                : AttentionResult{scaled_dot_product_attention(q, k, v, masks), {}};
   const Tensor joined = reshape(permute(r.output, {2, 0, 1, 3}), {l, n, *options().embed_dim});
   AttentionResult result{out_proj(joined), {}};
   if (o.need_weights) result.weights = o.average_attn_weights ? mean(r.weights, 1) : r.weights;

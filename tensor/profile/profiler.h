@@ -43,7 +43,7 @@ struct ProfileRow {
   double seconds = 0;           // total of all calls
   double backward_seconds = 0;  // the part of `seconds` within backward rules
   int64_t bytes = 0;            // operands and results of a kernel, each once; bytes sent by a collective
-  int64_t flops = 0;            // of matrix products and convolutions
+  int64_t flops = 0;            // of matrix products, attention and convolutions
   int64_t untimed = 0;          // GPU kernel calls of unknown time: failed or not finished
 };
 

@@ -7,7 +7,8 @@
 namespace gradus {
 
 // Sets whether CPU ops that the calling thread calls flush denormals, as torch.set_flush_denormal; the default is
-// false. Matrix products, convolutions, norms and optimizer steps always flush them. Returns whether this
+// false. Matrix products, attention, convolutions, norms and optimizer steps always flush
+// them. Returns whether this
 // processor supports it: x86 does.
 bool set_flush_denormal(bool flush);
 

@@ -94,6 +94,23 @@ TEST(Profiler, RecordsNothingOutsideOfItsScope) {
   EXPECT_EQ(observer(), nullptr);
 }
 
+// Forward q k^T and w v; backward the gradients of these products, and q k^T again.
+TEST(Profiler, CountsTheProductsOfAttention) {
+  Profiler profiler;
+  const Tensor q = randn({2, 9, 8}), k = randn({2, 10, 8}), v = randn({2, 10, 3});
+  GradManager gm;
+  gm.attach({q, k, v});
+  {
+    const auto scope = profiler.record();
+    auto recording = gm.record();
+    gm.backward(sum(scaled_dot_product_attention(q, k, v)));
+  }
+  const std::vector<ProfileRow> rows = profiler.rows();
+  ASSERT_TRUE(find(rows, "attention") && find(rows, "attention_backward")) << profiler.table();
+  EXPECT_EQ(find(rows, "attention")->flops, 2 * (2 * 9 * 10) * (8 + 3));
+  EXPECT_EQ(find(rows, "attention_backward")->flops, 2 * (2 * 9 * 10) * (3 * 8 + 2 * 3));
+}
+
 TEST(Profiler, CountsCallsBytesAndFlops) {
   Profiler profiler;
   const Tensor a = randn({64, 32}), b = randn({32, 16}), row = randn({1, 16});

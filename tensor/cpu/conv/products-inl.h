@@ -1,6 +1,6 @@
-// f32 matrix multiplication microkernels of the convolutions, for small operands that are already in a cache: a
-// block [rows][kPanel] of the result is accumulated in registers, as in BLIS. PositionSums builds weight gradients
-// on them. Strides count floats unless noted. Highway compiles this file once per instruction set.
+// Operands of the matrix products of convolutions: their layouts, the prefetching of their sources, and the
+// products of weight gradients (PositionSums). Strides count floats unless noted. Highway compiles this file
+// once per instruction set.
 #if defined(GRADUS_TENSOR_CPU_CONV_PRODUCTS_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef GRADUS_TENSOR_CPU_CONV_PRODUCTS_INL_H
 #undef GRADUS_TENSOR_CPU_CONV_PRODUCTS_INL_H
@@ -9,95 +9,17 @@
 #endif
 
 #include <algorithm>
-#include <array>
-#include <bit>
 #include <type_traits>
-#include <utility>
 
-#include "gradus/tensor/cpu/vectors-inl.h"
+#include "gradus/tensor/cpu/product_blocks-inl.h"
 #include "gradus/tensor/runtime/parallel.h"
 #include "gradus/tensor/tensor.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace gradus::cpu::HWY_NAMESPACE {
 
-constexpr int kPanel = 2 * kLanes;                   // columns of a block of the result
-constexpr int kMaxRows = kRegisters == 16 ? 6 : 14;  // maximum rows of a block of the result
-
-// Memory that a product prefetches into the second-level cache while it computes: in each of its K steps the
-// cache line at `address`, which then advances by `step` bytes.
-struct Prefetch {
-  const char* address = nullptr;
-  int64_t step = 0;
-};
-
-constexpr int kPrefetchColumns = 8;  // prefetch distance in columns of a; more cache lines would collide
-
-// c[r][n] = sum_k a[r][k] * b[k][n] for r < R, k < K and n < kPanel, or c += if kAdd. a_row, a_column, b_row and
-// c_row are strides; the columns of b and c are contiguous. A null prefetch.address means b.
-template <int R, bool kAdd>
-void product(const float* a, int64_t a_row, int64_t a_column, const float* b, int64_t b_row, int64_t K,
-             float* c, int64_t c_row, Prefetch prefetch) {
-  if (!prefetch.address) prefetch.address = reinterpret_cast<const char*>(b);
-  Floats sum[R][2];
-#pragma GCC unroll 16
-  for (int r = 0; r < R; ++r) sum[r][0] = sum[r][1] = hn::Zero(kFloats);
-#pragma GCC unroll 16
-  for (int r = 0; r < R; ++r) {  // c is written at the end
-    __builtin_prefetch(c + r * c_row, 1);
-    __builtin_prefetch(c + r * c_row + kLanes, 1);
-  }
-#pragma GCC unroll 2
-  for (int64_t k = 0; k < K; ++k, a += a_column, b += b_row) {
-    __builtin_prefetch(a + kPrefetchColumns * a_column, 0, 3);
-    __builtin_prefetch(prefetch.address, 0, 2);
-    prefetch.address += prefetch.step;
-    const Floats b0 = load(b), b1 = load(b + kLanes);
-#pragma GCC unroll 16
-    for (int r = 0; r < R; ++r) {
-      const Floats v = hn::Set(kFloats, a[r * a_row]);
-      sum[r][0] = hn::MulAdd(v, b0, sum[r][0]);
-      sum[r][1] = hn::MulAdd(v, b1, sum[r][1]);
-    }
-  }
-#pragma GCC unroll 16
-  for (int r = 0; r < R; ++r) {
-    float* to = c + r * c_row;
-    if constexpr (kAdd) {
-      sum[r][0] = load(to) + sum[r][0];
-      sum[r][1] = load(to + kLanes) + sum[r][1];
-    }
-    store(to, sum[r][0]);
-    store(to + kLanes, sum[r][1]);
-  }
-}
-
-// kProducts[R - 1] and kAccumulatingProducts[R - 1] are product<R, false> and product<R, true>.
-using Product = void (*)(const float*, int64_t, int64_t, const float*, int64_t, int64_t, float*, int64_t,
-                         Prefetch);
-template <bool kAdd, size_t... R>
-constexpr std::array<Product, kMaxRows> make_products(std::index_sequence<R...>) {
-  return {&product<int(R) + 1, kAdd>...};
-}
-inline constexpr auto kProducts = make_products<false>(std::make_index_sequence<kMaxRows>());
-inline constexpr auto kAccumulatingProducts = make_products<true>(std::make_index_sequence<kMaxRows>());
-
-// Returns temporary memory for a kernel. Large sizes are rounded up to a power of two, so that the allocator
-// can reuse the same blocks for different convolutions.
-inline Tensor scratch(int64_t floats) {
-  return empty({floats < (1 << 18) ? floats : int64_t(std::bit_ceil(uint64_t(floats)))}, {DType::kF32});
-}
-
-inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
-// Divides n rows into ceil_div(n, max_rows) blocks of nearly equal size and calls f(first, count) for each.
-template <class F> void for_row_blocks(int64_t n, F f, int64_t max_rows = kMaxRows) {
-  const int64_t parts = ceil_div(n, max_rows);
-  for (int64_t i = 0; i < parts; ++i) f(n * i / parts, n * (i + 1) / parts - n * i / parts);
-}
-
-// A view of an array [planes][positions][channels], with strides that are padded so that rows and planes do not
-// map to the same cache sets. floats() returns the size of the memory.
+// A view of an array [planes][positions][channels], with strides that are padded so that rows and planes do
+// not map to the same cache sets. floats() returns the size of the memory.
 struct Planes {
   Planes(float* data, int64_t positions, int64_t channels)
       : data(data), row_stride(row_stride_of(channels)), plane_stride(positions * row_stride + kLanes) {}
@@ -188,8 +110,8 @@ struct PositionSums {
   template <class Fill> Result compute(Fill fill) const;
 
  private:
-  // Adds the products of `count` positions to the panels [first, last) of kPanel columns, numbered through all
-  // planes, or overwrites the sums if `overwrite`. Prefetches positions [next, after).
+  // Adds the products of `count` positions to the panels [first, last) of kPanel columns, numbered through
+  // all planes, or overwrites the sums if `overwrite`. Prefetches positions [next, after).
   void add(const Operands& d, const Operands& v, int64_t count, int64_t first, int64_t last, bool overwrite,
            const Planes& sums, int64_t next, int64_t after) const {
     const auto& products = overwrite ? kProducts : kAccumulatingProducts;
@@ -219,7 +141,8 @@ struct PositionSums {
 
 template <class Fill> PositionSums::Result PositionSums::compute(Fill fill) const {
   const int64_t chunk = std::min(max_chunk, positions), size = Planes::floats(planes, O, C);
-  // Small sums: one share of the positions per thread. Large sums: one share, whose panels the threads divide.
+  // Small sums: one share of the positions per thread. Large sums: one share, whose panels the threads
+  // divide.
   const int64_t threads = std::min<int64_t>(num_threads(), positions / 64 + 1);
   const bool per_thread = threads * size * int64_t(sizeof(float)) <= (int64_t{8} << 20);
   const int64_t shares = per_thread ? threads : 1;

@@ -1,4 +1,4 @@
-// The matrix multiplication microkernels of gradus/tensor/cpu/conv/products-inl.h in bf16 with AVX512_BF16
+// The matrix multiplication microkernels of gradus/tensor/cpu/product_blocks-inl.h in bf16 with AVX512_BF16
 // (vdpbf16ps). A pair of bf16, adjacent along K, takes the place of a float. Included only for AVX-512; callers
 // check cpu::has_avx512_bf16().
 #pragma once

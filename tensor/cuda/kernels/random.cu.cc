@@ -24,13 +24,6 @@ namespace {
 
 constexpr int kDrawThreads = 256;
 
-// Returns the key, plus the seed and stream at `base` if base is not null.
-__device__ __forceinline__ PhiloxKey read(const DeviceKey& key) {
-  if (!key.base) return key.philox;
-  const auto base = load_vector<Vector<uint64_t, 2>>(key.base);
-  return {key.philox.seed + base.v[0], key.philox.stream + base.v[1]};
-}
-
 // out[i] = element i of the draw, for i < count. One thread per vector, of n elements from n / each counters.
 template <class T, class Draw>
 __global__ void __launch_bounds__(kDrawThreads, 4)

@@ -20,6 +20,11 @@ struct DeviceKey {
   PhiloxKey philox;
   const uint64_t* base = nullptr;
 };
+// Returns the seed and stream of a draw. On the device.
+__device__ __forceinline__ PhiloxKey read(const DeviceKey& key) {
+  if (!key.base) return key.philox;
+  return {key.philox.seed + key.base[0], key.philox.stream + key.base[1]};
+}
 
 // The tensor that a draw fills, with any strides.
 struct DrawOutput {

@@ -12,7 +12,7 @@ double elapsed() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
-int Group::passed = 0, Group::failed = 0, Group::left_out = 0;
+std::atomic<int> Group::passed = 0, Group::failed = 0, Group::left_out = 0;
 
 // With --small the templates are tested for f32, bf16 and i64 alone, except copies, whose kernels differ by
 // the size of elements.

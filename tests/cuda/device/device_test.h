@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <cmath>
 #include <cstdarg>
@@ -46,7 +47,7 @@ class Group {
   explicit operator bool() const { return runs_; }  // false: skipped by options or time
   void check(bool right, const char* format, ...) __attribute__((format(printf, 3, 4)));
 
-  static int passed, failed, left_out;
+  static std::atomic<int> passed, failed, left_out;
 
  private:
   std::string name_;
@@ -238,6 +239,7 @@ void test_gradients();
 void test_index();
 void test_unfold();
 void test_upfirdn();
+void test_attention();
 void test_optim_steps();
 void time_kernels();
 

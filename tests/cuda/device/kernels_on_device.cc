@@ -25,8 +25,8 @@ int main(int argc, char** argv) {
   elapsed();  // starts the clock
   std::thread([] {
     std::this_thread::sleep_for(std::chrono::duration<double>(options().seconds + 8));
-    std::printf("FAIL  the program takes too long: it ends here\n%d passed, %d failed\n", Group::passed,
-                Group::failed + 1);
+    std::printf("FAIL  the program takes too long: it ends here\n%d passed, %d failed\n",
+                Group::passed.load(), Group::failed.load() + 1);
     std::fflush(stdout);
     _exit(3);
   }).detach();
@@ -60,14 +60,15 @@ int main(int argc, char** argv) {
     test_index();
     test_unfold();
     test_upfirdn();
+    test_attention();
     test_optim_steps();
     if (times) time_kernels();
   } catch (const std::exception& e) {
     ++Group::failed;
     std::printf("FAIL  %s\n", e.what());
   }
-  if (Group::left_out) std::printf("%d groups left out: no time\n", Group::left_out);
-  std::printf("%d passed, %d failed\n", Group::passed, Group::failed);
+  if (Group::left_out) std::printf("%d groups left out: no time\n", Group::left_out.load());
+  std::printf("%d passed, %d failed\n", Group::passed.load(), Group::failed.load());
   std::fflush(stdout);
   _exit(Group::failed ? 1 : 0);  // the driver's exit handlers may hang
 }

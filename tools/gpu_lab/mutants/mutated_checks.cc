@@ -37,6 +37,7 @@ int main(int argc, char** argv) {
       test_index();
       test_unfold();
       test_upfirdn();
+      test_attention();
     }
   } catch (const std::exception& e) {
     std::printf("FAIL  %s\n", e.what());
