@@ -7,6 +7,7 @@
 #include "gradus/autograd/ops/linalg/matmul.h"
 #include "gradus/autograd/ops/reduce.h"
 #include "gradus/tensor/cpu/linalg/matmul_kernels.h"
+#include "gradus/tensor/ops/concat.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/creation.h"
 #include "gradus/tensor/ops/view.h"
@@ -90,6 +91,22 @@ TEST(MatmulKernel, AgreesWithTheReferenceInF32) {
   Tensor want = empty({3, 30, 20});
   matmul_reference(want, a, b, {});
   expect_near(raw::matmul(a, b), want, 1e-5);
+}
+
+TEST(MatmulKernel, FitsSizesAroundThoseOfSmallProducts) {
+  const auto transposed = [](const Tensor& x) {
+    return raw::transpose(raw::contiguous(raw::transpose(x, 0, 1)), 0, 1);
+  };
+  const auto with_gaps = [](const Tensor& x) { return raw::select(raw::stack({x, x}, 2), 2, 0); };
+  for (int64_t m : {1, 6, 7, 14, 15, 64, 65})
+    for (int64_t k : {1, 2, 31, 64, 65})
+      for (int64_t n : {1, 7, 8, 15, 16, 17, 31, 32, 33, 65}) {
+        const Tensor a = random_tensor({m, k}, DType::kF32, 1), b = random_tensor({k, n}, DType::kF32, 2);
+        const Tensor want = naive(a, b);
+        for (const Tensor& left : {a, transposed(a), with_gaps(a)})
+          for (const Tensor& right : {b, transposed(b), with_gaps(b)})
+            expect_near(raw::matmul(left, right), want, tolerance_of(DType::kF32));
+      }
 }
 
 // With fewer products than threads, each sum may be split among threads. Sums of small integers are exact.

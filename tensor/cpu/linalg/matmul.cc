@@ -120,6 +120,8 @@ bool onednn_matmul(const Tensor& out, const Tensor& a_in, const Tensor& b_in, co
   return true;
 }
 
+constexpr int64_t kMaxSmallMultiplications = 32768;  // of small_matmul; oneDNN is faster beyond
+
 void matmul_cpu(const Tensor& out, const Tensor& a, const Tensor& b, const Tensor& bias);
 
 // The product where both a and b are broadcast along the batch dim, which oneDNN does not support: computed
@@ -156,18 +158,22 @@ void fill_with_bias(const Tensor& out, const Tensor& bias) {
   for (int64_t at = 0; at < out.nbytes(); at += row) std::memcpy(to + at, bias.raw_ptr(), row);
 }
 
-// Returns whether Eigen computes the product: f64, small f32 products, for which oneDNN's overhead is larger
-// than the product, and all f32 products on ARM, where oneDNN is slow.
+// Returns whether Eigen computes the product: f64, and all larger f32 products on ARM, where oneDNN is slow.
 bool prefers_reference(const Tensor& out, const Tensor& a) {
-  if (out.dtype() != a.dtype()) return false;
-  if (out.dtype() == DType::kF32)
-    return !onednn::kHasFastMatmul || (out.dim() == 2 && out.numel() * a.size(-1) <= 4096);
-  return out.dtype() == DType::kF64;
+  return out.dtype() == a.dtype() &&
+         (out.dtype() == DType::kF64 || (out.dtype() == DType::kF32 && !onednn::kHasFastMatmul));
+}
+
+bool prefers_small_matmul(const Tensor& out, const Tensor& a) {
+  return out.dim() == 2 && out.dtype() == DType::kF32 && a.dtype() == DType::kF32 &&
+         out.size(0) <= kMaxSmallSize && a.size(1) <= kMaxSmallSize &&
+         out.numel() * a.size(1) <= kMaxSmallMultiplications;
 }
 
 // Chooses the algorithm. More than one batch dim is merged, or looped over if strides do not allow merging.
 void matmul_cpu(const Tensor& out, const Tensor& a, const Tensor& b, const Tensor& bias) {
   if (a.size(-1) == 0) return fill_with_bias(out, bias);
+  if (prefers_small_matmul(out, a)) return small_matmul(out, a, b, bias);
   if (prefers_reference(out, a)) return matmul_reference(out, a, b, bias);
   if (out.dim() == 2) return multiply(out, a, b, bias);
   Tensor o = out, x = a, y = b;
