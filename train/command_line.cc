@@ -126,6 +126,9 @@ CommandLine::CommandLine(const std::string& program, const std::string& about, R
             .add_option_function<std::string>("--device", read, "where to train: cpu, or cuda for a GPU")
             ->default_str(to_string(*o.device)),
         [&o] { return to_string(*o.device); });
+    add("--deterministic", o.deterministic, "on a GPU: the same bits in every run; slower convolutions");
+    add("--cudnn-benchmark", o.cudnn_benchmark,
+        "on a GPU: time algorithms of convolutions, and keep the fastest; --cudnn-benchmark=false: do not");
   }
   if (o.amp)
     impl_->add_value(

@@ -1,5 +1,6 @@
 // run(): decides whether this process is a rank or starts ranks as child processes, checks the options, calls
-// the body, and maps exceptions to messages on stderr and an exit status (list in program.h).
+// the body between loading and saving the choices of convolution algorithms, and maps exceptions to messages on
+// stderr and an exit status (list in program.h).
 #include "gradus/train/program.h"
 
 #include <exception>
@@ -9,10 +10,14 @@
 #include <optional>
 #include <utility>
 
+#include "gradus/data/files/download.h"
 #include "gradus/distributed/launch/launcher.h"
 #include "gradus/tensor/base/error.h"
+#include "gradus/tensor/ops/images/conv_benchmark.h"
+#include "gradus/tensor/runtime/context.h"
 #include "gradus/tensor/runtime/environment.h"
 #include "gradus/tensor/runtime/parallel.h"
+#include "gradus/tensor/runtime/warning.h"
 #include "gradus/train/ranks.h"
 
 namespace gradus::training {
@@ -36,23 +41,44 @@ void check_ranks(const std::string& name, const RunOptions& o, int ranks) {
                       ": gradients on GPUs are not averaged over ranks yet");
 }
 
-// Runs `train` on this rank with --threads threads. Returns the exit status: 0, or 130 after Interrupted.
+// Calls load or save of raw::conv_benchmark with a folder in the user's cache. A failure is a warning, or nothing
+// for a missing device or library: an op that needs one throws the error.
+void access_cache(decltype(raw::ConvBenchmark::load) function, Device device) {
+  try {
+    function(data::cache_dir() / "cudnn_plans", device);
+  } catch (const DeviceError&) {
+  } catch (const Error& e) {
+    warn_once(concat(e.what(), "; convolutions are timed again"));
+  }
+}
+
+// Runs `train` on this rank with --threads threads, --deterministic and --cudnn-benchmark. Returns the exit
+// status: 0, or 130 after Interrupted.
 // Errors: FileError for a missing folder; those of `train`.
 int run_on_this_rank(const std::string& name, const RunOptions& o, const std::function<void()>& train) {
   for (const std::string& file : {o.summary, o.sample_log})
     if (!file.empty()) check_folder_of(file);
   if (o.threads > 0) set_num_threads(o.threads);
+  if (o.deterministic) Context::current().deterministic = true;
+  const bool benchmark =
+      o.cudnn_benchmark && o.device && o.device->type == DeviceType::kCUDA && raw::conv_benchmark.enable;
+  if (benchmark) {
+    raw::conv_benchmark.enable(true);
+    access_cache(raw::conv_benchmark.load, *o.device);
+  }
+  int status = 0;
   try {
     train();
-    return 0;
   } catch (const Interrupted& interrupted) {
     if (is_first_rank())
       std::cerr << name << ": interrupted; "
                 << (interrupted.checkpoint.empty() ? "nothing is saved without --checkpoint-dir"
                                                    : "continue with --resume " + interrupted.checkpoint)
                 << std::endl;
-    return 130;  // 128 + SIGINT, as shells report it
+    status = 130;  // 128 + SIGINT, as shells report it
   }
+  if (benchmark) access_cache(raw::conv_benchmark.save, *o.device);
+  return status;
 }
 
 }  // namespace

@@ -35,7 +35,8 @@ struct Interrupted : std::exception {
 // in this process; with --nproc or --max-restarts, launch_program() starts the ranks as child processes, each of
 // which runs the program again; under a launcher such as torchrun, this process is one of the ranks.
 //
-// Before it calls `body`, a rank checks that the folders of the --summary and --sample-log files exist. A rank
+// Before it calls `body`, a rank checks that the folders of the --summary and --sample-log files exist. With
+// --device cuda, `body` runs between load and save of raw::conv_benchmark, unless --cudnn-benchmark=false. A rank
 // whose `body` throws Interrupted is not restarted. After another failure of a rank all ranks are restarted, at
 // most --max-restarts times.
 //

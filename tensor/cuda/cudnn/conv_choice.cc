@@ -12,7 +12,9 @@
 namespace gradus::cuda {
 
 std::strong_ordering ConvKey::operator<=>(const ConvKey& other) const {
-  const auto numbers = [](const ConvKey& k) { return std::tie(k.pass, k.dtype, k.tf32, k.relu); };
+  const auto numbers = [](const ConvKey& k) {
+    return std::tie(k.pass, k.dtype, k.tf32, k.relu, k.deterministic);
+  };
   if (const auto order = numbers(*this) <=> numbers(other); order != 0) return order;
   for (const auto list : {&ConvKey::x, &ConvKey::w, &ConvKey::stride, &ConvKey::padding, &ConvKey::dilation,
                           &ConvKey::alignments}) {

@@ -1,6 +1,6 @@
 // Which engine (algorithm) of cuDNN computes a convolution: a thread-safe in-memory cache from ConvKey to
 // ConvChoice per GPU model. With a cached choice, a plan is built without cuDNN's heuristic, and the same
-// engine is used again, so that results repeat. plan_file.h saves and loads the cache.
+// engine is used again. plan_file.h saves and loads the cache.
 #pragma once
 
 #include <compare>
@@ -25,6 +25,7 @@ struct ConvKey {
   ConvPass pass = ConvPass::kForward;
   DType dtype = DType::kF32;
   bool tf32 = false, relu = false;  // TF32 tensor cores are allowed; y = relu(conv + bias)
+  bool deterministic = false;       // nondeterministic engines are forbidden
   Shape x, w;                       // [N, C, ...], [O, C / groups, ...]
   Dims stride, padding, dilation;
   Dims alignments;  // of x, w, y and the bias, in bytes; 0 without a bias

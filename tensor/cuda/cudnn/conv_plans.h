@@ -15,7 +15,8 @@
 namespace gradus::cuda {
 
 // Whether the first call of a convolution without a choice times several plans (at most 8) and uses the
-// fastest; the host waits for these runs. Off by default: the heuristic's first plan is used.
+// fastest; the host waits for these runs. Off by default, and within a stream capture: the heuristic's first
+// plan is used. training::run turns it on (tensor/ops/images/conv_benchmark.h).
 void set_cudnn_benchmark(bool on);
 bool uses_cudnn_benchmark();
 
@@ -23,7 +24,7 @@ bool uses_cudnn_benchmark();
 // Errors: FileError; DeviceError if cuDNN or the device is missing.
 int64_t save_plans(const std::filesystem::path& path, Device device = "cuda:0");
 // Reads a file of save_plans. Its choices replace those for the same convolutions. If cuDNN refuses a choice,
-// or its plan is one that Gradus never uses (say, nondeterministic), its convolution makes a new choice.
+// or its engine may not run (docs/cuda.md), its convolution makes a new choice.
 // Returns the number of convolutions.
 // Errors: FileError if the file is missing, malformed, or for another GPU model or version of cuDNN, and
 // DeviceError if cuDNN or the device is missing; then nothing is changed.

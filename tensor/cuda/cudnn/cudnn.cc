@@ -1,7 +1,8 @@
 // convolve(): runs convolutions and their gradients by cuDNN's backend API. Each device has an LRU cache of
 // execution plans by dtype, shapes, geometry and alignments. A missing plan is made from the engine that was
 // chosen earlier for the same convolution and GPU model (ConvChoiceCache, in memory), else from cuDNN's heuristic.
-// With set_cudnn_benchmark(true), the heuristic's first kMaxCandidates plans are timed, and the fastest is chosen.
+// With set_cudnn_benchmark(true), the heuristic's first kMaxCandidates plans are timed, and the fastest is chosen;
+// within a stream capture, which cannot wait, the heuristic's first.
 // Thread-safe. A failed cuDNN call throws CudnnError.
 #include "gradus/tensor/cuda/cudnn/cudnn.h"
 
@@ -42,6 +43,7 @@ ConvKey key_of(const Convolution& c) {
               .dtype = c.x.dtype(),
               .tf32 = c.tf32,
               .relu = c.relu,
+              .deterministic = c.deterministic,
               .x = c.x.shape(),
               .w = c.w.shape(),
               .stride = g.stride,
@@ -156,8 +158,9 @@ ConvPlan make_plan(const char* op, const Calls& calls, const Convolution& c, con
   const std::optional<ConvChoice> kept = ConvChoiceCache::get().find(*state.model, key);
   if (kept)
     if (ConvPlan p = plan_of_choice(op, calls.library(), c, *kept, state.planner, nullptr); p.plan) return p;
-  std::vector<ConvPlan> plans = recommended_plans(op, calls.library(), c, state.planner, nullptr,
-                                                  uses_cudnn_benchmark() ? kMaxCandidates : 1);
+  const bool times = uses_cudnn_benchmark() && !internal::current_native_stream(c.x.device())->is_capturing();
+  std::vector<ConvPlan> plans =
+      recommended_plans(op, calls.library(), c, state.planner, nullptr, times ? kMaxCandidates : 1);
   if (plans.empty()) return {};
   ConvPlan p = fastest(op, calls, c, std::move(plans), state.planner, stream);
   ConvChoiceCache::get().replace(*state.model, key, kept, p.choice);

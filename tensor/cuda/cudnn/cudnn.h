@@ -14,6 +14,7 @@
 #include "gradus/tensor/cuda/cudnn/conv_choice.h"
 #include "gradus/tensor/cuda/cudnn/cudnn_functions.h"
 #include "gradus/tensor/ops/images/conv.h"
+#include "gradus/tensor/runtime/context.h"
 #include "gradus/tensor/tensor.h"
 
 namespace gradus::cuda {
@@ -37,11 +38,12 @@ struct Convolution {
   raw::ConvGeometry geometry;
   bool tf32 = false;  // f32 may be computed by tensor cores, which take 10 bits of the operands' mantissas
   bool relu = false;  // y = relu(...). cuDNN has plans only for relu with a bias
+  bool deterministic = Context::current().deterministic;  // nondeterministic engines are forbidden
 };
 
 // Queues a convolution on `stream`, the current stream of the tensors' device, which must be the calling
 // thread's CUDA device. Does not wait, except when several new plans are timed (cudnn_benchmark). 16-bit
-// products are summed in f32 and rounded once. Results are deterministic. Thread-safe.
+// products are summed in f32 and rounded once. Thread-safe.
 // Returns false, and does nothing, if cuDNN has no plan for this convolution.
 // Errors: DeviceError if the cuDNN library is not installed; CudnnError.
 bool convolve(const char* op, const Convolution& c, cudaStream_t stream);
@@ -66,9 +68,9 @@ struct ConvPlan {
 
 // Plans a convolution for the handle's device. With a null handle, plans for the device that the descriptor
 // `properties` describes; such plans cannot be executed. Engines are tried in the order of cuDNN's
-// heuristics. Skips engines that are nondeterministic, that reduce the precision of the operands, or that
-// compile a kernel at run time. Skips plans with more than 1 GiB of workspace, unless there is no other plan:
-// then returns the one with the least.
+// heuristics. Skips engines that reduce the precision of the operands, that compile a kernel at run time, or,
+// with c.deterministic, that are nondeterministic. Skips plans with more than 1 GiB of workspace, unless there
+// is no other plan: then returns the one with the least.
 // Returns at most `most` plans, the best first; none if cuDNN has none.
 // Errors: CudnnError.
 std::vector<ConvPlan> recommended_plans(const char* op, const Cudnn& library, const Convolution& c,

@@ -1,7 +1,7 @@
 // Makes cuDNN execution plans of a convolution by the backend (graph) API: those that cuDNN's heuristics
-// recommend, and those of an engine and knobs that were chosen before (ConvChoice). Engines that are
-// nondeterministic, reduce the precision of operands or sums, or compile at run time are skipped. A ConvPlan
-// with a null `plan` means no plan.
+// recommend, and those of an engine and knobs that were chosen before (ConvChoice). Engines that reduce the
+// precision of operands or sums, compile at run time, or, with Convolution::deterministic, are nondeterministic
+// are skipped. A ConvPlan with a null `plan` means no plan.
 #include <cstdint>
 #include <utility>
 #include <vector>
@@ -33,11 +33,13 @@ std::vector<Descriptor> configurations(const Calls& calls, const Descriptor& gra
   return calls.parts(heuristic, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, count);
 }
 
-// Returns whether the engine is deterministic and precise enough: without TF32 for f32, unless c.tf32.
+// Returns whether the engine is as deterministic as c requires, and precise enough: without TF32 for f32,
+// unless c.tf32.
 bool may_run(const Calls& calls, const Convolution& c, const Descriptor& engine) {
   const bool is_f32 = c.x.dtype() == DType::kF32;
   for (const auto note : calls.list<cudnnBackendNumericalNote_t>(engine, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE))
-    if (note == CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC || note == CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS ||
+    if ((note == CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC && c.deterministic) ||
+        note == CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS ||
         note == CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION ||
         (note == CUDNN_NUMERICAL_NOTE_TENSOR_CORE && is_f32 && !c.tf32))
       return false;

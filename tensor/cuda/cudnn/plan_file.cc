@@ -38,7 +38,7 @@ void write(std::ostream& out, const char* name, const Dims& d) {
 }
 void write(std::ostream& out, const ConvKey& k, const ConvChoice& choice) {
   out << kPasses[static_cast<size_t>(k.pass)] << ' ' << name_of(k.dtype) << " tf32 " << k.tf32 << " relu "
-      << k.relu;
+      << k.relu << " deterministic " << k.deterministic;
   write(out, "x", k.x), write(out, "w", k.w), write(out, "stride", k.stride);
   write(out, "padding", k.padding), write(out, "dilation", k.dilation);
   write(out, "alignments", k.alignments);
@@ -95,7 +95,7 @@ class Line {
 
 void read_header(Line line, PlanFile& file) {
   line.expect("gradus_conv_plans");
-  line.number(1, 1);
+  line.number(2, 2);
   line.expect("cudnn");
   file.cudnn_version = line.number(0);
   line.expect("device");
@@ -110,6 +110,7 @@ void read_choice(Line line, ConvChoices& choices) {
   k.pass = static_cast<ConvPass>(line.index_in(kPasses));
   k.dtype = kDTypes[line.index_in(kDTypeNames)];
   k.tf32 = line.flag("tf32"), k.relu = line.flag("relu");
+  k.deterministic = line.flag("deterministic");
   k.x = line.dims("x"), k.w = line.dims("w");
   k.stride = line.dims("stride"), k.padding = line.dims("padding"), k.dilation = line.dims("dilation");
   k.alignments = line.dims("alignments");
@@ -131,7 +132,7 @@ void write_plan_file(const char* op, const fs::path& path, const PlanFile& file)
   // The temporary name is random instead of a process id, which processes of several containers may share.
   const fs::path temporary = concat(path.string(), '.', std::random_device()(), ".tmp");
   std::ofstream out(temporary);
-  out << "gradus_conv_plans 1 cudnn " << file.cudnn_version << " device " << file.model.major << ' '
+  out << "gradus_conv_plans 2 cudnn " << file.cudnn_version << " device " << file.model.major << ' '
       << file.model.minor << ' ' << file.model.name << '\n';
   for (const auto& [key, choice] : file.choices) write(out, key, choice);
   out.close();

@@ -1,11 +1,13 @@
 // Convolution plans that are measured, saved and loaded, on the emulated cuDNN, which reports the engine that
 // ran and takes the time that a test sets. Four of its configurations may run in f32: engine 7 with three
-// tile sizes, which the heuristic recommends first, and engine 0.
+// tile sizes, which the heuristic recommends first, and engine 0. Of gradients it recommends the
+// nondeterministic engine 1 before them.
 #include "gradus/tensor/cuda/cudnn/conv_plans.h"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <atomic>
 #include <fstream>
 #include <sstream>
@@ -20,7 +22,9 @@
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/creation.h"
 #include "gradus/tensor/ops/images/conv.h"
+#include "gradus/tensor/ops/images/conv_benchmark.h"
 #include "gradus/tensor/runtime/allocator.h"
+#include "gradus/tensor/runtime/context.h"
 #include "gradus/tensor/runtime/device_allocator.h"
 #include "gradus/tools/cuda_emulator/call.h"
 #include "gradus/tools/cuda_emulator/libraries/cudnn.h"
@@ -35,7 +39,7 @@ const Device kCuda = Device::parse("cuda:0"), kSecond = Device::parse("cuda:1");
 
 constexpr cudnnBackendKnobType_t kTile = CUDNN_KNOB_TYPE_TILE_SIZE;
 
-// An engine as it ran: 0, or 70, 71, 72 for engine 7 with its tiles.
+// An engine as it ran: 0 or 1, or 70, 71, 72 for engine 7 with its tiles.
 int64_t number(const cuda::emulated::Configuration& c) {
   if (c.knobs.empty()) return c.engine->index;
   for (const auto& k : c.knobs)
@@ -66,6 +70,7 @@ struct ConvPlans : testing::Test {
     fs::remove_all(folder);
   }
   void reset() {
+    Context::current().deterministic = false;
     cuda::set_cudnn_benchmark(false);
     cuda::set_tf32(false);
     cuda::emulated::set_times(nullptr);
@@ -83,6 +88,20 @@ struct ConvPlans : testing::Test {
     const int64_t engine = last_engine();
     EXPECT_EQ(values(y), values(raw::conv("conv2d", x, w, {}, geometry(1))));
     return engine;
+  }
+  // The engines that ran last for the gradients of input and weight, which are right.
+  std::vector<int64_t> gradients() {
+    const Tensor x = numbers({2, 3, 4, 5}, DType::kF32, 1), w = numbers({4, 3, 3, 3}, DType::kF32, 2);
+    const Tensor dy = numbers({2, 4, 4, 5}, DType::kF32, 3), dy_there = raw::to(dy, kCuda);
+    const auto g = geometry(1);
+    std::vector<int64_t> engines;
+    const Tensor dx = raw::conv_input_grad("conv2d", dy_there, raw::to(w, kCuda), {}, x.shape(), g);
+    engines.push_back(last_engine());
+    const Tensor dw = raw::conv_weight_grad("conv2d", dy_there, raw::to(x, kCuda), w.shape(), false, g).first;
+    engines.push_back(last_engine());
+    EXPECT_EQ(values(dx), values(raw::conv_input_grad("conv2d", dy, w, {}, x.shape(), g)));
+    EXPECT_EQ(values(dw), values(raw::conv_weight_grad("conv2d", dy, x, w.shape(), false, g).first));
+    return engines;
   }
   std::string saved() {
     cuda::save_plans(path);
@@ -143,6 +162,42 @@ TEST_F(ConvPlans, TheFastestIsChosen) {
     prefer(engine);
     EXPECT_EQ(convolve(), engine);
   }
+}
+
+// A plan that was made without Context::deterministic is not used with it.
+TEST_F(ConvPlans, NondeterministicEnginesMayBeForbidden) {
+  using Engines = std::vector<int64_t>;
+  for (int i = 0; i < 2; ++i) {
+    Context::current().deterministic = false;
+    EXPECT_EQ(gradients(), (Engines{1, 1}));
+    Context::current().deterministic = true;
+    EXPECT_EQ(gradients(), (Engines{70, 70}));
+  }
+  // A forbidden engine is not measured.
+  cuda::set_cudnn_benchmark(true);
+  Engines ran;
+  for (const bool deterministic : {false, true}) {
+    Context::current().deterministic = deterministic;
+    cuda::clear_plans();
+    ran.clear();
+    cuda::emulated::set_times([&](const cuda::emulated::Configuration& c) {
+      ran.push_back(number(c));
+      return number(c) == 1 ? 1.0 : number(c) == 72 ? 10.0 : 1000.0;
+    });
+    EXPECT_EQ(gradients(), deterministic ? (Engines{72, 72}) : (Engines{1, 1}));
+    EXPECT_EQ(std::count(ran.begin(), ran.end(), 1) > 0, !deterministic);
+  }
+  // A file cannot choose a forbidden engine.
+  Context::current().deterministic = false;
+  cuda::clear_plans();
+  EXPECT_EQ(gradients(), (Engines{1, 1}));
+  const std::string text = saved();
+  cuda::clear_plans();
+  cuda::set_cudnn_benchmark(false);
+  write(replaced(text, "deterministic 0", "deterministic 1"));
+  EXPECT_EQ(cuda::load_plans(path), 2);
+  Context::current().deterministic = true;
+  EXPECT_EQ(gradients(), (Engines{70, 70}));
 }
 
 // One wait, and none for the same convolution later, also with the benchmark off.
@@ -315,7 +370,7 @@ TEST_F(ConvPlans, AFileCannotChooseWhatMayNotRun) {
   struct Wrong {
     const char *engine, *knobs, *why;
   };
-  for (const Wrong& wrong : {Wrong{"1", "0", "does not repeat"},
+  for (const Wrong& wrong : {Wrong{"1", "0", "is for gradients"},
                              {"2", "0", "rounds sums"},
                              {"3", "0", "rounds operands"},
                              {"4", "0", "compiles"},
@@ -402,6 +457,32 @@ TEST_F(ConvPlans, AFileIsReplaced) {
   EXPECT_EQ(cuda::load_plans(path), 1);
   EXPECT_EQ(cuda::save_plans(path), 1);
   EXPECT_EQ(files().size(), 2u);
+}
+
+// What training programs call, with a folder in the user's cache.
+TEST_F(ConvPlans, AFolderHasAFileOfEachModel) {
+  const fs::path cache = folder / "new" / "cache";
+  raw::conv_benchmark.load(cache, kCuda);
+  raw::conv_benchmark.save(cache, kCuda);
+  EXPECT_FALSE(fs::exists(cache)) << "no convolution has run";
+  raw::conv_benchmark.enable(true);
+  prefer(71);
+  EXPECT_EQ(convolve(), 71);
+  raw::conv_benchmark.save(cache, kCuda);
+  const fs::path file = cache / "Gradus_emulated_device_cudnn91900.txt";
+  ASSERT_TRUE(fs::exists(file));
+  cuda::clear_plans();
+  prefer(0);
+  raw::conv_benchmark.load(cache, kCuda);
+  EXPECT_EQ(convolve(), 71);
+  raw::conv_benchmark.enable(false);
+  EXPECT_FALSE(cuda::uses_cudnn_benchmark());
+  std::ofstream(file) << "other";
+  EXPECT_THROW(raw::conv_benchmark.load(cache, kCuda), FileError);
+  raw::conv_benchmark.save(cache, kCuda);
+  EXPECT_EQ(cuda::load_plans(file), 1) << "replaced";
+  write("not a folder");
+  EXPECT_THROW(raw::conv_benchmark.save(path, kCuda), FileError);
 }
 
 TEST_F(ConvPlans, ThreadsMeasureOnce) {

@@ -123,12 +123,13 @@ TEST(PlanCache, ForgetsAlsoWhatIsBeingMade) {
 
 // Each part of a key counts.
 TEST(PlanCache, TellsKeysApart) {
-  const ConvKey one{ConvPass::kForward, DType::kF32, false, false, {1, 2, 3},
+  const ConvKey one{ConvPass::kForward, DType::kF32, false, false, false,          {1, 2, 3},
                     {2, 2, 1},          {1},         {0},   {1},   {16, 16, 16, 0}};
-  std::vector<ConvKey> all(11, one);
+  std::vector<ConvKey> all(12, one);
   all[1].pass = ConvPass::kInputGrad, all[2].dtype = DType::kF16, all[3].tf32 = true, all[4].x = {1, 2, 4};
   all[5].w = {2, 2, 2}, all[6].stride = {2}, all[7].padding = {1}, all[8].dilation = {2};
   all[9].alignments = {16, 16, 16, 16}, all[10].relu = true;
+  all[11].deterministic = true;
   for (size_t a = 0; a < all.size(); ++a)
     for (size_t b = 0; b < all.size(); ++b) {
       EXPECT_EQ(all[a] == all[b], a == b) << a << ' ' << b;

@@ -178,6 +178,7 @@ cuda::Convolution convolution(const Filtering& f, DType dtype, cuda::ConvPass pa
   const TensorOptions like{dtype, kMeta};
   cuda::Convolution c{pass};
   c.geometry = f.geometry;
+  c.deterministic = true;  // fewer engines may run
   c.x = empty_channels_last(f.x, like), c.w = empty(f.w, like);
   if (f.bias && pass == cuda::ConvPass::kForward) c.bias = empty({f.w[0]}, like);
   c.y = empty_channels_last(raw::check_conv("conv", c.x, c.w, c.bias, c.geometry), like);

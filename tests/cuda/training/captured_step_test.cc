@@ -22,7 +22,10 @@
 #include "gradus/optim/optim.h"
 #include "gradus/tensor/cuda/runtime/host_calls.h"
 #include "gradus/tensor/ops/copy.h"
+#include "gradus/tensor/ops/images/conv.h"
+#include "gradus/tensor/ops/images/conv_benchmark.h"
 #include "gradus/tensor/ops/random.h"
+#include "gradus/tensor/runtime/context.h"
 #include "gradus/tests/support/error.h"
 
 namespace gradus {
@@ -155,7 +158,12 @@ std::vector<Case> all_cases() {
            }}};
 }
 
-class CapturedTraining : public testing::TestWithParam<Case> {};
+// Bits repeat with Context::deterministic alone.
+class CapturedTraining : public testing::TestWithParam<Case> {
+ protected:
+  CapturedTraining() { Context::current().deterministic = true; }
+  ~CapturedTraining() override { Context::current().deterministic = false; }
+};
 INSTANTIATE_TEST_SUITE_P(All, CapturedTraining, testing::ValuesIn(all_cases()),
                          [](const auto& info) { return info.param.name; });
 
@@ -227,6 +235,17 @@ TEST_P(CapturedTraining, TakesTurnsWithPlainSteps) {
     return t.state();
   };
   EXPECT_EQ(train(true) == train(false), true);
+}
+
+// Within a capture the host cannot wait for the times of a convolution's plans.
+TEST(CapturedStepOnCuda, TimesNoConvolutions) {
+  const Tensor w = ones({1, 1, 3, 3}, {.device = kCuda});
+  raw::conv2d(ones({1, 1, 4, 4}, {.device = kCuda}), w, {});
+  raw::conv_benchmark.enable(true);
+  CapturedStep step([&](const Tensors& in) -> Tensors { return {raw::conv2d(in[0], w, {})}; },
+                    {.warm_up = 0});
+  EXPECT_EQ(step({ones({1, 1, 3, 3}, {.device = kCuda})})[0].item<float>(), 9);
+  raw::conv_benchmark.enable(false);
 }
 
 TEST(CapturedStepOnCuda, RefusesWhatAReplayCannotRepeat) {

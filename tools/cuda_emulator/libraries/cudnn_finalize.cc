@@ -181,14 +181,14 @@ cudnnStatus_t finalize_graph(Descriptor& d) {
   return CUDNN_STATUS_SUCCESS;
 }
 
-// The engines in the order in which the heuristic recommends them. Gradus must reject all but the last two
-// and, if f32 may be rounded and in other types, the one before. Columns: index, numerical notes, behavior
-// notes, status of making a plan, bytes of workspace, knobs.
+// The engines in the order in which the heuristic recommends them. Gradus may run the last two, engine 6 if f32
+// may be rounded and in other types, and engine 1 unless results must repeat. Columns: index, numerical notes,
+// behavior notes, status of making a plan, bytes of workspace, knobs.
 const std::vector<Engine>& all_engines() {
   static const std::vector<Engine> all = {
-      {1, {CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC}, {}},
-      {2, {CUDNN_NUMERICAL_NOTE_TENSOR_CORE, CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION}, {}},
+      {1, {CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC}, {}, {}, 48 << 10},
       {3, {CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS}, {}},
+      {2, {CUDNN_NUMERICAL_NOTE_TENSOR_CORE, CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION}, {}},
       {4, {}, {CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION}, CUDNN_STATUS_INTERNAL_ERROR_COMPILATION_FAILED},
       {5, {}, {}, CUDNN_STATUS_NOT_SUPPORTED_SHAPE},
       {8, {}, {}, {}, (1 << 30) + 1},
@@ -196,6 +196,11 @@ const std::vector<Engine>& all_engines() {
       {7, {}, {}, {}, 64 << 10, {{CUDNN_KNOB_TYPE_TILE_SIZE, 0, 3}, {CUDNN_KNOB_TYPE_STAGES, 1, 4}}},
       {0, {CUDNN_NUMERICAL_NOTE_STRICT_NAN_PROP}, {}}};
   return all;
+}
+
+// The nondeterministic engine computes gradients only.
+bool supports(const Engine& e, const ConvGraph& g) {
+  return g.pass != GraphPass::kForward || !e.has(CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC);
 }
 
 // As recorded: graphs of mixed types are accepted, but have no engines.
@@ -233,6 +238,7 @@ cudnnStatus_t finalize_heuristic(Descriptor& d) {
     is_pointwise = is_pointwise && d.graph->w.sizes[i + 2] == 1 && d.graph->strides[i] > 1;
   if (is_pointwise) return CUDNN_STATUS_SUCCESS;
   for (const Engine& e : all_engines()) {
+    if (!supports(e, *d.graph)) continue;
     if (e.knobs.empty()) {
       d.configurations.push_back({&e});
       continue;
@@ -252,8 +258,9 @@ cudnnStatus_t finalize_engine(Descriptor& d) {
   const auto index = d.value<int64_t>(CUDNN_ATTR_ENGINE_GLOBAL_INDEX, -1);
   const auto engine = std::find_if(all_engines().begin(), all_engines().end(),
                                    [&](const Engine& e) { return e.index == index; });
-  GRADUS_REFUSE_UNLESS(engine != all_engines().end() && has_engines(*graph->graph),
-                       CUDNN_STATUS_NOT_SUPPORTED);
+  GRADUS_REFUSE_UNLESS(
+      engine != all_engines().end() && has_engines(*graph->graph) && supports(*engine, *graph->graph),
+      CUDNN_STATUS_NOT_SUPPORTED);
   d.graph = graph->graph, d.configurations = {{&*engine}};
   return CUDNN_STATUS_SUCCESS;
 }
