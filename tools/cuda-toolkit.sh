@@ -29,5 +29,5 @@ if [[ ! -e $place/whole ]]; then
   "$toolkit/bin/nvcc" --version >&2 || die "cuda-toolkit: $toolkit/bin/nvcc does not run"
   touch "$place/whole"
 fi
-say "the toolkit is there. To build with it: export CUDA_HOME=$toolkit"
+say "the toolkit is there: ./run builds programs with it where there is a GPU. For bazel: export CUDA_HOME=$toolkit"
 printf '%s\n' "$toolkit"

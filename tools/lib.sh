@@ -118,6 +118,32 @@ build() {
   in_bazel build "${quiet[@]}" "$@" >&2
 }
 
+has_gpu_driver() { [[ -e /dev/nvidiactl || -e /dev/dxg ]]; }
+
+# Prints the folder of a whole CUDA toolkit, if there is one: CUDA_HOME, else NVIDIA's or that of tools/cuda-toolkit.sh.
+cuda_home() {
+  local homes=("${CUDA_HOME:-}") home part
+  [[ -n ${CUDA_HOME:-} ]] || homes=(/usr/local/cuda "$(cache_dir)/cuda-13.0/packages/nvidia/cu13")
+  for home in "${homes[@]}"; do
+    for part in bin/nvcc include/cublasLt.h include/cudnn_graph.h lib64/libcudart_static.a ''; do
+      [[ -z $part || -e $home/$part ]] || break
+    done
+    [[ -n $part ]] || { printf '%s\n' "$home" && return; }
+  done
+}
+
+# Sets device_flags and CUDA_HOME so that programs use GPUs, if there are a driver and a toolkit. What user.bazelrc says
+# of CUDA goes before.
+find_cuda() {
+  device_flags=()
+  local home
+  home=$(cuda_home)
+  if has_gpu_driver && [[ -n $home ]] && ! grep -qs cuda "$root/user.bazelrc"; then
+    export CUDA_HOME=$home
+    device_flags=(--config=cuda)
+  fi
+}
+
 # Prints the names of the programs in a folder's BUILD file.
 programs() {
   [[ -f $root/$1/BUILD.bazel ]] || return 0
@@ -135,7 +161,8 @@ run_program() {
   local folder=$1 name=$2
   shift 2
   ensure_packages "$PACKAGES"
-  build "//$folder:$name"
+  find_cuda
+  build "${device_flags[@]}" "//$folder:$name"
   exec "$root/bazel-bin/$folder/$name" "$@"
 }
 

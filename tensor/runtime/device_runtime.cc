@@ -35,8 +35,9 @@ DeviceRuntime& runtime_of(Device device, const char* op) {
   if (!runtime)
     throw DeviceError(
         op, device,
-        " cannot be used: this program was built without CUDA. Build it in the source tree of Gradus "
-        "with --config=cuda (docs/cuda.md); a library from `./run install` computes on CPUs alone");
+        " cannot be used: this program was built without CUDA. In the source tree of Gradus, `./run PROGRAM` "
+        "builds it with CUDA if there are a GPU's driver and a CUDA toolkit, which tools/cuda-toolkit.sh "
+        "fetches (docs/cuda.md); a library from `./run install` computes on CPUs alone");
   check_process(device, op);
   runtime->check(device.index);
   user_process = fork_count();
