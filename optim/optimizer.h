@@ -183,7 +183,7 @@ class Optimizer {
   void end_step(size_t group, size_t param, const raw::StepItem& item);
   std::vector<Group> groups_;
   bool master_weights_ = false, capturable_ = false;
-  uint64_t changes_ = 0;     // of states, options and groups, which a captured step on a GPU does not see
+  uint64_t changes_ = 0;     // of states, options and groups, which replays of a captured step do not see
   int64_t accumulated_ = 0;  // batches accumulated since the last step, counted by an OptimizerWrapper
 };
 

@@ -103,7 +103,7 @@ void DeviceAllocator::deallocate(void* p) noexcept {
   bool is_known = true;  // the events cover all uses
   for (const StreamRef& other : std::exchange(block->other_streams, {})) {
     try {
-      if (other->is_capturing()) {
+      if (other->is_capturing()) {  // an event would be part of the graph
         is_known = false;
         continue;
       }

@@ -1,13 +1,14 @@
 // CPU kernels of the batched matrix product out[..., m, n] = sum_k a[..., m, k] b[..., k, n] + bias[n], and
 // of its ReLU. Callers have broadcast a and b to the batch dims of `out` (stride 0), checked shapes and
 // dtypes, and allocated a row-major `out` in the operands' dtype, or f32. Operands may have any strides;
-// `bias` [n] is row-major or undefined. oneDNN computes f32 and, on processors with AVX512_BF16, bf16; Eigen
-// computes f64. f16, and bf16 on other processors, are computed in f32 and rounded once: by oneDNN, or for
-// bf16 by narrow_matmul if narrow_matmul is faster.
+// `bias` [n] is row-major or undefined. Small f32 products are computed by small_matmul or Eigen, f64 by Eigen,
+// other f32 and, on processors with AVX512_BF16, bf16 by oneDNN. f16, and bf16 on other processors, are computed
+// in f32 and rounded once: by oneDNN, or for bf16 by narrow_matmul if narrow_matmul is faster.
 #include "gradus/tensor/ops/linalg/matmul.h"
 #include "gradus/tensor/kernel.h"
 
 #include <Eigen/Core>
+#include <algorithm>
 #include <cstring>
 
 #include "gradus/tensor/cpu/linalg/matmul_kernels.h"
@@ -120,8 +121,6 @@ bool onednn_matmul(const Tensor& out, const Tensor& a_in, const Tensor& b_in, co
   return true;
 }
 
-constexpr int64_t kMaxSmallMultiplications = 32768;  // of small_matmul; oneDNN is faster beyond
-
 void matmul_cpu(const Tensor& out, const Tensor& a, const Tensor& b, const Tensor& bias);
 
 // The product where both a and b are broadcast along the batch dim, which oneDNN does not support: computed
@@ -158,16 +157,20 @@ void fill_with_bias(const Tensor& out, const Tensor& bias) {
   for (int64_t at = 0; at < out.nbytes(); at += row) std::memcpy(to + at, bias.raw_ptr(), row);
 }
 
-// Returns whether Eigen computes the product: f64, and all larger f32 products on ARM, where oneDNN is slow.
+// Returns whether Eigen computes the product: f64, small f32 products, for which oneDNN's overhead is larger
+// than the product, and all f32 products on ARM, where oneDNN is slow.
 bool prefers_reference(const Tensor& out, const Tensor& a) {
-  return out.dtype() == a.dtype() &&
-         (out.dtype() == DType::kF64 || (out.dtype() == DType::kF32 && !onednn::kHasFastMatmul));
+  if (out.dtype() != a.dtype()) return false;
+  if (out.dtype() == DType::kF32)
+    return !onednn::kHasFastMatmul || (out.dim() == 2 && out.numel() * a.size(-1) <= 4096);
+  return out.dtype() == DType::kF64;
 }
 
+// Returns whether small_matmul computes the product. For 256 multiplications and more Eigen and oneDNN took 1.04
+// to 20 times as long, in one thread of an Intel processor with AVX-512, with AVX2 too.
 bool prefers_small_matmul(const Tensor& out, const Tensor& a) {
   return out.dim() == 2 && out.dtype() == DType::kF32 && a.dtype() == DType::kF32 &&
-         out.size(0) <= kMaxSmallSize && a.size(1) <= kMaxSmallSize &&
-         out.numel() * a.size(1) <= kMaxSmallMultiplications;
+         std::max({out.size(0), out.size(1), a.size(1)}) <= kMaxSmallSize && out.numel() * a.size(1) <= 32768;
 }
 
 // Chooses the algorithm. More than one batch dim is merged, or looped over if strides do not allow merging.

@@ -10,7 +10,7 @@ namespace gradus {
 // with any strides and the same batch dims; `bias` is row-major or undefined.
 void matmul_reference(const Tensor& out, const Tensor& a, const Tensor& b, const Tensor& bias);
 
-// As matmul_reference for f32 matrices without batch dims; `out` is row-major, and M and K are at most
+// As matmul_reference for f32 matrices without batch dims; `out` is row-major, and no size is above
 // kMaxSmallSize.
 inline constexpr int64_t kMaxSmallSize = 64;
 void small_matmul(const Tensor& out, const Tensor& a, const Tensor& b, const Tensor& bias);
