@@ -168,11 +168,12 @@ DeviceAllocator::Block* DeviceAllocator::take_from_other_stream(int64_t bytes, K
                                                                 bool wait_for_owner) {
   if (kind == Kind::kUncached) return nullptr;
   for (auto& [owner, pool] : pools_) {
-    if (owner == stream.get() || owner->keeps_memory()) continue;
+    if (owner == stream.get()) continue;
     auto& free = pool.free[static_cast<int>(kind)];
     const auto fits = [&](const Block* b) { return b->bytes >= bytes && b->is_whole_segment(); };
     const auto found = std::find_if(free.begin(), free.end(), fits);
-    if (found == free.end()) continue;
+    if (found == free.end()) continue;  // the stream of an empty pool may be destroyed
+    if (owner->keeps_memory()) continue;
     if (wait_for_owner)
       stream->wait(*owner->record());
     else if (!owner->is_idle())
@@ -293,11 +294,10 @@ void DeviceAllocator::collect_pending(bool wait) {
 // Returns all completely free segments to the device.
 void DeviceAllocator::release_all() {
   for (auto& [stream, pool] : pools_) {
-    if (stream->keeps_memory()) continue;
     for (auto& free : pool.free) {
       for (auto at = free.begin(); at != free.end();) {
         Block* const block = *at;
-        if (!block->is_whole_segment()) {
+        if (!block->is_whole_segment() || block->segment->stream->keeps_memory()) {
           ++at;
           continue;
         }

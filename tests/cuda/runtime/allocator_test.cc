@@ -197,6 +197,19 @@ TEST_F(CudaAllocator, AnotherStreamGetsASegmentWhenItsOwnIsIdleOrMemoryIsShort) 
   }
 }
 
+// A sanitizer would report a read of the destroyed stream.
+TEST_F(CudaAllocator, AsksNoDestroyedStream) {
+  {
+    const Stream side = Stream::create(kCuda);
+    const StreamScope scope(side);
+    bytes(kMiB);
+    side.synchronize();
+  }
+  const Tensor moved = bytes(kMiB);  // in the segment that kept the stream
+  const Tensor other = bytes(30 * kMiB);
+  empty_cache(kCuda);
+}
+
 TEST_F(CudaAllocator, KeepsNothingWhenTold) {
   DeviceAllocator& allocator = DeviceAllocator::of(kCuda);
   allocator.disable_caching(true);
