@@ -83,15 +83,17 @@ _NVCC_OPTIONS = [
 def _nvcc_archive_impl(ctx):
     context = cc_common.merge_cc_infos(cc_infos = [dep[CcInfo] for dep in ctx.attr.deps]).compilation_context
     includes = depset(transitive = [context.includes, context.quote_includes, context.system_includes]).to_list()
-    architectures = _architectures(ctx.var.get("cuda_arch", ""))
+    options = _NVCC_OPTIONS + _architectures(ctx.var.get("cuda_arch", ""))
+    if ctx.var.get("cuda_fast_compile"):
+        options = options + ["--Ofast-compile=" + ctx.var["cuda_fast_compile"]]
     objects, resources = [], []
     for src in ctx.files.srcs:
         object = ctx.actions.declare_file("{}_nvcc/{}.o".format(ctx.label.name, src.basename))
         needs = ctx.actions.declare_file("{}_nvcc/{}.tsv".format(ctx.label.name, src.basename))
         ctx.actions.run(
             executable = "/usr/bin/python3",
-            arguments = [ctx.file._nvcc.path, needs.path, NVCC] + _NVCC_OPTIONS + architectures +
-                        ["-I" + path for path in includes] + ["-I.", "-c", src.path, "-o", object.path],
+            arguments = [ctx.file._nvcc.path, needs.path, NVCC] + options + ["-I" + path for path in includes] +
+                        ["-I.", "-c", src.path, "-o", object.path],
             inputs = depset([src, ctx.file._nvcc], transitive = [context.headers]),
             outputs = [object, needs],
             env = {"PATH": "/usr/bin:/bin"},

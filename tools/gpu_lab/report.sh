@@ -6,7 +6,6 @@
 #   tools/gpu_lab/report.sh [--brief]        # --brief: faults and totals alone
 set -eu
 cd "$(dirname "$0")/../.."
-# An empty cuda_arch: all architectures, not only that of .bazelrc.
-bazel build --disk_cache="${XDG_CACHE_HOME:-$HOME/.cache}/gradus/bazel" --define=cuda_arch= \
+bazel build --disk_cache="${XDG_CACHE_HOME:-$HOME/.cache}/gradus/bazel" --config=optimized_gpu_code \
   //tools/gpu_lab/report:{kernel_report,resources}
 exec bazel-bin/tools/gpu_lab/report/kernel_report "$@" bazel-bin/tools/gpu_lab/report/resources.tsv

@@ -45,7 +45,7 @@ done
 
 bazel() { (cd "$root" && command bazel build --disk_cache="${XDG_CACHE_HOME:-$HOME/.cache}/gradus/bazel" "$@"); }
 programs=(op_table direct_op_table training features calls large_tensors cases_on_gpu accuracy mnist)
-bazel //tests/cuda/ops:op_table_on_gpu //tests/cuda/training:{training,calls}_on_gpu \
+bazel --config=optimized_gpu_code //tests/cuda/ops:op_table_on_gpu //tests/cuda/training:{training,calls}_on_gpu \
   //tests/cuda/features:{direct_op_table_on_gpu,features_on_gpu,large_tensors_on_gpu,accuracy} \
   //tools/gpu_lab/report:cases_on_gpu
 for program in ops/op_table training/{training,calls} features/{direct_op_table,features,large_tensors}; do
