@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "gradus/autograd/graph/record.h"
+#include "gradus/autograd/graph/recording_state.h"
 #include "gradus/tensor/ops/copy.h"
 
 namespace gradus {
@@ -22,6 +23,7 @@ namespace {
 // recording therefore does not disable gradients, and the gradients of several uses are summed in the
 // parameter's dtype.
 struct CachedCast {
+  DType dtype{};         // of the result
   uint32_t version = 0;  // of the storage that was cast
   Shape shape;           // with strides and offset: the view of the storage that was cast
   Strides strides;
@@ -30,10 +32,13 @@ struct CachedCast {
   uint64_t capture = 0;  // capture_id() at the cast
   Tensor result;         // undefined once the scope has ended
 
+  // Returns whether the last cast was one of this view to this dtype, of any version.
+  bool was_cast_of(const Tensor& x, DType to) const {
+    return dtype == to && offset == x.impl().offset && shape == x.shape() && strides == x.strides();
+  }
   // `now`: the current version of x's storage.
-  bool is_cast_of(const Tensor& x, uint32_t now, DType dtype) const {
-    return result.defined() && result.dtype() == dtype && version == now && offset == x.impl().offset &&
-           shape == x.shape() && strides == x.strides() && stream == current_stream(x.device()) &&
+  bool is_cast_of(const Tensor& x, uint32_t now, DType to) const {
+    return result.defined() && was_cast_of(x, to) && version == now && stream == current_stream(x.device()) &&
            capture == capture_id();
   }
 };
@@ -42,6 +47,8 @@ struct CachedCast {
 struct CastOnStorage final : Counted {
   std::shared_ptr<CachedCast> cached = std::make_shared<CachedCast>();
 };
+
+uint32_t version_of(const Tensor& x) { return x.storage()->version(); }
 
 std::mutex cache_mutex;  // guards every storage's CachedCast, its content, and the scopes' lists
 
@@ -53,18 +60,19 @@ class AutocastScope final : public Counted {
   // Returns x in the scope's dtype, without a slot. With `keep`, reads and fills the cache.
   Tensor cast(const Tensor& x, bool keep) {
     if (!keep) return raw::to(x, dtype);
-    Storage& storage = *x.storage();
-    const uint32_t version = storage.version();
     {
       std::lock_guard lock(cache_mutex);
-      if (auto* on_storage = dynamic_cast<CastOnStorage*>(storage.autograd_data.get());
-          on_storage && on_storage->cached->is_cast_of(x, version, dtype))
-        return on_storage->cached->result;
+      if (const CachedCast* cached = cached_on(x); cached && cached->is_cast_of(x, version_of(x), dtype))
+        return cached->result;
     }
-    Tensor result = raw::to(x, dtype);
+    const std::vector<Tensor> sources = cast_with(x);
+    std::vector<uint32_t> versions;
+    for (const Tensor& source : sources) versions.push_back(version_of(source));
+    const std::vector<Tensor> results =
+        sources.size() > 1 ? raw::round_all(sources, dtype) : std::vector{raw::to(x, dtype)};
     std::lock_guard lock(cache_mutex);
-    if (!ended_) this->cache_cast(x, version, result);
-    return result;
+    for (size_t i = 0; i < sources.size() && !ended_; ++i) cache_cast(sources[i], versions[i], results[i]);
+    return results[0];
   }
 
   // Frees the cached casts of this scope.
@@ -80,6 +88,34 @@ class AutocastScope final : public Counted {
   const DType dtype;
 
  private:
+  // Returns x's entry, or null. The caller has locked cache_mutex.
+  static CachedCast* cached_on(const Tensor& x) {
+    const auto* on_storage = dynamic_cast<CastOnStorage*>(x.storage()->autograd_data.get());
+    return on_storage ? on_storage->cached.get() : nullptr;
+  }
+
+  // Returns x and the tensors to cast in the same launch: on a GPU, the other parameters of x's recording that
+  // were cast before, and will be again in a step like the last one. A parameter that another stream used is
+  // cast when an op wants it: before, its write there may not be awaited yet.
+  std::vector<Tensor> cast_with(const Tensor& x) const {
+    std::vector<Tensor> all = {x};
+    if (x.device().type != DeviceType::kCUDA || x.dtype() != DType::kF32 || !x.is_dense()) return all;
+    const Ref<RecordingState> recording = innermost_following(x);
+    if (!recording) return all;
+    std::lock_guard lock(cache_mutex);
+    for (const Ref<AutogradSlot>& slot : recording->leaves()) {
+      const Tensor p = slot->is_leaf() ? static_cast<const Leaf*>(slot.get())->tensor() : Tensor();
+      if (!p.defined() || p.is_same(x) || p.device() != x.device() || p.dtype() != DType::kF32 ||
+          !p.is_dense())
+        continue;
+      const CachedCast* cached = cached_on(p);
+      if (cached && cached->was_cast_of(p, dtype) && !cached->is_cast_of(p, version_of(p), dtype) &&
+          !is_used_on_other_streams(p.device(), p.storage()->data()))
+        all.push_back(p);
+    }
+    return all;
+  }
+
   // Caches the cast of x. The caller has locked cache_mutex.
   void cache_cast(const Tensor& x, uint32_t version, const Tensor& result) {
     Ref<Counted>& slot = x.storage()->autograd_data;
@@ -87,7 +123,7 @@ class AutocastScope final : public Counted {
     const auto* on_storage = dynamic_cast<CastOnStorage*>(slot.get());
     if (!on_storage) return;  // Storage::autograd_data has another use: a GradScaler's gradient, or mark_ones
     const auto& cached = on_storage->cached;
-    *cached = {version,      x.shape(), x.strides(), x.impl().offset, current_stream(x.device()),
+    *cached = {dtype,        version, x.shape(), x.strides(), x.impl().offset, current_stream(x.device()),
                capture_id(), result};
     casts_.insert(cached);
     if (casts_.size() < 2 * alive_) return;

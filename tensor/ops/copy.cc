@@ -176,6 +176,13 @@ Tensor to(const Tensor& x, DType dtype) {
   return out;
 }
 
+std::vector<Tensor> round_all(const std::vector<Tensor>& xs, DType dtype) {
+  std::vector<Tensor> rounded;
+  for (const Tensor& x : xs) rounded.push_back(empty_like(x, dtype));
+  if (!xs.empty()) round_all_kernel(xs[0], rounded, xs);
+  return rounded;
+}
+
 Tensor to(const Tensor& x, Device device) {
   if (x.device() == device) return x;
   Tensor out = empty_like_on(x, device);

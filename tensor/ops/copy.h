@@ -4,6 +4,8 @@
 // arrived, one from the host until src has been computed. Other work may still be queued, except on cpu:0.
 #pragma once
 
+#include <vector>
+
 #include "gradus/tensor/base/number.h"
 #include "gradus/tensor/tensor.h"
 
@@ -13,6 +15,10 @@ namespace gradus::raw {
 // overlap. Strides of src may be 0 (broadcast) or negative (reversed).
 extern KernelSlot<void(const Tensor& dst, const Tensor& src)> copy_kernel;
 extern KernelSlot<void(const Tensor& dst, Number value)> fill_kernel;
+// dst[i] = src[i]: a 16-bit float from f32, dense, in one layout. All of dst have one dtype. `some` is any of the
+// tensors, and selects the device.
+extern KernelSlot<void(const Tensor& some, const std::vector<Tensor>& dst, const std::vector<Tensor>& src)>
+    round_all_kernel;
 
 // Checks that `op` may write to x.
 // Errors: ShapeError if several elements of x share memory: x is expanded, or its strides overlap.
@@ -31,6 +37,8 @@ Tensor contiguous(const Tensor& x);
 Tensor channels_last(const Tensor& x);  // Errors: ShapeError unless x has 3 to 5 dimensions
 // Returns x itself if x has the dtype, else a converted copy in x's layout.
 Tensor to(const Tensor& x, DType dtype);
+// Returns copies in bf16 or f16 of dense f32 tensors on one device, each in its layout. On a GPU one launch makes many.
+std::vector<Tensor> round_all(const std::vector<Tensor>& xs, DType dtype);
 // Returns x itself if x is on the device, else a copy in x's layout; row-major if x is not dense.
 // Errors: DeviceError if x is a meta tensor, or a GPU takes part and the program has no CUDA copy kernel.
 Tensor to(const Tensor& x, Device device);

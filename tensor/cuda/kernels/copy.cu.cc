@@ -8,6 +8,7 @@
 #include <cstring>
 #include <utility>
 
+#include "gradus/tensor/cuda/kernels/chunk_loop.h"
 #include "gradus/tensor/cuda/kernels/element.h"
 #include "gradus/tensor/cuda/kernels/elementwise.h"
 #include "gradus/tensor/cuda/kernels/strided.h"
@@ -175,6 +176,23 @@ bool run_cast(const char* op, const StridedIndex& index, const View* views, cuda
          run_dense<f16, Identity, double, float, f16>(op, {}, index, views, stream);
 }
 
+// rounded[i] = x[i] for each tensor of the table: array 0 is `rounded`, array 1 is x. A block has one chunk.
+template <class P> __global__ void __launch_bounds__(kChunkThreads) round_chunks(TensorTable<2> table) {
+  const Chunk chunk = table.chunk_of(blockIdx.x);
+  P* const rounded = table.at<P>(0, chunk);
+  const float* const x = table.at<float>(1, chunk);
+  constexpr int kEachVector = kVectorSize<float, P>;
+  for_each_chunk_vector<kEachVector>(
+      chunk, is_aligned(rounded, kEachVector * sizeof(P)) && is_aligned(x, kEachVector * sizeof(float)),
+      [&]<int n>(int i) {
+        const Vector<float, n> wide = load<n>(x + i);
+        Vector<P, n> narrow;
+#pragma unroll
+        for (int e = 0; e < n; ++e) narrow.v[e] = convert<P>(wide.v[e]);
+        store(rounded + i, narrow);
+      });
+}
+
 // Evenly spaced values, from `start` before index `middle`, the others from `end`: both ends are exact.
 struct Spacing {
   double start, end, step;
@@ -225,6 +243,13 @@ void copy(const char* op, const StridedIndex& index, const View* views, cudaStre
     with_word(bytes, [&]<class W>(W) {
       launch(op, copy_words<W>, {blocks_for(part.numel, kThreads * kEach), kThreads}, stream, o);
     });
+  });
+}
+
+void round_all(const char* op, DType to, std::span<const ArraysOfTensor<2>> tensors, cudaStream_t stream) {
+  for_each_table<2>(tensors, [&](const TensorTable<2>& table, int64_t blocks) {
+    launch(op, to == DType::kBF16 ? round_chunks<bf16> : round_chunks<f16>, {blocks, kChunkThreads}, stream,
+           table);
   });
 }
 

@@ -5,14 +5,18 @@
 #include <cuda_runtime_api.h>
 
 #include <cstdint>
+#include <span>
 
 #include "gradus/tensor/cuda/kernels/strided_index.h"
+#include "gradus/tensor/cuda/kernels/tensor_table.h"
 
 namespace gradus::cuda {
 
 // Copies views[1] to views[0] at each position of the index space of these two operands, with conversion of
 // dtypes. The two do not overlap. Floats out of range of an integer dtype may differ from the CPU.
 void copy(const char* op, const StridedIndex& index, const View* views, cudaStream_t stream);
+// Rounds array 1 of each tensor, f32, to its array 0, bf16 or f16. One launch has many tensors.
+void round_all(const char* op, DType to, std::span<const ArraysOfTensor<2>> tensors, cudaStream_t stream);
 // Writes *element, a host value of view.dtype, to all positions of an index space of one operand.
 void fill(const char* op, const StridedIndex& index, const View& view, const void* element,
           cudaStream_t stream);

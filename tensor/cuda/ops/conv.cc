@@ -1,7 +1,8 @@
-// CUDA kernels of convolution and its gradients: by cuDNN, or by direct_conv.h where cuDNN has no plan. cuDNN
-// has none for 16-bit operands with a result in f32: the operands are then converted to f32, and TF32, in
-// which 16-bit floats are exact, is allowed. Images are channels-last, filters and bias row-major, and no
+// CUDA kernels of convolution and its gradients: of filters of one pixel as a matrix product by cuBLASLt, else by
+// cuDNN, or by direct_conv.h where cuDNN has no plan. Images are channels-last, filters and bias row-major, and no
 // tensor is empty: tensor/ops/images/conv.h has the contract. Work is queued on the tensors' current stream.
+// cuDNN has no plan for 16-bit operands with a result in f32. Such results are either computed from operands that are
+// converted to f32 (TF32, in which 16-bit floats are exact, is then allowed), or in 16 bits and converted.
 #include "gradus/tensor/ops/images/conv.h"
 
 #include "gradus/tensor/cuda/cublas/cublaslt.h"
@@ -13,6 +14,7 @@
 #include "gradus/tensor/ops/activations.h"
 #include "gradus/tensor/ops/arithmetic.h"
 #include "gradus/tensor/ops/copy.h"
+#include "gradus/tensor/ops/linalg/matmul.h"
 #include "gradus/tensor/ops/reduce.h"
 #include "gradus/tensor/ops/view.h"
 
@@ -72,12 +74,31 @@ Tensor as_pixel(const Tensor& channels, int dims) {
 
 Tensor to_f32(const Tensor& x) { return raw::to(x, DType::kF32); }
 
+// Returns whether a convolution of x is a product of the matrix of its pixels: filters of one pixel, stride 1, no padding.
+bool is_pointwise(const Tensor& x, const Shape& w, const ConvGeometry& g) {
+  bool is = g.groups == 1 && x.numel() / x.size(1) <= kMaxRows;
+  for (int d = 0; d < g.rank(); ++d) is = is && w[d + 2] == 1 && g.stride[d] == 1 && g.padding[d] == 0;
+  return is;
+}
+// Returns channels-last images [N, C, ...] as a matrix [pixels, C], and filters [O, C, 1, ...] as one [O, C].
+Tensor pixels_of(const Tensor& x) {
+  const int64_t channels = x.size(1);
+  return view_as_strided(x, {x.numel() / channels, channels}, {channels, 1}, x.impl().offset);
+}
+Tensor matrix_of(const Tensor& w) {
+  return view_as_strided(w, {w.size(0), w.size(1)}, {w.size(1), 1}, w.impl().offset);
+}
+
 void conv_cuda(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& bias, ConvGeometry g) {
+  if (is_pointwise(x, w.shape(), g))
+    return raw::matmul_kernel.cuda(pixels_of(y), pixels_of(x), raw::transpose(matrix_of(w), 0, 1), bias);
   run_convolution("conv", {ConvPass::kForward, x, y, w, bias, g, uses_tf32()});
 }
 
 // cuDNN has no plan for relu without a bias; then relu is a separate kernel.
 void conv_relu_cuda(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& bias, ConvGeometry g) {
+  if (is_pointwise(x, w.shape(), g))
+    return raw::matmul_relu_kernel.cuda(pixels_of(y), pixels_of(x), raw::transpose(matrix_of(w), 0, 1), bias);
   Convolution c{ConvPass::kForward, x, y, w, bias, g, uses_tf32(), /*relu=*/true};
   if (bias && try_cudnn("conv_relu", c)) return;
   c.relu = false;
@@ -93,22 +114,38 @@ void input_grad(const Tensor& dx, const Tensor& dy, const Tensor& w, const Tenso
 }
 void conv_input_grad_cuda(const Tensor& dx, const Tensor& dy, const Tensor& w, const Tensor& bias,
                           ConvGeometry g) {
+  if (is_pointwise(dx, w.shape(), g))
+    return raw::matmul_kernel.cuda(pixels_of(dx), pixels_of(dy), matrix_of(w), bias);
   if (!bias || size_of(dx.dtype()) > 2) return input_grad(dx, dy, w, bias, g, uses_tf32());
   const Tensor sum = empty_channels_last(dx.shape(), {DType::kF32, dx.device()});
   input_grad(sum, to_f32(dy), to_f32(w), to_f32(bias), g, true);
   raw::copy_(dx, sum);
 }
 
-// dw = weight gradient; db, unless undefined, = sum of dy per channel. x and dy have dw's dtype.
-void weight_grad(const Tensor& dw, const Tensor& db, const Tensor& dy, const Tensor& x, const ConvGeometry& g,
-                 bool tf32) {
+// db = sum of dy per channel, rounded to dy's dtype.
+void bias_grad(const Tensor& db, const Tensor& dy) {
+  const Tensor sums = db.dtype() == dy.dtype() ? db : empty_like(db, dy.dtype());
+  raw::sum_kernel(as_pixel(sums, dy.dim()), dy, 1.0);
+  if (!sums.is_same(db)) raw::copy_(db, sums);
+}
+
+// dw = weight gradient of dy and x, in their dtype, or in f32 for a pointwise convolution.
+void weight_grad(const Tensor& dw, const Tensor& dy, const Tensor& x, const ConvGeometry& g, bool tf32) {
+  if (is_pointwise(x, dw.shape(), g))
+    return raw::matmul_kernel.cuda(matrix_of(dw), raw::transpose(pixels_of(dy), 0, 1), pixels_of(x), {});
   run_convolution("conv_weight_grad", {ConvPass::kWeightGrad, x, dy, dw, {}, g, tf32});
-  if (db) raw::sum_kernel(as_pixel(db, dy.dim()), dy, 1.0);
 }
 void conv_weight_grad_cuda(const Tensor& dw, const Tensor& db, const Tensor& dy, const Tensor& x,
                            ConvGeometry g) {
-  if (dw.dtype() == x.dtype()) return weight_grad(dw, db, dy, x, g, uses_tf32());
-  weight_grad(dw, db, to_f32(dy), to_f32(x), g, true);
+  const bool widens = dw.dtype() != x.dtype() && Context::current().exact_weight_gradients;
+  const Tensor wide_dy = widens ? to_f32(dy) : dy;
+  if (db) bias_grad(db, wide_dy);
+  if (dw.dtype() == x.dtype() || is_pointwise(x, dw.shape(), g))
+    return weight_grad(dw, dy, x, g, uses_tf32());
+  if (widens) return weight_grad(dw, wide_dy, to_f32(x), g, true);
+  const Tensor rounded = empty_like(dw, x.dtype());
+  weight_grad(rounded, dy, x, g, uses_tf32());
+  raw::copy_(dw, rounded);
 }
 
 [[maybe_unused]] const bool is_set =

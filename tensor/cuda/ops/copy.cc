@@ -70,6 +70,16 @@ void copy_cuda(const Tensor& dst, const Tensor& src) {
   copy("copy", o.index, o.views.data(), o.stream);
 }
 
+void round_all_cuda(const Tensor& some, const std::vector<Tensor>& dst, const std::vector<Tensor>& src) {
+  std::vector<const Tensor*> operands = {&some};
+  std::vector<ArraysOfTensor<2>> arrays;
+  for (size_t i = 0; i < dst.size(); ++i) {
+    operands.insert(operands.end(), {&dst[i], &src[i]});
+    arrays.push_back({{dst[i].raw_ptr(), src[i].raw_ptr()}, src[i].numel()});
+  }
+  round_all("to", dst[0].dtype(), arrays, stream_for(operands));
+}
+
 // Converts `value` to dst's dtype on the host, and writes it to all elements.
 void fill_cuda(const Tensor& dst, Number value) {
   const Tensor element = empty({}, {.dtype = dst.dtype()});
@@ -93,8 +103,9 @@ void linspace_cuda(const Tensor& out, double start, double end) {
 }
 
 [[maybe_unused]] const bool is_set =
-    (raw::copy_kernel.cuda = &copy_cuda, raw::fill_kernel.cuda = &fill_cuda,
-     raw::arange_kernel.cuda = &arange_cuda, raw::linspace_kernel.cuda = &linspace_cuda, true);
+    (raw::copy_kernel.cuda = &copy_cuda, raw::round_all_kernel.cuda = &round_all_cuda,
+     raw::fill_kernel.cuda = &fill_cuda, raw::arange_kernel.cuda = &arange_cuda,
+     raw::linspace_kernel.cuda = &linspace_cuda, true);
 
 }  // namespace
 }  // namespace gradus::cuda

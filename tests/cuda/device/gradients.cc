@@ -1,4 +1,4 @@
-// Kernels over lists of gradients (sum, norm, clip, unscale, loss scale), for many list lengths and sizes:
+// Kernels over lists of tensors (sum, norm, clip, unscale, loss scale, cast), for many list lengths and sizes:
 // bits of host loops, except norms, whose f64 sums have another order.
 #include "gradus/tensor/cuda/kernels/gradients.h"
 
@@ -6,6 +6,7 @@
 
 #include "device_test.h"
 #include "gradus/tensor/cuda/kernels/compute_type.h"
+#include "gradus/tensor/cuda/kernels/copy.h"
 #include "gradus/tensor/ops/formulas/gradients.h"
 #include "gradus/tensor/ops/formulas/loss_scale.h"
 
@@ -78,6 +79,35 @@ template <class P> void check_sums(Group& group, const Lists& s) {
   cuda::add_all("test", dtype_v<P>, both, nullptr);
   a.compare(group, "sums", [](T v) { return v + v * T(2); });
   b.compare(group, "terms of sums", [](T v) { return v; });
+}
+
+// Casts of f32 tensors to a 16-bit float, as those of all parameters at the begin of a step.
+template <class To> void test_rounding(const char* name) {
+  Group group(std::string("casts of lists to ") + name);
+  if (!group) return;
+  for (const Lists& s : all_sizes()) {
+    std::vector<std::vector<float>> values;
+    std::vector<std::unique_ptr<Elements<float>>> from;
+    std::vector<std::unique_ptr<Elements<To>>> to;
+    std::vector<cuda::ArraysOfTensor<2>> both;
+    for (size_t i = 0; i < s.n.size(); ++i) {
+      const auto n = static_cast<size_t>(s.n[i]);
+      std::vector<float> x(n);
+      for (size_t e = 0; e < n; ++e) x[e] = sample<float>(e, i);
+      from.push_back(std::make_unique<Elements<float>>(x, s.start));
+      to.push_back(std::make_unique<Elements<To>>(n, s.start * 3));
+      both.push_back({{to[i]->data(), from[i]->data()}, s.n[i]});
+      values.push_back(std::move(x));
+    }
+    cuda::round_all("test", dtype_v<To>, both, nullptr);
+    for (size_t i = 0; i < s.n.size(); ++i) {
+      const std::vector<To> got = to[i]->take();
+      for (size_t e = 0; e < got.size(); ++e)
+        group.check(same(got[e], stored<To>(values[i][e])), "tensor %zu, element %zu of %zu: %.9g, not %.9g",
+                    i, e, got.size(), as_double(got[e]), double(values[i][e]));
+      group.check(to[i]->is_clean() && from[i]->is_clean(), "tensor %zu: written outside", i);
+    }
+  }
 }
 
 // Returns -1 if memory outside of the results was written.
@@ -226,6 +256,8 @@ void test_gradients() {
   test_type<double>("f64");
   test_type<f16>("f16");
   test_type<bf16>("bf16");
+  test_rounding<bf16>("bf16");
+  test_rounding<f16>("f16");
   test_scales();
 }
 

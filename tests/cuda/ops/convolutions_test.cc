@@ -77,7 +77,7 @@ struct CudaConvolutions : testing::Test {
   ~CudaConvolutions() override {
     internal::DeviceAllocator::of(kCuda).disable_caching(false);
     cuda::set_tf32(false);
-    Context::current().deterministic = false;
+    Context::current().deterministic = Context::current().exact_weight_gradients = false;
   }
 };
 
@@ -200,11 +200,24 @@ TEST_F(CudaConvolutions, RoundOnce) {
     const Tensor pixels = row({large, 1, -large}, true),
                  dy = full({1, 1, 1, 3}, 1, {.dtype = t, .device = kCuda});
     EXPECT_EQ(values(raw::conv_weight_grad("conv2d", dy, pixels, {1, 1, 1, 1}, false, g).first)[0], 1);
-    const Tensor more = row({large, 1, 0}, true);
-    const auto [dw, db] = raw::conv_weight_grad("conv2d", more, dy, {1, 1, 1, 1}, true, g, DType::kF32);
-    EXPECT_EQ(values(dw)[0], large + 1);
-    EXPECT_EQ(values(db)[0], large + 1);
   }
+}
+
+// Gradients in f32 of 16-bit operands are sums that are rounded to 16 bits, unless Context::exact_weight_gradients. The
+// product of a pointwise convolution is exact in any case.
+TEST_F(CudaConvolutions, ExactWeightGradients) {
+  const raw::ConvGeometry g = geometry({1, 1}, {0, 0}, {1, 1});
+  for (const auto& [t, large] : {std::pair(DType::kF16, 2048.), {DType::kBF16, 256.}})
+    for (const bool exact : {false, true}) {
+      Context::current().exact_weight_gradients = exact;
+      const Tensor dy = there(raw::to(tensor(std::vector{large, 1.}, {1, 1, 1, 2}), t));
+      for (const int64_t taps : {1, 2}) {
+        const Tensor x = full({1, 1, 1, taps + 1}, 1, {.dtype = t, .device = kCuda});
+        const auto [dw, db] = raw::conv_weight_grad("conv2d", dy, x, {1, 1, 1, taps}, true, g, DType::kF32);
+        EXPECT_EQ(values(dw)[0], large + (exact || taps == 1)) << taps;
+        EXPECT_EQ(values(db)[0], large + exact) << taps;
+      }
+    }
 }
 
 TEST_F(CudaConvolutions, Tf32IsOffAtFirst) {

@@ -91,6 +91,7 @@ TEST(Calls, CapturableMnist) {
 
 // Last, because it is the largest: the emulated device runs queued work later, and the end of the program
 // drops what is still queued.
+TEST(Calls, ResNet18InBf16) { expect_few_calls(160, example("ResNet-18").make({kCuda, 2, 32, true})); }
 TEST(Calls, ResNet18) { expect_few_calls(129, example("ResNet-18").make({kCuda, 2, 32})); }
 
 }  // namespace
