@@ -8,7 +8,7 @@
 #   kernels_on_device     each kernel against host results, and their times: --only TEXT, --no-times, --seconds N
 #   op_table              the op table on cuda:0 against the CPU
 #   direct_op_table       its convolutions by our own kernels, without cuDNN
-#   training              training steps of MNIST's network, ResNet-20 and DCGAN on cuda:0 against the CPU
+#   training              training steps on cuda:0 against the CPU: MNIST's network, ResNet-20, GPT, LSTM, ViT and GANs
 #   features              what training uses beside kernels: tests/cuda/features
 #   calls                 what steps ask of the device: no waits, no allocations
 #   large_tensors         more than 2^31 elements, where there is memory for 24 GB
