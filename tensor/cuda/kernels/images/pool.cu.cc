@@ -10,6 +10,7 @@
 #include <limits>
 
 #include "gradus/tensor/cuda/kernels/element.h"
+#include "gradus/tensor/cuda/kernels/strided.h"
 #include "gradus/tensor/cuda/kernels/vector_io.h"
 #include "gradus/tensor/ops/scalar_math.h"
 
@@ -20,18 +21,33 @@ constexpr int kThreads = 256;
 
 using WindowRange = PoolWindow<int32_t>;
 
+// The work items of a launch: [images, d, h, w, vectors of channels], row-major. Neighboring threads have neighboring
+// ones.
+struct WorkItems {
+  int64_t count, vectors;
+  Divider d, h, w, by_vectors;  // by_vectors divides if count <= kMaxDividend
+};
 // The work item of a thread: an image, a position in its input or output, and the first channel.
 struct ThreadIndex {
   int64_t image, channel;
   int32_t d, h, w;
 };
-// Returns work item number `item`. Items are ordered by image, position in D x H x W, and vector of channels.
+// Returns work item number `item`. Only a launch of more than kMaxDividend items divides, in 64 bits.
 template <int vector>
-__device__ __forceinline__ ThreadIndex thread_index(int64_t item, const Pooling& p, int32_t D, int32_t H,
-                                                    int32_t W) {
-  const int64_t vectors = p.channels / vector, place = item / vectors, row = place / W, slice = row / H;
-  return {slice / D, item % vectors * vector, static_cast<int32_t>(slice % D), static_cast<int32_t>(row % H),
-          static_cast<int32_t>(place % W)};
+__device__ __forceinline__ ThreadIndex thread_index(int64_t item, const WorkItems& items) {
+  if (items.count > kMaxDividend) [[unlikely]] {
+    const int64_t place = item / items.vectors, row = place / items.w.divisor, slice = row / items.h.divisor;
+    return {slice / items.d.divisor, item % items.vectors * vector,
+            static_cast<int32_t>(slice % items.d.divisor), static_cast<int32_t>(row % items.h.divisor),
+            static_cast<int32_t>(place % items.w.divisor)};
+  }
+  const auto i = static_cast<uint32_t>(item);
+  const uint32_t place = items.by_vectors.quotient(i), row = items.w.quotient(place),
+                 slice = items.h.quotient(row), image = items.d.quotient(slice);
+  return {image, static_cast<int64_t>(i - place * items.by_vectors.divisor) * vector,
+          static_cast<int32_t>(slice - image * items.d.divisor),
+          static_cast<int32_t>(row - slice * items.h.divisor),
+          static_cast<int32_t>(place - row * items.w.divisor)};
 }
 // Return the offset, in elements, of position (d, h, w) in the image and channel of s, of the input or the output.
 __device__ __forceinline__ int64_t input_at(const Pooling& p, const ThreadIndex& s, int32_t d, int32_t h,
@@ -98,11 +114,11 @@ __device__ __forceinline__ void for_each_window_over(const Pooling& p, const Thr
 // may be null. A thread computes `vector` channels of one position of y.
 template <class T, class I, int vector>
 __global__ void __launch_bounds__(kThreads, 4)
-    pool_largest(T* y, I* index, const T* x, Pooling p, int64_t items) {
+    pool_largest(T* y, I* index, const T* x, Pooling p, WorkItems items) {
   const int64_t item = int64_t{blockIdx.x} * kThreads + threadIdx.x;
-  if (item >= items) return;
+  if (item >= items.count) return;
   using C = compute_t<T>;
-  const ThreadIndex s = thread_index<vector>(item, p, p.d.out, p.h.out, p.w.out);
+  const ThreadIndex s = thread_index<vector>(item, items);
   const Window window = window_of(p, s);
   const bool is_empty = cells_of(window.d) * cells_of(window.h) * cells_of(window.w) == 0;
   const auto first =
@@ -133,11 +149,11 @@ __global__ void __launch_bounds__(kThreads, 4)
 // `vector` channels of one position of dx.
 template <class T, class I, int vector>
 __global__ void __launch_bounds__(kThreads, 4)
-    pool_scatter(T* dx, const T* dy, const I* index, Pooling p, int64_t items) {
+    pool_scatter(T* dx, const T* dy, const I* index, Pooling p, WorkItems items) {
   const int64_t item = int64_t{blockIdx.x} * kThreads + threadIdx.x;
-  if (item >= items) return;
+  if (item >= items.count) return;
   using C = compute_t<T>;
-  const ThreadIndex s = thread_index<vector>(item, p, p.d.in, p.h.in, p.w.in);
+  const ThreadIndex s = thread_index<vector>(item, items);
   Vector<C, vector> sum{};
   for_each_window_over(p, s, [&](const Window&, int32_t number, int64_t at) {
     const auto winner = load<vector>(index + at);
@@ -162,11 +178,11 @@ __device__ __forceinline__ int32_t part_begin(const PoolAxis<int32_t>& a, int32_
 // thread computes `vector` channels of one window: it reads the cells of the window, then writes the input
 // positions assigned to the window (part_begin).
 template <class T, int vector>
-__global__ void __launch_bounds__(kThreads, 4) pool_relu_grad(T* x, const T* dy, Pooling p, int64_t items) {
+__global__ void __launch_bounds__(kThreads, 4) pool_relu_grad(T* x, const T* dy, Pooling p, WorkItems items) {
   const int64_t item = int64_t{blockIdx.x} * kThreads + threadIdx.x;
-  if (item >= items) return;
+  if (item >= items.count) return;
   using C = compute_t<T>;
-  const ThreadIndex s = thread_index<vector>(item, p, p.d.out, p.h.out, p.w.out);
+  const ThreadIndex s = thread_index<vector>(item, items);
   const Window window = window_of(p, s);
   Vector<C, vector> best{};
   Vector<int32_t, vector> winner;
@@ -199,37 +215,36 @@ __global__ void __launch_bounds__(kThreads, 4) pool_relu_grad(T* x, const T* dy,
     }
 }
 
-// Returns the offset in the input of cell `number` of the window of output position s; -1 if in the padding.
-__device__ __forceinline__ int64_t input_offset(const Pooling& p, const ThreadIndex& s, int32_t number) {
+// Returns the row-major index in the image [d, h, w] of cell `number` of the window of output position s; -1 if in the
+// padding.
+__device__ __forceinline__ int64_t position_in_image(const Pooling& p, const ThreadIndex& s, int32_t number) {
   const Window window = window_of(p, s);
   const int32_t w = number % p.w.kernel, h = number / p.w.kernel % p.h.kernel,
                 d = number / p.w.kernel / p.h.kernel;
   if (!window.d.contains(d) || !window.h.contains(h) || !window.w.contains(w)) return -1;
-  return input_at(p, s, window.d.position_of(d), window.h.position_of(h), window.w.position_of(w));
+  return (int64_t{window.d.position_of(d)} * p.h.in + window.h.position_of(h)) * p.w.in +
+         window.w.position_of(w);
 }
 
 // y[o] = x at cell index[o] of window o; 0 if the cell is in the padding. A thread computes one element of y.
 template <class T, class I>
 __global__ void __launch_bounds__(kThreads, 4)
-    pool_gather(T* y, const T* x, const I* index, Pooling p, int64_t items) {
+    pool_gather(T* y, const T* x, const I* index, Pooling p, WorkItems items) {
   const int64_t item = int64_t{blockIdx.x} * kThreads + threadIdx.x;
-  if (item >= items) return;
-  const ThreadIndex s = thread_index<1>(item, p, p.d.out, p.h.out, p.w.out);
-  const int64_t at = input_offset(p, s, index[item]);
-  y[item] = at < 0 ? T(0) : x[at];
+  if (item >= items.count) return;
+  const ThreadIndex s = thread_index<1>(item, items);
+  const int64_t position = position_in_image(p, s, index[item]);
+  y[item] = position < 0 ? T(0) : x[input_at(p, s, 0, 0, 0) + position * p.channels];
 }
 
 // positions[o] = row-major index in the image [d, h, w] of cell index[o] of window o; 0 if the cell is in the
 // padding. A thread computes one element of positions.
 template <class I>
 __global__ void __launch_bounds__(kThreads, 4)
-    pool_positions(int64_t* positions, const I* index, Pooling p, int64_t items) {
+    pool_positions(int64_t* positions, const I* index, Pooling p, WorkItems items) {
   const int64_t item = int64_t{blockIdx.x} * kThreads + threadIdx.x;
-  if (item >= items) return;
-  const ThreadIndex s = thread_index<1>(item, p, p.d.out, p.h.out, p.w.out);
-  const int64_t image = int64_t(p.d.in) * p.h.in * p.w.in;
-  const int64_t at = input_offset(p, s, index[item]);
-  positions[item] = std::max<int64_t>(0, at) / p.channels % image;
+  if (item >= items.count) return;
+  positions[item] = std::max<int64_t>(0, position_in_image(p, thread_index<1>(item, items), index[item]));
 }
 
 // Returns 1 / divisor of a window: p.divisor unless 0, else the number of cells, as count_include_pad tells.
@@ -243,10 +258,10 @@ template <class T> __device__ __forceinline__ T weight_of(const Pooling& p, cons
 
 // y[o] = weight_of(window o) * sum of x over its cells. A thread computes `vector` channels of one o.
 template <class T, int vector>
-__global__ void __launch_bounds__(kThreads, 4) pool_mean(T* y, const T* x, Pooling p, int64_t items) {
+__global__ void __launch_bounds__(kThreads, 4) pool_mean(T* y, const T* x, Pooling p, WorkItems items) {
   const int64_t item = int64_t{blockIdx.x} * kThreads + threadIdx.x;
-  if (item >= items) return;
-  const ThreadIndex s = thread_index<vector>(item, p, p.d.out, p.h.out, p.w.out);
+  if (item >= items.count) return;
+  const ThreadIndex s = thread_index<vector>(item, items);
   const Window window = window_of(p, s);
   Vector<T, vector> sum{};
   for_each_cell(p, s, window, [&](int32_t, int64_t at) {
@@ -263,10 +278,10 @@ __global__ void __launch_bounds__(kThreads, 4) pool_mean(T* y, const T* x, Pooli
 // dx[i] = sum of dy[o] * weight[o] over the windows o that contain i. A thread computes `vector` channels of one
 // position of dx. Uses fma because the compiler contracts the multiply-add of the CPU kernel.
 template <class T, int vector>
-__global__ void __launch_bounds__(kThreads, 4) pool_spread(T* dx, const T* dy, Pooling p, int64_t items) {
+__global__ void __launch_bounds__(kThreads, 4) pool_spread(T* dx, const T* dy, Pooling p, WorkItems items) {
   const int64_t item = int64_t{blockIdx.x} * kThreads + threadIdx.x;
-  if (item >= items) return;
-  const ThreadIndex s = thread_index<vector>(item, p, p.d.in, p.h.in, p.w.in);
+  if (item >= items.count) return;
+  const ThreadIndex s = thread_index<vector>(item, items);
   Vector<T, vector> sum{};
   for_each_window_over(p, s, [&](const Window& window, int32_t, int64_t at) {
     const T weight = weight_of<T>(p, window);
@@ -274,7 +289,7 @@ __global__ void __launch_bounds__(kThreads, 4) pool_spread(T* dx, const T* dy, P
 #pragma unroll
     for (int k = 0; k < vector; ++k) sum.v[k] = m::fma(g.v[k], weight, sum.v[k]);
   });
-  store(dx + item * vector, sum);
+  store(dx + input_at(p, s, s.d, s.h, s.w), sum);  // item * vector would take two more registers, which spill
 }
 
 // Calls f(T()) with f64 or f32; callers convert 16-bit floats to f32.
@@ -298,10 +313,16 @@ template <class F, class... T> void with_vector(const Pooling& p, F&& f, const T
 template <class... P, class... A>
 void run(const char* op, void (*kernel)(P...), int vector, const Pooling& p, bool over_input,
          cudaStream_t stream, A... args) {
-  const int64_t slices = p.images * (over_input ? p.d.in : p.d.out),
-                rows = slices * (over_input ? p.h.in : p.h.out);
-  const int64_t items = rows * (over_input ? p.w.in : p.w.out) * (p.channels / vector);
-  if (items > 0) launch(op, kernel, {blocks_for(items, kThreads), kThreads}, stream, args..., p, items);
+  const auto side = [=](const PoolAxis<int32_t>& a) { return over_input ? a.in : a.out; };
+  const int64_t vectors = p.channels / vector, count = p.images * side(p.d) * side(p.h) * side(p.w) * vectors;
+  if (count == 0) return;
+  const WorkItems items{count,
+                        vectors,
+                        Divider(side(p.d)),
+                        Divider(side(p.h)),
+                        Divider(side(p.w)),
+                        count <= kMaxDividend ? Divider(vectors) : Divider()};
+  launch(op, kernel, {blocks_for(count, kThreads), kThreads}, stream, args..., p, items);
 }
 
 }  // namespace
