@@ -10,6 +10,8 @@ namespace gradus {
 int64_t kernel_flops(std::string_view op, std::span<const Tensor* const> tensors) {
   // out [...,M,N], a [...,M,K]: K multiply-adds for each element of out.
   if (op == "matmul" || op == "matmul_relu") return 2 * tensors[0]->numel() * tensors[1]->size(-1);
+  // dw, dbias, dy [K,N], x [K,M].
+  if (op == "linear_weight_grad") return 2 * tensors[2]->numel() * tensors[3]->size(1);
   // y [...,L,V], softmax_stats, q [...,L,E], k [...,S,E]: the products q k^T and w v, also where keys are masked.
   if (op == "attention") return 2 * tensors[3]->size(-2) * (tensors[2]->numel() + tensors[0]->numel());
   // dq, dk, dv, dy, y, softmax_stats, q, k: the products q k^T, dy v^T, dv, dk and dq.

@@ -3,7 +3,10 @@
 // matmul:
 //   y = a b:            da = dy b^T,  db = a^T dy
 //   y = x w^T + bias:   dx = dy w,  dw = dy^T x,  dbias = sum of dy over its rows
+// On a GPU one kernel computes dw and dbias.
 #include "gradus/autograd/ops/linalg/matmul.h"
+
+#include <tuple>
 
 #include "gradus/autograd/graph/autocast.h"
 #include "gradus/autograd/graph/record.h"
@@ -50,6 +53,27 @@ Tensor matmul_right_grad(const Tensor& dy, const Tensor& a, int b_dims) {
   return matmul(transposed(a), dy);
 }
 
+// Returns dw and dbias of linear for dy [rows, out] and x [rows, in] on a GPU, by one kernel. They are in f32 if
+// `in_f32`, as in weight_grad. In the rule, vs are the gradients of dw and dbias.
+std::pair<Tensor, Tensor> weight_and_bias_grad(const Tensor& dy, const Tensor& x, bool in_f32) {
+  const auto result = raw::linear_weight_grad(dy, x, in_f32 ? DType::kF32 : x.dtype());
+  if (Recorder r{"linear_weight_grad", dy, x}) {
+    const Tensor outputs[] = {result.first, result.second};
+    r.record_joint(outputs, {dy, x},
+                   [dy = r.save(dy), x = r.save(x)](std::vector<Tensor> vs, autograd::Needs needs) {
+                     const Tensor g = dy.get();
+                     for (Tensor& v : vs)
+                       if (v.defined()) v = to(v, g.dtype());
+                     std::vector<Tensor> grads(2);
+                     if (needs[0])
+                       grads[0] = vs[0].defined() ? linear(x.get(), vs[0], vs[1]) : expand(vs[1], g.shape());
+                     if (needs[1] && vs[0].defined()) grads[1] = matmul(g, vs[0]);
+                     return grads;
+                   });
+  }
+  return result;
+}
+
 // Returns whether w is a weight in f32 that was cast to 16 bits.
 bool is_cast_from_f32(const Tensor& w) {
   return w.dtype() != DType::kF32 && autograd::gradient_dtype(w) == DType::kF32;
@@ -57,11 +81,28 @@ bool is_cast_from_f32(const Tensor& w) {
 
 // Records y = x w^T + bias. An undefined bias gets no rule.
 void record_linear(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& bias) {
-  if (Recorder r{"linear", x, w, bias})
-    r.record(y, wrt(x, [w = r.save(w)](const Tensor& dy) { return matmul(dy, w.get()); }),
-             wrt(w, [x = r.save(x), in_f32 = is_cast_from_f32(w)](
-                        const Tensor& dy) { return weight_grad(as_rows(dy), as_rows(x.get()), in_f32); }),
-             wrt(bias, [](const Tensor& dy) { return sum(as_rows(dy), {0}); }));
+  Recorder r{"linear", x, w, bias};
+  if (!r) return;
+  const bool in_f32 = is_cast_from_f32(w);
+  if (x.device().type == DeviceType::kCUDA && autograd::is_tracked(w) && autograd::is_tracked(bias))
+    return r.record_joint({&y, 1}, {x, w, bias},
+                          [x = r.save(x), w = autograd::is_tracked(x) ? r.save(w) : autograd::Saved(),
+                           in_f32](std::vector<Tensor> dys, autograd::Needs needs) {
+                            const Tensor& dy = dys[0];
+                            std::vector<Tensor> grads(3);
+                            if (needs[0]) grads[0] = matmul(dy, w.get());
+                            if (needs[1])
+                              std::tie(grads[1], grads[2]) =
+                                  weight_and_bias_grad(as_rows(dy), as_rows(x.get()), in_f32);
+                            else if (needs[2])
+                              grads[2] = sum(as_rows(dy), {0});
+                            return grads;
+                          },
+                          {.deferrable = true});  // dx may be computed before the others
+  r.record(y, wrt(x, [w = r.save(w)](const Tensor& dy) { return matmul(dy, w.get()); }),
+           wrt(w, [x = r.save(x),
+                   in_f32](const Tensor& dy) { return weight_grad(as_rows(dy), as_rows(x.get()), in_f32); }),
+           wrt(bias, [](const Tensor& dy) { return sum(as_rows(dy), {0}); }));
 }
 
 }  // namespace

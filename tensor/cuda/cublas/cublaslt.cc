@@ -1,7 +1,7 @@
 // Matrix products by cublasLtMatmul, which is opened at run time (cublaslt_functions.h). Each call builds
 // descriptors, takes the first algorithm of the library's heuristic, and queues d = op(a) op(b), with bias
-// and ReLU as epilogue, on the stream. f16 and bf16 are summed in f32. Matrices are column-major device
-// memory that outlives the queued work.
+// and ReLU or with sums of op(b) as epilogue, on the stream. f16 and bf16 are summed in f32. Matrices are
+// column-major device memory that outlives the queued work.
 #include "gradus/tensor/cuda/cublas/cublaslt.h"
 
 #include <algorithm>
@@ -89,6 +89,10 @@ Owned<cublasLtMatmulDescOpaque_t> make_descriptor(const char* op, const CublasLt
     set(CUBLASLT_MATMUL_DESC_EPILOGUE, p.bias ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_RELU);
   else if (p.bias)
     set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
+  if (p.b_sums) {
+    set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BGRADB);
+    set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, p.b_sums);
+  }
   return descriptor;
 }
 
@@ -119,7 +123,7 @@ Owned<cublasLtMatmulPreferenceOpaque_t> make_preference(const char* op, const Cu
 void set_tf32(bool on) { tf32 = on; }
 bool uses_tf32() { return tf32; }
 
-void multiply(const char* op, const MatrixProduct& p, Device device, cudaStream_t stream) {
+bool multiply(const char* op, const MatrixProduct& p, Device device, cudaStream_t stream) {
   const CublasLt& library = cublaslt(op);
   const cublasLtHandle_t handle = handle_of(op, library, device.index);
   const auto descriptor = make_descriptor(op, library, p);
@@ -132,9 +136,12 @@ void multiply(const char* op, const MatrixProduct& p, Device device, cudaStream_
   // (tools/gpu_lab/records/h100/cublaslt_layers.txt).
   cublasLtMatmulHeuristicResult_t found;
   int count = 0;
-  GRADUS_CHECK(cublasLtMatmulAlgoGetHeuristic, handle, descriptor.get(), a.get(), b.get(), d.get(), d.get(),
-               preference.get(), 1, &found, &count);
-  check(op, "cublasLtMatmulAlgoGetHeuristic", library, count ? found.state : CUBLAS_STATUS_NOT_SUPPORTED);
+  cublasStatus_t status = library.cublasLtMatmulAlgoGetHeuristic(
+      handle, descriptor.get(), a.get(), b.get(), d.get(), d.get(), preference.get(), 1, &found, &count);
+  if (status == CUBLAS_STATUS_SUCCESS) status = count ? found.state : CUBLAS_STATUS_NOT_SUPPORTED;
+  if (p.b_sums && (status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE))
+    return false;
+  check(op, "cublasLtMatmulAlgoGetHeuristic", library, status);
   Tensor workspace;  // freed at return: the allocator reuses its memory on this stream only after the product
   if (found.workspaceSize > 0)
     workspace = empty({static_cast<int64_t>(found.workspaceSize)}, {DType::kU8, device});
@@ -147,6 +154,7 @@ void multiply(const char* op, const MatrixProduct& p, Device device, cudaStream_
                is_double ? static_cast<const void*>(&zero) : &zero_f32, p.d.data, d.get(), p.d.data, d.get(),
                &found.algo, workspace ? workspace.raw_ptr() : nullptr, found.workspaceSize, stream);
   count_calls(op, {.library_calls = 1});
+  return true;
 }
 
 #undef GRADUS_CHECK

@@ -43,10 +43,14 @@ struct MatrixProduct {
   int64_t batch;       // number of matrices
   const void* bias;    // [M], added to each column of every d; null: no bias
   bool relu = false;
+  // [N], of result_dtype: receives the sums of the columns of op(b); null: no sums. Only without bias and relu, for
+  // one matrix.
+  void* b_sums = nullptr;
 };
 
-// Queues a product on `stream`, the current one of `device`, the calling thread's CUDA device. Thread-safe.
+// Queues a product on `stream`, the current one of `device`, the calling thread's CUDA device. Returns true; false,
+// with nothing queued, if cuBLASLt has no algorithm that computes p.b_sums too. Thread-safe.
 // Errors: DeviceError if cuBLASLt is not installed; CublasError, also if it has no algorithm for the product.
-void multiply(const char* op, const MatrixProduct& p, Device device, cudaStream_t stream);
+bool multiply(const char* op, const MatrixProduct& p, Device device, cudaStream_t stream);
 
 }  // namespace gradus::cuda

@@ -1,5 +1,6 @@
-// CUDA kernels of matmul and matmul + relu, by cuBLASLt:
+// CUDA kernels of matmul, matmul + relu and linear_weight_grad, by cuBLASLt:
 //   out[G...,M,N] = a[G...,M,K] b[G...,K,N] + bias[N]    (optionally with relu)
+//   dw[N,M] = dy[K,N]^T x[K,M],  dbias[N] = sum_k dy[k,N]
 // out is row-major; a and b have the batch dims G of out, with stride 0 where they broadcast, and stride 1 in
 // one of the last two dims; bias may be undefined. All have one floating dtype, except that without a bias, out
 // may be f32 if a and b have 16 bits. cuBLASLt matrices are column-major, and the bytes of the row-major out
@@ -12,6 +13,8 @@
 #include "gradus/tensor/kernel.h"
 #include "gradus/tensor/ops/activations.h"
 #include "gradus/tensor/ops/copy.h"
+#include "gradus/tensor/ops/reduce.h"
+#include "gradus/tensor/ops/view.h"
 
 namespace gradus::cuda {
 namespace {
@@ -88,8 +91,34 @@ void matmul_cuda(const Tensor& out, const Tensor& a, const Tensor& b, const Tens
   multiply_batches(o, x, y, bias, rectifies);
 }
 
+// Computes dw and dbias in one cuBLASLt call, as dw' = x' dy and the sums of dy's columns, and returns true. Returns
+// false if there is nothing to multiply, cuBLASLt has no algorithm for both, or TF32 would round dy in the sums too.
+bool multiply_and_sum(const Tensor& dw, const Tensor& dbias, const Tensor& dy, const Tensor& x) {
+  if (dw.numel() == 0 || dy.size(0) == 0 || (dy.dtype() == DType::kF32 && uses_tf32())) return false;
+  check_size(dw, dy, x);
+  const cudaStream_t stream = stream_for({&dw, &dbias, &dy, &x});
+  MatrixProduct product{.a = transposes_of(x),
+                        .b = transposes_of(dy),
+                        .d = transposes_of(dw),
+                        .dtype = dy.dtype(),
+                        .result_dtype = dw.dtype(),
+                        .batch = 1,
+                        .bias = nullptr,
+                        .b_sums = dbias.raw_ptr()};
+  product.b.transposed = !product.b.transposed;  // dy itself
+  return call_library([&] { return multiply("linear_weight_grad", product, dw.device(), stream); });
+}
+void linear_weight_grad_cuda(const Tensor& dw, const Tensor& dbias, const Tensor& dy, const Tensor& x) {
+  if (multiply_and_sum(dw, dbias, dy, x)) return;
+  matmul_cuda<false>(dw, raw::transpose(dy, 0, 1), x, {});
+  const int64_t n = dbias.size(0);
+  raw::sum_kernel(view_as_strided(dbias, {1, n}, {n, 1}, dbias.impl().offset), raw::to(dy, dbias.dtype()),
+                  1.0);
+}
+
 [[maybe_unused]] const bool is_set =
-    (raw::matmul_kernel.cuda = &matmul_cuda<false>, raw::matmul_relu_kernel.cuda = &matmul_cuda<true>, true);
+    (raw::matmul_kernel.cuda = &matmul_cuda<false>, raw::matmul_relu_kernel.cuda = &matmul_cuda<true>,
+     raw::linear_weight_grad_kernel.cuda = &linear_weight_grad_cuda, true);
 
 }  // namespace
 }  // namespace gradus::cuda

@@ -8,6 +8,9 @@
 #include "gradus/tensor/tensor_checks.h"
 
 namespace gradus::raw {
+
+constinit decltype(linear_weight_grad_kernel) linear_weight_grad_kernel{"linear_weight_grad"};
+
 namespace {
 
 void check_pair(const char* op, const char* a_name, const Tensor& a, const char* b_name, const Tensor& b) {
@@ -155,6 +158,14 @@ Tensor linear(const Tensor& x, const Tensor& w, const Tensor& bias) {
 
 Tensor linear_relu(const Tensor& x, const Tensor& w, const Tensor& bias) {
   return linear_by(matmul_relu_kernel, x, w, bias);
+}
+
+std::pair<Tensor, Tensor> linear_weight_grad(const Tensor& dy, const Tensor& x, DType dtype) {
+  check_pair("linear_weight_grad", "dy", dy, "x", x);
+  const Tensor dw = empty({dy.size(1), x.size(1)}, {dtype, x.device()}),
+               dbias = empty({dy.size(1)}, {dtype, x.device()});
+  linear_weight_grad_kernel(dw, dbias, as_matrices(dy), as_matrices(x));
+  return {dw, dbias};
 }
 
 namespace internal {

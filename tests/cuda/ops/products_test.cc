@@ -1,17 +1,24 @@
-// Matrix products on cuda:0 beyond the op table: strides, batches, rounding, streams, failing calls. Values
-// are small integers whose sums are exact in each dtype, so results must equal the CPU's.
+// Matrix products on cuda:0 beyond the op table: strides, batches, rounding, streams, failing calls, and the
+// gradients of linear. Values are small integers whose sums are exact in each dtype, so results must equal the
+// CPU's.
 #include <gtest/gtest.h>
 
 #include <set>
 #include <string>
 #include <vector>
 
+#include "gradus/autograd/functional.h"
+#include "gradus/autograd/grad_manager.h"
+#include "gradus/autograd/graph/autocast.h"
+#include "gradus/autograd/ops/ops.h"
 #include "gradus/tensor/cuda/cublas/cublaslt.h"
 #include "gradus/tensor/cuda/runtime/error.h"
+#include "gradus/tensor/cuda/runtime/host_calls.h"
 #include "gradus/tensor/kernel.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/creation.h"
 #include "gradus/tensor/ops/linalg/matmul.h"
+#include "gradus/tensor/ops/reduce.h"
 #include "gradus/tensor/ops/view.h"
 #include "gradus/tensor/runtime/allocator.h"
 #include "gradus/tensor/runtime/device_allocator.h"
@@ -244,6 +251,128 @@ TEST_F(CudaProducts, Tf32IsOffAtFirst) {
   EXPECT_EQ(values(raw::matmul(half, half))[0], 8);
   cuda::set_tf32(false);
   EXPECT_EQ(values(raw::matmul(x, one))[0], 8 + 0x1p-8);
+}
+
+// Computes the gradients of linear's weight and bias for operands on cuda:0, and compares them with a product and a
+// sum on the CPU. Returns the device's calls.
+cuda::HostCalls expect_weight_grad(const Tensor& dy, const Tensor& x, DType result) {
+  const cuda::HostCallScope scope;
+  const auto [dw, dbias] = raw::linear_weight_grad(dy, x, result);
+  const cuda::HostCalls calls = scope.total();
+  const Tensor left = permuted(raw::to(dy, kCPU), {1, 0}), right = raw::to(x, kCPU);
+  const Tensor product = raw::matmul_in_f32(left, right);
+  const std::string what =
+      to_string(dy.shape()) + " " + to_string(x.shape()) + " " + std::string(name_of(dy.dtype()));
+  EXPECT_EQ(dw.dtype(), result);
+  EXPECT_EQ(dbias.dtype(), result);
+  EXPECT_EQ(values(dw), values(raw::to(product, result))) << what;
+  EXPECT_EQ(values(dbias), values(raw::to(raw::sum(left, {1}), result))) << what;
+  return calls;
+}
+
+// One call of cuBLASLt computes both, where it has an algorithm for that.
+TEST_F(CudaProducts, GradientsOfWeightAndBias) {
+  for (const DType t : kFloats) {
+    const auto there = [&](const Shape& shape, uint32_t seed) {
+      return raw::to(numbers(shape, t, seed), kCuda);
+    };
+    for (const DType result : {t, size_of(t) == 2 ? DType::kF32 : t}) {
+      // Rows, features of y, features of x.
+      for (const auto [k, n, m] :
+           {std::array{5, 3, 4}, {1, 3, 4}, {5, 1, 4}, {5, 3, 1}, {1, 1, 1}, {40, 17, 33}}) {
+        const cuda::HostCalls calls = expect_weight_grad(there({k, n}, 1), there({k, m}, 2), result);
+        EXPECT_EQ(calls.library_calls, 1);
+        EXPECT_EQ(calls.launches + calls.copies_on_device, 0);
+      }
+      expect_weight_grad(there({0, 3}, 1), there({0, 4}, 2), result);
+      expect_weight_grad(there({5, 0}, 1), there({5, 4}, 2), result);
+      expect_weight_grad(there({5, 3}, 1), there({5, 0}, 2), result);
+      // Rows with gaps; operands by columns, for which cuBLASLt has no algorithm, take a sum.
+      const Tensor dy = there({5, 3}, 1), x = there({5, 4}, 2), wide = there({5, 9}, 3);
+      const Tensor by_columns = permuted(raw::contiguous(permuted(wide, {1, 0})), {1, 0});
+      EXPECT_EQ(expect_weight_grad(raw::narrow(wide, 1, 2, 3), raw::narrow(wide, 1, 4, 4), result).launches,
+                0);
+      EXPECT_GT(expect_weight_grad(dy, by_columns, result).launches, 0);
+      EXPECT_GT(expect_weight_grad(by_columns, x, result).launches, 0);
+    }
+  }
+  // tf32 rounds the operands of the product, not those of the sum.
+  cuda::set_tf32(true);
+  const Tensor dy = full({8, 8}, 1 + 0x1p-11f, {.device = kCuda}), one = full({8, 8}, 1, {.device = kCuda});
+  const auto [dw, dbias] = raw::linear_weight_grad(dy, one, DType::kF32);
+  EXPECT_EQ(values(dw)[0], 8);
+  EXPECT_EQ(values(dbias)[0], 8 + 0x1p-8);
+}
+
+// The gradients of x, weight and bias, with each set of them attached.
+TEST_F(CudaProducts, GradientsOfLinear) {
+  for (const DType t : kFloats) {
+    for (const Shape& shape : {Shape{4, 6}, Shape{2, 3, 6}, Shape{1, 6}, Shape{6}}) {
+      Shape result = shape;
+      result[result.size() - 1] = 3;
+      const Tensor host[] = {numbers(shape, t), numbers({3, 6}, t, 2), numbers({3}, t, 3)};
+      const Tensor dy = numbers(result, t, 4);
+      for (int attached = 1; attached < 8; ++attached) {
+        const auto gradients = [&](Device device) {
+          std::vector<Tensor> x, leaves;
+          for (int i = 0; i < 3; ++i) {
+            x.push_back(raw::clone(raw::to(host[i], device)));
+            if (attached >> i & 1) leaves.push_back(x.back());
+          }
+          GradManager gm;
+          gm.attach(leaves);
+          auto recording = gm.record();
+          gm.backward(linear(x[0], x[1], x[2]), raw::to(dy, device));
+          std::vector<std::vector<double>> all;
+          for (const Tensor& leaf : leaves) all.push_back(values(leaf.grad()));
+          return all;
+        };
+        EXPECT_EQ(gradients(kCuda), gradients(kCPU))
+            << to_string(shape) << " " << name_of(t) << ", attached " << attached;
+      }
+    }
+  }
+}
+
+// Under autocast the gradient of a bias in f32 stays in f32: 16 bits would round it to an even number.
+TEST_F(CudaProducts, BiasGradientUnderAutocast) {
+  for (const auto& [t, rows] : {std::pair(DType::kBF16, 257), {DType::kF16, 2049}}) {
+    const auto there = [](const Shape& shape) { return full(shape, 1, {.device = kCuda}); };
+    const Tensor x = there({rows, 2}), w = there({3, 2}), bias = there({3});
+    GradManager gm;
+    gm.attach({w, bias});
+    auto recording = gm.record();
+    const auto amp = autocast(t);
+    const Tensor y = linear(x, w, bias);
+    gm.backward(y, full({rows, 3}, 1, {t, kCuda}));
+    EXPECT_EQ(w.grad().dtype(), DType::kF32);
+    EXPECT_EQ(values(w.grad()), std::vector<double>(6, rows));
+    EXPECT_EQ(values(bias.grad()), std::vector<double>(3, rows));
+  }
+}
+
+// Gradients of a function of the gradients of weight, of bias, and of both.
+TEST_F(CudaProducts, GradientsOfGradientsOfLinear) {
+  const auto gradients = [](Device device, int used) {
+    const Tensor x = raw::to(numbers({4, 3}), device), w = raw::to(numbers({2, 3}, DType::kF32, 2), device),
+                 bias = raw::to(numbers({2}, DType::kF32, 3), device);
+    GradManager gm;
+    gm.attach({x, w, bias});
+    auto recording = gm.record();
+    const Tensor y = linear(x, w, bias);
+    const std::vector<Tensor> first = autograd::grad(sum(y * y), {w, bias});
+    Tensor total;
+    for (size_t i = 0; i < 2; ++i) {
+      if (!(used >> i & 1)) continue;
+      const Tensor term = sum(first[i] * first[i]);
+      total = total.defined() ? total + term : term;
+    }
+    gm.backward(total);
+    std::vector<std::vector<double>> all;
+    for (const Tensor& leaf : {x, w, bias}) all.push_back(values(leaf.grad()));
+    return all;
+  };
+  for (const int used : {1, 2, 3}) EXPECT_EQ(gradients(kCuda, used), gradients(kCPU, used)) << used;
 }
 
 TEST_F(CudaProducts, TooLargeIsAnError) {

@@ -153,6 +153,8 @@ TEST_F(CudaUsers, OfReductions) {
 TEST_F(CudaUsers, OfProducts) {
   expect_told("matmul", all_of(ones({2, 4}), ones({2, 3}), ones({3, 4})),
               [](const Operands& o) { raw::matmul_kernel(o[0], o[1], o[2], {}); });
+  expect_told("linear_weight_grad", all_of(ones({3, 4}), ones({3}), ones({2, 3}), ones({2, 4})),
+              [](const Operands& o) { raw::linear_weight_grad_kernel(o[0], o[1], o[2], o[3]); });
   expect_told("matmul with a bias", all_of(ones({2, 4}), ones({2, 3}), ones({3, 4}), ones({4})),
               [](const Operands& o) { raw::matmul_relu_kernel(o[0], o[1], o[2], o[3]); });
 }

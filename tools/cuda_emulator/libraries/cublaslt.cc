@@ -170,7 +170,7 @@ constexpr uint64_t kMaxWorkspace = 64 << 10;
 
 cublasStatus_t plan(const Product& p, const MatmulPreference& preference, int wanted,
                     cublasLtMatmulHeuristicResult_t* results, int* count) {
-  if (p.desc.epilogue & CUBLASLT_EPILOGUE_BIAS && !is_aligned(p.desc.bias, size_of_element(p.d.type)))
+  if (p.desc.uses_bias() && !is_aligned(p.desc.bias, size_of_element(p.d.type)))
     return CUBLAS_STATUS_INVALID_VALUE;
   MatmulAlgo algo{p.hash(), 0, alignments_of(p), false};
   const uint32_t types[] = {p.a.type, p.b.type, p.c.type, p.d.type};
@@ -205,9 +205,9 @@ cublasStatus_t check_pointers(const QueuedProduct& q, bool has_algo) {
   if ((!q.a || !q.b) && q.alpha == 0) return refuse("null operands lose the device, alpha of 0 or not");
   if (!q.a || !q.b || !q.d || (!q.c && q.beta != 0)) return CUBLAS_STATUS_INVALID_VALUE;
   if (q.c == q.d && p.c != p.d) return CUBLAS_STATUS_INVALID_VALUE;
-  const bool adds_bias = desc.epilogue & CUBLASLT_EPILOGUE_BIAS;
-  if (adds_bias != (desc.bias != nullptr)) return CUBLAS_STATUS_INVALID_VALUE;
-  if (adds_bias && !is_aligned(desc.bias, size_of_element(p.d.type))) return CUBLAS_STATUS_NOT_SUPPORTED;
+  if (desc.uses_bias() != (desc.bias != nullptr)) return CUBLAS_STATUS_INVALID_VALUE;
+  if (desc.uses_bias() && !is_aligned(desc.bias, size_of_element(p.d.type)))
+    return CUBLAS_STATUS_NOT_SUPPORTED;
   if (q.workspace_bytes > 0 && (!q.workspace || !is_aligned(q.workspace, kWorkspaceAlignment)))
     return CUBLAS_STATUS_INVALID_VALUE;
   if (has_algo && q.algo.product != p.hash()) return CUBLAS_STATUS_NOT_SUPPORTED;

@@ -1,5 +1,5 @@
 // Types of the emulated cuBLASLt: the contents of descriptors, and a product D = f(alpha op(A) op(B) + beta C
-// + bias) that was checked and waits on a stream.
+// + bias), maybe with a bias gradient, that was checked and waits on a stream.
 #pragma once
 
 #include <cublasLt.h>
@@ -15,7 +15,13 @@ struct MatmulDesc {
   int32_t op_a = CUBLAS_OP_N, op_b = CUBLAS_OP_N;
   uint32_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
   int32_t bias_type = -1;
-  const void* bias = nullptr;
+  void* bias = nullptr;  // or the bias gradient, which is written
+
+  bool adds_bias() const { return epilogue & CUBLASLT_EPILOGUE_BIAS; }
+  bool has_bias_gradient() const {
+    return epilogue == CUBLASLT_EPILOGUE_BGRADA || epilogue == CUBLASLT_EPILOGUE_BGRADB;
+  }
+  bool uses_bias() const { return adds_bias() || has_bias_gradient(); }
 };
 
 struct MatrixLayout {

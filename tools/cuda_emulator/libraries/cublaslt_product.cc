@@ -58,13 +58,20 @@ cublasStatus_t check_types(const Product& p) {
   return CUBLAS_STATUS_SUCCESS;
 }
 
+// Returns whether an H100 was recorded to compute this bias gradient
+// (tools/gpu_lab/records/h100/cublaslt_epilogues.txt).
+bool has_recorded_form(const Product& p) {
+  const bool ta = p.desc.op_a != CUBLAS_OP_N, tb = p.desc.op_b != CUBLAS_OP_N;
+  return !ta && (tb || p.desc.epilogue == CUBLASLT_EPILOGUE_BGRADA) && p.d.batch == 1;
+}
+
 cublasStatus_t check_epilogue(const Product& p) {
   const uint32_t f = p.desc.epilogue & ~uint32_t(CUBLASLT_EPILOGUE_BIAS);
-  const bool adds_bias = p.desc.epilogue & CUBLASLT_EPILOGUE_BIAS;
   const bool known = f == CUBLASLT_EPILOGUE_RELU || f == CUBLASLT_EPILOGUE_GELU ||
-                     f == (adds_bias ? 0u : uint32_t(CUBLASLT_EPILOGUE_DEFAULT));
-  if (!known || (adds_bias && p.d.order != CUBLASLT_ORDER_COL)) return CUBLAS_STATUS_NOT_SUPPORTED;
-  if (adds_bias && p.desc.bias_type >= 0 && static_cast<uint32_t>(p.desc.bias_type) != p.d.type)
+                     f == (p.desc.adds_bias() ? 0u : uint32_t(CUBLASLT_EPILOGUE_DEFAULT)) ||
+                     (p.desc.has_bias_gradient() && has_recorded_form(p));
+  if (!known || (p.desc.uses_bias() && p.d.order != CUBLASLT_ORDER_COL)) return CUBLAS_STATUS_NOT_SUPPORTED;
+  if (p.desc.uses_bias() && p.desc.bias_type >= 0 && static_cast<uint32_t>(p.desc.bias_type) != p.d.type)
     return CUBLAS_STATUS_INVALID_VALUE;
   return CUBLAS_STATUS_SUCCESS;
 }
@@ -97,6 +104,17 @@ Operand matrix(const Operand& x, int64_t i, bool transposed = false) {
           {x.strides[row], x.strides[column]}};
 }
 
+// Returns the bias gradient of BGRADA, sum_k a[m, k], or of BGRADB, sum_k b[k, n].
+template <class T>
+std::vector<T> sums_over_k(uint32_t epilogue, const std::vector<T>& a, const std::vector<T>& b, size_t m,
+                           size_t n, size_t k) {
+  const bool of_a = epilogue == CUBLASLT_EPILOGUE_BGRADA;
+  std::vector<T> sums(of_a ? m : n);
+  for (size_t i = 0; i < sums.size(); ++i)
+    for (size_t at = 0; at < k; ++at) sums[i] += of_a ? a[i * k + at] : b[at * n + i];
+  return sums;
+}
+
 // sums[m, n] += a[m, k] b[k, n] for k in [from, to).
 template <class T>
 void add_products(std::vector<T>& sums, const std::vector<T>& a, const std::vector<T>& b, size_t n, size_t k,
@@ -123,14 +141,15 @@ LibraryCall call_of(const QueuedProduct& q) { return {"cublasLtMatmul", q.op}; }
 template <class T> void compute(const QueuedProduct& q) {
   const Product& p = q.product;
   const LibraryCall call = call_of(q);
-  const bool adds_bias = p.desc.epilogue & CUBLASLT_EPILOGUE_BIAS;
   const Operand a = operand("A", q.a, p.a), b = operand("B", q.b, p.b), c = operand("C", q.c, p.c),
                 d = operand("D", q.d, p.d);
-  const Operand bias{"bias", p.desc.bias, d.type, {static_cast<int64_t>(p.m())}, {1}};
+  const auto bias_size = static_cast<int64_t>(p.desc.epilogue == CUBLASLT_EPILOGUE_BGRADB ? p.n() : p.m());
+  const Operand bias{"bias", p.desc.bias, d.type, {bias_size}, {1}};
   std::vector<const Operand*> sources;
   if (p.k() > 0) sources = {&a, &b};
-  if (adds_bias) sources.push_back(&bias);
+  if (p.desc.adds_bias()) sources.push_back(&bias);
   std::vector<const Operand*> all = sources;
+  if (p.desc.has_bias_gradient()) all.push_back(&bias);
   if (q.beta != 0) all.push_back(&c);
   all.push_back(&d);
   for (const Operand* x : all) {
@@ -142,15 +161,19 @@ template <class T> void compute(const QueuedProduct& q) {
   }
   if (q.beta != 0 && q.c != q.d) sources.push_back(&c);
   check_apart(call, d, sources);
+  if (p.desc.has_bias_gradient()) {
+    sources.push_back(&d);
+    check_apart(call, bias, sources);
+  }
 
   const size_t m = p.m(), n = p.n(), k = p.k();
   const bool tf32 = p.desc.compute == CUBLAS_COMPUTE_32F_FAST_TF32;
-  const std::vector<T> shift = adds_bias ? read<T>(call, bias) : std::vector<T>(m);
+  const std::vector<T> shift = p.desc.adds_bias() ? read<T>(call, bias) : std::vector<T>(m);
   for (int64_t g = 0; g < p.d.batch; ++g) {
-    std::vector<T> sums(m * n), more(m * n);
+    std::vector<T> sums(m * n), more(m * n), left, right;
     if (k > 0) {
-      const std::vector<T> left = read<T>(call, matrix(a, g, p.desc.op_a != CUBLAS_OP_N), tf32);
-      const std::vector<T> right = read<T>(call, matrix(b, g, p.desc.op_b != CUBLAS_OP_N), tf32);
+      left = read<T>(call, matrix(a, g, p.desc.op_a != CUBLAS_OP_N), tf32);
+      right = read<T>(call, matrix(b, g, p.desc.op_b != CUBLAS_OP_N), tf32);
       const size_t part = q.algo.rounds_parts ? k / 2 : k;
       add_products(sums, left, right, n, k, 0, part);
       add_products(more, left, right, n, k, part, k);
@@ -163,6 +186,7 @@ template <class T> void compute(const QueuedProduct& q) {
       if (q.beta != 0) v += static_cast<T>(q.beta) * old[e];
       sums[e] = activate(p.desc.epilogue, v + shift[e / n]);
     }
+    if (p.desc.has_bias_gradient()) write(bias, sums_over_k(p.desc.epilogue, left, right, m, n, k));
     write(matrix(d, g), sums);
   }
 }

@@ -379,6 +379,66 @@ TEST_F(EmulatedProduct, RoundsOperandsInTf32) {
   EXPECT_EQ(result()[3], 1);
 }
 
+TEST_F(EmulatedProduct, SumsOperandsForBiasGradients) {
+  const auto bias = [&](size_t n) {
+    std::vector<float> sums(n);
+    EXPECT_EQ(cudaMemcpy(sums.data(), memory.bias, n * 4, cudaMemcpyDeviceToHost), cudaSuccess);
+    return sums;
+  };
+  p.bias = true, p.epilogue = CUBLASLT_EPILOGUE_BGRADA;
+  ASSERT_EQ(multiply(), CUBLAS_STATUS_SUCCESS);
+  EXPECT_EQ(result(), (std::vector<float>{76, 98, 120, -188, -214, -240}));
+  EXPECT_EQ(bias(3), (std::vector<float>{22, 26, 30}));
+  // op(B) = [10 7; 4 1; -2 -5; -8 -11].
+  p.op_b = CUBLAS_OP_T, p.epilogue = CUBLASLT_EPILOGUE_BGRADB;
+  ASSERT_EQ(multiply(), CUBLAS_STATUS_SUCCESS);
+  EXPECT_EQ(result(), (std::vector<float>{-68, -64, -60, -134, -142, -150}));
+  EXPECT_EQ(bias(2), (std::vector<float>{4, -8}));
+}
+
+// By tools/gpu_lab/records/h100/cublaslt_epilogues.txt. What is not recorded is refused.
+TEST_F(EmulatedProduct, HasBiasGradientsInRecordedForms) {
+  struct Form {
+    int epilogue;
+    cublasOperation_t op_a, op_b;
+  };
+  const auto status = [&](const Form& form) {
+    p.bias = true, p.epilogue = form.epilogue, p.op_a = form.op_a, p.op_b = form.op_b;
+    return multiply();
+  };
+  const Form taken[] = {{CUBLASLT_EPILOGUE_BGRADA, CUBLAS_OP_N, CUBLAS_OP_N},
+                        {CUBLASLT_EPILOGUE_BGRADA, CUBLAS_OP_N, CUBLAS_OP_T},
+                        {CUBLASLT_EPILOGUE_BGRADB, CUBLAS_OP_N, CUBLAS_OP_T}};
+  const Form refused[] = {{CUBLASLT_EPILOGUE_BGRADA, CUBLAS_OP_T, CUBLAS_OP_N},
+                          {CUBLASLT_EPILOGUE_BGRADA, CUBLAS_OP_T, CUBLAS_OP_T},
+                          {CUBLASLT_EPILOGUE_BGRADB, CUBLAS_OP_N, CUBLAS_OP_N},
+                          {CUBLASLT_EPILOGUE_BGRADB, CUBLAS_OP_T, CUBLAS_OP_N},
+                          {CUBLASLT_EPILOGUE_BGRADB, CUBLAS_OP_T, CUBLAS_OP_T}};
+  for (const Form& form : refused) EXPECT_EQ(status(form), CUBLAS_STATUS_NOT_SUPPORTED) << form.epilogue;
+  for (const Form& form : taken) {
+    EXPECT_EQ(status(form), CUBLAS_STATUS_SUCCESS) << form.epilogue;
+    p.bias = false;
+    EXPECT_EQ(multiply(), CUBLAS_STATUS_INVALID_VALUE) << form.epilogue;
+    p.bias = true, p.bias_type = CUDA_R_16BF;
+    EXPECT_EQ(multiply(), CUBLAS_STATUS_INVALID_VALUE) << form.epilogue;
+    p.bias_type = -1, p.order_c = p.order_d = CUBLASLT_ORDER_ROW;
+    EXPECT_EQ(multiply(), CUBLAS_STATUS_NOT_SUPPORTED) << form.epilogue;
+    p.order_c = p.order_d = CUBLASLT_ORDER_COL, p.batch_a = p.batch_b = p.batch_c = p.batch_d = 2;
+    EXPECT_EQ(multiply(), CUBLAS_STATUS_NOT_SUPPORTED) << form.epilogue;
+    p.batch_a = p.batch_b = p.batch_c = p.batch_d = 1;
+  }
+  // The gradient is a second result.
+  char* const bias = memory.bias;
+  memory.bias = memory.d;
+  expect_fault(FaultKind::kRace, "operand D");
+  memory.bias = memory.b;
+  expect_fault(FaultKind::kRace, "operand B");
+  memory.bias = bias + 8;  // of 12 bytes
+  expect_fault(FaultKind::kOutOfBounds, "operand bias");
+  memory.bias = bias;
+  EXPECT_EQ(fault(), -1) << text;
+}
+
 // In f16, the two halves of the sum are rounded if the caller allows it.
 TEST_F(EmulatedProduct, RoundsPartsWhereItMay) {
   const uint16_t a[] = {0x6800, 0x3c00, 0xe800, 0},
