@@ -100,11 +100,11 @@ void DataParallelBase::check_devices() const {
 }
 
 Tensor DataParallelBase::operator()(const Tensor& x) {
-  check_devices();
   if (x.dim() == 0) throw ShapeError(kOp, "expected x with a dimension to split, got ", describe(x));
   const std::vector<Device>& devices = options_.device_ids;
   const Device target = options_.output_device.value_or(devices[0]);
   if (layers_.size() == 1) return to(layer()(to(x, devices[0])), target);
+  check_devices();
   const bool empty_batch = x.size(options_.dim) == 0;
   std::vector<Tensor> chunks = chunk(x, empty_batch ? 1 : int64_t(devices.size()), options_.dim);
   for (size_t i = 0; i < chunks.size(); ++i) chunks[i] = to(chunks[i], devices[i]);

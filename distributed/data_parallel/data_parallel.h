@@ -35,6 +35,9 @@ struct DataParallelOptions {
 // results of the replicas (losses) are stacked into a vector. Random numbers differ between replicas, and are
 // reproducible from the Context's seed. With one device, a forward is a plain call.
 //
+// Replicas compute on the caller's current streams of their devices. The result is ready for the caller's current
+// stream of output_device. On GPUs the host waits for none of them.
+//
 // One thread at a time may call a DataParallel. `make` runs in the constructor, in the caller's thread.
 //
 // Errors: ValueError for repeated devices, a null result of `make` or an undefined one of a replica;
