@@ -5,6 +5,7 @@
 //   ./run cifar10 --data DIR --arch resnet56 --epochs 60
 //   ./run cifar10 --data DIR --amp bf16            matrix products and convolutions in 16 bits
 //   ./run cifar10 --data DIR --device cuda         on a GPU
+//   ./run cifar10 --data DIR --devices cuda:0,cuda:1    on two, each with half of every batch
 //   ./run cifar10 --data DIR --nproc 2             2 ranks, data parallel; also under gradus-run, torchrun,
 //                                                  Slurm, ...
 //   ./run cifar10 --data DIR --pipeline 2          the network in two stages, on 2 ranks; 4 are 2 replicas
@@ -36,7 +37,7 @@ struct Args : training::RunOptions {
 
 Args parse(int argc, char** argv) {
   Args a;
-  a.epochs = 20, a.device = kCPU, a.amp = DType::kF32, a.capture = false;
+  a.epochs = 20, a.device = kCPU, a.devices = {kCPU}, a.amp = DType::kF32, a.capture = false;
   training::CommandLine line("cifar10", "Trains a residual network on CIFAR-10", a);
   line.add("--data", a.data, "folder with the binary version of CIFAR-10 [random images]", {.value = "DIR"});
   line.add("-a,--arch", a.arch, "the network", {.one_of = models::resnet_names()});
@@ -148,8 +149,9 @@ void fit(const Args& a) {
   data::DataLoader loader = training_loader(a, data), tests = test_loader(a, data);
 
   manual_seed(a.seed);
-  models::ResNet net(network(a));
-  net.to(*a.device);
+  dist::DataParallel<models::ResNet> replicas([&] { return std::make_unique<models::ResNet>(network(a)); },
+                                              {.device_ids = a.devices});
+  models::ResNet& net = replicas.module();  // on the first device
   dist::DistributedDataParallel ddp(net);
   GradManager gm;
   ddp.attach(gm);
@@ -160,14 +162,14 @@ void fit(const Args& a) {
                               {{"model", net}, {"optimizer", opt}, {"schedule", schedule}},
                               options(a, steps, [&] {
                                 const auto amp = training::mixed_precision(a);
-                                return training::evaluate(training, net, tests);
+                                return training::evaluate(training, net, tests, std::ref(replicas));
                               }));
   training::describe(training, concat(a.arch, ": ", net.num_parameters(), " parameters"), tests);
   using Tensors = std::vector<Tensor>;
   const auto step = training::training_step(a, [&](const Tensors& in) -> Tensors {
     auto recording = gm.record();
     const auto amp = training::mixed_precision(a);
-    const Tensor logits = ddp(in[0]), loss = nn::cross_entropy(logits, in[1]);
+    const Tensor logits = replicas(in[0]), loss = nn::cross_entropy(logits, in[1]);
     gm.backward(loss);
     opt.step().clear_grad();
     return {loss, logits};
@@ -196,8 +198,7 @@ void fit_in_pipeline(const Args& a) {
   if (a.save_model)
     throw ValueError("cifar10", "--save-model needs the whole network on a rank, and does not go with ",
                      "--pipeline: a checkpoint of --checkpoint-dir holds the weights as \"model\"");
-  if (*a.device != kCPU)
-    throw ValueError("cifar10", "--pipeline trains on CPUs, and does not go with --device ", *a.device);
+  training::check_pipeline_device("cifar10", a);
   const Data data = find_data(a);
   const int64_t rows =
       a.batch_size ? a.batch_size * dist::get_world_size() / a.pipeline.ranks : a.global_batch_size;

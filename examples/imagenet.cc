@@ -5,6 +5,7 @@
 //   ./run imagenet DIR -a resnet50 --pretrained resnet50.safetensors --epochs 10 --lr 0.01
 //   ./run imagenet DIR --evaluate --resume runs/imagenet.best.ckpt
 //   ./run imagenet DIR --device cuda --amp bf16   on a GPU, products and convolutions in 16 bits
+//   ./run imagenet DIR --devices cuda:0,cuda:1    on two GPUs, each with half of every batch
 //   ./run imagenet DIR --amp bf16 --nproc 4       4 ranks; also under gradus-run, torchrun, Slurm, ...
 //   ./run imagenet DIR -a resnet50 --pipeline 2   the network in two stages, on 2 ranks; 4 are 2 replicas
 //   ./run imagenet --dummy                        random images, to try it out and to measure its speed
@@ -39,7 +40,7 @@ struct Args : training::RunOptions {
 Args parse(int argc, char** argv) {
   Args a;
   a.epochs = 90;
-  a.workers = 4, a.device = kCPU, a.amp = DType::kF32, a.capture = false;
+  a.workers = 4, a.device = kCPU, a.devices = {kCPU}, a.amp = DType::kF32, a.capture = false;
   training::CommandLine line("imagenet",
                              "Trains a residual network on ImageNet, or on images in a folder per class", a);
   line.add("DIR", a.dir, "folder with train/CLASS/IMAGE and val/CLASS/IMAGE");
@@ -261,8 +262,8 @@ training::TrainingOptions options(const Args& a, const Data& data, optim::StepLR
 
 std::string description(const Args& a, const Data& data, const nn::Module& net) {
   return concat(data.train->size(), " training and ", data.val->size(), " validation images of ",
-                data.classes, " classes; ", training::machine_text(*a.device), "; seed ", a.seed, '\n',
-                a.arch, ": ", net.num_parameters(), " parameters");
+                data.classes, " classes; ", training::machine_text(a), "; seed ", a.seed, '\n', a.arch, ": ",
+                net.num_parameters(), " parameters");
 }
 
 // Trains by calling `step` for every training step, or only evaluates.
@@ -296,10 +297,12 @@ void fit(const Args& a) {
   const Data data = load_data(a);
   data::DataLoader train_loader = training_loader(a, data), val_loader = validation_loader(a, data);
   manual_seed(a.seed);
-  models::ResNet net(models::resnet(a.arch, {.classes = data.classes}));
+  const models::ResNetOptions network = models::resnet(a.arch, {.classes = data.classes});
+  dist::DataParallel<models::ResNet> replicas([&] { return std::make_unique<models::ResNet>(network); },
+                                              {.device_ids = a.devices});
+  models::ResNet& net = replicas.module();  // on the first device
   // DistributedDataParallel broadcasts the weights and running statistics of rank 0.
   if (!a.pretrained.empty() && training::is_first_rank()) load_pretrained(net, a.pretrained);
-  net.to(*a.device);
   dist::DistributedDataParallel ddp(net);
   GradManager gm;
   ddp.attach(gm);
@@ -307,7 +310,7 @@ void fit(const Args& a) {
   optim::StepLR schedule(opt, {.step_size = 30, .gamma = 0.1});
   start_at(a, train_loader, schedule);
   training::print(description(a, data, net));
-  const auto logits_of = [&](const Tensor& x) { return net(x); };
+  const auto logits_of = [&](const Tensor& x) { return replicas(x); };
   UnreadableImages unreadable;
   training::Training training("imagenet", a, train_loader,
                               {{"model", net}, {"optimizer", opt}, {"schedule", schedule}},
@@ -317,7 +320,7 @@ void fit(const Args& a) {
   const auto step = training::training_step(a, [&](const Tensors& in) -> Tensors {
     auto recording = gm.record();
     const auto amp = training::mixed_precision(a);
-    const Tensor logits = ddp(in[0]), loss = nn::cross_entropy(logits, in[1]);
+    const Tensor logits = replicas(in[0]), loss = nn::cross_entropy(logits, in[1]);
     gm.backward(loss);
     opt.step().clear_grad();
     return {loss, logits};
@@ -351,8 +354,7 @@ void load_pretrained(Pipeline& pipe, const fs::path& file) {
 // to choose the stages. Only the last stage has logits: training logs no accuracy, and a validation sends the
 // logits to all ranks.
 void fit_in_pipeline(const Args& a) {
-  if (*a.device != kCPU)
-    throw ValueError("imagenet", "--pipeline trains on CPUs, and does not go with --device ", *a.device);
+  training::check_pipeline_device("imagenet", a);
   const Data data = load_data(a);
   manual_seed(a.seed);
   const models::ResNetOptions network = models::resnet(a.arch, {.classes = data.classes});

@@ -1,6 +1,7 @@
 // Trains the network of PyTorch's mnist example: to 99.0 % on MNIST's test set in 5 epochs, to 99.2 % in 14.
 //
 //   ./run mnist --download            without MNIST: generated digits; --device cuda: on a GPU
+//   ./run mnist --devices cuda:0,cuda:1    on two GPUs, each with half of every batch
 //   ./run mnist --capture             steps are recorded and replayed
 //   ./run mnist --nproc 4             4 ranks, data parallel; also under gradus-run, torchrun, Slurm, ...
 #include "gradus/gradus.h"
@@ -8,7 +9,7 @@ using namespace gradus;
 
 // RunOptions: the options of all training programs, such as --epochs, --device, --nproc and --checkpoint-dir.
 struct Args : training::RunOptions {
-  Args() { epochs = 14, device = kCPU, amp = DType::kF32, capture = false; }
+  Args() { epochs = 14, device = kCPU, devices = {kCPU}, amp = DType::kF32, capture = false; }
   int64_t batch_size = 64, global_batch_size = 0, test_batch_size = 1000, train_samples = 0, test_samples = 0;
   double lr = 1.0, gamma = 0.7;
   bool save_model = false, download = false;
@@ -57,22 +58,24 @@ void fit(const Args& a) {
                                             .device = a.device});
   data::DataLoader test_loader(
       images(a, false), {.batch_size = a.test_batch_size, .num_workers = a.workers, .device = a.device});
-  models::MnistNet net;
-  dist::bcast_list_(net.to(*a.device));  // all ranks start with the weights of rank 0
+  dist::DataParallel<models::MnistNet> replicas([] { return std::make_unique<models::MnistNet>(); },
+                                                {.device_ids = a.devices});
+  models::MnistNet& net = replicas.module();  // on the first device
+  dist::bcast_list_(net);                     // all ranks start with the weights of rank 0
   GradManager gm;
   gm.attach(net.parameters(), dist::make_allreduce_cb(dist::ReduceOp::kMean));
   optim::Adadelta opt(net.parameters(), {.lr = a.lr});
   optim::StepLR schedule(opt, {.step_size = 1, .gamma = a.gamma});
-  training::Training training("mnist", a, loader,
-                              {{"model", net}, {"optimizer", opt}, {"schedule", schedule}},
-                              {.count_by = training::CountBy::kEpochs,
-                               .on_epoch = [&] { schedule.step(); },
-                               .test = [&] { return training::evaluate(training, net, test_loader); }});
+  training::Training training(
+      "mnist", a, loader, {{"model", net}, {"optimizer", opt}, {"schedule", schedule}},
+      {.count_by = training::CountBy::kEpochs,
+       .on_epoch = [&] { schedule.step(); },
+       .test = [&] { return training::evaluate(training, net, test_loader, std::ref(replicas)); }});
   training::describe(training, net, test_loader);
   using Tensors = std::vector<Tensor>;
   const auto step = training::training_step(a, [&](const Tensors& in) -> Tensors {
     auto recording = gm.record();
-    const Tensor logits = net(in[0]), loss = nn::cross_entropy(logits, in[1]);
+    const Tensor logits = replicas(in[0]), loss = nn::cross_entropy(logits, in[1]);
     gm.backward(loss);
     opt.step().clear_grad();
     return {loss, logits};

@@ -3,6 +3,7 @@
 #include "gradus/train/command_line.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <cstdlib>
@@ -59,6 +60,7 @@ struct CommandLine::Impl {
 
   CLI::App app;
   RunOptions& run;
+  CLI::Option* devices = nullptr;  // --devices; null: the program does not have it
   std::vector<std::pair<CLI::Option*, std::function<OptionValue()>>> values = {};
 };
 
@@ -121,11 +123,27 @@ CommandLine::CommandLine(const std::string& program, const std::string& about, R
       }
       if (o.device->type == DeviceType::kMeta) throw CLI::ValidationError("--device", "meta has no data");
     };
-    impl_->add_value(
+    CLI::Option* device =
         impl_->app
             .add_option_function<std::string>("--device", read, "where to train: cpu, or cuda for a GPU")
-            ->default_str(to_string(*o.device)),
-        [&o] { return to_string(*o.device); });
+            ->default_str(to_string(*o.device));
+    impl_->add_value(device, [&o] { return to_string(*o.device); });
+    if (!o.devices.empty()) {
+      const auto read_list = [&o](const std::string& text) {
+        try {
+          o.devices = parse_devices(text);
+        } catch (const Error& e) {
+          throw CLI::ValidationError("--devices", e.what());
+        }
+      };
+      impl_->devices =
+          impl_->app
+              .add_option_function<std::string>("--devices", read_list,
+                                                "instead: each runs its part of a batch: cuda:0,cuda:1")
+              ->type_name("LIST")
+              ->excludes(device);
+      impl_->add_value(impl_->devices, [&o] { return devices_text(o); });
+    }
     add("--deterministic", o.deterministic, "on a GPU: the same bits in every run; slower convolutions");
     add("--cudnn-benchmark", o.cudnn_benchmark,
         "on a GPU: time algorithms of convolutions, and keep the fastest; --cudnn-benchmark=false: do not");
@@ -152,9 +170,35 @@ void CommandLine::parse_or_exit(int argc, char** argv) {
   } catch (const CLI::ParseError& e) {
     std::exit(impl_->app.exit(e) == 0 ? 0 : 2);
   }
-  impl_->run.values.clear();
+  RunOptions& run = impl_->run;
+  if (impl_->devices && impl_->devices->count() > 0)
+    run.device = run.devices.front();
+  else if (run.device)
+    run.devices = {*run.device};
+  run.values.clear();
   for (const auto& [option, value] : impl_->values)
-    impl_->run.values.emplace_back(option->get_single_name(), value());
+    run.values.emplace_back(option->get_single_name(), value());
+}
+
+std::vector<Device> parse_devices(std::string_view text) {
+  std::vector<Device> devices;
+  for (size_t begin = 0, end = 0; end < text.size(); begin = end + 1) {
+    end = std::min(text.find(',', begin), text.size());
+    const Device device = Device::parse(text.substr(begin, end - begin));
+    if (device.type == DeviceType::kMeta) throw ValueError("devices", "expected devices with data, got meta");
+    if (std::ranges::count(devices, device) > 0)
+      throw ValueError("devices", "expected different devices, got ", device, " twice");
+    devices.push_back(device);
+  }
+  if (devices.empty()) throw ValueError("devices", "expected at least one device, got none");
+  return devices;
+}
+
+std::string devices_text(const RunOptions& run) {
+  if (run.devices.empty()) return to_string(run.device.value_or(kCPU));
+  std::string text;
+  for (const Device device : run.devices) text += (text.empty() ? "" : ",") + to_string(device);
+  return text;
 }
 
 std::optional<int64_t> parse_count(const std::string& text) {

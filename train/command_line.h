@@ -18,6 +18,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -42,10 +43,13 @@ struct RunOptions {
   int64_t checkpoint_interval = 0;               // --checkpoint-interval: batches; 0: after each epoch only
   std::string summary = {}, sample_log = {};     // --summary FILE (JSON), --sample-log FILE
   std::string tensorboard = {};                  // --tensorboard DIR
-  // A program has --device, --amp or --capture only if it sets a default.
-  std::optional<Device> device = {};  // --device: of the network and the batches
-  std::optional<DType> amp = {};      // --amp: dtype of products and convolutions; f32 or bf16
-  std::optional<bool> capture = {};   // --capture: steps are recorded and replayed (training_step)
+  // A program has --device, --devices, --amp or --capture only if it sets a default.
+  std::optional<Device> device = {};  // --device: of the network and the batches; else the first of --devices
+  // --devices, in programs with --device: each runs its part of a batch (dist::DataParallel). Without --devices,
+  // parsing sets it to {device}.
+  std::vector<Device> devices = {};
+  std::optional<DType> amp = {};     // --amp: dtype of products and convolutions; f32 or bf16
+  std::optional<bool> capture = {};  // --capture: steps are recorded and replayed (training_step)
   // With --device. --deterministic: Context::deterministic. --cudnn-benchmark: the first call of a convolution on
   // a GPU times cuDNN's engines, and chooses the fastest. The choices are cached on disk.
   bool deterministic = false, cudnn_benchmark = true;
@@ -89,6 +93,12 @@ class CommandLine {
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };
+
+// Parses different devices, as "cuda:0,cuda:1".
+// Errors: ValueError for a text that Device::parse refuses, for meta, and for a repeated device.
+std::vector<Device> parse_devices(std::string_view text);
+// Returns run.devices as parse_devices() reads them, "cuda:0,cuda:1"; if there are none, run.device or "cpu".
+std::string devices_text(const RunOptions& run);
 
 // Parses a count from 0 to 2^40: "60000", "60k" and "0.06M" are equal. Returns nothing for other texts.
 std::optional<int64_t> parse_count(const std::string& text);

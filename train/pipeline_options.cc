@@ -73,6 +73,12 @@ void start_ranks_for_pipelines(RunOptions& run, const PipelineRunOptions& o, int
   if (run.nproc == 1) run.nproc = o.ranks * pipelines;
 }
 
+void check_pipeline_device(const std::string& program, const RunOptions& run) {
+  if (run.device.value_or(kCPU) != kCPU || run.devices.size() > 1)
+    throw ValueError(program, "--pipeline trains on CPUs, and does not go with ",
+                     run.devices.size() > 1 ? "--devices " : "--device ", devices_text(run));
+}
+
 dist::PipelineOptions pipeline_options(const PipelineRunOptions& o) {
   dist::PipelineOptions options = {.stages = o.ranks,
                                    .interleave = o.interleave,

@@ -39,6 +39,9 @@ void add_pipeline(CommandLine& line, PipelineRunOptions& options, const std::str
 // default. Starts no ranks. To be called after parsing.
 void start_ranks_for_pipelines(RunOptions& run, const PipelineRunOptions& options, int pipelines = 1);
 
+// Errors: ValueError unless --device or --devices is the CPU alone. `program` begins the message.
+void check_pipeline_device(const std::string& program, const RunOptions& run);
+
 // Returns the options of a pipeline that chooses the cuts between its stages from measured times.
 // Errors: ValueError for an invalid --schedule, --micro-batches or --recompute.
 dist::PipelineOptions pipeline_options(const PipelineRunOptions& options);

@@ -31,8 +31,14 @@ void check_folder_of(const fs::path& file) {
     throw FileError("run", "there is no folder ", dir.string(), " for ", file.string());
 }
 
-// Errors: DeviceError for several ranks on GPUs; ValueError for several ranks whose steps are captured.
+// Errors: DeviceError for several ranks on GPUs; ValueError for --devices or --capture with several ranks, and for
+// both options together.
 void check_ranks(const std::string& name, const RunOptions& o, int ranks) {
+  if (o.devices.size() > 1 && ranks > 1)
+    throw ValueError(name, "--devices goes with one rank alone, without --nproc and --pipeline, got ", ranks,
+                     " ranks");
+  if (o.devices.size() > 1 && o.capture.value_or(false))
+    throw ValueError(name, "--devices does not go with --capture: a step is captured on one device");
   if (ranks > 1 && o.capture.value_or(false))
     throw ValueError(name, "--capture goes with one rank alone, got ", ranks,
                      ": a replay does not average gradients over ranks");

@@ -44,8 +44,8 @@ struct Interrupted : std::exception {
 //   0        `body` returned on every rank
 //   130      `body` threw Interrupted, also if only one rank received the signal
 //   128 + n  the process that started child processes received the signal n
-//   1        another error, such as an exception of `body`, or DeviceError for several ranks on GPUs, whose
-//            gradients are not averaged yet
+//   1        another error, such as an exception of `body`, DeviceError for several ranks on GPUs, whose
+//            gradients are not averaged yet, or ValueError for --devices with several ranks or --capture
 int run(const std::string& name, const RunOptions& options, const std::function<void()>& body);
 // The same for a body that takes the options: run("mnist", parse(argc, argv), fit).
 template <std::derived_from<RunOptions> Options>

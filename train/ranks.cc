@@ -10,6 +10,7 @@
 #include "gradus/distributed/group/process_group.h"
 #include "gradus/tensor/base/error.h"
 #include "gradus/tensor/runtime/parallel.h"
+#include "gradus/train/command_line.h"
 
 namespace gradus::training {
 
@@ -24,11 +25,16 @@ void on_one_rank_per_host(const std::function<void()>& f) {
   dist::barrier();
 }
 
-std::string machine_text(Device device) {
+namespace {
+std::string text_of_machine(const std::string& devices) {
   const int ranks = dist::get_world_size();
-  return concat(device, ", ", ranks > 1 ? concat(ranks, " ranks, ") : "", num_threads(), " threads",
+  return concat(devices, ", ", ranks > 1 ? concat(ranks, " ranks, ") : "", num_threads(), " threads",
                 ranks > 1 ? " each" : "");
 }
+}  // namespace
+
+std::string machine_text(Device device) { return text_of_machine(to_string(device)); }
+std::string machine_text(const RunOptions& run) { return text_of_machine(devices_text(run)); }
 
 void check_same_on_all_ranks(const std::string& what, const std::string& value) {
   const std::vector<std::string> all = dist::all_gather_object(value);

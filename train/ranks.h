@@ -8,6 +8,8 @@
 
 namespace gradus::training {
 
+struct RunOptions;
+
 bool is_first_rank();
 
 // Prints a line to std::cout on rank 0, and flushes.
@@ -19,6 +21,8 @@ void on_one_rank_per_host(const std::function<void()>& f);
 
 // Returns "cpu, 2 ranks, 1 threads each"; with one rank "cpu, 8 threads".
 std::string machine_text(Device device = kCPU);
+// The same with all devices of --devices: "cuda:0,cuda:1, 8 threads".
+std::string machine_text(const RunOptions& run);
 
 // Collective.
 // Errors: ValueError on all ranks if `value` differs from rank 0's, with the first such rank and both values.

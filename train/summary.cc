@@ -75,7 +75,7 @@ void describe(const Training& t, const std::string& net, const data::DataLoader&
   const data::Dataset &train = t.loader().dataset(), &test = test_loader.dataset();
   check_same_on_all_ranks("data sets", concat(train.size(), '+', test.size(), " images of ", train.name()));
   print(concat(train.size(), " training and ", test.size(), " test images of ", train.name(), "; ",
-               machine_text(t.run().device.value_or(kCPU)), "; seed ", t.run().seed, '\n', net));
+               machine_text(t.run()), "; seed ", t.run().seed, '\n', net));
 }
 
 void report(const Training& t) {
@@ -99,7 +99,7 @@ void write_summary(const Training& t, const std::vector<std::pair<std::string, S
   }
   summary.update({{"images_per_second", t.images_per_second()},
                   {"peak_rss_mib", peak_rss_mib()},
-                  {"device", to_string(t.run().device.value_or(kCPU))},
+                  {"device", devices_text(t.run())},
                   {"threads", num_threads()},
                   {"world_size", dist::get_world_size()},
                   {"seconds", t.seconds()},

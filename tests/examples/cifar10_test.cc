@@ -102,6 +102,17 @@ TEST(Cifar10Program, WithoutDataItSaysSo) {
   EXPECT_THAT(r.output, HasSubstr("resnet32: 464154 parameters"));
 }
 
+TEST(Cifar10Program, TrainsOnSeveralDevices) {
+  Place s;
+  const Result r = run(s.dir(), {"--data", "d", "--epochs", "1", "-b", "32", "--lr", "0.05", "--threads", "1",
+                                 "--devices", "cpu:1,cpu:2", "--summary", "s.json"});
+  ASSERT_EQ(r.status, 0) << r.output;
+  const nlohmann::json j = summary(s.dir() / "s.json");
+  EXPECT_EQ(j.at("device"), "cpu:1,cpu:2");
+  EXPECT_EQ(j.at("test_samples"), kTest);
+  EXPECT_GT(j.at("test_loss").get<double>(), 0);  // NaN is no number in JSON
+}
+
 TEST(Cifar10Program, MistakesGiveAStatus) {
   Scratch s;
   EXPECT_EQ(run(s.dir(), {"--arch", "alexnet"}).status, 2);
@@ -258,6 +269,9 @@ TEST(Cifar10InAPipeline, MistakesAreErrorsBeforeTheFirstStep) {
   expect_mistake({"--pipeline", "2", "--save-model"}, 1, "--save-model needs the whole network on a rank");
   expect_mistake({"--pipeline", "2", "--nproc", "3"}, 1, "3 ranks cannot be cut into");
   expect_mistake({"--pipeline", "2", "--micro-batches", "many"}, 1, "expected auto, or a number");
+  expect_mistake({"--pipeline", "2", "--devices", "cpu:0,cpu:1"}, 1, "--devices goes with one rank alone");
+  expect_mistake({"--micro-batches", "2", "--devices", "cpu:0,cpu:1"}, 1,
+                 "does not go with --devices cpu,cpu:1");
 }
 
 TEST(Cifar10Program, RefusesTheCheckpointOfAnotherTraining) {

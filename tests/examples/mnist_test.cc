@@ -111,6 +111,27 @@ TEST(MnistProgram, EndsInterruptedWhenOneRankGetsASignal) {
     }
 }
 
+// Replicas draw their dropout masks by their position in the list.
+TEST(MnistProgram, TrainsOnSeveralDevices) {
+  std::string weights[2];
+  for (const int first : {0, 1}) {
+    Scratch s;
+    const std::string devices = first == 0 ? "cpu:0,cpu:1" : "cpu:1,cpu:2";
+    const Result r = run(s.dir(), with(kShort, {"--devices", devices}));
+    ASSERT_EQ(r.status, 0) << r.output;
+    const std::string shown = first == 0 ? "cpu,cpu:1" : devices;
+    EXPECT_THAT(r.output, HasSubstr("; " + shown + ", 1 threads; "));
+    const nlohmann::json j = summary(s.dir() / "s.json");
+    EXPECT_EQ(j.at("device"), shown);
+    EXPECT_EQ(j.at("options").at("devices"), shown);
+    EXPECT_EQ(j.at("test_samples"), 100);
+    EXPECT_LT(j.at("test_loss").get<double>(), 2.2);  // ln(10) before the training
+    weights[first] = bytes_of(s.dir() / "mnist_cnn.safetensors");
+  }
+  EXPECT_FALSE(weights[0].empty());
+  EXPECT_EQ(weights[0], weights[1]);
+}
+
 TEST(MnistProgram, DryRunTakesOneStep) {
   Scratch s;
   const Result r =
@@ -126,6 +147,15 @@ TEST(MnistProgram, MistakesGiveOneLineAndAStatus) {
   EXPECT_EQ(run(s.dir(), {"--epochs", "many"}).status, 2);
   EXPECT_EQ(run(s.dir(), {"--no-such-option"}).status, 2);
   EXPECT_EQ(run(s.dir(), {"--batch-size", "0"}).status, 2);
+
+  const std::vector<std::string> two = {"--devices", "cpu:0,cpu:1"};
+  EXPECT_EQ(run(s.dir(), with(two, {"--device", "cpu"})).status, 2);
+  const Result ranks = run(s.dir(), with(two, {"--nproc", "2"}));
+  EXPECT_EQ(ranks.status, 1);
+  EXPECT_THAT(ranks.output, HasSubstr("--devices goes with one rank alone"));
+  const Result captured = run(s.dir(), with(two, {"--capture"}));
+  EXPECT_EQ(captured.status, 1);
+  EXPECT_THAT(captured.output, HasSubstr("--devices does not go with --capture"));
 
   const Result data = run(s.dir(), {"--data", "nowhere"});
   EXPECT_EQ(data.status, 1);

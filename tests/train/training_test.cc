@@ -265,7 +265,7 @@ TEST(CommandLine, EndsTheProgramAfterAMistake) {
       double lr = 1;
       int64_t n = 5;
     } args;
-    args.device = kCPU;
+    args.device = kCPU, args.devices = {kCPU};
     training::CommandLine line("program", "About", args);
     line.add("--lr", args.lr, "rate", {.above = 0});
     line.add("--n", args.n, "count", {.at_least = 1});
@@ -283,6 +283,8 @@ TEST(CommandLine, EndsTheProgramAfterAMistake) {
   EXPECT_EXIT(parse("--no-such", "1"), failed, "--no-such");
   EXPECT_EXIT(parse("--device", "gpu"), failed, "--device");
   EXPECT_EXIT(parse("--device", "meta"), failed, "--device");
+  EXPECT_EXIT(parse("--devices", "cpu,cpu:0"), failed, "--devices: .*got cpu twice");
+  EXPECT_EXIT(parse("--devices=cpu", "--device=cpu:1"), failed, "--device excludes --devices");
 }
 
 TEST(CommandLine, ReadsTheDeviceOfProgramsThatHaveOne) {
@@ -298,6 +300,31 @@ TEST(CommandLine, ReadsTheDeviceOfProgramsThatHaveOne) {
   line.parse_or_exit(5, argv);
   EXPECT_TRUE(options.deterministic);
   EXPECT_FALSE(options.cudnn_benchmark);
+}
+
+TEST(CommandLine, ReadsTheDevicesOfProgramsThatHaveSeveral) {
+  const auto parse = [](std::vector<std::string> words) {
+    training::RunOptions options;
+    options.device = kCPU, options.devices = {kCPU};
+    training::CommandLine line("program", "About", options);
+    std::vector<char*> argv;
+    for (std::string& w : words) argv.push_back(w.data());
+    line.parse_or_exit(int(argv.size()), argv.data());
+    return options;
+  };
+  const training::RunOptions two = parse({"program", "--devices", "cuda:0,cuda:1"});
+  EXPECT_EQ(two.devices, (std::vector<Device>{"cuda:0", "cuda:1"}));
+  EXPECT_EQ(two.device, Device("cuda:0"));
+  EXPECT_EQ(training::devices_text(two), "cuda:0,cuda:1");
+  EXPECT_THAT(two.values, testing::Contains(
+                              testing::Pair("devices", training::OptionValue(std::string("cuda:0,cuda:1")))));
+  const training::RunOptions one = parse({"program", "--device", "cuda:1"});
+  EXPECT_EQ(one.devices, std::vector<Device>{"cuda:1"});
+  EXPECT_EQ(parse({"program"}).devices, std::vector<Device>{kCPU});
+  EXPECT_EQ(training::devices_text({}), "cpu");
+  for (const char* text : {"", ",", "cuda:0,", ",cuda:0", "cuda:0 cuda:1", "cuda:0,,cuda:1", "cuda:64",
+                           "cpu:-1", "meta", "cpu,meta", "cuda,cuda:0", "cpu:1,cpu:2,cpu:1"})
+    EXPECT_THROW(training::parse_devices(text), ValueError) << text;
 }
 
 }  // namespace

@@ -160,6 +160,24 @@ TEST_P(OnCuda, TrainsAsOnTheCpuInMixedPrecision) {
   expect_alike(GetParam(), {"--amp", "bf16"}, 2e-2);
 }
 
+// Each of two devices runs its part of a batch. cifar10 trains the network of imagenet.
+TEST(SeveralGpus, TrainAsSeveralCpuDevices) {
+  for (const Case& c : all_cases()) {
+    if (c.program != "mnist" && c.program != "imagenet") continue;
+    const nlohmann::json expected = train(c, {"--devices", "cpu:1,cpu:2"}),
+                         given = train(c, {"--devices", "cuda:0,cuda:1"});
+    if (expected.is_null() || given.is_null()) continue;
+    EXPECT_EQ(given.at("device"), "cuda:0,cuda:1");
+    const auto compare = [&](const nlohmann::json& a, const nlohmann::json& b, const char* name) {
+      const double x = a.at(name).get<double>(), y = b.at(name).get<double>();
+      EXPECT_NEAR(y, x, 1e-4 * std::max(1.0, std::abs(x))) << c.name << ' ' << name;
+    };
+    compare(expected, given, "test_loss");
+    for (size_t i = 0; i < expected.at("history").size(); ++i)
+      compare(expected.at("history")[i], given.at("history")[i], "train_loss");
+  }
+}
+
 // The figures of each epoch, without its time.
 nlohmann::json history(const nlohmann::json& summary) {
   nlohmann::json epochs = summary.at("history");
@@ -297,7 +315,7 @@ TEST(MistakesOnCuda, AreToldAtTheStart) {
   Scratch s;
   const auto expect_error = [&](const std::string& program, Arguments args, const std::string& text,
                                 const std::string& device = "cuda") {
-    args.insert(args.end(), {"--device", device});
+    args.insert(args.end(), {device.find(',') < device.size() ? "--devices" : "--device", device});
     const Result r = run_program(s, program, args);
     EXPECT_EQ(r.status, 1) << r.output;
     EXPECT_THAT(r.output, HasSubstr(text));
@@ -308,9 +326,17 @@ TEST(MistakesOnCuda, AreToldAtTheStart) {
     expect_error(program, {"--nproc", "2"}, ranks);
   expect_error("gpt", {"--pipeline", "2"}, ranks);
   expect_error("mnist", {"--nproc", "2", "--capture"}, "--capture goes with one rank alone, got 2", "cpu");
-  for (const std::string program : {"cifar10", "imagenet"})
+  for (const std::string program : {"cifar10", "imagenet"}) {
     expect_error(program, {"--micro-batches", "2"}, "--pipeline trains on CPUs");
+    expect_error(program, {"--micro-batches", "2"}, "does not go with --devices cuda:0,cuda:1",
+                 "cuda:0,cuda:1");
+    expect_error(program, {"--pipeline", "2"},
+                 "--devices goes with one rank alone, without --nproc and "
+                 "--pipeline, got 2",
+                 "cuda:0,cuda:1");
+  }
   expect_error("mnist", {"--train-samples", "4"}, "cuda:5 does not exist", "cuda:5");
+  expect_error("mnist", {"--train-samples", "4"}, "cuda:5 does not exist", "cuda:0,cuda:5");
 }
 
 }  // namespace
