@@ -2,12 +2,8 @@
 // once of each: a discriminator that wins, images without diversity, a growing penalty. Not collective.
 #include "gradus/train/gan/watch.h"
 
-#include <cmath>
-
 #include "gradus/autograd/grad_manager.h"
-#include "gradus/autograd/ops/copy.h"
-#include "gradus/autograd/ops/reduce.h"
-#include "gradus/tensor/ops/creation.h"
+#include "gradus/autograd/ops/ops.h"
 #include "gradus/train/text.h"
 
 namespace gradus::gan {
@@ -17,17 +13,17 @@ using Means = std::map<std::string, double>;
 
 std::string text(double x) { return training::format_text("%.4f", x); }
 
-// Returns the mean over pixels of the variance over the batch [N, ...]. Waits for a GPU.
-double variance(const Tensor& x) {
-  const auto off = no_record();
-  return mean(var(to(detach(x), DType::kF32), 0, {.correction = 0})).item<double>();
+// Returns the mean over pixels of the variance over the batch: [N, ...] -> f64[].
+Tensor variance(const Tensor& x) {
+  return to(mean(var(to(detach(x), DType::kF32), 0, {.correction = 0})), DType::kF64);
 }
 
 }  // namespace
 
 Tensor diversity(const Tensor& real, const Tensor& fake) {
-  const double reals = variance(real), ratio = reals > 0 ? variance(fake) / reals : 1;
-  return full({}, std::sqrt(ratio), {.dtype = DType::kF64, .device = kCPU});
+  const auto off = no_record();
+  const Tensor reals = variance(real);
+  return sqrt(where(gt(reals, 0), variance(fake) / reals, 1));
 }
 
 Watch::Watch(WatchOptions options) : options_(options) {

@@ -21,8 +21,8 @@
 namespace gradus::gan {
 
 // Returns sqrt(mean(var(fake)) / mean(var(real))), with variances over the batch and means over pixels; 1 if
-// the real images are equal. Waits for the images' device.
-// Shapes: real [N,...], fake [N,...] -> f64[] on the CPU.
+// the real images are equal.
+// Shapes: real [N,...], fake [N,...] -> f64[].
 Tensor diversity(const Tensor& real, const Tensor& fake);
 
 struct WatchOptions {
