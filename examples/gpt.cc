@@ -3,6 +3,7 @@
 //   ./run gpt                                        on generated text of known entropy
 //   ./run gpt --data input.txt --sample 500          then generates 500 characters
 //   ./run gpt --device cuda --amp bf16               on a GPU, products in 16 bits
+//   ./run gpt --capture                              steps are recorded and replayed
 //   ./run gpt --replicas 2                           data parallel; also --nproc 2, gradus-run, torchrun, ...
 //   ./run gpt --pipeline 4 --schedule zb-h1          the network's blocks on four ranks
 //   ./run gpt --pipeline 2 --replicas 2 --amp bf16

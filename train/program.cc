@@ -41,7 +41,7 @@ void check_ranks(const std::string& name, const RunOptions& o, int ranks) {
     throw ValueError(name, "--devices does not go with --capture: a step is captured on one device");
   if (ranks > 1 && o.capture.value_or(false))
     throw ValueError(name, "--capture goes with one rank alone, got ", ranks,
-                     ": a replay does not average gradients over ranks");
+                     ": a replay does not call other ranks");
   if (ranks > 1 && o.device && o.device->type == DeviceType::kCUDA)
     throw DeviceError(name, "--device ", *o.device, " goes with one rank alone, got ", ranks,
                       ": gradients on GPUs are not averaged over ranks yet");

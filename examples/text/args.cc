@@ -5,7 +5,7 @@ namespace gradus::examples {
 TextArgs parse_text_args(int argc, char** argv) {
   constexpr int64_t kIterations = 2000;  // by default
   TextArgs a;
-  a.epochs = 0, a.device = kCPU, a.amp = DType::kF32;
+  a.epochs = 0, a.device = kCPU, a.amp = DType::kF32, a.capture = false;
   a.log_interval = 100;
   training::CommandLine line("gpt", "Trains a transformer to predict the next character of a text", a);
   line.add("--data", a.data, "a text, also .gz [generated text]", {.value = "FILE"});
@@ -41,7 +41,14 @@ models::GPTOptions model_options(const TextArgs& a, int64_t characters) {
           .dropout = a.dropout};
 }
 
+bool is_undivided(const TextArgs& a) {
+  return a.pipeline == training::PipelineRunOptions() && dist::get_world_size() == 1;
+}
+
 dist::PipelineOptions pipeline_options(const TextArgs& a) {
+  if (a.capture.value_or(false) && !is_undivided(a))
+    throw ValueError("gpt", "--capture does not go with --pipeline, --interleave, --schedule, ",
+                     "--micro-batches, --recompute or several ranks: a replay runs no schedule");
   const int64_t stages = int64_t{a.pipeline.ranks} * a.pipeline.interleave;
   if (stages > a.layers)
     throw ValueError("gpt", "--pipeline, --interleave: expected at most as many stages as the ", a.layers,

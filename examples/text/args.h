@@ -26,10 +26,12 @@ TextArgs parse_text_args(int argc, char** argv);
 
 // Returns the options of a model with this number of characters.
 models::GPTOptions model_options(const TextArgs& a, int64_t characters);
+// Returns whether this process alone trains the network, with none of the options of pipelines.
+bool is_undivided(const TextArgs& a);
 // Returns the options of the pipeline, whose stages have equal numbers of blocks, up to one, and are all on
 // --device.
 // Errors: ValueError for more stages than blocks, for another number of ranks than --pipeline times
-// --replicas, and for --pipeline on another device than the CPU.
+// --replicas, for --pipeline on another device than the CPU, and for --capture unless is_undivided().
 dist::PipelineOptions pipeline_options(const TextArgs& a);
 
 }  // namespace gradus::examples

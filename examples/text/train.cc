@@ -1,5 +1,6 @@
 // Trains a GPT with AdamW, linear warmup and cosine decay, as nanoGPT. The network is always in a
-// dist::Pipeline; without --pipeline it has one stage.
+// dist::Pipeline; without --pipeline it has one stage. A process that trains alone calls the network itself:
+// Pipeline::step and its clipping read values on the host, which a captured step cannot.
 #include "gradus/examples/text/train.h"
 
 #include <cmath>
@@ -133,14 +134,29 @@ void train_gpt(const TextArgs& a) {
                          '\n', pipe.module().num_parameters(), " parameters"));
   if (a.pipeline.ranks > 1 && training::is_first_rank()) std::cout << pipe.describe();
 
-  for (training::Step& s : training) {
-    const data::Batch& b = s.batch();
-    {
-      const auto amp = training::mixed_precision(a);
-      s.log("loss", pipe.step(gm, b.input, b.target, loss_of));
-    }
+  using Tensors = std::vector<Tensor>;
+  const auto undivided_step = training::training_step(a, [&](const Tensors& in) -> Tensors {
+    auto recording = gm.record();
+    const auto amp = training::mixed_precision(a);
+    const Tensor loss = loss_of(pipe.module()(in[0]), in[1]);
+    gm.backward(loss);
+    optim::clip_grad_norm_(pipe.parameters(), a.clip);
+    opt.step().clear_grad();
+    return {loss};
+  });
+  const auto divided_step = [&](const data::Batch& b) {
+    const auto amp = training::mixed_precision(a);
+    const double loss = pipe.step(gm, b.input, b.target, loss_of);
     pipe.clip_grad_norm_(a.clip);
     opt.step().clear_grad();
+    return loss;
+  };
+  for (training::Step& s : training) {
+    const data::Batch& b = s.batch();
+    if (is_undivided(a))
+      s.log("loss", undivided_step({b.input, b.target})[0]);
+    else
+      s.log("loss", divided_step(b));
     schedule.step();
   }
   report(a, training, pipe, corpus);

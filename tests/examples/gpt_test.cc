@@ -129,6 +129,19 @@ TEST(GptProgram, GoesOnWhereItWasKilled) {
   expect_same(s.dir(), straight.dir());
 }
 
+// Steps 5 to 8 are replays, and so are 10 to 12.
+TEST(GptProgram, TrainsToTheSameBitsWithCapturedSteps) {
+  const Arguments args = with(small("12", kSaving), {"--validation-interval", "8"});
+  Scratch plain, captured;
+  for (const auto& [s, more] : {std::pair<Scratch*, Arguments>(&plain, {}), {&captured, {"--capture"}}}) {
+    Arguments all = args;
+    all.insert(all.end(), more.begin(), more.end());
+    const Result r = gpt(s->dir(), all);
+    ASSERT_EQ(r.status, 0) << r.output;
+  }
+  expect_same(captured.dir(), plain.dir());
+}
+
 // Ranks that are killed, interrupted, or restarted because one was killed end as uninterrupted ones.
 TEST(GptInAPipeline, GoesOnWhereItsRanksWereKilledOrInterrupted) {
   const Arguments args = with(small("30", kSaving), {"--pipeline", "2", "--replicas", "2"});
@@ -284,6 +297,11 @@ TEST(GptProgram, MistakesAreErrorsBeforeTheFirstStep) {
   expect_mistake({"--pipeline", "2", "--nproc", "3"}, 1, "3 ranks cannot be cut into");
   expect_mistake({"--replicas", "2", "--nproc", "3"}, 1, "expected 2 ranks, got 3");
   expect_mistake({"--pipeline", "2", "--schedule", "zb-v"}, 1, "zb-v");
+  for (const char* ranks : {"--pipeline", "--replicas", "--nproc"})
+    expect_mistake({"--capture", ranks, "2"}, 1,
+                   "--capture goes with one rank alone, got 2: a replay does not call other ranks");
+  for (const char* option : {"--interleave", "--micro-batches"})
+    expect_mistake({"--capture", option, "2"}, 1, "or several ranks: a replay runs no schedule");
   expect_mistake({"sample", "--checkpoint", "nothing.ckpt"}, 1, "nothing.ckpt");
   expect_mistake({"sample", "--checkpoint", "rhyme.txt"}, 1, "rhyme.txt");
 }
