@@ -2,6 +2,7 @@
 //
 //   ./run gan                                        DCGAN on generated digits
 //   ./run gan --model pggan --data DIR --size 32     DIR has MNIST, CIFAR-10 or images of any sizes
+//   ./run gan --capture                              steps are recorded and replayed
 //   ./run gan --data DIR --nproc 4                   4 ranks; also under gradus-run, torchrun, ...
 //   ./run gan --data DIR --checkpoint-dir runs/a     resumes if run again
 //   ./run gan sample --checkpoint runs/a/gan.ckpt    a grid of images; `interpolate`: of interpolated latents

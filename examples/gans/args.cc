@@ -67,7 +67,7 @@ std::vector<gan::GrowthPhase> equal_phases(int64_t size, int64_t images) {
 
 Args parse(int argc, char** argv) {
   Args a;
-  a.epochs = 0, a.device = kCPU, a.amp = DType::kF32;
+  a.epochs = 0, a.device = kCPU, a.amp = DType::kF32, a.capture = false;
   a.log_interval = 100;
   training::CommandLine line("gan", "Trains a GAN", a);
   line.add("--model", a.model, "what is trained", {.one_of = recipe_names()});
@@ -128,6 +128,15 @@ NetworkOptions network_options(const Args& a, int64_t size, int64_t channels, in
     throw ValueError("gan", "--conditional: the images have no labels; make a folder per class");
   o.classes = classes;
   return o;
+}
+
+void check_capture(const Args& a) {
+  if (!a.capture.value_or(false)) return;
+  if (recipe(a.model).grows)
+    throw ValueError("gan", "--capture: ", a.model,
+                     " grows; a replay keeps the size and the fade of its recording");
+  if (a.on_nan == "skip")
+    throw ValueError("gan", "--capture does not go with --on-nan skip: a replay skips no steps");
 }
 
 std::optional<gan::Growth> growth(const Args& a, int64_t size) {

@@ -28,6 +28,8 @@ Args parse(int argc, char** argv);
 // Returns the networks' options for images [channels, size, size]: the command line's, else the recipe's.
 // Errors: ValueError for --conditional if the images have no labels or the model takes none.
 NetworkOptions network_options(const Args& a, int64_t size, int64_t channels, int64_t classes);
+// Errors: ValueError for --capture with a model that grows, or with --on-nan skip.
+void check_capture(const Args& a);
 // Returns the phases of progressive growing up to this size; nullopt for models that do not grow.
 // Errors: ValueError unless --images-per-scale is a list of SIZE:IMAGES[:BATCH[:RATE]] with increasing sizes.
 std::optional<gan::Growth> growth(const Args& a, int64_t size);

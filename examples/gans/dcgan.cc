@@ -6,24 +6,21 @@
 namespace gradus::examples {
 namespace {
 
-void step(training::Step& s, Trainer& t) {
-  const Tensor real = t.real(s), real_labels = t.labels(s), labels = t.random_labels(s);
-  const bool both = s.every(t.disc_steps());  // whether the generator also steps
+void step(GanStep& s, Trainer& t) {
   // Records the generator's forward, and pauses that recording during the discriminator's step.
-  Recording gen_recording = both ? t.gen.record() : Recording();
-  const Tensor fake = t.generate(s, labels);
-  if (both) gen_recording.pause();
+  Recording gen_recording = s.trains_gen ? t.gen.record() : Recording();
+  const Tensor fake = t.generate(s.latents, s.fake_labels);
+  if (s.trains_gen) gen_recording.pause();
   {
     Recording disc_recording = t.disc.record();
-    const auto [real_scores, fake_scores] = t.discriminate(s, real, detach(fake), real_labels, labels);
+    const auto [real_scores, fake_scores] = t.discriminate(s, detach(fake));
     t.disc.update(s, disc_recording, s.log("loss/d", gan::vanilla_d(real_scores, fake_scores)));
     s.log("d/real", mean(sigmoid(detach(real_scores))));
     s.log("d/fake", mean(sigmoid(detach(fake_scores))));
   }
-  if (!both) return;
+  if (!s.trains_gen) return;
   gen_recording.resume();
-  t.gen.update(s, gen_recording, s.log("loss/g", gan::vanilla_g(t.discriminate(fake, labels))));
-  t.ema().update(s.images());
+  t.gen.update(s, gen_recording, s.log("loss/g", gan::vanilla_g(t.discriminate(fake, s.fake_labels))));
 }
 
 std::unique_ptr<Networks> make(const NetworkOptions& o) {
@@ -38,6 +35,7 @@ const Recipe kDcgan = {.name = "dcgan",
                        .networks = {.model = "dcgan", .size = 64, .width = 64, .latent = 100},
                        .adam = {.lr = 2e-4, .betas = {0.5, 0.999}},
                        .takes_labels = true,
+                       .reuses_images = true,
                        .make = make,
                        .step = step};
 

@@ -5,23 +5,22 @@
 namespace gradus::examples {
 namespace {
 
-void step(training::Step& s, Trainer& t) {
-  const Tensor real = t.real(s), fake = t.generate(s);
+void step(GanStep& s, Trainer& t) {
+  const Tensor fake = t.generate(s.latents);
   {
     Recording disc_recording = t.disc.record();
-    const auto [real_scores, fake_scores] = t.discriminate(s, real, fake);
+    const auto [real_scores, fake_scores] = t.discriminate(s, fake);
     const Tensor penalty =
-        gan::gradient_penalty([&](const Tensor& x) { return t.discriminate(x); }, real, fake, s.rand());
+        gan::gradient_penalty([&](const Tensor& x) { return t.discriminate(x); }, s.real, fake, s.alpha);
     t.disc.update(s, disc_recording,
                   s.log("loss/d", gan::wgan_d(real_scores, fake_scores)) + 10 * s.log("penalty", penalty) +
                       0.001 * gan::drift(real_scores));
     s.log("d/real", mean(detach(real_scores)));
     s.log("d/fake", mean(detach(fake_scores)));
   }
-  t.ema().update(s.images());  // before the generator's step, as in the authors' code
-  if (!s.every(t.disc_steps())) return;
+  if (!s.trains_gen) return;
   Recording gen_recording = t.gen.record();
-  t.gen.update(s, gen_recording, s.log("loss/g", gan::wgan_g(t.discriminate(t.generate(s)))));
+  t.gen.update(s, gen_recording, s.log("loss/g", gan::wgan_g(t.discriminate(t.generate(s.gen_latents)))));
 }
 
 std::unique_ptr<Networks> make(const NetworkOptions& o) {
@@ -39,6 +38,8 @@ const Recipe kPggan = {.name = "pggan",
                        .batch = 64,
                        .grows = true,
                        .is_critic = true,
+                       .has_penalty = true,
+                       .ema_first = true,  // as in the authors' code
                        .make = make,
                        .step = step};
 

@@ -1,4 +1,4 @@
-// The list of recipes, and their lookup by name.
+// The list of recipes, their lookup by name, and the log of their steps.
 #include "gradus/examples/gans/recipe.h"
 
 namespace gradus::examples {
@@ -10,6 +10,12 @@ const std::vector<const Recipe*>& all() {
 }
 
 }  // namespace
+
+Tensor GanStep::log(const std::string& name, const Tensor& value) {
+  if (training) return training->log(name, value);
+  logged.emplace_back(name, detach(value));
+  return value;
+}
 
 std::vector<std::string> recipe_names() {
   std::vector<std::string> names;

@@ -11,6 +11,20 @@ namespace gradus::examples {
 
 class Trainer;
 
+// A step as recipes see it. It reads and logs tensors alone, so that a CapturedStep can replay it.
+struct GanStep {
+  training::Step* training = nullptr;  // null in a captured step
+  bool trains_gen = true;              // whether the generator steps, too
+  Tensor real, real_labels;            // images in the current size; labels are undefined without classes
+  Tensor latents, fake_labels;         // of the generated images
+  Tensor gen_latents;                  // of the generator's step, unless Recipe::reuses_images
+  Tensor alpha;                        // of the gradient penalty; undefined unless Recipe::has_penalty
+  std::vector<std::pair<std::string, Tensor>> logged = {};  // of a captured step
+
+  // As training::Step::log. A captured step stores the value in `logged`.
+  Tensor log(const std::string& name, const Tensor& value);
+};
+
 struct Recipe {
   const char* name;
   NetworkOptions networks;    // by default
@@ -22,9 +36,12 @@ struct Recipe {
   // Wasserstein: real and fake images have no target scores, so there is no warning (gan::Watch) that the
   // discriminator has won.
   bool is_critic = false;
+  bool reuses_images = false;  // the generator steps on the images that the discriminator has seen
+  bool has_penalty = false;    // on the gradient of scores between real and generated images
+  bool ema_first = false;      // the average takes the generator's weights from before the step
   std::unique_ptr<Networks> (*make)(const NetworkOptions&);
   // Makes one step of the discriminator, and when it is due one of the generator, on the step's images.
-  void (*step)(training::Step&, Trainer&);
+  void (*step)(GanStep&, Trainer&);
 };
 
 extern const Recipe kDcgan, kLsgan, kWganGp, kPggan;

@@ -27,7 +27,7 @@ TrainerOptions trainer_options(const Args& a, int64_t size) {
                       .find_unused_parameters = a.find_unused_parameters,
                       .sync_batch_norm = a.syncbn,
                       .joined_forward = a.joined_forward,
-                      .log_interval = a.log_interval,
+                      .capture = a.capture.value_or(false),
                       .growth = growth(a, size)};
   if (a.lr > 0) o.adam.lr = a.lr;
   return o;
@@ -118,6 +118,7 @@ data::DataLoader image_loader(const Args& a, const Images& images, const std::op
 }  // namespace
 
 void train_gan(const Args& a) {
+  check_capture(a);
   manual_seed(a.seed);
   const Recipe& r = recipe(a.model);
   const Images images = open_images(
@@ -156,7 +157,7 @@ void train_gan(const Args& a) {
     trainer.begin(s);
     {
       const auto amp = training::mixed_precision(a);
-      r.step(s, trainer);
+      trainer.step(s);
     }
     trainer.end();
     if (training.events() && s.every(a.log_interval)) {

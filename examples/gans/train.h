@@ -7,8 +7,8 @@ namespace gradus::examples {
 
 // Trains as `a` says, on *a.device, which must be set. Collective. Writes checkpoints, sample grids, metrics
 // and, as asked, events, a summary and the exported weights.
-// Errors: ValueError for a batch that the ranks cannot divide equally; DeviceError for a model whose ops have
-// no GPU kernels.
+// Errors: ValueError for a batch that the ranks cannot divide equally, and as check_capture; DeviceError for a
+// model whose ops have no GPU kernels.
 void train_gan(const Args& a);
 
 }  // namespace gradus::examples

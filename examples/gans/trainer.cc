@@ -1,4 +1,5 @@
-// Connects the networks with data parallelism, and changes scale and optimizers of growing networks.
+// Connects the networks with data parallelism, runs and captures the steps of recipes, and changes scale and
+// optimizers of growing networks.
 #include "gradus/examples/gans/trainer.h"
 
 #include <cmath>
@@ -9,10 +10,12 @@ Recording Trainer::Side::record() {
   return shares_manager_ ? manager_->record({.only = net_->parameters()}) : manager_->record();
 }
 
-void Trainer::Side::update(training::Step& s, Recording& recording, const Tensor& loss) {
-  if (!s.backward(name_, recording, loss)) return;
-  if (s.every(log_interval_))
-    s.log("grad_norm/" + name_, optim::clip_grad_norm_(net_->parameters(), INFINITY));
+void Trainer::Side::update(GanStep& s, Recording& recording, const Tensor& loss) {
+  if (!s.training)
+    recording.backward(loss);
+  else if (!s.training->backward(name_, recording, loss))
+    return;
+  s.log("grad_norm/" + name_, optim::clip_grad_norm_(net_->parameters(), INFINITY));
   adam_->step().clear_grad();
 }
 
@@ -31,13 +34,12 @@ void Trainer::attach() {
   const bool whole = options_.ddp == "whole";
   disc.net_ = net_.disc, gen.net_ = net_.gen;
   disc.name_ = "disc", gen.name_ = "gen";
-  disc.log_interval_ = gen.log_interval_ = options_.log_interval;
   disc.manager_ = &managers_[0], gen.manager_ = &managers_[whole ? 0 : 1];
   disc.shares_manager_ = gen.shares_manager_ = whole;
   const dist::DistributedDataParallelOptions wrapper = {
       .broadcast_buffers = false,
       .find_unused_parameters = options_.find_unused_parameters,
-      .check_finite = true};
+      .check_finite = !options_.capture};
   if (whole) {
     whole_ = std::make_unique<dist::DistributedDataParallel<Networks>>(net_, wrapper);
     whole_->attach(managers_[0]);
@@ -53,7 +55,8 @@ void Trainer::attach() {
       return std::string("a parameter");
     };
     for (auto& callback : callbacks_)
-      callback = dist::make_allreduce_cb(dist::ReduceOp::kMean, {.check_finite = true, .name_of = name_of});
+      callback = dist::make_allreduce_cb(dist::ReduceOp::kMean,
+                                         {.check_finite = !options_.capture, .name_of = name_of});
     managers_[0].attach(net_.disc->parameters(), callbacks_[0]);
     managers_[1].attach(net_.gen->parameters(), callbacks_[1]);
   }
@@ -85,27 +88,63 @@ void Trainer::end() {
   if (dist::get_world_size() > 1 && !buffers.empty()) dist::bcast_list_(buffers, {.verify = false});
 }
 
-Tensor Trainer::real(const training::Step& s) const {
-  const Tensor x = s.batch().input;
-  return options_.growth ? gan::scaled_images(x, net_.scale.size, net_.scale.fade) : x;
+// The order of the random numbers determines their values.
+GanStep Trainer::inputs(training::Step& s) const {
+  const Recipe& r = recipe(networks_.model);
+  GanStep in = {.training = options_.capture ? nullptr : &s, .trains_gen = s.every(options_.disc_steps)};
+  const Tensor& x = s.batch().input;
+  in.real = options_.growth ? gan::scaled_images(x, net_.scale.size, net_.scale.fade) : x;
+  if (networks_.classes > 0) {
+    in.real_labels = s.batch().target;
+    in.fake_labels = to(floor(s.rand() * double(networks_.classes)), DType::kI64);
+  }
+  in.latents = s.randn({networks_.latent});
+  if (r.has_penalty) in.alpha = s.rand();
+  if (in.trains_gen && !r.reuses_images) in.gen_latents = s.randn({networks_.latent});
+  return in;
 }
 
-Trainer::Scores Trainer::discriminate(training::Step& s, const Tensor& real, const Tensor& fake,
-                                      const Tensor& real_labels, const Tensor& fake_labels) {
-  s.log("diversity", gan::diversity(real, fake));
-  if (!options_.joined_forward) return {discriminate(real, real_labels), discriminate(fake, fake_labels)};
-  const Tensor labels = real_labels.defined() ? cat({real_labels, fake_labels}, 0) : Tensor();
-  const Tensor both = discriminate(cat({real, fake}, 0), labels);
-  return {slice(both, 0, 0, real.size(0)), slice(both, 0, real.size(0), both.size(0))};
+// The average is updated outside of the captured step: its decay depends on a number of the host.
+void Trainer::step(training::Step& s) {
+  const Recipe& r = recipe(networks_.model);
+  GanStep now = inputs(s);
+  if (r.ema_first) ema_->update(s.images());
+  if (options_.capture)
+    run_captured(now, s);
+  else
+    r.step(now, *this);
+  if (!r.ema_first && now.trains_gen) ema_->update(s.images());
 }
 
-Tensor Trainer::labels(const training::Step& s) const {
-  return networks_.classes > 0 ? s.batch().target : Tensor();
+void Trainer::run_captured(const GanStep& in, training::Step& s) {
+  using Member = Tensor GanStep::*;
+  std::vector<Member> members;
+  CapturedStep::Tensors inputs;
+  for (const Member m : {&GanStep::real, &GanStep::real_labels, &GanStep::latents, &GanStep::fake_labels,
+                         &GanStep::gen_latents, &GanStep::alpha})
+    if ((in.*m).defined()) members.push_back(m), inputs.push_back(in.*m);
+  Captured& captured = captured_[in.trains_gen];
+  if (!captured.step)
+    captured.step.emplace([this, &captured, members, trains_gen = in.trains_gen](const auto& xs) {
+      GanStep now = {.trains_gen = trains_gen};
+      for (size_t i = 0; i < members.size(); ++i) now.*members[i] = xs[i];
+      recipe(networks_.model).step(now, *this);
+      captured.names.clear();
+      CapturedStep::Tensors values;
+      for (const auto& [name, value] : now.logged) captured.names.push_back(name), values.push_back(value);
+      return values;
+    });
+  const CapturedStep::Tensors values = (*captured.step)(inputs);
+  for (size_t i = 0; i < values.size(); ++i) s.log(captured.names[i], values[i]);
 }
 
-Tensor Trainer::random_labels(training::Step& s) const {
-  if (networks_.classes == 0) return {};
-  return to(floor(s.rand() * double(networks_.classes)), DType::kI64);
+Trainer::Scores Trainer::discriminate(GanStep& s, const Tensor& fake) {
+  s.log("diversity", gan::diversity(s.real, fake));
+  if (!options_.joined_forward)
+    return {discriminate(s.real, s.real_labels), discriminate(fake, s.fake_labels)};
+  const Tensor labels = s.real_labels.defined() ? cat({s.real_labels, s.fake_labels}, 0) : Tensor();
+  const Tensor both = discriminate(cat({s.real, fake}, 0), labels);
+  return {slice(both, 0, 0, s.real.size(0)), slice(both, 0, s.real.size(0), both.size(0))};
 }
 
 std::string Trainer::growth_text() const {

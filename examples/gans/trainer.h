@@ -19,7 +19,8 @@ struct TrainerOptions {
   bool find_unused_parameters = false;  // of DistributedDataParallel
   bool sync_batch_norm = false;         // over all ranks
   bool joined_forward = false;          // real and generated images pass the discriminator together
-  int64_t log_interval = 100;           // steps between two norms of the gradients in the log
+  // Steps are captured and replayed. NaN in gradients is found by their logged norms alone.
+  bool capture = false;
   std::optional<gan::Growth> growth = {};
 };
 
@@ -30,15 +31,14 @@ class Trainer {
    public:
     // Opens a recording of this network's parameters alone.
     Recording record();
-    // Computes the gradients of the loss, and makes the optimizer's step. With --on-nan skip it skips the
-    // step if gradients are not finite.
-    void update(training::Step& s, Recording& recording, const Tensor& loss);
+    // Computes the gradients of the loss, logs their norm, and makes the optimizer's step. With --on-nan skip
+    // it skips the step if gradients are not finite.
+    void update(GanStep& s, Recording& recording, const Tensor& loss);
     optim::Adam& optimizer() { return *adam_; }
 
    private:
     friend class Trainer;
     std::string name_;
-    int64_t log_interval_ = 1;
     nn::Module* net_ = nullptr;
     GradManager* manager_ = nullptr;
     bool shares_manager_ = false;  // the manager also has the other network's parameters
@@ -54,26 +54,19 @@ class Trainer {
   // Sets the size and the fade of a growing network. Resets both optimizers, with the learning rate of the
   // size, when a fade begins or ends.
   void begin(const training::Step& s);
+  // Runs the recipe's step, and updates the average.
+  void step(training::Step& s);
   // Ends a step: broadcasts the running statistics of the first rank.
   void end();
 
-  // Returns this rank's images of the step, in the current size.
-  Tensor real(const training::Step& s) const;
-  // Return the labels of the images, and random ones. Undefined for networks without labels.
-  // Shapes: [N].
-  Tensor labels(const training::Step& s) const;
-  Tensor random_labels(training::Step& s) const;
-  // Returns as many generated images, of new latents.
-  Tensor generate(training::Step& s, const Tensor& labels = {}) {
-    return net_.generate(s.randn({networks_.latent}), labels);
-  }
+  Tensor generate(const Tensor& latents, const Tensor& labels = {}) { return net_.generate(latents, labels); }
   Tensor discriminate(const Tensor& x, const Tensor& labels = {}) { return net_.discriminate(x, labels); }
-  // Returns the scores of real and fake images, with --joined-forward from one forward. Logs "diversity".
+  // Returns the scores of the step's real images and of `fake`, with --joined-forward from one forward. Logs
+  // "diversity".
   struct Scores {
     Tensor real, fake;
   };
-  Scores discriminate(training::Step& s, const Tensor& real, const Tensor& fake,
-                      const Tensor& real_labels = {}, const Tensor& fake_labels = {});
+  Scores discriminate(GanStep& s, const Tensor& fake);
 
   int64_t disc_steps() const { return options_.disc_steps; }
   // Returns the size and the fade after `images` images.
@@ -86,7 +79,17 @@ class Trainer {
   int64_t bytes_sent_g() const { return bytes_sent(*net_.gen); }
 
  private:
+  // A captured step, with the names of its results. Steps with and without the generator's differ.
+  struct Captured {
+    std::optional<CapturedStep> step;
+    std::vector<std::string> names;
+  };
+
   void attach();
+  // Returns the images of the step, and new random numbers.
+  GanStep inputs(training::Step& s) const;
+  // Runs the step of these inputs as a CapturedStep, and logs its results.
+  void run_captured(const GanStep& in, training::Step& s);
   void make_optimizers(int64_t images);  // with the learning rate after `images` images
   int64_t bytes_sent(const nn::Module& part) const;
 
@@ -98,6 +101,7 @@ class Trainer {
   std::unique_ptr<dist::SeparateDistributedDataParallel<Networks>> separate_;
   std::shared_ptr<dist::AllReduceCallback> callbacks_[2];
   std::optional<gan::Ema> ema_;
+  Captured captured_[2];  // without and with the generator's step
 };
 
 }  // namespace gradus::examples

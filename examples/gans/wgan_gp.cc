@@ -6,22 +6,21 @@
 namespace gradus::examples {
 namespace {
 
-void step(training::Step& s, Trainer& t) {
-  const Tensor real = t.real(s), fake = t.generate(s);
+void step(GanStep& s, Trainer& t) {
+  const Tensor fake = t.generate(s.latents);
   {
     Recording disc_recording = t.disc.record();
-    const auto [real_scores, fake_scores] = t.discriminate(s, real, fake);
+    const auto [real_scores, fake_scores] = t.discriminate(s, fake);
     const Tensor penalty =
-        gan::gradient_penalty([&](const Tensor& x) { return t.discriminate(x); }, real, fake, s.rand());
+        gan::gradient_penalty([&](const Tensor& x) { return t.discriminate(x); }, s.real, fake, s.alpha);
     t.disc.update(s, disc_recording,
                   s.log("loss/d", gan::wgan_d(real_scores, fake_scores)) + 10 * s.log("penalty", penalty));
     s.log("d/real", mean(detach(real_scores)));
     s.log("d/fake", mean(detach(fake_scores)));
   }
-  if (!s.every(t.disc_steps())) return;
+  if (!s.trains_gen) return;
   Recording gen_recording = t.gen.record();
-  t.gen.update(s, gen_recording, s.log("loss/g", gan::wgan_g(t.discriminate(t.generate(s)))));
-  t.ema().update(s.images());
+  t.gen.update(s, gen_recording, s.log("loss/g", gan::wgan_g(t.discriminate(t.generate(s.gen_latents)))));
 }
 
 std::unique_ptr<Networks> make(const NetworkOptions& o) {
@@ -43,6 +42,7 @@ const Recipe kWganGp = {.name = "wgan_gp",
                         .batch = 64,
                         .disc_steps = 5,
                         .is_critic = true,
+                        .has_penalty = true,
                         .make = make,
                         .step = step};
 

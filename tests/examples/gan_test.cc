@@ -133,6 +133,31 @@ TEST_P(GanProgram, TakesTheStepsThatItIsAskedFor) {
   EXPECT_NE(generators[0], generators[1]);
 }
 
+// Of 16 steps those that are not among the first four are replays; with --disc-steps 2 steps with and without the
+// generator's have a recording each. A grid of samples would end the recordings.
+TEST_P(GanProgram, TrainsToTheSameBitsWithCapturedSteps) {
+  if (GetParam().name == "pggan") GTEST_SKIP() << "it grows";
+  std::vector<Arguments> variants = {{}, {"--joined-forward", "--ddp", "whole", "--amp", "bf16"}};
+  if (GetParam().name == "dcgan") variants.push_back({"--conditional", "--ddp", "callbacks"});
+  for (const Arguments& more : variants) {
+    Arguments args = small(GetParam(), {"--export", "w.safetensors", "--sample-every", "1000"});
+    std::ranges::replace(args, "160", "256");
+    args.insert(args.end(), more.begin(), more.end());
+    Scratch plain, captured;
+    for (const Scratch* s : {&plain, &captured}) {
+      make_images(s->dir());
+      const Result r = gan(s->dir(), s == &plain ? args : with(args, {"--capture"}));
+      ASSERT_EQ(r.status, 0) << r.output;
+    }
+    const nlohmann::json a = summary(captured.dir() / "s.json"), b = summary(plain.dir() / "s.json");
+    for (const char* key :
+         {"loss_d", "loss_g", "d_real", "d_fake", "diversity", "grad_norm_disc", "grad_norm_gen"})
+      EXPECT_EQ(a.at(key), b.at(key)) << key << testing::PrintToString(more);
+    EXPECT_EQ(bytes_of(captured.dir() / "w.safetensors"), bytes_of(plain.dir() / "w.safetensors"))
+        << testing::PrintToString(more);
+  }
+}
+
 // `plan` has SIZE:IMAGES:BATCH:LR per size. Below, size 8 begins within an epoch, at step 5.
 Arguments growing(const std::string& plan, const Arguments& more = {}) {
   Arguments args = {"--model",
@@ -280,6 +305,11 @@ TEST(GanMistakes, AreToldBeforeTheFirstStep) {
   expect_error({"--data", "images", "--size", "12"}, "12");
   expect_error(small(dcgan, {"--fade", "10"}), "dcgan does not grow");
   expect_error(small(all_models()[1], {"--conditional"}), "lsgan takes no labels");
+  expect_error(small(pggan, {"--capture"}),
+               "--capture: pggan grows; a replay keeps the size and the fade of its recording");
+  expect_error(small(dcgan, {"--capture", "--on-nan", "skip"}),
+               "--capture does not go with --on-nan skip: a replay skips no steps");
+  expect_error(small(dcgan, {"--capture", "--nproc", "2"}), "--capture goes with one rank alone, got 2");
   fs::create_directories(s.dir() / "flat");
   for (int i = 0; i < 8; ++i)
     io::save_image(s.dir() / "flat" / (std::to_string(i) + ".png"), zeros({1, 8, 8}));
@@ -336,6 +366,16 @@ TEST(GanMistakes, InImageFilesEndItOrAreSkipped) {
   EXPECT_THAT(fail.output, HasSubstr("1.png"));
   const Result skip = gan(s.dir(), small(all_models()[0], {"--on-error", "skip"}));
   EXPECT_EQ(skip.status, 0) << skip.output;
+}
+
+// A replay does not check gradients; their norms in the log end the training.
+TEST(GanProgramNotFinite, EndsATrainingOfCapturedSteps) {
+  Scratch s;
+  make_images(s.dir());
+  const Result r =
+      gan(s.dir(), small(all_models().front(), {"--capture", "--lr", "1e30", "--sample-every", "1000"}));
+  EXPECT_EQ(r.status, 1) << r.output;
+  EXPECT_THAT(r.output, HasSubstr("step 1: "));
 }
 
 TEST(GanProgramNotFinite, EndsAllRanksOrLeavesStepsOut) {
