@@ -1,5 +1,6 @@
 // The cases of the kernel report: each runs a Gradus kernel on operands of about 1 MiB, and states the
-// minimal number of bytes that its algorithm must read and write in global memory.
+// minimal number of bytes that its algorithm must read and write in global memory: each operand once in a launch, and
+// between launches what the next one needs. What a launch reads again is not counted: known_exceptions.h has the reason.
 #pragma once
 
 #include <functional>

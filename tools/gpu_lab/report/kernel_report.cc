@@ -88,9 +88,10 @@ void erase_all(std::string* text, const std::string& part) {
 
 // Returns the name without return type, namespaces and parameters: "copy_words<...>".
 std::string short_name(std::string name) {
-  for (const char* part : {"(anonymous namespace)::", "gradus::cuda::", "channel_sums_detail::",
-                           "elementwise_detail::", "reduce_detail::", "optim_step_detail::",
-                           "gradus::functors::", "gradus::optim::", "gradus::", "report::"})
+  for (const char* part :
+       {"(anonymous namespace)::", "gradus::cuda::", "channel_sums_detail::", "elementwise_detail::",
+        "reduce_detail::", "optim_step_detail::", "loss_sum_detail::", "merge_sort_detail::",
+        "row_scan_detail::", "gradus::functors::", "gradus::optim::", "gradus::", "report::"})
     erase_all(&name, part);
   if (name.rfind("void ", 0) == 0) name.erase(0, 5);
   int depth = 0;

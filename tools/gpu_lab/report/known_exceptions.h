@@ -76,6 +76,57 @@ inline constexpr auto kKnownExceptions = std::to_array<Exception>({
     {"draws without replacement", "bytes",
      "a candidate searches its place in the run that is merged with its own: what many search comes from the "
      "cache"},
+    {"round f32 to f16, misaligned", "bytes",
+     "a warp reads 128 bytes of five sectors and writes 64 of three, and its neighbors the rest of "
+     "these; caches are not counted"},
+    {"index_add f32", "bytes",
+     "each warp has 32 elements of a row, and reads the row's pair and those beside it: most come from "
+     "the cache"},
+    {"index_put f32, products", "bytes", "the same"},
+    {"scatter f32", "bytes",
+     "an element searches its position in the run that is merged with its own: what many search comes "
+     "from the cache. Merged elements of a warp lie between those of other warps, and share sectors "
+     "with them"},
+    {"sort f32", "bytes",
+     "the same; and values are gathered in the order of the sort, keys of columns one by one: a sector "
+     "each"},
+    {"median f32", "bytes", "the same, but for the values"},
+    {"topk f32", "bytes", "the same; a search among the 8 elements of a run reads most of its sectors again"},
+    {"kthvalue f32", "bytes", "the same"},
+    {"mode f32", "bytes",
+     "a thread also reads the key behind its own, and searches the first of a run: from the cache"},
+    {"order of rows f32", "bytes", "it sorts each column, with the searches of a sort"},
+    {"nonzero, two dims", "bytes",
+     "the coordinates of an element are side by side, and stored one by one: each store writes half of "
+     "a sector"},
+    {"repeat_interleave", "bytes",
+     "each element of the result searches the sums: most of them come from the cache"},
+    {"searchsorted f32", "bytes", "each value searches the row of 4 KiB, which comes from the cache"},
+    {"histc f32, 64 bins", "passes",
+     "random elements of a warp count in any of 64 bins, two in a bank: what is added to one bank takes "
+     "turns"},
+    {"group norm f32", "bytes",
+     "1 MiB is cut into many pieces, to occupy the device: a block has 16 rows for each thread, and "
+     "reads the first row and the coefficients of its channels, which come from the cache"},
+    {"sum over 5 channels f32", "bytes", "each element reads its neighbors again, from the cache"},
+    {"bilinear f32", "bytes",
+     "a pixel is read by four others, and each thread reads its rows of the matrices: again from the "
+     "cache"},
+    {"attention ", "bytes",
+     "each tile of queries reads all keys and values, and its queries again for each tile of keys; a "
+     "thread stores four neighboring columns one by one. For four tiles of f32 4 times the operands"},
+    {"gradient of attention ", "bytes",
+     "the same, and keys, queries and dy a second time for the sums of a tile: for four tiles of f32 "
+     "4.8 times the operands of the two launches"},
+    {"attend<", "occupancy",
+     "the scores of a tile and the results take more than 64 registers: one or two blocks of 256 "
+     "threads. A smaller tile would load more for each product"},
+    {"query_gradient<", "occupancy", "the same, with two tiles of scores"},
+    {"key_gradients<", "occupancy", "the same, with two tiles of scores and two results"},
+    {"resample_position<", "occupancy",
+     "sums over the matrices of three axes, whose pointers and sizes are in registers: 3 blocks"},
+    {"scan_pieces<true, false, LogAddExp", "occupancy",
+     "exp() and log() in f64 of four elements: more than 64 registers, 3 blocks"},
     {"step_elements<AdamRule<double, true>, double>", "occupancy",
      "five arrays in f64, two elements of each, and a rule that a scaled step reads: more than 64 "
      "registers"},
