@@ -215,9 +215,16 @@ template <class T, int head> struct Block {
       for (int c = 0; c < kChunks; ++c) {
         const int64_t column = c * kChunk + tx * kVector;
         T* const at = to + (matrix * rows + l) * columns + column;
+        Vector<T, kVector> v;
+#pragma unroll
+        for (int m = 0; m < kVector; ++m) v.v[m] = convert<T>(sum[i][c][m] * scale(i));
+        if (column + kVector <= columns && is_aligned(at, sizeof v)) {
+          store(at, v);
+          continue;
+        }
 #pragma unroll
         for (int m = 0; m < kVector; ++m)
-          if (column + m < columns) at[m] = convert<T>(sum[i][c][m] * scale(i));
+          if (column + m < columns) at[m] = v.v[m];
       }
     }
   }
