@@ -489,7 +489,7 @@ ParameterScope::ParameterScope(Module& module, const std::vector<Tensor>& tensor
   });
   for (auto& [slot, original] : originals_) *slot = *by_original.at(original.ref().get());
   ++module_.open_scopes_;
-  ++gradus::internal::exchanged_parameters;
+  if (!originals_.empty()) ++gradus::internal::exchanged_parameters;
 }
 
 ParameterScope::ParameterScope(Module& module, const StateDict& tensors, ParameterScopeOptions options)
@@ -538,7 +538,7 @@ ParameterScope::ParameterScope(Module& module, const StateDict& tensors, Paramet
 
 ParameterScope::~ParameterScope() {
   --module_.open_scopes_;
-  ++gradus::internal::exchanged_parameters;
+  if (!originals_.empty()) ++gradus::internal::exchanged_parameters;
   for (auto it = originals_.rbegin(); it != originals_.rend(); ++it) *it->first = std::move(it->second);
 }
 

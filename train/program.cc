@@ -68,9 +68,10 @@ int run_on_this_rank(const std::string& name, const RunOptions& o, const std::fu
   if (o.deterministic) Context::current().deterministic = true;
   const bool benchmark =
       o.cudnn_benchmark && o.device && o.device->type == DeviceType::kCUDA && raw::conv_benchmark.enable;
+  const std::vector<Device> devices = o.devices.empty() ? std::vector{o.device.value_or(kCPU)} : o.devices;
   if (benchmark) {
     raw::conv_benchmark.enable(true);
-    access_cache(raw::conv_benchmark.load, *o.device);
+    for (const Device device : devices) access_cache(raw::conv_benchmark.load, device);
   }
   int status = 0;
   try {
@@ -83,7 +84,8 @@ int run_on_this_rank(const std::string& name, const RunOptions& o, const std::fu
                 << std::endl;
     status = 130;  // 128 + SIGINT, as shells report it
   }
-  if (benchmark) access_cache(raw::conv_benchmark.save, *o.device);
+  if (benchmark)
+    for (const Device device : devices) access_cache(raw::conv_benchmark.save, device);
   return status;
 }
 

@@ -31,6 +31,7 @@ struct CachedCast {
   Stream stream;         // of the cast; only this stream may read the result without waiting for an event
   uint64_t capture = 0;  // capture_id() at the cast
   Tensor result;         // undefined once the scope has ended
+  bool is_used = false;  // an op asked for the result
 
   // Returns whether the last cast was one of this view to this dtype, of any version.
   bool was_cast_of(const Tensor& x, DType to) const {
@@ -62,8 +63,10 @@ class AutocastScope final : public Counted {
     if (!keep) return raw::to(x, dtype);
     {
       std::lock_guard lock(cache_mutex);
-      if (const CachedCast* cached = cached_on(x); cached && cached->is_cast_of(x, version_of(x), dtype))
+      if (CachedCast* cached = cached_on(x); cached && cached->is_cast_of(x, version_of(x), dtype)) {
+        cached->is_used = true;
         return cached->result;
+      }
     }
     const std::vector<Tensor> sources = cast_with(x);
     std::vector<uint32_t> versions;
@@ -71,7 +74,8 @@ class AutocastScope final : public Counted {
     const std::vector<Tensor> results =
         sources.size() > 1 ? raw::round_all(sources, dtype) : std::vector{raw::to(x, dtype)};
     std::lock_guard lock(cache_mutex);
-    for (size_t i = 0; i < sources.size() && !ended_; ++i) cache_cast(sources[i], versions[i], results[i]);
+    for (size_t i = 0; i < sources.size() && !ended_; ++i)
+      cache_cast(sources[i], versions[i], results[i], /*is_used=*/i == 0);
     return results[0];
   }
 
@@ -94,37 +98,43 @@ class AutocastScope final : public Counted {
     return on_storage ? on_storage->cached.get() : nullptr;
   }
 
-  // Returns x and the tensors to cast in the same launch: on a GPU, the other parameters of x's recording that
-  // were cast before, and will be again in a step like the last one. A parameter that another stream used is
-  // cast when an op wants it: before, its write there may not be awaited yet.
+  // Returns x and the tensors to cast in the same launch: on a GPU, the other parameters of x's recording whose
+  // last cast an op used, as it will in a step like the last one. A parameter that another stream used, or in
+  // memory that the allocator does not know, is cast when an op wants it: before, its write there may not be
+  // awaited yet.
   std::vector<Tensor> cast_with(const Tensor& x) const {
+    const auto is_ready = [&](const Tensor& p) {
+      return p.device() == x.device() && p.dtype() == DType::kF32 && p.is_dense() &&
+             !p.storage()->is_external() && !is_used_on_other_streams(p.device(), p.storage()->data());
+    };
     std::vector<Tensor> all = {x};
-    if (x.device().type != DeviceType::kCUDA || x.dtype() != DType::kF32 || !x.is_dense()) return all;
+    if (x.device().type != DeviceType::kCUDA || !is_ready(x)) return all;
     const Ref<RecordingState> recording = innermost_following(x);
     if (!recording) return all;
-    std::lock_guard lock(cache_mutex);
+    std::vector<Tensor> others;
     for (const Ref<AutogradSlot>& slot : recording->leaves()) {
       const Tensor p = slot->is_leaf() ? static_cast<const Leaf*>(slot.get())->tensor() : Tensor();
-      if (!p.defined() || p.is_same(x) || p.device() != x.device() || p.dtype() != DType::kF32 ||
-          !p.is_dense())
-        continue;
+      if (p.defined() && !p.is_same(x) && is_ready(p)) others.push_back(p);
+    }
+    std::lock_guard lock(cache_mutex);
+    for (const Tensor& p : others) {
       const CachedCast* cached = cached_on(p);
-      if (cached && cached->was_cast_of(p, dtype) && !cached->is_cast_of(p, version_of(p), dtype) &&
-          !is_used_on_other_streams(p.device(), p.storage()->data()))
+      if (cached && cached->is_used && cached->was_cast_of(p, dtype) &&
+          !cached->is_cast_of(p, version_of(p), dtype))
         all.push_back(p);
     }
     return all;
   }
 
   // Caches the cast of x. The caller has locked cache_mutex.
-  void cache_cast(const Tensor& x, uint32_t version, const Tensor& result) {
+  void cache_cast(const Tensor& x, uint32_t version, const Tensor& result, bool is_used) {
     Ref<Counted>& slot = x.storage()->autograd_data;
     if (!slot) slot = make_ref<CastOnStorage>();
     const auto* on_storage = dynamic_cast<CastOnStorage*>(slot.get());
     if (!on_storage) return;  // Storage::autograd_data has another use: a GradScaler's gradient, or mark_ones
     const auto& cached = on_storage->cached;
     *cached = {dtype,        version, x.shape(), x.strides(), x.impl().offset, current_stream(x.device()),
-               capture_id(), result};
+               capture_id(), result,  is_used};
     casts_.insert(cached);
     if (casts_.size() < 2 * alive_) return;
     std::erase_if(casts_, [](const auto& c) { return c.expired(); });

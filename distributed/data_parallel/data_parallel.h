@@ -41,8 +41,8 @@ struct DataParallelOptions {
 // One thread at a time may call a DataParallel. `make` runs in the constructor, in the caller's thread.
 //
 // Errors: ValueError for repeated devices, a null result of `make` or an undefined one of a replica;
-// DeviceError for the meta device, and for parameters or buffers that are not on device_ids[0]; ShapeError
-// for x without dimensions; IndexError for a dim that x lacks; the exception of a replica, with its device
+// DeviceError for the meta device, and with several devices for parameters or buffers that are not on
+// device_ids[0]; ShapeError for x without dimensions; IndexError for a dim that x lacks; the exception of a replica, with its device
 // added (if several replicas throw, that of the first in device_ids). A std::exception other than
 // gradus::Error and InternalError is nested in an Error.
 class DataParallelBase {

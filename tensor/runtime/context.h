@@ -41,8 +41,8 @@ struct Context {
   int threads = 0;  // threads of parallel_for; 0: OMP_NUM_THREADS, else usable_cores()
   // Convolutions on GPUs run only engines of cuDNN whose results repeat bit for bit. All other kernels always do.
   bool deterministic = false;
-  // Gradients of 16-bit weights of convolutions that arrive in f32, as under autocast, are computed on GPUs from operands
-  // in f32, and not rounded to 16 bits before. Costs copies of the images and of their gradients.
+  // Gradients of 16-bit weights and biases of convolutions that arrive in f32, as under autocast, are computed on GPUs
+  // from operands in f32, and not rounded to 16 bits before. Costs copies of the images and of their gradients.
   bool exact_weight_gradients = false;
   // Skip kernels that have an operand on the meta device. Ops then accept meta operands together with operands on other
   // devices, and the contents of results are undefined.

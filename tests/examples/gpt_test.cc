@@ -129,7 +129,7 @@ TEST(GptProgram, GoesOnWhereItWasKilled) {
   expect_same(s.dir(), straight.dir());
 }
 
-// Steps 5 to 8 are replays, and so are 10 to 12.
+// Steps 5 to 12 are replays; a validation in between does not end the recording.
 TEST(GptProgram, TrainsToTheSameBitsWithCapturedSteps) {
   const Arguments args = with(small("12", kSaving), {"--validation-interval", "8"});
   Scratch plain, captured;

@@ -92,6 +92,7 @@ Owned<cublasLtMatmulDescOpaque_t> make_descriptor(const char* op, const CublasLt
   if (p.b_sums) {
     set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BGRADB);
     set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, p.b_sums);
+    if (p.result_dtype != p.dtype) set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, type_of(p.result_dtype));
   }
   return descriptor;
 }

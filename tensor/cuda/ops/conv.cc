@@ -138,10 +138,10 @@ void weight_grad(const Tensor& dw, const Tensor& dy, const Tensor& x, const Conv
 void conv_weight_grad_cuda(const Tensor& dw, const Tensor& db, const Tensor& dy, const Tensor& x,
                            ConvGeometry g) {
   const bool widens = dw.dtype() != x.dtype() && Context::current().exact_weight_gradients;
-  const Tensor wide_dy = widens ? to_f32(dy) : dy;
+  const bool is_product = is_pointwise(x, dw.shape(), g);
+  const Tensor wide_dy = widens && (db || !is_product) ? to_f32(dy) : dy;
   if (db) bias_grad(db, wide_dy);
-  if (dw.dtype() == x.dtype() || is_pointwise(x, dw.shape(), g))
-    return weight_grad(dw, dy, x, g, uses_tf32());
+  if (dw.dtype() == x.dtype() || is_product) return weight_grad(dw, dy, x, g, uses_tf32());
   if (widens) return weight_grad(dw, wide_dy, to_f32(x), g, true);
   const Tensor rounded = empty_like(dw, x.dtype());
   weight_grad(rounded, dy, x, g, uses_tf32());

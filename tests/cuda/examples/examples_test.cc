@@ -185,7 +185,7 @@ nlohmann::json history(const nlohmann::json& summary) {
   return epochs;
 }
 
-// Steps 5 and 6 are replays. A validation of gpt, and a grid of samples of gan, would end the recording.
+// Steps 5 and 6 are replays. A grid of samples of gan would end the recording.
 TEST(CapturedOnCuda, TrainsAsWithout) {
   for (Case c : all_cases()) {
     if (c.program == "gan" && c.name != "dcgan" && c.name != "wgan_gp") continue;
