@@ -58,9 +58,8 @@ class AutocastScope final : public Counted {
  public:
   explicit AutocastScope(DType dtype) : dtype(dtype) {}
 
-  // Returns x in the scope's dtype, without a slot. With `keep`, reads and fills the cache.
-  Tensor cast(const Tensor& x, bool keep) {
-    if (!keep) return raw::to(x, dtype);
+  // Returns x in the scope's dtype, without a slot, from the cache or into it.
+  Tensor cast(const Tensor& x) {
     {
       std::lock_guard lock(cache_mutex);
       if (CachedCast* cached = cached_on(x); cached && cached->is_cast_of(x, version_of(x), dtype)) {
@@ -68,7 +67,7 @@ class AutocastScope final : public Counted {
         return cached->result;
       }
     }
-    const std::vector<Tensor> sources = cast_with(x);
+    const std::vector<Tensor> sources = to_cast_with(x);
     std::vector<uint32_t> versions;
     for (const Tensor& source : sources) versions.push_back(version_of(source));
     const std::vector<Tensor> results =
@@ -99,10 +98,10 @@ class AutocastScope final : public Counted {
   }
 
   // Returns x and the tensors to cast in the same launch: on a GPU, the other parameters of x's recording whose
-  // last cast an op used, as it will in a step like the last one. A parameter that another stream used, or in
-  // memory that the allocator does not know, is cast when an op wants it: before, its write there may not be
-  // awaited yet.
-  std::vector<Tensor> cast_with(const Tensor& x) const {
+  // last cast an op used, as it will in a step like the last one. Excluded are parameters that another stream
+  // used, and those in memory of others: a write there may be queued on a stream that this one waits for only
+  // when an op uses the parameter.
+  std::vector<Tensor> to_cast_with(const Tensor& x) const {
     const auto is_ready = [&](const Tensor& p) {
       return p.device() == x.device() && p.dtype() == DType::kF32 && p.is_dense() &&
              !p.storage()->is_external() && !is_used_on_other_streams(p.device(), p.storage()->data());
@@ -165,8 +164,7 @@ class CastNode final : public Node {
 // Returns x in another dtype, differentiably. With `keep` the cast is cached, see Note [Cached casts].
 Tensor recorded_cast(const Tensor& x, DType dtype, const Ref<Counted>& scope, bool keep) {
   if (!can_cast(x) || x.dtype() == dtype) return x;
-  Tensor y =
-      keep && dtype == as_scope(scope)->dtype ? detach(as_scope(scope)->cast(x, true)) : raw::to(x, dtype);
+  Tensor y = keep && dtype == as_scope(scope)->dtype ? detach(as_scope(scope)->cast(x)) : raw::to(x, dtype);
   if (Recorder r{"to", x})
     r.attach(Ref<Node>(new CastNode(promote(x.dtype(), dtype))), {&y, 1}, {r.edge_to(x)});
   return y;

@@ -33,8 +33,7 @@ struct Recipe {
   int64_t disc_steps = 1;     // of the discriminator, for each of the generator
   bool grows = false;         // progressive growing (gan::Growth)
   bool takes_labels = false;  // supports --conditional
-  // Wasserstein: real and fake images have no target scores, so there is no warning (gan::Watch) that the
-  // discriminator has won.
+  // The discriminator is a Wasserstein critic: its scores have no targets, so gan::Watch does not warn that it has won.
   bool is_critic = false;
   bool reuses_images = false;  // the generator steps on the images that the discriminator has seen
   bool has_penalty = false;    // on the gradient of scores between real and generated images

@@ -19,7 +19,7 @@ struct TrainerOptions {
   bool find_unused_parameters = false;  // of DistributedDataParallel
   bool sync_batch_norm = false;         // over all ranks
   bool joined_forward = false;          // real and generated images pass the discriminator together
-  // Steps are captured and replayed. NaN in gradients is found by their logged norms alone.
+  // Steps are captured and replayed. A replay skips no step: NaN in gradients shows in their logged norms, after it.
   bool capture = false;
   std::optional<gan::Growth> growth = {};
 };

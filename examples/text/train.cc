@@ -1,6 +1,6 @@
 // Trains a GPT with AdamW, linear warmup and cosine decay, as nanoGPT. The network is always in a
-// dist::Pipeline; without --pipeline it has one stage. A process that trains alone calls the network itself:
-// Pipeline::step and its clipping read values on the host, which a captured step cannot.
+// dist::Pipeline; without --pipeline it has one stage. A process that trains alone calls the network itself, so that
+// --capture can record the step: Pipeline::step reads values on the host.
 #include "gradus/examples/text/train.h"
 
 #include <cmath>
@@ -135,7 +135,7 @@ void train_gpt(const TextArgs& a) {
   if (a.pipeline.ranks > 1 && training::is_first_rank()) std::cout << pipe.describe();
 
   using Tensors = std::vector<Tensor>;
-  const auto undivided_step = training::training_step(a, [&](const Tensors& in) -> Tensors {
+  const auto local_step = training::training_step(a, [&](const Tensors& in) -> Tensors {
     auto recording = gm.record();
     const auto amp = training::mixed_precision(a);
     const Tensor loss = loss_of(pipe.module()(in[0]), in[1]);
@@ -144,7 +144,7 @@ void train_gpt(const TextArgs& a) {
     opt.step().clear_grad();
     return {loss};
   });
-  const auto divided_step = [&](const data::Batch& b) {
+  const auto pipeline_step = [&](const data::Batch& b) {
     const auto amp = training::mixed_precision(a);
     const double loss = pipe.step(gm, b.input, b.target, loss_of);
     pipe.clip_grad_norm_(a.clip);
@@ -154,9 +154,9 @@ void train_gpt(const TextArgs& a) {
   for (training::Step& s : training) {
     const data::Batch& b = s.batch();
     if (is_undivided(a))
-      s.log("loss", undivided_step({b.input, b.target})[0]);
+      s.log("loss", local_step({b.input, b.target})[0]);
     else
-      s.log("loss", divided_step(b));
+      s.log("loss", pipeline_step(b));
     schedule.step();
   }
   report(a, training, pipe, corpus);

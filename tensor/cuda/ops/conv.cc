@@ -1,8 +1,9 @@
-// CUDA kernels of convolution and its gradients: of filters of one pixel as a matrix product by cuBLASLt, else by
-// cuDNN, or by direct_conv.h where cuDNN has no plan. Images are channels-last, filters and bias row-major, and no
-// tensor is empty: tensor/ops/images/conv.h has the contract. Work is queued on the tensors' current stream.
-// cuDNN has no plan for 16-bit operands with a result in f32. Such results are either computed from operands that are
-// converted to f32 (TF32, in which 16-bit floats are exact, is then allowed), or in 16 bits and converted.
+// CUDA kernels of convolution and its gradients. Convolutions by filters of one pixel, with stride 1 and without
+// padding, are matrix products (cuBLASLt). All others are cuDNN's, or direct_conv.h's if cuDNN has no plan. Images
+// are channels-last, filters and bias row-major, and no tensor is empty: tensor/ops/images/conv.h has the contract.
+// Work is queued on the tensors' current stream.
+// cuDNN has no plan for 16-bit operands with a result in f32. Such results are either computed from operands that
+// are converted to f32 (TF32, in which 16-bit floats are exact, is then allowed), or in 16 bits and converted.
 #include "gradus/tensor/ops/images/conv.h"
 
 #include "gradus/tensor/cuda/cublas/cublaslt.h"
@@ -117,6 +118,7 @@ void conv_input_grad_cuda(const Tensor& dx, const Tensor& dy, const Tensor& w, c
   if (is_pointwise(dx, w.shape(), g))
     return raw::matmul_kernel.cuda(pixels_of(dx), pixels_of(dy), matrix_of(w), bias);
   if (!bias || size_of(dx.dtype()) > 2) return input_grad(dx, dy, w, bias, g, uses_tf32());
+  // The bias is added in f32, so that the result is rounded once.
   const Tensor sum = empty_channels_last(dx.shape(), {DType::kF32, dx.device()});
   input_grad(sum, to_f32(dy), to_f32(w), to_f32(bias), g, true);
   raw::copy_(dx, sum);
@@ -129,22 +131,20 @@ void bias_grad(const Tensor& db, const Tensor& dy) {
   if (!sums.is_same(db)) raw::copy_(db, sums);
 }
 
-// dw = weight gradient of dy and x, in their dtype, or in f32 for a pointwise convolution.
-void weight_grad(const Tensor& dw, const Tensor& dy, const Tensor& x, const ConvGeometry& g, bool tf32) {
-  if (is_pointwise(x, dw.shape(), g))
-    return raw::matmul_kernel.cuda(matrix_of(dw), raw::transpose(pixels_of(dy), 0, 1), pixels_of(x), {});
-  run_convolution("conv_weight_grad", {ConvPass::kWeightGrad, x, dy, dw, {}, g, tf32});
-}
+// dw, db: the gradients for dy and x, which may have 16 bits where dw and db are in f32.
 void conv_weight_grad_cuda(const Tensor& dw, const Tensor& db, const Tensor& dy, const Tensor& x,
                            ConvGeometry g) {
-  const bool widens = dw.dtype() != x.dtype() && Context::current().exact_weight_gradients;
-  const bool is_product = is_pointwise(x, dw.shape(), g);
-  const Tensor wide_dy = widens && (db || !is_product) ? to_f32(dy) : dy;
-  if (db) bias_grad(db, wide_dy);
-  if (dw.dtype() == x.dtype() || is_product) return weight_grad(dw, dy, x, g, uses_tf32());
-  if (widens) return weight_grad(dw, wide_dy, to_f32(x), g, true);
+  const auto compute = [&](const Tensor& dw, const Tensor& dy, const Tensor& x, bool tf32) {
+    run_convolution("conv_weight_grad", {ConvPass::kWeightGrad, x, dy, dw, {}, g, tf32});
+  };
+  const bool is_wider = dw.dtype() != x.dtype(), is_exact = Context::current().exact_weight_gradients;
+  if (db) bias_grad(db, is_wider && is_exact ? to_f32(dy) : dy);
+  if (is_pointwise(x, dw.shape(), g))  // cuBLASLt's results may be wider than the operands
+    return raw::matmul_kernel.cuda(matrix_of(dw), raw::transpose(pixels_of(dy), 0, 1), pixels_of(x), {});
+  if (!is_wider) return compute(dw, dy, x, uses_tf32());
+  if (is_exact) return compute(dw, to_f32(dy), to_f32(x), true);
   const Tensor rounded = empty_like(dw, x.dtype());
-  weight_grad(rounded, dy, x, g, uses_tf32());
+  compute(rounded, dy, x, uses_tf32());
   raw::copy_(dw, rounded);
 }
 

@@ -3,8 +3,8 @@
 //   dw[N,M] = dy[K,N]^T x[K,M],  dbias[N] = sum_k dy[k,N]
 // out is row-major; a and b have the batch dims G of out, with stride 0 where they broadcast, and stride 1 in
 // one of the last two dims; bias may be undefined. All have one floating dtype, except that without a bias, out
-// may be f32 if a and b have 16 bits. cuBLASLt matrices are column-major, and the bytes of the row-major out
-// are a column-major out'. So cuBLASLt computes the transposed product out' = b' a'.
+// may be f32 if a and b have 16 bits, and so may dw and dbias. cuBLASLt matrices are column-major, and the bytes
+// of the row-major out are a column-major out'. So cuBLASLt computes the transposed product out' = b' a'.
 #include "gradus/tensor/ops/linalg/matmul.h"
 
 #include "gradus/tensor/cuda/cublas/cublaslt.h"
@@ -50,7 +50,7 @@ bool broadcasts(const Tensor& x) {
 // Computes out = a b + bias, then relu if `rectifies`, in one cuBLASLt call, for at most one batch dim.
 void multiply_batch(const Tensor& out, const Tensor& a, const Tensor& b, const Tensor& bias, bool rectifies) {
   check_size(out, a, b);
-  const cudaStream_t stream = bias ? stream_for({&out, &a, &b, &bias}) : stream_for({&out, &a, &b});
+  const cudaStream_t stream = stream_for({&out, &a, &b, &bias});
   const MatrixProduct product{.a = transposes_of(b),
                               .b = transposes_of(a),  // out' = b' a': the operands are swapped
                               .d = transposes_of(out),
@@ -59,7 +59,7 @@ void multiply_batch(const Tensor& out, const Tensor& a, const Tensor& b, const T
                               .batch = out.dim() > 2 ? out.size(0) : 1,
                               .bias = bias ? bias.raw_ptr() : nullptr,
                               .relu = rectifies};
-  call_library([&] { multiply("matmul", product, out.device(), stream); });
+  call_library([&] { multiply("matmul", product, out.device(), stream); });  // throws, or returns true
 }
 
 // Computes the product for any number of batch dims: a loop over all but the last of them.

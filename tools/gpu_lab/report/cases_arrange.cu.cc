@@ -35,7 +35,7 @@ double bytes_of_pairs(int64_t rows, int64_t n, int64_t count) {
   return static_cast<double>((pairs + width) * rows) * 16;
 }
 
-// Rows of n rows of `inner` f32 at random, as many.
+// index_select of n rows, in random order, from n rows of `inner` f32.
 Case selected(const char* what, int64_t n, int64_t inner, double most) {
   const IndexedShape s{1, n, inner, n};
   return {what, size_of_all(s) * (4 + 4) + static_cast<double>(n) * 8, most, [=] {
@@ -142,7 +142,7 @@ Case ordered(const char* what, int64_t n, int64_t m) {
           }};
 }
 
-// A histogram of 1 MiB of f32. An element adds to counts in global memory by `bytes` bytes.
+// A histogram of 1 MiB of f32. `bytes`: what adding one to a count in global memory moves; 0 in shared memory.
 Case counted(const char* what, int64_t bins, double bytes) {
   return {what, static_cast<double>(kFloats) * (4 + bytes) + static_cast<double>(bins) * (8 + 4), kDense,
           [=] {
