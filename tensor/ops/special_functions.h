@@ -14,9 +14,11 @@ namespace gradus::m {
 GRADUS_HOST_DEVICE inline double digamma(double x) {
   constexpr double kPi = 3.14159265358979324;
   if (x == 0) return std::copysign(std::numeric_limits<double>::infinity(), -x);
-  if (x < 0) {  // reflection
+  double reflected = 0;
+  if (x < 0) {
     if (x == std::floor(x)) return std::numeric_limits<double>::quiet_NaN();
-    return digamma(1 - x) - kPi / std::tan(kPi * x);
+    reflected = kPi / std::tan(kPi * x);
+    x = 1 - x;
   }
   double y = 0;
   for (; x < 10; ++x) y -= 1 / x;
@@ -25,7 +27,7 @@ GRADUS_HOST_DEVICE inline double digamma(double x) {
       z *
       (1.0 / 12 -
        z * (1.0 / 120 - z * (1.0 / 252 - z * (1.0 / 240 - z * (1.0 / 132 - z * (691.0 / 32760 - z / 12))))));
-  return y + std::log(x) - 0.5 / x - series;
+  return y + std::log(x) - 0.5 / x - series - reflected;
 }
 
 // The Hurwitz zeta function sum_{k >= 0} (x + k)^-s for s > 1 and x > 0: the first terms, then the
