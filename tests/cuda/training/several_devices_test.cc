@@ -21,6 +21,7 @@
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/creation.h"
 #include "gradus/tensor/ops/random.h"
+#include "gradus/tensor/runtime/context.h"
 #include "gradus/tests/ops/values.h"
 #include "gradus/tools/cuda_emulator/order.h"
 
@@ -32,6 +33,9 @@ using Numbers = std::vector<double>;
 
 const Devices kGpus = {{DeviceType::kCUDA, 0}, {DeviceType::kCUDA, 1}};
 const Devices kCpus = {{DeviceType::kCPU, 1}, {DeviceType::kCPU, 2}};
+
+// For convolutions that repeat bit for bit.
+[[maybe_unused]] const bool is_deterministic = (Context::current().deterministic = true);
 
 double tolerance(DType dtype) { return dtype == DType::kF64 ? 1e-10 : 1e-4; }
 
