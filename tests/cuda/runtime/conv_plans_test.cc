@@ -203,7 +203,7 @@ TEST_F(ConvPlans, NondeterministicEnginesMayBeForbidden) {
 // One wait, and none for the same convolution later, also with the benchmark off.
 TEST_F(ConvPlans, AreMeasuredOnce) {
   prefer(71);
-  const Tensor x = ones({1, 1, 2, 2}, {.device = kCuda}), w = ones({1, 1, 1, 1}, {.device = kCuda});
+  const Tensor x = ones({1, 1, 2, 3}, {.device = kCuda}), w = ones({1, 1, 1, 2}, {.device = kCuda});
   const auto run = [&] {
     cuda::HostCallScope calls;
     raw::conv("conv2d", x, w, {}, geometry());
@@ -293,15 +293,15 @@ TEST_F(ConvPlans, WhatFailsIsLeftOut) {
   // No memory for the workspace of the first plan: another one runs.
   cuda::clear_plans();
   internal::DeviceAllocator::of(kCuda).disable_caching(true);
-  const Tensor x = ones({1, 1, 2, 2}, {.device = kCuda}), w = ones({1, 1, 1, 1}, {.device = kCuda});
+  const Tensor x = ones({1, 1, 2, 3}, {.device = kCuda}), w = ones({1, 1, 1, 2}, {.device = kCuda});
   cuda::emulated::fail_call_of("cudaMalloc", 2, cudaErrorMemoryAllocation, 2);
-  EXPECT_EQ(values(raw::conv("conv2d", x, w, {}, geometry())), std::vector<double>(4, 1));
+  EXPECT_EQ(values(raw::conv("conv2d", x, w, {}, geometry())), std::vector<double>(4, 2));
   EXPECT_NE(last_engine(), 70);
   EXPECT_GE(last_engine(), 0);
   // Every measurement fails.
   cuda::clear_plans();
   cuda::emulated::fail_call_of("cudaEventRecord", 0, cudaErrorInvalidValue, 4);
-  EXPECT_EQ(values(raw::conv("conv2d", x, w, {}, geometry())), std::vector<double>(4, 1));
+  EXPECT_EQ(values(raw::conv("conv2d", x, w, {}, geometry())), std::vector<double>(4, 2));
   EXPECT_EQ(last_engine(), 70) << "the heuristic's";
   internal::DeviceAllocator::of(kCuda).disable_caching(false);
   cuda::emulated::fail_call(-1, cudaSuccess);
@@ -346,8 +346,8 @@ TEST_F(ConvPlans, APlanThatWasDroppedIsMadeAgainTheSame) {
   cuda::set_cudnn_benchmark(true);
   EXPECT_EQ(convolve(), 0);
   cuda::set_cudnn_benchmark(false);
-  const Tensor w = ones({1, 1, 1, 1}, {.device = kCuda});
-  for (int64_t columns = 1; columns <= 1024; ++columns)
+  const Tensor w = ones({1, 1, 1, 2}, {.device = kCuda});
+  for (int64_t columns = 2; columns <= 1025; ++columns)
     raw::conv("conv2d", ones({1, 1, 1, columns}, {.device = kCuda}), w, {}, geometry());
   cuda::emulated::take_calls();
   EXPECT_EQ(convolve(), 0);
@@ -488,13 +488,13 @@ TEST_F(ConvPlans, AFolderHasAFileOfEachModel) {
 TEST_F(ConvPlans, ThreadsMeasureOnce) {
   cuda::set_cudnn_benchmark(true);
   prefer(72);
-  const Tensor x = ones({1, 1, 2, 2}, {.device = kCuda}), w = ones({1, 1, 1, 1}, {.device = kCuda});
+  const Tensor x = ones({1, 1, 2, 3}, {.device = kCuda}), w = ones({1, 1, 1, 2}, {.device = kCuda});
   synchronize(kCuda);
   cuda::emulated::take_calls();
   std::vector<std::thread> threads;
   for (int i = 0; i < 4; ++i)
     threads.emplace_back(
-        [&] { EXPECT_EQ(values(raw::conv("conv2d", x, w, {}, geometry())), std::vector<double>(4, 1)); });
+        [&] { EXPECT_EQ(values(raw::conv("conv2d", x, w, {}, geometry())), std::vector<double>(4, 2)); });
   for (std::thread& t : threads) t.join();
   EXPECT_EQ(cuda::emulated::take_calls()["cudnnBackendExecute"], 4 * 4 + 4);
   EXPECT_EQ(last_engine(), 72);
