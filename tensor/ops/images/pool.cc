@@ -107,13 +107,16 @@ Tensor image_like(const Tensor& x, int rank, Size3 size, DType dtype) {
   return empty_channels_last(shape, {dtype, x.device()});
 }
 
-DType computed(DType t) { return t == DType::kF64 ? t : DType::kF32; }
-Tensor prepared(const Tensor& x) { return channels_last(to(x, computed(x.dtype()))); }
+// Returns the dtype of the kernels' operands for x: the CPU's take no 16-bit floats.
+DType kernel_dtype(const Tensor& x) {
+  return size_of(x.dtype()) == 2 && x.device().type != DeviceType::kCUDA ? DType::kF32 : x.dtype();
+}
+Tensor prepared(const Tensor& x) { return channels_last(to(x, kernel_dtype(x))); }
 Tensor outputs_like(const Tensor& x, const PoolWindows& w) {
-  return image_like(x, w.rank, w.output, computed(x.dtype()));
+  return image_like(x, w.rank, w.output, kernel_dtype(x));
 }
 Tensor inputs_like(const Tensor& y, const PoolWindows& w) {
-  return image_like(y, w.rank, w.input, computed(y.dtype()));
+  return image_like(y, w.rank, w.input, kernel_dtype(y));
 }
 
 // Throws ShapeError unless t is [N, C, size...].

@@ -234,7 +234,7 @@ __global__ void __launch_bounds__(kThreads, 4)
   if (item >= items.count) return;
   const ThreadIndex s = thread_index<1>(item, items);
   const int64_t position = position_in_image(p, s, index[item]);
-  y[item] = position < 0 ? T(0) : x[input_at(p, s, 0, 0, 0) + position * p.channels];
+  y[item] = position < 0 ? T() : x[input_at(p, s, 0, 0, 0) + position * p.channels];
 }
 
 // positions[o] = row-major index in the image [d, h, w] of cell index[o] of window o; 0 if the cell is in the
@@ -263,16 +263,17 @@ __global__ void __launch_bounds__(kThreads, 4) pool_mean(T* y, const T* x, Pooli
   if (item >= items.count) return;
   const ThreadIndex s = thread_index<vector>(item, items);
   const Window window = window_of(p, s);
-  Vector<T, vector> sum{};
+  Vector<compute_t<T>, vector> sum{};
   for_each_cell(p, s, window, [&](int32_t, int64_t at) {
     const auto cell = load<vector>(x + at);
 #pragma unroll
-    for (int k = 0; k < vector; ++k) sum.v[k] += cell.v[k];
+    for (int k = 0; k < vector; ++k) sum.v[k] += widen(cell.v[k]);
   });
-  const T weight = weight_of<T>(p, window);
+  const auto weight = weight_of<compute_t<T>>(p, window);
+  Vector<T, vector> mean;
 #pragma unroll
-  for (int k = 0; k < vector; ++k) sum.v[k] *= weight;
-  store(y + item * vector, sum);
+  for (int k = 0; k < vector; ++k) mean.v[k] = convert<T>(sum.v[k] * weight);
+  store(y + item * vector, mean);
 }
 
 // dx[i] = sum of dy[o] * weight[o] over the windows o that contain i. A thread computes `vector` channels of one
@@ -282,20 +283,20 @@ __global__ void __launch_bounds__(kThreads, 4) pool_spread(T* dx, const T* dy, P
   const int64_t item = int64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (item >= items.count) return;
   const ThreadIndex s = thread_index<vector>(item, items);
-  Vector<T, vector> sum{};
+  Vector<compute_t<T>, vector> sum{};
   for_each_window_over(p, s, [&](const Window& window, int32_t, int64_t at) {
-    const T weight = weight_of<T>(p, window);
+    const auto weight = weight_of<compute_t<T>>(p, window);
     const auto g = load<vector>(dy + at);
 #pragma unroll
-    for (int k = 0; k < vector; ++k) sum.v[k] = m::fma(g.v[k], weight, sum.v[k]);
+    for (int k = 0; k < vector; ++k) sum.v[k] = m::fma(widen(g.v[k]), weight, sum.v[k]);
   });
-  store(dx + input_at(p, s, s.d, s.h, s.w), sum);  // item * vector would take two more registers, which spill
+  Vector<T, vector> slope;
+#pragma unroll
+  for (int k = 0; k < vector; ++k) slope.v[k] = convert<T>(sum.v[k]);
+  store(dx + input_at(p, s, s.d, s.h, s.w),
+        slope);  // item * vector would take two more registers, which spill
 }
 
-// Calls f(T()) with f64 or f32; callers convert 16-bit floats to f32.
-template <class F> void with_wide_float(DType dtype, F&& f) {
-  dtype == DType::kF64 ? f(double()) : f(float());
-}
 // Calls f<I>() with the type I of an index tensor: uint8_t if windows have at most 256 cells, else int32_t.
 template <class F> void with_index(DType dtype, F&& f) {
   dtype == DType::kU8 ? f.template operator()<uint8_t>() : f.template operator()<int32_t>();
@@ -362,7 +363,7 @@ void max_pool_relu_grad(const char* op, const View& x, const View& dy, const Poo
 
 void max_pool_gather(const char* op, const View& y, const View& x, const View& index, const Pooling& p,
                      cudaStream_t stream) {
-  with_wide_float(x.dtype, [&]<class T>(T) {
+  with_float(x.dtype, [&]<class T>(T) {
     with_index(index.dtype, [&]<class I>() {
       run(op, pool_gather<T, I>, 1, p, false, stream, y.as<T>(), x.as<T>(), index.as<I>());
     });
@@ -374,7 +375,7 @@ void max_pool_positions(const char* op, int64_t* positions, const View& index, c
              [&]<class I>() { run(op, pool_positions<I>, 1, p, false, stream, positions, index.as<I>()); });
 }
 void avg_pool(const char* op, const View& y, const View& x, const Pooling& p, cudaStream_t stream) {
-  with_wide_float(x.dtype, [&]<class T>(T) {
+  with_float(x.dtype, [&]<class T>(T) {
     const auto start = [&]<int vector>() {
       run(op, pool_mean<T, vector>, vector, p, false, stream, y.as<T>(), x.as<T>());
     };
@@ -382,7 +383,7 @@ void avg_pool(const char* op, const View& y, const View& x, const Pooling& p, cu
   });
 }
 void avg_pool_spread(const char* op, const View& dx, const View& dy, const Pooling& p, cudaStream_t stream) {
-  with_wide_float(dx.dtype, [&]<class T>(T) {
+  with_float(dx.dtype, [&]<class T>(T) {
     const auto start = [&]<int vector>() {
       run(op, pool_spread<T, vector>, vector, p, true, stream, dx.as<T>(), dy.as<T>());
     };

@@ -20,7 +20,7 @@ struct Pooling {
 };
 
 // y = maximum of each window, index = its first cell with the maximum; not written if index.data is null.
-// Types of x here and in the next two: f64, f32, f16, bf16; of index: i32, or u8 up to 256 cells.
+// Types of x here and below: f64, f32, f16, bf16; of index: i32, or u8 up to 256 cells.
 void max_pool(const char* op, const View& y, const View& index, const View& x, const Pooling& p,
               cudaStream_t stream);
 // Gradient of max_pool: dx = sum of dy over the windows whose index is this element.
@@ -28,7 +28,7 @@ void max_pool_scatter(const char* op, const View& dx, const View& dy, const View
                       cudaStream_t stream);
 // For disjoint windows and x = relu(h): overwrites x with the gradient of max_pool(relu(h)) for h.
 void max_pool_relu_grad(const char* op, const View& x, const View& dy, const Pooling& p, cudaStream_t stream);
-// y = x at the indices. x here and below: f64, f32.
+// y = x at the indices.
 void max_pool_gather(const char* op, const View& y, const View& x, const View& index, const Pooling& p,
                      cudaStream_t stream);
 // positions = index as row-major positions in [d.in, h.in, w.in].
