@@ -39,9 +39,9 @@ struct Slow : nn::Layer {
   }
 };
 
-// The forwards of a, b, c sleep for 4 ms each, that of d for kLast ms.
-template <int kLast = 12> struct Uneven : nn::Layer {
-  Slow a{this, "a", 4}, b{this, "b", 4}, c{this, "c", 4}, d{this, "d", kLast};
+// The forwards of a, b, c sleep for kEach ms, that of d for kLast ms.
+template <int kLast = 12, int kEach = 4> struct Uneven : nn::Layer {
+  Slow a{this, "a", kEach}, b{this, "b", kEach}, c{this, "c", kEach}, d{this, "d", kLast};
   Tensor forward(const Tensor& x) override { return d(c(b(a(x)))); }
 };
 
@@ -88,10 +88,11 @@ TEST(AutomaticCuts, KeepAMemoryLimit) {
 }
 
 TEST(AutomaticCuts, KnowThatForwardsRunAgain) {
-  const auto parts = parts_of<Uneven<>>(random_tensor({1000, 6}));
+  // A wrong cut needs a sleep that is 12 ms too long.
+  const auto parts = parts_of<Uneven<36, 12>>(random_tensor({1000, 6}));
   const CutChoice never = internal::choose_cuts(parts, lists_of(2), {});
   EXPECT_THAT(never.cut_after, ElementsAre("c"));
-  // 16 ms each, instead of 24 and 12.
+  // 48 ms each, instead of 72 and 36.
   EXPECT_THAT(internal::choose_cuts(parts, lists_of(2), {.recompute = Recompute::kExceptLast}).cut_after,
               ElementsAre("b"));
 
