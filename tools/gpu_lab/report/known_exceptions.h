@@ -149,6 +149,27 @@ inline constexpr auto kKnownExceptions = std::to_array<Exception>({
     {"strided<Polygamma", "occupancy", "the same, 106 and 111 registers"},
     {"columns<Partial<Norm<double, (Power)3>>, 2>", "memory",
      "pow() in f64: one number goes to the stack so that 4 blocks fit, 16 bytes stored, 32 loaded"},
+    {"columns<Partial<Variance<float>>, 2>", "memory",
+     "one number goes to the stack so that 4 blocks fit: 8 bytes stored, 8 loaded"},
+    {"columns<Variance<float>, 2>", "memory", "the same"},
+    {"short_rows<Extreme<unsigned char", "memory", "the same"},
+    {"short_rows<Merged<Extreme<unsigned char", "memory", "the same"},
+    {"short_rows<Logical<", "memory", "the same"},
+    {"short_rows<Merged<Logical<", "memory", "the same"},
+    {"columns<Variance<double>, 2>", "occupancy",
+     "means and sums of two columns in f64: 70 registers, 3 blocks. With 4 blocks numbers would go to the "
+     "stack"},
+    {"columns<Partial<Variance<double>>, 2>", "occupancy", "the same"},
+    {"columns<Sum<", "occupancy", "eight sums in f64 or i64: more than 64 registers, 3 blocks"},
+    {"columns<Partial<Sum<", "occupancy", "the same"},
+    {"dense<Div, 2, double", "memory",
+     "ptxas keeps to 32 or 40 registers, and saves 8 to 30 bytes around the subroutine of a division or root "
+     "in f64, "
+     "a remainder, or a division in f32"},
+    {"dense<Asin, 2, double", "memory", "the same"},
+    {"dense<Fmod, 2, float", "memory", "the same"},
+    {"dense<LossBackward<ScaledGradient<HuberBackward>>, 2, f16", "memory", "the same"},
+    {"dense<LossBackward<ScaledGradient<PoissonNllBackward>>, 2, f16", "memory", "the same"},
     {"uniform numbers f32, counted on the device", "bytes",
      "each warp reads the seed and the count, two sectors for the 512 bytes that it writes; on a GPU they "
      "come "
