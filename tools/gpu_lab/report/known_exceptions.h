@@ -166,6 +166,11 @@ inline constexpr auto kKnownExceptions = std::to_array<Exception>({
      "ptxas keeps to 32 or 40 registers, and saves 8 to 30 bytes around the subroutine of a division or root "
      "in f64, "
      "a remainder, or a division in f32"},
+    {"dense<Div, 2, bf16", "memory", "the same, for sm_80"},
+    {"dense<TruncDivide, 2, bf16", "memory", "the same, for sm_80"},
+    {"combine_channels<Forward<float>", "memory", "the same, for sm_80"},
+    {"upfirdn_position<float, 4, unsigned int>", "memory", "the same, for sm_80"},
+    {"dense<LossBackward<ScaledGradient<AbsoluteErrorBackward>>, 2, f16", "memory", "the same, for sm_80"},
     {"dense<Asin, 2, double", "memory", "the same"},
     {"dense<Fmod, 2, float", "memory", "the same"},
     {"dense<LossBackward<ScaledGradient<HuberBackward>>, 2, f16", "memory", "the same"},
