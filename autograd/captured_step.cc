@@ -1,6 +1,6 @@
-// CapturedStep: chooses a recording by its Key, and replays it with inputs copied into the recording's own. On the CPU a
-// recording is the list of kernel calls (CallRecorder), on a GPU a CUDA graph (GraphCapture). Random ops read the
-// generator's state from memory that each replay updates (DeviceDraws).
+// CapturedStep: chooses a recording by its Key, and replays it with inputs copied into the recording's own. On the
+// CPU a recording is the list of kernel calls (CallRecorder), on a GPU a CUDA graph (GraphCapture). Random ops read
+// the generator's state from memory that each replay updates (DeviceDraws).
 #include "gradus/autograd/captured_step.h"
 
 #include <algorithm>

@@ -10,9 +10,9 @@
 //   });
 //   for (const data::Batch& b : loader) total += step({b.input, b.target})[0];
 //
-// Each call is one step. For inputs of new shapes, dtypes or strides the first calls run the function as it is, so that optimizers
-// create their states; the next one records. Later calls do not run the function: its host code has no effect
-// in them, and numbers of the host (a momentum, `training`) keep the values of the recording. Random
+// Each call is one step. For inputs of new shapes, dtypes or strides the first calls run the function as it is, so
+// that optimizers create their states; the next one records. Later calls do not run the function: its host code has
+// no effect in them, and numbers of the host (a momentum, `training`) keep the values of the recording. Random
 // numbers go on, and so do learning rates, step counts, the scale of a GradScaler and the counts of an AveragedModel.
 // Call schedules, change options and read values (item(), print) outside of the function.
 #pragma once
@@ -44,9 +44,9 @@ class CapturedStep {
   CapturedStep(const CapturedStep&) = delete;
   CapturedStep& operator=(const CapturedStep&) = delete;
 
-  // Runs a step. Returns copies of the function's results, without history. They equal the
-  // function's bit for bit; on a GPU only with Context::deterministic. On a GPU the host does not wait, and errors about values are thrown when
-  // it synchronizes.
+  // Runs a step. Returns copies of the function's results, without history. They equal the function's bit for bit;
+  // on a GPU only with Context::deterministic. On a GPU the host does not wait, and errors about values are thrown
+  // when it synchronizes.
   // Errors: those of the function and of its kernels; StateError "[op] cannot be captured" for an op that needs
   // values on the host, such as item() or nonzero, and for collectives; DeviceError unless all inputs are on
   // cpu:0 or on one GPU. After an error, parameters may have been changed, as by the function.

@@ -42,9 +42,9 @@ struct DataParallelOptions {
 //
 // Errors: ValueError for repeated devices, a null result of `make` or an undefined one of a replica;
 // DeviceError for the meta device, and with several devices for parameters or buffers that are not on
-// device_ids[0]; ShapeError for x without dimensions; IndexError for a dim that x lacks; the exception of a replica, with its device
-// added (if several replicas throw, that of the first in device_ids). A std::exception other than
-// gradus::Error and InternalError is nested in an Error.
+// device_ids[0]; ShapeError for x without dimensions; IndexError for a dim that x lacks; the exception of a
+// replica, with its device added (if several replicas throw, that of the first in device_ids). A std::exception
+// other than gradus::Error and InternalError is nested in an Error.
 class DataParallelBase {
  public:
   using Factory = std::function<std::unique_ptr<nn::Layer>()>;

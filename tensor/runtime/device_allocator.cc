@@ -1,7 +1,8 @@
 // DeviceAllocator: the caching allocator of one GPU's memory (Note [Blocks of a device] in the header;
 // similar to PyTorch's CUDACachingAllocator). Blocks of at most 1 MiB are cut from segments of 2 MiB, larger
 // ones from segments of 20 MiB or of their own size, by best fit in the pool of their stream. Sizes are
-// multiples of 512 bytes. Without caching (guarded memory) each block is a device allocation of its exact size. A private member is called with mutex_ held.
+// multiples of 512 bytes. Without caching (guarded memory) each block is a device allocation of its exact size. A
+// private member is called with mutex_ held.
 #include "gradus/tensor/runtime/device_allocator.h"
 
 #include <algorithm>

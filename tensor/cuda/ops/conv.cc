@@ -75,7 +75,8 @@ Tensor as_pixel(const Tensor& channels, int dims) {
 
 Tensor to_f32(const Tensor& x) { return raw::to(x, DType::kF32); }
 
-// Returns whether a convolution of x is a product of the matrix of its pixels: filters of one pixel, stride 1, no padding.
+// Returns whether a convolution of x is a product of the matrix of its pixels: filters of one pixel, stride 1, no
+// padding.
 bool is_pointwise(const Tensor& x, const Shape& w, const ConvGeometry& g) {
   bool is = g.groups == 1 && x.numel() / x.size(1) <= kMaxRows;
   for (int d = 0; d < g.rank(); ++d) is = is && w[d + 2] == 1 && g.stride[d] == 1 && g.padding[d] == 0;

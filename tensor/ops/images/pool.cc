@@ -1,8 +1,8 @@
 // Pooling without gradients: checks, computes the geometry of the windows (PoolWindows), converts inputs to
 // channels-last, allocates channels-last results and calls the device's kernel. Average pooling and
-// max_pool_gather compute 16-bit floats in f32. `index` is the row-major position of a window's maximum within
-// the window; max_pool_positions converts it to the position in the image. Tensors have a batch dim: [N, C, L] for rank 1, [N, C, H, W]
-// for rank 2, [N, C, D, H, W] for rank 3.
+// max_pool_gather convert 16-bit floats to f32 on the CPU; the kernels of GPUs read them. `index` is the row-major
+// position of a window's maximum within the window; max_pool_positions converts it to the position in the image.
+// Tensors have a batch dim: [N, C, L] for rank 1, [N, C, H, W] for rank 2, [N, C, D, H, W] for rank 3.
 #include "gradus/tensor/ops/images/pool.h"
 
 #include "gradus/tensor/base/checked.h"

@@ -109,8 +109,8 @@ Tensor max_pool_value(const Tensor& x, const PoolWindows& windows);
 void max_pool_relu_grad_(const Tensor& x, const Tensor& dy, const PoolWindows& windows);
 
 // Kernels, one per device type, which the functions above call. Tensors are channels-last and not empty.
-// dtypes: f32, f64 and 16-bit floats for max_pool, max_pool_scatter and max_pool_relu_grad; f32 and f64 for the
-// other kernels, whose 16-bit inputs the functions above convert to f32.
+// dtypes: all floats for max_pool, max_pool_scatter, max_pool_relu_grad and for all kernels of GPUs; f32 and f64 for
+// the other kernels of the CPU, whose 16-bit inputs the functions above convert to f32.
 extern KernelSlot<void(const Tensor& y, const Tensor& index, const Tensor& x, PoolWindows)>
     max_pool_kernel;  // index may be undefined
 extern KernelSlot<void(const Tensor& dx, const Tensor& dy, const Tensor& index, PoolWindows)>
