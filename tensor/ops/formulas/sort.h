@@ -12,14 +12,14 @@ namespace gradus::formulas {
 // without branches, which a CPU would mispredict half of the time. as_value(T) converts an element to V.
 template <bool past_equals, class V, class T, class AsValue>
 GRADUS_HD int64_t bound_index(V v, const T* sorted, int64_t n, AsValue&& as_value) {
-  const T* first = sorted;
+  int64_t first = 0;  // an index, not a pointer: for pointers g++ 12 makes a branch
   while (n > 0) {
     const int64_t half = (n + 1) / 2;
-    const V middle = as_value(first[half - 1]);
+    const V middle = as_value(sorted[first + half - 1]);
     first += (past_equals ? middle <= v : middle < v) ? half : 0;
     n -= half;
   }
-  return first - sorted;
+  return first;
 }
 
 // Equal parts of [low, high], where low <= high are finite: bin i has the values v with i <= (v - low) /
