@@ -3,7 +3,6 @@
 #include <link.h>
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 #include <vector>
 
@@ -38,6 +37,27 @@ bool is_in_a_program(uintptr_t a) {
   return std::any_of(ranges.begin(), ranges.end(), [=](const Range& r) { return a >= r.begin && a < r.end; });
 }
 
+// Returns whether all of the bytes, 16 at most, are written.
+bool are_all_written(const Byte* state, size_t bytes) {
+  const auto are_written = [state](auto word) {
+    constexpr uint64_t kWritten = 0x0101010101010101u * static_cast<uint64_t>(Byte::kWritten);
+    std::memcpy(&word, state, sizeof word);
+    return word == static_cast<decltype(word)>(kWritten);
+  };
+  switch (bytes) {
+    case 1:
+      return *state == Byte::kWritten;
+    case 2:
+      return are_written(uint16_t{});
+    case 4:
+      return are_written(uint32_t{});
+    case 8:
+      return are_written(uint64_t{});
+    default:
+      return std::all_of(state, state + bytes, [](Byte b) { return b == Byte::kWritten; });
+  }
+}
+
 }  // namespace
 
 // Returns whether an address outside of device and shared memory is allowed: the thread's stack, pinned
@@ -55,26 +75,16 @@ bool Block::is_own_or_constant(const void* address, size_t bytes, Access access)
 
 // Reports a race of this access with earlier ones of the same launch (of the same block, in shared memory),
 // which `stamp` identifies.
-void Block::check_shadow(Cell* cells, uint32_t stamp, size_t bytes, Access access,
+void Block::check_shadow(Shadow* shadow, size_t offset, uint32_t stamp, size_t bytes, Access access,
                          const SourceLocation& location, const void* address) {
-  const Clock now = clock();
-  const Cell before = cells[0];
-  for (size_t i = 0; i < bytes; ++i) {
-    // Adjacent bytes mostly have the same history: then the result of the first one is copied.
-    const bool same = before.launch != stamp ? cells[i].launch != stamp : cells[i] == before;
-    if (i > 0 && same) {
-      cells[i] = cells[0];
-      continue;
-    }
-    const Conflict conflict = emulated::enter(cells + i, stamp, now, access);
-    if (conflict.kind == Conflict::kNone) continue;
-    const bool is_write = conflict.kind == Conflict::kEarlierWrite;
-    const char* mine = access == Access::kRead ? "reads" : access == Access::kWrite ? "writes" : "updates";
-    stop(FaultKind::kRace,
-         std::string("a race: ") + mine + " what " + name_of_thread(conflict.thread) +
-             (is_write ? " wrote" : " read") + ", and nothing orders the two",
-         location, name_of_memory(static_cast<const char*>(address) + i));
-  }
+  const Conflict conflict = shadow->enter(offset, bytes, stamp, clock(), access);
+  if (conflict.kind == Conflict::kNone) return;
+  const bool is_write = conflict.kind == Conflict::kEarlierWrite;
+  const char* mine = access == Access::kRead ? "reads" : access == Access::kWrite ? "writes" : "updates";
+  stop(FaultKind::kRace,
+       std::string("a race: ") + mine + " what " + name_of_thread(conflict.thread) +
+           (is_write ? " wrote" : " read") + ", and nothing orders the two",
+       location, name_of_memory(static_cast<const char*>(address) + (conflict.at - offset)));
 }
 
 void Block::need_global(const void* address, const SourceLocation& location) {
@@ -94,19 +104,21 @@ void Block::access(const void* address, size_t bytes, Access access, bool is_vec
          location, name_of_memory(p));
 
   Byte* state;
-  Cell* cells;
+  Shadow* shadow;
+  size_t offset;
   uint32_t stamp = launch_stamp_;
   const bool shared = is_shared(p);
   if (memory_->is_seen_by_kernels(p)) {
-    const size_t offset = memory_->offset(p);
-    state = memory_->state(offset), cells = memory_->cells(offset);
+    offset = memory_->offset(p);
+    state = memory_->state(offset), shadow = memory_->shadow();
   } else if (shared) {
     if (static_cast<size_t>(p - shared_) + bytes > static_cast<size_t>(launch_->shared_bytes))
       stop(FaultKind::kOutOfBounds,
            std::string(verb) + " beyond the " + std::to_string(launch_->shared_bytes) +
                " bytes of shared memory",
            location, name_of_memory(p));
-    state = shared_state_ + (p - shared_), cells = shared_cells_ + (p - shared_), stamp = shared_stamp_;
+    offset = static_cast<size_t>(p - shared_);
+    state = shared_state_ + offset, shadow = &shared_shadow_, stamp = shared_stamp_;
   } else {
     if (is_own_or_constant(p, bytes, access)) return;
     const int device = device_whose_kernels_see(p);
@@ -116,22 +128,17 @@ void Block::access(const void* address, size_t bytes, Access access, bool is_vec
       stop(FaultKind::kOutOfBounds, std::string(verb) + " memory of a device that is no peer", location,
            name_of_memory(p));
     DeviceMemory& peer = *memory_of(device);
-    const size_t offset = peer.offset(p);
-    state = peer.state(offset), cells = peer.cells(offset);
+    offset = peer.offset(p);
+    state = peer.state(offset), shadow = peer.shadow();
   }
 
-  constexpr auto kWritten = [] {
-    std::array<Byte, 16> all{};
-    all.fill(Byte::kWritten);
-    return all;
-  }();
-  const bool written = bytes <= kWritten.size() && std::memcmp(state, kWritten.data(), bytes) == 0;
+  const bool written = are_all_written(state, bytes);
   for (size_t i = 0; i < bytes && !written; ++i)
     if (state[i] == Byte::kFree)
       stop(FaultKind::kOutOfBounds, std::string(verb) + " outside of every allocation", location,
            name_of_memory(p + i));
   // In builds with a sanitizer only accesses to vectors are reported, so races are not checked.
-  if constexpr (kFresh == Byte::kUnwritten) check_shadow(cells, stamp, bytes, access, location, p);
+  if constexpr (kFresh == Byte::kUnwritten) check_shadow(shadow, offset, stamp, bytes, access, location, p);
   if (access != Access::kWrite)
     for (size_t i = 0; i < bytes && !written; ++i)
       if (state[i] == Byte::kUnwritten)

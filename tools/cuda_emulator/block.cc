@@ -2,33 +2,19 @@
 // the next thread, and the barriers and warp-wide operations at which threads leave their fibers.
 #include "gradus/tools/cuda_emulator/block.h"
 
-#include <sys/mman.h>
-
 #include <cstring>
-#include <new>
 
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/asan_interface.h>
 #endif
 
 namespace gradus::cuda::emulated {
-namespace {
-
-void* map(size_t bytes) {
-  void* p = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (p == MAP_FAILED) throw std::bad_alloc();
-  return p;
-}
-
-}  // namespace
-
 thread_local Block* Block::running_ = nullptr;
 
 // A Block lives until the program exits, so its memory is never unmapped.
 Block::Block()
-    : shared_(static_cast<char*>(map(kMaxSharedBytes))),
-      shared_state_(static_cast<Byte*>(map(kMaxSharedBytes))),
-      shared_cells_(static_cast<Cell*>(map(kMaxSharedBytes * sizeof(Cell)))) {}
+    : shared_(static_cast<char*>(map_zeros(kMaxSharedBytes))),
+      shared_state_(static_cast<Byte*>(map_zeros(kMaxSharedBytes))) {}
 
 std::optional<Fault> Block::run(const Launch& launch, uint32_t stamp, uint32_t index, uint32_t number,
                                 const std::vector<uint32_t>& blocks, Order* order) {

@@ -94,8 +94,8 @@ class Block {
   bool pass_barrier();
   bool all_meet(uint32_t mask, uint32_t warp) const;
   void complete(uint32_t mask, uint32_t warp);
-  void check_shadow(Cell* cells, uint32_t stamp, size_t bytes, Access access, const SourceLocation& location,
-                    const void* address);
+  void check_shadow(Shadow* shadow, size_t offset, uint32_t stamp, size_t bytes, Access access,
+                    const SourceLocation& location, const void* address);
   bool is_own_or_constant(const void* address, size_t bytes, Access access) const;
   Clock clock() const {
     return {number_, static_cast<uint32_t>(self_->index), now_of(*self_), barrier_time_,
@@ -136,7 +136,7 @@ class Block {
   std::optional<Fault> fault_;
   char* shared_;  // kMaxSharedBytes
   Byte* shared_state_;
-  Cell* shared_cells_;
+  Shadow shared_shadow_{kMaxSharedBytes};
 };
 
 }  // namespace gradus::cuda::emulated

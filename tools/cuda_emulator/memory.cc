@@ -28,8 +28,8 @@ namespace {
 constexpr int kDevices = 2;
 constexpr size_t kBytes = size_t(1) << 30;
 // Allocation restarts at address 0 once it is this many bytes past the number of bytes in use. Later reuse
-// would find more accesses to freed memory, but each byte ever used takes 25 bytes of the host for the
-// checker's state.
+// would find more accesses to freed memory, but each byte ever used takes 7 bytes of the host for the
+// checker's state, and 31 where kernels access parts of words.
 constexpr size_t kRound = size_t(64) << 20;
 
 std::vector<std::unique_ptr<DeviceMemory>>& devices() {
@@ -84,7 +84,9 @@ constexpr size_t rounded(size_t bytes, size_t to) { return (bytes + to - 1) / to
 
 }  // namespace
 
-DeviceMemory::DeviceMemory(size_t bytes) : bytes_(rounded(bytes, 1 << 16)) {
+void* map_zeros(size_t bytes) { return map(bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1); }
+
+DeviceMemory::DeviceMemory(size_t bytes) : bytes_(rounded(bytes, 1 << 16)), shadow_(bytes_) {
   static std::once_flag once;
   std::call_once(once, catch_the_host);
   const int file = memfd_create("gradus-emulated-device", MFD_CLOEXEC);
@@ -92,9 +94,7 @@ DeviceMemory::DeviceMemory(size_t bytes) : bytes_(rounded(bytes, 1 << 16)) {
   closed_ = static_cast<char*>(map(bytes_, PROT_NONE, MAP_SHARED, file));
   open_ = static_cast<char*>(map(bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, file));
   close(file);
-  const int private_memory = MAP_PRIVATE | MAP_ANONYMOUS;
-  state_ = static_cast<Byte*>(map(bytes_, PROT_READ | PROT_WRITE, private_memory, -1));
-  cells_ = static_cast<Cell*>(map(bytes_ * sizeof(Cell), PROT_READ | PROT_WRITE, private_memory, -1));
+  state_ = static_cast<Byte*>(map_zeros(bytes_));
   poison(open_, bytes_);
 }
 
@@ -103,7 +103,6 @@ DeviceMemory::~DeviceMemory() {
   munmap(closed_, bytes_);
   munmap(open_, bytes_);
   munmap(state_, bytes_);
-  munmap(cells_, bytes_ * sizeof(Cell));
 }
 
 void* DeviceMemory::allocate(size_t bytes, const char* op) {

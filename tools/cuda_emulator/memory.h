@@ -25,6 +25,9 @@ inline constexpr Byte kFresh = Byte::kWritten;
 inline constexpr Byte kFresh = Byte::kUnwritten;
 #endif
 
+// Maps memory of zeros, whose pages the system provides on first access.
+void* map_zeros(size_t bytes);
+
 class DeviceMemory {
  public:
   // Unallocated bytes between two blocks.
@@ -59,10 +62,9 @@ class DeviceMemory {
     return static_cast<size_t>(static_cast<const char*>(kernel_address) - open_);
   }
 
-  // The state and the shadow cells of the bytes from an offset on. The system provides their pages on first
-  // access.
+  // The state of the bytes from an offset on.
   Byte* state(size_t offset) { return state_ + offset; }
-  Cell* cells(size_t offset) { return cells_ + offset; }
+  Shadow* shadow() { return &shadow_; }
 
   // Copies bytes and their state. Either side may be host memory.
   static void copy(void* to, const void* from, size_t bytes);
@@ -92,7 +94,7 @@ class DeviceMemory {
   char* closed_;  // the host's view
   char* open_;    // the kernels' view
   Byte* state_;
-  Cell* cells_;
+  Shadow shadow_;
   std::map<size_t, Block> blocks_;  // by offset
   std::deque<Freed> freed_;         // the latest, for describe()
   size_t next_ = 0;                 // where the search for room starts, so that freed memory is reused late

@@ -1,6 +1,9 @@
 // Shadow memory of the race checker: the last writer and the last readers of each byte of device and shared
 // memory, and the rule that decides whether two accesses are ordered.
 //
+// Most accesses are to whole words of 4 bytes. A word has one cell for its four bytes until an access to a
+// part of it splits the word, for the rest of the launch: then each byte has a cell of its own.
+//
 // Note [Order between threads]
 // Time in a block is the number of its completed barriers and warp-wide waits. A thread's accesses carry the
 // time of the latest wait that the thread has passed. Two accesses of different threads are ordered if a
@@ -8,6 +11,7 @@
 // directly or through others, for the earlier one since its access. Nothing orders two blocks of one launch.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 namespace gradus::cuda::emulated {
@@ -17,7 +21,7 @@ inline constexpr uint32_t kNobody = 0xffffffffu;
 // Blocks are numbered in the order in which they run; a number is 22 bits, a thread 10 bits of an id.
 constexpr uint32_t thread_id(uint32_t block, uint32_t thread) { return block << 10 | thread; }
 
-// The last accesses to one byte. Of the readers, only those after the last write are kept.
+// The last accesses to a word or a byte. Of the readers, only those after the last write are kept.
 struct Cell {
   uint32_t launch;  // number of the launch (shared memory: of the block); a cell with an older one is empty
   uint32_t writer;  // thread id
@@ -28,7 +32,7 @@ struct Cell {
   uint32_t written_atomically : 1;
   uint32_t read_by_warps : 1;   // by several warps of one block
   uint32_t read_by_blocks : 1;  // by several blocks
-  uint32_t : 1;
+  uint32_t is_split : 1;        // a word whose bytes have their own cells
 
   bool operator==(const Cell&) const = default;
 };
@@ -68,12 +72,13 @@ enum class Access : uint8_t { kRead, kWrite, kAtomic };
 struct Conflict {
   enum Kind : uint8_t { kNone, kEarlierWrite, kEarlierRead } kind = kNone;
   uint32_t thread = kNobody;  // the other thread's id, where one is known
+  size_t at = 0;              // the offset of the first byte that conflicts
 };
 
 // Records an access in a cell, unless it conflicts with an earlier one. Atomic accesses do not conflict with
 // each other.
 inline Conflict enter(Cell* cell, uint32_t launch, const Clock& clock, Access access) {
-  if (cell->launch != launch) *cell = {launch, kNobody, 0, kNobody, 0, 0, 0, 0, 0};
+  if (cell->launch != launch) *cell = {launch, kNobody, 0, kNobody, 0, 0, 0, 0, 0, 0};
   if (cell->writer != kNobody && !(access == Access::kAtomic && cell->written_atomically) &&
       !clock.is_after(cell->writer, cell->write_time))
     return {Conflict::kEarlierWrite, cell->writer};
@@ -103,5 +108,27 @@ inline Conflict enter(Cell* cell, uint32_t launch, const Clock& clock, Access ac
   cell->readers = kNobody;
   return {};
 }
+
+// The cells of a range of memory.
+class Shadow {
+ public:
+  explicit Shadow(size_t memory_bytes);  // a multiple of 4
+  ~Shadow();
+  Shadow(const Shadow&) = delete;
+  Shadow& operator=(const Shadow&) = delete;
+
+  // Records an access to `bytes` bytes from `offset` on, unless it conflicts with an earlier one of the launch.
+  Conflict enter(size_t offset, size_t bytes, uint32_t launch, const Clock& clock, Access access);
+
+ private:
+  static constexpr size_t kWordBytes = 4;
+  // Splits the word, and records an access to `bytes` of its bytes from `offset` on.
+  Conflict enter_bytes(size_t offset, size_t bytes, uint32_t launch, const Clock& clock, Access access);
+
+  size_t memory_bytes_;
+  // The system provides pages on first access.
+  Cell* words_;
+  Cell* bytes_;
+};
 
 }  // namespace gradus::cuda::emulated
