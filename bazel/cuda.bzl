@@ -41,7 +41,7 @@ CHECKER_COMPATIBLE = _compatible_unless(_NOT_TRIED + ["//bazel:address_sanitizer
 # Elements are accessed one by one, as the kernel has it. Products and sums are not fused, as by nvcc with -fmad=false.
 EMULATED_COPTS = [
     "-DGRADUS_DEVICE_FUNCTIONS=<gradus/tools/cuda_emulator/device_functions.h>",
-    "-O2",
+    "-O1",
     "-ffp-contract=off",
     "-fno-tree-vectorize",
     "-g1",
@@ -69,11 +69,9 @@ _NVCC_OPTIONS = [
     "-x",
     "cu",
     "-std=c++20",
-    "-O3",
     "-fmad=false",
     "--expt-relaxed-constexpr",
     "--extended-lambda",
-    "--compress-mode=size",
     # Calls of host functions in functors that compute in double, which no kernel makes; unsigned numbers below 0.
     "--diag-suppress=20012,20014,20015,186",
     "-Werror=all-warnings",
@@ -84,8 +82,8 @@ def _nvcc_archive_impl(ctx):
     context = cc_common.merge_cc_infos(cc_infos = [dep[CcInfo] for dep in ctx.attr.deps]).compilation_context
     includes = depset(transitive = [context.includes, context.quote_includes, context.system_includes]).to_list()
     options = _NVCC_OPTIONS + _architectures(ctx.var.get("cuda_arch", ""))
-    if ctx.var.get("cuda_fast_compile"):
-        options = options + ["--Ofast-compile=" + ctx.var["cuda_fast_compile"]]
+    fast = ctx.var.get("cuda_fast_compile")
+    options = options + (["-O0", "--Ofast-compile=" + fast] if fast else ["-O3", "--compress-mode=size"])
     objects, resources = [], []
     for src in ctx.files.srcs:
         object = ctx.actions.declare_file("{}_nvcc/{}.o".format(ctx.label.name, src.basename))
