@@ -41,17 +41,6 @@ bool is_row_major_layout(const Shape& shape, const Strides& strides) {
   return true;
 }
 
-// Returns the dims in descending order of their strides.
-Dims memory_order(const Strides& strides) {
-  Dims order;
-  for (int d = 0; d < strides.size(); ++d) {
-    int at = d;
-    while (at > 0 && strides[static_cast<int>(order[at - 1])] < strides[d]) --at;
-    order.insert(at, d);
-  }
-  return order;
-}
-
 // Returns the one-element tensor x in host memory. Blocks.
 // Errors: ShapeError unless x has one element.
 Tensor one_element_on_host(const Tensor& x) {
@@ -187,15 +176,7 @@ Tensor empty_strided(const Shape& shape, const Strides& strides, TensorOptions o
 Tensor empty_like(const Tensor& x, DType dtype) {
   const TensorOptions options{dtype, x.device()};
   if (x.is_row_major()) return empty(x.shape(), options);
-  // Contiguous strides with the dims in x's memory order.
-  const Dims order = memory_order(x.strides());
-  Strides strides = x.shape();
-  int64_t step = 1;
-  for (int i = x.dim() - 1; i >= 0; --i) {
-    const int d = static_cast<int>(order[i]);
-    strides[d] = step;
-    step *= x.shape()[d];
-  }
+  const Strides strides = strides_in_order(x.shape(), memory_order(x.strides()));
   return allocate_tensor(x.numel(), x.shape(), strides, options);
 }
 Tensor empty_like(const Tensor& x) { return empty_like(x, x.dtype()); }

@@ -93,6 +93,27 @@ Strides row_major_strides(const Shape& s) {
   return out;
 }
 
+Dims memory_order(const Strides& strides) {
+  Dims order;
+  for (int d = 0; d < strides.size(); ++d) {
+    int at = d;
+    while (at > 0 && strides[static_cast<int>(order[at - 1])] < strides[d]) --at;
+    order.insert(at, d);
+  }
+  return order;
+}
+
+Strides strides_in_order(const Shape& s, const Dims& order) {
+  Strides out = s;
+  int64_t step = 1;
+  for (int i = s.size() - 1; i >= 0; --i) {
+    const int d = static_cast<int>(order[i]);
+    out[d] = step;
+    step *= std::max<int64_t>(s[d], 1);
+  }
+  return out;
+}
+
 Strides channels_last_strides(const Shape& s) {
   if (s.size() < 3 || s.size() > 5) throw ShapeError("channels_last", "needs 3 to 5 dimensions, got ", s);
   Strides out = s;

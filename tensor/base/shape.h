@@ -91,6 +91,10 @@ int64_t checked_numel(const Shape& s, std::string_view op);
 
 // Returns the strides of a contiguous row-major tensor, for a shape that checked_numel() accepts.
 Strides row_major_strides(const Shape& s);
+// Returns the dims in descending order of their strides, those of equal strides in ascending order.
+Dims memory_order(const Strides& strides);
+// Returns the strides of a contiguous tensor whose dims lie in memory in this order, the innermost last.
+Strides strides_in_order(const Shape& s, const Dims& order);
 // Returns the NHWC strides of an NCHW shape; for 3 and 5 dims likewise with channels innermost.
 // Errors: ShapeError for other numbers of dims.
 Strides channels_last_strides(const Shape& s);

@@ -144,10 +144,10 @@ float dot(const float* a, const float* b, int64_t n) {
 
 class Forward {
  public:
-  Forward(const Problem& p, float* y, float* softmax_stats)
+  Forward(const Problem& p, const Tensor& y, const Tensor& softmax_stats)
       : p(p),
         y(y),
-        softmax_stats(softmax_stats),
+        softmax_stats(softmax_stats.ptr<float>()),
         row(padded(p.S) + kLanes),  // rows of a power of two would share cache sets
         work(padded(p.S) * p.E + p.S * padded(p.V) + kQueries * (padded(p.E) + padded(p.V) + row)) {}
 
@@ -166,8 +166,9 @@ class Forward {
     for (int64_t s = 0; s < S; s += kKeys)
       multiply_panels({scores + s, row, 1}, rows, values + s * padded(p.V), padded(p.V), kPanel,
                       std::min(kKeys, S - s), sums, padded(p.V), padded(p.V), s > 0);
+    float* const to = p.matrix(y, g) + first * y.stride(-2);
     for (int64_t r = 0; r < rows; ++r)
-      copy_rows(sums + r * padded(p.V), 0, 1, p.V, scales[r], y + (g * p.L + first + r) * p.V, 0, false);
+      copy_rows(sums + r * padded(p.V), 0, 1, p.V, scales[r], to + r * y.stride(-2), 0, false);
   }
 
  private:
@@ -187,7 +188,8 @@ class Forward {
   }
 
   const Problem& p;
-  float *const y, *const softmax_stats;
+  const Tensor& y;
+  float* const softmax_stats;
   const int64_t row;
   Workspace work;
   float* const keys = work.take(padded(p.S) * p.E);          // k transposed, in panels
@@ -204,15 +206,16 @@ class Backward {
   Backward(const Problem& p, const Tensor& dk, const Tensor& dv, const Tensor& dy, const Tensor& y,
            const Tensor& softmax_stats)
       : p(p),
-        dk_out(dk.ptr<float>()),
-        dv_out(dv.ptr<float>()),
+        dk_out(dk),
+        dv_out(dv),
         dy(dy),
-        y(y.ptr<float>()),
+        y(y),
         softmax_stats(softmax_stats.ptr<float>()),
         work(p.L * (2 * Ep + Vp + 1) + 2 * kKeys * (Ep + Vp) + kKeys * Ep + 2 * kQueries * kRow) {}
 
-  // Computes dk and dv of keys [begin, end) of matrix g, and the part of dq [L,E] that these keys contribute.
-  void compute(int64_t g, int64_t begin, int64_t end, float* dq_part) {
+  // Computes dk and dv of keys [begin, end) of matrix g, and the part of dq [L,E] that these keys contribute, whose rows
+  // are dq_row apart.
+  void compute(int64_t g, int64_t begin, int64_t end, float* dq_part, int64_t dq_row) {
     load_queries(g);
     std::fill_n(dq, p.L * Ep, 0.f);
     for (int64_t key = begin; key < end; key += kKeys) {
@@ -225,10 +228,11 @@ class Backward {
       std::fill_n(dv, n * Vp, 0.f);
       for (int64_t l = p.spec.causal ? key / kQueries * kQueries : 0; l < p.L; l += kQueries)
         add_tile(g, l, std::min(kQueries, p.L - l), key, n);
-      copy_rows(dk, Ep, n, p.E, 1, dk_out + (g * p.S + key) * p.E, p.E, false);
-      copy_rows(dv, Vp, n, p.V, p.keep_scale, dv_out + (g * p.S + key) * p.V, p.V, false);
+      const int64_t dk_row = dk_out.stride(-2), dv_row = dv_out.stride(-2);
+      copy_rows(dk, Ep, n, p.E, 1, p.matrix(dk_out, g) + key * dk_row, dk_row, false);
+      copy_rows(dv, Vp, n, p.V, p.keep_scale, p.matrix(dv_out, g) + key * dv_row, dv_row, false);
     }
-    copy_rows(dq, Ep, p.L, p.E, 1, dq_part, p.E, false);
+    copy_rows(dq, Ep, p.L, p.E, 1, dq_part, dq_row, false);
   }
 
  private:
@@ -239,7 +243,7 @@ class Backward {
     if (g == std::exchange(loaded, g)) return;
     copy_rows(p.matrix(p.q, g), p.q.stride(-2), p.L, p.E, p.scale, queries, Ep);
     copy_rows(p.matrix(dy, g), dy.stride(-2), p.L, p.V, 1, dys, Vp);
-    for (int64_t l = 0; l < p.L; ++l) dy_y[l] = dot(dys + l * Vp, y + (g * p.L + l) * p.V, p.V);
+    for (int64_t l = 0; l < p.L; ++l) dy_y[l] = dot(dys + l * Vp, p.matrix(y, g) + l * y.stride(-2), p.V);
   }
 
   // Adds to dk, dv and dq what `rows` queries from l on and n keys from `key` on contribute.
@@ -281,9 +285,8 @@ class Backward {
   }
 
   const Problem& p;
-  float *const dk_out, *const dv_out;
-  const Tensor& dy;
-  const float *const y, *const softmax_stats;
+  const Tensor &dk_out, &dv_out, &dy, &y;
+  const float* const softmax_stats;
   const int64_t Ep = padded(p.E), Vp = padded(p.V);
   Workspace work;
   float *const queries = work.take(p.L * Ep), *const dys = work.take(p.L * Vp);  // scale q, dy
@@ -304,7 +307,7 @@ void forward(const Tensor& y, const Tensor& softmax_stats, const Tensor& q, cons
   const Problem p(q, k, v, mask, spec);
   const int64_t blocks = ceil_div(p.L, kQueries), grain = 1 + kGrain / (kQueries * p.S * (p.E + p.V));
   parallel_for(0, p.matrices * blocks, grain, [&](int64_t begin, int64_t end) {
-    Forward worker(p, y.ptr<float>(), softmax_stats.ptr<float>());
+    Forward worker(p, y, softmax_stats);
     for (int64_t i = begin; i < end; ++i) {
       const int64_t l = i % blocks * kQueries;
       worker.compute(i / blocks, l, std::min(kQueries, p.L - l));
@@ -321,21 +324,25 @@ void backward(const Tensor& dq, const Tensor& dk, const Tensor& dv, const Tensor
   const Problem p(q, k, v, mask, spec);
   const int64_t blocks = ceil_div(p.S, kKeys), groups = std::clamp<int64_t>(kGroups / p.matrices, 1, blocks);
   const int64_t part = p.L * p.E;
-  const Tensor parts = groups == 1 ? dq : scratch(p.matrices * groups * part);
+  const Tensor parts = groups == 1 ? Tensor() : scratch(p.matrices * groups * part);
   const int64_t grain = 1 + kGrain * groups / (p.L * p.S * (p.E + p.V));
   parallel_for(0, p.matrices * groups, grain, [&](int64_t begin, int64_t end) {
     Backward worker(p, dk, dv, dy, y, softmax_stats);
     for (int64_t i = begin; i < end; ++i) {
       const int64_t group = i % groups;
-      worker.compute(i / groups, blocks * group / groups * kKeys,
-                     std::min(p.S, blocks * (group + 1) / groups * kKeys), parts.ptr<float>() + i * part);
+      const int64_t first = blocks * group / groups * kKeys,
+                    last = std::min(p.S, blocks * (group + 1) / groups * kKeys);
+      if (groups == 1)
+        worker.compute(i, first, last, p.matrix(dq, i), dq.stride(-2));
+      else
+        worker.compute(i / groups, first, last, parts.ptr<float>() + i * part, p.E);
     }
   });
   if (groups == 1) return;
   parallel_for(0, p.matrices * p.L, 1 + kGrain / (p.E * groups + 1), [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       const float* const first = parts.ptr<float>() + i / p.L * groups * part + i % p.L * p.E;
-      float* const sum = dq.ptr<float>() + i * p.E;
+      float* const sum = p.matrix(dq, i / p.L) + i % p.L * dq.stride(-2);
       std::copy_n(first, p.E, sum);
       for (int64_t group = 1; group < groups; ++group)
         for (int64_t j = 0; j < p.E; ++j) sum[j] += first[group * part + j];

@@ -23,13 +23,31 @@ namespace {
 
 constexpr int kSide = 16, kThreads = kSide * kSide, kDepth = 32;
 
+// Returns the offset of the first element of an operand's matrix at position `matrix` of the batch.
+__device__ inline int64_t offset_of(const AttentionOperand& x, const Attention& a, int64_t matrix) {
+  int64_t offset = 0;
+#pragma unroll
+  for (int d = kMaxDims - 3; d >= 0; --d) {
+    if (d >= a.dims) continue;
+    const int64_t outer = d ? matrix / a.batch[d] : 0;
+    offset += (matrix - outer * a.batch[d]) * x.batch[d];
+    matrix = outer;
+  }
+  return offset;
+}
+
 // The matrix of an operand at one batch position.
 template <class T> struct Matrix {
   const T* data;
   int64_t row, column, rows, columns;  // strides, sizes
 
-  __device__ Matrix(const AttentionOperand& x, int64_t rows, int64_t columns)
-      : data(static_cast<const T*>(x.data)), row(x.row), column(x.column), rows(rows), columns(columns) {}
+  __device__ Matrix(const AttentionOperand& x, const Attention& a, int64_t matrix, int64_t rows,
+                    int64_t columns)
+      : data(static_cast<const T*>(x.data) + offset_of(x, a, matrix)),
+        row(x.row),
+        column(x.column),
+        rows(rows),
+        columns(columns) {}
 
   // Returns elements [i, j .. j + n), 0 outside of the matrix. Loads a vector if elements are adjacent and aligned.
   template <int n> __device__ __forceinline__ Vector<T, n> load_row(int64_t i, int64_t j) const {
@@ -64,26 +82,22 @@ template <class T, int head> struct Block {
   const Attention& a;
   Shared& shared = shared_memory<Shared>();
   const int ty = threadIdx.x / kSide, tx = threadIdx.x % kSide;
-  int64_t matrix, first;  // the position in the batch, and the first row that the block owns
-  int64_t mask_offset = 0;
-  Matrix<T> q, k, v, dy;
+  const int64_t tiles, matrix;  // of the rows of one matrix, and the position in the batch
+  const int64_t first;          // the first row that the block owns
+  const int64_t mask_offset;
+  const Matrix<T> q, k, v, dy;
 
   // Causal blocks with many tiles start first: the last queries, or the first keys.
   __device__ Block(const Attention& a, bool owns_keys)
-      : a(a), q(a.q, a.L, a.E), k(a.k, a.S, a.E), v(a.v, a.S, a.V), dy(a.dy, a.L, a.V) {
-    const int64_t tiles = blocks_for(owns_keys ? a.S : a.L, kSize), tile = blockIdx.x % tiles;
-    matrix = blockIdx.x / tiles;
-    first = (owns_keys ? tile : tiles - 1 - tile) * kSize;
-    int64_t rest = matrix;
-#pragma unroll
-    for (int d = kMaxDims - 3; d >= 0; --d) {
-      if (d >= a.dims) continue;
-      const int64_t outer = d ? rest / a.batch[d] : 0, at = rest - outer * a.batch[d];
-      rest = outer;
-      q.data += at * a.q.batch[d], k.data += at * a.k.batch[d], v.data += at * a.v.batch[d];
-      dy.data += at * a.dy.batch[d], mask_offset += at * a.mask.batch[d];
-    }
-  }
+      : a(a),
+        tiles(blocks_for(owns_keys ? a.S : a.L, kSize)),
+        matrix(blockIdx.x / tiles),
+        first((owns_keys ? blockIdx.x % tiles : tiles - 1 - blockIdx.x % tiles) * kSize),
+        mask_offset(offset_of(a.mask, a, matrix)),
+        q(a.q, a, matrix, a.L, a.E),
+        k(a.k, a, matrix, a.S, a.E),
+        v(a.v, a, matrix, a.S, a.V),
+        dy(a.dy, a, matrix, a.L, a.V) {}
 
   // The rows and columns of the thread's elements of a tile of scores.
   __device__ __forceinline__ int row(int i) const { return ty + kSide * i; }
@@ -205,8 +219,9 @@ template <class T, int head> struct Block {
 
   // to[matrix, first + ty + 16 i, kChunk c + kVector tx + m] = sum[i][c][m] * scale(i). to: [matrices, rows, columns].
   template <class F>
-  __device__ __forceinline__ void store_rows(T* to, int64_t rows, int64_t columns, const Result& sum,
-                                             F&& scale) const {
+  __device__ __forceinline__ void store_rows(const AttentionOperand& to, int64_t rows, int64_t columns,
+                                             const Result& sum, F&& scale) const {
+    T* const data = static_cast<T*>(to.data) + offset_of(to, a, matrix);
 #pragma unroll
     for (int i = 0; i < kEach; ++i) {
       const int64_t l = first + row(i);
@@ -214,7 +229,7 @@ template <class T, int head> struct Block {
 #pragma unroll
       for (int c = 0; c < kChunks; ++c) {
         const int64_t column = c * kChunk + tx * kVector;
-        T* const at = to + (matrix * rows + l) * columns + column;
+        T* const at = data + l * to.row + column;
         Vector<T, kVector> v;
 #pragma unroll
         for (int m = 0; m < kVector; ++m) v.v[m] = convert<T>(sum[i][c][m] * scale(i));
@@ -241,7 +256,7 @@ template <class C, class F> __device__ __forceinline__ C merge_columns(C value, 
 // exp(s - row_max) for the keys so far; a new maximum rescales them.
 template <class T, int head>
 __global__ void __launch_bounds__(kThreads, Block<T, head>::kBlocks)
-    attend(T* y, compute_t<T>* stats, Attention a) {
+    attend(compute_t<T>* stats, Attention a) {
   using B = Block<T, head>;
   using C = compute_t<T>;
   const B block(a, false);
@@ -289,16 +304,17 @@ __global__ void __launch_bounds__(kThreads, Block<T, head>::kBlocks)
     if (block.tx == 0 && l < a.L)
       store(stats + 2 * (block.matrix * a.L + l), Vector<C, 2>{row_max[i], total[i]});
   }
-  block.store_rows(y, a.L, a.V, sum, [&](int i) { return static_cast<C>(a.keep_scale) / total[i]; });
+  block.store_rows(a.y, a.L, a.V, sum, [&](int i) { return static_cast<C>(a.keep_scale) / total[i]; });
 }
 
 // dq = scale ds k, and dy_y[l] = sum_c dy[l, c] y[l, c]. A block owns queries.
 template <class T, int head>
 __global__ void __launch_bounds__(kThreads, Block<T, head>::kBlocks)
-    query_gradient(T* dq, compute_t<T>* dy_y, const T* y, const compute_t<T>* stats, Attention a) {
+    query_gradient(compute_t<T>* dy_y, const compute_t<T>* stats, Attention a) {
   using B = Block<T, head>;
   using C = compute_t<T>;
   const B block(a, false);
+  const Matrix<T> y(a.y, a, block.matrix, a.L, a.V);
   typename B::QueryStats queries[B::kEach];
 #pragma unroll
   for (int i = 0; i < B::kEach; ++i) {
@@ -307,7 +323,7 @@ __global__ void __launch_bounds__(kThreads, Block<T, head>::kBlocks)
     if (l < a.L)
       for (int64_t c = block.tx; c < a.V; c += kSide)
         partial_sum = m::fma(widen(block.dy.data[l * block.dy.row + c * block.dy.column]),
-                             widen(y[row * a.V + c]), partial_sum);
+                             widen(y.data[l * y.row + c]), partial_sum);
     queries[i].dy_y = merge_columns(partial_sum, std::plus<>());
     if (l >= a.L) continue;
     queries[i].row_max = stats[2 * row], queries[i].inverse = 1 / stats[2 * row + 1];
@@ -329,13 +345,13 @@ __global__ void __launch_bounds__(kThreads, Block<T, head>::kBlocks)
     }
     block.add_weighted(sum, block.k, key);
   }
-  block.store_rows(dq, a.L, a.E, sum, [&](int) { return static_cast<C>(a.scale); });
+  block.store_rows(a.dq, a.L, a.E, sum, [&](int) { return static_cast<C>(a.scale); });
 }
 
 // dk = scale ds^T q, dv = keep_scale (keep w)^T dy. A block owns keys: rows are keys here, columns are queries.
 template <class T, int head>
 __global__ void __launch_bounds__(kThreads, Block<T, head>::kBlocks)
-    key_gradients(T* dk, T* dv, const compute_t<T>* dy_y, const compute_t<T>* stats, Attention a) {
+    key_gradients(const compute_t<T>* dy_y, const compute_t<T>* stats, Attention a) {
   using B = Block<T, head>;
   using C = compute_t<T>;
   const B block(a, true);
@@ -365,8 +381,8 @@ __global__ void __launch_bounds__(kThreads, Block<T, head>::kBlocks)
           products[e / B::kEach][e % B::kEach];
     block.add_weighted(sum_k, block.q, query);
   }
-  block.store_rows(dk, a.S, a.E, sum_k, [&](int) { return static_cast<C>(a.scale); });
-  block.store_rows(dv, a.S, a.V, sum_v, [&](int) { return static_cast<C>(a.keep_scale); });
+  block.store_rows(a.dk, a.S, a.E, sum_k, [&](int) { return static_cast<C>(a.scale); });
+  block.store_rows(a.dv, a.S, a.V, sum_v, [&](int) { return static_cast<C>(a.keep_scale); });
 }
 
 // Calls f<head>() with the smallest of the compiled numbers of columns that holds E and V.
@@ -382,26 +398,25 @@ template <class B> Grid grid_of(const Attention& a, int64_t rows) {
 }  // namespace
 
 template <class T>
-void attention(const char* op, T* y, compute_t<T>* stats, const Attention& a, cudaStream_t stream) {
-  with_head(a, [&]<int head>() {
-    launch(op, attend<T, head>, grid_of<Block<T, head>>(a, a.L), stream, y, stats, a);
-  });
+void attention(const char* op, compute_t<T>* stats, const Attention& a, cudaStream_t stream) {
+  with_head(
+      a, [&]<int head>() { launch(op, attend<T, head>, grid_of<Block<T, head>>(a, a.L), stream, stats, a); });
 }
 
 template <class T>
-void attention_backward(const char* op, T* dq, T* dk, T* dv, compute_t<T>* dy_y, const T* y,
-                        const compute_t<T>* stats, const Attention& a, cudaStream_t stream) {
+void attention_backward(const char* op, compute_t<T>* dy_y, const compute_t<T>* stats, const Attention& a,
+                        cudaStream_t stream) {
   with_head(a, [&]<int head>() {
     using B = Block<T, head>;
-    launch(op, query_gradient<T, head>, grid_of<B>(a, a.L), stream, dq, dy_y, y, stats, a);
-    launch(op, key_gradients<T, head>, grid_of<B>(a, a.S), stream, dk, dv, dy_y, stats, a);
+    launch(op, query_gradient<T, head>, grid_of<B>(a, a.L), stream, dy_y, stats, a);
+    launch(op, key_gradients<T, head>, grid_of<B>(a, a.S), stream, dy_y, stats, a);
   });
 }
 
-#define GRADUS_INSTANTIATE(T)                                                                             \
-  template void attention(const char*, T*, compute_t<T>*, const Attention&, cudaStream_t);                \
-  template void attention_backward(const char*, T*, T*, T*, compute_t<T>*, const T*, const compute_t<T>*, \
-                                   const Attention&, cudaStream_t);
+#define GRADUS_INSTANTIATE(T)                                                                            \
+  template void attention<T>(const char*, compute_t<T>*, const Attention&, cudaStream_t);                \
+  template void attention_backward<T>(const char*, compute_t<T>*, const compute_t<T>*, const Attention&, \
+                                      cudaStream_t);
 GRADUS_INSTANTIATE(float)
 GRADUS_INSTANTIATE(double)
 GRADUS_INSTANTIATE(bf16)

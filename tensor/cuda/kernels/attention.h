@@ -18,9 +18,10 @@
 
 namespace gradus::cuda {
 
-// The matrices of an operand: element (i, j) is at data[i * row + j * column], plus the batch offset. Strides may be 0.
+// The matrices of an operand or result: element (i, j) is at data[i * row + j * column], plus the batch offset. Strides
+// of operands may be 0; those of results are of different elements, and their column is 1.
 struct AttentionOperand {
-  const void* data;
+  void* data;
   int64_t row, column, batch[kMaxDims - 2];
 };
 enum class AttentionMask : int32_t { kNone, kBool, kAdded };  // true keeps a score; of type T, added
@@ -29,22 +30,24 @@ enum class AttentionMask : int32_t { kNone, kBool, kAdded };  // true keeps a sc
 struct Attention {
   int64_t L, S, E, V;
   int64_t matrices = 1, dims = 0,
-          batch[kMaxDims - 2] = {};    // number of matrices, number and sizes of batch dims
-  AttentionOperand q, k, v, mask, dy;  // dy: for the gradients
-  double scale = 1, keep_scale = 1;    // keep_scale = 1 / (1 - p) for dropout with probability p
-  DeviceKey key = {};                  // of the dropout mask, as for dropout_mask()
-  draws::DropoutMask keep{1};          // keeps with probability 1 - p
-  int32_t drops = 0, causal = 0;       // flags; causal masks key j for query l if j > l
+          batch[kMaxDims - 2] = {};  // number of matrices, number and sizes of batch dims
+  AttentionOperand q, k, v, mask, y;
+  AttentionOperand dy, dq, dk, dv;   // for the gradients
+  double scale = 1, keep_scale = 1;  // keep_scale = 1 / (1 - p) for dropout with probability p
+  DeviceKey key = {};                // of the dropout mask, as for dropout_mask()
+  draws::DropoutMask keep{1};        // keeps with probability 1 - p
+  int32_t drops = 0, causal = 0;     // flags; causal masks key j for query l if j > l
   AttentionMask mask_type = AttentionMask::kNone;
 };
 
-// y [matrices, L, V] and stats [matrices, L, 2] = (row_max, total). A query with all keys masked has total = NaN.
+// Computes a.y [matrices, L, V] and stats [matrices, L, 2] = (row_max, total). A query with all keys masked has total =
+// NaN.
 template <class T>
-void attention(const char* op, T* y, compute_t<T>* stats, const Attention& a, cudaStream_t stream);
-// dq [matrices, L, E], dk [matrices, S, E] and dv [matrices, S, V] from the results of attention(). Workspace: dy_y
-// [matrices, L].
+void attention(const char* op, compute_t<T>* stats, const Attention& a, cudaStream_t stream);
+// Computes a.dq [matrices, L, E], a.dk [matrices, S, E] and a.dv [matrices, S, V] from a.dy and the results of
+// attention(). Workspace: dy_y [matrices, L].
 template <class T>
-void attention_backward(const char* op, T* dq, T* dk, T* dv, compute_t<T>* dy_y, const T* y,
-                        const compute_t<T>* stats, const Attention& a, cudaStream_t stream);
+void attention_backward(const char* op, compute_t<T>* dy_y, const compute_t<T>* stats, const Attention& a,
+                        cudaStream_t stream);
 
 }  // namespace gradus::cuda

@@ -1,6 +1,6 @@
 // Sets the CUDA kernels of raw::attention_kernel and raw::attention_backward_kernel: converts tensors to the
-// arguments of the launchers in kernels/attention.h. Operands have one floating dtype and any strides; results are
-// row-major. Work is queued on the current stream of the tensors' device.
+// arguments of the launchers in kernels/attention.h. Operands have one floating dtype and any strides; results
+// have adjacent elements in the last dim. Work is queued on the current stream of the tensors' device.
 #include "gradus/tensor/ops/linalg/attention.h"
 
 #include "gradus/tensor/cuda/kernels/attention.h"
@@ -20,14 +20,14 @@ AttentionOperand operand_of(const Tensor& x) {
   return operand;
 }
 
-Attention problem_of(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask, const Tensor& dy,
+Attention problem_of(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask, const Tensor& y,
                      const raw::AttentionSpec& spec) {
   Attention a;
   a.L = q.size(-2), a.S = k.size(-2), a.E = q.size(-1), a.V = v.size(-1);
   for (int d = 0; d < q.dim() - 2; ++d)
     if (q.size(d) != 1) a.batch[a.dims++] = q.size(d), a.matrices *= q.size(d);
   a.q = operand_of(q), a.k = operand_of(k), a.v = operand_of(v), a.mask = operand_of(mask),
-  a.dy = operand_of(dy);
+  a.y = operand_of(y);
   if (mask.defined())
     a.mask_type = mask.dtype() == DType::kBool ? AttentionMask::kBool : AttentionMask::kAdded;
   a.scale = spec.scale, a.causal = spec.causal;
@@ -44,8 +44,7 @@ void attention_cuda(const Tensor& y, const Tensor& softmax_stats, const Tensor& 
                     const Tensor& v, const Tensor& mask, const raw::AttentionSpec& spec) {
   const cudaStream_t stream = stream_for({&y, &softmax_stats, &q, &k, &v, &mask, &spec.draw.base});
   dispatch_all_floating(q.dtype(), [&]<class T>() {
-    attention("attention", y.ptr<T>(), softmax_stats.ptr<compute_t<T>>(),
-              problem_of(q, k, v, mask, Tensor(), spec), stream);
+    attention<T>("attention", softmax_stats.ptr<compute_t<T>>(), problem_of(q, k, v, mask, y, spec), stream);
   });
 }
 
@@ -54,12 +53,13 @@ void attention_backward_cuda(const Tensor& dq, const Tensor& dk, const Tensor& d
                              const Tensor& v, const Tensor& mask, const raw::AttentionSpec& spec) {
   const cudaStream_t stream =
       stream_for({&dq, &dk, &dv, &dy, &y, &softmax_stats, &q, &k, &v, &mask, &spec.draw.base});
+  Attention a = problem_of(q, k, v, mask, y, spec);
+  a.dy = operand_of(dy), a.dq = operand_of(dq), a.dk = operand_of(dk), a.dv = operand_of(dv);
   dispatch_all_floating(q.dtype(), [&]<class T>() {
     using C = compute_t<T>;
     const Tensor dy_y = workspace_for(q, softmax_stats.numel() / 2 * int64_t{sizeof(C)});
-    attention_backward("attention_backward", dq.ptr<T>(), dk.ptr<T>(), dv.ptr<T>(),
-                       static_cast<C*>(dy_y.raw_ptr()), y.ptr<T>(), softmax_stats.ptr<C>(),
-                       problem_of(q, k, v, mask, dy, spec), stream);
+    attention_backward<T>("attention_backward", static_cast<C*>(dy_y.raw_ptr()), softmax_stats.ptr<C>(), a,
+                          stream);
   });
 }
 

@@ -3,6 +3,8 @@
 // dim has gaps are copied. The caller (autograd/ops/linalg/attention.cc) has checked shapes, dtypes and devices.
 #include "gradus/tensor/ops/linalg/attention.h"
 
+#include <limits>
+
 #include "gradus/tensor/kernel.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/view.h"
@@ -39,12 +41,23 @@ struct Operands {
     v = operand(v_in, batch, v_in.size(-2), v_in.size(-1));
     if (mask_in.defined()) mask = operand(mask_in, batch, q.size(-2), k.size(-2));
   }
-  // Returns an uninitialized result [batch,dims...] in the dtype of the operands.
-  Tensor result(std::initializer_list<int64_t> dims) const { return result(dims, q.dtype()); }
-  Tensor result(std::initializer_list<int64_t> dims, DType dtype) const {
-    Shape shape = batch;
-    for (int64_t n : dims) shape.push_back(n);
-    return empty(shape, {dtype, q.device()});
+  // Returns an uninitialized result [batch,rows,columns] for operand x [batch,rows,...], in its dtype. The dims lie in
+  // memory in x's order, but for dims that broadcast, which are outermost, and the last one, which is innermost: where
+  // x's heads are a view of [...,rows,heads * columns], a view joins those of the result.
+  Tensor result(const Tensor& x, int64_t columns) const {
+    Shape shape = x.shape();
+    shape[shape.size() - 1] = columns;
+    Strides place = x.strides();
+    for (int64_t& stride : place)
+      if (stride == 0) stride = std::numeric_limits<int64_t>::max();
+    place[place.size() - 1] = 0;
+    return empty_strided(shape, strides_in_order(shape, memory_order(place)), {x.dtype(), x.device()});
+  }
+  // Returns an uninitialized [batch,L,2] for the max and total of each query.
+  Tensor stats() const {
+    Shape shape = q.shape();
+    shape[shape.size() - 1] = 2;
+    return empty(shape, {q.dtype() == DType::kF64 ? DType::kF64 : DType::kF32, q.device()});
   }
   Shape batch;
   Tensor q, k, v, mask;
@@ -55,8 +68,7 @@ struct Operands {
 AttentionOutput attention(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask,
                           const AttentionSpec& spec) {
   const Operands in(q, k, v, mask);
-  const DType stats = in.q.dtype() == DType::kF64 ? DType::kF64 : DType::kF32;
-  const AttentionOutput r{in.result({q.size(-2), v.size(-1)}), in.result({q.size(-2), 2}, stats)};
+  const AttentionOutput r{in.result(in.q, v.size(-1)), in.stats()};
   if (in.k.size(-2) == 0)
     fill_(r.y, 0);
   else if (r.y.numel() > 0)
@@ -68,12 +80,12 @@ AttentionGrads attention_backward(const Tensor& dy, const Tensor& q, const Tenso
                                   const Tensor& mask, const AttentionOutput& result,
                                   const AttentionSpec& spec) {
   const Operands in(q, k, v, mask);
-  const AttentionGrads g{in.result({q.size(-2), q.size(-1)}), in.result({k.size(-2), k.size(-1)}),
-                         in.result({v.size(-2), v.size(-1)})};
+  const AttentionGrads g{in.result(in.q, q.size(-1)), in.result(in.k, k.size(-1)),
+                         in.result(in.v, v.size(-1))};
   if (result.y.numel() > 0 && k.size(-2) > 0) {
     attention_backward_kernel(g.dq, g.dk, g.dv, operand(dy, in.batch, dy.size(-2), dy.size(-1)),
-                              contiguous(to(result.y, in.q.dtype())), result.softmax_stats, in.q, in.k, in.v,
-                              in.mask, spec);
+                              to(result.y, in.q.dtype()), result.softmax_stats, in.q, in.k, in.v, in.mask,
+                              spec);
   } else {
     fill_(g.dq, 0), fill_(g.dk, 0), fill_(g.dv, 0);
   }

@@ -22,8 +22,8 @@ inline constexpr int64_t kMaxCudaAttentionHead = 256;  // maximum of E and V on 
 //   max = max_s scores,  total = sum_s exp(scores - max),  w = exp(scores - max) / total,  y = dropout(w) v
 // Shapes: q [...,L,E], k [...,S,E], v [...,S,V], mask [...,L,S], bool or of q's dtype, or undefined; leading
 // dims and all dims of the mask broadcast. y [...,L,V] has q's dtype. softmax_stats [...,L,2] is max and total of
-// each query, in f32, or in f64 for f64. On the CPU f64 is not supported, on CUDA an E or V above
-// kMaxCudaAttentionHead.
+// each query, in f32, or in f64 for f64. The dims of y lie in memory in the order of q's, and those of the gradients in
+// the order of q's, k's and v's. On the CPU f64 is not supported, on CUDA an E or V above kMaxCudaAttentionHead.
 struct AttentionOutput {
   Tensor y, softmax_stats;
 };
@@ -37,9 +37,10 @@ AttentionGrads attention_backward(const Tensor& dy, const Tensor& q, const Tenso
                                   const Tensor& mask, const AttentionOutput& result,
                                   const AttentionSpec& spec);
 
-// Kernels: no size is 0 except E. All have y's batch dims, with stride 0 where they broadcast; results are row-major.
-// mask [...,L,S] is bool, of q's dtype or undefined. On the CPU all are f32 with adjacent elements in the last dim; on
-// CUDA they have any strides and one floating dtype.
+// Kernels: no size is 0 except E. All have y's batch dims, with stride 0 where they broadcast. softmax_stats is
+// row-major; elements of y, dq, dk and dv are adjacent in the last dim. mask [...,L,S] is bool, of q's dtype or
+// undefined. On the CPU all are f32 with adjacent elements in the last dim; on CUDA operands have any strides and one
+// floating dtype.
 extern KernelSlot<void(const Tensor& y, const Tensor& softmax_stats, const Tensor& q, const Tensor& k,
                        const Tensor& v, const Tensor& mask, const AttentionSpec&)>
     attention_kernel;

@@ -117,6 +117,38 @@ template <class T> class Operand {
   std::unique_ptr<Elements<T>> device_;
 };
 
+// The memory of a batch of results: row-major, or with the heads within the rows.
+template <class T> class Result {
+ public:
+  Result(bool has_heads_in_rows, int64_t outer, int64_t rows, int64_t columns, size_t start)
+      : rows_(rows), columns_(columns), elements_(size_t(outer * kHeads * rows * columns), start) {
+    row_ = has_heads_in_rows ? kHeads * columns : columns;
+    head_ = has_heads_in_rows ? columns : rows * columns;
+  }
+  cuda::AttentionOperand on_device() const {
+    cuda::AttentionOperand x{elements_.data(), row_, 1, {}};
+    x.batch[0] = kHeads * rows_ * columns_, x.batch[1] = head_;
+    return x;
+  }
+  bool is_clean() const { return elements_.is_clean(); }
+  // Returns the elements, row-major.
+  std::vector<T> take() const {
+    const std::vector<T> from = elements_.take();
+    std::vector<T> to;
+    for (size_t i = 0; i < from.size(); ++i) {
+      const auto at = static_cast<int64_t>(i);
+      const int64_t column = at % columns_, row = at / columns_ % rows_, g = at / columns_ / rows_;
+      to.push_back(
+          from[size_t(g / kHeads * kHeads * rows_ * columns_ + g % kHeads * head_ + row * row_ + column)]);
+    }
+    return to;
+  }
+
+ private:
+  int64_t rows_, columns_, row_ = 0, head_ = 0;
+  Elements<T> elements_;
+};
+
 template <class T> class Checker {
   using C = cuda::compute_t<T>;
 
@@ -152,16 +184,19 @@ template <class T> class Checker {
     a.drops = c_.dropout > 0, a.causal = c_.causal, a.mask_type = c_.mask;
     const Elements<uint64_t> base(std::vector<uint64_t>{kPart.seed, kPart.stream});
 
-    const size_t rows = size_t(matrices_ * c_.L), keys = size_t(matrices_ * c_.S);
-    const Elements<T> y(rows * size_t(c_.V), c_.start), dq(rows * size_t(c_.E), c_.start),
-        dk(keys * size_t(c_.E), c_.start), dv(keys * size_t(c_.V), c_.start);
-    const Elements<C> stats(2 * rows), dy_y(rows);
+    const auto result = [&](int64_t rows, int64_t columns) {
+      return Result<T>(c_.layout == Layout::kHeads, c_.outer, rows, columns, c_.start);
+    };
+    const Result<T> y = result(c_.L, c_.V), dq = result(c_.L, c_.E), dk = result(c_.S, c_.E),
+                    dv = result(c_.S, c_.V);
+    a.y = y.on_device(), a.dq = dq.on_device(), a.dk = dk.on_device(), a.dv = dv.on_device();
+    const auto queries = size_t(matrices_ * c_.L);
+    const Elements<C> stats(2 * queries), dy_y(queries);
     for (const bool again : {false, true}) {
       a.key = again ? cuda::DeviceKey{{kKey.seed - kPart.seed, kKey.stream - kPart.stream}, base.data()}
                     : cuda::DeviceKey{kKey};
-      cuda::attention("test", y.data(), stats.data(), a, nullptr);
-      cuda::attention_backward("test", dq.data(), dk.data(), dv.data(), dy_y.data(), y.data(), stats.data(),
-                               a, nullptr);
+      cuda::attention<T>("test", stats.data(), a, nullptr);
+      cuda::attention_backward<T>("test", dy_y.data(), stats.data(), a, nullptr);
       const std::vector<T> now[] = {y.take(), dq.take(), dk.take(), dv.take()};
       for (size_t i = 0; i < 4; ++i) {
         group_.check(!again || same_bits(results_[i], now[i]), "%s: two runs differ in %zu", text().c_str(),
@@ -169,7 +204,7 @@ template <class T> class Checker {
         results_[i] = now[i];
       }
     }
-    for (const Elements<T>* x : {&y, &dq, &dk, &dv})
+    for (const Result<T>* x : {&y, &dq, &dk, &dv})
       group_.check(x->is_clean(), "%s: written outside", text().c_str());
     group_.check(stats.is_clean() && dy_y.is_clean(), "%s: stats written outside", text().c_str());
     stats_ = stats.take();

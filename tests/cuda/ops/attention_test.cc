@@ -64,6 +64,20 @@ TEST(CudaAttention, GivesTheResultsOfTheCpu) {
   }
 }
 
+// No launch joins heads that were split off.
+TEST(CudaAttention, ResultsLieAsTheOperandsDo) {
+  Tensors x;
+  for (const Tensor& t : operands({2, 9, 4, 8}, {2, 10, 4, 8}, {2, 10, 4, 6}, DType::kBF16))
+    x.push_back(transpose(on(kCuda, t), 1, 2));
+  const auto y = [&](const Tensors& t) {
+    return scaled_dot_product_attention(t[0], t[1], t[2], {.causal = true});
+  };
+  const Tensor dy = on(kCuda, random_tensor({2, 4, 9, 6}, DType::kBF16, 9));
+  Tensors all = autograd::grad(y, x, dy);
+  all.push_back(y(x));
+  for (const Tensor& t : all) EXPECT_TRUE(transpose(t, 1, 2).is_row_major()) << describe(t) << t.strides();
+}
+
 TEST(CudaAttention, IsOneLaunchWithoutAMatrixOfWeights) {
   for (const DType dtype : {DType::kF32, DType::kF64, DType::kBF16, DType::kF16}) {
     Tensors x;

@@ -102,12 +102,12 @@ Case attended(const char* what, bool backward, int64_t n, int64_t head, bool cau
             Attention a{};
             a.L = a.S = n, a.E = a.V = head, a.causal = causal;
             a.matrices = kMatrices, a.dims = 1, a.batch[0] = kMatrices;
-            a.q = operand(q), a.k = operand(k), a.v = operand(v), a.dy = operand(dy);
+            a.q = operand(q), a.k = operand(k), a.v = operand(v), a.y = operand(y);
+            a.dy = operand(dy), a.dq = operand(dq), a.dk = operand(dk), a.dv = operand(dv);
             if (backward)
-              attention_backward<T>("report", as<T>(dq), as<T>(dk), as<T>(dv), as<C>(dy_y), as<T>(y),
-                                    as<C>(stats), a, nullptr);
+              attention_backward<T>("report", as<C>(dy_y), as<C>(stats), a, nullptr);
             else
-              attention<T>("report", as<T>(y), as<C>(stats), a, nullptr);
+              attention<T>("report", as<C>(stats), a, nullptr);
             synchronize();
           }};
 }
