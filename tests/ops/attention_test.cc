@@ -123,10 +123,16 @@ TEST(Attention, BroadcastsBatchDims) {
 
 TEST(Attention, ReadsAnyLayout) {
   // Heads as GPT splits them, transposed features, and every second row.
-  const Tensor packed = random_tensor({2, 70, 3 * 4 * 8});
-  Tensors qkv;
-  for (const Tensor& x : chunk(packed, 3, -1)) qkv.push_back(transpose(reshape(x, {2, 70, 4, 8}), 1, 2));
-  expect_as_composed(qkv, {.causal = true});
+  const auto split = [](int64_t n, int64_t rows, int64_t heads, int64_t size) {
+    Tensors qkv;
+    for (const Tensor& x : chunk(random_tensor({n, rows, 3 * heads * size}), 3, -1))
+      qkv.push_back(transpose(reshape(x, {n, rows, heads, size}), 1, 2));
+    return qkv;
+  };
+  expect_as_composed(split(2, 70, 4, 8), {.causal = true});
+  // Sizes of no vector, with keys in several groups and in one.
+  expect_as_composed(split(1, 130, 2, 5), {});
+  expect_as_composed(split(4, 130, 5, 7), {.causal = true});
   const auto by_columns = [](const Tensor& x) {
     return transpose(raw::contiguous(transpose(x, 1, 2)), 1, 2);
   };

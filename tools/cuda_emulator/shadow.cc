@@ -20,8 +20,8 @@ Shadow::~Shadow() {
 }
 
 Conflict Shadow::enter(size_t offset, size_t bytes, uint32_t launch, const Clock& clock, Access access) {
-  // The state of the word before this one, and after this access: adjacent words mostly have the same history,
-  // so that the result can be copied.
+  // The cell of an earlier word before and after this access. Adjacent words mostly have the same history, so
+  // that the result can be copied.
   Cell before{}, after{};
   bool is_known = false;
   const size_t end = offset + bytes;

@@ -2,7 +2,8 @@
 // memory, and the rule that decides whether two accesses are ordered.
 //
 // Most accesses are to whole words of 4 bytes. A word has one cell for its four bytes until an access to a
-// part of it splits the word, for the rest of the launch: then each byte has a cell of its own.
+// part of it splits the word, for the rest of the launch (of the block, in shared memory): then each byte has
+// a cell of its own.
 //
 // Note [Order between threads]
 // Time in a block is the number of its completed barriers and warp-wide waits. A thread's accesses carry the
@@ -117,12 +118,13 @@ class Shadow {
   Shadow(const Shadow&) = delete;
   Shadow& operator=(const Shadow&) = delete;
 
-  // Records an access to `bytes` bytes from `offset` on, unless it conflicts with an earlier one of the launch.
+  // Records an access to `bytes` bytes from `offset` on, up to the first one that conflicts with an earlier
+  // access of the launch.
   Conflict enter(size_t offset, size_t bytes, uint32_t launch, const Clock& clock, Access access);
 
  private:
   static constexpr size_t kWordBytes = 4;
-  // Splits the word, and records an access to `bytes` of its bytes from `offset` on.
+  // Splits the word unless it is split, and records an access to `bytes` of its bytes from `offset` on.
   Conflict enter_bytes(size_t offset, size_t bytes, uint32_t launch, const Clock& clock, Access access);
 
   size_t memory_bytes_;

@@ -1,13 +1,12 @@
-// CPU kernels of scaled dot-product attention and of its gradients in f32, which compute tiles of kQueries x
-// kKeys scores and never store the matrix of weights. Per matrix of the batch, with q [L,E], k [S,E], v
-// [S,V]:
+// CPU kernels of scaled dot-product attention and of its gradients in f32, which never store the matrix of
+// weights. Per matrix of the batch, with q [L,E], k [S,E], v [S,V]:
 //   scores = scale q k^T + mask,  max[l] = max_s scores[l,s],  total[l] = sum_s exp(scores[l,s] - max[l])
 //   w = exp(scores - max) / total
 //   y = c (keep w) v, with a dropout mask `keep` and c = 1 / (1 - p)
 //   dv = c (keep w)^T dy,  dw = c keep (dy v^T),  dscores = w (dw - sum_v dy y)
 //   dq = scale dscores k,  dk = scale dscores^T q
-// The forward computes the scores of a block of queries to all keys, their softmax, and the product with v.
-// The backward computes w again, a tile at a time. Threads divide blocks of queries in the forward, and
+// The forward computes the scores of kQueries queries to all keys, their softmax, and the product with v. The
+// backward computes w again, in tiles of kQueries x kKeys. Threads divide blocks of queries in the forward, and
 // groups of keys in the backward. The blocks, groups and orders of summation depend on shapes alone.
 // Sources: Dao et al., "FlashAttention: fast and memory-efficient exact attention with IO-awareness", 2022;
 // Dao, "FlashAttention-2: faster attention with better parallelism and work partitioning", 2023.

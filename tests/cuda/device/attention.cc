@@ -54,6 +54,12 @@ std::vector<Case> cases() {
     for (const size_t start : {0, 1, 4})
       if (!small || start != 4 || l == Layout::kHeads)
         all.push_back({10, 33, 16, 24, true, kNone, 0, 0.3, l, l, start, false, 2});
+  // Beside a row of one head lies that of the next: results of several tiles and chunks, and of sizes of no vector.
+  for (const auto& [head, value] : {std::pair<int64_t, int64_t>{5, 6}, {70, 66}, {16, 3}})
+    for (const size_t start : {0, 1})
+      if (!small || start == 0 || head == 5)
+        all.push_back({66, 70, head, value, start == 0, start ? AttentionMask::kBool : kNone, start ? 0.1 : 0,
+                       0.3, Layout::kHeads, Layout::kRows, start, false, 2});
   for (const double scale : {-0.7, 0., 40.})
     all.push_back({9, 70, 8, 8, false, AttentionMask::kAdded, 0, scale});
   for (const AttentionMask mask : {kNone, AttentionMask::kAdded})
@@ -166,10 +172,11 @@ template <class T> class Checker {
     for (int64_t l = 0; l < c.L; ++l)
       for (int64_t g = 0; g < matrices_; ++g) seen_.at(g, l, 0) = 1;  // no query has all keys masked
     if (!c.is_special) return;
-    // Of matrix 0: NaN in query 1, an infinite key 3, a finite mask of huge numbers for query 5.
+    // Of matrix 0: NaN in query 1, a finite mask of huge numbers for query 5, all keys of query 7 masked. Of matrix 1:
+    // an infinite key 3.
     q_.at(0, 1, 0) = from_double<T>(NAN), k_.at(1, 3, 0) = from_double<T>(INFINITY);
     for (int64_t s = 0; s < c.S; ++s) added_.at(0, 5, s) = from_double<T>(-65504);
-    for (int64_t s = 0; s < c.S; ++s) added_.at(0, 7, s) = from_double<T>(-INFINITY);  // all keys are masked
+    for (int64_t s = 0; s < c.S; ++s) added_.at(0, 7, s) = from_double<T>(-INFINITY);
   }
 
   void check() {

@@ -1,5 +1,5 @@
 // CUDA calls of the third training step, which is like all later ones: no wait, no allocation, no copy from
-// or to the host, and at most as many launches as docs/cuda.md says. Prints the calls per op.
+// or to the host, and at most as many calls as docs/cuda.md says. Prints the calls per op.
 #include <gtest/gtest.h>
 
 #include <iostream>
@@ -51,14 +51,14 @@ TEST(Calls, DcganOf64Pixels) { expect_few_calls(100, example("DCGAN").make({kCud
 TEST(Calls, DcganOfMoreImages) { expect_few_calls(120, example("DCGAN").make({kCuda, 9, 64, false, 4})); }
 
 // In mixed precision, with a GradScaler that decides on the device.
-template <class Opt, class Options> void expect_few_calls_of_scaled(Options options, int64_t most_launches) {
+template <class Opt, class Options> void expect_few_calls_of_scaled(Options options, int64_t most) {
   models::MnistNet net;
   const Tensor x = randn({2, 1, 28, 28}, {.device = kCuda}), target = randint(10, {2}, {DType::kI64, kCuda});
   Opt opt(net.to(kCuda).parameters(), options);
   GradManager gm;
   gm.attach(net.parameters());
   optim::GradScaler scaler;
-  expect_few_calls(most_launches, [&] {
+  expect_few_calls(most, [&] {
     auto recording = gm.record();
     const auto amp = autocast(DType::kBF16);
     scaler.backward(gm, nn::cross_entropy(net(x), target));
