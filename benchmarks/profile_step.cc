@@ -1,6 +1,7 @@
 // Profiles a training step of a model: prints the time per op, shape, module or range, and writes a trace. Or
-// times the steps without profiling (--unprofiled, --each).
+// times the steps without profiling (--unprofiled, --each), also captured (--capture).
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <ctime>
 #include <functional>
@@ -149,7 +150,7 @@ int run(int argc, char** argv) {
   std::vector<std::string> by{"op", "range"};
   int64_t batch = 0, steps = 5, warmup = 3, limit = 30;
   int threads = usable_cores();
-  bool bf16 = false, unprofiled = false, each = false, flush_odd = false;
+  bool bf16 = false, unprofiled = false, each = false, flush_odd = false, capture = false;
   CLI::App app("Says where the time of a training step goes.");
   app.add_option("--model", model, "what to train")->check(CLI::IsMember(&models))->capture_default_str();
   app.add_option("--batch", batch, "samples (0: the model's own)")->check(CLI::Range(0, 100000));
@@ -167,6 +168,8 @@ int run(int argc, char** argv) {
   app.add_option("--device", device, "cpu, or cuda where the program is built with --config=cuda")
       ->capture_default_str();
   app.add_flag("--unprofiled", unprofiled, "only the time of a step, without the recorder's own");
+  app.add_flag("--capture", capture, "with --unprofiled: replay the step by CapturedStep")
+      ->needs(app.get_option("--unprofiled"));
   app.add_flag("--each", each, "only the time of each step after the warm-up");
   app.add_flag("--flush-odd", flush_odd, "with --each: flush denormal numbers in all ops of each odd step");
   app.add_option("--trace", trace, "write a trace for ui.perfetto.dev to this file");
@@ -188,10 +191,16 @@ int run(int argc, char** argv) {
     return 0;
   }
   if (unprofiled) {
-    for (int64_t i = 0; i < warmup; ++i) training.step();
+    CapturedStep replayed([&](const CapturedStep::Tensors&) -> CapturedStep::Tensors {
+      training.step();
+      return {};
+    });
+    const auto step = [&] { capture ? static_cast<void>(replayed({})) : training.step(); };
+    // A captured step records after three plain ones.
+    for (int64_t i = 0; i < (capture ? std::max<int64_t>(warmup, 5) : warmup); ++i) step();
     synchronize(device);
     const double seconds = seconds_of([&] {
-      for (int64_t i = 0; i < steps; ++i) training.step();
+      for (int64_t i = 0; i < steps; ++i) step();
       synchronize(device);
     });
     std::printf("%s, %s, %s, %d threads: %lld steps of %.4f ms\n", model.c_str(), training.batch.c_str(),

@@ -5,8 +5,9 @@ Both sides train the same network on one fixed batch, in alternating order. In a
 are used for the discriminator's and the generator's loss. PyTorch runs channels-last, eager and compiled, each in a
 process that is idle while others are measured. Gradus' side is profile_step. The printed ratio is PyTorch's time
 divided by Gradus', the median over the rounds, with the 10th and 90th percentile, or minimum and maximum for fewer
-than 10 rounds. --cpu limits both sides to AVX2. On a GPU, both sides compute f32 without TF32; profile_step must be
-built with --config=cuda.
+than 10 rounds. --cpu limits both sides to AVX2. On a GPU, both sides compute f32 without TF32, unless
+--pytorch-defaults leaves PyTorch its own settings, with TF32 in convolutions; profile_step must be built with
+--config=cuda. --capture replays Gradus' step by CapturedStep, and lets PyTorch's compiled side use CUDA graphs.
 """
 import argparse
 import os
@@ -172,9 +173,11 @@ def serve(args):
     import torch
     torch.set_num_threads(args.threads)
     torch.set_default_device(args.device)
-    torch.backends.cudnn.allow_tf32 = False
+    if not args.pytorch_defaults:
+        torch.backends.cudnn.allow_tf32 = False
     wait = torch.cuda.synchronize if args.device == 'cuda' else lambda: None
-    run = torch.compile if args.compiled else lambda net: net
+    mode = 'reduce-overhead' if args.capture else 'default'  # with CUDA graphs
+    run = (lambda net: torch.compile(net, mode=mode)) if args.compiled else lambda net: net
     step = (gpt if args.model == 'gpt' else gan if args.model in GANS else classifier)(args, run)
     amp = torch.autocast(args.device, torch.bfloat16, enabled=args.bf16)
     for _ in range(WARM_UP):
@@ -193,7 +196,8 @@ class Peer:
     def __init__(self, args, compiled):
         command = [args.python, __file__, '--serve', '--model', args.model, '--threads', str(args.threads)]
         command += ['--device', args.device, '--batch', str(args.batch)]
-        command += ['--compiled'] * compiled + ['--bf16'] * args.bf16
+        command += ['--compiled'] * compiled + ['--bf16'] * args.bf16 + ['--capture'] * args.capture
+        command += ['--pytorch-defaults'] * args.pytorch_defaults
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.name = self._line().strip() + (', compiled' if compiled else ', eager')
 
@@ -211,7 +215,7 @@ class Peer:
 def gradus_time(args):
     command = [args.profile_step, '--model', args.model, '--steps', str(args.steps), '--threads', str(args.threads),
                '--warmup', str(WARM_UP), '--device', args.device, '--batch', str(args.batch), '--unprofiled']
-    command += ['--bf16'] * args.bf16
+    command += ['--bf16'] * args.bf16 + ['--capture'] * args.capture
     run = subprocess.run(command, stdout=subprocess.PIPE, text=True)
     if run.returncode:
         sys.exit('pytorch_steps: profile_step has failed')
@@ -229,6 +233,8 @@ def main():
     p.add_argument('--batch', type=int, default=0, help="samples (0: the model's own)")
     p.add_argument('--device', choices=['cpu', 'cuda'], default='cpu')
     p.add_argument('--bf16', action='store_true', help='both sides in mixed precision')
+    p.add_argument('--capture', action='store_true', help="replay Gradus' step; CUDA graphs for PyTorch's compiled side")
+    p.add_argument('--pytorch-defaults', action='store_true', help='PyTorch computes convolutions in TF32 on a GPU')
     p.add_argument('--eager', action='store_true', help="without PyTorch's compiled side, which compiles for a minute")
     p.add_argument('--python', default=sys.executable, help='with PyTorch')
     p.add_argument('--profile-step', default='bazel-bin/benchmarks/profile_step', help="Gradus' program")

@@ -41,17 +41,17 @@ struct Operands {
     v = operand(v_in, batch, v_in.size(-2), v_in.size(-1));
     if (mask_in.defined()) mask = operand(mask_in, batch, q.size(-2), k.size(-2));
   }
-  // Returns an uninitialized result [batch,rows,columns] for operand x [batch,rows,...], in its dtype. The dims lie in
+  // Returns an uninitialized result [batch,rows,columns] for the caller's operand x [...,rows,any]. The dims lie in
   // memory in x's order, but for dims that broadcast, which are outermost, and the last one, which is innermost: where
   // x's heads are a view of [...,rows,heads * columns], a view joins those of the result.
   Tensor result(const Tensor& x, int64_t columns) const {
-    Shape shape = x.shape();
-    shape[shape.size() - 1] = columns;
-    Strides place = x.strides();
-    for (int64_t& stride : place)
+    Shape shape = batch;
+    shape.push_back(x.size(-2)), shape.push_back(x.size(-1));
+    Strides order = expand(x, shape).strides();
+    for (int64_t& stride : order)
       if (stride == 0) stride = std::numeric_limits<int64_t>::max();
-    place[place.size() - 1] = 0;
-    return empty_strided(shape, strides_in_order(shape, memory_order(place)), {x.dtype(), x.device()});
+    shape[shape.size() - 1] = columns, order[order.size() - 1] = 0;
+    return empty_strided(shape, strides_in_order(shape, memory_order(order)), {q.dtype(), q.device()});
   }
   // Returns an uninitialized [batch,L,2] for the max and total of each query.
   Tensor stats() const {
@@ -68,7 +68,7 @@ struct Operands {
 AttentionOutput attention(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask,
                           const AttentionSpec& spec) {
   const Operands in(q, k, v, mask);
-  const AttentionOutput r{in.result(in.q, v.size(-1)), in.stats()};
+  const AttentionOutput r{in.result(q, v.size(-1)), in.stats()};
   if (in.k.size(-2) == 0)
     fill_(r.y, 0);
   else if (r.y.numel() > 0)
@@ -80,8 +80,7 @@ AttentionGrads attention_backward(const Tensor& dy, const Tensor& q, const Tenso
                                   const Tensor& mask, const AttentionOutput& result,
                                   const AttentionSpec& spec) {
   const Operands in(q, k, v, mask);
-  const AttentionGrads g{in.result(in.q, q.size(-1)), in.result(in.k, k.size(-1)),
-                         in.result(in.v, v.size(-1))};
+  const AttentionGrads g{in.result(q, q.size(-1)), in.result(k, k.size(-1)), in.result(v, v.size(-1))};
   if (result.y.numel() > 0 && k.size(-2) > 0) {
     attention_backward_kernel(g.dq, g.dk, g.dv, operand(dy, in.batch, dy.size(-2), dy.size(-1)),
                               to(result.y, in.q.dtype()), result.softmax_stats, in.q, in.k, in.v, in.mask,
