@@ -37,7 +37,7 @@ bool is_in_a_program(uintptr_t a) {
   return std::any_of(ranges.begin(), ranges.end(), [=](const Range& r) { return a >= r.begin && a < r.end; });
 }
 
-// Returns whether all of the bytes, 16 at most, are written.
+// Returns whether all of the bytes are written.
 bool are_all_written(const Byte* state, size_t bytes) {
   const auto are_written = [state](auto word) {
     constexpr uint64_t kWritten = 0x0101010101010101u * static_cast<uint64_t>(Byte::kWritten);

@@ -9,6 +9,7 @@
 #endif
 
 namespace gradus::cuda::emulated {
+
 thread_local Block* Block::running_ = nullptr;
 
 // A Block lives until the program exits, so its memory is never unmapped.

@@ -2,6 +2,7 @@
 // warp-wide waits, conflict at the same byte with the same thread.
 #include "gradus/tools/cuda_emulator/shadow.h"
 
+#include <algorithm>
 #include <array>
 #include <random>
 #include <vector>
@@ -13,7 +14,7 @@ namespace {
 
 constexpr size_t kBytes = 64;
 
-// Two warps of each of two blocks. A block's number is above its threads' index in a thread's id.
+// The clocks of the threads of two warps, which are the same in each block.
 class Threads {
  public:
   Clock clock(uint32_t block, uint32_t thread) const {
