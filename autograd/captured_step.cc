@@ -45,13 +45,13 @@ struct Key {
   };
   std::vector<Input> inputs;
   std::optional<DType> autocast;
-  bool deterministic, exact_weight_gradients;
+  bool deterministic, tf32, exact_weight_gradients;
   std::shared_ptr<RandomGenerator> generator;
   bool operator==(const Key&) const = default;
 };
 Key key_of(const Tensors& inputs) {
-  const Context& context = Context::current();
-  Key key{{}, autocast_dtype(), context.deterministic, context.exact_weight_gradients, context.generator};
+  const Context& c = Context::current();
+  Key key{{}, autocast_dtype(), c.deterministic, c.tf32, c.exact_weight_gradients, c.generator};
   for (const Tensor& x : inputs) key.inputs.push_back({x.device(), x.dtype(), x.shape(), x.strides()});
   return key;
 }

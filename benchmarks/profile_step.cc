@@ -165,6 +165,7 @@ int run(int argc, char** argv) {
   app.add_option("--limit", limit, "rows of a table")->check(CLI::Range(1, 100000))->capture_default_str();
   app.add_option("--threads", threads)->check(CLI::Range(1, 1024))->capture_default_str();
   app.add_flag("--bf16", bf16, "forward (of a GAN: the step) in mixed precision");
+  app.add_flag("--tf32", Context::current().tf32, "on a GPU: f32 products and convolutions in TF32");
   app.add_option("--device", device, "cpu, or cuda where the program is built with --config=cuda")
       ->capture_default_str();
   app.add_flag("--unprofiled", unprofiled, "only the time of a step, without the recorder's own");

@@ -5,9 +5,10 @@ Both sides train the same network on one fixed batch, in alternating order. In a
 are used for the discriminator's and the generator's loss. PyTorch runs channels-last, eager and compiled, each in a
 process that is idle while others are measured. Gradus' side is profile_step. The printed ratio is PyTorch's time
 divided by Gradus', the median over the rounds, with the 10th and 90th percentile, or minimum and maximum for fewer
-than 10 rounds. --cpu limits both sides to AVX2. On a GPU, both sides compute f32 without TF32, unless
---pytorch-defaults leaves PyTorch its own settings, with TF32 in convolutions; profile_step must be built with
---config=cuda. --capture replays Gradus' step by CapturedStep, and lets PyTorch's compiled side use CUDA graphs.
+than 10 rounds. --cpu limits both sides to AVX2. On a GPU, both sides compute f32 without TF32, or with --tf32
+products and convolutions in TF32; --pytorch-defaults leaves PyTorch its own settings: TF32 in convolutions alone.
+profile_step must be built with --config=cuda. --capture replays Gradus' step by CapturedStep, and lets PyTorch's
+compiled side use CUDA graphs.
 """
 import argparse
 import os
@@ -174,7 +175,7 @@ def serve(args):
     torch.set_num_threads(args.threads)
     torch.set_default_device(args.device)
     if not args.pytorch_defaults:
-        torch.backends.cudnn.allow_tf32 = False
+        torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = args.tf32
     wait = torch.cuda.synchronize if args.device == 'cuda' else lambda: None
     mode = 'reduce-overhead' if args.capture else 'default'  # with CUDA graphs
     run = (lambda net: torch.compile(net, mode=mode)) if args.compiled else lambda net: net
@@ -192,12 +193,15 @@ def serve(args):
         print((time.perf_counter() - start) / int(line) * 1e3, flush=True)
 
 
+def flags(args):
+    return ['--bf16'] * args.bf16 + ['--tf32'] * args.tf32 + ['--capture'] * args.capture
+
+
 class Peer:
     def __init__(self, args, compiled):
         command = [args.python, __file__, '--serve', '--model', args.model, '--threads', str(args.threads)]
         command += ['--device', args.device, '--batch', str(args.batch)]
-        command += ['--compiled'] * compiled + ['--bf16'] * args.bf16 + ['--capture'] * args.capture
-        command += ['--pytorch-defaults'] * args.pytorch_defaults
+        command += ['--compiled'] * compiled + flags(args) + ['--pytorch-defaults'] * args.pytorch_defaults
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.name = self._line().strip() + (', compiled' if compiled else ', eager')
 
@@ -215,7 +219,7 @@ class Peer:
 def gradus_time(args):
     command = [args.profile_step, '--model', args.model, '--steps', str(args.steps), '--threads', str(args.threads),
                '--warmup', str(WARM_UP), '--device', args.device, '--batch', str(args.batch), '--unprofiled']
-    command += ['--bf16'] * args.bf16 + ['--capture'] * args.capture
+    command += flags(args)
     run = subprocess.run(command, stdout=subprocess.PIPE, text=True)
     if run.returncode:
         sys.exit('pytorch_steps: profile_step has failed')
@@ -233,6 +237,7 @@ def main():
     p.add_argument('--batch', type=int, default=0, help="samples (0: the model's own)")
     p.add_argument('--device', choices=['cpu', 'cuda'], default='cpu')
     p.add_argument('--bf16', action='store_true', help='both sides in mixed precision')
+    p.add_argument('--tf32', action='store_true', help='on a GPU: both sides round operands in f32 to TF32')
     p.add_argument('--capture', action='store_true', help="replay Gradus' step; CUDA graphs for PyTorch's compiled side")
     p.add_argument('--pytorch-defaults', action='store_true', help='PyTorch computes convolutions in TF32 on a GPU')
     p.add_argument('--eager', action='store_true', help="without PyTorch's compiled side, which compiles for a minute")
@@ -253,7 +258,9 @@ def main():
         own.append(gradus_time(args))
         for times, peer in zip(theirs, peers):
             times.append(peer.time(args.steps))
-    print(f'{args.model}, {args.device}, {args.threads} threads: Gradus {statistics.median(own):.3g} ms a step')
+    dtype = 'bf16' if args.bf16 else 'tf32' if args.tf32 else 'f32'
+    print(f'{args.model}, {dtype}, {args.device}, {args.threads} threads: '
+          f'Gradus {statistics.median(own):.3g} ms a step')
     for times, peer in zip(theirs, peers):
         ratios = sorted(t / o for t, o in zip(times, own))
         tenth = len(ratios) // 10

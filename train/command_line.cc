@@ -145,6 +145,7 @@ CommandLine::CommandLine(const std::string& program, const std::string& about, R
       impl_->add_value(impl_->devices, [&o] { return devices_text(o); });
     }
     add("--deterministic", o.deterministic, "on a GPU: the same bits in every run; slower convolutions");
+    add("--tf32", o.tf32, "on a GPU: f32 products and convolutions round operands to TF32; faster");
     add("--cudnn-benchmark", o.cudnn_benchmark,
         "on a GPU: time algorithms of convolutions, and keep the fastest; --cudnn-benchmark=false: do not");
   }

@@ -50,9 +50,9 @@ struct RunOptions {
   std::vector<Device> devices = {};
   std::optional<DType> amp = {};     // --amp: dtype of products and convolutions; f32 or bf16
   std::optional<bool> capture = {};  // --capture: steps are recorded and replayed (training_step)
-  // With --device. --deterministic: Context::deterministic. --cudnn-benchmark: the first call of a convolution on
+  // With --device. --deterministic and --tf32: those of Context. --cudnn-benchmark: the first call of a convolution on
   // a GPU times cuDNN's engines, and chooses the fastest. The choices are cached on disk.
-  bool deterministic = false, cudnn_benchmark = true;
+  bool deterministic = false, tf32 = false, cudnn_benchmark = true;
 
   // Every option of the program with its value, also defaults. Set by parse_or_exit().
   std::vector<std::pair<std::string, OptionValue>> values = {};

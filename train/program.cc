@@ -58,14 +58,15 @@ void access_cache(decltype(raw::ConvBenchmark::load) function, Device device) {
   }
 }
 
-// Runs `train` on this rank with --threads threads, --deterministic and --cudnn-benchmark. Returns the exit
-// status: 0, or 130 after Interrupted.
+// Runs `train` on this rank with --threads threads, --deterministic, --tf32 and --cudnn-benchmark. Returns the
+// exit status: 0, or 130 after Interrupted.
 // Errors: FileError for a missing folder; those of `train`.
 int run_on_this_rank(const std::string& name, const RunOptions& o, const std::function<void()>& train) {
   for (const std::string& file : {o.summary, o.sample_log})
     if (!file.empty()) check_folder_of(file);
   if (o.threads > 0) set_num_threads(o.threads);
   if (o.deterministic) Context::current().deterministic = true;
+  if (o.tf32) Context::current().tf32 = true;
   const bool benchmark =
       o.cudnn_benchmark && o.device && o.device->type == DeviceType::kCUDA && raw::conv_benchmark.enable;
   const std::vector<Device> devices = o.devices.empty() ? std::vector{o.device.value_or(kCPU)} : o.devices;

@@ -41,6 +41,9 @@ struct Context {
   int threads = 0;  // threads of parallel_for; 0: OMP_NUM_THREADS, else usable_cores()
   // Convolutions on GPUs run only engines of cuDNN whose results repeat bit for bit. All other kernels always do.
   bool deterministic = false;
+  // Matrix products and convolutions of f32 on GPUs may run on tensor cores, which round operands to TF32 (10 bits of
+  // mantissa): several times faster, with relative errors of the terms of about 1e-3.
+  bool tf32 = false;
   // Gradients of 16-bit weights and biases of convolutions that arrive in f32, as under autocast, are computed on GPUs
   // from operands in f32, and not rounded to 16 bits before. Costs copies of the images and of their gradients.
   bool exact_weight_gradients = false;

@@ -29,13 +29,14 @@ TEST(Context, ASnapshotCarriesTheSettingsToAnotherThread) {
   Context mine = Context::current().snapshot();
   const ContextScope scope(mine);
   mine.device = kOther;
-  mine.deterministic = true;
+  mine.deterministic = mine.tf32 = true;
   set_num_threads(3);
   std::thread([ctx = Context::current().snapshot()]() mutable {
     const ContextScope scope(ctx);
     EXPECT_EQ(&Context::current(), &ctx);
     EXPECT_EQ(Context::current().device, kOther);
     EXPECT_TRUE(Context::current().deterministic);
+    EXPECT_TRUE(Context::current().tf32);
     EXPECT_EQ(num_threads(), 3);
     set_num_threads(5);
   }).join();

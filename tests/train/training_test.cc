@@ -291,14 +291,18 @@ TEST(CommandLine, ReadsTheDeviceOfProgramsThatHaveOne) {
   training::RunOptions options;
   options.device = kCPU;
   training::CommandLine line("program", "About", options);
-  std::string words[] = {"program", "--device", "cuda:1", "--deterministic", "--cudnn-benchmark=false"};
-  char* argv[] = {words[0].data(), words[1].data(), words[2].data(), words[3].data(), words[4].data()};
+  std::string words[] = {"program",         "--device", "cuda:1",
+                         "--deterministic", "--tf32",   "--cudnn-benchmark=false"};
+  char* argv[] = {words[0].data(), words[1].data(), words[2].data(),
+                  words[3].data(), words[4].data(), words[5].data()};
   line.parse_or_exit(3, argv);
   EXPECT_EQ(*options.device, Device("cuda:1"));
   EXPECT_FALSE(options.deterministic);
+  EXPECT_FALSE(options.tf32);
   EXPECT_TRUE(options.cudnn_benchmark);
-  line.parse_or_exit(5, argv);
+  line.parse_or_exit(6, argv);
   EXPECT_TRUE(options.deterministic);
+  EXPECT_TRUE(options.tf32);
   EXPECT_FALSE(options.cudnn_benchmark);
 }
 

@@ -5,18 +5,16 @@
 #include "gradus/tensor/cuda/cublas/cublaslt.h"
 
 #include <algorithm>
-#include <atomic>
 #include <memory>
 #include <mutex>
 #include <vector>
 
 #include "gradus/tensor/cuda/cublas/cublaslt_functions.h"
 #include "gradus/tensor/cuda/runtime/host_calls.h"
+#include "gradus/tensor/runtime/context.h"
 
 namespace gradus::cuda {
 namespace {
-
-std::atomic<bool> tf32{false};
 
 // Maximal bytes of an algorithm's workspace: NVIDIA's advice for an H100, where layers take at most 17 MB.
 constexpr uint64_t kMaxWorkspace = 32 << 20;
@@ -74,9 +72,10 @@ Owned<cublasLtMatmulDescOpaque_t> make_descriptor(const char* op, const CublasLt
                                                   const MatrixProduct& p) {
   cublasLtMatmulDesc_t made = nullptr;
   const bool is_double = p.dtype == DType::kF64;
-  const cublasComputeType_t sums = is_double                               ? CUBLAS_COMPUTE_64F
-                                   : p.dtype == DType::kF32 && uses_tf32() ? CUBLAS_COMPUTE_32F_FAST_TF32
-                                                                           : CUBLAS_COMPUTE_32F;
+  const cublasComputeType_t sums = is_double ? CUBLAS_COMPUTE_64F
+                                   : p.dtype == DType::kF32 && Context::current().tf32
+                                       ? CUBLAS_COMPUTE_32F_FAST_TF32
+                                       : CUBLAS_COMPUTE_32F;
   GRADUS_CHECK(cublasLtMatmulDescCreate, &made, sums, is_double ? CUDA_R_64F : CUDA_R_32F);
   Owned<cublasLtMatmulDescOpaque_t> descriptor(made, library.cublasLtMatmulDescDestroy);
   const auto set = [&](cublasLtMatmulDescAttributes_t attribute, const auto& value) {
@@ -120,9 +119,6 @@ Owned<cublasLtMatmulPreferenceOpaque_t> make_preference(const char* op, const Cu
 }
 
 }  // namespace
-
-void set_tf32(bool on) { tf32 = on; }
-bool uses_tf32() { return tf32; }
 
 bool multiply(const char* op, const MatrixProduct& p, Device device, cudaStream_t stream) {
   const CublasLt& library = cublaslt(op);

@@ -18,12 +18,6 @@ struct CublasError : DeviceFailure {
   cublasStatus_t status;
 };
 
-// Whether tensor cores may compute products and convolutions in f32. They round operands to TF32 (10 bits of
-// mantissa): several times faster, with relative errors of the terms of about 1e-3. Off by default. Applies
-// to the whole process; calls that are already queued keep the earlier setting. Thread-safe.
-void set_tf32(bool on);
-bool uses_tf32();
-
 // Maximal number of rows, of columns, and of matrices in a batch.
 inline constexpr int64_t kMaxRows = 0x7fffffff;
 
@@ -48,8 +42,9 @@ struct MatrixProduct {
   void* b_sums = nullptr;
 };
 
-// Queues a product on `stream`, the current one of `device`, the calling thread's CUDA device. Returns true; false,
-// with nothing queued, if cuBLASLt has no algorithm that computes p.b_sums too. Thread-safe.
+// Queues a product on `stream`, the current one of `device`, the calling thread's CUDA device. With
+// Context::tf32, f32 is multiplied in TF32. Returns true; false, with nothing queued, if cuBLASLt has no algorithm that
+// computes p.b_sums too. Thread-safe.
 // Errors: DeviceError if cuBLASLt is not installed; CublasError, also if it has no algorithm for the product.
 bool multiply(const char* op, const MatrixProduct& p, Device device, cudaStream_t stream);
 

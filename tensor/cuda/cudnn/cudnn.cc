@@ -41,7 +41,7 @@ ConvKey key_of(const Convolution& c) {
   const ConvGeometry& g = c.geometry;
   ConvKey key{.pass = c.pass,
               .dtype = c.x.dtype(),
-              .tf32 = c.tf32,
+              .tf32 = c.tf32 && c.x.dtype() == DType::kF32,
               .relu = c.relu,
               .deterministic = c.deterministic,
               .x = c.x.shape(),

@@ -36,8 +36,8 @@ struct Convolution {
   Tensor w;     // [O,C/groups,...]: row-major
   Tensor bias;  // [O]: added to y. Undefined: no bias, always so unless pass is kForward
   raw::ConvGeometry geometry;
-  bool tf32 = false;  // f32 may be computed by tensor cores, which take 10 bits of the operands' mantissas
-  bool relu = false;  // y = relu(...). cuDNN has plans only for relu with a bias
+  bool relu = false;                    // y = relu(...). cuDNN has plans only for relu with a bias
+  bool tf32 = Context::current().tf32;  // f32 may be computed by tensor cores, which round operands to TF32
   bool deterministic = Context::current().deterministic;  // nondeterministic engines are forbidden
 };
 

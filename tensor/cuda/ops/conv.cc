@@ -94,14 +94,14 @@ Tensor matrix_of(const Tensor& w) {
 void conv_cuda(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& bias, ConvGeometry g) {
   if (is_pointwise(x, w.shape(), g))
     return raw::matmul_kernel.cuda(pixels_of(y), pixels_of(x), raw::transpose(matrix_of(w), 0, 1), bias);
-  run_convolution("conv", {ConvPass::kForward, x, y, w, bias, g, uses_tf32()});
+  run_convolution("conv", {ConvPass::kForward, x, y, w, bias, g});
 }
 
 // cuDNN has no plan for relu without a bias; then relu is a separate kernel.
 void conv_relu_cuda(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& bias, ConvGeometry g) {
   if (is_pointwise(x, w.shape(), g))
     return raw::matmul_relu_kernel.cuda(pixels_of(y), pixels_of(x), raw::transpose(matrix_of(w), 0, 1), bias);
-  Convolution c{ConvPass::kForward, x, y, w, bias, g, uses_tf32(), /*relu=*/true};
+  Convolution c{ConvPass::kForward, x, y, w, bias, g, /*relu=*/true};
   if (bias && try_cudnn("conv_relu", c)) return;
   c.relu = false;
   run_convolution("conv_relu", c);
@@ -110,15 +110,15 @@ void conv_relu_cuda(const Tensor& y, const Tensor& x, const Tensor& w, const Ten
 
 // dx = input gradient of dy, plus bias [C] per channel if defined. All have one dtype.
 void input_grad(const Tensor& dx, const Tensor& dy, const Tensor& w, const Tensor& bias,
-                const ConvGeometry& g, bool tf32) {
-  run_convolution("conv_input_grad", {ConvPass::kInputGrad, dx, dy, w, {}, g, tf32});
+                const ConvGeometry& g, bool tf32 = Context::current().tf32) {
+  run_convolution("conv_input_grad", {ConvPass::kInputGrad, dx, dy, w, {}, g, /*relu=*/false, tf32});
   if (bias) raw::add_(dx, as_pixel(bias, dx.dim()));
 }
 void conv_input_grad_cuda(const Tensor& dx, const Tensor& dy, const Tensor& w, const Tensor& bias,
                           ConvGeometry g) {
   if (is_pointwise(dx, w.shape(), g))
     return raw::matmul_kernel.cuda(pixels_of(dx), pixels_of(dy), matrix_of(w), bias);
-  if (!bias || size_of(dx.dtype()) > 2) return input_grad(dx, dy, w, bias, g, uses_tf32());
+  if (!bias || size_of(dx.dtype()) > 2) return input_grad(dx, dy, w, bias, g);
   // The bias is added in f32, so that the result is rounded once.
   const Tensor sum = empty_channels_last(dx.shape(), {DType::kF32, dx.device()});
   input_grad(sum, to_f32(dy), to_f32(w), to_f32(bias), g, true);
@@ -135,17 +135,18 @@ void bias_grad(const Tensor& db, const Tensor& dy) {
 // dw, db: the gradients for dy and x, which may have 16 bits where dw and db are in f32.
 void conv_weight_grad_cuda(const Tensor& dw, const Tensor& db, const Tensor& dy, const Tensor& x,
                            ConvGeometry g) {
-  const auto compute = [&](const Tensor& dw, const Tensor& dy, const Tensor& x, bool tf32) {
-    run_convolution("conv_weight_grad", {ConvPass::kWeightGrad, x, dy, dw, {}, g, tf32});
+  const auto compute = [&](const Tensor& dw, const Tensor& dy, const Tensor& x,
+                           bool tf32 = Context::current().tf32) {
+    run_convolution("conv_weight_grad", {ConvPass::kWeightGrad, x, dy, dw, {}, g, /*relu=*/false, tf32});
   };
   const bool is_wider = dw.dtype() != x.dtype(), is_exact = Context::current().exact_weight_gradients;
   if (db) bias_grad(db, is_wider && is_exact ? to_f32(dy) : dy);
   if (is_pointwise(x, dw.shape(), g))  // cuBLASLt's results may be wider than the operands
     return raw::matmul_kernel.cuda(matrix_of(dw), raw::transpose(pixels_of(dy), 0, 1), pixels_of(x), {});
-  if (!is_wider) return compute(dw, dy, x, uses_tf32());
+  if (!is_wider) return compute(dw, dy, x);
   if (is_exact) return compute(dw, to_f32(dy), to_f32(x), true);
   const Tensor rounded = empty_like(dw, x.dtype());
-  compute(rounded, dy, x, uses_tf32());
+  compute(rounded, dy, x);
   raw::copy_(dw, rounded);
 }
 

@@ -15,6 +15,7 @@
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/reduce.h"
 #include "gradus/tensor/ops/view.h"
+#include "gradus/tensor/runtime/context.h"
 
 namespace gradus::cuda {
 namespace {
@@ -94,7 +95,8 @@ void matmul_cuda(const Tensor& out, const Tensor& a, const Tensor& b, const Tens
 // Computes dw and dbias in one cuBLASLt call, as dw' = x' dy and the sums of dy's columns, and returns true. Returns
 // false if there is nothing to multiply, cuBLASLt has no algorithm for both, or TF32 would round dy in the sums too.
 bool multiply_and_sum(const Tensor& dw, const Tensor& dbias, const Tensor& dy, const Tensor& x) {
-  if (dw.numel() == 0 || dy.size(0) == 0 || (dy.dtype() == DType::kF32 && uses_tf32())) return false;
+  if (dw.numel() == 0 || dy.size(0) == 0 || (dy.dtype() == DType::kF32 && Context::current().tf32))
+    return false;
   check_size(dw, dy, x);
   const cudaStream_t stream = stream_for({&dw, &dbias, &dy, &x});
   MatrixProduct product{.a = transposes_of(x),

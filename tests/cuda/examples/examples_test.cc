@@ -237,9 +237,10 @@ TEST(PlansOnCuda, AreMeasuredAndCached) {
   std::ofstream(file) << other;
   train({"--device", "cuda"});
   EXPECT_EQ(bytes_of(file), other);
-  train({"--device", "cuda", "--deterministic"});
+  train({"--device", "cuda", "--deterministic", "--tf32"});
   EXPECT_EQ(count_of(" deterministic 0 ", bytes_of(file)), count_of("engine 0 knobs 0\n", other));
   EXPECT_EQ(count_of(" deterministic 1 ", bytes_of(file)), count_of("engine ", choices));
+  EXPECT_EQ(count_of(" tf32 1 ", bytes_of(file)), count_of("engine ", choices));
   // A file that is none of plans is replaced.
   std::ofstream(file) << "{";
   EXPECT_EQ(count_of("warning: [load_plans]", train({"--device", "cuda"})), 1);

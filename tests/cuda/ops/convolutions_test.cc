@@ -6,7 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "gradus/tensor/cuda/cublas/cublaslt.h"
 #include "gradus/tensor/cuda/cudnn/conv_plans.h"
 #include "gradus/tensor/cuda/cudnn/cudnn.h"
 #include "gradus/tensor/cuda/runtime/error.h"
@@ -76,8 +75,8 @@ struct CudaConvolutions : testing::Test {
   CudaConvolutions() { internal::DeviceAllocator::of(kCuda).disable_caching(true); }
   ~CudaConvolutions() override {
     internal::DeviceAllocator::of(kCuda).disable_caching(false);
-    cuda::set_tf32(false);
-    Context::current().deterministic = Context::current().exact_weight_gradients = false;
+    Context& context = Context::current();
+    context.deterministic = context.tf32 = context.exact_weight_gradients = false;
   }
 };
 
@@ -223,23 +222,23 @@ TEST_F(CudaConvolutions, ExactWeightGradients) {
 TEST_F(CudaConvolutions, Tf32IsOffAtFirst) {
   Context::current().deterministic =
       true;  // else the emulated cuDNN's first engine for gradients rounds nothing
-  const Tensor x = full({1, 8, 2, 2}, 1 + 0x1p-11f, {.device = kCuda}),
-               w = full({1, 8, 1, 1}, 1, {.device = kCuda});
+  const Tensor x = full({1, 8, 2, 3}, 1 + 0x1p-11f, {.device = kCuda}),
+               w = full({1, 8, 1, 2}, 1, {.device = kCuda});
   const raw::ConvGeometry g = geometry({1, 1}, {0, 0}, {1, 1});
   const auto all = [&](DType t) {
     const Tensor a = raw::to(x, t), b = raw::to(w, t),
                  dy = full({1, 1, 2, 2}, 1, {.dtype = t, .device = kCuda});
-    const Tensor wide = raw::to(full({1, 8, 1, 1}, 1 + 0x1p-11f, {.device = kCuda}), t);
+    const Tensor wide = raw::to(full(w.shape(), 1 + 0x1p-11f, {.device = kCuda}), t);
     return std::vector<double>{values(raw::conv("conv2d", a, b, {}, g))[0],
                                values(raw::conv_input_grad("conv2d", dy, wide, {}, x.shape(), g))[0],
                                values(raw::conv_weight_grad("conv2d", dy, a, w.shape(), false, g).first)[0]};
   };
-  const std::vector<double> exact{8 + 0x1p-8, 1 + 0x1p-11, 4 + 0x1p-9}, rounded{8, 1, 4};
+  const std::vector<double> exact{16 + 0x1p-7, 1 + 0x1p-11, 4 + 0x1p-9}, rounded{16, 1, 4};
   EXPECT_EQ(all(DType::kF32), exact);
-  cuda::set_tf32(true);
+  Context::current().tf32 = true;
   EXPECT_EQ(all(DType::kF32), rounded);
   EXPECT_EQ(all(DType::kF64), exact);
-  cuda::set_tf32(false);
+  Context::current().tf32 = false;
   EXPECT_EQ(all(DType::kF32), exact);
 }
 

@@ -21,6 +21,7 @@
 #include "gradus/tensor/ops/reduce.h"
 #include "gradus/tensor/ops/view.h"
 #include "gradus/tensor/runtime/allocator.h"
+#include "gradus/tensor/runtime/context.h"
 #include "gradus/tensor/runtime/device_allocator.h"
 #include "gradus/tools/cuda_emulator/call.h"
 #include "gradus/tools/cuda_emulator/memory.h"
@@ -52,7 +53,7 @@ struct CudaProducts : testing::Test {
   CudaProducts() { internal::DeviceAllocator::of(kCuda).disable_caching(true); }
   ~CudaProducts() override {
     internal::DeviceAllocator::of(kCuda).disable_caching(false);
-    cuda::set_tf32(false);
+    Context::current().tf32 = false;
   }
 };
 
@@ -242,14 +243,14 @@ TEST_F(CudaProducts, RoundOnce) {
 TEST_F(CudaProducts, Tf32IsOffAtFirst) {
   const Tensor x = full({8, 8}, 1 + 0x1p-11f, {.device = kCuda}), one = full({8, 8}, 1, {.device = kCuda});
   const Tensor wide = raw::to(x, DType::kF64), wide_one = raw::to(one, DType::kF64);
-  EXPECT_FALSE(cuda::uses_tf32());
+  EXPECT_FALSE(Context::current().tf32);
   EXPECT_EQ(values(raw::matmul(x, one))[0], 8 + 0x1p-8);
-  cuda::set_tf32(true);
+  Context::current().tf32 = true;
   EXPECT_EQ(values(raw::matmul(x, one))[0], 8);
   EXPECT_EQ(values(raw::matmul(wide, wide_one))[0], 8 + 0x1p-8);
   const Tensor half = raw::to(one, DType::kBF16);
   EXPECT_EQ(values(raw::matmul(half, half))[0], 8);
-  cuda::set_tf32(false);
+  Context::current().tf32 = false;
   EXPECT_EQ(values(raw::matmul(x, one))[0], 8 + 0x1p-8);
 }
 
@@ -297,7 +298,7 @@ TEST_F(CudaProducts, GradientsOfWeightAndBias) {
     }
   }
   // tf32 rounds the operands of the product, not those of the sum.
-  cuda::set_tf32(true);
+  Context::current().tf32 = true;
   const Tensor dy = full({8, 8}, 1 + 0x1p-11f, {.device = kCuda}), one = full({8, 8}, 1, {.device = kCuda});
   const auto [dw, dbias] = raw::linear_weight_grad(dy, one, DType::kF32);
   EXPECT_EQ(values(dw)[0], 8);

@@ -15,7 +15,6 @@
 #include <thread>
 #include <vector>
 
-#include "gradus/tensor/cuda/cublas/cublaslt.h"
 #include "gradus/tensor/cuda/cudnn/conv_choice.h"
 #include "gradus/tensor/cuda/cudnn/cudnn.h"
 #include "gradus/tensor/cuda/runtime/host_calls.h"
@@ -70,9 +69,8 @@ struct ConvPlans : testing::Test {
     fs::remove_all(folder);
   }
   void reset() {
-    Context::current().deterministic = false;
+    Context::current().deterministic = Context::current().tf32 = false;
     cuda::set_cudnn_benchmark(false);
-    cuda::set_tf32(false);
     cuda::emulated::set_times(nullptr);
     cuda::clear_plans();
   }
@@ -275,7 +273,7 @@ TEST_F(ConvPlans, WhatMayNotRunIsNotMeasured) {
   convolve();
   for (const int64_t engine : ran) EXPECT_TRUE(engine == 0 || engine >= 70) << engine;
   ran.clear();
-  cuda::set_tf32(true);
+  Context::current().tf32 = true;
   convolve();
   bool rounds = false;
   for (const int64_t engine : ran) {
@@ -392,14 +390,14 @@ TEST_F(ConvPlans, AFileCannotChooseWhatMayNotRun) {
     cuda::clear_plans();
   }
   // Where f32 may be rounded, tensor cores may run.
-  cuda::set_tf32(true);
+  Context::current().tf32 = true;
   EXPECT_EQ(convolve(), 6);
   const std::string text = saved();
   cuda::clear_plans();
   write(replaced(text, "tf32 1", "tf32 0"));
   EXPECT_EQ(cuda::load_plans(path), 1);
   EXPECT_EQ(convolve(), 6);
-  cuda::set_tf32(false);
+  Context::current().tf32 = false;
   EXPECT_EQ(convolve(), 70);
 }
 

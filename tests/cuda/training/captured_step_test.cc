@@ -261,6 +261,36 @@ TEST(CapturedStepOnCuda, TimesNoConvolutions) {
   raw::conv_benchmark.enable(false);
 }
 
+// In TF32 the emulated libraries round the operands of products and convolutions, also those of gradients, except in
+// cuDNN's nondeterministic engine.
+TEST(CapturedStepOnCuda, GradientsAndRecordingsFollowTf32OfTheCaller) {
+  Context::current().deterministic = true;
+  Tensors leaves;
+  for (const Shape& shape : {Shape{1, 8, 2, 3}, {1, 8, 1, 2}, {8, 8}, {8, 8}})
+    leaves.push_back(full(shape, 1 + 0x1p-11f, {.device = kCuda}));
+  GradManager gm;
+  gm.attach(leaves);
+  CapturedStep step(
+      [&](const Tensors&) -> Tensors {
+        auto recording = gm.record();
+        gm.backward(sum(conv2d(leaves[0], leaves[1])) + sum(matmul(leaves[2], leaves[3])));
+        return {};
+      },
+      {.warm_up = 1, .device = kCuda});
+  for (const bool tf32 : {false, true, false}) {
+    Context::current().tf32 = tf32;
+    for (int i = 0; i < 3; ++i) {  // a plain step, a recorded one, and a replay
+      step({});
+      std::vector<double> grads;
+      for (Tensor& x : leaves) grads.push_back(x.grad().to_vector<double>()[0]), x.set_grad({});
+      EXPECT_EQ(grads, tf32 ? (std::vector<double>{1, 4, 8, 8})
+                            : (std::vector<double>{1 + 0x1p-11, 4 + 0x1p-9, 8 + 0x1p-8, 8 + 0x1p-8}));
+    }
+  }
+  EXPECT_EQ(step.num_recordings(), 2u);
+  Context::current().deterministic = false;
+}
+
 TEST(CapturedStepOnCuda, RefusesWhatAReplayCannotRepeat) {
   const auto expect_refusal = [](const char* op, std::function<void(const Tensor&)> f) {
     CapturedStep step(
