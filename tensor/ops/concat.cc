@@ -1,5 +1,6 @@
 // cat and stack, by copies: cat allocates the result and copies each tensor into a view of the result's range
-// along dim; the copy converts the dtype. stack is cat of views of the tensors with a new dim of size 1.
+// along dim; the copy converts the dtype. On GPUs one kernel call makes the copies. stack is cat of views of the
+// tensors with a new dim of size 1.
 #include "gradus/tensor/ops/concat.h"
 
 #include "gradus/tensor/base/checked.h"
@@ -8,6 +9,8 @@
 #include "gradus/tensor/tensor_checks.h"
 
 namespace gradus::raw {
+
+constinit decltype(cat_kernel) cat_kernel{"cat"};
 
 Tensor cat(const std::vector<Tensor>& xs, int64_t dim) {
   if (xs.empty()) throw ValueError("cat", "expected at least one tensor, got none");
@@ -33,6 +36,10 @@ Tensor cat(const std::vector<Tensor>& xs, int64_t dim) {
   }
   const TensorOptions options{.dtype = dtype, .device = first.device()};
   const Tensor out = channels_last ? empty_channels_last(s, options) : empty(s, options);
+  if (out.device().type == DeviceType::kCUDA) {
+    if (out.numel() > 0) cat_kernel(out, xs, d);
+    return out;
+  }
   int64_t start = 0;  // of the next tensor along d
   for (const Tensor& x : xs) {
     copy_(narrow(out, d, start, x.shape()[d]), x);

@@ -1,12 +1,14 @@
 // Copies between strided layouts and dtypes, fills, arange and linspace. Copies within a dtype move words of
 // up to 16 bytes, as layouts and alignment allow; if both layouts are dense, cudaMemcpyAsync; a transposition
-// goes through tiles in shared memory. Dense casts between f32 and 16-bit floats are vectorized, other casts
-// take one element per thread. The callers guarantee operands on the stream's device that do not overlap.
-// Operand 0 is the destination, 1 the source.
+// goes through tiles in shared memory. Several copies to one tensor are one launch. Dense casts between f32 and
+// 16-bit floats are vectorized, other casts take one element per thread. The callers guarantee operands on the
+// stream's device that do not overlap. Operand 0 is the destination, 1 the source.
 #include "gradus/tensor/cuda/kernels/copy.h"
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
+#include <vector>
 
 #include "gradus/tensor/cuda/kernels/chunk_loop.h"
 #include "gradus/tensor/cuda/kernels/element.h"
@@ -23,8 +25,8 @@ constexpr int kEach = 4;       // words per thread
 constexpr int kTile = 32;      // rows and columns
 
 // dst[i] = src[i] for positions i, in words W. Thread t of block b has words (b * kEach + e) * kThreads + t.
-template <class W> __global__ void __launch_bounds__(kThreads) copy_words(StridedOperands<2> o) {
-  const auto first = blockIdx.x * (kThreads * kEach) + threadIdx.x;
+template <class W> __device__ __forceinline__ void copy_block(const StridedOperands<2>& o, uint32_t block) {
+  const auto first = block * (kThreads * kEach) + threadIdx.x;
   W words[kEach];
   int64_t at[kEach][2];
 #pragma unroll
@@ -38,6 +40,26 @@ template <class W> __global__ void __launch_bounds__(kThreads) copy_words(Stride
   for (int e = 0; e < kEach; ++e)
     if (first + static_cast<uint32_t>(e * kThreads) < o.count)
       store_vector(static_cast<W*>(o.data[0]) + at[e][0], words[e]);
+}
+
+template <class W> __global__ void __launch_bounds__(kThreads) copy_words(StridedOperands<2> o) {
+  copy_block<W>(o, blockIdx.x);
+}
+
+// A kernel argument: `count` copies. Those of number k have the blocks from first_block[k] on.
+struct CopyTable {
+  static constexpr int kMaxCopies = 15;
+  StridedOperands<2> copies[kMaxCopies];
+  uint32_t first_block[kMaxCopies];
+  int32_t count;
+};
+static_assert(sizeof(CopyTable) <= kArgumentBytes);
+
+// dst[i] = src[i] for each copy of the table, in words W. A block has words of one copy.
+template <class W> __global__ void __launch_bounds__(kThreads) copy_all_words(CopyTable table) {
+  int k = 0;
+  while (k + 1 < table.count && table.first_block[k + 1] <= blockIdx.x) ++k;
+  copy_block<W>(table.copies[k], blockIdx.x - table.first_block[k]);
 }
 
 // A batch of matrix transpositions: dst[r * dst_row + c] = src[c * src_row + r], strides in elements.
@@ -110,12 +132,13 @@ bool is_flat(const StridedIndex& index, size_t k) {
   return index.dims == 1 && (index.numel == 1 || index.stride[k][0] == 1);
 }
 
-// Joins adjacent elements of the innermost loop into larger words while layouts and addresses allow it:
-// halves its size and the other strides. `bytes` is the size of an element. Returns the size of a word.
-int64_t join_words(StridedIndex* index, const View* views, int64_t bytes) {
+// Joins adjacent elements of the innermost loop into words of up to `max_bytes` while layouts and addresses allow
+// it: halves its size and the other strides. Returns the size of a word.
+int64_t join_words(StridedIndex* index, const View* views, int64_t max_bytes = 16) {
+  int64_t bytes = size_of(views[0].dtype);
   const auto inner = static_cast<size_t>(index->dims - 1);
   if (index->inner_stride(0) != 1 || index->inner_stride(1) != 1) return bytes;
-  while (bytes < 16 && index->size[inner] % 2 == 0) {
+  while (bytes < max_bytes && index->size[inner] % 2 == 0) {
     for (size_t k = 0; k < 2; ++k) {
       if (!is_aligned(views[k].data, static_cast<size_t>(2 * bytes))) return bytes;
       for (size_t d = 0; d < inner; ++d)
@@ -128,6 +151,15 @@ int64_t join_words(StridedIndex* index, const View* views, int64_t bytes) {
     bytes *= 2;
   }
   return bytes;
+}
+
+// Calls f(o) with the operands of each part of a copy in words of `bytes` bytes.
+template <class F> void for_each_copy(const StridedIndex& words, const View* views, int64_t bytes, F&& f) {
+  for_each_part(words, kMaxDividend, {}, [&](const StridedIndex& part, const auto& offsets) {
+    auto o = strided_operands<2>(part, views, {});
+    for (size_t k = 0; k < 2; ++k) o.data[k] = static_cast<char*>(views[k].data) + offsets[k] * bytes;
+    f(o);
+  });
 }
 
 // Returns the loop with stride 1 in the source, if the destination has stride 1 in the innermost loop and the
@@ -226,24 +258,53 @@ void copy(const char* op, const StridedIndex& index, const View* views, cudaStre
              strided_operands<2>(part, views, offsets));
     });
   }
-  int64_t bytes = size_of(views[0].dtype);
   if (is_flat(index, 0) && is_flat(index, 1)) {
+    const int64_t bytes = index.numel * size_of(views[0].dtype);
     check(op, "cudaMemcpyAsync",
-          cudaMemcpyAsync(views[0].data, views[1].data, static_cast<size_t>(index.numel * bytes),
-                          cudaMemcpyDeviceToDevice, stream));
-    return count_calls(op, {.copies_on_device = 1, .bytes_on_device = index.numel * bytes});
+          cudaMemcpyAsync(views[0].data, views[1].data, static_cast<size_t>(bytes), cudaMemcpyDeviceToDevice,
+                          stream));
+    return count_calls(op, {.copies_on_device = 1, .bytes_on_device = bytes});
   }
   if (const int loop = transposed_loop(index); loop >= 0 && index.numel < kMaxDividend)
     return run_transposed(op, index, loop, views, stream);
   StridedIndex words = index;
-  bytes = join_words(&words, views, bytes);
-  for_each_part(words, kMaxDividend, {}, [&](const StridedIndex& part, const auto& offsets) {
-    auto o = strided_operands<2>(part, views, {});
-    for (size_t k = 0; k < 2; ++k) o.data[k] = static_cast<char*>(views[k].data) + offsets[k] * bytes;
+  const int64_t bytes = join_words(&words, views);
+  for_each_copy(words, views, bytes, [&](const StridedOperands<2>& o) {
     with_word(bytes, [&]<class W>(W) {
-      launch(op, copy_words<W>, {blocks_for(part.numel, kThreads * kEach), kThreads}, stream, o);
+      launch(op, copy_words<W>, {blocks_for(o.count, kThreads * kEach), kThreads}, stream, o);
     });
   });
+}
+
+void copy_all(const char* op, std::span<const StridedCopy> copies, cudaStream_t stream) {
+  std::vector<StridedCopy> joined;
+  int64_t bytes = 16;  // the largest word that the layouts of all joined copies allow
+  for (const StridedCopy& c : copies) {
+    if (copies.size() == 1 || c.views[0].dtype != c.views[1].dtype || transposed_loop(c.index) >= 0) {
+      copy(op, c.index, c.views.data(), stream);
+      continue;
+    }
+    StridedIndex words = c.index;
+    bytes = std::min(bytes, join_words(&words, c.views.data()));
+    joined.push_back(c);
+  }
+  CopyTable table{};
+  int64_t blocks = 0;
+  const auto launch_table = [&] {
+    if (blocks > 0)
+      with_word(bytes, [&]<class W>(W) { launch(op, copy_all_words<W>, {blocks, kThreads}, stream, table); });
+    table.count = 0, blocks = 0;
+  };
+  for (StridedCopy& c : joined) {
+    join_words(&c.index, c.views.data(), bytes);
+    for_each_copy(c.index, c.views.data(), bytes, [&](const StridedOperands<2>& o) {
+      if (table.count == CopyTable::kMaxCopies) launch_table();
+      table.copies[table.count] = o;
+      table.first_block[table.count++] = static_cast<uint32_t>(blocks);
+      blocks += blocks_for(o.count, kThreads * kEach);
+    });
+  }
+  launch_table();
 }
 
 void round_all(const char* op, DType to, std::span<const ArraysOfTensor<2>> tensors, cudaStream_t stream) {

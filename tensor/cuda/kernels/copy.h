@@ -4,6 +4,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <array>
 #include <cstdint>
 #include <span>
 
@@ -15,6 +16,14 @@ namespace gradus::cuda {
 // Copies views[1] to views[0] at each position of the index space of these two operands, with conversion of
 // dtypes. The two do not overlap. Floats out of range of an integer dtype may differ from the CPU.
 void copy(const char* op, const StridedIndex& index, const View* views, cudaStream_t stream);
+// The arguments of a copy: views[1] to views[0].
+struct StridedCopy {
+  StridedIndex index;
+  std::array<View, 2> views;
+};
+// Makes these copies, of at least one element each, to destinations of one dtype that do not overlap. One launch has
+// up to 15 of those that neither convert nor transpose; copy() makes the others, and a single one.
+void copy_all(const char* op, std::span<const StridedCopy> copies, cudaStream_t stream);
 // Rounds array 1 of each tensor, f32, to its array 0, bf16 or f16. One launch has many tensors.
 void round_all(const char* op, DType to, std::span<const ArraysOfTensor<2>> tensors, cudaStream_t stream);
 // Writes *element, a host value of view.dtype, to all positions of an index space of one operand.

@@ -1,5 +1,5 @@
-// CUDA kernel slots of copy, fill, arange and linspace (tensor/ops/copy.h, creation.h). copy converts dtype
-// and layout within a device, between GPUs, and between host and GPU; the callers have broadcast src to dst's
+// CUDA kernel slots of copy, cat, fill, arange and linspace (tensor/ops/copy.h, concat.h, creation.h). copy converts
+// dtype and layout within a device, between GPUs, and between host and GPU; the callers have broadcast src to dst's
 // shape. Between devices elements are first converted to dst's dtype and layout on src's device, then moved
 // as bytes. Work is queued on the current streams. A copy to the host blocks until the data have arrived; a
 // copy from the host first waits for the host's work.
@@ -8,7 +8,9 @@
 #include "gradus/tensor/cuda/kernels/copy.h"
 #include "gradus/tensor/cuda/ops/operands.h"
 #include "gradus/tensor/kernel.h"
+#include "gradus/tensor/ops/concat.h"
 #include "gradus/tensor/ops/creation.h"
+#include "gradus/tensor/ops/view.h"
 #include "gradus/tensor/runtime/device_allocator.h"
 #include "gradus/tensor/runtime/device_runtime.h"
 
@@ -70,6 +72,21 @@ void copy_cuda(const Tensor& dst, const Tensor& src) {
   copy("copy", o.index, o.views.data(), o.stream);
 }
 
+void cat_cuda(const Tensor& out, const std::vector<Tensor>& xs, int64_t dim) {
+  std::vector<StridedCopy> copies;
+  int64_t start = 0;  // of the next tensor along dim
+  cudaStream_t stream = nullptr;
+  for (const Tensor& x : xs) {
+    if (x.numel() == 0) continue;
+    const Tensor range = raw::narrow(out, dim, start, x.size(dim));
+    const ElementwiseArgs o = operands_of({&range, &x});
+    copies.push_back({o.index, {o.views[0], o.views[1]}});
+    stream = o.stream;
+    start += x.size(dim);
+  }
+  copy_all("cat", copies, stream);
+}
+
 void round_all_cuda(const Tensor& some, const std::vector<Tensor>& dst, const std::vector<Tensor>& src) {
   std::vector<const Tensor*> operands = {&some};
   std::vector<ArraysOfTensor<2>> arrays;
@@ -104,8 +121,8 @@ void linspace_cuda(const Tensor& out, double start, double end) {
 
 [[maybe_unused]] const bool is_set =
     (raw::copy_kernel.cuda = &copy_cuda, raw::round_all_kernel.cuda = &round_all_cuda,
-     raw::fill_kernel.cuda = &fill_cuda, raw::arange_kernel.cuda = &arange_cuda,
-     raw::linspace_kernel.cuda = &linspace_cuda, true);
+     raw::cat_kernel.cuda = &cat_cuda, raw::fill_kernel.cuda = &fill_cuda,
+     raw::arange_kernel.cuda = &arange_cuda, raw::linspace_kernel.cuda = &linspace_cuda, true);
 
 }  // namespace
 }  // namespace gradus::cuda

@@ -1,7 +1,8 @@
-// Kernels for copy (all layouts and dtype conversions), fill, arange and linspace: bit-equal to loops on the
-// host, and no byte outside of the output is written.
+// Kernels for copy (all layouts and dtype conversions), several copies in one launch, fill, arange and linspace:
+// bit-equal to loops on the host, and no byte outside of the output is written.
 #include <functional>
 #include <memory>
+#include <numeric>
 
 #include "device_test.h"
 #include "gradus/tensor/cuda/kernels/copy.h"
@@ -116,6 +117,67 @@ template <class T> void test_one_dtype(const char* name) {
   for (const CopyLayout& l : layouts()) test_copy<T, T>(group, l);
 }
 
+// Copies x_i [rows, columns[i]] side by side to out [rows, sum of columns], from rows with gaps. `mixed`: also x_i that
+// are transposed, a broadcast row, and of another dtype.
+template <class T>
+void check_copy_all(Group& group, int64_t rows, const Sizes& columns, int64_t gap, size_t start, bool mixed) {
+  const int64_t width = std::accumulate(columns.begin(), columns.end(), int64_t{0});
+  std::vector<T> want(static_cast<size_t>(rows * width));
+  const Elements<T> out(want.size(), start);
+  std::vector<std::unique_ptr<Elements<T>>> xs;
+  std::vector<std::unique_ptr<Elements<int8_t>>> others;
+  std::vector<cuda::StridedCopy> copies;
+  int64_t at = 0;  // of x_i in a row of out
+  for (size_t i = 0; i < columns.size(); at += columns[i++]) {
+    const int64_t kind = mixed ? int64_t(i % 4) : 0;
+    const cuda::Strides from = kind == 1   ? cuda::Strides{1, rows}
+                               : kind == 2 ? cuda::Strides{0, 1}
+                                           : cuda::Strides{columns[i] + gap, 1};
+    const cuda::Strides strides[] = {{width, 1}, from};
+    const Sizes sizes = {rows, columns[i]};
+    const auto n = static_cast<size_t>(rows * (columns[i] + gap));
+    std::vector<T> x(n);
+    std::vector<int8_t> other(n);
+    for (size_t k = 0; k < n; ++k) {
+      other[k] = sample<int8_t>(k, i, false);
+      x[k] = kind == 3 ? from_double<T>(other[k]) : sample<T>(k, i);
+    }
+    xs.push_back(std::make_unique<Elements<T>>(x, start));
+    others.push_back(std::make_unique<Elements<int8_t>>(other));
+    copies.push_back({cuda::make_strided_index(sizes, strides),
+                      {cuda::View{out.data() + at, gradus::dtype_v<T>},
+                       kind == 3 ? cuda::View{others.back()->data(), DType::kI8}
+                                 : cuda::View{xs.back()->data(), gradus::dtype_v<T>}}});
+    for_each_position(sizes, {strides[0], from}, {at, 0},
+                      [&](const int64_t* p) { want[size_t(p[0])] = x[size_t(p[1])]; });
+  }
+  cuda::copy_all("test", copies, nullptr);
+  group.check(same_bits(out.take(), want) && out.is_clean(),
+              "%zu of %lld rows, the first of %lld columns, gap %lld, start %zu, mixed %d", columns.size(),
+              (long long)rows, (long long)columns[0], (long long)gap, start, mixed);
+}
+// Copies of 1, 2, 4, 8 and 16 bytes in a word, around the 1024 words of a block and the 15 copies of a launch.
+template <class T> void test_copy_all(const char* name) {
+  Group group(std::string("copy several ") + name);
+  if (!group) return;
+  for (const size_t start : {0, 1})
+    for (const bool mixed : {false, true})
+      for (const int64_t gap : {0, 1, 16}) {
+        for (const Sizes& columns :
+             std::vector<Sizes>{{1}, {1, 1}, {64, 64, 64}, {16, 48, 32, 16}, {33, 64, 1}, {4, 2, 8, 6}})
+          for (const int64_t rows : {1, 7, 33}) check_copy_all<T>(group, rows, columns, gap, start, mixed);
+        for (const size_t count : {14, 15, 16, 31})
+          check_copy_all<T>(group, 3, Sizes(count, 16), gap, start, mixed);
+      }
+  for (const int64_t words : {1023, 1024, 1025, 2049})
+    for (const int64_t n : {words, words * 16 / int64_t(sizeof(T))})
+      for (const size_t start : {0, 1}) {
+        check_copy_all<T>(group, 1, {n, n, 1}, 0, start, false);
+        check_copy_all<T>(group, 1, {n, n, n}, 0, start, false);
+      }
+  if (!options().small) check_copy_all<T>(group, 4099, {1024, 2048, 1008}, 16, 0, false);
+}
+
 template <class T> void test_fill(const char* name, T value) {
   Group group(std::string("fill ") + name);
   if (!group) return;
@@ -171,6 +233,10 @@ void test_copies() {
   test_one_dtype<bf16>("bf16");
   test_one_dtype<double>("f64");
   test_one_dtype<uint8_t>("u8");
+  test_copy_all<float>("f32");
+  test_copy_all<bf16>("bf16");
+  test_copy_all<double>("f64");
+  test_copy_all<uint8_t>("u8");
   {
     Group group("conversions");
     const CopyLayout some[] = {{"flat", {1031}, {1}, {1}, 0, 0},

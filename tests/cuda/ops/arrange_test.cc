@@ -1,5 +1,5 @@
 // Errors of masks and repetition on cuda:0 are the CPU's, thrown where the host next waits. Ops whose sizes are known
-// wait for nothing; those whose sizes values decide wait once.
+// wait for nothing; those whose sizes values decide wait once. Concatenations: elements, layouts, launches.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -11,7 +11,9 @@
 #include "gradus/tensor/ops/arrange.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/index.h"
+#include "gradus/tensor/ops/view.h"
 #include "gradus/tensor/runtime/stream.h"
+#include "gradus/tests/ops/values.h"
 
 namespace gradus {
 namespace {
@@ -79,6 +81,31 @@ TEST(ArrangeOnCuda, OnlyUnknownSizesWait) {
   EXPECT_EQ(waits_of([&] { raw::nonzero(all); }), 1);
   EXPECT_EQ(waits_of([&] { raw::masked_select(x, all); }), 1);
   EXPECT_EQ(waits_of([&] { unique(x); }), 1);
+}
+
+// Operands without elements take no launch, those of another dtype one each.
+TEST(ArrangeOnCuda, ConcatenationTakesALaunchForEach15Operands) {
+  for (const bool is_channels_last : {false, true})
+    for (const int64_t dim : {0, 1, 3})
+      for (const int64_t count : {2, 3, 15, 16, 31})
+        for (const int64_t others : {0, 2}) {
+          std::vector<Tensor> xs;
+          for (int64_t i = 0; i < count + others; ++i) {
+            Shape shape{2, 3, 2, 4};
+            shape[int(dim)] = 2 + i % 3;
+            const Tensor x = random_tensor(shape, i < count ? DType::kF32 : DType::kBF16, uint64_t(i));
+            xs.push_back(is_channels_last ? raw::channels_last(x) : x);
+          }
+          if (!is_channels_last) xs.insert(xs.begin() + 1, raw::narrow(xs[0], dim, 0, 0));
+          const Tensor want = cat(xs, dim);
+          for (Tensor& x : xs) x = raw::to(x, kCuda);
+          const cuda::HostCallScope calls;
+          const Tensor got = cat(xs, dim);
+          EXPECT_EQ(calls.total().launches, (count + 14) / 15 + others) << calls.table();
+          EXPECT_EQ(calls.total().copies_on_device, 0);
+          EXPECT_EQ(got.strides(), want.strides());
+          EXPECT_EQ(got.to_vector<float>(), want.to_vector<float>()) << count << " along " << dim;
+        }
 }
 
 }  // namespace

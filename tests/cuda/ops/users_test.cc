@@ -10,6 +10,7 @@
 #include "gradus/tensor/ops/arithmetic.h"
 #include "gradus/tensor/ops/arrange.h"
 #include "gradus/tensor/ops/comparison.h"
+#include "gradus/tensor/ops/concat.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/creation.h"
 #include "gradus/tensor/ops/elementwise.h"
@@ -118,6 +119,9 @@ TEST_F(CudaUsers, TheTestWouldNotice) {
 
 TEST_F(CudaUsers, OfCopiesAndSequences) {
   expect_told("copy", all_of(ones({4}), ones({4})), [](const Operands& x) { raw::copy_kernel(x[0], x[1]); });
+  expect_told("cat", all_of(ones({4}), ones({1}), ones({3})), [](const Operands& x) {
+    raw::cat_kernel(x[0], {x[1], x[2]}, 0);
+  });
   expect_told("fill", all_of(ones({4})), [](const Operands& x) { raw::fill_kernel(x[0], 3); });
   expect_told("arange", all_of(ones({4})), [](const Operands& x) { raw::arange_kernel(x[0], 0, 1); });
   expect_told("linspace", all_of(ones({4})), [](const Operands& x) { raw::linspace_kernel(x[0], 0, 1); });

@@ -107,8 +107,8 @@ int64_t calls_of_gpt(int64_t layers, bool is_bf16) {
 
 // Those that one more layer adds.
 TEST(Calls, LayerOfGpt) {
-  EXPECT_LE(calls_of_gpt(3, false) - calls_of_gpt(2, false), 34);
-  EXPECT_LE(calls_of_gpt(3, true) - calls_of_gpt(2, true), 40);
+  EXPECT_LE(calls_of_gpt(3, false) - calls_of_gpt(2, false), 32);
+  EXPECT_LE(calls_of_gpt(3, true) - calls_of_gpt(2, true), 38);
 }
 
 // Last, because it is the largest: the emulated device runs queued work later, and the end of the program

@@ -23,7 +23,7 @@ CHECKS = {
     "batch_norm_backward.cu.cc": ["batch norm of f32"],
     "channel_sums.h": ["batch norm of f32"],
     "chunk_loop.h": ["gradients in f32", "steps"],
-    "copy.cu.cc": ["copy u8", "copy f32", "fill", "conversions", "arange"],
+    "copy.cu.cc": ["copy u8", "copy f32", "copy several", "fill", "conversions", "arange"],
     "cross_entropy.cu.cc": ["cross entropy of f32"],
     "direct_conv.cu.cc": ["convolutions of f32"],
     "elementwise.h": ["element-wise", "conversions"],

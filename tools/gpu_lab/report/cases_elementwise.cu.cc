@@ -164,6 +164,22 @@ template <class P> Case rounded(const char* what, int64_t start, double most) {
           }};
 }
 
+// Copies four arrays [rows, columns] of f32 side by side to one of 1 MiB.
+Case joined(const char* what, int64_t columns, double most) {
+  const int64_t rows = kFloats / 4 / columns;
+  return {what, 2. * static_cast<double>(4 * rows * columns) * 4, most, [=] {
+            const Zeros x, y;
+            const Strides strides[] = {{4 * columns, 1}, {columns, 1}};
+            std::vector<StridedCopy> copies;
+            for (int64_t i = 0; i < 4; ++i)
+              copies.push_back({make_strided_index(Sizes{rows, columns}, strides),
+                                {View{as<float>(y) + i * columns, DType::kF32},
+                                 View{as<float>(x) + i * rows * columns, DType::kF32}}});
+            copy_all("report", copies, nullptr);
+            synchronize();
+          }};
+}
+
 }  // namespace
 
 std::vector<Case> elementwise_cases() {
@@ -215,6 +231,8 @@ std::vector<Case> elementwise_cases() {
        copied(Operands<uint8_t, uint8_t>{{1024, 1024}, {{{1024, 1}, {1, 1024}}}})},
       {"copy f64, transposed", 2 * kAll, kStrided,
        copied(Operands<double, double>{{256, 512}, {{{512, 1}, {1, 256}}}})},
+      joined("four copies f32, rows of 64", 64, kDense),
+      joined("four copies f32, rows of 1000", 1000, kDense),
       {"fill f32", kAll, kDense, filled(dense<float>())},
       {"fill bf16", kAll, kDense, filled(dense<bf16>())},
       {"fill f32, rows with gaps", kAll * 1000 / 1024, kStrided,
