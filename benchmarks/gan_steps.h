@@ -66,20 +66,22 @@ class DcganStep {
 // A training step of a WGAN-GP critic, whose gradient penalty needs double backward.
 class WganGpCriticStep {
  public:
-  WganGpCriticStep(int64_t size, int64_t width, int64_t batch)
+  WganGpCriticStep(int64_t size, int64_t width, int64_t batch, Device device = kCPU)
       : gen_({.size = size, .channel_base = width * size}),
         critic_({.size = size, .channel_base = width * size}),
-        real_(tanh(randn({batch, 3, size, size}))),
-        opt_(critic_.parameters(), {.lr = 1e-4, .betas = {0.5, 0.9}}) {
+        real_(tanh(randn({batch, 3, size, size}, {.device = device}))),
+        opt_(critic_.to(device).parameters(), {.lr = 1e-4, .betas = {0.5, 0.9}}) {
+    gen_.to(device);
     gm_.attach(critic_.parameters());
   }
 
   void run() {
     const int64_t batch = real_.size(0);
-    const Tensor fake = gen_(randn({batch, gen_.options().latent}));
+    const TensorOptions options{.device = real_.device()};
+    const Tensor fake = gen_(randn({batch, gen_.options().latent}, options));
     Recording judging = gm_.record();
     const Tensor real_scores = critic_(real_), fake_scores = critic_(fake);
-    const Tensor penalty = gan::gradient_penalty(critic_, real_, fake, rand({batch}));
+    const Tensor penalty = gan::gradient_penalty(critic_, real_, fake, rand({batch}, options));
     judging.backward(gan::wgan_d(real_scores, fake_scores) + 10 * penalty);
     opt_.step().clear_grad();
   }
@@ -95,29 +97,30 @@ class WganGpCriticStep {
 // A training step of both networks of a progressive GAN at the largest resolution, as in examples/gans/pggan.cc.
 class PgganStep {
  public:
-  PgganStep(int64_t size, int64_t width, int64_t batch)
+  PgganStep(int64_t size, int64_t width, int64_t batch, Device device = kCPU)
       : gen_({.size = size, .channels = 1, .latent = 128, .channel_base = width * size / 2}),
         disc_({.size = size, .channels = 1, .channel_base = width * size / 2}),
-        real_(tanh(randn({batch, 1, size, size}))),
-        opt_g_(gen_.parameters(), {.lr = 1e-3, .betas = {0, 0.99}}),
-        opt_d_(disc_.parameters(), {.lr = 1e-3, .betas = {0, 0.99}}) {
+        real_(tanh(randn({batch, 1, size, size}, {.device = device}))),
+        opt_g_(gen_.to(device).parameters(), {.lr = 1e-3, .betas = {0, 0.99}}),
+        opt_d_(disc_.to(device).parameters(), {.lr = 1e-3, .betas = {0, 0.99}}) {
     gm_g_.attach(gen_.parameters());
     gm_d_.attach(disc_.parameters());
   }
 
   void run() {
     const int64_t batch = real_.size(0);
+    const TensorOptions options{.device = real_.device()};
     {
-      const Tensor fake = gen_(randn({batch, 128}));
+      const Tensor fake = gen_(randn({batch, 128}, options));
       Recording judging = gm_d_.record();
       const Tensor real_scores = disc_(real_), fake_scores = disc_(fake);
-      const Tensor penalty = gan::gradient_penalty(disc_, real_, fake, rand({batch}));
+      const Tensor penalty = gan::gradient_penalty(disc_, real_, fake, rand({batch}, options));
       judging.backward(gan::wgan_d(real_scores, fake_scores) + 10 * penalty +
                        0.001 * gan::drift(real_scores));
       opt_d_.step().clear_grad();
     }
     Recording making = gm_g_.record();
-    making.backward(gan::wgan_g(disc_(gen_(randn({batch, 128})))));
+    making.backward(gan::wgan_g(disc_(gen_(randn({batch, 128}, options)))));
     opt_g_.step().clear_grad();
   }
 

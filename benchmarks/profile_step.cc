@@ -105,14 +105,6 @@ Model gan_step(int64_t batch, std::function<std::shared_ptr<Step>(int64_t, Devic
   };
 }
 
-// For models with ops that have no GPU kernel: throws if Options::device is not the CPU.
-template <class Make> auto on_cpu(Make make) {
-  return [make](int64_t batch, Device device) {
-    if (device != kCPU) throw ValueError("profile_step", "this model trains on CPUs alone, not on ", device);
-    return make(batch);
-  };
-}
-
 std::map<std::string, Model> models_by_name() {
   const auto resnet = [](models::ResNetOptions options, int64_t batch, int64_t size) {
     return classifier([options] { return std::make_shared<models::ResNet>(options); }, batch, {3, size, size},
@@ -125,6 +117,12 @@ std::map<std::string, Model> models_by_name() {
       return std::make_shared<DcganStep>(options);
     });
   };
+  const auto wgan_gp = [](int64_t batch, Device device) {
+    return std::make_shared<WganGpCriticStep>(64, 64, batch, device);
+  };
+  const auto pggan = [](int64_t batch, Device device) {
+    return std::make_shared<PgganStep>(32, 16, batch, device);
+  };
   return {
       {"mnist_cnn", classifier([] { return std::make_shared<models::MnistNet>(); }, 64, {1, 28, 28}, 10)},
       {"resnet18", resnet(models::resnet18(), 16, 224)},
@@ -133,10 +131,8 @@ std::map<std::string, Model> models_by_name() {
       {"gpt", gpt_step},
       {"dcgan64", dcgan({})},
       {"dcgan32", dcgan({.size = 32, .channels = 1, .width = 32, .batch = 128})},
-      {"wgan_gp64", gan_step<WganGpCriticStep>(
-                        64, on_cpu([](int64_t b) { return std::make_shared<WganGpCriticStep>(64, 64, b); }))},
-      {"pggan32",
-       gan_step<PgganStep>(32, on_cpu([](int64_t b) { return std::make_shared<PgganStep>(32, 16, b); }))},
+      {"wgan_gp64", gan_step<WganGpCriticStep>(64, wgan_gp)},
+      {"pggan32", gan_step<PgganStep>(32, pggan)},
   };
 }
 
