@@ -3,7 +3,7 @@
 #
 #   tools/cuda-toolkit.sh
 #
-# The toolkit's parts are PyPI's packages, 1.1 GB; pip checks their checksums.
+# The toolkit's parts are PyPI's packages, 1.2 GB; pip checks their checksums.
 . "$(dirname -- "${BASH_SOURCE[0]}")/lib.sh"
 
 [[ ${1:-} != @(-h|--help) ]] || usage
@@ -12,7 +12,7 @@ toolkit=$place/packages/nvidia/cu13
 if [[ ! -e $place/whole ]]; then
   [[ $(uname -m) == x86_64 ]] || die "cuda-toolkit: its packages are for x86-64"
   ensure_packages "python3-venv          installs PyPI's packages"
-  say "fetching 1.1 GB to $place"
+  say "fetching 1.2 GB to $place"
   rm -rf "$place"
   python3 -m venv "$place/venv" >&2
   "$place/venv/bin/pip" install --no-deps --require-hashes --target "$place/packages" \

@@ -9,6 +9,7 @@
 
 #include "gradus/autograd/graph/autocast.h"
 #include "gradus/autograd/graph/record.h"
+#include "gradus/autograd/graph/recording_state.h"
 #include "gradus/autograd/ops/arithmetic.h"
 #include "gradus/autograd/ops/comparison.h"
 #include "gradus/autograd/ops/dropout.h"
@@ -112,10 +113,17 @@ bool uses_kernel(const Tensor& q, const Tensor& k, const Tensor& v, const Attent
   return q.dtype() == DType::kF32 || (q.dtype() != DType::kF64 && o.causal);
 }
 
+// Whether the call is in a run of a checkpoint, or of a pipeline's recomputation: both runs must have the same kernel.
+bool runs_twice() {
+  const auto is_probe = [](const auto& recording) { return autograd::as_recording(recording)->is_probe(); };
+  return autograd::is_recomputing() || std::ranges::any_of(autograd::open_recordings(), is_probe);
+}
+
 // Returns y by the kernel.
 Tensor fused(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& o) {
   raw::AttentionSpec spec{.scale = scale_of(q, o), .causal = o.causal, .dropout = o.dropout};
   if (o.dropout > 0) spec.draw = raw::next_dropout_draw(q.device());
+  spec.may_use_library = autograd::any_tracked(q, k, v) && !runs_twice();
   const auto [y, softmax_stats] = raw::attention(q, k, v, o.mask, spec);
   if (Recorder r{"scaled_dot_product_attention", q, k, v})
     r.record_joint(

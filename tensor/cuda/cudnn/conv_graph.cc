@@ -6,52 +6,22 @@
 // channels-last, w is row-major [O, C / groups, ...]: cuDNN infers groups from the sizes. Descriptors have
 // shapes, dtypes and alignments; the addresses follow when a plan is executed. Callers guarantee: relu
 // requires a bias, and a bias the forward.
-#include "gradus/tensor/cuda/cudnn/cudnn_calls.h"
+#include "gradus/tensor/cuda/cudnn/conv_graph.h"
 
 #include <limits>
+#include <utility>
+#include <vector>
 
-// Plans are made for a handle, as the recorded ones were (tools/gpu_lab/records).
-#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+#include "gradus/tensor/cuda/cudnn/graph_parts.h"
 
 namespace gradus::cuda {
 namespace {
 
-cudnnDataType_t data_type(DType dtype) {
-  switch (dtype) {
-    case DType::kF64:
-      return CUDNN_DATA_DOUBLE;
-    case DType::kF16:
-      return CUDNN_DATA_HALF;
-    case DType::kBF16:
-      return CUDNN_DATA_BFLOAT16;
-    default:
-      return CUDNN_DATA_FLOAT;
-  }
-}
 // The type in which products are summed: f64 for f64, else f32.
 cudnnDataType_t sum_type(const Convolution& c) {
   return c.x.dtype() == DType::kF64 ? CUDNN_DATA_DOUBLE : CUDNN_DATA_FLOAT;
 }
 
-// A tensor descriptor: strides in elements, alignment of the address in bytes.
-struct Layout {
-  Id id;
-  cudnnDataType_t type;
-  Shape sizes;
-  Strides strides;
-  int64_t alignment;
-};
-Descriptor make_tensor(const Calls& calls, const Layout& t) {
-  Descriptor d = calls.create(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
-  calls.set(d, CUDNN_ATTR_TENSOR_DATA_TYPE, t.type);
-  calls.set(d, CUDNN_ATTR_TENSOR_DIMENSIONS, t.sizes);
-  calls.set(d, CUDNN_ATTR_TENSOR_STRIDES, t.strides);
-  calls.set(d, CUDNN_ATTR_TENSOR_UNIQUE_ID, int64_t(t.id));
-  calls.set(d, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, t.alignment);
-  if (t.id == kSum || t.id == kBiased) calls.set(d, CUDNN_ATTR_TENSOR_IS_VIRTUAL, true);  // never in memory
-  calls.finalize(d);
-  return d;
-}
 Descriptor make_image(const Calls& calls, Id id, const Tensor& t) {
   return make_tensor(calls,
                      {id, data_type(t.dtype()), t.shape(), channels_last_strides(t.shape()), alignment(t)});
@@ -128,14 +98,14 @@ int64_t alignment(const Tensor& t) {
   return static_cast<int64_t>(address & -address);
 }
 
-// The graph keeps its parts: their descriptors may be destroyed afterward. A null handle: no device.
 Descriptor make_graph(const Calls& calls, const Convolution& c, cudnnHandle_t handle) {
   const Descriptor x = make_image(calls, kX, c.x), y = make_image(calls, kY, c.y);
   const Descriptor w = make_tensor(
       calls, {kW, data_type(c.w.dtype()), c.w.shape(), row_major_strides(c.w.shape()), alignment(c.w)});
   const Descriptor geometry = make_geometry(calls, c);
   const auto unstored = [&](Id id) {
-    return make_tensor(calls, {id, sum_type(c), c.y.shape(), channels_last_strides(c.y.shape()), 16});
+    return make_tensor(
+        calls, {id, sum_type(c), c.y.shape(), channels_last_strides(c.y.shape()), 16, GraphPlace::kVirtual});
   };
   Descriptor sum, biased, addition, rectification;
   if (c.bias) sum = unstored(kSum);
@@ -145,7 +115,7 @@ Descriptor make_graph(const Calls& calls, const Convolution& c, cudnnHandle_t ha
   if (c.bias)
     addition = make_pointwise(calls, c, CUDNN_POINTWISE_ADD, sum, make_bias(calls, c), c.relu ? biased : y);
   const Names& names = names_of(c.pass);
-  const Descriptor operation = calls.create(names.operation);
+  Descriptor operation = calls.create(names.operation);
   calls.set(operation, names.x, {x});
   calls.set(operation, names.w, {w});
   calls.set(operation, names.y, {c.bias ? sum : y});
@@ -159,16 +129,11 @@ Descriptor make_graph(const Calls& calls, const Convolution& c, cudnnHandle_t ha
   }
   calls.finalize(operation);
 
-  Descriptor graph = calls.create(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
-  if (c.relu)
-    calls.set(graph, CUDNN_ATTR_OPERATIONGRAPH_OPS, {operation, addition, rectification});
-  else if (c.bias)
-    calls.set(graph, CUDNN_ATTR_OPERATIONGRAPH_OPS, {operation, addition});
-  else
-    calls.set(graph, CUDNN_ATTR_OPERATIONGRAPH_OPS, {operation});
-  if (handle) calls.set(graph, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, handle);
-  calls.finalize(graph);
-  return graph;
+  std::vector<Descriptor> operations;
+  operations.push_back(std::move(operation));
+  if (c.bias) operations.push_back(std::move(addition));
+  if (c.relu) operations.push_back(std::move(rectification));
+  return make_operation_graph(calls, operations, handle);
 }
 
 }  // namespace gradus::cuda

@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "gradus/tensor/cuda/cudnn/conv_graph.h"
 #include "gradus/tensor/cuda/cudnn/conv_plans.h"
 #include "gradus/tensor/cuda/cudnn/cudnn_calls.h"
 #include "gradus/tensor/cuda/cudnn/plan_cache.h"
@@ -183,7 +184,7 @@ bool uses_cudnn_benchmark() { return benchmark; }
 
 bool convolve(const char* op, const Convolution& c, cudaStream_t stream) {
   const Cudnn& library = cudnn(op);
-  const Calls calls(op, library, c);
+  const Calls calls(op, library, named(c));
   DeviceState& state = state_of(c.x.device().index);
   const ConvKey key = key_of(c);
   const PlanCache::Plan plan =

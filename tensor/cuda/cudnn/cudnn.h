@@ -55,6 +55,7 @@ class Descriptor {
   Descriptor(const Cudnn& library, cudnnBackendDescriptor_t made)
       : made_(made, library.cudnnBackendDestroyDescriptor) {}
   operator cudnnBackendDescriptor_t() const { return made_.get(); }  // NOLINT
+  bool exists() const { return made_ != nullptr; }
 
  private:
   std::unique_ptr<void, cudnnStatus_t (*)(cudnnBackendDescriptor_t)> made_{nullptr, nullptr};

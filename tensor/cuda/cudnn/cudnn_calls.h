@@ -1,9 +1,10 @@
 // Calls of cuDNN's backend (graph) API: creates descriptors, sets and reads their attributes by their C++
-// types, and throws CudnnError for a failed call. make_graph makes the graph of a convolution, bias and ReLU.
+// types, and throws CudnnError for a failed call.
 #pragma once
 
 #include <cudnn_graph.h>
 
+#include <array>
 #include <cstdint>
 #include <initializer_list>
 #include <span>
@@ -24,6 +25,9 @@ constexpr cudnnBackendAttributeType_t type_of(cudnnHandle_t) { return CUDNN_TYPE
 constexpr cudnnBackendAttributeType_t type_of(cudnnDataType_t) { return CUDNN_TYPE_DATA_TYPE; }
 constexpr cudnnBackendAttributeType_t type_of(cudnnConvolutionMode_t) { return CUDNN_TYPE_CONVOLUTION_MODE; }
 constexpr cudnnBackendAttributeType_t type_of(cudnnPointwiseMode_t) { return CUDNN_TYPE_POINTWISE_MODE; }
+constexpr cudnnBackendAttributeType_t type_of(cudnnReduceTensorOp_t) {
+  return CUDNN_TYPE_REDUCTION_OPERATOR_TYPE;
+}
 constexpr cudnnBackendAttributeType_t type_of(cudnnNanPropagation_t) { return CUDNN_TYPE_NAN_PROPOGATION; }
 constexpr cudnnBackendAttributeType_t type_of(cudnnBackendHeurMode_t) { return CUDNN_TYPE_HEUR_MODE; }
 constexpr cudnnBackendAttributeType_t type_of(cudnnBackendKnobType_t) { return CUDNN_TYPE_KNOB_TYPE; }
@@ -32,19 +36,28 @@ constexpr cudnnBackendAttributeType_t type_of(cudnnBackendNumericalNote_t) {
 }
 constexpr cudnnBackendAttributeType_t type_of(cudnnBackendBehaviorNote_t) { return CUDNN_TYPE_BEHAVIOR_NOTE; }
 
-// Calls of the library for one convolution. Holds references: `library` and `c` must outlive it. All
-// functions throw CudnnError with `op`, the call, cuDNN's reason and the tensors.
+// The tensors of a call, for error messages.
+struct NamedTensor {
+  const char* name = nullptr;  // null: none
+  const Tensor* tensor = nullptr;
+};
+using NamedTensors = std::array<NamedTensor, 4>;
+
+// Calls of the library for one op. Holds references: `library` and the tensors must outlive it. All functions throw
+// CudnnError with `op`, the call, cuDNN's reason and the tensors.
 class Calls {
  public:
-  Calls(const char* op, const Cudnn& library, const Convolution& c) : op_(op), library_(library), c_(c) {}
+  Calls(const char* op, const Cudnn& library, const NamedTensors& tensors)
+      : op_(op), library_(library), tensors_(tensors) {}
 
   void check(const char* call, cudnnStatus_t status) const {
     if (status == CUDNN_STATUS_SUCCESS) [[likely]]
       return;
     char reason[256] = "";
     library_.cudnnGetLastErrorString(reason, sizeof reason);
-    const std::string operands =
-        concat("x ", describe(c_.x), ", weight ", describe(c_.w), ", y ", describe(c_.y));
+    std::string operands;
+    for (const NamedTensor& t : tensors_)
+      if (t.name) operands += concat(operands.empty() ? "" : ", ", t.name, " ", describe(*t.tensor));
     throw CudnnError(op_, call, concat(library_.cudnnGetErrorString(status), reason[0] ? ", " : "", reason),
                      operands, status);
   }
@@ -127,18 +140,7 @@ class Calls {
 
   const char* op_;
   const Cudnn& library_;
-  const Convolution& c_;
+  const NamedTensors tensors_;
 };
-
-// The unique ids of a graph's tensors. kSum (x convolved with w) and kBiased (kSum plus bias, before the
-// ReLU) are virtual: they are never stored in memory.
-enum Id : int64_t { kX = 1, kW, kY, kBias, kSum, kBiased };
-
-// Returns the alignment of the tensor's address in bytes, at most 16: the library requires no more.
-int64_t alignment(const Tensor& t);
-
-// Returns the operation graph of a convolution (or its gradient, Convolution::pass), for plans on the
-// handle's device. A null handle: the graph has no device, and its plans are not run.
-Descriptor make_graph(const Calls& calls, const Convolution& c, cudnnHandle_t handle);
 
 }  // namespace gradus::cuda

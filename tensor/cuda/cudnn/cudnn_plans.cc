@@ -6,32 +6,16 @@
 #include <utility>
 #include <vector>
 
+#include "gradus/tensor/cuda/cudnn/conv_graph.h"
 #include "gradus/tensor/cuda/cudnn/cudnn.h"
 #include "gradus/tensor/cuda/cudnn/cudnn_calls.h"
-
-// The attributes that bind a plan to a handle are deprecated, but tools/gpu_lab/records has them.
-#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+#include "gradus/tensor/cuda/cudnn/graph_parts.h"
 
 namespace gradus::cuda {
 namespace {
 
 // Bytes. A plan with a larger workspace is used only if cuDNN recommends no other.
 constexpr int64_t kMaxWorkspace = int64_t(1) << 30;
-
-// Returns the engine configurations that cuDNN recommends in this mode, best first; empty if the mode has
-// none. `properties`: as in Planned.
-std::vector<Descriptor> configurations(const Calls& calls, const Descriptor& graph,
-                                       cudnnBackendHeurMode_t mode, cudnnBackendDescriptor_t properties) {
-  const Descriptor heuristic = calls.create(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
-  calls.set(heuristic, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, {graph});
-  calls.set(heuristic, CUDNN_ATTR_ENGINEHEUR_MODE, mode);
-  if (properties) calls.set(heuristic, CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, {properties});
-  if (!calls.try_finalize(heuristic)) return {};
-  const int64_t count =
-      calls.get(heuristic, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, 0, nullptr);
-  if (count == 0) return {};
-  return calls.parts(heuristic, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, count);
-}
 
 // Returns whether the engine is as deterministic as c requires, and precise enough: without TF32 for f32,
 // unless c.tf32.
@@ -63,21 +47,15 @@ struct Planned {
 
   // Returns no plan if cuDNN cannot build one.
   ConvPlan plan(const Descriptor& configuration, ConvChoice choice) const {
-    ConvPlan p{calls.create(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR), 0, std::move(choice)};
-    calls.set(p.plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, {configuration});
-    if (handle)
-      calls.set(p.plan, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, handle);
-    else
-      calls.set(p.plan, CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, {properties});
-    if (!calls.try_finalize(p.plan)) return {};
+    ConvPlan p{plan_of_configuration(calls, configuration, handle, properties), 0, std::move(choice)};
+    if (!p.plan) return {};
     p.workspace = calls.value<int64_t>(p.plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE);
     return p;
   }
 
   // Returns no plan if the engine is skipped.
   ConvPlan plan_recommended(const Descriptor& configuration) const {
-    const Descriptor engine = std::move(
-        calls.parts(configuration, CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_BACKEND_ENGINE_DESCRIPTOR, 1).at(0));
+    const Descriptor engine = engine_of(calls, configuration);
     if (!may_run(calls, c, engine)) return {};
     ConvChoice choice{calls.value<int64_t>(engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX), {}};
     // cuDNN does not report the number of knob choices of a configuration: at most one per knob.
@@ -120,13 +98,13 @@ struct Planned {
 std::vector<ConvPlan> recommended_plans(const char* op, const Cudnn& library, const Convolution& c,
                                         cudnnHandle_t handle, cudnnBackendDescriptor_t properties,
                                         size_t most) {
-  const Calls calls(op, library, c);
+  const Calls calls(op, library, named(c));
   const Descriptor graph = make_graph(calls, c, handle);
   const Planned planned{calls, c, handle, properties};
   std::vector<ConvPlan> plans;
   ConvPlan least;  // of the plans above kMaxWorkspace, the one with the smallest workspace
   for (const cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
-    for (const Descriptor& configuration : configurations(calls, graph, mode, properties)) {
+    for (const Descriptor& configuration : recommended_configurations(calls, graph, mode, properties)) {
       ConvPlan p = planned.plan_recommended(configuration);
       if (!p.plan) continue;
       if (p.workspace <= kMaxWorkspace)
@@ -143,7 +121,7 @@ std::vector<ConvPlan> recommended_plans(const char* op, const Cudnn& library, co
 
 ConvPlan plan_of_choice(const char* op, const Cudnn& library, const Convolution& c, const ConvChoice& choice,
                         cudnnHandle_t handle, cudnnBackendDescriptor_t properties) {
-  const Calls calls(op, library, c);
+  const Calls calls(op, library, named(c));
   const Descriptor graph = make_graph(calls, c, handle);
   try {
     ConvPlan p = Planned{calls, c, handle, properties}.plan_chosen(graph, choice);

@@ -307,10 +307,15 @@ __global__ void __launch_bounds__(kThreads, Block<T, head>::kBlocks)
   block.store_rows(a.y, a.L, a.V, sum, [&](int i) { return static_cast<C>(a.keep_scale) / total[i]; });
 }
 
+// Returns 1 / total of a query; 1 if stats are logsumexp, whose shift divides already.
+template <class C> __device__ __forceinline__ C inverse_total(const SoftmaxStats<C>& stats, int64_t query) {
+  return stats.count == 2 ? 1 / stats.data[2 * query + 1] : C(1);
+}
+
 // dq = scale ds k, and dy_y[l] = sum_c dy[l, c] y[l, c]. A block owns queries.
 template <class T, int head>
 __global__ void __launch_bounds__(kThreads, Block<T, head>::kBlocks)
-    query_gradient(compute_t<T>* dy_y, const compute_t<T>* stats, Attention a) {
+    query_gradient(compute_t<T>* dy_y, SoftmaxStats<compute_t<T>> stats, Attention a) {
   using B = Block<T, head>;
   using C = compute_t<T>;
   const B block(a, false);
@@ -326,7 +331,7 @@ __global__ void __launch_bounds__(kThreads, Block<T, head>::kBlocks)
                              widen(y.data[l * y.row + c]), partial_sum);
     queries[i].dy_y = merge_columns(partial_sum, std::plus<>());
     if (l >= a.L) continue;
-    queries[i].row_max = stats[2 * row], queries[i].inverse = 1 / stats[2 * row + 1];
+    queries[i].row_max = stats.data[stats.count * row], queries[i].inverse = inverse_total(stats, row);
     if (block.tx == 0) dy_y[row] = queries[i].dy_y;
   }
   typename B::Result sum{};
@@ -351,7 +356,7 @@ __global__ void __launch_bounds__(kThreads, Block<T, head>::kBlocks)
 // dk = scale ds^T q, dv = keep_scale (keep w)^T dy. A block owns keys: rows are keys here, columns are queries.
 template <class T, int head>
 __global__ void __launch_bounds__(kThreads, Block<T, head>::kBlocks)
-    key_gradients(const compute_t<T>* dy_y, const compute_t<T>* stats, Attention a) {
+    key_gradients(const compute_t<T>* dy_y, SoftmaxStats<compute_t<T>> stats, Attention a) {
   using B = Block<T, head>;
   using C = compute_t<T>;
   const B block(a, true);
@@ -366,7 +371,7 @@ __global__ void __launch_bounds__(kThreads, Block<T, head>::kBlocks)
       const int l = block.column(j);
       const int64_t row = block.matrix * a.L + query + l;
       typename B::QueryStats of;
-      if (query + l < a.L) of = {stats[2 * row], 1 / stats[2 * row + 1], dy_y[row]};
+      if (query + l < a.L) of = {stats.data[stats.count * row], inverse_total(stats, row), dy_y[row]};
 #pragma unroll
       for (int i = 0; i < B::kEach; ++i) {
         const C score = block.score(scores[i][j], query + l, block.first + block.row(i));
@@ -404,8 +409,8 @@ void attention(const char* op, compute_t<T>* stats, const Attention& a, cudaStre
 }
 
 template <class T>
-void attention_backward(const char* op, compute_t<T>* dy_y, const compute_t<T>* stats, const Attention& a,
-                        cudaStream_t stream) {
+void attention_backward(const char* op, compute_t<T>* dy_y, SoftmaxStats<compute_t<T>> stats,
+                        const Attention& a, cudaStream_t stream) {
   with_head(a, [&]<int head>() {
     using B = Block<T, head>;
     launch(op, query_gradient<T, head>, grid_of<B>(a, a.L), stream, dy_y, stats, a);
@@ -413,10 +418,10 @@ void attention_backward(const char* op, compute_t<T>* dy_y, const compute_t<T>* 
   });
 }
 
-#define GRADUS_INSTANTIATE(T)                                                                            \
-  template void attention<T>(const char*, compute_t<T>*, const Attention&, cudaStream_t);                \
-  template void attention_backward<T>(const char*, compute_t<T>*, const compute_t<T>*, const Attention&, \
-                                      cudaStream_t);
+#define GRADUS_INSTANTIATE(T)                                                                 \
+  template void attention<T>(const char*, compute_t<T>*, const Attention&, cudaStream_t);     \
+  template void attention_backward<T>(const char*, compute_t<T>*, SoftmaxStats<compute_t<T>>, \
+                                      const Attention&, cudaStream_t);
 GRADUS_INSTANTIATE(float)
 GRADUS_INSTANTIATE(double)
 GRADUS_INSTANTIATE(bf16)

@@ -40,6 +40,12 @@ struct Attention {
   AttentionMask mask_type = AttentionMask::kNone;
 };
 
+// Numbers of each query's softmax: row_max and total, or one, row_max + log(total).
+template <class C> struct SoftmaxStats {
+  const C* data;      // [matrices, L, count]
+  int64_t count = 2;  // or 1
+};
+
 // Computes a.y [matrices, L, V] and stats [matrices, L, 2] = (row_max, total). A query with all keys masked has total =
 // NaN.
 template <class T>
@@ -47,7 +53,7 @@ void attention(const char* op, compute_t<T>* stats, const Attention& a, cudaStre
 // Computes a.dq [matrices, L, E], a.dk [matrices, S, E] and a.dv [matrices, S, V] from a.dy and the results of
 // attention(). Workspace: dy_y [matrices, L].
 template <class T>
-void attention_backward(const char* op, compute_t<T>* dy_y, const compute_t<T>* stats, const Attention& a,
-                        cudaStream_t stream);
+void attention_backward(const char* op, compute_t<T>* dy_y, SoftmaxStats<compute_t<T>> stats,
+                        const Attention& a, cudaStream_t stream);
 
 }  // namespace gradus::cuda

@@ -16,7 +16,7 @@ namespace gradus::cuda {
 // Numbers of successful calls, and bytes.
 struct HostCalls {
   int64_t launches = 0;       // of kernels
-  int64_t library_calls = 0;  // products by cuBLASLt and convolutions by cuDNN
+  int64_t library_calls = 0;  // products by cuBLASLt, convolutions and attention by cuDNN
   int64_t waits = 0;          // of the host for a stream, an event or a device, also by freeing memory
   int64_t allocations = 0;    // by CUDA, of device memory or pinned memory; not those from a cache
   int64_t copies_to_device = 0, bytes_to_device = 0;

@@ -53,10 +53,10 @@ struct Operands {
     shape[shape.size() - 1] = columns, order[order.size() - 1] = 0;
     return empty_strided(shape, strides_in_order(shape, memory_order(order)), {q.dtype(), q.device()});
   }
-  // Returns an uninitialized [batch,L,2] for the max and total of each query.
-  Tensor stats() const {
+  // Returns an uninitialized [batch,L,count] for numbers of each query's softmax.
+  Tensor stats(int64_t count) const {
     Shape shape = q.shape();
-    shape[shape.size() - 1] = 2;
+    shape[shape.size() - 1] = count;
     return empty(shape, {q.dtype() == DType::kF64 ? DType::kF64 : DType::kF32, q.device()});
   }
   Shape batch;
@@ -65,10 +65,15 @@ struct Operands {
 
 }  // namespace
 
+constinit decltype(attention_by_library) attention_by_library = nullptr;
+
 AttentionOutput attention(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask,
                           const AttentionSpec& spec) {
   const Operands in(q, k, v, mask);
-  const AttentionOutput r{in.result(q, v.size(-1)), in.stats()};
+  const Tensor y = in.result(q, v.size(-1));
+  const bool by_library =
+      is_cuda(q) && attention_by_library && attention_by_library(y, in.q, in.k, in.v, in.mask, spec);
+  const AttentionOutput r{y, in.stats(by_library ? 1 : 2)};
   if (in.k.size(-2) == 0)
     fill_(r.y, 0);
   else if (r.y.numel() > 0)

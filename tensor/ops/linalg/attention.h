@@ -10,8 +10,9 @@ namespace gradus::raw {
 struct AttentionSpec {
   double scale = 1;
   bool causal = false;
-  double dropout = 0;  // probability of dropping a weight
-  DrawKey draw = {};   // of the dropout mask [...,L,S], as for dropout_mask_kernel
+  double dropout = 0;            // probability of dropping a weight
+  DrawKey draw = {};             // of the dropout mask [...,L,S], as for dropout_mask_kernel
+  bool may_use_library = false;  // which may compile a kernel for these shapes, for seconds
 };
 // Lists the tensor of the draw for KernelSlot.
 template <class F> void for_each_tensor(const AttentionSpec& spec, F f) { f(spec.draw.base); }
@@ -22,7 +23,7 @@ inline constexpr int64_t kMaxCudaAttentionHead = 256;  // maximum of E and V on 
 //   max = max_s scores,  total = sum_s exp(scores - max),  w = exp(scores - max) / total,  y = dropout(w) v
 // Shapes: q [...,L,E], k [...,S,E], v [...,S,V], mask [...,L,S], bool or of q's dtype, or undefined; leading
 // dims and all dims of the mask broadcast. y [...,L,V] has q's dtype. softmax_stats [...,L,2] is max and total of
-// each query, in f32, or in f64 for f64. The dims of y lie in memory in the order of q's, and those of the
+// each query, in f32, or in f64 for f64; where attention_by_library, [...,L,1] is max + log(total). The dims of y lie in memory in the order of q's, and those of the
 // gradients in the order of q's, k's and v's; dims that broadcast are outermost, the last one is innermost. On the CPU
 // f64 is not supported, on CUDA an E or V above kMaxCudaAttentionHead.
 struct AttentionOutput {
@@ -45,6 +46,9 @@ AttentionGrads attention_backward(const Tensor& dy, const Tensor& q, const Tenso
 extern KernelSlot<void(const Tensor& y, const Tensor& softmax_stats, const Tensor& q, const Tensor& k,
                        const Tensor& v, const Tensor& mask, const AttentionSpec&)>
     attention_kernel;
+// Whether attention_kernel calls a library for these operands of CUDA. Null where CUDA is not linked.
+extern bool (*attention_by_library)(const Tensor& y, const Tensor& q, const Tensor& k, const Tensor& v,
+                                    const Tensor& mask, const AttentionSpec&);
 extern KernelSlot<void(const Tensor& dq, const Tensor& dk, const Tensor& dv, const Tensor& dy,
                        const Tensor& y, const Tensor& softmax_stats, const Tensor& q, const Tensor& k,
                        const Tensor& v, const Tensor& mask, const AttentionSpec&)>

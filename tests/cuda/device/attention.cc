@@ -203,7 +203,7 @@ template <class T> class Checker {
       a.key = again ? cuda::DeviceKey{{kKey.seed - kPart.seed, kKey.stream - kPart.stream}, base.data()}
                     : cuda::DeviceKey{kKey};
       cuda::attention<T>("test", stats.data(), a, nullptr);
-      cuda::attention_backward<T>("test", dy_y.data(), stats.data(), a, nullptr);
+      cuda::attention_backward<T>("test", dy_y.data(), {stats.data()}, a, nullptr);
       const std::vector<T> now[] = {y.take(), dq.take(), dk.take(), dv.take()};
       for (size_t i = 0; i < 4; ++i) {
         group_.check(!again || same_bits(results_[i], now[i]), "%s: two runs differ in %zu", text().c_str(),

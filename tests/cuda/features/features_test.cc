@@ -1,6 +1,6 @@
 // Device features that training uses, tested on a GPU (tests/cuda/device/build.sh) and on the emulator:
 // errors that kernels report, random numbers of captured steps, learning rates on the device, measured and
-// stored cuDNN plans, copies, streams, loader batches, kernel times. The CPU's results are the reference.
+// stored cuDNN plans, its attention, copies, streams, loader batches, kernel times. The CPU's results are the reference.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -12,11 +12,13 @@
 #include <utility>
 #include <vector>
 
+#include "gradus/autograd/functional.h"
 #include "gradus/autograd/ops/ops.h"
 #include "gradus/data/dataloader.h"
 #include "gradus/optim/optimizers/adam.h"
 #include "gradus/optim/optimizers/sgd.h"
 #include "gradus/tensor/cuda/cudnn/conv_plans.h"
+#include "gradus/tensor/cuda/runtime/host_calls.h"
 #include "gradus/tensor/kernel.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/creation.h"
@@ -251,6 +253,44 @@ TEST(Products, WithReluKeepNaN) {
       const std::string what = std::string(name_of(t)) + (with_bias ? " with a bias" : "");
       EXPECT_EQ(expect_nan_kept(compute(kCuda), compute(kCPU), what), 8) << "the test would not notice";
     }
+}
+
+// The same attention by cuDNN, and by our own kernels, which sum the same products in f32.
+TEST(Attention, ByCudnnIsNearOurs) {
+  // Heads in the rows of [1,tokens,2 * 32] or [2,tokens,64].
+  const auto gradients = [](DType dtype, bool causal, int64_t heads, int64_t tokens) {
+    manual_seed(1);
+    const auto random = [&] {
+      const Tensor rows = randn({3 - heads, tokens, 64}, {dtype, kCuda});
+      return transpose(reshape(rows, {3 - heads, tokens, heads, 64 / heads}), 1, 2);
+    };
+    return autograd::grad(
+        [&](const std::vector<Tensor>& t) {
+          return scaled_dot_product_attention(t[0], t[1], t[2], {.causal = causal});
+        },
+        {random(), random(), random()}, random());
+  };
+  for (const DType dtype : {DType::kBF16, DType::kF16}) {
+    for (const bool causal : {false, true}) {
+      for (const auto& [heads, tokens] : {std::pair(1, 256), {2, 128}}) {
+        const cuda::HostCallScope calls;
+        const std::vector<Tensor> given = gradients(dtype, causal, heads, tokens);
+        EXPECT_EQ(calls.total().library_calls, 2) << "cuDNN has no plan";
+        Context::current().deterministic = true;
+        const std::vector<Tensor> ours = gradients(dtype, causal, heads, tokens);
+        Context::current().deterministic = false;
+        for (size_t i = 0; i < 3; ++i) {
+          const auto got = values(given[i]), want = values(ours[i]);
+          double error = 0, size = 0;
+          for (size_t k = 0; k < want.size(); ++k)
+            error += (got[k] - want[k]) * (got[k] - want[k]), size += want[k] * want[k];
+          // y, the weights and the result are rounded.
+          EXPECT_LT(std::sqrt(error / size), dtype == DType::kBF16 ? 3 * 0x1p-8 : 3 * 0x1p-11)
+              << name_of(dtype) << ", causal " << causal << ", " << tokens << " tokens, gradient " << i;
+        }
+      }
+    }
+  }
 }
 
 // From and to the host in layouts and dtypes; many small ones, and one that exceeds a pinned block.

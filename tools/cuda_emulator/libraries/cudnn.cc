@@ -58,23 +58,25 @@ Executions& executions() {
 }
 
 // Checks the arguments of an execution, and gathers them in q.
-cudnnStatus_t collect(QueuedConvolution& q, const Descriptor& plan, const Descriptor& pack) {
+cudnnStatus_t collect(QueuedExecution& q, const Descriptor& plan, const Descriptor& pack) {
   GRADUS_REFUSE_UNLESS(plan.type == CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR && plan.finalized,
                        CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED);
   GRADUS_REFUSE_UNLESS(pack.type == CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR && pack.finalized,
                        CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED);
   const Configuration& configuration = plan.configurations[0];
-  q.graph = plan.graph, q.engine = configuration.engine;
+  q.convolution = plan.convolution, q.attention = plan.attention, q.engine = configuration.engine;
   q.call = {"cudnnBackendExecute", gradus::internal::called_op};
   const auto ids = pack.list<int64_t>(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS);
   const auto pointers = pack.list<void*>(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS);
-  for (const GraphTensor* t : q.graph->tensors()) {
+  for (const GraphTensor* t : q.attention ? q.attention->tensors() : q.convolution->tensors()) {
     const auto found = std::find(ids.begin(), ids.end(), t->id);
     GRADUS_NEED(found != ids.end());
     void* const p = pointers[static_cast<size_t>(found - ids.begin())];
     GRADUS_NEED(p != nullptr);
-    GRADUS_REFUSE_UNLESS(is_aligned(p, t->alignment), CUDNN_STATUS_BAD_PARAM_MISALIGNED_POINTER);
+    GRADUS_REFUSE_UNLESS(t->is_by_value || is_aligned(p, t->alignment),
+                         CUDNN_STATUS_BAD_PARAM_MISALIGNED_POINTER);
     q.pointers.push_back(p);
+    if (t->is_by_value) q.numbers[t->id] = *static_cast<const float*>(p);
   }
   GRADUS_NEED(ids.size() == q.pointers.size());
   void* const workspace = pack.value<void*>(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, nullptr);
@@ -86,6 +88,16 @@ cudnnStatus_t collect(QueuedConvolution& q, const Descriptor& plan, const Descri
   q.seconds = executions().seconds_of ? executions().seconds_of(configuration) : 0;
   executions().last = configuration;
   return CUDNN_STATUS_SUCCESS;
+}
+
+// The end of an execution, which began by filling its workspace: checks that this is unchanged, and computes. A fault is
+// delivered and ends it.
+void end_execution(const QueuedExecution& q) {
+  try {
+    if (q.workspace.needed > 0 && !check_unchanged(q.call, q.workspace)) return;
+    q.attention ? compute_attention(q) : compute_convolution(q);
+  } catch (const Stop&) {
+  }
 }
 
 }  // namespace
@@ -218,18 +230,20 @@ cudnnStatus_t CUDNNWINAPI cudnnBackendExecute(cudnnHandle_t handle, cudnnBackend
     GRADUS_NEED(p && arguments);
     if (handle->device != current_device || (p->finalized && p->device != current_device))
       return fault("cudnnBackendExecute", "the handle or the plan is another device's than the thread's");
-    auto q = std::make_shared<QueuedConvolution>();
+    auto q = std::make_shared<QueuedExecution>();
     if (const cudnnStatus_t status = collect(*q, *p, *arguments); status != CUDNN_STATUS_SUCCESS)
       return status;
     static uint64_t executions = 0;
-    q->backwards = q->engine->has(CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC) && ++executions % 2 == 0;
+    const bool may_differ = q->engine->has(CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC) ||
+                            (q->attention && q->attention->is_backward());  // whose engines have no such note
+    q->backwards = may_differ && ++executions % 2 == 0;
     const cudaStream_t stream = runtime.stream(handle->stream);
     if (runtime.captures.check_work(stream) != cudaSuccess)
       return refuse(CUDNN_STATUS_EXECUTION_FAILED, "the stream's capture forbids it");
     // Other streams' work may run between the two halves.
-    if (q->workspace.needed > 0) runtime.enqueue(stream, {[q] { begin_convolution(*q); }});
+    if (q->workspace.needed > 0) runtime.enqueue(stream, {[q] { fill(q->call, q->workspace); }});
     runtime.enqueue(stream, {[q, &runtime] {
-                      end_convolution(*q);
+                      end_execution(*q);
                       runtime.seconds_ahead += q->seconds;
                     }});
     return CUDNN_STATUS_SUCCESS;

@@ -1,12 +1,14 @@
-// Types of the emulated cuDNN: the graph of a convolution, engines and their configurations, and an execution
-// that waits on a stream. Only the graphs that Gradus makes are emulated: a convolution in one of three
-// directions; forward, then a bias; forward, then a bias, then relu.
+// Types of the emulated cuDNN: graphs of a convolution and of attention, engines and their configurations, and an
+// execution that waits on a stream. Only the graphs that Gradus makes are emulated: a convolution in one of three
+// directions; forward, then a bias; forward, then a bias, then relu; attention, and its gradients.
 #pragma once
 
 #include <cudnn_graph.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -20,7 +22,7 @@ struct GraphTensor {
   cudnnDataType_t type = CUDNN_DATA_FLOAT;
   std::vector<int64_t> sizes, strides;
   int64_t alignment = 0;  // bytes
-  bool is_virtual = false;
+  bool is_virtual = false, is_by_value = false;
 
   bool operator==(const GraphTensor&) const = default;
 };
@@ -48,11 +50,38 @@ struct ConvGraph {
     if (addition) return addition->sum;
     return pass == GraphPass::kForward ? y : pass == GraphPass::kInputGrad ? x : w;
   }
-  // The tensors in memory, in the order of QueuedConvolution::pointers.
+  // The tensors in memory, in the order of QueuedExecution::pointers.
   std::vector<const GraphTensor*> tensors() const {
     if (addition) return {&x, &w, &addition->bias, &result()};
     return {&x, &w, &y};
   }
+};
+
+// A graph of matrix products, reductions over the last dim, transpositions and point-wise operations on tensors of four
+// dims, as attention is given to the library. Tensors are named by their ids.
+struct AttentionGraph {
+  struct Step {
+    cudnnBackendDescriptorType_t operation;
+    std::vector<int64_t> sources;
+    int64_t result;
+    cudnnPointwiseMode_t mode = CUDNN_POINTWISE_ADD;
+    cudnnReduceTensorOp_t reduction = CUDNN_REDUCE_TENSOR_ADD;
+    int64_t axis = 0;  // of CUDNN_POINTWISE_GEN_INDEX
+  };
+  std::map<int64_t, GraphTensor> all;
+  std::vector<Step> steps;  // in the order in which they are computed
+
+  // The tensors in memory and those by value, in the order of QueuedExecution::pointers.
+  std::vector<const GraphTensor*> tensors() const {
+    std::vector<const GraphTensor*> stored;
+    for (const auto& [id, t] : all)
+      if (!t.is_virtual) stored.push_back(&t);
+    return stored;
+  }
+  int64_t count(cudnnBackendDescriptorType_t operation) const {
+    return std::count_if(steps.begin(), steps.end(), [&](const Step& s) { return s.operation == operation; });
+  }
+  bool is_backward() const { return count(CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR) == 5; }
 };
 
 // A knob of an engine with the range of its values. The default is `least`.
@@ -97,20 +126,22 @@ struct Configuration {
 };
 
 // An execution of a plan whose arguments were checked, for the queue of a stream.
-struct QueuedConvolution {
-  std::shared_ptr<const ConvGraph> graph;
+struct QueuedExecution {
+  std::shared_ptr<const ConvGraph> convolution;  // or
+  std::shared_ptr<const AttentionGraph> attention;
   const Engine* engine;
   double seconds;  // duration by the device's clock, in addition to the time of the emulation
   LibraryCall call;
-  std::vector<void*> pointers;  // of graph->tensors()
+  std::vector<void*> pointers;       // of the graph's tensors()
+  std::map<int64_t, float> numbers;  // the tensors by value
   LibraryWorkspace workspace;
   bool backwards;  // sums in reverse order: every other execution of a nondeterministic engine
 };
 
-// The two halves of an execution: the first fills the workspace; the second checks that the workspace is
-// unchanged, and computes. A fault is delivered and ends the execution.
-void begin_convolution(const QueuedConvolution& q);
-void end_convolution(const QueuedConvolution& q);
+// Read and write the tensors in memory. Throw Stop after a fault was delivered.
+void compute_convolution(const QueuedExecution& q);
+void compute_attention(const QueuedExecution& q);
+DType dtype_of(cudnnDataType_t type);  // of a floating type
 
 // ---- for tests
 

@@ -7,7 +7,6 @@
 #include "gradus/tools/cuda_emulator/libraries/cudnn.h"
 
 namespace gradus::cuda::emulated {
-namespace {
 
 DType dtype_of(cudnnDataType_t type) {
   return type == CUDNN_DATA_DOUBLE  ? DType::kF64
@@ -15,6 +14,8 @@ DType dtype_of(cudnnDataType_t type) {
          : type == CUDNN_DATA_HALF  ? DType::kF16
                                     : DType::kBF16;
 }
+
+namespace {
 
 // Returns the tensor with permuted dims: dim order[i] becomes dim i.
 Operand operand(const char* name, const GraphTensor& t, const void* p, const std::vector<size_t>& order) {
@@ -84,8 +85,8 @@ template <class T> void add_products(const ConvGraph& g, T* x, T* w, T* y) {
   }
 }
 
-template <class T> void compute(const QueuedConvolution& q) {
-  const ConvGraph& g = *q.graph;
+template <class T> void compute(const QueuedExecution& q) {
+  const ConvGraph& g = *q.convolution;
   const size_t dims = g.x.sizes.size();
   const bool forward = g.pass == GraphPass::kForward;
   const GraphTensor& out = forward ? g.result() : g.y;
@@ -144,14 +145,8 @@ template <class T> void compute(const QueuedConvolution& q) {
 
 }  // namespace
 
-void begin_convolution(const QueuedConvolution& q) { fill(q.call, q.workspace); }
-
-void end_convolution(const QueuedConvolution& q) {
-  try {
-    if (q.workspace.needed > 0 && !check_unchanged(q.call, q.workspace)) return;
-    q.graph->compute == CUDNN_DATA_DOUBLE ? compute<double>(q) : compute<float>(q);
-  } catch (const Stop&) {
-  }
+void compute_convolution(const QueuedExecution& q) {
+  q.convolution->compute == CUDNN_DATA_DOUBLE ? compute<double>(q) : compute<float>(q);
 }
 
 }  // namespace gradus::cuda::emulated

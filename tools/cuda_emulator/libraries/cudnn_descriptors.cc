@@ -69,10 +69,13 @@ const Attributes* attributes_of(cudnnBackendDescriptorType_t type) {
       integers{CUDNN_TYPE_INT64, kAny}, dtype{CUDNN_TYPE_DATA_TYPE, 1}, handle{CUDNN_TYPE_HANDLE, 1};
   static const auto all = [] {
     std::map<cudnnBackendDescriptorType_t, Attributes> m;
-    m[CUDNN_BACKEND_TENSOR_DESCRIPTOR] = {
-        {CUDNN_ATTR_TENSOR_DATA_TYPE, dtype},        {CUDNN_ATTR_TENSOR_DIMENSIONS, integers},
-        {CUDNN_ATTR_TENSOR_STRIDES, integers},       {CUDNN_ATTR_TENSOR_UNIQUE_ID, integer},
-        {CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, integer}, {CUDNN_ATTR_TENSOR_IS_VIRTUAL, {CUDNN_TYPE_BOOLEAN, 1}}};
+    m[CUDNN_BACKEND_TENSOR_DESCRIPTOR] = {{CUDNN_ATTR_TENSOR_DATA_TYPE, dtype},
+                                          {CUDNN_ATTR_TENSOR_DIMENSIONS, integers},
+                                          {CUDNN_ATTR_TENSOR_STRIDES, integers},
+                                          {CUDNN_ATTR_TENSOR_UNIQUE_ID, integer},
+                                          {CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, integer},
+                                          {CUDNN_ATTR_TENSOR_IS_VIRTUAL, {CUDNN_TYPE_BOOLEAN, 1}},
+                                          {CUDNN_ATTR_TENSOR_IS_BY_VALUE, {CUDNN_TYPE_BOOLEAN, 1}}};
     m[CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR] = {
         {CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, integer},
         {CUDNN_ATTR_CONVOLUTION_COMP_TYPE, dtype},
@@ -84,6 +87,7 @@ const Attributes* attributes_of(cudnnBackendDescriptorType_t type) {
     m[CUDNN_BACKEND_POINTWISE_DESCRIPTOR] = {
         {CUDNN_ATTR_POINTWISE_MODE, {CUDNN_TYPE_POINTWISE_MODE, 1}},
         {CUDNN_ATTR_POINTWISE_MATH_PREC, dtype},
+        {CUDNN_ATTR_POINTWISE_AXIS, integer},
         {CUDNN_ATTR_POINTWISE_NAN_PROPAGATION, {CUDNN_TYPE_NAN_PROPOGATION, 1}},
         {CUDNN_ATTR_POINTWISE_RELU_UPPER_CLIP, {CUDNN_TYPE_DOUBLE, 1}}};
     for (const Names& n : kNames)
@@ -91,7 +95,21 @@ const Attributes* attributes_of(cudnnBackendDescriptorType_t type) {
     m[CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR] = {{CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, part},
                                                        {CUDNN_ATTR_OPERATION_POINTWISE_XDESC, part},
                                                        {CUDNN_ATTR_OPERATION_POINTWISE_BDESC, part},
+                                                       {CUDNN_ATTR_OPERATION_POINTWISE_TDESC, part},
                                                        {CUDNN_ATTR_OPERATION_POINTWISE_YDESC, part}};
+    m[CUDNN_BACKEND_MATMUL_DESCRIPTOR] = {{CUDNN_ATTR_MATMUL_COMP_TYPE, dtype}};
+    m[CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR] = {{CUDNN_ATTR_OPERATION_MATMUL_DESC, part},
+                                                    {CUDNN_ATTR_OPERATION_MATMUL_ADESC, part},
+                                                    {CUDNN_ATTR_OPERATION_MATMUL_BDESC, part},
+                                                    {CUDNN_ATTR_OPERATION_MATMUL_CDESC, part}};
+    m[CUDNN_BACKEND_REDUCTION_DESCRIPTOR] = {
+        {CUDNN_ATTR_REDUCTION_OPERATOR, {CUDNN_TYPE_REDUCTION_OPERATOR_TYPE, 1}},
+        {CUDNN_ATTR_REDUCTION_COMP_TYPE, dtype}};
+    m[CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR] = {{CUDNN_ATTR_OPERATION_REDUCTION_DESC, part},
+                                                       {CUDNN_ATTR_OPERATION_REDUCTION_XDESC, part},
+                                                       {CUDNN_ATTR_OPERATION_REDUCTION_YDESC, part}};
+    m[CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR] = {{CUDNN_ATTR_OPERATION_RESHAPE_XDESC, part},
+                                                     {CUDNN_ATTR_OPERATION_RESHAPE_YDESC, part}};
     m[CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR] = {
         {CUDNN_ATTR_OPERATIONGRAPH_OPS, {CUDNN_TYPE_BACKEND_DESCRIPTOR, kAny}},
         {CUDNN_ATTR_OPERATIONGRAPH_HANDLE, handle}};
@@ -210,7 +228,8 @@ cudnnStatus_t get(const Descriptor& d, cudnnBackendAttributeName_t name, cudnnBa
   GRADUS_NEED(room >= 0 && (to != nullptr || room == 0));
   // The engine, or the i-th configuration of a heuristic, with the graph of d.
   const auto share = [&](size_t i, Descriptor& part) {
-    part.graph = d.graph, part.configurations = {d.configurations[i]};
+    part.convolution = d.convolution, part.attention = d.attention,
+    part.configurations = {d.configurations[i]};
   };
   if (name == CUDNN_ATTR_ENGINEHEUR_RESULTS && room == 0)
     return *count = static_cast<int64_t>(d.configurations.size()), CUDNN_STATUS_SUCCESS;

@@ -34,9 +34,10 @@ struct Descriptor {
   cudnnBackendDescriptorType_t type;
   bool finalized = false;
   std::map<cudnnBackendAttributeName_t, Value> values{};
-  // Results of finalizing: the graph; all configurations of a heuristic, or the one of a configuration, an
+  // Results of finalizing: the graph, of one kind; all configurations of a heuristic, or the one of a configuration, an
   // engine or a plan.
-  std::shared_ptr<const ConvGraph> graph{};
+  std::shared_ptr<const ConvGraph> convolution{};
+  std::shared_ptr<const AttentionGraph> attention{};
   std::vector<Configuration> configurations{};
   int device = -1;
 

@@ -105,7 +105,7 @@ Case attended(const char* what, bool backward, int64_t n, int64_t head, bool cau
             a.q = operand(q), a.k = operand(k), a.v = operand(v), a.y = operand(y);
             a.dy = operand(dy), a.dq = operand(dq), a.dk = operand(dk), a.dv = operand(dv);
             if (backward)
-              attention_backward<T>("report", as<C>(dy_y), as<C>(stats), a, nullptr);
+              attention_backward<T>("report", as<C>(dy_y), {as<C>(stats)}, a, nullptr);
             else
               attention<T>("report", as<C>(stats), a, nullptr);
             synchronize();
