@@ -15,6 +15,7 @@ std::span<const int64_t> dims_of(const CallRecord& r) { return {r.dims, size_t(r
 bool agree(const CallRecord& a, const CallRecord& b) {
   if (a.sequence != b.sequence || a.op != b.op || a.part != b.part) return false;
   const OpInfo& info = info_of(a.op);
+  if (info.has_tensor && a.device != b.device) return false;
   if (info.root != OpInfo::Root::kNone && a.root != b.root) return false;
   // In a differentiable broadcast or scatter, the root sends dtype and shape too, so they need not agree.
   if (a.part != Part::kPlain && info.root == OpInfo::Root::kSource) return true;
@@ -25,7 +26,7 @@ bool agree(const CallRecord& a, const CallRecord& b) {
 // Returns whether the enumerators and ndim of a received record are in range.
 bool valid(const CallRecord& r) {
   return size_t(r.op) < std::size(kOps) && r.dtype <= DType::kBool && r.reduce <= ReduceOp::kBxor &&
-         r.ndim >= 0 && r.ndim <= kMaxDims && r.part <= Part::kBackward;
+         r.ndim >= 0 && r.ndim <= kMaxDims && r.part <= Part::kBackward && r.device <= DeviceType::kMeta;
 }
 
 // Like describe, with the root as a rank in the job, which is how users name it.
@@ -42,7 +43,9 @@ std::string describe(const CallRecord& record) {
   const auto add = [&](const auto&... parts) {
     arguments += concat(arguments.empty() ? "" : ", ", parts...);
   };
-  if (info.has_tensor) add(name_of(record.dtype), to_string(Shape(dims_of(record))));
+  if (info.has_tensor)
+    add(name_of(record.dtype), to_string(Shape(dims_of(record))),
+        record.device == DeviceType::kCUDA ? " on cuda" : "");
   if (info.reduces) add(name_of(record.reduce));
   if (info.root != OpInfo::Root::kNone && record.root >= 0) add("root ", record.root);
   const char* const before[] = {"", "functional::", "the gradient of functional::"};

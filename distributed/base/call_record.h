@@ -20,7 +20,7 @@ struct OpInfo {
   enum class Root : uint8_t { kNone, kSource, kTarget };
 
   std::string_view name;    // data() is null-terminated
-  bool has_tensor = false;  // uses dtype, which must be equal, and dims
+  bool has_tensor = false;  // uses dtype and device, which must be equal, and dims
   bool same_shape = false;  // dims must be equal too
   bool reduces = false;     // uses reduce, which must be equal
   Root root = Root::kNone;
@@ -86,12 +86,13 @@ struct CallRecord {
   // Note [Dropped steps]. dropped: 1 if this rank has dropped a recording since its last backward, 2 if it
   // has then opened another one. backwards counts the backwards that began and the dropped recordings.
   uint8_t dropped = 0;
+  DeviceType device = DeviceType::kCPU;  // of the tensors, where the op has any
   uint32_t backwards = 0;
   int64_t dims[8] = {};  // shape of this rank's input (of its output if it is a receiver of scatter)
   int64_t bytes = 0;  // size of this rank's input; for a new group, this rank's last group id. Not compared
 };
 
-// Returns "all_reduce(f32[4,8], sum)", for errors. The record's enumerators and ndim must be in range.
+// Returns "all_reduce(f32[4,8], sum)" or "all_reduce(f32[4,8] on cuda, sum)", for errors. The record's enumerators and ndim must be in range.
 std::string describe(const CallRecord& record);
 
 // Note [Dropped steps]

@@ -1,5 +1,5 @@
 // Wire forms. Dims: their number as u8, then an i64 each. Tensor: Kind, and for kTensor dtype, shape and
-// row-major elements, in host memory. Received sizes and dtypes are checked (StoreError).
+// row-major elements. Received sizes and dtypes are checked (StoreError).
 #include "gradus/distributed/base/wire.h"
 
 #include <algorithm>
@@ -30,9 +30,10 @@ void WireReader::get(Dims& value) {
 void WireWriter::put(const Tensor& value) {
   put(value ? Kind::kTensor : Kind::kNone);
   if (!value) return;
-  if (value.device().type != DeviceType::kCPU)
-    throw DeviceError("to_wire", "not in host memory, call to(x, kCPU): ", describe(value));
-  const Tensor x = raw::contiguous(value);
+  if (value.device().type == DeviceType::kMeta)
+    throw DeviceError("to_wire", "a meta tensor has no data: ", describe(value));
+  Tensor x = raw::contiguous(value);
+  if (x.device().type == DeviceType::kCUDA) x = raw::to(x, kCPU);
   synchronize(x.device());
   put(x.dtype());
   put(x.shape());

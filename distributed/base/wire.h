@@ -1,7 +1,7 @@
-// Serialization of values to bytes, between ranks of one program: numbers, enums, strings, Shapes, Tensors in
-// host memory, and vectors and pairs of these. Numbers and enums are copied as they are in memory, so all ranks
-// need the same build and byte order. Strings and vectors begin with their size as u64. Types are not stored: a
-// reader gets the types that the writer put, in the same order.
+// Serialization of values to bytes, between ranks of one program: numbers, enums, strings, Shapes, Tensors, and
+// vectors and pairs of these. Tensors of any device arrive in host memory. Numbers and enums are copied as they
+// are in memory, so all ranks need the same build and byte order. Strings and vectors begin with their size as
+// u64. Types are not stored: a reader gets the types that the writer put, in the same order.
 #pragma once
 
 #include <cstring>
@@ -31,7 +31,8 @@ class WireWriter {
   void put(const std::string& value) { put(std::string_view(value)); }
   void put(const Dims& value);
   // Writes dtype, shape and elements in row-major order, without strides and gradients; may be undefined.
-  // Errors: DeviceError for a tensor that is not in host memory.
+  // Blocks until the tensor's device has written it.
+  // Errors: DeviceError for a meta tensor.
   void put(const Tensor& value);
   template <class T> void put(const std::vector<T>& values) {
     put(uint64_t(values.size()));

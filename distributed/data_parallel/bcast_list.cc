@@ -11,6 +11,8 @@
 #include "gradus/distributed/group/collectives.h"
 #include "gradus/distributed/group/process_group.h"
 #include "gradus/tensor/ops/copy.h"
+#include "gradus/tensor/runtime/context.h"
+#include "gradus/tensor/runtime/stream.h"
 
 namespace gradus::dist {
 namespace {
@@ -29,6 +31,16 @@ template <class F> void for_each(const std::vector<Tensor>& tensors, const Tenso
     f(x, from_blob(data, x.shape(), {.dtype = x.dtype()}));
     data += padded_bytes(x);
   }
+}
+
+// Returns the tensors in host memory: copies of those on GPUs, which are queued together.
+std::vector<Tensor> on_host(const std::vector<Tensor>& xs) {
+  std::vector<Tensor> all = xs;
+  for (Tensor& x : all)
+    if (x.device().type == DeviceType::kCUDA) x = raw::queue_to_host(raw::contiguous(detach(x)));
+  for (const Tensor& x : xs)
+    if (x.device().type == DeviceType::kCUDA) Event::record(current_stream(x.device())).synchronize();
+  return all;
 }
 
 // Names the tensors "tensor 0", "tensor 1", ..., for errors.
@@ -74,7 +86,8 @@ PackedBroadcast::PackedBroadcast(const Group& group, const std::vector<Tensor>& 
     Pack& pack = packs_[i];
     pack.flat = empty({bytes[i]}, {.dtype = DType::kU8});
     if (is_root_)
-      for_each(pack.tensors, pack.flat, [](const Tensor& x, const Tensor& packed) { raw::copy_(packed, x); });
+      for_each(on_host(pack.tensors), pack.flat,
+               [](const Tensor& x, const Tensor& packed) { raw::copy_(packed, x); });
     pack.work = broadcast(pack.flat, {.src = group.ranks()[root], .group = group, .async_op = true});
   }
 }

@@ -67,7 +67,7 @@ class DataParallelModel {
  public:
   // Collective over the group. `separate`: for SeparateDistributedDataParallel.
   // Errors: ValueError for a model without parameters, invalid options, or parameters outside of device_ids
-  // or on several types of device; DeviceError for parameters on a GPU in a group of several ranks;
+  // or on several types of device; DeviceError for parameters on the meta device in a group of several ranks;
   // MismatchError naming rank and option, or the parameter whose name, shape or dtype differs.
   DataParallelModel(nn::Module& module, DistributedDataParallelOptions options, bool separate);
 

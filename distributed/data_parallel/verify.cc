@@ -424,11 +424,15 @@ class Verification {
       start_ = model_state.clone();
       return;
     }
+    // Each rank may have a GPU of its own.
+    const auto description = [](const Tensor& x) {
+      return x.device().type == DeviceType::kCUDA ? concat(x.dtype(), x.shape(), " cuda") : describe(x);
+    };
     for (StateKind kind : {StateKind::kParameter, StateKind::kBuffer}) {
       const nn::StateDict &from = (*start_)[kind], &to = model_state[kind];
       for (size_t i = 0; i < std::max(from.size(), to.size()); ++i) {
         const auto text = [&](const nn::StateDict& dict) {
-          return i < dict.size() ? concat(prefix(kind), dict[i].first, " ", describe(dict[i].second))
+          return i < dict.size() ? concat(prefix(kind), dict[i].first, " ", description(dict[i].second))
                                  : "no more";
         };
         if (text(from) != text(to))

@@ -115,7 +115,7 @@ Agreement run_forward(const Group& group, const Forward& forward) {
   Agreement agreed;
   CallRecord& record = agreed.record;
   if (forward.inputs.empty())
-    record = {.op = forward.op, .reduce = forward.reduce, .root = forward.root};
+    record = {.op = forward.op, .reduce = forward.reduce, .root = forward.root, .device = forward.device};
   else
     record = make_record(forward.op, forward.inputs[0], forward.reduce, forward.root);
   record.part = Part::kForward;

@@ -1,5 +1,5 @@
-// Collectives and point-to-point messages, with the names of torch.distributed, for tensors in host memory. A
-// tensor that a call writes must be row-major. These functions are not differentiable: a tensor must not be
+// Collectives and point-to-point messages, with the names of torch.distributed. A tensor that a call writes must be
+// row-major. These functions are not differentiable: a tensor must not be
 // tracked by an open recording (gradient tape). gradus/distributed/group/functional.h has differentiable
 // collectives.
 //
@@ -13,7 +13,13 @@
 // async call. Work keeps the tensors alive; until it is completed, the caller must not write its tensors, nor
 // read those that the call writes. `src` and `dst` are ranks in the job, as in PyTorch, also if `group` is
 // not the default group; a "group rank" is an index in the group.
-// Errors: in all functions, DeviceError for a tensor outside host memory; ShapeError for a written tensor
+//
+// Tensors of one call are in host memory on all ranks, or on GPUs on all ranks: else all throw a MismatchError. Those on
+// a GPU are staged: the call waits for the device, copies them to the host, and queues copies of results to the device
+// before it returns; for an async call Work::wait queues them, on the waiting thread's current stream. A tensor on a GPU
+// is not written unless wait() is called or is_completed() returns true; the same holds for irecv.
+//
+// Errors: in all functions, DeviceError for a tensor on the meta device; ShapeError for a written tensor
 // that is not row-major ("call contiguous()"; a tensor that is only read is copied); DTypeError for tensors
 // of one call with different dtypes, and for a ReduceOp that is not defined for the dtype (reduce_op.h);
 // StateError for a tensor that an open recording tracks; ValueError for an undefined tensor, and if this

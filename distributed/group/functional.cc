@@ -1,5 +1,5 @@
-// Differentiable collectives. Each call moves row-major tensors in host memory through the group's backend
-// and, if a member (a rank of the group) wants gradients, records a CollectiveNode whose rule is the
+// Differentiable collectives. Each call moves row-major tensors in host memory, or copies of tensors on GPUs, through
+// the group's backend and, if a member (a rank of the group) wants gradients, records a CollectiveNode whose rule is the
 // transposed collective: all_gather and reduce_scatter, broadcast and reduce, gather and scatter are pairs;
 // all_reduce of a sum and all_to_all are their own. All members must call the same functions in the same
 // order, also in the backward.
@@ -35,6 +35,7 @@ using internal::const_block;
 using internal::const_blocks;
 using internal::Forward;
 using internal::MatchedCall;
+using internal::on_host;
 using internal::Op;
 using internal::resolved;
 using internal::TensorSpec;
@@ -93,11 +94,20 @@ class CollectiveNode final : public autograd::Node {
 std::span<const Tensor> as_span(const Tensor& x) { return {&x, 1}; }
 std::span<const Tensor> as_span(const std::vector<Tensor>& xs) { return xs; }
 
-// Runs the call, and records it if any member wants gradients. `outputs` is a tensor or a list; forward.move
-// may set it. `rule` is a Rule, or makes one from a Recorder, to save tensors.
+void move_to(Device device, Tensor& x) {
+  if (device.type == DeviceType::kCUDA) x = raw::to(x, device);
+}
+void move_to(Device device, std::vector<Tensor>& xs) {
+  for (Tensor& x : xs) move_to(device, x);
+}
+
+// Runs the call, and records it if any member wants gradients. `outputs` is a tensor or a list in memory of the host,
+// which forward.move may set; then it is moved to `device` if that is a GPU. `rule` is a Rule, or makes one from a
+// Recorder, to save tensors.
 template <class Outputs, class AnyRule>
-void run(const Group& group, const Forward& forward, const Outputs& outputs, AnyRule rule) {
+void run(const Group& group, const Forward& forward, Outputs& outputs, Device device, AnyRule rule) {
   const internal::Agreement agreed = internal::run_forward(group, forward);
+  move_to(device, outputs);
   Recorder recorder(name_of(forward.op).data(), agreed.recordings);
   if (!recorder) return;
   std::vector<autograd::Edge> edges;
@@ -112,13 +122,19 @@ void run(const Group& group, const Forward& forward, const Outputs& outputs, Any
   recorder.attach(std::move(node), as_span(outputs), std::move(edges));
 }
 
-// Returns x as backends need it: dense, in host memory, and written by its device.
+// Returns x, or a recorded dense copy.
 Tensor prepared(const char* op, const Tensor& given) {
-  internal::check_in_host_memory(op, "x", given);
-  const Tensor x = contiguous(given);
-  internal::wait_for_device(x);
-  return x;
+  internal::check_has_data(op, "x", given);
+  return contiguous(given);
 }
+// Returns the elements of each, as a backend reads them.
+std::vector<Tensor> on_host(const std::vector<Tensor>& xs) {
+  std::vector<Tensor> all;
+  for (const Tensor& x : xs) all.push_back(internal::on_host(x));
+  return all;
+}
+// Returns where a backend writes a result for `device`.
+Device host_device(Device device) { return device.type == DeviceType::kCUDA ? kCPU : device; }
 // Returns a new tensor like x, for a backend to write.
 Tensor result_like(const Tensor& x) { return empty(x.shape(), {.dtype = x.dtype(), .device = x.device()}); }
 
@@ -172,13 +188,13 @@ Tensor product_of_others(const Tensor& x, const Group& group) {
 
 // Returns the reduction over all members of their given[r], where r is this rank's index in the group.
 Tensor reduce_scatter_parts(const std::vector<Tensor>& given, ReduceOp op, const Group& group) {
-  const std::vector<Tensor> xs = prepared("reduce_scatter", given, group);
-  const Tensor y = result_like(xs[group.rank()]);
+  const std::vector<Tensor> xs = prepared("reduce_scatter", given, group), host = on_host(xs);
+  Tensor y = result_like(host[group.rank()]);
   const auto move = [&](MatchedCall& matched, const TensorSpecs&) {
-    matched.backend.reduce_scatter(matched.call, const_blocks(xs), y.raw_ptr(), y.dtype(), op);
+    matched.backend.reduce_scatter(matched.call, const_blocks(host), y.raw_ptr(), y.dtype(), op);
   };
   run(group, {.op = Op::kReduceScatter, .reduce = op, .inputs = xs, .move = move}, y,
-      [op, group](std::vector<Tensor> dys) {
+      xs[group.rank()].device(), [op, group](std::vector<Tensor> dys) {
         return all_gather(scaled(dys[0], op, group), {.group = group});
       });
   return y;
@@ -188,13 +204,13 @@ Tensor reduce_scatter_parts(const std::vector<Tensor>& given, ReduceOp op, const
 
 Tensor all_reduce(const Tensor& given, ReduceOp op, const FunctionalOptions& options) {
   const Group group = resolved(options.group);
-  const Tensor x = prepared("all_reduce", given);
+  const Tensor x = prepared("all_reduce", given), host = on_host(x);
   check_reduce_op("all_reduce", op, x.dtype());
-  const Tensor y = result_like(x);
+  Tensor y = result_like(host);
   const auto move = [&](MatchedCall& matched, const TensorSpecs&) {
-    matched.backend.all_reduce(matched.call, x.raw_ptr(), y.raw_ptr(), x.numel(), x.dtype(), op);
+    matched.backend.all_reduce(matched.call, host.raw_ptr(), y.raw_ptr(), x.numel(), x.dtype(), op);
   };
-  run(group, {.op = Op::kAllReduce, .reduce = op, .inputs = {&x, 1}, .move = move}, y,
+  run(group, {.op = Op::kAllReduce, .reduce = op, .inputs = {&x, 1}, .move = move}, y, x.device(),
       [&](Recorder& r) -> Rule {
         if (has_smooth_rule(op))
           return [op, group](std::vector<Tensor> dys) {
@@ -238,12 +254,13 @@ Tensor reduce(const Tensor& given, ReduceOp op, const RootOptions& options) {
     if (Recorder r{"reduce", y}) r.record(nothing, wrt(y, [](const Tensor&) { return Tensor(); }));
     return nothing;
   }
-  const Tensor y = at_root ? result_like(x) : zeros_like(x);
+  const Tensor host = on_host(x);
+  Tensor y = at_root ? result_like(host) : zeros_like(host);
   const auto move = [&](MatchedCall& matched, const TensorSpecs&) {
-    matched.backend.reduce(matched.call, root, x.raw_ptr(), at_root ? y.raw_ptr() : nullptr, x.numel(),
+    matched.backend.reduce(matched.call, root, host.raw_ptr(), at_root ? y.raw_ptr() : nullptr, x.numel(),
                            x.dtype(), op);
   };
-  run(group, {.op = Op::kReduce, .reduce = op, .root = root, .inputs = {&x, 1}, .move = move}, y,
+  run(group, {.op = Op::kReduce, .reduce = op, .root = root, .inputs = {&x, 1}, .move = move}, y, x.device(),
       [op, back](std::vector<Tensor> dys) {
         return std::vector{broadcast(scaled(dys[0], op, back.group), back)};
       });
@@ -257,30 +274,31 @@ Tensor broadcast(const Tensor& given, const RootOptions& options) {
   const bool at_root = group.rank() == root;
   std::vector<Tensor> inputs;  // the root's x; elsewhere none
   if (at_root) inputs.push_back(prepared("broadcast", given));
+  const std::vector<Tensor> host = on_host(inputs);
   const Device device = given.defined() ? given.device() : options.device;
-  internal::check_in_host_memory("broadcast", device);
   Tensor y;
   const auto move = [&](MatchedCall& matched, const TensorSpecs&) {
-    y = TensorSpec(matched.records[root]).make(device);
-    if (at_root && y.nbytes()) std::memcpy(y.raw_ptr(), inputs[0].raw_ptr(), size_t(y.nbytes()));
+    y = TensorSpec(matched.records[root]).make(host_device(device));
+    if (at_root && y.nbytes()) std::memcpy(y.raw_ptr(), host[0].raw_ptr(), size_t(y.nbytes()));
     matched.backend.broadcast(matched.call, root, y.raw_ptr(), y.nbytes());
   };
-  run(group, {.op = Op::kBroadcast, .root = root, .inputs = inputs, .move = move}, y,
-      [back](std::vector<Tensor> dys) { return std::vector{reduce(dys[0], ReduceOp::kSum, back)}; });
+  run(group, {.op = Op::kBroadcast, .device = device.type, .root = root, .inputs = inputs, .move = move}, y,
+      device, [back](std::vector<Tensor> dys) { return std::vector{reduce(dys[0], ReduceOp::kSum, back)}; });
   return y;
 }
 
 std::vector<Tensor> all_gather(const Tensor& given, const FunctionalOptions& options) {
   const Group group = resolved(options.group);
-  const Tensor x = prepared("all_gather", given);
+  const Tensor x = prepared("all_gather", given), host = on_host(x);
   std::vector<Tensor> ys;
   const auto move = [&](MatchedCall& matched, const TensorSpecs&) {
-    for (const internal::CallRecord& r : matched.records) ys.push_back(TensorSpec(r).make(x.device()));
-    matched.backend.all_gather(matched.call, const_block(x), blocks(ys));
+    for (const internal::CallRecord& r : matched.records) ys.push_back(TensorSpec(r).make(host.device()));
+    matched.backend.all_gather(matched.call, const_block(host), blocks(ys));
   };
-  run(group, {.op = Op::kAllGather, .inputs = {&x, 1}, .move = move}, ys, [group](std::vector<Tensor> dys) {
-    return std::vector{reduce_scatter_parts(dys, ReduceOp::kSum, group)};
-  });
+  run(group, {.op = Op::kAllGather, .inputs = {&x, 1}, .move = move}, ys, x.device(),
+      [group](std::vector<Tensor> dys) {
+        return std::vector{reduce_scatter_parts(dys, ReduceOp::kSum, group)};
+      });
   return ys;
 }
 
@@ -292,15 +310,15 @@ Tensor cat_all_gather(const Tensor& x, int64_t dim, const FunctionalOptions& opt
 std::vector<Tensor> gather(const Tensor& given, const RootOptions& options) {
   const Group group = resolved(options.group);
   const int root = root_index("gather", options);
-  const Tensor x = prepared("gather", given);
+  const Tensor x = prepared("gather", given), host = on_host(x);
   const RootOptions back{.root = options.root, .group = group, .device = x.device()};
   std::vector<Tensor> ys;
   const auto move = [&](MatchedCall& matched, const TensorSpecs&) {
     if (group.rank() == root)
-      for (const internal::CallRecord& r : matched.records) ys.push_back(TensorSpec(r).make(x.device()));
-    matched.gather(root, const_block(x), blocks(ys));
+      for (const internal::CallRecord& r : matched.records) ys.push_back(TensorSpec(r).make(host.device()));
+    matched.gather(root, const_block(host), blocks(ys));
   };
-  run(group, {.op = Op::kGather, .root = root, .inputs = {&x, 1}, .move = move}, ys,
+  run(group, {.op = Op::kGather, .root = root, .inputs = {&x, 1}, .move = move}, ys, x.device(),
       [back](std::vector<Tensor> dys) { return std::vector{scatter(dys, back)}; });
   return ys;
 }
@@ -315,14 +333,14 @@ Tensor scatter(const std::vector<Tensor>& given, const RootOptions& options) {
                      given.size());
   std::vector<Tensor> xs;
   if (at_root) xs = prepared("scatter", given, group);
+  const std::vector<Tensor> host = on_host(xs);
   const Device device = at_root ? xs[group.rank()].device() : options.device;
-  internal::check_in_host_memory("scatter", device);
   Tensor y;
   const auto move = [&](MatchedCall& matched, const TensorSpecs& specs) {
-    y = specs[root].at(group.rank()).make(device);
-    matched.scatter(root, const_blocks(xs), block(y));
+    y = specs[root].at(group.rank()).make(host_device(device));
+    matched.scatter(root, const_blocks(host), block(y));
   };
-  run(group, {.op = Op::kScatter, .root = root, .inputs = xs, .move = move}, y,
+  run(group, {.op = Op::kScatter, .device = device.type, .root = root, .inputs = xs, .move = move}, y, device,
       [back](std::vector<Tensor> dys) { return gather(dys[0], back); });
   return y;
 }
@@ -346,14 +364,15 @@ Tensor all_to_all(const Tensor& x, int64_t split_dim, int64_t concat_dim, const 
 
 std::vector<Tensor> all_to_all(const std::vector<Tensor>& given, const FunctionalOptions& options) {
   const Group group = resolved(options.group);
-  const std::vector<Tensor> xs = prepared("all_to_all", given, group);
+  const std::vector<Tensor> xs = prepared("all_to_all", given, group), host = on_host(xs);
+  const Device device = xs[group.rank()].device();
   std::vector<Tensor> ys;
   const auto move = [&](MatchedCall& matched, const TensorSpecs& specs) {
-    const Device device = xs[group.rank()].device();
-    for (const std::vector<TensorSpec>& sent : specs) ys.push_back(sent.at(group.rank()).make(device));
-    matched.backend.exchange_blocks(matched.call, const_blocks(xs), blocks(ys));
+    for (const std::vector<TensorSpec>& sent : specs)
+      ys.push_back(sent.at(group.rank()).make(host_device(device)));
+    matched.backend.exchange_blocks(matched.call, const_blocks(host), blocks(ys));
   };
-  run(group, {.op = Op::kAllToAll, .inputs = xs, .move = move}, ys,
+  run(group, {.op = Op::kAllToAll, .inputs = xs, .move = move}, ys, device,
       [group](std::vector<Tensor> dys) { return all_to_all(dys, {.group = group}); });
   return ys;
 }

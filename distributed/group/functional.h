@@ -8,10 +8,11 @@
 // gm.backward() without a root. A result that no rank's loss uses has no gradient. autograd::grad(ys, xs)
 // does not end its recording; it must reach the same collectives on all ranks.
 //
-// Ranks may have their tensors on different devices. A result is on the device of this rank's own input.
+// Ranks may have their tensors on different devices of one kind, in host memory or GPUs. A result is on the device of
+// this rank's own input.
 //
 // Errors: those of collectives.h; MismatchError for different numbers of open recordings if any tracks an
-// input; DeviceError for a tensor outside of host memory. An exception in a rank's backward ends the job.
+// input. An exception in a rank's backward ends the job.
 #pragma once
 
 #include <vector>
@@ -26,7 +27,7 @@ struct FunctionalOptions {
 struct RootOptions {
   int root = 0;  // rank in the job
   Group group = {};
-  Device device = kCPU;  // of the result, on a rank that passes no input tensor
+  Device device = kCPU;  // of the result, on a rank that passes no input tensor; a GPU if the root's is one
 };
 
 // Returns the reduction of every rank's x.

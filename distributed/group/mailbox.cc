@@ -27,8 +27,9 @@ struct Mailbox::PostedReceive {
     MessageHeader header;
     Tensor tensor;
   };
+  const Device device;  // of the result
   const std::shared_ptr<Arrived> arrived = std::make_shared<Arrived>();
-  Ref<MessageWork> work;
+  Ref<MessageWork> work = {};
 };
 
 std::string to_string(const Address& a) {
@@ -78,9 +79,8 @@ void Mailbox::send(int to, const Address& address, const Parcel& parcel) {
   const Message message = this->message(to, number(address));
   Tensor x = parcel.tensor;
   if (x.defined()) {
-    check_in_host_memory(kOp, "x", x);
-    x = x.is_channels_last() ? detach(x) : raw::contiguous(detach(x));
-    wait_for_device(x);
+    check_has_data(kOp, "x", x);
+    x = to_payload(x.is_channels_last() ? detach(x) : raw::contiguous(detach(x)));
   }
   MessageHeader header = header_of(x);
   header.step = address.step;
@@ -95,12 +95,12 @@ void Mailbox::send(int to, const Address& address, const Parcel& parcel) {
 // of this rank's program and of the address's step. A receive is found by address without the step, so
 // receive() this step's message before posting the receive of the next step's.
 Mailbox::PostedReceive& Mailbox::find_or_post(int from, const Address& address, Device device) {
-  check_in_host_memory(kOp, device);
+  check_payload_device(kOp, device);
   const uint32_t n = number(address);
   const auto found = receives_.find({from, n});
   if (found != receives_.end()) return *found->second;
   const Message message = this->message(from, n);
-  auto posted = std::make_unique<PostedReceive>();
+  auto posted = std::make_unique<PostedReceive>(PostedReceive{.device = device});
   const int receiver = group_.state().world()->rank;
   posted->work = MessageWork::receive(
       message,
@@ -135,9 +135,11 @@ Parcel Mailbox::receive(int from, const Address& address, const std::string& doi
   const PostedReceive posted = find_or_post(from, address, device);
   posted.work->wait_from_now(
       concat(doing, ", for ", to_string(address), " from rank ", get_global_rank(group_, from)));
+  Tensor& x = posted.arrived->tensor;
+  if (x) x = raw::to(x, posted.device);
   receives_.erase({from, number(address)});
   const MessageHeader& header = posted.arrived->header;
-  return {.tensor = std::move(posted.arrived->tensor),
+  return {.tensor = std::move(x),
           .parcels = header.parcels,
           .wants_gradient = header.wants_gradient != 0,
           .generator = {header.generator[0], header.generator[1]}};

@@ -55,14 +55,15 @@ class Mailbox {
   void set_program(const std::string& text);
 
   // Starts to send and returns; the tensor is kept alive until it has been sent, and must not be written to.
-  // Errors: ValueError for this rank itself, or an address beyond the limits; DeviceError for a tensor or
-  // device outside of host memory; the job's failure.
+  // Errors: ValueError for this rank itself, or an address beyond the limits; DeviceError for a meta tensor or
+  // the meta device; the job's failure.
   void send(int to, const Address& address, const Parcel& parcel);
   // Posts a nonblocking receive (MPI_Irecv) into `device`. A second call for a message does nothing, also
   // with another step: first receive() this step's message.
   // Errors: as for send.
   void post_receive(int from, const Address& address, Device device = kCPU);
-  // Blocks until the message arrives and returns it. `doing` ("2F0") names the wait in other ranks' errors.
+  // Blocks until the message arrives and returns it; a copy to a GPU is queued on the current stream. `doing`
+  // ("2F0") names the wait in other ranks' errors.
   // `device` counts unless post_receive has chosen one.
   // Errors: as for send; MismatchError on all ranks for a message of another step or program; PeerError if
   // the sender has left the job; TimeoutError.

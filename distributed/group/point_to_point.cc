@@ -1,14 +1,14 @@
 // Point-to-point messages of tensors: send, recv, isend, irecv and batch_isend_irecv. A message is a header with
 // the dtype and shape, and the tensor's bytes; MessageWork moves it. The blocking functions start a message and
 // wait for it. Peers are ranks in the job. The functions may be called on any thread.
+#include "gradus/autograd/graph/tracking.h"
 #include "gradus/distributed/group/collective_argument.h"
 #include "gradus/distributed/group/collectives.h"
 #include "gradus/distributed/group/internal/message_work.h"
+#include "gradus/tensor/ops/copy.h"
 
 namespace gradus::dist {
 
-using internal::check_input;
-using internal::check_output;
 using internal::GroupState;
 using internal::Message;
 using internal::MessageHeader;
@@ -35,31 +35,51 @@ Message make_message(const char* op, const Group& handle, int peer, const char* 
 
 namespace {
 
+// Errors: those of check_has_data; StateError if an open recording tracks x, which would miss the call.
+void check(const char* op, const Tensor& x) {
+  internal::check_has_data(op, "x", x);
+  if (autograd::is_tracked(x))
+    throw StateError(op,
+                     "x is followed by an open recording, which sees nothing of this call: use "
+                     "dist::remote_send and dist::remote_recv, or give detach(x): ",
+                     describe(x));
+}
+
 // Starts to send x, or a row-major copy of x. The message keeps the tensor that it sends alive.
 Ref<MessageWork> start_send(const char* op, const Tensor& x, const SendOptions& options) {
   const Message message =
       internal::make_message(op, options.group, options.dst, "dst", options.tag, options.timeout);
-  const Tensor in = check_input(op, "x", x);
+  check(op, x);
+  const Tensor in = internal::to_payload(raw::contiguous(x));
   return MessageWork::send(message, internal::header_of(in), in);
 }
 
 // Starts to receive into x, which must be row-major. When the header has arrived, the transport calls
-// `accept` and writes the payload to the returned address.
+// `accept` and writes the payload to the returned address: x's, or that of a staging tensor if x is on a GPU.
 // Errors: MismatchError, thrown by the message's wait() on both ranks, if the message is no tensor of x's dtype
 // and size in bytes. The shape may differ.
 Ref<MessageWork> start_recv(const char* op, const Tensor& x, const RecvOptions& options) {
   const Message message =
       internal::make_message(op, options.group, options.src, "src", options.tag, options.timeout);
-  check_output(op, "x", x);
+  check(op, x);
+  if (!x.is_row_major())
+    throw ShapeError(op, "x does not lie in row-major order, call contiguous(): ", describe(x));
+  Tensor staging;
+  if (x.device().type == DeviceType::kCUDA)
+    staging = empty(x.shape(), {.dtype = x.dtype()});
+  else
+    internal::wait_for_device(x);
   const int receiver = message.group.world()->rank;
-  const auto accept = [op, x, receiver](int source, const MessageHeader& header, size_t bytes) -> void* {
-    if (header.kind != MessageHeader::Kind::kTensor || header.dtype != x.dtype() ||
-        bytes != size_t(x.nbytes()))
+  // Without x itself if x is on a GPU: the transport's thread may release the last reference.
+  const auto accept = [op, y = staging ? staging : x, receiver](int source, const MessageHeader& header,
+                                                                size_t bytes) -> void* {
+    if (header.kind != MessageHeader::Kind::kTensor || header.dtype != y.dtype() ||
+        bytes != size_t(y.nbytes()))
       throw MismatchError(op, source, "rank ", source, " sent ", describe(header), ", where rank ", receiver,
-                          " receives ", x.dtype(), x.shape());
-    return x.raw_ptr();
+                          " receives ", y.dtype(), y.shape());
+    return y.raw_ptr();
   };
-  return MessageWork::receive(message, accept, x);
+  return MessageWork::receive(message, accept, x, staging);
 }
 
 // Returns a Work for the message. The message makes progress in a background thread, also if the Work is dropped.

@@ -11,6 +11,7 @@
 #include "gradus/distributed/group/internal/join_job.h"
 #include "gradus/distributed/group/internal/message_work.h"
 #include "gradus/tensor/runtime/context.h"
+#include "gradus/tensor/runtime/devices.h"
 #include "gradus/tensor/runtime/fork.h"
 #include "gradus/tensor/runtime/parallel.h"
 
@@ -74,6 +75,10 @@ int get_world_size(const Group& group) {
 }
 int get_local_rank() { return Job::current()->local_rank; }
 int get_local_world_size() { return Job::current()->local_size; }
+Device get_device() {
+  const int count = cuda_device_count();
+  return count > 0 ? Device(DeviceType::kCUDA, int16_t(get_local_rank() % count)) : kCPU;
+}
 std::string get_backend(const Group& group) { return group.backend(); }
 
 int get_group_rank(const Group& group, int global_rank) {

@@ -12,6 +12,7 @@
 
 #include "gradus/distributed/base/store.h"
 #include "gradus/distributed/group/group.h"
+#include "gradus/tensor/base/device.h"
 
 namespace gradus::dist {
 
@@ -50,6 +51,9 @@ int get_rank(const Group& group = {});        // 0 without a job; -1 when no mem
 int get_world_size(const Group& group = {});  // 1 without a job; -1 when no member
 int get_local_rank();                         // index among the ranks of this host; 0 without a job
 int get_local_world_size();
+// Returns cuda:(get_local_rank() % cuda_device_count()), or kCPU without a CUDA device. Initializes CUDA.
+// Errors: those of cuda_device_count() (gradus/tensor/runtime/devices.h).
+Device get_device();
 std::string get_backend(const Group& group = {});
 // Convert between ranks in the job and ranks in the group.
 // Errors: ValueError if the rank is no member.

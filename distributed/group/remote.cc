@@ -159,7 +159,7 @@ class ReceivedNode final : public RemoteNode {
 // Sends `given`, without waiting for delivery. If recordings follow it, the header lists their positions
 // (`wants`, a bit mask over the open recordings) and the first of their answers' ids.
 void post(const char* op, const Tensor& given, const Link& link, uint32_t tag) {
-  internal::check_in_host_memory(op, "x", given);
+  internal::check_has_data(op, "x", given);
   const std::vector<RecordingState*> open = open_now(op);
   const Tensor x = given.is_channels_last() ? given : contiguous(given);
   Recorder recorder(op, x);
@@ -180,8 +180,9 @@ void post(const char* op, const Tensor& given, const Link& link, uint32_t tag) {
     }
   }
   // A tracked tensor needs no copy: nothing may write to it until the backward, when the message has arrived.
-  const Tensor sent = followed ? detach(x) : raw::clone(x);
-  internal::wait_for_device(sent);
+  // A tensor of a GPU is copied by to_payload.
+  const bool is_shared = followed || x.device().type == DeviceType::kCUDA;
+  const Tensor sent = internal::to_payload(is_shared ? detach(x) : raw::clone(x));
   MessageWork::send(link.message(op, tag), header, sent)->detach(*link.world());
   if (followed)
     recorder.attach(Ref<autograd::Node>(new SentNode(link, std::move(answers), x.device())), {},
@@ -206,7 +207,8 @@ Tensor fetch(const char* op, const Link& link, uint32_t tag, Device device) {
   MessageWork::receive(link.message(op, tag), accept, Tensor())->wait({});
 
   const MessageHeader& header = arrived->header;
-  const Tensor y = std::move(arrived->tensor);
+  Tensor y = std::move(arrived->tensor);
+  if (y) y = raw::to(y, device);
   if (!header.wants) return y;
   if (!open.empty() && open.size() != header.open) {
     internal::World& world = *link.world();
@@ -240,7 +242,7 @@ void remote_send(const Tensor& x, const RemoteSendOptions& options) {
 
 Tensor remote_recv(const RemoteRecvOptions& options) {
   const char* op = "remote_recv";
-  internal::check_in_host_memory(op, options.device);
+  internal::check_payload_device(op, options.device);
   return fetch(op, checked_link(op, options.group, options.src_rank, options.timeout), kMessageTag,
                options.device);
 }

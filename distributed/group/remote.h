@@ -31,10 +31,10 @@ void remote_send(const Tensor& x, const RemoteSendOptions& options);
 // open recording tracks the tensor, this rank's i-th open recording tracks the result, and answers the sender
 // once: with the gradient in its backward, or "none" if it ends without a backward or its backward does not
 // reach the result. Without an open recording the answer is "none" at once.
-// Errors: for remote_send and remote_recv, DeviceError for a tensor or device outside of host memory;
-// ValueError for this rank itself, or a rank that is no member; StateError inside of autograd::checkpoint;
-// MismatchError if the two ranks have opened different numbers of recordings; PeerError if the other rank
-// fails, also in its backward; TimeoutError.
+// Errors: for remote_send and remote_recv, DeviceError for a meta tensor or the meta device; ValueError for
+// this rank itself, or a rank that is no member; StateError inside of autograd::checkpoint; MismatchError if
+// the two ranks have opened different numbers of recordings; PeerError if the other rank fails, also in its
+// backward; TimeoutError.
 // Grad: of any order. autograd::grad(ys, xs) does not end its recording, and sends none to other ranks.
 Tensor remote_recv(const RemoteRecvOptions& options);
 

@@ -295,7 +295,7 @@ void Executor::post_receives(Step& step, const Action& action) {
   const int s = action.stage, k = action.micro_batch;
   const auto post = [&](int from_stage, const Address& address) {
     const int from = model_.rank_of(from_stage);
-    if (from != model_.rank()) mailbox_->post_receive(from, address);
+    if (from != model_.rank()) mailbox_->post_receive(from, address, model_.device_of(s));
   };
   if (action.kind == ActionKind::kForward) {
     const auto split = model_.split_for(step.work.inputs[k]);
@@ -331,7 +331,7 @@ Parcel Executor::receive(Step& step, int from_stage, const Address& address, con
   const int from = model_.rank_of(from_stage);
   if (from != model_.rank()) {
     recorder_.begin_message();
-    Parcel parcel = mailbox_->receive(from, address, to_string(action));
+    Parcel parcel = mailbox_->receive(from, address, to_string(action), model_.device_of(action.stage));
     recorder_.received(from, address, parcel.tensor);
     return parcel;
   }
@@ -359,7 +359,8 @@ void Executor::sum_tied_gradients(Step& step, const std::map<std::string, Tensor
     Tensor sum;
     for (int rank : entry.ranks) {
       const Tensor rank_gradient =
-          rank == model_.rank() ? local : mailbox_->receive(rank, address, entry.name).tensor;
+          rank == model_.rank() ? local
+                                : mailbox_->receive(rank, address, entry.name, parameter.device()).tensor;
       if (rank_gradient.defined()) sum = sum.defined() ? add(sum, rank_gradient) : rank_gradient;
     }
     if (earlier->second.defined()) sum = sum.defined() ? add(earlier->second, sum) : earlier->second;
@@ -367,10 +368,11 @@ void Executor::sum_tied_gradients(Step& step, const std::map<std::string, Tensor
   }
 }
 
-// Returns the tensor of the last stage's rank on all ranks.
-Tensor Executor::broadcast_from_last(const Address& address, const Tensor& x, const std::string& doing) {
+// Returns the tensor of the last stage's rank on all ranks; on other ranks, on `device`.
+Tensor Executor::broadcast_from_last(const Address& address, const Tensor& x, const std::string& doing,
+                                     Device device) {
   const int last = model_.rank_of(model_.stages() - 1);
-  if (last != model_.rank()) return mailbox_->receive(last, address, doing).tensor;
+  if (last != model_.rank()) return mailbox_->receive(last, address, doing, device).tensor;
   for (int rank = 0; rank < group_.size(); ++rank)
     if (rank != last) mailbox_->send(rank, address, {.tensor = x});
   return x;
@@ -382,7 +384,8 @@ void Executor::broadcast_results(std::vector<std::vector<Tensor>>& of_micro_batc
   for (size_t k = 0; k < of_micro_batch.size(); ++k)
     for (size_t i = 0; i < of_micro_batch[k].size(); ++i) {
       Tensor& x = of_micro_batch[k][i];
-      x = broadcast_from_last({number, model_.stages(), int(k), int(i), false}, x, "the results");
+      x = broadcast_from_last({number, model_.stages(), int(k), int(i), false}, x, "the results",
+                              model_.device_of(model_.stages() - 1));
     }
 }
 
@@ -391,7 +394,7 @@ double Executor::broadcast_loss(Step& step) {
   for (const Tensor& loss : step.losses) sum += loss.item<double>();
   if (!mailbox_) return sum;
   return broadcast_from_last({step.number, model_.stages(), 0, 1, false},
-                             full({}, sum, {.dtype = DType::kF64}), "the loss")
+                             full({}, sum, {.dtype = DType::kF64}), "the loss", kCPU)
       .item<double>();
 }
 

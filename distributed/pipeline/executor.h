@@ -49,7 +49,8 @@ class Executor {
   // Errors: the model's exceptions, with the action added; those of Mailbox. Other ranks get a PeerError.
   double run(const ActionLists& lists, const StepWork& work);
   // Broadcasts the tensors of each micro-batch from the last stage's rank to all ranks. All ranks pass lists
-  // of the same lengths; on other ranks the tensors may be undefined, and are replaced. Collective.
+  // of the same lengths; on other ranks the tensors may be undefined, and are replaced by tensors on the
+  // device of the rank's stages. Collective.
   void broadcast_results(std::vector<std::vector<Tensor>>& of_micro_batch);
 
   StepRecorder& recorder() { return recorder_; }
@@ -72,7 +73,8 @@ class Executor {
   void post_receives(Step& step, const Action& action);
   void send(Step& step, int to_stage, const Address& address, Parcel parcel);
   Parcel receive(Step& step, int from_stage, const Address& address, const Action& action);
-  Tensor broadcast_from_last(const Address& address, const Tensor& x, const std::string& doing);
+  Tensor broadcast_from_last(const Address& address, const Tensor& x, const std::string& doing,
+                             Device device);
   double broadcast_loss(Step& step);
   void sum_tied_gradients(Step& step, const std::map<std::string, Tensor>& before);
 

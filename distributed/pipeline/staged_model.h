@@ -49,7 +49,7 @@ class StagedModel {
   int rank() const { return parts_.rank; }
   // Returns whether this process runs all stages, on several devices.
   bool has_devices() const { return !parts_.device_of_stage.empty(); }
-  // Returns the device of a stage of this rank.
+  // Returns the device of a stage of this rank; without has_devices(), one device for all stages.
   Device device_of(int stage) const { return devices_[size_t(stage)]; }
   // Returns copies on the stage's device, by name, of the tensors that the stage reads from other devices.
   nn::StateDict from_other_devices(const StageSplit& split, int stage) const;

@@ -151,6 +151,8 @@ void fill_(const Tensor& dst, Number value) {
   dst.storage()->bump_version();
 }
 
+constinit decltype(queue_to_host) queue_to_host = nullptr;
+
 Tensor contiguous(const Tensor& x) {
   if (x.is_row_major()) return x;
   Tensor out = empty(x.shape(), {x.dtype(), x.device()});

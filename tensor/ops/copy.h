@@ -44,5 +44,9 @@ std::vector<Tensor> round_all(const std::vector<Tensor>& xs, DType dtype);
 Tensor to(const Tensor& x, Device device);
 // Returns a copy in x's layout.
 Tensor clone(const Tensor& x);
+// Queues a copy of a dense x on a GPU to pinned host memory, and returns it without waiting. Its elements are there when
+// an Event that is then recorded on the current stream of x's device has happened. Pageable memory, after waiting, if
+// pinned memory is short. Null in a program without CUDA.
+extern Tensor (*queue_to_host)(const Tensor& x);
 
 }  // namespace gradus::raw

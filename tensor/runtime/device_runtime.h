@@ -33,6 +33,9 @@ class DeviceRuntime {
   // Errors: as device_count; DeviceError if the index is out of range or the device cannot run the kernels.
   virtual void check(int device) = 0;
   virtual DeviceProperties properties(int device) = 0;
+  // Makes a device the calling thread's current one. A call for an event on a thread without a device would use
+  // device 0, and occupy its memory.
+  virtual void make_current(int device) = 0;
 
   // Returns uninitialized device memory, or null if memory is short.
   virtual void* allocate(int device, int64_t bytes) = 0;

@@ -215,10 +215,18 @@ struct DeviceEvent final : EventState {
       : event(std::move(e)), dependencies(std::move(b)) {}
   const std::unique_ptr<NativeEvent> event;
   const NativeStreams dependencies;
-  bool done() override { return event->is_done(); }
+  bool done() override {
+    make_current();
+    return event->is_done();
+  }
   void wait() override {
+    make_current();
     event->synchronize();
     for (const auto& stream : dependencies) stream->throw_kernel_errors();
+  }
+  void make_current() const {
+    if (!dependencies.empty())
+      dependencies.front()->runtime().make_current(dependencies.front()->device().index);
   }
 };
 

@@ -86,9 +86,8 @@ Tensor sum_of(const Tensor& a, const Tensor& b) {
 }
 
 void check_can_average(std::string_view op, std::string_view what, const Tensor& x) {
-  if (x.device().type != DeviceType::kCPU)
-    throw DeviceError(op, "expected ", what, " in host memory, got ", describe(x),
-                      ": ranks do not average gradients on GPUs yet; train on the CPU, or with one rank");
+  if (x.device().type == DeviceType::kMeta)
+    throw DeviceError(op, "expected ", what, " with data, got ", describe(x));
 }
 
 void FiniteCheck::check(size_t param, const Tensor& grad) {

@@ -59,7 +59,7 @@ class AttachedParams {
 Tensor sum_of(const Tensor& a, const Tensor& b);
 
 // Checks that a parameter, or its gradient, can be averaged between ranks.
-// Errors: DeviceError unless x is in host memory.
+// Errors: DeviceError for a tensor on the meta device.
 void check_can_average(std::string_view op, std::string_view what, const Tensor& x);
 
 // check_finite: searches the gradients of one backward for NaN and infinity.

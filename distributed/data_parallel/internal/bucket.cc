@@ -2,16 +2,22 @@
 // and unpacks the results. pack serves comm hooks, prepare and bucket_all_reduce serve the default
 // all-reduce, which packs when the collective starts: only then the Consensus, the ranks' agreement on the
 // gradients to reduce, is known. `reduced` has one flag per attached tensor, equal on all ranks. A gradient
-// with the flag that this rank lacks is sent as zeros.
+// with the flag that this rank lacks is sent as zeros. Gradients on a GPU are copied to the host, and the results back.
 #include "gradus/distributed/data_parallel/internal/bucket.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
+#include <map>
+#include <thread>
 
 #include "gradus/distributed/group/collective_argument.h"
+#include "gradus/tensor/ops/concat.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/creation.h"
 #include "gradus/tensor/ops/elementwise.h"
+#include "gradus/tensor/ops/view.h"
+#include "gradus/tensor/runtime/context.h"
 
 namespace gradus::dist::internal {
 
@@ -47,13 +53,53 @@ void Bucket::prepare(FiniteCheck& check) {
   for (Gradient& g : gradients) {
     if (!g.grad.defined()) continue;
     check_can_average("backward", "a gradient", g.grad);  // the module may have been moved since attaching
-    g.sent = raw::contiguous(g.grad);
-    wait_for_device(g.sent);
-    check.check(g.index, g.sent);
+    if (g.grad.device().type != DeviceType::kCUDA) g.sent = on_host(g.grad);
+  }
+  copy_to_host();
+  for (Gradient& g : gradients) {
+    if (!g.grad.defined()) continue;
+    check.check(g.index, g.grad.device().type == DeviceType::kCUDA ? g.grad : g.sent);
     if (as_views)
       g.grad = Tensor();
     else if (g.ownership == Ownership::kExclusive && g.bytes >= kMinSeparateBytes && g.sent.is_same(g.grad))
       g.ownership = Ownership::kInPlace;
+  }
+}
+
+void Bucket::copy_to_host() {
+  std::map<int, std::vector<Gradient*>> by_device;
+  for (Gradient& g : gradients)
+    if (g.grad.defined() && g.grad.device().type == DeviceType::kCUDA)
+      by_device[g.grad.device().index].push_back(&g);
+  for (const auto& [device, staged] : by_device) {
+    std::vector<Tensor> flat;
+    for (const Gradient* g : staged)
+      flat.push_back(raw::reshape(raw::contiguous(detach(g->grad)), {g->grad.numel()}));
+    const Tensor all = raw::cat(flat, 0), host = raw::queue_to_host(all);
+    copied.push_back(Event::record(current_stream(all.device())));
+    int64_t offset = 0;
+    for (Gradient* g : staged) {
+      g->sent = view_as_strided(host, g->grad.shape(), row_major_strides(g->grad.shape()), offset);
+      offset += g->grad.numel();
+    }
+  }
+}
+
+// Polls, so that a core is free meanwhile: the backward goes on.
+void Bucket::wait_for_copies(const World* world) {
+  try {
+    if (previous && previous->error) std::rethrow_exception(previous->error);
+    for (const Event& event : copied) {
+      while (!event.done()) {
+        if (world) world->membership->check("backward");
+        std::this_thread::sleep_for(std::chrono::microseconds(20));
+      }
+      event.synchronize();  // throws errors of kernels
+    }
+    previous = nullptr;
+  } catch (...) {
+    error = std::current_exception();
+    throw;
   }
 }
 
@@ -77,9 +123,12 @@ void Bucket::unpack(const std::vector<bool>& reduced, std::vector<GradCallback::
 Collective bucket_all_reduce(const std::shared_ptr<Bucket>& bucket, ReduceOp op, const Group& group,
                              const std::shared_ptr<const Consensus>& consensus) {
   Collective call{.op = "backward"};
+  const DeviceType device = bucket->gradients[0].param.device().type;
+  const World* const world = group.state().world();
   // Runs once the group's earlier collectives have ended. False, on all ranks alike: nothing to reduce.
   call.prepare = [=, size = group.size()](Collective& call) {
     consensus->wait();
+    bucket->wait_for_copies(world);
     bucket->start = bucket->end = clock_now();
     // Segments {data, bytes}, each reduced by one call: packed small gradients, or a single large gradient,
     // which is reduced in its own memory if in place.
@@ -110,8 +159,13 @@ Collective bucket_all_reduce(const std::shared_ptr<Bucket>& bucket, ReduceOp op,
     // With joined ranks the divisor may be less than the group's size: sum first, divide afterward.
     const int divisor = consensus->divisor;
     const ReduceOp reduce = op == ReduceOp::kAvg && divisor != size ? ReduceOp::kSum : op;
-    call.record = {
-        .op = Op::kAllReduce, .reduce = reduce, .dtype = x.dtype(), .ndim = 1, .dims = {n}, .bytes = bytes};
+    call.record = {.op = Op::kAllReduce,
+                   .reduce = reduce,
+                   .dtype = x.dtype(),
+                   .ndim = 1,
+                   .device = device,
+                   .dims = {n},
+                   .bytes = bytes};
     call.move = [=](MatchedCall& matched) {
       const DType dtype = bucket->memory.dtype();
       for (const auto& [data, bytes] : segments) {

@@ -4,6 +4,7 @@
 // one send zeros.
 #pragma once
 
+#include <exception>
 #include <functional>
 #include <memory>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "gradus/distributed/base/reduce_op.h"
 #include "gradus/distributed/data_parallel/internal/attached_params.h"
 #include "gradus/distributed/data_parallel/internal/consensus.h"
+#include "gradus/tensor/runtime/stream.h"
 #include "gradus/tensor/tensor.h"
 
 namespace gradus::dist::internal {
@@ -29,7 +31,9 @@ struct Gradient {
   Tensor param;
   int64_t bytes;     // size of param
   Tensor grad = {};  // this rank's gradient; undefined: zeros
-  Tensor sent = {};  // `grad` as the all-reduce reads it: row-major, with all device work completed
+  // `grad` as the all-reduce reads it: row-major, in host memory. Complete, except that a GPU's has arrived only when
+  // Bucket::copied has happened.
+  Tensor sent = {};
   Ownership ownership = Ownership::kShared;
 };
 
@@ -43,7 +47,12 @@ struct Bucket {
   bool as_views = false;            // gradient_as_bucket_view
   std::vector<Gradient> gradients;  // in the order of sending
   Tensor memory = {};               // [sum of numel], on the host
-  int num_pending = 0;              // number of gradients that this rank's backward has yet to compute
+  std::vector<Event> copied = {};   // when `sent` of gradients on GPUs has arrived
+  // An error of the copies, such as a kernel's. The call of this bucket and those of later ones end by it before the
+  // ranks compare them: the other ranks learn of it from the backward that throws it.
+  std::exception_ptr error = {};
+  std::shared_ptr<const Bucket> previous = {};  // launched before this one
+  int num_pending = 0;  // number of gradients that this rank's backward has yet to compute
   Work work = {};
   std::function<void()> complete = {};  // completion of the comm hook
   TimePoint start = {}, end = {};       // interval of the communication
@@ -58,7 +67,7 @@ struct Bucket {
   // For a comm hook: copies this rank's gradients with `reduced` into the memory, and zeros for missing ones.
   void pack(const std::vector<bool>& reduced, FiniteCheck& check);
   // For the all-reduce, which packs once the Consensus is known: sets `sent` of this rank's gradients.
-  // Errors: DeviceError for a gradient outside of host memory.
+  // Errors: DeviceError for a gradient without elements, on the meta device.
   void prepare(FiniteCheck& check);
   // Appends the results of the tensors with `reduced` to `to`.
   void unpack(const std::vector<bool>& reduced, std::vector<GradCallback::Delivery>& to);
@@ -73,6 +82,10 @@ struct Bucket {
     }
     bytes = offset * size_of(dtype());
   }
+  // Sets `sent` of gradients on GPUs, by one queued copy for each GPU, and `copied`.
+  void copy_to_host();
+  // For the thread that communicates. Errors: those of kernels; `error` of the previous bucket; the job's failure.
+  void wait_for_copies(const World* world);
   // Returns a row-major view of the memory that starts at element `offset`.
   Tensor view(int64_t offset, const Shape& shape) const;
 };

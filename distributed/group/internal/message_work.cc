@@ -7,7 +7,10 @@
 #include <algorithm>
 #include <cstring>
 
+#include "gradus/distributed/group/collective_argument.h"
 #include "gradus/distributed/group/collectives.h"
+#include "gradus/tensor/ops/copy.h"
+#include "gradus/tensor/runtime/context.h"
 #include "gradus/tensor/runtime/fork.h"
 
 namespace gradus::dist::internal {
@@ -40,6 +43,16 @@ MessageHeader header_of(const Tensor& x) {
   return header;
 }
 
+void check_payload_device(const char* op, Device device) {
+  if (device.type == DeviceType::kMeta) throw DeviceError(op, "expected a device with memory, got ", device);
+}
+
+Tensor to_payload(const Tensor& x) {
+  if (x.device().type == DeviceType::kCUDA) return raw::to(x, kCPU);
+  wait_for_device(x);
+  return x;
+}
+
 Tensor allocate_payload(const char* op, int source, const MessageHeader& header, size_t bytes,
                         Device device) {
   if (header.kind == MessageHeader::Kind::kNone && bytes == 0) return Tensor();
@@ -48,6 +61,7 @@ Tensor allocate_payload(const char* op, int source, const MessageHeader& header,
   const Shape shape(std::span(header.dims, size_t(header.ndim)));
   if (size_t(checked_numel(shape, op)) * size_of(header.dtype) != bytes)
     throw MismatchError(op, source, "rank ", source, " sent ", bytes, " bytes for ", describe(header));
+  if (device.type == DeviceType::kCUDA) device = kCPU;
   const TensorOptions options{.dtype = header.dtype, .device = device};
   const bool channels_last = header.channels_last && header.ndim >= 3 && header.ndim <= 5;
   return channels_last ? empty_channels_last(shape, options) : empty(shape, options);
@@ -85,9 +99,12 @@ Ref<MessageWork> MessageWork::send(const Message& message, const MessageHeader& 
   return work;
 }
 
-Ref<MessageWork> MessageWork::receive(const Message& message, AcceptMessage accept, const Tensor& keep) {
+Ref<MessageWork> MessageWork::receive(const Message& message, AcceptMessage accept, const Tensor& keep,
+                                      const Tensor& staging) {
   GroupState& group = message.group;
   auto work = Ref<MessageWork>(new MessageWork(message, keep, true));
+  work->staging_ = staging;
+  if (staging) work->ready_ = Event::record(current_stream(keep.device()));
   work->membership_->check(message.op);
   const auto on_header = [op = message.op, accept = std::move(accept)](
                              int source, std::span<const std::byte> bytes, size_t payload) -> void* {
@@ -117,11 +134,11 @@ void MessageWork::wait(std::optional<Milliseconds> timeout) {
     // Polls every millisecond.
     const Deadline limit = Deadline::after(*timeout);
     Futex never;
-    while (!is_completed() && !limit.passed())
+    while (!has_ended() && !limit.passed())
       never.wait(
           local_wait_limits(Deadline::after(std::min(limit.remaining(), Milliseconds(1)))),
           [] { return false; }, op_);
-    if (!is_completed())
+    if (!has_ended())
       throw TimeoutError(op_, -1, "not done within ", timeout->count(), " ms, but still under way");
   }
   wait_until_deadline();
@@ -145,33 +162,54 @@ void MessageWork::wait_until_deadline() {
     throw_failure(op_, membership_->report({Failure::Kind::kMismatch, error.rank(), text_of(error)}));
   }
   membership_->set_activity(Activity::kOutside, "", doing_);
-  written();
+  arrived();
+  copy_from_staging();
 }
 
-bool MessageWork::is_completed() {
+bool MessageWork::has_ended() {
   try {
     if (!request_->done()) return false;
-    written();
+    arrived();
   } catch (const DistributedError&) {  // completed with an error, which wait() throws
   }
   return true;
 }
 
-// Once, when a receive is known to be complete: counts the message, and increments the version of the tensor
-// that was written, so that autograd notices the write.
-void MessageWork::written() {
-  if (!receives_ || written_.exchange(true)) return;
-  membership_->count_received(request_->source());
-  if (tensor_) tensor_.storage()->bump_version();
+bool MessageWork::is_completed() {
+  if (!has_ended()) return false;
+  if (arrived_) copy_from_staging();
+  return true;
 }
 
-int MessageWork::source_rank() { return receives_ && is_completed() ? request_->source() : -1; }
+// Once, when a receive is known to be complete: counts the message, and increments the version of the tensor
+// that was written, so that autograd notices the write.
+void MessageWork::arrived() {
+  if (!receives_ || arrived_.exchange(true)) return;
+  membership_->count_received(request_->source());
+  if (tensor_ && !is_staged()) tensor_.storage()->bump_version();
+}
+
+// After arrived(): orders the current stream after the copy to tensor_, which the first call queues.
+void MessageWork::copy_from_staging() {
+  if (!is_staged()) return;
+  const std::lock_guard lock(staging_mutex_);
+  const Stream stream = current_stream(tensor_.device());
+  stream.wait(ready_);
+  if (!staging_) return;
+  raw::copy_(tensor_, staging_);
+  ready_ = Event::record(stream);
+  staging_ = Tensor();
+}
+
+int MessageWork::source_rank() { return receives_ && has_ended() ? request_->source() : -1; }
 
 void MessageWork::detach(World& world) {
-  if (is_completed()) return;
+  if (has_ended()) return;
   transport_->progress_in_background();
   std::lock_guard lock(world.messages_mutex);
-  std::erase_if(world.messages, [](const Ref<WorkState>& message) { return message->is_completed(); });
+  std::erase_if(world.messages, [](const Ref<WorkState>& message) {
+    return static_cast<MessageWork&>(*message).has_ended();
+  });
   world.messages.push_back(Ref<WorkState>(this));
 }
 

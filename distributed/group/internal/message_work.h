@@ -1,15 +1,18 @@
 // MessageWork: point-to-point messages between two ranks, for send, recv, their object forms, remote_send and
 // Mailbox. A message is a MessageHeader and a payload; a receive is matched by peer and tag, in the order of
-// sending. Tensors are in host memory.
+// sending. The transport reads and writes host memory. Tensors of GPUs are staged: copied to and from host
+// memory by the threads that send and wait, since the transport's threads must not call CUDA.
 #pragma once
 
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 
 #include "gradus/distributed/group/group_state.h"
 #include "gradus/distributed/group/work.h"
 #include "gradus/distributed/transport/transport.h"
+#include "gradus/tensor/runtime/stream.h"
 #include "gradus/tensor/tensor.h"
 
 namespace gradus::dist::internal {
@@ -36,7 +39,12 @@ struct MessageHeader {
 std::string describe(const MessageHeader& header);  // "f32[4,8]", "an object"
 // Returns the header of a message with x, which must be row-major, channels-last, or undefined: kNone.
 MessageHeader header_of(const Tensor& x);
-// Allocates the tensor that a header describes; undefined for kNone.
+// Errors: DeviceError if `device`, that of a received tensor, is meta.
+void check_payload_device(const char* op, Device device);
+// Returns x in host memory: x itself, or a copy in x's layout (row-major if x is not dense) if x is on a GPU.
+// Blocks until x's device has written x.
+Tensor to_payload(const Tensor& x);
+// Allocates the tensor that a header describes; undefined for kNone. For a GPU, the tensor is in host memory.
 // Errors: MismatchError naming rank `source` if the header is malformed or does not describe `bytes` bytes.
 Tensor allocate_payload(const char* op, int source, const MessageHeader& header, size_t bytes, Device device);
 
@@ -65,14 +73,19 @@ Message make_message(const char* op, const Group& group, int peer, const char* w
 // before dropping the last reference. In a forked child the destructor leaves the parent's message alone.
 class MessageWork final : public WorkState {
  public:
-  // Sends x: row-major or channels-last, written by its device, or undefined. The message keeps x alive.
+  // Sends x: row-major or channels-last, a result of to_payload, or undefined. The message keeps x alive.
   static Ref<MessageWork> send(const Message& message, const MessageHeader& header, const Tensor& x);
   // The caller keeps the payload alive until the message is done. `keep`: kept alive, may be undefined.
   static Ref<MessageWork> send(const Message& message, const MessageHeader& header,
                                std::span<const std::byte> payload, const Tensor& keep = {});
   // The payload goes where `accept` returns. `keep` is the tensor that is written, or undefined: it stays
   // alive, and its version changes when the message is done.
-  static Ref<MessageWork> receive(const Message& message, AcceptMessage accept, const Tensor& keep);
+  // `staging`: if `keep` is on a GPU, the host tensor that receives the payload. The first wait() or
+  // is_completed() after the message has arrived queues the copy to `keep` on the current stream of its
+  // thread, after the work that receive() finds on the stream of its own. Later calls make their current
+  // stream wait for the copy. `keep` is not written if the message fails, or if neither is called.
+  static Ref<MessageWork> receive(const Message& message, AcceptMessage accept, const Tensor& keep,
+                                  const Tensor& staging = {});
 
   ~MessageWork() override;
 
@@ -90,7 +103,11 @@ class MessageWork final : public WorkState {
 
  private:
   MessageWork(const Message& message, const Tensor& keep, bool receives);
-  void written();  // counts a finished receive, and changes its tensor's version, once
+  // Whether the payload of a receive goes to a staging tensor. Sends have no tensors of GPUs.
+  bool is_staged() const { return tensor_ && tensor_.device().type == DeviceType::kCUDA; }
+  bool has_ended();  // as is_completed, without the copy to a GPU
+  void arrived();    // counts a finished receive, and changes the version of a host tensor, once
+  void copy_from_staging();
   void wait_until_deadline();
 
   const char* const op_;
@@ -102,7 +119,10 @@ class MessageWork final : public WorkState {
   std::string doing_;
   const Tensor tensor_;
   const bool receives_;
-  std::atomic<bool> written_{false};
+  std::atomic<bool> arrived_{false};
+  std::mutex staging_mutex_;  // guards staging_ and ready_
+  Tensor staging_;            // undefined after the copy
+  Event ready_;               // when tensor_ may be written; after the copy, when it may be read
   Ref<Request> request_;
 };
 

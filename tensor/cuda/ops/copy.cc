@@ -5,14 +5,18 @@
 // copy from the host first waits for the host's work.
 #include "gradus/tensor/ops/copy.h"
 
+#include <utility>
+
 #include "gradus/tensor/cuda/kernels/copy.h"
 #include "gradus/tensor/cuda/ops/operands.h"
 #include "gradus/tensor/kernel.h"
 #include "gradus/tensor/ops/concat.h"
 #include "gradus/tensor/ops/creation.h"
 #include "gradus/tensor/ops/view.h"
+#include "gradus/tensor/runtime/capture.h"
 #include "gradus/tensor/runtime/device_allocator.h"
 #include "gradus/tensor/runtime/device_runtime.h"
+#include "gradus/tensor/runtime/pinned_memory.h"
 
 namespace gradus::cuda {
 namespace {
@@ -72,6 +76,18 @@ void copy_cuda(const Tensor& dst, const Tensor& src) {
   copy("copy", o.index, o.views.data(), o.stream);
 }
 
+Tensor queue_to_host_cuda(const Tensor& x) {
+  refuse_capture("copy_", "it copies between devices");
+  internal::PinnedMemory& memory = internal::PinnedMemory::of(x.device());
+  void* const p = x.numel() > 0 ? memory.allocate(x.device().index, x.nbytes()) : nullptr;
+  if (!p) return raw::to(x, kCPU);
+  Ref<Storage> block = Storage::adopt(kCPU, p, x.nbytes(), [&memory, p] { memory.release(p); });
+  const cudaStream_t stream = stream_for({&x});
+  internal::current_native_stream(x.device())->runtime().copy(p, x.raw_ptr(), x.nbytes(), stream);
+  memory.record_use(p, stream);
+  return Tensor(make_ref<TensorImpl>(std::move(block), 0, x.shape(), x.strides(), x.dtype()));
+}
+
 void cat_cuda(const Tensor& out, const std::vector<Tensor>& xs, int64_t dim) {
   std::vector<StridedCopy> copies;
   int64_t start = 0;  // of the next tensor along dim
@@ -120,9 +136,10 @@ void linspace_cuda(const Tensor& out, double start, double end) {
 }
 
 [[maybe_unused]] const bool is_set =
-    (raw::copy_kernel.cuda = &copy_cuda, raw::round_all_kernel.cuda = &round_all_cuda,
-     raw::cat_kernel.cuda = &cat_cuda, raw::fill_kernel.cuda = &fill_cuda,
-     raw::arange_kernel.cuda = &arange_cuda, raw::linspace_kernel.cuda = &linspace_cuda, true);
+    (raw::copy_kernel.cuda = &copy_cuda, raw::queue_to_host = &queue_to_host_cuda,
+     raw::round_all_kernel.cuda = &round_all_cuda, raw::cat_kernel.cuda = &cat_cuda,
+     raw::fill_kernel.cuda = &fill_cuda, raw::arange_kernel.cuda = &arange_cuda,
+     raw::linspace_kernel.cuda = &linspace_cuda, true);
 
 }  // namespace
 }  // namespace gradus::cuda

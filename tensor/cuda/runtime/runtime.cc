@@ -81,6 +81,8 @@ class Runtime final : public internal::DeviceRuntime {
     return {p.name, static_cast<int64_t>(p.totalGlobalMem), p.major, p.minor, p.multiProcessorCount};
   }
 
+  void make_current(int device) override { use(device); }
+
   void* allocate(int device, int64_t bytes) override {
     use(device);
     void* p = nullptr;

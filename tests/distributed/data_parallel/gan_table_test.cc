@@ -1,6 +1,7 @@
 // A small GAN under every kind of data parallelism: whole-model and per-module, with the options and ways of
 // communication that gradients can take. Its networks grow, skip layers, and take different paths on
-// different ranks. All trainings must give what one process computes on the joined batch.
+// different ranks. All trainings must give what one process computes on the joined batch on the CPU. Linked
+// with the GPU emulator, ranks train on cuda:0 and cuda:1.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -20,6 +21,8 @@
 #include "gradus/nn/layers/linear.h"
 #include "gradus/optim/optimizers/sgd.h"
 #include "gradus/tensor/ops/arithmetic.h"
+#include "gradus/tensor/ops/copy.h"
+#include "gradus/tensor/runtime/devices.h"
 #include "gradus/tests/ops/values.h"
 
 namespace gradus::dist {
@@ -92,7 +95,7 @@ struct SmallDiscriminator : nn::Module {
 struct SmallGan : nn::Module {
   SmallGenerator gen{this, "gen"};
   SmallDiscriminator disc{this, "disc"};
-  SmallGan() { to(DType::kF64); }
+  explicit SmallGan(Device device) { to(DType::kF64).to(device); }
 
   void grow() {
     gen.grown = std::make_unique<SmallBlock>(&gen, "grown");
@@ -103,6 +106,12 @@ struct SmallGan : nn::Module {
 
 // ---- the training ----
 
+// The rank's device.
+Device rank_device() {
+  static const bool has_cuda = cuda_device_count() > 0;
+  return has_cuda ? Device{DeviceType::kCUDA, int16_t(get_rank() % 2)} : kCPU;
+}
+
 // A rank's part of a step's batch.
 struct GanBatch {
   Tensor real, z;
@@ -110,10 +119,10 @@ struct GanBatch {
 };
 // Step 0: all layers. Step 1: the first rank mixes styles. Step 2: with layers that were not there before,
 // all ranks mix. Step 3: the last rank skips a layer. Step 4: all ranks skip it.
-GanBatch batch_of(int world, int rank, int step) {
+GanBatch batch_of(int world, int rank, int step, Device device = kCPU) {
   const uint64_t seed = 1000 * (step + 1) + rank;
-  return {random_tensor({2, 1, 3, 3}, DType::kF64, seed),
-          random_tensor({2, 3}, DType::kF64, seed + 500),
+  return {raw::to(random_tensor({2, 1, 3, 3}, DType::kF64, seed), device),
+          raw::to(random_tensor({2, 3}, DType::kF64, seed + 500), device),
           {.skip_block = step == 4 || (step == 3 && rank == world - 1),
            .mix = step == 2 || (step == 1 && rank == 0)}};
 }
@@ -133,6 +142,7 @@ Tensor generator_loss(SmallGan& gan, const GanBatch& b) {
 
 // The networks with their optimizers.
 struct GanTraining {
+  explicit GanTraining(Device device) : gan(device) {}
   SmallGan gan;
   optim::SGDOptions options{.lr = 0.05, .momentum = 0.9};
   optim::SGD opt_d{gan.disc.parameters(), options}, opt_g{gan.gen.parameters(), options};
@@ -162,7 +172,7 @@ struct GanTraining {
 // batches of `world` ranks together.
 std::vector<std::vector<double>> train_joined(int world) {
   manual_seed(1);
-  GanTraining t;
+  GanTraining t(kCPU);
   GradManager gm_d, gm_g;
   gm_d.attach(t.gan.disc.parameters());
   gm_g.attach(t.gan.gen.parameters());
@@ -281,7 +291,7 @@ TEST_P(GanTable, RanksComeToWhatTheJoinedBatchGivesAndSendWhatTheyTouch) {
   const auto train = [&, wrapper = wrapper, way = way] {
     const int rank = get_rank();
     manual_seed(1 + rank);  // ranks start and grow with different weights; rank 0's are broadcast
-    GanTraining t;
+    GanTraining t(rank_device());
     Steps steps(wrapper, t.gan, way.options);
     for (int step = 0; step < kSteps; ++step) {
       if (step == 2) t.grow();
@@ -289,7 +299,7 @@ TEST_P(GanTable, RanksComeToWhatTheJoinedBatchGivesAndSendWhatTheyTouch) {
         for (int k = 0; k < way.batches; ++k) {
           std::optional<NoSync> kept_back;
           if (k + 1 < way.batches) kept_back.emplace(steps.no_sync());
-          backward(batch_of(parts, way.batches * rank + k, step));
+          backward(batch_of(parts, way.batches * rank + k, step, rank_device()));
         }
       };
       const auto expect_equal = [&](size_t at) {

@@ -1,5 +1,6 @@
 // Mailbox, the messages between pipeline stages: tensors matched by address (step, stage, micro-batch, slot,
-// gradient) in any order, and errors for messages that do not arrive. Ranks are threads.
+// gradient) in any order, and errors for messages that do not arrive. Ranks are threads. //tests/cuda/ranks
+// runs the tests with "Device" in their names on emulated GPUs.
 #include "gradus/distributed/group/mailbox.h"
 
 #include <gmock/gmock.h>
@@ -13,6 +14,7 @@
 #include "gradus/distributed/group/collectives.h"
 #include "gradus/distributed/group/internal/message_work.h"
 #include "gradus/distributed/group/process_group.h"
+#include "gradus/tests/distributed/late.h"
 #include "gradus/tests/distributed/threads.h"
 #include "gradus/tests/ops/values.h"
 #include "gradus/tests/support/error.h"
@@ -94,6 +96,34 @@ TEST(Mailbox, CarriesFormAndWhatTheNextStageNeeds) {
       EXPECT_EQ(got.tensor.shape(), x.shape());
       EXPECT_EQ(got.tensor.is_channels_last(), x.is_channels_last());
       EXPECT_EQ(values(got.tensor), values(x));
+    }
+  });
+}
+
+TEST(Mailbox, MovesTensorsBetweenDevices) {
+  run_ranks(2, [] {
+    Mailbox mailbox({}, {.slots = 4});
+    const Device device = queued_device(get_rank());
+    const std::vector<Tensor> sent = {random_tensor({64}), channels_last(random_tensor({2, 3, 4, 5})),
+                                      transpose(random_tensor({3, 4}), 0, 1), Tensor()};
+    if (get_rank() == 0) {
+      for (int i = 0; i < 4; ++i) {
+        const Tensor& x = sent[size_t(i)];
+        mailbox.send(1, {.slot = i}, {.tensor = i == 0 ? late(x, device) : x ? to(x, device) : x});
+      }
+      return;
+    }
+    mailbox.post_receive(0, {.slot = 2}, device);
+    for (int i = 3; i >= 0; --i) {
+      const Tensor& x = sent[size_t(i)];
+      // The device of a posted receive counts. Slot 0 has none.
+      const Device given = i == 1 ? device : kCPU;
+      const Tensor got = mailbox.receive(0, {.slot = i}, "a test", given).tensor;
+      ASSERT_EQ(got.defined(), x.defined());
+      if (!x.defined()) continue;
+      EXPECT_EQ(got.device(), i == 0 ? kCPU : device);
+      EXPECT_EQ(got.is_channels_last(), x.is_channels_last());
+      EXPECT_EQ(values(got), values(x));
     }
   });
 }

@@ -1,13 +1,17 @@
 // Point-to-point messages (send, recv, isend, irecv) and objects beyond the cases of collectives_test:
-// mismatches, timeouts, pending messages, layouts. Ranks are threads.
+// mismatches, timeouts, pending messages, layouts, devices. Ranks are threads. //tests/cuda/ranks runs the
+// tests with "Device" in their names on emulated GPUs.
 #include <gmock/gmock.h>
 
 #include <functional>
+#include <thread>
 
 #include "gradus/autograd/grad_manager.h"
 #include "gradus/autograd/ops/ops.h"
+#include "gradus/distributed/base/wire.h"
 #include "gradus/distributed/group/collectives.h"
 #include "gradus/distributed/group/object.h"
+#include "gradus/tests/distributed/late.h"
 #include "gradus/tests/distributed/threads.h"
 #include "gradus/tests/support/error.h"
 
@@ -158,6 +162,143 @@ TEST(Messages, StridedTensorsCanBeSentButNotReceived) {
       recv(y);
       EXPECT_EQ(y.to_vector<float>(), std::vector<float>({1, 3, 2, 4}));
     }
+  });
+}
+
+// ---- devices ----
+
+std::vector<float> values(const Tensor& x) { return x.to_vector<float>(); }
+// Returns a tensor of 64 elements x on a device of this rank, which has not written it yet.
+Tensor late_value(float x) { return late(full({64}, x), queued_device(get_rank())); }
+std::vector<float> all(float x) { return std::vector<float>(64, x); }
+
+TEST(DeviceMessages, CarryWhatTheDeviceWritesAndChangeTheVersionOnce) {
+  run_ranks(2, [] {
+    if (get_rank() == 0) {
+      send(late_value(1), {.dst = 1});
+      send(transpose(late(tensor({{1.f, 2.f}, {3.f, 4.f}}), queued_device(0)), 0, 1), {.dst = 1});
+      return isend(late_value(3), {.dst = 1}).wait();
+    }
+    const Tensor x = late_value(-1), y = late(zeros({2, 2}), queued_device(1)), on_cpu = zeros({64});
+    const uint32_t before = x.storage()->version();
+    EXPECT_EQ(recv(x), 0);
+    EXPECT_EQ(x.storage()->version(), before + 1);
+    EXPECT_EQ(values(x), all(1));
+    recv(y);
+    EXPECT_THAT(values(y), ElementsAre(1, 3, 2, 4));
+    recv(on_cpu);
+    EXPECT_EQ(values(on_cpu), all(3));
+  });
+}
+
+TEST(DeviceMessages, AreReceivedInAnyOrderOfWaitsAndByPolling) {
+  run_ranks(2, [] {
+    if (get_rank() == 0) {
+      for (uint32_t tag = 0; tag < 4; ++tag) send(late_value(float(tag)), {.dst = 1, .tag = tag});
+      return;
+    }
+    std::vector<Tensor> xs;
+    std::vector<Work> works;
+    for (uint32_t tag = 0; tag < 4; ++tag) {
+      xs.push_back(late_value(-1));
+      works.push_back(irecv(xs.back(), {.src = 0, .tag = tag}));
+    }
+    for (size_t i : {2, 0, 3}) {
+      works[i].wait();
+      EXPECT_EQ(values(xs[i]), all(float(i)));
+    }
+    const uint32_t before = late_value(-1).storage()->version();
+    while (!works[1].is_completed()) std::this_thread::sleep_for(Milliseconds(1));
+    EXPECT_EQ(values(xs[1]), all(1));
+    works[1].wait();
+    EXPECT_EQ(xs[1].storage()->version(), before + 1);
+  });
+}
+
+// The receive follows the work of the stream on which it starts. Streams of later waits follow the copy.
+TEST(DeviceMessages, AreOrderedWithTheStreamsOfAllWaits) {
+  run_ranks(2, [] {
+    for (int round = 0; round < 10; ++round) {
+      if (get_rank() == 0) {
+        send(full({64}, round), {.dst = 1});
+        continue;
+      }
+      const Tensor x = late_value(-1);
+      const Work work = irecv(x);
+      {
+        const StreamScope scope(Stream::create(x.device()));
+        work.wait();
+      }
+      work.wait();
+      EXPECT_EQ(values(x * 2), all(2 * float(round)));
+    }
+  });
+}
+
+TEST(DeviceMessages, AreReceivedByAWaitAfterOneThatTimesOut) {
+  run_ranks(2, [] {
+    if (get_rank() == 0) {
+      recv(value(1));
+      return send(late_value(7), {.dst = 1});
+    }
+    const Tensor x = late_value(-1);
+    const uint32_t before = x.storage()->version();
+    const Work work = irecv(x);
+    EXPECT_THROW(work.wait(Milliseconds(20)), TimeoutError);
+    EXPECT_EQ(values(x), all(-1));
+    EXPECT_EQ(x.storage()->version(), before);
+    send(value(1), {.dst = 0});
+    work.wait();
+    EXPECT_EQ(values(x), all(7));
+  });
+}
+
+// The message of tag 0 is dropped. It has arrived when that of tag 1 has, before or after its receive starts. The
+// receive of tag 2 makes the rank forget receives that have ended.
+TEST(DeviceMessages, ThatNobodyWaitsForAreNotCopiedToGpus) {
+  for (const bool arrives_early : {false, true})
+    run_ranks(2, [=] {
+      const Tensor unused = value(0);
+      if (get_rank() == 0) {
+        if (!arrives_early) recv(unused);
+        for (uint32_t tag = 0; tag < 2; ++tag) send(value(1), {.dst = 1, .tag = tag});
+        recv(unused);
+        return send(value(1), {.dst = 1, .tag = 2});
+      }
+      const Tensor x = to(value(-1), queued_device(1));
+      const uint32_t before = x.storage()->version();
+      if (arrives_early) recv(unused, {.tag = 1});
+      irecv(x);
+      if (!arrives_early) {
+        send(value(1), {.dst = 0});
+        recv(unused, {.tag = 1});
+      }
+      const Work last = irecv(unused, {.tag = 2});
+      send(value(1), {.dst = 0});
+      last.wait();
+      if (x.device().type != DeviceType::kCUDA) return;
+      EXPECT_EQ(x.item<float>(), -1);
+      EXPECT_EQ(x.storage()->version(), before);
+    });
+}
+
+TEST(DeviceMessages, RefuseTensorsWithoutData) {
+  const Tensor meta = empty({1}, {.device = Device::parse("meta")});
+  run_ranks(2, [&] {
+    const int other = 1 - get_rank();
+    EXPECT_ERROR(DeviceError, send(meta, {.dst = other}), "[send] x has no data");
+    EXPECT_ERROR(DeviceError, irecv(meta), "[irecv] x has no data");
+    EXPECT_ERROR(ValueError, isend(Tensor(), {.dst = other}), "[isend] x is undefined");
+    EXPECT_ERROR(ValueError, recv(Tensor()), "[recv] x is undefined");
+  });
+}
+
+TEST(DeviceMessages, OfObjectsArriveInHostMemory) {
+  run_ranks(2, [] {
+    if (get_rank() == 0) return send_object(to_wire(late_value(5)), {.dst = 1});
+    const Tensor x = from_wire<Tensor>(recv_object());
+    EXPECT_EQ(x.device(), kCPU);
+    EXPECT_EQ(values(x), all(5));
   });
 }
 

@@ -1,6 +1,6 @@
 // remote_send and remote_recv, differentiable messages: values and gradients (first and second order) of
 // pipelines of stages against the same program in one process, to 1e-12 (1e-10) in f64; missing gradients,
-// and errors.
+// and errors. //tests/cuda/ranks runs the tests with "Device" in their names on emulated GPUs.
 #include "gradus/distributed/group/remote.h"
 
 #include <gmock/gmock.h>
@@ -157,7 +157,7 @@ TEST(Pipeline, UnderManySchedulesEndsWithGradientsOrErrors) {
 TEST(Pipeline, TakesTensorsOfEveryDevice) {
   for (int stages = 2; stages <= 3; ++stages)
     run_ranks(stages, [] {
-      const Device device = get_rank() == 0 ? Device::parse("cpu:1") : Device::parse("cpu:2");
+      const Device device = queued_device(get_rank() > 0);
       const int rank = get_rank(), last = get_world_size() - 1;
       const Tensor w = late(weight_of(rank), device);
       GradManager gm;
@@ -191,13 +191,15 @@ TEST(Pipeline, TakesTensorsOfEveryDevice) {
 // The message is a copy of the tensor: a later write does not change it.
 TEST(Remote, SendsWhatADeviceHasWrittenSoFar) {
   run_ranks(2, [] {
-    const Device device = Device::parse("cpu:1");
+    const Device device = queued_device(0);
     if (get_rank() == 0) {
       const Tensor x = late(any({5}, 1), device);
       remote_send(x, {.dest_rank = 1});
       raw::fill_(x, 0);
     } else {
-      expect_near(remote_recv({.src_rank = 0, .device = device}), any({5}, 1), 0);
+      const Tensor y = remote_recv({.src_rank = 0, .device = device});
+      EXPECT_EQ(y.device(), device);
+      expect_near(y, any({5}, 1), 0);
     }
   });
 }

@@ -1,5 +1,6 @@
 // Pipelines of all schedules train as the undivided model does, in f64: losses, gradients, parameters. Ranks
 // are threads, devices or processes; micro-batches and replicas have equal or different numbers of rows.
+// //tests/cuda/ranks runs PipelineOnDevices on emulated GPUs.
 //
 //   UNEVEN_TRAININGS=100 bazel-bin/tests/distributed/pipeline/equality_test --gtest_filter='UnevenReplicas*'
 //
@@ -15,6 +16,8 @@
 
 #include "gradus/distributed/group/process_group.h"
 #include "gradus/distributed/group/run_ranks.h"
+#include "gradus/tensor/runtime/context.h"
+#include "gradus/tests/distributed/late.h"
 #include "gradus/tests/distributed/pipeline/undivided.h"
 #include "gradus/tests/distributed/rank_processes.h"
 
@@ -60,6 +63,44 @@ TYPED_TEST(Equality, OnRanks) {
   }
 }
 TYPED_TEST(Equality, OnSeveralDevices) { expect_undivided<TypeParam>(13, 4, 8, true); }
+
+// Calls f on two ranks. Rank i computes on device devices[i] of late.h.
+template <class F> void on_devices(const std::array<int, 2>& devices, const F& f) {
+  run_ranks(2, [&] {
+    Context context = Context::current().snapshot();
+    context.device = queued_device(devices[size_t(get_rank())]);
+    const ContextScope scope(context);
+    f();
+  });
+}
+
+template <class M> void expect_undivided_on(const std::array<int, 2>& devices, Schedule schedule) {
+  const Trained want = undivided<M>(3);
+  on_devices(devices, [&] {
+    const Trained got = trained_here<M>(options_of<M>(schedule, 2, 2), 3);
+    EXPECT_LE(difference(got, want), 1e-10) << "rank " << get_rank();
+  });
+}
+
+TEST(PipelineOnDevices, RanksOfOneDeviceTrainAsTheCpu) {
+  expect_undivided_on<ResidualMLP>({0, 0}, Schedule::k1F1B);
+}
+// With tied weights, and a mask that crosses the cut.
+TEST(PipelineOnDevices, RanksOfTwoDevicesTrainAsTheCpu) {
+  expect_undivided_on<TiedText>({0, 1}, Schedule::kZeroBubbleH1);
+}
+TEST(PipelineOnDevices, ResultsArriveOnTheDeviceOfEachRank) {
+  using M = ResidualMLP;
+  manual_seed(5);
+  const Tensor want = (*make_f64<M>())(Case<M>::input(3, 0));
+  on_devices({0, 1}, [&] {
+    manual_seed(5);
+    Pipeline<M> pipe(make_f64<M>, Case<M>::input(2, 0), options_of<M>(Schedule::k1F1B, 2, 2));
+    const Tensor got = pipe.forward(Case<M>::input(3, 0), {.everywhere = true});
+    EXPECT_EQ(got.device(), queued_device(get_rank()));
+    expect_near(got, want, 1e-10);
+  });
+}
 
 // Each of two replicas has half of the rows.
 TYPED_TEST(Equality, OfReplicasOnTheJoinedBatch) {

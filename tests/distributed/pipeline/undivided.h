@@ -100,7 +100,7 @@ template <class Step> Trained trained(nn::Module& model, const nn::StateDict& pa
     opt.step().clear_grad();
   }
   for (const auto& [name, x] : model.state_dict())
-    if (x.device().type == DeviceType::kCPU) trained.state[name] = x.template to_vector<double>();
+    if (x.device().type != DeviceType::kMeta) trained.state[name] = x.template to_vector<double>();
   return trained;
 }
 

@@ -1,0 +1,344 @@
+// Two ranks (threads) with tensors on emulated GPUs: what collectives and data-parallel training do there beyond
+// //tests/distributed/data_parallel:devices_test: errors, asynchronous results, training as by one rank.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <functional>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "gradus/autograd/captured_step.h"
+#include "gradus/autograd/grad_manager.h"
+#include "gradus/autograd/ops/ops.h"
+#include "gradus/distributed/base/error.h"
+#include "gradus/distributed/data_parallel/allreduce_callback.h"
+#include "gradus/distributed/data_parallel/bcast_list.h"
+#include "gradus/distributed/data_parallel/distributed_data_parallel.h"
+#include "gradus/distributed/data_parallel/sync_batch_norm.h"
+#include "gradus/distributed/group/collectives.h"
+#include "gradus/distributed/group/functional.h"
+#include "gradus/distributed/group/process_group.h"
+#include "gradus/distributed/group/run_ranks.h"
+#include "gradus/nn/nn.h"
+#include "gradus/tensor/cuda/runtime/host_calls.h"
+#include "gradus/tensor/ops/copy.h"
+#include "gradus/tensor/ops/creation.h"
+#include "gradus/tensor/runtime/context.h"
+#include "gradus/tensor/runtime/stream.h"
+#include "gradus/tests/ops/values.h"
+
+namespace gradus {
+namespace {
+
+using Tensors = std::vector<Tensor>;
+using dist::ReduceOp;
+
+Device own_device() { return {DeviceType::kCUDA, int16_t(dist::get_rank())}; }
+Tensor filled(const Shape& shape, double value) { return full(shape, value, {.device = own_device()}); }
+
+// A network of f64 whose batch norm has the statistics of all ranks.
+struct Net : nn::Layer {
+  nn::Linear fc1{this, "fc1", {.in = 6, .out = 8}};
+  nn::BatchNorm1d bn{this, "bn", {.features = 8}};
+  nn::Linear fc2{this, "fc2", {.in = 8, .out = 2}};
+  Tensor forward(const Tensor& x) override { return fc2(bn.relu(fc1(x))); }
+};
+
+// The weights after three steps on 8 rows, of which each rank has its part.
+Tensors trained(Device device) {
+  manual_seed(1);
+  Net net;
+  net.to(DType::kF64);
+  dist::convert_sync_batchnorm(net);
+  net.to(device);
+  dist::DistributedDataParallel ddp(net);
+  GradManager gm;
+  ddp.attach(gm);
+  const int64_t rows = 8 / dist::get_world_size();
+  for (int step = 0; step < 3; ++step) {
+    const Tensor x = random_tensor({8, 6}, DType::kF64, uint64_t(step + 1));
+    auto recording = gm.record();
+    gm.backward(mean(square(ddp(raw::to(narrow(x, 0, rows * dist::get_rank(), rows), device)))));
+    for (const Tensor& p : net.parameters()) {
+      const Tensor next = raw::to(detach(p) - 0.1 * p.grad(), device);
+      raw::copy_(p, next);
+      p.set_grad({});
+    }
+  }
+  Tensors all;
+  for (const Tensor& p : net.parameters()) all.push_back(raw::to(detach(p), kCPU));
+  return all;
+}
+
+TEST(RanksOnGpus, TrainAsOneRankOnTheJoinedBatch) {
+  Tensors want, got;
+  dist::run_ranks(1, [&] { want = trained(kCPU); });
+  dist::run_ranks(2, [&] {
+    Tensors mine = trained(own_device());
+    if (dist::get_rank() == 1) got = std::move(mine);
+  });
+  ASSERT_EQ(got.size(), want.size());
+  for (size_t i = 0; i < want.size(); ++i) expect_near(got[i], want[i], 1e-12);
+}
+
+// One rank has its tensor on the host: all ranks get one error.
+TEST(RanksOnGpus, CallsWithTensorsOnTheHostDoNotMatch) {
+  const std::vector<std::pair<std::string, std::function<void(Device)>>> calls = {
+      {"all_reduce", [](Device d) { dist::all_reduce(ones({2}, {.device = d})); }},
+      {"broadcast", [](Device d) { dist::broadcast(ones({2}, {.device = d}), {.src = 0}); }},
+      {"all_gather", [](Device d) { dist::all_gather(ones({2}, {.device = d})); }},
+      {"functional::all_reduce", [](Device d) { dist::functional::all_reduce(ones({2}, {.device = d})); }},
+      {"functional::broadcast",
+       [](Device d) {
+         dist::functional::broadcast(dist::get_rank() == 0 ? ones({2}, {.device = d}) : Tensor(),
+                                     {.root = 0, .device = d});
+       }},
+  };
+  for (const auto& [name, call] : calls) {
+    std::atomic<int> errors{0};
+    try {
+      dist::run_ranks(2, [&] {
+        try {
+          call(dist::get_rank() == 0 ? kCPU : own_device());
+          ADD_FAILURE() << name << ": no error on rank " << dist::get_rank();
+        } catch (const dist::MismatchError& e) {
+          EXPECT_NE(std::string(e.what()).find(" on cuda"), std::string::npos) << e.what();
+          ++errors;
+        }
+      });
+    } catch (const Error&) {  // the job has failed
+    }
+    EXPECT_EQ(errors, 2) << name;
+  }
+}
+
+TEST(RanksOnGpus, AListIsOnOneKindOfDevice) {
+  dist::run_ranks(2, [] {
+    EXPECT_THROW(dist::all_reduce_coalesced({filled({2}, 1), ones({2})}), DeviceError);
+    EXPECT_THROW(dist::all_reduce(ones({2}, {.device = "meta"})), DeviceError);
+  });
+}
+
+TEST(RanksOnGpus, AnAsynchronousResultIsThereAfterWaitOrWhenPolled) {
+  dist::run_ranks(2, [] {
+    const Tensor x = filled({1000}, dist::get_rank() + 1);
+    const dist::Work waited = dist::all_reduce(x, {.async_op = true});
+    waited.wait();
+    EXPECT_EQ((x * 2).to_vector<float>(), std::vector<float>(1000, 6));
+    const dist::Work polled = dist::all_reduce(x, {.async_op = true});
+    while (!polled.is_completed()) std::this_thread::yield();
+    EXPECT_EQ(x.to_vector<float>(), std::vector<float>(1000, 6));
+    polled.wait();  // does not copy again
+    raw::fill_(x, 0);
+    polled.wait();
+    EXPECT_EQ(x.to_vector<float>(), std::vector<float>(1000, 0));
+  });
+}
+
+// The first waiter copies the result; the stream of the other waits for it.
+TEST(RanksOnGpus, ThreadsWaitForOneWorkOnTheirStreams) {
+  dist::run_ranks(2, [] {
+    for (int round = 0; round < 20; ++round) {
+      const Tensor x = filled({1000}, 1);
+      const dist::Work work = dist::all_reduce(x, {.async_op = true});
+      const auto sum_on_a_stream = [&](double* sum_of_x) {
+        const Stream stream = Stream::create(own_device());
+        const StreamScope scope(stream);
+        work.wait();
+        *sum_of_x = sum(x).item<double>();
+      };
+      double one = 0, two = 0;
+      std::thread other([&] { sum_on_a_stream(&one); });
+      sum_on_a_stream(&two);
+      other.join();
+      EXPECT_EQ(one, 2000);
+      EXPECT_EQ(two, 2000);
+    }
+  });
+}
+
+// Nobody waits: the tensor stays as it was, and nothing hangs.
+TEST(RanksOnGpus, AWorkMayBeDropped) {
+  dist::run_ranks(2, [] {
+    const Tensor x = filled({4}, 1);
+    dist::all_reduce(x, {.async_op = true});
+    dist::barrier();
+    EXPECT_EQ(x.to_vector<float>(), std::vector<float>(4, 1));
+  });
+}
+
+TEST(RanksOnGpus, ACaptureRefusesCollectives) {
+  dist::run_ranks(2, [] {
+    CapturedStep step([](const Tensors& xs) {
+      dist::all_reduce(xs[0]);
+      return Tensors{xs[0]};
+    });
+    const Tensor x = filled({4}, 1);
+    for (int i = 0; i < 3; ++i) step({x});
+    EXPECT_THROW(step({x}), StateError);
+  });
+}
+
+// The other rank learns who failed in the middle of a step.
+TEST(RanksOnGpus, AFailedRankIsNamed) {
+  std::string text;
+  try {
+    dist::run_ranks(2, [&] {
+      nn::Linear net({.in = 3, .out = 2});
+      net.to(own_device());
+      dist::DistributedDataParallel ddp(net);
+      GradManager gm;
+      ddp.attach(gm);
+      auto recording = gm.record();
+      const Tensor loss = sum(ddp(filled({4, 3}, 1)));
+      if (dist::get_rank() == 1) throw ValueError("loss", "a mistake");
+      try {
+        gm.backward(loss);
+      } catch (const dist::DistributedError& e) {
+        text = e.what();
+        throw;
+      }
+    });
+    ADD_FAILURE() << "no error";
+  } catch (const Error&) {
+  }
+  EXPECT_NE(text.find("rank 1"), std::string::npos) << text;
+  EXPECT_NE(text.find("a mistake"), std::string::npos) << text;
+}
+
+// An error that a kernel finds in a backward of several buckets: its rank throws it, and the other one names the rank.
+TEST(RanksOnGpus, AnErrorOfAKernelIsNamed) {
+  std::string text;
+  std::atomic<bool> is_index_error{false};
+  try {
+    dist::run_ranks(2, [&] {
+      const Tensor table = filled({4, 2}, 1);
+      Tensors all{table};
+      for (int i = 0; i < 4; ++i) all.push_back(filled({3}, 1));
+      GradManager gm;
+      gm.attach(all,
+                dist::make_allreduce_cb(ReduceOp::kSum, {.bucket_cap_mb = 1e-6, .first_bucket_mb = 1e-6}));
+      auto recording = gm.record();
+      const Tensor rows =
+          raw::to(tensor(std::vector<int64_t>{1, dist::get_rank() == 1 ? 9 : 2}, {2}), own_device());
+      Tensor loss = sum(embedding(rows, table));
+      for (const Tensor& x : all) loss = loss + sum(x);
+      try {
+        gm.backward(loss);
+        synchronize(own_device());
+      } catch (const IndexError&) {
+        is_index_error = dist::get_rank() == 1;
+        throw;
+      } catch (const dist::DistributedError& e) {
+        if (dist::get_rank() == 0) text = e.what();
+        throw;
+      }
+    });
+    ADD_FAILURE() << "no error";
+  } catch (const Error&) {
+  }
+  EXPECT_TRUE(is_index_error);
+  EXPECT_NE(text.find("rank 1"), std::string::npos) << text;
+  EXPECT_NE(text.find("index 9"), std::string::npos) << text;
+}
+
+// A kernel that was queued before the call reads x, on another stream than that of the thread that waits.
+TEST(RanksOnGpus, AResultIsWrittenAfterEarlierUsesOfItsTensor) {
+  dist::run_ranks(2, [] {
+    for (int round = 0; round < 20; ++round) {
+      const Tensor x = filled({5000}, 1 + dist::get_rank());
+      synchronize(own_device());
+      const Stream reads = Stream::create(own_device()), waits = Stream::create(own_device());
+      Tensor y;
+      dist::Work work;
+      {
+        const StreamScope scope(reads);
+        y = x * 2;
+        work = dist::broadcast(x, {.src = 0, .async_op = true});
+      }
+      {
+        const StreamScope scope(waits);
+        work.wait();
+      }
+      reads.synchronize(), waits.synchronize();
+      EXPECT_EQ(y.to_vector<float>(), std::vector<float>(5000, dist::get_rank() == 0 ? 2 : 4));
+      EXPECT_EQ(x.to_vector<float>(), std::vector<float>(5000, 1));
+    }
+  });
+}
+
+// From the third step on: the gradients of a bucket are one copy to pinned memory.
+TEST(RanksOnGpus, AStepCopiesABucketAtOnce) {
+  cuda::HostCalls of_a_step;  // of both ranks
+  dist::run_ranks(2, [&] {
+    manual_seed(1);
+    Net net;
+    net.to(own_device());
+    dist::DistributedDataParallel ddp(net, {.broadcast_buffers = false});
+    GradManager gm;
+    ddp.attach(gm);
+    const Tensor x = filled({4, 6}, 1);
+    const auto step = [&] {
+      auto recording = gm.record();
+      gm.backward(sum(square(ddp(x))));
+      for (const Tensor& p : net.parameters()) p.set_grad({});
+    };
+    for (int i = 0; i < 3; ++i) step();
+    dist::barrier();
+    std::optional<cuda::HostCallScope> calls;
+    if (dist::get_rank() == 0) calls.emplace();
+    dist::barrier();
+    step();
+    dist::barrier();
+    if (calls) of_a_step = calls->total();
+  });
+  EXPECT_EQ(of_a_step.allocations, 0);
+  EXPECT_EQ(of_a_step.pageable_copies, 0);
+  EXPECT_EQ(of_a_step.copies_to_host, 2);
+}
+
+TEST(RanksOnGpus, AModelMayMoveAfterItWasAttached) {
+  dist::run_ranks(2, [] {
+    nn::Linear net({.in = 3, .out = 2});
+    dist::DistributedDataParallel ddp(net);
+    GradManager gm;
+    ddp.attach(gm);
+    net.to(own_device());
+    auto recording = gm.record();
+    gm.backward(sum(net(filled({4, 3}, dist::get_rank()))));
+    EXPECT_EQ(net.weight.grad().to_vector<float>(), std::vector<float>(6, 2.f));
+    EXPECT_EQ(net.weight.grad().device(), own_device());
+  });
+}
+
+TEST(RanksOnGpus, BroadcastsReachThem) {
+  dist::run_ranks(2, [] {
+    const Tensor x = filled({3}, dist::get_rank() + 1);
+    const Tensor y = full({2, 2}, dist::get_rank() + 5, {.device = kCPU});
+    dist::bcast_list_({x, y});
+    EXPECT_EQ(x.to_vector<float>(), std::vector<float>(3, 1.f));
+    EXPECT_EQ(y.to_vector<float>(), std::vector<float>(4, 5.f));
+  });
+}
+
+TEST(RanksOnGpus, OneRankTrains) {
+  dist::run_ranks(1, [] {
+    nn::Linear net({.in = 3, .out = 2});
+    net.to(own_device());
+    dist::DistributedDataParallel ddp(net);
+    GradManager gm;
+    ddp.attach(gm);
+    const Tensor w = filled({3}, 1);
+    gm.attach(w, dist::make_allreduce_cb());
+    auto recording = gm.record();
+    gm.backward(sum(ddp(filled({4, 3}, 1))) + sum(w));
+    EXPECT_EQ(w.grad().to_vector<float>(), std::vector<float>(3, 1.f));
+    EXPECT_EQ(net.weight.grad().to_vector<float>(), std::vector<float>(6, 4.f));
+  });
+}
+
+}  // namespace
+}  // namespace gradus
