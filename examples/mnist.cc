@@ -3,7 +3,8 @@
 //   ./run mnist --download            without MNIST: generated digits; --device cuda: on a GPU
 //   ./run mnist --devices cuda:0,cuda:1    on two GPUs, each with half of every batch
 //   ./run mnist --capture             steps are recorded and replayed
-//   ./run mnist --nproc 4             4 ranks, data parallel; also under gradus-run, torchrun, Slurm, ...
+//   ./run mnist --nproc 4             4 ranks, data parallel; also under gradus-run, torchrun, Slurm, ...;
+//                                     with --device cuda each on a GPU
 #include "gradus/gradus.h"
 using namespace gradus;
 

@@ -122,15 +122,17 @@ CommandLine::CommandLine(const std::string& program, const std::string& about, R
         throw CLI::ValidationError("--device", e.what());
       }
       if (o.device->type == DeviceType::kMeta) throw CLI::ValidationError("--device", "meta has no data");
+      o.device_by_rank = text == "cuda";
     };
-    CLI::Option* device =
-        impl_->app
-            .add_option_function<std::string>("--device", read, "where to train: cpu, or cuda for a GPU")
-            ->default_str(to_string(*o.device));
+    CLI::Option* device = impl_->app
+                              .add_option_function<std::string>(
+                                  "--device", read, "where to train: cpu, or cuda for a GPU of each rank")
+                              ->default_str(to_string(*o.device));
     impl_->add_value(device, [&o] { return to_string(*o.device); });
     if (!o.devices.empty()) {
       const auto read_list = [&o](const std::string& text) {
         try {
+          o.device_by_rank = text == "cuda";
           o.devices = parse_devices(text);
         } catch (const Error& e) {
           throw CLI::ValidationError("--devices", e.what());

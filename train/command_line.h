@@ -48,6 +48,8 @@ struct RunOptions {
   // --devices, in programs with --device: each runs its part of a batch (dist::DataParallel). Without --devices,
   // parsing sets it to {device}.
   std::vector<Device> devices = {};
+  // Whether --device was "cuda", without a number: run() then sets `device` and `devices` to dist::get_device().
+  bool device_by_rank = false;
   std::optional<DType> amp = {};     // --amp: dtype of products and convolutions; f32 or bf16
   std::optional<bool> capture = {};  // --capture: steps are recorded and replayed (training_step)
   // With --device. --deterministic and --tf32: those of Context. --cudnn-benchmark: the first call of a convolution on

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "gradus/data/files/download.h"
+#include "gradus/distributed/group/process_group.h"
 #include "gradus/distributed/launch/launcher.h"
 #include "gradus/tensor/base/error.h"
 #include "gradus/tensor/ops/images/conv_benchmark.h"
@@ -31,8 +32,7 @@ void check_folder_of(const fs::path& file) {
     throw FileError("run", "there is no folder ", dir.string(), " for ", file.string());
 }
 
-// Errors: DeviceError for several ranks on GPUs; ValueError for --devices or --capture with several ranks, and for
-// both options together.
+// Errors: ValueError for --devices or --capture with several ranks, and for both options together.
 void check_ranks(const std::string& name, const RunOptions& o, int ranks) {
   if (o.devices.size() > 1 && ranks > 1)
     throw ValueError(name, "--devices goes with one rank alone, without --nproc and --pipeline, got ", ranks,
@@ -42,9 +42,6 @@ void check_ranks(const std::string& name, const RunOptions& o, int ranks) {
   if (ranks > 1 && o.capture.value_or(false))
     throw ValueError(name, "--capture goes with one rank alone, got ", ranks,
                      ": a replay does not call other ranks");
-  if (ranks > 1 && o.device && o.device->type == DeviceType::kCUDA)
-    throw DeviceError(name, "--device ", *o.device, " goes with one rank alone, got ", ranks,
-                      ": gradients on GPUs are not averaged over ranks yet");
 }
 
 // Calls load or save of raw::conv_benchmark with a folder in the user's cache. A failure is a warning, or nothing
@@ -61,9 +58,12 @@ void access_cache(decltype(raw::ConvBenchmark::load) function, Device device) {
 // Runs `train` on this rank with --threads threads, --deterministic, --tf32 and --cudnn-benchmark. Returns the
 // exit status: 0, or 130 after Interrupted.
 // Errors: FileError for a missing folder; those of `train`.
-int run_on_this_rank(const std::string& name, const RunOptions& o, const std::function<void()>& train) {
+int run_on_this_rank(const std::string& name, RunOptions& o, const std::function<void()>& train) {
   for (const std::string& file : {o.summary, o.sample_log})
     if (!file.empty()) check_folder_of(file);
+  // Without a GPU the device stays cuda:0: the DeviceError of its first use gives the reason.
+  if (const Device own = o.device_by_rank ? dist::get_device() : kCPU; own != kCPU)
+    o.device = own, o.devices = {own};
   if (o.threads > 0) set_num_threads(o.threads);
   if (o.deterministic) Context::current().deterministic = true;
   if (o.tf32) Context::current().tf32 = true;
@@ -85,7 +85,7 @@ int run_on_this_rank(const std::string& name, const RunOptions& o, const std::fu
                 << std::endl;
     status = 130;  // 128 + SIGINT, as shells report it
   }
-  if (benchmark)
+  if (benchmark && dist::get_local_rank() == 0)
     for (const Device device : devices) access_cache(raw::conv_benchmark.save, device);
   return status;
 }
@@ -99,7 +99,7 @@ CapturedStep::Function training_step(const RunOptions& options, CapturedStep::Fu
   };
 }
 
-int run(const std::string& name, const RunOptions& o, const std::function<void()>& train) {
+int run(const std::string& name, RunOptions& o, const std::function<void()>& train) {
   const auto body = [&] { return run_on_this_rank(name, o, train); };
   try {
     const std::optional<Environment> job = read_environment();

@@ -35,21 +35,22 @@ struct Interrupted : std::exception {
 // in this process; with --nproc or --max-restarts, launch_program() starts the ranks as child processes, each of
 // which runs the program again; under a launcher such as torchrun, this process is one of the ranks.
 //
-// Before it calls `body`, a rank checks that the folders of the --summary and --sample-log files exist. With
-// --device cuda, `body` runs between load and save of raw::conv_benchmark, unless --cudnn-benchmark=false. A rank
-// whose `body` throws Interrupted is not restarted. After another failure of a rank all ranks are restarted, at
-// most --max-restarts times.
+// Before it calls `body`, a rank checks that the folders of the --summary and --sample-log files exist, and if
+// options.device_by_rank sets options.device and options.devices to dist::get_device(); without a GPU they stay
+// cuda:0. With --device cuda, `body` runs between load and save of raw::conv_benchmark, unless
+// --cudnn-benchmark=false; on each host the rank of local rank 0 saves. A rank whose `body` throws Interrupted is not
+// restarted. After another failure of a rank all ranks are restarted, at most --max-restarts times.
 //
 // Exit status; unless it is 0, the reason is printed:
 //   0        `body` returned on every rank
 //   130      `body` threw Interrupted, also if only one rank received the signal
 //   128 + n  the process that started child processes received the signal n
-//   1        another error, such as an exception of `body`, DeviceError for several ranks on GPUs, whose
-//            gradients are not averaged yet, or ValueError for --devices with several ranks or --capture
-int run(const std::string& name, const RunOptions& options, const std::function<void()>& body);
+//   1        another error, such as an exception of `body`, or ValueError for --devices with several ranks or
+//            --capture
+int run(const std::string& name, RunOptions& options, const std::function<void()>& body);
 // The same for a body that takes the options: run("mnist", parse(argc, argv), fit).
 template <std::derived_from<RunOptions> Options>
-int run(const std::string& name, const Options& options, void (*body)(const Options&)) {
+int run(const std::string& name, Options options, void (*body)(const Options&)) {
   return run(name, options, [&] { body(options); });
 }
 

@@ -88,7 +88,8 @@ uint64_t blocked_threads_id(const std::vector<int>& known) {
 #endif
     if (std::ranges::count(known, thread) > 0) continue;
     const std::string comm = read_file(folder + "/comm");
-    if (comm.starts_with(kOwn) || comm.starts_with("cuda")) continue;  // CUDA's driver polls in threads of its own
+    if (comm.starts_with(kOwn) || comm.starts_with("cuda"))
+      continue;  // CUDA's driver polls in threads of its own
     // Reads the count first: if the thread runs between the two reads, the next call reads a higher count.
     const std::optional<uint64_t> count = switches(folder);
     if (!count || !waits_for_a_thread(folder)) return 0;

@@ -297,6 +297,7 @@ TEST(CommandLine, ReadsTheDeviceOfProgramsThatHaveOne) {
                   words[3].data(), words[4].data(), words[5].data()};
   line.parse_or_exit(3, argv);
   EXPECT_EQ(*options.device, Device("cuda:1"));
+  EXPECT_FALSE(options.device_by_rank);
   EXPECT_FALSE(options.deterministic);
   EXPECT_FALSE(options.tf32);
   EXPECT_TRUE(options.cudnn_benchmark);
@@ -304,6 +305,23 @@ TEST(CommandLine, ReadsTheDeviceOfProgramsThatHaveOne) {
   EXPECT_TRUE(options.deterministic);
   EXPECT_TRUE(options.tf32);
   EXPECT_FALSE(options.cudnn_benchmark);
+}
+
+TEST(Run, PutsRankZeroOnCudaZeroAlsoWithoutAGpu) {
+  EXPECT_EQ(dist::get_device(), cuda_device_count() > 0 ? Device("cuda:0") : kCPU);
+  training::RunOptions options;
+  options.device = kCPU;
+  training::CommandLine line("program", "About", options);
+  std::string words[] = {"program", "--device", "cuda", "--cudnn-benchmark=false"};
+  char* argv[] = {words[0].data(), words[1].data(), words[2].data(), words[3].data()};
+  line.parse_or_exit(4, argv);
+  EXPECT_TRUE(options.device_by_rank);
+  EXPECT_EQ(training::run("program", options,
+                          [&] {
+                            EXPECT_EQ(*options.device, Device("cuda:0"));
+                            EXPECT_EQ(options.devices, std::vector<Device>{"cuda:0"});
+                          }),
+            0);
 }
 
 TEST(CommandLine, ReadsTheDevicesOfProgramsThatHaveSeveral) {
