@@ -92,7 +92,8 @@ struct CallRecord {
   int64_t bytes = 0;  // size of this rank's input; for a new group, this rank's last group id. Not compared
 };
 
-// Returns "all_reduce(f32[4,8], sum)" or "all_reduce(f32[4,8] on cuda, sum)", for errors. The record's enumerators and ndim must be in range.
+// Returns "all_reduce(f32[4,8], sum)" or "all_reduce(f32[4,8] on cuda, sum)", for errors. The record's
+// enumerators and ndim must be in range.
 std::string describe(const CallRecord& record);
 
 // Note [Dropped steps]

@@ -8,11 +8,10 @@
 #include "gradus/distributed/data_parallel/bcast_checkpoint.h"
 #include "gradus/distributed/data_parallel/checksum.h"
 #include "gradus/distributed/data_parallel/internal/compare.h"
+#include "gradus/distributed/group/collective_argument.h"
 #include "gradus/distributed/group/collectives.h"
 #include "gradus/distributed/group/process_group.h"
 #include "gradus/tensor/ops/copy.h"
-#include "gradus/tensor/runtime/context.h"
-#include "gradus/tensor/runtime/stream.h"
 
 namespace gradus::dist {
 namespace {
@@ -31,16 +30,6 @@ template <class F> void for_each(const std::vector<Tensor>& tensors, const Tenso
     f(x, from_blob(data, x.shape(), {.dtype = x.dtype()}));
     data += padded_bytes(x);
   }
-}
-
-// Returns the tensors in host memory: copies of those on GPUs, which are queued together.
-std::vector<Tensor> on_host(const std::vector<Tensor>& xs) {
-  std::vector<Tensor> all = xs;
-  for (Tensor& x : all)
-    if (x.device().type == DeviceType::kCUDA) x = raw::queue_to_host(raw::contiguous(detach(x)));
-  for (const Tensor& x : xs)
-    if (x.device().type == DeviceType::kCUDA) Event::record(current_stream(x.device())).synchronize();
-  return all;
 }
 
 // Names the tensors "tensor 0", "tensor 1", ..., for errors.

@@ -76,6 +76,16 @@ Tensor on_host(const Tensor& x) {
   return dense;
 }
 
+std::vector<Tensor> on_host(std::span<const Tensor> xs) {
+  const auto on_gpu = [](const Tensor& x) { return x.device().type == DeviceType::kCUDA; };
+  std::vector<Tensor> all;
+  for (const Tensor& x : xs)
+    all.push_back(on_gpu(x) ? raw::queue_to_host(raw::contiguous(detach(x))) : on_host(x));
+  for (const Tensor& x : xs)
+    if (on_gpu(x)) wait_for_device(x);
+  return all;
+}
+
 void HostTensors::check(std::string_view what, const Tensor& x, bool is_written) {
   check_has_data(op_, what, x);
   if (autograd::is_tracked(x))

@@ -24,6 +24,8 @@ void check_has_data(std::string_view op, std::string_view what, const Tensor& x)
 void wait_for_device(const Tensor& x);
 // Returns x's elements, row-major, in host memory: x itself after wait_for_device, or a copy of what lies on a GPU.
 Tensor on_host(const Tensor& x);
+// The same for each tensor of a list. Copies of those on GPUs are queued together.
+std::vector<Tensor> on_host(std::span<const Tensor> xs);
 
 // The tensors of one call, as a backend reads and writes them. Functions return row-major tensors in host memory: the
 // caller's, or copies for those on GPUs.

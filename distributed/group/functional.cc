@@ -127,12 +127,6 @@ Tensor prepared(const char* op, const Tensor& given) {
   internal::check_has_data(op, "x", given);
   return contiguous(given);
 }
-// Returns the elements of each, as a backend reads them.
-std::vector<Tensor> on_host(const std::vector<Tensor>& xs) {
-  std::vector<Tensor> all;
-  for (const Tensor& x : xs) all.push_back(internal::on_host(x));
-  return all;
-}
 // Returns where a backend writes a result for `device`.
 Device host_device(Device device) { return device.type == DeviceType::kCUDA ? kCPU : device; }
 // Returns a new tensor like x, for a backend to write.

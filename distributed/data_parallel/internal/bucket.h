@@ -67,7 +67,7 @@ struct Bucket {
   // For a comm hook: copies this rank's gradients with `reduced` into the memory, and zeros for missing ones.
   void pack(const std::vector<bool>& reduced, FiniteCheck& check);
   // For the all-reduce, which packs once the Consensus is known: sets `sent` of this rank's gradients.
-  // Errors: DeviceError for a gradient without elements, on the meta device.
+  // Errors: DeviceError for a gradient on the meta device.
   void prepare(FiniteCheck& check);
   // Appends the results of the tensors with `reduced` to `to`.
   void unpack(const std::vector<bool>& reduced, std::vector<GradCallback::Delivery>& to);

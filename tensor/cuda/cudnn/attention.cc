@@ -21,7 +21,7 @@ namespace gradus::cuda {
 namespace {
 
 constexpr size_t kMaxPlans = 256;
-constexpr int64_t kMaxHead = 128, kMinQueries = 64, kKeys = 128, kMaxBatch = 65535, kLeastVersion = 91600;
+constexpr int64_t kMaxHead = 128, kMinQueries = 64, kKeys = 128, kMaxBatch = 65535, kMinVersion = 91600;
 constexpr int64_t kMaxElements = int64_t(1) << 31, kMaxWorkspace = int64_t(1) << 30;
 
 struct Plan {
@@ -124,7 +124,7 @@ bool has_attention_plan(const char* op, const FusedAttention& a) {
     is_missing = true;
     return false;
   }
-  if (static_cast<int64_t>(library->cudnnGetVersion()) < kLeastVersion) return false;
+  if (static_cast<int64_t>(library->cudnnGetVersion()) < kMinVersion) return false;
   DeviceState& state = state_of(a.q.device().index);
   const std::lock_guard lock(state.mutex);
   return plan_of(Calls(op, *library, named(a)), a, state)->plan.exists();

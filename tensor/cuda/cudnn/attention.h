@@ -13,9 +13,9 @@
 
 namespace gradus::cuda {
 
-// The forward computes y and logsumexp from q, k and v. The backward computes dq, dk and dv from these, y, logsumexp and
-// dy. Tensors are 16-bit floats of one dtype but for logsumexp, on one GPU, aligned to 16 bytes; elements of the last
-// dim are adjacent.
+// The forward computes y and logsumexp from q, k and v. The backward computes dq, dk and dv from these, y, logsumexp
+// and dy. Tensors are 16-bit floats of one dtype but for logsumexp, on one GPU, aligned to 16 bytes; elements of the
+// last dim are adjacent.
 struct FusedAttention {
   bool is_backward = false, causal = false;
   double scale = 1;
@@ -25,14 +25,14 @@ struct FusedAttention {
 };
 
 // Whether cuDNN is asked: E and V are multiples of 8, at most 128; L is at least 64, S a multiple of 128; strides are
-// multiples of 8 elements, and no dim broadcasts; B and H are at most 65535; scale is above 0. In other shapes backwards
-// of Hopper GPUs gave NaN, where the last tile of keys is not full (cudnn-frontend's pull request 628), and plans for
-// large batches failed when they ran (PyTorch's pull request 180718).
+// multiples of 8 elements, and no dim broadcasts; B and H are at most 65535; scale is above 0. In other shapes
+// backwards of Hopper GPUs gave NaN, where the last tile of keys is not full (cudnn-frontend's pull request 628), and
+// plans for large batches failed when they ran (PyTorch's pull request 180718).
 bool fits_fused_attention(const FusedAttention& a);
 
 // Returns whether there is cuDNN 9.16 or newer, and has a plan; logsumexp may be undefined. The first question about a
-// shape compiles a kernel, which takes up to seconds; the device keeps 256 plans. The tensors' device must be the calling
-// thread's CUDA device. Thread-safe.
+// shape compiles a kernel, which takes up to seconds; the device keeps 256 plans. The tensors' device must be the
+// calling thread's CUDA device. Thread-safe.
 // Errors: CudnnError.
 bool has_attention_plan(const char* op, const FusedAttention& a);
 

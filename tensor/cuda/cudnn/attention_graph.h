@@ -8,8 +8,9 @@
 
 namespace gradus::cuda {
 
-// kScale, kMaskedScore and kOne are f32 numbers of the host. kDyDotY [B,H,L,1] and kDqSum [B,H,L,E] are f32 workspace of the
-// backward: the sum of dy y of each query, and dq before it is rounded. Ids from kFirstVirtual on name virtual tensors, which an engine never stores.
+// kScale, kMaskedScore and kOne are f32 numbers of the host. kDyDotY [B,H,L,1] and kDqSum [B,H,L,E] are f32 workspace
+// of the backward: the sum of dy y of each query, and dq before it is rounded. Ids from kFirstVirtual on name virtual
+// tensors, which an engine never stores.
 enum AttentionId : int64_t {
   kAttentionQ = 1,
   kAttentionK,

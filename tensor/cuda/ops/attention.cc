@@ -74,8 +74,9 @@ bool is_by_cudnn(const Tensor& y, const Tensor& q, const Tensor& k, const Tensor
                  const raw::AttentionSpec& spec) {
   if (!spec.may_use_library || mask.defined() || spec.dropout > 0) return false;
   const std::optional<FusedAttention> a = fused_forward(y, q, k, v, spec);
+  if (!a) return false;
   stream_for({&q});  // makes q's device the thread's
-  return a && has_attention_plan("attention", *a);
+  return has_attention_plan("attention", *a);
 }
 
 void attention_cuda(const Tensor& y, const Tensor& softmax_stats, const Tensor& q, const Tensor& k,

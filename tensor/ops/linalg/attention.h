@@ -23,9 +23,9 @@ inline constexpr int64_t kMaxCudaAttentionHead = 256;  // maximum of E and V on 
 //   max = max_s scores,  total = sum_s exp(scores - max),  w = exp(scores - max) / total,  y = dropout(w) v
 // Shapes: q [...,L,E], k [...,S,E], v [...,S,V], mask [...,L,S], bool or of q's dtype, or undefined; leading
 // dims and all dims of the mask broadcast. y [...,L,V] has q's dtype. softmax_stats [...,L,2] is max and total of
-// each query, in f32, or in f64 for f64; where attention_by_library, [...,L,1] is max + log(total). The dims of y lie in memory in the order of q's, and those of the
-// gradients in the order of q's, k's and v's; dims that broadcast are outermost, the last one is innermost. On the CPU
-// f64 is not supported, on CUDA an E or V above kMaxCudaAttentionHead.
+// each query, in f32, or in f64 for f64; where attention_by_library, [...,L,1] is max + log(total). The dims of y lie
+// in memory in the order of q's, and those of the gradients in the order of q's, k's and v's; dims that broadcast are
+// outermost, the last one is innermost. On the CPU f64 is not supported, on CUDA an E or V above kMaxCudaAttentionHead.
 struct AttentionOutput {
   Tensor y, softmax_stats;
 };
