@@ -27,6 +27,7 @@ _NEEDED = [
     "include/cublasLt.h",
     "include/cuda_runtime_api.h",
     "include/cudnn_graph.h",
+    "include/nccl.h",
     "lib64/libcudart_static.a",
 ]
 

@@ -125,7 +125,7 @@ cuda_home() {
   local homes=("${CUDA_HOME:-}") home part
   [[ -n ${CUDA_HOME:-} ]] || homes=(/usr/local/cuda "$(cache_dir)/cuda-13.0/packages/nvidia/cu13")
   for home in "${homes[@]}"; do
-    for part in bin/nvcc include/cublasLt.h include/cudnn_graph.h lib64/libcudart_static.a ''; do
+    for part in bin/nvcc include/cublasLt.h include/cudnn_graph.h include/nccl.h lib64/libcudart_static.a ''; do
       [[ -z $part || -e $home/$part ]] || break
     done
     [[ -n $part ]] || { printf '%s\n' "$home" && return; }

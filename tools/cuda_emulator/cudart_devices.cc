@@ -2,7 +2,9 @@
 // the H100 in tools/gpu_lab/records, except for the size of memory and values that tests set. With an
 // outdated or missing driver, calls fail with the statuses of NVIDIA's runtime.
 #include <cuda_runtime_api.h>
+#include <unistd.h>
 
+#include <cstdlib>
 #include <cstring>
 #include <map>
 
@@ -63,6 +65,9 @@ cudaDeviceProp properties(int device) {
   p.memoryBusWidth = 5120;
   p.unifiedAddressing = p.canMapHostMemory = p.concurrentKernels = p.streamPrioritiesSupported = 1;
   p.asyncEngineCount = 3;
+  // Each process has GPUs of its own (libraries/nccl.cc).
+  const int id[2] = {std::getenv("GRADUS_EMULATED_SHARED_GPUS") ? 0 : getpid(), device};
+  std::memcpy(p.uuid.bytes, id, sizeof id);
   return p;
 }
 

@@ -16,6 +16,7 @@ enum class FaultKind {
   kBarrier,       // not all threads of a block arrive, or they arrive at different barriers
   kMask,          // not all lanes of a mask arrive, or the mask lacks the calling lane
   kSharedMemory,  // more shared memory than the launch has, or a vector store to shared memory
+  kCollective,    // calls of NCCL that do not match, deadlock, or misuse a communicator
   kArgument,      // an argument with which a CUDA or library function really crashes or loses the device
 };
 

@@ -21,10 +21,17 @@ double seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-bool may_run(const CUstream_st& stream) {
+// `is_lost`: whether an error ended the device. Then work ends without running, and waits for no other rank.
+bool may_run(const CUstream_st& stream, bool is_lost) {
   if (stream.queue.empty() || stream.running) return false;
-  const auto& after = stream.queue.front().after;
-  return std::all_of(after.begin(), after.end(), [](const auto& end) { return end->reached; });
+  const Work& work = stream.queue.front();
+  if (!std::all_of(work.after.begin(), work.after.end(), [](const auto& end) { return end->reached; }))
+    return false;
+  return !work.is_ready || is_lost || work.is_ready();
+}
+
+bool waits_for_ranks(const CUstream_st& stream) {
+  return !stream.queue.empty() && stream.queue.front().is_ready;
 }
 
 // Returns whether the memory of a copy or a fill still exists. Delivers a fault if it was freed after the
@@ -154,9 +161,13 @@ std::shared_ptr<End> Runtime::end_of(cudaStream_t stream) { return enqueue(strea
 
 bool Runtime::step() {
   std::vector<cudaStream_t> able;
-  for (const cudaStream_t s : all_streams())
-    if (may_run(*s)) able.push_back(s);
-  if (able.empty()) return false;
+  const auto all = all_streams();
+  for (const cudaStream_t s : all)
+    if (may_run(*s, sticky != cudaSuccess)) able.push_back(s);
+  if (able.empty()) {
+    const bool is_running = std::any_of(all.begin(), all.end(), [](cudaStream_t s) { return s->running; });
+    return on_stall && !is_running && on_stall();
+  }
   const cudaStream_t stream = able[Order(++choices_).below(static_cast<uint32_t>(able.size()))];
   Work work = std::move(stream->queue.front());
   stream->queue.pop_front();
@@ -182,12 +193,16 @@ void Runtime::run_until(const std::shared_ptr<End>& end) {
   while (!end->reached) {
     if (step()) continue;
     const auto all = all_streams();
-    if (std::none_of(all.begin(), all.end(), [](cudaStream_t s) { return s->running; })) {
+    const bool is_running = std::any_of(all.begin(), all.end(), [](cudaStream_t s) { return s->running; });
+    if (!is_running && std::none_of(all.begin(), all.end(), [](auto s) { return waits_for_ranks(*s); })) {
       std::fprintf(stderr, "gradus emulated device: streams wait for each other\n");
       std::abort();
     }
     mutex_.unlock();
-    std::this_thread::yield();
+    if (is_running)
+      std::this_thread::yield();
+    else
+      std::this_thread::sleep_for(std::chrono::microseconds(50));
     mutex_.lock();
   }
 }

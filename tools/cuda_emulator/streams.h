@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -70,12 +71,14 @@ class Runtime {
   // Returns an end that is reached when all work that is now queued on the stream has run.
   std::shared_ptr<End> end_of(cudaStream_t stream);
 
-  // Runs queued work until `end` is reached.
+  // Runs queued work until `end` is reached. Releases the lock while work waits for other ranks.
   void run_until(const std::shared_ptr<End>& end);
   void run_until_idle(int device);
   bool is_idle(cudaStream_t stream) const { return stream->queue.empty() && !stream->running; }
   // Runs the first work of a random stream that need not wait. Returns false if there is none.
   bool step();
+  // Called when no work can run and no host function is running. Returns whether it made some work ready.
+  std::function<bool()> on_stall;
   // For tests: removes all streams, graphs and captures, and clears the error.
   void reset();
 

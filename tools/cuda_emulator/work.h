@@ -26,5 +26,6 @@ struct GradusEmulatedWork {
   bool is_host_function = false;
   std::vector<GradusEmulatedRange> ranges{};                // must not be freed before the work runs
   std::vector<std::shared_ptr<GradusEmulatedEnd>> after{};  // the work runs after all of them
+  std::function<bool()> is_ready{};  // whether other ranks have sent what the work needs; null: always
   std::shared_ptr<GradusEmulatedEnd> end{};
 };
