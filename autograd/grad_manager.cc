@@ -298,6 +298,13 @@ void check_open(const RecordingState& state, const char* op) {
 // throws, ends the recording and calls abandon on the unfinished objects.
 template <class F> void end_on_error(RecordingState& state, const Objects& unfinished, const F& f) {
   const RunningRange running = observed({.kind = RangeKind::kUser, .name = "backward"});
+  // `scope` restores the thread's list of recordings, which still has this one.
+  struct CloseFinished {
+    const RecordingState& state;
+    ~CloseFinished() {
+      if (state.finished()) close_recording(&state);
+    }
+  } close{state};
   const RecordingsScope scope(recordings_of_backward(state));
   const NoAutocast as_recorded;
   try {

@@ -404,6 +404,21 @@ TEST(GradManagerCallback, AsAnObjectIsAbandonedWhenARuleThrowsInTheMiddle) {
   EXPECT_FALSE(b.grad().defined());
 }
 
+TEST(GradManagerCallback, IsDestroyedWithItsManagerAfterAFailedBackward) {
+  auto owned = std::make_shared<int>();
+  const std::weak_ptr<int> weak = owned;
+  const Tensor x = f64({2});
+  {
+    GradManager gm;
+    gm.attach(x, [owned = std::move(owned)](const Tensor&, const Tensor&) -> Tensor {
+      throw ValueError("test", "no");
+    });
+    auto recording = gm.record();
+    EXPECT_THROW(gm.backward(x * x), ValueError);
+  }
+  EXPECT_TRUE(weak.expired());
+}
+
 TEST(GradManagerCallback, AsAnObjectIsNotCalledForRecordingsThatFollowNoneOfItsTensors) {
   const Tensor d = f64({2}), g = f64({3});
   auto of_d = std::make_shared<Pack>(), of_g = std::make_shared<Pack>();
