@@ -87,6 +87,7 @@ struct CallRecord {
   // has then opened another one. backwards counts the backwards that began and the dropped recordings.
   uint8_t dropped = 0;
   DeviceType device = DeviceType::kCPU;  // of the tensors, where the op has any
+  int16_t device_index = 0;              // of a GPU. Not compared
   uint32_t backwards = 0;
   int64_t dims[8] = {};  // shape of this rank's input (of its output if it is a receiver of scatter)
   int64_t bytes = 0;  // size of this rank's input; for a new group, this rank's last group id. Not compared

@@ -161,9 +161,6 @@ class AllReduceCallback::Backward {
     if (in_outer_recording) deliver_tracked(*to);
     while (!in_outer_recording && launched_ < buckets_.size()) launch(true);
     const auto& tensors = callback_.options_.broadcast_after;
-    // A kernel's error ends the backward here: the other ranks must not meet the next call in place of a bucket's.
-    for (size_t i = 0; tensors && i < launched_; ++i)
-      if (!buckets_[i]->copied.empty()) buckets_[i]->work.wait();
     if (tensors) broadcast_.emplace(callback_.group_, tensors(), consensus_->root());
     while (delivered_ < launched_) deliver_next(to);
   }
@@ -243,7 +240,6 @@ class AllReduceCallback::Backward {
       return;
     }
     bucket->prepare(finite);
-    bucket->previous = std::exchange(last_launched_, bucket);
     const Group& group = callback_.group_;
     Collective call = bucket_all_reduce(bucket, callback_.op_, group, consensus_);
     call.sizes = {callback_.number_, int64_t(index)};
@@ -304,8 +300,7 @@ class AllReduceCallback::Backward {
   bool has_consensus_ = false;
   std::vector<std::shared_ptr<internal::Bucket>> buckets_;
   std::vector<std::pair<internal::Bucket*, internal::Gradient*>> gradients_;  // by attached tensor
-  size_t launched_ = 0, delivered_ = 0;  // numbers of launched and of delivered buckets
-  std::shared_ptr<internal::Bucket> last_launched_;
+  size_t launched_ = 0, delivered_ = 0;                 // numbers of launched and of delivered buckets
   size_t last_ = 0;                                     // index of the last bucket that some rank uses
   std::optional<internal::PackedBroadcast> broadcast_;  // of broadcast_after
   int64_t tracked_bytes_ = 0;  // size of gradients reduced one by one, outside of buckets

@@ -192,9 +192,8 @@ class AllReduceCallback final : public GradCallback, public std::enable_shared_f
 // Collective over the group: duplicates the group for the gradients' traffic. All members must create their
 // callbacks in the same order.
 // Errors: ValueError for an op other than sum and mean, a cap that is not positive, or a rank outside the
-// group; MismatchError if a member makes another call. Attaching a tensor on a GPU is a DeviceError if the
-// group has several members. Before init_process_group the group has one rank; a backward in a larger job is
-// then a StateError.
+// group; MismatchError if a member makes another call. Before init_process_group the group has one rank; a
+// backward in a larger job is then a StateError.
 std::shared_ptr<AllReduceCallback> make_allreduce_cb(ReduceOp op = ReduceOp::kMean,
                                                      AllReduceCallbackOptions options = {});
 // As in MegEngine, `op` is "sum" or "mean"; upper case is accepted.

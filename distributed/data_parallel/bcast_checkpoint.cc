@@ -12,6 +12,7 @@
 #include "gradus/distributed/data_parallel/bcast_list.h"
 #include "gradus/distributed/group/object.h"
 #include "gradus/distributed/group/process_group.h"
+#include "gradus/tensor/ops/copy.h"
 
 namespace gradus::dist {
 namespace {
@@ -90,6 +91,7 @@ io::LoadedCheckpoint bcast_checkpoint(const std::function<io::LoadedCheckpoint()
     if (!failure.empty()) internal::throw_from_wire(failure, kOp, src, "failed to load");
     loaded.checkpoint = parse(wire, tensors);
   }
+  for (Tensor& x : tensors) x = raw::to(x, kCPU);  // where the other ranks' are
   bcast_list_(tensors, {.group = group, .src = src});
   return loaded;
 }

@@ -1,8 +1,11 @@
 // bcast_list_ and check_synchronized. A broadcast first compares names, dtypes and shapes over the ranks, so
-// that a mismatch changes no tensor; then copies the tensors into host buffers ("packs") of at most 25 MiB (a
+// that a mismatch changes no tensor; then copies the tensors into buffers ("packs") of at most 25 MiB on a GPU or the host (a
 // larger tensor has one of its own), broadcasts the packs asynchronously, and copies them back; then compares
 // checksums. Collective over the group; ranks pass tensors of equal names, dtypes and shapes.
 #include "gradus/distributed/data_parallel/bcast_list.h"
+
+#include <algorithm>
+#include <functional>
 
 #include "gradus/autograd/graph/record.h"
 #include "gradus/distributed/data_parallel/bcast_checkpoint.h"
@@ -19,19 +22,6 @@ namespace {
 using internal::Op;
 constexpr const char* kOp = "bcast_list_";
 constexpr int64_t kMaxPackBytes = int64_t(25) << 20;
-constexpr int64_t kAlignment = 16;  // in bytes, of each tensor in its pack
-
-int64_t padded_bytes(const Tensor& x) { return (x.nbytes() + kAlignment - 1) / kAlignment * kAlignment; }
-
-// Calls f(tensor, row-major view of its elements in the pack `flat`, u8 [bytes]) for each tensor.
-template <class F> void for_each(const std::vector<Tensor>& tensors, const Tensor& flat, F f) {
-  char* data = static_cast<char*>(flat.raw_ptr());
-  for (const Tensor& x : tensors) {
-    f(x, from_blob(data, x.shape(), {.dtype = x.dtype()}));
-    data += padded_bytes(x);
-  }
-}
-
 // Names the tensors "tensor 0", "tensor 1", ..., for errors.
 nn::StateDict with_numbers(const std::vector<Tensor>& tensors) {
   nn::StateDict named;
@@ -62,30 +52,41 @@ nn::StateDict named_tensors(const nn::Module& module) {
 
 PackedBroadcast::PackedBroadcast(const Group& group, const std::vector<Tensor>& tensors, int root)
     : is_root_(group.rank() == root) {
-  std::vector<int64_t> bytes;
+  const auto on_gpu = [](const Tensor& x) { return x.device().type == DeviceType::kCUDA; };
   for (const Tensor& x : tensors) {
-    if (packs_.empty() || bytes.back() + padded_bytes(x) > kMaxPackBytes) {
-      packs_.emplace_back();
-      bytes.push_back(0);
-    }
-    packs_.back().tensors.push_back(x);
-    bytes.back() += padded_bytes(x);
+    const auto has_room = [&](const Pack& pack) {
+      return on_gpu(pack.tensors[0]) == on_gpu(x) && pack.bytes + x.nbytes() <= kMaxPackBytes;
+    };
+    auto pack = std::ranges::find_if(packs_, has_room);
+    if (pack == packs_.end()) pack = packs_.insert(packs_.end(), Pack());
+    pack->tensors.push_back(x);
+    pack->bytes += x.nbytes();
   }
-  for (size_t i = 0; i < packs_.size(); ++i) {
-    Pack& pack = packs_[i];
-    pack.flat = empty({bytes[i]}, {.dtype = DType::kU8});
-    if (is_root_)
-      for_each(on_host(pack.tensors), pack.flat,
-               [](const Tensor& x, const Tensor& packed) { raw::copy_(packed, x); });
+  for (Pack& pack : packs_) {
+    // So each tensor lies at a multiple of its elements' size.
+    std::ranges::stable_sort(pack.tensors, std::greater(),
+                             [](const Tensor& x) { return size_of(x.dtype()); });
+    const Tensor& first = pack.tensors[0];
+    pack.flat = empty({pack.bytes}, {.dtype = DType::kU8, .device = on_gpu(first) ? first.device() : kCPU});
+    if (is_root_) raw::copy_each_(pack.views(), readable(pack.tensors));
     pack.work = broadcast(pack.flat, {.src = group.ranks()[root], .group = group, .async_op = true});
   }
+}
+
+std::vector<Tensor> PackedBroadcast::Pack::views() const {
+  std::vector<Tensor> all;
+  char* data = static_cast<char*>(flat.raw_ptr());
+  for (const Tensor& x : tensors) {
+    all.push_back(from_blob(data, x.shape(), {.dtype = x.dtype(), .device = flat.device()}));
+    data += x.nbytes();
+  }
+  return all;
 }
 
 void PackedBroadcast::finish() {
   for (Pack& pack : packs_) {
     pack.work.wait();
-    if (!is_root_)
-      for_each(pack.tensors, pack.flat, [](const Tensor& x, const Tensor& packed) { raw::copy_(x, packed); });
+    if (!is_root_) raw::copy_each_(pack.tensors, pack.views());
   }
   packs_.clear();
 }

@@ -46,8 +46,8 @@ namespace internal {
 // Returns all parameters and buffers by name, including the buffers that state_dict() omits (not persistent).
 nn::StateDict named_tensors(const nn::Module& module);
 
-// Broadcasts tensors of any dtypes, layouts and devices from one rank in messages of about 25 MiB. The
-// constructor copies the root's tensors and starts the broadcast; finish(), to be called once on all ranks,
+// Broadcasts tensors of any dtypes and layouts from one rank in messages of about 25 MiB. Each is on a GPU on all ranks,
+// or on none. The constructor copies the root's tensors and starts the broadcast; finish(), to be called once on all ranks,
 // waits and writes other ranks' tensors.
 // Shapes and dtypes must be equal on all ranks (not checked). Recordings do not record the broadcast.
 class PackedBroadcast {
@@ -58,9 +58,12 @@ class PackedBroadcast {
 
  private:
   struct Pack {
-    std::vector<Tensor> tensors;
-    Tensor flat;  // u8 [bytes], on the host: the tensors' elements, each tensor row-major, padded to 16 bytes
-    Work work;    // the broadcast of flat
+    std::vector<Tensor> tensors;  // all on GPUs, or none
+    int64_t bytes = 0;            // of all
+    Tensor flat = {};             // u8 [bytes], on a GPU or the host: the tensors' elements, each row-major
+    Work work = {};               // the broadcast of flat
+
+    std::vector<Tensor> views() const;  // of the tensors in flat
   };
   bool is_root_;
   std::vector<Pack> packs_;

@@ -24,7 +24,7 @@ namespace gradus::dist {
 struct GradBucket {
   int index = 0;         // index in the plan; a bucket that no rank's backward reached is skipped
   bool is_last = false;  // whether this is the last bucket of this backward
-  // [numel]: all gradients, contiguous, of one dtype, in host memory. The hook writes the result here.
+  // [numel]: all gradients, contiguous, of one dtype, on their GPU or in host memory. The hook writes the result here.
   Tensor buffer;
   std::vector<Tensor> gradients;   // views into buffer, in the parameters' shapes
   std::vector<Tensor> parameters;  // parameters[i] has gradients[i]
@@ -33,7 +33,7 @@ struct GradBucket {
   Group group;      // the reducer's duplicate, separate from the program's own collectives
 
   // Turns `sum`, the sum over ranks, into the result, in place: divides by `divisor` if `op` is a mean. `sum`
-  // is contiguous and in host memory, such as `buffer`.
+  // is contiguous, such as `buffer`.
   void divide(const Tensor& sum) const;
 };
 

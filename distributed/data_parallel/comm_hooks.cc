@@ -1,7 +1,8 @@
 // The communication hooks of comm_hook.h except PowerSGD: all-reduce, compression by a cast, and no
-// communication. A hook starts an asynchronous all-reduce of bucket.buffer [numel], host memory, and returns
+// communication. A hook starts an asynchronous all-reduce of bucket.buffer [numel], and returns
 // a function that waits and completes the result in the buffer, or an empty function if it is complete.
 #include "gradus/distributed/data_parallel/comm_hook.h"
+#include "gradus/distributed/data_parallel/internal/bucket.h"
 #include "gradus/distributed/group/collectives.h"
 #include "gradus/tensor/ops/copy.h"
 
@@ -26,8 +27,7 @@ CommHook cast_hook(DType wire_dtype) {
 }  // namespace
 
 void GradBucket::divide(const Tensor& sum) const {
-  finish_reduce(sum.raw_ptr(), sum.numel(), sum.dtype(), op, divisor);
-  sum.storage()->bump_version();
+  if (op == ReduceOp::kAvg) internal::divide(sum, divisor);
 }
 
 CommHook allreduce_hook() {

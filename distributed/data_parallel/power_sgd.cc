@@ -1,5 +1,5 @@
 // power_sgd_hook (declared in comm_hook.h): compresses gradients to rank-r factors before the all-reduce
-// (PowerSGD: Vogels, Karimireddy, Jaggi, NeurIPS 2019). Gradients are in host memory, one bucket at a time.
+// (PowerSGD: Vogels, Karimireddy, Jaggi, NeurIPS 2019), one bucket at a time, in host memory: gradients on GPUs are copied there.
 // The reducer calls the hook on all ranks for the same buckets in the same order: start() launches the
 // all-reduce of the Ps, complete() waits for it, all-reduces the Qs, and writes the results into the bucket.
 #include <algorithm>
@@ -181,8 +181,20 @@ class PowerSGD : public std::enable_shared_from_this<PowerSGD> {
 }  // namespace
 
 CommHook power_sgd_hook(const PowerSGDOptions& options) {
-  return [state = std::make_shared<PowerSGD>(options)](const GradBucket& bucket) {
-    return state->start(bucket);
+  return [state = std::make_shared<PowerSGD>(options)](const GradBucket& bucket) -> std::function<void()> {
+    if (bucket.buffer.device().type != DeviceType::kCUDA) return state->start(bucket);
+    GradBucket on_host = bucket;
+    on_host.buffer = raw::to(bucket.buffer, kCPU);
+    int64_t offset = 0;
+    for (Tensor& gradient : on_host.gradients) {
+      gradient =
+          view_as_strided(on_host.buffer, gradient.shape(), row_major_strides(gradient.shape()), offset);
+      offset += gradient.numel();
+    }
+    return [complete = state->start(on_host), from = on_host.buffer, to = bucket.buffer] {
+      complete();
+      raw::copy_(to, from);
+    };
   };
 }
 

@@ -115,7 +115,7 @@ Agreement run_forward(const Group& group, const Forward& forward) {
   Agreement agreed;
   CallRecord& record = agreed.record;
   if (forward.inputs.empty())
-    record = {.op = forward.op, .reduce = forward.reduce, .root = forward.root, .device = forward.device};
+    record = {.op = forward.op, .reduce = forward.reduce, .root = forward.root};
   else
     record = make_record(forward.op, forward.inputs[0], forward.reduce, forward.root);
   record.part = Part::kForward;
@@ -135,7 +135,10 @@ Agreement run_forward(const Group& group, const Forward& forward) {
       if (wants >> i & 1) agreed.recordings.push_back(open[i]);
     forward.move(matched, specs);
   };
-  group.state().run({name_of(forward.op).data(), record, write(local), check, move}, false, {});
+  Collective call{name_of(forward.op).data(), record, write(local), check, move};
+  call.device = forward.inputs.empty() ? forward.device : forward.inputs[0].device();
+  call.tensors.assign(forward.inputs.begin(), forward.inputs.end());
+  group.state().run(std::move(call), false, {});
   return agreed;
 }
 

@@ -26,9 +26,9 @@ std::vector<autograd::RecordingState*> open_recording_states(std::string_view op
 struct Forward {
   Op op;
   ReduceOp reduce = ReduceOp::kSum;
-  DeviceType device = DeviceType::kCPU;  // of the result of a rank without inputs
-  int root = -1;                         // index in the group
-  std::span<const Tensor> inputs;        // row-major; the record has dtype and shape of the first one
+  Device device = kCPU;            // of the result of a rank without inputs
+  int root = -1;                   // index in the group
+  std::span<const Tensor> inputs;  // row-major; the record has dtype and shape of the first one
   // Moves the data. specs[i][k]: dtype and shape of member i's k-th input; specs[i] empty without has_list.
   std::function<void(MatchedCall&, const std::vector<std::vector<TensorSpec>>& specs)> move;
 };

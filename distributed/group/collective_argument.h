@@ -1,17 +1,13 @@
-// Tensor arguments of collectives: checks, CallRecords, and memory blocks that a Backend reads or writes. Backends take
-// host memory: tensors on GPUs are staged, that is copied to host memory, and results back.
+// Tensor arguments of collectives: checks, CallRecords, and the memory blocks that Collectives read or write.
 #pragma once
 
 #include <span>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "gradus/distributed/base/call_record.h"
-#include "gradus/distributed/group/work.h"
 #include "gradus/distributed/transport/backend.h"
 #include "gradus/tensor/ops/creation.h"
-#include "gradus/tensor/runtime/stream.h"
 
 namespace gradus::dist::internal {
 
@@ -24,51 +20,44 @@ void check_has_data(std::string_view op, std::string_view what, const Tensor& x)
 void wait_for_device(const Tensor& x);
 // Returns x's elements, row-major, in host memory: x itself after wait_for_device, or a copy of what lies on a GPU.
 Tensor on_host(const Tensor& x);
-// The same for each tensor of a list. Copies of those on GPUs are queued together.
-std::vector<Tensor> on_host(std::span<const Tensor> xs);
+// Returns x, row-major, for a call to read: on the host as on_host(), on a GPU there.
+Tensor readable(const Tensor& x);
+std::vector<Tensor> readable(std::span<const Tensor> xs);
 
-// The tensors of one call, as a backend reads and writes them. Functions return row-major tensors in host memory: the
-// caller's, or copies for those on GPUs.
+// The tensors of one call. Functions return row-major tensors for the call to use.
 // Errors: as for check_has_data; StateError if an open recording tracks x, which would miss the call; DeviceError for
-// tensors in host memory and on GPUs in one call.
-class HostTensors {
+// tensors in host memory and on GPUs, or on two GPUs, in one call.
+class CallTensors {
  public:
-  explicit HostTensors(const char* op) : op_(op) {}
+  explicit CallTensors(const char* op) : op_(op) {}
 
   // For a tensor that the call reads.
   Tensor input(std::string_view what, const Tensor& x);
-  // For one that it writes, or with `reads` also reads. Errors: also ShapeError unless x is row-major.
-  Tensor output(std::string_view what, const Tensor& x, bool reads = false);
-  // For one that it either reads or writes, on each rank another.
-  Tensor input_or_output(std::string_view what, const Tensor& x, bool reads);
+  // For one that it writes, and maybe reads; or that other ranks write, if not `is_written` here.
+  // Errors: also ShapeError unless x is row-major.
+  Tensor output(std::string_view what, const Tensor& x, bool is_written = true);
   std::vector<Tensor> inputs(const char* what, const std::vector<Tensor>& xs);
-  std::vector<Tensor> outputs(const char* what, const std::vector<Tensor>& xs, bool read = false);
+  std::vector<Tensor> outputs(const char* what, const std::vector<Tensor>& xs);
 
-  // Where the tensors are: kCPU or kCUDA.
-  DeviceType device() const { return device_; }
-  // The caller's tensors on GPUs that the call writes.
+  // The tensors' GPU, or kCPU.
+  Device device() const { return device_; }
+  const std::vector<Tensor>& all() const { return all_; }
   const std::vector<Tensor>& written() const { return written_; }
-  // Returns those in host memory, and forgets them.
-  std::vector<Tensor> take_written_on_host() {
-    return device_ == DeviceType::kCPU ? std::exchange(written_, {}) : std::vector<Tensor>();
-  }
-  // Copies results to GPUs, on the calling thread's current streams. Call it once, when the backend has written them.
-  void write_back() const;
-  // Returns the work of the call: `done` after a write_back() now, or one whose first wait() calls it, on the waiting
-  // thread. If nobody waits, or the call fails, tensors on GPUs stay as they are.
-  Work write_back_after(Work done, bool async) &&;
 
  private:
-  void check(std::string_view what, const Tensor& x, bool is_written);
+  void check(std::string_view what, const Tensor& x);
 
   const char* op_;
-  DeviceType device_ = DeviceType::kCPU;
-  bool has_tensors_ = false;
-  std::vector<Tensor> written_;
-  // Of written_[i] on a GPU: what the backend writes, and when the call was made.
-  std::vector<Tensor> host_;
-  std::vector<Event> posted_;
+  Device device_ = kCPU;
+  std::vector<Tensor> all_, written_;
 };
+
+// Copies from[i] to to[i], row-major tensors of one dtype and numel; on GPUs queued on the current stream.
+void copy_row_major(const std::vector<Tensor>& to, const std::vector<Tensor>& from);
+// Copy the elements of xs, one after the other, to `flat` and back. [numel of all]; tensors are row-major. On GPUs the
+// copies are queued.
+void pack(const Tensor& flat, const std::vector<Tensor>& xs);
+void unpack(const std::vector<Tensor>& xs, const Tensor& flat);
 // Errors: DTypeError unless all tensors have this dtype.
 void check_dtypes(std::string_view op, DType dtype, std::span<const Tensor> xs);
 

@@ -2,29 +2,27 @@
 // and builds a Collective: a CallRecord, optional sizes, a check and a data movement. GroupState::run then
 // exchanges the records and sizes of all members, runs the check on every rank, and calls `move` on the
 // calling thread or on the group's queue thread (always for async_op). The lambdas hold the tensors, and so
-// keep them alive until the call has ended. Of tensors on GPUs they hold copies in host memory (HostTensors).
+// keep them alive until the call has ended.
 #include "gradus/distributed/group/collectives.h"
 
 #include <algorithm>
-#include <cstring>
 #include <numeric>
 
 #include "gradus/distributed/group/collective_argument.h"
 #include "gradus/distributed/group/group_state.h"
-#include "gradus/tensor/ops/copy.h"
 
 namespace gradus::dist {
 
 using internal::Block;
 using internal::blocks;
 using internal::CallRecord;
+using internal::CallTensors;
 using internal::check_dtypes;
 using internal::Collective;
 using internal::const_block;
 using internal::const_blocks;
 using internal::ConstBlock;
 using internal::GroupState;
-using internal::HostTensors;
 using internal::make_record;
 using internal::MatchedCall;
 using internal::Op;
@@ -74,19 +72,17 @@ void bump(const std::vector<Tensor>& written) {
   for (const Tensor& x : written) x.storage()->bump_version();
 }
 
-// Runs the call, and copies its results to tensors on GPUs. The versions of the tensors that it writes change when the
-// call is done, for async_op also now; those of tensors on GPUs when they are written.
+// Runs the call. The versions of the tensors that it writes change when the data has moved, for async_op also now.
 template <class Options>
-Work run(GroupState& group, Collective collective, HostTensors tensors, const Options& options) {
-  std::vector<Tensor> written = tensors.take_written_on_host();
-  if (options.async_op) bump(written);
-  collective.record.device = tensors.device();
-  collective.move = [move = std::move(collective.move), written = std::move(written)](MatchedCall& matched) {
+Work run(GroupState& group, Collective collective, const CallTensors& args, const Options& options) {
+  if (options.async_op) bump(args.written());
+  collective.device = args.device();
+  collective.tensors = args.all();
+  collective.move = [move = std::move(collective.move), written = args.written()](MatchedCall& matched) {
     move(matched);
     bump(written);
   };
-  Work work = group.run(std::move(collective), options.async_op, options.timeout);
-  return std::move(tensors).write_back_after(std::move(work), options.async_op);
+  return group.run(std::move(collective), options.async_op, options.timeout);
 }
 
 // Errors: ValueError unless the list has one tensor per rank of the group.
@@ -129,21 +125,21 @@ std::function<std::optional<Failure>(const MatchedCall&)> check_gathered(const G
 
 Work all_reduce(const Tensor& x, const AllReduceOptions& options) {
   GroupState& group = member_state(options.group, "all_reduce");
-  HostTensors host("all_reduce");
-  const Tensor on_host = host.output("x", x, true);
+  CallTensors args("all_reduce");
+  args.output("x", x);
   check_reduce_op("all_reduce", options.op, x.dtype());
   Collective call{.op = "all_reduce", .record = make_record(Op::kAllReduce, x, options.op)};
-  call.move = [x = on_host, op = options.op](MatchedCall& matched) {
-    matched.backend.all_reduce(matched.call, x.raw_ptr(), x.raw_ptr(), x.numel(), x.dtype(), op);
+  call.move = [x, op = options.op](MatchedCall& matched) {
+    matched.data().all_reduce(matched.call, x.raw_ptr(), x.raw_ptr(), x.numel(), x.dtype(), op);
   };
-  return run(group, std::move(call), std::move(host), options);
+  return run(group, std::move(call), args, options);
 }
 
 Work all_reduce_coalesced(const std::vector<Tensor>& xs, const AllReduceOptions& options) {
   constexpr const char* kOp = "all_reduce_coalesced";
   GroupState& group = member_state(options.group, kOp);
-  HostTensors host(kOp);
-  const std::vector<Tensor> on_host = host.outputs("xs", xs, true);
+  CallTensors args(kOp);
+  args.outputs("xs", xs);
   int64_t total = 0;
   std::vector<int64_t> shapes;  // number of dims, then the dims, of each
   for (const Tensor& x : xs) {
@@ -176,46 +172,39 @@ Work all_reduce_coalesced(const std::vector<Tensor>& xs, const AllReduceOptions&
   call.check = [&group, text](const MatchedCall& matched) {
     return find_size_mismatch(matched, group, text);
   };
-  call.move = [xs = on_host, total, dtype, op = options.op](MatchedCall& matched) {
+  call.move = [xs, total, dtype, device = args.device(), op = options.op](MatchedCall& matched) {
     if (total == 0) return;
-    const Tensor flat = empty({total}, {.dtype = dtype});
-    const auto each = [&](auto&& f) {
-      char* at = static_cast<char*>(flat.raw_ptr());
-      for (const Tensor& x : xs) {
-        if (x.nbytes()) f(at, x);
-        at += x.nbytes();
-      }
-    };
-    each([](char* at, const Tensor& x) { std::memcpy(at, x.raw_ptr(), x.nbytes()); });
-    matched.backend.all_reduce(matched.call, flat.raw_ptr(), flat.raw_ptr(), total, dtype, op);
-    each([](char* at, const Tensor& x) { std::memcpy(x.raw_ptr(), at, x.nbytes()); });
+    const Tensor flat = empty({total}, {.dtype = dtype, .device = device});
+    internal::pack(flat, xs);
+    matched.data().all_reduce(matched.call, flat.raw_ptr(), flat.raw_ptr(), total, dtype, op);
+    internal::unpack(xs, flat);
   };
-  return run(group, std::move(call), std::move(host), options);
+  return run(group, std::move(call), args, options);
 }
 
 Work reduce(const Tensor& x, const ReduceOptions& options) {
   GroupState& group = member_state(options.group, "reduce");
   const int root = group.index_of(options.dst, "reduce", "dst");
   const bool is_root = root == group.index();
-  HostTensors host("reduce");
-  const Tensor in = is_root ? host.output("x", x, true) : host.input("x", x);
+  CallTensors args("reduce");
+  const Tensor in = is_root ? args.output("x", x) : args.input("x", x);
   check_reduce_op("reduce", options.op, x.dtype());
   Collective call{.op = "reduce", .record = make_record(Op::kReduce, x, options.op, root)};
   call.move = [in, is_root, root, op = options.op](MatchedCall& matched) {
-    matched.backend.reduce(matched.call, root, in.raw_ptr(), is_root ? in.raw_ptr() : nullptr, in.numel(),
-                           in.dtype(), op);
+    matched.data().reduce(matched.call, root, in.raw_ptr(), is_root ? in.raw_ptr() : nullptr, in.numel(),
+                          in.dtype(), op);
   };
-  return run(group, std::move(call), std::move(host), options);
+  return run(group, std::move(call), args, options);
 }
 
 Work reduce_scatter(const Tensor& output, const std::vector<Tensor>& inputs,
                     const AllReduceOptions& options) {
   constexpr const char* kOp = "reduce_scatter";
   GroupState& group = member_state(options.group, kOp);
-  HostTensors host(kOp);
-  const Tensor out = host.output("output", output);
+  CallTensors args(kOp);
+  const Tensor out = args.output("output", output);
   check_length(kOp, "inputs", inputs, group);
-  const std::vector<Tensor> ins = host.inputs("inputs", inputs);
+  const std::vector<Tensor> ins = args.inputs("inputs", inputs);
   check_dtypes(kOp, output.dtype(), ins);
   check_reduce_op(kOp, options.op, output.dtype());
   if (output.numel() != ins[group.index()].numel())
@@ -231,16 +220,16 @@ Work reduce_scatter(const Tensor& output, const std::vector<Tensor>& inputs,
         matched, group, [](const auto& sizes) { return "inputs of sizes " + internal::to_text(sizes); });
   };
   call.move = [out, ins, op = options.op](MatchedCall& matched) {
-    matched.backend.reduce_scatter(matched.call, const_blocks(ins), out.raw_ptr(), out.dtype(), op);
+    matched.data().reduce_scatter(matched.call, const_blocks(ins), out.raw_ptr(), out.dtype(), op);
   };
-  return run(group, std::move(call), std::move(host), options);
+  return run(group, std::move(call), args, options);
 }
 
 Work reduce_scatter_tensor(const Tensor& output, const Tensor& x, const AllReduceOptions& options) {
   constexpr const char* kOp = "reduce_scatter_tensor";
   GroupState& group = member_state(options.group, kOp);
-  HostTensors host(kOp);
-  const Tensor out = host.output("output", output), in = host.input("x", x);
+  CallTensors args(kOp);
+  const Tensor out = args.output("output", output), in = args.input("x", x);
   check_dtypes(kOp, output.dtype(), {&in, 1});
   check_reduce_op(kOp, options.op, in.dtype());
   if (output.numel() * group.size() != in.numel())
@@ -249,9 +238,9 @@ Work reduce_scatter_tensor(const Tensor& output, const Tensor& x, const AllReduc
   Collective call{.op = kOp, .record = make_record(Op::kReduceScatter, in, options.op)};
   call.move = [out, in, op = options.op](MatchedCall& matched) {
     const std::vector<int64_t> sizes(matched.records.size(), out.numel());
-    matched.backend.reduce_scatter(matched.call, cut<ConstBlock>(in, sizes), out.raw_ptr(), out.dtype(), op);
+    matched.data().reduce_scatter(matched.call, cut<ConstBlock>(in, sizes), out.raw_ptr(), out.dtype(), op);
   };
-  return run(group, std::move(call), std::move(host), options);
+  return run(group, std::move(call), args, options);
 }
 
 // ---- from one rank, to one rank ----
@@ -260,37 +249,37 @@ Work broadcast(const Tensor& x, const BroadcastOptions& options) {
   GroupState& group = member_state(options.group, "broadcast");
   const int root = group.index_of(options.src, "broadcast", "src");
   const bool is_root = root == group.index();
-  HostTensors host("broadcast");
-  const Tensor on_host = host.input_or_output("x", x, is_root);
+  CallTensors args("broadcast");
+  args.output("x", x, !is_root);
   Collective call{.op = "broadcast", .record = make_record(Op::kBroadcast, x, {}, root)};
-  call.move = [x = on_host, root](MatchedCall& matched) {
-    matched.backend.broadcast(matched.call, root, x.raw_ptr(), x.nbytes());
+  call.move = [x, root](MatchedCall& matched) {
+    matched.data().broadcast(matched.call, root, x.raw_ptr(), x.nbytes());
   };
-  return run(group, std::move(call), std::move(host), options);
+  return run(group, std::move(call), args, options);
 }
 
 Work gather(const Tensor& x, const std::vector<Tensor>& outputs, const GatherOptions& options) {
   GroupState& group = member_state(options.group, "gather");
   const int root = group.index_of(options.dst, "gather", "dst");
-  HostTensors host("gather");
-  const Tensor in = host.input("x", x);
+  CallTensors args("gather");
+  const Tensor in = args.input("x", x);
   check_root_list("gather", "outputs", outputs, group, root);
-  const std::vector<Tensor> outs = host.outputs("outputs", outputs);
+  const std::vector<Tensor> outs = args.outputs("outputs", outputs);
   check_dtypes("gather", in.dtype(), outputs);
   Collective call{
       .op = "gather", .record = make_record(Op::kGather, in, {}, root), .sizes = sizes_of(outputs)};
   call.check = check_gathered(group);
   call.move = [in, outs, root](MatchedCall& matched) { matched.gather(root, const_block(in), blocks(outs)); };
-  return run(group, std::move(call), std::move(host), options);
+  return run(group, std::move(call), args, options);
 }
 
 Work scatter(const Tensor& x, const std::vector<Tensor>& inputs, const ScatterOptions& options) {
   GroupState& group = member_state(options.group, "scatter");
   const int root = group.index_of(options.src, "scatter", "src");
-  HostTensors host("scatter");
-  const Tensor out = host.output("x", x);
+  CallTensors args("scatter");
+  const Tensor out = args.output("x", x);
   check_root_list("scatter", "inputs", inputs, group, root);
-  const std::vector<Tensor> ins = host.inputs("inputs", inputs);
+  const std::vector<Tensor> ins = args.inputs("inputs", inputs);
   check_dtypes("scatter", x.dtype(), ins);
   Collective call{.op = "scatter", .record = make_record(Op::kScatter, x, {}, root), .sizes = sizes_of(ins)};
   call.check = [&group, root](const MatchedCall& matched) -> std::optional<Failure> {
@@ -305,50 +294,50 @@ Work scatter(const Tensor& x, const std::vector<Tensor>& inputs, const ScatterOp
   call.move = [out, ins, root](MatchedCall& matched) {
     matched.scatter(root, const_blocks(ins), internal::block(out));
   };
-  return run(group, std::move(call), std::move(host), options);
+  return run(group, std::move(call), args, options);
 }
 
 // ---- from all ranks to all ----
 
 Work all_gather(const std::vector<Tensor>& outputs, const Tensor& x, const CollectiveOptions& options) {
   GroupState& group = member_state(options.group, "all_gather");
-  HostTensors host("all_gather");
-  const Tensor in = host.input("x", x);
+  CallTensors args("all_gather");
+  const Tensor in = args.input("x", x);
   check_length("all_gather", "outputs", outputs, group);
-  const std::vector<Tensor> outs = host.outputs("outputs", outputs);
+  const std::vector<Tensor> outs = args.outputs("outputs", outputs);
   check_dtypes("all_gather", in.dtype(), outputs);
   Collective call{.op = "all_gather", .record = make_record(Op::kAllGather, in), .sizes = sizes_of(outputs)};
   call.check = check_gathered(group);
   call.move = [in, outs](MatchedCall& matched) {
-    matched.backend.all_gather(matched.call, const_block(in), blocks(outs));
+    matched.data().all_gather(matched.call, const_block(in), blocks(outs));
   };
-  return run(group, std::move(call), std::move(host), options);
+  return run(group, std::move(call), args, options);
 }
 
 std::vector<Tensor> all_gather(const Tensor& x, const CollectiveOptions& options) {
   GroupState& group = member_state(options.group, "all_gather");
   if (options.async_op)
     throw ValueError("all_gather", "the form that returns tensors cannot be asynchronous: give it outputs");
-  HostTensors host("all_gather");
-  const Tensor in = host.input("x", x);
+  CallTensors args("all_gather");
+  const Tensor in = args.input("x", x);
   std::vector<Tensor> outputs;
   Collective call{.op = "all_gather", .record = make_record(Op::kAllGather, in)};
-  call.record.device = host.device();
+  call.device = args.device();
+  call.tensors = args.all();
   call.check = check_gathered(group);
   call.move = [&](MatchedCall& matched) {
     for (const CallRecord& record : matched.records) outputs.push_back(TensorSpec(record).make(in.device()));
-    matched.backend.all_gather(matched.call, const_block(in), blocks(outputs));
+    matched.data().all_gather(matched.call, const_block(in), blocks(outputs));
   };
   group.run(std::move(call), false, options.timeout);
-  for (Tensor& y : outputs) y = raw::to(y, x.device());
   return outputs;
 }
 
 Work all_gather_into_tensor(const Tensor& output, const Tensor& x, const CollectiveOptions& options) {
   constexpr const char* kOp = "all_gather_into_tensor";
   GroupState& group = member_state(options.group, kOp);
-  HostTensors host(kOp);
-  const Tensor out = host.output("output", output), in = host.input("x", x);
+  CallTensors args(kOp);
+  const Tensor out = args.output("output", output), in = args.input("x", x);
   check_dtypes(kOp, in.dtype(), {&output, 1});
   if (output.numel() != in.numel() * group.size())
     throw ShapeError(kOp, "output must have size * numel = ", group.size(), " * ", in.numel(),
@@ -357,9 +346,9 @@ Work all_gather_into_tensor(const Tensor& output, const Tensor& x, const Collect
   Collective call{.op = kOp, .record = make_record(Op::kAllGather, in), .sizes = sizes};
   call.check = check_gathered(group);
   call.move = [out, in, sizes](MatchedCall& matched) {
-    matched.backend.all_gather(matched.call, const_block(in), cut<Block>(out, sizes));
+    matched.data().all_gather(matched.call, const_block(in), cut<Block>(out, sizes));
   };
-  return run(group, std::move(call), std::move(host), options);
+  return run(group, std::move(call), args, options);
 }
 
 namespace {
@@ -417,8 +406,8 @@ Work all_to_all(const std::vector<Tensor>& outputs, const std::vector<Tensor>& i
   GroupState& group = member_state(options.group, kOp);
   check_length(kOp, "outputs", outputs, group);
   check_length(kOp, "inputs", inputs, group);
-  HostTensors host(kOp);
-  const std::vector<Tensor> outs = host.outputs("outputs", outputs), ins = host.inputs("inputs", inputs);
+  CallTensors args(kOp);
+  const std::vector<Tensor> outs = args.outputs("outputs", outputs), ins = args.inputs("inputs", inputs);
   const DType dtype = ins[0].dtype();
   check_dtypes(kOp, dtype, ins);
   check_dtypes(kOp, dtype, outputs);
@@ -426,17 +415,17 @@ Work all_to_all(const std::vector<Tensor>& outputs, const std::vector<Tensor>& i
   for (const Tensor& x : outputs) sizes.push_back(x.numel());
   Collective call = exchange_call(kOp, group, dtype, std::move(sizes));
   call.move = [ins, outs](MatchedCall& matched) {
-    matched.backend.exchange_blocks(matched.call, const_blocks(ins), blocks(outs));
+    matched.data().exchange_blocks(matched.call, const_blocks(ins), blocks(outs));
   };
-  return run(group, std::move(call), std::move(host), options);
+  return run(group, std::move(call), args, options);
 }
 
 Work all_to_all_single(const Tensor& output, const Tensor& x, const std::vector<int64_t>& output_splits,
                        const std::vector<int64_t>& input_splits, const CollectiveOptions& options) {
   constexpr const char* kOp = "all_to_all_single";
   GroupState& group = member_state(options.group, kOp);
-  HostTensors host(kOp);
-  const Tensor out = host.output("output", output), in = host.input("x", x);
+  CallTensors args(kOp);
+  const Tensor out = args.output("output", output), in = args.input("x", x);
   check_dtypes(kOp, in.dtype(), {&output, 1});
   std::vector<int64_t> sizes = split_rows(kOp, "x", in, input_splits, group.size());
   const std::vector<int64_t> awaited = split_rows(kOp, "output", output, output_splits, group.size());
@@ -445,10 +434,10 @@ Work all_to_all_single(const Tensor& output, const Tensor& x, const std::vector<
   call.move = [in, out, sizes](MatchedCall& matched) {
     const std::span all(sizes);
     const size_t n = matched.records.size();
-    matched.backend.exchange_blocks(matched.call, cut<ConstBlock>(in, all.first(n)),
-                                    cut<Block>(out, all.last(n)));
+    matched.data().exchange_blocks(matched.call, cut<ConstBlock>(in, all.first(n)),
+                                   cut<Block>(out, all.last(n)));
   };
-  return run(group, std::move(call), std::move(host), options);
+  return run(group, std::move(call), args, options);
 }
 
 Work barrier(const CollectiveOptions& options) {

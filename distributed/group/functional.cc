@@ -1,11 +1,9 @@
-// Differentiable collectives. Each call moves row-major tensors in host memory, or copies of tensors on GPUs, through
-// the group's backend and, if a member (a rank of the group) wants gradients, records a CollectiveNode whose rule is the
+// Differentiable collectives. Each call moves row-major tensors through the group's Collectives and, if a member (a rank of the group) wants gradients, records a CollectiveNode whose rule is the
 // transposed collective: all_gather and reduce_scatter, broadcast and reduce, gather and scatter are pairs;
 // all_reduce of a sum and all_to_all are their own. All members must call the same functions in the same
 // order, also in the backward.
 #include "gradus/distributed/group/functional.h"
 
-#include <cstring>
 #include <functional>
 #include <type_traits>
 #include <utility>
@@ -35,7 +33,6 @@ using internal::const_block;
 using internal::const_blocks;
 using internal::Forward;
 using internal::MatchedCall;
-using internal::on_host;
 using internal::Op;
 using internal::resolved;
 using internal::TensorSpec;
@@ -94,20 +91,11 @@ class CollectiveNode final : public autograd::Node {
 std::span<const Tensor> as_span(const Tensor& x) { return {&x, 1}; }
 std::span<const Tensor> as_span(const std::vector<Tensor>& xs) { return xs; }
 
-void move_to(Device device, Tensor& x) {
-  if (device.type == DeviceType::kCUDA) x = raw::to(x, device);
-}
-void move_to(Device device, std::vector<Tensor>& xs) {
-  for (Tensor& x : xs) move_to(device, x);
-}
-
-// Runs the call, and records it if any member wants gradients. `outputs` is a tensor or a list in memory of the host,
-// which forward.move may set; then it is moved to `device` if that is a GPU. `rule` is a Rule, or makes one from a
-// Recorder, to save tensors.
+// Runs the call, and records it if any member wants gradients. `outputs` is a tensor or a list, which forward.move may
+// set. `rule` is a Rule, or makes one from a Recorder, to save tensors.
 template <class Outputs, class AnyRule>
-void run(const Group& group, const Forward& forward, Outputs& outputs, Device device, AnyRule rule) {
+void run(const Group& group, const Forward& forward, Outputs& outputs, AnyRule rule) {
   const internal::Agreement agreed = internal::run_forward(group, forward);
-  move_to(device, outputs);
   Recorder recorder(name_of(forward.op).data(), agreed.recordings);
   if (!recorder) return;
   std::vector<autograd::Edge> edges;
@@ -125,11 +113,11 @@ void run(const Group& group, const Forward& forward, Outputs& outputs, Device de
 // Returns x, or a recorded dense copy.
 Tensor prepared(const char* op, const Tensor& given) {
   internal::check_has_data(op, "x", given);
-  return contiguous(given);
+  const Tensor x = contiguous(given);
+  if (x.device().type != DeviceType::kCUDA) internal::wait_for_device(x);
+  return x;
 }
-// Returns where a backend writes a result for `device`.
-Device host_device(Device device) { return device.type == DeviceType::kCUDA ? kCPU : device; }
-// Returns a new tensor like x, for a backend to write.
+// Returns a new tensor like x.
 Tensor result_like(const Tensor& x) { return empty(x.shape(), {.dtype = x.dtype(), .device = x.device()}); }
 
 // Returns prepared tensors, one per member, after a check that all have one dtype.
@@ -182,13 +170,13 @@ Tensor product_of_others(const Tensor& x, const Group& group) {
 
 // Returns the reduction over all members of their given[r], where r is this rank's index in the group.
 Tensor reduce_scatter_parts(const std::vector<Tensor>& given, ReduceOp op, const Group& group) {
-  const std::vector<Tensor> xs = prepared("reduce_scatter", given, group), host = on_host(xs);
-  Tensor y = result_like(host[group.rank()]);
+  const std::vector<Tensor> xs = prepared("reduce_scatter", given, group);
+  Tensor y = result_like(xs[group.rank()]);
   const auto move = [&](MatchedCall& matched, const TensorSpecs&) {
-    matched.backend.reduce_scatter(matched.call, const_blocks(host), y.raw_ptr(), y.dtype(), op);
+    matched.data().reduce_scatter(matched.call, const_blocks(xs), y.raw_ptr(), y.dtype(), op);
   };
   run(group, {.op = Op::kReduceScatter, .reduce = op, .inputs = xs, .move = move}, y,
-      xs[group.rank()].device(), [op, group](std::vector<Tensor> dys) {
+      [op, group](std::vector<Tensor> dys) {
         return all_gather(scaled(dys[0], op, group), {.group = group});
       });
   return y;
@@ -198,13 +186,13 @@ Tensor reduce_scatter_parts(const std::vector<Tensor>& given, ReduceOp op, const
 
 Tensor all_reduce(const Tensor& given, ReduceOp op, const FunctionalOptions& options) {
   const Group group = resolved(options.group);
-  const Tensor x = prepared("all_reduce", given), host = on_host(x);
+  const Tensor x = prepared("all_reduce", given);
   check_reduce_op("all_reduce", op, x.dtype());
-  Tensor y = result_like(host);
+  Tensor y = result_like(x);
   const auto move = [&](MatchedCall& matched, const TensorSpecs&) {
-    matched.backend.all_reduce(matched.call, host.raw_ptr(), y.raw_ptr(), x.numel(), x.dtype(), op);
+    matched.data().all_reduce(matched.call, x.raw_ptr(), y.raw_ptr(), x.numel(), x.dtype(), op);
   };
-  run(group, {.op = Op::kAllReduce, .reduce = op, .inputs = {&x, 1}, .move = move}, y, x.device(),
+  run(group, {.op = Op::kAllReduce, .reduce = op, .inputs = {&x, 1}, .move = move}, y,
       [&](Recorder& r) -> Rule {
         if (has_smooth_rule(op))
           return [op, group](std::vector<Tensor> dys) {
@@ -248,13 +236,12 @@ Tensor reduce(const Tensor& given, ReduceOp op, const RootOptions& options) {
     if (Recorder r{"reduce", y}) r.record(nothing, wrt(y, [](const Tensor&) { return Tensor(); }));
     return nothing;
   }
-  const Tensor host = on_host(x);
-  Tensor y = at_root ? result_like(host) : zeros_like(host);
+  Tensor y = at_root ? result_like(x) : zeros_like(x);
   const auto move = [&](MatchedCall& matched, const TensorSpecs&) {
-    matched.backend.reduce(matched.call, root, host.raw_ptr(), at_root ? y.raw_ptr() : nullptr, x.numel(),
-                           x.dtype(), op);
+    matched.data().reduce(matched.call, root, x.raw_ptr(), at_root ? y.raw_ptr() : nullptr, x.numel(),
+                          x.dtype(), op);
   };
-  run(group, {.op = Op::kReduce, .reduce = op, .root = root, .inputs = {&x, 1}, .move = move}, y, x.device(),
+  run(group, {.op = Op::kReduce, .reduce = op, .root = root, .inputs = {&x, 1}, .move = move}, y,
       [op, back](std::vector<Tensor> dys) {
         return std::vector{broadcast(scaled(dys[0], op, back.group), back)};
       });
@@ -268,31 +255,29 @@ Tensor broadcast(const Tensor& given, const RootOptions& options) {
   const bool at_root = group.rank() == root;
   std::vector<Tensor> inputs;  // the root's x; elsewhere none
   if (at_root) inputs.push_back(prepared("broadcast", given));
-  const std::vector<Tensor> host = on_host(inputs);
   const Device device = given.defined() ? given.device() : options.device;
   Tensor y;
   const auto move = [&](MatchedCall& matched, const TensorSpecs&) {
-    y = TensorSpec(matched.records[root]).make(host_device(device));
-    if (at_root && y.nbytes()) std::memcpy(y.raw_ptr(), host[0].raw_ptr(), size_t(y.nbytes()));
-    matched.backend.broadcast(matched.call, root, y.raw_ptr(), y.nbytes());
+    y = TensorSpec(matched.records[root]).make(device);
+    if (at_root) internal::pack(y, inputs);
+    matched.data().broadcast(matched.call, root, y.raw_ptr(), y.nbytes());
   };
-  run(group, {.op = Op::kBroadcast, .device = device.type, .root = root, .inputs = inputs, .move = move}, y,
-      device, [back](std::vector<Tensor> dys) { return std::vector{reduce(dys[0], ReduceOp::kSum, back)}; });
+  run(group, {.op = Op::kBroadcast, .device = device, .root = root, .inputs = inputs, .move = move}, y,
+      [back](std::vector<Tensor> dys) { return std::vector{reduce(dys[0], ReduceOp::kSum, back)}; });
   return y;
 }
 
 std::vector<Tensor> all_gather(const Tensor& given, const FunctionalOptions& options) {
   const Group group = resolved(options.group);
-  const Tensor x = prepared("all_gather", given), host = on_host(x);
+  const Tensor x = prepared("all_gather", given);
   std::vector<Tensor> ys;
   const auto move = [&](MatchedCall& matched, const TensorSpecs&) {
-    for (const internal::CallRecord& r : matched.records) ys.push_back(TensorSpec(r).make(host.device()));
-    matched.backend.all_gather(matched.call, const_block(host), blocks(ys));
+    for (const internal::CallRecord& r : matched.records) ys.push_back(TensorSpec(r).make(x.device()));
+    matched.data().all_gather(matched.call, const_block(x), blocks(ys));
   };
-  run(group, {.op = Op::kAllGather, .inputs = {&x, 1}, .move = move}, ys, x.device(),
-      [group](std::vector<Tensor> dys) {
-        return std::vector{reduce_scatter_parts(dys, ReduceOp::kSum, group)};
-      });
+  run(group, {.op = Op::kAllGather, .inputs = {&x, 1}, .move = move}, ys, [group](std::vector<Tensor> dys) {
+    return std::vector{reduce_scatter_parts(dys, ReduceOp::kSum, group)};
+  });
   return ys;
 }
 
@@ -304,15 +289,15 @@ Tensor cat_all_gather(const Tensor& x, int64_t dim, const FunctionalOptions& opt
 std::vector<Tensor> gather(const Tensor& given, const RootOptions& options) {
   const Group group = resolved(options.group);
   const int root = root_index("gather", options);
-  const Tensor x = prepared("gather", given), host = on_host(x);
+  const Tensor x = prepared("gather", given);
   const RootOptions back{.root = options.root, .group = group, .device = x.device()};
   std::vector<Tensor> ys;
   const auto move = [&](MatchedCall& matched, const TensorSpecs&) {
     if (group.rank() == root)
-      for (const internal::CallRecord& r : matched.records) ys.push_back(TensorSpec(r).make(host.device()));
-    matched.gather(root, const_block(host), blocks(ys));
+      for (const internal::CallRecord& r : matched.records) ys.push_back(TensorSpec(r).make(x.device()));
+    matched.gather(root, const_block(x), blocks(ys));
   };
-  run(group, {.op = Op::kGather, .root = root, .inputs = {&x, 1}, .move = move}, ys, x.device(),
+  run(group, {.op = Op::kGather, .root = root, .inputs = {&x, 1}, .move = move}, ys,
       [back](std::vector<Tensor> dys) { return std::vector{scatter(dys, back)}; });
   return ys;
 }
@@ -327,14 +312,13 @@ Tensor scatter(const std::vector<Tensor>& given, const RootOptions& options) {
                      given.size());
   std::vector<Tensor> xs;
   if (at_root) xs = prepared("scatter", given, group);
-  const std::vector<Tensor> host = on_host(xs);
   const Device device = at_root ? xs[group.rank()].device() : options.device;
   Tensor y;
   const auto move = [&](MatchedCall& matched, const TensorSpecs& specs) {
-    y = specs[root].at(group.rank()).make(host_device(device));
-    matched.scatter(root, const_blocks(host), block(y));
+    y = specs[root].at(group.rank()).make(device);
+    matched.scatter(root, const_blocks(xs), block(y));
   };
-  run(group, {.op = Op::kScatter, .device = device.type, .root = root, .inputs = xs, .move = move}, y, device,
+  run(group, {.op = Op::kScatter, .device = device, .root = root, .inputs = xs, .move = move}, y,
       [back](std::vector<Tensor> dys) { return gather(dys[0], back); });
   return y;
 }
@@ -358,15 +342,14 @@ Tensor all_to_all(const Tensor& x, int64_t split_dim, int64_t concat_dim, const 
 
 std::vector<Tensor> all_to_all(const std::vector<Tensor>& given, const FunctionalOptions& options) {
   const Group group = resolved(options.group);
-  const std::vector<Tensor> xs = prepared("all_to_all", given, group), host = on_host(xs);
+  const std::vector<Tensor> xs = prepared("all_to_all", given, group);
   const Device device = xs[group.rank()].device();
   std::vector<Tensor> ys;
   const auto move = [&](MatchedCall& matched, const TensorSpecs& specs) {
-    for (const std::vector<TensorSpec>& sent : specs)
-      ys.push_back(sent.at(group.rank()).make(host_device(device)));
-    matched.backend.exchange_blocks(matched.call, const_blocks(host), blocks(ys));
+    for (const std::vector<TensorSpec>& sent : specs) ys.push_back(sent.at(group.rank()).make(device));
+    matched.data().exchange_blocks(matched.call, const_blocks(xs), blocks(ys));
   };
-  run(group, {.op = Op::kAllToAll, .inputs = xs, .move = move}, ys, device,
+  run(group, {.op = Op::kAllToAll, .inputs = xs, .move = move}, ys,
       [group](std::vector<Tensor> dys) { return all_to_all(dys, {.group = group}); });
   return ys;
 }

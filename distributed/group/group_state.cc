@@ -8,8 +8,11 @@
 #include <cstring>
 #include <numeric>
 
+#include "gradus/distributed/group/agreement.h"
 #include "gradus/distributed/transport/single_rank_backend.h"
 #include "gradus/tensor/runtime/context.h"
+#include "gradus/tensor/runtime/device_allocator.h"
+#include "gradus/tensor/runtime/device_runtime.h"
 #include "gradus/tensor/runtime/environment.h"
 
 namespace gradus::dist::internal {
@@ -73,20 +76,60 @@ class QueuedWork final : public WorkState {
   std::exception_ptr error_;  // written before done_
 };
 
+// The future of a posted call on a GPU: `queued`, then the call's own event.
+class GpuWork final : public WorkState {
+ public:
+  GpuWork(Work queued, std::shared_ptr<const GpuCall> call)
+      : queued_(std::move(queued)), call_(std::move(call)) {}
+
+  // The host waits for the result only with a timeout.
+  void wait(std::optional<Milliseconds> timeout) override {
+    const Deadline limit = Deadline::after(timeout.value_or(Milliseconds::max()));
+    queued_.wait(timeout);
+    while (timeout && !call_->done.done()) {
+      if (limit.passed())
+        throw TimeoutError("wait", -1, "not done within ", timeout->count(), " ms, but still under way");
+      std::this_thread::sleep_for(std::chrono::microseconds(50));
+    }
+    if (timeout) call_->done.synchronize();  // throws its errors
+    current_stream(call_->device).wait(call_->done);
+  }
+  bool is_completed() override {
+    if (!queued_.is_completed()) return false;
+    try {
+      queued_.wait({});
+    } catch (const Error&) {
+      return true;  // the call has failed
+    }
+    return call_->done.done();
+  }
+
+ private:
+  const Work queued_;
+  const std::shared_ptr<const GpuCall> call_;
+};
+
+// Lets the allocator know that a stream uses the tensor's memory.
+void record_use(const Tensor& x, const Stream& stream) {
+  if (x.device().type != DeviceType::kCUDA || x.numel() == 0) return;
+  gradus::internal::DeviceAllocator::of(x.device())
+      .record_stream(x.storage()->data(), gradus::internal::native_stream(stream));
+}
+
 }  // namespace
 
 void MatchedCall::gather(int root, ConstBlock in, std::vector<Block> out) {
   std::vector<ConstBlock> to_root(records.size());
   to_root[root] = in;
   out.resize(records.size());
-  backend.exchange_blocks(call, to_root, out);
+  data().exchange_blocks(call, to_root, out);
 }
 
 void MatchedCall::scatter(int root, std::vector<ConstBlock> in, Block out) {
   std::vector<Block> from_root(records.size());
   from_root[root] = out;
   in.resize(records.size());
-  backend.exchange_blocks(call, in, from_root);
+  data().exchange_blocks(call, in, from_root);
 }
 
 // A rank that is no member gets index_ -1 and no backend.
@@ -104,9 +147,16 @@ GroupState::GroupState(Setup setup)
   index_ = int(found - members_.begin());
   backend_ = size() == 1 ? make_single_rank_backend()
                          : make_backend({*world_, members_, index_, id_}, wait_limits({}));
+  links_.emplace(world_.get(), *backend_, index_);
 }
 
-GroupState::~GroupState() = default;
+GroupState::~GroupState() {
+  if (!links_ || !world_) return;
+  if (world_->membership && world_->membership->is_rank())
+    links_->retire(world_->device_calls());
+  else
+    gradus::internal::abandon(std::move(*links_));  // in a forked child, where CUDA cannot be used
+}
 
 WaitLimits GroupState::wait_limits(std::optional<Milliseconds> timeout) const {
   const Deadline deadline = Deadline::after(timeout.value_or(timeout_));
@@ -142,6 +192,9 @@ Work GroupState::run(Collective collective, bool async, std::optional<Millisecon
   limits.membership->check(collective.op);
   collective.record.backwards = backwards_.load();
   collective.record.dropped = dropped_.load();
+  std::shared_ptr<GpuCall> gpu;
+  if (const Device device = collective.device; device.type == DeviceType::kCUDA)
+    gpu = std::make_shared<GpuCall>(device, Event::record(current_stream(device)), Event());
   Ref<Observer> observer(gradus::observer());
   const int64_t range =
       observer
@@ -152,20 +205,22 @@ Work GroupState::run(Collective collective, bool async, std::optional<Millisecon
   if (!async || size() == 1)
     if (queue_.try_run([&] {
           const RunningRange running(observer, range);
-          execute(collective, limits);
-        }))
+          execute(collective, limits, gpu.get());
+        })) {
+      if (gpu) current_stream(gpu->device).wait(gpu->done);
       return Work();
+    }
 
   const auto state = make_ref<QueuedWork>(collective.op, world_ ? world_->membership : nullptr, queue_.id());
   const auto posted =
       world_ ? std::make_shared<WaitScope>(*world_->membership, Wait::posted(series())) : nullptr;
   // The posted call holds the group: Note [Groups that go first] in call_queue.h.
-  queue_.post([self = Ref<GroupState>(this), state, limits, observer, range, posted,
+  queue_.post([self = Ref<GroupState>(this), state, limits, observer, range, posted, gpu,
                collective = std::move(collective)]() mutable {
     std::exception_ptr error;
     try {
       const RunningRange running(observer, range);
-      self->execute(collective, limits);
+      self->execute(collective, limits, gpu.get());
     } catch (const RankKilled&) {
       throw;
     } catch (...) {
@@ -174,27 +229,33 @@ Work GroupState::run(Collective collective, bool async, std::optional<Millisecon
     collective = {};  // releases its tensors before waiters go on
     state->finish(error);
   });
-  const Work work{Ref<WorkState>(state)};
+  Work work{Ref<WorkState>(state)};
+  if (gpu) work = Work(Ref<WorkState>(make_ref<GpuWork>(std::move(work), std::move(gpu))));
   if (!async) work.wait();
   return work;
 }
 
-void GroupState::execute(Collective& collective, const WaitLimits& limits) {
+void GroupState::execute(Collective& collective, const WaitLimits& limits, GpuCall* gpu) {
   if (collective.prepare && !collective.prepare(collective)) return;
   const uint64_t number = ++calls_;
   MatchedCall matched{*backend_, {collective.op, limits}, {}, {}};
   CallRecord record = collective.record;
   record.sequence = number;
+  record.device = collective.device.type;
+  record.device_index = collective.device.index;
+  const std::string call = concat(collective.op, " #", number, " of group '", name_, "'");
+  const auto move = [&] {
+    if (!collective.move) return;
+    gpu ? move_on_gpu(collective, matched, *gpu, call) : collective.move(matched);
+  };
   if (!world_) {
     matched.records = {record};
     matched.sizes = {collective.sizes};
-    if (collective.move) collective.move(matched);
-    return;
+    return move();
   }
 
   world_->membership->check(collective.op);
   world_->calls.add(record, name_);
-  const std::string call = concat(collective.op, " #", number, " of group '", name_, "'");
   try {
     WaitScope in_call(*world_->membership, Wait::for_call(collective.op, call, {series(), number}, members_));
     const auto messages = backend_->exchange(matched.call, to_message(record, collective.sizes));
@@ -205,12 +266,59 @@ void GroupState::execute(Collective& collective, const WaitLimits& limits) {
       if (!from_message(messages[i], matched.records[i], matched.sizes[i]))
         matched.records[i].ndim = -1;  // malformed
     agree(matched, collective);
-    if (collective.move) collective.move(matched);
+    move();
   } catch (const TimeoutError& error) {
     world_->membership->set_activity(Activity::kAfterTimeout, "", call);
     throw TimeoutError(collective.op, error.rank(), text_of(error), "\nlast collectives of rank ",
                        world_->rank, ", newest first:", world_->calls.text());
   }
+}
+
+// The call's stream waits for the caller's work. DeviceCalls watches calls of the library: no kernel may wait for a
+// member that has gone. An error ends the job: the other members have the call under way, too.
+void GroupState::move_on_gpu(const Collective& collective, MatchedCall& matched, GpuCall& gpu,
+                             const std::string& text) {
+  const Call& call = matched.call;
+  try {
+    DeviceLinks::Link& link = links_->get(call, matched.records);
+    std::shared_ptr<DeviceCollectives> collectives = link.by_host;
+    std::shared_ptr<DeviceCalls::Watched> watched;
+    std::optional<IssueOrder::Turn> turn;
+    if (link.uses_library(collective.record)) {
+      wait_for_turn(turn.emplace(world_->issue_order), call);
+      if (!link.by_library) links_->connect(call, link, size());
+      collectives = link.by_library;
+      watched =
+          std::make_shared<DeviceCalls::Watched>(collectives, call.watch.deadline, call.op, text, series());
+      world_->device_calls().watch(watched);
+    }
+    const Stream& stream = collectives->stream();
+    const StreamScope scope(stream);
+    stream.wait(gpu.posted);
+    for (const Tensor& x : collective.tensors) record_use(x, stream);
+    matched.gpus = collectives.get();
+    collective.move(matched);
+    gpu.done = Event::record(stream);
+    if (watched) watched->set_queued(gpu.done);
+  } catch (const RankKilled&) {
+    throw;
+  } catch (...) {
+    report_backward_failure(world_.get(), std::current_exception(), concat("failed in ", call.op).c_str());
+    throw;
+  }
+}
+
+// All members are in the call, so this exchange waits for none that the program keeps back.
+void GroupState::wait_for_turn(IssueOrder::Turn& turn, const Call& call) {
+  const uint64_t proposed = turn.proposed();
+  uint64_t agreed = 0;
+  for (const std::string& message :
+       backend_->exchange(call, {reinterpret_cast<const char*>(&proposed), sizeof proposed})) {
+    uint64_t number = 0;
+    std::memcpy(&number, message.data(), std::min(message.size(), sizeof number));
+    agreed = std::max(agreed, number);
+  }
+  turn.wait(agreed, series(), call.op, call.watch);
 }
 
 // Checks the records and the collective's own condition. Every member has the same records, so all members

@@ -14,6 +14,7 @@
 
 #include "gradus/distributed/group/group.h"
 #include "gradus/distributed/group/internal/call_queue.h"
+#include "gradus/distributed/group/internal/device_links.h"
 #include "gradus/distributed/group/work.h"
 #include "gradus/distributed/group/world.h"
 #include "gradus/distributed/transport/backend.h"
@@ -22,11 +23,16 @@ namespace gradus::dist::internal {
 
 // A call that all members take part in, after their records have been exchanged.
 struct MatchedCall {
-  Backend& backend;
+  Backend& backend;  // between hosts' memory
   Call call;
   std::vector<CallRecord> records;          // one per member, in the group's order
   std::vector<std::vector<int64_t>> sizes;  // each member's Collective::sizes
+  DeviceCollectives* gpus = nullptr;        // for a call on GPUs
 
+  // What moves the data of the call's tensors.
+  Collectives& data() const { return gpus ? static_cast<Collectives&>(*gpus) : backend; }
+  // Makes the calls of f, which do not depend on each other.
+  void together(const std::function<void()>& f) const { gpus ? gpus->together(call, f) : f(); }
   // Moves every member's `in` to the root's `out`, or the root's `in` to every member's `out`. The list has
   // one block per member on the root, and is empty on the other members. `root` is an index in the group.
   void gather(int root, ConstBlock in, std::vector<Block> out);
@@ -44,9 +50,20 @@ struct Collective {
   // so that all ranks come to the same result.
   std::function<std::optional<Failure>(const MatchedCall&)> check = {};
   std::function<void(MatchedCall&)> move = {};  // moves the data; may be empty
+  // Where the call's tensors are, and for a GPU those that `move` uses. There `move` runs with another current stream,
+  // whose work comes after what the caller has queued; it queues its own, and returns.
+  Device device = kCPU;
+  std::vector<Tensor> tensors = {};
   // Called when the group's earlier calls have ended, before the records are exchanged: fills in fields that
   // are known only then. Returns false to skip the call; all members must return the same.
   std::function<bool(Collective&)> prepare = {};
+};
+
+// The events of a call on a GPU.
+struct GpuCall {
+  Device device;
+  Event posted;  // the caller's work before the call
+  Event done;    // set when the call is queued
 };
 
 class GroupState final : public Counted {
@@ -65,6 +82,7 @@ class GroupState final : public Counted {
   // Runs a collective after the group's earlier ones. With `async`, queues it and returns at once; it then
   // keeps the GroupState alive. In a group of one, an async collective also runs in the call, unless another
   // call is in progress. No `timeout`: the group's. Thread-safe.
+  // A call on a GPU is over for the host when it is queued there; the caller's current stream waits for its result.
   // Errors: ValueError at once if this rank is no member; those of the collective, on Work::wait if `async`.
   Work run(Collective collective, bool async, std::optional<Milliseconds> timeout);
 
@@ -109,7 +127,9 @@ class GroupState final : public Counted {
   std::atomic<uint32_t> last_remote_id{0};
 
  private:
-  void execute(Collective& collective, const WaitLimits& limits);
+  void execute(Collective& collective, const WaitLimits& limits, GpuCall* gpu);
+  void move_on_gpu(const Collective& collective, MatchedCall& matched, GpuCall& gpu, const std::string& text);
+  void wait_for_turn(IssueOrder::Turn& turn, const Call& call);
   void agree(MatchedCall& matched, const Collective& collective) const;
   [[noreturn]] void fail(const MatchedCall& matched, const Failure& failure) const;
 
@@ -120,6 +140,7 @@ class GroupState final : public Counted {
   const Milliseconds timeout_;
   int index_ = -1;
   std::unique_ptr<Backend> backend_;
+  std::optional<DeviceLinks> links_;    // only the running call uses it
   std::atomic<uint32_t> backwards_{0};  // backwards that began, and dropped recordings
   std::atomic<uint8_t> dropped_{0};     // since the last backward: 1: recording dropped, 2: then one opened
   uint64_t calls_ = 0;                  // calls that were not skipped; only the running call uses it

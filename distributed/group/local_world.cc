@@ -39,6 +39,7 @@ std::vector<Ref<World>> make_local_worlds(int world_size, const RunRanksOptions&
     world->local_size = int(host.size());
     world->local_rank = int(host_of.begin() + rank - host.begin());
     world->backend = "local";
+    world->uses_device_library = options.nccl;
     world->timeout = options.timeout;
     world->host_of = host_of;
     world->shared_memory = !options.messages_only;

@@ -17,7 +17,9 @@
 namespace gradus::dist {
 
 struct InitOptions {
-  std::string backend = "gloo";  // or "cpu:gloo", the same
+  // Between GPUs by NCCL where all members have it and a GPU of their own, else through host memory. "nccl" is the same;
+  // "gloo": always through host memory.
+  std::string backend = "cpu:gloo,cuda:nccl";
   //   env://            MASTER_ADDR, MASTER_PORT, RANK, WORLD_SIZE, or the variables of the scheduler
   //   tcp://host:port   rank 0 hosts the store there; "?rank=0&world_size=2" may follow
   //   file:///path      a file on a file system that all ranks see. The file must not exist before, and is

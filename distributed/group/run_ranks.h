@@ -10,6 +10,7 @@ namespace gradus::dist {
 
 struct RunRanksOptions {
   Milliseconds timeout{600'000};  // default timeout of each call
+  bool nccl = true;               // false: collectives between GPUs go through host memory
   bool messages_only = false;     // true: collectives use messages, as between hosts; false: shared memory
   int hosts = 1;                  // simulated hosts over which the ranks are spread evenly
 };

@@ -9,6 +9,7 @@
 #include "gradus/distributed/group/group_state.h"
 #include "gradus/distributed/group/internal/host_copy.h"
 #include "gradus/tensor/runtime/context.h"
+#include "gradus/tensor/runtime/device_runtime.h"
 
 namespace gradus::dist::internal {
 
@@ -37,7 +38,17 @@ std::string CallLog::text() const {
   return text;
 }
 
-World::~World() = default;
+// What a failed job has left on streams concerns no later job.
+World::~World() {
+  device_calls_ = nullptr;
+  for (const auto& [device, stream] : streams_) gradus::internal::native_stream(stream)->recover();
+}
+
+DeviceCalls& World::device_calls() {
+  std::call_once(device_calls_made_,
+                 [&] { device_calls_ = std::make_unique<DeviceCalls>(membership, posted); });
+  return *device_calls_;
+}
 
 // Polls until the time `collision_check_end` has passed; returns at once if it was never set.
 void World::wait_for_collision_check(std::string_view op) const {
@@ -76,6 +87,17 @@ void World::finish_calls() {
   }
 }
 
+void World::finish_closing() {
+  if (device_calls_) device_calls_->finish_closing(Milliseconds(500));
+}
+
+Stream World::stream_of(Device device) {
+  const std::lock_guard lock(streams_mutex_);
+  const auto found = streams_.find(device.index);
+  return found != streams_.end() ? found->second
+                                 : streams_.emplace(device.index, Stream::create(device)).first->second;
+}
+
 std::string World::name_for(std::string_view owner, uint32_t id) {
   std::lock_guard lock(owners_mutex_);
   const bool is_first = owners_.emplace(owner).second;
@@ -97,6 +119,15 @@ std::string World::value_of_first_caller(const std::string& what, const std::str
     call = calls.counts[what]++;
   }
   return store->compare_set(concat("alike/", what, '/', call), "", value);
+}
+
+bool uses_nccl(std::string_view op, std::string_view backend) {
+  for (const char* known : {"cpu:gloo,cuda:nccl", "cuda:nccl,cpu:gloo", "cuda:nccl", "nccl"})
+    if (backend == known) return true;
+  for (const char* known : {"cpu:gloo,cuda:gloo", "cuda:gloo,cpu:gloo", "cpu:gloo", "gloo"})
+    if (backend == known) return false;
+  throw ValueError(op, "backend is '", backend, "'; expected 'cpu:gloo,cuda:nccl', 'nccl' or 'gloo'",
+                   backend == "local" ? ": ranks as threads come from dist::run_ranks" : "");
 }
 
 World* World::current() {

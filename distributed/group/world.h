@@ -16,6 +16,8 @@
 #include "gradus/distributed/base/store.h"
 #include "gradus/distributed/group/group.h"
 #include "gradus/distributed/group/internal/call_queue.h"
+#include "gradus/distributed/group/internal/device_calls.h"
+#include "gradus/distributed/group/internal/issue_order.h"
 #include "gradus/distributed/group/work.h"
 #include "gradus/distributed/health/membership.h"
 #include "gradus/distributed/transport/backend.h"
@@ -47,10 +49,11 @@ class World : public Job {
  public:
   std::string backend;  // "local", "gloo"
   Milliseconds timeout{600'000};
-  std::vector<int> host_of;      // per rank: its host; hosts are numbered by their first rank
-  int threads = 1;               // this rank's share of its host's cores
-  bool shared_memory = true;     // false: collectives exchange messages even within a host
-  std::shared_ptr<Store> store;  // waits in it end with the job's failure
+  std::vector<int> host_of;         // per rank: its host; hosts are numbered by their first rank
+  int threads = 1;                  // this rank's share of its host's cores
+  bool uses_device_library = true;  // false: collectives between GPUs go through host memory
+  bool shared_memory = true;        // false: collectives exchange messages even within a host
+  std::shared_ptr<Store> store;     // waits in it end with the job's failure
   std::shared_ptr<Membership> membership;
   std::shared_ptr<SegmentProvider> segments;  // shared memory; may be null in a job of one rank
   std::shared_ptr<Transport> transport;       // messages; may be null in a job of one rank
@@ -62,6 +65,14 @@ class World : public Job {
   Ref<GroupState> default_group;  // null before the job is joined and after it is left
   CallLog calls;                  // this rank's calls in all groups
   const std::shared_ptr<PostedCalls> posted = std::make_shared<PostedCalls>();
+  IssueOrder issue_order;
+  // Made by the first call.
+  DeviceCalls& device_calls();
+  // Waits until the connections of groups that are gone are closed, for at most 0.5 s: what this rank has sent by them
+  // may be under way.
+  void finish_closing();
+  // Returns the stream of the collectives of all groups on a GPU.
+  Stream stream_of(Device device);
   std::mutex messages_mutex;
   std::vector<Ref<WorkState>> messages;  // detached messages in progress (MessageWork::detach)
 
@@ -103,9 +114,17 @@ class World : public Job {
     std::map<std::string, int> counts;  // per `what`
   };
   Calls calls_of_thread_;
+  std::mutex streams_mutex_;
+  std::map<int, Stream> streams_;  // by device number
+  std::once_flag device_calls_made_;
+  std::unique_ptr<DeviceCalls> device_calls_;
   std::mutex owners_mutex_;
   std::set<std::string, std::less<>> owners_;
 };
+
+// Returns whether collectives between GPUs use NCCL with this InitOptions::backend.
+// Errors: ValueError naming `op` for an unknown backend.
+bool uses_nccl(std::string_view op, std::string_view backend);
 
 // What a backend is made from. `index` is the position of this rank in `members`.
 struct BackendSetup {

@@ -43,6 +43,21 @@ std::vector<RankStatus> fresh_statuses(const WaitLimits& limits) {
   }
 }
 
+// Returns the failure of a timeout that `text` describes. Adds the ranks that have sent no heartbeat since `begin`.
+Failure with_stopped_ranks(std::string text, const std::vector<RankStatus>& statuses, TimePoint begin) {
+  const Milliseconds since = std::chrono::duration_cast<Milliseconds>(now() - begin);
+  Failure failure{Failure::Kind::kTimeout, -1, std::move(text)};
+  if (statuses.empty())
+    failure.text += ": the job's store does not answer (is its host, the launcher or rank 0, stopped?)";
+  for (const RankStatus& status : statuses) {
+    if (status.has_left || status.silent <= since) continue;
+    failure.text += concat(failure.rank < 0 ? ": rank " : "; rank ", status.rank, ": no sign of life for ",
+                           status.silent.count(), " ms (stopped?)");
+    if (failure.rank < 0) failure.rank = status.rank;
+  }
+  return failure;
+}
+
 // Returns the failure to report for a wait that timed out. Its rank is the rank at fault, or -1 if no rank
 // can be named. `missing`: the ranks in the job that the wait was for; empty: unknown.
 Failure timeout_failure(const char* op, const WaitLimits& limits, std::vector<int> missing) {
@@ -55,7 +70,7 @@ Failure timeout_failure(const char* op, const WaitLimits& limits, std::vector<in
   for (RankStatus& status : statuses)
     if (status.silent - (now() - begin) > limits.deadline.timeout())
       for (RankWait& wait : status.waits) wait.blocks = false;
-  if (missing.empty()) return {Failure::Kind::kTimeout, -1, concat(call, " did not end", limit)};
+  if (missing.empty()) return with_stopped_ranks(concat(call, " did not end", limit), statuses, begin);
   if (statuses.empty())
     return {Failure::Kind::kTimeout, missing[0],
             concat(list_ranks(missing), " did not come to ", call, limit,
@@ -73,6 +88,15 @@ Failure timeout_failure(const char* op, const WaitLimits& limits, std::vector<in
 }
 
 }  // namespace
+
+Failure queued_call_timeout(const std::string& call, const WaitLimits& limits) {
+  const TimePoint begin = now();
+  const std::vector<RankStatus> statuses = fresh_statuses(limits);
+  return with_stopped_ranks(
+      concat(call, " is queued on the GPUs of all members, and was not done on rank ",
+             limits.membership->rank(), "'s within ", limits.deadline.timeout().count(), " ms"),
+      statuses, begin);
+}
 
 void throw_wait(const char* op, WaitResult result, const WaitLimits& limits,
                 const std::vector<int>& missing) {

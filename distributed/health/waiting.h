@@ -1,6 +1,7 @@
 // The errors of waits for other ranks: timeouts, and ranks that have left. Both become the job's failure.
 #pragma once
 
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -15,6 +16,10 @@ namespace gradus::dist::internal {
 // `missing` may be empty: the ranks are unknown.
 [[noreturn]] void throw_wait(const char* op, WaitResult result, const WaitLimits& limits,
                              const std::vector<int>& missing);
+
+// Returns the failure of `call`, which all members have made, and which is not done on this rank's GPU by the deadline:
+// another member's GPU has not reached the call. Names the ranks that send no heartbeats. May block for a second.
+Failure queued_call_timeout(const std::string& call, const WaitLimits& limits);
 
 // Reports the kLeft failure of a rank that left while this rank waits for it. Throws the failure that counts.
 [[noreturn]] void throw_left(const char* op, const WaitLimits& limits, int rank);

@@ -95,8 +95,7 @@ void check_ranges(const LauncherOptions& o) {
 // Errors: ValueError for options that contradict each other.
 SupervisorOptions read_options(const LauncherOptions& o) {
   check_ranges(o);
-  if (o.backend != "gloo" && o.backend != "local")
-    throw ValueError(kOp, "backend is '", o.backend, "'; expected gloo or local");
+  if (o.backend != "local") internal::uses_nccl(kOp, o.backend);
   SupervisorOptions spec;
   RendezvousOptions& nodes = spec.rendezvous;
   const std::string unset_address = LauncherOptions().master_addr;

@@ -35,10 +35,11 @@ struct LauncherOptions {
   std::string master_ip = {};             // MegEngine's name for master_addr
   int master_port = 0;                    // 0: any free one; required with several machines
   int port = 0;                           // MegEngine's name for master_port
-  std::string backend = "gloo";           // or "local": ranks are threads of this process
-  int max_restarts = 0;                   // how often all ranks are started again after a failure
-  int threads_per_rank = 0;               // 0: usable cores / ranks on this machine
-  std::string log_dir = {};               // the ranks' output, one folder per attempt and rank; "": none
+  std::string backend =
+      "cpu:gloo,cuda:nccl";  // as in InitOptions; or "local": ranks are threads of this process
+  int max_restarts = 0;      // how often all ranks are started again after a failure
+  int threads_per_rank = 0;  // 0: usable cores / ranks on this machine
+  std::string log_dir = {};  // the ranks' output, one folder per attempt and rank; "": none
   // The default timeout of collectives. Ranks may also run for this long after another rank has returned.
   Milliseconds timeout{600'000};
   Milliseconds shutdown_timeout{3'000};  // between SIGTERM and SIGKILL to the ranks

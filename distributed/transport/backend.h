@@ -1,9 +1,11 @@
-// Backend: the collectives of one group on contiguous buffers in host memory. All members make the same
-// calls, one at a time and in the same order. The callers have checked that sizes, dtypes and ops agree.
+// Collectives: the collectives of one group on contiguous buffers. All members make the same calls, one at a time and in
+// the same order. The callers have checked that sizes, dtypes and ops agree.
 //
-//   ArenaBackend (arena.h)          all members share memory: `local`, and `gloo` on one host
-//   MessageBackend (message.h)      messages over a Transport: any members
-//   HostsBackend (hosts.h)          several hosts: shared memory within a host, messages between hosts
+//   Backend                         buffers in host memory
+//     ArenaBackend (arena.h)          all members share memory: `local`, and `gloo` on one host
+//     MessageBackend (message.h)      messages over a Transport: any members
+//     HostsBackend (hosts.h)          several hosts: shared memory within a host, messages between hosts
+//   DeviceCollectives               buffers in memory of GPUs: device_collectives.h
 #pragma once
 
 #include <cstddef>
@@ -36,16 +38,11 @@ struct Call {
 
 inline constexpr size_t kMaxExchangeBytes = 8192;
 
-// Members and `root` are indices in the group. Every function returns when this member's part is done and its
-// buffers are no longer used; after an error, messages may still use them for a while. n counts elements, and
-// is equal on all members.
+// Members and `root` are indices in the group. n counts elements, and is equal on all members.
 // Errors: the job's failure (PeerError, TimeoutError, MismatchError), after reporting it.
-class Backend {
+class Collectives {
  public:
-  virtual ~Backend() = default;
-
-  // Returns all members' `local`, in the group's order. Each has at most kMaxExchangeBytes. Also a barrier.
-  virtual std::vector<std::string> exchange(const Call& call, std::string_view local) = 0;
+  virtual ~Collectives() = default;
 
   // Sets out[i] to the reduction over members of in[i]. in == out is allowed. The order of reduction depends
   // only on the members, their hosts and n, so the result is the same bits on every member and in every run.
@@ -65,6 +62,14 @@ class Backend {
   // where all blocks to or from members other than the root are empty.
   virtual void exchange_blocks(const Call& call, std::span<const ConstBlock> in,
                                std::span<const Block> out) = 0;
+};
+
+// Functions return when this member's part is done and its buffers are no longer used; after an error, messages may
+// still use them for a while.
+class Backend : public Collectives {
+ public:
+  // Returns all members' `local`, in the group's order. Each has at most kMaxExchangeBytes. Also a barrier.
+  virtual std::vector<std::string> exchange(const Call& call, std::string_view local) = 0;
 };
 
 }  // namespace gradus::dist::internal

@@ -4,18 +4,14 @@
 
 #include <cstring>
 
+#include "gradus/tensor/runtime/device_runtime.h"
+
 namespace gradus::dist::internal {
 namespace {
 
-void copy(void* out, const void* in, size_t bytes) {
-  if (bytes && out != in) std::memcpy(out, in, bytes);
-}
-
-class SingleRankBackend final : public Backend {
+// Base: Backend or DeviceCollectives.
+template <class Base> class OneMember : public Base {
  public:
-  std::vector<std::string> exchange(const Call&, std::string_view local) override {
-    return {std::string(local)};
-  }
   void all_reduce(const Call&, const void* in, void* out, int64_t n, DType dtype, ReduceOp) override {
     copy(out, in, n * size_of(dtype));
   }
@@ -32,10 +28,45 @@ class SingleRankBackend final : public Backend {
   void exchange_blocks(const Call&, std::span<const ConstBlock> in, std::span<const Block> out) override {
     copy(out[0].data, in[0].data, in[0].bytes);
   }
+
+ private:
+  void copy(void* out, const void* in, size_t bytes) {
+    if (bytes && out != in) copy_bytes(out, in, bytes);
+  }
+  virtual void copy_bytes(void* out, const void* in, size_t bytes) = 0;
+};
+
+class SingleRankBackend final : public OneMember<Backend> {
+ public:
+  std::vector<std::string> exchange(const Call&, std::string_view local) override {
+    return {std::string(local)};
+  }
+
+ private:
+  void copy_bytes(void* out, const void* in, size_t bytes) override { std::memcpy(out, in, bytes); }
+};
+
+class SingleRankOnGpu final : public OneMember<DeviceCollectives> {
+ public:
+  explicit SingleRankOnGpu(const Stream& stream)
+      : stream_(stream), native_(gradus::internal::native_stream(stream)) {}
+
+  const Stream& stream() const override { return stream_; }
+
+ private:
+  void copy_bytes(void* out, const void* in, size_t bytes) override {
+    native_->runtime().copy(out, in, int64_t(bytes), native_->handle());
+  }
+
+  const Stream stream_;
+  const std::shared_ptr<gradus::internal::NativeStream> native_;
 };
 
 }  // namespace
 
 std::unique_ptr<Backend> make_single_rank_backend() { return std::make_unique<SingleRankBackend>(); }
+std::unique_ptr<DeviceCollectives> make_single_rank_on_gpu(const Stream& stream) {
+  return std::make_unique<SingleRankOnGpu>(stream);
+}
 
 }  // namespace gradus::dist::internal

@@ -85,7 +85,7 @@ void copy_cpu(const Tensor& dst, const Tensor& src) {
   copy_rows(index, to, dst_size, from, src_size, converter(dst.dtype(), src.dtype()));
 }
 
-void round_all_cpu(const Tensor&, const std::vector<Tensor>& dst, const std::vector<Tensor>& src) {
+void copy_each_cpu(const Tensor&, const std::vector<Tensor>& dst, const std::vector<Tensor>& src) {
   for (size_t i = 0; i < dst.size(); ++i)
     if (src[i].numel() > 0) copy_cpu(dst[i], src[i]);
 }
@@ -108,7 +108,7 @@ void fill_cpu(const Tensor& dst, Number value) {
 }  // namespace
 
 constinit decltype(copy_kernel) copy_kernel{"copy", &copy_cpu};
-constinit decltype(round_all_kernel) round_all_kernel{"round_all", &round_all_cpu};
+constinit decltype(copy_each_kernel) copy_each_kernel{"copy_each", &copy_each_cpu};
 constinit decltype(fill_kernel) fill_kernel{"fill_", &fill_cpu};
 
 }  // namespace gradus::raw

@@ -145,13 +145,38 @@ void copy_(const Tensor& dst, const Tensor& src) {
   dst.storage()->bump_version();
 }
 
+void copy_each_(const std::vector<Tensor>& dst, const std::vector<Tensor>& src) {
+  // The pairs of one dtype and device, whose elements only move.
+  struct Moved {
+    std::vector<Tensor> to, from;
+  };
+  std::vector<Moved> all;
+  const auto is_alike = [](const Tensor& a, const Tensor& b) {
+    return a.dtype() == b.dtype() && a.device() == b.device();
+  };
+  for (size_t i = 0; i < dst.size(); ++i) {
+    const Tensor &y = dst[i], &x = src[i];
+    if (y.device().type != DeviceType::kCUDA || !is_alike(y, x) || !x.is_dense() || y.shape() != x.shape() ||
+        y.strides() != x.strides()) {
+      copy_(y, x);
+    } else if (y.numel() > 0) {
+      auto moved = std::ranges::find_if(all, [&](const Moved& m) { return is_alike(m.to[0], y); });
+      if (moved == all.end()) moved = all.insert(all.end(), Moved());
+      moved->to.push_back(y);
+      moved->from.push_back(x);
+    }
+  }
+  for (const Moved& moved : all) {
+    copy_each_kernel(moved.to[0], moved.to, moved.from);
+    for (const Tensor& y : moved.to) y.storage()->bump_version();
+  }
+}
+
 void fill_(const Tensor& dst, Number value) {
   if (dst.numel() == 0) return;
   fill_kernel(dst, value);
   dst.storage()->bump_version();
 }
-
-constinit decltype(queue_to_host) queue_to_host = nullptr;
 
 Tensor contiguous(const Tensor& x) {
   if (x.is_row_major()) return x;
@@ -181,7 +206,7 @@ Tensor to(const Tensor& x, DType dtype) {
 std::vector<Tensor> round_all(const std::vector<Tensor>& xs, DType dtype) {
   std::vector<Tensor> rounded;
   for (const Tensor& x : xs) rounded.push_back(empty_like(x, dtype));
-  if (!xs.empty()) round_all_kernel(xs[0], rounded, xs);
+  if (!xs.empty()) copy_each_kernel(xs[0], rounded, xs);
   return rounded;
 }
 

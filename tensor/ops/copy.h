@@ -15,10 +15,10 @@ namespace gradus::raw {
 // overlap. Strides of src may be 0 (broadcast) or negative (reversed).
 extern KernelSlot<void(const Tensor& dst, const Tensor& src)> copy_kernel;
 extern KernelSlot<void(const Tensor& dst, Number value)> fill_kernel;
-// dst[i] = src[i]: a 16-bit float from f32, dense, in one layout. All of dst have one dtype. `some` is any of the
-// tensors, and selects the device.
+// dst[i] = src[i] for dense tensors of one layout, which do not overlap. All of dst have one dtype, and all of src: the
+// same, or f32 for 16-bit floats. `some` is any of the tensors, and selects the device.
 extern KernelSlot<void(const Tensor& some, const std::vector<Tensor>& dst, const std::vector<Tensor>& src)>
-    round_all_kernel;
+    copy_each_kernel;
 
 // Checks that `op` may write to x.
 // Errors: ShapeError if several elements of x share memory: x is expanded, or its strides overlap.
@@ -29,6 +29,9 @@ void check_writable(std::string_view op, const Tensor& x);
 // Errors: ShapeError if src does not broadcast, and as check_writable unless src has one element; DeviceError if
 // src is a meta tensor and dst is not, or for a GPU in a program without a CUDA copy kernel.
 void copy_(const Tensor& dst, const Tensor& src);
+// copy_ for each pair of tensors. On a GPU one launch copies many pairs of one dtype and dense layout. Writes no element
+// twice: the tensors of dst do not overlap each other or those of src.
+void copy_each_(const std::vector<Tensor>& dst, const std::vector<Tensor>& src);
 // dst = value, converted to dst's dtype without a check of the range. Elements of dst may share memory.
 void fill_(const Tensor& dst, Number value);
 
@@ -44,9 +47,5 @@ std::vector<Tensor> round_all(const std::vector<Tensor>& xs, DType dtype);
 Tensor to(const Tensor& x, Device device);
 // Returns a copy in x's layout.
 Tensor clone(const Tensor& x);
-// Queues a copy of a dense x on a GPU to pinned host memory, and returns it without waiting. Its elements are there when
-// an Event that is then recorded on the current stream of x's device has happened. Pageable memory, after waiting, if
-// pinned memory is short. Null in a program without CUDA.
-extern Tensor (*queue_to_host)(const Tensor& x);
 
 }  // namespace gradus::raw

@@ -4,8 +4,11 @@
 
 #include <atomic>
 #include <cstdint>
+#include <exception>
 #include <memory>
+#include <mutex>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "gradus/tensor/base/device.h"
@@ -150,7 +153,26 @@ class NativeStream {
     return runtime_.end_capture(handle_);
   }
   void synchronize() const { runtime_.synchronize(handle_); }
-  void throw_kernel_errors() const { runtime_.throw_kernel_errors(handle_); }
+  // Makes the stream's queued work invalid: throw_errors() throws `error` until recover(). The first error counts.
+  void fail(std::exception_ptr error) {
+    const std::lock_guard lock(failure_mutex_);
+    if (!failure_) failure_ = std::move(error);
+    has_failed_ = true;
+  }
+  void recover() {
+    const std::lock_guard lock(failure_mutex_);
+    failure_ = nullptr;
+    has_failed_ = false;
+  }
+  bool has_failed() const { return has_failed_; }
+  // Throws the error of fail(), or one that a kernel of the stream has reported.
+  void throw_errors() const {
+    if (has_failed()) {
+      const std::lock_guard lock(failure_mutex_);
+      if (failure_) std::rethrow_exception(failure_);
+    }
+    runtime_.throw_kernel_errors(handle_);
+  }
   void wait(const NativeEvent& event) const { runtime_.wait(handle_, event.handle()); }
   void record(const NativeEvent& event) const { runtime_.record(event.handle(), handle_); }
   // Returns a new event, recorded on this stream.
@@ -164,7 +186,9 @@ class NativeStream {
   DeviceRuntime& runtime_;
   Device device_;
   DeviceRuntime::StreamHandle handle_;
-  std::atomic<bool> keeps_memory_{false}, is_capturing_{false};
+  std::atomic<bool> keeps_memory_{false}, is_capturing_{false}, has_failed_{false};
+  mutable std::mutex failure_mutex_;
+  std::exception_ptr failure_;
 };
 
 // Returns the runtime's stream of a Stream, the public handle (stream.h); null for streams of CPU devices.

@@ -208,7 +208,7 @@ void add_missing(NativeStreams* to, const NativeStreams& from) {
     if (std::find(to->begin(), to->end(), stream) == to->end()) to->push_back(stream);
 }
 
-// An event of a GPU stream. `dependencies`: the streams whose value errors (throw_kernel_errors) are thrown
+// An event of a GPU stream. `dependencies`: the streams whose errors (throw_errors) are thrown
 // after the event.
 struct DeviceEvent final : EventState {
   DeviceEvent(std::unique_ptr<NativeEvent> e, NativeStreams b)
@@ -222,7 +222,7 @@ struct DeviceEvent final : EventState {
   void wait() override {
     make_current();
     event->synchronize();
-    for (const auto& stream : dependencies) stream->throw_kernel_errors();
+    for (const auto& stream : dependencies) stream->throw_errors();
   }
   void make_current() const {
     if (!dependencies.empty())
@@ -295,7 +295,7 @@ struct DeviceQueue final : StreamQueue {
   }
   void synchronize() override {
     stream->synchronize();
-    stream->throw_kernel_errors();
+    stream->throw_errors();
     NativeStreams dependencies;
     {
       const std::lock_guard lock(mutex_);
@@ -304,8 +304,10 @@ struct DeviceQueue final : StreamQueue {
       dependencies.swap(dependencies_);
     }
     try {
-      for (const auto& s : dependencies) s->throw_kernel_errors();
-    } catch (...) {  // later calls report the errors of the remaining streams
+      for (const auto& s : dependencies) s->throw_errors();
+    } catch (
+        ...) {  // later calls report the errors of the remaining streams, but a failed stream's only once
+      std::erase_if(dependencies, [](const auto& s) { return s->has_failed(); });
       const std::lock_guard lock(mutex_);
       add_missing(&dependencies_, dependencies);
       throw;

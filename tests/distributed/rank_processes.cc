@@ -143,8 +143,9 @@ ProcessOptions job_options(bool shared_memory, Variables more) {
   return {.variables = [more](int) { return more; }};
 }
 
-void join_job(Milliseconds timeout) {
-  init_process_group({.init_method = std::string("file://") + variable("MEETING"),
+void join_job(Milliseconds timeout, bool nccl) {
+  init_process_group({.backend = nccl ? "cpu:gloo,cuda:nccl" : "gloo",
+                      .init_method = std::string("file://") + variable("MEETING"),
                       .world_size = test_world(),
                       .rank = test_rank(),
                       .timeout = timeout,

@@ -41,8 +41,8 @@ std::vector<RankEnd> run_processes(const std::string& function, int world,
 
 // Options for ranks that call join_job(), with a fresh rendezvous file. `more`: further variables.
 ProcessOptions job_options(bool shared_memory, Variables more = {});
-// In a rank: initializes the process group of such a job.
-void join_job(Milliseconds timeout = Milliseconds(60'000));
+// In a rank: initializes the process group of such a job. `nccl`: collectives between GPUs may use NCCL.
+void join_job(Milliseconds timeout = Milliseconds(60'000), bool nccl = true);
 
 // Returns an unused path in a temporary folder of this process.
 std::string fresh_path(const std::string& name);

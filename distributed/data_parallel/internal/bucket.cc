@@ -2,22 +2,17 @@
 // and unpacks the results. pack serves comm hooks, prepare and bucket_all_reduce serve the default
 // all-reduce, which packs when the collective starts: only then the Consensus, the ranks' agreement on the
 // gradients to reduce, is known. `reduced` has one flag per attached tensor, equal on all ranks. A gradient
-// with the flag that this rank lacks is sent as zeros. Gradients on a GPU are copied to the host, and the results back.
+// with the flag that this rank lacks is sent as zeros.
 #include "gradus/distributed/data_parallel/internal/bucket.h"
 
 #include <algorithm>
 #include <chrono>
-#include <cstring>
-#include <map>
-#include <thread>
 
 #include "gradus/distributed/group/collective_argument.h"
-#include "gradus/tensor/ops/concat.h"
+#include "gradus/tensor/ops/arithmetic.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/creation.h"
-#include "gradus/tensor/ops/elementwise.h"
 #include "gradus/tensor/ops/view.h"
-#include "gradus/tensor/runtime/context.h"
 
 namespace gradus::dist::internal {
 
@@ -28,9 +23,11 @@ bool Bucket::is_reduced(const std::vector<bool>& reduced) const {
 void Bucket::allocate(const Tensor& reusable) {
   int64_t numel = 0;
   for (const Gradient& g : gradients) numel += g.param.numel();
-  const bool reuse =
-      reusable.defined() && reusable.dtype() == dtype() && reusable.storage()->use_count() == 1;
-  memory = reuse ? reusable : empty({numel}, {.dtype = dtype()});
+  const Device of_param = gradients[0].param.device(),
+               device = of_param.type == DeviceType::kCUDA ? of_param : kCPU;
+  const bool reuse = reusable.defined() && reusable.dtype() == dtype() && reusable.device() == device &&
+                     reusable.storage()->use_count() == 1;
+  memory = reuse ? reusable : empty({numel}, {.dtype = dtype(), .device = device});
 }
 
 Tensor Bucket::view(int64_t offset, const Shape& shape) const {
@@ -41,9 +38,15 @@ Tensor Bucket::view(int64_t offset, const Shape& shape) const {
 }
 
 void Bucket::pack(const std::vector<bool>& reduced, FiniteCheck& check) {
+  std::vector<Tensor> to, from;
   for_each_reduced(reduced, [&](Gradient& g, const Tensor& view) {
     if (!g.grad.defined()) return raw::fill_(view, 0);
-    raw::copy_(view, g.grad);
+    to.push_back(view);
+    from.push_back(g.grad);
+  });
+  raw::copy_each_(to, from);
+  for_each_reduced(reduced, [&](Gradient& g, const Tensor& view) {
+    if (!g.grad.defined()) return;
     check.check(g.index, view);
     if (as_views) g.grad = Tensor();
   });
@@ -52,13 +55,12 @@ void Bucket::pack(const std::vector<bool>& reduced, FiniteCheck& check) {
 void Bucket::prepare(FiniteCheck& check) {
   for (Gradient& g : gradients) {
     if (!g.grad.defined()) continue;
-    check_can_average("backward", "a gradient", g.grad);  // the module may have been moved since attaching
-    if (g.grad.device().type != DeviceType::kCUDA) g.sent = on_host(g.grad);
-  }
-  copy_to_host();
-  for (Gradient& g : gradients) {
-    if (!g.grad.defined()) continue;
-    check.check(g.index, g.grad.device().type == DeviceType::kCUDA ? g.grad : g.sent);
+    check_can_average("backward", "a gradient", g.grad);
+    // A module that has been moved since attaching has gradients elsewhere.
+    const bool moves = on_gpu() && g.grad.device() != memory.device();
+    g.sent =
+        !on_gpu() ? on_host(g.grad) : readable(moves ? raw::to(detach(g.grad), memory.device()) : g.grad);
+    check.check(g.index, g.sent);
     if (as_views)
       g.grad = Tensor();
     else if (g.ownership == Ownership::kExclusive && g.bytes >= kMinSeparateBytes && g.sent.is_same(g.grad))
@@ -66,113 +68,93 @@ void Bucket::prepare(FiniteCheck& check) {
   }
 }
 
-void Bucket::copy_to_host() {
-  std::map<int, std::vector<Gradient*>> by_device;
-  for (Gradient& g : gradients)
-    if (g.grad.defined() && g.grad.device().type == DeviceType::kCUDA)
-      by_device[g.grad.device().index].push_back(&g);
-  for (const auto& [device, staged] : by_device) {
-    std::vector<Tensor> flat;
-    for (const Gradient* g : staged)
-      flat.push_back(raw::reshape(raw::contiguous(detach(g->grad)), {g->grad.numel()}));
-    const Tensor all = raw::cat(flat, 0), host = raw::queue_to_host(all);
-    copied.push_back(Event::record(current_stream(all.device())));
-    int64_t offset = 0;
-    for (Gradient* g : staged) {
-      g->sent = view_as_strided(host, g->grad.shape(), row_major_strides(g->grad.shape()), offset);
-      offset += g->grad.numel();
-    }
-  }
-}
-
-// Polls, so that a core is free meanwhile: the backward goes on.
-void Bucket::wait_for_copies(const World* world) {
-  try {
-    if (previous && previous->error) std::rethrow_exception(previous->error);
-    for (const Event& event : copied) {
-      while (!event.done()) {
-        if (world) world->membership->check("backward");
-        std::this_thread::sleep_for(std::chrono::microseconds(20));
-      }
-      event.synchronize();  // throws errors of kernels
-    }
-    previous = nullptr;
-  } catch (...) {
-    error = std::current_exception();
-    throw;
-  }
-}
-
 void Bucket::unpack(const std::vector<bool>& reduced, std::vector<GradCallback::Delivery>& to) {
+  std::vector<Tensor> grads, views;
   for_each_reduced(reduced, [&](Gradient& g, Tensor view) {
     g.sent = Tensor();
     if (g.ownership == Ownership::kInPlace) {
       to.push_back({g.param, std::exchange(g.grad, Tensor())});
-    } else if (as_views && g.param.is_row_major() && g.param.device() == kCPU) {
+    } else if (as_views && g.param.is_row_major() && g.param.device() == memory.device()) {
       to.push_back({g.param, std::move(view), true});
     } else {
       // Reuses the memory of the local gradient if nothing else shares it.
       Tensor grad = g.grad.is_sole_owner() && g.grad.is_dense() ? std::move(g.grad) : empty_like(g.param);
       g.grad = Tensor();
-      raw::copy_(grad, view);
+      grads.push_back(grad);
+      views.push_back(std::move(view));
       to.push_back({g.param, std::move(grad)});
     }
   });
+  raw::copy_each_(grads, views);
+}
+
+void divide(const Tensor& sum, int divisor) {
+  if (sum.device().type == DeviceType::kCUDA) return raw::copy_(sum, raw::div(sum, double(divisor)));
+  finish_reduce(sum.raw_ptr(), sum.numel(), sum.dtype(), ReduceOp::kAvg, divisor);
+  sum.storage()->bump_version();
 }
 
 Collective bucket_all_reduce(const std::shared_ptr<Bucket>& bucket, ReduceOp op, const Group& group,
                              const std::shared_ptr<const Consensus>& consensus) {
   Collective call{.op = "backward"};
-  const DeviceType device = bucket->gradients[0].param.device().type;
-  const World* const world = group.state().world();
+  if (bucket->on_gpu()) {
+    call.device = bucket->memory.device();
+    call.tensors = {bucket->memory};
+    for (const Gradient& g : bucket->gradients)
+      if (g.sent.defined()) call.tensors.push_back(g.sent);
+  }
   // Runs once the group's earlier collectives have ended. False, on all ranks alike: nothing to reduce.
   call.prepare = [=, size = group.size()](Collective& call) {
     consensus->wait();
-    bucket->wait_for_copies(world);
     bucket->start = bucket->end = clock_now();
-    // Segments {data, bytes}, each reduced by one call: packed small gradients, or a single large gradient,
-    // which is reduced in its own memory if in place.
-    std::vector<std::pair<char*, int64_t>> segments;
-    const Tensor& x = bucket->memory;
-    char* const begin = static_cast<char*>(x.raw_ptr());
-    char* end = begin;
+    // Packed small gradients, or a single large one, which is reduced in its own memory if in place. Equal on all ranks
+    // but for `data`.
+    struct Segment {
+      char* data;
+      int64_t bytes;
+    };
+    std::vector<Segment> segments;
+    std::vector<Tensor> packed, sent, missing;  // sent[i] goes to packed[i]; zeros to `missing`
+    char* const begin = static_cast<char*>(bucket->memory.raw_ptr());
+    int64_t bytes = 0;
     bool last_is_packed = false;
-    for (const Gradient& g : bucket->gradients) {
-      if (!consensus->reduced[g.index] || g.bytes == 0) continue;
-      const bool separate = g.bytes >= kMinSeparateBytes;
-      char* data = end;
-      end += g.bytes;
-      if (g.ownership == Ownership::kInPlace)
-        data = static_cast<char*>(g.sent.raw_ptr());
-      else if (g.sent.defined())
-        std::memcpy(data, g.sent.raw_ptr(), size_t(g.bytes));
-      else
-        std::memset(data, 0, size_t(g.bytes));
+    bucket->for_each_reduced(consensus->reduced, [&](const Gradient& g, const Tensor& view) {
+      if (g.bytes == 0) return;
+      const bool separate = g.bytes >= kMinSeparateBytes, in_place = g.ownership == Ownership::kInPlace;
+      char* const data = in_place ? static_cast<char*>(g.sent.raw_ptr()) : begin + bytes;
+      bytes += g.bytes;
+      if (!in_place) (g.sent.defined() ? packed : missing).push_back(view);
+      if (!in_place && g.sent.defined()) sent.push_back(g.sent);
       if (!separate && last_is_packed)
-        segments.back().second += g.bytes;
+        segments.back().bytes += g.bytes;
       else
-        segments.emplace_back(data, g.bytes);
+        segments.push_back({data, g.bytes});
       last_is_packed = !separate;
-    }
-    const int64_t bytes = end - begin, n = bytes / size_of(x.dtype());
+    });
+    const DType dtype = bucket->dtype();
+    const int64_t n = bytes / size_of(dtype);
     if (n == 0) return false;
+    const auto pack = [=] {
+      for (const Tensor& view : missing) raw::fill_(view, 0);
+      copy_row_major(packed, sent);
+    };
+    if (!bucket->on_gpu()) pack();
     // With joined ranks the divisor may be less than the group's size: sum first, divide afterward.
     const int divisor = consensus->divisor;
     const ReduceOp reduce = op == ReduceOp::kAvg && divisor != size ? ReduceOp::kSum : op;
-    call.record = {.op = Op::kAllReduce,
-                   .reduce = reduce,
-                   .dtype = x.dtype(),
-                   .ndim = 1,
-                   .device = device,
-                   .dims = {n},
-                   .bytes = bytes};
+    call.record = {
+        .op = Op::kAllReduce, .reduce = reduce, .dtype = dtype, .ndim = 1, .dims = {n}, .bytes = bytes};
     call.move = [=](MatchedCall& matched) {
-      const DType dtype = bucket->memory.dtype();
-      for (const auto& [data, bytes] : segments) {
-        const int64_t count = bytes / size_of(dtype);
-        matched.backend.all_reduce(matched.call, data, data, count, dtype, reduce);
-        if (reduce != op) finish_reduce(data, count, dtype, op, divisor);
-      }
+      if (bucket->on_gpu()) pack();
+      matched.together([&] {
+        for (const auto& [data, bytes] : segments)
+          matched.data().all_reduce(matched.call, data, data, bytes / size_of(dtype), dtype, reduce);
+      });
+      if (reduce != op)
+        for (const auto& [data, bytes] : segments)
+          divide(
+              from_blob(data, {bytes / size_of(dtype)}, {.dtype = dtype, .device = bucket->memory.device()}),
+              divisor);
       bucket->memory.storage()->bump_version();
       for (const Gradient& g : bucket->gradients)
         if (g.ownership == Ownership::kInPlace) g.sent.storage()->bump_version();

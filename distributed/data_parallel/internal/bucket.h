@@ -1,10 +1,9 @@
 // Bucket: gradients of one dtype and device that one backward all-reduces together, in one contiguous buffer
-// of host memory (the counterpart of DDP's Bucket). Attached tensors are the parameters of AllReduceCallback.
+// on their GPU or in host memory (the counterpart of DDP's Bucket). Attached tensors are the parameters of AllReduceCallback.
 // `reduced` (Consensus::reduced) flags the attached tensors for which some rank has a gradient; ranks without
 // one send zeros.
 #pragma once
 
-#include <exception>
 #include <functional>
 #include <memory>
 #include <vector>
@@ -13,7 +12,6 @@
 #include "gradus/distributed/base/reduce_op.h"
 #include "gradus/distributed/data_parallel/internal/attached_params.h"
 #include "gradus/distributed/data_parallel/internal/consensus.h"
-#include "gradus/tensor/runtime/stream.h"
 #include "gradus/tensor/tensor.h"
 
 namespace gradus::dist::internal {
@@ -31,9 +29,7 @@ struct Gradient {
   Tensor param;
   int64_t bytes;     // size of param
   Tensor grad = {};  // this rank's gradient; undefined: zeros
-  // `grad` as the all-reduce reads it: row-major, in host memory. Complete, except that a GPU's has arrived only when
-  // Bucket::copied has happened.
-  Tensor sent = {};
+  Tensor sent = {};  // `grad` as the all-reduce reads it: row-major, on the bucket's device
   Ownership ownership = Ownership::kShared;
 };
 
@@ -46,22 +42,18 @@ inline constexpr int64_t kMinSeparateBytes = 1 << 20;
 struct Bucket {
   bool as_views = false;            // gradient_as_bucket_view
   std::vector<Gradient> gradients;  // in the order of sending
-  Tensor memory = {};               // [sum of numel], on the host
-  std::vector<Event> copied = {};   // when `sent` of gradients on GPUs has arrived
-  // An error of the copies, such as a kernel's. The call of this bucket and those of later ones end by it before the
-  // ranks compare them: the other ranks learn of it from the backward that throws it.
-  std::exception_ptr error = {};
-  std::shared_ptr<const Bucket> previous = {};  // launched before this one
-  int num_pending = 0;  // number of gradients that this rank's backward has yet to compute
+  Tensor memory = {};               // [sum of numel], on the gradients' GPU or the host
+  int num_pending = 0;              // number of gradients that this rank's backward has yet to compute
   Work work = {};
   std::function<void()> complete = {};  // completion of the comm hook
-  TimePoint start = {}, end = {};       // interval of the communication
+  TimePoint start = {}, end = {};       // interval of the communication; on GPUs of queuing it
   int64_t bytes = 0;                    // size of the gradients that some rank has
 
   DType dtype() const { return gradients[0].param.dtype(); }
+  bool on_gpu() const { return memory.device().type == DeviceType::kCUDA; }
   bool is_reduced(const std::vector<bool>& reduced) const;
   // Sets `memory` to `reusable`, the memory of the last backward (may be undefined), if no gradient is a view
-  // of it and the dtype fits; else allocates.
+  // of it, and dtype and device fit; else allocates.
   void allocate(const Tensor& reusable);
 
   // For a comm hook: copies this rank's gradients with `reduced` into the memory, and zeros for missing ones.
@@ -82,10 +74,6 @@ struct Bucket {
     }
     bytes = offset * size_of(dtype());
   }
-  // Sets `sent` of gradients on GPUs, by one queued copy for each GPU, and `copied`.
-  void copy_to_host();
-  // For the thread that communicates. Errors: those of kernels; `error` of the previous bucket; the job's failure.
-  void wait_for_copies(const World* world);
   // Returns a row-major view of the memory that starts at element `offset`.
   Tensor view(int64_t offset, const Shape& shape) const;
 };
@@ -95,6 +83,9 @@ struct Bucket {
 // the result, except for gradients that are reduced in place.
 Collective bucket_all_reduce(const std::shared_ptr<Bucket>& bucket, ReduceOp op, const Group& group,
                              const std::shared_ptr<const Consensus>& consensus);
+
+// Divides a contiguous tensor, in place: the sum of a mean.
+void divide(const Tensor& sum, int divisor);
 
 inline TimePoint clock_now() { return std::chrono::steady_clock::now(); }
 

@@ -129,9 +129,7 @@ void join_others(World& world, const Rendezvous& rendezvous, const JobPosition& 
 }  // namespace
 
 Ref<World> join_job(const InitOptions& options) {
-  if (options.backend != "gloo" && options.backend != "cpu:gloo")
-    throw ValueError(kOp, "backend must be 'gloo', got '", options.backend, "'",
-                     options.backend == "local" ? ": ranks as threads come from dist::run_ranks" : "");
+  const bool uses_library = uses_nccl(kOp, options.backend);
   const Deadline deadline = Deadline::after(options.init_timeout.value_or(options.timeout));
   JobPosition position;
   const Rendezvous rendezvous = make_rendezvous(options, position);
@@ -140,6 +138,7 @@ Ref<World> join_job(const InitOptions& options) {
   world->rank = position.rank;
   world->size = position.size;
   world->backend = "gloo";
+  world->uses_device_library = uses_library;
   world->timeout = options.timeout;
   world->shared_memory = options.shared_memory;
   if (position.size == 1 && !rendezvous.hosted_by_launcher) {
@@ -167,6 +166,7 @@ Ref<World> join_job(const InitOptions& options) {
 
 void leave_job(World& world) {
   world.membership->leave();
+  world.finish_closing();
   if (!world.hosted_store_server) return;
   // The store's server ends with this rank, so this rank waits for the others.
   const auto all_left = [&] {

@@ -208,20 +208,26 @@ bool run_cast(const char* op, const StridedIndex& index, const View* views, cuda
          run_dense<f16, Identity, double, float, f16>(op, {}, index, views, stream);
 }
 
-// rounded[i] = x[i] for each tensor of the table: array 0 is `rounded`, array 1 is x. A block has one chunk.
-template <class P> __global__ void __launch_bounds__(kChunkThreads) round_chunks(TensorTable<2> table) {
+// y[i] = x[i] for each tensor of the table: array 0 is y, array 1 is x. A block has one chunk. Equal types are words of
+// any element type.
+template <class To, class From>
+__global__ void __launch_bounds__(kChunkThreads) copy_chunks(TensorTable<2> table) {
   const Chunk chunk = table.chunk_of(blockIdx.x);
-  P* const rounded = table.at<P>(0, chunk);
-  const float* const x = table.at<float>(1, chunk);
-  constexpr int kEachVector = kVectorSize<float, P>;
+  To* const y = table.at<To>(0, chunk);
+  const From* const x = table.at<From>(1, chunk);
+  constexpr int kEachVector = kVectorSize<From, To>;
   for_each_chunk_vector<kEachVector>(
-      chunk, is_aligned(rounded, kEachVector * sizeof(P)) && is_aligned(x, kEachVector * sizeof(float)),
+      chunk, is_aligned(y, kEachVector * sizeof(To)) && is_aligned(x, kEachVector * sizeof(From)),
       [&]<int n>(int i) {
-        const Vector<float, n> wide = load<n>(x + i);
-        Vector<P, n> narrow;
+        const Vector<From, n> from = load<n>(x + i);
+        if constexpr (std::is_same_v<To, From>) {
+          store(y + i, from);
+        } else {
+          Vector<To, n> to;
 #pragma unroll
-        for (int e = 0; e < n; ++e) narrow.v[e] = convert<P>(wide.v[e]);
-        store(rounded + i, narrow);
+          for (int e = 0; e < n; ++e) to.v[e] = convert<To>(from.v[e]);
+          store(y + i, to);
+        }
       });
 }
 
@@ -307,10 +313,14 @@ void copy_all(const char* op, std::span<const StridedCopy> copies, cudaStream_t 
   launch_table();
 }
 
-void round_all(const char* op, DType to, std::span<const ArraysOfTensor<2>> tensors, cudaStream_t stream) {
+void copy_each(const char* op, DType to, DType from, std::span<const ArraysOfTensor<2>> tensors,
+               cudaStream_t stream) {
   for_each_table<2>(tensors, [&](const TensorTable<2>& table, int64_t blocks) {
-    launch(op, to == DType::kBF16 ? round_chunks<bf16> : round_chunks<f16>, {blocks, kChunkThreads}, stream,
-           table);
+    const Grid grid{blocks, kChunkThreads};
+    if (to != from)
+      return launch(op, to == DType::kBF16 ? copy_chunks<bf16, float> : copy_chunks<f16, float>, grid, stream,
+                    table);
+    with_word(size_of(to), [&]<class W>(W) { launch(op, copy_chunks<W, W>, grid, stream, table); });
   });
 }
 

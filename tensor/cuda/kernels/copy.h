@@ -24,8 +24,9 @@ struct StridedCopy {
 // Makes these copies, of at least one element each, to destinations of one dtype that do not overlap. One launch has
 // up to 15 of those that neither convert nor transpose; copy() makes the others, and a single one.
 void copy_all(const char* op, std::span<const StridedCopy> copies, cudaStream_t stream);
-// Rounds array 1 of each tensor, f32, to its array 0, bf16 or f16. One launch has many tensors.
-void round_all(const char* op, DType to, std::span<const ArraysOfTensor<2>> tensors, cudaStream_t stream);
+// Copies array 1 of each tensor to its array 0: bytes, or rounds f32 to bf16 or f16. One launch has many tensors.
+void copy_each(const char* op, DType to, DType from, std::span<const ArraysOfTensor<2>> tensors,
+               cudaStream_t stream);
 // Writes *element, a host value of view.dtype, to all positions of an index space of one operand.
 void fill(const char* op, const StridedIndex& index, const View& view, const void* element,
           cudaStream_t stream);

@@ -13,10 +13,8 @@
 #include "gradus/tensor/ops/concat.h"
 #include "gradus/tensor/ops/creation.h"
 #include "gradus/tensor/ops/view.h"
-#include "gradus/tensor/runtime/capture.h"
 #include "gradus/tensor/runtime/device_allocator.h"
 #include "gradus/tensor/runtime/device_runtime.h"
-#include "gradus/tensor/runtime/pinned_memory.h"
 
 namespace gradus::cuda {
 namespace {
@@ -76,18 +74,6 @@ void copy_cuda(const Tensor& dst, const Tensor& src) {
   copy("copy", o.index, o.views.data(), o.stream);
 }
 
-Tensor queue_to_host_cuda(const Tensor& x) {
-  refuse_capture("copy_", "it copies between devices");
-  internal::PinnedMemory& memory = internal::PinnedMemory::of(x.device());
-  void* const p = x.numel() > 0 ? memory.allocate(x.device().index, x.nbytes()) : nullptr;
-  if (!p) return raw::to(x, kCPU);
-  Ref<Storage> block = Storage::adopt(kCPU, p, x.nbytes(), [&memory, p] { memory.release(p); });
-  const cudaStream_t stream = stream_for({&x});
-  internal::current_native_stream(x.device())->runtime().copy(p, x.raw_ptr(), x.nbytes(), stream);
-  memory.record_use(p, stream);
-  return Tensor(make_ref<TensorImpl>(std::move(block), 0, x.shape(), x.strides(), x.dtype()));
-}
-
 void cat_cuda(const Tensor& out, const std::vector<Tensor>& xs, int64_t dim) {
   std::vector<StridedCopy> copies;
   int64_t start = 0;  // of the next tensor along dim
@@ -103,14 +89,14 @@ void cat_cuda(const Tensor& out, const std::vector<Tensor>& xs, int64_t dim) {
   copy_all("cat", copies, stream);
 }
 
-void round_all_cuda(const Tensor& some, const std::vector<Tensor>& dst, const std::vector<Tensor>& src) {
+void copy_each_cuda(const Tensor& some, const std::vector<Tensor>& dst, const std::vector<Tensor>& src) {
   std::vector<const Tensor*> operands = {&some};
   std::vector<ArraysOfTensor<2>> arrays;
   for (size_t i = 0; i < dst.size(); ++i) {
     operands.insert(operands.end(), {&dst[i], &src[i]});
     arrays.push_back({{dst[i].raw_ptr(), src[i].raw_ptr()}, src[i].numel()});
   }
-  round_all("to", dst[0].dtype(), arrays, stream_for(operands));
+  copy_each("copy_", dst[0].dtype(), src[0].dtype(), arrays, stream_for(operands));
 }
 
 // Converts `value` to dst's dtype on the host, and writes it to all elements.
@@ -136,10 +122,9 @@ void linspace_cuda(const Tensor& out, double start, double end) {
 }
 
 [[maybe_unused]] const bool is_set =
-    (raw::copy_kernel.cuda = &copy_cuda, raw::queue_to_host = &queue_to_host_cuda,
-     raw::round_all_kernel.cuda = &round_all_cuda, raw::cat_kernel.cuda = &cat_cuda,
-     raw::fill_kernel.cuda = &fill_cuda, raw::arange_kernel.cuda = &arange_cuda,
-     raw::linspace_kernel.cuda = &linspace_cuda, true);
+    (raw::copy_kernel.cuda = &copy_cuda, raw::copy_each_kernel.cuda = &copy_each_cuda,
+     raw::cat_kernel.cuda = &cat_cuda, raw::fill_kernel.cuda = &fill_cuda,
+     raw::arange_kernel.cuda = &arange_cuda, raw::linspace_kernel.cuda = &linspace_cuda, true);
 
 }  // namespace
 }  // namespace gradus::cuda

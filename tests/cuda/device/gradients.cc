@@ -81,30 +81,31 @@ template <class P> void check_sums(Group& group, const Lists& s) {
   b.compare(group, "terms of sums", [](T v) { return v; });
 }
 
-// Casts of f32 tensors to a 16-bit float, as those of all parameters at the begin of a step.
-template <class To> void test_rounding(const char* name) {
-  Group group(std::string("casts of lists to ") + name);
+// Copies of lists: casts of f32 to a 16-bit float, as those of all parameters at the begin of a step, and of bytes, as
+// those of gradients between tensors and buckets.
+template <class To, class From = To> void test_copies(const char* name) {
+  Group group(std::string("copies of lists to ") + name);
   if (!group) return;
   for (const Lists& s : all_sizes()) {
-    std::vector<std::vector<float>> values;
-    std::vector<std::unique_ptr<Elements<float>>> from;
+    std::vector<std::vector<From>> values;
+    std::vector<std::unique_ptr<Elements<From>>> from;
     std::vector<std::unique_ptr<Elements<To>>> to;
     std::vector<cuda::ArraysOfTensor<2>> both;
     for (size_t i = 0; i < s.n.size(); ++i) {
       const auto n = static_cast<size_t>(s.n[i]);
-      std::vector<float> x(n);
-      for (size_t e = 0; e < n; ++e) x[e] = sample<float>(e, i);
-      from.push_back(std::make_unique<Elements<float>>(x, s.start));
+      std::vector<From> x(n);
+      for (size_t e = 0; e < n; ++e) x[e] = sample<From>(e, i);
+      from.push_back(std::make_unique<Elements<From>>(x, s.start));
       to.push_back(std::make_unique<Elements<To>>(n, s.start * 3));
       both.push_back({{to[i]->data(), from[i]->data()}, s.n[i]});
       values.push_back(std::move(x));
     }
-    cuda::round_all("test", dtype_v<To>, both, nullptr);
+    cuda::copy_each("test", dtype_v<To>, dtype_v<From>, both, nullptr);
     for (size_t i = 0; i < s.n.size(); ++i) {
       const std::vector<To> got = to[i]->take();
       for (size_t e = 0; e < got.size(); ++e)
         group.check(same(got[e], stored<To>(values[i][e])), "tensor %zu, element %zu of %zu: %.9g, not %.9g",
-                    i, e, got.size(), as_double(got[e]), double(values[i][e]));
+                    i, e, got.size(), as_double(got[e]), as_double(values[i][e]));
       group.check(to[i]->is_clean() && from[i]->is_clean(), "tensor %zu: written outside", i);
     }
   }
@@ -256,8 +257,12 @@ void test_gradients() {
   test_type<double>("f64");
   test_type<f16>("f16");
   test_type<bf16>("bf16");
-  test_rounding<bf16>("bf16");
-  test_rounding<f16>("f16");
+  test_copies<bf16, float>("bf16");
+  test_copies<f16, float>("f16");
+  test_copies<uint8_t>("u8, from u8");
+  test_copies<f16>("f16, from f16");
+  test_copies<float>("f32");
+  test_copies<double>("f64");
   test_scales();
 }
 

@@ -1,8 +1,10 @@
-// Two ranks (threads) with tensors on emulated GPUs: what collectives and data-parallel training do there beyond
-// //tests/distributed/data_parallel:devices_test: errors, asynchronous results, training as by one rank.
+// Two ranks (threads) with tensors on emulated GPUs, by NCCL and through host memory: what collectives and data-parallel
+// training do there beyond //tests/distributed/data_parallel:devices_test: errors, asynchronous results, training as by
+// one rank, calls of CUDA.
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
 #include <functional>
 #include <optional>
 #include <string>
@@ -27,6 +29,7 @@
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/creation.h"
 #include "gradus/tensor/runtime/context.h"
+#include "gradus/tensor/runtime/devices.h"
 #include "gradus/tensor/runtime/stream.h"
 #include "gradus/tests/ops/values.h"
 
@@ -36,7 +39,8 @@ namespace {
 using Tensors = std::vector<Tensor>;
 using dist::ReduceOp;
 
-Device own_device() { return {DeviceType::kCUDA, int16_t(dist::get_rank())}; }
+// On a machine with one GPU the ranks share it.
+Device own_device() { return {DeviceType::kCUDA, int16_t(dist::get_rank() % cuda_device_count())}; }
 Tensor filled(const Shape& shape, double value) { return full(shape, value, {.device = own_device()}); }
 
 // A network of f64 whose batch norm has the statistics of all ranks.
@@ -73,10 +77,23 @@ Tensors trained(Device device) {
   return all;
 }
 
-TEST(RanksOnGpus, TrainAsOneRankOnTheJoinedBatch) {
+enum class Way { kNccl, kHost };
+class RanksOnGpus : public testing::TestWithParam<Way> {
+ protected:
+  void SetUp() override {
+    if (GetParam() == Way::kNccl && cuda_device_count() < 2) GTEST_SKIP() << "NCCL needs a GPU for each rank";
+  }
+  void run(int ranks, const std::function<void()>& body) {
+    dist::run_ranks(ranks, body, {.nccl = GetParam() == Way::kNccl});
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Nccl, RanksOnGpus, testing::Values(Way::kNccl));
+INSTANTIATE_TEST_SUITE_P(Host, RanksOnGpus, testing::Values(Way::kHost));
+
+TEST_P(RanksOnGpus, TrainAsOneRankOnTheJoinedBatch) {
   Tensors want, got;
-  dist::run_ranks(1, [&] { want = trained(kCPU); });
-  dist::run_ranks(2, [&] {
+  run(1, [&] { want = trained(kCPU); });
+  run(2, [&] {
     Tensors mine = trained(own_device());
     if (dist::get_rank() == 1) got = std::move(mine);
   });
@@ -85,7 +102,7 @@ TEST(RanksOnGpus, TrainAsOneRankOnTheJoinedBatch) {
 }
 
 // One rank has its tensor on the host: all ranks get one error.
-TEST(RanksOnGpus, CallsWithTensorsOnTheHostDoNotMatch) {
+TEST_P(RanksOnGpus, CallsWithTensorsOnTheHostDoNotMatch) {
   const std::vector<std::pair<std::string, std::function<void(Device)>>> calls = {
       {"all_reduce", [](Device d) { dist::all_reduce(ones({2}, {.device = d})); }},
       {"broadcast", [](Device d) { dist::broadcast(ones({2}, {.device = d}), {.src = 0}); }},
@@ -100,7 +117,7 @@ TEST(RanksOnGpus, CallsWithTensorsOnTheHostDoNotMatch) {
   for (const auto& [name, call] : calls) {
     std::atomic<int> errors{0};
     try {
-      dist::run_ranks(2, [&] {
+      run(2, [&] {
         try {
           call(dist::get_rank() == 0 ? kCPU : own_device());
           ADD_FAILURE() << name << ": no error on rank " << dist::get_rank();
@@ -115,15 +132,15 @@ TEST(RanksOnGpus, CallsWithTensorsOnTheHostDoNotMatch) {
   }
 }
 
-TEST(RanksOnGpus, AListIsOnOneKindOfDevice) {
-  dist::run_ranks(2, [] {
+TEST_P(RanksOnGpus, AListIsOnOneKindOfDevice) {
+  run(2, [] {
     EXPECT_THROW(dist::all_reduce_coalesced({filled({2}, 1), ones({2})}), DeviceError);
     EXPECT_THROW(dist::all_reduce(ones({2}, {.device = "meta"})), DeviceError);
   });
 }
 
-TEST(RanksOnGpus, AnAsynchronousResultIsThereAfterWaitOrWhenPolled) {
-  dist::run_ranks(2, [] {
+TEST_P(RanksOnGpus, AnAsynchronousResultIsThereAfterWaitOrWhenPolled) {
+  run(2, [] {
     const Tensor x = filled({1000}, dist::get_rank() + 1);
     const dist::Work waited = dist::all_reduce(x, {.async_op = true});
     waited.wait();
@@ -131,16 +148,16 @@ TEST(RanksOnGpus, AnAsynchronousResultIsThereAfterWaitOrWhenPolled) {
     const dist::Work polled = dist::all_reduce(x, {.async_op = true});
     while (!polled.is_completed()) std::this_thread::yield();
     EXPECT_EQ(x.to_vector<float>(), std::vector<float>(1000, 6));
-    polled.wait();  // does not copy again
+    polled.wait();
     raw::fill_(x, 0);
     polled.wait();
     EXPECT_EQ(x.to_vector<float>(), std::vector<float>(1000, 0));
   });
 }
 
-// The first waiter copies the result; the stream of the other waits for it.
-TEST(RanksOnGpus, ThreadsWaitForOneWorkOnTheirStreams) {
-  dist::run_ranks(2, [] {
+// Each thread's stream waits for the result.
+TEST_P(RanksOnGpus, ThreadsWaitForOneWorkOnTheirStreams) {
+  run(2, [] {
     for (int round = 0; round < 20; ++round) {
       const Tensor x = filled({1000}, 1);
       const dist::Work work = dist::all_reduce(x, {.async_op = true});
@@ -160,18 +177,19 @@ TEST(RanksOnGpus, ThreadsWaitForOneWorkOnTheirStreams) {
   });
 }
 
-// Nobody waits: the tensor stays as it was, and nothing hangs.
-TEST(RanksOnGpus, AWorkMayBeDropped) {
-  dist::run_ranks(2, [] {
+// Nobody waits for the work: it is done all the same.
+TEST_P(RanksOnGpus, AWorkMayBeDropped) {
+  run(2, [] {
     const Tensor x = filled({4}, 1);
     dist::all_reduce(x, {.async_op = true});
-    dist::barrier();
-    EXPECT_EQ(x.to_vector<float>(), std::vector<float>(4, 1));
+    dist::barrier();  // then it is queued
+    synchronize(own_device());
+    EXPECT_EQ(x.to_vector<float>(), std::vector<float>(4, 2));
   });
 }
 
-TEST(RanksOnGpus, ACaptureRefusesCollectives) {
-  dist::run_ranks(2, [] {
+TEST_P(RanksOnGpus, ACaptureRefusesCollectives) {
+  run(2, [] {
     CapturedStep step([](const Tensors& xs) {
       dist::all_reduce(xs[0]);
       return Tensors{xs[0]};
@@ -183,10 +201,10 @@ TEST(RanksOnGpus, ACaptureRefusesCollectives) {
 }
 
 // The other rank learns who failed in the middle of a step.
-TEST(RanksOnGpus, AFailedRankIsNamed) {
+TEST_P(RanksOnGpus, AFailedRankIsNamed) {
   std::string text;
   try {
-    dist::run_ranks(2, [&] {
+    run(2, [&] {
       nn::Linear net({.in = 3, .out = 2});
       net.to(own_device());
       dist::DistributedDataParallel ddp(net);
@@ -194,9 +212,11 @@ TEST(RanksOnGpus, AFailedRankIsNamed) {
       ddp.attach(gm);
       auto recording = gm.record();
       const Tensor loss = sum(ddp(filled({4, 3}, 1)));
-      if (dist::get_rank() == 1) throw ValueError("loss", "a mistake");
       try {
-        gm.backward(loss);
+        dist::barrier();
+        if (dist::get_rank() == 1) throw ValueError("loss", "a mistake");
+        gm.backward(loss);  // may be canceled: the other rank's recording has ended
+        dist::barrier();
       } catch (const dist::DistributedError& e) {
         text = e.what();
         throw;
@@ -210,11 +230,11 @@ TEST(RanksOnGpus, AFailedRankIsNamed) {
 }
 
 // An error that a kernel finds in a backward of several buckets: its rank throws it, and the other one names the rank.
-TEST(RanksOnGpus, AnErrorOfAKernelIsNamed) {
+TEST_P(RanksOnGpus, AnErrorOfAKernelIsNamed) {
   std::string text;
   std::atomic<bool> is_index_error{false};
   try {
-    dist::run_ranks(2, [&] {
+    run(2, [&] {
       const Tensor table = filled({4, 2}, 1);
       Tensors all{table};
       for (int i = 0; i < 4; ++i) all.push_back(filled({3}, 1));
@@ -229,6 +249,7 @@ TEST(RanksOnGpus, AnErrorOfAKernelIsNamed) {
       try {
         gm.backward(loss);
         synchronize(own_device());
+        dist::barrier();
       } catch (const IndexError&) {
         is_index_error = dist::get_rank() == 1;
         throw;
@@ -246,8 +267,8 @@ TEST(RanksOnGpus, AnErrorOfAKernelIsNamed) {
 }
 
 // A kernel that was queued before the call reads x, on another stream than that of the thread that waits.
-TEST(RanksOnGpus, AResultIsWrittenAfterEarlierUsesOfItsTensor) {
-  dist::run_ranks(2, [] {
+TEST_P(RanksOnGpus, AResultIsWrittenAfterEarlierUsesOfItsTensor) {
+  run(2, [] {
     for (int round = 0; round < 20; ++round) {
       const Tensor x = filled({5000}, 1 + dist::get_rank());
       synchronize(own_device());
@@ -270,14 +291,56 @@ TEST(RanksOnGpus, AResultIsWrittenAfterEarlierUsesOfItsTensor) {
   });
 }
 
-// From the third step on: the gradients of a bucket are one copy to pinned memory.
-TEST(RanksOnGpus, AStepCopiesABucketAtOnce) {
-  cuda::HostCalls of_a_step;  // of both ranks
-  dist::run_ranks(2, [&] {
-    manual_seed(1);
+// From the third step on a step allocates nothing, and the gradients of a bucket travel at once: by NCCL the host waits
+// for nothing and copies nothing, with three calls more than one rank makes; else it makes one copy in each direction.
+TEST_P(RanksOnGpus, AStepMakesFewCalls) {
+  const auto calls_of_a_step = [&](int ranks) {
+    cuda::HostCalls calls;  // of all ranks
+    run(ranks, [&] {
+      manual_seed(1);
+      Net net;
+      net.to(own_device());
+      dist::DistributedDataParallel ddp(net, {.broadcast_buffers = false});
+      GradManager gm;
+      ddp.attach(gm);
+      const Tensor x = filled({4, 6}, 1);
+      const auto step = [&] {
+        auto recording = gm.record();
+        gm.backward(sum(square(ddp(x))));
+        for (const Tensor& p : net.parameters()) p.set_grad({});
+      };
+      for (int i = 0; i < 3; ++i) step();
+      dist::barrier();
+      std::optional<cuda::HostCallScope> scope;
+      if (dist::get_rank() == 0) scope.emplace();
+      dist::barrier();
+      step();
+      dist::barrier();
+      if (scope) calls = scope->total();
+    });
+    return calls;
+  };
+  const cuda::HostCalls one = calls_of_a_step(1), two = calls_of_a_step(2);
+  const bool nccl = GetParam() == Way::kNccl;
+  EXPECT_EQ(two.allocations, 0);
+  EXPECT_EQ(two.pageable_copies, 0);
+  EXPECT_EQ(two.copies_to_host, nccl ? 0 : 2);
+  EXPECT_EQ(two.copies_to_device - 2 * one.copies_to_device, nccl ? 0 : 2);
+  EXPECT_EQ(two.library_calls - 2 * one.library_calls, nccl ? 2 : 0);
+  EXPECT_EQ(two.launches - 2 * one.launches, 4);  // a copy into the bucket and one out of it
+  if (nccl) {
+    EXPECT_EQ(two.waits, 0);
+  }
+}
+
+// With the buffers of batch norm, too, a step waits for no GPU and allocates nothing.
+TEST_P(RanksOnGpus, AStepWithBuffersDoesNotWait) {
+  if (GetParam() != Way::kNccl) GTEST_SKIP() << "through host memory the host waits for the data";
+  cuda::HostCalls calls;
+  run(2, [&] {
     Net net;
     net.to(own_device());
-    dist::DistributedDataParallel ddp(net, {.broadcast_buffers = false});
+    dist::DistributedDataParallel ddp(net);
     GradManager gm;
     ddp.attach(gm);
     const Tensor x = filled({4, 6}, 1);
@@ -288,20 +351,60 @@ TEST(RanksOnGpus, AStepCopiesABucketAtOnce) {
     };
     for (int i = 0; i < 3; ++i) step();
     dist::barrier();
-    std::optional<cuda::HostCallScope> calls;
-    if (dist::get_rank() == 0) calls.emplace();
+    std::optional<cuda::HostCallScope> scope;
+    if (dist::get_rank() == 0) scope.emplace();
     dist::barrier();
     step();
     dist::barrier();
-    if (calls) of_a_step = calls->total();
+    if (scope) calls = scope->total();
   });
-  EXPECT_EQ(of_a_step.allocations, 0);
-  EXPECT_EQ(of_a_step.pageable_copies, 0);
-  EXPECT_EQ(of_a_step.copies_to_host, 2);
+  EXPECT_EQ(calls.waits, 0);
+  EXPECT_EQ(calls.allocations, 0);
+  EXPECT_EQ(calls.copies_to_host, 0);
+  EXPECT_EQ(calls.pageable_copies, 0);
 }
 
-TEST(RanksOnGpus, AModelMayMoveAfterItWasAttached) {
-  dist::run_ranks(2, [] {
+// The all-reduce of the last layer's bucket is queued before the first layer's gradient exists.
+TEST_P(RanksOnGpus, TheFirstBucketTravelsDuringBackward) {
+  if (GetParam() != Way::kNccl) GTEST_SKIP() << "counts calls of NCCL";
+  run(2, [&] {
+    const Tensor first = filled({3}, 2), last = filled({3}, 3);
+    std::optional<cuda::HostCallScope> scope;
+    bool is_queued = false;
+    const auto look = [&](const Tensor&, const Tensor& grad) {
+      for (int i = 0; i < 2000 && !is_queued; ++i) {
+        is_queued = scope->total().library_calls >= 1;
+        if (!is_queued) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      }
+      return grad;
+    };
+    const auto all_reduce =
+        dist::make_allreduce_cb(ReduceOp::kSum, {.bucket_cap_mb = 1e-6, .first_bucket_mb = 1e-6});
+    GradManager gm;
+    if (dist::get_rank() == 0)
+      gm.attach(Tensors{first}, look, all_reduce);
+    else
+      gm.attach(Tensors{first}, all_reduce);
+    gm.attach(Tensors{last}, all_reduce);
+    for (int step = 0; step < 2; ++step) {
+      dist::barrier();
+      if (dist::get_rank() == 0) scope.emplace();
+      dist::barrier();
+      is_queued = false;
+      first.set_grad({}), last.set_grad({});
+      auto recording = gm.record();
+      gm.backward(sum(last * (first * 2)));
+      dist::barrier();
+      scope.reset();
+    }
+    EXPECT_TRUE(is_queued || dist::get_rank() != 0);
+    EXPECT_EQ(first.grad().to_vector<float>(), std::vector<float>(3, 12.f));
+    EXPECT_EQ(last.grad().to_vector<float>(), std::vector<float>(3, 8.f));
+  });
+}
+
+TEST_P(RanksOnGpus, AModelMayMoveAfterItWasAttached) {
+  run(2, [] {
     nn::Linear net({.in = 3, .out = 2});
     dist::DistributedDataParallel ddp(net);
     GradManager gm;
@@ -314,8 +417,8 @@ TEST(RanksOnGpus, AModelMayMoveAfterItWasAttached) {
   });
 }
 
-TEST(RanksOnGpus, BroadcastsReachThem) {
-  dist::run_ranks(2, [] {
+TEST_P(RanksOnGpus, BroadcastsReachThem) {
+  run(2, [] {
     const Tensor x = filled({3}, dist::get_rank() + 1);
     const Tensor y = full({2, 2}, dist::get_rank() + 5, {.device = kCPU});
     dist::bcast_list_({x, y});
@@ -324,8 +427,8 @@ TEST(RanksOnGpus, BroadcastsReachThem) {
   });
 }
 
-TEST(RanksOnGpus, OneRankTrains) {
-  dist::run_ranks(1, [] {
+TEST_P(RanksOnGpus, OneRankTrains) {
+  run(1, [] {
     nn::Linear net({.in = 3, .out = 2});
     net.to(own_device());
     dist::DistributedDataParallel ddp(net);

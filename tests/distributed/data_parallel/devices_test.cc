@@ -28,8 +28,8 @@ constexpr int kWorld = 3;
 
 // The rank's device.
 Device other_device() {
-  static const bool has_cuda = cuda_device_count() > 0;
-  return has_cuda ? Device{DeviceType::kCUDA, int16_t(get_rank() % 2)} : Device::parse("cpu:1");
+  static const int gpus = cuda_device_count();
+  return gpus > 0 ? Device{DeviceType::kCUDA, int16_t(get_rank() % gpus)} : Device::parse("cpu:1");
 }
 
 struct Row {

@@ -1,7 +1,7 @@
 // A small GAN under every kind of data parallelism: whole-model and per-module, with the options and ways of
 // communication that gradients can take. Its networks grow, skip layers, and take different paths on
 // different ranks. All trainings must give what one process computes on the joined batch on the CPU. Linked
-// with the GPU emulator, ranks train on cuda:0 and cuda:1.
+// with the GPU emulator, each rank trains on a GPU.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -108,8 +108,8 @@ struct SmallGan : nn::Module {
 
 // The rank's device.
 Device rank_device() {
-  static const bool has_cuda = cuda_device_count() > 0;
-  return has_cuda ? Device{DeviceType::kCUDA, int16_t(get_rank() % 2)} : kCPU;
+  static const int gpus = cuda_device_count();
+  return gpus > 0 ? Device{DeviceType::kCUDA, int16_t(get_rank() % gpus)} : kCPU;
 }
 
 // A rank's part of a step's batch.

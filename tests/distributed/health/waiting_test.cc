@@ -134,6 +134,30 @@ RankStatus receives(int rank, const std::vector<int>& sources) {
           .waits = {{.ranks = RankSet(sources), .any = true}}};
 }
 
+// The failure of kCall on a GPU, which is not done 5 s after all ranks have made the call.
+Failure failure_of_queued(std::vector<RankStatus> statuses) {
+  FixedMembership membership(std::move(statuses));
+  return queued_call_timeout(kCall, {&membership, Deadline::after(Milliseconds(5000))});
+}
+
+TEST(QueuedCall, NamesARankThatIsStopped) {
+  const Failure failure = failure_of_queued({outside(1), outside(2, "", kLong), outside(3), outside(4)});
+  EXPECT_EQ(failure.rank, 2);
+  EXPECT_THAT(failure.text,
+              HasSubstr(kCall + " is queued on the GPUs of all members, and was not done on rank 0's "
+                                "within 5000 ms: rank 2: no sign of life for 5300 ms (stopped?)"));
+}
+
+TEST(QueuedCall, NamesNoRankIfAllAreAlive) {
+  const Failure failure = failure_of_queued({outside(1), outside(2), outside(3), outside(4)});
+  EXPECT_EQ(failure.rank, -1);
+  EXPECT_THAT(failure.text, testing::EndsWith("within 5000 ms"));
+}
+
+TEST(QueuedCall, NamesTheStoreIfItDoesNotAnswer) {
+  EXPECT_THAT(failure_of_queued({}).text, HasSubstr("the job's store does not answer"));
+}
+
 TEST(Timeout, NamesAStoppedRank) {
   EXPECT_EQ(timeout_text({here(1), outside(2, "", kLong), here(3), here(4)}, {2}),
             "[all_reduce] rank 2 did not come to all_reduce #12 of group 'world' within 5000 ms: no sign of "
@@ -496,7 +520,10 @@ TEST(Timeout, WithoutAnyNewsStillNamesTheRank) {
   EXPECT_EQ(timeout_text({}, {3}),
             "[all_reduce] rank 3 did not come to all_reduce #12 of group 'world' within 5000 ms: the job's "
             "store does not answer (is this host cut off?)");
-  EXPECT_EQ(timeout_text({}, {}), "[all_reduce] all_reduce #12 of group 'world' did not end within 5000 ms");
+  EXPECT_THAT(
+      timeout_text({}, {}),
+      HasSubstr(
+          "all_reduce #12 of group 'world' did not end within 5000 ms: the job's store does not answer"));
 }
 
 TEST(Timeout, GivesWayToAnEarlierFailure) {

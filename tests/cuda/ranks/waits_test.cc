@@ -1,0 +1,733 @@
+// The order of collectives on emulated GPUs: between a call and the kernels before and behind it, between calls of two
+// groups, between a call and the memory that it uses. The emulated device runs queued work as late as the program's
+// waits allow, in an order that a seed gives, so a missing wait gives wrong numbers in many of a test's rounds.
+// tools/gpu-waits.sh removes each wait in turn, and shows that these tests notice.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <limits>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "gradus/autograd/grad_manager.h"
+#include "gradus/autograd/ops/ops.h"
+#include "gradus/distributed/base/error.h"
+#include "gradus/distributed/data_parallel/allreduce_callback.h"
+#include "gradus/distributed/data_parallel/bcast_list.h"
+#include "gradus/distributed/data_parallel/comm_hook.h"
+#include "gradus/distributed/group/collectives.h"
+#include "gradus/distributed/group/functional.h"
+#include "gradus/distributed/group/process_group.h"
+#include "gradus/distributed/group/run_ranks.h"
+#include "gradus/tensor/ops/copy.h"
+#include "gradus/tensor/ops/creation.h"
+#include "gradus/tensor/runtime/context.h"
+#include "gradus/tensor/runtime/stream.h"
+#include "gradus/tools/cuda_emulator/call.h"
+
+namespace gradus {
+namespace {
+
+using Tensors = std::vector<Tensor>;
+using dist::Group;
+using dist::Milliseconds;
+using dist::ReduceOp;
+using dist::Work;
+constexpr int64_t kNumel = 700;
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+
+Device own_device() { return {DeviceType::kCUDA, int16_t(dist::get_rank())}; }
+Tensor uninitialized(const Shape& shape = {kNumel}) { return empty(shape, {.device = own_device()}); }
+// Written by two kernels: a read between them sees NaN.
+Tensor late(double value, const Shape& shape = {kNumel}) {
+  const Tensor x = uninitialized(shape);
+  raw::fill_(x, kNan);
+  raw::fill_(x, value);
+  return x;
+}
+
+// Tensors whose elements must have one value, read at the end so that the host waits for nothing before.
+class Expectations {
+ public:
+  void add(const Tensor& x, double value, std::string what = {}) {
+    all_.push_back({x, value, std::move(what)});
+  }
+  void check() {
+    for (const Device device : {Device{DeviceType::kCUDA, 0}, Device{DeviceType::kCUDA, 1}})
+      synchronize(device);
+    for (const auto& [x, value, what] : all_) {
+      const std::vector<float> got = x.to_vector<float>();
+      const auto wrong = std::ranges::find_if(got, [&](float v) { return v != float(value); });
+      EXPECT_EQ(wrong, got.end()) << what << " on rank " << dist::get_rank() << ": expected " << value
+                                  << ", got " << *wrong << " at " << wrong - got.begin();
+    }
+    all_.clear();
+  }
+
+ private:
+  struct Expectation {
+    Tensor x;
+    double value;
+    std::string what;
+  };
+  std::vector<Expectation> all_;
+};
+
+// Streams of the rank's GPU that wait for nothing by themselves.
+struct Streams {
+  Stream calls = Stream::create(own_device()), reads = Stream::create(own_device());
+};
+
+enum class Way { kNccl, kHost };
+class WaitsOnGpus : public testing::TestWithParam<Way> {
+ protected:
+  bool nccl() const { return GetParam() == Way::kNccl; }
+  void run(const std::function<void()>& body) {
+    dist::run_ranks(2, body, {.timeout = Milliseconds(15'000), .nccl = nccl()});
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Nccl, WaitsOnGpus, testing::Values(Way::kNccl));
+INSTANTIATE_TEST_SUITE_P(Host, WaitsOnGpus, testing::Values(Way::kHost));
+
+// A collective whose inputs are `late`, and the values of its results.
+struct Started {
+  Work work;
+  Tensors results;
+  std::vector<double> values;
+};
+struct Row {
+  const char* name;
+  std::function<Started(int round, bool async)> start;
+};
+// Rank r's inputs have the values v, v + 1 ... of v = input(round, r).
+double input(int round, int rank) { return 100 * (round + 1) + 10 * rank; }
+
+const std::vector<Row>& rows() {
+  static const auto here = [](int round) { return input(round, dist::get_rank()); };
+  static const auto lists = [](double value) { return Tensors{late(value), late(value + 1)}; };
+  static const std::vector<Row> all = {
+      {"all_reduce",
+       [](int k, bool async) {
+         const Tensor x = late(here(k));
+         return Started{dist::all_reduce(x, {.async_op = async}), {x}, {input(k, 0) + input(k, 1)}};
+       }},
+      {"all_reduce_coalesced",
+       [](int k, bool async) {
+         const Tensors xs = lists(here(k));
+         const double sum = input(k, 0) + input(k, 1);
+         return Started{dist::all_reduce_coalesced(xs, {.async_op = async}), xs, {sum, sum + 2}};
+       }},
+      {"reduce",
+       [](int k, bool async) {
+         const Tensor x = late(here(k));
+         const bool is_root = dist::get_rank() == k % 2;
+         return Started{dist::reduce(x, {.dst = k % 2, .async_op = async}),
+                        {x},
+                        {is_root ? input(k, 0) + input(k, 1) : here(k)}};
+       }},
+      {"broadcast",
+       [](int k, bool async) {
+         const Tensor x = late(here(k));
+         return Started{dist::broadcast(x, {.src = k % 2, .async_op = async}), {x}, {input(k, k % 2)}};
+       }},
+      {"all_gather",
+       [](int k, bool async) {
+         const Tensors ys = lists(kNan);
+         return Started{
+             dist::all_gather(ys, late(here(k)), {.async_op = async}), ys, {input(k, 0), input(k, 1)}};
+       }},
+      {"reduce_scatter",
+       [](int k, bool async) {
+         const Tensor y = late(kNan);
+         return Started{dist::reduce_scatter(y, lists(here(k)), {.async_op = async}),
+                        {y},
+                        {input(k, 0) + input(k, 1) + 2 * dist::get_rank()}};
+       }},
+      {"all_to_all",
+       [](int k, bool async) {
+         const Tensors ys = lists(kNan);
+         const int r = dist::get_rank();
+         return Started{dist::all_to_all(ys, lists(here(k)), {.async_op = async}),
+                        ys,
+                        {input(k, 0) + r, input(k, 1) + r}};
+       }},
+  };
+  return all;
+}
+
+// Order: kernels of the caller's stream that write the inputs, the call, kernels that read the results there.
+TEST_P(WaitsOnGpus, ASynchronousCallIsInTheOrderOfTheCallersStream) {
+  for (const Row& row : rows())
+    run([&] {
+      const Streams streams;
+      const StreamScope scope(streams.calls);
+      Expectations all;
+      for (int round = 0; round < 6; ++round) {
+        const Started call = row.start(round, false);
+        for (size_t i = 0; i < call.results.size(); ++i)
+          all.add(call.results[i] * 2, 2 * call.values[i], row.name);
+      }
+      all.check();
+    });
+}
+
+// Order: kernels of the caller's stream, the call, kernels of another stream on which wait() is called.
+TEST_P(WaitsOnGpus, AnAsynchronousCallIsBehindItsCallerAndBeforeItsWaiter) {
+  for (const Row& row : rows())
+    run([&] {
+      const Streams streams;
+      Expectations all;
+      Tensors alive;
+      for (int round = 0; round < 6; ++round) {
+        std::optional<StreamScope> scope(streams.calls);
+        const Started call = row.start(round, true);
+        scope.emplace(streams.reads);
+        call.work.wait();
+        for (size_t i = 0; i < call.results.size(); ++i) {
+          all.add(call.results[i] * 2, 2 * call.values[i], row.name);
+          alive.push_back(call.results[i]);
+        }
+      }
+      all.check();
+    });
+}
+
+// Order: asynchronous calls, a synchronous one behind them, kernels that read its result.
+TEST_P(WaitsOnGpus, ASynchronousCallBehindAsynchronousOnesIsDoneWhenItReturns) {
+  run([&] {
+    const Streams streams;
+    const StreamScope scope(streams.calls);
+    Expectations all;
+    for (int round = 0; round < 10; ++round) {
+      const Tensor x = late(round), y = late(round + 1);
+      const Work work = dist::all_reduce(x, {.async_op = true});
+      dist::all_reduce(y);
+      all.add(y * 2, 4 * (round + 1));
+      work.wait();
+      all.add(x * 2, 4 * round);
+    }
+    all.check();
+  });
+}
+
+// Order: a call that is_completed() has reported, kernels of a stream that waits for nothing.
+TEST_P(WaitsOnGpus, ACompletedCallIsDone) {
+  run([&] {
+    const Streams streams;
+    Expectations all;
+    Tensors alive;
+    for (int round = 0; round < 10; ++round) {
+      std::optional<StreamScope> scope(streams.calls);
+      const Tensor x = alive.emplace_back(late(round));
+      const Work work = dist::all_reduce(x, {.async_op = true});
+      while (!work.is_completed()) std::this_thread::yield();
+      scope.emplace(streams.reads);
+      all.add(x * 2, 4 * round);
+    }
+    all.check();
+  });
+}
+
+// Order: a call that the host waits for with a timeout, kernels of a stream that waits for nothing.
+TEST_P(WaitsOnGpus, WaitWithATimeoutBlocksTheHostUntilTheCallIsDone) {
+  run([&] {
+    const Streams streams;
+    Expectations all;
+    Tensors alive;
+    for (int round = 0; round < 10; ++round) {
+      std::optional<StreamScope> scope(streams.calls);
+      const Tensor x = alive.emplace_back(late(round));
+      dist::all_reduce(x, {.async_op = true}).wait(Milliseconds(10'000));
+      scope.emplace(streams.reads);
+      all.add(x * 2, 4 * round);
+    }
+    all.check();
+  });
+}
+
+// The timeout of wait() ends although the GPU is not done.
+TEST_P(WaitsOnGpus, WaitWithATimeoutEnds) {
+  run([&] {
+    const Tensor x = late(1);
+    current_stream(own_device()).enqueue([] { std::this_thread::sleep_for(Milliseconds(300)); });
+    const Work work = dist::all_reduce(x, {.async_op = true});
+    EXPECT_THROW(work.wait(Milliseconds(30)), dist::TimeoutError);
+    work.wait();
+    EXPECT_EQ(x.to_vector<float>(), std::vector<float>(kNumel, 2));
+  });
+}
+
+// is_completed() does not wait for the other rank.
+TEST_P(WaitsOnGpus, AskingForCompletionBlocksForNoRank) {
+  std::atomic<bool> has_asked{false};
+  run([&] {
+    const Tensor x = late(1);
+    dist::all_reduce(x);
+    if (dist::get_rank() == 1)
+      for (int i = 0; i < 3000 && !has_asked; ++i) std::this_thread::sleep_for(Milliseconds(1));
+    EXPECT_TRUE(has_asked || dist::get_rank() == 0);
+    const Work work = dist::all_reduce(x, {.async_op = true});
+    if (dist::get_rank() == 0) {
+      (void)work.is_completed();
+      has_asked = true;
+    }
+    work.wait();
+  });
+}
+
+// ---- memory ----
+
+// Order: a call that reads and writes a tensor which its caller has freed, kernels that write to a tensor in the same
+// memory.
+TEST_P(WaitsOnGpus, FreedTensorsAreNotUsedAgainBeforeTheCallIsDone) {
+  run([&] {
+    const Streams streams;
+    const StreamScope scope(streams.calls);
+    Expectations all;
+    for (int round = 0; round < 12; ++round) {
+      const int root = round % 2;
+      Tensor x = late(input(round, dist::get_rank())), y = late(kNan);
+      const bool is_root = dist::get_rank() == root;
+      const Work work = dist::broadcast(is_root ? x : y, {.src = root, .async_op = true});
+      const Work sum = dist::all_reduce(is_root ? y : x, {.async_op = true});
+      if (!is_root) all.add(y, input(round, root), "the result");
+      x = y = Tensor();
+      dist::barrier();  // the calls are queued, and have released their tensors
+      for (int i = 0; i < 2; ++i) {
+        const Tensor next = uninitialized();
+        raw::fill_(next, 5);
+        all.add(next, 5, "the next tensor");
+      }
+      work.wait(), sum.wait();
+    }
+    all.check();
+  });
+}
+
+// Order: a synchronous call on one stream, kernels of another one, which has allocated the input and freed it.
+TEST_P(WaitsOnGpus, InputsOfAnotherStreamAreNotUsedAgainBeforeTheCallIsDone) {
+  const std::vector<std::pair<const char*, std::function<Tensor(const Tensor&)>>> calls = {
+      {"all_gather", [](const Tensor& x) { return dist::all_gather(x)[0]; }},
+      {"functional::all_reduce", [](const Tensor& x) { return dist::functional::all_reduce(x); }},
+      {"functional::all_gather", [](const Tensor& x) { return dist::functional::all_gather(x)[0]; }},
+  };
+  for (const auto& [name, call] : calls)
+    run([&, name = name, call = call] {
+      const Streams streams;
+      Expectations all;
+      for (int round = 0; round < 12; ++round) {
+        const double value = input(round, 0);
+        std::optional<StreamScope> scope(streams.calls);
+        Tensor x = late(value);
+        streams.reads.wait(Event::record(streams.calls));
+        scope.emplace(streams.reads);
+        const Tensor y = call(x);
+        all.add(y * 1, std::string(name).ends_with("reduce") ? 2 * value : value, name);
+        scope.emplace(streams.calls);
+        x = Tensor();
+        raw::fill_(uninitialized(), -1);
+      }
+      all.check();
+    });
+}
+
+// Order: copies of results to the GPU from pinned blocks that a call has released, a call of another group that writes
+// to such a block.
+TEST_P(WaitsOnGpus, PinnedBlocksAreNotUsedAgainBeforeTheirCopies) {
+  run([] {
+    std::vector<Group> groups;
+    for (int i = 0; i < 4; ++i) groups.push_back(dist::world().duplicate());
+    Expectations all;
+    for (int round = 0; round < 10; ++round) {
+      std::vector<Work> works;
+      for (size_t i = 0; i < groups.size(); ++i) {
+        const Tensor x = late(input(round, dist::get_rank()) + double(i));
+        works.push_back(dist::broadcast(x, {.src = round % 2, .group = groups[i], .async_op = true}));
+        all.add(x, input(round, round % 2) + double(i));
+      }
+      for (const Work& work : works) work.wait();
+    }
+    all.check();
+  });
+}
+
+// Order: kernels that read tensors which a call has made, a later call of another stream that uses their memory again.
+TEST_P(WaitsOnGpus, TensorsThatACallHasMadeAreNotUsedAgainBeforeTheirReaders) {
+  const std::vector<std::pair<const char*, std::function<Tensors(const Tensor&)>>> calls = {
+      {"all_gather", [](const Tensor& x) { return dist::all_gather(x); }},
+      {"functional::all_gather", [](const Tensor& x) { return dist::functional::all_gather(x); }},
+      {"functional::all_to_all",
+       [](const Tensor& x) {
+         return dist::functional::all_to_all(Tensors{x, x});
+       }},
+  };
+  for (const auto& [name, call] : calls)
+    run([&, name = name, call = call] {
+      const Streams streams;
+      Expectations all;
+      for (int round = 0; round < 12; ++round) {
+        std::optional<StreamScope> scope(streams.calls);
+        Tensors made = call(late(round));
+        for (const Tensor& y : made) all.add(y * 2, 2 * round, name);
+        made.clear();
+        scope.emplace(streams.reads);
+        dist::all_reduce_coalesced({late(-1, {kNumel / 2}), late(-1, {kNumel / 2})});
+        dist::all_reduce_coalesced({late(-1, {kNumel / 2}), late(-1, {kNumel / 2})});
+      }
+      all.check();
+    });
+}
+
+// ---- two groups ----
+
+// All ranks queue the calls of all groups in one order, whatever the order in which they post them: else the GPUs would
+// wait for each other.
+TEST_P(WaitsOnGpus, CallsOfTwoGroupsAreQueuedInOneOrder) {
+  run([&] {
+    const Group a = dist::world().duplicate(), b = dist::world().duplicate();
+    Expectations all;
+    for (int round = 0; round < 40; ++round) {
+      const bool swaps = dist::get_rank() == round % 2;
+      const Tensor x = late(round), y = late(round + 1);
+      std::vector<Work> works(2);
+      for (const int i : {0, 1}) {
+        const bool is_a = (i == 0) != swaps;
+        works[size_t(i)] = dist::all_reduce(is_a ? x : y, {.group = is_a ? a : b, .async_op = true});
+      }
+      for (const Work& work : works) work.wait();
+      all.add(x * 2, 4 * round), all.add(y * 2, 4 * (round + 1));
+    }
+    all.check();
+  });
+}
+
+// A number that a call gets is greater than those of calls that are queued already, also those that other ranks have
+// proposed. Rank 1 posts b before a; on rank 0, a is queued before b is posted.
+TEST_P(WaitsOnGpus, ALaterCallIsQueuedLaterOnAllRanks) {
+  run([&] {
+    const Group a = dist::world().duplicate(), b = dist::world().duplicate();
+    const Group own = dist::world().split(dist::get_rank());
+    const Tensor x = late(1), y = late(2), z = late(3);
+    dist::all_reduce(x, {.group = a}), dist::all_reduce(y, {.group = b});
+    std::vector<Work> works;
+    if (dist::get_rank() == 0) {
+      works.push_back(dist::all_reduce(x, {.group = a, .async_op = true}));
+      std::this_thread::sleep_for(Milliseconds(100));
+      works.push_back(dist::all_reduce(y, {.group = b, .async_op = true}));
+    } else {
+      for (int i = 0; i < 5; ++i) dist::all_reduce(z, {.group = own});
+      works.push_back(dist::all_reduce(y, {.group = b, .async_op = true}));
+      std::this_thread::sleep_for(Milliseconds(20));
+      works.push_back(dist::all_reduce(x, {.group = a, .async_op = true}));
+    }
+    for (const Work& work : works) work.wait();
+    EXPECT_EQ(x.to_vector<float>(), std::vector<float>(kNumel, 4));
+    EXPECT_EQ(y.to_vector<float>(), std::vector<float>(kNumel, 8));
+  });
+}
+
+// ---- ends ----
+
+// A rank that exits without wait() does so after its queued calls: the other rank's results are right.
+TEST_P(WaitsOnGpus, ARankExitsAfterItsQueuedCalls) {
+  for (int round = 0; round < 3; ++round) {
+    std::vector<Tensor> results(2);
+    run([&] {
+      const Tensor warm_up = late(1);
+      dist::all_reduce(warm_up);
+      const Tensor x = late(1 + dist::get_rank());
+      if (dist::get_rank() == 1)
+        current_stream(own_device()).enqueue([] { std::this_thread::sleep_for(Milliseconds(50)); });
+      dist::all_reduce(x, {.async_op = true});
+      results[size_t(dist::get_rank())] = x;
+    });
+    for (const Tensor& x : results) {
+      synchronize(x.device());
+      EXPECT_EQ(x.to_vector<float>(), std::vector<float>(kNumel, 3));
+    }
+  }
+}
+
+// A group that is dropped with calls in progress is closed behind them, together with the other members' groups, while
+// the job goes on. A member that comes later than the limit of a close is no error.
+TEST_P(WaitsOnGpus, ADroppedGroupIsClosedBehindItsCalls) {
+  (void)cuda::emulated::take_calls();
+  run([&] {
+    const Tensor x = late(1);
+    {
+      const Group group = dist::world().duplicate();
+      dist::all_reduce(x, {.group = group});
+    }
+    std::this_thread::sleep_for(Milliseconds(100));  // the thread that closes groups is idle
+    Work work;
+    {
+      const Group group = dist::world().duplicate();
+      dist::all_reduce(late(1), {.group = group});
+      if (dist::get_rank() == 1)
+        current_stream(own_device()).enqueue([] { std::this_thread::sleep_for(Milliseconds(2'300)); });
+      work = dist::all_reduce(x, {.group = group, .async_op = true});
+      dist::barrier({.group = group});  // the call is queued
+    }
+    work.wait();
+    EXPECT_EQ(x.to_vector<float>(), std::vector<float>(kNumel, 4));
+    std::this_thread::sleep_for(Milliseconds(200));
+    dist::barrier();
+    if (dist::get_rank() == 0) {
+      auto calls = cuda::emulated::take_calls();
+      EXPECT_EQ(calls["ncclCommFinalize"], nccl() ? 4 : 0);
+      EXPECT_EQ(calls["ncclCommDestroy"], nccl() ? 4 : 0);
+      EXPECT_EQ(calls["ncclCommAbort"], 0);
+    }
+    dist::barrier();
+  });
+}
+
+// ---- errors ----
+
+Tensor row_of_index(int64_t index) {
+  return embedding(raw::to(full({1}, double(index), {.dtype = DType::kI64}), own_device()), late(1, {4, 1}));
+}
+
+// Takes the errors of kernels that no wait has thrown.
+void clear_errors() {
+  for (const int16_t device : {0, 1})
+    for (bool more = true; more;) try {
+        synchronize(Device{DeviceType::kCUDA, device});
+        more = false;
+      } catch (const Error&) {
+      }
+}
+
+// wait() with a timeout throws the error of a kernel before the call.
+TEST_P(WaitsOnGpus, WaitWithATimeoutThrowsTheErrorsOfEarlierKernels) {
+  std::atomic<int> errors{0};
+  try {
+    run([&] {
+      const Tensor x = row_of_index(9);
+      try {
+        dist::all_reduce(x, {.async_op = true}).wait(Milliseconds(10'000));
+      } catch (const IndexError&) {
+        ++errors;
+      } catch (const dist::DistributedError&) {
+        ++errors;  // the other rank's
+      }
+    });
+  } catch (const Error&) {
+  }
+  clear_errors();
+  EXPECT_EQ(errors, 2);
+}
+
+// A call through host memory does not send what a kernel with an error has made.
+TEST_P(WaitsOnGpus, ACallThroughTheHostThrowsTheErrorsOfEarlierKernels) {
+  if (nccl()) GTEST_SKIP() << "the host waits for nothing";
+  std::atomic<int> errors{0};
+  try {
+    run([&] {
+      const Tensor x = row_of_index(9);
+      try {
+        dist::all_reduce(x);
+      } catch (const Error&) {
+        ++errors;
+      }
+    });
+  } catch (const Error&) {
+  }
+  clear_errors();
+  EXPECT_EQ(errors, 2);
+}
+
+// A call through host memory that waits for its GPU ends when another rank fails.
+TEST_P(WaitsOnGpus, TheFailureOfAnotherRankEndsTheWaitForTheGpu) {
+  if (nccl()) GTEST_SKIP() << "the host waits for nothing";
+  std::atomic<bool> is_blocked{false}, may_end{false}, has_thrown{false};
+  try {
+    run([&] {
+      const Tensor x = late(1);
+      dist::all_reduce(x);
+      if (dist::get_rank() == 1) return (void)dist::all_reduce(x, {.timeout = Milliseconds(200)});
+      const Stream stream = current_stream(own_device());
+      stream.enqueue([&] {
+        is_blocked = true;
+        for (int i = 0; i < 3000 && !may_end; ++i) std::this_thread::sleep_for(Milliseconds(1));
+        is_blocked = false;
+      });
+      std::thread runs_the_function([&] { stream.synchronize(); });
+      while (!is_blocked) std::this_thread::yield();
+      try {
+        dist::all_reduce(x);
+      } catch (const dist::DistributedError&) {
+        has_thrown = is_blocked.load();
+      }
+      may_end = true;
+      runs_the_function.join();
+    });
+  } catch (const Error&) {
+  }
+  EXPECT_TRUE(has_thrown);
+}
+
+// Errors of kernels pass from stream to stream by events.
+TEST_P(WaitsOnGpus, TheErrorsOfKernelsPassThroughTheCall) {
+  std::atomic<int> errors{0};
+  try {
+    run([&] {
+      const Streams streams;
+      std::optional<StreamScope> scope(streams.calls);
+      const Tensor x = row_of_index(9);
+      try {
+        const Work work = dist::all_reduce(x, {.async_op = true});
+        scope.emplace(streams.reads);
+        work.wait();
+        streams.reads.synchronize();
+      } catch (const Error&) {
+        ++errors;
+      }
+    });
+  } catch (const Error&) {
+  }
+  clear_errors();
+  EXPECT_EQ(errors, 2);
+}
+
+// ---- data-parallel training ----
+
+// The gradients of parameters by backwards on one stream of what another stream has computed. The latter uses the memory
+// of freed gradients again at once.
+void check_gradients(const std::vector<Shape>& shapes, int rounds, dist::AllReduceCallbackOptions options,
+                     double tolerance = 1e-6) {
+  const Streams streams;
+  Tensors params, got;
+  std::vector<double> want;
+  for (const Shape& shape : shapes) params.push_back(full(shape, 1, {.device = own_device()}));
+  synchronize(own_device());
+  GradManager gm;
+  gm.attach(params, dist::make_allreduce_cb(ReduceOp::kMean, options));
+  for (int round = 0; round < rounds; ++round) {
+    std::optional<StreamScope> scope(streams.calls);
+    auto recording = gm.record();
+    Tensor loss;
+    for (size_t i = 0; i < params.size(); ++i) {
+      const Tensor term = sum(params[i] * late(1 + round + 2 * dist::get_rank() + double(i), shapes[i]));
+      loss = loss.defined() ? loss + term : term;
+    }
+    streams.reads.wait(Event::record(streams.calls));
+    scope.emplace(streams.reads);
+    gm.backward(loss);
+    for (size_t i = 0; i < params.size(); ++i) {
+      got.push_back(sum(params[i].grad()) / double(params[i].numel()));
+      want.push_back(2 + round + double(i));
+      params[i].set_grad({});
+    }
+    scope.emplace(streams.calls);
+    for (int i = 0; i < 2; ++i)
+      for (const Shape& shape : shapes) raw::fill_(uninitialized(shape), kNan);
+  }
+  synchronize(own_device());
+  for (size_t i = 0; i < got.size(); ++i)
+    EXPECT_NEAR(got[i].item<double>(), want[i], tolerance * want[i]) << i;
+}
+
+const std::vector<Shape> kParams = {{20, 30}, {30}, {700}};
+
+// Order: kernels of a backward, the all-reduce of a bucket, kernels that read the gradients.
+TEST_P(WaitsOnGpus, GradientsAreReducedBehindTheirKernels) {
+  run([] {
+    check_gradients(kParams, 8, {});
+    check_gradients(kParams, 8, {.bucket_cap_mb = 1e-6, .first_bucket_mb = 1e-6});
+    check_gradients(kParams, 4, {.gradient_as_bucket_view = true});
+  });
+}
+
+// Order: the all-reduce of a large gradient in its own memory, kernels of another stream, which has allocated the
+// gradient. One rank frees the gradient, the other one reads it.
+TEST_P(WaitsOnGpus, GradientsAreNotUsedAgainBeforeTheyAreReduced) {
+  run([] {
+    const Shape shape{(1 << 20) / 8};
+    const Streams streams;
+    const Tensor w = zeros(shape, {.dtype = DType::kF64, .device = own_device()});
+    synchronize(own_device());
+    GradManager gm;
+    gm.attach(w, dist::make_allreduce_cb(ReduceOp::kSum));
+    Tensors got;
+    for (int round = 0; round < 4; ++round) {
+      std::optional<StreamScope> scope(streams.calls);
+      auto recording = gm.record();
+      const Tensor loss = sum(w * double(round + 1));
+      streams.reads.wait(Event::record(streams.calls));
+      scope.emplace(streams.reads);
+      gm.backward(loss);
+      if (dist::get_rank() == round % 2) got.push_back(sum(w.grad()) / double(w.numel()));
+      w.set_grad({});
+      scope.emplace(streams.calls);
+      for (int i = 0; i < 2; ++i)
+        raw::fill_(empty(shape, {.dtype = DType::kF64, .device = own_device()}), kNan);
+    }
+    synchronize(own_device());
+    for (size_t i = 0; i < got.size(); ++i)
+      EXPECT_EQ(got[i].item<double>(), 2. * (2 * int(i) + dist::get_rank() + 1));
+  });
+}
+
+// Order: a hook's kernels, its all-reduce, the kernels of its completion.
+TEST_P(WaitsOnGpus, HooksWaitForTheirCalls) {
+  run([] {
+    check_gradients(kParams, 8, {.comm_hook = dist::allreduce_hook()});
+    check_gradients(kParams, 8, {.comm_hook = dist::bf16_compress_hook()}, 1e-2);
+    check_gradients(kParams, 8,
+                    {.comm_hook = dist::power_sgd_hook({.start_iter = 2, .min_compression_rate = 0.1})},
+                    1e-3);
+  });
+}
+
+// Order: kernels that write the tensors, the broadcasts of packs, kernels that read the tensors.
+TEST_P(WaitsOnGpus, ListsAreBroadcastInTheOrderOfTheCallersStream) {
+  run([] {
+    const Streams streams;
+    const StreamScope scope(streams.calls);
+    Expectations all;
+    for (int round = 0; round < 8; ++round) {
+      const Tensors xs{late(input(round, dist::get_rank())), late(1 + input(round, dist::get_rank()), {50})};
+      dist::bcast_list_(xs, {.verify = false});
+      for (const int i : {0, 1}) all.add(xs[size_t(i)] * 2, 2 * (input(round, 0) + i));
+    }
+    all.check();
+  });
+}
+
+// ---- messages ----
+
+// Order: kernels that read and write the receiver's tensor before irecv, the copy of the message, kernels behind wait().
+TEST_P(WaitsOnGpus, AMessageIsCopiedBetweenTheKernelsOfItsReceiver) {
+  run([] {
+    Expectations all;
+    for (int round = 0; round < 12; ++round) {
+      const Stream before = Stream::create(own_device()), waits = Stream::create(own_device()),
+                   again = Stream::create(own_device());
+      const int other = 1 - dist::get_rank();
+      std::optional<StreamScope> scope(before);
+      const Tensor x = late(-1);
+      const Tensor y = x * 2;
+      const Work receive = dist::irecv(x, {.src = other});
+      const Work send = dist::isend(late(input(round, dist::get_rank())), {.dst = other});
+      scope.emplace(waits);
+      receive.wait();
+      all.add(x * 2, 2 * input(round, other), "read behind wait()");
+      scope.emplace(again);
+      receive.wait();
+      all.add(x * 3, 3 * input(round, other), "read behind the second wait()");
+      all.add(y, -2, "read before irecv");
+      all.add(x, input(round, other));
+      send.wait();
+    }
+    all.check();
+  });
+}
+
+}  // namespace
+}  // namespace gradus
