@@ -1,0 +1,133 @@
+"""The waits of collectives on GPUs, each with the edits that remove it. run.py reads the list."""
+import typing
+
+
+class Wait(typing.NamedTuple):
+    name: str
+    file: str
+    edits: list  # pairs: text that occurs exactly once in the file, and its replacement
+    needless: str = ""  # why no test on the emulated device can notice the removal
+
+
+STATE = "distributed/group/group_state.cc"
+STAGED = "distributed/group/internal/staged_collectives.cc"
+CALLS = "distributed/group/internal/device_calls.cc"
+LINKS = "distributed/group/internal/device_links.cc"
+ORDER = "distributed/group/internal/issue_order.cc"
+MESSAGE = "distributed/group/internal/message_work.cc"
+NCCL = "distributed/cuda/nccl_collectives.cc"
+STREAM = "tensor/runtime/stream.cc"
+
+# Each call of StagedCollectives waits for its copies to the host. By function: what follows the wait.
+STAGED_CALLS = {
+    "all_reduce": "    host_.all_reduce(",
+    "reduce": "    host_.reduce(call",
+    "reduce_scatter": "    host_.reduce_scatter(",
+    "broadcast": "    host_.broadcast(",
+    "all_gather": "    host_.all_gather(",
+    "exchange_blocks": "    host_.exchange_blocks(",
+}
+
+WAITS = [
+    # The caller and the call.
+    Wait("posted: the event of the caller's work", STATE,
+         [("Event::record(current_stream(device)), Event())", "Event(), Event())")]),
+    Wait("posted: the call's stream waits for it", STATE, [("    stream.wait(gpu.posted);\n", "")]),
+    Wait("done: the event of the call", STATE, [("    gpu.done = Event::record(stream);\n", "")]),
+    Wait("done: the caller's stream waits, synchronous call", STATE,
+         [("      if (gpu) current_stream(gpu->device).wait(gpu->done);\n", "")]),
+    Wait("done: the host waits, synchronous call behind others", STATE, [("  if (!async) work.wait();\n", "")]),
+    Wait("done: the caller's stream waits, Work::wait", STATE,
+         [("    current_stream(call_->device).wait(call_->done);\n", "")]),
+    Wait("queued: the host waits, Work::wait", STATE, [("    queued_.wait(timeout);\n", "")]),
+    Wait("done: the host waits, Work::wait with a timeout", STATE,
+         [("    while (timeout && !call_->done.done()) {", "    while (false) {"),
+          ("    if (timeout) call_->done.synchronize();  // throws its errors\n", "")]),
+    Wait("done: the limit of Work::wait with a timeout", STATE,
+         [("    while (timeout && !call_->done.done()) {", "    while (false) {")]),
+    Wait("done: errors of Work::wait with a timeout", STATE,
+         [("    if (timeout) call_->done.synchronize();  // throws its errors\n", "")]),
+    Wait("queued: polled by Work::is_completed", STATE, [("    if (!queued_.is_completed()) return false;\n", "")]),
+    Wait("done: polled by Work::is_completed", STATE, [("    return call_->done.done();\n", "    return true;\n")]),
+    Wait("the current stream of the call's kernels", STATE, [("    const StreamScope scope(stream);\n", "")]),
+    # Memory that the call's stream uses.
+    Wait("memory: record_use", STATE,
+         [("    for (const Tensor& x : collective.tensors) record_use(x, stream);\n", "")]),
+    Wait("memory: tensors of collectives", "distributed/group/collectives.cc",
+         [("  collective.tensors = args.all();\n", "")]),
+    Wait("memory: the input of all_gather", "distributed/group/collectives.cc",
+         [("  call.tensors = args.all();\n", "")]),
+    Wait("memory: inputs of functional collectives", "distributed/group/agreement.cc",
+         [("  call.tensors.assign(forward.inputs.begin(), forward.inputs.end());\n", "")]),
+    Wait("memory: buckets", "distributed/data_parallel/internal/bucket.cc",
+         [("    call.tensors = {bucket->memory};\n", "")]),
+    Wait("memory: gradients", "distributed/data_parallel/internal/bucket.cc",
+         [("      if (g.sent.defined()) call.tensors.push_back(g.sent);\n", "      (void)g;\n")]),
+    Wait("memory: operands of kernels", "tensor/cuda/ops/operands.cc",
+         [("      if (x->defined()) allocator->record_stream(x->storage()->data(), stream);\n", "      (void)x;\n")]),
+    Wait("memory: pinned blocks", STAGED,
+         [("    if (pinned_) memory_.record_use(pinned_, stream_.handle());\n", "")]),
+    # Through host memory.
+    *[Wait("staged: " + name, STAGED, [("    wait(call);\n" + next_line, next_line)])
+      for name, next_line in STAGED_CALLS.items()],
+    Wait("staged: errors of earlier kernels", STAGED, [("    queued.synchronize();\n", "")]),
+    Wait("staged: the job's failure ends the wait", STAGED,
+         [("      call.watch.membership->check(call.op);\n", "")]),
+    # By NCCL.
+    Wait("NCCL: polled until connected", NCCL,
+         [('      poll_until_queued(call, "ncclCommInitRankConfig",\n'
+           "                        nccl_.ncclCommInitRankConfig(&comm_, size, unique, index, &config));\n",
+           "      (void)nccl_.ncclCommInitRankConfig(&comm_, size, unique, index, &config);\n")]),
+    Wait("NCCL: polled until queued, one call", NCCL,
+         [("    poll_until_queued(call, function, status);\n  }\n", "    (void)function;\n  }\n")]),
+    Wait("NCCL: polled until queued, a group of calls", NCCL,
+         [('    poll_until_queued(call, "ncclGroupEnd", nccl_.ncclGroupEnd());\n', "    (void)nccl_.ncclGroupEnd();\n")]),
+    Wait("NCCL: one stream of all groups", LINKS,
+         [("world_->stream_of(link.device));", "Stream::create(link.device));")]),
+    # The order of the calls of all groups.
+    Wait("order: a call waits until it is the next one", STATE,
+         [("  turn.wait(agreed, series(), call.op, call.watch);\n", "")]),
+    Wait("order: a call waits for proposals", ORDER,
+         [("  key_ = {++order_.count_, {}};\n  order_.open_.emplace(key_, this);\n", "  key_ = {++order_.count_, {}};\n")]),
+    Wait("order: agreed numbers advance the count", ORDER,
+         [("    order_.count_ = std::max(order_.count_, agreed);\n", "")]),
+    Wait("order: the end of a turn wakes the next call", ORDER,
+         [("    order_.open_.erase(key_);\n  }\n  order_.changed_.notify();\n", "    order_.open_.erase(key_);\n  }\n")]),
+    Wait("order: an agreed number wakes the next call", ORDER,
+         [("  }\n  order_.changed_.notify();\n  const auto is_next", "  }\n  const auto is_next")]),
+    # Queued calls, whose members may end.
+    Wait("queued calls: watched", STATE, [("      world_->device_calls().watch(watched);\n", "")]),
+    Wait("queued calls: a rank does not exit before they are done", CALLS,
+         [("    posted_->add(call->series, 1);\n", ""),
+          ("  posted_->add(call.series, -1);\n", ""),
+          ("  for (const auto& call : calls) posted_->add(call->series, -1);\n", "")]),
+    Wait("queued calls: done is polled", CALLS,
+         [("  if (!call.is_queued.load(std::memory_order_acquire) || !call.done.done()) return false;\n", "")]),
+    Wait("connections: closed", STATE, [("    links_->retire(world_->device_calls());\n", "    ;\n")]),
+    Wait("connections: closed behind their queued calls", CALLS, [("one.use_count() == 2 && one->close()", "one->close()")]),
+    Wait("connections: a rank leaves when they are closed", "distributed/group/internal/join_job.cc",
+         [("  world.finish_closing();\n", "")]),
+    # Data-parallel training.
+    Wait("data parallel: a bucket", "distributed/data_parallel/allreduce_callback.cc",
+         [("    bucket.work.wait();  // throws the errors of the communication\n", "")]),
+    Wait("data parallel: bcast_list_", "distributed/data_parallel/bcast_list.cc", [("    pack.work.wait();\n", "")]),
+    Wait("data parallel: the hook that casts", "distributed/data_parallel/comm_hooks.cc",
+         [("      work.wait();\n      raw::copy_", "      raw::copy_")]),
+    Wait("data parallel: the hook that reduces", "distributed/data_parallel/comm_hooks.cc",
+         [("      work.wait();\n      if (!average)", "      if (!average)")]),
+    Wait("data parallel: PowerSGD's P", "distributed/data_parallel/power_sgd.cc", [("    work.wait();\n    for", "    for")]),
+    Wait("data parallel: PowerSGD's Q", "distributed/data_parallel/power_sgd.cc", [("      sums.wait();\n", "")]),
+    # Messages of tensors on GPUs.
+    Wait("messages: the event of the receiver's work", MESSAGE,
+         [("  if (staging) work->ready_ = Event::record(current_stream(keep.device()));\n", "")]),
+    Wait("messages: the event of the copy", MESSAGE, [("  ready_ = Event::record(stream);\n", "")]),
+    Wait("messages: a stream waits for either", MESSAGE, [("  stream.wait(ready_);\n", "")]),
+    # Streams of GPUs.
+    Wait("Stream::wait", STREAM, [("    stream->wait(*native->event);\n", "")]),
+    Wait("Event::synchronize", STREAM, [("    event->synchronize();\n", "")]),
+    Wait("Stream::synchronize", STREAM, [("    stream->synchronize();\n    stream->throw_errors();\n", "    stream->throw_errors();\n")]),
+    Wait("Stream::wait: errors of the other stream", STREAM,
+         [("    add_missing(&dependencies_, native->dependencies);\n", "    (void)native->dependencies;\n")]),
+    Wait("Event::record: errors of streams that were waited for", STREAM,
+         [("      add_missing(&dependencies, dependencies_);\n", "")]),
+]
