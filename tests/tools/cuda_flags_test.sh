@@ -10,7 +10,7 @@ failures=0
 
 make_toolkit() {
   mkdir -p "$1"/{bin,include,lib64}
-  touch "$1"/{bin/nvcc,include/cublasLt.h,include/cudnn_graph.h,lib64/libcudart_static.a}
+  touch "$1"/{bin/nvcc,include/cublasLt.h,include/cudnn_graph.h,include/nccl.h,lib64/libcudart_static.a}
 }
 
 # check NAME DRIVER CUDA_HOME EXPECTED: compares "flags; toolkit".
@@ -30,13 +30,15 @@ check() {
   failures=$((failures + 1))
 }
 
-whole=$place/whole part=$place/part
+whole=$place/whole no_cudnn=$place/no_cudnn no_nccl=$place/no_nccl
 make_toolkit "$whole"
-make_toolkit "$part" && rm "$part/include/cudnn_graph.h"
+make_toolkit "$no_cudnn" && rm "$no_cudnn/include/cudnn_graph.h"
+make_toolkit "$no_nccl" && rm "$no_nccl/include/nccl.h"
 
 check "driver and toolkit" true "$whole" "--config=cuda; $whole"
 check "no driver" false "$whole" "; $whole"
-check "a toolkit without cuDNN" true "$part" "; $part"
+check "a toolkit without cuDNN" true "$no_cudnn" "; $no_cudnn"
+check "a toolkit without NCCL" true "$no_nccl" "; $no_nccl"
 
 fetched=$place/cache/gradus/cuda-13.0/packages/nvidia/cu13
 if [[ ! -e /usr/local/cuda/include/cudnn_graph.h ]]; then
