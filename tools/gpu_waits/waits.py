@@ -28,6 +28,8 @@ STAGED_CALLS = {
     "exchange_blocks": "    host_.exchange_blocks(",
 }
 
+LATE = "a waiter of a Futex looks again after 50 ms: late, but right"
+
 WAITS = [
     # The caller and the call.
     Wait("posted: the event of the caller's work", STATE,
@@ -60,7 +62,8 @@ WAITS = [
     Wait("memory: inputs of functional collectives", "distributed/group/agreement.cc",
          [("  call.tensors.assign(forward.inputs.begin(), forward.inputs.end());\n", "")]),
     Wait("memory: buckets", "distributed/data_parallel/internal/bucket.cc",
-         [("    call.tensors = {bucket->memory};\n", "")]),
+         [("    call.tensors = {bucket->memory};\n", "")],
+         needless="kernels that copy to the bucket or fill it mark its memory; without such, no call uses it"),
     Wait("memory: gradients", "distributed/data_parallel/internal/bucket.cc",
          [("      if (g.sent.defined()) call.tensors.push_back(g.sent);\n", "      (void)g;\n")]),
     Wait("memory: operands of kernels", "tensor/cuda/ops/operands.cc",
@@ -92,9 +95,10 @@ WAITS = [
     Wait("order: agreed numbers advance the count", ORDER,
          [("    order_.count_ = std::max(order_.count_, agreed);\n", "")]),
     Wait("order: the end of a turn wakes the next call", ORDER,
-         [("    order_.open_.erase(key_);\n  }\n  order_.changed_.notify();\n", "    order_.open_.erase(key_);\n  }\n")]),
+         [("    order_.open_.erase(key_);\n  }\n  order_.changed_.notify();\n", "    order_.open_.erase(key_);\n  }\n")],
+         needless=LATE),
     Wait("order: an agreed number wakes the next call", ORDER,
-         [("  }\n  order_.changed_.notify();\n  const auto is_next", "  }\n  const auto is_next")]),
+         [("  }\n  order_.changed_.notify();\n  const auto is_next", "  }\n  const auto is_next")], needless=LATE),
     # Queued calls, whose members may end.
     Wait("queued calls: watched", STATE, [("      world_->device_calls().watch(watched);\n", "")]),
     Wait("queued calls: a rank does not exit before they are done", CALLS,

@@ -40,10 +40,14 @@ std::vector<std::weak_ptr<NcclWork>>& waiting_works() {
   static auto& works = *new std::vector<std::weak_ptr<NcclWork>>;
   return works;
 }
-// The end of the latest work on each device.
-std::map<int, std::weak_ptr<End>>& latest() {
-  static auto& ends = *new std::map<int, std::weak_ptr<End>>;
-  return ends;
+// The latest work of each device whose first half has run.
+std::map<int, std::weak_ptr<NcclWork>>& latest() {
+  static auto& works = *new std::map<int, std::weak_ptr<NcclWork>>;
+  return works;
+}
+bool is_busy(int device) {
+  const std::shared_ptr<NcclWork> work = latest()[device].lock();
+  return work && !work->has_finished;
 }
 
 std::string name_of(const NcclCommunicator& c) {
@@ -330,7 +334,7 @@ bool break_deadlock() {
   }
   if (deadlocked.empty()) return false;
   deliver(library_fault({"NCCL", deadlocked[0]->op}, FaultKind::kCollective,
-                        "a deadlock: ranks issue calls of two communicators in opposite orders" + text));
+                        "a deadlock: GPUs run calls of two communicators in opposite orders" + text));
   for (const auto& w : deadlocked) w->is_cancelled = true;
   return true;
 }
@@ -403,11 +407,13 @@ void enqueue_nccl_work(Runtime& runtime, const std::shared_ptr<NcclWork>& work) 
   }
   std::erase_if(c.works, [](const auto& w) { return w.expired(); });
   c.works.push_back(work);
-  Work begin{.run = [work] { arrive(work); }};
-  if (const std::shared_ptr<End> before = latest()[c.device].lock()) begin.after.push_back(before);
-  runtime.enqueue(work->stream, std::move(begin));
-  latest()[c.device] = runtime.enqueue(
-      work->stream, {.run = [work] { finish(*work); }, .is_ready = [work] { return is_ready(*work); }});
+  const auto begin = [work, device = c.device] {
+    latest()[device] = work;
+    arrive(work);
+  };
+  runtime.enqueue(work->stream, {.run = begin, .is_ready = [device = c.device] { return !is_busy(device); }});
+  runtime.enqueue(work->stream,
+                  {.run = [work] { finish(*work); }, .is_ready = [work] { return is_ready(*work); }});
 }
 
 }  // namespace gradus::cuda::emulated
