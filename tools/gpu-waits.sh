@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Removes each wait of collectives on GPUs in turn (tools/gpu_waits/waits.py), in a copy of the tree, and prints how many
-# runs of the tests of ranks on emulated GPUs notice that. Needs a CUDA toolkit (CUDA_HOME, default /usr/local/cuda), no
-# GPU.
+# Removes each wait of collectives on GPUs in turn (tools/gpu_waits/waits.py), in a copy of the tree, and prints how
+# many runs of the tests of ranks on emulated GPUs notice that. Needs a CUDA toolkit (CUDA_HOME, default
+# /usr/local/cuda), no GPU.
 #
 #   tools/gpu-waits.sh [--seeds N] [--jobs N] [TEXT...]    TEXT: only waits whose names contain one of these texts
 . "$(dirname -- "${BASH_SOURCE[0]}")/lib.sh"
