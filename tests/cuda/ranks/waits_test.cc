@@ -84,8 +84,8 @@ struct Streams {
   Stream calls = Stream::create(own_device()), reads = Stream::create(own_device());
 };
 
-// Keeps a stream busy until end(), by a host function of the stream and a thread that runs what is queued. The
-// function is queued without the lock of Stream::enqueue(), in which the emulated device may run it.
+// Keeps a stream busy until end(), at most 5 s, by a host function of the stream and a thread that runs what is
+// queued. The function is queued without the lock of Stream::enqueue(), in which the emulated device may run it.
 class BlockedStream {
  public:
   explicit BlockedStream(const Stream& stream)
@@ -107,7 +107,7 @@ class BlockedStream {
   static void block(void* stream) {
     auto* const s = static_cast<BlockedStream*>(stream);
     s->is_blocked_ = true;
-    while (!s->may_end_) std::this_thread::sleep_for(Milliseconds(1));
+    for (int i = 0; i < 5'000 && !s->may_end_; ++i) std::this_thread::sleep_for(Milliseconds(1));
     s->is_blocked_ = false;
   }
 
