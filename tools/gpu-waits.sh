@@ -12,4 +12,4 @@ mkdir -p "$copy"
 find "$copy" -mindepth 1 -maxdepth 1 ! -name 'bazel-*' -exec rm -rf {} +
 (cd "$root" && git ls-files -z --cached --others --exclude-standard | tar --null --ignore-failed-read -cf - -T -) |
   tar -xf - -C "$copy"
-exec python3 "$root/tools/gpu_waits/run.py" "$copy" "--disk_cache=$(cache_dir)/bazel" "$@"
+exec python3 "$root/tools/gpu_waits/run.py" "$copy" "$(cache_dir)/bazel" "$@"

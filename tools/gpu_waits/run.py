@@ -31,7 +31,7 @@ def edited(wait, text):
 
 def build(tree, disk_cache):
     targets = ["//%s:%s" % (FOLDER, test) for test in TESTS]
-    done = subprocess.run(["bazel", "build", disk_cache, "--ui_event_filters=-info", "--noshow_progress",
+    done = subprocess.run(["bazel", "build", "--disk_cache=" + disk_cache, "--ui_event_filters=-info", "--noshow_progress",
                            "--show_result=0"] + targets, cwd=tree)
     if done.returncode != 0:
         sys.exit("the build failed")
