@@ -377,7 +377,7 @@ TEST_P(WaitsOnGpus, PinnedBlocksAreNotUsedAgainBeforeTheirCopies) {
     const Shape shape{75 << 10};  // no other test has pinned blocks of this size
     const Tensor other = full(shape, -1);
     Expectations all;
-    for (int round = 0; round < 12; ++round) {
+    for (int round = 0; round < 48; ++round) {
       const Tensor x = uninitialized(shape);
       raw::fill_(x, input(round, dist::get_rank()));
       dist::broadcast(x, {.src = round % 2});
@@ -688,7 +688,7 @@ TEST_P(WaitsOnGpus, GradientsAreNotUsedAgainBeforeTheyAreReduced) {
     synchronize(own_device());
     GradManager gm;
     gm.attach(w, dist::make_allreduce_cb(ReduceOp::kSum));
-    for (int round = 0; round < 4; ++round) {
+    for (int round = 0; round < 8; ++round) {
       std::optional<StreamScope> scope(streams.calls);
       auto recording = gm.record();
       const Tensor loss = sum(w * double(round + 1));
