@@ -14,10 +14,10 @@
 // read those that the call writes. `src` and `dst` are ranks in the job, as in PyTorch, also if `group` is
 // not the default group; a "group rank" is an index in the group.
 //
-// Tensors of one call are in host memory on all ranks, or on GPUs on all ranks: else all throw a MismatchError. Those on
-// a GPU are staged: the call waits for the device, copies them to the host, and queues copies of results to the device
-// before it returns; for an async call Work::wait queues them, on the waiting thread's current stream. A tensor on a GPU
-// is not written unless wait() is called or is_completed() returns true; the same holds for irecv.
+// Tensors of one call are in host memory on all ranks, or on GPUs on all ranks: else all throw a MismatchError. On a GPU a
+// call follows the work of the caller's current stream, which follows the call when it returns; for an async call, isend
+// and irecv the current stream follows it after Work::wait, or once is_completed() has returned true. A tensor that irecv
+// gets through host memory is not written unless one of these is called.
 //
 // Errors: in all functions, DeviceError for a tensor on the meta device; ShapeError for a written tensor
 // that is not row-major ("call contiguous()"; a tensor that is only read is copied); DTypeError for tensors
@@ -124,8 +124,8 @@ Work barrier(const CollectiveOptions& options = {});
 
 // ---- Point to point. Messages between two ranks with one tag arrive in order. The receiver's tensor must
 // have the message's dtype and number of elements, else both ranks throw MismatchError. send and recv block;
-// isend and irecv return a Work. A rank cannot send to itself (ValueError). kAnyRank, the default of recv,
-// accepts any sender.
+// isend and irecv return a Work. A send may block until the receiver has started its receive. A rank cannot send to
+// itself (ValueError). kAnyRank, the default of recv, accepts any sender.
 inline constexpr int kAnyRank = -1;
 
 struct SendOptions {

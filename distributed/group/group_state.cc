@@ -11,8 +11,6 @@
 #include "gradus/distributed/group/agreement.h"
 #include "gradus/distributed/transport/single_rank_backend.h"
 #include "gradus/tensor/runtime/context.h"
-#include "gradus/tensor/runtime/device_allocator.h"
-#include "gradus/tensor/runtime/device_runtime.h"
 #include "gradus/tensor/runtime/environment.h"
 
 namespace gradus::dist::internal {
@@ -108,13 +106,6 @@ class GpuWork final : public WorkState {
   const Work queued_;
   const std::shared_ptr<const GpuCall> call_;
 };
-
-// Lets the allocator know that a stream uses the tensor's memory.
-void record_use(const Tensor& x, const Stream& stream) {
-  if (x.device().type != DeviceType::kCUDA || x.numel() == 0) return;
-  gradus::internal::DeviceAllocator::of(x.device())
-      .record_stream(x.storage()->data(), gradus::internal::native_stream(stream));
-}
 
 }  // namespace
 
@@ -318,7 +309,8 @@ void GroupState::wait_for_turn(IssueOrder::Turn& turn, const Call& call) {
     std::memcpy(&number, message.data(), std::min(message.size(), sizeof number));
     agreed = std::max(agreed, number);
   }
-  turn.wait(agreed, series(), call.op, call.watch);
+  turn.agree(agreed, series());
+  turn.wait(call.op, call.watch);
 }
 
 // Checks the records and the collective's own condition. Every member has the same records, so all members

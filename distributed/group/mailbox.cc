@@ -21,17 +21,6 @@ namespace gradus::dist::internal {
 
 constexpr const char* kOp = "pipeline";
 
-// A posted receive and its result.
-struct Mailbox::PostedReceive {
-  struct Arrived {
-    MessageHeader header;
-    Tensor tensor;
-  };
-  const Device device;  // of the result
-  const std::shared_ptr<Arrived> arrived = std::make_shared<Arrived>();
-  Ref<MessageWork> work = {};
-};
-
 std::string to_string(const Address& a) {
   return concat(a.gradient ? "gradient of input " : "input ", a.slot, " of stage ", a.stage, ", micro-batch ",
                 a.micro_batch, ", step ", a.step);
@@ -80,7 +69,7 @@ void Mailbox::send(int to, const Address& address, const Parcel& parcel) {
   Tensor x = parcel.tensor;
   if (x.defined()) {
     check_has_data(kOp, "x", x);
-    x = to_payload(x.is_channels_last() ? detach(x) : raw::contiguous(detach(x)));
+    x = x.is_channels_last() ? detach(x) : raw::contiguous(detach(x));
   }
   MessageHeader header = header_of(x);
   header.step = address.step;
@@ -94,32 +83,23 @@ void Mailbox::send(int to, const Address& address, const Parcel& parcel) {
 // Returns the posted receive for the address; posts it if there is none. The receive accepts only a message
 // of this rank's program and of the address's step. A receive is found by address without the step, so
 // receive() this step's message before posting the receive of the next step's.
-Mailbox::PostedReceive& Mailbox::find_or_post(int from, const Address& address, Device device) {
+Ref<MessageWork> Mailbox::find_or_post(int from, const Address& address, Device device) {
   check_payload_device(kOp, device);
   const uint32_t n = number(address);
   const auto found = receives_.find({from, n});
-  if (found != receives_.end()) return *found->second;
+  if (found != receives_.end()) return found->second;
   const Message message = this->message(from, n);
-  auto posted = std::make_unique<PostedReceive>(PostedReceive{.device = device});
-  const int receiver = group_.state().world()->rank;
-  posted->work = MessageWork::receive(
-      message,
-      [arrived = posted->arrived, address, device, receiver, program = program_, number = program_number_](
-          int source, const MessageHeader& header, size_t bytes) -> void* {
-        if (header.program != number)
-          throw MismatchError(kOp, source, "rank ", source, " runs another step than rank ", receiver,
-                              ", which runs ", program, " and waits for ", to_string(address));
-        if (header.step != address.step)
-          throw MismatchError(kOp, source, "rank ", source, " is at step ", header.step, ", and rank ",
-                              receiver, " waits for ", to_string(address));
-        if (header.parcels < 0)
-          throw MismatchError(kOp, source, "rank ", source, " sent a malformed message");
-        arrived->header = header;
-        arrived->tensor = allocate_payload(kOp, source, header, bytes, device);
-        return arrived->tensor.defined() ? arrived->tensor.raw_ptr() : nullptr;
-      },
-      Tensor());
-  return *receives_.emplace(std::pair(from, n), std::move(posted)).first->second;
+  const auto check = [address, receiver = group_.state().world()->rank, program = program_,
+                      number = program_number_](int source, const MessageHeader& header, size_t) {
+    if (header.program != number)
+      throw MismatchError(kOp, source, "rank ", source, " runs another step than rank ", receiver,
+                          ", which runs ", program, " and waits for ", to_string(address));
+    if (header.step != address.step)
+      throw MismatchError(kOp, source, "rank ", source, " is at step ", header.step, ", and rank ", receiver,
+                          " waits for ", to_string(address));
+    if (header.parcels < 0) throw MismatchError(kOp, source, "rank ", source, " sent a malformed message");
+  };
+  return receives_.emplace(std::pair(from, n), MessageWork::receive(message, check, device)).first->second;
 }
 
 void Mailbox::post_receive(int from, const Address& address, Device device) {
@@ -128,18 +108,16 @@ void Mailbox::post_receive(int from, const Address& address, Device device) {
 
 bool Mailbox::has_arrived(int from, const Address& address) {
   const auto found = receives_.find({from, number(address)});
-  return found != receives_.end() && found->second->work->is_completed();
+  return found != receives_.end() && found->second->is_completed();
 }
 
 Parcel Mailbox::receive(int from, const Address& address, const std::string& doing, Device device) {
-  const PostedReceive posted = find_or_post(from, address, device);
-  posted.work->wait_from_now(
+  const Ref<MessageWork> work = find_or_post(from, address, device);
+  work->wait_from_now(
       concat(doing, ", for ", to_string(address), " from rank ", get_global_rank(group_, from)));
-  Tensor& x = posted.arrived->tensor;
-  if (x) x = raw::to(x, posted.device);
   receives_.erase({from, number(address)});
-  const MessageHeader& header = posted.arrived->header;
-  return {.tensor = std::move(x),
+  const MessageHeader& header = work->header();
+  return {.tensor = work->tensor(),
           .parcels = header.parcels,
           .wants_gradient = header.wants_gradient != 0,
           .generator = {header.generator[0], header.generator[1]}};

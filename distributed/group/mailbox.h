@@ -19,6 +19,7 @@
 namespace gradus::dist::internal {
 
 struct Message;
+class MessageWork;
 
 // Identifies a message: an input tensor of a pipeline stage, or the gradient of such an input.
 struct Address {
@@ -72,16 +73,15 @@ class Mailbox {
   bool has_arrived(int from, const Address& address);
 
  private:
-  struct PostedReceive;
   uint32_t number(const Address& address) const;  // the tag of the address, without the step
   Message message(int member, uint32_t number) const;
-  PostedReceive& find_or_post(int from, const Address& address, Device device);
+  Ref<MessageWork> find_or_post(int from, const Address& address, Device device);
 
   Group group_;
   AddressLimits limits_;
   std::string program_;
   uint64_t program_number_ = 0;
-  std::map<std::pair<int, uint32_t>, std::unique_ptr<PostedReceive>> receives_;  // by member and number
+  std::map<std::pair<int, uint32_t>, Ref<MessageWork>> receives_;  // by member and number
 };
 
 }  // namespace gradus::dist::internal

@@ -134,7 +134,7 @@ std::string recv_object(const RecvOptions& options) {
     object->resize(bytes);
     return object->data();
   };
-  MessageWork::receive(message, accept, {})->wait({});
+  MessageWork::receive_bytes(message, accept)->wait({});
   return std::move(*object);
 }
 

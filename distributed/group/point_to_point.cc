@@ -50,12 +50,11 @@ Ref<MessageWork> start_send(const char* op, const Tensor& x, const SendOptions& 
   const Message message =
       internal::make_message(op, options.group, options.dst, "dst", options.tag, options.timeout);
   check(op, x);
-  const Tensor in = internal::to_payload(raw::contiguous(x));
+  const Tensor in = raw::contiguous(x);
   return MessageWork::send(message, internal::header_of(in), in);
 }
 
-// Starts to receive into x, which must be row-major. When the header has arrived, the transport calls
-// `accept` and writes the payload to the returned address: x's, or that of a staging tensor if x is on a GPU.
+// Starts to receive into x, which must be row-major.
 // Errors: MismatchError, thrown by the message's wait() on both ranks, if the message is no tensor of x's dtype
 // and size in bytes. The shape may differ.
 Ref<MessageWork> start_recv(const char* op, const Tensor& x, const RecvOptions& options) {
@@ -64,22 +63,14 @@ Ref<MessageWork> start_recv(const char* op, const Tensor& x, const RecvOptions& 
   check(op, x);
   if (!x.is_row_major())
     throw ShapeError(op, "x does not lie in row-major order, call contiguous(): ", describe(x));
-  Tensor staging;
-  if (x.device().type == DeviceType::kCUDA)
-    staging = empty(x.shape(), {.dtype = x.dtype()});
-  else
-    internal::wait_for_device(x);
-  const int receiver = message.group.world()->rank;
-  // Without x itself if x is on a GPU: the transport's thread may release the last reference.
-  const auto accept = [op, y = staging ? staging : x, receiver](int source, const MessageHeader& header,
-                                                                size_t bytes) -> void* {
-    if (header.kind != MessageHeader::Kind::kTensor || header.dtype != y.dtype() ||
-        bytes != size_t(y.nbytes()))
+  const auto check_message = [op, dtype = x.dtype(), shape = x.shape(), expected = size_t(x.nbytes()),
+                              receiver = message.group.world()->rank](int source, const MessageHeader& header,
+                                                                      size_t bytes) {
+    if (header.kind != MessageHeader::Kind::kTensor || header.dtype != dtype || bytes != expected)
       throw MismatchError(op, source, "rank ", source, " sent ", describe(header), ", where rank ", receiver,
-                          " receives ", y.dtype(), y.shape());
-    return y.raw_ptr();
+                          " receives ", dtype, shape);
   };
-  return MessageWork::receive(message, accept, x, staging);
+  return MessageWork::receive(message, check_message, x.device(), x);
 }
 
 // Returns a Work for the message. The message makes progress in a background thread, also if the Work is dropped.

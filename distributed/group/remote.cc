@@ -116,14 +116,12 @@ class SentNode final : public RemoteNode {
     if (!id || link_.world()->membership->failed()) return;
     try {
       auto nowhere = std::make_shared<std::vector<std::byte>>();
-      MessageWork::receive(
-          link_.message("remote_send", answer_tag(id)),
-          [nowhere](int, const MessageHeader&, size_t bytes) {
-            nowhere->resize(bytes);
-            return nowhere->data();
-          },
-          Tensor())
-          ->detach(*link_.world());
+      MessageWork::receive_bytes(link_.message("remote_send", answer_tag(id)), [nowhere](int,
+                                                                                         const MessageHeader&,
+                                                                                         size_t bytes) {
+        nowhere->resize(bytes);
+        return nowhere->data();
+      })->detach(*link_.world());
     } catch (...) {  // the job has failed
     }
   }
@@ -180,10 +178,8 @@ void post(const char* op, const Tensor& given, const Link& link, uint32_t tag) {
     }
   }
   // A tracked tensor needs no copy: nothing may write to it until the backward, when the message has arrived.
-  // A tensor of a GPU is copied by to_payload.
-  const bool is_shared = followed || x.device().type == DeviceType::kCUDA;
-  const Tensor sent = internal::to_payload(is_shared ? detach(x) : raw::clone(x));
-  MessageWork::send(link.message(op, tag), header, sent)->detach(*link.world());
+  MessageWork::send(link.message(op, tag), header, followed ? detach(x) : raw::clone(x))
+      ->detach(*link.world());
   if (followed)
     recorder.attach(Ref<autograd::Node>(new SentNode(link, std::move(answers), x.device())), {},
                     {recorder.edge_to(x)});
@@ -193,22 +189,13 @@ void post(const char* op, const Tensor& given, const Link& link, uint32_t tag) {
 // i-th open recording does. Without open recordings, answers "none" at once.
 Tensor fetch(const char* op, const Link& link, uint32_t tag, Device device) {
   const std::vector<RecordingState*> open = open_now(op);
-  struct Arrived {
-    MessageHeader header;
-    Tensor tensor;
-  };
-  auto arrived = std::make_shared<Arrived>();
-  const auto accept = [arrived, op, device](int source, const MessageHeader& header, size_t bytes) -> void* {
-    arrived->header = header;
+  const auto check = [op](int source, const MessageHeader& header, size_t) {
     if (header.open > 64) throw MismatchError(op, source, "rank ", source, " sent a malformed message");
-    arrived->tensor = internal::allocate_payload(op, source, header, bytes, device);
-    return arrived->tensor.defined() ? arrived->tensor.raw_ptr() : nullptr;
   };
-  MessageWork::receive(link.message(op, tag), accept, Tensor())->wait({});
-
-  const MessageHeader& header = arrived->header;
-  Tensor y = std::move(arrived->tensor);
-  if (y) y = raw::to(y, device);
+  const Ref<MessageWork> message = MessageWork::receive(link.message(op, tag), check, device);
+  message->wait({});
+  const MessageHeader& header = message->header();
+  Tensor y = message->tensor();
   if (!header.wants) return y;
   if (!open.empty() && open.size() != header.open) {
     internal::World& world = *link.world();

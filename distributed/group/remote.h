@@ -21,8 +21,8 @@ struct RemoteRecvOptions {
   Device device = kCPU;  // of the result
 };
 
-// Sends x, of any shape and dtype, defined, to the rank dest_rank of the job. Returns when x's device has
-// written x, without waiting for the receiver. If a recording (gradient tape) tracks x, x must not be written
+// Sends x, of any shape and dtype, defined, to the rank dest_rank of the job. Returns without waiting for the
+// receiver. If a recording (gradient tape) tracks x, x must not be written
 // to before the backward, which blocks until dest_rank sends the gradient or "none", and needs no root:
 // gm.backward().
 void remote_send(const Tensor& x, const RemoteSendOptions& options);

@@ -40,6 +40,7 @@ std::string CallLog::text() const {
 
 // What a failed job has left on streams concerns no later job.
 World::~World() {
+  if (device_messages_ && membership->is_rank()) device_messages_->stop();
   device_calls_ = nullptr;
   for (const auto& [device, stream] : streams_) gradus::internal::native_stream(stream)->recover();
 }
@@ -48,6 +49,11 @@ DeviceCalls& World::device_calls() {
   std::call_once(device_calls_made_,
                  [&] { device_calls_ = std::make_unique<DeviceCalls>(membership, posted); });
   return *device_calls_;
+}
+
+const std::shared_ptr<DeviceMessages>& World::device_messages() {
+  std::call_once(device_messages_made_, [&] { device_messages_ = std::make_shared<DeviceMessages>(*this); });
+  return device_messages_;
 }
 
 // Polls until the time `collision_check_end` has passed; returns at once if it was never set.
@@ -88,6 +94,7 @@ void World::finish_calls() {
 }
 
 void World::finish_closing() {
+  if (device_messages_) device_messages_->retire();
   if (device_calls_) device_calls_->finish_closing(Milliseconds(500));
 }
 

@@ -17,6 +17,7 @@
 #include "gradus/distributed/group/group.h"
 #include "gradus/distributed/group/internal/call_queue.h"
 #include "gradus/distributed/group/internal/device_calls.h"
+#include "gradus/distributed/group/internal/device_messages.h"
 #include "gradus/distributed/group/internal/issue_order.h"
 #include "gradus/distributed/group/work.h"
 #include "gradus/distributed/health/membership.h"
@@ -68,6 +69,7 @@ class World : public Job {
   IssueOrder issue_order;
   // Made by the first call.
   DeviceCalls& device_calls();
+  const std::shared_ptr<DeviceMessages>& device_messages();
   // Waits until the connections of groups that are gone are closed, for at most 0.5 s: what this rank has sent by them
   // may be under way.
   void finish_closing();
@@ -120,6 +122,8 @@ class World : public Job {
   std::unique_ptr<DeviceCalls> device_calls_;
   std::mutex owners_mutex_;
   std::set<std::string, std::less<>> owners_;
+  std::once_flag device_messages_made_;
+  std::shared_ptr<DeviceMessages> device_messages_;
 };
 
 // Returns whether collectives between GPUs use NCCL with this InitOptions::backend.

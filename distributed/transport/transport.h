@@ -15,8 +15,9 @@
 namespace gradus::dist::internal {
 
 // A receive matches messages with its tag. Messages of one sender, receiver and tag keep their order.
-// Channel: send and recv; remote_send and remote_recv; MessageBackend; the Mailbox of pipelines.
-enum class Channel : uint8_t { kUser, kRemote, kCollective, kMailbox };
+// Channel: send and recv; remote_send and remote_recv; MessageBackend; the Mailbox of pipelines; the receiver's answer to
+// a DeviceOffer and what the sender then sends (group/internal/device_messages.h).
+enum class Channel : uint8_t { kUser, kRemote, kCollective, kMailbox, kAnswer, kConclusion };
 struct Tag {
   uint32_t group = 0;  // the group's id in the job, below 2^24
   Channel channel = Channel::kUser;

@@ -15,6 +15,7 @@ CALLS = "distributed/group/internal/device_calls.cc"
 LINKS = "distributed/group/internal/device_links.cc"
 ORDER = "distributed/group/internal/issue_order.cc"
 MESSAGE = "distributed/group/internal/message_work.cc"
+DEVICE_MESSAGES = "distributed/group/internal/device_messages.cc"
 NCCL = "distributed/cuda/nccl_collectives.cc"
 STREAM = "tensor/runtime/stream.cc"
 
@@ -54,7 +55,7 @@ WAITS = [
     Wait("the current stream of the call's kernels", STATE, [("    const StreamScope scope(stream);\n", "")]),
     # Memory that the call's stream uses.
     Wait("memory: record_use", STATE,
-         [("    for (const Tensor& x : collective.tensors) record_use(x, stream);\n", "    (void)&record_use;\n")]),
+         [("    for (const Tensor& x : collective.tensors) record_use(x, stream);\n", "")]),
     Wait("memory: tensors of collectives", "distributed/group/collectives.cc",
          [("  collective.tensors = args.all();\n", "")]),
     Wait("memory: the input of all_gather", "distributed/group/collectives.cc",
@@ -90,7 +91,7 @@ WAITS = [
          [("world_->stream_of(link.device));", "Stream::create(link.device));")]),
     # The order of the calls of all groups.
     Wait("order: a call waits until it is the next one", STATE,
-         [("  turn.wait(agreed, series(), call.op, call.watch);\n", "  (void)agreed;\n")]),
+         [("  turn.wait(call.op, call.watch);\n", "")]),
     Wait("order: the greatest proposal counts", STATE,
          [("    agreed = std::max(agreed, number);\n", "    agreed = proposed;\n")]),
     Wait("order: a call waits for proposals", ORDER,
@@ -103,7 +104,7 @@ WAITS = [
            "    order_.open_.erase(key_);\n  }\n")],
          needless=LATE),
     Wait("order: an agreed number wakes the next call", ORDER,
-         [("  }\n  order_.changed_.notify();\n  const auto is_next", "  }\n  const auto is_next")], needless=LATE),
+         [("  }\n  order_.changed_.notify();\n}\n\nbool IssueOrder", "  }\n}\n\nbool IssueOrder")], needless=LATE),
     # Queued calls, whose members may end.
     Wait("queued calls: watched", STATE, [("      world_->device_calls().watch(watched);\n", "")]),
     Wait("queued calls: the event of a watched call", STATE,
@@ -143,9 +144,43 @@ WAITS = [
     Wait("data parallel: PowerSGD's Q", "distributed/data_parallel/power_sgd.cc", [("      sums.wait();\n", "")]),
     # Messages of tensors on GPUs.
     Wait("messages: the event of the receiver's work", MESSAGE,
-         [("  if (staging) work->ready_ = Event::record(current_stream(keep.device()));\n", "")]),
-    Wait("messages: the event of the copy", MESSAGE, [("  ready_ = Event::record(stream);\n", "")]),
-    Wait("messages: a stream waits for either", MESSAGE, [("  stream.wait(ready_);\n", "")]),
+         [("    if (x) receive.posted = Event::record(current_stream(device));\n", "")]),
+    Wait("messages: the event of the sender's work", MESSAGE,
+         [("  offered->posted = Event::record(current_stream(x.device()));\n", "")]),
+    Wait("messages: the event of the copy", MESSAGE, [("  copied_ = Event::record(stream);\n", "")]),
+    Wait("messages: a stream waits for either", MESSAGE, [("  stream.wait(copied_);\n", "")]),
+    Wait("messages: the current stream waits for what NCCL does", MESSAGE,
+         [("current_stream(offered()->device).wait(offered()->done);", "void();")]),
+    Wait("messages: the host waits with a timeout", MESSAGE,
+         [("  while (!offered()->done.done()) {", "  while (false) {"),
+          ("  offered()->done.synchronize();  // throws its errors\n", "")]),
+    Wait("messages: the limit of the wait with a timeout", MESSAGE,
+         [("  while (!offered()->done.done()) {", "  while (false) {")]),
+    Wait("messages: the event is polled by Work::is_completed", MESSAGE,
+         [("return !offered()->is_queued || offered()->done.done();", "return true;")]),
+    Wait("messages: the agreement is polled by Work::is_completed", MESSAGE,
+         [("    if (offered() && !offered()->has_ended()) return membership_->failed();\n", "")]),
+    Wait("messages: the host waits for the agreement", MESSAGE,
+         [("    if (offered()) offered()->wait(*transport_, limits);\n", "")]),
+    Wait("messages: the host waits until it is queued", DEVICE_MESSAGES,
+         [("  if (by_library) wait_for(is_queued);\n", "")]),
+    Wait("messages: the host waits for data through host memory", DEVICE_MESSAGES,
+         [("  transport.wait(*conclusion, limits, op);\n", "  (void)transport;\n")]),
+    Wait("messages: NCCL's stream waits for the caller's work", DEVICE_MESSAGES,
+         [("  stream.wait(m.posted);\n  record_use", "  record_use")]),
+    Wait("messages: the copy to host memory waits for the caller's work", DEVICE_MESSAGES,
+         [("  stream.wait(m.posted);\n  const auto copy", "  const auto copy")]),
+    Wait("messages: memory", DEVICE_MESSAGES, [("  record_use(m.tensor, stream);\n", "")]),
+    Wait("messages: the event of NCCL's work", DEVICE_MESSAGES, [("  m.done = Event::record(stream);\n", "")]),
+    Wait("messages: queued in their turns", DEVICE_MESSAGES,
+         [("open.second.is_agreed && open.second.turn.is_next();", "open.second.is_agreed;")]),
+    Wait("messages: the greatest proposal counts", DEVICE_MESSAGES,
+         [("std::max(propose(m, series), answer.proposed)", "std::max(propose(m, series), uint64_t(1))")]),
+    Wait("messages: answered while others wait for their turns", DEVICE_MESSAGES,
+         [("  post(&Threads::answers, m->op, [this, m] { send_answer(m); });\n",
+           "  post(&Threads::turns, m->op, [this, m] { send_answer(m); });\n")]),
+    Wait("messages: watched", DEVICE_MESSAGES, [("  world_.device_calls().watch(watched);\n", "")]),
+    Wait("messages: the event of a watched message", DEVICE_MESSAGES, [("  watched->set_queued(m.done);\n", "")]),
     # Streams of GPUs.
     Wait("Stream::wait", STREAM, [("    stream->wait(*native->event);\n", "")]),
     Wait("Event::synchronize", STREAM, [("    event->synchronize();\n", "")]),

@@ -49,9 +49,10 @@ void PostedCalls::add(const CallSeries& series, int calls) {
 
 // A barrier of a group counts as a call of the group's collectives.
 bool PostedCalls::has(const CallSeries& series) const {
-  if (series.kind != CallSeries::Kind::kCollective && series.kind != CallSeries::Kind::kBarrier) return false;
+  const bool is_barrier = series.kind == CallSeries::Kind::kBarrier;
   std::lock_guard lock(mutex_);
-  return counts_.contains({CallSeries::Kind::kCollective, series.group, series.first});
+  return counts_.contains(
+      {is_barrier ? CallSeries::Kind::kCollective : series.kind, series.group, series.first});
 }
 
 CallQueue::CallQueue(std::shared_ptr<PostedCalls> posted, const CallSeries& series)

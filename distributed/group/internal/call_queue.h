@@ -28,7 +28,7 @@ class PostedCalls {
  public:
   void add(const CallSeries& series, int calls);  // calls < 0: they have ended
   bool none() const { return count_.load(std::memory_order_acquire) == 0; }
-  // Returns whether one of the calls is of the group of `series`; false for a series of messages.
+  // Returns whether one of the calls is of the group of `series`, or of the messages between its two ranks.
   bool has(const CallSeries& series) const;
 
   Futex changed;  // notified by add

@@ -10,6 +10,7 @@
 #include "gradus/distributed/health/still_threads.h"
 #include "gradus/distributed/health/waiting.h"
 #include "gradus/tensor/runtime/context.h"
+#include "gradus/tensor/runtime/device_allocator.h"
 #include "gradus/tensor/runtime/device_runtime.h"
 
 namespace gradus::dist::internal {
@@ -146,6 +147,12 @@ void DeviceCalls::end_all(std::list<std::shared_ptr<Watched>>& calls, const Fail
   find_device_library()->abort(connections);
   for (const auto& call : calls) posted_->add(call->series, -1);
   calls.clear();
+}
+
+void record_use(const Tensor& x, const Stream& stream) {
+  if (x.device().type != DeviceType::kCUDA || x.numel() == 0) return;
+  gradus::internal::DeviceAllocator::of(x.device())
+      .record_stream(x.storage()->data(), gradus::internal::native_stream(stream));
 }
 
 }  // namespace gradus::dist::internal

@@ -16,6 +16,7 @@
 #include "gradus/distributed/group/internal/call_queue.h"
 #include "gradus/distributed/health/membership.h"
 #include "gradus/distributed/transport/device_collectives.h"
+#include "gradus/tensor/tensor.h"
 
 namespace gradus::dist::internal {
 
@@ -71,5 +72,8 @@ class DeviceCalls {
   Connections retired_;
   std::thread watcher_, closer_;  // a call that closes a connection may wait for what the watcher ends
 };
+
+// Lets the allocator know that a stream uses the memory of a tensor, if it is on a GPU.
+void record_use(const Tensor& x, const Stream& stream);
 
 }  // namespace gradus::dist::internal

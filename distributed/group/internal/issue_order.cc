@@ -21,21 +21,25 @@ IssueOrder::Turn::~Turn() {
   order_.changed_.notify();
 }
 
-void IssueOrder::Turn::wait(uint64_t agreed, const CallSeries& group, const char* op,
-                            const WaitLimits& limits) {
+void IssueOrder::Turn::agree(uint64_t agreed, const CallSeries& call) {
   {
     const std::lock_guard lock(order_.mutex_);
     order_.open_.erase(key_);
-    key_ = {agreed, group};
+    key_ = {agreed, call};
     order_.open_.emplace(key_, this);
     order_.count_ = std::max(order_.count_, agreed);
   }
   order_.changed_.notify();
-  const auto is_next = [&] {
-    const std::lock_guard lock(order_.mutex_);
-    return order_.open_.begin()->second == this;
-  };
-  const WaitResult result = order_.changed_.wait(limits, is_next, op);
+}
+
+bool IssueOrder::Turn::is_next() const {
+  const std::lock_guard lock(order_.mutex_);
+  return order_.open_.begin()->second == this;
+}
+
+void IssueOrder::Turn::wait(const char* op, const WaitLimits& limits) {
+  const WaitResult result = order_.changed_.wait(
+      limits, [&] { return is_next(); }, op);
   if (result != WaitResult::kReady) throw_wait(op, result, limits, {});
 }
 

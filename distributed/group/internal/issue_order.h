@@ -34,14 +34,20 @@ class IssueOrder {
     Turn& operator=(const Turn&) = delete;
 
     uint64_t proposed() const { return key_.first; }
-    // Blocks until the call, whose number the members have agreed on, is the next one.
-    // Errors: the job's failure, or a timeout.
-    void wait(uint64_t agreed, const CallSeries& group, const char* op, const WaitLimits& limits);
+    // Sets the number that the members have agreed on. `call` decides between equal numbers.
+    void agree(uint64_t agreed, const CallSeries& call);
+    // Returns whether the call, whose number is agreed, is the next one.
+    bool is_next() const;
+    // Blocks until is_next(). Errors: the job's failure, or a timeout.
+    void wait(const char* op, const WaitLimits& limits);
 
    private:
     IssueOrder& order_;
     std::pair<uint64_t, CallSeries> key_;
   };
+
+  // Notified when another call may be the next one.
+  Futex& changed() { return changed_; }
 
  private:
   std::mutex mutex_;

@@ -1,7 +1,8 @@
 // MessageWork: point-to-point messages between two ranks, for send, recv, their object forms, remote_send and
 // Mailbox. A message is a MessageHeader and a payload; a receive is matched by peer and tag, in the order of
-// sending. The transport reads and writes host memory. Tensors of GPUs are staged: copied to and from host
-// memory by the threads that send and wait, since the transport's threads must not call CUDA.
+// sending. DeviceMessages moves the payload from GPU to GPU if it can. Otherwise the transport moves it between
+// hosts' memory, and tensors of GPUs are staged: copied to and from host memory by threads that may call CUDA,
+// unlike the transport's.
 #pragma once
 
 #include <functional>
@@ -10,6 +11,7 @@
 #include <string>
 
 #include "gradus/distributed/group/group_state.h"
+#include "gradus/distributed/group/internal/device_messages.h"
 #include "gradus/distributed/group/work.h"
 #include "gradus/distributed/transport/transport.h"
 #include "gradus/tensor/runtime/stream.h"
@@ -41,16 +43,12 @@ std::string describe(const MessageHeader& header);  // "f32[4,8]", "an object"
 MessageHeader header_of(const Tensor& x);
 // Errors: DeviceError if `device`, that of a received tensor, is meta.
 void check_payload_device(const char* op, Device device);
-// Returns x in host memory: x itself, or a copy in x's layout (row-major if x is not dense) if x is on a GPU.
-// Blocks until x's device has written x.
-Tensor to_payload(const Tensor& x);
-// Allocates the tensor that a header describes; undefined for kNone. For a GPU, the tensor is in host memory.
-// Errors: MismatchError naming rank `source` if the header is malformed or does not describe `bytes` bytes.
-Tensor allocate_payload(const char* op, int source, const MessageHeader& header, size_t bytes, Device device);
 
-// Called when a header has arrived: returns where the payload of `bytes` bytes is written. May run on any
-// thread with the transport's lock held, so it must not call the transport.
+// Called when a header has arrived: checks whether the receive takes it. May run on any thread with the transport's
+// lock held, so it must not call the transport.
 // Errors: MismatchError, which both ranks get.
+using CheckMessage = std::function<void(int source, const MessageHeader& header, size_t bytes)>;
+// As CheckMessage. Returns where the payload of `bytes` bytes is written.
 using AcceptMessage = std::function<void*(int source, const MessageHeader& header, size_t bytes)>;
 
 // What identifies a message. The group has several members, this rank among them.
@@ -73,19 +71,21 @@ Message make_message(const char* op, const Group& group, int peer, const char* w
 // before dropping the last reference. In a forked child the destructor leaves the parent's message alone.
 class MessageWork final : public WorkState {
  public:
-  // Sends x: row-major or channels-last, a result of to_payload, or undefined. The message keeps x alive.
+  // Sends x, row-major, channels-last, or undefined, and keeps it alive. On a GPU the message follows the work of the
+  // current stream, which after wait() follows the message. Without a library for GPUs send() blocks until x's device
+  // has written x.
   static Ref<MessageWork> send(const Message& message, const MessageHeader& header, const Tensor& x);
   // The caller keeps the payload alive until the message is done. `keep`: kept alive, may be undefined.
   static Ref<MessageWork> send(const Message& message, const MessageHeader& header,
                                std::span<const std::byte> payload, const Tensor& keep = {});
-  // The payload goes where `accept` returns. `keep` is the tensor that is written, or undefined: it stays
-  // alive, and its version changes when the message is done.
-  // `staging`: if `keep` is on a GPU, the host tensor that receives the payload. The first wait() or
-  // is_completed() after the message has arrived queues the copy to `keep` on the current stream of its
-  // thread, after the work that receive() finds on the stream of its own. Later calls make their current
-  // stream wait for the copy. `keep` is not written if the message fails, or if neither is called.
-  static Ref<MessageWork> receive(const Message& message, AcceptMessage accept, const Tensor& keep,
-                                  const Tensor& staging = {});
+  // Receives into x, row-major, or without it into a new tensor on `device`. The version of x changes when the message
+  // is done. On a GPU the message follows the work of the current stream, and the current stream of a thread follows the
+  // message after a wait(), or once is_completed() has returned true. If the payload is staged, the first of these calls
+  // queues the copy to the GPU; without one, x is not written.
+  static Ref<MessageWork> receive(const Message& message, CheckMessage check, Device device,
+                                  const Tensor& x = {});
+  // Receives into the memory that `accept` returns.
+  static Ref<MessageWork> receive_bytes(const Message& message, AcceptMessage accept);
 
   ~MessageWork() override;
 
@@ -96,19 +96,45 @@ class MessageWork final : public WorkState {
   void wait_from_now(const std::string& doing, std::optional<Milliseconds> timeout = {});
   bool is_completed() override;
   int source_rank() override;  // rank in the job; -1 for a send, or a receive that is not done
-  bool receives() const { return receives_; }
+  bool receives() const { return receive_ != nullptr; }
+  // Of a receive after wait(): the header, and the tensor that was received, undefined for kNone.
+  const MessageHeader& header() const { return receive_->header; }
+  const Tensor& tensor() const { return receive_->tensor; }
   // From now on the message makes progress even if no thread waits for it. `world` keeps it until it is done,
   // even if no Work refers to it.
   void detach(World& world);
 
  private:
-  MessageWork(const Message& message, const Tensor& keep, bool receives);
-  // Whether the payload of a receive goes to a staging tensor. Sends have no tensors of GPUs.
-  bool is_staged() const { return tensor_ && tensor_.device().type == DeviceType::kCUDA; }
-  bool has_ended();  // as is_completed, without the copy to a GPU
-  void arrived();    // counts a finished receive, and changes the version of a host tensor, once
-  void copy_from_staging();
+  // What a receive shares with the transport's request.
+  struct Receive {
+    const char* op;
+    std::string text;  // doing_
+    Milliseconds timeout;
+    uint32_t group;
+    std::shared_ptr<DeviceMessages> device_messages;
+    AcceptMessage accept;  // of bytes
+    CheckMessage check;    // of a tensor
+    Device device;
+    Tensor tensor;  // x, or the received one
+    Event posted;   // of work that uses x
+    MessageHeader header = {};
+    Tensor staging = {};                          // in host memory, until it is copied to the GPU
+    std::shared_ptr<DeviceMessage> offered = {};  // null: the payload came with the header
+
+    void* on_header(int source, std::span<const std::byte> bytes, size_t payload);
+  };
+
+  MessageWork(const Message& message, bool receives);
+  static Ref<MessageWork> start_receive(const Message& message, Receive receive);
+  // The message's part of DeviceMessages, or null. Of a receive, known when request_ is done.
+  const std::shared_ptr<DeviceMessage>& offered() const { return receive_ ? receive_->offered : offered_; }
+  bool goes_by_library() const { return offered() && offered()->by_library; }
+  bool has_ended();  // as is_completed, but only queued on the GPU
+  bool may_be_dropped();
+  void arrived();  // counts a finished receive, and changes the version of x, once
+  void order_current_stream();
   void wait_until_deadline();
+  friend void finish_messages(World& world);
 
   const char* const op_;
   const std::shared_ptr<Membership> membership_;
@@ -117,16 +143,17 @@ class MessageWork final : public WorkState {
   Deadline deadline_;
   const int peer_;
   std::string doing_;
-  const Tensor tensor_;
-  const bool receives_;
+  Tensor sent_;
   std::atomic<bool> arrived_{false};
-  std::mutex staging_mutex_;  // guards staging_ and ready_
-  Tensor staging_;            // undefined after the copy
-  Event ready_;               // when tensor_ may be written; after the copy, when it may be read
-  Ref<Request> request_;
+  std::mutex staging_mutex_;  // guards the receive's tensors and copied_
+  Event copied_;  // when x may be written; after the copy from the staging tensor, when it may be read
+  std::shared_ptr<Receive> receive_;
+  std::shared_ptr<DeviceMessage> offered_;  // of a send
+  Ref<Request> request_;  // the payload's; if the message is offered, a send's answer and a receive's offer
 };
 
-// Waits for the detached messages that this rank sends, until their deadlines. Drops the receives.
+// Waits for the detached messages that this rank sends, until their deadlines. Drops the receives, and offers to ranks
+// that have left without an answer.
 // Errors: the first one of a send.
 void finish_messages(World& world);
 

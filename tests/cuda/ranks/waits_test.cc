@@ -764,6 +764,212 @@ TEST_P(WaitsOnGpus, AMessageIsCopiedBetweenTheKernelsOfItsReceiver) {
   });
 }
 
+// Order: kernels that write the sender's tensor, the message, kernels behind the sender's wait() that write again.
+TEST_P(WaitsOnGpus, AMessageIsSentBetweenTheKernelsOfItsSender) {
+  run([] {
+    Expectations all;
+    const int other = 1 - dist::get_rank();
+    for (int round = 0; round < 16; ++round) {
+      const Stream before = Stream::create(own_device()), again = Stream::create(own_device());
+      std::optional<StreamScope> scope(before);
+      const Tensor x = late(input(round, dist::get_rank())), y = uninitialized();
+      if (round % 4 < 2) {
+        const Work receive = dist::irecv(y, {.src = other}), send = dist::isend(x, {.dst = other});
+        scope.emplace(again);
+        send.wait();
+        raw::fill_(x, kNan);
+        receive.wait();
+      } else if (dist::get_rank() == 0) {
+        dist::send(x, {.dst = 1});
+        raw::fill_(x, kNan);
+        dist::recv(y);
+      } else {
+        dist::recv(y);
+        dist::send(x, {.dst = 0});
+        raw::fill_(x, kNan);
+      }
+      all.add(y * 2, 2 * input(round, other));
+    }
+    all.check();
+  });
+}
+
+// Order: kernels on one GPU, a message to a rank on the CPU, which the sender's host copies.
+TEST_P(WaitsOnGpus, AMessageToTheHostIsCopiedBehindItsKernels) {
+  run([] {
+    for (int round = 0; round < 16; ++round) {
+      const double value = input(round, 0);
+      if (dist::get_rank() == 0) {
+        const StreamScope scope(Stream::create(own_device()));
+        const Tensor x = late(value);
+        dist::isend(x, {.dst = 1}).wait();
+        raw::fill_(x, kNan);
+        continue;
+      }
+      const Tensor x = full({kNumel}, -1);
+      dist::recv(x);
+      EXPECT_EQ(x.to_vector<float>(), std::vector<float>(kNumel, float(value)));
+    }
+  });
+}
+
+// Order: messages on one stream, kernels of another one, which uses the memory of freed tensors again. One rank reads what
+// it received, the other one frees it at once.
+TEST_P(WaitsOnGpus, TensorsOfMessagesAreNotUsedAgainBeforeTheyAreDone) {
+  if (!nccl()) GTEST_SKIP() << "the host waits until a message is copied";
+  run([] {
+    const Streams streams;
+    const StreamScope scope(streams.calls);
+    Expectations all;
+    const int other = 1 - dist::get_rank();
+    for (int round = 0; round < 12; ++round) {
+      Tensor x = late(input(round, dist::get_rank())), y = uninitialized();
+      const Tensor z = late(0, {30}), u = uninitialized({30});
+      Work send = dist::isend(x, {.dst = other}), receive = dist::irecv(y, {.src = other});
+      {
+        const StreamScope reads(streams.reads);
+        send.wait(), receive.wait();
+        if (dist::get_rank() == round % 2) all.add(y * 2, 2 * input(round, other), "the message");
+      }
+      x = y = Tensor(), send = receive = Work();
+      const Work last = dist::isend(z, {.dst = other});  // releases the messages that are queued
+      for (int i = 0; i < 3; ++i) {
+        const Tensor next = uninitialized();
+        raw::fill_(next, 5);
+        all.add(next, 5, "the next tensor");
+      }
+      dist::irecv(u, {.src = other}).wait(), last.wait();
+    }
+    all.check();
+  });
+}
+
+// The ranks start two messages and a call in opposite orders, and in both directions.
+TEST_P(WaitsOnGpus, MessagesAndCallsAreQueuedInOneOrder) {
+  run([] {
+    Expectations all;
+    const int rank = dist::get_rank(), other = 1 - rank;
+    for (int round = 0; round < 30; ++round) {
+      const Tensor x = late(input(round, rank)), y = late(-1), z = late(round),
+                   u = late(input(round, rank) + 1), v = late(-1);
+      const std::vector<std::function<Work()>> starts = {
+          [&] { return dist::isend(x, {.dst = other, .tag = 1}); },
+          [&] { return dist::all_reduce(z, {.async_op = true}); },
+          [&] { return dist::irecv(y, {.src = other, .tag = 1}); },
+          [&] { return dist::irecv(v, {.src = other, .tag = 2}); },
+          [&] { return dist::isend(u, {.dst = other, .tag = 2}); },
+      };
+      std::vector<Work> works;
+      for (size_t i = 0; i < starts.size(); ++i)
+        works.push_back(starts[rank == round % 2 ? i : starts.size() - 1 - i]());
+      for (const Work& work : works) work.wait();
+      all.add(y * 2, 2 * input(round, other), "the first message");
+      all.add(v * 2, 2 * input(round, other) + 2, "the second message");
+      all.add(z * 2, 4 * round, "the sum");
+    }
+    all.check();
+  });
+}
+
+// Order: a message that is_completed() has reported, or for which the host has waited with a timeout, kernels of a stream
+// that waits for nothing. wait() without a timeout waits until the message is queued.
+TEST_P(WaitsOnGpus, ACompletedMessageIsDone) {
+  run([&] {
+    const Streams streams;
+    Expectations all;
+    Tensors alive;
+    const int other = 1 - dist::get_rank();
+    for (int round = 0; round < 12; ++round) {
+      std::optional<StreamScope> scope(streams.calls);
+      const Tensor x = alive.emplace_back(late(input(round, dist::get_rank()))),
+                   y = alive.emplace_back(uninitialized());
+      const Work send = dist::isend(x, {.dst = other}), receive = dist::irecv(y, {.src = other});
+      for (const Work& work : {send, receive})
+        if (round % 2)
+          while (!work.is_completed()) std::this_thread::yield();
+        else
+          work.wait(Milliseconds(10'000));
+      if (!nccl()) synchronize(own_device());  // the copy to the GPU is queued
+      scope.emplace(streams.reads);
+      all.add(y * 2, 2 * input(round, other));
+      raw::fill_(x, kNan);
+    }
+    all.check();
+  });
+}
+
+// The timeout of wait() ends although the GPU is not done.
+TEST_P(WaitsOnGpus, AMessagesWaitWithATimeoutEnds) {
+  if (!nccl()) GTEST_SKIP() << "the message needs no GPU of the sender any more";
+  run([] {
+    const Tensor x = late(dist::get_rank());
+    std::optional<BlockedStream> blocked;
+    if (dist::get_rank() == 1) blocked.emplace(current_stream(own_device()));
+    const Work work = dist::get_rank() == 0 ? dist::isend(x, {.dst = 1}) : dist::irecv(x, {.src = 0});
+    EXPECT_THROW(work.wait(Milliseconds(60)), dist::TimeoutError);
+    EXPECT_FALSE(work.is_completed());
+    dist::barrier();
+    blocked.reset();
+    work.wait();
+    EXPECT_EQ(x.to_vector<float>(), std::vector<float>(kNumel, 0));
+  });
+}
+
+// A rank that exits without wait() does so after its queued messages.
+TEST_P(WaitsOnGpus, ARankExitsAfterItsQueuedMessages) {
+  if (!nccl()) GTEST_SKIP() << "a receive without wait() is dropped";
+  for (int round = 0; round < 3; ++round) {
+    std::vector<Tensor> results(2);
+    run([&] {
+      const int other = 1 - dist::get_rank();
+      const Tensor x = late(1 + dist::get_rank()), y = uninitialized();
+      if (dist::get_rank() == 1)
+        current_stream(own_device()).enqueue([] { std::this_thread::sleep_for(Milliseconds(50)); });
+      dist::irecv(y, {.src = other});
+      dist::isend(x, {.dst = other});
+      dist::barrier();
+      std::this_thread::sleep_for(Milliseconds(20));  // the receives have matched, or would be dropped
+      results[size_t(dist::get_rank())] = y;
+    });
+    for (int rank = 0; rank < 2; ++rank) {
+      const Tensor& y = results[size_t(rank)];
+      synchronize(y.device());
+      EXPECT_EQ(y.to_vector<float>(), std::vector<float>(kNumel, float(2 - rank)));
+    }
+  }
+}
+
+// A message that is not done by its deadline is ended, and the error names it.
+TEST_P(WaitsOnGpus, AMessageEndsAtItsDeadline) {
+  if (!nccl()) GTEST_SKIP() << "the message needs no GPU of the sender any more";
+  std::atomic<int> errors{0};
+  try {
+    run([&] {
+      const Milliseconds timeout(300);
+      const Tensor x = late(1);
+      std::optional<BlockedStream> blocked;
+      if (dist::get_rank() == 1) blocked.emplace(current_stream(own_device()));
+      const Work work = dist::get_rank() == 0 ? dist::isend(x, {.dst = 1, .timeout = timeout})
+                                              : dist::irecv(x, {.src = 0, .timeout = timeout});
+      const auto begin = std::chrono::steady_clock::now();
+      try {
+        work.wait();
+        if (dist::get_rank() == 0) synchronize(own_device());
+        dist::barrier();
+      } catch (const dist::TimeoutError& e) {
+        const std::string text = e.what();
+        errors += text.find("(tag 0) in group 'world' is queued on the GPUs of all members") != text.npos;
+      }
+      EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(3));
+      blocked.reset();
+      throw StateError("a test", "the end");
+    });
+  } catch (const Error&) {
+  }
+  clear_errors();
+  EXPECT_EQ(errors, 2);
+}
+
 // ---- streams ----
 
 // Order: kernels before an event, kernels of a stream that waits for nothing, queued by the host behind the event.
