@@ -97,7 +97,8 @@ class Recording {
   virtual bool is_current() const = 0;  // whether it is recorded, and its tensors were not replaced since
   // Records the step with these inputs, which later replays read, and runs it once.
   virtual Tensors record(const CapturedStep::Function& step, const Tensors& inputs) = 0;
-  virtual void replay() = 0;
+  // Returns false, and does nothing, if another process does not replay the step.
+  virtual bool replay() = 0;
   // Enclose the copies of inputs and results on the caller's stream, which may be another one in each call.
   virtual void begin_copies() {}
   virtual void end_copies() {}
@@ -125,9 +126,10 @@ class CpuRecording final : public Recording {
     calls_ = std::move(calls);
     return outputs;
   }
-  void replay() override {
+  bool replay() override {
     draws_.repeat();
     calls_->replay();
+    return true;
   }
   const Capture& capture() const override { return *calls_; }
   bool uses(const Storage& storage) const override { return calls_->uses(storage); }
@@ -165,15 +167,18 @@ class GpuRecording final : public Recording {
       }
     });
     generator->set_state(state);
-    replay();
+    if (!replay()) throw StateError("CapturedStep", "another rank has not recorded the step");
     return outputs;
   }
-  void replay() override {
-    run_on(stream_, [&] {
+  bool replay() override {
+    const std::shared_ptr<RandomGenerator> generator = Context::current().generator;
+    const auto state = generator->state();
+    const bool has_run = run_on(stream_, [&] {
       draws_.repeat();
-      graph_->launch();
-      return 0;
+      return graph_->launch();
     });
+    if (!has_run) generator->set_state(state);
+    return has_run;
   }
   void begin_copies() override {
     if (copied_) current_stream(stream_.device()).wait(*copied_);
@@ -222,7 +227,7 @@ struct CapturedStep::Entry {
     return has_recording && recording->is_current() && exchanged_parameters == internal::exchanged_parameters;
   }
   void record(const Function& step);
-  void replay();
+  bool replay();
   void store_gradients() const;
 };
 
@@ -252,14 +257,15 @@ void CapturedStep::Entry::record(const Function& step) {
 
 // Errors: StateError if a parameter has a gradient where it had none in the recording, to which the function would
 // add; those of the kernels.
-void CapturedStep::Entry::replay() {
+bool CapturedStep::Entry::replay() {
   for (const Ref<autograd::Leaf>& leaf : empty_leaves)
     if (leaf->grad.defined())
       throw StateError(
           "CapturedStep", "the parameter ", describe(leaf->tensor()),
           " has a gradient, but had none when the step was captured: clear gradients in every step");
-  recording->replay();
+  if (!recording->replay()) return false;
   store_gradients();
+  return true;
 }
 
 // Gives the parameters copies of dense gradients, which later replays do not change.
@@ -311,19 +317,22 @@ CapturedStep::Entry* CapturedStep::find(const Tensors& inputs, Device device) {
 CapturedStep::Tensors CapturedStep::operator()(const Tensors& inputs) {
   const Device device = checked_device(inputs);
   Entry* const e = find(inputs, device);
-  if (!e) return copies(step_(detached(inputs)));
-  const bool is_recorded = e->is_recorded();
-  if (e->has_recording && !is_recorded) e->has_recording = false, e->warm_up = 0;
-  if (!is_recorded && (e->warm_up < options_.warm_up || !e->recording->is_warm())) {
+  const bool is_recorded = e && e->is_recorded();
+  if (e && e->has_recording && !is_recorded) e->has_recording = false, e->warm_up = 0;
+  const bool is_warm = e && e->warm_up >= options_.warm_up && e->recording->is_warm();
+  const bool all_agree = !hook_ || is_recorded || hook_->skip(is_warm);
+  if (!e || (is_warm && !all_agree)) return copies(step_(detached(inputs)));
+  if (!is_recorded && !is_warm) {
     ++e->warm_up;
     return copies(e->recording->warm_up(step_, detached(inputs)));
   }
   e->recording->begin_copies();
   for (size_t i = 0; i < inputs.size(); ++i) raw::copy_(e->inputs[i], inputs[i]);
   if (is_recorded) {
-    e->replay();
+    if (!e->replay()) return copies(step_(detached(inputs)));
   } else {
     e->record(step_);
+    if (const Ref<ReplayHook>& hook = e->recording->capture().replay_hook) hook_ = hook;
     for (size_t i = 0; i < inputs.size(); ++i)
       if (e->recording->uses(*inputs[i].storage())) {
         e->has_recording = false;

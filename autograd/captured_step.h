@@ -15,6 +15,10 @@
 // no effect in them, and numbers of the host (a momentum, `training`) keep the values of the recording. Random
 // numbers go on, and so do learning rates, step counts, the scale of a GradScaler and the counts of an AveragedModel.
 // Call schedules, change options and read values (item(), print) outside of the function.
+//
+// On GPUs that NCCL connects the function may call collectives (DistributedDataParallel, SyncBatchNorm, all_reduce). All
+// ranks then call the step together: a replay is a call that the ranks match. If a rank has no recording for its inputs, all
+// run the function.
 #pragma once
 
 #include <cstddef>
@@ -25,6 +29,8 @@
 #include "gradus/tensor/tensor.h"
 
 namespace gradus {
+
+class ReplayHook;
 
 struct CapturedStepOptions {
   int warm_up = 3;         // calls before the recording, for inputs of new shapes
@@ -48,8 +54,9 @@ class CapturedStep {
   // on a GPU only with Context::deterministic. On a GPU the host does not wait, and errors about values are thrown
   // when it synchronizes.
   // Errors: those of the function and of its kernels; StateError "[op] cannot be captured" for an op that needs
-  // values on the host, such as item() or nonzero, and for collectives; DeviceError unless all inputs are on
-  // cpu:0 or on one GPU. After an error, parameters may have been changed, as by the function.
+  // values on the host, such as item() or nonzero, for messages, and for collectives through host memory or of groups
+  // with different members; those of a collective; DeviceError unless all inputs are on cpu:0 or on one GPU. After an
+  // error, parameters may have been changed, as by the function.
   Tensors operator()(const Tensors& inputs);
 
   // Returns the number of shapes that are recorded, and the size of the memory that intermediate results of the
@@ -65,6 +72,7 @@ class CapturedStep {
   Function step_;
   const CapturedStepOptions options_;
   std::vector<std::unique_ptr<Entry>> entries_;
+  Ref<ReplayHook> hook_;  // of the last recording that has collectives
 };
 
 }  // namespace gradus

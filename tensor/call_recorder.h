@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "gradus/tensor/runtime/capture.h"
+#include "gradus/tensor/runtime/stream.h"
 #include "gradus/tensor/stored_call.h"
 
 namespace gradus::internal {
@@ -18,6 +19,8 @@ class CallRecorder final : public Capture {
   bool is_recording() const override { return true; }
   void add(const KernelCall& call) override;
   void allocated(const Storage& storage) override { own_.insert(&storage); }
+  void use(const Ref<Storage>&) override {}
+  Stream side_stream() override { return Stream::of(kCPU); }
   bool is_own(const Storage& storage) const override { return own_.contains(&storage); }
   void run_on_host(const char* op, std::function<void()> f) override;
   void after_replay(std::function<void()> f) override { after_replay_.push_back(std::move(f)); }

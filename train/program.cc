@@ -32,16 +32,16 @@ void check_folder_of(const fs::path& file) {
     throw FileError("run", "there is no folder ", dir.string(), " for ", file.string());
 }
 
-// Errors: ValueError for --devices or --capture with several ranks, and for both options together.
+// Errors: ValueError for --devices with several ranks or with --capture, and for --capture with several ranks on the CPU.
 void check_ranks(const std::string& name, const RunOptions& o, int ranks) {
   if (o.devices.size() > 1 && ranks > 1)
     throw ValueError(name, "--devices goes with one rank alone, without --nproc and --pipeline, got ", ranks,
                      " ranks");
   if (o.devices.size() > 1 && o.capture.value_or(false))
     throw ValueError(name, "--devices does not go with --capture: a step is captured on one device");
-  if (ranks > 1 && o.capture.value_or(false))
-    throw ValueError(name, "--capture goes with one rank alone, got ", ranks,
-                     ": a replay does not call other ranks");
+  if (ranks > 1 && o.capture.value_or(false) && o.device.value_or(kCPU) == kCPU)
+    throw ValueError(name, "--capture on the CPU goes with one rank alone, got ", ranks,
+                     ": a replay does not call other ranks there; with --device cuda it does");
 }
 
 // Calls load or save of raw::conv_benchmark with a folder in the user's cache. A failure is a warning, or nothing

@@ -46,7 +46,7 @@ struct Interrupted : std::exception {
 //   130      `body` threw Interrupted, also if only one rank received the signal
 //   128 + n  the process that started child processes received the signal n
 //   1        another error, such as an exception of `body`, or ValueError for --devices with several ranks or
-//            --capture
+//            --capture, and for --capture with several ranks on the CPU
 int run(const std::string& name, RunOptions& options, const std::function<void()>& body);
 // The same for a body that takes the options: run("mnist", parse(argc, argv), fit).
 template <std::derived_from<RunOptions> Options>

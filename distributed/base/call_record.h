@@ -57,7 +57,9 @@ struct OpInfo {
   ROW(kDistributedDataParallel, "DistributedDataParallel")                                                         \
   ROW(kSeparateDistributedDataParallel, "SeparateDistributedDataParallel")                                         \
   ROW(kSaveTrainingState, "TrainingState::save")                                                                   \
-  ROW(kBackward, "backward") /* which gradients a backward computes (data_parallel's BackwardNote) */
+  ROW(kBackward, "backward") /* which gradients a backward computes (data_parallel's BackwardNote) */               \
+  ROW(kCapturedStep, "CapturedStep") /* the launch of a captured step */                                           \
+  ROW(kSyncBatchNorm, "SyncBatchNorm") /* how many elements per channel the ranks have */
 // clang-format on
 
 #define GRADUS_ENUMERATOR(op, ...) op,

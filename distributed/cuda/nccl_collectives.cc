@@ -183,8 +183,20 @@ class NcclCollectives final : public DeviceCollectives {
     });
   }
 
-  // Ends poll_until_queued(), which has the lock. Later calls throw.
-  void begin_abort() noexcept { is_aborted_ = true; }
+  // Ends poll_until_queued(), which has the lock. Later calls throw. ncclCommAbort blocks until all graphs with calls of
+  // the communicator are destroyed.
+  void begin_abort() noexcept {
+    is_aborted_ = true;
+    const std::lock_guard lock(graphs_mutex_);
+    for (const auto& one : graphs_)
+      if (const auto graph = one.lock()) graph->destroy();
+  }
+  void add_graph(const std::shared_ptr<CapturedGraph>& graph) override {
+    const std::lock_guard lock(graphs_mutex_);
+    std::erase_if(graphs_, [](const auto& one) { return one.expired(); });
+    graphs_.push_back(graph);
+    if (is_aborted_) graph->destroy();
+  }
   // Returns the communicator, which the caller must abort; null if another caller has it. A thread that does not give
   // up the lock is inside NCCL, and blocks: only the abort ends that.
   ncclComm_t take() noexcept {
@@ -224,7 +236,9 @@ class NcclCollectives final : public DeviceCollectives {
   }
 
  private:
-  cudaStream_t handle() const { return static_cast<cudaStream_t>(native_->handle()); }
+  cudaStream_t handle() const {
+    return static_cast<cudaStream_t>(gradus::internal::current_native_stream(stream_.device())->handle());
+  }
   void abort() noexcept {
     NcclCollectives* const self = this;
     abort_all({&self, 1});
@@ -297,7 +311,7 @@ class NcclCollectives final : public DeviceCollectives {
     return empty({int64_t(bytes)}, {.dtype = DType::kU8, .device = stream_.device()});
   }
   void copy(void* to, const void* from, size_t bytes) const {
-    native_->runtime().copy(to, from, int64_t(bytes), native_->handle());
+    native_->runtime().copy(to, from, int64_t(bytes), handle());
   }
 
   const Nccl& nccl_;
@@ -305,6 +319,8 @@ class NcclCollectives final : public DeviceCollectives {
   const Stream stream_;
   const std::shared_ptr<gradus::internal::NativeStream> native_;
   std::atomic<bool> is_aborted_{false};
+  std::mutex graphs_mutex_;
+  std::vector<std::weak_ptr<CapturedGraph>> graphs_;
   std::recursive_timed_mutex mutex_;  // of what follows
   ncclComm_t comm_ = nullptr;
   bool in_group_ = false, is_closing_ = false;

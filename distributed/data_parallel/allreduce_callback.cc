@@ -24,6 +24,7 @@
 #include "gradus/distributed/group/any_rank.h"
 #include "gradus/distributed/group/functional.h"
 #include "gradus/tensor/ops/creation.h"
+#include "gradus/tensor/runtime/context.h"
 
 namespace gradus::dist {
 
@@ -373,6 +374,7 @@ void AllReduceCallback::begin(const std::vector<Tensor>& attached, const std::ve
     indices += concat(i, ' ');
     b.reached[i] = reached[t] || (!b.accumulating && (*params_)[i].accumulated.defined());
   }
+  check_capture();
   if (b.accumulating || is_single_rank()) return;
   plan();
   b.in_outer_recording = is_outer_recording_open();
@@ -399,6 +401,23 @@ void AllReduceCallback::begin(const std::vector<Tensor>& attached, const std::ve
   b.start(plan_, last_consensus_);
 }
 
+// In a step that is captured: refuses what needs the host in each step. Gradients that were accumulated before the step,
+// or are accumulated by it for a later one, are in other memory each time: such a step is recorded again.
+void AllReduceCallback::check_capture() {
+  Capture* const capture = recording_capture();
+  if (!capture) return;
+  if (options_.check_divergence_every > 0)
+    refuse_capture("backward", "check_divergence_every compares parameters on the host");
+  if (options_.check_finite) refuse_capture("backward", "check_finite reads gradients on the host");
+  if (join_) refuse_capture("backward", "within join() a rank may have no more steps");
+  if (captured_.first != capture->id) captured_ = {capture->id, std::make_shared<bool>()};
+  *captured_.second = in_no_sync();
+  const bool begins_with = params_->has_accumulated([&](const Tensor& x) { return !capture->is_own(*x.storage()); });
+  capture->valid_while([self = shared_from_this(), begins_with, ends_with = captured_.second] {
+    return !begins_with && !*ends_with && !self->params_->has_accumulated([](const Tensor&) { return true; });
+  });
+}
+
 // ready, landed and finish own a reference to the Backward: a hook that they call may begin another backward,
 // which fails and abandons the current one.
 
@@ -422,7 +441,8 @@ std::optional<Tensor> AllReduceCallback::ready(const Tensor& param, const Tensor
 std::vector<GradCallback::Delivery> AllReduceCallback::landed() {
   std::vector<Delivery> all;
   const std::shared_ptr<Backward> b = backward_;
-  if (!b || !b->is_reducing() || options_.comm_hook) return all;
+  // In a step that is captured no call is done before its graph runs.
+  if (!b || !b->is_reducing() || options_.comm_hook || recording_capture()) return all;
   if (!b->all_delivered() && b->try_consensus()) b->deliver_completed(all);
   return all;
 }

@@ -159,6 +159,7 @@ class AllReduceCallback final : public GradCallback, public std::enable_shared_f
   bool is_single_rank() const { return group_.size() == 1; }
   Backward& open_backward();
   void count_backward();
+  void check_capture();
   // Makes plan_, the assignment of gradients to buckets, if plan_ is null.
   void plan();
   // Returns this rank's note of a BackwardNote::Kind. `backward` is null if the recording ended without one.
@@ -186,6 +187,7 @@ class AllReduceCallback final : public GradCallback, public std::enable_shared_f
   int64_t synchronized_ = 0;                    // number of completed synchronizing backwards
   std::shared_ptr<const internal::Consensus> last_consensus_;
   std::shared_ptr<Backward> backward_;  // the current backward
+  std::pair<uint64_t, std::shared_ptr<bool>> captured_;  // id of a capture; whether its last backward was in no_sync
   ReducerStats stats_;
 };
 

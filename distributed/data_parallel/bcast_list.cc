@@ -75,10 +75,11 @@ PackedBroadcast::PackedBroadcast(const Group& group, const std::vector<Tensor>& 
 
 std::vector<Tensor> PackedBroadcast::Pack::views() const {
   std::vector<Tensor> all;
-  char* data = static_cast<char*>(flat.raw_ptr());
+  int64_t offset = 0;  // in bytes
   for (const Tensor& x : tensors) {
-    all.push_back(from_blob(data, x.shape(), {.dtype = x.dtype(), .device = flat.device()}));
-    data += x.nbytes();
+    all.push_back(Tensor(make_ref<TensorImpl>(flat.storage(), offset / size_of(x.dtype()), x.shape(),
+                                              row_major_strides(x.shape()), x.dtype())));
+    offset += x.nbytes();
   }
   return all;
 }

@@ -21,6 +21,17 @@ class GroupStatisticsReduction final : public nn::StatisticsReduction {
   Tensor all_gather(const Tensor& x) override {  // x [k] of each rank -> [size, k]
     return functional::cat_all_gather(reshape(x, {1, x.numel()}), 0, {group_});
   }
+  int64_t sum(int64_t local) override {
+    int64_t total = 0;
+    internal::Collective call{.op = "SyncBatchNorm", .record = {.op = internal::Op::kSyncBatchNorm}, .sizes = {local}};
+    call.is_agreement = true;
+    call.move = [&](internal::MatchedCall& matched) {
+      for (const auto& sizes : matched.sizes)
+        for (const int64_t n : sizes) total += n;
+    };
+    group_.state().run(std::move(call), false, {});
+    return total;
+  }
 
  private:
   const Group group_;

@@ -149,7 +149,9 @@ bool any_rank_has_gradient(const Group& group, CallRecord record, bool local) {
   const auto move = [&](MatchedCall& matched) {
     for (const CallRecord& r : matched.records) any = any || r.flags;
   };
-  group.state().run({name_of(record.op).data(), record, {}, {}, move}, false, {});
+  Collective call{name_of(record.op).data(), record, {}, {}, move};
+  call.is_agreement = true;
+  group.state().run(std::move(call), false, {});
   return any;
 }
 

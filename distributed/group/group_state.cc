@@ -9,6 +9,7 @@
 #include <numeric>
 
 #include "gradus/distributed/group/agreement.h"
+#include "gradus/distributed/group/internal/captured_calls.h"
 #include "gradus/distributed/transport/single_rank_backend.h"
 #include "gradus/tensor/runtime/context.h"
 #include "gradus/tensor/runtime/environment.h"
@@ -21,6 +22,7 @@ namespace {
 // the same result. So a mistake is the same MismatchError everywhere, and no data moves with wrong sizes. The
 // exchange is also a barrier: when it returns, every member is in this call.
 
+constexpr const char* kThroughHost = "the data goes through host memory, and the host takes no part in a replay";
 constexpr size_t kMaxSizes = (kMaxExchangeBytes - sizeof(CallRecord)) / sizeof(int64_t);
 
 // A message is the bytes of a CallRecord, in the host's byte order, followed by the sizes as int64.
@@ -107,6 +109,37 @@ class GpuWork final : public WorkState {
   const std::shared_ptr<const GpuCall> call_;
 };
 
+// The future of an asynchronous call of a step that is captured. In the recording nothing has run yet.
+class CapturedWork final : public WorkState {
+ public:
+  CapturedWork(uint64_t capture, std::shared_ptr<const GpuCall> call) : capture_(capture), call_(std::move(call)) {}
+
+  void wait(std::optional<Milliseconds> timeout) override {
+    if (timeout) refuse_capture("wait", "with a timeout the host waits, and it takes no part in a replay");
+    check("wait");
+    current_stream(call_->device).wait(call_->done);
+  }
+  bool is_completed() override {
+    refuse_capture("is_completed", "the host takes no part in a replay");
+    check("is_completed");
+    return false;
+  }
+
+ private:
+  void check(const char* op) const {
+    if (capture_id() != capture_)
+      throw StateError(op, "the work is a part of a captured step: wait for it within the step's function");
+  }
+
+  const uint64_t capture_;
+  const std::shared_ptr<const GpuCall> call_;
+};
+
+// Thrown on all members, which are at the same point, so that the job goes on.
+struct CaptureRefused : StateError {
+  using StateError::StateError;
+};
+
 }  // namespace
 
 void MatchedCall::gather(int root, ConstBlock in, std::vector<Block> out) {
@@ -174,7 +207,8 @@ std::string GroupState::backend_name() const { return size() > 1 ? world_->backe
 
 Work GroupState::run(Collective collective, bool async, std::optional<Milliseconds> timeout) {
   check_member(collective.op);
-  refuse_capture(collective.op, "a replay does not call other ranks");
+  Capture* const capture = recording_capture();
+  if (capture) check_capture(*capture, collective);
   if (collective.sizes.size() > kMaxSizes)
     throw ValueError(collective.op, "at most ", kMaxSizes, " sizes can be compared between ranks, got ",
                      collective.sizes.size());
@@ -192,15 +226,24 @@ Work GroupState::run(Collective collective, bool async, std::optional<Millisecon
           ? observer->announce(
                 {.kind = RangeKind::kCollective, .name = collective.op, .bytes = collective.record.bytes})
           : -1;
-  // A group of one also runs an async call at once, unless another call is in progress.
-  if (!async || size() == 1)
-    if (queue_.try_run([&] {
-          const RunningRange running(observer, range);
-          execute(collective, limits, gpu.get());
-        })) {
+  // A group of one also runs an async call at once, unless another call is in progress. A captured call runs on this
+  // thread, which has the capture.
+  if (!async || size() == 1 || capture) {
+    const auto run_here = [&] {
+      return queue_.try_run([&] {
+        const RunningRange running(observer, range);
+        execute(collective, limits, gpu.get());
+      });
+    };
+    bool has_run = run_here();
+    while (capture && !has_run) queue_.wait_until_idle(), has_run = run_here();
+    if (has_run) {
+      if (capture && async && gpu)
+        return Work(Ref<WorkState>(make_ref<CapturedWork>(capture->id, std::move(gpu))));
       if (gpu) current_stream(gpu->device).wait(gpu->done);
       return Work();
     }
+  }
 
   const auto state = make_ref<QueuedWork>(collective.op, world_ ? world_->membership : nullptr, queue_.id());
   const auto posted =
@@ -224,6 +267,20 @@ Work GroupState::run(Collective collective, bool async, std::optional<Millisecon
   if (gpu) work = Work(Ref<WorkState>(make_ref<GpuWork>(std::move(work), std::move(gpu))));
   if (!async) work.wait();
   return work;
+}
+
+// Errors: StateError for a call that a replay cannot repeat. All members that run the same step throw it.
+void GroupState::check_capture(const Capture& capture, const Collective& collective) const {
+  if (collective.is_agreement && capture.device() != kCPU) return;
+  if (collective.device != capture.device() || capture.device() == kCPU)
+    refuse_capture(collective.op, "a replay does not call other ranks, but for tensors on the step's GPU");
+  if (size() == 1) return;
+  if (!world_->uses_device_library) refuse_capture(collective.op, kThroughHost);
+  if (const CapturedCalls* const calls = CapturedCalls::of(capture))
+    if (const GroupState& first = calls->group(); first.members() != members_)
+      throw StateError(collective.op, "cannot be captured: group '", name_, "' has the ranks ", to_text(members_),
+                       ", and the step's first call was of group '", first.name(), "' with the ranks ",
+                       to_text(first.members()), ": all groups of a step must have the same members");
 }
 
 void GroupState::execute(Collective& collective, const WaitLimits& limits, GpuCall* gpu) {
@@ -266,32 +323,51 @@ void GroupState::execute(Collective& collective, const WaitLimits& limits, GpuCa
 }
 
 // The call's stream waits for the caller's work. DeviceCalls watches calls of the library: no kernel may wait for a
-// member that has gone. An error ends the job: the other members have the call under way, too.
+// member that has gone. An error ends the job: the other members have the call under way, too. A captured call is not
+// queued, but a launch of its graph is.
 void GroupState::move_on_gpu(const Collective& collective, MatchedCall& matched, GpuCall& gpu,
                              const std::string& text) {
   const Call& call = matched.call;
+  Capture* const capture = recording_capture();
   try {
     DeviceLinks::Link& link = links_->get(call, matched.records);
+    const bool uses_library = link.uses_library(collective.record);
+    if (capture && size() > 1 && !(uses_library && link.by_library))
+      throw CaptureRefused(call.op, "cannot be captured: ",
+                           uses_library ? "the group has not connected its GPUs yet; make a call before"
+                                        : kThroughHost);
     std::shared_ptr<DeviceCollectives> collectives = link.by_host;
     std::shared_ptr<DeviceCalls::Watched> watched;
     std::optional<IssueOrder::Turn> turn;
-    if (link.uses_library(collective.record)) {
+    if (uses_library) {
       wait_for_turn(turn.emplace(world_->issue_order), call);
       if (!link.by_library) links_->connect(call, link, size());
       collectives = link.by_library;
-      watched =
-          std::make_shared<DeviceCalls::Watched>(collectives, call.watch.deadline, call.op, text, series());
+    }
+    const Stream stream = capture ? capture->side_stream() : collectives->stream();
+    if (uses_library && capture) {
+      if (!capture->replay_hook)
+        capture->replay_hook = make_ref<CapturedCalls>(Ref<GroupState>(this), matched.records[0].sequence, gpu.device);
+      CapturedCalls::of(*capture)->add(collectives);
+    } else if (uses_library) {
+      watched = std::make_shared<DeviceCalls::Watched>(
+          collective.connections.empty() ? std::vector{collectives} : collective.connections, stream,
+          call.watch.deadline, call.op, text, series());
       world_->device_calls().watch(watched);
     }
-    const Stream& stream = collectives->stream();
     const StreamScope scope(stream);
     stream.wait(gpu.posted);
-    for (const Tensor& x : collective.tensors) record_use(x, stream);
+    for (const Tensor& x : collective.tensors) {
+      record_use(x, stream);
+      if (capture && x.device() == gpu.device) capture->use(x.storage());
+    }
     matched.gpus = collectives.get();
     collective.move(matched);
     gpu.done = Event::record(stream);
     if (watched) watched->set_queued(gpu.done);
   } catch (const RankKilled&) {
+    throw;
+  } catch (const CaptureRefused&) {
     throw;
   } catch (...) {
     report_backward_failure(world_.get(), std::current_exception(), concat("failed in ", call.op).c_str());

@@ -57,6 +57,10 @@ struct Collective {
   // Called when the group's earlier calls have ended, before the records are exchanged: fills in fields that
   // are known only then. Returns false to skip the call; all members must return the same.
   std::function<bool(Collective&)> prepare = {};
+  // Whether the call only agrees on later calls on GPUs. In a captured step it is made once, in the recording.
+  bool is_agreement = false;
+  // Of the launch of a captured step: those whose calls the graph has.
+  std::vector<std::shared_ptr<DeviceCollectives>> connections = {};
 };
 
 // The events of a call on a GPU.
@@ -83,7 +87,9 @@ class GroupState final : public Counted {
   // keeps the GroupState alive. In a group of one, an async collective also runs in the call, unless another
   // call is in progress. No `timeout`: the group's. Thread-safe.
   // A call on a GPU is over for the host when it is queued there; the caller's current stream waits for its result.
-  // Errors: ValueError at once if this rank is no member; those of the collective, on Work::wait if `async`.
+  // Within a step that is captured: Note [Captured calls] in internal/captured_calls.h.
+  // Errors: ValueError at once if this rank is no member; those of the collective, on Work::wait if `async`;
+  // StateError "[op] cannot be captured".
   Work run(Collective collective, bool async, std::optional<Milliseconds> timeout);
 
   bool is_member() const { return index_ >= 0; }
@@ -127,6 +133,7 @@ class GroupState final : public Counted {
   std::atomic<uint32_t> last_remote_id{0};
 
  private:
+  void check_capture(const Capture& capture, const Collective& collective) const;
   void execute(Collective& collective, const WaitLimits& limits, GpuCall* gpu);
   void move_on_gpu(const Collective& collective, MatchedCall& matched, GpuCall& gpu, const std::string& text);
   void wait_for_turn(IssueOrder::Turn& turn, const Call& call);

@@ -22,6 +22,7 @@ namespace internal {
 // group, or the peer is this rank.
 Message make_message(const char* op, const Group& handle, int peer, const char* what, uint32_t tag,
                      std::optional<Milliseconds> timeout) {
+  refuse_capture(op, "a replay sends and receives no messages");
   GroupState& group = handle.state();
   group.check_member(op);
   if (peer != kAnyRank) group.index_of(peer, op, what);

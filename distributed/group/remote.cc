@@ -46,6 +46,7 @@ struct Link {
 };
 
 Link checked_link(const char* op, const Group& group, int peer, std::optional<Milliseconds> timeout) {
+  refuse_capture(op, "a replay sends and receives no messages");
   GroupState& state = group.state();
   state.check_member(op);
   state.index_of(peer, op, "rank");

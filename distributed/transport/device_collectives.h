@@ -1,4 +1,4 @@
-// DeviceCollectives: the collectives of one group on memory of GPUs, one GPU per member. A call is queued on stream(), as
+// DeviceCollectives: the collectives of one group on memory of GPUs, one GPU per member. A call is queued on a stream, as
 // a kernel is. Implementations:
 //
 //   StagedCollectives (group/internal/staged_collectives.h)   through host memory, by a Backend
@@ -12,6 +12,7 @@
 #include <string>
 
 #include "gradus/distributed/transport/backend.h"
+#include "gradus/tensor/runtime/capture.h"
 #include "gradus/tensor/runtime/stream.h"
 
 namespace gradus::dist::internal {
@@ -20,6 +21,8 @@ namespace gradus::dist::internal {
 // thread at any time.
 class DeviceCollectives : public Collectives {
  public:
+  // The caller makes it the current stream. In a step that is captured, NcclCollectives and SingleRankOnGpu queue their
+  // calls on another current stream of the GPU.
   virtual const Stream& stream() const = 0;
   // Queues the calls of all_reduce that f makes as one.
   virtual void together(const Call& call, const std::function<void()>& f) {
@@ -31,6 +34,8 @@ class DeviceCollectives : public Collectives {
   // Frees what the members share; all of them call it. No calls are queued here. Returns false until the others have
   // done so, too: call it again then. May wait for work that is queued on the GPU.
   virtual bool close() noexcept { return true; }
+  // Registers a graph that has calls of this object: an abort destroys it first.
+  virtual void add_graph(const std::shared_ptr<CapturedGraph>&) {}
 };
 
 // Connects members that have a GPU each. A program has one if it is linked with //distributed/cuda.

@@ -48,18 +48,17 @@ class SingleRankBackend final : public OneMember<Backend> {
 
 class SingleRankOnGpu final : public OneMember<DeviceCollectives> {
  public:
-  explicit SingleRankOnGpu(const Stream& stream)
-      : stream_(stream), native_(gradus::internal::native_stream(stream)) {}
+  explicit SingleRankOnGpu(const Stream& stream) : stream_(stream) {}
 
   const Stream& stream() const override { return stream_; }
 
  private:
   void copy_bytes(void* out, const void* in, size_t bytes) override {
-    native_->runtime().copy(out, in, int64_t(bytes), native_->handle());
+    const auto current = gradus::internal::current_native_stream(stream_.device());
+    current->runtime().copy(out, in, int64_t(bytes), current->handle());
   }
 
   const Stream stream_;
-  const std::shared_ptr<gradus::internal::NativeStream> native_;
 };
 
 }  // namespace

@@ -159,11 +159,15 @@ Tensor BatchNorm::forward_synchronized(const Tensor& x) {
   const int64_t C = *options().features;
   const BatchStatistics local = batch_statistics(x);
   const Tensor count = empty({1}, {DType::kF64, x.device()});
-  raw::fill_(count, double(C > 0 ? x.numel() / C : 0));
+  const int64_t local_rows = C > 0 ? x.numel() / C : 0;
+  raw::fill_(count, double(local_rows));
   const Tensor all = reduction_->all_gather(cat({count, local.mean, local.m2}, 0));  // f64[size, 1 + 2 C]
   const Tensor counts = detach(narrow(all, 1, 0, 1)), means = narrow(all, 1, 1, C),
                m2s = narrow(all, 1, 1 + C, C);
-  const double rows = sum(counts).item<double>(), divisor = std::max(rows, 1.0);
+  // The host does not wait for a GPU.
+  const double rows = x.device().type == DeviceType::kCUDA ? double(reduction_->sum(local_rows))
+                                                           : sum(counts).item<double>(),
+               divisor = std::max(rows, 1.0);
   if (rows == 1)
     throw ValueError(type_name().c_str(),
                      "training needs more than one element per channel on all ranks together: x ",

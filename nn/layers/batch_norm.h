@@ -12,7 +12,7 @@
 namespace gradus::nn {
 
 // Interface of a differentiable all-gather over the ranks of a job. Implemented in distributed/. all_gather
-// is collective: every rank calls it, in the same order and with the same k.
+// and sum are collective: every rank calls them, in the same order and with the same k.
 class StatisticsReduction {
  public:
   virtual ~StatisticsReduction() = default;
@@ -21,6 +21,8 @@ class StatisticsReduction {
   // Returns the x of every rank, in order of rank.
   // Shapes: x [k] -> [size,k].
   virtual Tensor all_gather(const Tensor& x) = 0;
+  // Returns the sum over the ranks of a number of the host, on which no device works.
+  virtual int64_t sum(int64_t local) = 0;
 };
 
 struct BatchNormOptions {
@@ -48,7 +50,7 @@ class BatchNorm : public LayerWith<BatchNormOptions> {
   Buffer num_batches_tracked{this, "num_batches_tracked", initial_count()};  // i64[]
 
   // In training, and in evaluation without running statistics, normalizes over the batches of all ranks of
-  // `reduction` together (SyncBatchNorm): calls then are collective and wait for the device. Null: over this
+  // `reduction` together (SyncBatchNorm): calls then are collective, and the hosts of the ranks wait for each other. Null: over this
   // rank's batch alone.
   void set_reduction(std::shared_ptr<StatisticsReduction> reduction) { reduction_ = std::move(reduction); }
   const std::shared_ptr<StatisticsReduction>& reduction() const { return reduction_; }

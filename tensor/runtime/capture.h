@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <exception>
 #include <functional>
+#include <memory>
 #include <string_view>
 #include <unordered_set>
 #include <utility>
@@ -17,9 +19,33 @@
 namespace gradus {
 
 class Storage;
+class Stream;
 namespace internal {
 struct KernelCall;
 }
+
+// The graph of a step that was captured on a GPU.
+class CapturedGraph {
+ public:
+  virtual ~CapturedGraph() = default;
+  // Destroys the graph, which is not launched again: the step is recorded anew. Launches that are queued still run.
+  // Thread-safe.
+  virtual void destroy() noexcept = 0;
+};
+
+// Takes part in the launches of a graph whose kernels wait for other processes: collectives. All processes make each step
+// together, by replay() or skip().
+class ReplayHook : public Counted {
+ public:
+  // Calls `launch`, which queues the graph on the current stream, if all processes replay this recording. Else returns
+  // false: the step's function must run.
+  virtual bool replay(const std::function<void()>& launch) = 0;
+  // For a process that runs the function, to record it or not. Returns whether all processes do the same.
+  virtual bool skip(bool is_recording) = 0;
+  // Called once at the end of the recording.
+  virtual void recorded(const std::shared_ptr<CapturedGraph>& graph) = 0;
+  virtual void failed(const std::exception_ptr& error) noexcept = 0;
+};
 
 class Capture : public Counted {
  public:
@@ -33,6 +59,12 @@ class Capture : public Counted {
   virtual void add(const internal::KernelCall& call) = 0;
   // Called after this thread has allocated a tensor's memory.
   virtual void allocated(const Storage& storage) = 0;
+  // On a GPU: keeps memory alive that work other than kernels uses, such as collectives. Called before that work is
+  // queued.
+  virtual void use(const Ref<Storage>& storage) = 0;
+  // On a GPU: returns a second stream, whose work is part of the graph. It begins after the work that the step's stream
+  // has in the first call, and the end of the recording waits for it.
+  virtual Stream side_stream() = 0;
   // Runs `f` now and at this point of each replay, for work that depends on state of the host, such as an
   // optimizer's step counts. Kernels that f launches are not recorded. `op` is the name in errors.
   // Errors: StateError on a GPU, where the host takes no part in a replay.
@@ -58,6 +90,8 @@ class Capture : public Counted {
   };
   const std::vector<CapturedLeaf>& leaves() const { return leaves_; }
   bool has_leaf(const Counted& leaf) const { return known_leaves_.contains(&leaf); }
+
+  Ref<ReplayHook> replay_hook;  // on a GPU; null: a launch concerns no other process
 
  private:
   static inline constinit std::atomic<uint64_t> last_id{0};

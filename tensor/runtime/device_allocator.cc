@@ -105,7 +105,8 @@ void DeviceAllocator::deallocate(void* p) noexcept {
   for (const StreamRef& other : std::exchange(block->other_streams, {})) {
     try {
       if (other->is_capturing()) {  // an event would be part of the graph
-        is_known = false;
+        freed_in_capture_[other.get()].push_back(block);
+        ++block->events;
         continue;
       }
       pending_[other.get()].push_back({block, other->record()});
@@ -124,6 +125,21 @@ void DeviceAllocator::deallocate(void* p) noexcept {
   if (is_known) return;
   ++block->events;
   freed_without_event_.push_back(block);
+}
+
+void DeviceAllocator::capture_ended(const StreamRef& stream) noexcept {
+  const std::lock_guard lock(mutex_);
+  const auto found = freed_in_capture_.find(stream.get());
+  if (found == freed_in_capture_.end()) return;
+  const std::vector<Block*> blocks = std::move(found->second);
+  freed_in_capture_.erase(found);
+  for (Block* const block : blocks) {
+    try {
+      pending_[stream.get()].push_back({block, stream->record()});
+    } catch (const std::exception&) {
+      freed_without_event_.push_back(block);
+    }
+  }
 }
 
 void DeviceAllocator::record_stream(const void* p, const StreamRef& stream) {

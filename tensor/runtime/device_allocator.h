@@ -47,6 +47,8 @@ class DeviceAllocator {
   // Records that work queued on `stream` uses the block that begins at p. Ignored if p is not the start of a live
   // block.
   void record_stream(const void* p, const StreamRef& stream);
+  // Frees the blocks that were deallocated during a capture that has ended, and that work of `stream` in it uses.
+  void capture_ended(const StreamRef& stream) noexcept;
   // Returns whether no other stream uses the block that begins at p. True if p is not the start of a live block.
   bool is_only_used_on(const void* p, const StreamRef& stream);
   // Returns cached segments to the device. Waits until the device is idle.
@@ -123,6 +125,8 @@ class DeviceAllocator {
   std::unordered_map<const NativeStream*, Pool> pools_;
   // Freed blocks that other streams may still use: for each of these streams, in order of freeing.
   std::unordered_map<const NativeStream*, std::deque<Pending>> pending_;
+  // Blocks that were freed while one of their other streams was captured, by that stream.
+  std::unordered_map<const NativeStream*, std::vector<Block*>> freed_in_capture_;
   // Freed blocks whose event could not be recorded: reused after a device synchronization.
   std::deque<Block*> freed_without_event_;
 };

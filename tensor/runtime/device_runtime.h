@@ -142,7 +142,7 @@ class NativeStream {
   // While set, the allocator reserves the stream's free memory for it: Note [Memory of a graph], graph_capture.h.
   bool keeps_memory() const { return keeps_memory_; }
   void set_keeps_memory(bool on) { keeps_memory_ = on; }
-  // Whether a capture is open on the stream. Events recorded on it then are part of the graph.
+  // Whether the stream's work is part of an open capture. Events recorded on it then are part of the graph.
   bool is_capturing() const { return is_capturing_; }
   void begin_capture() {
     runtime_.begin_capture(handle_);
@@ -152,6 +152,8 @@ class NativeStream {
     is_capturing_ = false;
     return runtime_.end_capture(handle_);
   }
+  // Of a stream that waits for an event of a captured one, and so joins the capture.
+  void set_capturing(bool on) { is_capturing_ = on; }
   void synchronize() const { runtime_.synchronize(handle_); }
   // Makes the stream's queued work invalid: throw_errors() throws `error` until recover(). The first error counts.
   void fail(std::exception_ptr error) {

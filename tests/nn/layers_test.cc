@@ -118,6 +118,7 @@ TEST(BatchNormLayer, AddsInOnePassAsSoonAsNoHookIsLeft) {
 // Stands for statistics over two processes that have the same batch.
 class Twice final : public nn::StatisticsReduction {
  public:
+  int64_t sum(int64_t local) override { return 2 * local; }
   int size() const override { return 2; }
   int rank() const override { return 0; }
   Tensor all_gather(const Tensor& x) override { return cat({reshape(x, {1, -1}), reshape(x, {1, -1})}, 0); }

@@ -143,6 +143,7 @@ void Runtime::launch(CUgraphExec_st& graph, cudaStream_t stream) {
   std::map<cudaGraphNode_t, std::shared_ptr<End>> ends;
   for (const auto& node : graph.graph->nodes) {
     Work work = node->work;
+    if (work.on_launch) work.on_launch();
     work.after.push_back(begun);
     for (const cudaGraphNode_t before : node->after) work.after.push_back(ends.at(before));
     streams_.push_back(std::make_unique<CUstream_st>(

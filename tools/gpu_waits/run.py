@@ -16,7 +16,7 @@ import sys
 
 import waits
 
-TESTS = ["waits_test", "ranks_test"]  # in this order, until one notices
+TESTS = ["waits_test", "ranks_test", "captured_ranks_test"]  # in this order, until one notices
 FOLDER = "tests/cuda/ranks"
 MIN_NOTICED = 0.95
 

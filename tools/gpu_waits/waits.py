@@ -18,6 +18,8 @@ MESSAGE = "distributed/group/internal/message_work.cc"
 DEVICE_MESSAGES = "distributed/group/internal/device_messages.cc"
 NCCL = "distributed/cuda/nccl_collectives.cc"
 STREAM = "tensor/runtime/stream.cc"
+CAPTURED = "distributed/group/internal/captured_calls.cc"
+GRAPH = "tensor/graph_capture.cc"
 
 # Each call of StagedCollectives waits for its copies to the host. By function: what follows the wait.
 STAGED_CALLS = {
@@ -41,7 +43,7 @@ WAITS = [
          [("      if (gpu) current_stream(gpu->device).wait(gpu->done);\n", "")]),
     Wait("done: the host waits, synchronous call behind others", STATE, [("  if (!async) work.wait();\n", "")]),
     Wait("done: the caller's stream waits, Work::wait", STATE,
-         [("    current_stream(call_->device).wait(call_->done);\n", "")]),
+         [("  // throws its errors\n    current_stream(call_->device).wait(call_->done);\n", "  // throws its errors\n")]),
     Wait("queued: the host waits, Work::wait", STATE, [("    queued_.wait(timeout);\n", "")]),
     Wait("done: the host waits, Work::wait with a timeout", STATE,
          [("    while (timeout && !call_->done.done()) {", "    while (false) {"),
@@ -55,7 +57,7 @@ WAITS = [
     Wait("the current stream of the call's kernels", STATE, [("    const StreamScope scope(stream);\n", "")]),
     # Memory that the call's stream uses.
     Wait("memory: record_use", STATE,
-         [("    for (const Tensor& x : collective.tensors) record_use(x, stream);\n", "")]),
+         [("      record_use(x, stream);\n", "      (void)x;\n")]),
     Wait("memory: tensors of collectives", "distributed/group/collectives.cc",
          [("  collective.tensors = args.all();\n", "")]),
     Wait("memory: the input of all_gather", "distributed/group/collectives.cc",
@@ -142,6 +144,22 @@ WAITS = [
     Wait("data parallel: PowerSGD's P", "distributed/data_parallel/power_sgd.cc",
          [("    work.wait();\n    for", "    (void)work;\n    for")]),
     Wait("data parallel: PowerSGD's Q", "distributed/data_parallel/power_sgd.cc", [("      sums.wait();\n", "")]),
+    # Captured steps.
+    Wait("captured: the graph runs behind earlier calls", CAPTURED, [("    step.wait(Event::record(calls));\n", "")]),
+    Wait("captured: later calls run behind the graph", CAPTURED, [("    calls.wait(Event::record(step));\n", "")]),
+    Wait("captured: Work::wait", STATE, [("    current_stream(call_->device).wait(call_->done);\n  }\n  bool is_completed() override {\n    refuse_capture",
+                                          "  }\n  bool is_completed() override {\n    refuse_capture")]),
+    Wait("captured: the end of the recording waits for the side stream", GRAPH,
+         [("  if (side_) stream_.wait(Event::record(*side_));\n", "")]),
+    Wait("captured: the side stream begins behind the step's stream", GRAPH,
+         [("    side_->wait(Event::record(stream_));\n", "")],
+         needless="each call's stream waits for its caller's work, and joins the capture by that"),
+    Wait("captured: memory that the side stream uses", "tensor/runtime/device_allocator.cc",
+         [("        freed_in_capture_[other.get()].push_back(block);\n        ++block->events;\n", "")]),
+    Wait("captured: graphs are destroyed before an abort", NCCL,
+         [("      if (const auto graph = one.lock()) graph->destroy();\n", "      (void)one;\n")]),
+    Wait("captured: a call waits for the group's earlier ones", STATE,
+         [("    while (capture && !has_run) queue_.wait_until_idle(), has_run = run_here();\n", "")]),
     # Messages of tensors on GPUs.
     Wait("messages: the event of the receiver's work", MESSAGE,
          [("    if (x) receive.posted = Event::record(current_stream(device));\n", "")]),

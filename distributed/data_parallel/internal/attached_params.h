@@ -2,6 +2,7 @@
 // checks of parameters and gradients. Not thread-safe: only the thread that runs the backward calls them.
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <string>
 #include <string_view>
@@ -48,6 +49,11 @@ class AttachedParams {
   // Adds a gradient to the accumulated gradient of tensor i (no_sync). An undefined gradient adds nothing.
   void accumulate(size_t i, const Tensor& grad);
   void clear_accumulated();
+  // Returns whether `predicate` returns true for the accumulated gradient of some tensor.
+  template <class F> bool has_accumulated(F predicate) const {
+    return std::ranges::any_of(
+        params_, [&](const AttachedParam& p) { return p.accumulated.defined() && predicate(p.accumulated); });
+  }
 
  private:
   const NameOf user_name_of_;

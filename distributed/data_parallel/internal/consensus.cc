@@ -115,6 +115,7 @@ std::shared_ptr<Consensus> Consensus::start(const Group& group, const BackwardNo
                                             std::shared_ptr<const std::vector<std::string>> plan) {
   const auto consensus = std::make_shared<Consensus>();
   Collective call{.op = "backward", .record = {.op = Op::kBackward}, .sizes = serialize(local)};
+  call.is_agreement = true;
   // The plans' lines are compared only if the plans' fingerprints differ, to name the difference in the
   // error. If the lines are equal, the devices differ: the fingerprint includes the tensors' devices, and the
   // lines do not.

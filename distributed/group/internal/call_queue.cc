@@ -90,6 +90,14 @@ bool CallQueue::try_run(const Call& call) {
   return true;
 }
 
+void CallQueue::wait_until_idle() {
+  const auto is_idle = [&] {
+    std::lock_guard lock(state_->mutex);
+    return !state_->busy && state_->calls.empty();
+  };
+  state_->changed.wait(local_wait_limits(), is_idle, "the end of earlier calls");
+}
+
 void CallQueue::post(Call call) {
   bool start;
   {

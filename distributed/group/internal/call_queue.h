@@ -53,6 +53,8 @@ class CallQueue {
 
   // Runs the call on this thread, unless another call runs or is queued. Returns whether the call ran.
   bool try_run(const Call& call);
+  // Blocks until no call runs or is queued.
+  void wait_until_idle();
   // Queues the call for the queue's thread, and returns at once.
   // Errors: InternalError if the thread has ended; what starting a thread throws (the call is dropped then).
   void post(Call call);

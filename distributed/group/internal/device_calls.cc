@@ -117,7 +117,9 @@ std::optional<Failure> DeviceCalls::find_failure(Watched& call) {
   const int rank = membership_->rank();
   try {
     if (call.is_queued.load(std::memory_order_acquire) && call.done.done()) return std::nullopt;
-    const std::string error = call.collectives->error();
+    std::string error;
+    for (const auto& one : call.connections)
+      if (error.empty()) error = one->error();
     if (!error.empty() && call.fails_at == TimePoint()) call.fails_at = now() + kGrace;
     if (membership_->failed()) return membership_->failure();
     if (call.fails_at != TimePoint() && now() >= call.fails_at)
@@ -140,9 +142,9 @@ void DeviceCalls::end_all(std::list<std::shared_ptr<Watched>>& calls, const Fail
     try {
       throw_failure(call->op, with_call);
     } catch (...) {
-      gradus::internal::native_stream(call->collectives->stream())->fail(std::current_exception());
+      gradus::internal::native_stream(call->stream)->fail(std::current_exception());
     }
-    connections.push_back(call->collectives);
+    connections.insert(connections.end(), call->connections.begin(), call->connections.end());
   }
   find_device_library()->abort(connections);
   for (const auto& call : calls) posted_->add(call->series, -1);

@@ -23,9 +23,11 @@ namespace gradus::dist::internal {
 // Of one rank. Thread-safe.
 class DeviceCalls {
  public:
-  // A call. `op` is a literal; `text` names the call in errors: "all_reduce #3 of group 'world'".
+  // A call. `op` is a literal; `text` names the call in errors: "all_reduce #3 of group 'world'". It is queued on
+  // `stream`, with calls of all `connections`.
   struct Watched {
-    const std::shared_ptr<DeviceCollectives> collectives;
+    const std::vector<std::shared_ptr<DeviceCollectives>> connections;
+    const Stream stream;
     const Deadline deadline;
     const char* const op;
     const std::string text;

@@ -80,6 +80,13 @@ ncclResult_t find(const char* function, ncclComm_t handle, std::shared_ptr<NcclC
   return refuse(function, "the communicator was destroyed or aborted, or never made", ncclInvalidArgument);
 }
 
+// Delivers a fault for a call that would block until graphs with calls of the communicator are destroyed.
+void check_graphs(const Runtime& runtime, const char* function, const NcclCommunicator& c) {
+  for (const auto& [handle, graph] : runtime.executable_graphs)
+    for (const auto& node : graph->graph->nodes)
+      if (node->work.communicator == &c) return (void)refuse(function, "a graph has calls of the communicator");
+}
+
 void leave(ncclComm_t handle, bool aborts) {
   NcclCommunicator& c = *handle->communicator;
   c.is_aborted = aborts;
@@ -182,7 +189,6 @@ ncclResult_t check_call(Runtime& runtime, const NcclCommunicator& c, const NcclR
   if (c.error != ncclSuccess) return c.error;
   *stream = runtime.stream(*stream);
   if ((*stream)->device != c.device) return refuse(r.name(), "the stream is another device's");
-  if ((*stream)->capture) return ncclInvalidUsage;  // not emulated
   return runtime.captures.check_work(*stream) == cudaSuccess ? ncclSuccess : ncclUnhandledCudaError;
 }
 
@@ -352,6 +358,7 @@ ncclResult_t ncclCommFinalize(ncclComm_t handle) {
     if (c->state == State::kFinalizing || c->state == State::kFinalized) return ncclInvalidArgument;
     if (c->state != State::kReady) return refuse("ncclCommFinalize", "a call is in progress");
     if (c->error != ncclSuccess) return c->error;
+    check_graphs(Runtime::get(), "ncclCommFinalize", *c);
     c->state = State::kFinalizing;
     return ncclSuccess;
   });
@@ -369,6 +376,7 @@ ncclResult_t ncclCommDestroy(ncclComm_t handle) {
       static_cast<ncclResult_t>(injected_failure("ncclCommDestroy", ncclUnhandledCudaError));
   std::shared_ptr<NcclCommunicator> c;
   if (const ncclResult_t status = find("ncclCommDestroy", handle, &c); status != ncclSuccess) return status;
+  check_graphs(Runtime::get(), "ncclCommDestroy", *c);
   const bool is_in_progress = c->state == State::kInitializing || c->has_pending_work();
   leave(handle, is_in_progress);
   return is_in_progress ? refuse("ncclCommDestroy", "calls are in progress: only ncclCommAbort() ends them")
@@ -382,6 +390,7 @@ ncclResult_t ncclCommAbort(ncclComm_t handle) {
   const auto injected = static_cast<ncclResult_t>(injected_failure("ncclCommAbort", ncclUnhandledCudaError));
   std::shared_ptr<NcclCommunicator> c;
   if (const ncclResult_t status = find("ncclCommAbort", handle, &c); status != ncclSuccess) return status;
+  check_graphs(Runtime::get(), "ncclCommAbort", *c);
   leave(handle, true);
   return injected;
 }

@@ -92,7 +92,7 @@ struct NcclWork {
   std::vector<std::string> needed() const;
 };
 
-// Queues both halves. Works of one device exclude each other, and only streams order them: as at worst on a GPU without
+// Queues both halves, or adds them to a graph, of which each launch is a new call. Works of one device exclude each other, and only streams order them: as at worst on a GPU without
 // NCCL_LAUNCH_ORDER_IMPLICIT=1, where each may take the resources that the other one needs.
 void enqueue_nccl_work(Runtime& runtime, const std::shared_ptr<NcclWork>& work);
 

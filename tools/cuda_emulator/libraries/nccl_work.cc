@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <deque>
 #include <map>
 #include <set>
 #include <type_traits>
@@ -400,20 +401,34 @@ void enqueue_nccl_work(Runtime& runtime, const std::shared_ptr<NcclWork>& work) 
   runtime.on_stall = break_deadlock;
   const auto collectives = std::count_if(work->calls.begin(), work->calls.end(),
                                          [](const NcclCall& call) { return !call.record.is_message(); });
-  for (NcclCall& call : work->calls) {
+  for (NcclCall& call : work->calls)
     if (!call.record.is_message()) call.record.group_size = static_cast<int32_t>(collectives);
-    name_files(c, call);
-    queued_files().insert(c.exchange.path(call.sent));
-  }
-  std::erase_if(c.works, [](const auto& w) { return w.expired(); });
-  c.works.push_back(work);
-  const auto begin = [work, device = c.device] {
-    latest()[device] = work;
-    arrive(work);
+  // The calls that are queued, oldest first. Launches of one graph follow each other.
+  const auto queued = std::make_shared<std::deque<std::shared_ptr<NcclWork>>>();
+  const auto number = [work, queued] {
+    NcclCommunicator& of = *work->communicator;
+    const auto numbered = queued->emplace_back(std::make_shared<NcclWork>(*work));
+    for (NcclCall& call : numbered->calls) {
+      name_files(of, call);
+      queued_files().insert(of.exchange.path(call.sent));
+    }
+    std::erase_if(of.works, [](const auto& w) { return w.expired(); });
+    of.works.push_back(numbered);
   };
-  runtime.enqueue(work->stream, {.run = begin, .is_ready = [device = c.device] { return !is_busy(device); }});
-  runtime.enqueue(work->stream,
-                  {.run = [work] { finish(*work); }, .is_ready = [work] { return is_ready(*work); }});
+  const bool is_captured = work->stream->capture != nullptr;
+  if (!is_captured) number();
+  const auto begin = [queued, device = c.device] {
+    latest()[device] = queued->front();
+    arrive(queued->front());
+  };
+  const auto end = [queued] {
+    finish(*queued->front());
+    queued->pop_front();
+  };
+  Work first{.run = begin, .is_ready = [device = c.device] { return !is_busy(device); }, .communicator = &c};
+  if (is_captured) first.on_launch = number;
+  runtime.enqueue(work->stream, std::move(first));
+  runtime.enqueue(work->stream, {.run = end, .is_ready = [queued] { return is_ready(*queued->front()); }});
 }
 
 }  // namespace gradus::cuda::emulated

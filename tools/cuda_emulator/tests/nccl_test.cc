@@ -661,16 +661,49 @@ TEST_F(NcclTest, AFaultOfOneRankEndsTheCallOfAll) {
   EXPECT_EQ(faults.take().size(), 1u);
 }
 
-TEST_F(NcclTest, ACapturedStreamIsRefused) {
-  run(1, [&](int, ncclComm_t comm, cudaStream_t s) {
-    const Buffer<float> x({1}, s);
-    cudaStreamSynchronize(s);
-    EXPECT_EQ(cudaStreamBeginCapture(s, cudaStreamCaptureModeThreadLocal), cudaSuccess);
-    EXPECT_EQ(nccl.ncclAllReduce(x.p, x.p, 1, ncclFloat32, ncclSum, comm, s), ncclInvalidUsage);
-    cudaGraph_t graph;
-    EXPECT_EQ(cudaStreamEndCapture(s, &graph), cudaSuccess);
-    cudaGraphDestroy(graph);
+// Returns a graph of one all-reduce in place.
+cudaGraphExec_t captured_all_reduce(const Buffer<float>& x, ncclComm_t comm, cudaStream_t s) {
+  cudaStreamSynchronize(s);
+  EXPECT_EQ(cudaStreamBeginCapture(s, cudaStreamCaptureModeThreadLocal), cudaSuccess);
+  EXPECT_EQ(nccl.ncclAllReduce(x.p, x.p, x.size, ncclFloat32, ncclSum, comm, s), ncclSuccess);
+  cudaGraph_t graph;
+  EXPECT_EQ(cudaStreamEndCapture(s, &graph), cudaSuccess);
+  cudaGraphExec_t made;
+  EXPECT_EQ(cudaGraphInstantiate(&made, graph, 0), cudaSuccess);
+  cudaGraphDestroy(graph);
+  return made;
+}
+
+TEST_F(NcclTest, EachLaunchOfACapturedCallIsANewCall) {
+  run(2, [&](int rank, ncclComm_t comm, cudaStream_t s) {
+    const Buffer<float> x({1, float(rank)}, s), y({1}, s);
+    const cudaGraphExec_t graph = captured_all_reduce(x, comm, s);
+    for (int i = 0; i < 3; ++i) {
+      EXPECT_EQ(cudaGraphLaunch(graph, s), cudaSuccess);
+      if (i == 1) nccl.ncclAllReduce(y.p, y.p, 1, ncclFloat32, ncclSum, comm, s);
+    }
+    EXPECT_EQ(x.read(s), (std::vector<float>{8, 4}));
+    EXPECT_EQ(y.read(s), std::vector<float>{2});
+    EXPECT_EQ(cudaGraphExecDestroy(graph), cudaSuccess);
   });
+}
+
+// NCCL would wait for the graph forever.
+TEST_F(NcclTest, ACommunicatorThatEndsBeforeItsGraphIsAFault) {
+  const ncclUniqueId id = fresh_id();
+  FaultScope faults;
+  run_ranks(2, [&](int rank) {
+    const ncclComm_t comm = join(id, rank, 2);
+    const Stream s;
+    const Buffer<float> x({1}, s);
+    const cudaGraphExec_t graph = captured_all_reduce(x, comm, s);
+    if (rank == 1) cudaGraphExecDestroy(graph);
+    EXPECT_EQ(nccl.ncclCommAbort(comm), ncclSuccess);
+    if (rank == 0) cudaGraphExecDestroy(graph);
+  });
+  const auto found = faults.take();
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_NE(found[0].text.find("ncclCommAbort"), std::string::npos) << found[0].text;
 }
 
 // On one stream always, on two streams now and then: nothing orders these.
