@@ -11,8 +11,8 @@ namespace gradus::dist {
 enum class ReduceOp : uint8_t {
   kSum,
   kProduct,
-  kMin,
-  kMax,
+  kMin,  // floats: NaN if any rank's element is NaN; by NCCL, if all ranks' are
+  kMax,  // the same
   kAvg,  // sum / size of the group; truncated toward zero on integers
   kMean = kAvg,
   kBand = 5,  // bit operations: integers and bool

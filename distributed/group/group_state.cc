@@ -423,22 +423,25 @@ Group make_group(const Group& parent, const GroupPlan& plan,
   int64_t id = 0;
   std::vector<int> members;
   Collective agree{.op = name_of(plan.op).data(), .record = {.op = plan.op}, .sizes = plan.values};
-  // The new id is the next one that no member has used. It is in a field of the record that is not compared.
-  agree.record.bytes = world ? world->last_group_id.load() : 0;
+  // The id is the greatest proposal: number * size of the job + rank. No rank proposes a number twice, so all proposals
+  // differ, also those of several threads. A proposal is in a field of the record that is not compared.
+  if (world) agree.record.bytes = int64_t{++world->last_group_number} * world->size + world->rank;
   if (plan.equal_values)
     agree.check = [&](const MatchedCall& matched) {
       return find_size_mismatch(matched, state, to_text<int64_t>);
     };
   agree.move = [&](MatchedCall& matched) {
-    for (const CallRecord& record : matched.records) id = std::max(id, record.bytes + 1);
+    for (const CallRecord& record : matched.records) id = std::max(id, record.bytes);
     members = choose(matched);
   };
   state.run(std::move(agree), false, {});
   if (!world) return Group(Ref<GroupState>(&state));  // a group of one: every part of it is the same group
-  world->last_group_id.store(uint32_t(id));
+  const auto number = uint32_t(id / world->size);
+  for (uint32_t last = world->last_group_number; last < number;)
+    if (world->last_group_number.compare_exchange_weak(last, number)) break;
   std::string name = plan.name;
-  if (name.empty()) name = concat(plan.base.empty() ? state.name() : plan.base, '.', id);
-  if (!plan.owner.empty()) name = world->name_for(plan.owner, uint32_t(id));
+  if (name.empty()) name = concat(plan.base.empty() ? state.name() : plan.base, '.', number);
+  if (!plan.owner.empty()) name = world->name_for(plan.owner, number);
   try {
     return Group(
         make_ref<GroupState>(GroupState::Setup{Ref<World>(world), uint32_t(id), std::move(name),

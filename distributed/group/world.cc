@@ -105,10 +105,10 @@ Stream World::stream_of(Device device) {
                                  : streams_.emplace(device.index, Stream::create(device)).first->second;
 }
 
-std::string World::name_for(std::string_view owner, uint32_t id) {
+std::string World::name_for(std::string_view owner, uint32_t number) {
   std::lock_guard lock(owners_mutex_);
   const bool is_first = owners_.emplace(owner).second;
-  return is_first ? std::string(owner) : concat(owner, '.', id);
+  return is_first ? std::string(owner) : concat(owner, '.', number);
 }
 
 HostMemory World::share(const std::string& key, size_t bytes, const Fill& fill) {

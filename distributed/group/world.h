@@ -62,7 +62,8 @@ class World : public Job {
   // Set for a job that is found by its port alone: until this time, ranks of two jobs may have met at that
   // port. If two processes join as one rank before this time, both jobs fail. Default value: not set.
   TimePoint collision_check_end{};
-  std::atomic<uint32_t> last_group_id{0};
+  // The greatest number of a group that this rank has proposed, or that its groups have: see make_group().
+  std::atomic<uint32_t> last_group_number{0};
   Ref<GroupState> default_group;  // null before the job is joined and after it is left
   CallLog calls;                  // this rank's calls in all groups
   const std::shared_ptr<PostedCalls> posted = std::make_shared<PostedCalls>();
@@ -93,8 +94,8 @@ class World : public Job {
   // rank in a call that it has not posted: only its exit ends their waits.
   void finish_calls();
 
-  // Returns `owner` as the name of group `id`, or "owner.id" if an earlier group has that name.
-  std::string name_for(std::string_view owner, uint32_t id);
+  // Returns `owner` as the name of a group, or "owner.number" if an earlier group has that name.
+  std::string name_for(std::string_view owner, uint32_t number);
 
   // One copy of read-only memory per host: see share_on_host (internal/host_copy.h).
   HostMemory share(const std::string& key, size_t bytes, const Fill& fill) override;
@@ -139,7 +140,7 @@ struct BackendSetup {
 };
 // Makes the backend for these members. It uses shared memory if all are on one host (and World::shared_memory
 // allows it), messages if no two share a host, and both otherwise. Collective over the members.
-// Errors: StateError for a group_id of 2^23 or more; those of waits for the other members.
+// Errors: StateError for a group_id of 2^29 or more; those of waits for the other members.
 std::unique_ptr<Backend> make_backend(const BackendSetup& setup, const WaitLimits& limits);
 
 }  // namespace gradus::dist::internal

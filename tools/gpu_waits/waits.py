@@ -89,6 +89,9 @@ WAITS = [
     Wait("NCCL: polled until queued, a group of calls", NCCL,
          [('    poll_until_queued(call, "ncclGroupEnd", nccl_.ncclGroupEnd());\n',
            "    (void)nccl_.ncclGroupEnd();\n")]),
+    Wait("NCCL: aborts end all calls before one waits", NCCL,
+         [("  const bool is_grouped = taken.size() > 1 && nccl.ncclGroupStart() == ncclSuccess;\n",
+           "  const bool is_grouped = false;\n")]),
     Wait("NCCL: one stream of all groups", LINKS,
          [("world_->stream_of(link.device));", "Stream::create(link.device));")]),
     # The order of the calls of all groups.

@@ -5,7 +5,9 @@
 
 #include <atomic>
 #include <chrono>
+#include <cmath>
 #include <functional>
+#include <limits>
 #include <optional>
 #include <string>
 #include <thread>
@@ -130,6 +132,22 @@ TEST_P(RanksOnGpus, CallsWithTensorsOnTheHostDoNotMatch) {
     }
     EXPECT_EQ(errors, 2) << name;
   }
+}
+
+// Through host memory one NaN makes the result NaN; NCCL ignores it.
+TEST_P(RanksOnGpus, MinAndMaxOfNaN) {
+  constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+  run(2, [&] {
+    for (const ReduceOp op : {ReduceOp::kMin, ReduceOp::kMax}) {
+      const Tensor x =
+          raw::to(tensor({dist::get_rank() == 0 ? 1.f : kNan, kNan, float(dist::get_rank())}), own_device());
+      dist::all_reduce(x, {.op = op});
+      const std::vector<float> y = x.to_vector<float>();
+      EXPECT_TRUE(GetParam() == Way::kNccl ? y[0] == 1 : std::isnan(y[0])) << y[0];
+      EXPECT_TRUE(std::isnan(y[1])) << y[1];
+      EXPECT_EQ(y[2], op == ReduceOp::kMax);
+    }
+  });
 }
 
 TEST_P(RanksOnGpus, AListIsOnOneKindOfDevice) {

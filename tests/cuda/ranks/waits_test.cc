@@ -605,6 +605,36 @@ TEST_P(WaitsOnGpus, TheFailureOfAnotherRankEndsTheWaitForTheGpu) {
   EXPECT_TRUE(has_thrown);
 }
 
+// Queued calls of two groups end when a rank fails whose GPU runs neither.
+TEST_P(WaitsOnGpus, TheFailureOfAnotherRankEndsTheCallsOfAllGroups) {
+  if (!nccl()) GTEST_SKIP() << "no call waits on the GPU";
+  std::optional<BlockedStream> blocked;  // of rank 1, until rank 0 has thrown
+  std::string text;
+  try {
+    run([&] {
+      const Group groups[] = {dist::world().duplicate(), dist::world().duplicate()};
+      const Tensor x = late(1), y = late(2);
+      for (const Group& group : groups) dist::all_reduce(x, {.group = group});
+      synchronize(own_device());
+      if (dist::get_rank() == 1) blocked.emplace(current_stream(own_device()));
+      const Work works[] = {dist::all_reduce(x, {.group = groups[0], .async_op = true}),
+                            dist::all_reduce(y, {.group = groups[1], .async_op = true})};
+      for (const Group& group : groups) dist::barrier({.group = group});  // both are queued
+      if (dist::get_rank() == 1) throw ValueError("rank 1", "a mistake");
+      try {
+        works[1].wait();
+        synchronize(own_device());
+      } catch (const dist::DistributedError& e) {
+        text = e.what();
+      }
+      EXPECT_TRUE(blocked->is_blocked());
+      blocked->end();
+    });
+  } catch (const Error&) {
+  }
+  EXPECT_NE(text.find("a mistake"), std::string::npos) << text;
+}
+
 // Errors of kernels pass from stream to stream by events.
 TEST_P(WaitsOnGpus, TheErrorsOfKernelsPassThroughTheCall) {
   std::atomic<int> errors{0};

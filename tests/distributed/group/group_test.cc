@@ -4,9 +4,13 @@
 
 #include <gmock/gmock.h>
 
+#include <set>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include "gradus/distributed/group/collectives.h"
+#include "gradus/distributed/group/group_state.h"
 #include "gradus/tests/distributed/threads.h"
 
 namespace gradus::dist {
@@ -192,6 +196,36 @@ TEST(Group, CallsFromSeveralThreadsTakeTurns) {
       });
     for (std::thread& thread : threads) thread.join();
   });
+}
+
+// Threads make groups at the same time, in an order that differs from rank to rank.
+TEST(Group, SeveralThreadsMakeGroups) {
+  constexpr int kThreads = 3, kGroups = 100;
+  run_ranks(3,
+            [] {
+              const Group parents[kThreads] = {Group().duplicate(), Group().duplicate(),
+                                               Group().split(get_rank() > 0)};
+              std::vector<Group> made[kThreads];
+              std::vector<std::thread> threads;
+              for (int t = 0; t < kThreads; ++t)
+                threads.emplace_back([&, t] {
+                  for (int i = 0; i < kGroups; ++i) {
+                    const Group& group = made[t].emplace_back(parents[t].duplicate());
+                    EXPECT_EQ(sum_over(group, i), group.size() * i);
+                  }
+                });
+              for (std::thread& thread : threads) thread.join();
+              std::set<uint32_t> ids;
+              std::set<std::string> names;
+              for (const auto& groups : made)
+                for (const Group& group : groups) {
+                  ids.insert(group.state().id());
+                  names.insert(group.name());
+                }
+              EXPECT_EQ(ids.size(), kThreads * kGroups);
+              EXPECT_EQ(names.size(), kThreads * kGroups);
+            },
+            {.timeout = Milliseconds(20'000)});
 }
 
 }  // namespace

@@ -52,6 +52,7 @@ struct Group {
   int depth = 0;
   ncclResult_t error = ncclSuccess;  // of the first call that failed
   std::vector<Entry> entries;
+  std::vector<std::shared_ptr<NcclCommunicator>> aborted;
 };
 thread_local Group group;
 
@@ -104,6 +105,35 @@ template <class F> void wait_until(F&& advance) {
     }
     std::this_thread::sleep_for(std::chrono::microseconds(100));
   }
+}
+
+// Waits until all queued works of an aborted communicator's device have run, as NCCL does (commReclaim in its src/init.cc
+// synchronizes a stream and calls cudaFree). A work that waits for other ranks meanwhile is a fault after kMaxAbortWait.
+constexpr std::chrono::seconds kMaxAbortWait{2};
+void wait_for_device(const NcclCommunicator& aborted) {
+  using Clock = std::chrono::steady_clock;
+  Clock::time_point since = Clock::now();
+  const auto has_work = [&] {
+    return aborted.has_queued_work() ||
+           std::any_of(handles().begin(), handles().end(), [&](const ncclComm& h) {
+             return h.communicator && h.communicator->device == aborted.device &&
+                    h.communicator->has_queued_work();
+           });
+  };
+  wait_until([&] {
+    Runtime& runtime = Runtime::get();
+    while (runtime.sticky == cudaSuccess && has_work())
+      if (!runtime.step()) break;
+    if (runtime.sticky != cudaSuccess || !has_work()) return true;
+    const std::shared_ptr<NcclWork> running = running_nccl_work(aborted.device);
+    if (!running || running->is_aborted()) since = Clock::now();
+    if (Clock::now() - since < kMaxAbortWait) return false;
+    refuse("ncclCommAbort", "a deadlock: the abort of " + name_of(aborted) +
+                                " waits for the device, which runs " + running->calls[0].record.describe() +
+                                " of " + name_of(*running->communicator) +
+                                ": only aborts in one group begin before one of them waits");
+    return true;
+  });
 }
 
 // ---- initialization
@@ -232,6 +262,7 @@ ncclResult_t issue_all(Runtime& runtime, const std::vector<Group::Entry>& entrie
 // Issues the calls of the thread's group, which ends.
 ncclResult_t end_group() {
   const Group ended = std::exchange(group, {});
+  for (const auto& communicator : ended.aborted) wait_for_device(*communicator);
   // Another thread's call may begin before this one ends.
   if (!ended.entries.empty()) std::this_thread::sleep_for(std::chrono::microseconds(20));
   Runtime& runtime = Runtime::get();
@@ -386,12 +417,17 @@ ncclResult_t ncclCommDestroy(ncclComm_t handle) {
 // Aborts the communicator even if a test injected a failure.
 ncclResult_t ncclCommAbort(ncclComm_t handle) {
   if (!handle) return ncclSuccess;
-  const auto lock = Runtime::get().lock();
+  auto lock = Runtime::get().lock();
   const auto injected = static_cast<ncclResult_t>(injected_failure("ncclCommAbort", ncclUnhandledCudaError));
   std::shared_ptr<NcclCommunicator> c;
   if (const ncclResult_t status = find("ncclCommAbort", handle, &c); status != ncclSuccess) return status;
   check_graphs(Runtime::get(), "ncclCommAbort", *c);
   leave(handle, true);
+  lock.unlock();
+  if (group.depth > 0)
+    group.aborted.push_back(c);
+  else
+    wait_for_device(*c);
   return injected;
 }
 

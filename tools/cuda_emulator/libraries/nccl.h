@@ -72,7 +72,8 @@ struct NcclCommunicator {
   std::vector<std::string> old_files{};                // of this rank's latest finished collectives
   std::vector<std::weak_ptr<const NcclWork>> works{};  // that were queued
 
-  bool has_pending_work() const;
+  bool has_queued_work() const;
+  bool has_pending_work() const { return deferred || has_queued_work(); }
 };
 
 // The calls of one communicator in one group, or a single call. Its halves are two works on the stream: the
@@ -95,5 +96,9 @@ struct NcclWork {
 // Queues both halves, or adds them to a graph, of which each launch is a new call. Works of one device exclude each other, and only streams order them: as at worst on a GPU without
 // NCCL_LAUNCH_ORDER_IMPLICIT=1, where each may take the resources that the other one needs.
 void enqueue_nccl_work(Runtime& runtime, const std::shared_ptr<NcclWork>& work);
+// Returns the work of a device whose first half has run, and the second has not; or null.
+std::shared_ptr<NcclWork> running_nccl_work(int device);
+// Returns a text that names a communicator and its rank.
+std::string name_of(const NcclCommunicator& c);
 
 }  // namespace gradus::cuda::emulated

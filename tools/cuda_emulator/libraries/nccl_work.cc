@@ -46,16 +46,6 @@ std::map<int, std::weak_ptr<NcclWork>>& latest() {
   static auto& works = *new std::map<int, std::weak_ptr<NcclWork>>;
   return works;
 }
-bool is_busy(int device) {
-  const std::shared_ptr<NcclWork> work = latest()[device].lock();
-  return work && !work->has_finished;
-}
-
-std::string name_of(const NcclCommunicator& c) {
-  const std::string directory = c.exchange.path("");
-  return "communicator " + directory.substr(directory.rfind('_') + 1, 6) + ", rank " +
-         std::to_string(c.rank) + " of " + std::to_string(c.ranks);
-}
 
 // ---- memory
 
@@ -177,10 +167,12 @@ std::string receive(const NcclWork& w, const NcclCall& call, int rank, const std
 
 // ---- results
 
+// Minima and maxima of floats are those of PTX, by fminf and __hmin in NCCL's src/device/reduce_kernel.h: NaN only if both
+// operands are NaN, and -0 is less than 0.
 template <class T> T combine(T a, T b, int op) {
   if constexpr (std::is_floating_point_v<T>) {
-    if (op == ncclMin) return std::fmin(a, b);
-    if (op == ncclMax) return std::fmax(a, b);
+    if (op == ncclMin) return a == b ? (std::signbit(a) ? a : b) : std::fmin(a, b);
+    if (op == ncclMax) return a == b ? (std::signbit(a) ? b : a) : std::fmax(a, b);
     return op == ncclProd ? a * b : a + b;
   } else {
     if (op == ncclMin) return std::min(a, b);
@@ -379,11 +371,22 @@ std::string NcclRecord::describe() const {
   return text + ")" + (group_size > 1 ? " in a group of " + std::to_string(group_size) + " collectives" : "");
 }
 
-bool NcclCommunicator::has_pending_work() const {
-  return deferred || std::any_of(works.begin(), works.end(), [](const auto& work) {
-           const auto w = work.lock();
-           return w && !w->has_finished;
-         });
+bool NcclCommunicator::has_queued_work() const {
+  return std::any_of(works.begin(), works.end(), [](const auto& work) {
+    const auto w = work.lock();
+    return w && !w->has_finished;
+  });
+}
+
+std::shared_ptr<NcclWork> running_nccl_work(int device) {
+  const std::shared_ptr<NcclWork> work = latest()[device].lock();
+  return work && !work->has_finished ? work : nullptr;
+}
+
+std::string name_of(const NcclCommunicator& c) {
+  const std::string directory = c.exchange.path("");
+  return "communicator " + directory.substr(directory.rfind('_') + 1, 6) + ", rank " +
+         std::to_string(c.rank) + " of " + std::to_string(c.ranks);
 }
 
 std::vector<std::string> NcclWork::needed() const {
@@ -425,7 +428,7 @@ void enqueue_nccl_work(Runtime& runtime, const std::shared_ptr<NcclWork>& work) 
     finish(*queued->front());
     queued->pop_front();
   };
-  Work first{.run = begin, .is_ready = [device = c.device] { return !is_busy(device); }, .communicator = &c};
+  Work first{.run = begin, .is_ready = [device = c.device] { return !running_nccl_work(device); }, .communicator = &c};
   if (is_captured) first.on_launch = number;
   runtime.enqueue(work->stream, std::move(first));
   runtime.enqueue(work->stream, {.run = end, .is_ready = [queued] { return is_ready(*queued->front()); }});

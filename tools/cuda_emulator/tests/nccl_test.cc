@@ -12,6 +12,7 @@
 #include <cmath>
 #include <filesystem>
 #include <functional>
+#include <limits>
 #include <string>
 #include <thread>
 #include <type_traits>
@@ -261,6 +262,32 @@ TEST_F(NcclTest, SumsHaveAnOrderAndOneRounding) {
   });
 }
 
+// Minima and maxima are NaN where all inputs are. -0 is less than 0.
+template <class T>
+void check_minima_and_maxima(ncclDataType_t type, int rank, ncclComm_t comm, cudaStream_t s) {
+  constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+  constexpr float kInputs[][5] = {{kNan, 3, kNan, 0, -0.f}, {2, kNan, kNan, -0.f, 0}, {1, 4, kNan, 0, 0}},
+                  kMinima[] = {1, 3, kNan, -0.f, -0.f}, kMaxima[] = {2, 4, kNan, 0, 0};
+  for (const ncclRedOp_t op : {ncclMin, ncclMax}) {
+    const Buffer<T> x(std::vector<T>(kInputs[rank], kInputs[rank] + 5), s);
+    EXPECT_EQ(nccl.ncclAllReduce(x.p, x.p, 5, type, op, comm, s), ncclSuccess);
+    const std::vector<T> y = x.read(s);
+    for (size_t i = 0; i < y.size(); ++i) {
+      const auto got = static_cast<float>(y[i]), want = (op == ncclMin ? kMinima : kMaxima)[i];
+      EXPECT_TRUE(std::isnan(want) ? std::isnan(got) : got == want && std::signbit(got) == std::signbit(want))
+          << "op " << op << ", type " << type << ", element " << i << ": " << got;
+    }
+  }
+}
+TEST_F(NcclTest, MinimaAndMaximaIgnoreNaN) {
+  run(3, [&](int rank, ncclComm_t comm, cudaStream_t s) {
+    check_minima_and_maxima<f16>(ncclFloat16, rank, comm, s);
+    check_minima_and_maxima<bf16>(ncclBfloat16, rank, comm, s);
+    check_minima_and_maxima<float>(ncclFloat32, rank, comm, s);
+    check_minima_and_maxima<double>(ncclFloat64, rank, comm, s);
+  });
+}
+
 // ---- messages and groups
 
 TEST_F(NcclTest, MessagesGoRoundARing) {
@@ -486,6 +513,43 @@ void expect_faults(FaultScope& faults, FaultKind kind, const std::string& text) 
     EXPECT_EQ(f.kind, kind) << f.text;
     EXPECT_NE(f.text.find(text), std::string::npos) << f.text;
   }
+}
+
+// An abort waits for the device, where the call of the second communicator waits for the other rank. In a group both
+// calls end before one abort waits.
+TEST_F(NcclTest, AbortsOneByOneAreADeadlock) {
+  for (const bool is_group : {false, true})
+    for (const bool two_streams : {false, true}) {
+      SCOPED_TRACE(testing::Message() << "group " << is_group << ", two streams " << two_streams);
+      FaultScope faults;
+      const ncclUniqueId ids[] = {fresh_id(), fresh_id()};
+      std::barrier both(2);
+      run_ranks(2, [&](int rank) {
+        const ncclComm_t comms[] = {join(ids[0], rank, 2), join(ids[1], rank, 2)};
+        if (rank == 0) {
+          const Stream s[2];
+          const Buffer<float> x({1}, s[0]), y({2}, s[0]);
+          EXPECT_EQ(cudaStreamSynchronize(s[0]), cudaSuccess);
+          nccl.ncclAllReduce(x.p, x.p, 1, ncclFloat32, ncclSum, comms[0], s[0]);
+          nccl.ncclAllReduce(y.p, y.p, 1, ncclFloat32, ncclSum, comms[1], s[two_streams]);
+          if (is_group) nccl.ncclGroupStart();
+          for (const ncclComm_t comm : comms) EXPECT_EQ(nccl.ncclCommAbort(comm), ncclSuccess);
+          if (is_group) {
+            EXPECT_EQ(nccl.ncclGroupEnd(), ncclSuccess);
+          }
+          EXPECT_TRUE(std::isnan(x.read(s[0])[0]));
+          EXPECT_TRUE(std::isnan(y.read(s[two_streams])[0]));
+        }
+        both.arrive_and_wait();
+        for (const ncclComm_t comm : comms)
+          if (rank == 1) nccl.ncclCommAbort(comm);
+      });
+      if (is_group)
+        EXPECT_TRUE(faults.take().empty());
+      else
+        expect_faults(faults, FaultKind::kCollective,
+                      "only aborts in one group begin before one of them waits");
+    }
 }
 
 TEST_F(NcclTest, CallsThatDoNotMatchAreFaults) {
