@@ -1,7 +1,8 @@
-// Reverse-mode gradients of functions. grad(f, x) and value_and_grad run f under a recording (gradient tape)
-// of their own, whose leaves are aliases of the arguments. grad(ys, xs) runs a backward pass over a recording
-// that the caller has opened, and leaves that recording open (PyTorch's create_graph). checkpoint recomputes
-// the forward within the backward; apply records a user-defined Function. All use the thread's recordings.
+// Reverse-mode gradients of functions. value_and_grad, vjp, jvp, jacobian, hessian and hvp run f under
+// recordings (Tape) of their own, whose leaves are aliases of the arguments. grad(ys, xs) runs a backward
+// pass over a recording that the caller has opened, and leaves that recording open (PyTorch's create_graph).
+// checkpoint recomputes the forward within the backward; apply records a user-defined Function. All use the
+// thread's recordings.
 #include "gradus/autograd/functional.h"
 
 #include <algorithm>
@@ -13,7 +14,11 @@
 #include "gradus/autograd/graph/autocast.h"
 #include "gradus/autograd/graph/record.h"
 #include "gradus/autograd/graph/sparse_gradient.h"
+#include "gradus/autograd/ops/concat.h"
+#include "gradus/autograd/ops/view.h"
 #include "gradus/tensor/ops/copy.h"
+#include "gradus/tensor/ops/creation.h"
+#include "gradus/tensor/ops/view.h"
 #include "gradus/tensor/tensor_checks.h"
 
 namespace gradus::autograd {
@@ -22,8 +27,8 @@ namespace {
 // Returns a view of x with its own slot (the tensor's position in the graph: its producing node, or its
 // leaf). Attaching the view (making it a leaf) does not attach x. Recordings that follow x also follow the
 // view, through a recorded identity op.
-Tensor alias(const Tensor& x) {
-  if (!x.defined()) throw StateError("grad", "an undefined tensor (none) was given to differentiate by");
+Tensor alias(const char* op, const Tensor& x) {
+  if (!x.defined()) throw StateError(op, "an undefined tensor (none) was given to differentiate by");
   Tensor y = detach(x);
   if (Recorder r{"identity", x}) r.record(y, wrt(x, [](Tensor dy) { return dy; }));
   return y;
@@ -35,12 +40,16 @@ Tensor filled_like(const Tensor& x, double value) {
   return y;
 }
 
+void check_result(const char* op, const Tensor& y) {
+  if (!y.defined()) throw StateError(op, "the function returned an undefined tensor");
+}
+
 // Returns dy, or ones like y if dy is undefined.
-Tensor default_dy(const Tensor& y, const Tensor& dy) {
-  if (!y.defined()) throw StateError("grad", "the function returned an undefined tensor");
+Tensor default_dy(const char* op, const Tensor& y, const Tensor& dy) {
+  check_result(op, y);
   if (!dy.defined()) return filled_like(y, 1.0);
   if (!(dy.shape() == y.shape()))
-    throw ShapeError("grad", "dy must have the result's shape: dy ", describe(dy), ", result ", describe(y));
+    throw ShapeError(op, "dy must have the result's shape: dy ", describe(dy), ", result ", describe(y));
   return dy;
 }
 
@@ -56,28 +65,55 @@ struct OpenScope {
   }
 };
 
+// An open recording that follows aliases of tensors. Recordings opened before it record its backward passes.
+class Tape {
+ public:
+  // Returns an alias of x, which the tape follows from now on.
+  Tensor follow(const char* op, const Tensor& x) {
+    inputs_.push_back(alias(op, x));
+    const Ref<AutogradSlot> leaf = leaf_of(inputs_.back());
+    scope_.state->add_leaf(leaf);
+    targets_.push_back({leaf, 0});
+    return inputs_.back();
+  }
+  std::vector<Tensor> follow(const char* op, const std::vector<Tensor>& xs) {
+    std::vector<Tensor> inner;
+    for (const Tensor& x : xs) inner.push_back(follow(op, x));
+    return inner;
+  }
+  bool follows(const Tensor& y) const {
+    const auto& slot = y.impl().slot;
+    return slot && scope_.state->follows(slot.get());
+  }
+  // Returns the gradients of sum_i <ys[i], dys[i]> with respect to the followed tensors; undefined for those
+  // on which no y depends. `is_last`: frees the saved tensors.
+  std::vector<Tensor> backward(std::vector<Tensor> ys, std::vector<Tensor> dys, bool is_last = true) {
+    std::vector<Tensor> grads(targets_.size());
+    BackwardPass pass{.recording = *scope_.state,
+                      .roots = std::move(ys),
+                      .dys = std::move(dys),
+                      .targets = targets_,
+                      .keep_graph = !is_last};
+    pass.deliver = [&](size_t i, Tensor g) { grads[i] = to_dense(g); };
+    // With keep_graph the tape itself would record the pass, and grow.
+    const RecordingsScope scope(recordings_of_backward(*scope_.state));
+    run(pass);
+    return grads;
+  }
+
+ private:
+  std::vector<Tensor> inputs_;  // a gradient gets the shape and dtype of a leaf's tensor only while it lives
+  std::vector<Edge> targets_;
+  OpenScope scope_{{}};
+};
+
 }  // namespace
 
 std::pair<Tensor, std::vector<Tensor>> value_and_grad(const NaryFunction& f, const std::vector<Tensor>& xs,
                                                       const Tensor& dy) {
-  std::vector<Tensor> inner, grads(xs.size());
-  std::vector<Ref<AutogradSlot>> leaves;
-  std::vector<Edge> targets;
-  for (const Tensor& x : xs) {
-    inner.push_back(alias(x));
-    leaves.push_back(leaf_of(inner.back()));
-    targets.push_back({leaves.back(), 0});
-  }
-  Tensor value;
-  {
-    const OpenScope scope(leaves);
-    value = f(inner);
-    BackwardPass pass{
-        .recording = *scope.state, .roots = {value}, .dys = {default_dy(value, dy)}, .targets = targets};
-    pass.deliver = [&](size_t i, Tensor g) { grads[i] = to_dense(g); };
-    run(pass);
-  }
-  // The gradient of an x on which f does not depend arrives undefined.
+  Tape tape;
+  const Tensor value = f(tape.follow("grad", xs));
+  std::vector<Tensor> grads = tape.backward({value}, {default_dy("grad", value, dy)});
   for (size_t i = 0; i < xs.size(); ++i)
     if (!grads[i].defined()) grads[i] = filled_like(xs[i], 0.0);
   return {value, std::move(grads)};
@@ -118,13 +154,191 @@ std::vector<Tensor> grad(const TensorList& ys, const std::vector<Tensor>& xs, co
   for (size_t i = 0; i < ys.get().size(); ++i) {
     if (dys.empty() || !dys.get()[i].defined())
       check_one_element("grad", "y", ys.get()[i], " (or pass its dy)");
-    pass.dys.push_back(default_dy(ys.get()[i], dys.empty() ? Tensor() : dys.get()[i]));
+    pass.dys.push_back(default_dy("grad", ys.get()[i], dys.empty() ? Tensor() : dys.get()[i]));
   }
   for (const Tensor& x : xs) pass.targets.push_back({x.impl().slot, x.impl().slot_index});
   std::vector<Tensor> grads(xs.size());
   pass.deliver = [&](size_t i, Tensor g) { grads[i] = to_dense(g); };
   run(pass);
   return grads;
+}
+
+namespace {
+
+using Tensors = std::vector<Tensor>;
+
+MultiFunction as_multi(const UnaryFunction& f) {
+  return [&f](const Tensors& xs) { return Tensors{f(xs[0])}; };
+}
+MultiFunction as_multi(const NaryFunction& f) {
+  return [&f](const Tensors& xs) { return Tensors{f(xs)}; };
+}
+
+// As as_multi, with a check that the result has one element.
+MultiFunction as_scalar(const char* op, const NaryFunction& f) {
+  return [op, &f](const Tensors& xs) {
+    const Tensor y = f(xs);
+    check_result(op, y);
+    check_one_element(op, "the function's result", y);
+    return Tensors{y};
+  };
+}
+
+// Suspends the caller's recordings for a scope unless the results are to be differentiable.
+RecordingsScope enclosing(const DerivativeOptions& options) {
+  return RecordingsScope(options.create_graph ? open_recordings() : std::vector<Ref<Counted>>());
+}
+
+// Returns one v per tensor; an omitted v is 1.
+Tensors checked_vs(const char* op, const char* of, const Tensors& xs, const Tensors& vs) {
+  if (!vs.empty() && vs.size() != xs.size())
+    throw ValueError(op, "expected one v per ", of, ": ", xs.size(), ", got ", vs.size());
+  Tensors checked;
+  for (size_t i = 0; i < xs.size(); ++i) {
+    const Tensor v = vs.empty() ? Tensor() : vs[i];
+    if (!v.defined()) check_one_element(op, concat(of, " ", i), xs[i], " (or pass its v)");
+    if (v.defined() && !(v.shape() == xs[i].shape()))
+      throw ShapeError(op, "expected v of the shape of ", of, " ", i, ", ", describe(xs[i]), ", got ",
+                       describe(v));
+    checked.push_back(v.defined() ? v : filled_like(xs[i], 1.0));
+  }
+  return checked;
+}
+
+// Replaces undefined derivatives by zeros, or throws if `strict`.
+void fill_in_zeros(const char* op, Tensors& derivatives, const Tensors& like, bool strict, const char* text) {
+  for (size_t i = 0; i < like.size(); ++i) {
+    if (derivatives[i].defined()) continue;
+    if (strict) throw ValueError(op, text, " ", i, ", which strict forbids");
+    derivatives[i] = zeros_like(like[i]);
+  }
+}
+constexpr const char* kNotByInput = "no result of the function depends on input";
+
+// Calls f, and checks its results.
+Tensors call(const char* op, const Tape& tape, const MultiFunction& f, const Tensors& inputs, bool strict) {
+  Tensors ys = f(inputs);
+  for (size_t i = 0; i < ys.size(); ++i) {
+    check_result(op, ys[i]);
+    if (strict && !tape.follows(ys[i]))
+      throw ValueError(op, "result ", i, " of the function depends on no input, which strict forbids");
+  }
+  return ys;
+}
+
+std::pair<Tensors, Tensors> vjp_of(const char* op, const MultiFunction& f, const Tensors& xs,
+                                   const Tensors& vs, bool strict) {
+  Tape tape;
+  const Tensors ys = call(op, tape, f, tape.follow(op, xs), strict);
+  Tensors grads = tape.backward(ys, checked_vs(op, "result", ys, vs));
+  fill_in_zeros(op, grads, xs, strict, kNotByInput);
+  return {ys, std::move(grads)};
+}
+
+std::vector<Tensors> jacobian_of(const char* op, const MultiFunction& f, const Tensors& xs, bool strict) {
+  Tape tape;
+  const Tensors ys = call(op, tape, f, tape.follow(op, xs), strict);
+  std::vector<Tensors> jacobian;
+  for (const Tensor& y : ys) {
+    std::vector<Tensors> rows(xs.size());  // per x, one per element of y
+    for (int64_t i = 0; i < y.numel(); ++i) {
+      const Tensor dy = zeros(y.shape(), {.dtype = y.dtype(), .device = y.device()});
+      raw::fill_(raw::narrow(raw::reshape(dy, {y.numel()}), 0, i, 1), 1);
+      Tensors grads = tape.backward({y}, {dy}, /*is_last=*/false);
+      fill_in_zeros(op, grads, xs, strict, "a result of the function does not depend on input");
+      for (size_t j = 0; j < xs.size(); ++j) rows[j].push_back(grads[j]);
+    }
+    Tensors& of_y = jacobian.emplace_back();
+    for (size_t j = 0; j < xs.size(); ++j) {
+      Shape shape = y.shape();
+      for (int64_t size : xs[j].shape()) shape.push_back(size);
+      of_y.push_back(rows[j].empty() ? zeros(shape, {.dtype = xs[j].dtype(), .device = xs[j].device()})
+                                     : reshape(stack(rows[j]), shape));
+    }
+  }
+  return jacobian;
+}
+
+}  // namespace
+
+std::pair<Tensors, Tensors> vjp(const MultiFunction& f, const Tensors& xs, const Tensors& vs,
+                                const DerivativeOptions& o) {
+  const RecordingsScope scope = enclosing(o);
+  return vjp_of("vjp", f, xs, vs, o.strict);
+}
+std::pair<Tensor, Tensors> vjp(const NaryFunction& f, const Tensors& xs, const Tensor& v,
+                               const DerivativeOptions& o) {
+  auto [ys, grads] = vjp(as_multi(f), xs, {v}, o);
+  return {ys[0], std::move(grads)};
+}
+std::pair<Tensor, Tensor> vjp(const UnaryFunction& f, const Tensor& x, const Tensor& v,
+                              const DerivativeOptions& o) {
+  const auto [ys, grads] = vjp(as_multi(f), {x}, {v}, o);
+  return {ys[0], grads[0]};
+}
+
+// u -> u^T df/dx is linear, and its derivative along v is (df/dx v): two backward passes.
+std::pair<Tensors, Tensors> jvp(const MultiFunction& f, const Tensors& xs, const Tensors& vs,
+                                const DerivativeOptions& o) {
+  const RecordingsScope scope = enclosing(o);
+  Tape of_u, of_x;
+  const Tensors inputs = of_x.follow("jvp", xs), v = checked_vs("jvp", "input", xs, vs);
+  const Tensors ys = call("jvp", of_x, f, inputs, o.strict);
+  Tensors us;
+  for (const Tensor& y : ys) us.push_back(of_u.follow("jvp", zeros_like(y)));
+  Tensors grads = of_x.backward(ys, us);
+  fill_in_zeros("jvp", grads, xs, o.strict, kNotByInput);
+  Tensors products = of_u.backward(grads, v);
+  fill_in_zeros("jvp", products, ys, o.strict, "no input changes result");
+  return {ys, std::move(products)};
+}
+std::pair<Tensor, Tensor> jvp(const NaryFunction& f, const Tensors& xs, const Tensors& vs,
+                              const DerivativeOptions& o) {
+  const auto [ys, products] = jvp(as_multi(f), xs, vs, o);
+  return {ys[0], products[0]};
+}
+std::pair<Tensor, Tensor> jvp(const UnaryFunction& f, const Tensor& x, const Tensor& v,
+                              const DerivativeOptions& o) {
+  const auto [ys, products] = jvp(as_multi(f), {x}, {v}, o);
+  return {ys[0], products[0]};
+}
+
+std::vector<Tensors> jacobian(const MultiFunction& f, const Tensors& xs, const DerivativeOptions& o) {
+  const RecordingsScope scope = enclosing(o);
+  return jacobian_of("jacobian", f, xs, o.strict);
+}
+Tensors jacobian(const NaryFunction& f, const Tensors& xs, const DerivativeOptions& o) {
+  return jacobian(as_multi(f), xs, o)[0];
+}
+Tensor jacobian(const UnaryFunction& f, const Tensor& x, const DerivativeOptions& o) {
+  return jacobian(as_multi(f), {x}, o)[0][0];
+}
+
+std::vector<Tensors> hessian(const NaryFunction& f, const Tensors& xs, const DerivativeOptions& o) {
+  const RecordingsScope scope = enclosing(o);
+  const auto gradient = [&](const Tensors& inputs) {
+    return vjp_of("hessian", as_scalar("hessian", f), inputs, {}, o.strict).second;
+  };
+  return jacobian_of("hessian", gradient, xs, o.strict);
+}
+Tensor hessian(const UnaryFunction& f, const Tensor& x, const DerivativeOptions& o) {
+  return hessian([&f](const Tensors& xs) { return f(xs[0]); }, {x}, o)[0][0];
+}
+
+std::pair<Tensor, Tensors> hvp(const NaryFunction& f, const Tensors& xs, const Tensors& vs,
+                               const DerivativeOptions& o) {
+  const RecordingsScope scope = enclosing(o);
+  Tape tape;
+  const Tensors inputs = tape.follow("hvp", xs), v = checked_vs("hvp", "input", xs, vs);
+  const auto [ys, gradient] = vjp_of("hvp", as_scalar("hvp", f), inputs, {}, o.strict);
+  Tensors products = tape.backward(gradient, v);
+  fill_in_zeros("hvp", products, xs, o.strict, "the gradient does not depend on input");
+  return {ys[0], std::move(products)};
+}
+std::pair<Tensor, Tensor> hvp(const UnaryFunction& f, const Tensor& x, const Tensor& v,
+                              const DerivativeOptions& o) {
+  const auto [y, products] = hvp([&f](const Tensors& xs) { return f(xs[0]); }, {x}, {v}, o);
+  return {y, products[0]};
 }
 
 namespace {
@@ -185,7 +399,7 @@ class CheckpointNode final : public Node {
     std::vector<Edge> targets(xs_.size() + used_.size());
     for (size_t i = 0; i < xs_.size(); ++i) {
       const Tensor x = xs_[i].get();
-      inner.push_back(x.defined() ? alias(x) : x);
+      inner.push_back(x.defined() ? alias("checkpoint", x) : x);
       if (!x.defined() || !is_floating(x.dtype())) continue;
       leaves.push_back(leaf_of(inner[i]));
       if (args.needs[i]) targets[i] = {leaves.back(), 0};

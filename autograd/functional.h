@@ -1,5 +1,6 @@
 // Functional autograd: gradients of functions (grad, value_and_grad, as jax.grad), of recorded tensors (grad
-// of ys, as torch.autograd.grad), activation checkpointing (checkpoint) and user-defined backward rules
+// of ys, as torch.autograd.grad), Jacobians, Hessians and their products with vectors (as
+// torch.autograd.functional), activation checkpointing (checkpoint) and user-defined backward rules
 // (Function). A recording is the tape that GradManager::record opens on the calling thread.
 #pragma once
 
@@ -17,6 +18,7 @@ namespace gradus::autograd {
 
 using UnaryFunction = std::function<Tensor(const Tensor&)>;
 using NaryFunction = std::function<Tensor(const std::vector<Tensor>&)>;
+using MultiFunction = std::function<std::vector<Tensor>(const std::vector<Tensor>&)>;
 
 // Returns the vector-Jacobian product dy^T df/dx at x; an undefined dy means ones. Calls f once. The gradient
 // is taken with respect to f's arguments alone; tensors that f captures are constants for this gradient. An
@@ -42,6 +44,66 @@ std::pair<Tensor, std::vector<Tensor>> value_and_grad(const NaryFunction& f, con
 // dys is empty or has one dy per y; ShapeError when a dy has another shape than its y, or is missing for a y
 // of several elements.
 std::vector<Tensor> grad(const TensorList& ys, const std::vector<Tensor>& xs, const TensorList& dys = {});
+
+struct DerivativeOptions {
+  // Enclosing recordings, and derivatives of a function that calls these functions, record the computation,
+  // with respect to x and to captured tensors. false: all results are constants.
+  bool create_graph = false;
+  // Throws a ValueError for a result that depends on no x, and for an x on which no result depends. false:
+  // their derivatives are zeros.
+  bool strict = false;
+};
+
+// Functions of derivatives, as in torch.autograd.functional. Each calls f once. Arguments are floating point;
+// an omitted v is 1 and needs a result (vjp) or an x (jvp, hvp) of one element.
+// Errors: DTypeError unless xs are floating point; StateError if an x or a result is undefined; ValueError
+// for another number of vs; ShapeError for a v of another shape, and for an omitted v or (hessian, hvp) a
+// result of several elements; errors that f throws.
+
+// Returns f(x) and the vector-Jacobian product v^T df/dx: one backward pass.
+// Shapes: v like f(x), product like x.
+std::pair<Tensor, Tensor> vjp(const UnaryFunction& f, const Tensor& x, const Tensor& v = {},
+                              const DerivativeOptions& options = {});
+std::pair<Tensor, std::vector<Tensor>> vjp(const NaryFunction& f, const std::vector<Tensor>& xs,
+                                           const Tensor& v = {}, const DerivativeOptions& options = {});
+std::pair<std::vector<Tensor>, std::vector<Tensor>> vjp(const MultiFunction& f, const std::vector<Tensor>& xs,
+                                                        const std::vector<Tensor>& vs = {},
+                                                        const DerivativeOptions& options = {});
+
+// Returns f(x) and the Jacobian-vector product df/dx v, or the sum of the products of all xs: two backward
+// passes, the second through the first.
+// Shapes: v like x, product like f(x).
+std::pair<Tensor, Tensor> jvp(const UnaryFunction& f, const Tensor& x, const Tensor& v = {},
+                              const DerivativeOptions& options = {});
+std::pair<Tensor, Tensor> jvp(const NaryFunction& f, const std::vector<Tensor>& xs,
+                              const std::vector<Tensor>& vs = {}, const DerivativeOptions& options = {});
+std::pair<std::vector<Tensor>, std::vector<Tensor>> jvp(const MultiFunction& f, const std::vector<Tensor>& xs,
+                                                        const std::vector<Tensor>& vs = {},
+                                                        const DerivativeOptions& options = {});
+
+// Returns the Jacobian: one backward pass per element of the results.
+// Shapes: [result..., x...]; the second form returns one tensor per x, the third one list per result.
+Tensor jacobian(const UnaryFunction& f, const Tensor& x, const DerivativeOptions& options = {});
+std::vector<Tensor> jacobian(const NaryFunction& f, const std::vector<Tensor>& xs,
+                             const DerivativeOptions& options = {});
+std::vector<std::vector<Tensor>> jacobian(const MultiFunction& f, const std::vector<Tensor>& xs,
+                                          const DerivativeOptions& options = {});
+
+// Returns the Hessian of f, whose result has one element: one backward pass, and one through it per element
+// of xs.
+// Shapes: [x..., x...]; the second form returns h[i][j] of shape [xs[i]..., xs[j]...].
+Tensor hessian(const UnaryFunction& f, const Tensor& x, const DerivativeOptions& options = {});
+std::vector<std::vector<Tensor>> hessian(const NaryFunction& f, const std::vector<Tensor>& xs,
+                                         const DerivativeOptions& options = {});
+
+// Returns f(x), of one element, and the product of its Hessian with v: two backward passes. The product is
+// v^T H, PyTorch's vhp, which is H v if f is twice continuously differentiable.
+// Shapes: v and product like x.
+std::pair<Tensor, Tensor> hvp(const UnaryFunction& f, const Tensor& x, const Tensor& v = {},
+                              const DerivativeOptions& options = {});
+std::pair<Tensor, std::vector<Tensor>> hvp(const NaryFunction& f, const std::vector<Tensor>& xs,
+                                           const std::vector<Tensor>& vs = {},
+                                           const DerivativeOptions& options = {});
 
 // Activation checkpointing, as torch.utils.checkpoint: returns f(x) without keeping the tensors that f's ops
 // save for backward. The backward calls f again, with the same random numbers and the same autocast state,

@@ -19,6 +19,7 @@
 #include "gradus/data/sets/mnist.h"
 #include "gradus/data/sets/segmentation_files.h"
 #include "gradus/data/sets/text.h"
+#include "gradus/data/split.h"
 #include "gradus/data/transforms/color.h"
 #include "gradus/data/transforms/mixing.h"
 #include "gradus/data/transforms/tensor.h"

@@ -48,6 +48,7 @@ void Optimizer::add_params(const std::vector<Tensor>& params) {
     if (!p.defined()) throw ValueError(kind(), "parameter ", i, " is undefined");
     if (!is_floating(p.dtype()))
       throw DTypeError(kind(), "expected floating-point parameters, parameter ", i, " is ", describe(p));
+    check_param(p);
     if (!known.insert(p.ref().get()).second)
       throw ValueError(kind(), "parameter ", i, " (", describe(p), ") is listed more than once");
   }
@@ -71,11 +72,20 @@ void Optimizer::add_param_group(const std::vector<Tensor>& params,
   add_group(params, values);
 }
 
-// Returns the initial state tensor number `state` of a parameter, in its shape and step_dtype (f32 or f64).
+// Returns the initial state tensor number `state` of a parameter, in step_dtype (f32 or f64).
 Tensor Optimizer::new_state(size_t group, size_t state, const Tensor& param) const {
-  const Tensor fresh = empty(param.shape(), {raw::step_dtype(param.dtype()), param.device()});
+  const Tensor fresh = empty(*state_shape(state, param), {raw::step_dtype(param.dtype()), param.device()});
   raw::fill_(fresh, initial_state(group, state));
   return fresh;
+}
+
+std::optional<Shape> Optimizer::state_shape(size_t, const Tensor& param) const { return param.shape(); }
+
+std::vector<const char*> Optimizer::state_names_of(std::vector<const char*> names,
+                                                   const Tensor& param) const {
+  for (size_t k = 0; k < names.size(); ++k)
+    if (!state_shape(k, param)) names[k] = nullptr;
+  return names;
 }
 
 Optimizer& Optimizer::keep_master_weights(bool on) {
@@ -221,11 +231,14 @@ raw::StepItem Optimizer::step_item(const Gradient& of, const Tensor& found, bool
   check_step(p, grad);
   if (autograd::is_sparse(grad) && supports_sparse_rows(g))
     rows = autograd::sparse_rows(grad).indices, grad = autograd::elements_of(grad);
+  else if (needs_sparse_rows())
+    throw ValueError(kind(), "expected a sparse gradient, got ", describe(grad),
+                     ": dense gradients, as on GPUs and with callbacks, are for Adam");
   else
     grad = autograd::to_dense(grad);
   prepare_state(g, p, state, counts_on_device);
   std::array<Tensor, 3> tensors;
-  const std::vector<const char*> names = group_state_names(g);
+  const std::vector<const char*> names = state_names_of(group_state_names(g), p);
   for (size_t k = 0; k < names.size(); ++k)
     if (names[k]) tensors[k] = state.tensors[k];
   Tensor target = p;
@@ -244,12 +257,15 @@ raw::StepItem Optimizer::step_item(const Gradient& of, const Tensor& found, bool
 // Makes the state tensors that the group's options use, and moves state to the device and dtype of the
 // parameter, which Module::to may have changed.
 void Optimizer::prepare_state(size_t g, const Tensor& p, ParamState& state, bool counts_on_device) {
-  const std::vector<const char*> names = group_state_names(g);
+  const std::vector<const char*> names = state_names_of(group_state_names(g), p);
   for (size_t k = 0; k < names.size(); ++k) {
     if (!names[k]) continue;
     Tensor& tensor = state.tensors[k];
     tensor = tensor.defined() ? raw::to(raw::to(tensor, raw::step_dtype(p.dtype())), p.device())
                               : new_state(g, k, p);
+    if (const Shape shape = *state_shape(k, p); tensor.shape() != shape)
+      throw ShapeError(kind(), "expected ", names[k], " of shape ", shape, ", got ", describe(tensor),
+                       ", for the parameter ", describe(p));
   }
   if (state.on_device.defined() && state.on_device.device() != p.device()) {
     std::tie(state.step, state.numbers) = read_back(state.on_device);
@@ -352,7 +368,7 @@ State Optimizer::state_dict() const {
     out.numbers.emplace_back(group_name(g, "params"), double(groups_[g].params.size()));
     for (const auto& [name, value] : option_values(g)) out.numbers.emplace_back(group_name(g, name), value);
     if (groups_[g].initial_lr) out.numbers.emplace_back(group_name(g, "initial_lr"), *groups_[g].initial_lr);
-    const std::vector<const char*> names = group_state_names(g), numbers = number_names();
+    const std::vector<const char*> numbers = number_names();
     for (size_t i = 0; i < groups_[g].states.size(); ++i, ++number) {
       ParamState s = groups_[g].states[i];
       if (s.on_device.defined()) std::tie(s.step, s.numbers) = read_back(s.on_device);
@@ -360,6 +376,7 @@ State Optimizer::state_dict() const {
       out.numbers.emplace_back(state_name(number, "step"), double(s.step));
       for (size_t k = 0; k < numbers.size(); ++k)
         out.numbers.emplace_back(state_name(number, numbers[k]), s.numbers[k]);
+      const std::vector<const char*> names = state_names_of(group_state_names(g), groups_[g].params[i]);
       // A state that became necessary by a change of options since the last step counts as new.
       for (size_t k = 0; k < names.size(); ++k)
         if (names[k])
@@ -404,14 +421,15 @@ void Optimizer::read_state(StateReader in) {
       if (!of_param.contains("step")) continue;  // this parameter was never stepped
       const Tensor& p = group.params[i];
       ParamState& state = group.states[i];
-      const auto tensor = [&](const char* name) {
-        return of_param.tensor(name, p.shape(), {raw::step_dtype(p.dtype()), p.device()});
+      const auto tensor = [&](const char* name, const Shape& shape) {
+        return of_param.tensor(name, shape, {raw::step_dtype(p.dtype()), p.device()});
       };
       state.step = of_param.count("step", 1);
       for (size_t k = 0; const char* name : number_names()) state.numbers[k++] = of_param.number(name);
-      for (size_t k = 0; k < names.size(); ++k)
-        if (names[k]) state.tensors[k] = tensor(names[k]);
-      if (keeps_master_of(p) && of_param.contains(kMaster)) state.master = tensor(kMaster);
+      const std::vector<const char*> own_names = state_names_of(names, p);
+      for (size_t k = 0; k < own_names.size(); ++k)
+        if (own_names[k]) state.tensors[k] = tensor(own_names[k], *state_shape(k, p));
+      if (keeps_master_of(p) && of_param.contains(kMaster)) state.master = tensor(kMaster, p.shape());
     }
     in.on_success([this, g, options, group] {
       ++changes_;

@@ -35,9 +35,10 @@ class Optimizer {
   Optimizer& operator=(const Optimizer&) = delete;
 
   // Updates every parameter that has a gradient once. For a sparse gradient, SGD without momentum, Adagrad,
-  // Adam, AdamW and RMSprop update only the gradient's rows and their states; other optimizers convert the
+  // Adam, AdamW, SparseAdam and RMSprop update only the gradient's rows and their states; other optimizers convert the
   // gradient to a dense one.
-  // Errors: ValueError for a sparse gradient if one of these five has weight decay; StateError while an open
+  // Errors: ValueError for a sparse gradient if one of these six has weight decay, and for a dense gradient of
+  // SparseAdam; StateError while an open
   // recording follows a parameter (run its backward or release it first), and for a gradient that a
   // GradScaler has scaled; ShapeError, DTypeError, DeviceError for a gradient that does not match its
   // parameter.
@@ -128,6 +129,10 @@ class Optimizer {
   // Errors: ValueError for values out of range.
   virtual std::vector<const char*> group_state_names(size_t group) const = 0;
   virtual std::vector<const char*> state_names_with(const OptionValues& values) const = 0;
+  // Returns the shape of state tensor `state` of a parameter; nullopt if the parameter does not have it.
+  virtual std::optional<Shape> state_shape(size_t state, const Tensor& param) const;
+  // Throws ValueError for a parameter that the optimizer cannot step.
+  virtual void check_param(const Tensor& /*param*/) const {}
   // Returns the initial value of the elements of state tensor `state`, an index into StepItem::state.
   virtual double initial_state(size_t /*group*/, size_t /*state*/) const { return 0; }
   // The names of StepItem::numbers (scalar state per parameter), their initial values, and their update after
@@ -142,6 +147,8 @@ class Optimizer {
   // converted to a dense one.
   // Errors: ValueError for options that change all rows, such as weight decay.
   virtual bool supports_sparse_rows(size_t /*group*/) const { return false; }
+  // Returns whether step_group can update only the rows of a sparse gradient: a dense one is a ValueError.
+  virtual bool needs_sparse_rows() const { return false; }
   // Returns whether step_group's CUDA kernels read StepItem::on_device, `found` and `lr`.
   virtual bool can_skip_on_device() const { return false; }
   // `values` has all options of a group, in the order of option_values.
@@ -167,6 +174,8 @@ class Optimizer {
   };
   void check_group(size_t group) const;
   Tensor new_state(size_t group, size_t state, const Tensor& param) const;
+  // Returns the names of a parameter's state tensors, null for those that the parameter does not have.
+  std::vector<const char*> state_names_of(std::vector<const char*> names, const Tensor& param) const;
   bool keeps_master_of(const Tensor& param) const;
   Tensor device_lr(Device device, size_t group);
   // `found`: the flag of step_unless, f32[] on a CUDA device; undefined: an unconditional step.
@@ -270,6 +279,7 @@ template <class O> O OptimizerWith<O>::with_values(O options, const OptionValues
 // and those of these functions, described in Optimizer, whose results differ from Optimizer's:
 //   double initial_state(size_t state) const;
 //   bool supports_sparse_rows() const;
+//   static constexpr bool kNeedsSparseRows = true;
 //   std::vector<const char*> number_names() const;            together with
 //   std::array<double, 2> initial_numbers() const;            and
 //   void advance_numbers(const raw::StepItem&, std::array<double, 2>& numbers) const;
@@ -287,6 +297,7 @@ template <class O> class KernelOptimizer final : public OptimizerWith<O> {
                        std::array<double, 2>& numbers) const override;
   void step_group(size_t group, const std::vector<raw::StepItem>& items) override;
   bool supports_sparse_rows(size_t group) const override;
+  bool needs_sparse_rows() const override;
   bool can_skip_on_device() const override { return true; }
 };
 
@@ -321,6 +332,9 @@ template <class O> bool KernelOptimizer<O>::supports_sparse_rows(size_t group) c
   if constexpr (requires(const O& o) { o.supports_sparse_rows(); })
     return this->options(group).supports_sparse_rows();
   return false;
+}
+template <class O> bool KernelOptimizer<O>::needs_sparse_rows() const {
+  return requires { O::kNeedsSparseRows; };
 }
 
 // Throws ValueError "[op] expected NAME EXPECTED, got VALUE" unless `holds`.

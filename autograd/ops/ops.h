@@ -21,6 +21,7 @@
 #include "gradus/autograd/ops/linalg/attention.h"
 #include "gradus/autograd/ops/linalg/distance.h"
 #include "gradus/autograd/ops/linalg/einsum.h"
+#include "gradus/autograd/ops/linalg/fft.h"
 #include "gradus/autograd/ops/linalg/linalg.h"
 #include "gradus/autograd/ops/linalg/matmul.h"
 #include "gradus/autograd/ops/losses/cross_entropy.h"

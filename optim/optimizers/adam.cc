@@ -1,4 +1,4 @@
-// Adam, AdamW, Adamax, NAdam and RAdam: for each optimizer, the checks of its options (ValueError), the names of
+// Adam, AdamW, SparseAdam, Adamax, NAdam and RAdam: for each optimizer, the checks of its options (ValueError), the names of
 // its states, and the slot of its step kernel with the CPU kernel. Optimizer::step() runs the kernel.
 // Formulas: optim/optimizers/adam.h. The updates of one element, shared by the CPU and CUDA kernels:
 // optim/rules/adam.h. The CUDA kernels are added to the slots in optim/cuda.
@@ -13,6 +13,8 @@ template class OptimizerWith<AdamOptions>;
 template class KernelOptimizer<AdamOptions>;
 template class OptimizerWith<AdamWOptions>;
 template class KernelOptimizer<AdamWOptions>;
+template class OptimizerWith<SparseAdamOptions>;
+template class KernelOptimizer<SparseAdamOptions>;
 template class OptimizerWith<AdamaxOptions>;
 template class KernelOptimizer<AdamaxOptions>;
 template class OptimizerWith<NAdamOptions>;
@@ -49,6 +51,14 @@ std::vector<const char*> AdamWOptions::state_names() const { return adam_states(
 bool AdamWOptions::supports_sparse_rows() const {
   check_no_weight_decay_for_sparse(kName, weight_decay);
   return true;
+}
+
+constinit raw::StepSlot<SparseAdamOptions> SparseAdamOptions::step_kernel{"sparse_adam_step",
+                                                                          &sparse_adam_step<raw::ApplyOnCPU>};
+void SparseAdamOptions::check() const {
+  check_not_negative(kName, {{"lr", lr}});
+  check_betas(kName, betas);
+  check_option(eps > 0, kName, "eps", "> 0", eps);
 }
 
 constinit raw::StepSlot<AdamaxOptions> AdamaxOptions::step_kernel{"adamax_step",

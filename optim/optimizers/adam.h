@@ -1,4 +1,4 @@
-// Adam and its variants: Adam, AdamW, Adamax, NAdam and RAdam, as in torch.optim. In all formulas p is a
+// Adam and its variants: Adam, AdamW, SparseAdam, Adamax, NAdam and RAdam, as in torch.optim. In all formulas p is a
 // parameter, g = grad + weight_decay p (-grad with `maximize`), t >= 1 the number of the step, and
 //   m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g^2, initially 0.
 // From kName on, structs of options have what KernelOptimizer (optim/optimizer.h) requires: the slot of the
@@ -57,6 +57,28 @@ extern template class KernelOptimizer<AdamWOptions>;
 // As Adam, but with p *= 1 - lr weight_decay before the step in place of weight decay in the gradient.
 // Source: Loshchilov and Hutter, ICLR 2019.
 using AdamW = KernelOptimizer<AdamWOptions>;
+
+struct SparseAdamOptions {
+  double lr = 1e-3;
+  std::array<double, 2> betas = {0.9, 0.999};
+  double eps = 1e-8;  // > 0
+  bool maximize = false;
+
+  static constexpr const char* kName = "SparseAdam";
+  static constexpr bool kNeedsSparseRows = true;
+  static raw::StepSlot<SparseAdamOptions> step_kernel;
+  void check() const;
+  std::vector<const char*> state_names() const { return {"exp_avg", "exp_avg_sq"}; }
+  bool supports_sparse_rows() const { return true; }
+  static void each(auto& o, auto&& f) {
+    f("lr", o.lr), f("beta1", o.betas[0]), f("beta2", o.betas[1]), f("eps", o.eps), f("maximize", o.maximize);
+  }
+};
+extern template class OptimizerWith<SparseAdamOptions>;
+extern template class KernelOptimizer<SparseAdamOptions>;
+// For sparse gradients alone, whose rows and their states are updated:
+// p -= lr sqrt(1 - beta2^t) / (1 - beta1^t) m / (sqrt(v) + eps).
+using SparseAdam = KernelOptimizer<SparseAdamOptions>;
 
 struct AdamaxOptions {
   double lr = 2e-3;

@@ -1,4 +1,4 @@
-// The element-wise updates of Adam, AdamW, Adamax, NAdam and RAdam, shared by CPU and CUDA kernels. Formulas:
+// The element-wise updates of Adam, AdamW, SparseAdam, Adamax, NAdam and RAdam, shared by CPU and CUDA kernels. Formulas:
 // optim/optimizers/adam.h. A rule (tensor/ops/formulas/optim_rule.h) updates one element in place: parameter
 // p, then up to three states, of which it uses those in kUses. d is the gradient, negated to maximize, plus
 // weight decay unless that is decoupled. T is the type to compute in: f32 for 16-bit floats, else the
@@ -164,6 +164,23 @@ struct RAdamRuleFactory {
             .offset = is_adaptive ? T(eps) : T(1)};
   }
 };
+
+// SparseAdam: RAdam's update with the division, and with eps added to sqrt(v) before the bias correction.
+struct SparseAdamRuleFactory {
+  double lr, beta1, beta2, eps;
+  template <class T> GRADUS_HD RAdamRule<T> rule(const raw::StepNumbers& n) const {
+    return {.moments = raw::Moments<T>::of(beta1, beta2),
+            .step_size = T(lr * m::sqrt(raw::correction(beta2, n.step)) / raw::correction(beta1, n.step)),
+            .sqrt_factor = T(1),
+            .offset = T(eps)};
+  }
+};
+
+template <class Apply, class Options>
+void sparse_adam_step(const Tensor&, const std::vector<raw::StepItem>& items, const Options& o) {
+  Apply::rule("sparse_adam_step", items, 0, o.maximize,
+              SparseAdamRuleFactory{o.lr, o.betas[0], o.betas[1], o.eps});
+}
 
 template <class Apply, class Options>
 void radam_step(const Tensor&, const std::vector<raw::StepItem>& items, const Options& o) {

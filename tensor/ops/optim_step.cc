@@ -10,12 +10,13 @@
 namespace gradus::raw {
 namespace {
 
-void check_fits(const char* op, const char* what, const Tensor& t, const Tensor& param, DType dtype) {
+void check_fits(const char* op, const char* what, const Tensor& t, const Tensor& param, DType dtype,
+                bool has_param_shape) {
   if (t.device() != param.device())
     throw DeviceError(op, what, " is ", describe(t), " but its parameter is ", describe(param));
   if (t.dtype() != dtype)
     throw DTypeError(op, what, " is ", describe(t), " but its parameter is ", describe(param));
-  if (t.shape() != param.shape())
+  if (has_param_shape && t.shape() != param.shape())
     throw ShapeError(op, what, " is ", describe(t), " but its parameter is ", describe(param));
 }
 
@@ -41,9 +42,9 @@ template <class F> void with_row_major(const std::vector<Tensor>& tensors, F f) 
 
 void check_step_items(const char* op, const std::vector<StepItem>& items) {
   for (const StepItem& item : items) {
-    if (!item.rows.defined()) check_fits(op, "the gradient", item.grad, item.param, item.param.dtype());
+    if (!item.rows.defined()) check_fits(op, "the gradient", item.grad, item.param, item.param.dtype(), true);
     for (const Tensor& s : item.state)
-      if (s.defined()) check_fits(op, "a state", s, item.param, step_dtype(item.param.dtype()));
+      if (s.defined()) check_fits(op, "a state", s, item.param, step_dtype(item.param.dtype()), false);
   }
 }
 

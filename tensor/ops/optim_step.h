@@ -37,7 +37,8 @@ template <class F> void for_each_tensor(const StepItem& item, F f) {
 // Returns the dtype in which a step computes and stores its state: f64 for f64, else f32.
 constexpr DType step_dtype(DType param) { return param == DType::kF64 ? DType::kF64 : DType::kF32; }
 
-// Checks that gradients and states have the shape, dtype and device required by their parameters.
+// Checks that gradients have the shape, and gradients and states the dtype and device, required by their
+// parameters.
 // Errors: ShapeError, DTypeError, DeviceError.
 void check_step_items(const char* op, const std::vector<StepItem>& items);
 

@@ -55,6 +55,10 @@ std::unique_ptr<nn::Layer> mlp() {
                    nn::layer<nn::Linear>({.in = 32, .out = 32}), nn::layer<nn::ReLU>(),
                    nn::layer<nn::Linear>({.in = 32, .out = 10})});
 }
+std::unique_ptr<nn::Layer> matrices() {
+  return sequence({nn::layer<nn::Linear>({.in = 32, .out = 16, .bias = false}), nn::layer<nn::ReLU>(),
+                   nn::layer<nn::Linear>({.in = 16, .out = 10, .bias = false})});
+}
 std::unique_ptr<nn::Layer> cnn() {
   return sequence({nn::layer<nn::Conv2d>({.in = 3, .out = 8, .kernel = 3, .padding = 1}),
                    nn::layer<nn::BatchNorm2d>({.features = 8}), nn::layer<nn::ReLU>(),
@@ -79,6 +83,8 @@ std::vector<Case> all_cases() {
       {"MlpWithAdam", &mlp, {8, 32}, optimizer<optim::Adam>(optim::AdamOptions{.lr = 0.01})},
       {"MlpWithNAdam", &mlp, {8, 32}, optimizer<optim::NAdam>(optim::NAdamOptions{.lr = 0.01})},
       {"MlpWithLAMB", &mlp, {8, 32}, optimizer<optim::LAMB>(optim::LAMBOptions{.lr = 0.01})},
+      {"MlpWithAdafactor", &mlp, {8, 32}, optimizer<optim::Adafactor>(optim::AdafactorOptions{})},
+      {"MatricesWithMuon", &matrices, {8, 32}, optimizer<optim::Muon>(optim::MuonOptions{.lr = 0.01})},
       {"CnnWithSGD", &cnn, {4, 3, 8, 8}, sgd},
       {"CnnWithAdadelta", &cnn, {4, 3, 8, 8}, optimizer<optim::Adadelta>(optim::AdadeltaOptions{})},
       {"CnnInBf16", &cnn, {4, 3, 8, 8}, sgd, true},

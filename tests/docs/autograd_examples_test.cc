@@ -128,10 +128,21 @@ TEST(AutogradPage, R1) {
   EXPECT_TRUE(disc.weight.grad().defined());
 }
 
-TEST(AutogradPage, HessianVectorProduct) {
+TEST(AutogradPage, JacobiansAndHessians) {
   Tensor x = tensor({1.f, 2.f}), v = tensor({1.f, 0.f});
-  auto f = [](const Tensor& y) { return sum(y * y * y); };
-  Tensor hv = autograd::grad([&](const Tensor& y) { return sum(autograd::grad(f, y) * v); }, x);
+  auto f = [](const Tensor& y) { return y * y * y; };
+  Tensor j = autograd::jacobian(f, x);    // [2,2]: 3x^2 on the diagonal
+  auto [y, jv] = autograd::jvp(f, x, v);  // f(x) and j v
+  auto [z, vj] = autograd::vjp(f, x, v);  // f(x) and v^T j
+  auto energy = [&](const Tensor& y) { return sum(f(y)); };
+  Tensor h = autograd::hessian(energy, x);     // [2,2]: 6x on the diagonal
+  auto [e, hv] = autograd::hvp(energy, x, v);  // energy(x) and h v
+  EXPECT_THAT(values(j), ElementsAre(3, 0, 0, 12));
+  EXPECT_THAT(values(h), ElementsAre(6, 0, 0, 12));
+  EXPECT_THAT(values(y), ElementsAre(1, 8));
+  EXPECT_THAT(values(z), ElementsAre(1, 8));
+  EXPECT_THAT(values(e), ElementsAre(9));
+  for (const Tensor& product : {jv, vj}) EXPECT_THAT(values(product), ElementsAre(3, 0));
   EXPECT_THAT(values(hv), ElementsAre(6, 0));
 }
 

@@ -30,6 +30,22 @@ TEST(DataPage, Loader) {
   EXPECT_EQ(loader.epoch(), 3u);
 }
 
+TEST(DataPage, PartsOfADataSet) {
+  const data::GeneratedDigits digits({.size = 100});
+  const std::vector<data::Subset> parts = data::random_split(digits, {0.8, 0.2}, /*seed=*/1);
+  data::DataLoader train(parts[0], {.batch_size = 32, .shuffle = true}),
+      validation(parts[1], {.batch_size = 32});
+  int64_t samples = 0;
+  for (const data::Batch& b : train) samples += b.size();
+  EXPECT_EQ(samples, 80);
+  EXPECT_EQ(validation.size(), 1);
+  for (const data::Fold& fold : data::k_fold(digits.size(), 5, {.shuffle = true, .seed = 1})) {
+    const data::Subset train(digits, fold.train), validation(digits, fold.validation);
+    EXPECT_EQ(train.size(), 80);
+    EXPECT_EQ(validation.size(), 20);
+  }
+}
+
 TEST(DataPage, SizesThatChange) {
   const data::GeneratedDigits train({.size = 1000});
   data::DataLoader loader(train,

@@ -8,7 +8,7 @@ import re
 import torch
 
 PAGE = os.path.join(os.path.dirname(__file__), "..", "..", "docs", "guide", "from-pytorch.md")
-PLACES = (torch, torch.nn.functional, torch.Tensor, torch.linalg, torch.nn.utils.rnn)
+PLACES = (torch, torch.nn.functional, torch.Tensor, torch.linalg, torch.fft, torch.nn.utils.rnn)
 
 
 def is_there(name):

@@ -6,7 +6,7 @@
 <case>/p: the table after the steps in `steps`. Step t reads rows (k k + 3 t) mod ROWS, k = 0 ... 5, some twice, others not
 at all; its loss is sum(sin(3 y + 0.1 t)). <case>/norm: norms of the gradients before clipping, step by step.
 
-"adam" is SparseAdam with an eps of almost nothing, because SparseAdam adds eps to another root than Adam. RMSprop, which
+"adam" compares Adam with SparseAdam with an eps of almost nothing, because SparseAdam adds eps to another root than Adam. RMSprop, which
 takes no sparse gradients in PyTorch, is dense RMSprop on copies of the rows alone.
 """
 import torch
@@ -53,6 +53,8 @@ def cases():
         "adagrad_padding": (O.Adagrad, dict(lr=0.1), dict(padding_idx=-2)),
         "adam": (O.SparseAdam, dict(lr=0.02, betas=(0.8, 0.95), eps=1e-30), {}),
         "adam_accumulated": (O.SparseAdam, dict(lr=0.02, eps=1e-30), dict(batches=2)),
+        "sparse_adam": (O.SparseAdam, dict(lr=0.02, betas=(0.8, 0.95), eps=1e-3), {}),
+        "sparse_adam_maximize": (O.SparseAdam, dict(lr=0.01, maximize=True), dict(batches=2)),
         "rmsprop": (RowRMSprop, dict(lr=0.01, alpha=0.9), {}),
         "rmsprop_both": (RowRMSprop, dict(lr=0.002, centered=True, momentum=0.8, eps=1e-3), {}),
     }

@@ -1,5 +1,5 @@
 // Optimizers on sparse gradients of an embedding table, in f64, against PyTorch's; sparse.py documents the
-// steps. "adam" is PyTorch's SparseAdam.
+// steps. "adam" is PyTorch's SparseAdam with an eps of almost nothing.
 #include <functional>
 #include <memory>
 
@@ -51,6 +51,8 @@ const std::vector<Case>& cases() {
       of<Adam>("adam", AdamOptions{.lr = 0.02, .betas = {0.8, 0.95}, .eps = 1e-30}),
       of<AdamW>("adam", AdamWOptions{.lr = 0.02, .betas = {0.8, 0.95}, .eps = 1e-30, .weight_decay = 0}),
       of<Adam>("adam_accumulated", AdamOptions{.lr = 0.02, .eps = 1e-30}, {}, 0, 2),
+      of<SparseAdam>("sparse_adam", SparseAdamOptions{.lr = 0.02, .betas = {0.8, 0.95}, .eps = 1e-3}),
+      of<SparseAdam>("sparse_adam_maximize", SparseAdamOptions{.lr = 0.01, .maximize = true}, {}, 0, 2),
       of<RMSprop>("rmsprop", RMSpropOptions{.lr = 0.01, .alpha = 0.9}),
       of<RMSprop>("rmsprop_both",
                   RMSpropOptions{.lr = 0.002, .eps = 1e-3, .momentum = 0.8, .centered = true}),

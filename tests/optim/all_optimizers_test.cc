@@ -1,12 +1,14 @@
 // Properties that every optimizer has: training continues exactly from a saved state; results do not depend
 // on threads, device or layout; 16-bit parameters; refused options. Each EveryOptimizer test runs for each
-// row of all_optimizers() (tests/optim/optimizers.h). Comparisons with PyTorch's trajectories are in
+// row of all_optimizers() and optimizers_by_ops() (tests/optim/optimizers.h). Comparisons with PyTorch's trajectories are in
 // tests/golden.
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <memory>
 
+#include "gradus/autograd/grad_manager.h"
+#include "gradus/autograd/ops/ops.h"
 #include "gradus/optim/optim.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/runtime/parallel.h"
@@ -46,9 +48,14 @@ std::vector<double> values(const Optimizer& opt) {
   return all;
 }
 
+const OptimizerCase& case_of(size_t i) {
+  const size_t kernels = all_optimizers().size();
+  return i < kernels ? all_optimizers()[i] : optimizers_by_ops()[i - kernels];
+}
+
 class EveryOptimizer : public testing::TestWithParam<size_t> {
  protected:
-  std::unique_ptr<Optimizer> make(const Params& p) const { return all_optimizers()[GetParam()].make(p); }
+  std::unique_ptr<Optimizer> make(const Params& p) const { return case_of(GetParam()).make(p); }
   // Returns the elements of parameters with these shapes, dtype and device after `steps` steps.
   std::vector<double> train(const TensorOptions& options, int steps, std::vector<Shape> shapes) const {
     Params params;
@@ -147,7 +154,7 @@ TEST_P(EveryOptimizer, ShowsAGradientThatIsNaN) {
   opt->step();
   EXPECT_TRUE(std::isnan(p.to_vector<double>()[0]));
   const bool is_next_nan = std::isnan(p.to_vector<double>()[1]);
-  EXPECT_TRUE(all_optimizers()[GetParam()].by_norms || !is_next_nan);
+  EXPECT_TRUE(case_of(GetParam()).by_norms || !is_next_nan);
 }
 
 // The state of parameter 0 has names such as "state.0.exp_avg"; substr(8) is the part after "state.0.".
@@ -158,14 +165,16 @@ TEST_P(EveryOptimizer, HasPyTorchsNamesOfState) {
   for (const auto& [name, t] : opt->state_dict().tensors) names.push_back(name.substr(8));
   for (const auto& [name, v] : opt->state_dict().numbers)
     if (name.starts_with("state.")) names.push_back(name.substr(8));
-  EXPECT_EQ(names, all_optimizers()[GetParam()].state);
+  EXPECT_EQ(names, case_of(GetParam()).state);
 }
 
 TEST_P(EveryOptimizer, RefusesOptionsOutsideOfTheirDomain) {
-  all_optimizers()[GetParam()].expect_options_refused({filled({1}, kDouble)});
+  case_of(GetParam()).expect_options_refused({filled({1}, kDouble)});
 }
 
-INSTANTIATE_FOR_ALL_OPTIMIZERS(EveryOptimizer);
+INSTANTIATE_TEST_SUITE_P(All, EveryOptimizer,
+                         testing::Range<size_t>(0, all_optimizers().size() + optimizers_by_ops().size()),
+                         [](const auto& info) { return case_of(info.param).name; });
 
 // The state of an optimizer with a learning rate schedule has both the current and the initial learning rate.
 TEST(OptimizerState, HasTheRateThatSchedulesStartFrom) {
@@ -185,6 +194,98 @@ TEST(OptimizerState, IsCompleteWhenOptionsCallForMore) {
   ASSERT_EQ(state.tensors.size(), 1u);
   EXPECT_TRUE(state.tensors[0].second.defined());
   opt.load_state_dict(state);
+}
+
+const MuonOptions kMuon{.lr = 0.1, .weight_decay = 0.2, .nesterov = false};
+
+// Muon takes no parameters of other than two dims, so it has no row in the table.
+TEST(Muon, ContinuesExactlyFromItsState) {
+  for (DType dtype : {DType::kF64, DType::kF32, DType::kBF16}) {
+    Muon a({filled({3, 4}, {dtype, kCPU}), filled({5, 2}, {dtype, kCPU}), filled({0, 2}, {dtype, kCPU})},
+           kMuon);
+    for (int t = 0; t < 4; ++t) step(a, t);
+    Params copies;
+    for (const Tensor& p : a.parameters()) copies.push_back(raw::clone(p));
+    Muon b(copies);
+    b.load_state_dict(a.state_dict());
+    for (int t = 4; t < 8; ++t) step(a, t), step(b, t);
+    EXPECT_EQ(values(b), values(a));
+    EXPECT_FALSE(b.options().nesterov);
+  }
+}
+
+TEST(Muon, IsTheSameOnAnyNumberOfThreadsAndInAnyLayout) {
+  const auto train = [](int threads, bool transposed) {
+    set_num_threads(threads);
+    const Tensor p = raw::to(filled({70, 90}, kDouble), DType::kF32);
+    const Tensor q = transposed ? view_as_strided(empty({90, 70}), {70, 90}, {1, 70}, 0) : raw::clone(p);
+    raw::copy_(q, p);
+    Muon opt({q}, kMuon);
+    for (int t = 0; t < 3; ++t) step(opt, t);
+    return values(opt);
+  };
+  const std::vector<double> one = train(1, false);
+  EXPECT_TRUE(train(2, false) == one);
+  EXPECT_TRUE(train(1, true) == one);
+}
+
+TEST(Muon, TakesMatricesAlone) {
+  EXPECT_ERROR(ValueError, Muon({filled({3}, kDouble)}), "[Muon]", "2 dims", "f64[3]");
+  Muon opt({filled({3, 3}, kDouble)});
+  Optimizer& base = opt;
+  EXPECT_ERROR(ValueError, base.add_param_group({filled({2, 2, 2}, kDouble)}), "2 dims");
+  EXPECT_ERROR(ValueError, opt.make_capturable(), "[Muon]", "no kernels");
+  const double nan = std::nan("");
+  for (const MuonOptions& o : {MuonOptions{.lr = -1},
+                               {.weight_decay = -1},
+                               {.momentum = -0.1},
+                               {.eps = -1},
+                               {.ns_coefficients = {1, nan, 1}},
+                               {.ns_steps = 100},
+                               {.ns_steps = -1},
+                               {.adjust_lr_fn = AdjustLR(3)}})
+    EXPECT_THROW(opt.set_options(0, o), ValueError);
+}
+
+TEST(Adafactor, HasARowAndAColumnOfStatePerMatrix) {
+  Adafactor opt({filled({2, 3, 4}, kDouble)});
+  step(opt, 0);
+  const State state = opt.state_dict();
+  ASSERT_EQ(state.tensors.size(), 2u);
+  EXPECT_EQ(state.tensors[0].first, "state.0.row_var");
+  EXPECT_EQ(to_string(state.tensors[0].second.shape()), "[2,3,1]");
+  EXPECT_EQ(state.tensors[1].first, "state.0.col_var");
+  EXPECT_EQ(to_string(state.tensors[1].second.shape()), "[2,1,4]");
+  Adafactor other({filled({2, 4, 3}, kDouble)});
+  step(other, 0);
+  EXPECT_ERROR(ValueError, other.load_state_dict(state), "row_var", "[2,3,1]");
+}
+
+TEST(SparseAdam, TakesSparseGradientsAlone) {
+  SparseAdam opt({filled({3, 2}, kDouble)});
+  EXPECT_ERROR(ValueError, step(opt, 0), "[SparseAdam]", "sparse", "f64[3,2]");
+  EXPECT_EQ(values(opt), filled({3, 2}, kDouble).to_vector<double>());
+  EXPECT_TRUE(opt.state_dict().tensors.empty());
+  for (const SparseAdamOptions& o :
+       {SparseAdamOptions{.lr = -1}, {.betas = {1, 0.9}}, {.betas = {0.9, -0.1}}, {.eps = 0}})
+    EXPECT_THROW(opt.set_options(0, o), ValueError);
+}
+
+TEST(SparseAdam, ContinuesExactlyFromItsState) {
+  const auto sparse_step = [](Optimizer& opt, int64_t t) {
+    const Tensor table = opt.parameters()[0];
+    GradManager gm;
+    gm.attach(table);
+    auto recording = gm.record();
+    gm.backward(sum(sin(embedding(tensor({t % 5, (t + 2) % 5}), table, {.sparse = true}))));
+    opt.step().clear_grad();
+  };
+  SparseAdam a({filled({5, 2}, kDouble)}, {.lr = 0.1});
+  for (int t = 0; t < 4; ++t) sparse_step(a, t);
+  SparseAdam b({raw::clone(a.parameters()[0])});
+  b.load_state_dict(a.state_dict());
+  for (int t = 4; t < 8; ++t) sparse_step(a, t), sparse_step(b, t);
+  EXPECT_EQ(values(b), values(a));
 }
 
 // A constant gradient has variance 0; rounding must not make square_avg - grad_avg^2 negative under the root.

@@ -1,4 +1,5 @@
-// A table of all optimizers that have step kernels, for parameterized tests of their common properties.
+// A table of all optimizers that have step kernels, and one of those whose steps are raw ops, for parameterized
+// tests of their common properties.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -23,7 +24,7 @@ struct OptimizerCase {
   // Expects a ValueError for each of the invalid options.
   std::function<void(const std::vector<Tensor>&)> expect_options_refused;
   // While the result exists, the CUDA kernel gets NaN instead of the host's learning rate.
-  std::function<std::shared_ptr<void>()> without_rate;
+  std::function<std::shared_ptr<void>()> without_rate;  // null without a step kernel
   bool by_norms = false;  // step sizes use norms, whose sums may round differently on another device
 };
 
@@ -48,18 +49,20 @@ template <class O, class Options>
 OptimizerCase optimizer_case(const char* name, Options options, std::vector<std::string> state,
                              std::vector<Options> invalid, bool by_norms = false) {
   using Params = std::vector<Tensor>;
-  return {.name = name,
-          .make = [options](const Params& p) { return std::make_unique<O>(p, options); },
-          .state = std::move(state),
-          .expect_options_refused =
-              [options, invalid = std::move(invalid)](const Params& p) {
-                for (const Options& o : invalid) EXPECT_THROW(O(p, o), ValueError);
-                O opt(p, options);
-                for (const Options& o : invalid) EXPECT_THROW(opt.set_options(0, o), ValueError);
-                EXPECT_THROW(opt.set_lr(-1), ValueError);
-              },
-          .without_rate = []() -> std::shared_ptr<void> { return std::make_shared<WithoutRate<Options>>(); },
-          .by_norms = by_norms};
+  OptimizerCase named{.name = name,
+                      .make = [options](const Params& p) { return std::make_unique<O>(p, options); },
+                      .state = std::move(state),
+                      .expect_options_refused =
+                          [options, invalid = std::move(invalid)](const Params& p) {
+                            for (const Options& o : invalid) EXPECT_THROW(O(p, o), ValueError);
+                            O opt(p, options);
+                            for (const Options& o : invalid) EXPECT_THROW(opt.set_options(0, o), ValueError);
+                            EXPECT_THROW(opt.set_lr(-1), ValueError);
+                          },
+                      .by_norms = by_norms};
+  if constexpr (requires { Options::step_kernel; })
+    named.without_rate = []() -> std::shared_ptr<void> { return std::make_shared<WithoutRate<Options>>(); };
+  return named;
 }
 
 // Invalid options that the optimizers with two decay rates have in common.
@@ -137,6 +140,25 @@ inline const std::vector<OptimizerCase>& all_optimizers() {
                             {.lr = 1.0, .trust_coefficient = -1},
                             {.lr = 1.0, .eps = -1}},
                            true),
+  };
+  return all;
+}
+
+// Optimizers without a step kernel that take parameters of all shapes.
+inline const std::vector<OptimizerCase>& optimizers_by_ops() {
+  static const std::vector<OptimizerCase> all = {
+      optimizer_case<Adafactor>(
+          "Adafactor",
+          AdafactorOptions{.lr = 0.1, .eps = {1e-6, 1e-3}, .weight_decay = 0.1, .maximize = true},
+          {"variance", "step"},
+          {{.lr = -1},
+           {.beta2_decay = 0.1},
+           {.eps = {-2, 1e-3}},
+           {.eps = {std::nan(""), 1e-3}},
+           {.eps = {-1, -1}},
+           {.d = 0.5},
+           {.weight_decay = -1}},
+          true),
   };
   return all;
 }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -16,6 +17,7 @@
 #include "gradus/tensor/ops/view.h"
 #include "gradus/tensor/runtime/device_allocator.h"
 #include "gradus/tests/optim/optimizers.h"
+#include "gradus/tests/support/error.h"
 #include "gradus/tools/cuda_emulator/counters.h"
 #include "gradus/tools/cuda_emulator/order.h"
 
@@ -179,6 +181,48 @@ TEST_P(CudaOptimizer, DoesNotWait) {
 }
 
 INSTANTIATE_FOR_ALL_OPTIMIZERS(CudaOptimizer);
+
+// Adafactor and Muon, whose steps are raw ops. Sums in another order make the results of f32 and 16-bit floats
+// differ; Muon computes in bf16, in f64 for f64.
+TEST(CudaOptimizersByOps, StepAsTheCpuDoes) {
+  const std::vector<std::function<std::unique_ptr<Optimizer>(const Tensors&)>> makes = {
+      [](const Tensors& p) { return std::make_unique<Adafactor>(p, AdafactorOptions{.weight_decay = 0.1}); },
+      [](const Tensors& p) { return std::make_unique<Muon>(p, MuonOptions{.lr = 0.01}); }};
+  for (const auto& make : makes)
+    for (const DType t : {DType::kF64, DType::kF32, DType::kF16, DType::kBF16}) {
+      const double tolerance = t == DType::kF64 ? 1e-11 : t == DType::kF32 ? 1e-3 : 0.02;
+      Tensors here, there;
+      for (const Shape& shape : {Shape{4, 6}, {60, 40}, {0, 3}, {1, 5}})
+        here.push_back(numbers(shape, t, static_cast<uint32_t>(here.size()) + 3));
+      for (const Tensor& p : here) there.push_back(raw::to(p, kCuda));
+      const auto a = make(here), b = make(there);
+      for (uint32_t step = 1; step <= 3; ++step) {
+        cuda::emulated::set_seed(step);
+        for (size_t i = 0; i < here.size(); ++i) {
+          here[i].set_grad(numbers(here[i].shape(), t, 100 * step + static_cast<uint32_t>(i)));
+          there[i].set_grad(raw::to(here[i].grad(), kCuda));
+        }
+        a->step(), b->step();
+      }
+      for (size_t i = 0; i < here.size(); ++i) {
+        const std::vector<double> x = values(here[i]), y = values(there[i]);
+        ASSERT_EQ(x.size(), y.size());
+        for (size_t e = 0; e < x.size(); ++e)
+          ASSERT_NEAR(x[e], y[e], tolerance) << name_of(t) << ", parameter " << i << ", element " << e;
+      }
+      EXPECT_EQ(a->state_dict().numbers, b->state_dict().numbers);
+      EXPECT_EQ(b->state_dict().tensors.front().second.device(), kCuda);
+      EXPECT_THROW(b->make_capturable(), ValueError);
+    }
+}
+
+// Gradients of embeddings are dense on GPUs.
+TEST(CudaSparseAdam, IsRefused) {
+  const Tensor p = raw::to(numbers({4, 2}, DType::kF32, 1), kCuda);
+  SparseAdam opt({p});
+  p.set_grad(raw::to(numbers({4, 2}, DType::kF32, 2), kCuda));
+  EXPECT_ERROR(ValueError, opt.step(), "[SparseAdam]", "f32[4,2] cuda:0");
+}
 
 TEST(CudaGradients, AreAsOnTheCpu) {
   for (const double p : {1., 2., 2.5, double(INFINITY)}) {

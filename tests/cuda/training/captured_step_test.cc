@@ -314,6 +314,27 @@ TEST(CapturedStepOnCuda, RefusesWhatAReplayCannotRepeat) {
   expect_refusal("[rand]", [](const Tensor&) { rand({3}); });
 }
 
+// Steps that are not one kernel have the learning rate from the host.
+TEST(CapturedStepOnCuda, RefusesOptimizersWithoutAStepKernel) {
+  const Tensor p = full({2, 3}, 1, {.device = kCuda});
+  const auto expect_refusal = [&](const char* name, std::unique_ptr<optim::Optimizer> opt) {
+    CapturedStep step(
+        [&](const Tensors& in) -> Tensors {
+          p.set_grad(in[0] + 0);
+          opt->step().clear_grad();
+          return {};
+        },
+        {.warm_up = 0});
+    const Tensor x = full({2, 3}, 1, {.device = kCuda});
+    EXPECT_ERROR(ValueError, step({x}), name, "no kernels");
+    EXPECT_FALSE(Context::current().capture);
+    p.set_grad(x);
+    opt->step().clear_grad();
+  };
+  expect_refusal("[Muon]", std::make_unique<optim::Muon>(Tensors{p}));
+  expect_refusal("[Adafactor]", std::make_unique<optim::Adafactor>(Tensors{p}));
+}
+
 // A kernel's error about values in a replay is thrown when the host synchronizes.
 TEST(CapturedStepOnCuda, ThrowsTheErrorsOfKernels) {
   const Tensor table = randn({4, 2}, {.device = kCuda});

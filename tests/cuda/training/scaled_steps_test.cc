@@ -268,6 +268,30 @@ TEST(ScaledStep, ReadsWhatWasFoundWhereOthersDecide) {
   EXPECT_EQ(own.params[0].to_vector<float>()[0], 7);
 }
 
+// The host reads the flag for optimizers without a step kernel.
+TEST(ScaledStep, OfOptimizersByOps) {
+  for (const Device d : {kCPU, kCuda}) {
+    const Tensor p = raw::to(tensor<float>({1, 2, 3, 4}, {2, 2}), d);
+    const Tensors params = {p};
+    const std::vector<std::shared_ptr<Optimizer>> optimizers = {
+        std::make_shared<Muon>(params, MuonOptions{.lr = 0.1}),
+        std::make_shared<Adafactor>(params, AdafactorOptions{.lr = 0.1})};
+    for (const auto& opt : optimizers) {
+      GradManager gm;
+      gm.attach(p);
+      GradScaler scaler({.init_scale = 8});
+      for (const float g : {1.f, kInf, 1.f}) {
+        const std::vector<double> before = all_of(*opt);
+        auto recording = gm.record();
+        scaler.backward(gm, sum(p * g));
+        EXPECT_EQ(scaler.step(*opt, {.clip_norm = 1.0}), g == 1);
+        opt->clear_grad();
+        EXPECT_EQ(all_of(*opt) == before, g != 1);
+      }
+    }
+  }
+}
+
 // Parameters on two devices, and a model that moves.
 TEST(ScaledStep, WaitsWhereNoOneDeviceDecides) {
   const Device second{DeviceType::kCUDA, 1};
