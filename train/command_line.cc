@@ -60,6 +60,7 @@ struct CommandLine::Impl {
 
   CLI::App app;
   RunOptions& run;
+  int local_rank = 0;              // not used
   CLI::Option* devices = nullptr;  // --devices; null: the program does not have it
   std::vector<std::pair<CLI::Option*, std::function<OptionValue()>>> values = {};
 };
@@ -164,6 +165,10 @@ CommandLine::CommandLine(const std::string& program, const std::string& about, R
         [&o] { return std::string(name_of(*o.amp)); });
   if (o.capture)
     add("--capture", *o.capture, "record a training step, and replay its kernels: faster small steps");
+  // torch.distributed.launch passes it; ranks have it in LOCAL_RANK, too.
+  impl_->app.add_option("--local-rank,--local_rank", impl_->local_rank)
+      ->check(CLI::NonNegativeNumber)
+      ->group("");
   add("--sample-log", o.sample_log, "write which samples each step used", {.value = "FILE"});
 }
 

@@ -25,7 +25,7 @@ bool agree(const CallRecord& a, const CallRecord& b) {
 
 // Returns whether the enumerators and ndim of a received record are in range.
 bool valid(const CallRecord& r) {
-  return size_t(r.op) < std::size(kOps) && r.dtype <= DType::kBool && r.reduce <= ReduceOp::kBxor &&
+  return size_t(r.op) < std::size(kOps) && r.dtype <= DType::kBool && r.reduce <= ReduceOp::kPremulSum &&
          r.ndim >= 0 && r.ndim <= kMaxDims && r.part <= Part::kBackward && r.device <= DeviceType::kMeta;
 }
 

@@ -85,7 +85,7 @@ Failure failure_of(int rank, const std::exception_ptr& error, std::string_view h
           concat("rank ", rank, ' ', how, ": ", describe_error(error).substr(0, kMaxText))};
 }
 
-void write_error_file(const std::exception_ptr& error) noexcept {
+void write_error_file(const std::exception_ptr& error, const std::string& traceback) noexcept {
   try {
     const char* path = std::getenv("GRADUS_ERROR_FILE");
     if (!path || !*path) path = std::getenv("TORCHELASTIC_ERROR_FILE");
@@ -93,6 +93,7 @@ void write_error_file(const std::exception_ptr& error) noexcept {
     nlohmann::json info = {{"text", error_text(error).substr(0, kMaxText)},
                            {"timestamp", seconds_since_epoch()}};
     if (const std::optional<int> rank = rank_at_fault(error)) info["rank"] = *rank;
+    if (!traceback.empty()) info["py_callstack"] = traceback;
     const nlohmann::json content = {
         {"message", {{"message", describe_error(error).substr(0, kMaxText)}, {"extraInfo", info}}}};
     const internal::FileDescriptor file(open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600));

@@ -26,11 +26,12 @@ Failure failure_of(int rank, const std::exception_ptr& error, std::string_view h
 // Returns the type's name without the namespaces of Gradus and std: "PeerError".
 std::string short_name(const std::type_info& type);
 
-// Writes the error file, if the environment names one and the file is empty. Never throws.
+// Writes the error file, if the environment names one and the file is empty. Never throws. A traceback is the
+// "py_callstack" in "extraInfo".
 //   {"message": {"message": "ShapeError: [matmul] ...",
 //                "extraInfo": {"text": "[matmul] ...", "timestamp": "1700000000"}}}
 // A DistributedError adds "rank", the rank at fault (-1: unknown), to "extraInfo".
-void write_error_file(const std::exception_ptr& error) noexcept;
+void write_error_file(const std::exception_ptr& error, const std::string& traceback = {}) noexcept;
 
 // The content of an error file. A rank may be any program, so torchrun's own forms are understood too: a
 // "message" that is a string, and "py_callstack" in "extraInfo", the traceback. Strings are cut to 64 KiB.

@@ -64,6 +64,8 @@ template <class T, class F> void dispatch_op(ReduceOp op, F&& f) {
     case ReduceOp::kBxor:
       if constexpr (std::is_integral_v<T>) return f(std::bit_xor<>());
       break;
+    case ReduceOp::kPremulSum:  // callers multiply, and then sum
+      break;
   }
   throw InternalError("reduction ", name_of(op), " of this dtype");
 }
@@ -175,12 +177,15 @@ void reduce_and_divide(void* out, const void* const* inputs, int count, int64_t 
 }  // namespace
 
 std::string_view name_of(ReduceOp op) {
-  constexpr std::string_view kNames[] = {"sum", "product", "min", "max", "avg", "band", "bor", "bxor"};
+  constexpr std::string_view kNames[] = {"sum",  "product", "min",  "max",       "avg",
+                                         "band", "bor",     "bxor", "premul_sum"};
   const size_t index = static_cast<size_t>(op);
   return index < std::size(kNames) ? kNames[index] : "unknown";
 }
 
 void check_reduce_op(std::string_view op_name, ReduceOp op, DType dtype) {
+  if (op == ReduceOp::kPremulSum)
+    throw ValueError(op_name, "premul_sum needs its factor: {.op = dist::premul_sum(factor)}");
   if (op >= ReduceOp::kBand && is_floating(dtype))
     throw DTypeError(op_name, name_of(op), " is for integers and bool, got ", name_of(dtype));
   if (op == ReduceOp::kAvg && dtype == DType::kBool)
@@ -193,6 +198,32 @@ void reduce_all_into(void* out, const void* const* inputs, int count, int64_t n,
 
 void finish_reduce(void* x, int64_t n, DType dtype, ReduceOp op, int size) {
   if (op == ReduceOp::kAvg) reduce_and_divide(x, &x, 1, n, dtype, op, size);
+}
+
+void scale_into(void* out, const void* in, int64_t n, DType dtype, double factor) {
+  const auto plain = [&]<class T>(T* to, const T* from) {
+    for (int64_t i = 0; i < n; ++i) to[i] = from[i] * T(factor);
+  };
+  const auto widened = [&]<class T>(T* to, const T* from) {
+    for_blocks(n, [&](int64_t first, int64_t m) {
+      float x[kBlock];
+      load(x, from + first, m);
+      for (int64_t i = 0; i < m; ++i) x[i] *= float(factor);
+      store(to + first, x, m);
+    });
+  };
+  switch (dtype) {
+    case DType::kF64:
+      return plain(static_cast<double*>(out), static_cast<const double*>(in));
+    case DType::kF32:
+      return plain(static_cast<float*>(out), static_cast<const float*>(in));
+    case DType::kF16:
+      return widened(static_cast<f16*>(out), static_cast<const f16*>(in));
+    case DType::kBF16:
+      return widened(static_cast<bf16*>(out), static_cast<const bf16*>(in));
+    default:
+      throw InternalError("premul_sum of ", name_of(dtype));
+  }
 }
 
 }  // namespace gradus::dist

@@ -18,14 +18,15 @@ enum class ReduceOp : uint8_t {
   kBand = 5,  // bit operations: integers and bool
   kBor,
   kBxor,
+  kPremulSum,  // of collectives.h: see premul_sum there
 };
 
-// Returns "sum", "product", "min", "max", "avg", "band", "bor" or "bxor".
+// Returns "sum", "product", "min", "max", "avg", "band", "bor", "bxor" or "premul_sum".
 std::string_view name_of(ReduceOp op);
 
 // Checks that `op` is defined for `dtype`. The functions below require it. op_name: the collective, such as
 // "all_reduce", for the error.
-// Errors: DTypeError for a bit operation on floating point, and for avg on bool.
+// Errors: DTypeError for a bit operation on floating point, and for avg on bool; ValueError for kPremulSum.
 void check_reduce_op(std::string_view op_name, ReduceOp op, DType dtype);
 
 // Sets out[i] = inputs[0][i] (op) ... (op) inputs[count - 1][i] for i < n, in that order and in one pass over
@@ -35,5 +36,7 @@ void check_reduce_op(std::string_view op_name, ReduceOp op, DType dtype);
 void reduce_all_into(void* out, const void* const* inputs, int count, int64_t n, DType dtype, ReduceOp op);
 // Divides x[i], i < n, in host memory by `size` if `op` is kAvg, after a kSum over several steps.
 void finish_reduce(void* x, int64_t n, DType dtype, ReduceOp op, int size);
+// Sets out[i] = factor * in[i], i < n, in host memory, for floating point. out may be in.
+void scale_into(void* out, const void* in, int64_t n, DType dtype, double factor);
 
 }  // namespace gradus::dist

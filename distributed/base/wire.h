@@ -1,12 +1,22 @@
 // Serialization of values to bytes, between ranks of one program: numbers, enums, strings, Shapes, Tensors, and
-// vectors and pairs of these. Tensors of any device arrive in host memory. Numbers and enums are copied as they
-// are in memory, so all ranks need the same build and byte order. Strings and vectors begin with their size as
-// u64. Types are not stored: a reader gets the types that the writer put, in the same order.
+// vectors, maps, pairs, tuples and optionals of these. Also aggregates that are trivially copyable, which must
+// not contain pointers, and classes with the members
+//
+//   void put(dist::WireWriter& writer) const { writer.put(name, weights); }
+//   void get(dist::WireReader& reader) { reader.get(name, weights); }  // the class has a default constructor
+//
+// Tensors of any device arrive in host memory. Numbers, enums and aggregates are copied as they are in memory,
+// so all ranks need the same build and byte order. Strings, vectors and maps begin with their size as u64.
+// Types are not stored: a reader gets the types that the writer put, in the same order.
 #pragma once
 
 #include <cstring>
+#include <iterator>
+#include <map>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -16,14 +26,28 @@
 
 namespace gradus::dist {
 
+class WireWriter;
+class WireReader;
+
+// A class with the members put and get.
+template <class T>
+concept HasWireForm = requires(const T& from, T& to, WireWriter& writer, WireReader& reader) {
+  from.put(writer);
+  to.get(reader);
+};
+// A type whose bytes in memory are its wire form.
+template <class T>
+concept PlainBytes =
+    std::is_arithmetic_v<T> || std::is_enum_v<T> ||
+    (std::is_class_v<T> && std::is_aggregate_v<T> && std::is_trivially_copyable_v<T> && !HasWireForm<T>);
+
 // Appends values to a buffer.
 class WireWriter {
  public:
-  template <class T>
-    requires(std::is_arithmetic_v<T> || std::is_enum_v<T>)
-  void put(const T& value) {
+  template <PlainBytes T> void put(const T& value) {
     bytes_.append(reinterpret_cast<const char*>(&value), sizeof value);
   }
+  template <HasWireForm T> void put(const T& value) { value.put(*this); }
   void put(std::string_view value) {
     put(uint64_t(value.size()));
     bytes_.append(value);
@@ -39,6 +63,17 @@ class WireWriter {
     for (const T& v : values) put(v);
   }
   template <class A, class B> void put(const std::pair<A, B>& value) { put(value.first, value.second); }
+  template <class... T> void put(const std::tuple<T...>& values) {
+    std::apply([this](const T&... v) { (put(v), ...); }, values);
+  }
+  template <class T> void put(const std::optional<T>& value) {
+    put(value.has_value());
+    if (value) put(*value);
+  }
+  template <class K, class V> void put(const std::map<K, V>& values) {
+    put(uint64_t(values.size()));
+    for (const auto& [key, value] : values) put(key, value);
+  }
   template <class A, class B, class... More> void put(const A& a, const B& b, const More&... more) {
     put(a);
     put(b);
@@ -57,11 +92,10 @@ class WireWriter {
 class WireReader {
  public:
   explicit WireReader(std::string_view bytes) : remaining_(bytes) {}
-  template <class T>
-    requires(std::is_arithmetic_v<T> || std::is_enum_v<T>)
-  void get(T& value) {
+  template <PlainBytes T> void get(T& value) {
     std::memcpy(&value, read_bytes(sizeof value).data(), sizeof value);
   }
+  template <HasWireForm T> void get(T& value) { value.get(*this); }
   void get(bool& value) {
     uint8_t byte;
     get(byte);
@@ -96,6 +130,26 @@ class WireReader {
     }
   }
   template <class A, class B> void get(std::pair<A, B>& value) { get(value.first, value.second); }
+  template <class... T> void get(std::tuple<T...>& values) {
+    std::apply([this](T&... v) { (get(v), ...); }, values);
+  }
+  template <class T> void get(std::optional<T>& value) {
+    bool has_value;
+    get(has_value);
+    value.reset();
+    if (has_value) get(value.emplace());
+  }
+  // Errors: StoreError also for a key that is not greater than the one before.
+  template <class K, class V> void get(std::map<K, V>& values) {
+    std::vector<std::pair<K, V>> all;
+    get(all);
+    values.clear();
+    for (auto& [key, value] : all) {
+      const size_t before = values.size();
+      const auto at = values.emplace_hint(values.end(), std::move(key), std::move(value));
+      if (values.size() == before || std::next(at) != values.end()) throw_malformed();
+    }
+  }
   template <class A, class B, class... More> void get(A& a, B& b, More&... more) {
     get(a);
     get(b);

@@ -58,6 +58,7 @@ std::optional<ncclDataType_t> type_of(DType dtype) {
 std::optional<ncclRedOp_t> op_of(ReduceOp op) {
   switch (op) {
     case ReduceOp::kSum:
+    case ReduceOp::kPremulSum:  // the inputs are multiplied already
       return ncclSum;
     case ReduceOp::kProduct:
       return ncclProd;

@@ -21,8 +21,8 @@
 #include "gradus/distributed/data_parallel/internal/bucket_plan.h"
 #include "gradus/distributed/data_parallel/internal/compare.h"
 #include "gradus/distributed/group/agreement.h"
-#include "gradus/distributed/group/any_rank.h"
 #include "gradus/distributed/group/functional.h"
+#include "gradus/distributed/group/helpers.h"
 #include "gradus/tensor/ops/creation.h"
 #include "gradus/tensor/runtime/context.h"
 

@@ -10,11 +10,14 @@
 
 #include "gradus/distributed/group/collective_argument.h"
 #include "gradus/distributed/group/group_state.h"
+#include "gradus/distributed/group/internal/call_batch.h"
+#include "gradus/tensor/ops/arithmetic.h"
 
 namespace gradus::dist {
 
 using internal::Block;
 using internal::blocks;
+using internal::CallBatch;
 using internal::CallRecord;
 using internal::CallTensors;
 using internal::check_dtypes;
@@ -72,17 +75,71 @@ void bump(const std::vector<Tensor>& written) {
   for (const Tensor& x : written) x.storage()->bump_version();
 }
 
+// The reduction of a call's data.
+class Reducer {
+ public:
+  // `args`: receives a factor on the call's GPU.
+  // Errors: those of check_reduce_op and premul_sum.
+  Reducer(const char* op, const Reduction& reduction, DType dtype, CallTensors& args)
+      : record_op(reduction.op),
+        data_op(reduction.op == ReduceOp::kPremulSum ? ReduceOp::kSum : reduction.op),
+        factor_(reduction.factor.value_or(1)) {
+    const Tensor& factor = reduction.factor_tensor;
+    if (reduction.op != ReduceOp::kPremulSum || !(reduction.factor || factor)) {
+      check_reduce_op(op, reduction.op, dtype);
+      return;
+    }
+    if (!is_floating(dtype)) throw DTypeError(op, "premul_sum is for floating point, got ", dtype);
+    if (!factor) return;
+    if (factor.numel() != 1)
+      throw ShapeError(op, "the factor of premul_sum must have one element, got ", describe(factor));
+    if (!is_floating(factor.dtype()))
+      throw DTypeError(op, "the factor of premul_sum must be floating point, got ", describe(factor));
+    if (args.device() == kCPU || factor.device().type != DeviceType::kCUDA) {
+      factor_ = factor.item<double>();
+    } else {
+      const Tensor x = args.input("factor", factor);
+      on_gpu_ = view_as_strided(x, {}, {}, x.impl().offset);
+    }
+  }
+
+  // Returns the data to reduce: x, or for premul_sum the product with the factor, in x if `in_place`.
+  Tensor prepare(const Tensor& x, bool in_place) const {
+    if (record_op != ReduceOp::kPremulSum) return x;
+    if (x.device().type == DeviceType::kCUDA) {
+      if (!in_place) return on_gpu_ ? raw::mul(x, on_gpu_) : raw::mul(x, factor_);
+      on_gpu_ ? raw::mul_(x, on_gpu_) : raw::mul_(x, factor_);
+      return x;
+    }
+    const Tensor y = in_place ? x : empty(x.shape(), {.dtype = x.dtype()});
+    scale_into(y.raw_ptr(), x.raw_ptr(), x.numel(), x.dtype(), factor_);
+    return y;
+  }
+
+  const ReduceOp record_op;  // that members compare
+  const ReduceOp data_op;    // of the prepared data
+
+ private:
+  double factor_;
+  Tensor on_gpu_;
+};
+
 // Runs the call. The versions of the tensors that it writes change when the data has moved, for async_op also now.
 template <class Options>
 Work run(GroupState& group, Collective collective, const CallTensors& args, const Options& options) {
-  if (options.async_op) bump(args.written());
+  CallBatch* const batch = CallBatch::current();
+  if (batch) batch->flush();
+  const bool async = options.async_op || batch;
+  if (async) bump(args.written());
   collective.device = args.device();
   collective.tensors = args.all();
   collective.move = [move = std::move(collective.move), written = args.written()](MatchedCall& matched) {
     move(matched);
     bump(written);
   };
-  return group.run(std::move(collective), options.async_op, options.timeout);
+  Work work = group.run(std::move(collective), async, options.timeout);
+  if (batch) batch->add(work);
+  return work;
 }
 
 // Errors: ValueError unless the list has one tensor per rank of the group.
@@ -124,22 +181,25 @@ std::function<std::optional<Failure>(const MatchedCall&)> check_gathered(const G
 // ---- reductions ----
 
 Work all_reduce(const Tensor& x, const AllReduceOptions& options) {
+  if (CallBatch* batch = CallBatch::current(); batch && batch->add_all_reduce(x, options)) return Work();
   GroupState& group = member_state(options.group, "all_reduce");
   CallTensors args("all_reduce");
   args.output("x", x);
-  check_reduce_op("all_reduce", options.op, x.dtype());
-  Collective call{.op = "all_reduce", .record = make_record(Op::kAllReduce, x, options.op)};
-  call.move = [x, op = options.op](MatchedCall& matched) {
-    matched.data().all_reduce(matched.call, x.raw_ptr(), x.raw_ptr(), x.numel(), x.dtype(), op);
+  const Reducer reducer("all_reduce", options.op, x.dtype(), args);
+  Collective call{.op = "all_reduce", .record = make_record(Op::kAllReduce, x, reducer.record_op)};
+  call.move = [x, reducer](MatchedCall& matched) {
+    reducer.prepare(x, true);
+    matched.data().all_reduce(matched.call, x.raw_ptr(), x.raw_ptr(), x.numel(), x.dtype(), reducer.data_op);
   };
   return run(group, std::move(call), args, options);
 }
 
-Work all_reduce_coalesced(const std::vector<Tensor>& xs, const AllReduceOptions& options) {
-  constexpr const char* kOp = "all_reduce_coalesced";
-  GroupState& group = member_state(options.group, kOp);
-  CallTensors args(kOp);
-  args.outputs("xs", xs);
+namespace {
+
+// Returns a call, without `move`, on all tensors of the list, of one dtype. Its check requires equal shapes on
+// all ranks.
+Collective coalesced_call(const char* op, Op kind, const GroupState& group, const std::vector<Tensor>& xs,
+                          ReduceOp reduce = ReduceOp::kSum, int root = -1) {
   int64_t total = 0;
   std::vector<int64_t> shapes;  // number of dims, then the dims, of each
   for (const Tensor& x : xs) {
@@ -148,8 +208,7 @@ Work all_reduce_coalesced(const std::vector<Tensor>& xs, const AllReduceOptions&
     shapes.insert(shapes.end(), x.shape().begin(), x.shape().end());
   }
   const DType dtype = xs.empty() ? DType::kF32 : xs[0].dtype();
-  check_dtypes(kOp, dtype, xs);
-  check_reduce_op(kOp, options.op, dtype);
+  check_dtypes(op, dtype, xs);
   if (shapes.size() > 512) {  // too long for a record: sends their hash
     uint64_t hash = 0xcbf29ce484222325;
     for (int64_t n : shapes) hash = (hash ^ uint64_t(n)) * 0x100000001b3;
@@ -165,18 +224,60 @@ Work all_reduce_coalesced(const std::vector<Tensor>& xs, const AllReduceOptions&
     }
     return text;
   };
-
-  Collective call{.op = kOp,
-                  .record = make_list_record(Op::kAllReduce, dtype, total, options.op),
-                  .sizes = std::move(shapes)};
+  Collective call{
+      .op = op, .record = make_list_record(kind, dtype, total, reduce), .sizes = std::move(shapes)};
+  call.record.root = root;
   call.check = [&group, text](const MatchedCall& matched) {
     return find_size_mismatch(matched, group, text);
   };
-  call.move = [xs, total, dtype, device = args.device(), op = options.op](MatchedCall& matched) {
+  return call;
+}
+
+int64_t total_numel(const std::vector<Tensor>& xs) {
+  return std::accumulate(xs.begin(), xs.end(), int64_t(0),
+                         [](int64_t n, const Tensor& x) { return n + x.numel(); });
+}
+
+// Cuts each row-major tensor into `size` equal parts. Returns the first part of each, then the second of each...
+std::vector<Tensor> equal_parts(const std::vector<Tensor>& xs, int64_t size) {
+  std::vector<Tensor> parts;
+  for (int64_t i = 0; i < size; ++i)
+    for (const Tensor& x : xs) {
+      const int64_t n = x.numel() / size;
+      parts.push_back(view_as_strided(x, {n}, {1}, x.impl().offset + i * n));
+    }
+  return parts;
+}
+
+// Errors: ValueError unless the lists are equally long; ShapeError unless all[i] has `size` times as many
+// elements as parts[i].
+void check_pairs(const char* op, const std::vector<Tensor>& all, const char* all_name,
+                 const std::vector<Tensor>& parts, const char* parts_name, int size) {
+  if (all.size() != parts.size())
+    throw ValueError(op, "expected as many outputs as xs, got ", all_name, " of ", all.size(), " and ",
+                     parts_name, " of ", parts.size(), " tensors");
+  for (size_t i = 0; i < all.size(); ++i)
+    if (all[i].numel() != parts[i].numel() * size)
+      throw ShapeError(op, all_name, '[', i, "] must have ", size, " (ranks) times the elements of ",
+                       parts_name, '[', i, "]: ", describe(all[i]), ", ", describe(parts[i]));
+}
+
+}  // namespace
+
+Work all_reduce_coalesced(const std::vector<Tensor>& xs, const AllReduceOptions& options) {
+  constexpr const char* kOp = "all_reduce_coalesced";
+  GroupState& group = member_state(options.group, kOp);
+  CallTensors args(kOp);
+  args.outputs("xs", xs);
+  const DType dtype = xs.empty() ? DType::kF32 : xs[0].dtype();
+  const Reducer reducer(kOp, options.op, dtype, args);
+  Collective call = coalesced_call(kOp, Op::kAllReduce, group, xs, reducer.record_op);
+  call.move = [xs, total = total_numel(xs), dtype, device = args.device(), reducer](MatchedCall& matched) {
     if (total == 0) return;
     const Tensor flat = empty({total}, {.dtype = dtype, .device = device});
     internal::pack(flat, xs);
-    matched.data().all_reduce(matched.call, flat.raw_ptr(), flat.raw_ptr(), total, dtype, op);
+    reducer.prepare(flat, true);
+    matched.data().all_reduce(matched.call, flat.raw_ptr(), flat.raw_ptr(), total, dtype, reducer.data_op);
     internal::unpack(xs, flat);
   };
   return run(group, std::move(call), args, options);
@@ -188,11 +289,12 @@ Work reduce(const Tensor& x, const ReduceOptions& options) {
   const bool is_root = root == group.index();
   CallTensors args("reduce");
   const Tensor in = is_root ? args.output("x", x) : args.input("x", x);
-  check_reduce_op("reduce", options.op, x.dtype());
-  Collective call{.op = "reduce", .record = make_record(Op::kReduce, x, options.op, root)};
-  call.move = [in, is_root, root, op = options.op](MatchedCall& matched) {
-    matched.data().reduce(matched.call, root, in.raw_ptr(), is_root ? in.raw_ptr() : nullptr, in.numel(),
-                          in.dtype(), op);
+  const Reducer reducer("reduce", options.op, x.dtype(), args);
+  Collective call{.op = "reduce", .record = make_record(Op::kReduce, x, reducer.record_op, root)};
+  call.move = [in, is_root, root, reducer](MatchedCall& matched) {
+    const Tensor data = reducer.prepare(in, is_root);
+    matched.data().reduce(matched.call, root, data.raw_ptr(), is_root ? in.raw_ptr() : nullptr, in.numel(),
+                          in.dtype(), reducer.data_op);
   };
   return run(group, std::move(call), args, options);
 }
@@ -206,21 +308,24 @@ Work reduce_scatter(const Tensor& output, const std::vector<Tensor>& inputs,
   check_length(kOp, "inputs", inputs, group);
   const std::vector<Tensor> ins = args.inputs("inputs", inputs);
   check_dtypes(kOp, output.dtype(), ins);
-  check_reduce_op(kOp, options.op, output.dtype());
+  const Reducer reducer(kOp, options.op, output.dtype(), args);
   if (output.numel() != ins[group.index()].numel())
     throw ShapeError(kOp, "output has ", output.numel(), " elements, but inputs[", group.index(), "] has ",
                      ins[group.index()].numel(), ": output ", describe(output));
   std::vector<int64_t> sizes = sizes_of(ins);
   const int64_t total = std::accumulate(sizes.begin(), sizes.end(), int64_t(0));
   Collective call{.op = kOp,
-                  .record = make_list_record(Op::kReduceScatter, output.dtype(), total, options.op),
+                  .record = make_list_record(Op::kReduceScatter, output.dtype(), total, reducer.record_op),
                   .sizes = std::move(sizes)};
   call.check = [&group](const MatchedCall& matched) {
     return find_size_mismatch(
         matched, group, [](const auto& sizes) { return "inputs of sizes " + internal::to_text(sizes); });
   };
-  call.move = [out, ins, op = options.op](MatchedCall& matched) {
-    matched.data().reduce_scatter(matched.call, const_blocks(ins), out.raw_ptr(), out.dtype(), op);
+  call.move = [out, ins, reducer](MatchedCall& matched) {
+    std::vector<Tensor> data;
+    for (const Tensor& in : ins) data.push_back(reducer.prepare(in, false));
+    matched.data().reduce_scatter(matched.call, const_blocks(data), out.raw_ptr(), out.dtype(),
+                                  reducer.data_op);
   };
   return run(group, std::move(call), args, options);
 }
@@ -231,14 +336,43 @@ Work reduce_scatter_tensor(const Tensor& output, const Tensor& x, const AllReduc
   CallTensors args(kOp);
   const Tensor out = args.output("output", output), in = args.input("x", x);
   check_dtypes(kOp, output.dtype(), {&in, 1});
-  check_reduce_op(kOp, options.op, in.dtype());
+  const Reducer reducer(kOp, options.op, in.dtype(), args);
   if (output.numel() * group.size() != in.numel())
     throw ShapeError(kOp, "output must have numel / size elements of x's ", in.numel(), " / ", group.size(),
                      ": output ", describe(output), ", x ", describe(x));
-  Collective call{.op = kOp, .record = make_record(Op::kReduceScatter, in, options.op)};
-  call.move = [out, in, op = options.op](MatchedCall& matched) {
+  Collective call{.op = kOp, .record = make_record(Op::kReduceScatter, in, reducer.record_op)};
+  call.move = [out, in, reducer](MatchedCall& matched) {
     const std::vector<int64_t> sizes(matched.records.size(), out.numel());
-    matched.data().reduce_scatter(matched.call, cut<ConstBlock>(in, sizes), out.raw_ptr(), out.dtype(), op);
+    const Tensor data = reducer.prepare(in, false);
+    matched.data().reduce_scatter(matched.call, cut<ConstBlock>(data, sizes), out.raw_ptr(), out.dtype(),
+                                  reducer.data_op);
+  };
+  return run(group, std::move(call), args, options);
+}
+
+Work reduce_scatter_tensor_coalesced(const std::vector<Tensor>& outputs, const std::vector<Tensor>& xs,
+                                     const AllReduceOptions& options) {
+  constexpr const char* kOp = "reduce_scatter_tensor_coalesced";
+  GroupState& group = member_state(options.group, kOp);
+  CallTensors args(kOp);
+  const std::vector<Tensor> outs = args.outputs("outputs", outputs), ins = args.inputs("xs", xs);
+  check_pairs(kOp, ins, "xs", outs, "outputs", group.size());
+  const DType dtype = xs.empty() ? DType::kF32 : xs[0].dtype();
+  check_dtypes(kOp, dtype, outs);
+  const Reducer reducer(kOp, options.op, dtype, args);
+  Collective call = coalesced_call(kOp, Op::kReduceScatter, group, ins, reducer.record_op);
+  call.move = [outs, ins, total = total_numel(outs), dtype, device = args.device(),
+               reducer](MatchedCall& matched) {
+    if (total == 0) return;
+    const auto size = int64_t(matched.records.size());
+    const Tensor all = empty({size * total}, {.dtype = dtype, .device = device});
+    const Tensor part = empty({total}, {.dtype = dtype, .device = device});
+    internal::pack(all, equal_parts(ins, size));
+    reducer.prepare(all, true);
+    const std::vector<int64_t> sizes(matched.records.size(), total);
+    matched.data().reduce_scatter(matched.call, cut<ConstBlock>(all, sizes), part.raw_ptr(), dtype,
+                                  reducer.data_op);
+    internal::unpack(outs, part);
   };
   return run(group, std::move(call), args, options);
 }
@@ -258,7 +392,25 @@ Work broadcast(const Tensor& x, const BroadcastOptions& options) {
   return run(group, std::move(call), args, options);
 }
 
-Work gather(const Tensor& x, const std::vector<Tensor>& outputs, const GatherOptions& options) {
+Work broadcast_coalesced(const std::vector<Tensor>& xs, const BroadcastOptions& options) {
+  constexpr const char* kOp = "broadcast_coalesced";
+  GroupState& group = member_state(options.group, kOp);
+  const int root = group.index_of(options.src, kOp, "src");
+  const bool is_root = root == group.index();
+  CallTensors args(kOp);
+  for (size_t i = 0; i < xs.size(); ++i) args.output(concat("xs[", i, ']'), xs[i], !is_root);
+  Collective call = coalesced_call(kOp, Op::kBroadcast, group, xs, {}, root);
+  call.move = [xs, total = total_numel(xs), device = args.device(), is_root, root](MatchedCall& matched) {
+    if (total == 0) return;
+    const Tensor flat = empty({total}, {.dtype = xs[0].dtype(), .device = device});
+    if (is_root) internal::pack(flat, xs);
+    matched.data().broadcast(matched.call, root, flat.raw_ptr(), flat.nbytes());
+    if (!is_root) internal::unpack(xs, flat);
+  };
+  return run(group, std::move(call), args, options);
+}
+
+Work internal::gather_to(const std::vector<Tensor>& outputs, const Tensor& x, const GatherOptions& options) {
   GroupState& group = member_state(options.group, "gather");
   const int root = group.index_of(options.dst, "gather", "dst");
   CallTensors args("gather");
@@ -271,6 +423,28 @@ Work gather(const Tensor& x, const std::vector<Tensor>& outputs, const GatherOpt
   call.check = check_gathered(group);
   call.move = [in, outs, root](MatchedCall& matched) { matched.gather(root, const_block(in), blocks(outs)); };
   return run(group, std::move(call), args, options);
+}
+
+std::vector<Tensor> gather(const Tensor& x, const GatherOptions& options) {
+  GroupState& group = member_state(options.group, "gather");
+  const int root = group.index_of(options.dst, "gather", "dst");
+  if (options.async_op)
+    throw ValueError("gather", "the form that returns tensors cannot be asynchronous: give it outputs");
+  CallTensors args("gather");
+  const Tensor in = args.input("x", x);
+  std::vector<Tensor> outputs;
+  Collective call{.op = "gather", .record = make_record(Op::kGather, in, {}, root)};
+  call.device = args.device();
+  call.tensors = args.all();
+  call.check = check_gathered(group);
+  call.move = [&](MatchedCall& matched) {
+    if (root == group.index())
+      for (const CallRecord& record : matched.records)
+        outputs.push_back(TensorSpec(record).make(in.device()));
+    matched.gather(root, internal::const_block(in), internal::blocks(outputs));
+  };
+  group.run(std::move(call), false, options.timeout);
+  return outputs;
 }
 
 Work scatter(const Tensor& x, const std::vector<Tensor>& inputs, const ScatterOptions& options) {
@@ -347,6 +521,29 @@ Work all_gather_into_tensor(const Tensor& output, const Tensor& x, const Collect
   call.check = check_gathered(group);
   call.move = [out, in, sizes](MatchedCall& matched) {
     matched.data().all_gather(matched.call, const_block(in), cut<Block>(out, sizes));
+  };
+  return run(group, std::move(call), args, options);
+}
+
+Work all_gather_into_tensor_coalesced(const std::vector<Tensor>& outputs, const std::vector<Tensor>& xs,
+                                      const CollectiveOptions& options) {
+  constexpr const char* kOp = "all_gather_into_tensor_coalesced";
+  GroupState& group = member_state(options.group, kOp);
+  CallTensors args(kOp);
+  const std::vector<Tensor> outs = args.outputs("outputs", outputs), ins = args.inputs("xs", xs);
+  check_pairs(kOp, outs, "outputs", ins, "xs", group.size());
+  const DType dtype = xs.empty() ? DType::kF32 : xs[0].dtype();
+  check_dtypes(kOp, dtype, outs);
+  Collective call = coalesced_call(kOp, Op::kAllGather, group, ins);
+  call.move = [outs, ins, total = total_numel(ins), dtype, device = args.device()](MatchedCall& matched) {
+    if (total == 0) return;
+    const auto size = int64_t(matched.records.size());
+    const Tensor part = empty({total}, {.dtype = dtype, .device = device});
+    const Tensor all = empty({size * total}, {.dtype = dtype, .device = device});
+    internal::pack(part, ins);
+    const std::vector<int64_t> sizes(matched.records.size(), total);
+    matched.data().all_gather(matched.call, const_block(part), cut<Block>(all, sizes));
+    internal::unpack(equal_parts(outs, size), all);
   };
   return run(group, std::move(call), args, options);
 }
@@ -443,6 +640,27 @@ Work all_to_all_single(const Tensor& output, const Tensor& x, const std::vector<
 Work barrier(const CollectiveOptions& options) {
   return member_state(options.group, "barrier")
       .run({.op = "barrier", .record = {.op = Op::kBarrier}}, options.async_op, options.timeout);
+}
+
+// ---- several calls ----
+
+Reduction premul_sum(double factor) {
+  Reduction reduction(ReduceOp::kPremulSum);
+  reduction.factor = factor;
+  return reduction;
+}
+Reduction premul_sum(const Tensor& factor) {
+  internal::check_has_data("premul_sum", "factor", factor);
+  Reduction reduction(ReduceOp::kPremulSum);
+  reduction.factor_tensor = factor;
+  return reduction;
+}
+
+void coalesced(const std::function<void()>& f) {
+  if (CallBatch::current()) return f();  // a part of the outer call
+  CallBatch batch;
+  f();
+  batch.finish();
 }
 
 }  // namespace gradus::dist

@@ -26,6 +26,8 @@
 // rank, src or dst is no member of the group.
 #pragma once
 
+#include <concepts>
+#include <functional>
 #include <optional>
 #include <vector>
 
@@ -37,6 +39,21 @@
 
 namespace gradus::dist {
 
+// The reduction of a call: a ReduceOp, or premul_sum.
+struct Reduction {
+  Reduction(ReduceOp op = ReduceOp::kSum) : op(op) {}
+
+  ReduceOp op;
+  std::optional<double> factor = {};  // of premul_sum
+  Tensor factor_tensor = {};          // of premul_sum, instead
+};
+// Multiplies this rank's x by `factor` before the sum, as NCCL's PreMulSum: sum over ranks of factor * x, where
+// the ranks' factors may differ. A tensor of one element may be on the GPU of x, which the host then does not
+// wait for. Floating point only; products of 16-bit floats are rounded.
+// Errors: of the calls: DTypeError for an integer x or factor; ShapeError for a factor of several elements.
+Reduction premul_sum(double factor);
+Reduction premul_sum(const Tensor& factor);
+
 // The options that all collectives have in common. The default group has all ranks of the job; without a
 // timeout, Group::timeout() applies.
 struct CollectiveOptions {
@@ -45,14 +62,14 @@ struct CollectiveOptions {
   std::optional<Milliseconds> timeout = {};
 };
 struct AllReduceOptions {
-  ReduceOp op = ReduceOp::kSum;
+  Reduction op = ReduceOp::kSum;
   Group group = {};
   bool async_op = false;
   std::optional<Milliseconds> timeout = {};
 };
 struct ReduceOptions {
   int dst = 0;
-  ReduceOp op = ReduceOp::kSum;
+  Reduction op = ReduceOp::kSum;
   Group group = {};
   bool async_op = false;
   std::optional<Milliseconds> timeout = {};
@@ -83,12 +100,26 @@ Work reduce(const Tensor& x, const ReduceOptions& options = {});
 // Sets x to rank src's x.
 // Shapes: equal on all ranks.
 Work broadcast(const Tensor& x, const BroadcastOptions& options = {});
+// Broadcasts several tensors of one dtype as one message. bcast_list_ takes any dtypes, and checks the results.
+// Shapes: equal on all ranks, tensor by tensor.
+Work broadcast_coalesced(const std::vector<Tensor>& xs, const BroadcastOptions& options = {});
 
+namespace internal {
+Work gather_to(const std::vector<Tensor>& outputs, const Tensor& x, const GatherOptions& options);
+}
 // Sets outputs[i] to group rank i's x, on rank dst. On other ranks the list `outputs` must be empty. The
 // ranks' x may differ in size but not in dtype.
 // Errors: ValueError for a list on another rank, or one without an entry per rank; MismatchError for an
 // output whose number of elements is not that of the rank's x. The functions below have the same errors.
-Work gather(const Tensor& x, const std::vector<Tensor>& outputs, const GatherOptions& options = {});
+template <
+    std::same_as<std::vector<Tensor>> List = std::vector<Tensor>>  // gather(x, {.dst = 1}) is the next one
+Work gather(const Tensor& x, const List& outputs, const GatherOptions& options = {}) {
+  return internal::gather_to(outputs, x, options);
+}
+// Does the same without knowing the sizes. Returns one new tensor per rank on rank dst, with that rank's shape,
+// and an empty vector on other ranks.
+// Errors: ValueError with async_op.
+std::vector<Tensor> gather(const Tensor& x, const GatherOptions& options = {});
 // Sets x to rank src's inputs[own group rank]. On other ranks the list `inputs` must be empty. Entries may
 // differ in size.
 Work scatter(const Tensor& x, const std::vector<Tensor>& inputs, const ScatterOptions& options = {});
@@ -101,6 +132,9 @@ std::vector<Tensor> all_gather(const Tensor& x, const CollectiveOptions& options
 // Sets output to all ranks' x, one after the other.
 // Shapes: x equal on all ranks; output any shape with (group size) * x.numel() elements.
 Work all_gather_into_tensor(const Tensor& output, const Tensor& x, const CollectiveOptions& options = {});
+// Does the same for several pairs of output and x, of one dtype, as one message.
+Work all_gather_into_tensor_coalesced(const std::vector<Tensor>& outputs, const std::vector<Tensor>& xs,
+                                      const CollectiveOptions& options = {});
 // Sets output to the reduction over ranks of inputs[own group rank].
 // Shapes: the entries may differ in size; inputs[i] has the same number of elements on all ranks.
 // Errors: ShapeError unless output has the number of elements of inputs[own group rank].
@@ -109,6 +143,9 @@ Work reduce_scatter(const Tensor& output, const std::vector<Tensor>& inputs,
 // Divides the reduction of every rank's x into (group size) equal parts; output is part (own group rank).
 // Shapes: x equal on all ranks; output any shape with x.numel() / (group size) elements.
 Work reduce_scatter_tensor(const Tensor& output, const Tensor& x, const AllReduceOptions& options = {});
+// Does the same for several pairs of output and x, of one dtype, as one message.
+Work reduce_scatter_tensor_coalesced(const std::vector<Tensor>& outputs, const std::vector<Tensor>& xs,
+                                     const AllReduceOptions& options = {});
 // Sets outputs[j] to group rank j's inputs[own group rank]. Entries may differ in size.
 Work all_to_all(const std::vector<Tensor>& outputs, const std::vector<Tensor>& inputs,
                 const CollectiveOptions& options = {});
@@ -121,6 +158,19 @@ Work all_to_all_single(const Tensor& output, const Tensor& x, const std::vector<
                        const std::vector<int64_t>& input_splits = {}, const CollectiveOptions& options = {});
 // Completes when every member has called barrier.
 Work barrier(const CollectiveOptions& options = {});
+
+// Runs f. The calls of this file that f makes on this thread begin without waiting for each other, and coalesced
+// returns when all have ended: MegEngine's group_start and group_end, and PyTorch's _coalescing_manager. An
+// all_reduce and the next ones of the same group, op, dtype and device are one message. The calls must not
+// use each other's results; the Works that they return are of no use. barrier, and calls that return tensors,
+// still return when they are done.
+//
+//   dist::coalesced([&] {
+//     for (const Tensor& x : xs) dist::all_reduce(x);
+//   });
+//
+// Errors: those of the calls; ValueError for a recv from any rank.
+void coalesced(const std::function<void()>& f);
 
 // ---- Point to point. Messages between two ranks with one tag arrive in order. The receiver's tensor must
 // have the message's dtype and number of elements, else both ranks throw MismatchError. send and recv block;

@@ -6,6 +6,7 @@
 #include <exception>
 #include <mutex>
 
+#include "gradus/distributed/base/crash_handler.h"
 #include "gradus/distributed/base/rank_error.h"
 #include "gradus/distributed/group/internal/join_job.h"
 
@@ -43,7 +44,7 @@ void at_exit(int status, void*) {
   if (const Ref<World> world = own_world()) {
     try {
       const std::exception_ptr error = std::current_exception();
-      if (error) write_error_file(error);
+      if (error) write_error_file(error, native_backtrace());
       report_end(*world, error ? failure_of(world->rank, error)
                                : Failure{Failure::Kind::kFailed, world->rank,
                                          concat("rank ", world->rank, " failed: std::terminate was called")});

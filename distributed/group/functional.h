@@ -18,8 +18,12 @@
 #include <vector>
 
 #include "gradus/distributed/group/collectives.h"
+#include "gradus/distributed/group/remote.h"
 
 namespace gradus::dist::functional {
+
+using dist::remote_recv;
+using dist::remote_send;
 
 struct FunctionalOptions {
   Group group = {};

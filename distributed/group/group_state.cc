@@ -165,13 +165,14 @@ GroupState::GroupState(Setup setup)
       timeout_(setup.timeout ? *setup.timeout
                : world_      ? world_->timeout
                              : Milliseconds(600'000)),
+      uses_device_library_(setup.uses_device_library.value_or(world_ && world_->uses_device_library)),
       queue_(world_ ? world_->posted : std::make_shared<PostedCalls>(), series()) {
   const auto found = std::ranges::find(members_, world_ ? world_->rank : 0);
   if (found == members_.end()) return;
   index_ = int(found - members_.begin());
   backend_ = size() == 1 ? make_single_rank_backend()
                          : make_backend({*world_, members_, index_, id_}, wait_limits({}));
-  links_.emplace(world_.get(), *backend_, index_);
+  links_.emplace(world_.get(), *backend_, index_, uses_device_library_);
 }
 
 GroupState::~GroupState() {
@@ -416,6 +417,11 @@ std::optional<Failure> find_size_mismatch(
                         ", where rank ", rank_of(usual), " called it with ", text(*usual))};
 }
 
+std::optional<bool>& overridden_device_library() {
+  thread_local std::optional<bool> overridden;
+  return overridden;
+}
+
 Group make_group(const Group& parent, const GroupPlan& plan,
                  const std::function<std::vector<int>(const MatchedCall&)>& choose) {
   GroupState& state = parent.state();
@@ -443,9 +449,11 @@ Group make_group(const Group& parent, const GroupPlan& plan,
   if (name.empty()) name = concat(plan.base.empty() ? state.name() : plan.base, '.', number);
   if (!plan.owner.empty()) name = world->name_for(plan.owner, number);
   try {
-    return Group(
-        make_ref<GroupState>(GroupState::Setup{Ref<World>(world), uint32_t(id), std::move(name),
-                                               std::move(members), plan.timeout.value_or(state.timeout())}));
+    return Group(make_ref<GroupState>(
+        GroupState::Setup{Ref<World>(world), uint32_t(id), std::move(name), std::move(members),
+                          plan.timeout.value_or(state.timeout()),
+                          plan.uses_device_library.value_or(
+                              overridden_device_library().value_or(state.uses_device_library()))}));
   } catch (const DistributedError&) {
     world->membership->check(name_of(plan.op));  // throws under the name of the function that the user called
     throw;

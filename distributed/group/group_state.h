@@ -76,8 +76,9 @@ class GroupState final : public Counted {
     Ref<World> world;  // null: a group of one without a job
     uint32_t id = 0;   // equal on all members; no two groups of a rank have the same id
     std::string name;
-    std::vector<int> members;             // ranks in the job
-    std::optional<Milliseconds> timeout;  // default: the job's, or 10 minutes without a job
+    std::vector<int> members;                      // ranks in the job
+    std::optional<Milliseconds> timeout;           // default: the job's, or 10 minutes without a job
+    std::optional<bool> uses_device_library = {};  // default: World::uses_device_library
   };
   // Makes the group. Collective over the members. Other ranks get a state without membership.
   explicit GroupState(Setup setup);
@@ -108,6 +109,7 @@ class GroupState final : public Counted {
   const std::string& name() const { return name_; }
   std::string backend_name() const;
   Milliseconds timeout() const { return timeout_; }
+  bool uses_device_library() const { return uses_device_library_; }
   World* world() const { return world_.get(); }
   // Returns limits for waiting: the job's failure, and a deadline after `timeout` (default: the group's).
   WaitLimits wait_limits(std::optional<Milliseconds> timeout) const;
@@ -145,6 +147,7 @@ class GroupState final : public Counted {
   const std::string name_;
   const std::vector<int> members_;
   const Milliseconds timeout_;
+  const bool uses_device_library_;
   int index_ = -1;
   std::unique_ptr<Backend> backend_;
   std::optional<DeviceLinks> links_;    // only the running call uses it
@@ -169,11 +172,15 @@ struct GroupPlan {
   std::string_view base = {};                // without `name`: `base`.number; default: the parent's name
   std::string_view owner = {};               // overrides both: `owner`, or `owner`.number if that is taken
   std::optional<Milliseconds> timeout = {};  // default: the parent's
+  std::optional<bool> uses_device_library = {};  // default: that of an OverrideBackend, else the parent's
 };
 // Makes a group. Collective over the parent. `choose` returns the members (ranks in the job) of the new group
 // of which this rank gets the handle, member or not. Groups made in one call have no member in common.
 Group make_group(const Group& parent, const GroupPlan& plan,
                  const std::function<std::vector<int>(const MatchedCall&)>& choose);
+
+// The choice of the calling thread's OverrideBackend; nullopt without one.
+std::optional<bool>& overridden_device_library();
 
 // Does Group::duplicate on behalf of another function. The copy gets its owner's name, if one is given.
 Group duplicate(const Group& group, Op op, std::string_view owner = {});

@@ -4,6 +4,7 @@
 // the index in the group. All calls block. A message needs no exchange: its header precedes its bytes.
 #include "gradus/distributed/group/object.h"
 
+#include "gradus/distributed/base/rank_error.h"
 #include "gradus/distributed/group/internal/message_work.h"
 
 namespace gradus::dist {
@@ -136,6 +137,22 @@ std::string recv_object(const RecvOptions& options) {
   };
   MessageWork::receive_bytes(message, accept)->wait({});
   return std::move(*object);
+}
+
+std::string internal::object_bytes(const std::type_info& type, std::string_view value) {
+  return concat(short_name(type), '\n', value);
+}
+
+std::string_view internal::object_value(const char* op, const std::type_info& type, std::string_view bytes) {
+  const std::string name = short_name(type);
+  const std::string_view sent = bytes.substr(0, bytes.find('\n'));
+  if (sent.size() == bytes.size())
+    throw MismatchError(op, -1, "expected a value of type ", name,
+                        ", got a string: all ranks must pass one type");
+  if (sent != name)
+    throw MismatchError(op, -1, "expected a value of type ", name, ", got one of type ", sent.substr(0, 256),
+                        ": all ranks must pass one type");
+  return bytes.substr(sent.size() + 1);
 }
 
 }  // namespace gradus::dist

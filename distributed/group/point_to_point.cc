@@ -4,11 +4,13 @@
 #include "gradus/autograd/graph/tracking.h"
 #include "gradus/distributed/group/collective_argument.h"
 #include "gradus/distributed/group/collectives.h"
+#include "gradus/distributed/group/internal/call_batch.h"
 #include "gradus/distributed/group/internal/message_work.h"
 #include "gradus/tensor/ops/copy.h"
 
 namespace gradus::dist {
 
+using internal::CallBatch;
 using internal::GroupState;
 using internal::Message;
 using internal::MessageHeader;
@@ -82,9 +84,17 @@ Work detach(const Ref<MessageWork>& message, const Group& group) {
 
 }  // namespace
 
-void send(const Tensor& x, const SendOptions& options) { start_send("send", x, options)->wait({}); }
+void send(const Tensor& x, const SendOptions& options) {
+  if (CallBatch* batch = CallBatch::current()) return batch->add(isend(x, options));
+  start_send("send", x, options)->wait({});
+}
 
 int recv(const Tensor& x, const RecvOptions& options) {
+  if (CallBatch* batch = CallBatch::current()) {
+    if (options.src == kAnyRank) throw ValueError("recv", "expected a src within coalesced, got any rank");
+    batch->add(irecv(x, options));
+    return options.src;
+  }
   const Ref<MessageWork> message = start_recv("recv", x, options);
   message->wait({});
   return message->source_rank();

@@ -6,7 +6,10 @@
 #include <algorithm>
 #include <cstdlib>
 #include <numeric>
+#include <set>
+#include <utility>
 
+#include "gradus/distributed/base/crash_handler.h"
 #include "gradus/distributed/group/group_state.h"
 #include "gradus/distributed/group/internal/join_job.h"
 #include "gradus/distributed/group/internal/message_work.h"
@@ -35,6 +38,7 @@ void init_process_group(const InitOptions& options) {
   if (World::current())
     throw StateError("init_process_group",
                      "this rank is in a job already: call it once, or destroy_process_group first");
+  internal::install_crash_handler();
   World::exchange_process_world(internal::join_job(options));
   internal::install_exit_hooks();
   share_cores(*World::current());
@@ -68,6 +72,7 @@ void destroy_process_group() {
 bool is_initialized() { return World::current() != nullptr; }
 bool is_available() { return true; }
 
+const Group WORLD;
 Group world() { return Group(Ref<GroupState>(&Group().state())); }
 int get_rank(const Group& group) { return group.is_default() ? Job::current()->rank : group.rank(); }
 int get_world_size(const Group& group) {
@@ -75,6 +80,12 @@ int get_world_size(const Group& group) {
 }
 int get_local_rank() { return Job::current()->local_rank; }
 int get_local_world_size() { return Job::current()->local_size; }
+int get_node_rank() {
+  const World* world = World::current();
+  if (!world) return 0;
+  const std::set<int> hosts(world->host_of.begin(), world->host_of.end());
+  return int(std::distance(hosts.begin(), hosts.find(world->host_of[world->rank])));
+}
 Device get_device() {
   const int count = cuda_device_count();
   return count > 0 ? Device(DeviceType::kCUDA, int16_t(get_local_rank() % count)) : kCPU;
@@ -119,16 +130,22 @@ Group make_groups(Op op, const std::vector<std::vector<int>>& lists, const NewGr
     values.insert(values.end(), ranks.begin(), ranks.end());
     if (lists.size() > 1) values.push_back(-1);  // ends a list
   }
+  std::optional<bool> uses_device_library;
+  if (!options.backend.empty()) uses_device_library = internal::uses_nccl(name_of(op), options.backend);
   const int rank = get_rank();
   const auto local = std::ranges::find_if(
       lists, [&](const std::vector<int>& ranks) { return std::ranges::find(ranks, rank) != ranks.end(); });
   const std::vector<int> members = local != lists.end() ? *local
                                    : lists.size() == 1  ? lists[0]
                                                         : std::vector<int>();
-  return internal::make_group(
-      {},
-      {.op = op, .values = values, .equal_values = true, .name = options.name, .timeout = options.timeout},
-      [&](const MatchedCall&) { return members; });
+  return internal::make_group({},
+                              {.op = op,
+                               .values = values,
+                               .equal_values = true,
+                               .name = options.name,
+                               .timeout = options.timeout,
+                               .uses_device_library = uses_device_library},
+                              [&](const MatchedCall&) { return members; });
 }
 
 }  // namespace
@@ -137,7 +154,7 @@ Group new_group(const std::vector<int>& ranks, const NewGroupOptions& options) {
   return make_groups(Op::kNewGroup, {ranks}, options);
 }
 
-Group new_subgroups(int size) {
+Group new_subgroups(int size, const NewGroupOptions& options) {
   const int total = get_world_size();
   if (size < 1 || total % size)
     throw ValueError("new_subgroups", "the job's ", total, " ranks cannot be cut into groups of ", size);
@@ -146,11 +163,19 @@ Group new_subgroups(int size) {
     lists.emplace_back(size);
     std::iota(lists.back().begin(), lists.back().end(), first);
   }
-  return make_groups(Op::kNewSubgroups, lists, {});
+  return make_groups(Op::kNewSubgroups, lists, options);
 }
 
-Group new_subgroups_by_enumeration(const std::vector<std::vector<int>>& ranks_per_group) {
-  return make_groups(Op::kNewSubgroupsByEnumeration, ranks_per_group, {});
+Group new_subgroups_by_enumeration(const std::vector<std::vector<int>>& ranks_per_group,
+                                   const NewGroupOptions& options) {
+  return make_groups(Op::kNewSubgroupsByEnumeration, ranks_per_group, options);
 }
+
+Group get_local_group() { return world().split(get_node_rank()); }
+
+OverrideBackend::OverrideBackend(const std::string& backend)
+    : previous_(std::exchange(internal::overridden_device_library(),
+                              internal::uses_nccl("override_backend", backend))) {}
+OverrideBackend::~OverrideBackend() { internal::overridden_device_library() = previous_; }
 
 }  // namespace gradus::dist

@@ -49,10 +49,12 @@ bool is_available();  // true: Gradus is always built with distributed/
 
 // Returns the default group; before init_process_group, a group of one.
 Group world();
-int get_rank(const Group& group = {});        // 0 without a job; -1 when no member
+extern const Group WORLD;               // the default group of the job that is current where WORLD is used
+int get_rank(const Group& group = {});  // 0 without a job; -1 when no member
 int get_world_size(const Group& group = {});  // 1 without a job; -1 when no member
 int get_local_rank();                         // index among the ranks of this host; 0 without a job
 int get_local_world_size();
+int get_node_rank();  // index of this host among the hosts of the job, ordered by their first rank; 0 without a job
 // Returns cuda:(get_local_rank() % cuda_device_count()), or kCPU without a CUDA device. Initializes CUDA.
 // Errors: those of cuda_device_count() (gradus/tensor/runtime/devices.h).
 Device get_device();
@@ -67,6 +69,9 @@ bool is_launched();  // whether dist::launcher, gradus-run or torchrun started t
 struct NewGroupOptions {
   std::optional<Milliseconds> timeout = {};  // of calls in the group; default: that of the default group
   std::string name = {};                     // for errors; default: "world" and a number
+  // How the group's calls move data between GPUs, as in InitOptions; "": as in the default group. If any member
+  // gives "gloo", all go through host memory.
+  std::string backend = {};
 };
 // Makes a group. Collective over the whole job, in the same order on all ranks. Ranks that are no members get
 // a group whose is_member() is false.
@@ -75,9 +80,28 @@ struct NewGroupOptions {
 Group new_group(const std::vector<int>& ranks, const NewGroupOptions& options = {});
 // Splits the job into groups of `size` consecutive ranks. Returns this rank's group.
 // Errors: ValueError unless size divides the world's.
-Group new_subgroups(int size);
+Group new_subgroups(int size, const NewGroupOptions& options = {});
 // Makes one group per list. Returns this rank's group; if it is in none, a group whose is_member() is false.
 // Errors: ValueError if lists overlap.
-Group new_subgroups_by_enumeration(const std::vector<std::vector<int>>& ranks_per_group);
+Group new_subgroups_by_enumeration(const std::vector<std::vector<int>>& ranks_per_group,
+                                   const NewGroupOptions& options = {});
+// Returns a new group of the ranks on this host. Collective over the job.
+Group get_local_group();
+
+// Groups that this thread makes during the object's lifetime use `backend`, unless their options name another:
+//   auto scope = dist::override_backend("gloo");
+//   dist::DistributedDataParallel ddp(net);  // its gradients go through host memory
+// Errors: ValueError for an unknown backend.
+class [[nodiscard]] OverrideBackend {
+ public:
+  explicit OverrideBackend(const std::string& backend);
+  ~OverrideBackend();
+  OverrideBackend(const OverrideBackend&) = delete;
+  OverrideBackend& operator=(const OverrideBackend&) = delete;
+
+ private:
+  const std::optional<bool> previous_;
+};
+inline OverrideBackend override_backend(const std::string& backend) { return OverrideBackend(backend); }
 
 }  // namespace gradus::dist

@@ -80,7 +80,8 @@ std::string failure_report(const char* op, const Outcome& outcome) {
                ", process ", root->pid, ", ", how(*root), ", ended ", clock_text(root->time), '\n');
     // The text of kFailed has the exception already.
     if (!root->message.empty() && outcome.failure.kind != Failure::Kind::kFailed)
-      report += "  exception: " + indented(root->message, "    ").substr(4);
+      report += (root->message.starts_with("signal ") ? "  " : "  exception: ") +
+                indented(root->message, "    ").substr(4);
     if (!root->traceback.empty()) report += "  traceback:\n" + indented(root->traceback, "    ");
     if (!root->error_file.empty()) report += concat("  error file: ", root->error_file, '\n');
     if (!root->last_lines.empty()) {

@@ -23,6 +23,7 @@
 #include "gradus/distributed/group/process_group.h"
 #include "gradus/distributed/group/run_ranks.h"
 #include "gradus/distributed/group/world.h"
+#include "gradus/distributed/launch/internal/launch_call.h"
 #include "gradus/distributed/launch/internal/log_multiplexer.h"
 #include "gradus/distributed/launch/processes.h"
 #include "gradus/distributed/launch/supervisor.h"
@@ -32,6 +33,7 @@
 namespace gradus::dist {
 namespace {
 
+using internal::Ended;
 using internal::FileDescriptor;
 using internal::RendezvousOptions;
 using internal::SupervisorOptions;
@@ -42,18 +44,6 @@ constexpr const char* kOp = "launcher";
 constexpr int kMaxRanks = 4096;
 // The last byte of a complete result in its file. Without it, the rank ended before its function returned.
 constexpr char kReturned = '+';
-
-// The outcome of one call of launcher. The ranks of later calls receive it, because their processes run
-// main() from its beginning and need a return value for this call.
-struct Ended {
-  int status = 0;                    // exit status: 0, 1, or 128 + the signal that ended the job
-  int rank = -1;                     // the rank that failed first; -1: none, or unknown
-  std::string text;                  // the first failure; "" if status is 0
-  std::vector<std::string> results;  // the function's results as bytes, by rank; unused for Results::kNone
-
-  void put(WireWriter& w) const { w.put(status, rank, text, results); }
-  void get(WireReader& r) { r.get(status, rank, text, results); }
-};
 
 // The ranks whose results a call returns. The process that started the ranks gets the results of all ranks,
 // with kOwn and with kAll. In a process that torchrun or a scheduler started, kOwn is the result of this
@@ -149,16 +139,18 @@ SupervisorOptions read_options(const LauncherOptions& o) {
 // ---- in a rank ----
 
 // In a process that a launcher started for a rank: the number `ordinal` (from 0) of the call of launcher that
-// runs its function here, the outcomes of the calls before it, and the file that receives the function's
-// result (no file with Results::kNone).
+// runs its function here, the outcomes of the calls before it, the function's arguments as bytes, and the file
+// that receives the function's result (no file with Results::kNone).
 struct Started {
   int ordinal = 0;
   std::vector<Ended> earlier;
+  std::string arguments;
   FileDescriptor result;
 };
 
 // Returns null in a process that no call of launcher started. GRADUS_LAUNCH is "ordinal:process id of the
-// launcher:descriptor of the file with the earlier outcomes". GRADUS_RESULT_FD: that of the result file.
+// launcher:descriptor of the file with the earlier outcomes and the arguments". GRADUS_RESULT_FD: that of the
+// result file.
 Started* started() {
   static const std::unique_ptr<Started> instance = []() -> std::unique_ptr<Started> {
     const char* text = std::getenv("GRADUS_LAUNCH");
@@ -172,7 +164,7 @@ Started* started() {
     const FileDescriptor file(earlier);
     const std::string bytes = internal::read_file(concat("/proc/self/fd/", earlier));
     WireReader reader(bytes);
-    for (int i = 0; i < ordinal; ++i) s->earlier.emplace_back().get(reader);
+    reader.get(s->earlier, s->arguments);
     if (result) {
       s->result = FileDescriptor(std::atoi(result));
       fcntl(s->result.fd(), F_SETFD, FD_CLOEXEC);
@@ -216,6 +208,12 @@ void write_results(const FileDescriptor& file, std::string_view bytes) {
   std::exit(status);
 }
 
+// Returns whether gradus-run, torchrun or a scheduler started this process as a rank.
+bool is_external_rank() {
+  const auto environment = read_environment();
+  return environment && (environment->source == "RANK" || environment->world_size > 1);
+}
+
 // Runs the function in this process, which gradus-run, torchrun or a scheduler started as a rank. The process
 // group stays initialized until the process ends, and later calls use it. Throws what the function throws,
 // after a report to the other ranks.
@@ -252,6 +250,7 @@ Ended run_threads(const LauncherOptions& options, const Body& body, int ranks) {
       std::lock_guard lock(mutex);
       if (ended.rank < 0) {
         ended.rank = rank;
+        ended.threw = true;
         ended.text = failure_of(rank, std::current_exception()).text;
       }
       throw;
@@ -309,17 +308,18 @@ std::vector<std::string> own_arguments() {
 }
 
 // Runs the ranks of this machine as processes that execute this program again with the same arguments, and
-// waits for the job's end. `ordinal` is the number of this call of launcher; `earlier` are the outcomes of
-// calls 0 to ordinal-1, which the processes inherit as a file in memory.
-Ended run_processes(SupervisorOptions spec, int ordinal, const std::vector<Ended>& earlier, Results results) {
+// waits for the job's end. `earlier` are the outcomes of the earlier calls of launcher, which the processes
+// inherit with the function's arguments as a file in memory.
+Ended run_processes(SupervisorOptions spec, const std::vector<Ended>& earlier, const std::string& arguments,
+                    Results results) {
   WireWriter writer;
-  for (const Ended& e : earlier) e.put(writer);
+  writer.put(earlier, arguments);
   const FileDescriptor file(memfd_create("earlier", MFD_CLOEXEC));
   if (!file) throw ValueError(kOp, "cannot make a file in memory: ", internal::errno_text());
   write_results(file, writer.release());
   spec.path = "/proc/self/exe";
   spec.argv = own_arguments();
-  spec.variables = {concat("GRADUS_LAUNCH=", ordinal, ':', getpid(), ':', file.fd())};
+  spec.variables = {concat("GRADUS_LAUNCH=", earlier.size(), ':', getpid(), ':', file.fd())};
   spec.inherit = {file.fd()};
   spec.results = results != Results::kNone;
   std::cout.flush();  // earlier output must come before the ranks' output
@@ -333,6 +333,13 @@ Ended run_processes(SupervisorOptions spec, int ordinal, const std::vector<Ended
     ended.text = outcome.signal ? concat("ended by signal ", outcome.signal, " (",
                                          internal::signal_name(outcome.signal), ')')
                                 : outcome.failure.text;
+    for (const internal::RankExit& exit : outcome.exits)
+      if (exit.rank == ended.rank) {
+        ended.threw = !exit.message.empty() && !exit.signal;
+        ended.pid = exit.pid;
+        ended.exit_code = exit.exit_code;
+        ended.signal = exit.signal;
+      }
     return ended;
   }
   if (!outcome.lost_output.empty()) {
@@ -358,7 +365,9 @@ Ended run_processes(SupervisorOptions spec, int ordinal, const std::vector<Ended
 // Runs one call of launcher in the way that fits this process. Does not return in the process of a rank whose
 // function this call runs.
 // Errors: StateError if another call is running in this process; ValueError for options.
-Ended run(const LauncherOptions& options, const Body& body, Results results) {
+Ended run(const LauncherOptions& options, const Body& body, Results results,
+          const std::string& arguments = {},
+          const std::function<void(const std::vector<pid_t>&)>& on_start = {}) {
   static std::mutex mutex;
   static bool busy = false;
   static std::vector<Ended> earlier;
@@ -377,18 +386,17 @@ Ended run(const LauncherOptions& options, const Body& body, Results results) {
     }
   } done;
   SupervisorOptions spec = read_options(options);
-  const int ordinal = int(earlier.size());
+  spec.on_start = on_start;
   Ended ended;
   if (Started* s = started()) {
-    if (ordinal == s->ordinal) run_rank(options, body, s->result);
-    ended = s->earlier.at(size_t(ordinal));
-  } else if (const auto environment = read_environment();
-             environment && (environment->source == "RANK" || environment->world_size > 1)) {
+    if (earlier.size() == size_t(s->ordinal)) run_rank(options, body, s->result);
+    ended = s->earlier.at(earlier.size());
+  } else if (is_external_rank()) {
     return run_in_place(options, body, results);
   } else if (options.backend == "local") {
     ended = run_threads_with_restarts(options, body, spec.nproc);
   } else {
-    ended = run_processes(spec, ordinal, earlier, results);
+    ended = run_processes(spec, earlier, arguments, results);
   }
   earlier.push_back(ended);
   return ended;
@@ -397,14 +405,24 @@ Ended run(const LauncherOptions& options, const Body& body, Results results) {
 }  // namespace
 
 int launcher(const LauncherOptions& options, const std::function<void()>& body) {
-  const Ended ended = run(
-      options,
-      [&] {
-        body();
-        return std::string();
-      },
-      Results::kNone);
-  return ended.status;
+  return internal::launch_status(options, {}, [&](std::string_view) { body(); });
+}
+
+bool internal::is_rank_process() { return started() || is_external_rank(); }
+
+Ended internal::launch_with_arguments(const LauncherOptions& options, const std::string& arguments,
+                                      const std::function<void(std::string_view)>& f,
+                                      const std::function<void(const std::vector<pid_t>&)>& on_start) {
+  const Body body = [&] {
+    f(started() ? started()->arguments : arguments);
+    return std::string();
+  };
+  return run(options, body, Results::kNone, arguments, on_start);
+}
+
+int internal::launch_status(const LauncherOptions& options, const std::string& arguments,
+                            const std::function<void(std::string_view)>& f) {
+  return launch_with_arguments(options, arguments, f).status;
 }
 
 int internal::launch_program(const LauncherOptions& options, const std::function<int()>& body) {

@@ -13,9 +13,13 @@
 // process is left.
 #pragma once
 
+#include <concepts>
 #include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <tuple>
+#include <type_traits>
 #include <vector>
 
 #include "gradus/distributed/base/deadline.h"
@@ -61,6 +65,9 @@ class LaunchError : public DistributedError {
 int launcher(const LauncherOptions& options, const std::function<void()>& body);
 
 namespace internal {
+// As launcher, for a function that takes the `arguments` of the launching process.
+int launch_status(const LauncherOptions& options, const std::string& arguments,
+                  const std::function<void(std::string_view)>& f);
 // As launcher, for a function that returns an exit status. Returns the largest of the ranks' statuses if all
 // functions returned; under another program's launcher, this rank's.
 int launch_program(const LauncherOptions& options, const std::function<int()>& body);
@@ -69,8 +76,38 @@ std::vector<std::string> launch_bytes(const LauncherOptions& options,
                                       const std::function<std::string()>& body);
 }  // namespace internal
 
+// With the default options: one rank per GPU, or one rank without GPUs.
+template <std::invocable F> int launcher(F body) { return launcher(LauncherOptions(), body); }
+
+namespace internal {
+// The type of an argument on its way to a rank: a string for what is a view of one.
+template <class T>
+using Argument = std::conditional_t<std::is_convertible_v<const T&, std::string_view>, std::string, T>;
+
+template <class... Args> std::string arguments_to_wire(const Args&... args) {
+  WireWriter writer;
+  (writer.put(static_cast<const Argument<Args>&>(args)), ...);
+  return writer.release();
+}
+template <class... Args, class F> void call_with_arguments(F& f, std::string_view bytes) {
+  std::apply(f, from_wire<std::tuple<Argument<Args>...>>(bytes));
+}
+}  // namespace internal
+
+// Calls body(args...) on every rank, with the values that the arguments have in the launching process. main() runs
+// in the ranks too, but the arguments that it computes there are not used: a random seed or the time are the
+// same on all ranks. The types of Args are those of launch's results, and string literals. With several machines,
+// ranks get the arguments of their own machine's launcher; a rank of another program's launcher its own.
+template <class F, class... Args>
+  requires(sizeof...(Args) > 0 && std::invocable<F&, internal::Argument<Args>...>)
+int launcher(const LauncherOptions& options, F body, const Args&... args) {
+  return internal::launch_status(options, internal::arguments_to_wire(args...), [&](std::string_view bytes) {
+    internal::call_with_arguments<Args...>(body, bytes);
+  });
+}
+
 // Returns what the function returned on every rank, in rank order, including ranks of other machines. R may
-// be numbers, enums, strings, Tensors, and vectors and pairs of these (gradus/distributed/base/wire.h).
+// be any type of gradus/distributed/base/wire.h: numbers, enums, strings, Tensors, vectors, maps and pairs of these.
 // Errors: as for launcher; LaunchError instead of a non-zero exit status.
 template <class R> std::vector<R> launch(const LauncherOptions& options, const std::function<R()>& body) {
   std::vector<R> results;

@@ -1,4 +1,4 @@
-// Linux processes of a launcher: spawn() is fork and exec, with the exec error returned through a pipe that a
+// Linux processes of a launcher: start_process() is fork and exec, with the exec error returned through a pipe that a
 // successful exec closes. A job's processes are found by scanning /proc: by process group, by an id in their
 // environment, as adopted children (PR_SET_CHILD_SUBREAPER), and as descendants of any of these.
 #include "gradus/distributed/launch/processes.h"
@@ -38,7 +38,7 @@ std::vector<char*> pointers(const std::vector<std::string>& strings) {
 
 // Runs in the child between fork and exec, and so does only what is safe while other threads of the parent
 // hold locks. Returns only on an error, with errno.
-void become(const SpawnOptions& options, char* const* argv, char* const* env, pid_t parent) {
+void become(const ProcessOptions& options, char* const* argv, char* const* env, pid_t parent) {
   if (options.start_new_session) {
     setsid();
   } else {
@@ -89,7 +89,7 @@ Stat read_stat(pid_t pid) {
 
 }  // namespace
 
-pid_t spawn(const char* op, const SpawnOptions& options) {
+pid_t start_process(const char* op, const ProcessOptions& options) {
   const std::vector<char*> argv = pointers(options.argv), env = pointers(options.env);
   int failed[2];  // closed by a successful exec; else errno comes through it
   if (pipe2(failed, O_CLOEXEC) < 0) throw ValueError(op, "cannot make a pipe: ", errno_text());

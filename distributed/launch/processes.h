@@ -13,7 +13,7 @@
 
 namespace gradus::dist::internal {
 
-struct SpawnOptions {
+struct ProcessOptions {
   std::string path;                 // of the program
   std::vector<std::string> argv;    // argv[0] is the name that the program sees
   std::vector<std::string> env;     // NAME=value: the whole environment
@@ -32,7 +32,7 @@ inline constexpr char kStarted = 's';
 // Starts a program and returns its pid once exec has succeeded; the caller reaps it with waitpid. A text file
 // without #! is run by the shell. `op` is the name in errors.
 // Errors: ValueError naming the program if it cannot be run.
-pid_t spawn(const char* op, const SpawnOptions& options);
+pid_t start_process(const char* op, const ProcessOptions& options);
 
 // Returns the file that a shell would run for `name`: searches PATH if `name` has no slash.
 // Errors: ValueError if there is none.

@@ -28,6 +28,7 @@
 #include "gradus/distributed/launch/internal/guard.h"
 #include "gradus/distributed/launch/internal/interrupts.h"
 #include "gradus/distributed/launch/internal/log_multiplexer.h"
+#include "gradus/distributed/launch/internal/symbols.h"
 #include "gradus/distributed/launch/processes.h"
 #include "gradus/tensor/runtime/parallel.h"
 
@@ -129,6 +130,7 @@ class Attempt {
 
   void run(Outcome& outcome) {
     start();
+    if (spec_.on_start) spec_.on_start(rank_pids());
     watch();
     end_all();
     output_.finish(Milliseconds(1'000));
@@ -164,7 +166,7 @@ class Attempt {
         rank.error_file = rank.end.error_file = folder + "/error.json";
       }
       if (spec_.results) rank.result = memory_file(spec_.op, "result");
-      SpawnOptions options{
+      ProcessOptions options{
           .path = spec_.path, .argv = spec_.argv, .env = environment(rank), .inherit = spec_.inherit};
       if (spec_.pass_local_rank) options.argv.insert(options.argv.begin() + 1, concat("--local-rank=", i));
       if (rank.result) options.inherit.push_back(rank.result.fd());
@@ -173,7 +175,7 @@ class Attempt {
       options.guard = guard_.socket();
       options.out = out.fd();
       options.err = err.fd();
-      rank.end.pid = spawn(spec_.op, options);
+      rank.end.pid = start_process(spec_.op, options);
       rank.watch = FileDescriptor(int(syscall(SYS_pidfd_open, rank.end.pid, 0)));
       ranks_.push_back(std::move(rank));
     }
@@ -424,6 +426,7 @@ class Attempt {
     outcome.signal = signal_;
     outcome.ok = !signal_;
     for (Rank& r : ranks_) {
+      r.end.traceback = with_symbols(r.end.traceback);
       r.end.last_lines = output_.last_lines(r.end.rank, kLastLines);
       if (!logs_.empty() && access(r.end.error_file.c_str(), F_OK) != 0) r.end.error_file.clear();
       outcome.ok = outcome.ok && r.end.ok();

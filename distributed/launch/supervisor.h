@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <csignal>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -31,6 +32,8 @@ struct SupervisorOptions {
   std::vector<std::string> variables;  // NAME=value: further environment variables of the ranks
   std::vector<int> inherit;            // descriptors that ranks inherit
   bool results = false;                // ranks return bytes (GRADUS_RESULT_FD)
+  std::function<void(const std::vector<pid_t>&)>
+      on_start;  // called with the ranks' pids in each attempt; may be empty
 
   std::string log_dir;         // folder for logs and error files; "": none
   std::vector<int> redirects;  // per local rank, kStdout | kStderr: to files, not to the console; empty: none

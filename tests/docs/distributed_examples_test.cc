@@ -4,7 +4,10 @@
 
 #include <chrono>
 #include <iostream>
+#include <mutex>
 #include <nlohmann/json.hpp>
+#include <random>
+#include <set>
 
 #include "gradus/gradus.h"
 
@@ -41,6 +44,29 @@ TEST(DistributedPage, Asynchronous) {
     second.wait();
     EXPECT_EQ(x.data<float>()[999] + y.data<float>()[0], 4);
   });
+}
+
+TEST(DistributedPage, CoalescedCalls) {
+  dist::run_ranks(2, [] {
+    Tensor x = ones({2}), y = ones({3});
+    dist::coalesced([&] {
+      dist::all_reduce(x);
+      dist::all_reduce(y);
+    });
+    EXPECT_EQ(x.data<float>()[0] + y.data<float>()[2], 4);
+  });
+}
+
+TEST(DistributedPage, Arguments) {
+  std::mutex mutex;
+  std::set<std::pair<uint64_t, std::string>> received;
+  const auto train = [&](uint64_t seed, const std::string& name) {
+    const std::lock_guard lock(mutex);
+    received.emplace(seed, name);
+  };
+  EXPECT_EQ(
+      dist::launcher({.nproc_per_node = 2, .backend = "local"}, train, std::random_device()(), "resnet"), 0);
+  EXPECT_EQ(received.size(), 1u);
 }
 
 TEST(DistributedPage, Groups) {
@@ -93,6 +119,9 @@ TEST(DistributedPage, MessagesInBothDirections) {
 
 TEST(DistributedPage, Objects) {
   dist::run_ranks(2, [] {
+    std::map<std::string, double> log = {{"loss", 0.5}};
+    std::vector<std::map<std::string, double>> logs = dist::all_gather_object(log);
+    EXPECT_THAT(logs, ElementsAre(log, log));
     nlohmann::json settings = {{"lr", 0.1}};
     if (dist::get_rank() != 0) settings = {};
     settings = nlohmann::json::parse(dist::broadcast_object(settings.dump(), {.src = 0}));

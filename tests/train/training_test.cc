@@ -258,6 +258,20 @@ TEST(CommandLine, ReadsThousandsAndMillions) {
   EXPECT_EQ(options.images, 60'000);
 }
 
+// Launchers pass it before the program's own arguments.
+TEST(CommandLine, TakesALocalRankAndIgnoresIt) {
+  for (const std::string name : {"--local-rank", "--local_rank"}) {
+    training::RunOptions options;
+    training::CommandLine line("program", "About", options);
+    std::string words[] = {"program", name + "=3", "--epochs", "2"};
+    char* argv[] = {words[0].data(), words[1].data(), words[2].data(), words[3].data()};
+    line.parse_or_exit(4, argv);
+    EXPECT_EQ(options.epochs, 2);
+    for (const auto& [key, value] : options.values)
+      EXPECT_THAT(key, testing::Not(testing::HasSubstr("local")));
+  }
+}
+
 TEST(CommandLine, EndsTheProgramAfterAMistake) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");  // re-executes the binary, because this process has threads
   const auto parse = [](std::string option, std::string value) {

@@ -58,7 +58,7 @@ std::string DeviceLinks::agree_on_obstacle(const Call& call, int device) {
   std::string local;
   try {
     DeviceLibrary* const library = find_device_library();
-    if (!world_->uses_device_library)
+    if (!wants_library_)
       local = concat(kMissing, kNotWanted);
     else if (!library)
       local = concat(kMissing, "this program has no library for collectives between GPUs");

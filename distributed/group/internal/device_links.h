@@ -28,7 +28,9 @@ class DeviceLinks {
   };
 
   // `world` and `host` must outlive the object; without a world the group has one member. `index`: this member's.
-  DeviceLinks(World* world, Backend& host, int index) : world_(world), host_(host), index_(index) {}
+  // `wants_library`: false: the group's data goes through host memory.
+  DeviceLinks(World* world, Backend& host, int index, bool wants_library)
+      : world_(world), host_(host), index_(index), wants_library_(wants_library) {}
   // Hands connections over to `calls`, which closes them.
   void retire(DeviceCalls& calls);
 
@@ -45,6 +47,7 @@ class DeviceLinks {
   World* const world_;
   Backend& host_;
   const int index_;
+  const bool wants_library_;
   std::map<std::vector<int>, Link> links_;  // by the members' device numbers
 };
 

@@ -95,13 +95,13 @@ Guard::Guard(const std::string& id, const std::vector<pid_t>& unrelated) {
     throw ValueError("launcher", "cannot make a socket: ", errno_text());
   socket_ = FileDescriptor(ends[0]);
   const FileDescriptor other(ends[1]), null(open("/dev/null", O_RDWR | O_CLOEXEC));
-  SpawnOptions options{.path = "/proc/self/exe", .argv = {"gradus-guard"}, .start_new_session = true};
+  ProcessOptions options{.path = "/proc/self/exe", .argv = {"gradus-guard"}, .start_new_session = true};
   for (char** variable = environ; *variable; ++variable)
     if (!std::string_view(*variable).starts_with("GRADUS_")) options.env.push_back(*variable);
   options.env.push_back(concat("GRADUS_JOB_GUARD=", other.fd(), ':', getpid()));
   options.in = options.out = options.err = null.fd();
   options.inherit = {other.fd()};
-  pid_ = spawn("launcher", options);
+  pid_ = start_process("launcher", options);
   send(kId, id);
   for (const pid_t pid : unrelated) send(kUnrelated, {reinterpret_cast<const char*>(&pid), sizeof pid});
 }

@@ -23,7 +23,7 @@ class Guard {
   Guard(const Guard&) = delete;
   Guard& operator=(const Guard&) = delete;
 
-  // Returns the socket to the guard, for SpawnOptions::guard: a process that spawn() starts sends its pid
+  // Returns the socket to the guard, for ProcessOptions::guard: a process that start_process() starts sends its pid
   // there, before it can start others. Sending does not fail if the guard has been killed.
   int socket() const { return socket_.fd(); }
   // Removes the announced processes, all of which have ended, from the guard's list.

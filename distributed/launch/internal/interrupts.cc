@@ -44,6 +44,10 @@ Interrupts::~Interrupts() {
   for (const auto& [signal, before] : previous_actions_) sigaction(signal, &before, nullptr);
 }
 
+void interrupt(int signal) {
+  if (pipe_ends[1] >= 0) on_signal(signal);
+}
+
 int Interrupts::fd() const { return pipe_ends[0]; }
 
 int Interrupts::next_signal() {

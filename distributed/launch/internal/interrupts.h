@@ -28,4 +28,7 @@ class Interrupts {
   std::vector<std::pair<int, struct sigaction>> previous_actions_;
 };
 
+// Lets the Interrupts of this process report a signal that did not arrive. Does nothing without one.
+void interrupt(int signal);
+
 }  // namespace gradus::dist::internal

@@ -218,6 +218,87 @@ TEST_P(RanksOnGpus, ACaptureRefusesCollectives) {
   });
 }
 
+TEST_P(RanksOnGpus, PremulSumMultipliesOnTheGpu) {
+  run(2, [] {
+    const int rank = dist::get_rank();  // 1 * 0.5 + 2 * 1.5 = 3.5
+    for (const dist::Reduction& op : {dist::premul_sum(rank + 0.5), dist::premul_sum(scalar(rank + 0.5)),
+                                      dist::premul_sum(filled({1}, rank + 0.5))})
+      for (const bool async : {false, true}) {
+        const Tensor x = filled({5}, rank + 1), root = filled({2}, rank + 1), xs = filled({4}, rank + 1);
+        const Tensor part = filled({2}, 0), parts = filled({2}, 0), list = filled({3}, rank + 1);
+        const Tensor half = full({3}, rank + 1, {.dtype = DType::kF16, .device = own_device()});
+        dist::all_reduce(x, {.op = op, .async_op = async}).wait();
+        dist::all_reduce(half, {.op = op, .async_op = async}).wait();
+        dist::reduce(root, {.dst = 0, .op = op, .async_op = async}).wait();
+        dist::reduce_scatter_tensor(part, xs, {.op = op, .async_op = async}).wait();
+        dist::reduce_scatter_tensor_coalesced({parts}, {xs}, {.op = op, .async_op = async}).wait();
+        dist::all_reduce_coalesced({list}, {.op = op, .async_op = async}).wait();
+        for (const Tensor& y : {x, raw::to(half, DType::kF32), part, parts, list})
+          EXPECT_EQ(y.to_vector<float>(), std::vector<float>(size_t(y.numel()), 3.5f));
+        EXPECT_EQ(root.to_vector<float>(), std::vector<float>(2, rank == 0 ? 3.5f : 2.f));
+        EXPECT_EQ(xs.to_vector<float>(), std::vector<float>(4, float(rank + 1)));
+      }
+  });
+}
+
+TEST_P(RanksOnGpus, CoalescedCallsHaveTheirOwnResults) {
+  run(2, [] {
+    const int rank = dist::get_rank();
+    const Tensor a = filled({3}, rank), b = filled({2, 2}, 10 * rank), c = filled({2}, rank),
+                 d = filled({2}, rank);
+    const Tensor gathered = filled({4}, 0), received = filled({2}, 0);
+    dist::coalesced([&] {
+      dist::all_reduce(a);
+      dist::all_reduce(b);
+      dist::broadcast_coalesced({c, d}, {.src = 1});
+      dist::all_gather_into_tensor_coalesced({gathered}, {filled({2}, rank)});
+    });
+    EXPECT_EQ((a * 1).to_vector<float>(), std::vector<float>(3, 1));
+    EXPECT_EQ((b * 1).to_vector<float>(), std::vector<float>(4, 10));
+    EXPECT_EQ((c + d).to_vector<float>(), std::vector<float>(2, 2));
+    EXPECT_EQ((gathered * 1).to_vector<float>(), (std::vector<float>{0, 0, 1, 1}));
+    dist::coalesced([&] {
+      dist::send(filled({2}, rank), {.dst = 1 - rank});
+      dist::recv(received, {.src = 1 - rank});
+    });
+    EXPECT_EQ((received * 1).to_vector<float>(), std::vector<float>(2, float(1 - rank)));
+    const Tensors all = dist::gather(filled({rank + 1}, rank), {.dst = 1});
+    ASSERT_EQ(all.size(), rank == 1 ? 2u : 0u);
+    if (rank == 1) {
+      EXPECT_EQ(all[1].to_vector<float>(), std::vector<float>(2, 1));
+    }
+  });
+}
+
+TEST_P(RanksOnGpus, AGroupMayKeepToHostMemory) {
+  run(2, [&] {
+    const auto library_calls = [](const dist::Group& group) {
+      const Tensor x = filled({4}, 1);
+      dist::all_reduce(x, {.group = group});  // connects the GPUs
+      dist::barrier();
+      std::optional<cuda::HostCallScope> scope;
+      if (dist::get_rank() == 0) scope.emplace();
+      dist::barrier();
+      dist::all_reduce(x, {.group = group});
+      dist::barrier();
+      EXPECT_EQ(x.to_vector<float>(), std::vector<float>(4, 4));
+      return scope ? scope->total().library_calls : -1;
+    };
+    const bool nccl = GetParam() == Way::kNccl;
+    const dist::Group by_default = dist::new_group({0, 1}),
+                      by_host = dist::new_group({0, 1}, {.backend = "gloo"});
+    // Any member decides for all.
+    const dist::Group by_one = dist::new_group({0, 1}, {.backend = dist::get_rank() == 0 ? "" : "gloo"});
+    const int64_t of_default = library_calls(by_default), of_host = library_calls(by_host),
+                  of_one = library_calls(by_one), of_copy = library_calls(by_host.duplicate());
+    if (dist::get_rank() != 0) return;
+    EXPECT_EQ(of_default, nccl ? 2 : 0);
+    EXPECT_EQ(of_host, 0);
+    EXPECT_EQ(of_one, 0);
+    EXPECT_EQ(of_copy, 0);
+  });
+}
+
 // The other rank learns who failed in the middle of a step.
 TEST_P(RanksOnGpus, AFailedRankIsNamed) {
   std::string text;

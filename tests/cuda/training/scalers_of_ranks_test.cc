@@ -9,7 +9,7 @@
 #include "gradus/autograd/grad_manager.h"
 #include "gradus/autograd/graph/autocast.h"
 #include "gradus/autograd/ops/ops.h"
-#include "gradus/distributed/group/any_rank.h"
+#include "gradus/distributed/group/helpers.h"
 #include "gradus/distributed/group/process_group.h"
 #include "gradus/distributed/group/run_ranks.h"
 #include "gradus/nn/nn.h"

@@ -37,6 +37,41 @@ TEST(Wire, CarriesTensors) {
   EXPECT_EQ(from_wire<std::vector<Tensor>>(to_wire(std::vector<Tensor>{x, Tensor()})).size(), 2u);
 }
 
+// A class with a wire form of its own.
+struct Named {
+  std::string name;
+  Tensor values;
+  void put(WireWriter& writer) const { writer.put(name, values); }
+  void get(WireReader& reader) { reader.get(name, values); }
+};
+struct Point {
+  int x = 0;
+  double y = 0;
+  bool operator==(const Point&) const = default;
+};
+
+TEST(Wire, KeepsContainersAndClasses) {
+  const std::map<std::string, std::vector<int>> map = {{"a", {1, 2}}, {"b", {}}};
+  EXPECT_EQ((from_wire<std::map<std::string, std::vector<int>>>(to_wire(map))), map);
+  const std::tuple tuple(7, std::string("text"), 2.5);
+  EXPECT_EQ((from_wire<std::tuple<int, std::string, double>>(to_wire(tuple))), tuple);
+  EXPECT_EQ(from_wire<std::optional<std::string>>(to_wire(std::optional<std::string>())), std::nullopt);
+  EXPECT_EQ(from_wire<std::optional<std::string>>(to_wire(std::optional<std::string>("x"))), "x");
+  const std::vector<Point> points = {{1, 2.5}, {-3, 0}};
+  EXPECT_EQ(from_wire<std::vector<Point>>(to_wire(points)), points);
+  const Named named = from_wire<Named>(to_wire(Named{"weights", tensor(std::vector<float>{1, 2}, {2})}));
+  EXPECT_EQ(named.name, "weights");
+  EXPECT_EQ(named.values.to_vector<float>(), (std::vector<float>{1, 2}));
+}
+
+TEST(Wire, RefusesMapsOutOfOrder) {
+  using Pairs = std::vector<std::pair<int, int>>;
+  using Map = std::map<int, int>;
+  EXPECT_EQ(from_wire<Map>(to_wire(Pairs{{1, 5}, {2, 6}})), (Map{{1, 5}, {2, 6}}));
+  EXPECT_THROW(from_wire<Map>(to_wire(Pairs{{2, 6}, {1, 5}})), StoreError);
+  EXPECT_THROW(from_wire<Map>(to_wire(Pairs{{1, 5}, {1, 6}})), StoreError);
+}
+
 TEST(Wire, RefusesTruncatedBytes) {
   const auto refuse = []<class T>(const T& value) {
     const std::string bytes = to_wire(value);
@@ -48,6 +83,10 @@ TEST(Wire, RefusesTruncatedBytes) {
   refuse(Shape({2, 3}));
   refuse(std::vector<std::pair<int, std::string>>{{1, "a"}, {2, "b"}});
   refuse(tensor(std::vector<float>{1, 2, 3}, {3}));
+  refuse(std::map<int, std::string>{{1, "a"}, {2, "b"}});
+  refuse(std::optional<int>(1));
+  refuse(Point{1, 2});
+  refuse(Named{"n", tensor(std::vector<float>{1}, {1})});
 }
 
 TEST(Wire, RefusesAbsurdSizes) {
@@ -56,6 +95,7 @@ TEST(Wire, RefusesAbsurdSizes) {
   const std::string bytes = huge.release();
   EXPECT_THROW(from_wire<std::string>(bytes), StoreError);
   EXPECT_THROW(from_wire<std::vector<int>>(bytes), StoreError);
+  EXPECT_THROW((from_wire<std::map<int, int>>(bytes)), StoreError);
   EXPECT_THROW(from_wire<Shape>(to_wire(uint8_t(kMaxDims + 1)) + std::string(8 * (kMaxDims + 1), 'x')),
                StoreError);
 }

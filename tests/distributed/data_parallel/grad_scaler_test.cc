@@ -10,7 +10,7 @@
 #include "gradus/autograd/grad_manager.h"
 #include "gradus/autograd/ops/ops.h"
 #include "gradus/distributed/data_parallel/allreduce_callback.h"
-#include "gradus/distributed/group/any_rank.h"
+#include "gradus/distributed/group/helpers.h"
 #include "gradus/distributed/group/process_group.h"
 #include "gradus/distributed/group/run_ranks.h"
 #include "gradus/optim/optimizers/sgd.h"

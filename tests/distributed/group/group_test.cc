@@ -40,6 +40,8 @@ TEST(Group, WithoutAJobIsOfOne) {
   EXPECT_EQ(get_world_size(), 1);
   EXPECT_EQ(get_local_rank(), 0);
   EXPECT_EQ(get_local_world_size(), 1);
+  EXPECT_EQ(get_node_rank(), 0);
+  EXPECT_EQ(sum_over(get_local_group(), 3), 3);
   destroy_process_group();  // no-op
 }
 
@@ -57,6 +59,27 @@ TEST(Group, OfTheJobKnowsItsRanks) {
     EXPECT_TRUE(Group().is_default());
   });
   EXPECT_FALSE(is_initialized());
+}
+
+TEST(Group, WorldIsThatOfTheRankThatUsesIt) {
+  EXPECT_EQ(WORLD.size(), 1);
+  run_ranks(3, [] {
+    EXPECT_EQ(get_rank(WORLD), get_rank());
+    EXPECT_EQ(sum_over(WORLD, 1), 3);
+  });
+}
+
+TEST(Group, OfAHostHasItsRanks) {
+  run_ranks(5,
+            [] {
+              const int rank = get_rank();  // hosts: {0, 1, 2} and {3, 4}
+              EXPECT_EQ(get_node_rank(), rank / 3);
+              const Group local = get_local_group();
+              EXPECT_THAT(local.ranks(), rank < 3 ? std::vector({0, 1, 2}) : std::vector({3, 4}));
+              EXPECT_EQ(local.rank(), get_local_rank());
+              EXPECT_EQ(sum_over(local, 1), rank < 3 ? 3 : 2);
+            },
+            {.hosts = 2});
 }
 
 TEST(Group, SplitsByColorAndKey) {
@@ -145,6 +168,39 @@ TEST(NewGroup, GivesGroupsThatOverlap) {
         EXPECT_EQ(calls[get_rank() == 3 ? 0 : 1].first.item<double>(), 6 + 3 * round);
       }
     }
+  });
+}
+
+// Whether its GPUs use it is tested with emulated GPUs.
+TEST(NewGroup, TakesABackend) {
+  run_ranks(2, [] {
+    for (const char* backend : {"gloo", "nccl", "cpu:gloo,cuda:nccl"})
+      EXPECT_EQ(sum_over(new_group({0, 1}, {.backend = backend}), 1), 2);
+    EXPECT_EQ(sum_over(new_subgroups(2, {.name = "both", .backend = "gloo"}), 1), 2);
+    EXPECT_THROW(new_group({0, 1}, {.backend = "smoke"}), ValueError);
+    EXPECT_THROW(override_backend("smoke"), ValueError);
+    EXPECT_THROW(new_subgroups(2, {.backend = "smoke"}), ValueError);
+  });
+}
+
+TEST(NewGroup, TakesTheOverriddenBackend) {
+  run_ranks(2, [] {
+    const auto uses_library = [](const Group& group) { return group.state().uses_device_library(); };
+    EXPECT_TRUE(uses_library(new_group({0, 1})));
+    {
+      auto scope = override_backend("gloo");
+      EXPECT_FALSE(uses_library(new_group({0, 1})));
+      EXPECT_FALSE(uses_library(world().duplicate()));
+      EXPECT_TRUE(uses_library(new_group({0, 1}, {.backend = "nccl"})));
+      {
+        auto inner = override_backend("nccl");
+        EXPECT_TRUE(uses_library(new_group({0, 1})));
+      }
+      EXPECT_FALSE(uses_library(new_group({0, 1}).split(0)));
+    }
+    EXPECT_TRUE(uses_library(new_group({0, 1})));
+    const Group by_host = new_group({0, 1}, {.backend = "gloo"});
+    EXPECT_FALSE(uses_library(by_host.duplicate()));
   });
 }
 

@@ -330,6 +330,51 @@ TEST(Objects, ListsAreGivenOnTheRootAlone) {
   });
 }
 
+using Log = std::map<std::string, double>;
+
+TEST(Objects, MayHaveOtherTypesThanStrings) {
+  run_ranks(3, [] {
+    const int rank = get_rank();
+    const Log log = {{"loss", 0.5 * rank}};
+    EXPECT_THAT(all_gather_object(log), ElementsAre(Log{{"loss", 0}}, Log{{"loss", 0.5}}, Log{{"loss", 1}}));
+    EXPECT_EQ(broadcast_object(rank == 2 ? log : Log(), {.src = 2}), (Log{{"loss", 1}}));
+    EXPECT_EQ(gather_object(rank, {.dst = 1}), rank == 1 ? std::vector({0, 1, 2}) : std::vector<int>());
+    EXPECT_EQ(scatter_object<int>(rank == 0 ? std::vector<int>{7, 8, 9} : std::vector<int>()), 7 + rank);
+    const Tensor x = broadcast_object(rank == 0 ? full({2}, 3) : Tensor());
+    EXPECT_EQ(values(x), (std::vector<float>{3, 3}));
+    EXPECT_EQ(bcast_val(std::pair(rank, std::string("x"))), std::pair(0, std::string("x")));
+    EXPECT_EQ(bcast_val(rank == 0 ? "name" : "ignored"), "name");
+    if (rank == 0) send_object(std::optional<int>(4), {.dst = 1});
+    if (rank == 1) {
+      EXPECT_EQ(recv_object<std::optional<int>>({.src = 0}), 4);
+    }
+  });
+}
+
+TEST(Objects, ValIsThatOfTheGroupsFirstRank) {
+  run_ranks(3, [] {
+    const Group group = new_group({2, 0});
+    if (group.is_member()) {
+      EXPECT_EQ(bcast_val(10 * get_rank(), group), 20);
+    }
+  });
+}
+
+TEST(Objects, OfAnotherTypeAreAMismatch) {
+  run_ranks(2, [] {
+    if (get_rank() == 0) {
+      send_object(1, {.dst = 1});
+      send_object("text", {.dst = 1});
+      send_object("int\nabc", {.dst = 1});  // not the four bytes of an int
+      return;
+    }
+    EXPECT_ERROR(MismatchError, recv_object<double>(), "[recv_object] expected a value of type double",
+                 "type int");
+    EXPECT_ERROR(MismatchError, recv_object<double>(), "type double, got a string");
+    EXPECT_THROW(recv_object<int>(), StoreError);
+  });
+}
+
 TEST(Objects, ComeFromAnyRank) {
   run_ranks(3, [] {
     if (get_rank() > 0) return send_object(std::to_string(get_rank()), {.dst = 0});

@@ -5,6 +5,7 @@
 // rank. With the backend "local", ranks are threads. Exit status: the job's if launcher is called, 0 after
 // launch, 2 for an unknown KIND, 3, 4 or 9 if the results of launch are not as expected.
 #include <signal.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -18,6 +19,7 @@
 #include "gradus/distributed/group/collectives.h"
 #include "gradus/distributed/group/process_group.h"
 #include "gradus/distributed/launch/launcher.h"
+#include "gradus/distributed/launch/spawn.h"
 #include "gradus/tensor/ops/creation.h"
 #include "gradus/tensor/runtime/context.h"
 #include "gradus/tensor/runtime/parallel.h"
@@ -105,6 +107,25 @@ int ends_in_order(const std::string& argument) {
   return 0;
 }
 
+[[gnu::noinline]] void write_to(volatile int* p) { *p = 1; }
+[[gnu::noinline]] void crash_here(int* p) {
+  write_to(p);
+  std::cerr << "crashed" << std::endl;  // so that this frame stays
+}
+char recurse(volatile bool* forever) {
+  volatile char frame[4096] = {};
+  if (*forever) frame[1] = recurse(forever);
+  return frame[1];
+}
+void overflow() {
+  volatile bool forever = true;
+  recurse(&forever);
+}
+struct Stops {
+  ~Stops() { throw_here(); }
+  [[gnu::noinline]] static void throw_here() { throw StateError("thread", "of its own"); }
+};
+
 // Rank 1 of 3 ends as `how` names, while the other ranks wait for it in a collective.
 int ends(const std::string& how) {
   return launcher({.nproc_per_node = 3}, [&] {
@@ -117,6 +138,21 @@ int ends(const std::string& how) {
       if (how == "_exit0") _exit(0);
       if (how == "kill") kill(getpid(), SIGKILL);
       if (how == "terminate") std::thread([] { throw StateError("thread", "of its own"); }).join();
+      if (how == "segfault") crash_here(reinterpret_cast<int*>(16));
+      if (how == "segfault in a thread") std::thread([] { crash_here(reinterpret_cast<int*>(16)); }).join();
+      if (how == "abort") std::abort();
+      if (how == "overflow") overflow();
+      if (how == "throw in a destructor") Stops();
+      if (how == "own handler") {
+        signal(SIGSEGV, [](int) { _exit(7); });
+        crash_here(reinterpret_cast<int*>(16));
+      }
+      if (how == "child") {  // its crash is none of the rank's
+        const pid_t child = fork();
+        if (child == 0) crash_here(reinterpret_cast<int*>(16));
+        waitpid(child, nullptr, 0);
+        std::exit(3);
+      }
       if (how == "return") return;
       if (how == "static") {  // the destructor of a static object calls exit again, with status 0
         static struct Last {
@@ -158,6 +194,84 @@ int fails() {
   return 9;
 }
 
+// The ranks get the values that the first process computed, such as its pid.
+int arguments(const std::string& backend) {
+  const Tensor x = full({2}, getpid(), {.dtype = DType::kI64});
+  const std::map<std::string, std::vector<double>> options = {{"lr", {0.5, double(getpid())}}};
+  const auto body = [](pid_t pid, const std::string& text, const Tensor& x,
+                       const std::map<std::string, std::vector<double>>& options) {
+    const bool is_started = std::getenv("GRADUS_LAUNCH") != nullptr;
+    const bool right = pid == (is_started ? getppid() : getpid()) && text == "text" && x.numel() == 2 &&
+                       x.data<int64_t>()[1] == pid && options.at("lr").at(1) == double(pid);
+    x.ptr<int64_t>()[1] = 0;  // of this rank alone
+    barrier();
+    if (!right) throw ValueError("arguments", "rank ", get_rank(), " got other values");
+    int64_t sum = 0;
+    if (rank_and_sum(&sum) == 0) std::cout << "right on " << sum << " / 3 ranks" << std::endl;
+  };
+  const int first = launcher({.nproc_per_node = 2, .backend = backend}, body, getpid(), "text", x, options);
+  return first + launcher({.nproc_per_node = 2, .backend = backend}, body, getpid(), "text", x, options);
+}
+
+// argument: how rank 1 of 3 ends, in words of `ends`, or "none". Prints the error that spawn throws.
+int spawn_ends(const std::string& how, const std::string& backend = "cpu:gloo,cuda:nccl") {
+  try {
+    spawn(
+        {.nprocs = 3, .backend = backend},
+        [](int rank, const std::string& how) {
+          if (rank == 1) {
+            if (how == "throw") throw ShapeError("matmul", "inner sizes 3 and 4 differ");
+            if (how == "exit") std::exit(3);
+            if (how == "kill") kill(getpid(), SIGKILL);
+          }
+          rank_and_sum();
+        },
+        how);
+    std::cout << "no error" << std::endl;
+  } catch (const ProcessRaisedError& e) {
+    std::cout << "raised by rank " << e.rank() << (e.pid() > 0 ? " with a pid: " : ": ") << e.what()
+              << std::endl;
+  } catch (const ProcessExitedError& e) {
+    std::cout << "exit of rank " << e.rank() << (e.pid() > 0 ? " with a pid" : "") << ", code "
+              << e.exit_code() << ", signal " << e.signal() << ' ' << e.signal_name() << ": " << e.what()
+              << std::endl;
+  }
+  return 0;
+}
+
+// spawn without join, beside the program, and then another call.
+int spawn_context() {
+  SpawnContext context = spawn(
+      {.nprocs = 2, .join = false},
+      [](int rank, std::chrono::milliseconds::rep pause) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(pause));
+        if (rank_and_sum() != rank) throw ValueError("spawn", "another rank");
+      },
+      int64_t(1000));
+  const bool early =
+      context.join(Milliseconds(1));  // true in the ranks of the next call, which get the outcome
+  while (!early && context.pids().empty()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  const size_t pids = context.pids().size();
+  if (!context.join() || !context.join(Milliseconds(1))) return 4;
+  return launcher(
+      {.nproc_per_node = 2},
+      [](size_t pids, bool early) {
+        if (rank_and_sum() == 0)
+          std::cout << "spawned " << pids << " ranks, " << (early ? "late" : "and then launched")
+                    << std::endl;
+      },
+      pids, early);
+}
+
+// The destructor of a daemon's context ends ranks that never end.
+int spawn_daemon() {
+  {
+    SpawnContext context = spawn({.nprocs = 2, .join = false, .daemon = true}, [](int) { pause(); });
+  }
+  std::cout << "ended" << std::endl;
+  return 0;
+}
+
 // Runs the scenario `kind` and returns the exit status. Scenarios without a function are named after their
 // case.
 int run(const std::string& kind, const std::string& argument) {
@@ -169,6 +283,13 @@ int run(const std::string& kind, const std::string& argument) {
   if (kind == "ends") return ends(argument);
   if (kind == "never-joins") return never_joins(argument);
   if (kind == "fails") return fails();
+  if (kind == "arguments") return arguments(argument);
+  if (kind == "spawn-ends") return spawn_ends(argument);
+  if (kind == "spawn-local") return spawn_ends(argument, "local");
+  if (kind == "spawn-context") return spawn_context();
+  if (kind == "spawn-daemon") return spawn_daemon();
+  if (kind == "bare")  // as many ranks as GPUs: one here
+    return launcher([] { std::cout << "rank 0 of " << get_world_size() << std::endl; });
   if (kind == "local-fails")
     return launcher({.nproc_per_node = 2, .backend = "local"}, [] {
       if (get_rank() == 1) throw ShapeError("matmul", "inner sizes 3 and 4 differ");

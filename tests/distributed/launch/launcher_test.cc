@@ -6,8 +6,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <memory>
 
+#include "gradus/distributed/launch/spawn.h"
 #include "gradus/tensor/runtime/parallel.h"
 #include "gradus/tests/distributed/subprocess.h"
 #include "gradus/tests/support/error.h"
@@ -18,6 +20,7 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::Not;
 
 constexpr const char* kProgram = "tests/distributed/launch/launch_program";
 
@@ -61,6 +64,65 @@ TEST(Launcher, RanksShareTheCores) {
   EXPECT_EQ(run("threads", "3")->out(), "3 3\n");
 }
 
+TEST(Launcher, RanksGetTheArgumentsOfTheFirstProcess) {
+  for (const char* backend : {"gloo", "local"}) {
+    const auto p = run("arguments", backend);
+    EXPECT_EQ(p->wait(), 0) << p->err();
+    EXPECT_EQ(p->out(), "right on 3 / 3 ranks\nright on 3 / 3 ranks\n");
+  }
+}
+
+TEST(Launcher, UnderGradusRunTheArgumentsAreTheRanksOwn) {
+  Subprocess p({"distributed/launch/gradus-run", "--nproc-per-node", "2", kProgram, "arguments", "gloo"});
+  EXPECT_EQ(p.wait(), 0) << p.err();
+  EXPECT_EQ(p.out(), "right on 3 / 3 ranks\nright on 3 / 3 ranks\n");
+}
+
+TEST(Launcher, HasADefaultNumberOfRanks) {
+  EXPECT_EQ(run("bare", "", {{"CUDA_VISIBLE_DEVICES", ""}})->out(), "rank 0 of 1\n");
+}
+
+// ---- spawn ----
+
+TEST(Spawn, ThrowsTheFirstFailure) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"none", "no error\n"},
+      {"throw",
+       "raised by rank 1 with a pid: [spawn] rank 1 failed: ShapeError: [matmul] inner sizes 3 and 4 "
+       "differ\n"},
+      {"exit", "exit of rank 1 with a pid, code 3, signal 0 : [spawn] rank 1 exited with code 3\n"},
+      {"kill",
+       "exit of rank 1 with a pid, code -1, signal 9 SIGKILL: [spawn] rank 1 was killed by signal 9 "
+       "(SIGKILL)\n"},
+  };
+  for (const auto& [how, text] : cases) {
+    const auto p = run("spawn-ends", how);
+    EXPECT_EQ(p->wait(), 0) << how << p->err();
+    EXPECT_EQ(p->out(), text);
+  }
+  EXPECT_EQ(run("spawn-local", "throw")->out(),
+            "raised by rank 1: [spawn] rank 1 failed: ShapeError: [matmul] inner sizes 3 and 4 differ\n");
+}
+
+TEST(Spawn, UnderGradusRunCallsTheFunction) {
+  Subprocess p({"distributed/launch/gradus-run", "--nproc-per-node", "3", kProgram, "spawn-ends", "none"});
+  EXPECT_EQ(p.wait(), 0) << p.err();
+  EXPECT_EQ(p.out(), "no error\nno error\nno error\n");
+}
+
+TEST(Spawn, MayReturnBeforeTheRanksEnd) {
+  const auto p = run("spawn-context");
+  EXPECT_EQ(p->wait(), 0) << p->err();
+  EXPECT_EQ(p->out(), "spawned 2 ranks, and then launched\n");
+}
+
+TEST(Spawn, EndsDaemonsWithTheirContext) {
+  const auto p = run("spawn-daemon");
+  EXPECT_EQ(p->wait(), 0) << p->err();
+  EXPECT_EQ(p->out(), "ended\n");
+  EXPECT_LT(p->seconds(), 10);
+}
+
 // ---- failures ----
 
 TEST(Launcher, TheFirstFailureIsTheOneThatCounts) {
@@ -87,6 +149,57 @@ TEST(Launcher, TheFirstFailureIsTheOneThatCounts) {
                                                           " +process [0-9]+ +exit code 1 "
                                                           "+because of it")));
   }
+}
+
+// Sanitizers have handlers of their own.
+TEST(Launcher, ShowsWhereARankCrashed) {
+  struct Case {
+    const char* how;
+    std::vector<const char*> parts;
+  };
+  const Case cases[] = {
+      {"segfault",
+       {"rank 1 was killed by signal 11 (SIGSEGV)\n", "\n  signal 11 (SIGSEGV) at address 0x10\n",
+        "#0 (anonymous namespace)::write_to(int volatile*)+", "#1 (anonymous namespace)::crash_here(int*)+",
+        " (launch_program)\n"}},
+      {"segfault in a thread",
+       {"(SIGSEGV)\n", "at address 0x10\n", "#1 (anonymous namespace)::crash_here(int*)+"}},
+      {"overflow", {"(SIGSEGV)\n", "#1 (anonymous namespace)::recurse(bool volatile*)+"}},
+      {"abort", {"rank 1 was killed by signal 6 (SIGABRT)\n", "\n  signal 6 (SIGABRT)\n", " abort+"}},
+      {"throw in a destructor",
+       {"StateError: [thread] of its own\n", "\n  traceback:\n", "Stops::throw_here()+"}},
+      {"terminate", {"StateError: [thread] of its own\n", "\n  traceback:\n", "launch_program"}},
+  };
+  for (const Case& c : cases) {
+    const auto p = run("ends", c.how);
+    EXPECT_EQ(p->wait(), 1) << c.how;
+    EXPECT_LT(p->seconds(), 5) << c.how;
+    for (const char* part : c.parts) EXPECT_THAT(p->err(), HasSubstr(part)) << c.how;
+  }
+}
+
+TEST(Launcher, LeavesHandlersOfTheProgramAndCrashesOfChildrenAlone) {
+  for (const auto& [how, code] : {std::pair("own handler", 7), {"child", 3}}) {
+    const auto p = run("ends", how);
+    EXPECT_EQ(p->wait(), 1);
+    EXPECT_THAT(p->err(), AllOf(HasSubstr(concat("rank 1 exited with code ", code)),
+                                Not(HasSubstr("traceback")), Not(HasSubstr("#0"))));
+  }
+}
+
+TEST(Launcher, KeepsTheBacktraceInTheErrorFile) {
+  TestFolder logs;
+  Subprocess p({"distributed/launch/gradus-run", "--nproc-per-node", "3", "--log-dir", logs.path(), kProgram,
+                "ends", "segfault"});
+  EXPECT_EQ(p.wait(), 1);
+  EXPECT_THAT(p.err(), HasSubstr("crash_here(int*)+"));
+  std::string content;
+  for (const auto& file : std::filesystem::recursive_directory_iterator(logs.path()))
+    if (file.path().filename() == "error.json" && file.path().parent_path().filename() == "1")
+      content = read_whole(file.path());
+  EXPECT_THAT(content,
+              AllOf(testing::StartsWith(R"({"message": {"message": "signal 11 (SIGSEGV) at address 0x10",)"),
+                    HasSubstr("launch_program+0x"), testing::EndsWith("}")));
 }
 
 // The limit of 30 s is far below the timeout of ten minutes.
@@ -226,6 +339,8 @@ TEST(Launcher, OptionsThatDoNotFitAreRefused) {
   EXPECT_THAT(error_of({.threads_per_rank = -1}), HasSubstr("threads_per_rank is -1"));
   EXPECT_THAT(error_of({.timeout = Milliseconds(0)}), HasSubstr("timeout is 0"));
   EXPECT_THAT(error_of({.shutdown_timeout = Milliseconds(-1)}), HasSubstr("shutdown_timeout is -1"));
+  EXPECT_EQ(gradus::error_of<ValueError>([] { spawn({.nprocs = 0}, [](int) {}); }),
+            "[spawn] nprocs must be at least 1, got 0");
 }
 
 }  // namespace

@@ -5,7 +5,7 @@
 
 #include "gradus/autograd/ops/ops.h"
 #include "gradus/distributed/data_parallel/sync_batch_norm.h"
-#include "gradus/distributed/group/any_rank.h"
+#include "gradus/distributed/group/helpers.h"
 #include "gradus/distributed/group/process_group.h"
 #include "gradus/distributed/group/run_ranks.h"
 #include "gradus/distributed/pipeline/pipeline.h"

@@ -8,7 +8,7 @@
 
 #include "gradus/autograd/graph/autocast.h"
 #include "gradus/distributed/base/error.h"
-#include "gradus/distributed/group/any_rank.h"
+#include "gradus/distributed/group/helpers.h"
 #include "gradus/distributed/group/process_group.h"
 #include "gradus/tests/distributed/pipeline/unet_training.h"
 
