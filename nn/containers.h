@@ -1,4 +1,4 @@
-// ModuleList, ModuleDict and ParameterList: children or parameters in a list, or under names. The containers
+// ModuleList, ModuleDict, ParameterList and ParameterDict: children or parameters in a list, or under names. The containers
 // have no forward: the module that owns a container calls the children.
 //
 //   nn::ModuleList<Block> blocks{this, "blocks"};           // "blocks.0", "blocks.1", ...
@@ -165,6 +165,28 @@ class ParameterList final : public Module {
   Parameter& operator[](size_t i) const;  // Errors: IndexError
 
  private:
+  std::vector<std::unique_ptr<Parameter>> items_;
+};
+
+// Parameters under names, in the order of insertion.
+class ParameterDict final : public Module {
+ public:
+  ParameterDict();
+  ParameterDict(Module* parent, std::string name);
+  ~ParameterDict() override;
+
+  // Errors: ValueError for a key that is empty, dotted or taken.
+  Parameter& add(const std::string& key, Tensor value);
+  size_t size() const { return items_.size(); }
+  auto begin() const { return internal::PointeeIterator(items_.begin()); }  // over Parameter&
+  auto end() const { return internal::PointeeIterator(items_.end()); }
+  bool contains(const std::string& key) const { return get(key); }
+  Parameter& operator[](const std::string& key) const;  // Errors: IndexError
+  const std::vector<std::string>& keys() const { return keys_; }
+
+ private:
+  Parameter* get(const std::string& key) const;
+  std::vector<std::string> keys_;
   std::vector<std::unique_ptr<Parameter>> items_;
 };
 

@@ -11,6 +11,7 @@
 
 #include "gradus/autograd/ops/linalg/distance.h"
 #include "gradus/autograd/ops/losses/cross_entropy.h"
+#include "gradus/autograd/ops/losses/ctc_loss.h"
 #include "gradus/autograd/ops/losses/margin_losses.h"
 #include "gradus/autograd/ops/losses/pointwise_losses.h"
 
@@ -22,6 +23,7 @@ using gradus::binary_cross_entropy_with_logits_to;
 using gradus::cosine_embedding_loss;
 using gradus::cosine_similarity;
 using gradus::cross_entropy;
+using gradus::ctc_loss;
 using gradus::gaussian_nll_loss;
 using gradus::hinge_embedding_loss;
 using gradus::huber_loss;
@@ -31,6 +33,7 @@ using gradus::margin_ranking_loss;
 using gradus::mse_loss;
 using gradus::mse_loss_to;
 using gradus::multi_margin_loss;
+using gradus::multilabel_margin_loss;
 using gradus::multilabel_soft_margin_loss;
 using gradus::nll_loss;
 using gradus::pairwise_distance;
@@ -65,6 +68,7 @@ using BCEWithLogitsLoss = Loss<&gradus::binary_cross_entropy_with_logits>;
 using CosineEmbeddingLoss = Loss<&gradus::cosine_embedding_loss>;
 using CosineSimilarity = Loss<&gradus::cosine_similarity>;
 using CrossEntropyLoss = Loss<&gradus::cross_entropy>;
+using CTCLoss = Loss<&gradus::ctc_loss>;
 using GaussianNLLLoss = Loss<&gradus::gaussian_nll_loss>;
 using HingeEmbeddingLoss = Loss<&gradus::hinge_embedding_loss>;
 using HuberLoss = Loss<&gradus::huber_loss>;
@@ -72,6 +76,7 @@ using KLDivLoss = Loss<&gradus::kl_div>;
 using L1Loss = Loss<&gradus::l1_loss>;
 using MarginRankingLoss = Loss<&gradus::margin_ranking_loss>;
 using MSELoss = Loss<&gradus::mse_loss>;
+using MultiLabelMarginLoss = Loss<&gradus::multilabel_margin_loss>;
 using MultiLabelSoftMarginLoss = Loss<&gradus::multilabel_soft_margin_loss>;
 using MultiMarginLoss = Loss<&gradus::multi_margin_loss>;
 using NLLLoss = Loss<&gradus::nll_loss>;

@@ -118,6 +118,31 @@ void Module::convert_registered(const std::string& name, Tensor& member) const {
   if (device) member = raw::to(member, *device);
 }
 
+Tensor Module::uninitialized() {
+  uninitialized_ = true;
+  return {};
+}
+
+void Module::initialize(Tensor& member, Tensor value) {
+  for (const std::vector<Slot>* slots : {&parameters_, &buffers_})
+    for (const Slot& s : *slots)
+      if (s.tensor == &member) convert_registered(s.name, value);
+  member = std::move(value);
+}
+
+bool Module::is_initialized() const {
+  return !uninitialized_ &&
+         std::ranges::all_of(children_, [](const Module* child) { return child->is_initialized(); });
+}
+
+void Module::check_initialized() const {
+  if (uninitialized_)
+    throw StateError("Module", type_name(), path().empty() ? "" : " ", path(),
+                     " has a size of kLazy: call the network once, on an input of the right size, before its "
+                     "parameters are attached, counted, loaded or saved");
+  for (const Module* child : children_) child->check_initialized();
+}
+
 void Module::register_parameter(std::string name, Tensor& member) {
   check_new_name(name);
   if (member.defined() && !is_floating(member.dtype()))
@@ -182,6 +207,7 @@ Module& Module::find(const std::string& path) {
 }
 
 StateDict Module::named_parameters() const {
+  check_initialized();
   StateDict all;
   std::unordered_set<const TensorImpl*> seen;
   each_slot("", [&](std::string name, const Slot& s, bool is_parameter) {
@@ -192,6 +218,7 @@ StateDict Module::named_parameters() const {
 }
 
 StateDict Module::named_buffers() const {
+  check_initialized();
   StateDict all;
   std::unordered_set<const TensorImpl*> seen;
   each_slot("", [&](std::string name, const Slot& s, bool is_parameter) {
@@ -214,6 +241,7 @@ std::vector<Tensor> Module::parameters() const { return tensors_of(named_paramet
 std::vector<Tensor> Module::buffers() const { return tensors_of(named_buffers()); }
 
 Tensor Module::parameter(const std::string& name) const {
+  check_initialized();
   Tensor found;  // searches all slots, because a shared parameter has several names
   each_slot("", [&](const std::string& own, const Slot& s, bool is_parameter) {
     if (is_parameter && own == name) found = *s.tensor;
@@ -230,6 +258,7 @@ int64_t Module::num_parameters() const {
 }
 
 StateDict Module::state_dict() const {
+  check_initialized();
   StateDict state;
   each_slot("", [&](std::string name, const Slot& s, bool) {
     if (s.persistent) state.emplace_back(std::move(name), *s.tensor);
@@ -494,6 +523,7 @@ ParameterScope::ParameterScope(Module& module, const std::vector<Tensor>& tensor
 
 ParameterScope::ParameterScope(Module& module, const StateDict& tensors, ParameterScopeOptions options)
     : module_(module) {
+  module.check_initialized();
   struct Own {
     Tensor* slot;
     bool is_parameter;

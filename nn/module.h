@@ -146,6 +146,9 @@ class Module {
   std::vector<Tensor> buffers() const;
   StateDict named_buffers() const;
   int64_t num_parameters() const;  // elements of parameters()
+  // Returns false while this module, or one below, is a layer with a size of kLazy before its first call. All
+  // functions that return or replace parameters and buffers then throw a StateError; to(), train() and apply() work.
+  bool is_initialized() const;
 
   // Register a tensor member of the module, which must live as long as the module. An undefined tensor counts
   // as absent.
@@ -200,6 +203,14 @@ class Module {
   virtual std::string extra_repr() const { return ""; }
 
  protected:
+  // For layers with a size of kLazy. uninitialized() marks the module, and returns an undefined tensor, the value of
+  // its parameters until then. The first call sets each with `initialize`, which converts the value as at a
+  // registration, and then calls set_initialized.
+  Tensor uninitialized();
+  void initialize(Tensor& member, Tensor value);
+  void set_initialized() { uninitialized_ = false; }
+  bool has_sizes() const { return !uninitialized_; }
+
   // Adds the module's name to the Context's module path, which errors and profiles report, during a call.
   class CallScope {
    public:
@@ -241,6 +252,7 @@ class Module {
   };
 
   void check_new_name(const std::string& name) const;
+  void check_initialized() const;  // Errors: StateError
   template <class F>
   bool any_parameter(const F& predicate) const;  // of this module or below; predicate(tensor)
   void warn_unregistered_call(const Module& outer) const;
@@ -257,6 +269,7 @@ class Module {
   std::optional<DType> dtype_;  // of the last to(), for tensors registered later
   std::optional<Device> device_;
   bool training_ = true;
+  bool uninitialized_ = false;  // a size is kLazy, and there was no call
   int open_scopes_ = 0;  // number of this module's open ParameterScopes
 };
 

@@ -6,6 +6,7 @@
 #include "gradus/nn/init.h"
 #include "gradus/nn/layer.h"
 #include "gradus/nn/layers/activations.h"
+#include "gradus/nn/layers/adaptive_softmax.h"
 #include "gradus/nn/layers/attention.h"
 #include "gradus/nn/layers/batch_norm.h"
 #include "gradus/nn/layers/conv.h"

@@ -6,6 +6,7 @@
 
 #include <concepts>
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -14,6 +15,10 @@
 #include "gradus/tensor/base/fields.h"
 
 namespace gradus::nn {
+
+// A number of input features or channels that the first call determines, as in torch.nn.LazyLinear:
+// nn::Linear fc({.in = nn::kLazy, .out = 10}).
+inline constexpr int64_t kLazy = std::numeric_limits<int64_t>::min();
 
 // Returns "in=20, out=30, bias=false": all options up to the last Required one, and further options that
 // differ from their defaults. Numbers, sizes and shapes print as in errors (3x3, [8,4]), lists as shapes,
@@ -32,6 +37,8 @@ template <class T, OptionName name> constexpr bool is_required<Required<T, name>
 template <class T> std::string value_text(const T& v) {
   if constexpr (is_required<T>) {
     return value_text(*v);
+  } else if constexpr (std::same_as<T, int64_t>) {
+    return v == kLazy ? "lazy" : concat(v);
   } else if constexpr (std::same_as<T, bool>) {
     return v ? "true" : "false";
   } else if constexpr (std::is_enum_v<T>) {
@@ -105,6 +112,10 @@ template <class O, class Base = Module> class ModuleWith : public Base {
   template <int = 0> explicit ModuleWith(internal::NoOptions) : ModuleWith() {}
   const Options& options() const { return options_; }
   std::string extra_repr() const override;
+
+ protected:
+  // Replaces kLazy by a size.
+  Options& mutable_options() { return options_; }
 
  private:
   Options options_;

@@ -19,9 +19,10 @@ void add_lines(const Module& m, int indent, std::vector<Line>& lines) {
   const std::string pad(static_cast<size_t>(indent), ' ');
   const std::string label = m.name().empty() ? "" : "(" + m.name() + "): ";
   const std::string head = pad + (indent ? label : "") + m.type_name() + "(" + m.extra_repr();
-  const int64_t n = m.num_parameters();
+  const bool known = m.is_initialized();
+  const int64_t n = known ? m.num_parameters() : 0;
   if (m.children().empty()) {
-    lines.push_back({head + ")", n ? with_commas(n) : ""});
+    lines.push_back({head + ")", !known ? "uninitialized" : n ? with_commas(n) : ""});
     return;
   }
   lines.push_back({head, indent && n ? with_commas(n) : ""});
@@ -44,6 +45,7 @@ std::string to_string(const Module& m) {
       out += std::string(width - l.text.size() + 2 + digits - l.count.size(), ' ') + l.count;
     out += '\n';
   }
+  if (!m.is_initialized()) return out + "uninitialized until its first call";
   const std::vector<Tensor> parameters = m.parameters();
   int64_t bytes = 0;
   for (const Tensor& p : parameters) bytes += p.nbytes();

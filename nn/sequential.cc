@@ -17,6 +17,25 @@ ParameterList::ParameterList() = default;
 ParameterList::ParameterList(Module* parent, std::string name) : Module(parent, std::move(name)) {}
 ParameterList::~ParameterList() = default;
 
+ParameterDict::ParameterDict() = default;
+ParameterDict::ParameterDict(Module* parent, std::string name) : Module(parent, std::move(name)) {}
+ParameterDict::~ParameterDict() = default;
+
+Parameter& ParameterDict::add(const std::string& key, Tensor value) {
+  items_.push_back(std::make_unique<Parameter>(this, key, std::move(value)));
+  keys_.push_back(key);
+  return *items_.back();
+}
+Parameter* ParameterDict::get(const std::string& key) const {
+  for (size_t i = 0; i < keys_.size(); ++i)
+    if (keys_[i] == key) return items_[i].get();
+  return nullptr;
+}
+Parameter& ParameterDict::operator[](const std::string& key) const {
+  if (Parameter* p = get(key)) return *p;
+  throw IndexError("ParameterDict", "no parameter is named '", key, "'");
+}
+
 Parameter& ParameterList::add(Tensor value) {
   items_.push_back(std::make_unique<Parameter>(this, std::to_string(size()), std::move(value)));
   return *items_.back();

@@ -1,17 +1,23 @@
 // Embedding lookup, by index_select on the flattened index. The gradient of the weight is the scatter-add of
 // the rows of dy: dense, or sparse (the pairs of index and row of dy, on CPUs alone). embedding_renorm_
-// limits the norms of rows in place. Arguments are checked here, index values by the kernels.
+// limits the norms of rows in place. embedding_bag is composed of embedding and index_add or scatter_reduce.
+// Arguments are checked here, index values by the kernels.
 #include "gradus/autograd/ops/embedding.h"
 
 #include "gradus/autograd/graph/record.h"
 #include "gradus/autograd/graph/sparse_gradient.h"
 #include "gradus/autograd/ops/arithmetic.h"
 #include "gradus/autograd/ops/comparison.h"
+#include "gradus/autograd/ops/copy.h"
+#include "gradus/autograd/ops/index.h"
+#include "gradus/autograd/ops/precision.h"
+#include "gradus/autograd/ops/sort.h"
 #include "gradus/autograd/ops/view.h"
 #include "gradus/tensor/op_call.h"
 #include "gradus/tensor/ops/arithmetic.h"
 #include "gradus/tensor/ops/comparison.h"
 #include "gradus/tensor/ops/copy.h"
+#include "gradus/tensor/ops/creation.h"
 #include "gradus/tensor/ops/index.h"
 #include "gradus/tensor/ops/reduce.h"
 #include "gradus/tensor/ops/view.h"
@@ -67,6 +73,81 @@ Tensor embedding(const Tensor& index, const Tensor& weight, EmbeddingFuncOptions
                                             padding);
              }));
   return y;
+}
+
+namespace {
+
+constexpr const char* kBag = "embedding_bag";
+
+// Errors: ValueError unless the offsets, on a CPU, begin with 0, do not decrease, and are at most n.
+void check_offsets(const Tensor& offsets, int64_t n) {
+  if (offsets.device().type != DeviceType::kCPU) return;
+  int64_t previous = 0;
+  const std::vector<int64_t> all = offsets.to_vector<int64_t>();
+  if (all.empty() ? n > 0 : all[0] != 0)
+    throw ValueError(kBag, "expected offsets that begin with 0, got ",
+                     all.empty() ? "none" : concat(all[0]).c_str());
+  for (const int64_t offset : all) {
+    if (offset < previous || offset > n)
+      throw ValueError(kBag, "expected offsets in ascending order of at most ", n, ", got ", offset, " after ",
+                       previous);
+    previous = offset;
+  }
+}
+
+// Returns the bag of each entry, i64 [number of entries]; `bags` is the number of bags. Entries behind the last bag
+// have the number `bags`.
+Tensor bag_numbers(const Tensor& index, const Tensor& offsets, int64_t bags) {
+  const TensorOptions integers{.dtype = DType::kI64, .device = index.device()};
+  if (index.dim() == 2) return flat(raw::expand(raw::unsqueeze(arange(bags, integers), 1), index.shape()));
+  check_offsets(offsets, index.numel());
+  return searchsorted(raw::to(offsets, DType::kI64), arange(index.numel(), integers), {.right = true}) - 1;
+}
+
+}  // namespace
+
+Tensor embedding_bag(const Tensor& index, const Tensor& weight, const Tensor& offsets,
+                     const EmbeddingBagFuncOptions& o) {
+  const OpCall call(kBag, {{"index", index}, {"weight", weight}});
+  check_table(weight, index, kBag);
+  if (offsets.defined()) raw::check_index(offsets, weight, kBag);
+  if (index.dim() == 1 && !offsets.defined())
+    throw StateError(kBag, "offsets is undefined; index of one dim needs the first entry of each bag");
+  if (offsets.defined() ? index.dim() != 1 || offsets.dim() != 1 : index.dim() != 2)
+    throw ShapeError(kBag, "expected index [B,n] without offsets, or [n] with offsets [B], got ", describe(index),
+                     " and ", offsets.defined() ? describe(offsets) : "no offsets");
+  const int64_t bags = (offsets.defined() ? offsets.size(0) - o.include_last_offset : index.size(0));
+  if (bags < 0) throw ShapeError(kBag, "include_last_offset needs an offset, got ", describe(offsets));
+  if (o.per_sample_weights.defined()) {
+    if (o.mode != BagMode::kSum) throw ValueError(kBag, "per_sample_weights needs the mode kSum");
+    if (o.per_sample_weights.shape() != index.shape())
+      throw ShapeError(kBag, "expected per_sample_weights like index ", describe(index), ", got ",
+                       describe(o.per_sample_weights));
+  }
+  if (o.mode == BagMode::kMax && (o.scale_grad_by_freq || o.sparse))
+    throw ValueError(kBag, "the mode kMax takes no ", o.sparse ? "sparse" : "scale_grad_by_freq");
+
+  // Entries that do not count belong to one bag more, which is cut off at the end.
+  Tensor bag = bag_numbers(index, offsets, bags);
+  Tensor rows = autograd::at_least_f32(
+      embedding(flat(index), weight,
+                {.padding_idx = o.padding_idx, .scale_grad_by_freq = o.scale_grad_by_freq, .sparse = o.sparse}));
+  if (o.padding_idx) {
+    const int64_t padding = *o.padding_idx + (*o.padding_idx < 0 ? weight.size(0) : 0);
+    bag = where(eq(flat(index), padding), bags, bag);
+  }
+  if (o.per_sample_weights.defined()) rows = rows * reshape(o.per_sample_weights, {index.numel(), 1});
+  const TensorOptions like{.dtype = rows.dtype(), .device = rows.device()};
+  const Tensor none = zeros({bags + 1, weight.size(1)}, like);
+  Tensor y;
+  if (o.mode == BagMode::kMax)
+    y = scatter_reduce(none, 0, raw::expand(raw::unsqueeze(bag, 1), rows.shape()), rows, ScatterReduce::kAmax,
+                       {.include_self = false});
+  else
+    y = index_add(none, 0, bag, rows);
+  if (o.mode == BagMode::kMean)
+    y = y / unsqueeze(clamp(index_add(zeros({bags + 1}, like), 0, bag, ones({index.numel()}, like)), 1), 1);
+  return to(narrow(y, 0, 0, bags), weight.dtype());
 }
 
 Tensor embedding_backward(const Tensor& dy, const Tensor& index, int64_t rows, int64_t skip) {

@@ -1,4 +1,4 @@
-// Embedding lookup: rows of a weight matrix selected by integer indices.
+// Embedding lookup: rows of a weight matrix selected by integer indices, and sums, means and maxima of such rows.
 #pragma once
 
 #include <optional>
@@ -21,6 +21,27 @@ struct EmbeddingFuncOptions {
 // outside of [0, V), or padding_idx outside of [-V, V); DeviceError.
 // Grad: to weight, dy added to the rows that were read, except to row padding_idx.
 Tensor embedding(const Tensor& index, const Tensor& weight, EmbeddingFuncOptions options = {});
+
+enum class BagMode { kSum, kMean, kMax };
+
+struct EmbeddingBagFuncOptions {
+  BagMode mode = BagMode::kMean;
+  Tensor per_sample_weights = {};    // like `index`, of weight's dtype: factors of the rows; kSum only
+  bool include_last_offset = false;  // offsets has a last element more: the end of the last bag
+  // As EmbeddingFuncOptions. Entries of padding_idx do not count. kMax takes no scale_grad_by_freq and no sparse.
+  std::optional<int64_t> padding_idx = {};
+  bool scale_grad_by_freq = false;
+  bool sparse = false;
+};
+
+// Returns the sum, mean or maximum of the rows of `weight` at the indices of each bag: a row of `index` [B,n], or, for
+// `index` [n], the entries from offsets[b] on to the next offset. An empty bag gives 0.
+// Shapes: index [B,n], weight [V,E] -> [B,E]; index [n], offsets [B] -> [B,E].
+// Errors: as embedding; also ShapeError for other shapes, StateError for index [n] without offsets; ValueError for options that the mode does not take, and for
+// offsets on a CPU that do not begin with 0, decrease or exceed n.
+// Grad: to weight and per_sample_weights. With kMax dy is divided evenly among equal maxima.
+Tensor embedding_bag(const Tensor& index, const Tensor& weight, const Tensor& offsets = {},
+                     const EmbeddingBagFuncOptions& options = {});
 
 // Gradient of embedding: dw[v] = sum of the rows dy[i] with index[i] = v, over i with index[i] != skip. A
 // negative `skip` skips none.

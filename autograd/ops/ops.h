@@ -25,6 +25,7 @@
 #include "gradus/autograd/ops/linalg/linalg.h"
 #include "gradus/autograd/ops/linalg/matmul.h"
 #include "gradus/autograd/ops/losses/cross_entropy.h"
+#include "gradus/autograd/ops/losses/ctc_loss.h"
 #include "gradus/autograd/ops/losses/margin_losses.h"
 #include "gradus/autograd/ops/losses/pointwise_losses.h"
 #include "gradus/autograd/ops/math.h"

@@ -24,7 +24,8 @@
 namespace gradus::nn {
 
 // Returns [features] filled with `value`; undefined unless `enabled`.
-Tensor BatchNorm::initial(bool enabled, double value) const {
+Tensor BatchNorm::initial(bool enabled, double value) {
+  if (options().features == kLazy) return uninitialized();
   if (options().features < 1)
     throw ValueError("BatchNorm", "expected features >= 1, got ", *options().features);
   if (!enabled) return {};
@@ -114,6 +115,7 @@ template <class Op> Tensor BatchNorm::forward_op(Op op, const Tensor& x) {
 }
 
 Tensor BatchNorm::forward(const Tensor& x) {
+  check_input(x);
   // On the meta device there are no statistics to exchange.
   return reduces_statistics() && has_data(x) ? forward_synchronized(x) : forward_op(batch_norm, x);
 }
@@ -155,7 +157,6 @@ Tensor BatchNorm::add_relu(const Tensor& x, Tensor residual) {
 // squared differences are combined as in Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm
 // for computing sample variances", 1979, which avoids cancellation for large means.
 Tensor BatchNorm::forward_synchronized(const Tensor& x) {
-  check_input(x);
   const int64_t C = *options().features;
   const BatchStatistics local = batch_statistics(x);
   const Tensor count = empty({1}, {DType::kF64, x.device()});
@@ -191,12 +192,21 @@ Tensor BatchNorm::forward_synchronized(const Tensor& x) {
   return batch_norm_by(local.x, mean, var, weight, bias, options().eps);
 }
 
-// Throws ShapeError unless x has a shape that the layer takes.
-void BatchNorm::check_input(const Tensor& x) const {
+// Throws ShapeError unless x has a shape that the layer takes. Creates the parameters and buffers of a layer with
+// features = kLazy in its first call.
+void BatchNorm::check_input(const Tensor& x) {
   const int rank = spatial_dims();
-  const int64_t features = *options().features;
   const bool fits = x.dim() == rank + 2 || (rank == 1 && x.dim() == 2);
-  if (fits && x.size(1) == features) return;
+  if (fits && !has_sizes()) {
+    mutable_options().features = x.size(1);
+    initialize(weight, initial(options().affine, 1));
+    initialize(bias, initial(options().affine, 0));
+    initialize(running_mean, initial(options().track_running_stats, 0));
+    initialize(running_var, initial(options().track_running_stats, 1));
+    set_initialized();
+  }
+  if (fits && x.size(1) == options().features) return;
+  const std::string features = internal::value_text(options().features);
   if (rank == 1)
     throw ShapeError(type_name(), "expected x [N,", features, "] or [N,", features, ",L], got ", describe(x));
   throw ShapeError(type_name(), "expected x [N,", features, rank == 2 ? ",H,W], got " : ",D,H,W], got ",

@@ -26,7 +26,7 @@ class StatisticsReduction {
 };
 
 struct BatchNormOptions {
-  Required<int64_t, "features"> features;
+  Required<int64_t, "features"> features;  // or kLazy
   double eps = 1e-5;
   // running = (1 - momentum) running + momentum batch; nullopt: running is the average over all batches.
   std::optional<double> momentum = 0.1;
@@ -76,11 +76,11 @@ class BatchNorm : public LayerWith<BatchNormOptions> {
 
  private:
   virtual int spatial_dims() const = 0;
-  void check_input(const Tensor& x) const;
+  void check_input(const Tensor& x);
   bool reduces_statistics() const;
   template <class Op> Tensor forward_op(Op op, const Tensor& x);
   Tensor forward_synchronized(const Tensor& x);
-  Tensor initial(bool enabled, double value) const;
+  Tensor initial(bool enabled, double value);
   Tensor initial_count() const;
   double next_momentum() const;
   void accumulate(const Tensor& mean, const Tensor& m2, int64_t rows);

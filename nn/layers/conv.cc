@@ -87,8 +87,9 @@ Tensor apply(const Tensor& x, const Tensor& w, const Tensor& b, const ConvTransp
 
 }  // namespace
 
-template <class O, OptionName N> Tensor Conv<O, N>::initial_weight() const {
+template <class O, OptionName N> Tensor Conv<O, N>::initial_weight() {
   const O& o = this->options();
+  if (o.in == kLazy) return this->uninitialized();
   const Shape kernel = sizes(*o.kernel);
   const bool empty_kernel = std::any_of(kernel.begin(), kernel.end(), [](int64_t k) { return k < 1; });
   if (o.in < 1 || o.out < 1 || empty_kernel || o.groups < 1)
@@ -103,13 +104,27 @@ template <class O, OptionName N> Tensor Conv<O, N>::initial_weight() const {
 }
 
 template <class O, OptionName N> Tensor Conv<O, N>::initial_bias() const {
-  if (!this->options().bias) return {};
+  if (!this->options().bias || !weight.defined()) return {};
   const double bound = 1 / std::sqrt(double(init::fans(weight).in));
   return init::uniform_(empty({this->options().out}, {.device = internal::initial_device()}),
                         {.low = -bound, .high = bound});
 }
 
+// Creates the parameters of a layer with in = kLazy in its first call.
+template <class O, OptionName N> void Conv<O, N>::set_size(const Tensor& x) {
+  if (this->has_sizes()) return;
+  const int rank = sizes(*this->options().kernel).size();
+  if (x.dim() != rank + 2 && x.dim() != rank + 1)
+    throw ShapeError(N.name, "expected x of ", rank + 2, " dims, or ", rank + 1, " without a batch, got ",
+                     describe(x));
+  this->mutable_options().in = x.size(x.dim() - rank - 1);
+  this->initialize(weight, initial_weight());
+  this->initialize(bias, initial_bias());
+  this->set_initialized();
+}
+
 template <class O, OptionName N> Tensor Conv<O, N>::forward(const Tensor& x) {
+  set_size(x);
   const O& o = this->options();
   if constexpr (!kTransposed<O>) {
     if (o.padding_mode != PaddingMode::kZeros) {
@@ -125,6 +140,7 @@ template <class O, OptionName N> Tensor Conv<O, N>::forward(const Tensor& x) {
 Tensor Conv2d::relu(const Tensor& x) {
   if (has_hooks() || options().padding_mode != PaddingMode::kZeros) return gradus::relu((*this)(x));
   return call([&] {
+    set_size(x);
     const Options& o = options();
     return conv2d_relu(x, weight, bias, {o.stride, o.padding, o.dilation, o.groups, o.same_padding});
   });

@@ -6,12 +6,14 @@
 
 namespace gradus::nn {
 
+class Conv2d;
+
 // The padding's values: zeros, the mirror image without the edge, the edge, or those at the opposite end.
 enum class PaddingMode { kZeros, kReflect, kReplicate, kCircular };
 
 // Options of a convolution whose sizes are of type Size: int64_t, Size2 or Size3. One number sets all dims.
 template <class Size> struct ConvOptions {
-  Required<int64_t, "in"> in;    // input channels
+  Required<int64_t, "in"> in;    // input channels, or kLazy
   Required<int64_t, "out"> out;  // output channels
   Required<Size, "kernel"> kernel;
   Size stride = 1;
@@ -33,7 +35,7 @@ extern template class ModuleWith<Conv3dOptions, Layer>;
 // Options of a transposed convolution. Output size per dim:
 //   (size - 1) stride - 2 padding + dilation (kernel - 1) + output_padding + 1.
 template <class Size> struct ConvTransposeOptions {
-  Required<int64_t, "in"> in;    // input channels
+  Required<int64_t, "in"> in;    // input channels, or kLazy
   Required<int64_t, "out"> out;  // output channels
   Required<Size, "kernel"> kernel;
   Size stride = 1;
@@ -67,8 +69,10 @@ template <class O, OptionName N> class Conv : public LayerWith<O> {
   std::string type_name() const override { return N.name; }
 
  private:
-  Tensor initial_weight() const;
+  friend class Conv2d;
+  Tensor initial_weight();
   Tensor initial_bias() const;
+  void set_size(const Tensor& x);
 };
 
 // Applies conv1d.

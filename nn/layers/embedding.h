@@ -1,8 +1,9 @@
-// Embedding: a learned table of vectors, looked up by index.
+// Embedding: a learned table of vectors, looked up by index. EmbeddingBag: sums, means or maxima of such vectors.
 #pragma once
 
 #include <optional>
 
+#include "gradus/autograd/ops/embedding.h"
 #include "gradus/nn/layer.h"
 
 namespace gradus::nn {
@@ -34,6 +35,36 @@ class Embedding final : public LayerWith<EmbeddingOptions> {
 
  private:
   Tensor initial() const;
+};
+
+struct EmbeddingBagOptions {
+  Required<int64_t, "num_embeddings"> num_embeddings;
+  Required<int64_t, "embedding_dim"> embedding_dim;
+  std::optional<double> max_norm = {};
+  double norm_type = 2;
+  bool scale_grad_by_freq = false;
+  BagMode mode = BagMode::kMean;
+  bool sparse = false;
+  bool include_last_offset = false;          // offsets has a last element more: the end of the last bag
+  std::optional<int64_t> padding_idx = {};  // entries that do not count
+};
+extern template class ModuleWith<EmbeddingBagOptions, Layer>;
+
+// Applies embedding_bag. The options are those of Embedding and of the op; initial weight as Embedding's.
+// Shapes: index [B,n] -> [B,embedding_dim]; index [n] and offsets [B] -> [B,embedding_dim]; per_sample_weights like
+// index. Calls with offsets run no hooks.
+// Errors: as Embedding, and those of embedding_bag.
+class EmbeddingBag final : public LayerWith<EmbeddingBagOptions> {
+ public:
+  using LayerWith::LayerWith;
+  using LayerWith::operator();
+  Parameter weight{this, "weight", initial()};
+  Tensor forward(const Tensor& index) override { return bags(index, {}, {}); }
+  Tensor operator()(const Tensor& index, const Tensor& offsets, const Tensor& per_sample_weights = {});
+
+ private:
+  Tensor initial() const;
+  Tensor bags(const Tensor& index, const Tensor& offsets, const Tensor& per_sample_weights);
 };
 
 }  // namespace gradus::nn

@@ -32,7 +32,8 @@ Tensor GroupNorm::forward(const Tensor& x) {
   return group_norm(x, o.groups, weight, bias, o.eps);
 }
 
-Tensor InstanceNorm::initial(bool enabled, double value) const {
+Tensor InstanceNorm::initial(bool enabled, double value) {
+  if (options().features == kLazy) return uninitialized();
   if (options().features < 1)
     throw ValueError("InstanceNorm", "expected features >= 1, got ", *options().features);
   return enabled ? constant({*options().features}, value) : Tensor();
@@ -43,13 +44,24 @@ Tensor InstanceNorm::initial_count() const {
   raw::fill_(count, 0);
   return count;
 }
+// Creates the parameters and buffers of a layer with features = kLazy in its first call.
+void InstanceNorm::set_size(int64_t features) {
+  mutable_options().features = features;
+  initialize(weight, initial(options().affine, 1));
+  initialize(bias, initial(options().affine, 0));
+  initialize(running_mean, initial(options().track_running_stats, 0));
+  initialize(running_var, initial(options().track_running_stats, 1));
+  set_initialized();
+}
+
 Tensor InstanceNorm::forward(const Tensor& x) {
   const Options& o = options();
   const int rank = spatial_dims();
-  const bool has_batch = x.dim() == rank + 2;
-  if ((!has_batch && x.dim() != rank + 1) || x.size(has_batch ? 1 : 0) != o.features) {
+  const bool has_batch = x.dim() == rank + 2, fits = has_batch || x.dim() == rank + 1;
+  if (fits && !has_sizes()) set_size(x.size(has_batch ? 1 : 0));
+  if (!fits || x.size(has_batch ? 1 : 0) != o.features) {
     const char* spatial[] = {"", "L", "H,W", "D,H,W"};
-    throw ShapeError(type_name().c_str(), "expected x [N,", *o.features, ",", spatial[rank],
+    throw ShapeError(type_name().c_str(), "expected x [N,", internal::value_text(o.features), ",", spatial[rank],
                      "] or without N, got ", describe(x));
   }
   const Tensor y = instance_norm(

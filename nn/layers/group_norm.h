@@ -30,7 +30,7 @@ class GroupNorm final : public LayerWith<GroupNormOptions> {
 };
 
 struct InstanceNormOptions {
-  Required<int64_t, "features"> features;
+  Required<int64_t, "features"> features;  // or kLazy
   double eps = 1e-5;
   double momentum = 0.1;             // running = (1 - momentum) running + momentum batch
   bool affine = false;               // learns weight and bias
@@ -52,8 +52,9 @@ class InstanceNorm : public LayerWith<InstanceNormOptions> {
 
  private:
   virtual int spatial_dims() const = 0;
-  Tensor initial(bool enabled, double value) const;
+  Tensor initial(bool enabled, double value);
   Tensor initial_count() const;
+  void set_size(int64_t features);
 };
 
 // Instance norm of inputs with kRank spatial dims; N is the name of the class.

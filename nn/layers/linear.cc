@@ -14,7 +14,9 @@
 
 namespace gradus::nn {
 
-Tensor Linear::initial_weight(const LinearOptions& o) {
+Tensor Linear::initial_weight() {
+  const Options& o = options();
+  if (o.in == kLazy) return uninitialized();
   if (o.in < 0 || o.out < 0)
     throw ValueError("Linear", "expected in, out >= 0, got ", *o.in, " and ", *o.out);
   // With a = sqrt(5), kaiming_uniform_ is uniform on +-1/sqrt(in).
@@ -22,18 +24,35 @@ Tensor Linear::initial_weight(const LinearOptions& o) {
                                 {.a = std::sqrt(5.0)});
 }
 
-Tensor Linear::initial_bias(const LinearOptions& o) {
-  if (!o.bias) return {};
+Tensor Linear::initial_bias() const {
+  const Options& o = options();
+  if (!o.bias || !weight.defined()) return {};
   const double bound = o.in > 0 ? 1 / std::sqrt(double(o.in)) : 0;
   return init::uniform_(empty({o.out}, {.device = internal::initial_device()}),
                         {.low = -bound, .high = bound});
 }
 
-Tensor Linear::forward(const Tensor& x) { return linear(x, weight, bias); }
+// Creates the parameters of a layer with in = kLazy in its first call.
+void Linear::set_size(const Tensor& x) {
+  if (has_sizes()) return;
+  if (x.dim() < 1) throw ShapeError("Linear", "expected x [...,in], got ", describe(x));
+  mutable_options().in = x.size(-1);
+  initialize(weight, initial_weight());
+  initialize(bias, initial_bias());
+  set_initialized();
+}
+
+Tensor Linear::forward(const Tensor& x) {
+  set_size(x);
+  return linear(x, weight, bias);
+}
 
 Tensor Linear::relu(const Tensor& x) {
   if (has_hooks()) return gradus::relu((*this)(x));  // hooks must get the result before the relu
-  return call([&] { return linear_relu(x, weight, bias); });
+  return call([&] {
+    set_size(x);
+    return linear_relu(x, weight, bias);
+  });
 }
 
 template class ModuleWith<LinearOptions, Layer>;

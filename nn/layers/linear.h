@@ -7,7 +7,7 @@
 namespace gradus::nn {
 
 struct LinearOptions {
-  Required<int64_t, "in"> in;
+  Required<int64_t, "in"> in;  // or kLazy
   Required<int64_t, "out"> out;
   bool bias = true;
 };
@@ -20,16 +20,17 @@ class Linear final : public LayerWith<LinearOptions> {
  public:
   using LayerWith::LayerWith;
 
-  Parameter weight{this, "weight", initial_weight(options())};
-  Parameter bias{this, "bias", initial_bias(options())};
+  Parameter weight{this, "weight", initial_weight()};
+  Parameter bias{this, "bias", initial_bias()};
 
   Tensor forward(const Tensor& x) override;
   // Returns relu(layer(x)), by linear_relu unless the layer has hooks, which get the result before the relu.
   Tensor relu(const Tensor& x);
 
  private:
-  static Tensor initial_weight(const LinearOptions& o);
-  static Tensor initial_bias(const LinearOptions& o);
+  Tensor initial_weight();
+  Tensor initial_bias() const;
+  void set_size(const Tensor& x);
 };
 
 struct BilinearOptions {

@@ -7,7 +7,8 @@
 
 namespace gradus::nn {
 
-static_assert(int(PadMode::kConstant) == 0 && int(PadMode::kReflect) == 1 && int(PadMode::kReplicate) == 2);
+static_assert(int(PadMode::kConstant) == 0 && int(PadMode::kReflect) == 1 && int(PadMode::kReplicate) == 2 &&
+              int(PadMode::kCircular) == 3);
 
 template <class O, int kMode, OptionName N> Tensor PadLayer<O, kMode, N>::forward(const Tensor& x) {
   const Dims padding = *this->options().padding;
@@ -33,6 +34,9 @@ template class PadLayer<PadLayerOptions<Padding3d>, 1, "ReflectionPad3d">;
 template class PadLayer<PadLayerOptions<Padding1d>, 2, "ReplicationPad1d">;
 template class PadLayer<PadLayerOptions<Padding2d>, 2, "ReplicationPad2d">;
 template class PadLayer<PadLayerOptions<Padding3d>, 2, "ReplicationPad3d">;
+template class PadLayer<PadLayerOptions<Padding1d>, 3, "CircularPad1d">;
+template class PadLayer<PadLayerOptions<Padding2d>, 3, "CircularPad2d">;
+template class PadLayer<PadLayerOptions<Padding3d>, 3, "CircularPad3d">;
 
 template class ModuleWith<ConstantPadOptions<Padding1d>, Layer>;
 template class ModuleWith<ConstantPadOptions<Padding2d>, Layer>;

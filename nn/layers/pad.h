@@ -1,5 +1,5 @@
 // Padding layers for signals (1d), images (2d) and volumes (3d), with or without a batch dim: ConstantPad,
-// ZeroPad, ReflectionPad, ReplicationPad. Each applies the op pad (gradus/autograd/ops/images/pad.h).
+// ZeroPad, ReflectionPad, ReplicationPad, CircularPad. Each applies the op pad (gradus/autograd/ops/images/pad.h).
 // Errors of a call: ShapeError for other dims, and those of pad.
 #pragma once
 
@@ -44,8 +44,8 @@ extern template class ModuleWith<ConstantPadOptions<Padding1d>, Layer>;
 extern template class ModuleWith<ConstantPadOptions<Padding2d>, Layer>;
 extern template class ModuleWith<ConstantPadOptions<Padding3d>, Layer>;
 
-// A padding layer. kMode is the value of a PadMode (0: constant, 1: reflect, 2: replicate); N is the class's
-// name.
+// A padding layer. kMode is the value of a PadMode (0: constant, 1: reflect, 2: replicate, 3: circular); N is
+// the class's name.
 template <class O, int kMode, OptionName N> class PadLayer final : public LayerWith<O> {
  public:
   using LayerWith<O>::LayerWith;
@@ -70,5 +70,10 @@ using ReflectionPad3d = PadLayer<PadLayerOptions<Padding3d>, 1, "ReflectionPad3d
 using ReplicationPad1d = PadLayer<PadLayerOptions<Padding1d>, 2, "ReplicationPad1d">;
 using ReplicationPad2d = PadLayer<PadLayerOptions<Padding2d>, 2, "ReplicationPad2d">;
 using ReplicationPad3d = PadLayer<PadLayerOptions<Padding3d>, 2, "ReplicationPad3d">;
+
+// Pads with x's elements from the other end.
+using CircularPad1d = PadLayer<PadLayerOptions<Padding1d>, 3, "CircularPad1d">;
+using CircularPad2d = PadLayer<PadLayerOptions<Padding2d>, 3, "CircularPad2d">;
+using CircularPad3d = PadLayer<PadLayerOptions<Padding3d>, 3, "CircularPad3d">;
 
 }  // namespace gradus::nn

@@ -37,6 +37,17 @@ Tensor Fold::forward(const Tensor& x) {
               {.kernel = *o.kernel, .stride = o.stride, .padding = o.padding, .dilation = o.dilation});
 }
 
+Tensor UpsamplingNearest2d::forward(const Tensor& x) {
+  if (x.dim() != 4) throw ShapeError("UpsamplingNearest2d", "expected x [N,C,H,W], got ", describe(x));
+  return interpolate(x, {.size = options().size, .scale_factor = options().scale_factor});
+}
+Tensor UpsamplingBilinear2d::forward(const Tensor& x) {
+  return interpolate(x, {.size = options().size,
+                         .scale_factor = options().scale_factor,
+                         .mode = Interpolation::kBilinear,
+                         .align_corners = true});
+}
+
 template class ModuleWith<FoldOptions, Layer>;
 template class ModuleWith<UnfoldOptions, Layer>;
 

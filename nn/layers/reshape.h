@@ -1,5 +1,5 @@
 // Layers that rearrange or resample elements: Flatten and Unflatten, PixelShuffle, PixelUnshuffle and
-// ChannelShuffle, Unfold and Fold, Upsample. Errors of a call are those of the op, also for options out of
+// ChannelShuffle, Unfold and Fold, Upsample and its 2d forms. Errors of a call are those of the op, also for options out of
 // range.
 #pragma once
 
@@ -111,6 +111,28 @@ class Upsample final : public LayerWith<UpsampleOptions> {
         x,
         {.size = o.size, .scale_factor = o.scale_factor, .mode = o.mode, .align_corners = o.align_corners});
   }
+};
+
+// Exactly one of size and scale_factor is set, as in UpsampleOptions.
+struct Upsampling2dOptions {
+  Dims size = {};
+  std::vector<double> scale_factor = {};
+};
+
+// Upsample with mode kNearest.
+// Shapes: x [N,C,H,W].
+class UpsamplingNearest2d final : public LayerWith<Upsampling2dOptions> {
+ public:
+  using LayerWith::LayerWith;
+  Tensor forward(const Tensor& x) override;
+};
+
+// Upsample with mode kBilinear and align_corners.
+// Shapes: x [N,C,H,W].
+class UpsamplingBilinear2d final : public LayerWith<Upsampling2dOptions> {
+ public:
+  using LayerWith::LayerWith;
+  Tensor forward(const Tensor& x) override;
 };
 
 }  // namespace gradus::nn

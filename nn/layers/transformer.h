@@ -1,4 +1,5 @@
-// Transformer encoders: TransformerEncoderLayer and TransformerEncoder.
+// Transformers: TransformerEncoderLayer and TransformerDecoderLayer, stacks of them (TransformerEncoder,
+// TransformerDecoder), and Transformer, an encoder and a decoder.
 //
 //   nn::TransformerEncoder encoder(
 //       {.layer = {.d_model = 64, .nhead = 4, .batch_first = true}, .num_layers = 6});
@@ -27,6 +28,8 @@ struct TransformerEncoderLayerOptions {
   bool bias = true;
 };
 extern template class ModuleWith<TransformerEncoderLayerOptions, Layer>;
+using TransformerDecoderLayerOptions = TransformerEncoderLayerOptions;
+extern template class ModuleWith<TransformerDecoderLayerOptions>;
 
 // Masks as in MultiheadAttention: true excludes a position; floating-point masks are added to the scores.
 struct TransformerMasks {
@@ -34,6 +37,15 @@ struct TransformerMasks {
   Tensor src_key_padding_mask = {};  // [N,T], or [T] without a batch
   bool causal = false;               // excludes positions after the query's
 };
+
+namespace internal {
+// The options of the parts of an encoder or decoder layer.
+MultiheadAttentionOptions attention_options(const TransformerEncoderLayerOptions& o);
+// Errors, naming `layer`: ValueError for dim_feedforward < 1.
+LinearOptions linear1_options(const char* layer, const TransformerEncoderLayerOptions& o);
+LinearOptions linear2_options(const TransformerEncoderLayerOptions& o);
+LayerNormOptions norm_options(const TransformerEncoderLayerOptions& o);
+}  // namespace internal
 
 // Self-attention, then a feed-forward network of two linear layers. Each of these two blocks has dropout, a
 // residual connection and a layer norm: norm(x + block(x)), or with norm_first x + block(norm(x)).
@@ -46,12 +58,12 @@ class TransformerEncoderLayer final : public LayerWith<TransformerEncoderLayerOp
   using LayerWith::LayerWith;
   using LayerWith::operator();
 
-  MultiheadAttention self_attn{this, "self_attn", attention_options()};
-  Linear linear1{this, "linear1", {.in = *options().d_model, .out = hidden_dim(), .bias = options().bias}};
+  MultiheadAttention self_attn{this, "self_attn", internal::attention_options(options())};
+  Linear linear1{this, "linear1", internal::linear1_options("TransformerEncoderLayer", options())};
   Dropout dropout{this, "dropout", {.p = options().dropout}};
-  Linear linear2{this, "linear2", {.in = hidden_dim(), .out = *options().d_model, .bias = options().bias}};
-  LayerNorm norm1{this, "norm1", norm_options()};
-  LayerNorm norm2{this, "norm2", norm_options()};
+  Linear linear2{this, "linear2", internal::linear2_options(options())};
+  LayerNorm norm1{this, "norm1", internal::norm_options(options())};
+  LayerNorm norm2{this, "norm2", internal::norm_options(options())};
   Dropout dropout1{this, "dropout1", {.p = options().dropout}};
   Dropout dropout2{this, "dropout2", {.p = options().dropout}};
 
@@ -59,9 +71,6 @@ class TransformerEncoderLayer final : public LayerWith<TransformerEncoderLayerOp
   Tensor operator()(const Tensor& x, const TransformerMasks& masks);
 
  private:
-  int64_t hidden_dim() const;
-  MultiheadAttentionOptions attention_options() const;
-  LayerNormOptions norm_options() const;
   Tensor encode(const Tensor& x, const TransformerMasks& masks);
   Tensor self_attention_block(const Tensor& x, const TransformerMasks& masks);
   Tensor feedforward_block(const Tensor& x);
@@ -95,6 +104,114 @@ class TransformerEncoder final : public LayerWith<TransformerEncoderOptions> {
  private:
   void add_layers();
   Tensor encode(const Tensor& x, const TransformerMasks& masks);
+};
+
+// Masks of a decoder, as in MultiheadAttention. T and S are the numbers of positions of tgt and memory.
+struct TransformerDecoderMasks {
+  Tensor tgt_mask = {};                 // [T,T] or [N*nhead,T,T]
+  Tensor memory_mask = {};              // [T,S] or [N*nhead,T,S]
+  Tensor tgt_key_padding_mask = {};     // [N,T], or [T] without a batch
+  Tensor memory_key_padding_mask = {};  // [N,S], or [S] without a batch
+  bool tgt_causal = false;              // excludes positions of tgt after the query's
+  bool memory_causal = false;           // excludes positions of memory after the query's
+};
+
+// Self-attention, attention to `memory` (the result of an encoder), then a feed-forward network. Each of these
+// three blocks has dropout, a residual connection and a layer norm, as in TransformerEncoderLayer.
+// Shapes: tgt [T,N,d_model], memory [S,N,d_model] -> [T,N,d_model]; with batch_first [N,T,d_model] and
+// [N,S,d_model]; without a batch [T,d_model] and [S,d_model].
+// Errors of the constructor: as TransformerEncoderLayer.
+// Source: Vaswani et al., "Attention is all you need", 2017.
+class TransformerDecoderLayer final : public ModuleWith<TransformerDecoderLayerOptions> {
+ public:
+  using ModuleWith::ModuleWith;
+
+  MultiheadAttention self_attn{this, "self_attn", internal::attention_options(options())};
+  MultiheadAttention multihead_attn{this, "multihead_attn", internal::attention_options(options())};
+  Linear linear1{this, "linear1", internal::linear1_options("TransformerDecoderLayer", options())};
+  Dropout dropout{this, "dropout", {.p = options().dropout}};
+  Linear linear2{this, "linear2", internal::linear2_options(options())};
+  LayerNorm norm1{this, "norm1", internal::norm_options(options())};
+  LayerNorm norm2{this, "norm2", internal::norm_options(options())};
+  LayerNorm norm3{this, "norm3", internal::norm_options(options())};
+  Dropout dropout1{this, "dropout1", {.p = options().dropout}};
+  Dropout dropout2{this, "dropout2", {.p = options().dropout}};
+  Dropout dropout3{this, "dropout3", {.p = options().dropout}};
+
+  Tensor operator()(const Tensor& tgt, const Tensor& memory, const TransformerDecoderMasks& masks = {});
+};
+
+extern template class Container<TransformerDecoderLayer>;
+
+struct TransformerDecoderOptions {
+  TransformerDecoderLayerOptions layer;
+  Required<int64_t, "num_layers"> num_layers;
+  bool norm = false;  // normalizes the result
+};
+extern template class ModuleWith<TransformerDecoderOptions>;
+
+// A stack of decoder layers, each with its own random initial weights.
+// Shapes, errors: as TransformerDecoderLayer; also ValueError for num_layers < 1.
+class TransformerDecoder final : public ModuleWith<TransformerDecoderOptions> {
+ public:
+  TransformerDecoder(Module* parent, std::string name, Options options);
+  explicit TransformerDecoder(Options options);
+
+  ModuleList<TransformerDecoderLayer> layers{this, "layers"};
+  std::unique_ptr<LayerNorm> norm;  // null unless options().norm
+
+  Tensor operator()(const Tensor& tgt, const Tensor& memory, const TransformerDecoderMasks& masks = {});
+
+ private:
+  void add_layers();
+};
+
+struct TransformerOptions {
+  int64_t d_model = 512;
+  int64_t nhead = 8;
+  int64_t num_encoder_layers = 6, num_decoder_layers = 6;
+  int64_t dim_feedforward = 2048;
+  double dropout = 0.1;
+  TransformerActivation activation = TransformerActivation::kReLU;
+  double layer_norm_eps = 1e-5;
+  bool batch_first = false;
+  bool norm_first = false;
+  bool bias = true;
+};
+extern template class ModuleWith<TransformerOptions>;
+
+// Masks of an encoder and a decoder. S and T are the numbers of positions of src and tgt.
+struct TransformerCallOptions {
+  Tensor src_mask = {};                 // [S,S] or [N*nhead,S,S]
+  Tensor tgt_mask = {};                 // [T,T] or [N*nhead,T,T]
+  Tensor memory_mask = {};              // [T,S] or [N*nhead,T,S]
+  Tensor src_key_padding_mask = {};     // [N,S], or [S] without a batch
+  Tensor tgt_key_padding_mask = {};     // [N,T], or [T]
+  Tensor memory_key_padding_mask = {};  // [N,S], or [S]
+  bool src_causal = false, tgt_causal = false, memory_causal = false;
+};
+
+// An encoder and a decoder, both with a norm of their result: decoder(tgt, encoder(src)). Initial weights of two
+// and more dims are Xavier-uniform.
+// Shapes: src [S,N,d_model], tgt [T,N,d_model] -> [T,N,d_model], or as in TransformerDecoderLayer.
+// Errors: as TransformerEncoder and TransformerDecoder.
+class Transformer final : public ModuleWith<TransformerOptions> {
+ public:
+  Transformer(Module* parent, std::string name, Options options = {});
+  explicit Transformer(Options options = {});
+
+  TransformerEncoder encoder{this, "encoder", {layer_options(), options().num_encoder_layers, true}};
+  TransformerDecoder decoder{this, "decoder", {layer_options(), options().num_decoder_layers, true}};
+
+  Tensor operator()(const Tensor& src, const Tensor& tgt, const TransformerCallOptions& masks = {});
+
+  // Returns the mask [size,size] to be added to scores: -infinity above the diagonal, 0 elsewhere.
+  // Errors: ShapeError for size < 0; ValueError unless floating.
+  static Tensor generate_square_subsequent_mask(int64_t size, const TensorOptions& options = {});
+
+ private:
+  TransformerEncoderLayerOptions layer_options() const;
+  void reset_parameters();
 };
 
 }  // namespace gradus::nn

@@ -37,6 +37,7 @@ struct Net final : nn::Module {
   nn::ModuleList<Block> blocks{this, "blocks"};
   nn::ModuleDict<nn::Module> cells{this, "cells"};
   nn::ParameterList scales{this, "scales"};
+  nn::ParameterDict shifts{this, "shifts"};
   Net() {
     layers.add<nn::Linear>({.in = 2, .out = 3, .bias = false});
     layers.add<nn::ReLU>();
@@ -44,13 +45,16 @@ struct Net final : nn::Module {
     blocks.add(3);
     cells.add<nn::GRUCell>("gru", {.input_size = 1, .hidden_size = 1, .bias = false});
     scales.add(ones({2}));
+    shifts.add("left", ones({3}));
+    shifts.add("right", zeros({1}));
   }
 };
 
 TEST(Containers, NameWhatTheyHoldAsTorchDoes) {
   Net net;
   EXPECT_THAT(names(net), ElementsAre("layers.0.weight", "blocks.0.fc.weight", "blocks.1.fc.weight",
-                                      "cells.gru.weight_ih", "cells.gru.weight_hh", "scales.0"));
+                                      "cells.gru.weight_ih", "cells.gru.weight_hh", "scales.0", "shifts.left",
+                                      "shifts.right"));
   EXPECT_THAT(to_string(net), HasSubstr("(blocks): ModuleList("));
   EXPECT_THAT(to_string(net), HasSubstr("(cells): ModuleDict("));
 }
@@ -75,6 +79,16 @@ TEST(Containers, AreIndexedAndIterated) {
   EXPECT_THROW(net.cells.add<nn::Identity>("gru"), ValueError);
   EXPECT_EQ(net.scales[0].shape(), (Shape{2}));
   EXPECT_THROW(net.scales[1], IndexError);
+  EXPECT_EQ(net.shifts["left"].shape(), (Shape{3}));
+  EXPECT_EQ(net.shifts.size(), 2u);
+  EXPECT_THAT(net.shifts.keys(), ElementsAre("left", "right"));
+  for (nn::Parameter& shift : net.shifts) EXPECT_TRUE(shift.defined());
+  EXPECT_TRUE(net.shifts.contains("right"));
+  EXPECT_FALSE(net.shifts.contains("up"));
+  EXPECT_THROW(net.shifts["up"], IndexError);
+  EXPECT_THROW(net.shifts.add("left", ones({1})), ValueError);
+  EXPECT_THROW(net.shifts.add("a.b", ones({1})), ValueError);
+  EXPECT_EQ(net.shifts.size(), 2u);
 }
 
 TEST(Sequential, TakesNamesToo) {

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "gradus/autograd/grad_manager.h"
+#include "gradus/autograd/graph/sparse_gradient.h"
 #include "gradus/autograd/ops/ops.h"
 #include "gradus/models/mnist_net.h"
 #include "gradus/nn/nn.h"
@@ -159,6 +160,22 @@ TEST(MultiheadAttentionLayer, CausalExcludesNoAppendedKey) {
     EXPECT_GT(of_first_query[3], 0);
     EXPECT_GT(of_first_query[4], 0);
   }
+}
+
+TEST(EmbeddingBagLayer, HasSparseGradientsOfTheRowsItReads) {
+  std::vector<Tensor> gradients;
+  for (const bool sparse : {false, true}) {
+    nn::EmbeddingBag bag({.num_embeddings = 6, .embedding_dim = 2, .sparse = sparse, .padding_idx = 2});
+    GradManager gm;
+    gm.attach(bag.parameters());
+    auto recording = gm.record();
+    gm.backward(sum(bag(tensor({1, 4, 4, 2, 0}), tensor({0, 3})) * matrix({1, 2, 3, 4}, 2)));
+    EXPECT_EQ(autograd::is_sparse(bag.weight.grad()), sparse);
+    gradients.push_back(autograd::to_dense(bag.weight.grad()));
+  }
+  EXPECT_THAT(values(gradients[0]), ElementsAre(3, 4, FloatNear(1 / 3.f, 1e-6f), FloatNear(2 / 3.f, 1e-6f), 0, 0,
+                                                0, 0, FloatNear(2 / 3.f, 1e-6f), FloatNear(4 / 3.f, 1e-6f), 0, 0));
+  EXPECT_EQ(values(gradients[0]), values(gradients[1]));
 }
 
 TEST(DropoutLayer, DropsInTrainingAlone) {

@@ -7,9 +7,12 @@
 
 #include <cmath>
 
+#include "gradus/autograd/functional.h"
+#include "gradus/autograd/grad_manager.h"
 #include "gradus/autograd/ops/ops.h"
 #include "gradus/tensor/ops/creation.h"
 #include "gradus/tensor/ops/random.h"
+#include "gradus/tests/support/error.h"
 
 namespace gradus {
 namespace {
@@ -37,6 +40,22 @@ TEST(BinaryCrossEntropy, RefusesWhatIsNoProbability) {
     EXPECT_THAT(error.what(), testing::AllOf(testing::HasSubstr("x from 0 to 1"), testing::HasSubstr("got 2"),
                                              testing::HasSubstr("element 3")));
   }
+}
+
+TEST(CtcLoss, HasNoSecondDerivative) {
+  const Tensor x = randn({4, 1, 3});
+  GradManager gm;
+  gm.attach(x);
+  auto recording = gm.record();
+  const Tensor loss = ctc_loss(log_softmax(x, 2), tensor({1, 2}), tensor({4}), tensor({2}));
+  const Tensor dx = autograd::grad(loss, {x})[0];
+  EXPECT_ERROR(StateError, autograd::grad(sum(square(dx)), {x}), "[ctc_loss]", "second derivative");
+}
+
+TEST(CtcLoss, OfAnInputOfNoFramesIsThatOfAnEmptyTarget) {
+  const Tensor none = zeros({0, 2, 3}), lengths = zeros({2}, {.dtype = DType::kI64});
+  const Tensor losses = ctc_loss(none, tensor({1}), lengths, tensor({0, 1}), {.reduction = Reduction::kNone});
+  EXPECT_EQ(losses.to_vector<float>(), (std::vector<float>{0, INFINITY}));
 }
 
 TEST(Losses, CallTheFunctionWithTheirOptions) {

@@ -1,9 +1,10 @@
 // Max, average and Lp pooling of [N, C, L], [N, C, H, W] and [N, C, D, H, W], or of samples without N, over
 // the kernels of tensor/ops/images/pool.h. Rules (backward functions) use max_pool_scatter, whose gradient is
 // max_pool_gather and vice versa, and avg_pool_spread, the transpose of average pooling. Max pooling of a
-// relu's result is recorded as one fused node.
+// relu's result is recorded as one fused node. Fractional max pooling is composed of gather.
 #include "gradus/autograd/ops/images/pool.h"
 
+#include <algorithm>
 #include <cmath>
 #include <string_view>
 
@@ -13,12 +14,17 @@
 #include "gradus/autograd/graph/relu_fusion.h"
 #include "gradus/autograd/ops/arithmetic.h"
 #include "gradus/autograd/ops/comparison.h"
+#include "gradus/autograd/ops/concat.h"
 #include "gradus/autograd/ops/copy.h"
 #include "gradus/autograd/ops/index.h"
+#include "gradus/autograd/ops/math.h"
+#include "gradus/autograd/ops/precision.h"
+#include "gradus/autograd/ops/random.h"
 #include "gradus/autograd/ops/view.h"
 #include "gradus/tensor/op_call.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/creation.h"
+#include "gradus/tensor/tensor_checks.h"
 
 namespace gradus {
 namespace {
@@ -240,23 +246,148 @@ std::pair<Tensor, Tensor> adaptive_max_pool3d_with_indices(const Tensor& x, Size
   return pooled("adaptive_max_pool3d_with_indices", x, 3, max_pool_with_indices_over, output);
 }
 
+namespace {
+// Lp pooling by average pooling over windows(x, mean); Mean are the options of average pooling of that rank.
+template <class Mean, class Size>
+Tensor lp_pool(const char* op, int rank, PoolWindows (&windows)(const Tensor&, const Mean&), const Tensor& x,
+               const LpPoolOptions<Size>& o) {
+  check_p(op, o.p);
+  const Tensor batch = is_sample(x, rank) ? unsqueeze(x, 0) : x;
+  const PoolWindows w = windows(batch, {.kernel = *o.kernel, .stride = o.stride, .ceil_mode = o.ceil_mode});
+  const Tensor y = root_of_sum(avg_pool_over(op, pow(batch, *o.p), w), double(w.kernel_numel()), o.p);
+  return is_sample(x, rank) ? squeeze(y, 0) : y;
+}
+}  // namespace
+
 Tensor lp_pool1d(const Tensor& x, const LpPool1dOptions& o) {
   const OpCall call("lp_pool1d", {{"x", x}});
-  if (is_sample(x, 1)) return squeeze(lp_pool1d(unsqueeze(x, 0), o), 0);
   if (autograd::Casting cast{"lp_pool1d"}) return lp_pool1d(cast(x), o);
-  check_p("lp_pool1d", o.p);
-  const AvgPool1dOptions mean{.kernel = *o.kernel, .stride = o.stride, .ceil_mode = o.ceil_mode};
-  const PoolWindows windows = raw::avg_pool1d_windows(x, mean);
-  return root_of_sum(avg_pool_over("lp_pool1d", pow(x, *o.p), windows), double(windows.kernel_numel()), o.p);
+  return lp_pool<AvgPool1dOptions>("lp_pool1d", 1, raw::avg_pool1d_windows, x, o);
 }
 Tensor lp_pool2d(const Tensor& x, const LpPool2dOptions& o) {
   const OpCall call("lp_pool2d", {{"x", x}});
-  if (is_sample(x, 2)) return squeeze(lp_pool2d(unsqueeze(x, 0), o), 0);
   if (autograd::Casting cast{"lp_pool2d"}) return lp_pool2d(cast(x), o);
-  check_p("lp_pool2d", o.p);
-  const AvgPool2dOptions mean{.kernel = *o.kernel, .stride = o.stride, .ceil_mode = o.ceil_mode};
-  const PoolWindows windows = raw::avg_pool2d_windows(x, mean);
-  return root_of_sum(avg_pool_over("lp_pool2d", pow(x, *o.p), windows), double(windows.kernel_numel()), o.p);
+  return lp_pool<AvgPool2dOptions>("lp_pool2d", 2, raw::avg_pool2d_windows, x, o);
+}
+Tensor lp_pool3d(const Tensor& x, const LpPool3dOptions& o) {
+  const OpCall call("lp_pool3d", {{"x", x}});
+  if (autograd::Casting cast{"lp_pool3d"}) return lp_pool3d(cast(x), o);
+  return lp_pool<AvgPool3dOptions>("lp_pool3d", 3, raw::avg_pool3d_windows, x, o);
+}
+
+namespace {
+
+std::vector<int64_t> sizes(Size2 s) { return {s.h, s.w}; }
+std::vector<int64_t> sizes(Size3 s) { return {s.d, s.h, s.w}; }
+
+// Returns the first element of each of `out` windows along a dim of n elements, i64[N,C,out], for samples u [N,C].
+Tensor window_starts(const Tensor& u, int64_t n, int64_t out, int64_t kernel) {
+  const TensorOptions integers{.dtype = DType::kI64, .device = u.device()};
+  const Tensor last = full({u.size(0), u.size(1), 1}, n - kernel, integers);
+  if (out == 1) return last;
+  const double step = double(n - kernel) / double(out - 1);
+  const Tensor sample = unsqueeze(u, 2), i = raw::to(arange(out - 1, integers), u.dtype());
+  const auto position = [&](const Tensor& t) { return raw::to(floor(t * step), DType::kI64); };
+  return cat({position(i + sample) - position(sample), last}, 2);
+}
+
+// Returns the result's size for x [N,C,...].
+template <class Size>
+std::vector<int64_t> fractional_output(const char* op, const Tensor& x, const FractionalMaxPoolOptions<Size>& o) {
+  const std::vector<int64_t> kernel = sizes(*o.kernel);
+  std::vector<int64_t> out = sizes(o.output);
+  const size_t rank = out.size();
+  if ((o.output == Size(0)) == o.output_ratio.empty())
+    throw ValueError(op, "expected one of output and output_ratio");
+  if (!o.output_ratio.empty() && o.output_ratio.size() != 1 && o.output_ratio.size() != rank)
+    throw ValueError(op, "expected one output_ratio, or one per dim, got ", o.output_ratio.size());
+  for (size_t d = 0; d < rank; ++d) {
+    const int64_t n = x.size(int(d) + 2);
+    if (!o.output_ratio.empty()) {
+      const double ratio = o.output_ratio[o.output_ratio.size() == 1 ? 0 : d];
+      if (!(ratio > 0 && ratio < 1)) throw ValueError(op, "expected output_ratio in (0, 1), got ", ratio);
+      out[d] = int64_t(double(n) * ratio);
+    }
+    if (kernel[d] < 1 || out[d] < 1 || kernel[d] > n || out[d] > n - kernel[d] + 1)
+      throw ValueError(op, "expected kernel, output >= 1 with output + kernel - 1 <= the size, got output ", out[d],
+                       " and kernel ", kernel[d], " for x ", describe(x));
+  }
+  return out;
+}
+
+// Calls f for each position in a kernel of this size, row-major.
+template <class F> void for_each_offset(const std::vector<int64_t>& kernel, const F& f) {
+  const Shape shape(kernel);
+  for (int64_t i = 0; i < shape.product(); ++i) {
+    std::vector<int64_t> offset(kernel.size());
+    int64_t rest = i;
+    for (size_t d = kernel.size(); d-- > 0; rest /= kernel[d]) offset[d] = rest % kernel[d];
+    f(offset);
+  }
+}
+
+// The positions of the maxima are found without recording; the result reads x there.
+template <class Size>
+std::pair<Tensor, Tensor> fractional_max_pool(const char* op, const Tensor& x,
+                                              const FractionalMaxPoolOptions<Size>& o) {
+  const OpCall call(op, {{"x", x}});
+  const int rank = int(sizes(*o.kernel).size());
+  if (is_sample(x, rank)) return without_batch(fractional_max_pool(op, unsqueeze(x, 0), o));
+  check_floating(op, "x", x);
+  if (x.dim() != rank + 2)
+    throw ShapeError(op, "expected x of ", rank + 2, " dims, or ", rank + 1, " without a batch, got ", describe(x));
+  const std::vector<int64_t> kernel = sizes(*o.kernel), out = fractional_output(op, x, o);
+  const int64_t N = x.size(0), C = x.size(1);
+  Tensor samples = o.random_samples;
+  if (!samples.defined()) samples = rand({N, C, rank}, {.dtype = autograd::at_least_f32(x.dtype()), .device = x.device()});
+  check_floating(op, "random_samples", samples);
+  autograd::check_same_device(op, "x", x, "random_samples", samples);
+  if (samples.shape() != Shape{N, C, rank})
+    throw ShapeError(op, "expected random_samples ", Shape{N, C, rank}, ", got ", describe(samples));
+  samples = autograd::at_least_f32(detach(samples));
+
+  Shape shape{N, C};
+  std::vector<int64_t> strides(size_t(rank), 1);
+  for (int d = 0; d < rank; ++d) {
+    shape.push_back(out[size_t(d)]);
+    for (int e = d + 1; e < rank; ++e) strides[size_t(d)] *= x.size(e + 2);
+  }
+  Tensor first = zeros(shape, {.dtype = DType::kI64, .device = x.device()});  // positions of the windows' first elements
+  for (int d = 0; d < rank; ++d) {
+    const Tensor u = select(samples, 2, rank == 2 ? 1 - d : d);
+    Shape along = Dims::filled(rank + 2, 1);
+    along[0] = N, along[1] = C, along[d + 2] = out[size_t(d)];
+    first = first + reshape(window_starts(u, x.size(d + 2), out[size_t(d)], kernel[size_t(d)]), along) * strides[size_t(d)];
+  }
+  first = reshape(first, {N, C, shape.product() / std::max<int64_t>(N * C, 1)});
+  const Tensor image = reshape(x, {N, C, x.numel() / std::max<int64_t>(N * C, 1)}), values = detach(image);
+  Tensor position = first, best;
+  for_each_offset(kernel, [&](const std::vector<int64_t>& offset) {
+    int64_t distance = 0;
+    for (size_t d = 0; d < offset.size(); ++d) distance += offset[d] * strides[d];
+    const Tensor at = distance == 0 ? first : first + distance, v = gather(values, 2, at);
+    const Tensor larger = best.defined() ? logical_or(gt(v, best), isnan(v)) : Tensor();
+    position = best.defined() ? where(larger, at, position) : at;
+    best = best.defined() ? where(larger, v, best) : v;
+  });
+  return {reshape(gather(image, 2, position), shape), reshape(position, shape)};
+}
+
+}  // namespace
+
+Tensor fractional_max_pool2d(const Tensor& x, const FractionalMaxPool2dOptions& o) {
+  return fractional_max_pool("fractional_max_pool2d", x, o).first;
+}
+Tensor fractional_max_pool3d(const Tensor& x, const FractionalMaxPool3dOptions& o) {
+  return fractional_max_pool("fractional_max_pool3d", x, o).first;
+}
+std::pair<Tensor, Tensor> fractional_max_pool2d_with_indices(const Tensor& x,
+                                                             const FractionalMaxPool2dOptions& o) {
+  return fractional_max_pool("fractional_max_pool2d_with_indices", x, o);
+}
+std::pair<Tensor, Tensor> fractional_max_pool3d_with_indices(const Tensor& x,
+                                                             const FractionalMaxPool3dOptions& o) {
+  return fractional_max_pool("fractional_max_pool3d_with_indices", x, o);
 }
 
 Tensor max_pool_scatter(const Tensor& dy, const Tensor& index, const PoolWindows& windows) {

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <utility>
+#include <vector>
 
 #include "gradus/tensor/ops/images/pool.h"
 #include "gradus/tensor/tensor.h"
@@ -86,10 +87,37 @@ template <class Size> struct LpPoolOptions {
 };
 using LpPool1dOptions = LpPoolOptions<int64_t>;
 using LpPool2dOptions = LpPoolOptions<Size2>;
+using LpPool3dOptions = LpPoolOptions<Size3>;
 // Lp pooling: the p-th root of the sum of each window's p-th powers; NaN where the sum is negative.
 // Errors: as avg_pool2d; ValueError for a p that is not positive and finite.
 Tensor lp_pool1d(const Tensor& x, const LpPool1dOptions& options);
 Tensor lp_pool2d(const Tensor& x, const LpPool2dOptions& options);
+Tensor lp_pool3d(const Tensor& x, const LpPool3dOptions& options);
+
+template <class Size> struct FractionalMaxPoolOptions {
+  Required<Size, "kernel"> kernel;
+  // Exactly one of output and output_ratio is set.
+  Size output = 0;                        // size of the result
+  std::vector<double> output_ratio = {};  // output / size of x, in (0, 1): one, or one per dim
+  Tensor random_samples = {};             // [N,C,2] (3d: [N,C,3]) in [0, 1); undefined: drawn
+};
+using FractionalMaxPool2dOptions = FractionalMaxPoolOptions<Size2>;
+using FractionalMaxPool3dOptions = FractionalMaxPoolOptions<Size3>;
+// Return the maximum of each of `output` windows, at random positions that advance by the ratio of the sizes on
+// average: window i of a dim of size n starts at floor((i + u) a) - floor(u a), a = (n - kernel) / (output - 1), and the
+// last one at n - kernel, where u is the random sample. Samples of 2d are for W and H, of 3d for D, H and W, as in
+// PyTorch. Maxima as in max_pool2d.
+// Shapes: x [N,C,H,W] -> [N,C,output.h,output.w], or without N; then random_samples are [1,C,2].
+// Errors: ShapeError for other dims; ValueError unless one of output and output_ratio is given, for sizes below 1 or
+// windows that do not fit; DTypeError unless floating.
+// Source: Graham, "Fractional max-pooling", 2014.
+Tensor fractional_max_pool2d(const Tensor& x, const FractionalMaxPool2dOptions& options);
+Tensor fractional_max_pool3d(const Tensor& x, const FractionalMaxPool3dOptions& options);
+// The same, with the positions (i64) of the maxima in the row-major order of their image or volume.
+std::pair<Tensor, Tensor> fractional_max_pool2d_with_indices(const Tensor& x,
+                                                             const FractionalMaxPool2dOptions& options);
+std::pair<Tensor, Tensor> fractional_max_pool3d_with_indices(const Tensor& x,
+                                                             const FractionalMaxPool3dOptions& options);
 
 // Backward ops of max pooling over `windows` (gradus/tensor/ops/images/pool.h). max_pool_scatter adds dy to
 // the elements of dx at `index`; max_pool_gather reads x at `index`. Each is the gradient of the other.

@@ -11,10 +11,12 @@
 #include "gradus/autograd/ops/arithmetic.h"
 #include "gradus/autograd/ops/comparison.h"
 #include "gradus/autograd/ops/copy.h"
+#include "gradus/autograd/ops/index.h"
 #include "gradus/autograd/ops/linalg/distance.h"
 #include "gradus/autograd/ops/losses/cross_entropy.h"
 #include "gradus/autograd/ops/losses/loss_reduction.h"
 #include "gradus/autograd/ops/losses/pointwise_losses.h"
+#include "gradus/autograd/ops/precision.h"
 #include "gradus/autograd/ops/reduce.h"
 #include "gradus/autograd/ops/view.h"
 #include "gradus/tensor/op_call.h"
@@ -151,6 +153,34 @@ Tensor multilabel_soft_margin_loss(const Tensor& x, const Tensor& target,
   Tensor losses = binary_cross_entropy_with_logits(x, labels, {.reduction = Reduction::kNone});
   if (o.weight.defined()) losses = losses * o.weight;
   return reduce_losses(op, mean(losses, -1), o.reduction);
+}
+
+Tensor multilabel_margin_loss(const Tensor& x, const Tensor& target, const MultilabelMarginLossOptions& o) {
+  const OpCall call("multilabel_margin_loss", {{"x", x}, {"target", target}});
+  if (autograd::Casting cast{"multilabel_margin_loss"})
+    return multilabel_margin_loss(cast(x), cast(target), o);
+  const char* op = "multilabel_margin_loss";
+  check_floating(op, "x", x);
+  autograd::check_same_device(op, "x", x, "target", target);
+  if ((x.dim() != 1 && x.dim() != 2) || x.shape() != target.shape() || x.size(-1) == 0)
+    throw ShapeError(op, "expected x and target [N,C] or [C] of one shape with C >= 1, got x ", describe(x),
+                     ", target ", describe(target));
+  check_integers(op, "class numbers", "target", target);
+  const int64_t classes = x.size(-1);
+  const Tensor scores = autograd::at_least_f32(x), numbers = to(target, DType::kI64);
+  const Tensor listed = ge(cummin(numbers, -1).values, 0);  // bool: before the first negative number
+  const Tensor index = where(listed, numbers, 0);
+  const Tensor is_target = gt(scatter_add(zeros_like(index), -1, index, to(listed, DType::kI64)), 0);
+  // The largest number of targets of a sample.
+  int64_t k = classes;
+  if (x.device().type != DeviceType::kMeta)
+    k = x.numel() == 0 ? 0 : amax(sum(listed, -1)).item<int64_t>();
+  const Tensor target_scores = gather(scores, -1, narrow(index, -1, 0, k));
+  const Tensor excess = hinge(1 - unsqueeze(target_scores, -1) + unsqueeze(scores, -2));  // [N,k,C]
+  const Tensor counts =
+      logical_and(unsqueeze(narrow(listed, -1, 0, k), -1), logical_not(unsqueeze(is_target, -2)));
+  const Tensor losses = sum(where(counts, excess, 0), {-2, -1}) / double(classes);
+  return reduce_losses(op, to(losses, x.dtype()), o.reduction);
 }
 
 Tensor multi_margin_loss(const Tensor& x, const Tensor& target, const MultiMarginLossOptions& o) {

@@ -72,6 +72,16 @@ struct MultilabelSoftMarginLossOptions {
 Tensor multilabel_soft_margin_loss(const Tensor& x, const Tensor& target,
                                    const MultilabelSoftMarginLossOptions& options = {});
 
+struct MultilabelMarginLossOptions {
+  Reduction reduction = Reduction::kMean;
+};
+// loss = sum over targets t, and over classes c that are no target, of max(0, 1 - (x[t] - x[c])) / C. The targets of
+// a sample are the class indices before the first negative number. Waits for the device.
+// Shapes: x [N,C] and target [N,C] of integers, or both [C] -> [] or, for kNone, [N] or [].
+// Errors: also IndexError for a target of C or more; ShapeError for no classes.
+Tensor multilabel_margin_loss(const Tensor& x, const Tensor& target,
+                              const MultilabelMarginLossOptions& options = {});
+
 struct MultiMarginLossOptions {
   int64_t p = 1;
   double margin = 1;

@@ -51,7 +51,7 @@ std::set<std::string> classes(const char* folder) {
   static const std::regex declaration(
       R"((?:^|\n)(?:class|struct) (\w+)(?: final)?(?: :[^;{]*)?\s*\{)"
       R"(|\nusing (\w+) =\s+)"
-      R"((?:KernelOptimizer|FormulaLR|BatchNormOf|Conv|DropoutOf|InstanceNormOf|Loss|OpLayer|Pool|PadLayer)<)");
+      R"((?:KernelOptimizer|FormulaLR|BatchNormOf|Conv|DropoutOf|InstanceNormOf|Loss|MaxUnpool|OpLayer|Pool|PadLayer)<)");
   // Namespaces `internal` are for other folders of Gradus.
   static const std::regex internal(
       R"(namespace gradus::\w+::internal \{[^]*?\}  // namespace gradus::\w+::internal)");

@@ -259,12 +259,12 @@ TEST(LayerTableCoverage, EveryCaseOfPyTorchsFilesHasARow) {
 }
 
 TEST(LayerTableCoverage, EveryLayerAndLossOfTheHeadersHasARow) {
-  std::set<std::string> rows{"ModuleList", "ModuleDict",
-                             "ParameterList"};  // their elements are called by others
+  std::set<std::string> rows{"ModuleList", "ModuleDict", "ParameterList",
+                             "ParameterDict"};  // their elements are called by others
   for (const Row& row : all_rows()) rows.insert(row.name.substr(0, row.name.find('/')));
   // A final class, an alias of a layer's or loss's template, or a function that changes a layer.
   const std::regex declared(
-      R"(^class (\w+) final : public|^using (\w+) = (?:Loss|OpLayer|Pool|PadLayer|Conv|\w+NormOf|DropoutOf|Recurrent)<)"
+      R"(^class (\w+) final : public|^using (\w+) = (?:Loss|OpLayer|Pool|MaxUnpool|PadLayer|Conv|\w+NormOf|DropoutOf|Recurrent)<)"
       R"(|^L& (\w+)\(L& layer)");
   int found = 0;
   for (const auto& entry : std::filesystem::recursive_directory_iterator("nn")) {

@@ -615,6 +615,45 @@ void add_multi_class() {
                                                              {.reduction = Reduction::kBatchMean}),
                                  "kBatchMean")}},
           r, {in({0, 4}), in({0, 4}, 0, 1)});
+      if (!weighted)
+        add_with_empty(
+            {.op = "multilabel_margin_loss",
+             .variant = variant,
+             .samples = {{in({3, 4}), indices({3, 4}, {2, 0, -1, 1, 3, 1, 0, 2, -1, 3, 2, 1})},
+                         {in({4}), indices({4}, {1, 3, -2, 9})}},
+             .run = RUN(multilabel_margin_loss(x[0], x[1], {.reduction = r})),
+             .reference =
+                 [=](A x) {
+                   const size_t classes = size_t(x[0].shape.back());
+                   Array y;
+                   y.shape = x[0].shape;
+                   y.shape.erase(y.shape.size() - 1);
+                   y.v.assign(size_t(y.shape.product()), 0.0);
+                   for (size_t n = 0; n < y.v.size(); ++n) {
+                     const auto at = [&](const Array& a, size_t c) { return a.v[n * classes + c]; };
+                     std::vector<bool> is_target(classes, false);
+                     size_t count = 0;
+                     for (; count < classes && at(x[1], count) >= 0; ++count)
+                       is_target.at(size_t(at(x[1], count))) = true;
+                     for (size_t t = 0; t < count; ++t)
+                       for (size_t c = 0; c < classes; ++c)
+                         if (!is_target[c])
+                           y.v[n] +=
+                               std::max(0.0, 1 - at(x[0], size_t(at(x[1], t))) + at(x[0], c)) / double(classes);
+                   }
+                   return reduced(y, r);
+                 },
+             .terms = 48,
+             .errors = {ERROR_CASE(multilabel_margin_loss(ones({2, 3}), zeros({2}, {.dtype = DType::kI64})),
+                                   "[2,3]", "[2]"),
+                        ERROR_CASE(multilabel_margin_loss(ones({2, 0}), zeros({2, 0}, {.dtype = DType::kI64})),
+                                   "[2,0]"),
+                        ERROR_CASE(multilabel_margin_loss(ones({3}), ones({3})), "f32[3]"),
+                        ERROR_CASE(multilabel_margin_loss(ones({3}), tensor({3, -1, 0})), "3"),
+                        ERROR_CASE(multilabel_margin_loss(ones({3}), tensor({1, -1, 0}),
+                                                          {.reduction = Reduction::kBatchMean}),
+                                   "kBatchMean")}},
+            r, {in({0, 4}), indices({0, 4}, 4)});
       for (int64_t p : {1, 2})
         add_with_empty(
             {.op = "multi_margin_loss",

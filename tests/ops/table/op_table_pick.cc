@@ -350,6 +350,71 @@ void add_tables() {
            .run = RUN(embedding(x[0], x[1], {.padding_idx = -1, .scale_grad_by_freq = true})),
            .reference = rows,
            .differentiable = false});
+  // The reduction of the weights' rows of each bag, which ends at ends[b]; entries `skip` do not count.
+  const auto bags = [](BagMode mode, double skip, const Array& index, const Array& weight,
+                       const std::vector<int64_t>& ends) {
+    Array y({int64_t(ends.size()), weight.size(1)});
+    for (int64_t b = 0, i = 0; b < y.size(0); ++b) {
+      double count = 0;
+      for (; i < ends[size_t(b)]; ++i) {
+        if (index.v[size_t(i)] == skip) continue;
+        ++count;
+        for (int64_t j = 0; j < y.size(1); ++j) {
+          const double w = weight.at({int64_t(index.v[size_t(i)]), j});
+          double& sum = y.at({b, j});
+          sum = mode != BagMode::kMax ? sum + w : count == 1 ? w : std::max(sum, w);
+        }
+      }
+      for (int64_t j = 0; j < y.size(1) && mode == BagMode::kMean; ++j) y.at({b, j}) /= std::max(count, 1.0);
+    }
+    return y;
+  };
+  for (const BagMode mode : {BagMode::kSum, BagMode::kMean, BagMode::kMax}) {
+    const Tensor w = zeros({4, 2});
+    add_row({.op = "embedding_bag",
+             .variant = concat("rows ", int(mode)),
+             .samples = {{indices({2, 3}, {3, 0, 3, 1, 3, 2}), distinct({4, 5})},
+                         {indices({0, 2}, 2), in({2, 3})},
+                         {indices({2, 0}, 2), in({2, 3})}},
+             .run = RUN(embedding_bag(x[0], x[1], {}, {.mode = mode})),
+             .reference =
+                 [=](A x) {
+                   std::vector<int64_t> ends;
+                   for (int64_t b = 1; b <= x[0].size(0); ++b) ends.push_back(b * x[0].size(1));
+                   return bags(mode, -1, x[0], x[1], ends);
+                 },
+             .dtypes = {DType::kF32, DType::kF64, DType::kBF16, DType::kF16},
+             .errors = {ERROR_CASE(embedding_bag(i64({4}), w, i64({0})), "[embedding_bag]", "4"),
+                        ERROR_CASE(embedding_bag(i64({1}), w), "offsets is undefined"),
+                        ERROR_CASE(embedding_bag(reshape(i64({1}), {1, 1, 1}), w), "i64[1,1,1]"),
+                        ERROR_CASE(embedding_bag(i64({1}), w, zeros({1})), "f32[1]"),
+                        ERROR_CASE(embedding_bag(zeros({1, 2}), w), "f32[1,2]"),
+                        ERROR_CASE(embedding_bag(reshape(i64({1}), {1, 1}), w, i64({0})), "i64[1,1]", "i64[1]"),
+                        ERROR_CASE(embedding_bag(i64({1}), w, i64({1})), "begin with 0", "1"),
+                        ERROR_CASE(embedding_bag(i64({1}), w, i64({})), "begin with 0", "none"),
+                        ERROR_CASE(embedding_bag(i64({1, 2}), w, i64({0, 2, 1})), "1 after 2"),
+                        ERROR_CASE(embedding_bag(i64({1, 2}), w, i64({0, 3})), "at most 2", "3"),
+                        ERROR_CASE(embedding_bag(i64({}), w, i64({}), {.include_last_offset = true}),
+                                   "include_last_offset"),
+                        ERROR_CASE(embedding_bag(i64({1}), w, i64({0}), {.per_sample_weights = ones({1})}),
+                                   "kSum"),
+                        ERROR_CASE(embedding_bag(i64({1}), w, i64({0}), {.mode = BagMode::kSum,
+                                                                         .per_sample_weights = ones({2})}),
+                                   "i64[1]", "f32[2]"),
+                        ERROR_CASE(embedding_bag(i64({1}), w, i64({0}), {.mode = BagMode::kMax,
+                                                                         .sparse = true}),
+                                   "kMax", "sparse"),
+                        ERROR_CASE(embedding_bag(i64({1}), w, i64({0}), {.padding_idx = 4}), "padding_idx", "4")}});
+    add_row({.op = "embedding_bag",
+             .variant = concat("offsets ", int(mode)),
+             .samples = {{indices({6}, {3, 0, 3, 1, 3, 2}), distinct({4, 5}), indices({4}, {0, 2, 2, 5})}},
+             .run = RUN(embedding_bag(x[0], x[1], x[2],
+                                      {.mode = mode, .include_last_offset = true, .padding_idx = -4})),
+             .reference = [=](A x) {
+               const auto& v = x[2].v;
+               return bags(mode, 0, x[0], x[1], std::vector<int64_t>(v.begin() + 1, v.end()));
+             }});
+  }
   // The table's gradient; rows `skip` get none.
   const auto table = [](int64_t skip) {
     return [=](A x) {
