@@ -523,7 +523,7 @@ const std::shared_ptr<autograd::ManagerState>& GradManager::state(const char* op
   return state_;
 }
 
-GradManager& GradManager::attach(TensorList tensors, std::vector<Callback> callbacks) {
+GradManager& GradManager::attach(TensorList tensors, std::vector<Callback> callbacks) & {
   state("attach")->forget_dead();
   const std::vector<Tensor>& given = tensors.get();
   for (size_t i = 0; i < given.size(); ++i)  // checks all tensors before it attaches one

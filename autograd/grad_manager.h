@@ -156,12 +156,21 @@ class GradManager {
   // Adds tensors to differentiate. The manager has weak references: a tensor that its owner frees is removed.
   // Attaching a tensor again adds the callbacks to its list. Open recordings follow the tensor from this call
   // on.
+  // Returns this manager, which can be moved on from a temporary: GradManager gm = GradManager().attach(w);
   // Errors: DTypeError unless floating point; StateError for an undefined tensor.
-  GradManager& attach(TensorList tensors, std::vector<Callback> callbacks = {});
+  GradManager& attach(TensorList tensors, std::vector<Callback> callbacks = {}) &;
+  GradManager&& attach(TensorList tensors, std::vector<Callback> callbacks = {}) && {
+    return std::move(attach(std::move(tensors), std::move(callbacks)));
+  }
   template <class... C>
     requires(sizeof...(C) > 0 && (std::is_constructible_v<Callback, C> && ...))
-  GradManager& attach(TensorList tensors, C... callbacks) {
+  GradManager& attach(TensorList tensors, C... callbacks) & {
     return attach(std::move(tensors), std::vector<Callback>{Callback(std::move(callbacks))...});
+  }
+  template <class... C>
+    requires(sizeof...(C) > 0 && (std::is_constructible_v<Callback, C> && ...))
+  GradManager&& attach(TensorList tensors, C... callbacks) && {
+    return std::move(attach(std::move(tensors), std::move(callbacks)...));
   }
   // Returns the attached tensors that are alive, in the order of attaching.
   std::vector<Tensor> attached_tensors() const;

@@ -111,8 +111,10 @@ class AllReduceCallback::Backward {
     if (consensus_->diverged) {
       const AttachedParams& params = *callback_.params_;
       std::vector<std::string> lines;
-      for (const Tensor& x : params.tensors())
-        lines.push_back(concat(params.name_of(params.index_of(x)), " with checksum ", checksum_of(x)));
+      const std::vector<Tensor> tensors = params.tensors();
+      const std::vector<int64_t> checksums = checksums_of(tensors);
+      for (size_t i = 0; i < tensors.size(); ++i)
+        lines.push_back(concat(params.name_of(params.index_of(tensors[i])), " with checksum ", checksums[i]));
       const auto difference = find_difference(Op::kCheckSynchronized, lines, group);
       if (!difference) throw InternalError("checksums that differ, of parameters that do not");
       check_on_all_ranks([&] {
@@ -412,7 +414,8 @@ void AllReduceCallback::check_capture() {
   if (join_) refuse_capture("backward", "within join() a rank may have no more steps");
   if (captured_.first != capture->id) captured_ = {capture->id, std::make_shared<bool>()};
   *captured_.second = in_no_sync();
-  const bool begins_with = params_->has_accumulated([&](const Tensor& x) { return !capture->is_own(*x.storage()); });
+  const bool begins_with =
+      params_->has_accumulated([&](const Tensor& x) { return !capture->is_own(*x.storage()); });
   capture->valid_while([self = shared_from_this(), begins_with, ends_with = captured_.second] {
     return !begins_with && !*ends_with && !self->params_->has_accumulated([](const Tensor&) { return true; });
   });

@@ -33,9 +33,14 @@ nn::StateDict with_numbers(const std::vector<Tensor>& tensors) {
 // Errors: MismatchError if they do not.
 void check_tensors(Op op, const nn::StateDict& tensors, bool values, const Group& group) {
   std::vector<std::string> lines;
+  std::vector<Tensor> list;
   for (const auto& [name, x] : tensors) {
     lines.push_back(concat(name, ' ', x.dtype(), x.shape()));
-    if (values) lines.back() += concat(" with checksum ", internal::checksum_of(x));
+    list.push_back(x);
+  }
+  if (values) {
+    const std::vector<int64_t> checksums = internal::checksums_of(list);
+    for (size_t i = 0; i < lines.size(); ++i) lines[i] += concat(" with checksum ", checksums[i]);
   }
   internal::check_equal(op, "the tensors", lines, group);
 }

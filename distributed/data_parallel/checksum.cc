@@ -1,13 +1,16 @@
-// Checksums of tensors, lists and text with XXH3 (Collet, xxHash), and the search for NaN and infinity. A
-// tensor on a GPU or another CPU device is copied to cpu:0 first, and the calls wait for the copy.
+// Checksums of tensors by raw::hashes_of, of lists and text by XXH3 (Collet, xxHash), and the search for NaN and
+// infinity, which copies tensors of other devices to cpu:0.
 #include "gradus/distributed/data_parallel/checksum.h"
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
 #include <cmath>
+#include <map>
+#include <utility>
 
 #include "gradus/tensor/ops/copy.h"
+#include "gradus/tensor/ops/optim_step.h"
 #include "gradus/tensor/runtime/stream.h"
 
 namespace gradus::dist::internal {
@@ -38,18 +41,29 @@ template <class Bits> int64_t find_exponent(const void* data, int64_t n, Bits ma
 
 }  // namespace
 
-// Hashes the elements' bytes, with the hash of [dtype, sizes...] as seed.
-int64_t checksum_of(const Tensor& x) {
-  std::vector<int64_t> header{int64_t(x.dtype())};
-  for (const int64_t n : x.shape()) header.push_back(n);
-  const XXH64_hash_t seed = XXH3_64bits(header.data(), header.size() * sizeof(int64_t));
-  const Tensor y = in_host_memory(x);
-  return int64_t(XXH3_64bits_withSeed(y.raw_ptr(), size_t(y.nbytes()), seed));
+int64_t checksum_of(const Tensor& x) { return checksums_of({x})[0]; }
+
+// The checksum of a tensor is XXH3 of [hash, dtype, sizes...].
+std::vector<int64_t> checksums_of(const std::vector<Tensor>& xs) {
+  std::map<std::pair<DeviceType, int>, std::vector<size_t>> by_device;
+  for (size_t i = 0; i < xs.size(); ++i) by_device[{xs[i].device().type, xs[i].device().index}].push_back(i);
+  std::vector<int64_t> checksums(xs.size());
+  for (const auto& [device, indices] : by_device) {
+    std::vector<Tensor> tensors;
+    for (const size_t i : indices) tensors.push_back(xs[i]);
+    const std::vector<int64_t> hashes = raw::hashes_of(tensors).to_vector<int64_t>();
+    for (size_t k = 0; k < indices.size(); ++k) {
+      const Tensor& x = tensors[k];
+      std::vector<int64_t> parts{hashes[k], int64_t(x.dtype())};
+      for (const int64_t n : x.shape()) parts.push_back(n);
+      checksums[indices[k]] = int64_t(XXH3_64bits(parts.data(), parts.size() * sizeof(int64_t)));
+    }
+  }
+  return checksums;
 }
 
 int64_t checksum_of(const std::vector<Tensor>& xs) {
-  std::vector<int64_t> each;
-  for (const Tensor& x : xs) each.push_back(checksum_of(x));
+  const std::vector<int64_t> each = checksums_of(xs);
   return int64_t(XXH3_64bits(each.data(), each.size() * sizeof(int64_t)));
 }
 

@@ -1,5 +1,5 @@
 // Checksums of tensors, to compare tensors between ranks without sending them. Tensors are defined, of any
-// layout and device; a call waits for the device's queued work.
+// layout and device; a call waits for the devices' queued work. Checksums of GPUs are computed there, and equal the CPU's.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,9 @@ namespace gradus::dist::internal {
 
 // Returns a checksum of dtype, shape, and elements in row-major order. Elements count bit by bit, so 0 and -0
 // differ. Any int64 may be the result.
-// Source: XXH3, 64 bits (Collet, xxHash).
 int64_t checksum_of(const Tensor& x);
+// Returns the checksum of each tensor. Waits once for each GPU.
+std::vector<int64_t> checksums_of(const std::vector<Tensor>& xs);
 // Returns one checksum of the tensors in their order.
 int64_t checksum_of(const std::vector<Tensor>& xs);
 // Returns a checksum of the text.

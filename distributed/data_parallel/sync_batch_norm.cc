@@ -23,7 +23,8 @@ class GroupStatisticsReduction final : public nn::StatisticsReduction {
   }
   int64_t sum(int64_t local) override {
     int64_t total = 0;
-    internal::Collective call{.op = "SyncBatchNorm", .record = {.op = internal::Op::kSyncBatchNorm}, .sizes = {local}};
+    internal::Collective call{
+        .op = "SyncBatchNorm", .record = {.op = internal::Op::kSyncBatchNorm}, .sizes = {local}};
     call.is_agreement = true;
     call.move = [&](internal::MatchedCall& matched) {
       for (const auto& sizes : matched.sizes)

@@ -22,7 +22,8 @@ namespace {
 // the same result. So a mistake is the same MismatchError everywhere, and no data moves with wrong sizes. The
 // exchange is also a barrier: when it returns, every member is in this call.
 
-constexpr const char* kThroughHost = "the data goes through host memory, and the host takes no part in a replay";
+constexpr const char* kThroughHost =
+    "the data goes through host memory, and the host takes no part in a replay";
 constexpr size_t kMaxSizes = (kMaxExchangeBytes - sizeof(CallRecord)) / sizeof(int64_t);
 
 // A message is the bytes of a CallRecord, in the host's byte order, followed by the sizes as int64.
@@ -112,7 +113,8 @@ class GpuWork final : public WorkState {
 // The future of an asynchronous call of a step that is captured. In the recording nothing has run yet.
 class CapturedWork final : public WorkState {
  public:
-  CapturedWork(uint64_t capture, std::shared_ptr<const GpuCall> call) : capture_(capture), call_(std::move(call)) {}
+  CapturedWork(uint64_t capture, std::shared_ptr<const GpuCall> call)
+      : capture_(capture), call_(std::move(call)) {}
 
   void wait(std::optional<Milliseconds> timeout) override {
     if (timeout) refuse_capture("wait", "with a timeout the host waits, and it takes no part in a replay");
@@ -279,9 +281,10 @@ void GroupState::check_capture(const Capture& capture, const Collective& collect
   if (!world_->uses_device_library) refuse_capture(collective.op, kThroughHost);
   if (const CapturedCalls* const calls = CapturedCalls::of(capture))
     if (const GroupState& first = calls->group(); first.members() != members_)
-      throw StateError(collective.op, "cannot be captured: group '", name_, "' has the ranks ", to_text(members_),
-                       ", and the step's first call was of group '", first.name(), "' with the ranks ",
-                       to_text(first.members()), ": all groups of a step must have the same members");
+      throw StateError(collective.op, "cannot be captured: group '", name_, "' has the ranks ",
+                       to_text(members_), ", and the step's first call was of group '", first.name(),
+                       "' with the ranks ", to_text(first.members()),
+                       ": all groups of a step must have the same members");
 }
 
 void GroupState::execute(Collective& collective, const WaitLimits& limits, GpuCall* gpu) {
@@ -334,9 +337,9 @@ void GroupState::move_on_gpu(const Collective& collective, MatchedCall& matched,
     DeviceLinks::Link& link = links_->get(call, matched.records);
     const bool uses_library = link.uses_library(collective.record);
     if (capture && size() > 1 && !(uses_library && link.by_library))
-      throw CaptureRefused(call.op, "cannot be captured: ",
-                           uses_library ? "the group has not connected its GPUs yet; make a call before"
-                                        : kThroughHost);
+      throw CaptureRefused(
+          call.op, "cannot be captured: ",
+          uses_library ? "the group has not connected its GPUs yet; make a call before" : kThroughHost);
     std::shared_ptr<DeviceCollectives> collectives = link.by_host;
     std::shared_ptr<DeviceCalls::Watched> watched;
     std::optional<IssueOrder::Turn> turn;
@@ -348,7 +351,8 @@ void GroupState::move_on_gpu(const Collective& collective, MatchedCall& matched,
     const Stream stream = capture ? capture->side_stream() : collectives->stream();
     if (uses_library && capture) {
       if (!capture->replay_hook)
-        capture->replay_hook = make_ref<CapturedCalls>(Ref<GroupState>(this), matched.records[0].sequence, gpu.device);
+        capture->replay_hook =
+            make_ref<CapturedCalls>(Ref<GroupState>(this), matched.records[0].sequence, gpu.device);
       CapturedCalls::of(*capture)->add(collectives);
     } else if (uses_library) {
       watched = std::make_shared<DeviceCalls::Watched>(

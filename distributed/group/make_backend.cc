@@ -13,7 +13,7 @@ namespace {
 
 // Added to a group's id for messages between leaders, which distinguishes them from messages of all members.
 // Ids of groups stay below this number.
-constexpr uint32_t kLeaderIdOffset = 1u << 29;
+constexpr uint32_t kLeaderIdOffset = 1u << 28;
 
 std::unique_ptr<Backend> make_arena(const BackendSetup& setup, const std::vector<int>& members, int index,
                                     const WaitLimits& limits) {

@@ -140,7 +140,7 @@ struct BackendSetup {
 };
 // Makes the backend for these members. It uses shared memory if all are on one host (and World::shared_memory
 // allows it), messages if no two share a host, and both otherwise. Collective over the members.
-// Errors: StateError for a group_id of 2^29 or more; those of waits for the other members.
+// Errors: StateError for a group_id of 2^28 or more; those of waits for the other members.
 std::unique_ptr<Backend> make_backend(const BackendSetup& setup, const WaitLimits& limits);
 
 }  // namespace gradus::dist::internal

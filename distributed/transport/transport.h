@@ -19,11 +19,11 @@ namespace gradus::dist::internal {
 // a DeviceOffer and what the sender then sends (group/internal/device_messages.h).
 enum class Channel : uint8_t { kUser, kRemote, kCollective, kMailbox, kAnswer, kConclusion };
 struct Tag {
-  uint32_t group = 0;  // the group's id in the job, below 2^30
+  uint32_t group = 0;  // the group's id in the job, below 2^29
   Channel channel = Channel::kUser;
   uint32_t number = 0;  // of kUser: the user's tag
   bool operator==(const Tag&) const = default;
-  uint64_t bits() const { return uint64_t(group) << 34 | uint64_t(channel) << 32 | number; }
+  uint64_t bits() const { return uint64_t(group) << 35 | uint64_t(channel) << 32 | number; }
 };
 
 inline constexpr int kAnySource = -1;

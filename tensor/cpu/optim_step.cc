@@ -1,11 +1,13 @@
-// CPU kernels of operations on lists of row-major tensors, such as all gradients: total norm, clipping by norm and
+// CPU kernels of operations on lists of row-major tensors, such as all gradients: total norm, hashes, clipping by norm and
 // by value, unscaling for mixed precision, gradient accumulation, moving averages of weights. 16-bit floats are
 // computed in f32. Results do not depend on the number of threads. An unnamed tensor only selects the device.
 #include <atomic>
+#include <cstring>
 
 #include "gradus/tensor/cpu/optim_norm.h"
 #include "gradus/tensor/ops/arithmetic.h"
 #include "gradus/tensor/ops/formulas/gradients.h"
+#include "gradus/tensor/ops/formulas/hash.h"
 #include "gradus/tensor/ops/formulas/loss_scale.h"
 #include "gradus/tensor/ops/value_errors.h"
 
@@ -49,6 +51,25 @@ void norm_of_cpu(const Tensor& out, const std::vector<Tensor>& tensors, double p
   for (double s : partial) total = largest ? max_or_nan(total, s) : total + s;
   total = p_norm_of_sum(total, p);
   dispatch_floating(out.dtype(), "norm_of", [&]<class T>() { *out.ptr<T>() = static_cast<T>(total); });
+}
+
+// out[t] += sum of hash_of_word(word i, i) over the words of tensor t.
+void hashes_of_cpu(const Tensor& out, const std::vector<Tensor>& tensors) {
+  for (size_t t = 0; t < tensors.size(); ++t) {
+    const char* const bytes = static_cast<const char*>(tensors[t].raw_ptr());
+    const int64_t n = tensors[t].nbytes(), words = n / 8;
+    uint64_t word = 0, sum = 0;
+    for (int64_t i = 0; i < words; ++i) {
+      std::memcpy(&word, bytes + 8 * i, 8);
+      sum += hash_of_word(word, uint64_t(i));
+    }
+    if (n % 8 > 0) {
+      word = 0;
+      std::memcpy(&word, bytes + 8 * words, size_t(n % 8));
+      sum += hash_of_word(word, uint64_t(words));
+    }
+    out.ptr<int64_t>()[t] += int64_t(sum);
+  }
 }
 
 // Calls f(pointer, count, T()) on ranges of the tensors' elements in parallel, where T is the type to compute in.
@@ -124,6 +145,7 @@ void average_step_cpu(const Tensor&, const std::vector<StepItem>& items, const d
 }  // namespace
 
 constinit decltype(norm_of_kernel) norm_of_kernel{"norm_of", &norm_of_cpu};
+constinit decltype(hashes_of_kernel) hashes_of_kernel{"hashes_of", &hashes_of_cpu};
 constinit decltype(clip_by_norm_kernel) clip_by_norm_kernel{"clip_by_norm_", &clip_by_norm_cpu};
 constinit decltype(clip_by_value_kernel) clip_by_value_kernel{"clip_by_value_", &clip_by_value_cpu};
 constinit decltype(unscale_kernel) unscale_kernel{"unscale_", &unscale_cpu};

@@ -6,6 +6,7 @@
 #include "gradus/tensor/kernel.h"
 #include "gradus/tensor/ops/arithmetic.h"
 #include "gradus/tensor/ops/copy.h"
+#include "gradus/tensor/ops/creation.h"
 
 namespace gradus::raw {
 namespace {
@@ -111,6 +112,15 @@ Tensor norm_of(const std::vector<Tensor>& tensors, double p) {
   std::vector<Tensor> dense;
   for (const Tensor& t : tensors) dense.push_back(contiguous(t));
   norm_of_kernel(out, dense, p);
+  return out;
+}
+
+Tensor hashes_of(const std::vector<Tensor>& tensors) {
+  check_one_device("hashes_of", tensors);
+  std::vector<Tensor> dense;
+  for (const Tensor& t : tensors) dense.push_back(contiguous(t));
+  const Tensor out = zeros({int64_t(tensors.size())}, {DType::kI64, tensors.front().device()});
+  hashes_of_kernel(out, dense);
   return out;
 }
 

@@ -1,5 +1,5 @@
 // Raw ops on lists of tensors (multi-tensor ops, as PyTorch's _foreach ops): the interface of optimizer step
-// kernels (optim/optimizers); moving averages, gradient accumulation, norms, clipping, and loss scaling.
+// kernels (optim/optimizers); moving averages, gradient accumulation, norms, hashes, clipping, and loss scaling.
 #pragma once
 
 #include <array>
@@ -72,6 +72,11 @@ void add_all_(const std::vector<Tensor>& sums, const std::vector<Tensor>& terms)
 // first tensor is f64, else f32, and does not depend on the number of threads. It is 0 without tensors.
 // Errors: ValueError unless p > 0; DeviceError unless all are on one device.
 Tensor norm_of(const std::vector<Tensor>& tensors, double p);
+// Returns i64[n] on the tensors' device: for each tensor, of any dtype, the sum modulo 2^64 of the hashes of its words
+// of 8 bytes (formulas/hash.h). The bytes are those of the elements in row-major order, then zeros. Dtype and shape do
+// not count. At least one tensor.
+// Errors: DeviceError unless all are on one device.
+Tensor hashes_of(const std::vector<Tensor>& tensors);
 // Multiplies all tensors by min(1, max_norm / (norm + 1e-6)), or by NaN if the norm is NaN. `norm` is the
 // result of norm_of. Errors: DeviceError unless all tensors are on one device.
 void clip_by_norm_(const std::vector<Tensor>& tensors, const Tensor& norm, double max_norm);
@@ -100,6 +105,8 @@ extern KernelSlot<void(const Tensor&, const std::vector<Tensor>& sums, const std
     add_all_kernel;
 // out (f32 or f64) = the p-norm. The tensors may have different dtypes.
 extern KernelSlot<void(const Tensor& out, const std::vector<Tensor>&, double p)> norm_of_kernel;
+// out (i64[n]) += the hashes.
+extern KernelSlot<void(const Tensor& out, const std::vector<Tensor>&)> hashes_of_kernel;
 extern KernelSlot<void(const Tensor& norm, const std::vector<Tensor>&, double max_norm)> clip_by_norm_kernel;
 extern KernelSlot<void(const Tensor&, const std::vector<Tensor>&, double limit)> clip_by_value_kernel;
 // found (f32[]) = 1 if a result is not finite, else 0. The tensors may have different dtypes. If `scale` is

@@ -37,6 +37,18 @@ TEST(GradManagerAttach, TakesOneTensorOrAList) {
   EXPECT_THAT(values(c.grad()), ElementsAre(2));
 }
 
+TEST(GradManagerAttach, MayBeChainedFromATemporary) {
+  const Tensor w = scalar(3), v = scalar(2);
+  GradManager gm =
+      GradManager().attach(w, [](const Tensor&, const Tensor& grad) { return grad * 10; }).attach({v});
+  EXPECT_EQ(gm.attached_tensors().size(), 2u);
+  EXPECT_EQ(&gm.attach(w), &gm);
+  auto recording = gm.record();
+  gm.backward(w * v);
+  EXPECT_EQ(w.grad().item<float>(), 20);
+  EXPECT_EQ(v.grad().item<float>(), 3);
+}
+
 TEST(GradManagerAttach, AnUndefinedTensorIsAnErrorThatSaysWhich) {
   GradManager gm;
   const Tensor a = f64({1});

@@ -309,7 +309,8 @@ TEST(GanMistakes, AreToldBeforeTheFirstStep) {
                "--capture: pggan grows; a replay keeps the size and the fade of its recording");
   expect_error(small(dcgan, {"--capture", "--on-nan", "skip"}),
                "--capture does not go with --on-nan skip: a replay skips no steps");
-  expect_error(small(dcgan, {"--capture", "--nproc", "2"}), "--capture on the CPU goes with one rank alone, got 2");
+  expect_error(small(dcgan, {"--capture", "--nproc", "2"}),
+               "--capture on the CPU goes with one rank alone, got 2");
   fs::create_directories(s.dir() / "flat");
   for (int i = 0; i < 8; ++i)
     io::save_image(s.dir() / "flat" / (std::to_string(i) + ".png"), zeros({1, 8, 8}));

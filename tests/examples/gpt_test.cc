@@ -298,8 +298,9 @@ TEST(GptProgram, MistakesAreErrorsBeforeTheFirstStep) {
   expect_mistake({"--replicas", "2", "--nproc", "3"}, 1, "expected 2 ranks, got 3");
   expect_mistake({"--pipeline", "2", "--schedule", "zb-v"}, 1, "zb-v");
   for (const char* ranks : {"--pipeline", "--replicas", "--nproc"})
-    expect_mistake({"--capture", ranks, "2"}, 1,
-                   "--capture on the CPU goes with one rank alone, got 2: a replay does not call other ranks");
+    expect_mistake(
+        {"--capture", ranks, "2"}, 1,
+        "--capture on the CPU goes with one rank alone, got 2: a replay does not call other ranks");
   for (const char* option : {"--interleave", "--micro-batches"})
     expect_mistake({"--capture", option, "2"}, 1, "or several ranks: a replay runs no schedule");
   expect_mistake({"sample", "--checkpoint", "nothing.ckpt"}, 1, "nothing.ckpt");

@@ -26,8 +26,8 @@ struct GradusEmulatedWork {
   bool is_host_function = false;
   std::vector<GradusEmulatedRange> ranges{};                // must not be freed before the work runs
   std::vector<std::shared_ptr<GradusEmulatedEnd>> after{};  // the work runs after all of them
-  std::function<bool()> is_ready{};  // whether other ranks have sent what the work needs; null: always
-  std::function<void()> on_launch{};    // of a graph's node: called by each launch, in the order of the nodes
+  std::function<bool()> is_ready{};    // whether other ranks have sent what the work needs; null: always
+  std::function<void()> on_launch{};   // of a graph's node: called by each launch, in the order of the nodes
   const void* communicator = nullptr;  // of a call of NCCL
   std::shared_ptr<GradusEmulatedEnd> end{};
 };

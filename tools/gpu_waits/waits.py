@@ -31,6 +31,12 @@ STAGED_CALLS = {
     "exchange_blocks": "    host_.exchange_blocks(",
 }
 
+# Collectives that allocate their results. By function: the statement before its tensors.
+GATHERS = {
+    "gather": '  Collective call{.op = "gather", .record = make_record(Op::kGather, in, {}, root)};\n',
+    "all_gather": '  Collective call{.op = "all_gather", .record = make_record(Op::kAllGather, in)};\n',
+}
+
 LATE = "a waiter of a Futex looks again after 50 ms: late, but right"
 
 WAITS = [
@@ -60,8 +66,10 @@ WAITS = [
          [("      record_use(x, stream);\n", "      (void)x;\n")]),
     Wait("memory: tensors of collectives", "distributed/group/collectives.cc",
          [("  collective.tensors = args.all();\n", "")]),
-    Wait("memory: the input of all_gather", "distributed/group/collectives.cc",
-         [("  call.tensors = args.all();\n", "")]),
+    *[Wait("memory: the input of " + op, "distributed/group/collectives.cc",
+           [(record + "  call.device = args.device();\n  call.tensors = args.all();\n",
+             record + "  call.device = args.device();\n")])
+      for op, record in GATHERS.items()],
     Wait("memory: inputs of functional collectives", "distributed/group/agreement.cc",
          [("  call.tensors.assign(forward.inputs.begin(), forward.inputs.end());\n", "")]),
     Wait("memory: buckets", "distributed/data_parallel/internal/bucket.cc",

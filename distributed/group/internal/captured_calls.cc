@@ -24,13 +24,16 @@ bool CapturedCalls::run(int64_t action, const std::function<void()>& launch) {
                   .device = device_,
                   .connections = connections_};
   call.check = [&](const MatchedCall& matched) -> std::optional<Failure> {
-    if (std::ranges::any_of(matched.sizes, [](const auto& sizes) { return sizes.size() == 1 && sizes[0] <= 0; })) return {};
+    if (std::ranges::any_of(matched.sizes,
+                            [](const auto& sizes) { return sizes.size() == 1 && sizes[0] <= 0; }))
+      return {};
     return find_size_mismatch(matched, *group_, [](const std::vector<int64_t>& sizes) {
       return sizes.size() == 1 ? concat("the recording that began with call #", sizes[0]) : "nonsense";
     });
   };
   call.move = [&](MatchedCall& matched) {
-    all_agree = std::ranges::all_of(matched.sizes, [&](const auto& sizes) { return sizes == matched.sizes[0]; });
+    all_agree =
+        std::ranges::all_of(matched.sizes, [&](const auto& sizes) { return sizes == matched.sizes[0]; });
     if (!all_agree || !launch) return;
     const Stream calls = current_stream(device_);
     step.wait(Event::record(calls));

@@ -45,7 +45,8 @@ class CapturedCalls final : public ReplayHook {
   void failed(const std::exception_ptr& error) noexcept override;
 
  private:
-  static constexpr int64_t kRuns = 0, kRecords = -1;  // what a member does; else the number of the recording to launch
+  static constexpr int64_t kRuns = 0,
+                           kRecords = -1;  // what a member does; else the number of the recording to launch
   bool run(int64_t action, const std::function<void()>& launch);
 
   const Ref<GroupState> group_;

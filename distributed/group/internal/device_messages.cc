@@ -93,7 +93,7 @@ std::string DeviceMessages::endpoint(const char* op, Device device) {
     if (const auto found = endpoints_.find(device.index); found != endpoints_.end()) return found->second;
   }
   std::string text;
-  if (DeviceLibrary* const library = find_device_library(); library && world_.uses_device_library) {
+  if (DeviceLibrary* const library = find_device_library()) {
     try {
       text = concat(library->version(op), '\n', library->gpu_id(device.index));
       text.resize(text.size() > sizeof DeviceOffer::endpoint ? 0 : sizeof DeviceOffer::endpoint);

@@ -91,7 +91,8 @@ Ref<MessageWork> MessageWork::send(const Message& message, const MessageHeader& 
   if (!x) return send(message, header, std::span<const std::byte>());
   DeviceMessages& device_messages = *message.group.world()->device_messages();
   const bool is_on_gpu = x.device().type == DeviceType::kCUDA;
-  if (!is_on_gpu || device_messages.endpoint(message.op, x.device()).empty()) {
+  if (!is_on_gpu || !message.group.uses_device_library() ||
+      device_messages.endpoint(message.op, x.device()).empty()) {
     const Tensor in = is_on_gpu ? raw::to(x, kCPU) : x;
     wait_for_device(in);
     return send(message, header, {static_cast<const std::byte*>(in.raw_ptr()), size_t(in.nbytes())}, in);
@@ -130,7 +131,8 @@ Ref<MessageWork> MessageWork::receive(const Message& message, CheckMessage check
                                       const Tensor& x) {
   Receive receive{.check = std::move(check), .device = device, .tensor = x};
   if (device.type == DeviceType::kCUDA) {
-    message.group.world()->device_messages()->endpoint(message.op, device);
+    if (message.group.uses_device_library())
+      message.group.world()->device_messages()->endpoint(message.op, device);
     if (x) receive.posted = Event::record(current_stream(device));
   } else if (x) {
     wait_for_device(x);

@@ -1,10 +1,11 @@
-// Kernels over the gradients of many tensors at once: sums, p-norms, clipping, and the loss scaling of mixed
+// Kernels over the gradients of many tensors at once: sums, p-norms, hashes, clipping, and the loss scaling of mixed
 // precision. A launch gets a table of tensors (tensor_table.h), whose elements are divided into chunks of
 // kChunk; block b computes chunk b. A reduction writes one partial result per chunk, which a second kernel of
 // one block merges in a fixed order, so results repeat bit for bit. 16-bit floats are computed in f32, norms
 // in f64. Tensors are dense; nothing waits for the host.
 #include "gradus/tensor/cuda/kernels/gradients.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 
@@ -13,6 +14,7 @@
 #include "gradus/tensor/cuda/kernels/reduce.h"
 #include "gradus/tensor/cuda/kernels/report.h"
 #include "gradus/tensor/ops/formulas/gradients.h"
+#include "gradus/tensor/ops/formulas/hash.h"
 #include "gradus/tensor/ops/formulas/loss_scale.h"
 
 namespace gradus::cuda {
@@ -87,6 +89,33 @@ __global__ void __launch_bounds__(kChunkThreads)
   local = raw::p_norm_of_sum(merge_block<kChunkThreads>(add, local), p);
   if (threadIdx.x == 0)
     is_f64 ? *static_cast<double*>(norm) = local : *static_cast<float*>(norm) = static_cast<float>(local);
+}
+
+struct AddHashes {
+  using Wide = uint64_t;
+  __device__ uint64_t merge(uint64_t a, uint64_t b) const { return a + b; }
+};
+
+// Returns the word of the `count` bytes at p, at most 8, and of zeros.
+__device__ __forceinline__ uint64_t word_at(const uint8_t* p, int count) {
+  if (count >= 8 && is_aligned(p, 8)) return load_vector<Vector<uint64_t, 1>>(p).v[0];
+  uint64_t word = 0;
+  for (int k = 0; k < std::min(count, 8); ++k) word |= uint64_t{p[k]} << (8 * k);
+  return word;
+}
+
+// *sum += sum of hash_of_word(word i, i) over the words of a chunk of bytes. A block has one chunk. Integers are
+// added, so the order of the blocks does not count.
+__global__ void __launch_bounds__(kChunkThreads) add_hashes_of_chunks(TensorTable<2> table) {
+  const Chunk chunk = table.chunk_of(blockIdx.x);
+  const uint8_t* const bytes = table.at<uint8_t>(0, chunk);
+  uint64_t sum = 0;
+  for (int at = static_cast<int>(threadIdx.x) * 8; at < chunk.count; at += kChunkThreads * 8)
+    sum +=
+        raw::hash_of_word(word_at(bytes + at, chunk.count - at), static_cast<uint64_t>(chunk.from + at) / 8);
+  sum = merge_block<kChunkThreads>(AddHashes(), sum);
+  // unsigned long long: the 64-bit type of CUDA's atomics
+  if (threadIdx.x == 0) atomicAdd(static_cast<unsigned long long*>(table.data[1][chunk.tensor]), sum);
 }
 
 // x[i] *= max_norm / (norm + 1e-6) for each tensor, if that is less than 1. A block has one chunk.
@@ -192,6 +221,12 @@ void norm_of_sums(const char* op, const View& norm, const double* sums, int64_t 
                   cudaStream_t stream) {
   launch(op, take_norm, {1, kChunkThreads, kSharedOf<double>}, stream, terms_of(p), norm.data,
          norm.dtype == DType::kF64, sums, n, p);
+}
+
+void add_hashes(const char* op, std::span<const ArraysOfTensor<2>> tensors, cudaStream_t stream) {
+  for_each_table<2>(tensors, [&](const TensorTable<2>& table, int64_t blocks) {
+    launch(op, add_hashes_of_chunks, {blocks, kChunkThreads, kSharedOf<uint64_t>}, stream, table);
+  });
 }
 
 void clip_by_norm(const char* op, const View& norm, DType dtype, Gradients tensors, double max_norm,

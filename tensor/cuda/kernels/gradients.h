@@ -28,6 +28,8 @@ void power_sums(const char* op, double* sums, DType dtype, Gradients tensors, do
 // norm (one f64 or f32) = (sum of sums[0 .. n-1])^(1/p), or their maximum for an infinite p.
 void norm_of_sums(const char* op, const View& norm, const double* sums, int64_t n, double p,
                   cudaStream_t stream);
+// *sum += the hash of n bytes (raw::hashes_of), for each tensor: array 0 has the bytes, array 1 is `sum`, a uint64_t.
+void add_hashes(const char* op, std::span<const ArraysOfTensor<2>> tensors, cudaStream_t stream);
 // x *= max_norm / (norm + 1e-6) if that factor is below 1. norm: one f64 or f32.
 void clip_by_norm(const char* op, const View& norm, DType dtype, Gradients tensors, double max_norm,
                   cudaStream_t stream);

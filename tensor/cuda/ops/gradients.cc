@@ -63,6 +63,13 @@ void norm_of_cuda(const Tensor& out, const std::vector<Tensor>& tensors, double 
   norm_of_sums("norm_of", view_of(out), sums.ptr<double>(), chunks, p, stream);
 }
 
+void hashes_of_cuda(const Tensor& out, const std::vector<Tensor>& tensors) {
+  std::vector<ArraysOfTensor<2>> arrays;
+  for (const Tensor& x : tensors)
+    arrays.push_back({{x.raw_ptr(), out.ptr<int64_t>() + arrays.size()}, x.nbytes()});
+  add_hashes("hashes_of", arrays, stream_for_all(out, tensors));
+}
+
 void clip_by_norm_cuda(const Tensor& norm, const std::vector<Tensor>& tensors, double max_norm) {
   const cudaStream_t stream = stream_for_all(norm, tensors);
   by_dtype(tensors, [&](DType dtype, Gradients same) {
@@ -107,8 +114,9 @@ void move_scale_cuda(const Tensor& out, const Tensor& before, const Tensor& late
 
 [[maybe_unused]] const bool is_set =
     (raw::add_all_kernel.cuda = &add_all_cuda, raw::norm_of_kernel.cuda = &norm_of_cuda,
-     raw::clip_by_norm_kernel.cuda = &clip_by_norm_cuda, raw::clip_by_value_kernel.cuda = &clip_by_value_cuda,
-     raw::unscale_kernel.cuda = &unscale_cuda, raw::move_scale_kernel.cuda = &move_scale_cuda, true);
+     raw::hashes_of_kernel.cuda = &hashes_of_cuda, raw::clip_by_norm_kernel.cuda = &clip_by_norm_cuda,
+     raw::clip_by_value_kernel.cuda = &clip_by_value_cuda, raw::unscale_kernel.cuda = &unscale_cuda,
+     raw::move_scale_kernel.cuda = &move_scale_cuda, true);
 
 }  // namespace
 }  // namespace gradus::cuda

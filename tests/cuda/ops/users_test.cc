@@ -279,6 +279,8 @@ TEST_F(CudaUsers, OfGradients) {
   });
   expect_told("norm_of", all_of(ones({}), ones({4}), ones({5})),
               [=](const Operands& x) { raw::norm_of_kernel(x[0], list(x, 1), 2); });
+  expect_told("hashes_of", all_of(ones({2}, DType::kI64), ones({4}), ones({5})),
+              [=](const Operands& x) { raw::hashes_of_kernel(x[0], list(x, 1)); });
   expect_told("clip_by_norm", all_of(ones({}), ones({4}), ones({5})),
               [=](const Operands& x) { raw::clip_by_norm_kernel(x[0], list(x, 1), 1); });
   expect_told("clip_by_value", all_of(ones({4}), ones({5})),

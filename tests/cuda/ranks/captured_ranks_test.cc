@@ -131,10 +131,14 @@ std::vector<Mode> all_modes() {
   cast.comm_hook = dist::bf16_compress_hook();
   late.overlap = false;
   fixed.static_graph = true, fixed.broadcast_buffers = false;
-  return {{"TwoRanks", 2, false, kSmallBuckets}, {"FourRanks", 4, false, kSmallBuckets},
-          {"Scaled", 2, true, kSmallBuckets},    {"Views", 2, false, views},
-          {"Hook", 2, false, cast},              {"Late", 2, false, late},
-          {"Static", 2, true, fixed},            {"OneBucket", 2, false, {}}};
+  return {{"TwoRanks", 2, false, kSmallBuckets},
+          {"FourRanks", 4, false, kSmallBuckets},
+          {"Scaled", 2, true, kSmallBuckets},
+          {"Views", 2, false, views},
+          {"Hook", 2, false, cast},
+          {"Late", 2, false, late},
+          {"Static", 2, true, fixed},
+          {"OneBucket", 2, false, {}}};
 }
 INSTANTIATE_TEST_SUITE_P(All, CapturedRanks, testing::ValuesIn(all_modes()),
                          [](const auto& info) { return info.param.name; });
@@ -208,8 +212,8 @@ TEST(CapturedRanksTest, AccumulateGradients) {
         accumulate(in);
         return t.step(in);
       };
-      CapturedStep first(accumulate, {.warm_up = 1}), second([&](const Tensors& in) { return t.step(in); }, {.warm_up = 1}),
-          all(both, {.warm_up = 1});
+      CapturedStep first(accumulate, {.warm_up = 1}),
+          second([&](const Tensors& in) { return t.step(in); }, {.warm_up = 1}), all(both, {.warm_up = 1});
       for (int i = 0; i < 6; ++i) {
         const Tensors batch = t.batch(i), more = t.batch(i + 10);
         if (within) {
@@ -225,7 +229,8 @@ TEST(CapturedRanksTest, AccumulateGradients) {
     EXPECT_EQ(recordings, is_captured && within ? 1u : 0u);
     return state;
   };
-  for (const bool within : {false, true}) EXPECT_EQ(train(true, within) == train(false, within), true) << within;
+  for (const bool within : {false, true})
+    EXPECT_EQ(train(true, within) == train(false, within), true) << within;
 }
 
 // A last batch that is smaller on one rank: no rank replays it, and random numbers go on as in plain steps.
@@ -296,7 +301,8 @@ CapturedStep sums(const Group& group = {}) {
       {.warm_up = 1});
 }
 void expect_all(const Tensor& x, double value) {
-  EXPECT_EQ(x.to_vector<double>(), std::vector<double>(size_t(x.numel()), value)) << "rank " << dist::get_rank();
+  EXPECT_EQ(x.to_vector<double>(), std::vector<double>(size_t(x.numel()), value))
+      << "rank " << dist::get_rank();
 }
 
 TEST(CapturedRanksTest, EachCollectiveIsCaptured) {
@@ -312,6 +318,14 @@ TEST(CapturedRanksTest, EachCollectiveIsCaptured) {
       {"reduce_scatter", [](const Tensor& x) { return Tensors{dist::functional::reduce_scatter(x)}; }},
       {"all_to_all", [](const Tensor& x) { return Tensors{dist::functional::all_to_all(x, 0, 0)}; }},
       {"functional::all_gather", per_rank},
+      // The memory of y is not used again before the call is done.
+      {"dropped",
+       [](const Tensor& x) {
+         (void)dist::all_reduce(x * 1, {.async_op = true});
+         Tensors all;
+         for (int i = 1; i < 5; ++i) all.push_back(x + i);
+         return all;
+       }},
       {"asynchronous",
        [](const Tensor& x) {
          const Tensor y = x * 1, z = x * 3;
@@ -329,7 +343,8 @@ TEST(CapturedRanksTest, EachCollectiveIsCaptured) {
         const Tensor x = filled({4, 3}, 10 * i + dist::get_rank());
         const Tensors want = call(x), got = step({x});
         ASSERT_EQ(got.size(), want.size());
-        for (size_t k = 0; k < got.size(); ++k) EXPECT_EQ(bits(got[k]), bits(want[k])) << name << ", step " << i;
+        for (size_t k = 0; k < got.size(); ++k)
+          EXPECT_EQ(bits(got[k]), bits(want[k])) << name << ", step " << i;
       }
       EXPECT_EQ(step.num_recordings(), 1u) << name;
     });
@@ -342,7 +357,14 @@ TEST(CapturedRanksTest, OtherCallsGoBetweenReplays) {
     const Group other = dist::world().duplicate(), of_thread = dist::world().duplicate();
     CapturedStep first = sums(), second = sums(other);
     const Tensor warm_up = filled({700}, 1);
-    for (int i = 0; i < 2; ++i) first({warm_up}), second({warm_up});
+    for (int i = 0; i < 2; ++i) {
+      // The recording begins while this call waits for rank 1.
+      const Tensor z = filled({3}, 1);
+      if (dist::get_rank() == 1) std::this_thread::sleep_for(Milliseconds(20));
+      dist::all_reduce(z, {.async_op = true});
+      first({warm_up}), second({warm_up});
+      expect_all(z, 2);
+    }
     for (int round = 0; round < 12; ++round) {
       const Tensor x = filled({700}, round + dist::get_rank()), y = filled({700}, 1);
       const double sum = 2 * round + 1;
@@ -443,28 +465,28 @@ double seconds_since(std::chrono::steady_clock::time_point begin) {
 // Two ranks record a step, and replay it once. Then rank 0 calls `zero`, rank 1 `one`. Returns the text of rank 0's E. A
 // new job trains on the devices afterwards.
 template <class E>
-std::string error_of_rank_0(const std::function<void(CapturedStep&)>& zero, const std::function<void(CapturedStep&)>& one,
+std::string error_of_rank_0(const std::function<void(CapturedStep&)>& zero,
+                            const std::function<void(CapturedStep&)>& one,
                             Milliseconds timeout = Milliseconds(600'000)) {
   std::string text = "no error";
   std::atomic<double> seconds = 0;
   try {
-    dist::run_ranks(
-        2,
-        [&] {
-          CapturedStep step = sums();
-          for (int i = 0; i < 3; ++i) expect_all(step({filled({4}, 1)})[0], 4);
-          dist::barrier();
-          const auto begin = std::chrono::steady_clock::now();
-          try {
-            dist::get_rank() == 0 ? zero(step) : one(step);
-            synchronize(own_device());
-            current_stream(own_device()).synchronize();
-          } catch (const E& e) {
-            if (dist::get_rank() == 0) text = e.what(), seconds = seconds_since(begin);
-            throw;
-          }
-        },
-        {.timeout = timeout});
+    dist::run_ranks(2,
+                    [&] {
+                      CapturedStep step = sums();
+                      for (int i = 0; i < 3; ++i) expect_all(step({filled({4}, 1)})[0], 4);
+                      dist::barrier();
+                      const auto begin = std::chrono::steady_clock::now();
+                      try {
+                        dist::get_rank() == 0 ? zero(step) : one(step);
+                        synchronize(own_device());
+                        current_stream(own_device()).synchronize();
+                      } catch (const E& e) {
+                        if (dist::get_rank() == 0) text = e.what(), seconds = seconds_since(begin);
+                        throw;
+                      }
+                    },
+                    {.timeout = timeout});
     ADD_FAILURE() << "no rank throws";
   } catch (const std::exception&) {
   }
@@ -478,12 +500,14 @@ std::string error_of_rank_0(const std::function<void(CapturedStep&)>& zero, cons
 void replay(CapturedStep& step) { step({filled({4}, 1)}); }
 
 void expect_parts(const std::string& text, std::initializer_list<const char*> parts) {
-  for (const char* part : parts) EXPECT_NE(text.find(part), std::string::npos) << part << " is not in: " << text;
+  for (const char* part : parts)
+    EXPECT_NE(text.find(part), std::string::npos) << part << " is not in: " << text;
 }
 
 TEST(CapturedRanksTest, AnotherCallIsAMismatch) {
-  expect_parts(error_of_rank_0<dist::MismatchError>(&replay, [](auto&) { dist::all_reduce(filled({4}, 1)); }),
-               {"[CapturedStep]", "rank 1 called all_reduce(f32[4] on cuda, sum)", "rank 0 called CapturedStep()"});
+  expect_parts(
+      error_of_rank_0<dist::MismatchError>(&replay, [](auto&) { dist::all_reduce(filled({4}, 1)); }),
+      {"[CapturedStep]", "rank 1 called all_reduce(f32[4] on cuda, sum)", "rank 0 called CapturedStep()"});
 }
 
 TEST(CapturedRanksTest, AnotherRecordingIsAMismatch) {
@@ -505,12 +529,14 @@ TEST(CapturedRanksTest, AnotherRecordingIsAMismatch) {
 }
 
 TEST(CapturedRanksTest, ARankThatDoesNotReplayIsNamed) {
-  expect_parts(error_of_rank_0<dist::DistributedError>(&replay, [](auto&) { throw ValueError("loss", "a mistake"); }),
-               {"[CapturedStep]", "rank 1", "a mistake"});
+  expect_parts(
+      error_of_rank_0<dist::DistributedError>(&replay, [](auto&) { throw ValueError("loss", "a mistake"); }),
+      {"[CapturedStep]", "rank 1", "a mistake"});
   expect_parts(error_of_rank_0<dist::DistributedError>(&replay, [](auto&) {}), {"[CapturedStep]", "rank 1"});
-  expect_parts(error_of_rank_0<dist::TimeoutError>(
-                   &replay, [](auto&) { std::this_thread::sleep_for(Milliseconds(1'200)); }, Milliseconds(500)),
-               {"[CapturedStep]", "CapturedStep #", "of group 'world'", "rank 1"});
+  expect_parts(
+      error_of_rank_0<dist::TimeoutError>(
+          &replay, [](auto&) { std::this_thread::sleep_for(Milliseconds(1'200)); }, Milliseconds(500)),
+      {"[CapturedStep]", "CapturedStep #", "of group 'world'", "rank 1"});
 }
 
 // All ranks have launched the graph, and the GPU of one comes no further.
@@ -589,22 +615,21 @@ TEST(CapturedRanksTest, RefuseWhatAReplayCannotRepeat) {
       {"[send]", "messages", [](const Tensor& x) { dist::send(x, {.dst = 1 - dist::get_rank()}); }},
   };
   for (const Refusal& r : refusals)
-    dist::run_ranks(
-        2,
-        [&] {
-          CapturedStep step(
-              [&](const Tensors& in) -> Tensors {
-                if (recording_capture() || r.nccl == false) r.call(in[0]);
-                return {};
-              },
-              {.warm_up = 1});
-          const Tensor x = filled({4}, 1);
-          step({x});
-          EXPECT_ERROR(StateError, step({x}), r.op, "cannot be captured", r.reason);
-          dist::all_reduce(x);
-          expect_all(x, 2);
-        },
-        {.nccl = r.nccl});
+    dist::run_ranks(2,
+                    [&] {
+                      CapturedStep step(
+                          [&](const Tensors& in) -> Tensors {
+                            if (recording_capture() || r.nccl == false) r.call(in[0]);
+                            return {};
+                          },
+                          {.warm_up = 1});
+                      const Tensor x = filled({4}, 1);
+                      step({x});
+                      EXPECT_ERROR(StateError, step({x}), r.op, "cannot be captured", r.reason);
+                      dist::all_reduce(x);
+                      expect_all(x, 2);
+                    },
+                    {.nccl = r.nccl});
 }
 
 TEST(CapturedRanksTest, RefuseStepsOnTheCpu) {
@@ -645,10 +670,14 @@ TEST(CapturedRanksTest, RefuseWaitsOfTheHostAndGroupsOfOtherRanks) {
   const auto is_recording = [] { return recording_capture() != nullptr; };
   expect_parts(refused(2, [&](const Tensor& y, const Group&) { all_reduce(y).wait(Milliseconds(1'000)); }),
                {"wait", "cannot be captured"});
-  expect_parts(refused(2, [&](const Tensor& y, const Group&) { if (is_recording()) all_reduce(y).is_completed(); }),
+  expect_parts(refused(2,
+                       [&](const Tensor& y, const Group&) {
+                         if (is_recording()) all_reduce(y).is_completed();
+                       }),
                {"is_completed", "cannot be captured"});
-  expect_parts(refused(4, [&](const Tensor& y, const Group& half) { dist::all_reduce(y, {.group = half}); }),
-               {"cannot be captured: group ", " has the ranks ", "of group 'world' with the ranks 0, 1, 2, 3"});
+  expect_parts(
+      refused(4, [&](const Tensor& y, const Group& half) { dist::all_reduce(y, {.group = half}); }),
+      {"cannot be captured: group ", " has the ranks ", "of group 'world' with the ranks 0, 1, 2, 3"});
 }
 
 TEST(CapturedRanksTest, AWorkOfTheRecordingEndsWithIt) {

@@ -264,6 +264,35 @@ TEST_P(MessagesOfGpus, KeepTheirOrderWithThoseOfTheHost) {
   });
 }
 
+// Tags are those of a group, and apart from what ranks tell each other about a message.
+TEST_P(MessagesOfGpus, OfSeveralGroupsDoNotMix) {
+  run(2, [] {
+    const int rank = get_rank(), other = 1 - rank;
+    std::vector<Group> groups{world()};
+    for (int i = 0; i < 5; ++i) groups.push_back(world().duplicate());
+    const auto value = [](size_t group, uint32_t tag, int sender) {
+      return 100. * double(group) + 10 * tag + sender;
+    };
+    Tensors sent, received;
+    std::vector<Work> works;
+    for (uint32_t tag = 0; tag < 8; ++tag)
+      for (size_t g = groups.size(); g-- > 0;) {
+        received.push_back(filled({50}, -1));
+        works.push_back(irecv(received.back(), {.src = other, .tag = tag, .group = groups[g]}));
+      }
+    for (uint32_t tag = 0; tag < 8; ++tag)
+      for (size_t g = 0; g < groups.size(); ++g) {
+        sent.push_back(filled({50}, value(g, tag, rank)));
+        works.push_back(isend(sent.back(), {.dst = other, .tag = tag, .group = groups[g]}));
+      }
+    for (const Work& work : works) work.wait();
+    size_t i = 0;
+    for (uint32_t tag = 0; tag < 8; ++tag)
+      for (size_t g = groups.size(); g-- > 0;)
+        EXPECT_EQ(received[i++].to_vector<float>(), std::vector<float>(50, float(value(g, tag, other))));
+  });
+}
+
 TEST_P(MessagesOfGpus, CarryGradientsBack) {
   run(2, [] {
     for (int round = 0; round < 4; ++round) {

@@ -526,6 +526,48 @@ TEST_P(RanksOnGpus, BroadcastsReachThem) {
   });
 }
 
+// A parameter of rank 1 that has -0 for 0 is named, by a call and by a backward.
+TEST_P(RanksOnGpus, ParametersThatDifferAreNamed) {
+  for (const bool in_backward : {false, true}) {
+    std::vector<std::string> texts(2);
+    try {
+      run(2, [&] {
+        Net net;
+        net.to(own_device());
+        dist::DistributedDataParallel ddp(net, {.check_divergence_every = 1});
+        GradManager gm;
+        ddp.attach(gm);
+        raw::fill_(detach(net.fc2.bias), 0);
+        dist::check_synchronized(net);
+        if (dist::get_rank() == 1) raw::fill_(narrow(detach(net.fc2.bias), 0, 1, 1), -0.0);
+        try {
+          if (!in_backward) return dist::check_synchronized(net);
+          auto recording = gm.record();
+          gm.backward(sum(square(ddp(filled({4, 6}, 1)))));
+        } catch (const dist::MismatchError& e) {
+          texts[size_t(dist::get_rank())] = e.what();
+          throw;
+        }
+      });
+    } catch (const Error&) {
+    }
+    for (const std::string& text : texts) {
+      EXPECT_NE(text.find("fc2.bias"), std::string::npos) << text;
+      EXPECT_EQ(text.find("fc2.weight"), std::string::npos) << text;
+    }
+  }
+}
+
+// Ranks may compare tensors of a GPU with tensors of the host.
+TEST_P(RanksOnGpus, ParametersOfTheHostAndOfAGpuAreCompared) {
+  run(2, [] {
+    manual_seed(1);
+    Net net;
+    if (dist::get_rank() == 1) net.to(own_device());
+    dist::check_synchronized(net);
+  });
+}
+
 TEST_P(RanksOnGpus, OneRankTrains) {
   run(1, [] {
     nn::Linear net({.in = 3, .out = 2});

@@ -85,7 +85,8 @@ ncclResult_t find(const char* function, ncclComm_t handle, std::shared_ptr<NcclC
 void check_graphs(const Runtime& runtime, const char* function, const NcclCommunicator& c) {
   for (const auto& [handle, graph] : runtime.executable_graphs)
     for (const auto& node : graph->graph->nodes)
-      if (node->work.communicator == &c) return (void)refuse(function, "a graph has calls of the communicator");
+      if (node->work.communicator == &c)
+        return (void)refuse(function, "a graph has calls of the communicator");
 }
 
 void leave(ncclComm_t handle, bool aborts) {
