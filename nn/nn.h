@@ -25,6 +25,7 @@
 #include "gradus/nn/layers/transformer.h"
 #include "gradus/nn/losses.h"
 #include "gradus/nn/module.h"
+#include "gradus/nn/packed_sequence.h"
 #include "gradus/nn/reparametrize.h"
 #include "gradus/nn/sequential.h"
 #include "gradus/nn/summary.h"

@@ -80,7 +80,7 @@ class Reducer {
  public:
   // `args`: receives a factor on the call's GPU.
   // Errors: those of check_reduce_op and premul_sum.
-  Reducer(const char* op, const Reduction& reduction, DType dtype, CallTensors& args)
+  Reducer(const char* op, const ReduceOperation& reduction, DType dtype, CallTensors& args)
       : record_op(reduction.op),
         data_op(reduction.op == ReduceOp::kPremulSum ? ReduceOp::kSum : reduction.op),
         factor_(reduction.factor.value_or(1)) {
@@ -644,14 +644,14 @@ Work barrier(const CollectiveOptions& options) {
 
 // ---- several calls ----
 
-Reduction premul_sum(double factor) {
-  Reduction reduction(ReduceOp::kPremulSum);
+ReduceOperation premul_sum(double factor) {
+  ReduceOperation reduction(ReduceOp::kPremulSum);
   reduction.factor = factor;
   return reduction;
 }
-Reduction premul_sum(const Tensor& factor) {
+ReduceOperation premul_sum(const Tensor& factor) {
   internal::check_has_data("premul_sum", "factor", factor);
-  Reduction reduction(ReduceOp::kPremulSum);
+  ReduceOperation reduction(ReduceOp::kPremulSum);
   reduction.factor_tensor = factor;
   return reduction;
 }

@@ -40,8 +40,8 @@
 namespace gradus::dist {
 
 // The reduction of a call: a ReduceOp, or premul_sum.
-struct Reduction {
-  Reduction(ReduceOp op = ReduceOp::kSum) : op(op) {}
+struct ReduceOperation {
+  ReduceOperation(ReduceOp op = ReduceOp::kSum) : op(op) {}
 
   ReduceOp op;
   std::optional<double> factor = {};  // of premul_sum
@@ -51,8 +51,8 @@ struct Reduction {
 // the ranks' factors may differ. A tensor of one element may be on the GPU of x, which the host then does not
 // wait for. Floating point only; products of 16-bit floats are rounded.
 // Errors: of the calls: DTypeError for an integer x or factor; ShapeError for a factor of several elements.
-Reduction premul_sum(double factor);
-Reduction premul_sum(const Tensor& factor);
+ReduceOperation premul_sum(double factor);
+ReduceOperation premul_sum(const Tensor& factor);
 
 // The options that all collectives have in common. The default group has all ranks of the job; without a
 // timeout, Group::timeout() applies.
@@ -62,14 +62,14 @@ struct CollectiveOptions {
   std::optional<Milliseconds> timeout = {};
 };
 struct AllReduceOptions {
-  Reduction op = ReduceOp::kSum;
+  ReduceOperation op = ReduceOp::kSum;
   Group group = {};
   bool async_op = false;
   std::optional<Milliseconds> timeout = {};
 };
 struct ReduceOptions {
   int dst = 0;
-  Reduction op = ReduceOp::kSum;
+  ReduceOperation op = ReduceOp::kSum;
   Group group = {};
   bool async_op = false;
   std::optional<Milliseconds> timeout = {};

@@ -48,7 +48,7 @@ uint64_t sync_random_seed(std::optional<uint64_t> seed = {}, const Group& group 
 void all_reduce_dict(const std::map<std::string, Tensor>& tensors, const AllReduceOptions& options = {});
 
 struct AllReduceParamsOptions {
-  Reduction op = ReduceOp::kSum;
+  ReduceOperation op = ReduceOp::kSum;
   bool coalesce = true;        // several tensors of one dtype as one message; false: a message each
   double bucket_size_mb = -1;  // MiB of a message at which the next one begins; -1: one message per dtype
   Group group = {};

@@ -1,7 +1,7 @@
 // RNN, LSTM and GRU (weights and gate order as in torch.nn), and their cells. For each layer and direction
 // the products of all time steps with the input are one matrix product; the products with the state and the
-// cells run step by step. Internally x is [T, N, features]. LSTMState {h, c} serves all three: c is undefined
-// except for LSTM.
+// cells run step by step. Internally x is packed, [rows, features]; a tensor [T, N, features] is T steps of N rows.
+// LSTMState {h, c} serves all three: c is undefined except for LSTM.
 #include "gradus/nn/layers/recurrent.h"
 
 #include <algorithm>
@@ -11,7 +11,9 @@
 #include "gradus/autograd/ops/activations.h"
 #include "gradus/autograd/ops/arithmetic.h"
 #include "gradus/autograd/ops/concat.h"
+#include "gradus/autograd/ops/copy.h"
 #include "gradus/autograd/ops/dropout.h"
+#include "gradus/autograd/ops/index.h"
 #include "gradus/autograd/ops/linalg/matmul.h"
 #include "gradus/autograd/ops/view.h"
 #include "gradus/nn/init.h"
@@ -25,6 +27,15 @@ namespace {
 Tensor uniform_parameter(const Shape& shape, int64_t hidden) {
   const double bound = 1 / std::sqrt(double(hidden));
   return init::uniform_(empty(shape, {.device = internal::initial_device()}), {.low = -bound, .high = bound});
+}
+
+// Returns `count` rows of a state from `start` on; c may be undefined.
+LSTMState state_rows(const LSTMState& s, int64_t start, int64_t count) {
+  if (start == 0 && count == s.h.size(0)) return s;
+  return {narrow(s.h, 0, start, count), s.c.defined() ? narrow(s.c, 0, start, count) : Tensor()};
+}
+LSTMState joined(const LSTMState& a, const LSTMState& b) {
+  return {cat({a.h, b.h}, 0), a.c.defined() ? cat({a.c, b.c}, 0) : Tensor()};
 }
 
 Tensor activated(RNNActivation a, const Tensor& x) { return a == RNNActivation::kTanh ? tanh(x) : relu(x); }
@@ -75,25 +86,70 @@ template <class O, int64_t gates> void Recurrent<O, gates>::add_weights() {
   }
 }
 
+// Returns an initial state [layers * directions,N,size]: zeros if `state` is undefined.
 template <class O, int64_t gates>
-void Recurrent<O, gates>::check_state(const char* name, const Tensor& state, const Shape& expected) const {
-  if (state.shape() != expected)
-    throw ShapeError(kType, "expected ", name, " ", expected, ", got ", describe(state));
+Tensor Recurrent<O, gates>::initial_state(const char* name, const Tensor& state, const Tensor& x, int64_t n,
+                                          int64_t size, bool batch) const {
+  const int64_t count = this->options().num_layers * directions();
+  if (!state.defined()) return zeros({count, n, size}, {x.dtype(), x.device()});
+  const Shape expected = batch ? Shape{count, n, size} : Shape{count, size};
+  if (state.shape() != expected) throw ShapeError(kType, "expected ", name, " ", expected, ", got ", describe(state));
+  return batch ? state : unsqueeze(state, 1);
 }
 
-// Runs one direction of one layer: x [T, N, in] -> output [T, N, out], in the order of x also if `backwards`.
+// Runs one direction of one layer over packed sequences: x [rows,in] -> output [rows,out], in the order of x also if
+// `backwards`. A sequence leaves the batch after its last step; backwards it enters there.
 template <class O, int64_t gates>
-LSTMResult Recurrent<O, gates>::unroll(const Direction& d, const Tensor& x, LSTMState state, bool backwards) {
+LSTMResult Recurrent<O, gates>::unroll(const Direction& d, const Tensor& x,
+                                       const std::vector<int64_t>& batch_sizes, const LSTMState& initial,
+                                       bool backwards) {
   Tensor bias;
   if (d.b_ih) bias = can_sum_biases() ? *d.b_ih + *d.b_hh : *d.b_ih;
-  std::vector<Tensor> x_gates = unbind(linear(x, *d.w_ih, bias), 0), outputs;
-  if (backwards) std::reverse(x_gates.begin(), x_gates.end());
-  for (const Tensor& g : x_gates) {
-    state = step(d, g, state);
+  const std::vector<Tensor> x_gates = split(linear(x, *d.w_ih, bias), batch_sizes, 0);
+  std::vector<Tensor> outputs;
+  std::vector<LSTMState> ended;
+  int64_t n = backwards ? batch_sizes.back() : batch_sizes.front();
+  LSTMState state = state_rows(initial, 0, n);
+  for (size_t i = 0; i < batch_sizes.size(); ++i) {
+    const size_t t = backwards ? batch_sizes.size() - 1 - i : i;
+    const int64_t size = batch_sizes[t];
+    if (size < n) {
+      ended.push_back(state_rows(state, size, n - size));
+      state = state_rows(state, 0, size);
+    } else if (size > n) {
+      state = joined(state, state_rows(initial, n, size - n));
+    }
+    n = size;
+    state = step(d, x_gates[t], state);
     outputs.push_back(state.h);
   }
   if (backwards) std::reverse(outputs.begin(), outputs.end());
-  return {stack(outputs, 0), state};
+  for (; !ended.empty(); ended.pop_back()) state = joined(state, ended.back());
+  return {cat(outputs, 0), state};
+}
+
+// Runs all layers: x [rows,in], states [layers * directions,N,size] -> output [rows,out], and final states.
+template <class O, int64_t gates>
+LSTMResult Recurrent<O, gates>::run_layers(Tensor x, const std::vector<int64_t>& batch_sizes,
+                                           const LSTMState& state) {
+  const O& o = this->options();
+  std::vector<Tensor> h = unbind(state.h, 0), c;
+  const bool has_cell_state = state.c.defined();
+  if (has_cell_state) c = unbind(state.c, 0);
+  for (int64_t layer = 0; layer < o.num_layers; ++layer) {
+    std::vector<Tensor> outputs;
+    for (int64_t d = 0; d < directions(); ++d) {
+      const size_t i = size_t(layer * directions() + d);
+      LSTMResult r =
+          unroll(directions_[i], x, batch_sizes, {h[i], has_cell_state ? c[i] : Tensor()}, d == 1);
+      outputs.push_back(r.output);
+      h[i] = r.state.h;
+      if (has_cell_state) c[i] = r.state.c;
+    }
+    x = outputs.size() == 1 ? outputs[0] : cat(outputs, 1);
+    if (layer + 1 < o.num_layers && o.dropout > 0) x = dropout(std::move(x), o.dropout, this->is_training());
+  }
+  return {x, {stack(h, 0), has_cell_state ? stack(c, 0) : Tensor()}};
 }
 
 template <class O, int64_t gates>
@@ -104,38 +160,37 @@ LSTMResult Recurrent<O, gates>::run(const Tensor& x_in, const LSTMState& state) 
       x_in.size(o.batch_first && batch ? 1 : 0) < 1)
     throw ShapeError(kType, "expected x ", o.batch_first ? "[N,T," : "[T,N,", *o.input_size, "] or [T,",
                      *o.input_size, "] with T >= 1, got ", describe(x_in));
-  Tensor x = !batch ? unsqueeze(x_in, 1) : o.batch_first ? transpose(x_in, 0, 1) : x_in;
-  const int64_t n = x.size(1), count = o.num_layers * directions();
-
-  // Splits a state into one tensor [N,size] per layer and direction; zeros if the state is undefined.
-  const auto parts = [&](const char* name, const Tensor& t, int64_t size) {
-    if (!t.defined()) return std::vector<Tensor>(size_t(count), zeros({n, size}, {x.dtype(), x.device()}));
-    check_state(name, t, batch ? Shape{count, n, size} : Shape{count, size});
-    return unbind(batch ? t : unsqueeze(t, 1), 0);
-  };
-  std::vector<Tensor> h = parts("h", state.h, output_size()), c;
-  const bool has_cell_state = gates == 4;
-  if (has_cell_state) c = parts("c", state.c, o.hidden_size);
-
-  for (int64_t layer = 0; layer < o.num_layers; ++layer) {
-    std::vector<Tensor> outputs;
-    for (int64_t d = 0; d < directions(); ++d) {
-      const size_t i = size_t(layer * directions() + d);
-      LSTMResult r = unroll(directions_[i], x, {h[i], has_cell_state ? c[i] : Tensor()}, d == 1);
-      outputs.push_back(r.output);
-      h[i] = r.state.h;
-      if (has_cell_state) c[i] = r.state.c;
-    }
-    x = outputs.size() == 1 ? outputs[0] : cat(outputs, 2);
-    if (layer + 1 < o.num_layers && o.dropout > 0) x = dropout(std::move(x), o.dropout, this->is_training());
+  const Tensor x = !batch ? unsqueeze(x_in, 1) : o.batch_first ? transpose(x_in, 0, 1) : x_in;
+  const int64_t steps = x.size(0), n = x.size(1);
+  const Tensor h = initial_state("h", state.h, x, n, output_size(), batch);
+  const Tensor c = gates == 4 ? initial_state("c", state.c, x, n, o.hidden_size, batch) : Tensor();
+  LSTMResult r = run_layers(reshape(x, {steps * n, *o.input_size}), std::vector<int64_t>(size_t(steps), n), {h, c});
+  const Tensor y = reshape(r.output, {steps, n, r.output.size(1)});
+  if (!batch) {
+    r.state.h = squeeze(r.state.h, 1);
+    if (r.state.c.defined()) r.state.c = squeeze(r.state.c, 1);
   }
-  const auto stack_states = [&](const std::vector<Tensor>& all) {
-    return all.empty() ? Tensor() : batch ? stack(all, 0) : squeeze(stack(all, 0), 1);
+  return {!batch ? squeeze(y, 1) : o.batch_first ? transpose(y, 0, 1) : y, r.state};
+}
+
+template <class O, int64_t gates>
+PackedLSTMResult Recurrent<O, gates>::run(const PackedSequence& x, const LSTMState& state) {
+  const O& o = this->options();
+  x.lengths();  // checks x
+  if (x.data.dim() != 2 || x.data.size(1) != o.input_size)
+    throw ShapeError(kType, "expected packed data [rows,", *o.input_size, "], got ", describe(x.data));
+  const int64_t n = x.batch_sizes[0];
+  // Returns the states with dim 1 in the order of `index`.
+  const auto ordered = [&](const Tensor& s, const std::vector<int64_t>& index) {
+    return index.empty() || !s.defined() ? s : index_select(s, 1, gradus::to(tensor(index), s.device()));
   };
-  return {!batch          ? squeeze(x, 1)
-          : o.batch_first ? transpose(x, 0, 1)
-                          : x,
-          {stack_states(h), stack_states(c)}};
+  std::vector<int64_t> back(x.sorted_indices.size());
+  for (size_t i = 0; i < back.size(); ++i) back[size_t(x.sorted_indices[i])] = int64_t(i);
+  const Tensor h = initial_state("h", state.h, x.data, n, output_size(), true);
+  const Tensor c = gates == 4 ? initial_state("c", state.c, x.data, n, o.hidden_size, true) : Tensor();
+  const LSTMResult r =
+      run_layers(x.data, x.batch_sizes, {ordered(h, x.sorted_indices), ordered(c, x.sorted_indices)});
+  return {{r.output, x.batch_sizes, x.sorted_indices}, {ordered(r.state.h, back), ordered(r.state.c, back)}};
 }
 
 RNNResult RNN::operator()(const Tensor& x, const Tensor& h) {
@@ -144,13 +199,28 @@ RNNResult RNN::operator()(const Tensor& x, const Tensor& h) {
     return RNNResult{r.output, r.state.h};
   });
 }
+PackedRNNResult RNN::operator()(const PackedSequence& x, const Tensor& h) {
+  return call([&] {
+    PackedLSTMResult r = run(x, {h, {}});
+    return PackedRNNResult{r.output, r.state.h};
+  });
+}
 LSTMResult LSTM::operator()(const Tensor& x, const LSTMState& state) {
+  return call([&] { return run(x, state); });
+}
+PackedLSTMResult LSTM::operator()(const PackedSequence& x, const LSTMState& state) {
   return call([&] { return run(x, state); });
 }
 RNNResult GRU::operator()(const Tensor& x, const Tensor& h) {
   return call([&] {
     LSTMResult r = run(x, {h, {}});
     return RNNResult{r.output, r.state.h};
+  });
+}
+PackedRNNResult GRU::operator()(const PackedSequence& x, const Tensor& h) {
+  return call([&] {
+    PackedLSTMResult r = run(x, {h, {}});
+    return PackedRNNResult{r.output, r.state.h};
   });
 }
 

@@ -17,6 +17,7 @@
 
 #include "gradus/autograd/ops/recurrent.h"
 #include "gradus/nn/options.h"
+#include "gradus/nn/packed_sequence.h"
 
 namespace gradus::nn {
 
@@ -69,6 +70,16 @@ struct LSTMResult {
   Tensor output;
   LSTMState state;
 };
+// Results for a PackedSequence x [rows,features]: output.data is [rows,directions * H]. States are in the caller's order
+// of the sequences, and final states those after each sequence's own last step.
+struct PackedRNNResult {
+  PackedSequence output;
+  Tensor h;
+};
+struct PackedLSTMResult {
+  PackedSequence output;
+  LSTMState state;
+};
 
 // Base of RNN, LSTM and GRU, which have 1, 4 and 3 gates: the weights, and the loops over layers, directions
 // and time steps. Composed of differentiable ops; W_ih x is computed for all time steps at once.
@@ -86,6 +97,7 @@ template <class O, int64_t gates> class Recurrent : public ModuleWith<O> {
 
   // Runs all layers and directions over all time steps. Undefined states are zeros; only LSTM uses state.c.
   LSTMResult run(const Tensor& x, const LSTMState& state);
+  PackedLSTMResult run(const PackedSequence& x, const LSTMState& state);
 
  private:
   // Returns whether b_ih + b_hh may be added to the input's products of all time steps at once.
@@ -95,8 +107,11 @@ template <class O, int64_t gates> class Recurrent : public ModuleWith<O> {
 
   void add_weights();
   std::unique_ptr<Parameter> weight(const std::string& name, const Shape& shape);
-  LSTMResult unroll(const Direction& d, const Tensor& x, LSTMState state, bool backwards);
-  void check_state(const char* name, const Tensor& state, const Shape& expected) const;
+  LSTMResult run_layers(Tensor x, const std::vector<int64_t>& batch_sizes, const LSTMState& state);
+  LSTMResult unroll(const Direction& d, const Tensor& x, const std::vector<int64_t>& batch_sizes,
+                    const LSTMState& initial, bool backwards);
+  Tensor initial_state(const char* name, const Tensor& state, const Tensor& x, int64_t n, int64_t size,
+                       bool batch) const;
   int64_t directions() const { return this->options().bidirectional ? 2 : 1; }
   int64_t projection() const;
   // Returns H, the size of h.
@@ -113,6 +128,7 @@ class RNN final : public Recurrent<RNNOptions, 1> {
 
   // Errors: ShapeError for an x or h that does not fit, or no times.
   RNNResult operator()(const Tensor& x, const Tensor& h = {});
+  PackedRNNResult operator()(const PackedSequence& x, const Tensor& h = {});
 
  private:
   LSTMState step(const Direction& d, const Tensor& x_gates, const LSTMState& state) override;
@@ -126,6 +142,7 @@ class LSTM final : public Recurrent<LSTMOptions, 4> {
 
   // Errors: ShapeError for an x or state that does not fit, or no times.
   LSTMResult operator()(const Tensor& x, const LSTMState& state = {});
+  PackedLSTMResult operator()(const PackedSequence& x, const LSTMState& state = {});
 
  private:
   LSTMState step(const Direction& d, const Tensor& x_gates, const LSTMState& state) override;
@@ -139,6 +156,7 @@ class GRU final : public Recurrent<GRUOptions, 3> {
 
   // Errors: ShapeError for an x or h that does not fit, or no times.
   RNNResult operator()(const Tensor& x, const Tensor& h = {});
+  PackedRNNResult operator()(const PackedSequence& x, const Tensor& h = {});
 
  private:
   bool can_sum_biases() const override { return false; }

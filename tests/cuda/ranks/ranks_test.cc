@@ -221,8 +221,9 @@ TEST_P(RanksOnGpus, ACaptureRefusesCollectives) {
 TEST_P(RanksOnGpus, PremulSumMultipliesOnTheGpu) {
   run(2, [] {
     const int rank = dist::get_rank();  // 1 * 0.5 + 2 * 1.5 = 3.5
-    for (const dist::Reduction& op : {dist::premul_sum(rank + 0.5), dist::premul_sum(scalar(rank + 0.5)),
-                                      dist::premul_sum(filled({1}, rank + 0.5))})
+    for (const dist::ReduceOperation& op :
+         {dist::premul_sum(rank + 0.5), dist::premul_sum(scalar(rank + 0.5)),
+          dist::premul_sum(filled({1}, rank + 0.5))})
       for (const bool async : {false, true}) {
         const Tensor x = filled({5}, rank + 1), root = filled({2}, rank + 1), xs = filled({4}, rank + 1);
         const Tensor part = filled({2}, 0), parts = filled({2}, 0), list = filled({3}, rank + 1);

@@ -202,7 +202,7 @@ TEST(PremulSum, MultipliesByTheFactorOfEachRank) {
       run_ranks(3, [&] {
         const int rank = get_rank();
         // 1 * 0.5 + 2 * 1.5 + 3 * 2.5 = 11
-        const Reduction op = rank == 1 ? premul_sum(scalar(1.5)) : premul_sum(rank + 0.5);
+        const ReduceOperation op = rank == 1 ? premul_sum(scalar(1.5)) : premul_sum(rank + 0.5);
         const auto make = [&](const Shape& shape) { return full(shape, rank + 1, {.dtype = dtype}); };
         const Tensor all = make({2000}), coalesced = make({3}), root = make({2});
         const Tensor part = make({1}), own = make({2}), parts = make({6}), pair = make({1}),
@@ -243,7 +243,7 @@ TEST(PremulSum, IsNoOtherReduction) {
   EXPECT_THAT(errors_of(3,
                         [] {
                           const Tensor x = ones({2});
-                          all_reduce(x, {.op = get_rank() == 2 ? Reduction() : premul_sum(2)});
+                          all_reduce(x, {.op = get_rank() == 2 ? ReduceOperation() : premul_sum(2)});
                         }),
               Each(AllOf(HasSubstr("rank 2 called all_reduce(f32[2], sum)"),
                          HasSubstr("called all_reduce(f32[2], premul_sum)"))));
