@@ -270,7 +270,7 @@ class Module {
   std::optional<Device> device_;
   bool training_ = true;
   bool uninitialized_ = false;  // a size is kLazy, and there was no call
-  int open_scopes_ = 0;  // number of this module's open ParameterScopes
+  int open_scopes_ = 0;         // number of this module's open ParameterScopes
 };
 
 namespace internal {

@@ -23,7 +23,8 @@ void check_lengths(const char* op, const Tensor& x, const std::vector<int64_t>& 
     throw ShapeError(op, "expected x ", batch_first ? "[N,T,...]" : "[T,N,...]", ", got ", describe(x));
   const int64_t n = x.size(batch_first ? 0 : 1), steps = x.size(batch_first ? 1 : 0);
   if (int64_t(lengths.size()) != n || n == 0)
-    throw ValueError(op, "expected a length for each of ", n, " sequences, and at least one, got ", lengths.size());
+    throw ValueError(op, "expected a length for each of ", n, " sequences, and at least one, got ",
+                     lengths.size());
   for (const int64_t length : lengths)
     if (length < 1 || length > steps)
       throw ValueError(op, "expected lengths in [1, ", steps, "], got ", length);
@@ -54,13 +55,13 @@ std::vector<int64_t> PackedSequence::lengths() const {
   Checked total("PackedSequence", 0);
   for (size_t t = 0; t < batch_sizes.size(); ++t) {
     if (batch_sizes[t] < 1 || (t > 0 && batch_sizes[t] > batch_sizes[t - 1]))
-      throw ValueError("PackedSequence", "expected positive batch_sizes that do not increase, got ", batch_sizes[t],
-                       " for step ", t);
+      throw ValueError("PackedSequence", "expected positive batch_sizes that do not increase, got ",
+                       batch_sizes[t], " for step ", t);
     total = total + batch_sizes[t];
   }
   if (batch_sizes.empty() || !data.defined() || data.dim() < 1 || data.size(0) != total)
-    throw ValueError("PackedSequence", "expected data of ", int64_t(total), " rows, the sum of batch_sizes, got ",
-                     describe(data));
+    throw ValueError("PackedSequence", "expected data of ", int64_t(total),
+                     " rows, the sum of batch_sizes, got ", describe(data));
   const size_t n = size_t(batch_sizes[0]);
   std::vector<int64_t> order = sorted_indices, identity(n);
   std::sort(order.begin(), order.end());
@@ -69,11 +70,13 @@ std::vector<int64_t> PackedSequence::lengths() const {
     throw ValueError("PackedSequence", "expected sorted_indices that are a permutation of ", n, " numbers");
   std::vector<int64_t> lengths(n, 0);
   for (const int64_t size : batch_sizes)
-    for (size_t i = 0; i < size_t(size); ++i) ++lengths[sorted_indices.empty() ? i : size_t(sorted_indices[i])];
+    for (size_t i = 0; i < size_t(size); ++i)
+      ++lengths[sorted_indices.empty() ? i : size_t(sorted_indices[i])];
   return lengths;
 }
 
-PackedSequence pack_padded_sequence(const Tensor& x, const std::vector<int64_t>& lengths, const PackOptions& o) {
+PackedSequence pack_padded_sequence(const Tensor& x, const std::vector<int64_t>& lengths,
+                                    const PackOptions& o) {
   check_lengths("pack_padded_sequence", x, lengths, o.batch_first);
   PackedSequence p;
   if (!o.enforce_sorted) {
@@ -103,14 +106,16 @@ PaddedSequence pad_packed_sequence(const PackedSequence& p, const PadPackedOptio
   const Shape rows = with_first(p.data.shape(), 1, {Checked("pad_packed_sequence", steps) * n});
   const Tensor padding = full(rows, o.padding_value, {.dtype = p.data.dtype(), .device = p.data.device()});
   const Tensor y = index_copy(padding, 0, positions(p, steps, o.batch_first, p.data.device()), p.data);
-  return {reshape(y, with_first(p.data.shape(), 1, o.batch_first ? Shape{n, steps} : Shape{steps, n})), lengths};
+  return {reshape(y, with_first(p.data.shape(), 1, o.batch_first ? Shape{n, steps} : Shape{steps, n})),
+          lengths};
 }
 
 Tensor pad_sequence(const std::vector<Tensor>& sequences, const PadSequenceOptions& o) {
   if (sequences.empty()) throw ValueError("pad_sequence", "expected at least one sequence");
   int64_t steps = 0;
   for (const Tensor& s : sequences) {
-    if (!s.defined() || s.dim() < 1) throw ShapeError("pad_sequence", "expected sequences [T,...], got ", describe(s));
+    if (!s.defined() || s.dim() < 1)
+      throw ShapeError("pad_sequence", "expected sequences [T,...], got ", describe(s));
     steps = std::max(steps, s.size(0));
   }
   std::vector<Tensor> padded;

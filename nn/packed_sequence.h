@@ -15,7 +15,7 @@ namespace gradus::nn {
 
 // Sequences in descending order of length, one time step after another.
 struct PackedSequence {
-  Tensor data;                       // [sum of lengths,...]: step 0 of all sequences, then step 1 of those that have it
+  Tensor data;  // [sum of lengths,...]: step 0 of all sequences, then step 1 of those that have it
   std::vector<int64_t> batch_sizes;  // number of sequences with step t: positive, not increasing
   // The caller's number of each sequence; empty: as in `data`.
   std::vector<int64_t> sorted_indices = {};
@@ -59,7 +59,8 @@ struct PadSequenceOptions {
 Tensor pad_sequence(const std::vector<Tensor>& sequences, const PadSequenceOptions& options = {});
 // Returns the first lengths[n] steps of each sequence n of x [T,N,...], with batch_first [N,T,...].
 // Errors: as pack_padded_sequence.
-std::vector<Tensor> unpad_sequence(const Tensor& x, const std::vector<int64_t>& lengths, bool batch_first = false);
+std::vector<Tensor> unpad_sequence(const Tensor& x, const std::vector<int64_t>& lengths,
+                                   bool batch_first = false);
 
 // pack_padded_sequence of pad_sequence, and its inverse.
 PackedSequence pack_sequence(const std::vector<Tensor>& sequences, bool enforce_sorted = true);

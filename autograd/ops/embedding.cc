@@ -89,8 +89,8 @@ void check_offsets(const Tensor& offsets, int64_t n) {
                      all.empty() ? "none" : concat(all[0]).c_str());
   for (const int64_t offset : all) {
     if (offset < previous || offset > n)
-      throw ValueError(kBag, "expected offsets in ascending order of at most ", n, ", got ", offset, " after ",
-                       previous);
+      throw ValueError(kBag, "expected offsets in ascending order of at most ", n, ", got ", offset,
+                       " after ", previous);
     previous = offset;
   }
 }
@@ -114,8 +114,8 @@ Tensor embedding_bag(const Tensor& index, const Tensor& weight, const Tensor& of
   if (index.dim() == 1 && !offsets.defined())
     throw StateError(kBag, "offsets is undefined; index of one dim needs the first entry of each bag");
   if (offsets.defined() ? index.dim() != 1 || offsets.dim() != 1 : index.dim() != 2)
-    throw ShapeError(kBag, "expected index [B,n] without offsets, or [n] with offsets [B], got ", describe(index),
-                     " and ", offsets.defined() ? describe(offsets) : "no offsets");
+    throw ShapeError(kBag, "expected index [B,n] without offsets, or [n] with offsets [B], got ",
+                     describe(index), " and ", offsets.defined() ? describe(offsets) : "no offsets");
   const int64_t bags = (offsets.defined() ? offsets.size(0) - o.include_last_offset : index.size(0));
   if (bags < 0) throw ShapeError(kBag, "include_last_offset needs an offset, got ", describe(offsets));
   if (o.per_sample_weights.defined()) {
@@ -129,9 +129,9 @@ Tensor embedding_bag(const Tensor& index, const Tensor& weight, const Tensor& of
 
   // Entries that do not count belong to one bag more, which is cut off at the end.
   Tensor bag = bag_numbers(index, offsets, bags);
-  Tensor rows = autograd::at_least_f32(
-      embedding(flat(index), weight,
-                {.padding_idx = o.padding_idx, .scale_grad_by_freq = o.scale_grad_by_freq, .sparse = o.sparse}));
+  Tensor rows = autograd::at_least_f32(embedding(
+      flat(index), weight,
+      {.padding_idx = o.padding_idx, .scale_grad_by_freq = o.scale_grad_by_freq, .sparse = o.sparse}));
   if (o.padding_idx) {
     const int64_t padding = *o.padding_idx + (*o.padding_idx < 0 ? weight.size(0) : 0);
     bag = where(eq(flat(index), padding), bags, bag);

@@ -20,7 +20,9 @@ namespace {
 constexpr const char* kType = "AdaptiveLogSoftmaxWithLoss";
 
 // Returns the elements of x [N,C] at columns [N].
-Tensor pick(const Tensor& x, const Tensor& columns) { return squeeze(gather(x, 1, unsqueeze(columns, 1)), 1); }
+Tensor pick(const Tensor& x, const Tensor& columns) {
+  return squeeze(gather(x, 1, unsqueeze(columns, 1)), 1);
+}
 
 }  // namespace
 

@@ -13,8 +13,8 @@ namespace {
 
 template <class O> Tensor initial_table(const char* layer, const O& o) {
   if (o.num_embeddings < 1 || o.embedding_dim < 1)
-    throw ValueError(layer, "expected num_embeddings, embedding_dim >= 1, got ", *o.num_embeddings,
-                     " and ", *o.embedding_dim);
+    throw ValueError(layer, "expected num_embeddings, embedding_dim >= 1, got ", *o.num_embeddings, " and ",
+                     *o.embedding_dim);
   if (o.padding_idx && (*o.padding_idx < -o.num_embeddings || *o.padding_idx >= o.num_embeddings))
     throw ValueError(layer, "expected padding_idx in [-", *o.num_embeddings, ", ", *o.num_embeddings,
                      "), got ", *o.padding_idx);
@@ -37,7 +37,8 @@ Tensor Embedding::forward(const Tensor& index) {
       {.padding_idx = o.padding_idx, .scale_grad_by_freq = o.scale_grad_by_freq, .sparse = o.sparse});
 }
 
-Tensor EmbeddingBag::operator()(const Tensor& index, const Tensor& offsets, const Tensor& per_sample_weights) {
+Tensor EmbeddingBag::operator()(const Tensor& index, const Tensor& offsets,
+                                const Tensor& per_sample_weights) {
   return call([&] { return bags(index, offsets, per_sample_weights); });
 }
 

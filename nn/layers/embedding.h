@@ -45,7 +45,7 @@ struct EmbeddingBagOptions {
   bool scale_grad_by_freq = false;
   BagMode mode = BagMode::kMean;
   bool sparse = false;
-  bool include_last_offset = false;          // offsets has a last element more: the end of the last bag
+  bool include_last_offset = false;         // offsets has a last element more: the end of the last bag
   std::optional<int64_t> padding_idx = {};  // entries that do not count
 };
 extern template class ModuleWith<EmbeddingBagOptions, Layer>;

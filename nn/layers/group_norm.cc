@@ -61,8 +61,8 @@ Tensor InstanceNorm::forward(const Tensor& x) {
   if (fits && !has_sizes()) set_size(x.size(has_batch ? 1 : 0));
   if (!fits || x.size(has_batch ? 1 : 0) != o.features) {
     const char* spatial[] = {"", "L", "H,W", "D,H,W"};
-    throw ShapeError(type_name().c_str(), "expected x [N,", internal::value_text(o.features), ",", spatial[rank],
-                     "] or without N, got ", describe(x));
+    throw ShapeError(type_name().c_str(), "expected x [N,", internal::value_text(o.features), ",",
+                     spatial[rank], "] or without N, got ", describe(x));
   }
   const Tensor y = instance_norm(
       has_batch ? x : unsqueeze(x, 0), running_mean, running_var, weight, bias,

@@ -93,7 +93,8 @@ Tensor Recurrent<O, gates>::initial_state(const char* name, const Tensor& state,
   const int64_t count = this->options().num_layers * directions();
   if (!state.defined()) return zeros({count, n, size}, {x.dtype(), x.device()});
   const Shape expected = batch ? Shape{count, n, size} : Shape{count, size};
-  if (state.shape() != expected) throw ShapeError(kType, "expected ", name, " ", expected, ", got ", describe(state));
+  if (state.shape() != expected)
+    throw ShapeError(kType, "expected ", name, " ", expected, ", got ", describe(state));
   return batch ? state : unsqueeze(state, 1);
 }
 
@@ -140,8 +141,7 @@ LSTMResult Recurrent<O, gates>::run_layers(Tensor x, const std::vector<int64_t>&
     std::vector<Tensor> outputs;
     for (int64_t d = 0; d < directions(); ++d) {
       const size_t i = size_t(layer * directions() + d);
-      LSTMResult r =
-          unroll(directions_[i], x, batch_sizes, {h[i], has_cell_state ? c[i] : Tensor()}, d == 1);
+      LSTMResult r = unroll(directions_[i], x, batch_sizes, {h[i], has_cell_state ? c[i] : Tensor()}, d == 1);
       outputs.push_back(r.output);
       h[i] = r.state.h;
       if (has_cell_state) c[i] = r.state.c;
@@ -164,7 +164,8 @@ LSTMResult Recurrent<O, gates>::run(const Tensor& x_in, const LSTMState& state) 
   const int64_t steps = x.size(0), n = x.size(1);
   const Tensor h = initial_state("h", state.h, x, n, output_size(), batch);
   const Tensor c = gates == 4 ? initial_state("c", state.c, x, n, o.hidden_size, batch) : Tensor();
-  LSTMResult r = run_layers(reshape(x, {steps * n, *o.input_size}), std::vector<int64_t>(size_t(steps), n), {h, c});
+  LSTMResult r =
+      run_layers(reshape(x, {steps * n, *o.input_size}), std::vector<int64_t>(size_t(steps), n), {h, c});
   const Tensor y = reshape(r.output, {steps, n, r.output.size(1)});
   if (!batch) {
     r.state.h = squeeze(r.state.h, 1);

@@ -43,7 +43,8 @@ MultiheadAttentionOptions attention_options(const TransformerEncoderLayerOptions
 }
 
 LinearOptions linear1_options(const char* layer, const TransformerEncoderLayerOptions& o) {
-  if (o.dim_feedforward < 1) throw ValueError(layer, "expected dim_feedforward >= 1, got ", o.dim_feedforward);
+  if (o.dim_feedforward < 1)
+    throw ValueError(layer, "expected dim_feedforward >= 1, got ", o.dim_feedforward);
   return {.in = *o.d_model, .out = o.dim_feedforward, .bias = o.bias};
 }
 

@@ -212,11 +212,8 @@ TEST(InitialValues, OfAttentionAreXavierAndZero) {
 
 TEST(InitialValues, OfTransformersAreXavier) {
   manual_seed(2);
-  nn::Transformer net({.d_model = 16,
-                       .nhead = 4,
-                       .num_encoder_layers = 1,
-                       .num_decoder_layers = 1,
-                       .dim_feedforward = 32});
+  nn::Transformer net(
+      {.d_model = 16, .nhead = 4, .num_encoder_layers = 1, .num_decoder_layers = 1, .dim_feedforward = 32});
   expect_uniform(net.encoder.layers[0].linear1.weight, std::sqrt(6.0 / (16 + 32)));
   expect_uniform(net.decoder.layers[0].multihead_attn.out_proj.weight, std::sqrt(6.0 / (16 + 16)));
   EXPECT_THAT(values(net.decoder.norm->weight), Each(1));

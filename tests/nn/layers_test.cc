@@ -173,8 +173,9 @@ TEST(EmbeddingBagLayer, HasSparseGradientsOfTheRowsItReads) {
     EXPECT_EQ(autograd::is_sparse(bag.weight.grad()), sparse);
     gradients.push_back(autograd::to_dense(bag.weight.grad()));
   }
-  EXPECT_THAT(values(gradients[0]), ElementsAre(3, 4, FloatNear(1 / 3.f, 1e-6f), FloatNear(2 / 3.f, 1e-6f), 0, 0,
-                                                0, 0, FloatNear(2 / 3.f, 1e-6f), FloatNear(4 / 3.f, 1e-6f), 0, 0));
+  EXPECT_THAT(values(gradients[0]),
+              ElementsAre(3, 4, FloatNear(1 / 3.f, 1e-6f), FloatNear(2 / 3.f, 1e-6f), 0, 0, 0, 0,
+                          FloatNear(2 / 3.f, 1e-6f), FloatNear(4 / 3.f, 1e-6f), 0, 0));
   EXPECT_EQ(values(gradients[0]), values(gradients[1]));
 }
 

@@ -45,7 +45,8 @@ template <class L> void expect_becomes(typename L::Options lazy, typename L::Opt
 TEST(LazyLayers, BecomeLayersOfTheInputsSize) {
   const Tensor lines = randn({2, 4, 5}), images = randn({2, 4, 5, 6}), volumes = randn({2, 4, 3, 4, 5});
   expect_becomes<nn::Linear>({.in = kLazy, .out = 3}, {.in = 5, .out = 3}, lines);
-  expect_becomes<nn::Linear>({.in = kLazy, .out = 3, .bias = false}, {.in = 5, .out = 3, .bias = false}, lines);
+  expect_becomes<nn::Linear>({.in = kLazy, .out = 3, .bias = false}, {.in = 5, .out = 3, .bias = false},
+                             lines);
   expect_becomes<nn::Conv1d>({.in = kLazy, .out = 6, .kernel = 3, .groups = 2},
                              {.in = 4, .out = 6, .kernel = 3, .groups = 2}, lines);
   expect_becomes<nn::Conv2d>({.in = kLazy, .out = 2, .kernel = 3, .bias = false},
@@ -61,8 +62,10 @@ TEST(LazyLayers, BecomeLayersOfTheInputsSize) {
                                       volumes);
   expect_becomes<nn::BatchNorm1d>({.features = kLazy}, {.features = 4}, select(lines, 2, 0));
   expect_becomes<nn::BatchNorm2d>({.features = kLazy}, {.features = 4}, images);
-  expect_becomes<nn::BatchNorm3d>({.features = kLazy, .affine = false}, {.features = 4, .affine = false}, volumes);
-  expect_becomes<nn::InstanceNorm1d>({.features = kLazy, .affine = true}, {.features = 4, .affine = true}, lines);
+  expect_becomes<nn::BatchNorm3d>({.features = kLazy, .affine = false}, {.features = 4, .affine = false},
+                                  volumes);
+  expect_becomes<nn::InstanceNorm1d>({.features = kLazy, .affine = true}, {.features = 4, .affine = true},
+                                     lines);
   expect_becomes<nn::InstanceNorm2d>({.features = kLazy, .affine = true, .track_running_stats = true},
                                      {.features = 4, .affine = true, .track_running_stats = true}, images);
   expect_becomes<nn::InstanceNorm3d>({.features = kLazy}, {.features = 4}, volumes);

@@ -293,7 +293,8 @@ Tensor window_starts(const Tensor& u, int64_t n, int64_t out, int64_t kernel) {
 
 // Returns the result's size for x [N,C,...].
 template <class Size>
-std::vector<int64_t> fractional_output(const char* op, const Tensor& x, const FractionalMaxPoolOptions<Size>& o) {
+std::vector<int64_t> fractional_output(const char* op, const Tensor& x,
+                                       const FractionalMaxPoolOptions<Size>& o) {
   const std::vector<int64_t> kernel = sizes(*o.kernel);
   std::vector<int64_t> out = sizes(o.output);
   const size_t rank = out.size();
@@ -309,8 +310,8 @@ std::vector<int64_t> fractional_output(const char* op, const Tensor& x, const Fr
       out[d] = int64_t(double(n) * ratio);
     }
     if (kernel[d] < 1 || out[d] < 1 || kernel[d] > n || out[d] > n - kernel[d] + 1)
-      throw ValueError(op, "expected kernel, output >= 1 with output + kernel - 1 <= the size, got output ", out[d],
-                       " and kernel ", kernel[d], " for x ", describe(x));
+      throw ValueError(op, "expected kernel, output >= 1 with output + kernel - 1 <= the size, got output ",
+                       out[d], " and kernel ", kernel[d], " for x ", describe(x));
   }
   return out;
 }
@@ -335,11 +336,13 @@ std::pair<Tensor, Tensor> fractional_max_pool(const char* op, const Tensor& x,
   if (is_sample(x, rank)) return without_batch(fractional_max_pool(op, unsqueeze(x, 0), o));
   check_floating(op, "x", x);
   if (x.dim() != rank + 2)
-    throw ShapeError(op, "expected x of ", rank + 2, " dims, or ", rank + 1, " without a batch, got ", describe(x));
+    throw ShapeError(op, "expected x of ", rank + 2, " dims, or ", rank + 1, " without a batch, got ",
+                     describe(x));
   const std::vector<int64_t> kernel = sizes(*o.kernel), out = fractional_output(op, x, o);
   const int64_t N = x.size(0), C = x.size(1);
   Tensor samples = o.random_samples;
-  if (!samples.defined()) samples = rand({N, C, rank}, {.dtype = autograd::at_least_f32(x.dtype()), .device = x.device()});
+  if (!samples.defined())
+    samples = rand({N, C, rank}, {.dtype = autograd::at_least_f32(x.dtype()), .device = x.device()});
   check_floating(op, "random_samples", samples);
   autograd::check_same_device(op, "x", x, "random_samples", samples);
   if (samples.shape() != Shape{N, C, rank})
@@ -352,12 +355,14 @@ std::pair<Tensor, Tensor> fractional_max_pool(const char* op, const Tensor& x,
     shape.push_back(out[size_t(d)]);
     for (int e = d + 1; e < rank; ++e) strides[size_t(d)] *= x.size(e + 2);
   }
-  Tensor first = zeros(shape, {.dtype = DType::kI64, .device = x.device()});  // positions of the windows' first elements
+  Tensor first =
+      zeros(shape, {.dtype = DType::kI64, .device = x.device()});  // positions of the windows' first elements
   for (int d = 0; d < rank; ++d) {
     const Tensor u = select(samples, 2, rank == 2 ? 1 - d : d);
     Shape along = Dims::filled(rank + 2, 1);
     along[0] = N, along[1] = C, along[d + 2] = out[size_t(d)];
-    first = first + reshape(window_starts(u, x.size(d + 2), out[size_t(d)], kernel[size_t(d)]), along) * strides[size_t(d)];
+    first = first + reshape(window_starts(u, x.size(d + 2), out[size_t(d)], kernel[size_t(d)]), along) *
+                        strides[size_t(d)];
   }
   first = reshape(first, {N, C, shape.product() / std::max<int64_t>(N * C, 1)});
   const Tensor image = reshape(x, {N, C, x.numel() / std::max<int64_t>(N * C, 1)}), values = detach(image);

@@ -40,8 +40,9 @@ struct States {
   Tensor labels;  // i64[N,L]: the class; the blank after a sample's own states
   Tensor skips;   // [N,L]: 0 if state s - 2 may precede state s, else -infinity
   Tensor end;     // [N,L]: 0 for the last state, a blank, else -infinity
-  Tensor final;   // i64[2 N]: positions in alpha [T + 1,N,L + 2 kPad] of each sample's state before the last, and of
-                  // the last, after its last frame
+  Tensor
+      final;  // i64[2 N]: positions in alpha [T + 1,N,L + 2 kPad] of each sample's state before the last, and of
+              // the last, after its last frame
   Tensor frames;  // bool[T,N,1]: whether the sample has the frame
 };
 
@@ -72,8 +73,8 @@ std::vector<std::vector<int64_t>> split_targets(const Tensor& targets, const std
   return labels;
 }
 
-States make_states(const std::vector<std::vector<int64_t>>& targets, const std::vector<int64_t>& input_lengths,
-                   const Tensor& log_probs, int64_t blank) {
+States make_states(const std::vector<std::vector<int64_t>>& targets,
+                   const std::vector<int64_t>& input_lengths, const Tensor& log_probs, int64_t blank) {
   const int64_t T = log_probs.size(0), N = log_probs.size(1);
   size_t longest = 0;
   for (const auto& t : targets) longest = std::max(longest, t.size());
@@ -104,8 +105,7 @@ States make_states(const std::vector<std::vector<int64_t>>& targets, const std::
 
 // Returns log_probs of the states' classes, [T,N,L].
 Tensor of_states(const Tensor& log_probs, const Tensor& labels) {
-  return raw::gather(log_probs, 2,
-                     raw::expand(labels, {log_probs.size(0), labels.size(0), labels.size(1)}));
+  return raw::gather(log_probs, 2, raw::expand(labels, {log_probs.size(0), labels.size(0), labels.size(1)}));
 }
 
 // Returns [T + 1,N,L + 2 kPad]: alpha after t frames, or, if backwards, beta of the frames from t on. `emitted` is
@@ -149,10 +149,9 @@ Tensor gradient(const Tensor& dy, const Tensor& log_probs, const Tensor& alpha, 
   };
   // alpha and beta both include the frame.
   const Tensor both = raw::sub(raw::add(own(alpha, 1), own(beta, 0)), emitted);
-  const Tensor posterior =
-      raw::unary<functors::Exp>(raw::add(both, raw::reshape(losses, {1, N, 1})));
-  const Tensor of_classes = raw::scatter_add(zeros_like(log_probs), 2,
-                                             raw::expand(states.labels, {T, N, L}), posterior);
+  const Tensor posterior = raw::unary<functors::Exp>(raw::add(both, raw::reshape(losses, {1, N, 1})));
+  const Tensor of_classes =
+      raw::scatter_add(zeros_like(log_probs), 2, raw::expand(states.labels, {T, N, L}), posterior);
   // NaN for an infinite loss, in all classes.
   const Tensor factor = raw::reshape(raw::add(dy, raw::sub(losses, losses)), {1, N, 1});
   const Tensor dx = raw::mul(raw::sub(raw::unary<functors::Exp>(log_probs), of_classes), factor);
@@ -162,9 +161,7 @@ Tensor gradient(const Tensor& dy, const Tensor& log_probs, const Tensor& alpha, 
   return raw::where(counts, dx, zeros({}, {.dtype = dx.dtype(), .device = dx.device()}));
 }
 
-Tensor no_second_order(const Tensor&) {
-  throw StateError(kOp, "has no second derivative");
-}
+Tensor no_second_order(const Tensor&) { throw StateError(kOp, "has no second derivative"); }
 
 // Returns the losses [N] of log_probs [T,N,C].
 Tensor losses_of(const Tensor& log_probs, const States& states, bool zero_infinity) {
@@ -213,16 +210,15 @@ Tensor ctc_loss(const Tensor& log_probs, const Tensor& targets, const Tensor& in
     return to(ctc_loss(autograd::at_least_f32(log_probs), targets, input_lengths, target_lengths, o),
               log_probs.dtype());
   const int64_t T = log_probs.size(0), N = log_probs.size(1), C = log_probs.size(2);
-  if (o.blank < 0 || o.blank >= C)
-    throw ValueError(kOp, "expected a blank in [0, ", C, "), got ", o.blank);
+  if (o.blank < 0 || o.blank >= C) throw ValueError(kOp, "expected a blank in [0, ", C, "), got ", o.blank);
   const std::vector<int64_t> in = checked_lengths("input_lengths", input_lengths, N, T);
   const std::vector<int64_t> out =
       checked_lengths("target_lengths", target_lengths, N, targets.size(targets.dim() - 1));
   Checked total(kOp, 0);
   for (const int64_t n : out) total = total + n;
   if (targets.dim() == 1 && total != targets.size(0))
-    throw ValueError(kOp, "expected target_lengths with the sum ", targets.size(0), ", the number of targets, got ",
-                     int64_t(total));
+    throw ValueError(kOp, "expected target_lengths with the sum ", targets.size(0),
+                     ", the number of targets, got ", int64_t(total));
   const States states = make_states(split_targets(targets, out, C), in, log_probs, o.blank);
   Tensor losses = losses_of(log_probs, states, o.zero_infinity);
   if (o.reduction == Reduction::kMean) {

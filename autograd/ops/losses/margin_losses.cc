@@ -173,8 +173,7 @@ Tensor multilabel_margin_loss(const Tensor& x, const Tensor& target, const Multi
   const Tensor is_target = gt(scatter_add(zeros_like(index), -1, index, to(listed, DType::kI64)), 0);
   // The largest number of targets of a sample.
   int64_t k = classes;
-  if (x.device().type != DeviceType::kMeta)
-    k = x.numel() == 0 ? 0 : amax(sum(listed, -1)).item<int64_t>();
+  if (x.device().type != DeviceType::kMeta) k = x.numel() == 0 ? 0 : amax(sum(listed, -1)).item<int64_t>();
   const Tensor target_scores = gather(scores, -1, narrow(index, -1, 0, k));
   const Tensor excess = hinge(1 - unsqueeze(target_scores, -1) + unsqueeze(scores, -2));  // [N,k,C]
   const Tensor counts =

@@ -276,9 +276,9 @@ void DeviceMessages::queue(const Open& open) {
   const StreamScope scope(stream);
   if (!m.tensor) m.tensor = m.allocate();
   const int from = m.receives ? m.peer : world_.rank, to = m.receives ? world_.rank : m.peer;
-  const auto watched =
-      std::make_shared<DeviceCalls::Watched>(std::vector{collectives}, stream, call.watch.deadline, m.op,
-                                             m.text, CallSeries{CallSeries::Kind::kMessage, uint32_t(to), from});
+  const auto watched = std::make_shared<DeviceCalls::Watched>(
+      std::vector{collectives}, stream, call.watch.deadline, m.op, m.text,
+      CallSeries{CallSeries::Kind::kMessage, uint32_t(to), from});
   world_.device_calls().watch(watched);
   stream.wait(m.posted);
   record_use(m.tensor, stream);

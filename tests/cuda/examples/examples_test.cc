@@ -198,8 +198,9 @@ nlohmann::json history(const nlohmann::json& summary) {
 
 // The last steps are replays: of wgan_gp one with a step of the generator, and one without. A grid of samples of gan would
 // end the recording.
-TEST(CapturedOnCuda, TrainsAsWithout) {
+void expect_captured_as_without(const Arguments& ranks) {
   for (Case c : all_cases()) {
+    if (!ranks.empty() && (c.program == "gpt" || c.name == "wgan_gp")) continue;
     if (c.program == "gan" && c.name != "dcgan" && c.name != "wgan_gp") continue;
     const auto set = [&](const char* option, const char* value) {
       if (const auto at = std::ranges::find(c.args, option); at != c.args.end()) *std::next(at) = value;
@@ -211,15 +212,21 @@ TEST(CapturedOnCuda, TrainsAsWithout) {
     const bool is_tested_on_cpu =
         c.program == "mnist" || c.program == "gpt" || c.program == "gan";  // tests/examples
     for (const std::string device : {"cpu", "cuda"}) {
-      if (is_tested_on_cpu && device == "cpu") continue;
-      const nlohmann::json expected = train(c, {"--device", device, "--deterministic"});
-      const nlohmann::json given = train(c, {"--device", device, "--deterministic", "--capture"});
+      if ((is_tested_on_cpu || !ranks.empty()) && device == "cpu") continue;
+      Arguments args = {"--device", device, "--deterministic"};
+      args.insert(args.end(), ranks.begin(), ranks.end());
+      const nlohmann::json expected = train(c, args);
+      args.push_back("--capture");
+      const nlohmann::json given = train(c, args);
       if (expected.is_null() || given.is_null()) continue;
       EXPECT_EQ(history(given), history(expected)) << c.name << " on " << device;
       for (const std::string& figure : c.figures) EXPECT_EQ(given.at(figure), expected.at(figure)) << figure;
     }
   }
 }
+
+TEST(CapturedOnCuda, TrainsAsWithout) { expect_captured_as_without({}); }
+TEST(CapturedOnCuda, RanksTrainAsWithout) { expect_captured_as_without({"--nproc", "2"}); }
 
 // Engines of convolutions are timed by the first run, and cached in $XDG_CACHE_HOME/gradus.
 TEST(PlansOnCuda, AreMeasuredAndCached) {

@@ -128,6 +128,7 @@ struct Stops {
 
 // Rank 1 of 3 ends as `how` names, while the other ranks wait for it in a collective.
 int ends(const std::string& how) {
+  if (how == "earlier handler") signal(SIGSEGV, [](int) { _exit(7); });
   return launcher({.nproc_per_node = 3}, [&] {
     rank_and_sum();
     if (get_rank() == 1) {
@@ -138,7 +139,7 @@ int ends(const std::string& how) {
       if (how == "_exit0") _exit(0);
       if (how == "kill") kill(getpid(), SIGKILL);
       if (how == "terminate") std::thread([] { throw StateError("thread", "of its own"); }).join();
-      if (how == "segfault") crash_here(reinterpret_cast<int*>(16));
+      if (how == "segfault" || how == "earlier handler") crash_here(reinterpret_cast<int*>(16));
       if (how == "segfault in a thread") std::thread([] { crash_here(reinterpret_cast<int*>(16)); }).join();
       if (how == "abort") std::abort();
       if (how == "overflow") overflow();

@@ -179,7 +179,7 @@ TEST(Launcher, ShowsWhereARankCrashed) {
 }
 
 TEST(Launcher, LeavesHandlersOfTheProgramAndCrashesOfChildrenAlone) {
-  for (const auto& [how, code] : {std::pair("own handler", 7), {"child", 3}}) {
+  for (const auto& [how, code] : {std::pair("own handler", 7), {"earlier handler", 7}, {"child", 3}}) {
     const auto p = run("ends", how);
     EXPECT_EQ(p->wait(), 1);
     EXPECT_THAT(p->err(), AllOf(HasSubstr(concat("rank 1 exited with code ", code)),

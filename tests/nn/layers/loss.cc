@@ -31,29 +31,6 @@ template <class L, class F> Row loss(std::string name, typename L::Options optio
   return of(std::move(name), L(options), 16, arguments);
 }
 
-// A row that compares loss(inputs, reduction) with PyTorch's values, for each reduction.
-template <class F> Row golden_row(std::string name, F loss) {
-  return row<nn::Identity>(std::move(name), {}, [loss](nn::Identity&, X x) {
-    return std::vector<Tensor>{loss(x, Reduction::kMean), loss(x, Reduction::kSum),
-                               loss(x, Reduction::kNone)};
-  });
-}
-
-Row ctc(std::string name, const Tensor& input_lengths, const Tensor& target_lengths,
-        CtcLossOptions options = {}) {
-  return golden_row("CTCLoss" + name, [=](X x, Reduction r) {
-    CtcLossOptions o = options;
-    o.reduction = r;
-    return nn::CTCLoss(o)(log_softmax(x[0], -1), x[1], input_lengths, target_lengths);
-  });
-}
-
-Row multilabel(std::string name) {
-  return golden_row("MultiLabelMarginLoss" + name, [](X x, Reduction r) {
-    return nn::MultiLabelMarginLoss({.reduction = r})(x[0], x[1]);
-  });
-}
-
 std::vector<Row> table() {
   const auto to_numbers = [](const Tensor& x) { return tuple(x, numbers(x)); };
   const auto to_shares = [](const Tensor& x) { return tuple(x, shares(x)); };
@@ -85,32 +62,22 @@ std::vector<Row> table() {
           [](const Tensor& x) { return tuple(x, numbers(x), signs(x, {x.size(0)})); }),
       loss<nn::TripletMarginLoss>("TripletMarginLoss", {}, triplet),
       loss<nn::TripletMarginWithDistanceLoss>("TripletMarginWithDistanceLoss", {}, triplet),
-      loss<nn::MultiLabelMarginLoss>("MultiLabelMarginLoss/dtypes", {},
-                                     [](const Tensor& x) {
-                                       const Tensor row = raw::to(tensor({2, 0, -1, 3, 4, 1, 0, 0}), x.device());
-                                       return tuple(x, expand_as(row, x));
-                                     }),
-      multilabel(""),
-      multilabel("/one"),
-      ctc("", tensor({7, 6, 3, 0}), tensor({3, 2, 1, 0})),
-      ctc("/blank", tensor({7, 5}), tensor({2, 0}), {.blank = 2}),
-      ctc("/concatenated", tensor({6, 2, 6}), tensor({3, 0, 2})),
-      ctc("/one", scalar(6, {DType::kI64}), scalar(2, {DType::kI64})),
-      ctc("/infinite", tensor({6, 2}), tensor({2, 2})),
-      ctc("/zero_infinity", tensor({6, 2}), tensor({2, 2}), {.zero_infinity = true}),
-      golden_row("CTCLoss/scores",
-                 [](X x, Reduction r) {
-                   return ctc_loss(x[0], x[1], tensor({5, 4}), tensor({2, 1}), {.reduction = r});
-                 }),
-      of("CTCLoss/dtypes",
-         [](const Tensor& x) {
-           const int64_t n = x.size(0);
-           const TensorOptions integers{DType::kI64};
-           return ctc_loss(reshape(log_softmax(reshape(x, {n, 4, 2}), 2), {4, n, 2}),
-                           raw::to(full({n, 2}, 1, integers), x.device()), full({n}, 4, integers),
-                           full({n}, 2, integers), {.reduction = Reduction::kSum});
-         },
-         64, [](const Tensor& x) { return tuple(x); }),
+      loss<nn::MultiLabelMarginLoss>(
+          "MultiLabelMarginLoss/dtypes", {},
+          [](const Tensor& x) {
+            const Tensor row = raw::to(tensor({2, 0, -1, 3, 4, 1, 0, 0}), x.device());
+            return tuple(x, expand_as(row, x));
+          }),
+      of(
+          "CTCLoss/dtypes",
+          [](const Tensor& x) {
+            const int64_t n = x.size(0);
+            const TensorOptions integers{DType::kI64};
+            return ctc_loss(reshape(log_softmax(reshape(x, {n, 4, 2}), 2), {4, n, 2}),
+                            raw::to(full({n, 2}, 1, integers), x.device()), full({n}, 4, integers),
+                            full({n}, 2, integers), {.reduction = Reduction::kSum});
+          },
+          64, [](const Tensor& x) { return tuple(x); }),
       of("CosineSimilarity", nn::CosineSimilarity(), 8, to_numbers),
       of("PairwiseDistance", nn::PairwiseDistance(), 8, to_numbers),
   };

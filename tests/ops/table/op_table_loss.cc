@@ -173,39 +173,38 @@ static const bool added = [] {
              .dtypes = dtypes,
              .errors = nll_errors});
   }
-  // PyTorch's values are in tests/nn/layers/loss.py.
+  // PyTorch's values are in tests/nn/layers/composite/sequence_loss.py.
   const auto lengths = [](int64_t n) { return full({2}, n, {.dtype = DType::kI64}); };
   const Tensor lp = log_softmax(zeros({4, 2, 3}), 2), targets = ones({2, 2}, {.dtype = DType::kI64});
   for (const Reduction reduction : {Reduction::kMean, Reduction::kSum, Reduction::kNone})
-    add_row({.op = "ctc_loss",
-             .variant = concat(int(reduction)),
-             .samples = {{in({5, 3, 4}, -2, 2), indices({3, 2}, {1, 2, 3, 3, 2, 0})},
-                         {in({5, 3, 4}, -2, 2), indices({5}, {1, 2, 3, 3, 2})}},
-             .run = RUN(ctc_loss(log_softmax(x[0], 2), x[1], tensor({5, 4, 3}), tensor({2, 2, 1}),
-                                 {.reduction = reduction})),
-             .terms = 64,
-             .second_order = false,
-             .dtypes = dtypes,
-             .errors = {ERROR_CASE(ctc_loss(ones({3}), targets, lengths(4), lengths(2)), "f32[3]", "i64[2,2]"),
-                        ERROR_CASE(ctc_loss(lp, ones({3, 2}, {.dtype = DType::kI64}), lengths(4), lengths(2)),
-                                   "[4,2,3]", "[3,2]"),
-                        ERROR_CASE(ctc_loss(lp, ones({2, 2}), lengths(4), lengths(2)), "targets", "f32[2,2]"),
-                        ERROR_CASE(ctc_loss(lp, targets, ones({2}), lengths(2)), "input_lengths", "f32[2]"),
-                        ERROR_CASE(ctc_loss(lp, targets, lengths(5), lengths(2)), "input_lengths", "4", "5"),
-                        ERROR_CASE(ctc_loss(lp, targets, lengths(-1), lengths(2)), "input_lengths", "-1"),
-                        ERROR_CASE(ctc_loss(lp, targets, tensor({1}), lengths(2)), "input_lengths", "i64[1]"),
-                        ERROR_CASE(ctc_loss(lp, targets, lengths(4), lengths(3)), "target_lengths", "2", "3"),
-                        ERROR_CASE(ctc_loss(lp, tensor({1, 1, 1}), lengths(4), lengths(1)), "target_lengths",
-                                   "3", "2"),
-                        ERROR_CASE(ctc_loss(lp, tensor({3, 1}), lengths(4), lengths(1)), "3"),
-                        ERROR_CASE(ctc_loss(lp, targets, lengths(4), lengths(2), {.blank = 3}), "blank", "3"),
-                        ERROR_CASE(ctc_loss(to(lp, DType::kI64), targets, lengths(4), lengths(2)), "log_probs",
-                                   "i64"),
-                        ERROR_CASE(ctc_loss(lp, targets, lengths(4), lengths(2),
-                                            {.reduction = Reduction::kBatchMean}),
-                                   "kBatchMean")},
-             .shape_from_data = true,
-             .mixes_devices = true});
+    add_row(
+        {.op = "ctc_loss",
+         .variant = concat(int(reduction)),
+         .samples = {{in({5, 3, 4}, -2, 2), indices({3, 2}, {1, 2, 3, 3, 2, 0})},
+                     {in({5, 3, 4}, -2, 2), indices({5}, {1, 2, 3, 3, 2})}},
+         .run = RUN(ctc_loss(log_softmax(x[0], 2), x[1], tensor({5, 4, 3}), tensor({2, 2, 1}),
+                             {.reduction = reduction})),
+         .terms = 64,
+         .second_order = false,
+         .dtypes = dtypes,
+         .errors =
+             {ERROR_CASE(ctc_loss(ones({3}), targets, lengths(4), lengths(2)), "f32[3]", "i64[2,2]"),
+              ERROR_CASE(ctc_loss(lp, ones({3, 2}, {.dtype = DType::kI64}), lengths(4), lengths(2)),
+                         "[4,2,3]", "[3,2]"),
+              ERROR_CASE(ctc_loss(lp, ones({2, 2}), lengths(4), lengths(2)), "targets", "f32[2,2]"),
+              ERROR_CASE(ctc_loss(lp, targets, ones({2}), lengths(2)), "input_lengths", "f32[2]"),
+              ERROR_CASE(ctc_loss(lp, targets, lengths(5), lengths(2)), "input_lengths", "4", "5"),
+              ERROR_CASE(ctc_loss(lp, targets, lengths(-1), lengths(2)), "input_lengths", "-1"),
+              ERROR_CASE(ctc_loss(lp, targets, tensor({1}), lengths(2)), "input_lengths", "i64[1]"),
+              ERROR_CASE(ctc_loss(lp, targets, lengths(4), lengths(3)), "target_lengths", "2", "3"),
+              ERROR_CASE(ctc_loss(lp, tensor({1, 1, 1}), lengths(4), lengths(1)), "target_lengths", "3", "2"),
+              ERROR_CASE(ctc_loss(lp, tensor({3, 1}), lengths(4), lengths(1)), "3"),
+              ERROR_CASE(ctc_loss(lp, targets, lengths(4), lengths(2), {.blank = 3}), "blank", "3"),
+              ERROR_CASE(ctc_loss(to(lp, DType::kI64), targets, lengths(4), lengths(2)), "log_probs", "i64"),
+              ERROR_CASE(ctc_loss(lp, targets, lengths(4), lengths(2), {.reduction = Reduction::kBatchMean}),
+                         "kBatchMean")},
+         .shape_from_data = true,
+         .mixes_devices = true});
   covered_elsewhere("cross_entropy_grad", "second order of cross_entropy and nll_loss");
   return true;
 }();

@@ -638,16 +638,17 @@ void add_multi_class() {
                      for (size_t t = 0; t < count; ++t)
                        for (size_t c = 0; c < classes; ++c)
                          if (!is_target[c])
-                           y.v[n] +=
-                               std::max(0.0, 1 - at(x[0], size_t(at(x[1], t))) + at(x[0], c)) / double(classes);
+                           y.v[n] += std::max(0.0, 1 - at(x[0], size_t(at(x[1], t))) + at(x[0], c)) /
+                                     double(classes);
                    }
                    return reduced(y, r);
                  },
              .terms = 48,
              .errors = {ERROR_CASE(multilabel_margin_loss(ones({2, 3}), zeros({2}, {.dtype = DType::kI64})),
                                    "[2,3]", "[2]"),
-                        ERROR_CASE(multilabel_margin_loss(ones({2, 0}), zeros({2, 0}, {.dtype = DType::kI64})),
-                                   "[2,0]"),
+                        ERROR_CASE(
+                            multilabel_margin_loss(ones({2, 0}), zeros({2, 0}, {.dtype = DType::kI64})),
+                            "[2,0]"),
                         ERROR_CASE(multilabel_margin_loss(ones({3}), ones({3})), "f32[3]"),
                         ERROR_CASE(multilabel_margin_loss(ones({3}), tensor({3, -1, 0})), "3"),
                         ERROR_CASE(multilabel_margin_loss(ones({3}), tensor({1, -1, 0}),

@@ -629,52 +629,53 @@ void add_fractional() {
     return full({x.size(0), x.size(1), rank}, kSample, {.dtype = DType::kF64, .device = x.device()});
   };
   const auto one = [](const Tensor& x) { return full({1, 1, 2}, kSample, {.device = x.device()}); };
-  const std::vector<ErrorCase> errors = {
-                 ERROR_CASE(fractional_max_pool2d(empty({2}), {.kernel = 1, .output = 1}), "f32[2]"),
-                 ERROR_CASE(fractional_max_pool2d(empty({1, 1, 4, 4}), {.kernel = 2}), "output_ratio"),
-                 ERROR_CASE(fractional_max_pool2d(empty({1, 1, 4, 4}),
-                                                  {.kernel = 2, .output = 2, .output_ratio = {0.5}}),
-                            "output_ratio"),
-                 ERROR_CASE(fractional_max_pool2d(empty({1, 1, 4, 4}), {.kernel = 2, .output_ratio = {1.5}}),
-                            "output_ratio", "1.5"),
-                 ERROR_CASE(fractional_max_pool2d(empty({1, 1, 4, 4}),
-                                                  {.kernel = 2, .output_ratio = {0.5, 0.5, 0.5}}),
-                            "output_ratio", "3"),
-                 ERROR_CASE(fractional_max_pool2d(empty({1, 1, 4, 4}), {.kernel = 2, .output = 4}), "output 4",
-                            "kernel 2", "[1,1,4,4]"),
-                 ERROR_CASE(fractional_max_pool2d(empty({1, 1, 4, 4}), {.kernel = 0, .output = 2}), "kernel 0"),
-                 ERROR_CASE(fractional_max_pool2d(empty({1, 2, 4, 4}), {.kernel = 1,
-                                                                        .output = 2,
-                                                                        .random_samples = one(empty({1}))}),
-                            "random_samples", "[1,2,2]", "[1,1,2]"),
-                 ERROR_CASE(fractional_max_pool2d(empty({1, 1, 4, 4}, {.dtype = DType::kI64}),
-                                                  {.kernel = 2, .output = 2}),
-                            "i64")},
+  const std::vector<ErrorCase>
+      errors =
+          {ERROR_CASE(fractional_max_pool2d(empty({2}), {.kernel = 1, .output = 1}), "f32[2]"),
+           ERROR_CASE(fractional_max_pool2d(empty({1, 1, 4, 4}), {.kernel = 2}), "output_ratio"),
+           ERROR_CASE(
+               fractional_max_pool2d(empty({1, 1, 4, 4}), {.kernel = 2, .output = 2, .output_ratio = {0.5}}),
+               "output_ratio"),
+           ERROR_CASE(fractional_max_pool2d(empty({1, 1, 4, 4}), {.kernel = 2, .output_ratio = {1.5}}),
+                      "output_ratio", "1.5"),
+           ERROR_CASE(
+               fractional_max_pool2d(empty({1, 1, 4, 4}), {.kernel = 2, .output_ratio = {0.5, 0.5, 0.5}}),
+               "output_ratio", "3"),
+           ERROR_CASE(fractional_max_pool2d(empty({1, 1, 4, 4}), {.kernel = 2, .output = 4}), "output 4",
+                      "kernel 2", "[1,1,4,4]"),
+           ERROR_CASE(fractional_max_pool2d(empty({1, 1, 4, 4}), {.kernel = 0, .output = 2}), "kernel 0"),
+           ERROR_CASE(fractional_max_pool2d(empty({1, 2, 4, 4}),
+                                            {.kernel = 1, .output = 2, .random_samples = one(empty({1}))}),
+                      "random_samples", "[1,2,2]", "[1,1,2]"),
+           ERROR_CASE(
+               fractional_max_pool2d(empty({1, 1, 4, 4}, {.dtype = DType::kI64}), {.kernel = 2, .output = 2}),
+               "i64")},
       indices_errors = {
           wrong_dims([] { fractional_max_pool2d_with_indices(empty({2}), {.kernel = 1, .output = 1}); })};
   for (const bool indices : {false, true}) {
     const std::string end = indices ? "_with_indices" : "";
-    add_row({.op = "fractional_max_pool2d" + end,
-             .samples = {{distinct({2, 3, 5, 7})}, {distinct({0, 2, 4, 4})}},
-             .run =
-                 [=](X x) {
-                   const FractionalMaxPool2dOptions o{
-                       .kernel = {2, 3}, .output = {3, 2}, .random_samples = samples(x[0], 2)};
-                   return indices ? fractional_max_pool2d_with_indices(x[0], o).first
-                                  : fractional_max_pool2d(x[0], o);
-                 },
-             .reference =
-                 [](A x) {
-                   const auto windows = [](int64_t n, int64_t out, int64_t kernel) {
-                     return [=](int64_t i) {
-                       const int64_t first = fractional_start(i, n, out, kernel);
-                       return Window{first, first + kernel, 1};
-                     };
-                   };
-                   return pool(x[0], {3, 2}, windows(x[0].size(2), 3, 2), windows(x[0].size(3), 2, 3), 0, max_of);
-                 },
-             .dtypes = kAllFloats,
-             .errors = indices ? indices_errors : errors});
+    add_row(
+        {.op = "fractional_max_pool2d" + end,
+         .samples = {{distinct({2, 3, 5, 7})}, {distinct({0, 2, 4, 4})}},
+         .run =
+             [=](X x) {
+               const FractionalMaxPool2dOptions o{
+                   .kernel = {2, 3}, .output = {3, 2}, .random_samples = samples(x[0], 2)};
+               return indices ? fractional_max_pool2d_with_indices(x[0], o).first
+                              : fractional_max_pool2d(x[0], o);
+             },
+         .reference =
+             [](A x) {
+               const auto windows = [](int64_t n, int64_t out, int64_t kernel) {
+                 return [=](int64_t i) {
+                   const int64_t first = fractional_start(i, n, out, kernel);
+                   return Window{first, first + kernel, 1};
+                 };
+               };
+               return pool(x[0], {3, 2}, windows(x[0].size(2), 3, 2), windows(x[0].size(3), 2, 3), 0, max_of);
+             },
+         .dtypes = kAllFloats,
+         .errors = indices ? indices_errors : errors});
     add_row({.op = "fractional_max_pool3d" + end,
              .samples = {{distinct({1, 2, 4, 3, 5})}},
              .run =
@@ -692,11 +693,10 @@ void add_fractional() {
                      const int64_t i = int64_t(at), plane = i / 12, d = i / 4 % 3, h = i / 2 % 2, w = i % 2;
                      for (int64_t a = 0; a < 2; ++a)
                        for (int64_t c = 0; c < 3; ++c)
-                         y.v[at] = std::max(
-                             y.v[at], x.at({plane / x.size(1), plane % x.size(1),
-                                            fractional_start(d, x.size(2), 3, 2) + a,
-                                            fractional_start(h, x.size(3), 2, 1),
-                                            fractional_start(w, x.size(4), 2, 3) + c}));
+                         y.v[at] = std::max(y.v[at], x.at({plane / x.size(1), plane % x.size(1),
+                                                           fractional_start(d, x.size(2), 3, 2) + a,
+                                                           fractional_start(h, x.size(3), 2, 1),
+                                                           fractional_start(w, x.size(4), 2, 3) + c}));
                    }
                    return y;
                  },

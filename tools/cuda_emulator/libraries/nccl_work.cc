@@ -428,7 +428,9 @@ void enqueue_nccl_work(Runtime& runtime, const std::shared_ptr<NcclWork>& work) 
     finish(*queued->front());
     queued->pop_front();
   };
-  Work first{.run = begin, .is_ready = [device = c.device] { return !running_nccl_work(device); }, .communicator = &c};
+  Work first{.run = begin,
+             .is_ready = [device = c.device] { return !running_nccl_work(device); },
+             .communicator = &c};
   if (is_captured) first.on_launch = number;
   runtime.enqueue(work->stream, std::move(first));
   runtime.enqueue(work->stream, {.run = end, .is_ready = [queued] { return is_ready(*queued->front()); }});

@@ -1,12 +1,17 @@
 #!/usr/bin/env python3
-"""Packed sequences: python3 tests/nn/layers/packed.py. What the file holds: golden.py."""
+"""Packed sequences: python3 tests/nn/layers/composite/packed.py. What the file holds: ../golden.py."""
+import os
+import sys
+
 import torch
 from torch import nn
 from torch.nn.utils import rnn
 
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, ".."))
 from golden import Family
 
-f = Family("packed")
+f = Family("packed", HERE)
 T, N, I, H = 5, 4, 3, 2
 lengths, ordered = torch.tensor([2, 5, 1, 5]), torch.tensor([5, 4, 4, 1])
 

@@ -1,12 +1,17 @@
 #!/usr/bin/env python3
-"""Unpooling, random pooling, circular padding, upsampling: python3 tests/nn/layers/resampling.py. What the file holds: golden.py."""
+"""Unpooling, random pooling, circular padding, upsampling: python3 tests/nn/layers/composite/resampling.py. What the file holds: ../golden.py."""
+import os
+import sys
+
 import torch
 import torch.nn.functional as F
 from torch import nn
 
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, ".."))
 from golden import Family
 
-f = Family("resampling")
+f = Family("resampling", HERE)
 once = ("train",)
 f.case("LPPool3d", lambda: nn.LPPool3d(3.0, 2, (1, 2, 1)), f.rand(1, 2, 3, 4, 3, lo=0.2), modes=once)
 f.case("LPPool3d/ceil", lambda: nn.LPPool3d(2, (2, 1, 3), ceil_mode=True), f.rand(2, 3, 4, 5, lo=0.2), modes=once)
@@ -41,4 +46,5 @@ fractional("FractionalMaxPool2d/ratio", F.fractional_max_pool2d, (2, 11, 8), (1,
 fractional("FractionalMaxPool2d/one", F.fractional_max_pool2d, (1, 2, 5, 5), (1, 2, 2), 3, output_size=(1, 3))
 fractional("FractionalMaxPool3d", F.fractional_max_pool3d, (2, 2, 5, 6, 7), (2, 2, 3), (2, 1, 3), (3, 4, 3))
 fractional("FractionalMaxPool3d/ratio", F.fractional_max_pool3d, (2, 6, 6, 6), (1, 2, 3), 2, output_ratio=0.5)
+unpool(nn.MaxPool2d((3, 2), 2, (1, 0), return_indices=True), nn.MaxUnpool2d((3, 2), 2, (1, 0)))("MaxUnpool2d/padding", f.distinct(2, 5, 4))
 f.save()

@@ -1,11 +1,16 @@
 #!/usr/bin/env python3
-"""EmbeddingBag and AdaptiveLogSoftmaxWithLoss: python3 tests/nn/layers/vocabulary.py. What the file holds: golden.py."""
+"""EmbeddingBag and AdaptiveLogSoftmaxWithLoss: python3 tests/nn/layers/composite/vocabulary.py. What the file holds: ../golden.py."""
+import os
+import sys
+
 import torch
 from torch import nn
 
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, ".."))
 from golden import Family
 
-f = Family("vocabulary")
+f = Family("vocabulary", HERE)
 V, E = 7, 3
 rows = torch.tensor([[1, 4, 4], [0, 6, 2], [4, 4, 4], [5, 0, 4]])
 flat = torch.tensor([3, 1, 4, 4, 0, 6, 2, 4])

@@ -56,28 +56,27 @@ std::vector<Row> table() {
       row<Layer>("TransformerDecoderLayer/causal", small,
                  [](Layer& m, X x) { return m(x[0], x[1], {.tgt_causal = true}); }),
       row<Layer>("TransformerDecoderLayer/default", {.d_model = 4, .nhead = 2, .dim_feedforward = 5}, two),
-      row<TransformerDecoder>("TransformerDecoder", {.layer = small, .num_layers = 2}, two,
-                              {.errors = {LAYER_ERROR(ValueError,
-                                                      TransformerDecoder({.layer = {.d_model = 4, .nhead = 2},
-                                                                          .num_layers = 0}),
-                                                      "[TransformerDecoder]", "num_layers", "0")}}),
-      row<TransformerDecoder>("TransformerDecoder/norm", {.layer = first, .num_layers = 1, .norm = true}, two),
-      row<Transformer>("Transformer",
-                       {.d_model = 4,
-                        .nhead = 2,
-                        .num_encoder_layers = 1,
-                        .num_decoder_layers = 2,
-                        .dim_feedforward = 5,
-                        .dropout = 0},
-                       two,
-                       {.errors = {LAYER_ERROR(ValueError, Transformer({.num_encoder_layers = 0}),
-                                               "num_layers", "0"),
-                                   LAYER_ERROR(ValueError, Transformer({.d_model = 0}), "embed_dim", "0"),
-                                   LAYER_ERROR(ShapeError, Transformer::generate_square_subsequent_mask(-1),
-                                               "[-1,-1]"),
-                                   LAYER_ERROR(ValueError,
-                                               Transformer::generate_square_subsequent_mask(2, {DType::kI64}),
-                                               "i64")}}),
+      row<TransformerDecoder>(
+          "TransformerDecoder", {.layer = small, .num_layers = 2}, two,
+          {.errors = {LAYER_ERROR(ValueError,
+                                  TransformerDecoder({.layer = {.d_model = 4, .nhead = 2}, .num_layers = 0}),
+                                  "[TransformerDecoder]", "num_layers", "0")}}),
+      row<TransformerDecoder>("TransformerDecoder/norm", {.layer = first, .num_layers = 1, .norm = true},
+                              two),
+      row<Transformer>(
+          "Transformer",
+          {.d_model = 4,
+           .nhead = 2,
+           .num_encoder_layers = 1,
+           .num_decoder_layers = 2,
+           .dim_feedforward = 5,
+           .dropout = 0},
+          two,
+          {.errors = {LAYER_ERROR(ValueError, Transformer({.num_encoder_layers = 0}), "num_layers", "0"),
+                      LAYER_ERROR(ValueError, Transformer({.d_model = 0}), "embed_dim", "0"),
+                      LAYER_ERROR(ShapeError, Transformer::generate_square_subsequent_mask(-1), "[-1,-1]"),
+                      LAYER_ERROR(ValueError, Transformer::generate_square_subsequent_mask(2, {DType::kI64}),
+                                  "i64")}}),
       row<Transformer>("Transformer/masks",
                        {.d_model = 4,
                         .nhead = 2,
@@ -99,7 +98,7 @@ std::vector<Row> table() {
   };
 }
 
-const bool added = add_rows("decoder", table());
+const bool added = add_rows("composite/decoder", table());
 
 }  // namespace
 }  // namespace gradus::layers

@@ -21,7 +21,8 @@ std::vector<Row> table() {
     EmbeddingBag::Options padding = o, ends = o;
     padding.padding_idx = -3;
     ends.padding_idx = 0, ends.include_last_offset = true;
-    rows.push_back(row<EmbeddingBag>(bag, o, {.inputs = {{kRows, 4}}, .indices = true, .second_order = false}));
+    rows.push_back(
+        row<EmbeddingBag>(bag, o, {.inputs = {{kRows, 4}}, .indices = true, .second_order = false}));
     rows.push_back(row<EmbeddingBag>(bag + "_padding", padding));
     rows.push_back(row<EmbeddingBag>(bag + "_offsets", o, with_offsets));
     rows.push_back(row<EmbeddingBag>(bag + "_ends", ends, with_offsets));
@@ -33,18 +34,16 @@ std::vector<Row> table() {
   rows.push_back(row<EmbeddingBag>(
       "EmbeddingBag/weights", sums, [](EmbeddingBag& m, X x) { return m(x[0], x[1], x[2]); },
       {.prints = "EmbeddingBag(num_embeddings=7, embedding_dim=3, mode=kSum)",
-       .errors = {LAYER_ERROR(ValueError, EmbeddingBag({.num_embeddings = 0, .embedding_dim = 2}),
-                              "[EmbeddingBag]", "0"),
-                  LAYER_ERROR(ValueError,
-                              EmbeddingBag({.num_embeddings = 4, .embedding_dim = 2, .padding_idx = 4}),
-                              "padding_idx", "4")}}));
+       .errors = {
+           LAYER_ERROR(ValueError, EmbeddingBag({.num_embeddings = 0, .embedding_dim = 2}), "[EmbeddingBag]",
+                       "0"),
+           LAYER_ERROR(ValueError, EmbeddingBag({.num_embeddings = 4, .embedding_dim = 2, .padding_idx = 4}),
+                       "padding_idx", "4")}}));
   rows.push_back(row<EmbeddingBag>("EmbeddingBag/weights_rows", weighted,
                                    [](EmbeddingBag& m, X x) { return m(x[0], {}, x[1]); }));
   rows.push_back(row<EmbeddingBag>("EmbeddingBag/by_freq", by_freq));
-  rows.push_back(row<EmbeddingBag>("EmbeddingBag/norm", {.num_embeddings = 7,
-                                                         .embedding_dim = 3,
-                                                         .max_norm = 0.5,
-                                                         .norm_type = 1}));
+  rows.push_back(row<EmbeddingBag>(
+      "EmbeddingBag/norm", {.num_embeddings = 7, .embedding_dim = 3, .max_norm = 0.5, .norm_type = 1}));
 
   const auto targets = [](AdaptiveLogSoftmaxWithLoss& m, X x) {
     const nn::AdaptiveLogSoftmaxResult r = m(x[0], x[1]);
@@ -64,10 +63,10 @@ std::vector<Row> table() {
                        "ascending", "3"),
            LAYER_ERROR(ValueError,
                        AdaptiveLogSoftmaxWithLoss({.in = 8, .n_classes = 9, .cutoffs = Cutoffs{9}}), "9"),
-           LAYER_ERROR(ValueError,
-                       AdaptiveLogSoftmaxWithLoss(
-                           {.in = 8, .n_classes = 9, .cutoffs = Cutoffs{3}, .div_value = 0.5}),
-                       "div_value", "0.5"),
+           LAYER_ERROR(
+               ValueError,
+               AdaptiveLogSoftmaxWithLoss({.in = 8, .n_classes = 9, .cutoffs = Cutoffs{3}, .div_value = 0.5}),
+               "div_value", "0.5"),
            LAYER_ERROR(IndexError,
                        AdaptiveLogSoftmaxWithLoss({.in = 8, .n_classes = 9, .cutoffs = Cutoffs{3}})(
                            ones({1, 8}), tensor({9})),
@@ -77,21 +76,17 @@ std::vector<Row> table() {
                            ones({2, 8}), tensor({1})),
                        "[2,8]", "[1]"),
        }}));
-  rows.push_back(row<AdaptiveLogSoftmaxWithLoss>("AdaptiveLogSoftmaxWithLoss/bias",
-                                                 {.in = 8,
-                                                  .n_classes = 9,
-                                                  .cutoffs = Cutoffs{3, 5},
-                                                  .div_value = 1.5,
-                                                  .head_bias = true},
-                                                 targets));
+  rows.push_back(row<AdaptiveLogSoftmaxWithLoss>(
+      "AdaptiveLogSoftmaxWithLoss/bias",
+      {.in = 8, .n_classes = 9, .cutoffs = Cutoffs{3, 5}, .div_value = 1.5, .head_bias = true}, targets));
   rows.push_back(row<AdaptiveLogSoftmaxWithLoss>("AdaptiveLogSoftmaxWithLoss/one", o, targets));
-  rows.push_back(row<AdaptiveLogSoftmaxWithLoss>(
-      "AdaptiveLogSoftmaxWithLoss/log_prob", o,
-      [](AdaptiveLogSoftmaxWithLoss& m, X x) { return m.log_prob(x[0]); },
-      {.inputs = {{kRows, 8}}, .roundings = 64, .second_order = true}));
-  rows.push_back(row<AdaptiveLogSoftmaxWithLoss>(
-      "AdaptiveLogSoftmaxWithLoss/predict", o,
-      [](AdaptiveLogSoftmaxWithLoss& m, X x) { return m.predict(x[0]); }));
+  rows.push_back(
+      row<AdaptiveLogSoftmaxWithLoss>("AdaptiveLogSoftmaxWithLoss/log_prob", o,
+                                      [](AdaptiveLogSoftmaxWithLoss& m, X x) { return m.log_prob(x[0]); },
+                                      {.inputs = {{kRows, 8}}, .roundings = 64, .second_order = true}));
+  rows.push_back(
+      row<AdaptiveLogSoftmaxWithLoss>("AdaptiveLogSoftmaxWithLoss/predict", o,
+                                      [](AdaptiveLogSoftmaxWithLoss& m, X x) { return m.predict(x[0]); }));
   rows.push_back(row<AdaptiveLogSoftmaxWithLoss>(
       "AdaptiveLogSoftmaxWithLoss/dtypes", o,
       [](AdaptiveLogSoftmaxWithLoss& m, X x) {
@@ -102,7 +97,7 @@ std::vector<Row> table() {
   return rows;
 }
 
-const bool added = add_rows("vocabulary", table());
+const bool added = add_rows("composite/vocabulary", table());
 
 }  // namespace
 }  // namespace gradus::layers

@@ -1,11 +1,16 @@
 #!/usr/bin/env python3
-"""Transformer decoders: python3 tests/nn/layers/decoder.py. What the file holds: golden.py."""
+"""Transformer decoders: python3 tests/nn/layers/composite/decoder.py. What the file holds: ../golden.py."""
+import os
+import sys
+
 import torch
 from torch import nn
 
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, ".."))
 from golden import Family
 
-f = Family("decoder")
+f = Family("decoder", HERE)
 E, H, T, S, N = 4, 2, 3, 4, 2
 later = torch.triu(torch.ones(T, T, dtype=torch.bool), 1)
 far = torch.triu(torch.ones(T, S, dtype=torch.bool), 2)

@@ -1,12 +1,17 @@
 #!/usr/bin/env python3
-"""Losses of sequences and of several labels: python3 tests/nn/layers/loss.py. What the file holds: golden.py."""
+"""Losses of sequences and of several labels: python3 tests/nn/layers/composite/sequence_loss.py. What the file holds: ../golden.py."""
+import os
+import sys
+
 import torch
 import torch.nn.functional as F
 from torch import nn
 
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, ".."))
 from golden import Family
 
-f = Family("loss")
+f = Family("sequence_loss", HERE)
 REDUCTIONS = ("mean", "sum", "none")
 
 
