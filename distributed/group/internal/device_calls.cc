@@ -108,7 +108,11 @@ void DeviceCalls::close_connections() {
 }
 
 bool DeviceCalls::is_done(Watched& call) {
-  if (!call.is_queued.load(std::memory_order_acquire) || !call.done.done()) return false;
+  try {
+    if (!call.is_queued.load(std::memory_order_acquire) || !call.done.done()) return false;
+  } catch (const std::exception&) {
+    return false;  // find_failure() reports the device's error
+  }
   posted_->add(call.series, -1);
   return true;
 }
