@@ -197,7 +197,11 @@ Blame find_blame(const std::vector<RankStatus>& statuses, const Waits& waits, in
       if (statuses[rank].silent >= kHeartbeatTimeout && !statuses[rank].has_left) culprits.push_back(rank);
     blame.between.clear();
   }
-  std::ranges::sort(culprits);
+  // Stopped ranks first: those that are outside of calls may be late alone because of them.
+  std::ranges::sort(culprits, {}, [&](int rank) {
+    const RankStatus& s = statuses[rank];
+    return std::pair(s.has_left || s.silent < kHeartbeatTimeout, rank);
+  });
   if (!culprits.empty()) blame.either = {culprits};
   if (!culprits.empty() || std::ranges::all_of(reached, is_in_call)) return blame;
 

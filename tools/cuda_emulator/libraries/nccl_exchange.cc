@@ -21,7 +21,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kPrefix = "gradus_nccl_";
+constexpr const char* kPrefix = "emulated_nccl_";
 
 fs::path parent_directory() {
   std::error_code ignored;
@@ -63,7 +63,7 @@ std::string NcclExchange::make_directory() {
   const fs::path parent = parent_directory();
   remove_unused(parent);
   // The directory gets its final name when it has a lock, so that no other process removes it before.
-  std::string fresh = (parent / "new_gradus_nccl_XXXXXX").string();
+  std::string fresh = (parent / "new_emulated_nccl_XXXXXX").string();
   if (!mkdtemp(fresh.data())) return "";
   const std::string path = (parent / (kPrefix + fresh.substr(fresh.size() - 6))).string();
   const int file = lock_directory(fresh, LOCK_SH);
