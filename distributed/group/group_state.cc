@@ -278,7 +278,7 @@ void GroupState::check_capture(const Capture& capture, const Collective& collect
   if (collective.device != capture.device() || capture.device() == kCPU)
     refuse_capture(collective.op, "a replay does not call other ranks, but for tensors on the step's GPU");
   if (size() == 1) return;
-  if (!world_->uses_device_library) refuse_capture(collective.op, kThroughHost);
+  if (!uses_device_library_) refuse_capture(collective.op, kThroughHost);
   if (const CapturedCalls* const calls = CapturedCalls::of(capture))
     if (const GroupState& first = calls->group(); first.members() != members_)
       throw StateError(collective.op, "cannot be captured: group '", name_, "' has the ranks ",

@@ -40,9 +40,9 @@ struct States {
   Tensor labels;  // i64[N,L]: the class; the blank after a sample's own states
   Tensor skips;   // [N,L]: 0 if state s - 2 may precede state s, else -infinity
   Tensor end;     // [N,L]: 0 for the last state, a blank, else -infinity
-  Tensor
-      final;  // i64[2 N]: positions in alpha [T + 1,N,L + 2 kPad] of each sample's state before the last, and of
-              // the last, after its last frame
+  // i64[2 N]: positions in alpha [T + 1,N,L + 2 kPad] of each sample's state before the last, and of the last, after
+  // its last frame.
+  Tensor final;
   Tensor frames;  // bool[T,N,1]: whether the sample has the frame
 };
 

@@ -65,8 +65,8 @@ struct DeviceMessage {
   Event done;
   Futex changed;                         // notified when one of these is set:
   std::atomic<bool> is_answered{false};  // of a sender
-  std::atomic<bool> is_concluded{
-      false};  // `conclusion` and `by_library` are written; the former may not have arrived
+  // `conclusion` and `by_library` are written; the former may not have arrived.
+  std::atomic<bool> is_concluded{false};
   std::atomic<bool> is_queued{false};  // `tensor` and `done` are written
 
   // Of a sender: blocks until the receiver answers or leaves the job. Returns whether the receiver has left without an
@@ -141,8 +141,8 @@ class DeviceMessages : public std::enable_shared_from_this<DeviceMessages> {
   std::atomic<uint32_t> last_id_{0};
   std::map<int, Stream> copy_streams_;  // by device number; of the thread that copies
 
-  std::mutex
-      mutex_;  // of what follows. Taken with the transport's lock held: no call of the transport under it
+  // Guards what follows. Taken with the transport's lock held: no call of the transport under it.
+  std::mutex mutex_;
   std::atomic<bool> is_stopped_{false};
   std::map<int, std::string> endpoints_;  // by device number
   std::map<CallSeries, Open> open_;
