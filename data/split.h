@@ -13,8 +13,8 @@ namespace gradus::data {
 
 // The size of a part: a number of samples, or a fraction of the data set.
 struct PartSize {
-  PartSize(std::integral auto count) : count(static_cast<int64_t>(count)) {}
-  PartSize(std::floating_point auto fraction) : fraction(fraction), is_fraction(true) {}
+  PartSize(std::integral auto samples) : count(static_cast<int64_t>(samples)) {}
+  PartSize(std::floating_point auto part) : fraction(part), is_fraction(true) {}
   int64_t count = 0;
   double fraction = 0;
   bool is_fraction = false;

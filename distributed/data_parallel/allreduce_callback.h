@@ -187,8 +187,8 @@ class AllReduceCallback final : public GradCallback, public std::enable_shared_f
   int64_t synchronized_ = 0;                    // number of completed synchronizing backwards
   std::shared_ptr<const internal::Consensus> last_consensus_;
   std::shared_ptr<Backward> backward_;  // the current backward
-  std::pair<uint64_t, std::shared_ptr<bool>>
-      captured_;  // id of a capture; whether its last backward was in no_sync
+  // The id of a capture, and whether its last backward was in no_sync.
+  std::pair<uint64_t, std::shared_ptr<bool>> captured_;
   ReducerStats stats_;
 };
 

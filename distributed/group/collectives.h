@@ -41,7 +41,7 @@ namespace gradus::dist {
 
 // The reduction of a call: a ReduceOp, or premul_sum.
 struct ReduceOperation {
-  ReduceOperation(ReduceOp op = ReduceOp::kSum) : op(op) {}
+  ReduceOperation(ReduceOp reduce_op = ReduceOp::kSum) : op(reduce_op) {}
 
   ReduceOp op;
   std::optional<double> factor = {};  // of premul_sum
