@@ -20,7 +20,7 @@ struct SpawnContext::State {
   explicit State(bool daemon) : daemon(daemon) {}
   ~State() {
     if (!thread.joinable()) return;
-    if (daemon) {
+    if (daemon || std::uncaught_exceptions() > exceptions) {
       std::unique_lock lock(mutex);
       changed.wait(lock,
                    [&] { return done || !pids.empty(); });  // before that nobody would notice the signal
@@ -51,6 +51,7 @@ struct SpawnContext::State {
   }
 
   const bool daemon;
+  const int exceptions = std::uncaught_exceptions();
   std::thread thread;
   std::mutex mutex;
   std::condition_variable changed;

@@ -29,7 +29,8 @@ namespace gradus::dist {
 struct SpawnOptions {
   int nprocs = 1;
   bool join = true;     // false: spawn returns at once, and SpawnContext::join waits
-  bool daemon = false;  // true: the destructor of a SpawnContext ends the ranks; false: it waits for them
+  bool daemon = false;  // true: the destructor of a SpawnContext ends the ranks; false: it waits for
+                        // them, but ends them too while an exception unwinds
   std::string backend = "cpu:gloo,cuda:nccl";  // as in LauncherOptions
   Milliseconds timeout{600'000};               // as in LauncherOptions
 };

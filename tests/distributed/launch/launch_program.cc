@@ -264,10 +264,13 @@ int spawn_context() {
       pids, early);
 }
 
-// The destructor of a daemon's context ends ranks that never end.
-int spawn_daemon() {
-  {
-    SpawnContext context = spawn({.nprocs = 2, .join = false, .daemon = true}, [](int) { pause(); });
+// Ranks that never end are ended by the destructor of a daemon's context, and of any context while an exception unwinds.
+int spawn_abandons(bool throws) {
+  try {
+    SpawnContext context = spawn({.nprocs = 2, .join = false, .daemon = !throws}, [](int) { pause(); });
+    if (throws) throw std::runtime_error("not joined");
+  } catch (const std::runtime_error& error) {
+    std::cout << error.what() << ", ";
   }
   std::cout << "ended" << std::endl;
   return 0;
@@ -288,7 +291,8 @@ int run(const std::string& kind, const std::string& argument) {
   if (kind == "spawn-ends") return spawn_ends(argument);
   if (kind == "spawn-local") return spawn_ends(argument, "local");
   if (kind == "spawn-context") return spawn_context();
-  if (kind == "spawn-daemon") return spawn_daemon();
+  if (kind == "spawn-daemon") return spawn_abandons(false);
+  if (kind == "spawn-throws") return spawn_abandons(true);
   if (kind == "bare")  // as many ranks as GPUs: one here
     return launcher([] { std::cout << "rank 0 of " << get_world_size() << std::endl; });
   if (kind == "local-fails")

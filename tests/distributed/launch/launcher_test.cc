@@ -123,6 +123,13 @@ TEST(Spawn, EndsDaemonsWithTheirContext) {
   EXPECT_LT(p->seconds(), 10);
 }
 
+TEST(Spawn, EndsRanksThatAnExceptionAbandons) {
+  const auto p = run("spawn-throws");
+  EXPECT_EQ(p->wait(), 0) << p->err();
+  EXPECT_EQ(p->out(), "not joined, ended\n");
+  EXPECT_LT(p->seconds(), 10);
+}
+
 // ---- failures ----
 
 TEST(Launcher, TheFirstFailureIsTheOneThatCounts) {
