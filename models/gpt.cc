@@ -1,78 +1,95 @@
-// The layers, initial weights and forward pass of models::GPT, a GPT-2 language model: token and position
-// embeddings, pre-norm blocks of causal self-attention and an MLP, and a layer norm before the output layer,
-// which shares the weight of the token embedding. Parameters have GPT-2's names ("h.0.attn.c_attn.weight").
+// The layers, initial weights and forward pass of models::GPT, and how it writes text.
 #include "gradus/models/gpt.h"
 
+#include <algorithm>
 #include <cmath>
+#include <limits>
 
+#include "gradus/autograd/grad_manager.h"
 #include "gradus/autograd/ops/ops.h"
+#include "gradus/nn/distributions.h"
 
 namespace gradus::models {
+GPTAttention::GPTAttention(nn::Module* block, std::string name, const GPTOptions& o)
+    : Layer(block, std::move(name)),
+      c_attn{this, "c_attn", {.in = o.width, .out = 3 * o.width, .bias = o.bias}},
+      c_proj{this, "c_proj", {.in = o.width, .out = o.width, .bias = o.bias}},
+      resid_dropout{this, "resid_dropout", {.p = o.dropout}},
+      context_(o.context),
+      heads_(o.heads),
+      dropout_(o.dropout) {}
+
+std::vector<Tensor> GPTAttention::queries_keys_values(const Tensor& x) {
+  const int64_t n = x.size(0), t = x.size(1), width = x.size(2);
+  std::vector<Tensor> qkv = chunk(c_attn(x), 3, -1);
+  for (Tensor& y : qkv) y = transpose(reshape(y, {n, t, heads_, width / heads_}), 1, 2);
+  return qkv;
+}
+
+Tensor GPTAttention::attend(const std::vector<Tensor>& qkv, const Tensor& mask, bool causal) {
+  const Tensor y = transpose(scaled_dot_product_attention(
+                                 qkv[0], qkv[1], qkv[2],
+                                 {.mask = mask, .causal = causal, .dropout = is_training() ? dropout_ : 0.0}),
+                             1, 2);
+  return resid_dropout(c_proj(flatten(y, 2)));
+}
+
+Tensor GPTAttention::forward(const Tensor& x) { return attend(queries_keys_values(x), {}, true); }
+
+Tensor GPTAttention::forward(const Tensor& x, KeyValueCache& cache, size_t block) {
+  std::vector<Tensor> qkv = queries_keys_values(x);
+  const int64_t seen = cache.length, t = x.size(1);
+  const auto append = [&](Tensor& all, const Tensor& added) {
+    if (!all.defined()) {
+      Shape shape = added.shape();
+      shape[2] = context_;
+      all = zeros(shape, {added.dtype(), added.device()});
+    }
+    copy_(narrow(all, 2, seen, t), added);
+    return narrow(all, 2, 0, seen + t);
+  };
+  qkv[1] = append(cache.keys[block], qkv[1]);
+  qkv[2] = append(cache.values[block], qkv[2]);
+  if (seen == 0 || t == 1) return attend(qkv, {}, seen == 0);
+  const Tensor positions = arange(seen + t, {DType::kI64, x.device()});
+  return attend(qkv, le(positions, unsqueeze(narrow(positions, 0, seen, t), 1)), false);
+}
+
+GPTMLP::GPTMLP(nn::Module* block, std::string name, const GPTOptions& o)
+    : Layer(block, std::move(name)),
+      c_fc{this, "c_fc", {.in = o.width, .out = 4 * o.width, .bias = o.bias}},
+      c_proj{this, "c_proj", {.in = 4 * o.width, .out = o.width, .bias = o.bias}},
+      dropout{this, "dropout", {.p = o.dropout}} {}
+
+Tensor GPTMLP::forward(const Tensor& x) { return dropout(c_proj(gelu(c_fc(x)))); }
+
+GPTBlock::GPTBlock(nn::Module* blocks, std::string name, const GPTOptions& o)
+    : Layer(blocks, std::move(name)),
+      ln_1{this, "ln_1", {.shape = o.width, .bias = o.bias}},
+      attn(this, "attn", o),
+      ln_2{this, "ln_2", {.shape = o.width, .bias = o.bias}},
+      mlp(this, "mlp", o) {}
+
+Tensor GPTBlock::forward(const Tensor& x) {
+  const Tensor y = x + attn(ln_1(x));
+  return y + mlp(ln_2(y));
+}
+
+Tensor GPTBlock::forward(const Tensor& x, KeyValueCache& cache, size_t block) {
+  const Tensor y = x + attn.forward(ln_1(x), cache, block);
+  return y + mlp(ln_2(y));
+}
+
 namespace {
 
-// Causal multi-head self-attention, [N,T,width] -> [N,T,width]. c_attn computes queries, keys and values at once;
-// c_proj projects the concatenated heads.
-struct Attention final : nn::Layer {
-  Attention(nn::Module* block, std::string name, const GPTOptions& o)
-      : Layer(block, std::move(name)),
-        c_attn{this, "c_attn", {.in = o.width, .out = 3 * o.width, .bias = o.bias}},
-        c_proj{this, "c_proj", {.in = o.width, .out = o.width, .bias = o.bias}},
-        resid_dropout{this, "resid_dropout", {.p = o.dropout}},
-        heads(o.heads),
-        dropout(o.dropout) {}
-
-  Tensor forward(const Tensor& x) override {
-    const int64_t n = x.size(0), t = x.size(1), width = x.size(2);
-    const std::vector<Tensor> qkv = chunk(c_attn(x), 3, -1);
-    const auto split_heads = [&](const Tensor& y) {
-      return transpose(reshape(y, {n, t, heads, width / heads}), 1, 2);
-    };
-    const Tensor y =
-        scaled_dot_product_attention(split_heads(qkv[0]), split_heads(qkv[1]), split_heads(qkv[2]),
-                                     {.causal = true, .dropout = is_training() ? dropout : 0.0});
-    return resid_dropout(c_proj(reshape(transpose(y, 1, 2), {n, t, width})));
-  }
-
-  nn::Linear c_attn, c_proj;
-  nn::Dropout resid_dropout;
-  int64_t heads;
-  double dropout;
-};
-
-// The MLP of each position, [N,T,width] -> [N,T,width]: c_proj(gelu(c_fc(x))) with a hidden layer of 4 * width and
-// the exact GELU (with erf), as in nanoGPT; the original GPT-2 has the tanh approximation.
-struct MLP final : nn::Layer {
-  MLP(nn::Module* block, std::string name, const GPTOptions& o)
-      : Layer(block, std::move(name)),
-        c_fc{this, "c_fc", {.in = o.width, .out = 4 * o.width, .bias = o.bias}},
-        c_proj{this, "c_proj", {.in = 4 * o.width, .out = o.width, .bias = o.bias}},
-        dropout{this, "dropout", {.p = o.dropout}} {}
-
-  Tensor forward(const Tensor& x) override { return dropout(c_proj(gelu(c_fc(x)))); }
-  nn::Linear c_fc, c_proj;
-  nn::Dropout dropout;
-};
-
-// A transformer block with residual connections and layer norms before attention and MLP (pre-norm):
-//   y = x + attn(ln_1(x)), block(x) = y + mlp(ln_2(y)).
-struct Block final : nn::Layer {
-  Block(nn::Module* blocks, std::string name, const GPTOptions& o)
-      : Layer(blocks, std::move(name)),
-        ln_1{this, "ln_1", {.shape = o.width, .bias = o.bias}},
-        attn(this, "attn", o),
-        ln_2{this, "ln_2", {.shape = o.width, .bias = o.bias}},
-        mlp(this, "mlp", o) {}
-
-  Tensor forward(const Tensor& x) override {
-    const Tensor y = x + attn(ln_1(x));
-    return y + mlp(ln_2(y));
-  }
-
-  nn::LayerNorm ln_1;
-  Attention attn;
-  nn::LayerNorm ln_2;
-  MLP mlp;
-};
+// Draws a token of each row of logits [N,vocabulary].
+Tensor draw(Tensor logits, const GenerateOptions& o) {
+  if (o.temperature == 0) return argmax(logits, 1);
+  logits = logits / o.temperature;
+  if (o.top_k == 0) return distributions::Categorical({.logits = logits}).sample();
+  const auto [best, tokens] = topk(logits, o.top_k);
+  return flatten(gather(tokens, 1, unsqueeze(distributions::Categorical({.logits = best}).sample(), 1)));
+}
 
 }  // namespace
 
@@ -91,7 +108,7 @@ GPTOptions GPT::checked(const Options& o) {
 }
 
 void GPT::build() {
-  for (int64_t i = 0; i < options().layers; ++i) h.add<Block>(options());
+  for (int64_t i = 0; i < options().layers; ++i) h.add(options());
   // Weight matrices, embeddings included, have a standard deviation of 0.02, biases are 0, and the weights of
   // layer norms keep their 1. The 2 * layers projections that are added to the residual path (c_proj) are scaled
   // by 1 / sqrt(2 * layers), as in GPT-2, so that the variance of the residual path does not grow with the layers.
@@ -103,14 +120,61 @@ void GPT::build() {
       nn::init::normal_(p, {.stddev = name.ends_with("c_proj.weight") ? residual : 0.02});
 }
 
-Tensor GPT::forward(const Tensor& x) {
-  if (x.dim() != 2 || x.size(1) < 1 || x.size(1) > options().context)
+// Token and position embeddings of tokens that follow `seen` others.
+Tensor GPT::embed(const Tensor& x, int64_t seen) {
+  if (x.dim() != 2 || x.size(1) < 1 || x.size(1) > options().context - seen)
     throw ShapeError("GPT", "expected tokens [N,T] with T from 1 to the context of ", options().context,
-                     ", got ", describe(x));
-  const Tensor positions = arange(x.size(1), {DType::kI64, x.device()});
-  Tensor y = drop(wte(x) + wpe(positions));
-  for (auto& block : h) y = block(y);
+                     seen ? concat(" less the ", seen, " tokens of the cache") : "", ", got ", describe(x));
+  return drop(wte(x) + wpe(arange(seen, seen + x.size(1), {DType::kI64, x.device()})));
+}
+
+Tensor GPT::forward(const Tensor& x) {
+  Tensor y = embed(x, 0);
+  for (GPTBlock& block : h) y = block(y);
   return linear(ln_f(y), wte.weight);  // logits [N,T,vocabulary]
+}
+
+Tensor GPT::forward(const Tensor& x, KeyValueCache& cache) {
+  const auto off = no_record();
+  if (cache.length == 0) cache.keys = cache.values = std::vector<Tensor>(h.size());
+  const GPTOptions& o = options();
+  const Shape expected{x.dim() == 2 ? x.size(0) : 0, o.heads, o.context, o.width / o.heads};
+  const auto fits = [&](const std::vector<Tensor>& all) {
+    return all.size() == h.size() && std::ranges::all_of(all, [&](const Tensor& y) {
+             return cache.length == 0 || (y.defined() && y.shape() == expected);
+           });
+  };
+  if (cache.length < 0 || cache.length > o.context || !fits(cache.keys) || !fits(cache.values))
+    throw ShapeError("GPT", "expected a cache of ", o.layers, " blocks' keys and values ",
+                     to_string(expected), ", got that of another batch or network");
+  Tensor y = embed(x, cache.length);
+  for (size_t i = 0; i < h.size(); ++i) y = h[i].forward(y, cache, i);
+  cache.length += x.size(1);
+  return linear(ln_f(y), wte.weight);
+}
+
+Tensor GPT::generate(const Tensor& x, const GenerateOptions& o) {
+  const int64_t count = o.max_new_tokens, context = options().context;
+  if (count < 0 || count > std::numeric_limits<int64_t>::max() / 2)
+    throw ValueError("generate", "expected max_new_tokens >= 0, got ", count);
+  if (!(o.temperature >= 0) || std::isinf(o.temperature))
+    throw ValueError("generate", "expected a finite temperature >= 0, got ", o.temperature);
+  if (o.top_k < 0 || o.top_k > options().vocabulary)
+    throw ValueError("generate", "expected top_k from 0 to the vocabulary of ", options().vocabulary,
+                     ", got ", o.top_k);
+  if (x.dim() != 2 || x.size(1) < 1)
+    throw ShapeError("generate", "expected tokens [N,T] with T >= 1, got ", describe(x));
+  const auto off = no_record();
+  Tensor y = x;
+  KeyValueCache cache;
+  for (int64_t i = 0; i < count; ++i) {
+    const int64_t all = y.size(1);
+    if (all > context) cache = {};  // positions shift
+    const int64_t first = all > context ? all - context : cache.length;
+    const Tensor logits = select(forward(narrow(y, 1, first, all - first), cache), 1, -1);
+    y = cat({y, unsqueeze(to(draw(logits, o), y.dtype()), 1)}, 1);
+  }
+  return y;
 }
 
 }  // namespace gradus::models

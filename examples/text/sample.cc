@@ -1,5 +1,4 @@
-// Loads a checkpoint of the gpt program, whose settings define the network, and samples one character at a
-// time from the softmax of the last logits.
+// Loads a checkpoint of the gpt program, whose settings define the network, and writes text with it.
 #include "gradus/examples/text/sample.h"
 
 #include <CLI/CLI.hpp>
@@ -52,12 +51,16 @@ Loaded load(const std::string& file) {
   return result;
 }
 
+std::string prompt_of(const WriteOptions& o, const data::Characters& characters) {
+  return o.prompt.empty() ? characters.all().substr(0, 1) : o.prompt;
+}
+
 }  // namespace
 
 std::string write_text(const std::function<Tensor(const Tensor&)>& logits_of, int64_t context,
                        const data::Characters& characters, const WriteOptions& o) {
   const auto off = no_record();
-  std::string text = o.prompt.empty() ? characters.all().substr(0, 1) : o.prompt;
+  std::string text = prompt_of(o, characters);
   for (int64_t i = 0; i < o.length; ++i) {
     const std::string_view all = text;
     const Tensor input = characters.encode(all.substr(all.size() - std::min(all.size(), size_t(context))));
@@ -90,8 +93,10 @@ int run_text_sample(int argc, char** argv) {
     net.to(where);
     net.eval();
     manual_seed(seed);
-    const auto logits_of = [&](const Tensor& x) { return net(to(x, where)); };
-    std::cout << write_text(logits_of, net.options().context, loaded.characters, o) << std::endl;
+    const Tensor prompt = unsqueeze(loaded.characters.encode(prompt_of(o, loaded.characters)), 0);
+    const Tensor text =
+        net.generate(to(prompt, where), {.max_new_tokens = o.length, .temperature = o.temperature});
+    std::cout << loaded.characters.decode(select(text, 0, 0)) << std::endl;
     return 0;
   } catch (const std::exception& e) {
     std::cerr << "gpt sample: " << e.what() << std::endl;

@@ -8,12 +8,14 @@
 #include <cmath>
 #include <map>
 #include <mutex>
+#include <set>
 
 #include "gradus/autograd/grad_manager.h"
 #include "gradus/autograd/gradcheck.h"
 #include "gradus/autograd/ops/ops.h"
 #include "gradus/distributed/group/run_ranks.h"
 #include "gradus/distributed/pipeline/pipeline.h"
+#include "gradus/nn/distributions.h"
 #include "gradus/optim/optimizers/sgd.h"
 
 namespace gradus::models {
@@ -124,6 +126,88 @@ TEST(GPT, DropsElementsInTrainingAlone) {
   EXPECT_NE(net(x).to_vector<float>(), net(x).to_vector<float>());
   net.eval();
   EXPECT_EQ(net(x).to_vector<float>(), net(x).to_vector<float>());
+}
+
+// ---- text ----
+
+TEST(GPTText, ACacheGivesTheLogitsOfAllTokens) {
+  manual_seed(4);
+  GPT net(kSmall);
+  net.to(DType::kF64);
+  const Tensor x = tokens(3, 6);
+  const Tensor expected = net(x);
+  for (const std::vector<int64_t>& parts :
+       std::vector<std::vector<int64_t>>{{6}, {1, 1, 1, 1, 1, 1}, {3, 3}, {2, 1, 3}, {5, 1}, {1, 5}}) {
+    KeyValueCache cache;
+    std::vector<Tensor> logits;
+    for (const int64_t part : parts) logits.push_back(net.forward(narrow(x, 1, cache.length, part), cache));
+    EXPECT_EQ(cache.length, 6);
+    EXPECT_TRUE(allclose(cat(logits, 1), expected, {.rtol = 1e-12, .atol = 1e-12}))
+        << testing::PrintToString(parts);
+  }
+}
+
+// Each token is drawn as without a cache, also where the text is longer than the context of 6.
+TEST(GPTText, IsDrawnFromTheLogits) {
+  manual_seed(5);
+  GPT net(kSmall);
+  net.to(DType::kF64);
+  net.eval();
+  for (const int64_t prompt : {1, 4, 6, 9}) {
+    manual_seed(7);
+    const Tensor text = net.generate(tokens(2, prompt), {.max_new_tokens = 8, .temperature = 0.7});
+    manual_seed(7);
+    Tensor expected = tokens(2, prompt);
+    for (int i = 0; i < 8; ++i) {
+      const int64_t t = std::min<int64_t>(6, expected.size(1));
+      const Tensor logits = select(net(narrow(expected, 1, expected.size(1) - t, t)), 1, -1) / 0.7;
+      expected = cat({expected, unsqueeze(distributions::Categorical({.logits = logits}).sample(), 1)}, 1);
+    }
+    EXPECT_EQ(text.to_vector<int64_t>(), expected.to_vector<int64_t>()) << prompt;
+  }
+}
+
+TEST(GPTText, IsDrawnAmongTheMostLikely) {
+  manual_seed(6);
+  GPT net(kSmall);
+  net.eval();
+  const Tensor x = tokens(2, 2);
+  const Tensor best = net.generate(x, {.max_new_tokens = 4, .temperature = 0});
+  EXPECT_EQ(net.generate(x, {.max_new_tokens = 4, .top_k = 1}).to_vector<int64_t>(),
+            best.to_vector<int64_t>());
+  const std::vector<int64_t> three = topk(select(net(x), 1, -1), 3).indices.to_vector<int64_t>();
+  std::set<int64_t> seen[2];
+  for (int i = 0; i < 100; ++i) {
+    const Tensor text = net.generate(x, {.max_new_tokens = 1, .top_k = 3});
+    for (int64_t row : {0, 1}) seen[row].insert(text.to_vector<int64_t>()[size_t(row * 3 + 2)]);
+  }
+  for (const size_t row : {0, 1})
+    EXPECT_EQ(seen[row], std::set<int64_t>(three.begin() + long(row) * 3, three.begin() + long(row) * 3 + 3));
+}
+
+TEST(GPTText, RefusesWhatItCannotWrite) {
+  GPT net(kSmall);
+  const Tensor x = tokens(2, 3);
+  EXPECT_EQ(net.generate(x, {.max_new_tokens = 0}).to_vector<int64_t>(), x.to_vector<int64_t>());
+  EXPECT_THROW(net.generate(x, {.max_new_tokens = -1}), ValueError);
+  EXPECT_THROW(net.generate(x, {.max_new_tokens = 1, .temperature = NAN}), ValueError);
+  EXPECT_THROW(net.generate(x, {.max_new_tokens = 1, .temperature = INFINITY}), ValueError);
+  EXPECT_THROW(net.generate(x, {.max_new_tokens = 1, .top_k = 12}), ValueError);
+  EXPECT_THROW(net.generate(select(x, 0, 0), {.max_new_tokens = 1}), ShapeError);
+  KeyValueCache cache;
+  net.forward(x, cache);
+  EXPECT_THAT([&] { net.forward(tokens(2, 4), cache); },
+              ThrowsMessage<ShapeError>(HasSubstr("the context of 6 less the 3 tokens of the cache")));
+  EXPECT_THROW(net.forward(tokens(1, 1), cache), ShapeError);
+  GPT other({.vocabulary = 11, .context = 6, .layers = 3, .heads = 2, .width = 8});
+  EXPECT_THROW(other.forward(tokens(2, 1), cache), ShapeError);
+  EXPECT_EQ(cache.length, 3);
+}
+
+TEST(GPT, NamesItsBlocks) {
+  GPT net(kSmall);
+  EXPECT_EQ(net.h[1].attn.c_attn.weight.shape(), (Shape{24, 8}));
+  EXPECT_EQ(net.h[3].mlp.c_fc.weight.shape(), (Shape{32, 8}));
 }
 
 TEST(GPT, RefusesWhatItCannotBe) {
