@@ -1,7 +1,10 @@
-// The communication hooks of comm_hook.h except PowerSGD: all-reduce, compression by a cast, and no
+// The communication hooks of comm_hook.h except PowerSGD: all-reduce, compression, and no
 // communication. A hook starts an asynchronous all-reduce of bucket.buffer [numel], and returns
 // a function that waits and completes the result in the buffer, or an empty function if it is complete.
 #include "gradus/distributed/data_parallel/comm_hook.h"
+
+#include "gradus/autograd/grad_manager.h"
+#include "gradus/autograd/ops/ops.h"
 #include "gradus/distributed/data_parallel/internal/bucket.h"
 #include "gradus/distributed/group/collectives.h"
 #include "gradus/tensor/ops/copy.h"
@@ -46,6 +49,34 @@ CommHook allreduce_hook() {
 
 CommHook fp16_compress_hook() { return cast_hook(DType::kF16); }
 CommHook bf16_compress_hook() { return cast_hook(DType::kBF16); }
+
+CommHook quantization_pertensor_hook() {
+  return [](const GradBucket& bucket) -> std::function<void()> {
+    const auto off = no_record();
+    const DType dtype = size_of(bucket.buffer.dtype()) < 4 ? DType::kF32 : bucket.buffer.dtype();
+    const Tensor x = to(bucket.buffer, dtype);
+    const Tensor least = reshape(min(x), {1}), range = reshape(max(x), {1}) - least;
+    const Tensor step = where(gt(range, 0), range / 255, ones_like(range));
+    const Tensor bytes = to(nan_to_num(round((x - least) / step)), DType::kU8), scale = cat({least, step}, 0);
+    const int64_t ranks = bucket.group.size();
+    const Tensor all_bytes = empty({ranks, x.numel()}, {DType::kU8, x.device()});
+    const Tensor all_scales = empty({ranks, 2}, {dtype, x.device()});
+    const CollectiveOptions options = {.group = bucket.group, .async_op = true};
+    const Work bytes_work = all_gather_into_tensor(all_bytes, bytes, options);
+    const Work scales_work = all_gather_into_tensor(all_scales, scale, options);
+    return [=, bucket = bucket] {
+      const auto off = no_record();
+      bytes_work.wait(), scales_work.wait();
+      Tensor sum = zeros_like(x);
+      for (int64_t rank = 0; rank < ranks; ++rank) {
+        const Tensor rank_scale = select(all_scales, 0, rank);
+        sum += select(all_bytes, 0, rank) * select(rank_scale, 0, 1) + select(rank_scale, 0, 0);
+      }
+      bucket.divide(sum);
+      raw::copy_(bucket.buffer, sum);
+    };
+  };
+}
 
 CommHook noop_hook() {
   return [](const GradBucket&) { return std::function<void()>(); };

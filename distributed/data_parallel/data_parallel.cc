@@ -15,6 +15,7 @@
 #include "gradus/tensor/base/error.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/runtime/parallel.h"
+#include "gradus/tensor/runtime/warning.h"
 
 namespace gradus::dist {
 namespace {
@@ -30,6 +31,21 @@ void check_options(const DataParallelOptions& o) {
   }
   if (o.output_device && o.output_device->type == DeviceType::kMeta)
     throw DeviceError(kOp, "expected an output_device that holds data, got ", *o.output_device);
+}
+
+// The GPUs beginning with `first`, or `first` alone if it is none.
+std::vector<Device> all_devices(Device first) {
+  std::vector<Device> devices = {first};
+  for (int i = 0; first.type == DeviceType::kCUDA && i < cuda_device_count(); ++i)
+    if (i != first.index) devices.push_back({DeviceType::kCUDA, int16_t(i)});
+  return devices;
+}
+
+void warn_of_imbalance(const std::vector<Device>& devices) {
+  std::vector<DeviceProperties> gpus;
+  for (const Device device : devices)
+    if (device.type == DeviceType::kCUDA) gpus.push_back(device_properties(device));
+  if (const std::string text = internal::imbalance_of(gpus); !text.empty()) warn_once(text);
 }
 
 // Calls the factory with `context` as the Context and `device` as its device.
@@ -73,11 +89,24 @@ struct ReplicaScope {
 
 }  // namespace
 
+std::string internal::imbalance_of(const std::vector<DeviceProperties>& devices) {
+  const auto compare = [&](auto size, const char* name) -> std::string {
+    if (devices.empty()) return "";
+    const auto [least, most] = std::ranges::minmax(devices, {}, size);
+    if (double(least.*size) >= 0.75 * double(most.*size)) return "";
+    return concat(kOp, ": a ", least.name, " has ", least.*size, ' ', name, ", a ", most.name, ' ',
+                  most.*size, ": the others wait for the slowest; device_ids names those to use");
+  };
+  const std::string text = compare(&DeviceProperties::memory_bytes, "bytes of memory");
+  return text.empty() ? compare(&DeviceProperties::multiprocessors, "multiprocessors") : text;
+}
+
 DataParallelBase::DataParallelBase(const Factory& make, DataParallelOptions options)
     : options_(std::move(options)) {
   Context& caller = Context::current();
-  if (options_.device_ids.empty()) options_.device_ids = {caller.device};
+  if (options_.device_ids.empty()) options_.device_ids = all_devices(caller.device);
   check_options(options_);
+  if (options_.device_ids.size() > 1) warn_of_imbalance(options_.device_ids);
   layers_.push_back(make_on(make, caller.snapshot(), options_.device_ids[0]));
   check_devices();
   // Replicas are made with a separate generator: only their structure is used, so the caller's random

@@ -13,15 +13,23 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "gradus/nn/layer.h"
 #include "gradus/tensor/base/device.h"
+#include "gradus/tensor/runtime/devices.h"
 
 namespace gradus::dist {
 
+namespace internal {
+// Returns a warning if a device has less than 3/4 of another one's memory or multiprocessors, and so makes the others
+// wait; else "".
+std::string imbalance_of(const std::vector<DeviceProperties>& devices);
+}  // namespace internal
+
 struct DataParallelOptions {
-  std::vector<Device> device_ids = {};       // empty: the Context's device
+  std::vector<Device> device_ids = {};  // empty: the Context's device, and if that is a GPU the other GPUs
   std::optional<Device> output_device = {};  // default: device_ids[0]
   int64_t dim = 0;  // of inputs, split as by chunk(), and of outputs; negative: from the end
 };
@@ -29,6 +37,8 @@ struct DataParallelOptions {
 // Calls `make` once per device, with the Context's device set to that device. In every forward, the other
 // replicas get the parameters, buffers and training mode of the first replica. Hooks added to the model after
 // the constructor run only in the first replica.
+//
+// GPUs whose memory or number of multiprocessors differs much give a warning.
 //
 // The first replica is the model itself and keeps its buffers; updates of the other replicas' buffers are
 // lost. A batch with fewer samples than devices runs on fewer devices, an empty one on the first. 0-dim

@@ -122,6 +122,19 @@ TEST(DataParallelOnGpus, TrainsAsOnCpuDevices) {
   }
 }
 
+TEST(DataParallelOnGpus, TakesAllGpusByDefault) {
+  Context context = Context::current().snapshot();
+  context.device = kGpus[1];
+  const ContextScope scope(context);
+  dist::DataParallel<Net> net([] { return std::make_unique<Net>(); });
+  EXPECT_EQ(net->conv.weight.device(), kGpus[1]);
+  net->eval();
+  g_failing_device = kGpus[0];
+  EXPECT_THROW(net(ones({2, 1, 8, 8})), Error) << "the second half is on the other GPU";
+  g_failing_device = {};
+  EXPECT_EQ(net(ones({2, 1, 8, 8})).device(), kGpus[1]);
+}
+
 TEST(DataParallelOnGpus, AStepAfterAnExceptionOfAReplicaIsUnchanged) {
   const auto train = [](bool fails) {
     manual_seed(2);

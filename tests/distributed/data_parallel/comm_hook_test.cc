@@ -13,6 +13,7 @@
 #include "gradus/distributed/data_parallel/allreduce_callback.h"
 #include "gradus/distributed/data_parallel/checksum.h"
 #include "gradus/distributed/data_parallel/internal/low_rank.h"
+#include "gradus/distributed/data_parallel/post_local_sgd.h"
 #include "gradus/distributed/group/collectives.h"
 #include "gradus/distributed/group/process_group.h"
 #include "gradus/tensor/kernel.h"
@@ -135,6 +136,111 @@ TEST_P(Compressed, GradientsOf16BitsGoAsTheyAre) {
       run_hook(GetParam().hook, bucket);
       EXPECT_EQ(bucket.buffer.to_vector<double>(), x.to_vector<double>());
     });
+}
+
+// ---- quantization ----
+
+TEST(QuantizationHook, RoundsToStepsOfTheRange) {
+  for (const DType dtype : {DType::kF32, DType::kF64, DType::kBF16})
+    for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kAvg})
+      run_ranks(3, [=] {
+        const Tensor x = values_of(get_rank(), {1000}, dtype);
+        const GradBucket bucket = make_bucket({x}, {x}, op);
+        run_hook(quantization_pertensor_hook(), bucket);
+        EXPECT_EQ(last_calls().at(1), "all_gather_into_tensor(u8[1000])");
+        expect_equal_on_all_ranks(bucket.buffer);
+        const V given = bucket.buffer.to_vector<double>(), mean = mean_of_values(3, {1000}, dtype);
+        // Numbers from -1 to 1: a step is at most 2 / 255, an error half of it, and bf16 rounds the result.
+        const double factor = op == ReduceOp::kSum ? 3 : 1;
+        const double error = factor * (1.01 / 255 + (dtype == DType::kBF16 ? 0x1p-8 : 0));
+        double largest = 0;
+        for (size_t i = 0; i < mean.size(); ++i) {
+          ASSERT_NEAR(given[i], factor * mean[i], error);
+          largest = std::max(largest, std::abs(given[i] - factor * mean[i]));
+        }
+        EXPECT_GT(largest, error / 16) << "it was rounded at all";
+      });
+}
+
+TEST(QuantizationHook, KeepsEqualAndSingleNumbers) {
+  run_ranks(2, [] {
+    for (const int64_t n : {1, 5}) {
+      const GradBucket bucket = make_bucket({ones({n})}, {ones({n}) * double(get_rank() + 1)});
+      run_hook(quantization_pertensor_hook(), bucket);
+      EXPECT_THAT(bucket.buffer.to_vector<double>(), Each(1.5));
+    }
+  });
+}
+
+TEST(QuantizationHook, NotFiniteNumbersReachAllRanks) {
+  for (const double bad : {double(NAN), double(INFINITY), -double(INFINITY)})
+    run_ranks(2, [=] {
+      const GradBucket bucket =
+          make_bucket({ones({2})}, {tensor<float>({1, get_rank() == 1 ? float(bad) : 2.0f})});
+      run_hook(quantization_pertensor_hook(), bucket);
+      for (const double v : bucket.buffer.to_vector<double>()) EXPECT_FALSE(std::isfinite(v)) << bad;
+    });
+}
+
+// ---- post-local SGD ----
+
+// The gradient of rank r is r + 1.
+double reduced_by(const CommHook& hook, ReduceOp op = ReduceOp::kAvg) {
+  const GradBucket bucket = make_bucket({ones({2})}, {ones({2}) * double(get_rank() + 1)}, op);
+  run_hook(hook, bucket);
+  return bucket.buffer.to_vector<double>()[0];
+}
+
+TEST(PostLocalSGD, ReducesWithinSubgroupsAfterItsStart) {
+  run_ranks(4, [] {
+    const int rank = get_rank();
+    const Group pair = Group().split(rank / 2);
+    const CommHook hook = post_local_sgd_hook({.start_local_sgd_iter = 2, .subgroup = pair});
+    EXPECT_EQ(reduced_by(hook), 2.5);
+    EXPECT_EQ(reduced_by(hook), 2.5);
+    EXPECT_EQ(reduced_by(hook), rank < 2 ? 1.5 : 3.5);
+    EXPECT_EQ(reduced_by(hook, ReduceOp::kSum), rank < 2 ? 3 : 7);
+    EXPECT_EQ(reduced_by(post_local_sgd_hook({.subgroup = pair, .post_local_gradient_allreduce = false})),
+              rank + 1);
+    EXPECT_EQ(reduced_by(post_local_sgd_hook()), 2.5) << "one host";
+  });
+}
+
+TEST(PostLocalSGD, CountsBackwardsOfSeveralBuckets) {
+  run_ranks(2, [] {
+    const CommHook hook =
+        post_local_sgd_hook({.start_local_sgd_iter = 1, .post_local_gradient_allreduce = false});
+    const auto reduced = [&](bool is_last) {
+      GradBucket bucket = make_bucket({ones({1})}, {ones({1}) * double(get_rank())});
+      bucket.is_last = is_last;
+      run_hook(hook, bucket);
+      return bucket.buffer.to_vector<double>()[0];
+    };
+    EXPECT_EQ(reduced(false), 0.5);
+    EXPECT_EQ(reduced(true), 0.5);
+    EXPECT_EQ(reduced(false), get_rank());
+  });
+}
+
+TEST(PostLocalSGD, AveragesParametersAfterEachPeriod) {
+  run_ranks(2, [] {
+    PeriodicModelAverager averager({.period = 3, .warmup_steps = 2});
+    std::vector<double> means;
+    for (int i = 0; i < 9; ++i) {
+      const Tensor p = ones({2}) * double(get_rank());
+      averager.average_parameters({p});
+      means.push_back(p.to_vector<double>()[1]);
+    }
+    const double own = get_rank();
+    EXPECT_EQ(means, (V{own, own, 0.5, own, own, 0.5, own, own, 0.5}));
+    EXPECT_EQ(averager.step(), 9);
+  });
+}
+
+TEST(PostLocalSGD, RefusesCountsThatAreNone) {
+  EXPECT_THROW(post_local_sgd_hook({.start_local_sgd_iter = -1}), ValueError);
+  EXPECT_THROW(PeriodicModelAverager({.period = 0}), ValueError);
+  EXPECT_THROW(PeriodicModelAverager({.period = 1, .warmup_steps = -1}), ValueError);
 }
 
 TEST(CommHook, NoopKeepsEachRanksOwnAndSendsNothing) {

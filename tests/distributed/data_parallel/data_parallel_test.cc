@@ -2,6 +2,8 @@
 // CPU devices), against the same model on one device, in f64. Also the state of the copies, and errors.
 #include "gradus/distributed/data_parallel/data_parallel.h"
 
+#include <gmock/gmock.h>
+
 #include <algorithm>
 #include <mutex>
 #include <stdexcept>
@@ -16,6 +18,19 @@
 
 namespace gradus::dist {
 namespace {
+
+TEST(DataParallelDevices, MayDifferByAQuarter) {
+  const DeviceProperties large = {.name = "L", .memory_bytes = 100, .multiprocessors = 100};
+  const auto other = [](int64_t memory, int multiprocessors) {
+    return DeviceProperties{.name = "S", .memory_bytes = memory, .multiprocessors = multiprocessors};
+  };
+  EXPECT_EQ(internal::imbalance_of({}), "");
+  EXPECT_EQ(internal::imbalance_of({large, other(75, 75)}), "");
+  EXPECT_THAT(internal::imbalance_of({large, other(74, 100)}),
+              testing::HasSubstr("a S has 74 bytes of memory, a L 100"));
+  EXPECT_THAT(internal::imbalance_of({other(100, 74), large, large}),
+              testing::HasSubstr("a S has 74 multiprocessors, a L 100"));
+}
 
 const Device kOne = Device::parse("cpu:1"), kTwo = Device::parse("cpu:2"), kThree = Device::parse("cpu:3");
 const std::vector<Device> kThreeDevices = {kCPU, kOne, kTwo};
