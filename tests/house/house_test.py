@@ -1,4 +1,5 @@
-"""Checks the layout of the tree: includes without circles, layers, files per folder, and the trimming of the build cache.
+"""Checks the layout of the tree: includes without circles, layers, files per folder, links of pages; and the trimming of
+the build cache.
 
     python3 tests/house/house_test.py [FOLDER]
 """
@@ -104,6 +105,13 @@ class House(unittest.TestCase):
                     unknown.append(path)
         self.assertEqual(crowded, [])
         self.assertEqual(unknown, [], "docs/internals/architecture.md does not name them")
+
+    def test_links_of_pages_lead_to_files(self):
+        pages = list(files(("docs",), (".md",))) + ["README.md", "CHANGELOG.md"]
+        links = [(page, link) for page in pages for link in re.findall(r"\]\(([\w-]*[./][\w./-]*)(?:#[\w-]*)?\)", text(page))]
+        self.assertGreater(len(links), 300)
+        self.assertEqual([link for link in links
+                          if not os.path.exists(os.path.join(ROOT, os.path.dirname(link[0]), link[1]))], [])
 
     def test_commands_that_pages_and_the_list_name_exist(self):
         run = os.path.abspath(os.path.join(ROOT, "run"))
