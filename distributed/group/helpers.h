@@ -21,7 +21,7 @@ inline bool is_main_process(const Group& group = {}) { return get_rank(group) ==
 
 // Returns a function that calls f on the group's first rank, and does nothing on other ranks. It returns nothing,
 // or an optional with f's result, which is empty on other ranks.
-//   const auto log = dist::master_only([](double loss) { std::cout << loss << std::endl; });
+//   auto log = dist::master_only([](double loss) { std::cout << loss << std::endl; });
 template <class F> auto master_only(F f, const Group& group = {}) {
   return [f = std::move(f), group](auto&&... args) mutable {
     using Result = std::invoke_result_t<F&, decltype(args)...>;
