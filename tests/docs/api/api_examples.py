@@ -1,17 +1,22 @@
-"""Makes a test of every C++ block in the pages of docs/api: api_examples.py OUT PAGE...
+"""Makes a test of every C++ block in pages of docs: api_examples.py OUT PAGE...
 
 A block becomes the body of a test and must run. What it needs beforehand stands in a comment before it, where readers do not
 see it:
 
     <!-- setup: Tensor x = randn({2, 3}); -->
+
+and what must hold in the end in a comment right after it:
+
+    <!-- check: EXPECT_EQ(y.dim(), 2); -->
 """
 import os
 import re
 import sys
 
-HEAD = """// Made from the pages of docs/api.
+HEAD = """// Made from pages of docs.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
@@ -36,16 +41,22 @@ def main():
     for page in sorted(pages):
         name = re.sub(r"\W", "_", os.path.basename(page)[: -len(".md")])
         lines = open(page, encoding="utf-8").read().split("\n")
-        setup, block, number = "", None, 0
+        setup, block, number, end = "", None, 0, ""
         for at, line in enumerate(lines, 1):
             if block is not None:
                 if line.startswith("```"):
                     number += 1
-                    text += f"TEST(Api_{name}, Example{number}) {{\n{setup}#line {start} \"{page}\"\n" + "\n".join(block) + "\n}\n\n"
-                    setup, block = "", None
+                    text += f"TEST(Api_{name}, Example{number}) {{\n{setup}#line {start} \"{page}\"\n" + "\n".join(block) + "\n"
+                    setup, block, end = "", None, "}\n\n"
                 elif not line.startswith("#include"):
                     block.append(line)
-            elif line == "```cpp":
+                continue
+            if end and (m := re.match(r"<!-- check: (.*) -->$", line)):
+                text += m[1] + "\n"
+                continue
+            text += end
+            end = ""
+            if line == "```cpp":
                 block, start = [], at + 1
             elif m := re.match(r"<!-- setup: (.*) -->$", line):
                 setup += m[1] + "\n"
