@@ -193,7 +193,9 @@ TEST(MegEngineGuide, ValuesByName) {
       EXPECT_EQ(client.user_get<int>("key"), 7);
     }
     dist::barrier();
-    if (dist::get_rank() == 1) EXPECT_EQ(client.user_pop<int>("key"), 7);
+    if (dist::get_rank() == 1) {
+      EXPECT_EQ(client.user_pop<int>("key"), 7);
+    }
     return 0;
   });
 }
