@@ -60,6 +60,15 @@ TEST(Docs, TheFirstRanksAddUp) {
   EXPECT_THAT(output_of("tests/docs/first_ranks"), testing::HasSubstr("[6., 6.]"));
 }
 
+// With torchrun's options; the program's own number of ranks has no effect then.
+TEST(Docs, TheFirstRanksAddUpUnderGradusRun) {
+  for (const char* command :
+       {"--nproc-per-node 3 tests/docs/first_ranks",
+        "--standalone --nnodes=1 --nproc_per_node=3 --no-python tests/docs/first_ranks"})
+    EXPECT_THAT(output_of(std::string("distributed/launch/gradus-run ") + command),
+                testing::HasSubstr("[3., 3.]"));
+}
+
 // As docs/guide/launch/plain.md starts them.
 TEST(Docs, TheFirstRanksAddUpWithoutALauncher) {
   const std::string output = output_of(
