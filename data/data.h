@@ -8,6 +8,8 @@
 #include "gradus/data/images/image.h"
 #include "gradus/data/images/image_decoder.h"
 #include "gradus/data/images/image_ops.h"
+#include "gradus/data/iterable_dataset.h"
+#include "gradus/data/iterable_loader.h"
 #include "gradus/data/sampler.h"
 #include "gradus/data/sets/cifar.h"
 #include "gradus/data/sets/digits.h"

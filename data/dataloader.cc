@@ -17,6 +17,7 @@
 
 #include "gradus/data/batch_schedule.h"
 #include "gradus/data/internal/device_copies.h"
+#include "gradus/data/sample_reading.h"
 #include "gradus/tensor/runtime/context.h"
 #include "gradus/tensor/runtime/environment.h"
 #include "gradus/tensor/runtime/fork.h"
@@ -62,27 +63,6 @@ struct LoaderPlan {
     return {epoch, samples, seed, dataset->size(), shown};
   }
 };
-
-namespace {
-
-uint64_t first_64_bits(const std::array<uint32_t, 4>& words) { return (uint64_t(words[0]) << 32) | words[1]; }
-
-// Returns the generator of an epoch's random ops, from which each sample's generator is derived. Its numbers
-// depend only on (seed, epoch), not on workers or timing.
-std::shared_ptr<RandomGenerator> epoch_generator(uint64_t seed, uint64_t epoch) {
-  constexpr uint64_t kAugmentStream = uint64_t{3} << 62;
-  return std::make_shared<RandomGenerator>(first_64_bits(philox(seed, kAugmentStream, epoch)));
-}
-
-// Returns the generator of a batch transform. `position` is that of the batch's first sample in the order.
-std::shared_ptr<RandomGenerator> batch_generator(uint64_t seed, uint64_t epoch, int64_t position) {
-  constexpr uint64_t kBatchStream = (uint64_t{3} << 62) + 1;
-  const uint64_t epoch_key = first_64_bits(philox(seed, kBatchStream, epoch));
-  return std::make_shared<RandomGenerator>(
-      first_64_bits(philox(epoch_key, 0, static_cast<uint64_t>(position))));
-}
-
-}  // namespace
 
 // One pass over the data set. Workers read batches in order into a ring buffer of slots, whose size limits
 // how far they run ahead of the consumer. Workers share ownership of the pass, since a blocked worker may

@@ -214,5 +214,26 @@ TEST(DataPage, GeneratedText) {
   EXPECT_LT(train.entropy(), train.least_loss());
 }
 
+class Lines : public data::IterableDataset {
+  struct Stream : data::SampleStream {
+    std::ifstream file{"numbers.txt"};
+    std::optional<data::Sample> next() override {
+      float x;
+      if (file >> x) return data::Sample{scalar(x)};
+      return std::nullopt;
+    }
+  };
+  std::unique_ptr<data::SampleStream> open(uint64_t) const override { return std::make_unique<Stream>(); }
+};
+
+TEST(DataPage, DataOfUnknownLength) {
+  std::ofstream("numbers.txt") << "1 2 3 4 5";
+  data::IterableLoader loader(Lines(), {.batch_size = 2});
+  std::vector<float> read;
+  for (const data::Batch& b : loader)
+    for (float x : b.input.to_vector<float>()) read.push_back(x);
+  EXPECT_THAT(read, ElementsAre(1, 2, 3, 4, 5));
+}
+
 }  // namespace
 }  // namespace gradus

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "gradus/data/dataloader.h"
+#include "gradus/data/iterable_loader.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/creation.h"
 #include "gradus/tensor/runtime/allocator.h"
@@ -285,6 +286,46 @@ TEST(DeviceBatches, LayoutsAndEmptyTensorsTravel) {
 TEST(DeviceBatches, ADeviceThatIsNotThereIsAnErrorOfTheLoader) {
   const Numbers d(4);
   EXPECT_THROW(DataLoader(d, {.device = Device{DeviceType::kCUDA, 2}}), DeviceError);
+}
+
+// The samples of Numbers in order.
+class NumberStream : public IterableDataset {
+ public:
+  explicit NumberStream(const Numbers& numbers) : numbers_(numbers) {}
+  std::unique_ptr<SampleStream> open(uint64_t) const override { return std::make_unique<Stream>(numbers_); }
+
+ private:
+  struct Stream : SampleStream {
+    explicit Stream(const Numbers& numbers_) : numbers(numbers_) {}
+    std::optional<Sample> next() override {
+      if (at == numbers.size()) return std::nullopt;
+      return numbers.get(at++);
+    }
+    const Numbers& numbers;
+    int64_t at = 0;
+  };
+  const Numbers& numbers_;
+};
+
+TEST(DeviceBatches, OfStreamsAreThoseOfTheHostInEveryOrder) {
+  const Numbers d(30);
+  const NumberStream stream(d);
+  for (uint64_t seed = 1; seed <= kOrders; ++seed) {
+    cuda::emulated::set_seed(seed);
+    for (const int prefetch : {0, 1, 3}) {
+      IterableLoader loader(stream, {.batch_size = 4, .prefetch = prefetch, .device = kCuda});
+      std::vector<Used> used;
+      for (int pass = 0; pass < 2; ++pass)
+        for (const Batch& b : loader) {
+          ASSERT_EQ(b.input.device(), kCuda);
+          EXPECT_EQ(b.indices[0], loader.state().samples - b.size())
+              << "the state is that of the loop's batch";
+          used.emplace_back(b);
+        }
+      EXPECT_EQ(used.size(), 16u);
+      for (const Used& u : used) EXPECT_TRUE(u.is_right()) << "seed " << seed << ", prefetch " << prefetch;
+    }
+  }
 }
 
 }  // namespace

@@ -1,0 +1,382 @@
+// IterableLoader: batches of streams of every small length on 1 to 4 ranks (loaders of one process), resuming on
+// another number of ranks, random numbers, errors of streams, and blocked streams.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <limits>
+#include <mutex>
+#include <set>
+#include <stdexcept>
+
+#include "gradus/data/iterable_loader.h"
+#include "gradus/tensor/ops/random.h"
+#include "gradus/tests/support/error.h"
+
+namespace gradus::data {
+namespace {
+
+using ::testing::ElementsAre;
+using Indices = std::vector<int64_t>;
+
+// The numbers 1000 * epoch, 1000 * epoch + 1, ..., each with a random target. Counts the reads and skips.
+class Count : public IterableDataset {
+ public:
+  explicit Count(int64_t size) : size_(size) {}
+  std::string name() const override { return "Count"; }
+  std::unique_ptr<SampleStream> open(uint64_t epoch) const override {
+    ++opened;
+    return std::make_unique<Stream>(*this, int64_t(epoch) * 1000);
+  }
+  mutable std::atomic<int> opened{0}, read{0}, skipped{0};
+
+ private:
+  struct Stream : SampleStream {
+    Stream(const Count& set_, int64_t first_) : set(set_), first(first_) {}
+    std::optional<Sample> next() override {
+      if (at == set.size_) return std::nullopt;
+      ++set.read;
+      return Sample{scalar(double(first + at++), {.dtype = DType::kI64}), rand({1})};
+    }
+    bool skip() override {
+      if (at == set.size_) return false;
+      ++set.skipped;
+      return ++at, true;
+    }
+    const Count& set;
+    const int64_t first;
+    int64_t at = 0;
+  };
+  const int64_t size_;
+};
+
+struct Delivered {
+  Indices values;
+  std::vector<float> random;
+  int64_t global_size, padding;
+};
+
+// The batches of a rank in the rest of the epoch after `from`, at most `max_batches`, and the state after them.
+std::vector<Delivered> pass_of(const IterableDataset& set, IterableLoaderOptions options, int rank, int world,
+                               LoaderState* state = nullptr, size_t max_batches = 1 << 20) {
+  options.rank = rank;
+  options.world_size = world;
+  options.seed = 7;
+  IterableLoader loader(set, options);
+  if (state && state->dataset_size == -1) loader.set_state(*state);
+  std::vector<Delivered> batches;
+  for (const Batch& b : loader) {
+    EXPECT_EQ(b.size(), b.input.size(0));
+    batches.push_back({b.input.to_vector<int64_t>(), b.target.to_vector<float>(), b.global_size, b.padding});
+    if (batches.size() == max_batches) {
+      if (state) *state = loader.state();
+      return batches;
+    }
+  }
+  if (state) *state = loader.state();
+  return batches;
+}
+
+// The values of the ranks' k-th batches in the order of the stream, without repeated samples.
+std::vector<Indices> global_batches(const std::vector<std::vector<Delivered>>& ranks) {
+  std::vector<Indices> all;
+  for (size_t k = 0; k < ranks[0].size(); ++k) {
+    Indices batch;
+    int64_t total = 0;
+    for (const auto& rank : ranks) {
+      EXPECT_EQ(rank.size(), ranks[0].size()) << "all ranks have the same number of batches";
+      if (rank.size() != ranks[0].size()) return all;
+      EXPECT_FALSE(rank[k].values.empty());
+      EXPECT_EQ(rank[k].global_size, ranks[0][k].global_size);
+      total += int64_t(rank[k].values.size());
+      batch.insert(batch.end(), rank[k].values.begin(), rank[k].values.end() - rank[k].padding);
+    }
+    EXPECT_EQ(total, ranks[0][k].global_size);
+    std::sort(batch.begin(), batch.end());
+    all.push_back(batch);
+  }
+  return all;
+}
+
+Indices joined(const std::vector<Indices>& batches) {
+  Indices all;
+  for (const Indices& b : batches) all.insert(all.end(), b.begin(), b.end());
+  return all;
+}
+
+Indices numbers(int64_t begin, int64_t end) {
+  Indices all;
+  for (int64_t i = begin; i < end; ++i) all.push_back(i);
+  return all;
+}
+
+TEST(IterableLoader, MakesBatchesOfAStream) {
+  const Count set(7);
+  for (int prefetch : {0, 1, 5}) {
+    IterableLoader loader(set, {.batch_size = 3, .prefetch = prefetch});
+    std::vector<Indices> batches;
+    for (const Batch& b : loader) {
+      EXPECT_EQ(b.indices, b.input.to_vector<int64_t>());
+      batches.push_back(b.indices);
+    }
+    EXPECT_THAT(batches, ElementsAre(Indices{0, 1, 2}, Indices{3, 4, 5}, Indices{6})) << prefetch;
+    EXPECT_EQ(loader.epoch(), 1u);
+    EXPECT_THAT(loader.begin()->input.to_vector<int64_t>(), ElementsAre(1000, 1001, 1002));
+    EXPECT_EQ(loader.state().shown, 10);
+  }
+}
+
+TEST(IterableLoader, GivesRankRTheSamplesRPlusMultiplesOfTheNumberOfRanks) {
+  const Count set(12);
+  const auto batches = pass_of(set, {.batch_size = 2}, 1, 3);
+  ASSERT_EQ(batches.size(), 2u);
+  EXPECT_THAT(batches[0].values, ElementsAre(1, 4));
+  EXPECT_THAT(batches[1].values, ElementsAre(7, 10));
+  EXPECT_EQ(set.read, 4) << "samples of other ranks are skipped, not read";
+}
+
+TEST(IterableLoader, GivesEachSampleOnceAndAllRanksTheSameNumberOfBatches) {
+  for (int prefetch : {0, 2})
+    for (int world : {1, 2, 3, 4})
+      for (int64_t size = 0; size <= 20; ++size)
+        for (int64_t batch : {1, 2, 5}) {
+          const Count set(size);
+          std::vector<std::vector<Delivered>> ranks;
+          for (int rank = 0; rank < world; ++rank)
+            ranks.push_back(pass_of(set, {.batch_size = batch, .prefetch = prefetch}, rank, world));
+          EXPECT_EQ(joined(global_batches(ranks)), numbers(0, size)) << world << ' ' << size << ' ' << batch;
+          for (size_t k = 0; k + 1 < ranks[0].size(); ++k) EXPECT_EQ(ranks[0][k].global_size, batch * world);
+          for (const auto& rank : ranks)
+            for (const Delivered& d : rank) EXPECT_LE(d.padding, size < world ? 1 : 0);
+        }
+}
+
+TEST(IterableLoader, DropsTheLastGlobalBatchOnAllRanks) {
+  for (int world : {1, 2, 3})
+    for (int64_t size = 0; size <= 13; ++size) {
+      std::vector<std::vector<Delivered>> ranks;
+      for (int rank = 0; rank < world; ++rank)
+        ranks.push_back(pass_of(Count(size), {.batch_size = 2, .drop_last = true}, rank, world));
+      const int64_t full = size / (2 * world);
+      EXPECT_EQ(int64_t(ranks[0].size()), full);
+      EXPECT_EQ(joined(global_batches(ranks)), numbers(0, full * 2 * world)) << world << ' ' << size;
+    }
+}
+
+TEST(IterableLoader, ResumesOnAnotherNumberOfRanks) {
+  const Count set(23);
+  for (int before : {1, 2, 3})
+    for (int after : {1, 2, 3, 4})
+      for (size_t stop = 1; stop <= 12; ++stop) {
+        std::vector<std::vector<Delivered>> first, second;
+        LoaderState state;
+        for (int rank = 0; rank < before; ++rank) {
+          LoaderState own;
+          first.push_back(pass_of(set, {.batch_size = 2}, rank, before, &own, stop));
+          if (rank > 0) {
+            EXPECT_EQ(own, state) << "ranks have one state";
+          }
+          state = own;
+        }
+        if (state.epoch == 1) continue;  // the pass ended before `stop` batches
+        for (int rank = 0; rank < after; ++rank) {
+          LoaderState own = state;
+          second.push_back(pass_of(set, {.batch_size = 3}, rank, after, &own));
+          EXPECT_EQ(own.epoch, 1u);
+          EXPECT_EQ(own.samples, 0);
+        }
+        Indices all = joined(global_batches(first));
+        const Indices rest = joined(global_batches(second));
+        all.insert(all.end(), rest.begin(), rest.end());
+        EXPECT_EQ(all, numbers(0, 23))
+            << before << " ranks, then " << after << ", after " << stop << " batches";
+      }
+}
+
+TEST(IterableLoader, AStateOfTheLastBatchResumesWithAnEmptyPass) {
+  const Count set(6);
+  LoaderState state;
+  pass_of(set, {.batch_size = 3}, 0, 1, &state, 2);
+  EXPECT_EQ(state.samples, 6);
+  EXPECT_EQ(state.epoch, 0u);
+  EXPECT_TRUE(pass_of(set, {.batch_size = 3}, 0, 1, &state).empty());
+  EXPECT_EQ(state.epoch, 1u);
+}
+
+TEST(IterableLoader, RandomNumbersOfASampleDoNotDependOnRanksOrThreads) {
+  const Count set(20);
+  std::vector<float> expected;
+  for (const Delivered& d : pass_of(set, {.batch_size = 20}, 0, 1))
+    expected.insert(expected.end(), d.random.begin(), d.random.end());
+  EXPECT_EQ(std::set<float>(expected.begin(), expected.end()).size(), 20u);
+  for (int prefetch : {0, 2})
+    for (int rank : {0, 1, 2}) {
+      LoaderState state;
+      auto batches = pass_of(set, {.batch_size = 1, .prefetch = prefetch}, rank, 3, &state, 2);
+      const auto rest = pass_of(set, {.batch_size = 2, .prefetch = prefetch}, rank, 3, &state);
+      batches.insert(batches.end(), rest.begin(), rest.end());
+      for (const Delivered& d : batches)
+        for (size_t i = 0; i < d.values.size(); ++i)
+          EXPECT_EQ(d.random[i], expected[size_t(d.values[i])]) << d.values[i];
+    }
+}
+
+TEST(IterableLoader, CollatesAndTransformsBatches) {
+  const auto sum = [](const std::vector<Sample>& samples, std::span<const int64_t> positions) {
+    EXPECT_EQ(samples.size(), positions.size());
+    int64_t total = 0;
+    for (const Sample& s : samples) total += s.input.item<int64_t>();
+    return Batch{.input = tensor<int64_t>({total})};
+  };
+  const auto negate = [](Batch b) {
+    b.target = rand({2});
+    return b;
+  };
+  const Count set(5);
+  for (int prefetch : {0, 2}) {
+    IterableLoader loader(
+        set, {.batch_size = 3, .prefetch = prefetch, .seed = 1, .collate = sum, .batch_transform = negate});
+    Indices totals;
+    std::set<float> random;
+    for (const Batch& b : loader) {
+      totals.push_back(b.input.item<int64_t>());
+      for (float x : b.target.to_vector<float>()) random.insert(x);
+    }
+    EXPECT_THAT(totals, ElementsAre(3, 7));
+    EXPECT_EQ(random.size(), 4u);
+  }
+}
+
+TEST(IterableLoader, RejectsOptionsOutOfTheirDomain) {
+  const Count set(5);
+  const int64_t max = std::numeric_limits<int64_t>::max();
+  EXPECT_ERROR(ValueError, IterableLoader(set, {.batch_size = 0}), "batch_size", "0");
+  EXPECT_ERROR(ValueError, IterableLoader(set, {.batch_size = max}), "batch_size");
+  EXPECT_ERROR(ValueError, IterableLoader(set, {.global_batch_size = 5, .rank = 0, .world_size = 2}),
+               "multiple");
+  EXPECT_ERROR(ValueError, IterableLoader(set, {.global_batch_size = -4, .rank = 0, .world_size = 2}), "-4");
+  EXPECT_ERROR(ValueError, IterableLoader(set, {.prefetch = -1}), "prefetch");
+  EXPECT_ERROR(ValueError, IterableLoader(set, {.rank = 2, .world_size = 2}), "rank");
+  EXPECT_ERROR(ValueError, IterableLoader(set, {.rank = 1}), "world_size");
+  EXPECT_ERROR(ValueError, IterableLoader(set, {.prefetch = 0, .timeout = std::chrono::milliseconds(5)}),
+               "timeout");
+  EXPECT_ERROR(ValueError, IterableLoader(std::shared_ptr<const IterableDataset>()), "null");
+}
+
+TEST(IterableLoader, RefusesStatesThatDoNotFit) {
+  IterableLoader loader(std::make_shared<Count>(5), {.seed = 3});
+  const LoaderState good = loader.state();
+  for (const auto& change : std::vector<std::function<void(LoaderState&)>>{
+           [](LoaderState& s) { s.seed = 4; }, [](LoaderState& s) { s.dataset_size = 5; },
+           [](LoaderState& s) { s.samples = -1; }, [](LoaderState& s) { s.samples = int64_t{1} << 63; },
+           [](LoaderState& s) { s.shown = std::numeric_limits<int64_t>::max(); }}) {
+    LoaderState wrong = good;
+    change(wrong);
+    EXPECT_THROW(loader.set_state(wrong), ValueError);
+  }
+  LoaderState beyond = good;
+  beyond.samples = 6;
+  loader.set_state(beyond);
+  EXPECT_ERROR(ValueError, loader.begin(), "ended after 5 samples", "6");
+}
+
+// Returns null, throws when it is opened, or throws at sample 4 or has no input there.
+class Broken : public IterableDataset {
+ public:
+  explicit Broken(int how) : how_(how) {}
+  std::string name() const override { return "Broken"; }
+  std::unique_ptr<SampleStream> open(uint64_t) const override {
+    if (how_ == 0) return nullptr;
+    if (how_ == 1) throw std::runtime_error("no such archive");
+    return std::make_unique<Stream>(how_);
+  }
+
+ private:
+  struct Stream : SampleStream {
+    explicit Stream(int how_) : how(how_) {}
+    std::optional<Sample> next() override {
+      if (at++ < 4) return Sample{scalar(1)};
+      if (how == 2) throw std::runtime_error("cut archive");
+      return Sample{};
+    }
+    int how, at = 0;
+  };
+  int how_;
+};
+
+TEST(IterableLoader, ErrorsOfTheStreamComeInPlaceOfTheBatch) {
+  for (int prefetch : {0, 2}) {
+    EXPECT_ERROR(ValueError, IterableLoader(Broken(0), {.prefetch = prefetch}).begin(), "Broken", "null");
+    EXPECT_THROW(IterableLoader(Broken(1), {.prefetch = prefetch}).begin(), std::runtime_error);
+    for (int how : {2, 3}) {
+      IterableLoader loader(Broken(how), {.batch_size = 2, .prefetch = prefetch});
+      int batches = 0;
+      try {
+        for ([[maybe_unused]] const Batch& b : loader) ++batches;
+        ADD_FAILURE() << "no error";
+      } catch (const SampleError& e) {
+        EXPECT_EQ(e.index, 4);
+        EXPECT_THAT(e.what(), ::testing::HasSubstr(how == 2 ? "cut archive" : "no input"));
+      }
+      EXPECT_EQ(batches, 1);
+    }
+  }
+}
+
+// Blocks at its third sample until release().
+class Blocked : public IterableDataset {
+ public:
+  std::unique_ptr<SampleStream> open(uint64_t) const override { return std::make_unique<Stream>(state_); }
+  void release() {
+    const std::lock_guard lock(state_->mutex);
+    state_->released = true;
+    state_->changed.notify_all();
+  }
+
+ private:
+  struct State {
+    std::mutex mutex;
+    std::condition_variable changed;
+    bool released = false;
+  };
+  struct Stream : SampleStream {
+    explicit Stream(std::shared_ptr<State> state_) : state(std::move(state_)) {}
+    std::optional<Sample> next() override {
+      if (at++ < 2) return Sample{scalar(1)};
+      std::unique_lock lock(state->mutex);
+      state->changed.wait(lock, [&] { return state->released; });
+      return std::nullopt;
+    }
+    std::shared_ptr<State> state;
+    int at = 0;
+  };
+  std::shared_ptr<State> state_ = std::make_shared<State>();
+};
+
+TEST(IterableLoader, ABlockedStreamIsATimeout) {
+  const auto set = std::make_shared<Blocked>();
+  IterableLoader loader(set, {.timeout = std::chrono::milliseconds(50)});
+  auto it = loader.begin();
+  EXPECT_EQ(it->size(), 1);
+  EXPECT_THROW(++it, LoaderTimeoutError);
+  EXPECT_TRUE(it == std::default_sentinel);
+  set->release();
+}
+
+TEST(IterableLoader, StopsWithTheLoop) {
+  for (int prefetch : {1, 4}) {
+    const Count set(1000);
+    IterableLoader loader(set, {.batch_size = 2, .prefetch = prefetch});
+    for (int epoch = 0; epoch < 20; ++epoch) {
+      for (const Batch& b : loader)
+        if (b.indices[0] == 2) break;
+      EXPECT_EQ(loader.epoch(), uint64_t(epoch));
+    }
+    EXPECT_EQ(set.opened, 20);
+    EXPECT_LT(set.read, 20 * (4 + 2 * (prefetch + 2) + 1)) << "the thread reads ahead `prefetch` batches";
+  }
+}
+
+}  // namespace
+}  // namespace gradus::data
