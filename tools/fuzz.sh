@@ -77,7 +77,7 @@ place=$(cache_dir)/fuzz
 mkdir -p "$place/include" "$place/objects"
 ln -sfn "$root" "$place/include/gradus"
 sources=$(cd "$root" && printf '%s\n' data/dataset.cc data/{images,transforms}/*.cc data/files/{idx,input_file}.cc \
-  data/sets/{cifar,image*}.cc io/{checkpoint*,file,file_lock,safetensors*}.cc \
+  data/sets/{cifar,file_list,image*,segmentation_files,text,voc}.cc io/{checkpoint*,file,file_lock,safetensors*}.cc \
   tensor/*.cc tensor/{base,runtime,runtime/internal}/*.cc tensor/ops/copy.cc tensor/cpu/{convert,copy,transpose}.cc \
   distributed/base/{error,key_table,simulation_hooks}.cc \
   distributed/health/{blame,deadlock,membership,rank_status,roster,still_threads}.cc \
