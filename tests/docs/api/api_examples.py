@@ -20,6 +20,7 @@ HEAD = """// Made from pages of docs.
 #include <filesystem>
 #include <fstream>
 #include <iostream>
+#include <sstream>
 
 #include "gradus/gradus.h"
 #include "gradus/models/mnist_net.h"
