@@ -44,6 +44,8 @@ Training::Training(std::string program, const RunOptions& run, data::DataLoader&
                                      {"steps", impl_->counts.steps},
                                      {"seconds", impl_->counts.seconds},
                                      {"skipped", impl_->finite_check.skipped()}})) {
+  if (options_.keep_last < 0)
+    throw ValueError(program_, "keep_last must be at least 0, got ", options_.keep_last);
   if (options_.on_not_finite != OnNotFinite::kSkip) return;
   if (state_.modules().empty())
     throw ValueError(program_, "OnNotFinite::kSkip needs a module among the parts of the training");
@@ -81,6 +83,8 @@ void Training::save(const std::string& file) {
   internal::put_sums(c, "epoch", impl_->log.epoch());
   internal::put_history(c, history_);
   state_.save(file, c);
+  if (options_.keep_last > 0 && file == impl_->files.path())
+    impl_->files.keep_last(steps(), options_.keep_last);
 }
 
 bool Training::ended_in_epoch() const {
@@ -181,7 +185,8 @@ void Training::end_step(const Step& step) {
     if (stop) throw Interrupted{impl_->files.path()};
   }
   impl_->log.end_step();
-  if (!options_.test || options_.test_every == 0 || !test_due()) return;
+  const bool in_epoch = options_.test_every > 0 || !options_.test_at.empty();
+  if (!options_.test || !in_epoch || !test_due()) return;
   impl_->log.stop_progress();
   run_test();
   impl_->log.start_progress();
@@ -200,6 +205,8 @@ bool Training::saves_step() const {
 
 bool Training::test_due() const {
   if (ended() && steps() > tested_steps_) return true;
+  if (!options_.test_at.empty())
+    return steps() > tested_steps_ && std::ranges::count(options_.test_at, steps()) > 0;
   if (options_.test_every == 0) return epoch() > tested_epochs_;
   const int64_t tested_images = history_.empty() ? 0 : history_.back().images;
   return images() / options_.test_every > tested_images / options_.test_every;

@@ -53,7 +53,8 @@ class Training {
   // GradScaler, a pipeline with its optimizer, variables. The loader is always a part. With data parallelism
   // all of them are the same on every rank. The loader and the parts must outlive the training; `run` is
   // copied. While a Training exists, the first SIGINT or SIGTERM is a request to stop.
-  // Errors: ValueError for names of parts, as TrainingState, and for OnNotFinite::kSkip without a module.
+  // Errors: ValueError for names of parts, as TrainingState, for OnNotFinite::kSkip without a module, and for a
+  // negative keep_last.
   Training(std::string program, const RunOptions& run, data::DataLoader& loader,
            std::vector<TrainingState::Part> parts, TrainingOptions options = {});
   ~Training();

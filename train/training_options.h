@@ -71,11 +71,15 @@ struct TrainingOptions {
   // multiple of test_every images, and at the end. Null: no tests.
   std::function<Sums()> test = {};
   int64_t test_every = 0;  // images; 0: after each epoch
+  // Steps of the training after which to test, and at the end; replaces test_every: {100, 1000, 10'000}.
+  std::vector<int64_t> test_at = {};
   // Training::best() compares tests by this mean. A mean that is missing or not finite is the worst.
   std::string best_by = "accuracy";
   bool lower_is_better = false;
   // Also saves the checkpoint of the best test, as DIR/PROGRAM.best.ckpt.
   bool keep_best = false;
+  // Also keeps the checkpoints of the last saves, as DIR/PROGRAM.step-N.ckpt with the number of steps; 0: none.
+  int64_t keep_last = 0;
 
   OnNotFinite on_not_finite = OnNotFinite::kStop;
   // Returns warnings to print. Called after each line of the log, on all ranks, with the sums since the line

@@ -184,6 +184,70 @@ TEST(Steps, AreTestedWheneverSoManyImagesHaveBeenShownAndAtTheEnd) {
   EXPECT_THAT(more_than_images.at, ElementsAre(36));
 }
 
+// Returns the steps after which a training of 8 steps tests; SIGTERM in step `interrupt_at`.
+std::vector<int64_t> tested_at(const training::RunOptions& run, std::vector<int64_t> test_at,
+                               int64_t interrupt_at = 0) {
+  Mlp net;
+  data::DataLoader loader(Points(), {.global_batch_size = 12});
+  std::vector<int64_t> steps;
+  training::Training training("gan", run, loader, {{"model", net}},
+                              {.test =
+                                   [&] {
+                                     steps.push_back(training.steps());
+                                     return training::Sums{.seen = 1};
+                                   },
+                               .test_at = std::move(test_at)});
+  try {
+    for (training::Step& s : training)
+      if (s.number() == interrupt_at) std::raise(SIGTERM);
+  } catch (const training::Interrupted&) {
+  }
+  return steps;
+}
+
+TEST(Steps, AreTestedAtGivenStepsAndAtTheEnd) {
+  EXPECT_THAT(tested_at({.iterations = 8}, {2, 5}), ElementsAre(2, 5, 8));
+  EXPECT_THAT(tested_at({.iterations = 8}, {8, 4, 100}), ElementsAre(4, 8)) << "4 ends an epoch";
+  const Scratch folder;
+  const training::RunOptions run = {.iterations = 8, .checkpoint_dir = folder.dir()};
+  EXPECT_THAT(tested_at(run, {2, 5}, 5), ElementsAre(2));
+  EXPECT_THAT(tested_at(run, {2, 5}), ElementsAre(5, 8)) << "the test that was due when it was interrupted";
+}
+
+TEST(Steps, KeepTheCheckpointsOfTheLastSaves) {
+  const Scratch folder;
+  training::RunOptions run = {.iterations = 8, .checkpoint_dir = folder.dir(), .checkpoint_interval = 2};
+  const auto train = [&](int64_t keep_last) {
+    dist::run_ranks(2, [&] {
+      Mlp net;
+      data::DataLoader loader(Points(), {.global_batch_size = 12});
+      training::Training training("gan", run, loader, {{"model", net}}, {.keep_last = keep_last});
+      for ([[maybe_unused]] training::Step& s : training) {
+      }
+    });
+  };
+  const auto kept = [&] {
+    std::vector<int64_t> steps;
+    for (const std::string& name : folder.names())
+      if (name.starts_with("gan.step-")) {
+        steps.push_back(io::load_checkpoint(folder / name).checkpoint.get<int64_t>("steps"));
+        EXPECT_EQ(name, concat("gan.step-", steps.back(), ".ckpt"));
+      }
+    return steps;
+  };
+  train(2);
+  EXPECT_THAT(kept(), ElementsAre(6, 8));
+  std::ofstream(folder / "gan.step-notes.txt") << "not a checkpoint";
+  fs::remove(folder / "gan.step-8.ckpt");
+  run.resume = folder / "gan.step-6.ckpt";
+  run.iterations = 7;  // an earlier end: the file of step 6 is older than that of step 7
+  run.checkpoint_interval = 1;
+  train(1);
+  EXPECT_TRUE(fs::remove(folder / "gan.step-notes.txt"));
+  EXPECT_THAT(kept(), ElementsAre(7));
+  EXPECT_ERROR(ValueError, train(-1), "keep_last", "-1");
+}
+
 TEST(Steps, KeepTheCheckpointOfTheBestTestAlsoAfterGoingOn) {
   const Scratch folder;
   const training::RunOptions run = {.images = 108, .checkpoint_dir = folder.dir()};

@@ -3,6 +3,7 @@
 // are flat names such as "history.3.train.sum.loss".
 #include "gradus/train/internal/checkpoint_files.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <sstream>
 
@@ -35,6 +36,32 @@ CheckpointFiles::CheckpointFiles(std::string program, const RunOptions& run, std
 
 std::string CheckpointFiles::path(const std::string& kind) const {
   return dir_.empty() ? "" : (fs::path(dir_) / (program_ + kind + ".ckpt")).string();
+}
+
+void CheckpointFiles::keep_last(int64_t steps, int64_t count) const {
+  const auto keep = [&]() -> std::string {
+    if (!is_first_rank()) return "";
+    const std::string kind = ".step-", kept = path(concat(kind, steps));
+    // By time: a training that has resumed from an earlier checkpoint makes files with fewer steps.
+    std::vector<std::pair<fs::file_time_type, fs::path>> files;
+    try {
+      fs::remove(kept);
+      std::error_code no_links;
+      fs::create_hard_link(path(), kept, no_links);
+      if (no_links) fs::copy_file(path(), kept);
+      for (const fs::directory_entry& entry : fs::directory_iterator(dir_)) {
+        const std::string name = entry.path().filename().string(), prefix = program_ + kind;
+        if (name.starts_with(prefix) && name.ends_with(".ckpt") && entry.path() != kept)
+          files.emplace_back(entry.last_write_time(), entry.path());
+      }
+      std::sort(files.rbegin(), files.rend());
+      for (size_t i = size_t(count) - 1; i < files.size(); ++i) fs::remove(files[i].second);
+    } catch (const fs::filesystem_error& e) {
+      throw FileError("keep_last", e.what());
+    }
+    return "";
+  };
+  dist::attempt("keep_last", keep);
 }
 
 std::string CheckpointFiles::find(bool use_latest) const {

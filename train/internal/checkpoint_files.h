@@ -20,6 +20,10 @@ class CheckpointFiles {
 
   // Returns DIR/PROGRAM.ckpt, and DIR/PROGRAM.best.ckpt for kind ".best"; "" without --checkpoint-dir.
   std::string path(const std::string& kind = "") const;
+  // Keeps path() also as DIR/PROGRAM.step-STEPS.ckpt, and removes all but the last `count` of these. Rank 0 changes
+  // the files. Collective.
+  // Errors: FileError, on all ranks.
+  void keep_last(int64_t steps, int64_t count) const;
   // Returns the checkpoint to resume from, "" for none: after a restart by the launcher the latest one of
   // this job; else that of --resume; else, if use_latest, the latest one in --checkpoint-dir. Rank 0 searches
   // the files, and sends the path to all ranks. Collective.
