@@ -542,25 +542,30 @@ TEST(CapturedRanksTest, ARankThatDoesNotReplayIsNamed) {
 // All ranks have launched the graph, and the GPU of one comes no further.
 TEST(CapturedRanksTest, ALaunchThatDoesNotEndIsAborted) {
   for (const bool throws : {false, true}) {
-    std::atomic<bool> has_ended{false};
+    std::atomic<bool> has_launched{false}, has_ended{false};
+    const auto wait_for = [](const std::atomic<bool>& flag) {
+      for (int i = 0; i < 20'000 && !flag; ++i) std::this_thread::sleep_for(Milliseconds(1));
+    };
     const std::string text = error_of_rank_0<dist::DistributedError>(
         [&](CapturedStep& step) {
           const struct End {
             std::atomic<bool>& has_ended;
             ~End() { has_ended = true; }
           } end{has_ended};
-          step({filled({4}, 1)})[0].to_vector<double>();
+          const Tensors results = step({filled({4}, 1)});
+          has_launched = true;
+          results[0].to_vector<double>();
         },
         [&](CapturedStep& step) {
           const BlockedStream stream(current_stream(own_device()));
           step({filled({4}, 1)});
-          std::this_thread::sleep_for(Milliseconds(100));
+          wait_for(has_launched);
           std::exception_ptr error;
           if (throws) error = std::make_exception_ptr(ValueError("loss", "a mistake"));
           if (throws) dist::internal::report_backward_failure(dist::internal::World::current(), error);
-          for (int i = 0; i < 4'000 && !has_ended; ++i) std::this_thread::sleep_for(Milliseconds(1));
+          wait_for(has_ended);
         },
-        throws ? Milliseconds(600'000) : Milliseconds(700));
+        throws ? Milliseconds(600'000) : Milliseconds(3'000));
     expect_parts(text, {"[CapturedStep]", "CapturedStep #", "of group 'world' was queued on the GPU"});
     if (throws) expect_parts(text, {"rank 1", "a mistake"});
   }
