@@ -1,4 +1,4 @@
-// Includes all networks: MnistNet, ResNet, GPT and those of GANs.
+// Includes all networks: those for images, GPT and those of GANs.
 #pragma once
 
 #include "gradus/models/gan/dcgan.h"
@@ -7,4 +7,7 @@
 #include "gradus/models/gan/wgan_gp.h"
 #include "gradus/models/gpt.h"
 #include "gradus/models/mnist_net.h"
+#include "gradus/models/mobilenet.h"
 #include "gradus/models/resnet.h"
+#include "gradus/models/vgg.h"
+#include "gradus/models/vision_transformer.h"

@@ -45,14 +45,17 @@ void set_momentum(optim::SGD& opt, const nn::Module& net) {
 
 }  // namespace
 
+nn::StateDict state_from_formula(const nn::Module& net) {
+  nn::StateDict state;
+  for (const auto& [name, t] : net.state_dict()) state.emplace_back(name, value_of(name, t.shape()));
+  return state;
+}
+
 nn::StateDict state_from_formula(const std::string& network) {
   Context context = Context::current().snapshot();
   context.device = {DeviceType::kMeta};
   const ContextScope scope(context);
-  const models::ResNet net(models::resnet(network, {}));
-  nn::StateDict state;
-  for (const auto& [name, t] : net.state_dict()) state.emplace_back(name, value_of(name, t.shape()));
-  return state;
+  return state_from_formula(models::ResNet(models::resnet(network, {})));
 }
 
 TrainingStep training_step(const std::string& network, const nn::StateDict& state, int64_t size,

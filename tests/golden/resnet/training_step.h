@@ -18,7 +18,8 @@ struct TrainingStep {
 // From the weights in `state`, in `dtype`, on images of height and width `size`.
 TrainingStep training_step(const std::string& network, const nn::StateDict& state, int64_t size, DType dtype);
 
-// The state that make_golden.py's `value_of` gives a network.
+// The state that make_golden.py's `value_of` gives a network, or a ResNet by its name.
+nn::StateDict state_from_formula(const nn::Module& net);
 nn::StateDict state_from_formula(const std::string& network);
 
 // Euclidean norm of x, and of x - y; computed in f64.
