@@ -1,5 +1,5 @@
 // Umbrella header of all public parts of Gradus: core.h (tensors, autograd, modules, optimizers), data loading,
-// files, distributed training, models, training programs, the profiler and gradient checks.
+// files, distributed training, models, ops on boxes, training programs, the profiler and gradient checks.
 #pragma once
 
 #include "gradus/autograd/gradcheck.h"
@@ -16,3 +16,5 @@
 #include "gradus/tensor/runtime/devices.h"
 #include "gradus/tensor/runtime/memory.h"
 #include "gradus/train/train.h"
+#include "gradus/vision/boxes.h"
+#include "gradus/vision/detection.h"

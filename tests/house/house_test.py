@@ -11,7 +11,7 @@ import tempfile
 import unittest
 
 ROOT = sys.argv.pop(1) if len(sys.argv) > 1 and not sys.argv[1].startswith("-") else "."
-CODE = ("tensor", "autograd", "nn", "optim", "data", "io", "models", "distributed", "train")
+CODE = ("tensor", "autograd", "nn", "optim", "data", "io", "models", "distributed", "train", "vision")
 # Headers that lead to a whole layer: a folder's own umbrella is no part of its walls.
 UMBRELLAS = {"gradus.h", "core.h", "autograd/ops/ops.h", "nn/nn.h", "optim/optim.h", "data/data.h",
              "distributed/distributed.h", "train/train.h", "models/models.h"}
