@@ -9,5 +9,6 @@
 #include "gradus/models/mnist_net.h"
 #include "gradus/models/mobilenet.h"
 #include "gradus/models/resnet.h"
+#include "gradus/models/unet.h"
 #include "gradus/models/vgg.h"
 #include "gradus/models/vision_transformer.h"

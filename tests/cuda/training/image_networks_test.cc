@@ -1,5 +1,5 @@
-// Training steps of VGG, MobileNetV3, EfficientNet and a vision transformer on the emulated cuda:0, whose losses follow
-// the CPU's.
+// Training steps of VGG, MobileNetV3, EfficientNet, a vision transformer and U-Net on the emulated cuda:0, whose losses
+// follow the CPU's.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -12,6 +12,12 @@
 
 namespace gradus {
 namespace {
+
+// Classifies images by the mean of a U-Net's logits.
+struct MeanOfUNet final : nn::Layer {
+  models::UNet net{this, "net", {.classes = 5, .width = 2}};
+  Tensor forward(const Tensor& x) override { return mean(net(x), {2, 3}); }
+};
 
 struct Case {
   std::string name;
@@ -46,6 +52,7 @@ const Case kCases[] = {
                                                                                            .mlp_dim = 16,
                                                                                            .classes = 5});
      }},
+    {"UNet", [] { return std::make_unique<MeanOfUNet>(); }},
 };
 
 class ImageNetworkOnCuda : public testing::TestWithParam<Case> {};

@@ -1,4 +1,5 @@
-// VGG, vision transformers, MobileNetV3 and EfficientNet against torchvision (models.py): names, shapes and defaults of every named network; logits and gradients of small ones; options.
+// VGG, vision transformers, MobileNetV3, EfficientNet and U-Net against torchvision and milesial/Pytorch-UNet
+// (models.py): names, shapes and defaults of every named network; logits and gradients of small ones; options.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -52,6 +53,8 @@ const std::map<std::string, Make> kNamed = {
     {"efficientnet_b5", named<EfficientNet, efficientnet_b5>},
     {"efficientnet_b6", named<EfficientNet, efficientnet_b6>},
     {"efficientnet_b7", named<EfficientNet, efficientnet_b7>},
+    {"unet", network<UNet>({})},
+    {"unet_bilinear", network<UNet>({.bilinear = true})},
 };
 
 uint64_t hash_of(const nn::StateDict& state) {
@@ -112,6 +115,8 @@ const std::map<std::string, Make> kSmall = {
     {"efficientnet",
      network<EfficientNet>(
          {.width_mult = 0.25, .depth_mult = 1.5, .dropout = 0, .stochastic_depth_prob = 0, .classes = 10})},
+    {"unet", network<UNet>({.width = 4})},
+    {"unet_bilinear", network<UNet>({.bilinear = true, .width = 4})},
 };
 
 class ImageNetwork : public testing::TestWithParam<std::string> {};
@@ -121,9 +126,12 @@ TEST_P(ImageNetwork, ComputesPyTorchsLogitsAndGradients) {
   const auto expected = [&](const char* what) { return file.at(GetParam() + "/" + what); };
   const auto net = kSmall.at(GetParam())();
   net->to(DType::kF64).load_state_dict(golden::state_from_formula(*net));
-  const Tensor x = tensor(golden::uniform("x", 4 * 3 * 32 * 32), {4, 3, 32, 32}) * 2;
+  const bool unet = GetParam().starts_with("unet");
+  const int64_t h = unet ? 36 : 32, w = unet ? 44 : 32;
+  const Tensor x = tensor(golden::uniform("x", 4 * 3 * h * w), {4, 3, h, w}) * 2;
   net->eval();
-  golden::expect_near((*net)(x), expected("logits"), 1e-9, "logits");
+  const Tensor logits = (*net)(x);
+  golden::expect_near(unet ? slice(logits, -1, 0, 8) : logits, expected("logits"), 1e-9, "logits");
   net->train();
   GradManager gm;
   gm.attach(net->parameters());
@@ -140,7 +148,7 @@ TEST_P(ImageNetwork, ComputesPyTorchsLogitsAndGradients) {
 
 INSTANTIATE_TEST_SUITE_P(, ImageNetwork,
                          testing::Values("vgg", "vgg_bn", "vit", "mobilenet_v3_small", "mobilenet_v3_large",
-                                         "efficientnet"),
+                                         "efficientnet", "unet", "unet_bilinear"),
                          [](const auto& info) { return info.param; });
 
 double std_of(const Tensor& x) { return std(x).item<double>(); }
@@ -197,6 +205,7 @@ TEST(ImageNetworks, ThrowOnOptionsOutOfRange) {
   EXPECT_THROW(VisionTransformer({.image_size = 100}), ValueError);
   EXPECT_THROW(VisionTransformer({.num_heads = 7}), ValueError);
   EXPECT_THROW(VisionTransformer({.image_size = int64_t{1} << 40, .patch_size = 1}), ValueError);
+  EXPECT_THROW(UNet({.width = 0}), ValueError);
   VisionTransformer vit({.image_size = 32, .num_layers = 1, .hidden_dim = 24, .mlp_dim = 8});
   EXPECT_ERROR(ShapeError, vit(zeros({1, 3, 32, 16})), "[VisionTransformer]", "[N,3,32,32]",
                "f32[1,3,32,16]");
