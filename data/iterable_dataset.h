@@ -5,9 +5,9 @@
 //     struct Stream : data::SampleStream {
 //       std::ifstream file{"numbers.txt"};
 //       std::optional<data::Sample> next() override {
-//         float x;
-//         if (file >> x) return data::Sample{scalar(x)};
-//         return std::nullopt;
+//         std::string line;
+//         if (!std::getline(file, line)) return std::nullopt;
+//         return data::Sample{scalar(std::stof(line))};
 //       }
 //     };
 //     std::unique_ptr<data::SampleStream> open(uint64_t) const override { return std::make_unique<Stream>(); }
@@ -31,7 +31,7 @@ class SampleStream {
   // seed, epoch and the sample's position alone.
   virtual std::optional<Sample> next() = 0;
   // Passes over the next sample, which belongs to another rank or was read before the state was saved. Returns
-  // false at the end. Override skip() if that is cheaper than next().
+  // false at the end. Override skip() if that is cheaper than next(), and leaves the stream as next() does.
   virtual bool skip() { return next().has_value(); }
 };
 

@@ -29,7 +29,7 @@
 namespace gradus::data {
 
 struct IterableLoaderOptions {
-  int64_t batch_size = 1;         // per rank
+  int64_t batch_size = 1;         // per rank; the last batch may have one more
   int64_t global_batch_size = 0;  // of all ranks together, a multiple of their number; replaces batch_size
   bool drop_last = false;         // drop the last global batch if it is not full
   int prefetch = 2;               // batches that a thread reads in advance; 0 reads in the calling thread

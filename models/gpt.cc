@@ -1,9 +1,7 @@
 // The layers, initial weights and forward pass of models::GPT, and how it writes text.
 #include "gradus/models/gpt.h"
 
-#include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "gradus/autograd/grad_manager.h"
 #include "gradus/autograd/ops/ops.h"
@@ -40,11 +38,14 @@ Tensor GPTAttention::forward(const Tensor& x, KeyValueCache& cache, size_t block
   std::vector<Tensor> qkv = queries_keys_values(x);
   const int64_t seen = cache.length, t = x.size(1);
   const auto append = [&](Tensor& all, const Tensor& added) {
-    if (!all.defined()) {
-      Shape shape = added.shape();
-      shape[2] = context_;
-      all = zeros(shape, {added.dtype(), added.device()});
-    }
+    Shape shape = added.shape();
+    shape[2] = context_;
+    if (seen == 0) all = zeros(shape, {added.dtype(), added.device()});
+    constexpr const char* kExpected = "expected a cache of this network and batch, like ";
+    const auto text = [&] { return concat(kExpected, describe(added), ", got ", describe(all)); };
+    if (!all.defined() || all.shape() != shape) throw ShapeError("GPT", text());
+    if (all.dtype() != added.dtype()) throw DTypeError("GPT", text());
+    if (all.device() != added.device()) throw DeviceError("GPT", text());
     copy_(narrow(all, 2, seen, t), added);
     return narrow(all, 2, 0, seen + t);
   };
@@ -85,7 +86,7 @@ namespace {
 // Draws a token of each row of logits [N,vocabulary].
 Tensor draw(Tensor logits, const GenerateOptions& o) {
   if (o.temperature == 0) return argmax(logits, 1);
-  logits = logits / o.temperature;
+  logits = (logits - amax(logits, {1}, true)) / o.temperature;  // the greatest is 0, whatever the temperature
   if (o.top_k == 0) return distributions::Categorical({.logits = logits}).sample();
   const auto [best, tokens] = topk(logits, o.top_k);
   return flatten(gather(tokens, 1, unsqueeze(distributions::Categorical({.logits = best}).sample(), 1)));
@@ -134,29 +135,28 @@ Tensor GPT::forward(const Tensor& x) {
   return linear(ln_f(y), wte.weight);  // logits [N,T,vocabulary]
 }
 
-Tensor GPT::forward(const Tensor& x, KeyValueCache& cache) {
-  const auto off = no_record();
-  if (cache.length == 0) cache.keys = cache.values = std::vector<Tensor>(h.size());
-  const GPTOptions& o = options();
-  const Shape expected{x.dim() == 2 ? x.size(0) : 0, o.heads, o.context, o.width / o.heads};
-  const auto fits = [&](const std::vector<Tensor>& all) {
-    return all.size() == h.size() && std::ranges::all_of(all, [&](const Tensor& y) {
-             return cache.length == 0 || (y.defined() && y.shape() == expected);
-           });
-  };
-  if (cache.length < 0 || cache.length > o.context || !fits(cache.keys) || !fits(cache.values))
-    throw ShapeError("GPT", "expected a cache of ", o.layers, " blocks' keys and values ",
-                     to_string(expected), ", got that of another batch or network");
-  Tensor y = embed(x, cache.length);
+Tensor GPT::hidden(const Tensor& x, KeyValueCache& cache) {
+  const int64_t seen = cache.length;
+  if (seen < 0 || seen > options().context)
+    throw ShapeError("GPT", "expected a cache of 0 to ", options().context, " tokens, got ", seen);
+  if (seen == 0) cache.keys = cache.values = std::vector<Tensor>(h.size());
+  if (cache.keys.size() != h.size() || cache.values.size() != h.size())
+    throw ShapeError("GPT", "expected a cache of ", h.size(), " blocks, got ", cache.keys.size());
+  Tensor y = embed(x, seen);
   for (size_t i = 0; i < h.size(); ++i) y = h[i].forward(y, cache, i);
   cache.length += x.size(1);
-  return linear(ln_f(y), wte.weight);
+  return y;
+}
+
+Tensor GPT::forward(const Tensor& x, KeyValueCache& cache) {
+  const auto off = no_record();
+  return linear(ln_f(hidden(x, cache)), wte.weight);
 }
 
 Tensor GPT::generate(const Tensor& x, const GenerateOptions& o) {
   const int64_t count = o.max_new_tokens, context = options().context;
-  if (count < 0 || count > std::numeric_limits<int64_t>::max() / 2)
-    throw ValueError("generate", "expected max_new_tokens >= 0, got ", count);
+  if (count < 0 || count > int64_t{1} << 40)
+    throw ValueError("generate", "expected max_new_tokens from 0 to 2^40, got ", count);
   if (!(o.temperature >= 0) || std::isinf(o.temperature))
     throw ValueError("generate", "expected a finite temperature >= 0, got ", o.temperature);
   if (o.top_k < 0 || o.top_k > options().vocabulary)
@@ -165,16 +165,17 @@ Tensor GPT::generate(const Tensor& x, const GenerateOptions& o) {
   if (x.dim() != 2 || x.size(1) < 1)
     throw ShapeError("generate", "expected tokens [N,T] with T >= 1, got ", describe(x));
   const auto off = no_record();
-  Tensor y = x;
+  Tensor text = x;
   KeyValueCache cache;
   for (int64_t i = 0; i < count; ++i) {
-    const int64_t all = y.size(1);
-    if (all > context) cache = {};  // positions shift
-    const int64_t first = all > context ? all - context : cache.length;
-    const Tensor logits = select(forward(narrow(y, 1, first, all - first), cache), 1, -1);
-    y = cat({y, unsqueeze(to(draw(logits, o), y.dtype()), 1)}, 1);
+    const int64_t length = text.size(1);
+    if (length > context) cache = {};  // positions shift
+    const int64_t first = length > context ? length - context : cache.length;
+    const Tensor last = select(hidden(narrow(text, 1, first, length - first), cache), 1, -1);
+    const Tensor token = draw(linear(ln_f(last), wte.weight), o);
+    text = cat({text, unsqueeze(to(token, text.dtype()), 1)}, 1);
   }
-  return y;
+  return text;
 }
 
 }  // namespace gradus::models

@@ -25,7 +25,8 @@ struct GPTOptions {
   bool bias = true;        // linear layers and layer norms have biases
 };
 
-// The keys and values of tokens that a GPT has seen, so that it computes the tokens that follow alone.
+// The keys and values of tokens that a GPT has seen, so that it computes the tokens that follow alone. Copies share the
+// tensors, so only one of them may be continued.
 struct KeyValueCache {
   int64_t length = 0;                // tokens seen
   std::vector<Tensor> keys, values;  // of each block: [N,heads,context,width/heads]
@@ -41,11 +42,11 @@ class GPTAttention final : public nn::Layer {
   nn::Dropout resid_dropout;
 
   Tensor forward(const Tensor& x) override;
-  // As forward for tokens x that follow cache.length others, whose keys and values are the cache's of `block`. Writes
-  // those of x behind them.
-  Tensor forward(const Tensor& x, KeyValueCache& cache, size_t block);
 
  private:
+  friend class GPTBlock;
+  // The result for tokens x that follow those of the cache. Appends the keys and values of x to the ones of `block`.
+  Tensor forward(const Tensor& x, KeyValueCache& cache, size_t block);
   std::vector<Tensor> queries_keys_values(const Tensor& x);  // each [N,heads,T,width/heads]
   Tensor attend(const std::vector<Tensor>& qkv, const Tensor& mask, bool causal);
 
@@ -73,6 +74,9 @@ class GPTBlock final : public nn::Layer {
   nn::LayerNorm ln_2;
   GPTMLP mlp;
   Tensor forward(const Tensor& x) override;
+
+ private:
+  friend class GPT;
   Tensor forward(const Tensor& x, KeyValueCache& cache, size_t block);  // as GPTAttention's
 };
 
@@ -111,19 +115,21 @@ class GPT final : public nn::LayerWith<GPTOptions> {
   // token outside of [0, vocabulary).
   Tensor forward(const Tensor& x) override;
   // Returns the logits of x, which follows the tokens that `cache` has seen (a new one: none), and adds x to it.
-  // Records nothing, and runs no hooks of blocks and their attention.
-  // Errors: as above, where T is the number of all tokens; ShapeError if the cache is of another batch or network.
+  // Records nothing, and runs no hooks of the network, its blocks and their attention.
+  // Errors: as above, where T is the number of all tokens; ShapeError, DTypeError or DeviceError if the cache has other
+  // shapes, another dtype or device than this network's keys and values of x.
   Tensor forward(const Tensor& x, KeyValueCache& cache);
 
   // Returns the tokens x, [N,T], and max_new_tokens more, each drawn by the Context's generator from the softmax of the
   // logits of the last `context` tokens. Up to `context` tokens, each step computes one token (KeyValueCache); beyond,
-  // positions shift, and each step computes `context` tokens.
-  // Errors: as forward, but T may exceed the context; ValueError for max_new_tokens < 0, a temperature below 0 or not
-  // finite, or top_k outside of [0, vocabulary].
+  // positions shift, and each step computes `context` tokens. In training mode dropout acts: call eval() before.
+  // Errors: as forward, but T may exceed the context; ValueError for max_new_tokens outside of [0, 2^40], a temperature
+  // below 0 or not finite, or top_k outside of [0, vocabulary].
   Tensor generate(const Tensor& x, const GenerateOptions& options);
 
  private:
   Tensor embed(const Tensor& x, int64_t seen);
+  Tensor hidden(const Tensor& x, KeyValueCache& cache);  // of x after the last block
   static Options checked(const Options& o);
   void build();
 };

@@ -133,7 +133,8 @@ std::vector<VocObject> read_voc_annotation(const fs::path& file) {
 VOCDetection::VOCDetection(const fs::path& dir, const std::string& image_set,
                            const VocDetectionOptions& options)
     : files_(list_images(dir, image_set), options.files), max_objects_(options.max_objects) {
-  if (max_objects_ < 1) throw ValueError(name(), "max_objects must be at least 1, got ", max_objects_);
+  if (max_objects_ < 1 || max_objects_ > 1 << 20)
+    throw ValueError(name(), "max_objects must be from 1 to 2^20, got ", max_objects_);
   for (const std::string& id : read_list(dir / "ImageSets" / "Main" / (image_set + ".txt"))) {
     const fs::path file = dir / "Annotations" / (id + ".xml");
     std::vector<Row>& rows = objects_.emplace_back();

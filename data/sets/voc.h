@@ -4,7 +4,7 @@
 //   DIR/JPEGImages/NAME.jpg, DIR/SegmentationClass/NAME.png, DIR/Annotations/NAME.xml
 //
 //   data::SegmentationFiles train(data::voc_segmentation("VOCdevkit/VOC2012", "train"), {.transform = augment});
-//   data::VOCDetection boxes("VOCdevkit/VOC2012", "trainval", {.transform = resize});
+//   data::VOCDetection boxes("VOCdevkit/VOC2012", "trainval", {.max_objects = 50});
 #pragma once
 
 #include <array>
@@ -19,7 +19,7 @@
 
 namespace gradus::data {
 
-// "background", "aeroplane", ..., "tvmonitor": the classes of the masks 0 to 20.
+// "background", "aeroplane", ..., "tvmonitor": the names of the values 0 to 20 of masks. 255 marks borders.
 const std::vector<std::string>& voc_classes();
 
 // Returns the pairs of a list in DIR/ImageSets/Segmentation.
@@ -51,7 +51,7 @@ class VOCDetection : public Dataset {
  public:
   // Reads a list in DIR/ImageSets/Main and its annotations.
   // Errors: FileError for a list or an annotation that is missing or malformed, for a class that is not in
-  // `classes`, and for more than `max_objects` objects; ValueError for max_objects < 1; those of ImageFiles.
+  // `classes`, and for more than `max_objects` objects; ValueError for max_objects outside of [1, 2^20]; those of ImageFiles.
   VOCDetection(const std::filesystem::path& dir, const std::string& image_set,
                const VocDetectionOptions& options = {});
 

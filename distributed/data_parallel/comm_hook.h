@@ -51,10 +51,10 @@ CommHook allreduce_hook();
 // rounds the sum once.
 CommHook fp16_compress_hook();
 CommHook bf16_compress_hook();
-// Returns a hook that sends 8 bits for each gradient: its place among 256 equal steps from the least to the greatest
-// gradient of the bucket on its rank. The error of a sum is at most half a step for each rank. The ranks' bytes are
-// gathered and added in rank order, which takes (group size) * numel bytes. A bucket that is not finite on some rank
-// is not finite on any.
+// Returns a hook that sends 8 bits for each gradient: its place among 256 equal steps, of which one is 0, from the least
+// to the greatest gradient of the bucket on its rank. The error of a sum is at most a step for each rank. The ranks'
+// bytes are gathered and added in rank order: that takes (group size) * numel bytes, and from about 9 ranks on sends more
+// than an all-reduce in f32. A bucket that is not finite on some rank is not finite on any.
 CommHook quantization_pertensor_hook();
 // Returns a hook that sends nothing: every rank keeps its local gradient. For measuring computation alone.
 CommHook noop_hook();

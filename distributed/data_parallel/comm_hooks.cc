@@ -1,6 +1,6 @@
-// The communication hooks of comm_hook.h except PowerSGD: all-reduce, compression, and no
-// communication. A hook starts an asynchronous all-reduce of bucket.buffer [numel], and returns
-// a function that waits and completes the result in the buffer, or an empty function if it is complete.
+// The communication hooks of comm_hook.h except PowerSGD: all-reduce, compression, and no communication. A hook starts
+// an asynchronous collective, and returns a function that waits and completes the result in bucket.buffer [numel], or an
+// empty function if it is complete.
 #include "gradus/distributed/data_parallel/comm_hook.h"
 
 #include "gradus/autograd/grad_manager.h"
@@ -55,22 +55,27 @@ CommHook quantization_pertensor_hook() {
     const auto off = no_record();
     const DType dtype = size_of(bucket.buffer.dtype()) < 4 ? DType::kF32 : bucket.buffer.dtype();
     const Tensor x = to(bucket.buffer, dtype);
-    const Tensor least = reshape(min(x), {1}), range = reshape(max(x), {1}) - least;
-    const Tensor step = where(gt(range, 0), range / 255, ones_like(range));
-    const Tensor bytes = to(nan_to_num(round((x - least) / step)), DType::kU8), scale = cat({least, step}, 0);
+    // x is about (byte - zero) * step, where zero stands for 0. A number that is not finite makes them NaN.
+    const Tensor least = minimum(reshape(min(x), {1}), 0);
+    Tensor step = (maximum(reshape(max(x), {1}), 0) - least) / 255;
+    step = where(eq(step, 0), ones_like(step), step);
+    const Tensor zero = round(-least / step);
+    const Tensor bytes = to(nan_to_num(clamp(round(x / step) + zero, 0, 255)), DType::kU8);
+    const Tensor step_and_zero = cat({step, zero}, 0);
     const int64_t ranks = bucket.group.size();
     const Tensor all_bytes = empty({ranks, x.numel()}, {DType::kU8, x.device()});
-    const Tensor all_scales = empty({ranks, 2}, {dtype, x.device()});
+    const Tensor all_steps_and_zeros = empty({ranks, 2}, {dtype, x.device()});
     const CollectiveOptions options = {.group = bucket.group, .async_op = true};
     const Work bytes_work = all_gather_into_tensor(all_bytes, bytes, options);
-    const Work scales_work = all_gather_into_tensor(all_scales, scale, options);
+    const Work steps_work = all_gather_into_tensor(all_steps_and_zeros, step_and_zero, options);
     return [=, bucket = bucket] {
       const auto off = no_record();
-      bytes_work.wait(), scales_work.wait();
+      bytes_work.wait(), steps_work.wait();
       Tensor sum = zeros_like(x);
       for (int64_t rank = 0; rank < ranks; ++rank) {
-        const Tensor rank_scale = select(all_scales, 0, rank);
-        sum += select(all_bytes, 0, rank) * select(rank_scale, 0, 1) + select(rank_scale, 0, 0);
+        const Tensor step_of_rank = select(select(all_steps_and_zeros, 0, rank), 0, 0),
+                     zero_of_rank = select(select(all_steps_and_zeros, 0, rank), 0, 1);
+        sum += (select(all_bytes, 0, rank) - zero_of_rank) * step_of_rank;
       }
       bucket.divide(sum);
       raw::copy_(bucket.buffer, sum);

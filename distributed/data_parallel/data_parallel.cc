@@ -12,6 +12,7 @@
 #include "gradus/autograd/ops/concat.h"
 #include "gradus/autograd/ops/copy.h"
 #include "gradus/distributed/data_parallel/bcast_list.h"
+#include "gradus/distributed/data_parallel/internal/device_imbalance.h"
 #include "gradus/tensor/base/error.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/runtime/parallel.h"

@@ -13,20 +13,12 @@
 #include <functional>
 #include <memory>
 #include <optional>
-#include <string>
 #include <vector>
 
 #include "gradus/nn/layer.h"
 #include "gradus/tensor/base/device.h"
-#include "gradus/tensor/runtime/devices.h"
 
 namespace gradus::dist {
-
-namespace internal {
-// Returns a warning if a device has less than 3/4 of another one's memory or multiprocessors, and so makes the others
-// wait; else "".
-std::string imbalance_of(const std::vector<DeviceProperties>& devices);
-}  // namespace internal
 
 struct DataParallelOptions {
   std::vector<Device> device_ids = {};  // empty: the Context's device, and if that is a GPU the other GPUs

@@ -11,6 +11,8 @@ CommHook post_local_sgd_hook(const PostLocalSGDOptions& options) {
                      options.start_local_sgd_iter);
   const bool reduces = options.post_local_gradient_allreduce;
   const Group subgroup = reduces && options.subgroup.is_default() ? get_local_group() : options.subgroup;
+  if (reduces && !subgroup.is_member())
+    throw ValueError("post_local_sgd_hook", "rank ", get_rank(), " is no member of the subgroup");
   return [=, left = options.start_local_sgd_iter](const GradBucket& bucket) mutable -> std::function<void()> {
     const bool everywhere = left > 0;
     if (bucket.is_last && everywhere) --left;
@@ -29,6 +31,11 @@ PeriodicModelAverager::PeriodicModelAverager(const PeriodicModelAveragerOptions&
     throw ValueError("PeriodicModelAverager", "expected period >= 1, got ", int64_t(options_.period));
   if (options_.warmup_steps < 0)
     throw ValueError("PeriodicModelAverager", "expected warmup_steps >= 0, got ", options_.warmup_steps);
+}
+
+void PeriodicModelAverager::set_step(int64_t step) {
+  if (step < 0) throw ValueError("PeriodicModelAverager", "expected step >= 0, got ", step);
+  step_ = step;
 }
 
 void PeriodicModelAverager::average_parameters(const std::vector<Tensor>& parameters) {

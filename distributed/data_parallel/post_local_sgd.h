@@ -20,9 +20,10 @@ struct PostLocalSGDOptions {
   Group subgroup = {};  // ranks whose gradients are reduced thereafter; default: those of this host
   bool post_local_gradient_allreduce = true;  // false: thereafter each rank keeps its own gradients
 };
-// Returns the hook. A mean over a subgroup divides by its size, also within join(). It must serve one callback only. Without a subgroup the call is collective over the job
-// (get_local_group).
-// Errors: ValueError for a negative start_local_sgd_iter.
+// Returns the hook of one reducer; a resumed training passes the backwards that are left to the start. A subgroup is of
+// ranks of the reducer's group; a mean over it divides by its size, also within join(). Without a subgroup the call is
+// collective over the job (get_local_group), unless post_local_gradient_allreduce is false.
+// Errors: ValueError for a negative start_local_sgd_iter, and for a subgroup that lacks this rank.
 // Source: Lin, Stich, Patel, Jaggi, "Don't use large mini-batches, use local SGD", ICLR 2020.
 CommHook post_local_sgd_hook(const PostLocalSGDOptions& options = {});
 
@@ -31,20 +32,22 @@ struct PeriodicModelAveragerOptions {
   int64_t warmup_steps = 0;            // steps before the first average
   Group group = {};
 };
-// Averages parameters over the ranks after every `period` steps.
+// Averages parameters over the ranks now and then. Between averages the ranks' parameters differ: a checkpoint of one rank is
+// saved behind average_parameters.
 class PeriodicModelAverager {
  public:
   // Errors: ValueError for a period below 1 or negative warmup_steps.
   explicit PeriodicModelAverager(const PeriodicModelAveragerOptions& options);
 
-  // To be called after each step, on all ranks. Averages the parameters in place after step warmup_steps + 1, and then
-  // after every period-th one.
+  // To be called after each step, by all ranks equally often. Averages the parameters in place after the steps
+  // warmup_steps + 1 + k * period, k = 0, 1, 2, ...
   // Errors: those of all_reduce_params.
   void average_parameters(const std::vector<Tensor>& parameters);
 
   // The number of steps so far. A resumed training restores it.
+  // Errors: ValueError for a negative step.
   int64_t step() const { return step_; }
-  void set_step(int64_t step) { step_ = step; }
+  void set_step(int64_t step);
 
  private:
   PeriodicModelAveragerOptions options_;

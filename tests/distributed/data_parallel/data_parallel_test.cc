@@ -11,6 +11,7 @@
 #include "gradus/autograd/functional.h"
 #include "gradus/autograd/grad_manager.h"
 #include "gradus/autograd/ops/ops.h"
+#include "gradus/distributed/data_parallel/internal/device_imbalance.h"
 #include "gradus/nn/nn.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/ops/creation.h"
