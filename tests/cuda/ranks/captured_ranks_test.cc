@@ -542,7 +542,7 @@ TEST(CapturedRanksTest, ARankThatDoesNotReplayIsNamed) {
 // All ranks have launched the graph, and the GPU of one comes no further.
 TEST(CapturedRanksTest, ALaunchThatDoesNotEndIsAborted) {
   for (const bool throws : {false, true}) {
-    std::atomic<bool> has_launched{false}, has_ended{false};
+    std::atomic<bool> is_blocked{false}, has_launched{false}, has_ended{false};
     const auto wait_for = [](const std::atomic<bool>& flag) {
       for (int i = 0; i < 20'000 && !flag; ++i) std::this_thread::sleep_for(Milliseconds(1));
     };
@@ -552,12 +552,14 @@ TEST(CapturedRanksTest, ALaunchThatDoesNotEndIsAborted) {
             std::atomic<bool>& has_ended;
             ~End() { has_ended = true; }
           } end{has_ended};
+          wait_for(is_blocked);  // the emulated device runs a host function on any thread that calls it
           const Tensors results = step({filled({4}, 1)});
           has_launched = true;
           results[0].to_vector<double>();
         },
         [&](CapturedStep& step) {
           const BlockedStream stream(current_stream(own_device()));
+          is_blocked = true;
           step({filled({4}, 1)});
           wait_for(has_launched);
           std::exception_ptr error;

@@ -115,6 +115,14 @@ class BlockedStream {
   std::thread thread_;
 };
 
+// Blocks the current stream of a rank. Meanwhile the other ranks call no CUDA: the emulated device runs a host function on
+// any thread that calls it.
+void block_stream_of(int rank, std::optional<BlockedStream>& blocked) {
+  dist::barrier();
+  if (dist::get_rank() == rank) blocked.emplace(current_stream(own_device()));
+  dist::barrier();
+}
+
 enum class Way { kNccl, kHost };
 class WaitsOnGpus : public testing::TestWithParam<Way> {
  protected:
@@ -522,7 +530,7 @@ TEST_P(WaitsOnGpus, ADroppedGroupIsClosedBehindItsCalls) {
     {
       const Group group = dist::world().duplicate();
       dist::all_reduce(late(1), {.group = group});
-      if (dist::get_rank() == 1) blocked.emplace(current_stream(own_device()));
+      block_stream_of(1, blocked);
       work = dist::all_reduce(x, {.group = group, .async_op = true});
       dist::barrier({.group = group});  // the call is queued
     }
@@ -597,12 +605,13 @@ TEST_P(WaitsOnGpus, TheFailureOfAnotherRankEndsTheWaitForTheGpu) {
     run([&] {
       const Tensor x = late(1);
       dist::all_reduce(x);
+      std::optional<BlockedStream> blocked;
+      block_stream_of(0, blocked);
       if (dist::get_rank() == 1) return (void)dist::all_reduce(x, {.timeout = Milliseconds(200)});
-      BlockedStream blocked(current_stream(own_device()));
       try {
         dist::all_reduce(x);
       } catch (const dist::DistributedError&) {
-        has_thrown = blocked.is_blocked();
+        has_thrown = blocked->is_blocked();
       }
     });
   } catch (const Error&) {
@@ -621,7 +630,7 @@ TEST_P(WaitsOnGpus, TheFailureOfAnotherRankEndsTheCallsOfAllGroups) {
       const Tensor x = late(1), y = late(2);
       for (const Group& group : groups) dist::all_reduce(x, {.group = group});
       synchronize(own_device());
-      if (dist::get_rank() == 1) blocked.emplace(current_stream(own_device()));
+      block_stream_of(1, blocked);
       const Work works[] = {dist::all_reduce(x, {.group = groups[0], .async_op = true}),
                             dist::all_reduce(y, {.group = groups[1], .async_op = true})};
       for (const Group& group : groups) dist::barrier({.group = group});  // both are queued
@@ -940,7 +949,7 @@ TEST_P(WaitsOnGpus, AMessagesWaitWithATimeoutEnds) {
   run([] {
     const Tensor x = late(dist::get_rank());
     std::optional<BlockedStream> blocked;
-    if (dist::get_rank() == 1) blocked.emplace(current_stream(own_device()));
+    block_stream_of(1, blocked);
     const Work work = dist::get_rank() == 0 ? dist::isend(x, {.dst = 1}) : dist::irecv(x, {.src = 0});
     EXPECT_THROW(work.wait(Milliseconds(60)), dist::TimeoutError);
     EXPECT_FALSE(work.is_completed());
@@ -984,7 +993,7 @@ TEST_P(WaitsOnGpus, AMessageEndsAtItsDeadline) {
       const Milliseconds timeout(300);
       const Tensor x = late(1);
       std::optional<BlockedStream> blocked;
-      if (dist::get_rank() == 1) blocked.emplace(current_stream(own_device()));
+      block_stream_of(1, blocked);
       const Work work = dist::get_rank() == 0 ? dist::isend(x, {.dst = 1, .timeout = timeout})
                                               : dist::irecv(x, {.src = 0, .timeout = timeout});
       const auto begin = std::chrono::steady_clock::now();
