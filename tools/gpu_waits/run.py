@@ -65,7 +65,7 @@ def main():
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--limit", type=int, default=120, help="seconds of one program")
     parser.add_argument("texts", nargs="*")
-    options = parser.parse_args()
+    options = parser.parse_intermixed_args()
 
     texts = {}
     for wait in waits.WAITS:
