@@ -4,6 +4,7 @@
 // are in microseconds.
 #include "gradus/distributed/pipeline/pipeline_record.h"
 
+#include <algorithm>
 #include <map>
 #include <tuple>
 
@@ -66,8 +67,8 @@ void write_actions(TraceFile& file, int rank, const StepRecord& step) {
   }
 }
 
-// Writes the messages of one step, with one end of each flow arrow. The arrow leads from the send to the
-// beginning of the action that receives the message; "bp":"e" binds it to that action.
+// Writes the messages of one step, with one end of each flow arrow. The arrow leads from the send to the action that
+// receives the message, to its beginning or to the end of its wait; "bp":"e" binds it to that action.
 void write_messages(TraceFile& file, const RankRecord& rank, const StepRecord& step, Flows& flows) {
   for (const MessageRecord& m : step.messages) {
     const std::string name = concat(m.gradient ? "gradient of input " : "input ", m.slot, " of stage ",
@@ -80,7 +81,8 @@ void write_messages(TraceFile& file, const RankRecord& rank, const StepRecord& s
     file.event(concat(duration_event(name, rank.rank, kMessages, m.begin, m.end), ",\"cat\":\"",
                       m.received ? "receive" : "send", "\",\"args\":{\"step\":", step.number,
                       ",\"message\":", flow, ",\"bytes\":", m.bytes, ",\"peer\":", m.peer, '}'));
-    const int64_t time = m.received ? step.actions.at(size_t(m.action)).begin : m.begin;
+    const ActionRecord& action = step.actions.at(size_t(m.action));
+    const int64_t time = m.received ? std::clamp(m.end, action.begin, action.end) : m.begin;
     file.event(concat(event_head(m.received ? "f" : "s", rank.rank, kActions, time),
                       ",\"name\":\"message\",\"cat\":\"message\",\"id\":", flow,
                       m.received ? ",\"bp\":\"e\"" : ""));
