@@ -68,7 +68,8 @@ EfficientNetOptions efficientnet_b7(EfficientNetOptions options = {});
 // Returns logits. Initial weights of convolutions are Kaiming-normal by fan_out, those of the linear layer uniform on
 // +-1/sqrt(classes); biases are 0.
 // Shapes: x [N,in,H,W] -> [N,classes].
-// Source: Tan and Le, ICML 2019; Huang et al., "Deep networks with stochastic depth", ECCV 2016.
+// Source: Tan and Le, "EfficientNet: rethinking model scaling for convolutional neural networks", ICML 2019; Huang et
+// al., "Deep networks with stochastic depth", ECCV 2016.
 class EfficientNet final : public nn::LayerWith<EfficientNetOptions> {
  public:
   // Errors: ValueError for options out of range.

@@ -23,10 +23,12 @@ Tensor box_area(const Tensor& boxes, BoxFormat fmt = BoxFormat::kXyxy);
 Tensor box_iou(const Tensor& boxes1, const Tensor& boxes2, BoxFormat fmt = BoxFormat::kXyxy);
 
 // y = iou - (|c| - |a or b|) / |c|, c the smallest box around a and b; boxes are kXyxy.
-// Source: Rezatofighi et al., CVPR 2019.
+// Shapes: boxes1 [...,N,4], boxes2 [...,M,4] -> [...,N,M].
+// Source: Rezatofighi et al., "Generalized intersection over union", CVPR 2019.
 Tensor generalized_box_iou(const Tensor& boxes1, const Tensor& boxes2);
 
 // Clamps boxes (kXyxy) to an image of this size.
+// Shapes: boxes [...,4] -> the same.
 Tensor clip_boxes_to_image(const Tensor& boxes, Size2 size);
 
 // Non-maximum suppression: returns the indices of the boxes (kXyxy) that are kept, by descending score. A box is
