@@ -1,26 +1,21 @@
-// Implementation of DataLoader: worker threads read batches in order into a ring buffer, which the iterator
-// consumes. The order of an epoch is divided into global batches (the batches of all ranks together;
-// BatchSchedule); rank r of n reads samples r, r + n, ... of each. Without workers, the iterating thread
-// reads. Random numbers are Philox streams keyed by (seed, epoch, position), so that batches do not depend on
-// workers or timing.
+// Implementation of DataLoader. The order of an epoch is divided into global batches (the batches of all ranks
+// together; BatchSchedule); rank r of n reads samples r, r + n, ... of each. Random numbers are Philox streams
+// keyed by (seed, epoch, position), so that batches do not depend on workers or timing.
 //
-// Threads: one thread uses a DataLoader and its iterators; workers call Dataset, collate and batch_transform
-// concurrently. A worker's exception is rethrown by the iterator in place of the batch.
+// Threads: one thread uses a DataLoader and its iterators; workers (ReadAhead) call Dataset, collate and
+// batch_transform concurrently.
 #include "gradus/data/dataloader.h"
 
 #include <algorithm>
-#include <condition_variable>
 #include <exception>
-#include <mutex>
 #include <optional>
-#include <thread>
 
 #include "gradus/data/batch_schedule.h"
 #include "gradus/data/internal/device_copies.h"
+#include "gradus/data/read_ahead.h"
 #include "gradus/data/sample_reading.h"
 #include "gradus/tensor/runtime/context.h"
 #include "gradus/tensor/runtime/environment.h"
-#include "gradus/tensor/runtime/fork.h"
 #include "gradus/tensor/runtime/job.h"
 #include "gradus/tensor/runtime/random.h"
 
@@ -46,17 +41,14 @@ LoaderTimeoutError::LoaderTimeoutError(const std::string& dataset, std::chrono::
 
 namespace internal {
 
-// State that a loader shares with its iterators. Only the iterating thread changes it. `copies` is null if
-// batches stay on the device on which the data set makes them.
+// State that a loader shares with its iterators.
 struct LoaderPlan {
   DatasetRef dataset;
-  DataLoaderOptions options;
+  DataLoaderOptions options;  // complete: rank and world_size are set
   std::shared_ptr<const Sampler> sampler;
   uint64_t seed = 0;
   std::optional<DeviceCopies> copies;
-  LoaderState current;  // state of the current pass, or else of the last one
-  LoaderState next;     // state from which begin() starts
-  int64_t skipped = 0;  // number of skipped samples in the current pass
+  std::shared_ptr<LoaderPosition> position = std::make_shared<LoaderPosition>();
 
   // `samples`: received by all ranks in this epoch; `shown`: received by all ranks in all epochs.
   LoaderState state_at(uint64_t epoch, int64_t samples, int64_t shown) const {
@@ -64,12 +56,13 @@ struct LoaderPlan {
   }
 };
 
-// One pass over the data set. Workers read batches in order into a ring buffer of slots, whose size limits
-// how far they run ahead of the consumer. Workers share ownership of the pass, since a blocked worker may
-// outlive the loader.
-class Pass {
+namespace {
+
+// Reads this rank's shares of the global batches of an epoch.
+class EpochReader : public BatchReader {
  public:
-  Pass(std::shared_ptr<LoaderPlan> plan, const LoaderState& from)
+  // Errors: IndexError for the sampler's indices.
+  EpochReader(std::shared_ptr<const LoaderPlan> plan, const LoaderState& from)
       : plan_(std::move(plan)),
         epoch_(from.epoch),
         order_(plan_->sampler->order(epoch_)),
@@ -81,74 +74,24 @@ class Pass {
   }
 
   int64_t batches() const { return schedule_.batches(); }
-  void make_ring(int64_t slots) { slots_.resize(static_cast<size_t>(slots)); }
 
-  // Returns whether all batches have been delivered. If so, moves the loader to the start of its next epoch.
-  bool finish() {
-    if (delivered_ < schedule_.batches()) return false;
-    if (plan_->current == state()) plan_->current = plan_->next;
-    return true;
-  }
-
-  // Returns the next batch in order, or throws the exception of reading it.
-  Batch take() {
-    Batch batch = plan_->copies ? take_from_device() : take_on_host();
-    ++delivered_;
-    plan_->current = state();
-    plan_->next.shown = plan_->current.shown;
-    plan_->skipped += batch.skipped;
-    return batch;
-  }
-
-  // The main loop of a worker thread.
-  void run_worker(Context& context) {
-    std::unique_lock lock(mutex_);
-    while (true) {
-      slot_free_.wait(lock, [&] {
-        return stopping_ || next_to_read_ >= schedule_.batches() ||
-               next_to_read_ < next_to_take_ + static_cast<int64_t>(slots_.size());
-      });
-      if (stopping_ || next_to_read_ >= schedule_.batches()) return;
-      const int64_t number = next_to_read_++;
-      ++reading_;
-      if (next_to_read_ >= schedule_.batches()) slot_free_.notify_all();  // ends the waiting workers
-      lock.unlock();
-      Slot result;
-      try {
-        result.batch = make(context, number);
-      } catch (...) {
-        result.error = std::current_exception();
-      }
-      result.ready = true;
-      lock.lock();
-      if (--reading_ == 0) last_read_.notify_all();
-      slot_of(number) = std::move(result);
-      if (number == next_to_take_) batch_ready_.notify_one();
+  std::optional<Read> read(Context& context, int64_t number) override {
+    if (number >= batches()) return std::nullopt;
+    Batch batch = read_samples(context, number);
+    const DataLoaderOptions& options = plan_->options;
+    if (options.batch_transform) {
+      context.generator = batch_generator(plan_->seed, epoch_, schedule_.begin(number) + options.rank);
+      batch = options.batch_transform(std::move(batch));
     }
+    return Read{std::move(batch), plan_->state_at(epoch_, schedule_.position_after(number + 1),
+                                                  schedule_.shown_after(number + 1))};
   }
 
-  // Stops the workers. Waits for batches being read, for at most the loader's timeout. Returns false if a
-  // worker is still blocked and must not be joined.
-  bool stop() {
-    const std::chrono::milliseconds limit = plan_->options.timeout;
-    std::unique_lock lock(mutex_);
-    stopping_ = true;
-    slot_free_.notify_all();
-    if (limit.count() == 0 || reading_ == 0) return true;
-    return !timed_out_ && last_read_.wait_for(lock, limit, [&] { return reading_ == 0; });
+  std::vector<int64_t> indices(int64_t number, const LoaderState&) const override {
+    return number < batches() ? local_share(number).indices : std::vector<int64_t>();
   }
 
  private:
-  struct Slot {
-    bool ready = false;
-    Batch batch;
-    std::exception_ptr error;
-  };
-
-  LoaderState state() const {
-    return plan_->state_at(epoch_, schedule_.position_after(delivered_), schedule_.shown_after(delivered_));
-  }
-
   // Returns indices, padding and global_size of this rank's share of global batch `number`.
   Batch local_share(int64_t number) const {
     const DataLoaderOptions& options = plan_->options;
@@ -171,20 +114,9 @@ class Pass {
     return padding;
   }
 
-  // Reads and transforms batch `number`. `context` is the calling thread's Context.
-  Batch make(Context& context, int64_t number) const {
-    Batch batch = read(context, number);
-    const DataLoaderOptions& options = plan_->options;
-    if (options.batch_transform) {
-      context.generator = batch_generator(plan_->seed, epoch_, schedule_.begin(number) + options.rank);
-      batch = options.batch_transform(std::move(batch));
-    }
-    return plan_->copies ? plan_->copies->pin(std::move(batch)) : batch;
-  }
-
   // Reads batch `number` without transforming it.
   // Errors: SampleError, which wraps an exception of the data set or collate.
-  Batch read(Context& context, int64_t number) const {
+  Batch read_samples(Context& context, int64_t number) const {
     const RunningRange running = observed({.kind = RangeKind::kData, .name = "read batch"});
     context.generator = epoch_generator(plan_->seed, epoch_);
     const Batch share = local_share(number);
@@ -207,122 +139,13 @@ class Pass {
     }
   }
 
-  // Returns the next batch on the device. Starts the copy of the batch after it if that has been read.
-  Batch take_from_device() {
-    const DeviceCopies& copies = *plan_->copies;
-    DeviceCopies::Queued queued = next_copy_ ? *std::exchange(next_copy_, {}) : copies.queue(take_on_host());
-    if (next_is_read()) next_copy_ = copies.queue(take_on_host());
-    return copies.receive(std::move(queued));
-  }
-
-  Batch take_on_host() { return slots_.empty() ? read_here() : take_from_ring(); }
-
-  // Returns whether the next batch has been read without an error. Errors are thrown when the batch is taken.
-  bool next_is_read() {
-    const std::lock_guard lock(mutex_);
-    if (slots_.empty() || next_to_take_ >= schedule_.batches()) return false;
-    const Slot& slot = slot_of(next_to_take_);
-    return slot.ready && !slot.error;
-  }
-
-  // Reads the next batch in the calling thread, with a copy of its Context.
-  Batch read_here() {
-    Context context = Context::current().snapshot();
-    ContextScope scope(context);
-    return make(context, next_to_take_++);
-  }
-
-  Batch take_from_ring() {
-    const RunningRange running = observed({.kind = RangeKind::kData, .name = "wait for batch"});
-    std::unique_lock lock(mutex_);
-    Slot& slot = slot_of(next_to_take_);
-    const auto is_ready = [&] { return slot.ready; };
-    const std::chrono::milliseconds limit = plan_->options.timeout;
-    if (limit.count() == 0) {
-      batch_ready_.wait(lock, is_ready);
-    } else if (!batch_ready_.wait_for(lock, limit, is_ready)) {
-      timed_out_ = true;
-      std::vector<int64_t> indices = local_share(next_to_take_).indices;
-      throw LoaderTimeoutError(plan_->dataset->name(), limit, std::move(indices));
-    }
-    Slot taken = std::exchange(slot, Slot{});
-    ++next_to_take_;
-    lock.unlock();
-    slot_free_.notify_one();
-    if (taken.error) std::rethrow_exception(taken.error);
-    return std::move(taken.batch);
-  }
-
-  Slot& slot_of(int64_t number) { return slots_[static_cast<size_t>(number) % slots_.size()]; }
-
-  const std::shared_ptr<LoaderPlan> plan_;
+  const std::shared_ptr<const LoaderPlan> plan_;
   const uint64_t epoch_;
   const std::vector<int64_t> order_;
   const BatchSchedule schedule_;
-  int64_t delivered_ = 0;                          // number of batches that the loop has received
-  std::optional<DeviceCopies::Queued> next_copy_;  // enqueued copy of the next batch
-  int64_t next_to_take_ = 0;  // next batch to take from the ring, or to read without workers
-  int64_t next_to_read_ = 0;  // next batch for a worker to read
-
-  std::mutex mutex_;
-  std::condition_variable batch_ready_, slot_free_, last_read_;
-  std::vector<Slot> slots_;
-  int64_t reading_ = 0;  // number of workers that are reading a batch
-  bool stopping_ = false;
-  bool timed_out_ = false;  // LoaderTimeoutError was thrown
 };
 
-// A pass with its worker threads.
-class Prefetcher {
- public:
-  Prefetcher(const std::shared_ptr<LoaderPlan>& plan, const LoaderState& from)
-      : pass_(std::make_shared<Pass>(plan, from)) {
-    const DataLoaderOptions& options = plan->options;
-    const int64_t workers = std::min<int64_t>(options.num_workers, pass_->batches());
-    if (workers <= 0) return;
-    pass_->make_ring(workers * options.prefetch_factor);
-    try {
-      for (int64_t i = 0; i < workers; ++i)
-        workers_.emplace_back([pass = pass_, context = Context::current().snapshot()]() mutable {
-          name_thread("data loader");
-          context.threads = 1;  // the cores belong to the training loop
-          ContextScope scope(context);
-          pass->run_worker(context);
-        });
-    } catch (...) {
-      stop();
-      throw;
-    }
-  }
-  ~Prefetcher() { stop(); }
-
-  bool finish() { return pass_->finish(); }
-  Batch take() {
-    if (!workers_.empty() && process_ != gradus::internal::fork_count())
-      throw StateError("DataLoader",
-                       "this process was made by fork(), and the loader's workers are its parent's: begin "
-                       "another pass here");
-    return pass_->take();
-  }
-
- private:
-  // Joins the workers, or detaches them if one is blocked. In a fork()ed child the workers do not exist:
-  // their std::thread objects are abandoned.
-  void stop() {
-    if (process_ != gradus::internal::fork_count()) {
-      for (std::thread& worker : workers_) gradus::internal::abandon(std::move(worker));
-      return;
-    }
-    const bool can_join = pass_->stop();
-    for (std::thread& worker : workers_) can_join ? worker.join() : worker.detach();
-    workers_.clear();
-  }
-
-  const int process_ = gradus::internal::fork_count();
-  const std::shared_ptr<Pass> pass_;
-  std::vector<std::thread> workers_;
-};
-
+}  // namespace
 }  // namespace internal
 
 namespace {
@@ -398,7 +221,8 @@ DataLoader::DataLoader(DatasetArg dataset, DataLoaderOptions options) {
   require(options.num_workers >= 0 && options.num_workers <= 1024, "num_workers", "0 to 1024",
           options.num_workers);
   require(options.prefetch_factor >= 1, "prefetch_factor", "at least 1", options.prefetch_factor);
-  require(options.timeout.count() >= 0, "timeout", "at least 0 ms", options.timeout.count());
+  require(options.timeout.count() >= 0 && options.timeout <= internal::kMaxTimeout, "timeout",
+          "0 ms to a year", options.timeout.count());
   require(options.timeout.count() == 0 || options.num_workers > 0, "timeout",
           "0 without workers: nobody waits for any", options.timeout.count());
   std::optional<internal::DeviceCopies> copies;
@@ -419,38 +243,40 @@ DataLoader::DataLoader(DatasetArg dataset, DataLoaderOptions options) {
   if (by_job && job->size > 1)
     check_same_on_ranks(*job, *sampler, options, options.shuffle ? concat(", seed ", seed) : "");
   plan_ = std::make_shared<internal::LoaderPlan>(internal::LoaderPlan{
-      std::move(dataset), std::move(options), std::move(sampler), seed, std::move(copies), {}, {}});
+      std::move(dataset), std::move(options), std::move(sampler), seed, std::move(copies)});
   set_epoch(0);
 }
 
 int64_t DataLoader::size() const {
-  const LoaderState from = {.shown = plan_->current.shown};
+  const LoaderState from = {.shown = plan_->position->current.shown};
   return internal::BatchSchedule(plan_->options, from, plan_->sampler->size()).batches();
 }
 
 int64_t DataLoader::global_batch_size() const {
-  return internal::global_batch_size(plan_->options, plan_->current.shown);
+  return internal::global_batch_size(plan_->options, plan_->position->current.shown);
 }
 
 const Dataset& DataLoader::dataset() const { return *plan_->dataset; }
 const DataLoaderOptions& DataLoader::options() const { return plan_->options; }
 
 DataLoader::Iterator DataLoader::begin() {
-  const LoaderState start = plan_->next;
-  auto prefetcher = std::make_unique<internal::Prefetcher>(plan_, start);
-  plan_->current = start;
-  plan_->next = plan_->state_at(start.epoch + 1, 0, start.shown);
-  plan_->skipped = 0;
-  return Iterator(std::move(prefetcher));
+  const DataLoaderOptions& o = plan_->options;
+  auto reader = std::make_shared<internal::EpochReader>(plan_, plan_->position->next);
+  const int64_t threads = std::min<int64_t>(o.num_workers, reader->batches());
+  plan_->position->begin_pass();
+  return Iterator(std::make_unique<internal::ReadAhead>(
+      std::move(reader), plan_->position,
+      internal::ReadAheadOptions{"DataLoader", plan_->dataset->name(), threads, threads * o.prefetch_factor,
+                                 o.timeout, plan_->copies}));
 }
 
 void DataLoader::set_epoch(uint64_t epoch) {
-  plan_->current = plan_->next = plan_->state_at(epoch, 0, plan_->current.shown);
+  plan_->position->move_to(plan_->state_at(epoch, 0, plan_->position->current.shown));
 }
 
-LoaderState DataLoader::state() const { return plan_->current; }
+LoaderState DataLoader::state() const { return plan_->position->current; }
 
-int64_t DataLoader::skipped() const { return plan_->skipped; }
+int64_t DataLoader::skipped() const { return plan_->position->skipped; }
 
 void DataLoader::set_state(const LoaderState& state) {
   const LoaderState own = plan_->state_at(state.epoch, state.samples, state.shown);
@@ -465,25 +291,7 @@ void DataLoader::set_state(const LoaderState& state) {
   if (state.shown < 0 || state.shown > kMaxShown)
     throw ValueError("DataLoader", "the state has shown ", state.shown, " samples, expected 0 to ",
                      kMaxShown);
-  plan_->current = plan_->next = state;
-}
-
-DataLoader::Iterator::Iterator(std::unique_ptr<internal::Prefetcher> prefetcher)
-    : prefetcher_(std::move(prefetcher)) {
-  ++*this;
-}
-DataLoader::Iterator::Iterator(Iterator&&) noexcept = default;
-DataLoader::Iterator& DataLoader::Iterator::operator=(Iterator&&) noexcept = default;
-DataLoader::Iterator::~Iterator() = default;
-
-DataLoader::Iterator& DataLoader::Iterator::operator++() {
-  batch_ = Batch{};
-  // If take() throws, destroying `prefetcher` joins the workers before the exception reaches the caller.
-  std::unique_ptr<internal::Prefetcher> prefetcher = std::move(prefetcher_);
-  if (!prefetcher || prefetcher->finish()) return *this;
-  batch_ = prefetcher->take();
-  prefetcher_ = std::move(prefetcher);
-  return *this;
+  plan_->position->move_to(state);
 }
 
 const Batch& Endless::next() {

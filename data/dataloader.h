@@ -23,6 +23,7 @@
 #include <optional>
 #include <vector>
 
+#include "gradus/data/batch_iterator.h"
 #include "gradus/data/dataset.h"
 #include "gradus/data/sampler.h"
 
@@ -108,13 +109,12 @@ struct LoaderTimeoutError : Error {
 };
 
 namespace internal {
-class Prefetcher;
 struct LoaderPlan;
 }  // namespace internal
 
 class DataLoader {
  public:
-  class Iterator;
+  using Iterator = BatchIterator;
 
   // Errors: ValueError for an invalid option. ValueError if the ranks of a job would not use the same order:
   // the n-th loaders of all ranks must have equal options, unless rank, world_size, or a sampler with a share
@@ -157,34 +157,6 @@ class DataLoader {
 
  private:
   std::shared_ptr<internal::LoaderPlan> plan_;
-};
-
-// An input iterator. Its batch is valid until the next increment. The destructor stops the workers after the
-// batches that they are reading (with a timeout, it waits for at most that). May outlive the loader.
-class DataLoader::Iterator {
- public:
-  using value_type = Batch;
-  using difference_type = std::ptrdiff_t;
-  using reference = const Batch&;
-  using pointer = const Batch*;
-  using iterator_category = std::input_iterator_tag;
-
-  Iterator(Iterator&&) noexcept;
-  Iterator& operator=(Iterator&&) noexcept;
-  ~Iterator();
-
-  const Batch& operator*() const { return batch_; }
-  const Batch* operator->() const { return &batch_; }
-  Iterator& operator++();
-  void operator++(int) { ++*this; }
-  bool operator==(std::default_sentinel_t) const { return !prefetcher_; }
-
- private:
-  friend class DataLoader;
-  explicit Iterator(std::unique_ptr<internal::Prefetcher> prefetcher);
-
-  std::unique_ptr<internal::Prefetcher> prefetcher_;
-  Batch batch_;
 };
 
 // Endless: an infinite sequence of the batches of a DataLoader, epoch after epoch, for loops that count

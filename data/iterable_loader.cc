@@ -1,35 +1,28 @@
 // Implementation of IterableLoader: a StreamReader makes this rank's shares of the global batches of a stream, in
-// the calling thread or in one thread that reads ahead. Random numbers of a sample depend on (seed, epoch,
-// position), so batches do not depend on the thread or on the number of ranks.
+// the calling thread or in one thread that reads ahead (ReadAhead). Random numbers of a sample depend on (seed,
+// epoch, position), so samples do not depend on the thread or on the number of ranks.
 #include "gradus/data/iterable_loader.h"
 
 #include <algorithm>
-#include <condition_variable>
-#include <deque>
-#include <exception>
-#include <limits>
-#include <mutex>
-#include <thread>
 
 #include "gradus/data/internal/device_copies.h"
+#include "gradus/data/read_ahead.h"
 #include "gradus/data/sample_reading.h"
 #include "gradus/tensor/runtime/context.h"
 #include "gradus/tensor/runtime/environment.h"
-#include "gradus/tensor/runtime/fork.h"
 #include "gradus/tensor/runtime/job.h"
 #include "gradus/tensor/runtime/random.h"
 
 namespace gradus::data {
 namespace internal {
 
-// State that a loader shares with its iterators. Only the iterating thread changes `current` and `next`.
+// State that a loader shares with its iterators.
 struct StreamPlan {
   std::shared_ptr<const IterableDataset> dataset;
   IterableLoaderOptions options;  // complete: global_batch_size, rank and world_size are set
   uint64_t seed = 0;
   std::optional<DeviceCopies> copies;
-  LoaderState current = {};  // of the current pass, or else of the last one
-  LoaderState next = {};     // from which begin() starts
+  std::shared_ptr<LoaderPosition> position = std::make_shared<LoaderPosition>();
 
   LoaderState state_at(uint64_t epoch, int64_t samples, int64_t shown) const {
     return {epoch, samples, seed, -1, shown};
@@ -38,20 +31,13 @@ struct StreamPlan {
 
 namespace {
 
-struct ReadBatch {
-  Batch batch;
-  LoaderState after;  // the loader's state once the batch is delivered
-};
-
-// Reads the batches of a pass in order.
-class StreamReader {
+class StreamReader : public BatchReader {
  public:
-  StreamReader(std::shared_ptr<StreamPlan> plan, const LoaderState& from)
+  StreamReader(std::shared_ptr<const StreamPlan> plan, const LoaderState& from)
       : plan_(std::move(plan)), state_(from), first_(from.samples) {}
 
-  // Returns the next batch; nullopt at the end. `context` is the calling thread's Context.
   // Errors: see IterableLoader::begin.
-  std::optional<ReadBatch> read(Context& context) {
+  std::optional<Read> read(Context& context, int64_t) override {
     const RunningRange running = observed({.kind = RangeKind::kData, .name = "read batch"});
     context.generator = epoch_generator(plan_->seed, state_.epoch);
     const IterableLoaderOptions& o = plan_->options;
@@ -61,8 +47,9 @@ class StreamReader {
     {
       SampleGenerator generator;
       if (!stream_) open(generator, begin);
-      // Fewer samples than ranks after the batch belong to the batch, so the next `world_size` ones are read too.
+      // If fewer samples than ranks follow the batch, it takes them: reads world_size samples more to know that.
       read_to(generator, end + o.world_size);
+      if (is_cancelled()) return std::nullopt;
       if (ended_ && !o.drop_last) end = position_;
       if (end > position_ || end == begin) return std::nullopt;
       if (end - begin <= o.rank) {  // no sample for this rank: repeat one
@@ -91,7 +78,12 @@ class StreamReader {
       batch = o.batch_transform(std::move(batch));
     }
     state_ = plan_->state_at(state_.epoch, end, state_.shown + share.global_size);
-    return ReadBatch{plan_->copies ? plan_->copies->pin(std::move(batch)) : std::move(batch), state_};
+    return Read{std::move(batch), state_};
+  }
+
+  // The first sample of the batch: the number of the others is unknown.
+  std::vector<int64_t> indices(int64_t, const LoaderState& before) const override {
+    return {before.samples + plan_->options.rank};
   }
 
  private:
@@ -100,7 +92,7 @@ class StreamReader {
     generator.begin_sample(-1);
     stream_ = plan_->dataset->open(state_.epoch);
     if (!stream_) throw ValueError("IterableLoader", plan_->dataset->name(), ": open() returned null");
-    for (position_ = 0; position_ < samples; ++position_)
+    for (position_ = 0; position_ < samples && !is_cancelled(); ++position_)
       if (!skip_sample(generator))
         throw ValueError("IterableLoader", plan_->dataset->name(), " ended after ", position_,
                          " samples of epoch ", state_.epoch, ", of which ", samples,
@@ -128,14 +120,14 @@ class StreamReader {
   // Reads this rank's samples up to position `end`, or to the end of the stream.
   void read_to(SampleGenerator& generator, int64_t end) {
     const IterableLoaderOptions& o = plan_->options;
-    while (!ended_ && position_ < end) {
+    while (!ended_ && position_ < end && !is_cancelled()) {
       const bool is_own = (position_ - first_) % o.world_size == o.rank;
       ended_ = is_own ? !read_sample(generator) : !skip_sample(generator);
       position_ += !ended_;
     }
   }
 
-  const std::shared_ptr<StreamPlan> plan_;
+  const std::shared_ptr<const StreamPlan> plan_;
   LoaderState state_;    // after the batches that have been read
   const int64_t first_;  // position at which the pass starts
   std::unique_ptr<SampleStream> stream_;
@@ -146,154 +138,6 @@ class StreamReader {
 };
 
 }  // namespace
-
-// One pass over the data set. The reading thread shares ownership, since a blocked stream may outlive the loader.
-class StreamPass {
- public:
-  StreamPass(const std::shared_ptr<StreamPlan>& plan, const LoaderState& from)
-      : plan_(plan), reader_(plan, from), state_(from) {}
-
-  // Returns the next batch; nullopt at the end, after which the loader is at the start of its next epoch.
-  std::optional<Batch> take() {
-    std::optional<ReadBatch> read = plan_->copies ? take_from_device() : take_on_host();
-    if (!read) {
-      if (plan_->current == state_) plan_->current = plan_->next;
-      return std::nullopt;
-    }
-    plan_->current = state_ = read->after;
-    plan_->next.shown = state_.shown;
-    return std::move(read->batch);
-  }
-
-  // The main loop of the reading thread.
-  void run(Context& context) {
-    std::unique_lock lock(mutex_);
-    while (true) {
-      changed_.wait(lock, [&] { return stopping_ || queue_.size() < size_t(plan_->options.prefetch); });
-      if (stopping_) break;
-      lock.unlock();
-      Result result;
-      try {
-        result.read = reader_.read(context);
-      } catch (...) {
-        result.error = std::current_exception();
-      }
-      const bool is_last = !result.read;
-      lock.lock();
-      queue_.push_back(std::move(result));
-      changed_.notify_all();
-      if (is_last) break;
-    }
-    running_ = false;
-    changed_.notify_all();
-  }
-
-  // Stops the thread. Waits for the batch being read, for at most the loader's timeout. Returns false if the thread
-  // is blocked and must not be joined.
-  bool stop() {
-    const std::chrono::milliseconds limit = plan_->options.timeout;
-    std::unique_lock lock(mutex_);
-    stopping_ = true;
-    changed_.notify_all();
-    return limit.count() == 0 || (!timed_out_ && changed_.wait_for(lock, limit, [&] { return !running_; }));
-  }
-
- private:
-  struct Result {
-    std::optional<ReadBatch> read;  // none: the end, or an error
-    std::exception_ptr error;
-  };
-
-  std::optional<ReadBatch> take_from_device() {
-    if (!copying_) copy_next();
-    if (!copying_) return std::nullopt;
-    auto [queued, after] = *std::exchange(copying_, {});
-    if (next_is_read()) copy_next();
-    return ReadBatch{plan_->copies->receive(std::move(queued)), after};
-  }
-  void copy_next() {
-    if (std::optional<ReadBatch> read = take_on_host())
-      copying_.emplace(plan_->copies->queue(std::move(read->batch)), read->after);
-  }
-  bool next_is_read() {
-    const std::lock_guard lock(mutex_);
-    return !queue_.empty() && queue_.front().read;
-  }
-
-  std::optional<ReadBatch> take_on_host() {
-    const std::chrono::milliseconds limit = plan_->options.timeout;
-    if (plan_->options.prefetch == 0) {
-      Context context = Context::current().snapshot();
-      ContextScope scope(context);
-      return reader_.read(context);
-    }
-    const RunningRange running = observed({.kind = RangeKind::kData, .name = "wait for batch"});
-    std::unique_lock lock(mutex_);
-    const auto is_ready = [&] { return !queue_.empty(); };
-    if (limit.count() == 0) {
-      changed_.wait(lock, is_ready);
-    } else if (!changed_.wait_for(lock, limit, is_ready)) {
-      timed_out_ = true;
-      throw LoaderTimeoutError(plan_->dataset->name(), limit, {state_.samples + plan_->options.rank});
-    }
-    Result& front = queue_.front();
-    if (front.error) std::rethrow_exception(front.error);
-    if (!front.read) return std::nullopt;
-    std::optional<ReadBatch> read = std::move(front.read);
-    queue_.pop_front();
-    changed_.notify_all();
-    return read;
-  }
-
-  const std::shared_ptr<StreamPlan> plan_;
-  StreamReader reader_;  // used by the reading thread if there is one
-  LoaderState state_;    // after the batches that have been delivered
-  std::optional<std::pair<DeviceCopies::Queued, LoaderState>> copying_;  // the next batch
-
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::deque<Result> queue_;
-  bool stopping_ = false, timed_out_ = false;
-  bool running_ = true;  // the thread; unused without one
-};
-
-// A pass with its reading thread.
-class StreamPrefetcher {
- public:
-  StreamPrefetcher(const std::shared_ptr<StreamPlan>& plan, const LoaderState& from)
-      : pass_(std::make_shared<StreamPass>(plan, from)) {
-    if (plan->options.prefetch == 0) return;
-    thread_ = std::thread([pass = pass_, context = Context::current().snapshot()]() mutable {
-      name_thread("data loader");
-      context.threads = 1;  // the cores belong to the training loop
-      ContextScope scope(context);
-      pass->run(context);
-    });
-  }
-  // In a fork()ed child the thread does not exist: its std::thread object is abandoned.
-  ~StreamPrefetcher() {
-    if (!thread_.joinable()) return;
-    if (process_ != gradus::internal::fork_count()) {
-      gradus::internal::abandon(std::move(thread_));
-    } else {
-      pass_->stop() ? thread_.join() : thread_.detach();
-    }
-  }
-
-  std::optional<Batch> take() {
-    if (thread_.joinable() && process_ != gradus::internal::fork_count())
-      throw StateError(
-          "IterableLoader",
-          "this process was made by fork(), and the loader's thread is its parent's: begin another "
-          "pass here");
-    return pass_->take();
-  }
-
- private:
-  const int process_ = gradus::internal::fork_count();
-  const std::shared_ptr<StreamPass> pass_;
-  std::thread thread_;
-};
 
 }  // namespace internal
 
@@ -329,7 +173,8 @@ bool complete(IterableLoaderOptions& o, Job& job) {
             o.global_batch_size);
   }
   require(o.prefetch >= 0 && o.prefetch <= 1024, "prefetch", "0 to 1024", o.prefetch);
-  require(o.timeout.count() >= 0, "timeout", "at least 0 ms", o.timeout.count());
+  require(o.timeout.count() >= 0 && o.timeout <= internal::kMaxTimeout, "timeout", "0 ms to a year",
+          o.timeout.count());
   require(o.timeout.count() == 0 || o.prefetch > 0, "timeout", "0 without prefetch", o.timeout.count());
   return by_job;
 }
@@ -360,18 +205,19 @@ IterableLoader::IterableLoader(std::shared_ptr<const IterableDataset> dataset,
   if (by_job && job->size > 1) check_same_on_ranks(*job, options, dataset->name(), seed);
   plan_ = std::make_shared<internal::StreamPlan>(
       internal::StreamPlan{std::move(dataset), std::move(options), seed, std::move(copies)});
-  plan_->current = plan_->next = plan_->state_at(0, 0, 0);
+  plan_->position->move_to(plan_->state_at(0, 0, 0));
 }
 
 IterableLoader::Iterator IterableLoader::begin() {
-  const LoaderState start = plan_->next;
-  auto prefetcher = std::make_unique<internal::StreamPrefetcher>(plan_, start);
-  plan_->current = start;
-  plan_->next = plan_->state_at(start.epoch + 1, 0, start.shown);
-  return Iterator(std::move(prefetcher));
+  const IterableLoaderOptions& o = plan_->options;
+  auto reader = std::make_shared<internal::StreamReader>(plan_, plan_->position->begin_pass());
+  return Iterator(std::make_unique<internal::ReadAhead>(
+      std::move(reader), plan_->position,
+      internal::ReadAheadOptions{"IterableLoader", plan_->dataset->name(), o.prefetch > 0, o.prefetch,
+                                 o.timeout, plan_->copies}));
 }
 
-LoaderState IterableLoader::state() const { return plan_->current; }
+LoaderState IterableLoader::state() const { return plan_->position->current; }
 
 void IterableLoader::set_state(const LoaderState& state) {
   constexpr int64_t kMax = int64_t{1} << 62;
@@ -383,26 +229,7 @@ void IterableLoader::set_state(const LoaderState& state) {
     if (number < 0 || number > kMax)
       throw ValueError("IterableLoader", "the state has ", state.samples, " samples of the epoch and ",
                        state.shown, " of all epochs, expected 0 to ", kMax);
-  plan_->current = plan_->next = state;
-}
-
-IterableLoader::Iterator::Iterator(std::unique_ptr<internal::StreamPrefetcher> prefetcher)
-    : prefetcher_(std::move(prefetcher)) {
-  ++*this;
-}
-IterableLoader::Iterator::Iterator(Iterator&&) noexcept = default;
-IterableLoader::Iterator& IterableLoader::Iterator::operator=(Iterator&&) noexcept = default;
-IterableLoader::Iterator::~Iterator() = default;
-
-IterableLoader::Iterator& IterableLoader::Iterator::operator++() {
-  batch_ = Batch{};
-  // If take() throws, destroying `prefetcher` joins the thread before the exception reaches the caller.
-  std::unique_ptr<internal::StreamPrefetcher> prefetcher = std::move(prefetcher_);
-  std::optional<Batch> batch = prefetcher ? prefetcher->take() : std::nullopt;
-  if (!batch) return *this;
-  batch_ = std::move(*batch);
-  prefetcher_ = std::move(prefetcher);
-  return *this;
+  plan_->position->move_to(state);
 }
 
 }  // namespace gradus::data

@@ -23,6 +23,7 @@
 #include <utility>
 #include <vector>
 
+#include "gradus/data/batch_iterator.h"
 #include "gradus/data/dataloader.h"
 #include "gradus/data/iterable_dataset.h"
 
@@ -48,13 +49,12 @@ struct IterableLoaderOptions {
 };
 
 namespace internal {
-class StreamPrefetcher;
 struct StreamPlan;
 }  // namespace internal
 
 class IterableLoader {
  public:
-  class Iterator;
+  using Iterator = BatchIterator;
 
   // `dataset` is borrowed if it is an lvalue, which must outlive the loader; a moved data set is owned.
   // Errors: ValueError for an invalid option, for a null data set, and if the n-th loaders of the ranks differ
@@ -93,33 +93,6 @@ class IterableLoader {
 
  private:
   std::shared_ptr<internal::StreamPlan> plan_;
-};
-
-// As DataLoader::Iterator.
-class IterableLoader::Iterator {
- public:
-  using value_type = Batch;
-  using difference_type = std::ptrdiff_t;
-  using reference = const Batch&;
-  using pointer = const Batch*;
-  using iterator_category = std::input_iterator_tag;
-
-  Iterator(Iterator&&) noexcept;
-  Iterator& operator=(Iterator&&) noexcept;
-  ~Iterator();
-
-  const Batch& operator*() const { return batch_; }
-  const Batch* operator->() const { return &batch_; }
-  Iterator& operator++();
-  void operator++(int) { ++*this; }
-  bool operator==(std::default_sentinel_t) const { return !prefetcher_; }
-
- private:
-  friend class IterableLoader;
-  explicit Iterator(std::unique_ptr<internal::StreamPrefetcher> prefetcher);
-
-  std::unique_ptr<internal::StreamPrefetcher> prefetcher_;
-  Batch batch_;
 };
 
 }  // namespace gradus::data

@@ -9,6 +9,7 @@
 #include <mutex>
 #include <set>
 #include <stdexcept>
+#include <thread>
 
 #include "gradus/data/iterable_loader.h"
 #include "gradus/tensor/ops/random.h"
@@ -362,6 +363,38 @@ TEST(IterableLoader, ABlockedStreamIsATimeout) {
   EXPECT_THROW(++it, LoaderTimeoutError);
   EXPECT_TRUE(it == std::default_sentinel);
   set->release();
+}
+
+class Unbounded : public IterableDataset {
+ public:
+  std::unique_ptr<SampleStream> open(uint64_t) const override { return std::make_unique<Stream>(passed_); }
+  int64_t passed() const { return *passed_; }
+
+ private:
+  struct Stream : SampleStream {
+    explicit Stream(std::shared_ptr<std::atomic<int64_t>> passed) : passed(std::move(passed)) {}
+    std::optional<Sample> next() override {
+      ++*passed;
+      return Sample{scalar(1.f)};
+    }
+    std::shared_ptr<std::atomic<int64_t>> passed;
+  };
+  std::shared_ptr<std::atomic<int64_t>> passed_ = std::make_shared<std::atomic<int64_t>>(0);
+};
+
+TEST(IterableLoader, StopsWithinABatch) {
+  const auto set = std::make_shared<Unbounded>();
+  IterableLoader loader(set, {.timeout = std::chrono::milliseconds(50)});
+  LoaderState state = loader.state();
+  state.samples = int64_t{1} << 40;  // to be passed over
+  loader.set_state(state);
+  EXPECT_THROW(loader.begin(), LoaderTimeoutError);
+  int64_t before = -1;
+  for (int i = 0; i < 100 && before != set->passed(); ++i) {
+    before = set->passed();
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  EXPECT_EQ(set->passed(), before) << "the thread goes on reading";
 }
 
 TEST(IterableLoader, StopsWithTheLoop) {
