@@ -34,7 +34,7 @@ enum class Point {
 enum class Way {
   kKill,          // SIGKILL
   kStop,          // SIGSTOP, and SIGKILL after the others' end
-  kPause,         // SIGSTOP, and SIGCONT after the others' end: the rank then throws the others' error
+  kPause,         // SIGSTOP, and SIGCONT after the others' end: the rank then throws their error, or one of joining
   kThrow,         // an exception that nobody catches
   kExit,          // std::exit(3)
   kReturn,        // main() returns 0
