@@ -20,6 +20,7 @@
 #include "gradus/data/sets/image_files.h"
 #include "gradus/data/sets/image_folder.h"
 #include "gradus/data/sets/mnist.h"
+#include "gradus/data/sets/preload.h"
 #include "gradus/data/sets/segmentation_files.h"
 #include "gradus/data/sets/text.h"
 #include "gradus/data/sets/voc.h"

@@ -10,9 +10,8 @@
 #include "gradus/data/sample_reading.h"
 
 namespace gradus::data {
-namespace {
+namespace internal {
 
-// Copies a host tensor of any strides to `out`, row-major.
 void copy_elements(const Tensor& x, char* out) {
   const int64_t item = size_of(x.dtype());
   if (x.is_row_major()) {
@@ -28,6 +27,10 @@ void copy_elements(const Tensor& x, char* out) {
     for (int d = x.dim() - 1; d >= 0 && ++at[d] == x.shape()[d]; --d) at[d] = 0;
   }
 }
+
+}  // namespace internal
+
+namespace {
 
 // Returns [rows, row...].
 Shape with_rows(int64_t rows, const Shape& row) {
@@ -51,7 +54,7 @@ Tensor stack(const std::vector<Sample>& samples, Tensor Sample::*part) {
       empty(with_rows(static_cast<int64_t>(samples.size()), first.shape()), {.dtype = first.dtype()});
   char* p = static_cast<char*>(out.raw_ptr());
   for (const Sample& s : samples) {
-    copy_elements(s.*part, p);
+    internal::copy_elements(s.*part, p);
     p += first.nbytes();
   }
   return out;
@@ -137,7 +140,7 @@ TensorDataset::TensorDataset(Tensor inputs, Tensor targets, std::string name)
     if (t->device() != kCPU) throw DeviceError(name_, "expected tensors on cpu, got ", describe(*t));
     if (t->is_row_major()) continue;
     Tensor dense = empty(t->shape(), {.dtype = t->dtype()});
-    copy_elements(*t, static_cast<char*>(dense.raw_ptr()));
+    internal::copy_elements(*t, static_cast<char*>(dense.raw_ptr()));
     *t = dense;
   }
 }

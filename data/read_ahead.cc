@@ -158,9 +158,10 @@ void ReadAhead::stop() {
 
 std::optional<Batch> ReadAhead::take() {
   if (!threads_.empty() && process_ != gradus::internal::fork_count())
-    throw StateError(options_.loader,
-                     "this process was made by fork(), and the loader's threads are its parent's: begin another "
-                     "pass here");
+    throw StateError(
+        options_.loader,
+        "this process was made by fork(), and the loader's threads are its parent's: begin another "
+        "pass here");
   std::optional<BatchReader::Read> read = options_.copies ? take_from_device() : queue_->take();
   if (!read) {
     if (position_->current == delivered_) position_->current = position_->next;

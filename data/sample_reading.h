@@ -1,5 +1,5 @@
-// Helpers of functions that read samples: random generators of epochs, batches and samples, and errors that name
-// the sample.
+// Helpers of functions that read samples: random generators of epochs, batches and samples, errors that name the
+// sample, and copies.
 #pragma once
 
 #include <array>
@@ -55,6 +55,9 @@ class SampleGenerator {
   std::shared_ptr<RandomGenerator> own_ = std::make_shared<RandomGenerator>();
   PhiloxKey key_;
 };
+
+// Copies a host tensor of any strides to `out`, row-major.
+void copy_elements(const Tensor& x, char* out);
 
 // Returns read(). Nests every exception in a SampleError with the index; a SampleError passes unchanged.
 template <class D, class F> auto with_sample_error(const D& dataset, int64_t index, F&& read) {

@@ -400,7 +400,8 @@ class Run {
     const bool is_store = fault_.rank_0_has_store && fault_.rank == 0 && named == -1;
     // A rank that comes when the others have given up finds rank 0's store gone, and says so.
     const bool is_late = r == fault_.rank && ends_before_joining() && fault_.rank_0_has_store && named == 0;
-    if (named != fault_.rank && !is_store && !is_late) add("rank ", r, "'s error has rank ", named, ": ", text);
+    if (named != fault_.rank && !is_store && !is_late)
+      add("rank ", r, "'s error has rank ", named, ": ", text);
     if (text.find(concat("rank ", is_late ? 0 : fault_.rank)) == text.npos)
       add("rank ", r, "'s error does not name rank ", fault_.rank, ": ", text);
     if (!is_store && expected.size() > 1 && text.find(expected[1]) == text.npos)

@@ -32,12 +32,12 @@ enum class Point {
 };
 
 enum class Way {
-  kKill,          // SIGKILL
-  kStop,          // SIGSTOP, and SIGKILL after the others' end
-  kPause,         // SIGSTOP, and SIGCONT after the others' end: the rank then throws their error, or one of joining
-  kThrow,         // an exception that nobody catches
-  kExit,          // std::exit(3)
-  kReturn,        // main() returns 0
+  kKill,    // SIGKILL
+  kStop,    // SIGSTOP, and SIGKILL after the others' end
+  kPause,   // SIGSTOP, and SIGCONT after the others' end: the rank then throws their error, or one of joining
+  kThrow,   // an exception that nobody catches
+  kExit,    // std::exit(3)
+  kReturn,  // main() returns 0
   kKernelError,   // a kernel reads an index that is out of range
   kLoseDevice,    // all further calls of CUDA fail
   kSkip,          // leaves out the all_reduce

@@ -16,15 +16,18 @@
 #include <filesystem>
 #include <fstream>
 #include <iostream>
+#include <numeric>
 #include <set>
 #include <sstream>
 #include <thread>
 
 #include "gradus/data/sets/digits.h"
 #include "gradus/data/sets/mnist.h"
+#include "gradus/data/sets/preload.h"
 #include "gradus/distributed/group/client.h"
 #include "gradus/distributed/group/process_group.h"
 #include "gradus/distributed/group/run_ranks.h"
+#include "gradus/tensor/ops/random.h"
 #include "gradus/tests/distributed/rank_processes.h"
 #include "gradus/tests/distributed/threads.h"
 #include "gradus/tests/support/scratch.h"
@@ -324,6 +327,65 @@ TEST(ImagesInMemory, AreThereOnceForAllRanksOfAHost) {
     group_barrier();
   });
   EXPECT_EQ(files.size(), 3u);
+}
+
+// Sample i is [i, a random number] and i. Sample `bad` has another shape.
+struct Rows : data::Dataset {
+  Rows(int64_t size, int64_t bad_, std::atomic<int>& reads_) : n(size), bad(bad_), reads(reads_) {}
+  std::string name() const override { return "Rows"; }
+  int64_t size() const override { return n; }
+  data::Sample get(int64_t i) const override {
+    ++reads;
+    std::vector<float> values = {float(i), gradus::rand({1}).to_vector<float>()[0], float(i)};
+    if (i == bad) values.pop_back();
+    return {tensor<float>(values, {std::ssize(values)}), tensor<int64_t>({i}, {})};
+  }
+  int64_t n, bad;
+  std::atomic<int>& reads;
+};
+
+TEST(Preload, ReadsEachSampleOncePerHost) {
+  std::mutex mutex;
+  std::set<uint64_t> files;
+  std::set<std::vector<float>> contents;
+  std::atomic<int> reads{0};
+  run_ranks(3, [&] {
+    const data::TensorDataset rows = data::preload(Rows(100, -1, reads), {.num_workers = 2});
+    std::vector<int64_t> indices(100);
+    std::iota(indices.begin(), indices.end(), 0);
+    const data::Batch all = rows.get_batch(indices);
+    EXPECT_EQ(all.input.shape(), (Shape{100, 3}));
+    EXPECT_EQ(all.target.to_vector<int64_t>(), indices);
+    for (int64_t i : indices) EXPECT_EQ(all.input.to_vector<float>()[size_t(3 * i)], float(i));
+    {
+      const std::lock_guard lock(mutex);
+      files.insert(inode_of(rows.get(0).input.raw_ptr()));
+      contents.insert(all.input.to_vector<float>());
+    }
+    group_barrier();
+  });
+  EXPECT_EQ(reads, 100 + 3 * 2) << "and on each rank the first and the last";
+  EXPECT_EQ(files.size(), 1u);
+  EXPECT_EQ(contents.size(), 1u);
+  EXPECT_NE(*files.begin(), 0u);
+}
+
+TEST(Preload, DependsOnTheSeedAndNotOnThreads) {
+  std::atomic<int> reads{0};
+  const auto numbers = [&](const data::PreloadOptions& options) {
+    return data::preload(Rows(50, -1, reads), options)
+        .get_batch(std::vector<int64_t>{0, 17, 49})
+        .input.to_vector<float>();
+  };
+  EXPECT_EQ(numbers({.num_workers = 3, .seed = 5}), numbers({.seed = 5}));
+  EXPECT_NE(numbers({.seed = 6}), numbers({.seed = 5}));
+}
+
+TEST(Preload, RefusesSamplesThatDiffer) {
+  std::atomic<int> reads{0};
+  EXPECT_THROW(data::preload(Rows(0, -1, reads)), ValueError);
+  for (int64_t bad : {3, 16, 49}) EXPECT_THROW(data::preload(Rows(50, bad, reads)), data::SampleError) << bad;
+  run_ranks(2, [&] { EXPECT_THROW(data::preload(Rows(50, 20, reads)), Error); });
 }
 
 TEST(ImagesInMemory, OfAFileThatHasChangedAreReadAgain) {
