@@ -44,9 +44,38 @@ bool can_reuse(const Tensor& x, const Tensor& other) {
          (x.is_channels_last() || !other.is_channels_last());
 }
 
+// The second operand of an op, as functions take it: a tensor or a number.
+template <class Y> using Operand = std::conditional_t<std::is_same_v<Y, Tensor>, const Tensor&, Number>;
+
+// Returns op(a, b), computed by `in_place` in the buffer of a if can_reuse() allows it.
+template <class Y>
+Tensor reusing(const Tensor& a, const Y& b, Tensor (*op)(const Tensor&, Operand<Y>),
+               void (*in_place)(const Tensor&, Operand<Y>)) {
+  if constexpr (std::is_same_v<Y, Tensor>) {
+    if (!can_reuse(a, b)) return op(a, b);
+  } else {
+    if (!can_reuse(a)) return op(a, b);
+  }
+  Tensor y = detach(a);
+  in_place(y, b);
+  return y;
+}
+
+// Records y as a function of a and b, with rules that save no tensors, and returns y.
+template <class RuleA, class RuleB>
+Tensor record_binary(const char* op, Tensor y, const Tensor& a, const Tensor& b, RuleA rule_a, RuleB rule_b) {
+  if (Recorder r{op, a, b}) r.record(y, wrt(a, rule_a), wrt(b, rule_b));
+  return y;
+}
+
+// Rules: derivatives 1, -1 and 0.
+Tensor same(Tensor dy) { return dy; }
+Tensor negated(const Tensor& dy) { return -dy; }
+Tensor none(const Tensor& dy) { return dy * 0; }
+
 // Records y as a piecewise constant function of xs, whose derivative is 0.
 template <class... X> Tensor record_piecewise_constant(const char* op, Tensor y, const X&... xs) {
-  if (Recorder r{op, xs...}) r.record(y, wrt(xs, [](const Tensor& dy) { return dy * 0; })...);
+  if (Recorder r{op, xs...}) r.record(y, wrt(xs, &none)...);
   return y;
 }
 
@@ -56,66 +85,42 @@ Tensor add(Tensor&& temporary, const Tensor& b) {
   const OpCall call("add", {{"a", temporary}, {"b", b}});
   const Tensor a =
       std::move(temporary);  // released on return, so the result becomes the only owner of the buffer
-  if (!can_reuse(a, b)) return add(a, b);
-  Tensor y = detach(a);
-  raw::add_(y, b);
-  if (Recorder r{"add", a, b})
-    r.record(y, wrt(a, [](Tensor dy) { return dy; }), wrt(b, [](Tensor dy) { return dy; }));
-  return y;
+  return record_binary("add", reusing(a, b, raw::add, raw::add_), a, b, &same, &same);
 }
 
 Tensor add(Tensor&& temporary, Number b) {
   const OpCall call("add", {{"a", temporary}});
   const Tensor a = std::move(temporary);
-  if (!can_reuse(a)) return add(a, b);
-  Tensor y = detach(a);
-  raw::add_(y, b);
-  if (Recorder r{"add", a}) r.record(y, wrt(a, [](Tensor dy) { return dy; }));
-  return y;
+  return autograd::record_unary("add", a, reusing(a, b, raw::add, raw::add_), &same);
 }
 
 Tensor sub(Tensor&& temporary, const Tensor& b) {
   const OpCall call("sub", {{"a", temporary}, {"b", b}});
   const Tensor a = std::move(temporary);
-  if (!can_reuse(a, b)) return sub(a, b);
-  Tensor y = detach(a);
-  raw::sub_(y, b);
-  if (Recorder r{"sub", a, b})
-    r.record(y, wrt(a, [](Tensor dy) { return dy; }), wrt(b, [](const Tensor& dy) { return -dy; }));
-  return y;
+  return record_binary("sub", reusing(a, b, raw::sub, raw::sub_), a, b, &same, &negated);
 }
 
 Tensor sub(Tensor&& temporary, Number b) {
   const OpCall call("sub", {{"a", temporary}});
   const Tensor a = std::move(temporary);
-  if (!can_reuse(a)) return sub(a, b);
-  Tensor y = detach(a);
-  raw::sub_(y, b);
-  if (Recorder r{"sub", a}) r.record(y, wrt(a, [](Tensor dy) { return dy; }));
-  return y;
+  return autograd::record_unary("sub", a, reusing(a, b, raw::sub, raw::sub_), &same);
 }
 
 Tensor mul(Tensor&& temporary, Number b) {
   const OpCall call("mul", {{"a", temporary}});
   const Tensor a = std::move(temporary);
-  if (!can_reuse(a)) return mul(a, b);
-  Tensor y = detach(a);
-  raw::mul_(y, b);
-  if (Recorder r{"mul", a}) r.record(y, wrt(a, [b](const Tensor& dy) { return dy * b; }));
-  return y;
+  return autograd::record_unary("mul", a, reusing(a, b, raw::mul, raw::mul_),
+                                [b](const Tensor& dy) { return dy * b; });
 }
 
 Tensor add(const Tensor& a, const Tensor& b) {
   const OpCall call("add", {{"a", a}, {"b", b}});
-  Tensor y = raw::add(a, b);
-  if (Recorder r{"add", a, b})
-    r.record(y, wrt(a, [](Tensor dy) { return dy; }), wrt(b, [](Tensor dy) { return dy; }));
-  return y;
+  return record_binary("add", raw::add(a, b), a, b, &same, &same);
 }
 
 Tensor add(const Tensor& a, Number b) {
   const OpCall call("add", {{"a", a}});
-  return autograd::record_unary("add", a, raw::add(a, b), [](Tensor dy) { return dy; });
+  return autograd::record_unary("add", a, raw::add(a, b), &same);
 }
 Tensor add(Number a, const Tensor& b) {
   const OpCall call("add", {{"b", b}});
@@ -124,20 +129,17 @@ Tensor add(Number a, const Tensor& b) {
 
 Tensor sub(const Tensor& a, const Tensor& b) {
   const OpCall call("sub", {{"a", a}, {"b", b}});
-  Tensor y = raw::sub(a, b);
-  if (Recorder r{"sub", a, b})
-    r.record(y, wrt(a, [](Tensor dy) { return dy; }), wrt(b, [](const Tensor& dy) { return -dy; }));
-  return y;
+  return record_binary("sub", raw::sub(a, b), a, b, &same, &negated);
 }
 
 Tensor sub(const Tensor& a, Number b) {
   const OpCall call("sub", {{"a", a}});
-  return autograd::record_unary("sub", a, raw::sub(a, b), [](Tensor dy) { return dy; });
+  return autograd::record_unary("sub", a, raw::sub(a, b), &same);
 }
 
 Tensor sub(Number a, const Tensor& b) {
   const OpCall call("sub", {{"b", b}});
-  return autograd::record_unary("sub", b, raw::sub(a, b), [](const Tensor& dy) { return -dy; });
+  return autograd::record_unary("sub", b, raw::sub(a, b), &negated);
 }
 
 Tensor mul(const Tensor& a, const Tensor& b) {
@@ -236,8 +238,7 @@ Tensor remainder(const Tensor& a, const Tensor& b) {
   const OpCall call("remainder", {{"a", a}, {"b", b}});
   Tensor y = raw::remainder(a, b);
   if (Recorder r{"remainder", a, b})
-    r.record(y, wrt(a, [](Tensor dy) { return dy; }),
-             wrt(b, [a = r.save(a), b = r.save(b)](const Tensor& dy) {
+    r.record(y, wrt(a, &same), wrt(b, [a = r.save(a), b = r.save(b)](const Tensor& dy) {
                return -dy * floor_divide(a.get(), b.get());
              }));
   return y;
@@ -245,15 +246,14 @@ Tensor remainder(const Tensor& a, const Tensor& b) {
 
 Tensor remainder(const Tensor& a, Number b) {
   const OpCall call("remainder", {{"a", a}});
-  return autograd::record_unary("remainder", a, raw::remainder(a, b), [](Tensor dy) { return dy; });
+  return autograd::record_unary("remainder", a, raw::remainder(a, b), &same);
 }
 
 Tensor fmod(const Tensor& a, const Tensor& b) {
   const OpCall call("fmod", {{"a", a}, {"b", b}});
   Tensor y = raw::binary<functors::Fmod>(a, b);
   if (Recorder r{"fmod", a, b})
-    r.record(y, wrt(a, [](Tensor dy) { return dy; }),
-             wrt(b, [a = r.save(a), b = r.save(b)](const Tensor& dy) {
+    r.record(y, wrt(a, &same), wrt(b, [a = r.save(a), b = r.save(b)](const Tensor& dy) {
                return -dy * div(a.get(), b.get(), RoundingMode::kTrunc);
              }));
   return y;
@@ -285,56 +285,39 @@ Tensor div(const Tensor& a, Number b, RoundingMode rounding_mode) {
 
 namespace {
 
-// Returns the factor of dy in the gradient of max(a, b) with respect to a, in dy's dtype: 0 where a < b, 1/2
-// where a = b, else 1. NaN operands give 1. share_of_smaller is the same for min(a, b).
-template <class B> Tensor share_of_larger(const Tensor& dy, const Tensor& a, const B& b) {
-  return (to(lt(a, b), dy.dtype()) + to(le(a, b), dy.dtype())) * -0.5 + 1;
+// Returns dy times the derivative of max(a, b), or min(a, b), with respect to a: 0 where the result is b, 1/2 where
+// a = b, else 1. NaN operands give 1.
+template <class B> Tensor extremum_grad(const Tensor& dy, const Tensor& a, const B& b, bool is_max) {
+  const Tensor loses = is_max ? lt(a, b) : gt(a, b), does_not_win = is_max ? le(a, b) : ge(a, b);
+  return dy * ((to(loses, dy.dtype()) + to(does_not_win, dy.dtype())) * -0.5 + 1);
 }
-template <class B> Tensor share_of_smaller(const Tensor& dy, const Tensor& a, const B& b) {
-  return (to(gt(a, b), dy.dtype()) + to(ge(a, b), dy.dtype())) * -0.5 + 1;
+
+Tensor extremum(const char* op, const Tensor& a, const Tensor& b, bool is_max) {
+  const OpCall call(op, {{"a", a}, {"b", b}});
+  Tensor y = is_max ? raw::maximum(a, b) : raw::minimum(a, b);
+  if (Recorder r{op, a, b}) {
+    const auto u = r.save(a), v = r.save(b);
+    r.record(y, wrt(a, [=](const Tensor& dy) { return extremum_grad(dy, u.get(), v.get(), is_max); }),
+             wrt(b, [=](const Tensor& dy) { return extremum_grad(dy, v.get(), u.get(), is_max); }));
+  }
+  return y;
+}
+Tensor extremum(const char* op, const Tensor& a, Number b, bool is_max) {
+  const OpCall call(op, {{"a", a}});
+  Tensor y = is_max ? raw::maximum(a, b) : raw::minimum(a, b);
+  if (Recorder r{op, a})
+    r.record(y, wrt(a, [a = r.save(a), b, is_max](const Tensor& dy) {
+               return extremum_grad(dy, a.get(), b, is_max);
+             }));
+  return y;
 }
 
 }  // namespace
 
-Tensor maximum(const Tensor& a, const Tensor& b) {
-  const OpCall call("maximum", {{"a", a}, {"b", b}});
-  Tensor y = raw::maximum(a, b);
-  if (Recorder r{"maximum", a, b}) {
-    const auto x = r.save(a), z = r.save(b);
-    r.record(y, wrt(a, [x, z](const Tensor& dy) { return dy * share_of_larger(dy, x.get(), z.get()); }),
-             wrt(b, [x, z](const Tensor& dy) { return dy * share_of_larger(dy, z.get(), x.get()); }));
-  }
-  return y;
-}
-
-Tensor maximum(const Tensor& a, Number b) {
-  const OpCall call("maximum", {{"a", a}});
-  Tensor y = raw::maximum(a, b);
-  if (Recorder r{"maximum", a})
-    r.record(y,
-             wrt(a, [a = r.save(a), b](const Tensor& dy) { return dy * share_of_larger(dy, a.get(), b); }));
-  return y;
-}
-
-Tensor minimum(const Tensor& a, const Tensor& b) {
-  const OpCall call("minimum", {{"a", a}, {"b", b}});
-  Tensor y = raw::minimum(a, b);
-  if (Recorder r{"minimum", a, b}) {
-    const auto x = r.save(a), z = r.save(b);
-    r.record(y, wrt(a, [x, z](const Tensor& dy) { return dy * share_of_smaller(dy, x.get(), z.get()); }),
-             wrt(b, [x, z](const Tensor& dy) { return dy * share_of_smaller(dy, z.get(), x.get()); }));
-  }
-  return y;
-}
-
-Tensor minimum(const Tensor& a, Number b) {
-  const OpCall call("minimum", {{"a", a}});
-  Tensor y = raw::minimum(a, b);
-  if (Recorder r{"minimum", a})
-    r.record(y,
-             wrt(a, [a = r.save(a), b](const Tensor& dy) { return dy * share_of_smaller(dy, a.get(), b); }));
-  return y;
-}
+Tensor maximum(const Tensor& a, const Tensor& b) { return extremum("maximum", a, b, true); }
+Tensor maximum(const Tensor& a, Number b) { return extremum("maximum", a, b, true); }
+Tensor minimum(const Tensor& a, const Tensor& b) { return extremum("minimum", a, b, false); }
+Tensor minimum(const Tensor& a, Number b) { return extremum("minimum", a, b, false); }
 
 Tensor lerp(const Tensor& a, const Tensor& b, const Tensor& weight) {
   const OpCall call("lerp", {{"a", a}, {"b", b}, {"weight", weight}});
@@ -349,20 +332,15 @@ Tensor lerp(const Tensor& a, const Tensor& b, const Tensor& weight) {
 
 Tensor lerp(const Tensor& a, const Tensor& b, double weight) {
   const OpCall call("lerp", {{"a", a}, {"b", b}});
-  Tensor y = raw::lerp(a, b, weight);
-  if (Recorder r{"lerp", a, b})
-    r.record(y, wrt(a, [weight](const Tensor& dy) { return dy * (1 - weight); }),
-             wrt(b, [weight](const Tensor& dy) { return dy * weight; }));
-  return y;
+  return record_binary(
+      "lerp", raw::lerp(a, b, weight), a, b, [weight](const Tensor& dy) { return dy * (1 - weight); },
+      [weight](const Tensor& dy) { return dy * weight; });
 }
 
 Tensor add(const Tensor& a, const Tensor& b, Number alpha) {
   const OpCall call("add", {{"a", a}, {"b", b}});
-  Tensor y = raw::add(a, b, alpha);
-  if (Recorder r{"add", a, b})
-    r.record(y, wrt(a, [](Tensor dy) { return dy; }),
-             wrt(b, [alpha](const Tensor& dy) { return dy * alpha; }));
-  return y;
+  return record_binary("add", raw::add(a, b, alpha), a, b, &same,
+                       [alpha](const Tensor& dy) { return dy * alpha; });
 }
 Tensor add(const Tensor& a, Number b, Number alpha) {
   const OpCall call("add", {{"a", a}});
@@ -381,7 +359,7 @@ Tensor addcmul(const Tensor& x, const Tensor& a, const Tensor& b, double value) 
   const OpCall call("addcmul", {{"x", x}, {"a", a}, {"b", b}});
   Tensor y = raw::addcmul(x, a, b, value);
   if (Recorder r{"addcmul", x, a, b})
-    r.record(y, wrt(x, [](Tensor dy) { return dy; }),
+    r.record(y, wrt(x, &same),
              wrt(a, [b = r.save(b), value](const Tensor& dy) { return dy * b.get() * value; }),
              wrt(b, [a = r.save(a), value](const Tensor& dy) { return dy * a.get() * value; }));
   return y;
@@ -391,7 +369,7 @@ Tensor addcdiv(const Tensor& x, const Tensor& a, const Tensor& b, double value) 
   const OpCall call("addcdiv", {{"x", x}, {"a", a}, {"b", b}});
   Tensor y = raw::addcdiv(x, a, b, value);
   if (Recorder r{"addcdiv", x, a, b})
-    r.record(y, wrt(x, [](Tensor dy) { return dy; }),
+    r.record(y, wrt(x, &same),
              wrt(a, [b = r.save(b), value](const Tensor& dy) { return dy / b.get() * value; }),
              wrt(b, [a = r.save(a), b = r.save(b), value](const Tensor& dy) {
                return dy * (a.get() / square(b.get())) * -value;
@@ -445,7 +423,7 @@ Tensor clamp(const Tensor& x, const Tensor& low, const Tensor& high) {
 
 Tensor neg(const Tensor& x) {
   const OpCall call("neg", {{"x", x}});
-  return autograd::record_unary("neg", x, raw::unary<functors::Neg>(x), [](const Tensor& dy) { return -dy; });
+  return autograd::record_unary("neg", x, raw::unary<functors::Neg>(x), &negated);
 }
 
 Tensor abs(const Tensor& x) {
@@ -496,7 +474,7 @@ Tensor copysign(const Tensor& a, const Tensor& b) {
                    return dy * (sign(a.get()) *
                                 raw::binary<functors::Copysign>(raw::operand(1, b.get()), b.get()));
                  }),
-             wrt(b, [](const Tensor& dy) { return dy * 0; }));
+             wrt(b, &none));
   return y;
 }
 
@@ -504,7 +482,7 @@ Tensor heaviside(const Tensor& x, const Tensor& at_zero) {
   const OpCall call("heaviside", {{"x", x}, {"at_zero", at_zero}});
   Tensor y = raw::binary<functors::Heaviside>(x, at_zero);
   if (Recorder r{"heaviside", x, at_zero})
-    r.record(y, wrt(x, [](const Tensor& dy) { return dy * 0; }),
+    r.record(y, wrt(x, &none),
              wrt(at_zero, [x = r.save(x)](const Tensor& dy) { return where(eq(x.get(), 0), dy, 0); }));
   return y;
 }
@@ -541,46 +519,31 @@ Tensor frac(const Tensor& x) {
 
 namespace {
 
-// Runs the in-place op `write` on x with an operand y, a tensor or a number. In-place ops record nothing.
+// Runs the in-place op `write` on x with an operand y, a tensor or a number, and further arguments. In-place ops
+// record nothing.
 // Errors: StateError if an open recording follows x.
-template <class Y, class F> void write_in_place(const char* op, const Tensor& x, const Y& y, F write) {
+template <class Y, class... More>
+void write_in_place(const char* op, const Tensor& x, const Y& y,
+                    void (*write)(const Tensor&, Operand<Y>, std::type_identity_t<More>...), More... more) {
   const OpCall call(op, {{"x", x}});
   if constexpr (std::is_same_v<Y, Tensor>) const OpCall checks_operand(op, {{"y", y}});
   autograd::check_in_place(op, x);
-  write();
+  write(x, y, more...);
 }
 
 }  // namespace
 
-void add_(const Tensor& x, const Tensor& y) {
-  write_in_place("add_", x, y, [&] { raw::add_(x, y); });
-}
-void add_(const Tensor& x, const Tensor& y, Number alpha) {
-  write_in_place("add_", x, y, [&] { raw::add_(x, y, alpha); });
-}
-void add_(const Tensor& x, Number y) {
-  write_in_place("add_", x, y, [&] { raw::add_(x, y); });
-}
-void sub_(const Tensor& x, const Tensor& y) {
-  write_in_place("sub_", x, y, [&] { raw::sub_(x, y); });
-}
-void sub_(const Tensor& x, Number y) {
-  write_in_place("sub_", x, y, [&] { raw::sub_(x, y); });
-}
-void mul_(const Tensor& x, const Tensor& y) {
-  write_in_place("mul_", x, y, [&] { raw::mul_(x, y); });
-}
-void mul_(const Tensor& x, Number y) {
-  write_in_place("mul_", x, y, [&] { raw::mul_(x, y); });
-}
-void div_(const Tensor& x, const Tensor& y) {
-  write_in_place("div_", x, y, [&] { raw::div_(x, y); });
-}
-void div_(const Tensor& x, Number y) {
-  write_in_place("div_", x, y, [&] { raw::div_(x, y); });
-}
+void add_(const Tensor& x, const Tensor& y) { write_in_place("add_", x, y, raw::add_); }
+void add_(const Tensor& x, const Tensor& y, Number alpha) { write_in_place("add_", x, y, raw::add_, alpha); }
+void add_(const Tensor& x, Number y) { write_in_place("add_", x, y, raw::add_); }
+void sub_(const Tensor& x, const Tensor& y) { write_in_place("sub_", x, y, raw::sub_); }
+void sub_(const Tensor& x, Number y) { write_in_place("sub_", x, y, raw::sub_); }
+void mul_(const Tensor& x, const Tensor& y) { write_in_place("mul_", x, y, raw::mul_); }
+void mul_(const Tensor& x, Number y) { write_in_place("mul_", x, y, raw::mul_); }
+void div_(const Tensor& x, const Tensor& y) { write_in_place("div_", x, y, raw::div_); }
+void div_(const Tensor& x, Number y) { write_in_place("div_", x, y, raw::div_); }
 void lerp_(const Tensor& x, const Tensor& y, double weight) {
-  write_in_place("lerp_", x, y, [&] { raw::lerp_(x, y, weight); });
+  write_in_place("lerp_", x, y, raw::lerp_, weight);
 }
 void clamp_(const Tensor& x, std::optional<Number> low, std::optional<Number> high) {
   const OpCall call("clamp_", {{"x", x}});
@@ -594,8 +557,9 @@ namespace {
 
 // Computes x op= y: in place, or, when an open recording follows an operand, as a new recorded tensor that is
 // assigned to the handle x; other handles then keep the old values.
-template <class Y, class Op, class InPlace>
-Tensor& assign_or_update(const char* name, Tensor& x, const Y& y, Op op, InPlace in_place) {
+template <class Y, class Op>
+Tensor& assign_or_update(const char* name, Tensor& x, const Y& y, Op op,
+                         void (*in_place)(const Tensor&, Operand<Y>)) {
   bool recorded = x.defined() && autograd::is_tracked(x);
   if constexpr (std::is_same_v<Y, Tensor>) recorded = recorded || (y.defined() && autograd::is_tracked(y));
   if (!recorded) return in_place(x, y), x;
@@ -612,29 +576,19 @@ Tensor& assign_or_update(const char* name, Tensor& x, const Y& y, Op op, InPlace
 
 }  // namespace
 
-Tensor& operator+=(Tensor& x, const Tensor& y) {
-  return assign_or_update("add_", x, y, std::plus<>(), [](auto& a, auto& b) { add_(a, b); });
-}
+Tensor& operator+=(Tensor& x, const Tensor& y) { return assign_or_update("add_", x, y, std::plus<>(), add_); }
 Tensor& operator-=(Tensor& x, const Tensor& y) {
-  return assign_or_update("sub_", x, y, std::minus<>(), [](auto& a, auto& b) { sub_(a, b); });
+  return assign_or_update("sub_", x, y, std::minus<>(), sub_);
 }
 Tensor& operator*=(Tensor& x, const Tensor& y) {
-  return assign_or_update("mul_", x, y, std::multiplies<>(), [](auto& a, auto& b) { mul_(a, b); });
+  return assign_or_update("mul_", x, y, std::multiplies<>(), mul_);
 }
 Tensor& operator/=(Tensor& x, const Tensor& y) {
-  return assign_or_update("div_", x, y, std::divides<>(), [](auto& a, auto& b) { div_(a, b); });
+  return assign_or_update("div_", x, y, std::divides<>(), div_);
 }
-Tensor& operator+=(Tensor& x, Number y) {
-  return assign_or_update("add_", x, y, std::plus<>(), [](auto& a, auto& b) { add_(a, b); });
-}
-Tensor& operator-=(Tensor& x, Number y) {
-  return assign_or_update("sub_", x, y, std::minus<>(), [](auto& a, auto& b) { sub_(a, b); });
-}
-Tensor& operator*=(Tensor& x, Number y) {
-  return assign_or_update("mul_", x, y, std::multiplies<>(), [](auto& a, auto& b) { mul_(a, b); });
-}
-Tensor& operator/=(Tensor& x, Number y) {
-  return assign_or_update("div_", x, y, std::divides<>(), [](auto& a, auto& b) { div_(a, b); });
-}
+Tensor& operator+=(Tensor& x, Number y) { return assign_or_update("add_", x, y, std::plus<>(), add_); }
+Tensor& operator-=(Tensor& x, Number y) { return assign_or_update("sub_", x, y, std::minus<>(), sub_); }
+Tensor& operator*=(Tensor& x, Number y) { return assign_or_update("mul_", x, y, std::multiplies<>(), mul_); }
+Tensor& operator/=(Tensor& x, Number y) { return assign_or_update("div_", x, y, std::divides<>(), div_); }
 
 }  // namespace gradus

@@ -65,8 +65,7 @@ Tensor masked_scale(Tensor x, const Tensor& mask, double scale) {
 // Writes y into x's buffer if x is its only owner.
 Tensor dropout(Tensor&& x, double p, bool training) {
   const OpCall call("dropout", {{"x", x}});
-  if (!(p >= 0 && p <= 1)) throw ValueError("dropout", "expected a probability between 0 and 1, got ", p);
-  check_floating("dropout", "x", x);
+  check("dropout", x, p);
   if (!training || p == 0) return std::move(x);
   const double scale = p == 1 ? 0 : 1 / (1 - p);
   const auto [y, mask] = raw::dropout(x, 1 - p, scale, autograd::may_reuse(x) ? detach(x) : Tensor());

@@ -43,9 +43,23 @@ ValuesAndIndices record_selection(const char* op, const Tensor& x, std::pair<Ten
   return {std::move(values), std::move(indices)};
 }
 
+// median, nanmedian and mode along a dim.
+ValuesAndIndices select_along(const char* op, const Tensor& x, raw::Selection what, const DimOptions& o) {
+  const OpCall call(op, {{"x", x}});
+  return record_selection(op, x, raw::select_along(x, what, o.dim, o.keepdim, op), o.dim, !o.keepdim);
+}
+
+// unique, and with `consecutive` unique_consecutive.
+template <class O> UniqueResult find_unique(const char* op, const Tensor& x, const O& o, bool consecutive) {
+  const OpCall call(op, {{"x", x}});
+  raw::Unique u = raw::unique(x, o.dim, consecutive, {o.return_inverse, o.return_counts, o.return_index});
+  return {std::move(u.values), std::move(u.inverse), std::move(u.counts), std::move(u.index)};
+}
+
 // Returns the median of all elements, []; NaN for a floating-point x without elements.
 // Grad: dy divided evenly among the elements that equal the median.
 Tensor median_of_all(const char* op, const Tensor& x, raw::Selection what) {
+  const OpCall call(op, {{"x", x}});
   if (x.numel() == 0 && is_floating(x.dtype())) {
     const double nan = std::numeric_limits<double>::quiet_NaN();
     return to(reshape(sum(x) + nan, {}), x.dtype());  // autocast sums in f32
@@ -86,46 +100,24 @@ ValuesAndIndices kthvalue(const Tensor& x, int64_t k, const DimOptions& options)
                           !options.keepdim);
 }
 
-Tensor median(const Tensor& x) {
-  const OpCall call("median", {{"x", x}});
-  return median_of_all("median", x, raw::Selection::kMedian);
-}
-Tensor nanmedian(const Tensor& x) {
-  const OpCall call("nanmedian", {{"x", x}});
-  return median_of_all("nanmedian", x, raw::Selection::kNanMedian);
-}
+Tensor median(const Tensor& x) { return median_of_all("median", x, raw::Selection::kMedian); }
+Tensor nanmedian(const Tensor& x) { return median_of_all("nanmedian", x, raw::Selection::kNanMedian); }
 
 ValuesAndIndices median(const Tensor& x, const DimOptions& options) {
-  const OpCall call("median", {{"x", x}});
-  return record_selection(
-      "median", x, raw::select_along(x, raw::Selection::kMedian, options.dim, options.keepdim, "median"),
-      options.dim, !options.keepdim);
+  return select_along("median", x, raw::Selection::kMedian, options);
 }
 ValuesAndIndices nanmedian(const Tensor& x, const DimOptions& options) {
-  const OpCall call("nanmedian", {{"x", x}});
-  return record_selection(
-      "nanmedian", x,
-      raw::select_along(x, raw::Selection::kNanMedian, options.dim, options.keepdim, "nanmedian"),
-      options.dim, !options.keepdim);
+  return select_along("nanmedian", x, raw::Selection::kNanMedian, options);
 }
 ValuesAndIndices mode(const Tensor& x, const DimOptions& options) {
-  const OpCall call("mode", {{"x", x}});
-  return record_selection("mode", x,
-                          raw::select_along(x, raw::Selection::kMode, options.dim, options.keepdim, "mode"),
-                          options.dim, !options.keepdim);
+  return select_along("mode", x, raw::Selection::kMode, options);
 }
 
 UniqueResult unique(const Tensor& x, const UniqueOptions& options) {
-  const OpCall call("unique", {{"x", x}});
-  raw::Unique u = raw::unique(x, options.dim, false,
-                              {options.return_inverse, options.return_counts, options.return_index});
-  return {std::move(u.values), std::move(u.inverse), std::move(u.counts), std::move(u.index)};
+  return find_unique("unique", x, options, false);
 }
 UniqueResult unique_consecutive(const Tensor& x, const UniqueConsecutiveOptions& options) {
-  const OpCall call("unique_consecutive", {{"x", x}});
-  raw::Unique u = raw::unique(x, options.dim, true,
-                              {options.return_inverse, options.return_counts, options.return_index});
-  return {std::move(u.values), std::move(u.inverse), std::move(u.counts), std::move(u.index)};
+  return find_unique("unique_consecutive", x, options, true);
 }
 
 Tensor bincount(const Tensor& x, const BincountOptions& options) {

@@ -17,7 +17,6 @@
 #include "gradus/autograd/ops/concat.h"
 #include "gradus/autograd/ops/copy.h"
 #include "gradus/autograd/ops/index.h"
-#include "gradus/autograd/ops/math.h"
 #include "gradus/autograd/ops/precision.h"
 #include "gradus/autograd/ops/random.h"
 #include "gradus/autograd/ops/view.h"
@@ -316,17 +315,6 @@ std::vector<int64_t> fractional_output(const char* op, const Tensor& x,
   return out;
 }
 
-// Calls f for each position in a kernel of this size, row-major.
-template <class F> void for_each_offset(const std::vector<int64_t>& kernel, const F& f) {
-  const Shape shape(kernel);
-  for (int64_t i = 0; i < shape.product(); ++i) {
-    std::vector<int64_t> offset(kernel.size());
-    int64_t rest = i;
-    for (size_t d = kernel.size(); d-- > 0; rest /= kernel[d]) offset[d] = rest % kernel[d];
-    f(offset);
-  }
-}
-
 // The positions of the maxima are found without recording; the result reads x there.
 template <class Size>
 std::pair<Tensor, Tensor> fractional_max_pool(const char* op, const Tensor& x,
@@ -367,14 +355,14 @@ std::pair<Tensor, Tensor> fractional_max_pool(const char* op, const Tensor& x,
   first = reshape(first, {N, C, shape.product() / std::max<int64_t>(N * C, 1)});
   const Tensor image = reshape(x, {N, C, x.numel() / std::max<int64_t>(N * C, 1)}), values = detach(image);
   Tensor position = first, best;
-  for_each_offset(kernel, [&](const std::vector<int64_t>& offset) {
-    int64_t distance = 0;
-    for (size_t d = 0; d < offset.size(); ++d) distance += offset[d] * strides[d];
+  for (int64_t i = 0; i < Shape(kernel).product(); ++i) {  // the elements of a window, row-major
+    int64_t distance = 0, rest = i;
+    for (size_t d = kernel.size(); d-- > 0; rest /= kernel[d]) distance += rest % kernel[d] * strides[d];
     const Tensor at = distance == 0 ? first : first + distance, v = gather(values, 2, at);
     const Tensor larger = best.defined() ? logical_or(gt(v, best), isnan(v)) : Tensor();
     position = best.defined() ? where(larger, at, position) : at;
     best = best.defined() ? where(larger, v, best) : v;
-  });
+  }
   return {reshape(gather(image, 2, position), shape), reshape(position, shape)};
 }
 

@@ -97,33 +97,33 @@ Tensor add_product(const char* op, const Tensor& c, const Tensor& a, const Tenso
 
 }  // namespace
 
-Tensor mm(const Tensor& a, const Tensor& b) {
-  const OpCall call("mm", {{"a", a}, {"b", b}});
-  if (autograd::Casting cast{"mm"}) return mm(cast(a), cast(b));
-  check_product("mm", a, 2, b, 2);
+namespace {
+
+// Returns the product of operands with these numbers of dims. `b_name`: of b in errors.
+Tensor product(const char* op, autograd::CastOp cast_op, const Tensor& a, int a_dims, const Tensor& b,
+               int b_dims, const char* b_name = "b") {
+  const OpCall call(op, {{"a", a}, {b_name, b}});
+  if (autograd::Casting cast{cast_op, a, b})
+    return product(op, cast_op, cast(a), a_dims, cast(b), b_dims, b_name);
+  check_product(op, a, a_dims, b, b_dims);
   return matmul(a, b);
 }
-
-Tensor bmm(const Tensor& a, const Tensor& b) {
-  const OpCall call("bmm", {{"a", a}, {"b", b}});
-  if (autograd::Casting cast{"bmm"}) return bmm(cast(a), cast(b));
-  check_product("bmm", a, 3, b, 3);
-  return matmul(a, b);
+// The same for beta c + alpha a b.
+Tensor added_product(const char* op, autograd::CastOp cast_op, const Tensor& c, const Tensor& a, int a_dims,
+                     const Tensor& b, int b_dims, const AddmmOptions& o, const char* b_name = "b") {
+  const OpCall call(op, {{"c", c}, {"a", a}, {b_name, b}});
+  if (autograd::Casting cast{cast_op})
+    return added_product(op, cast_op, cast(c), cast(a), a_dims, cast(b), b_dims, o, b_name);
+  check_product(op, a, a_dims, b, b_dims);
+  return add_product(op, c, a, b, o);
 }
 
-Tensor mv(const Tensor& a, const Tensor& v) {
-  const OpCall call("mv", {{"a", a}, {"v", v}});
-  if (autograd::Casting cast{"mv"}) return mv(cast(a), cast(v));
-  check_product("mv", a, 2, v, 1);
-  return matmul(a, v);
-}
+}  // namespace
 
-Tensor dot(const Tensor& a, const Tensor& b) {
-  const OpCall call("dot", {{"a", a}, {"b", b}});
-  if (autograd::Casting cast{"dot", a, b}) return dot(cast(a), cast(b));
-  check_product("dot", a, 1, b, 1);
-  return matmul(a, b);
-}
+Tensor mm(const Tensor& a, const Tensor& b) { return product("mm", "mm", a, 2, b, 2); }
+Tensor bmm(const Tensor& a, const Tensor& b) { return product("bmm", "bmm", a, 3, b, 3); }
+Tensor mv(const Tensor& a, const Tensor& v) { return product("mv", "mv", a, 2, v, 1, "v"); }
+Tensor dot(const Tensor& a, const Tensor& b) { return product("dot", "dot", a, 1, b, 1); }
 
 Tensor inner(const Tensor& a, const Tensor& b) {
   const OpCall call("inner", {{"a", a}, {"b", b}});
@@ -144,24 +144,13 @@ Tensor outer(const Tensor& a, const Tensor& b) {
 }
 
 Tensor addmm(const Tensor& c, const Tensor& a, const Tensor& b, const AddmmOptions& options) {
-  const OpCall call("addmm", {{"c", c}, {"a", a}, {"b", b}});
-  if (autograd::Casting cast{"addmm"}) return addmm(cast(c), cast(a), cast(b), options);
-  check_product("addmm", a, 2, b, 2);
-  return add_product("addmm", c, a, b, options);
+  return added_product("addmm", "addmm", c, a, 2, b, 2, options);
 }
-
 Tensor addmv(const Tensor& c, const Tensor& a, const Tensor& v, const AddmmOptions& options) {
-  const OpCall call("addmv", {{"c", c}, {"a", a}, {"v", v}});
-  if (autograd::Casting cast{"addmv"}) return addmv(cast(c), cast(a), cast(v), options);
-  check_product("addmv", a, 2, v, 1);
-  return add_product("addmv", c, a, v, options);
+  return added_product("addmv", "addmv", c, a, 2, v, 1, options, "v");
 }
-
 Tensor baddbmm(const Tensor& c, const Tensor& a, const Tensor& b, const AddmmOptions& options) {
-  const OpCall call("baddbmm", {{"c", c}, {"a", a}, {"b", b}});
-  if (autograd::Casting cast{"baddbmm"}) return baddbmm(cast(c), cast(a), cast(b), options);
-  check_product("baddbmm", a, 3, b, 3);
-  return add_product("baddbmm", c, a, b, options);
+  return added_product("baddbmm", "baddbmm", c, a, 3, b, 3, options);
 }
 
 Tensor bilinear(const Tensor& a, const Tensor& b, const Tensor& w, const Tensor& bias) {

@@ -6,7 +6,6 @@
 #include "gradus/autograd/ops/losses/ctc_loss.h"
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 #include <vector>
 

@@ -9,8 +9,8 @@ namespace gradus {
 struct CtcLossOptions {
   int64_t blank = 0;  // the class of no label
   Reduction reduction = Reduction::kMean;
-  bool zero_infinity =
-      false;  // a loss of infinity, of a target longer than its input, and its gradient become 0
+  // An infinite loss, of a target that is longer than its input, and its gradient become 0.
+  bool zero_infinity = false;
 };
 
 // Returns -log of the probability of the targets: the sum over all sequences of classes, one per frame, that give the
