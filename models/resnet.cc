@@ -3,9 +3,6 @@
 // parameters. Errors in options are ValueErrors of the constructor; those in shapes come from the layers.
 #include "gradus/models/resnet.h"
 
-#include <array>
-#include <charconv>
-#include <functional>
 #include <utility>
 
 #include "gradus/autograd/functional.h"
@@ -153,15 +150,13 @@ void check(const Options& o) {
 
 Options options_of(std::vector<int64_t> stages, Options::Block block, ResNetHead head, int64_t groups = 1,
                    int64_t width_per_group = 64) {
-  Options o;
-  o.stages = std::move(stages);
-  o.block = block;
-  o.groups = groups;
-  o.width_per_group = width_per_group;
-  o.classes = head.classes;
-  o.zero_init_residual = head.zero_init_residual;
-  o.checkpoint = head.checkpoint;
-  return o;
+  return {.stages = std::move(stages),
+          .block = block,
+          .groups = groups,
+          .width_per_group = width_per_group,
+          .classes = head.classes,
+          .zero_init_residual = head.zero_init_residual,
+          .checkpoint = head.checkpoint};
 }
 
 // Returns the mean over H and W. Shapes: h [N, C, H, W] -> [N, C].
@@ -248,15 +243,14 @@ void ResNet::build() {
     layers_.push_back(std::move(layer));
     return l;
   };
-  if (o.stem == Options::Stem::kImageNet)
-    add(std::make_unique<nn::Conv2d>(
-        this, "conv1",
-        nn::Conv2dOptions{
-            .in = o.in, .out = o.width, .kernel = 7, .stride = 2, .padding = 3, .bias = false}));
-  else
-    add(std::make_unique<nn::Conv2d>(
-        this, "conv1",
-        nn::Conv2dOptions{.in = o.in, .out = o.width, .kernel = 3, .padding = 1, .bias = false}));
+  const bool is_large = o.stem == Options::Stem::kImageNet;
+  add(std::make_unique<nn::Conv2d>(this, "conv1",
+                                   nn::Conv2dOptions{.in = o.in,
+                                                     .out = o.width,
+                                                     .kernel = is_large ? 7 : 3,
+                                                     .stride = is_large ? 2 : 1,
+                                                     .padding = is_large ? 3 : 1,
+                                                     .bias = false}));
   add(std::make_unique<nn::BatchNorm2d>(this, "bn1", nn::BatchNormOptions{.features = o.width}));
   int64_t in = o.width, width = o.width;
   for (size_t s = 0; s < o.stages.size(); ++s, width *= 2) {

@@ -194,17 +194,16 @@ PackedLSTMResult Recurrent<O, gates>::run(const PackedSequence& x, const LSTMSta
   return {{r.output, x.batch_sizes, x.sorted_indices}, {ordered(r.state.h, back), ordered(r.state.c, back)}};
 }
 
+namespace {
+RNNResult without_cell_state(const LSTMResult& r) { return {r.output, r.state.h}; }
+PackedRNNResult without_cell_state(const PackedLSTMResult& r) { return {r.output, r.state.h}; }
+}  // namespace
+
 RNNResult RNN::operator()(const Tensor& x, const Tensor& h) {
-  return call([&] {
-    LSTMResult r = run(x, {h, {}});
-    return RNNResult{r.output, r.state.h};
-  });
+  return call([&] { return without_cell_state(run(x, {h, {}})); });
 }
 PackedRNNResult RNN::operator()(const PackedSequence& x, const Tensor& h) {
-  return call([&] {
-    PackedLSTMResult r = run(x, {h, {}});
-    return PackedRNNResult{r.output, r.state.h};
-  });
+  return call([&] { return without_cell_state(run(x, {h, {}})); });
 }
 LSTMResult LSTM::operator()(const Tensor& x, const LSTMState& state) {
   return call([&] { return run(x, state); });
@@ -213,16 +212,10 @@ PackedLSTMResult LSTM::operator()(const PackedSequence& x, const LSTMState& stat
   return call([&] { return run(x, state); });
 }
 RNNResult GRU::operator()(const Tensor& x, const Tensor& h) {
-  return call([&] {
-    LSTMResult r = run(x, {h, {}});
-    return RNNResult{r.output, r.state.h};
-  });
+  return call([&] { return without_cell_state(run(x, {h, {}})); });
 }
 PackedRNNResult GRU::operator()(const PackedSequence& x, const Tensor& h) {
-  return call([&] {
-    PackedLSTMResult r = run(x, {h, {}});
-    return PackedRNNResult{r.output, r.state.h};
-  });
+  return call([&] { return without_cell_state(run(x, {h, {}})); });
 }
 
 LSTMState RNN::step(const Direction& d, const Tensor& x_gates, const LSTMState& state) {
