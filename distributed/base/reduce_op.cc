@@ -96,81 +96,56 @@ template <class F> void for_blocks(int64_t n, F&& f) {
   for (int64_t first = 0; first < n; first += kBlock) f(first, std::min(kBlock, n - first));
 }
 
-// Reduces values in their own type. all_into: `count` >= 1 inputs of n elements; divisor 1: no division.
-template <class T> struct Plain {
-  template <class Op>
-  static void all_into(T* out, const void* const* inputs, int count, int64_t n, int divisor, Op op) {
-    const auto input = [&](int i) { return static_cast<const T*>(inputs[i]); };
-    if (count == 1) {
-      if (n > 0 && out != input(0)) std::memcpy(out, input(0), n * sizeof(T));
-      if (divisor != 1) divide(out, n, divisor);
-      return;
+// Whether values of T are combined in f32.
+template <class T> constexpr bool kIsWidened = std::is_same_v<T, f16> || std::is_same_v<T, bf16>;
+
+// Reduces `count` >= 1 inputs of n elements; divisor 1: no division.
+template <class T, class Op>
+void all_into(T* out, const void* const* inputs, int count, int64_t n, int divisor, Op op) {
+  const auto input = [&](int i) { return static_cast<const T*>(inputs[i]); };
+  if (count == 1) {
+    if (n > 0 && out != input(0)) std::memcpy(out, input(0), n * sizeof(T));
+    if (divisor != 1) divide(out, n, divisor);
+    return;
+  }
+  for_blocks(n, [&](int64_t first, int64_t m) {
+    T partial[kBlock];  // not `out`, which may be an input that is still to come
+    const T* sum = input(0) + first;
+    for (int i = 1; i < count - 1; ++i) {
+      combine(partial, sum, input(i) + first, m, op);
+      sum = partial;
     }
-    for_blocks(n, [&](int64_t first, int64_t m) {
-      T partial[kBlock];  // not `out`, which may be an input that is still to come
-      const T* sum = input(0) + first;
-      for (int i = 1; i < count - 1; ++i) {
-        combine(partial, sum, input(i) + first, m, op);
-        sum = partial;
-      }
-      combine(out + first, sum, input(count - 1) + first, m, op);
-      if (divisor != 1) divide(out + first, m, divisor);
-    });
-  }
-};
+    combine(out + first, sum, input(count - 1) + first, m, op);
+    if (divisor != 1) divide(out + first, m, divisor);
+  });
+}
 
-// Reduces 16-bit floats in f32.
-template <class T> struct Widened {
-  template <class Op>
-  static void all_into(T* out, const void* const* inputs, int count, int64_t n, int divisor, Op op) {
-    for_blocks(n, [&](int64_t first, int64_t m) {
-      float sum[kBlock], x[kBlock];
-      load(sum, static_cast<const T*>(inputs[0]) + first, m);
-      for (int i = 1; i < count; ++i) {
-        load(x, static_cast<const T*>(inputs[i]) + first, m);
-        combine(sum, sum, x, m, op);
-      }
-      if (divisor != 1) divide(sum, m, divisor);
-      store(out + first, sum, m);
-    });
-  }
-};
-
-// Calls f.operator()<T, Reduction, Value>(op). T is how values of `dtype` are stored, Reduction reduces them,
-// and Value is the type of the arithmetic.
-template <class F> void dispatch_reduction(DType dtype, ReduceOp op, F&& f) {
-  switch (dtype) {
-    case DType::kF16:
-      return f.template operator()<f16, Widened<f16>, float>(op);
-    case DType::kBF16:
-      return f.template operator()<bf16, Widened<bf16>, float>(op);
-    case DType::kF64:
-      return f.template operator()<double, Plain<double>, double>(op);
-    case DType::kF32:
-      return f.template operator()<float, Plain<float>, float>(op);
-    case DType::kI64:
-      return f.template operator()<int64_t, Plain<int64_t>, int64_t>(op);
-    case DType::kI32:
-      return f.template operator()<int32_t, Plain<int32_t>, int32_t>(op);
-    case DType::kI16:
-      return f.template operator()<int16_t, Plain<int16_t>, int16_t>(op);
-    case DType::kI8:
-      return f.template operator()<int8_t, Plain<int8_t>, int8_t>(op);
-    case DType::kU8:
-      return f.template operator()<uint8_t, Plain<uint8_t>, uint8_t>(op);
-    case DType::kBool:  // bytes that are 0 or 1
-      if (op == ReduceOp::kSum || op == ReduceOp::kMax) op = ReduceOp::kBor;
-      if (op == ReduceOp::kProduct || op == ReduceOp::kMin) op = ReduceOp::kBand;
-      return f.template operator()<uint8_t, Plain<uint8_t>, uint8_t>(op);
-  }
-  throw InternalError("reduction of unknown dtype ", int(dtype));
+// The same for 16-bit floats.
+template <class T, class Op>
+  requires kIsWidened<T>
+void all_into(T* out, const void* const* inputs, int count, int64_t n, int divisor, Op op) {
+  for_blocks(n, [&](int64_t first, int64_t m) {
+    float sum[kBlock], x[kBlock];
+    load(sum, static_cast<const T*>(inputs[0]) + first, m);
+    for (int i = 1; i < count; ++i) {
+      load(x, static_cast<const T*>(inputs[i]) + first, m);
+      combine(sum, sum, x, m, op);
+    }
+    if (divisor != 1) divide(sum, m, divisor);
+    store(out + first, sum, m);
+  });
 }
 
 void reduce_and_divide(void* out, const void* const* inputs, int count, int64_t n, DType dtype, ReduceOp op,
                        int divisor) {
-  dispatch_reduction(dtype, op, [&]<class T, class Reduction, class Value>(ReduceOp op) {
-    dispatch_op<Value>(
-        op, [&](auto f) { Reduction::all_into(static_cast<T*>(out), inputs, count, n, divisor, f); });
+  if (dtype == DType::kBool) {  // bytes that are 0 or 1
+    dtype = DType::kU8;
+    if (op == ReduceOp::kSum || op == ReduceOp::kMax) op = ReduceOp::kBor;
+    if (op == ReduceOp::kProduct || op == ReduceOp::kMin) op = ReduceOp::kBand;
+  }
+  dispatch_all(dtype, [&]<class T>() {
+    dispatch_op<std::conditional_t<kIsWidened<T>, float, T>>(
+        op, [&](auto f) { all_into(static_cast<T*>(out), inputs, count, n, divisor, f); });
   });
 }
 
@@ -201,29 +176,21 @@ void finish_reduce(void* x, int64_t n, DType dtype, ReduceOp op, int size) {
 }
 
 void scale_into(void* out, const void* in, int64_t n, DType dtype, double factor) {
-  const auto plain = [&]<class T>(T* to, const T* from) {
-    for (int64_t i = 0; i < n; ++i) to[i] = from[i] * T(factor);
-  };
-  const auto widened = [&]<class T>(T* to, const T* from) {
-    for_blocks(n, [&](int64_t first, int64_t m) {
-      float x[kBlock];
-      load(x, from + first, m);
-      for (int64_t i = 0; i < m; ++i) x[i] *= float(factor);
-      store(to + first, x, m);
-    });
-  };
-  switch (dtype) {
-    case DType::kF64:
-      return plain(static_cast<double*>(out), static_cast<const double*>(in));
-    case DType::kF32:
-      return plain(static_cast<float*>(out), static_cast<const float*>(in));
-    case DType::kF16:
-      return widened(static_cast<f16*>(out), static_cast<const f16*>(in));
-    case DType::kBF16:
-      return widened(static_cast<bf16*>(out), static_cast<const bf16*>(in));
-    default:
+  dispatch_all(dtype, [&]<class T>() {
+    T* const to = static_cast<T*>(out);
+    const T* const from = static_cast<const T*>(in);
+    if constexpr (kIsWidened<T>)
+      for_blocks(n, [&](int64_t first, int64_t m) {
+        float x[kBlock];
+        load(x, from + first, m);
+        for (int64_t i = 0; i < m; ++i) x[i] *= float(factor);
+        store(to + first, x, m);
+      });
+    else if constexpr (std::is_floating_point_v<T>)
+      for (int64_t i = 0; i < n; ++i) to[i] = from[i] * T(factor);
+    else
       throw InternalError("premul_sum of ", name_of(dtype));
-  }
+  });
 }
 
 }  // namespace gradus::dist
