@@ -22,12 +22,18 @@ Tensor activated(const TransformerEncoderLayerOptions& o, Tensor x) {
   return o.activation == TransformerActivation::kGELU ? gelu(x) : relu(std::move(x));
 }
 
-// Adds the layers and the norm of an encoder or decoder; `type` names it in errors.
-template <class Stack> void add_layers_and_norm(const char* type, Stack& stack) {
+// norm(x + block(x)), or with norm_first x + block(norm(x)).
+template <class Block>
+Tensor with_residual(const TransformerEncoderLayerOptions& o, LayerNorm& norm, const Tensor& x, Block block) {
+  return o.norm_first ? x + block(norm(x)) : norm(x + block(x));
+}
+
+// Adds the layers of an encoder or decoder, and returns its norm; `type` names it in errors.
+template <class Stack> std::unique_ptr<LayerNorm> add_layers_to(const char* type, Stack& stack) {
   const auto& o = stack.options();
   if (o.num_layers < 1) throw ValueError(type, "expected num_layers >= 1, got ", *o.num_layers);
   for (int64_t i = 0; i < o.num_layers; ++i) stack.layers.add(o.layer);
-  if (o.norm) stack.norm = std::make_unique<LayerNorm>(&stack, "norm", internal::norm_options(o.layer));
+  return o.norm ? std::make_unique<LayerNorm>(&stack, "norm", internal::norm_options(o.layer)) : nullptr;
 }
 
 }  // namespace
@@ -74,21 +80,14 @@ Tensor TransformerEncoderLayer::feedforward_block(const Tensor& x) {
 }
 
 Tensor TransformerEncoderLayer::encode(const Tensor& x, const TransformerMasks& masks) {
-  if (options().norm_first) {
-    const Tensor h = x + self_attention_block(norm1(x), masks);
-    return h + feedforward_block(norm2(h));
-  }
-  const Tensor h = norm1(x + self_attention_block(x, masks));
-  return norm2(h + feedforward_block(h));
+  const auto attend = [&](const Tensor& v) { return self_attention_block(v, masks); };
+  const Tensor h = with_residual(options(), norm1, x, attend);
+  return with_residual(options(), norm2, h, [&](const Tensor& v) { return feedforward_block(v); });
 }
 
-TransformerEncoder::TransformerEncoder(Module* parent, std::string name, Options options)
-    : LayerWith(parent, std::move(name), options) {
-  add_layers();
+std::unique_ptr<LayerNorm> TransformerEncoder::add_layers() {
+  return add_layers_to("TransformerEncoder", *this);
 }
-TransformerEncoder::TransformerEncoder(Options options) : LayerWith(options) { add_layers(); }
-
-void TransformerEncoder::add_layers() { add_layers_and_norm("TransformerEncoder", *this); }
 
 Tensor TransformerEncoderLayer::operator()(const Tensor& x, const TransformerMasks& masks) {
   return call([&] { return encode(x, masks); });
@@ -126,22 +125,15 @@ Tensor TransformerDecoderLayer::operator()(const Tensor& tgt, const Tensor& memo
     const auto feed_forward = [&](const Tensor& x) {
       return dropout3(linear2(dropout(activated(options(), linear1(x)))));
     };
-    if (options().norm_first) {
-      const Tensor g = tgt + attend_self(norm1(tgt)), h = g + attend_memory(norm2(g));
-      return h + feed_forward(norm3(h));
-    }
-    const Tensor g = norm1(tgt + attend_self(tgt)), h = norm2(g + attend_memory(g));
-    return norm3(h + feed_forward(h));
+    const Tensor g = with_residual(options(), norm1, tgt, attend_self);
+    const Tensor h = with_residual(options(), norm2, g, attend_memory);
+    return with_residual(options(), norm3, h, feed_forward);
   });
 }
 
-TransformerDecoder::TransformerDecoder(Module* parent, std::string name, Options options)
-    : ModuleWith(parent, std::move(name), options) {
-  add_layers();
+std::unique_ptr<LayerNorm> TransformerDecoder::add_layers() {
+  return add_layers_to("TransformerDecoder", *this);
 }
-TransformerDecoder::TransformerDecoder(Options options) : ModuleWith(options) { add_layers(); }
-
-void TransformerDecoder::add_layers() { add_layers_and_norm("TransformerDecoder", *this); }
 
 Tensor TransformerDecoder::operator()(const Tensor& tgt, const Tensor& memory,
                                       const TransformerDecoderMasks& masks) {

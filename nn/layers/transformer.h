@@ -91,18 +91,17 @@ extern template class ModuleWith<TransformerEncoderOptions, Layer>;
 // run.
 class TransformerEncoder final : public LayerWith<TransformerEncoderOptions> {
  public:
-  TransformerEncoder(Module* parent, std::string name, Options options);
-  explicit TransformerEncoder(Options options);
+  using LayerWith::LayerWith;
   using LayerWith::operator();
 
   ModuleList<TransformerEncoderLayer> layers{this, "layers"};
-  std::unique_ptr<LayerNorm> norm;  // null unless options().norm
+  std::unique_ptr<LayerNorm> norm = add_layers();  // null unless options().norm
 
   Tensor forward(const Tensor& x) override { return encode(x, {}); }
   Tensor operator()(const Tensor& x, const TransformerMasks& masks);
 
  private:
-  void add_layers();
+  std::unique_ptr<LayerNorm> add_layers();  // returns the norm
   Tensor encode(const Tensor& x, const TransformerMasks& masks);
 };
 
@@ -154,16 +153,15 @@ extern template class ModuleWith<TransformerDecoderOptions>;
 // Shapes, errors: as TransformerDecoderLayer; also ValueError for num_layers < 1.
 class TransformerDecoder final : public ModuleWith<TransformerDecoderOptions> {
  public:
-  TransformerDecoder(Module* parent, std::string name, Options options);
-  explicit TransformerDecoder(Options options);
+  using ModuleWith::ModuleWith;
 
   ModuleList<TransformerDecoderLayer> layers{this, "layers"};
-  std::unique_ptr<LayerNorm> norm;  // null unless options().norm
+  std::unique_ptr<LayerNorm> norm = add_layers();  // null unless options().norm
 
   Tensor operator()(const Tensor& tgt, const Tensor& memory, const TransformerDecoderMasks& masks = {});
 
  private:
-  void add_layers();
+  std::unique_ptr<LayerNorm> add_layers();  // returns the norm
 };
 
 struct TransformerOptions {
