@@ -132,12 +132,8 @@ constexpr Stage kStages[] = {{1, 3, 1, 32, 16, 1},  {6, 3, 2, 16, 24, 2},  {6, 5
 
 EfficientNetOptions scaled(EfficientNetOptions o, double width_mult, double depth_mult, double dropout) {
   o.width_mult = width_mult, o.depth_mult = depth_mult, o.dropout = o.dropout.value_or(dropout);
+  if (width_mult > 1.5) o.eps = 0.001, o.momentum = 0.01;  // of the largest networks
   return o;
-}
-// The same with the batch norms of the largest networks.
-EfficientNetOptions large(EfficientNetOptions o, double width_mult, double depth_mult, double dropout) {
-  o.eps = 0.001, o.momentum = 0.01;
-  return scaled(o, width_mult, depth_mult, dropout);
 }
 
 }  // namespace
@@ -184,9 +180,9 @@ EfficientNetOptions efficientnet_b1(EfficientNetOptions o) { return scaled(o, 1.
 EfficientNetOptions efficientnet_b2(EfficientNetOptions o) { return scaled(o, 1.1, 1.2, 0.3); }
 EfficientNetOptions efficientnet_b3(EfficientNetOptions o) { return scaled(o, 1.2, 1.4, 0.3); }
 EfficientNetOptions efficientnet_b4(EfficientNetOptions o) { return scaled(o, 1.4, 1.8, 0.4); }
-EfficientNetOptions efficientnet_b5(EfficientNetOptions o) { return large(o, 1.6, 2.2, 0.4); }
-EfficientNetOptions efficientnet_b6(EfficientNetOptions o) { return large(o, 1.8, 2.6, 0.5); }
-EfficientNetOptions efficientnet_b7(EfficientNetOptions o) { return large(o, 2.0, 3.1, 0.5); }
+EfficientNetOptions efficientnet_b5(EfficientNetOptions o) { return scaled(o, 1.6, 2.2, 0.4); }
+EfficientNetOptions efficientnet_b6(EfficientNetOptions o) { return scaled(o, 1.8, 2.6, 0.5); }
+EfficientNetOptions efficientnet_b7(EfficientNetOptions o) { return scaled(o, 2.0, 3.1, 0.5); }
 
 void EfficientNet::build() {
   const Options& o = options();
