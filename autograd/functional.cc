@@ -34,12 +34,6 @@ Tensor alias(const char* op, const Tensor& x) {
   return y;
 }
 
-Tensor filled_like(const Tensor& x, double value) {
-  Tensor y = empty_like(x);
-  raw::fill_(y, value);
-  return y;
-}
-
 void check_result(const char* op, const Tensor& y) {
   if (!y.defined()) throw StateError(op, "the function returned an undefined tensor");
 }
@@ -47,7 +41,7 @@ void check_result(const char* op, const Tensor& y) {
 // Returns dy, or ones like y if dy is undefined.
 Tensor default_dy(const char* op, const Tensor& y, const Tensor& dy) {
   check_result(op, y);
-  if (!dy.defined()) return filled_like(y, 1.0);
+  if (!dy.defined()) return ones_like(y);
   if (!(dy.shape() == y.shape()))
     throw ShapeError(op, "dy must have the result's shape: dy ", describe(dy), ", result ", describe(y));
   return dy;
@@ -115,7 +109,7 @@ std::pair<Tensor, std::vector<Tensor>> value_and_grad(const NaryFunction& f, con
   const Tensor value = f(tape.follow("grad", xs));
   std::vector<Tensor> grads = tape.backward({value}, {default_dy("grad", value, dy)});
   for (size_t i = 0; i < xs.size(); ++i)
-    if (!grads[i].defined()) grads[i] = filled_like(xs[i], 0.0);
+    if (!grads[i].defined()) grads[i] = zeros_like(xs[i]);
   return {value, std::move(grads)};
 }
 
@@ -200,7 +194,7 @@ Tensors checked_vs(const char* op, const char* of, const Tensors& xs, const Tens
     if (v.defined() && !(v.shape() == xs[i].shape()))
       throw ShapeError(op, "expected v of the shape of ", of, " ", i, ", ", describe(xs[i]), ", got ",
                        describe(v));
-    checked.push_back(v.defined() ? v : filled_like(xs[i], 1.0));
+    checked.push_back(v.defined() ? v : ones_like(xs[i]));
   }
   return checked;
 }

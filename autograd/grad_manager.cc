@@ -17,7 +17,7 @@
 #include "gradus/autograd/ops/copy.h"
 #include "gradus/tensor/op_call.h"
 #include "gradus/tensor/ops/arithmetic.h"
-#include "gradus/tensor/ops/copy.h"
+#include "gradus/tensor/ops/creation.h"
 #include "gradus/tensor/ops/optim_step.h"
 #include "gradus/tensor/runtime/context.h"
 #include "gradus/tensor/runtime/stream.h"
@@ -44,8 +44,7 @@ struct ManagerState {
     const Stream stream = current_stream(root.device());
     if (!one_.defined() || one_.shape() != root.shape() || one_.dtype() != root.dtype() ||
         one_.storage()->version() != version_ || stream_ != stream || capture_ != capture_id()) {
-      const Tensor one = empty(root.shape(), {root.dtype(), root.device()});
-      raw::fill_(one, 1.0);
+      const Tensor one = ones(root.shape(), {root.dtype(), root.device()});
       mark_ones(one);
       one_ = one;
       version_ = one.storage()->version();

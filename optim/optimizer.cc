@@ -14,6 +14,7 @@
 #include "gradus/optim/scaled_gradient.h"
 #include "gradus/tensor/op_call.h"
 #include "gradus/tensor/ops/copy.h"
+#include "gradus/tensor/ops/creation.h"
 #include "gradus/tensor/runtime/context.h"
 #include "gradus/tensor/runtime/warning.h"
 #include "gradus/tensor/tensor_checks.h"
@@ -74,9 +75,8 @@ void Optimizer::add_param_group(const std::vector<Tensor>& params,
 
 // Returns the initial state tensor number `state` of a parameter, in step_dtype (f32 or f64).
 Tensor Optimizer::new_state(size_t group, size_t state, const Tensor& param) const {
-  const Tensor fresh = empty(*state_shape(state, param), {raw::step_dtype(param.dtype()), param.device()});
-  raw::fill_(fresh, initial_state(group, state));
-  return fresh;
+  return full(*state_shape(state, param), initial_state(group, state),
+              {raw::step_dtype(param.dtype()), param.device()});
 }
 
 std::optional<Shape> Optimizer::state_shape(size_t, const Tensor& param) const { return param.shape(); }
@@ -113,9 +113,7 @@ Tensor Optimizer::device_lr(Device device, size_t group) {
   std::vector<Tensor>& rates = groups_[group].rates;
   for (const Tensor& rate : rates)
     if (rate.device() == device) return rate;
-  const Tensor rate = empty({}, {DType::kF64, device});
-  raw::fill_(rate, group_lr(group));
-  return rates.emplace_back(rate);
+  return rates.emplace_back(full({}, group_lr(group), {DType::kF64, device}));
 }
 
 void Optimizer::count_change(const OptionValues& before, const OptionValues& after) {

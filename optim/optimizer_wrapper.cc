@@ -7,7 +7,7 @@
 #include <algorithm>
 
 #include "gradus/optim/clip_grad.h"
-#include "gradus/tensor/ops/copy.h"
+#include "gradus/tensor/ops/creation.h"
 #include "gradus/tensor/runtime/capture.h"
 #include "gradus/tensor/tensor_checks.h"
 
@@ -60,9 +60,7 @@ bool OptimizerWrapper::should_update() const { return accumulated() + 1 >= batch
 // loss's shape.
 Tensor OptimizerWrapper::loss_weight(const Tensor& loss) const {
   check_one_element(kOp, "the loss", loss);
-  const Tensor share = empty(loss.shape(), {loss.dtype(), loss.device()});
-  raw::fill_(share, 1.0 / double(batches_of_step()));
-  return share;
+  return full(loss.shape(), 1.0 / double(batches_of_step()), {loss.dtype(), loss.device()});
 }
 
 StepOutcome OptimizerWrapper::update_params(const Tensor& loss) { return update_params(manager(), loss); }

@@ -15,6 +15,7 @@
 #include "gradus/tensor/op_call.h"
 #include "gradus/tensor/ops/arrange.h"
 #include "gradus/tensor/ops/copy.h"
+#include "gradus/tensor/ops/creation.h"
 #include "gradus/tensor/ops/view.h"
 #include "gradus/tensor/tensor_checks.h"
 
@@ -264,13 +265,8 @@ Tensor block_diag(const std::vector<Tensor>& xs) {
   std::vector<Tensor> rows;
   for (const Tensor& x : xs) {
     const Tensor m = atleast_2d(x);
-    Tensor zeros[2];
-    for (int side : {0, 1}) {
-      zeros[side] = empty({m.size(0), side == 0 ? before : cols - before - m.size(1)},
-                          {.dtype = m.dtype(), .device = m.device()});
-      raw::fill_(zeros[side], 0);
-    }
-    rows.push_back(cat({zeros[0], m, zeros[1]}, 1));
+    const auto blank = [&](int64_t n) { return zeros({m.size(0), n}, {m.dtype(), m.device()}); };
+    rows.push_back(cat({blank(before), m, blank(cols - before - m.size(1))}, 1));
     before += m.size(1);
   }
   return cat(rows, 0);

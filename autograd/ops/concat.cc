@@ -10,7 +10,7 @@
 #include "gradus/tensor/base/checked.h"
 #include "gradus/tensor/op_call.h"
 #include "gradus/tensor/ops/concat.h"
-#include "gradus/tensor/ops/copy.h"
+#include "gradus/tensor/ops/creation.h"
 #include "gradus/tensor/ops/index.h"
 #include "gradus/tensor/ops/view.h"
 
@@ -22,11 +22,8 @@ std::vector<Tensor> with_zeros(std::vector<Tensor> dys, const std::vector<Shape>
   TensorOptions options;
   for (const Tensor& dy : dys)
     if (dy.defined()) options = {.dtype = dy.dtype(), .device = dy.device()};
-  for (size_t i = 0; i < dys.size(); ++i) {
-    if (dys[i].defined()) continue;
-    dys[i] = empty(shapes[i], options);
-    raw::fill_(dys[i], 0);
-  }
+  for (size_t i = 0; i < dys.size(); ++i)
+    if (!dys[i].defined()) dys[i] = zeros(shapes[i], options);
   return dys;
 }
 

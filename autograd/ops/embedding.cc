@@ -35,9 +35,7 @@ void check_table(const Tensor& weight, const Tensor& index, const char* op) {
 // Returns 1 / (number of occurrences of index[i] in `index`) for index [...] with values below `rows`. The
 // result has shape [..., 1], to scale rows, and dtype f64 if `dtype` is f64, else f32.
 Tensor inverse_frequency(const Tensor& index, int64_t rows, DType dtype) {
-  const Tensor one =
-      empty({index.numel()}, {.dtype = dtype == DType::kF64 ? dtype : DType::kF32, .device = index.device()});
-  raw::fill_(one, 1);
+  const Tensor one = ones({index.numel()}, {autograd::at_least_f32(dtype), index.device()});
   const Tensor counts = raw::index_select_backward(one, {rows}, 0, flat(index), -1, "embedding");
   Shape s = index.shape();
   s.push_back(1);

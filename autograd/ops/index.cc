@@ -15,6 +15,7 @@
 #include "gradus/tensor/ops/arithmetic.h"
 #include "gradus/tensor/ops/comparison.h"
 #include "gradus/tensor/ops/copy.h"
+#include "gradus/tensor/ops/creation.h"
 #include "gradus/tensor/ops/index.h"
 #include "gradus/tensor/ops/reduce.h"
 #include "gradus/tensor/ops/view.h"
@@ -25,9 +26,7 @@ namespace {
 
 // Returns a tensor of `shape` filled with `value`, of the dtype and on the device of `like`.
 Tensor constant(const Tensor& like, const Shape& shape, Number value) {
-  Tensor c = empty(shape, {.dtype = like.dtype(), .device = like.device()});
-  raw::fill_(c, value);
-  return c;
+  return full(shape, value, {.dtype = like.dtype(), .device = like.device()});
 }
 
 void check_mask(const Tensor& x, const Tensor& mask, const char* op) {

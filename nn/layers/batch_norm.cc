@@ -33,10 +33,7 @@ Tensor BatchNorm::initial(bool enabled, double value) {
 }
 
 Tensor BatchNorm::initial_count() const {
-  if (!options().track_running_stats) return {};
-  Tensor count = empty({}, {DType::kI64, internal::initial_device()});
-  raw::fill_(count, 0);
-  return count;
+  return options().track_running_stats ? zeros({}, {DType::kI64, internal::initial_device()}) : Tensor();
 }
 
 void BatchNorm::reset_running_stats() {
@@ -159,9 +156,8 @@ Tensor BatchNorm::add_relu(const Tensor& x, Tensor residual) {
 Tensor BatchNorm::forward_synchronized(const Tensor& x) {
   const int64_t C = *options().features;
   const BatchStatistics local = batch_statistics(x);
-  const Tensor count = empty({1}, {DType::kF64, x.device()});
   const int64_t local_rows = C > 0 ? x.numel() / C : 0;
-  raw::fill_(count, double(local_rows));
+  const Tensor count = full({1}, double(local_rows), {DType::kF64, x.device()});
   const Tensor all = reduction_->all_gather(cat({count, local.mean, local.m2}, 0));  // f64[size, 1 + 2 C]
   const Tensor counts = detach(narrow(all, 1, 0, 1)), means = narrow(all, 1, 1, C),
                m2s = narrow(all, 1, 1 + C, C);

@@ -6,7 +6,7 @@
 #include "gradus/autograd/ops/view.h"
 #include "gradus/nn/init.h"
 #include "gradus/nn/placement.h"
-#include "gradus/tensor/ops/copy.h"
+#include "gradus/tensor/ops/creation.h"
 
 namespace gradus::nn {
 namespace {
@@ -39,10 +39,7 @@ Tensor InstanceNorm::initial(bool enabled, double value) {
   return enabled ? constant({*options().features}, value) : Tensor();
 }
 Tensor InstanceNorm::initial_count() const {
-  if (!options().track_running_stats) return {};
-  const Tensor count = empty({}, {DType::kI64, internal::initial_device()});
-  raw::fill_(count, 0);
-  return count;
+  return options().track_running_stats ? zeros({}, {DType::kI64, internal::initial_device()}) : Tensor();
 }
 // Creates the parameters and buffers of a layer with features = kLazy in its first call.
 void InstanceNorm::set_size(int64_t features) {

@@ -15,6 +15,7 @@
 #include "gradus/tensor/base/checked.h"
 #include "gradus/tensor/op_call.h"
 #include "gradus/tensor/ops/copy.h"
+#include "gradus/tensor/ops/creation.h"
 #include "gradus/tensor/tensor_checks.h"
 
 namespace gradus {
@@ -127,10 +128,8 @@ std::pair<Tensor, Tensor> weight_grad(const Tensor& dy, const Tensor& x, const S
         [dy = r.save(dy), x = r.save(x), w_shape, g](std::vector<Tensor> vs, autograd::Needs needs) {
           std::vector<Tensor> grads(2);
           const Tensor v = x.get();
-          if (!vs[0].defined()) {  // only the bias's gradient was used
-            vs[0] = empty(w_shape, {v.dtype(), v.device()});
-            raw::fill_(vs[0], 0);
-          }
+          // Undefined if only the bias's gradient was used.
+          if (!vs[0].defined()) vs[0] = zeros(w_shape, {v.dtype(), v.device()});
           for (Tensor& of_result : vs)  // converts both to the dtype of v
             if (of_result.defined()) of_result = to(of_result, v.dtype());
           if (needs[0]) grads[0] = conv(v, vs[0], vs[1], g);
