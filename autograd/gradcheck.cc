@@ -5,8 +5,6 @@
 #include "gradus/autograd/gradcheck.h"
 
 #include <cmath>
-#include <optional>
-#include <span>
 
 #include "gradus/autograd/functional.h"
 #include "gradus/tensor/ops/copy.h"

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <exception>
 
 #include "gradus/data/sample_reading.h"
 

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <utility>
 
 #include "gradus/data/sampler.h"
 #include "gradus/tensor/base/error.h"

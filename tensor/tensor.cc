@@ -5,9 +5,7 @@
 #include "gradus/tensor/tensor.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
-#include <limits>
 #include <string>
 #include <string_view>
 

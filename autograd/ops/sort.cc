@@ -4,7 +4,6 @@
 // scatter_add of the weights, isin a binary search in the sorted `test`.
 #include "gradus/autograd/ops/sort.h"
 
-#include <cmath>
 #include <limits>
 
 #include "gradus/autograd/graph/record.h"

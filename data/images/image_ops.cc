@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <vector>
 
 #include "gradus/data/images/orientation.h"
 #include "gradus/data/images/picture.h"

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <numeric>
 
 #include "gradus/distributed/group/agreement.h"
 #include "gradus/distributed/group/internal/captured_calls.h"

@@ -4,8 +4,6 @@
 // gradient is computed in its backward.
 #include "gradus/distributed/group/remote.h"
 
-#include <cstring>
-
 #include "gradus/autograd/graph/record.h"
 #include "gradus/autograd/graph/recording_state.h"
 #include "gradus/autograd/ops/copy.h"

@@ -8,7 +8,6 @@
 
 #include "gradus/autograd/grad_manager.h"
 #include "gradus/distributed/data_parallel/bcast_list.h"
-#include "gradus/tensor/ops/creation.h"
 #include "gradus/tensor/runtime/context.h"
 
 namespace gradus::dist::internal {

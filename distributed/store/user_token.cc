@@ -14,7 +14,6 @@
 #include <cstdlib>
 #include <iterator>
 #include <optional>
-#include <string_view>
 #include <vector>
 
 #include "gradus/distributed/base/file_descriptor.h"

@@ -9,7 +9,6 @@
 #include <poll.h>
 
 #include <algorithm>
-#include <cstring>
 #include <thread>
 
 #include "gradus/distributed/base/wire.h"

@@ -5,7 +5,6 @@
 #include "gradus/distributed/transport/hosts.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "gradus/distributed/base/wire.h"
 

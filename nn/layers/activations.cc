@@ -2,7 +2,6 @@
 // Context's generator and treats them as constants. Parameters are made on internal::initial_device().
 #include "gradus/nn/layers/activations.h"
 
-#include <cmath>
 #include <utility>
 
 #include "gradus/autograd/ops/arithmetic.h"

@@ -5,8 +5,6 @@
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/kernel.h"
 
-#include <cstring>
-
 #include "gradus/tensor/cpu/convert.h"
 #include "gradus/tensor/cpu/strided_index.h"
 #include "gradus/tensor/cpu/transpose.h"

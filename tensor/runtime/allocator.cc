@@ -17,7 +17,6 @@
 #include <new>
 #include <thread>
 #include <unordered_map>
-#include <vector>
 
 #include "gradus/tensor/base/device_failure.h"
 #include "gradus/tensor/runtime/backlog.h"

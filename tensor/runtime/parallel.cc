@@ -9,7 +9,6 @@
 #include <cstdlib>
 #include <exception>
 #include <mutex>
-#include <string>
 #ifdef GRADUS_NO_OPENMP
 #include <thread>
 #include <vector>

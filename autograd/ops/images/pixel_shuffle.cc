@@ -2,7 +2,6 @@
 // channels-last layout.
 #include "gradus/autograd/ops/images/pixel_shuffle.h"
 
-#include "gradus/autograd/ops/copy.h"
 #include "gradus/autograd/ops/view.h"
 #include "gradus/tensor/base/checked.h"
 #include "gradus/tensor/op_call.h"

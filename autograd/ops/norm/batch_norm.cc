@@ -4,8 +4,6 @@
 // weight is tracked in a backward (second derivatives), the gradients are computed by differentiable ops instead.
 #include "gradus/autograd/ops/norm/batch_norm.h"
 
-#include <memory>
-
 #include "gradus/autograd/graph/record.h"
 #include "gradus/autograd/graph/relu_fusion.h"
 #include "gradus/autograd/ops/activations.h"

@@ -2,7 +2,6 @@
 #include "gradus/distributed/group/internal/captured_calls.h"
 
 #include <algorithm>
-#include <string>
 
 #include "gradus/distributed/group/agreement.h"
 #include "gradus/tensor/runtime/context.h"

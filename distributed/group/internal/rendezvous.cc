@@ -9,7 +9,6 @@
 #include <charconv>
 #include <cstdlib>
 #include <functional>
-#include <optional>
 #include <tuple>
 #include <utility>
 

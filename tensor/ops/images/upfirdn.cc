@@ -4,8 +4,6 @@
 // floats are computed in f32 and rounded once; the kernels take channels-last images and row-major filters.
 #include "gradus/tensor/ops/images/upfirdn.h"
 
-#include <algorithm>
-
 #include "gradus/tensor/base/checked.h"
 #include "gradus/tensor/kernel.h"
 #include "gradus/tensor/ops/copy.h"
