@@ -41,29 +41,28 @@ std::vector<Tensor> readable(std::span<const Tensor> xs) {
   return all;
 }
 
-void CallTensors::check(std::string_view what, const Tensor& x) {
+Tensor CallTensors::add(std::string_view what, const Tensor& x) {
   check_has_data(op_, what, x);
   if (autograd::is_tracked(x))
     throw StateError(op_, what, " is followed by an open recording, which sees nothing of this call: ",
                      "use dist::functional, or give detach(x): ", describe(x));
-  const Device device = x.device().type == DeviceType::kCUDA ? x.device() : kCPU;
-  if (!all_.empty() && device_ != device)
+  const bool is_on_gpu = x.device().type == DeviceType::kCUDA;
+  const Device device = is_on_gpu ? x.device() : kCPU;
+  if (device_.value_or(device) != device)
     throw DeviceError(op_, "expected all tensors in host memory, or all on one GPU, got ", what, ' ',
                       describe(x));
   device_ = device;
+  return is_on_gpu ? on_gpu_.emplace_back(readable(x)) : readable(x);
 }
 
-Tensor CallTensors::input(std::string_view what, const Tensor& x) {
-  check(what, x);
-  return all_.emplace_back(readable(x));
-}
+Tensor CallTensors::input(std::string_view what, const Tensor& x) { return add(what, x); }
 
 Tensor CallTensors::output(std::string_view what, const Tensor& x, bool is_written) {
-  check(what, x);
+  const Tensor y = add(what, x);
   if (!x.is_row_major())
     throw ShapeError(op_, what, " does not lie in row-major order, call contiguous(): ", describe(x));
   if (is_written) written_.push_back(x);
-  return all_.emplace_back(readable(x));
+  return y;
 }
 
 std::vector<Tensor> CallTensors::inputs(const char* what, const std::vector<Tensor>& xs) {

@@ -1,6 +1,7 @@
 // Tensor arguments of collectives: checks, CallRecords, and the memory blocks that Collectives read or write.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -40,16 +41,16 @@ class CallTensors {
   std::vector<Tensor> outputs(const char* what, const std::vector<Tensor>& xs);
 
   // The tensors' GPU, or kCPU.
-  Device device() const { return device_; }
-  const std::vector<Tensor>& all() const { return all_; }
-  const std::vector<Tensor>& written() const { return written_; }
+  Device device() const { return device_.value_or(kCPU); }
+  const std::vector<Tensor>& on_gpu() const { return on_gpu_; }  // all tensors, if they are on a GPU
+  std::vector<Tensor>& written() { return written_; }
 
  private:
-  void check(std::string_view what, const Tensor& x);
+  Tensor add(std::string_view what, const Tensor& x);
 
   const char* op_;
-  Device device_ = kCPU;
-  std::vector<Tensor> all_, written_;
+  std::optional<Device> device_;
+  std::vector<Tensor> on_gpu_, written_;
 };
 
 // Copies from[i] to to[i], row-major tensors of one dtype and numel; on GPUs queued on the current stream.

@@ -126,14 +126,15 @@ class Reducer {
 
 // Runs the call. The versions of the tensors that it writes change when the data has moved, for async_op also now.
 template <class Options>
-Work run(GroupState& group, Collective collective, const CallTensors& args, const Options& options) {
+Work run(GroupState& group, Collective collective, CallTensors& args, const Options& options) {
   CallBatch* const batch = CallBatch::current();
   if (batch) batch->flush();
   const bool async = options.async_op || batch;
   if (async) bump(args.written());
   collective.device = args.device();
-  collective.tensors = args.all();
-  collective.move = [move = std::move(collective.move), written = args.written()](MatchedCall& matched) {
+  collective.tensors = args.on_gpu();
+  collective.move = [move = std::move(collective.move),
+                     written = std::move(args.written())](MatchedCall& matched) {
     move(matched);
     bump(written);
   };
@@ -435,7 +436,7 @@ std::vector<Tensor> gather(const Tensor& x, const GatherOptions& options) {
   std::vector<Tensor> outputs;
   Collective call{.op = "gather", .record = make_record(Op::kGather, in, {}, root)};
   call.device = args.device();
-  call.tensors = args.all();
+  call.tensors = args.on_gpu();
   call.check = check_gathered(group);
   call.move = [&](MatchedCall& matched) {
     if (root == group.index())
@@ -497,7 +498,7 @@ std::vector<Tensor> all_gather(const Tensor& x, const CollectiveOptions& options
   std::vector<Tensor> outputs;
   Collective call{.op = "all_gather", .record = make_record(Op::kAllGather, in)};
   call.device = args.device();
-  call.tensors = args.all();
+  call.tensors = args.on_gpu();
   call.check = check_gathered(group);
   call.move = [&](MatchedCall& matched) {
     for (const CallRecord& record : matched.records) outputs.push_back(TensorSpec(record).make(in.device()));

@@ -365,7 +365,7 @@ TEST(CapturedRanksTest, OtherCallsGoBetweenReplays) {
       first({warm_up}), second({warm_up});
       expect_all(z, 2);
     }
-    for (int round = 0; round < 12; ++round) {
+    for (int round = 0; round < 24; ++round) {
       const Tensor x = filled({700}, round + dist::get_rank()), y = filled({700}, 1);
       const double sum = 2 * round + 1;
       const Event is_filled = Event::record(current_stream(own_device()));
