@@ -8,6 +8,7 @@
 #include "gradus/distributed/data_parallel/comm_hook.h"
 #include "gradus/distributed/data_parallel/data_parallel.h"
 #include "gradus/distributed/data_parallel/distributed_data_parallel.h"
+#include "gradus/distributed/data_parallel/joinable.h"
 #include "gradus/distributed/data_parallel/post_local_sgd.h"
 #include "gradus/distributed/data_parallel/sync_batch_norm.h"
 #include "gradus/distributed/data_parallel/verify.h"

@@ -20,6 +20,7 @@
 #include "gradus/distributed/data_parallel/internal/bucket.h"
 #include "gradus/distributed/data_parallel/internal/bucket_plan.h"
 #include "gradus/distributed/data_parallel/internal/compare.h"
+#include "gradus/distributed/data_parallel/joinable.h"
 #include "gradus/distributed/group/agreement.h"
 #include "gradus/distributed/group/functional.h"
 #include "gradus/distributed/group/helpers.h"
@@ -564,46 +565,72 @@ int AllReduceCallback::serve_until_all_joined() {
 }
 
 void join(const std::vector<std::shared_ptr<AllReduceCallback>>& callbacks, const std::function<void()>& body,
-          const JoinOptions& options, const std::vector<Tensor>& also) {
-  if (callbacks.empty() || !options.enable) return body();
+          const JoinOptions& options, const std::vector<Tensor>& also,
+          const std::vector<Joinable*>& joinables) {
+  if ((callbacks.empty() && joinables.empty()) || !options.enable) return body();
   struct Scope {
     const std::vector<std::shared_ptr<AllReduceCallback>>& callbacks;
-    size_t begun = 0;
+    std::vector<std::shared_ptr<const Consensus>> before;  // each begun callback's last one before join()
     ~Scope() {
-      for (size_t i = 0; i < begun; ++i) callbacks[i]->join_.reset();
+      for (size_t i = 0; i < before.size(); ++i) callbacks[i]->join_.reset();
     }
-  } scope{callbacks};
-  for (; scope.begun < callbacks.size(); ++scope.begun) {
-    std::optional<JoinOptions>& join = callbacks[scope.begun]->join_;
-    if (join) throw StateError("join", "a callback is within join() already");
-    join = options;
+  } scope{callbacks, {}};
+  for (const auto& callback : callbacks) {
+    if (callback->join_) throw StateError("join", "a callback is within join() already");
+    scope.before.push_back(callback->last_consensus_);
+    callback->join_ = options;
   }
-  body();
-  if (callbacks[0]->is_single_rank()) return;
-  // Takes part in the other ranks' backwards until all ranks have joined. Each callback has its own thread,
-  // since the order in which the other ranks use the callbacks is unknown.
-  std::vector<std::exception_ptr> errors(callbacks.size());
+  internal::JoinedObjects objects(joinables, options);
+  try {
+    body();
+  } catch (const PeerError&) {
+    // Whether a callback has thrown the error on all ranks that have data, because another rank has none.
+    const auto has_ended = [&](size_t i) {
+      const auto& last = callbacks[i]->last_consensus_;
+      return last && last != scope.before[i] && last->is_completed() && last->first_joined >= 0;
+    };
+    std::vector<size_t> others;
+    for (size_t i = 0; i < callbacks.size(); ++i)
+      if (!has_ended(i)) others.push_back(i);
+    if (!options.throw_on_early_termination || (others.size() == callbacks.size() && !objects.ended_by))
+      throw;
+    // Joined ranks still serve the other callbacks and objects: ends that.
+    try {
+      for (const size_t i : others) callbacks[i]->send_cancellation();
+      if (!objects.ended_by) objects.exchange(false);
+    } catch (...) {
+      // The error of body() is thrown.
+    }
+    throw;
+  }
+  // Takes part in the other ranks' steps until all ranks have joined. Each callback has its own thread, since
+  // the order in which the other ranks use the callbacks is unknown.
+  const bool alone = callbacks.empty() || callbacks[0]->is_single_rank();
+  std::vector<std::exception_ptr> errors(callbacks.size() + 1);
   std::vector<std::thread> threads;
   int last = 0;  // group rank of a member with the most backwards of the first callback
   const auto serve = [&](size_t i) {
     try {
+      if (i == callbacks.size()) return objects.serve_until_all_joined();
       const int member = callbacks[i]->serve_until_all_joined();
       if (i == 0) last = member;
     } catch (...) {
       errors[i] = std::current_exception();
     }
   };
-  for (size_t i = 1; i < callbacks.size(); ++i)
-    threads.push_back(internal::start_thread([&, i] { serve(i); }));
-  serve(0);
+  const size_t own = joinables.empty() && !alone ? 0 : callbacks.size();  // served in this thread
+  for (size_t i = 0; i < callbacks.size() && !alone; ++i)
+    if (i != own) threads.push_back(internal::start_thread([&, i] { serve(i); }));
+  serve(own);
   for (std::thread& thread : threads) internal::join_thread(thread);
   for (const std::exception_ptr& error : errors)
     if (error) std::rethrow_exception(error);
-  for (size_t i = 0; i < callbacks.size(); ++i) {
+  for (size_t i = 0; i < callbacks.size() && !alone; ++i) {
     std::vector<Tensor> tensors = callbacks[i]->params_->tensors();
     if (i == 0) tensors.insert(tensors.end(), also.begin(), also.end());
     internal::PackedBroadcast(callbacks[i]->group_, tensors, last).finish();
   }
+  objects.after_join();
 }
 
 }  // namespace gradus::dist

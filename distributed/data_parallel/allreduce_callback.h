@@ -100,6 +100,7 @@ struct JoinOptions {
 };
 
 class AllReduceCallback;
+class Joinable;
 
 // Ends no_sync when it goes out of scope. Keeps the callbacks alive. Scopes nest.
 // Movable: `std::optional<NoSync> off; off.emplace(ddp.no_sync());`.
@@ -153,7 +154,7 @@ class AllReduceCallback final : public GradCallback, public std::enable_shared_f
  private:
   friend class NoSync;
   friend void join(const std::vector<std::shared_ptr<AllReduceCallback>>&, const std::function<void()>&,
-                   const JoinOptions&, const std::vector<Tensor>&);
+                   const JoinOptions&, const std::vector<Tensor>&, const std::vector<Joinable*>&);
   class Backward;
 
   bool is_single_rank() const { return group_.size() == 1; }
@@ -210,10 +211,11 @@ std::shared_ptr<AllReduceCallback> make_allreduce_cb(std::string_view op, const 
 // parameters, and the tensors in `also` (buffers), are broadcast from one of the ranks with the most steps. A
 // joined rank (its body has returned) does not take part in other collectives of the body (SyncBatchNorm):
 // use throw_on_early_termination for such models. Collective: all ranks pass the same callbacks in the same
-// order. An exception of body() leaves join() at once.
+// order. An exception of body() leaves join() at once. `joinables` (joinable.h) are served as well.
 // Errors: PeerError with throw_on_early_termination, naming the rank that ended first; StateError for a
 // callback within another join().
 void join(const std::vector<std::shared_ptr<AllReduceCallback>>& callbacks, const std::function<void()>& body,
-          const JoinOptions& options = {}, const std::vector<Tensor>& also = {});
+          const JoinOptions& options = {}, const std::vector<Tensor>& also = {},
+          const std::vector<Joinable*>& joinables = {});
 
 }  // namespace gradus::dist

@@ -160,8 +160,9 @@ template <class Self, class M> class DataParallelWrapper {
   // See AllReduceCallback::no_sync.
   NoSync no_sync() { return NoSync(model_.callbacks()); }
   // See dist::join. Broadcasts the model's buffers with its parameters.
-  void join(const std::function<void()>& body, const JoinOptions& options = {}) {
-    dist::join(model_.callbacks(), body, options, module_.buffers());
+  void join(const std::function<void()>& body, const JoinOptions& options = {},
+            const std::vector<Joinable*>& joinables = {}) {
+    dist::join(model_.callbacks(), body, options, module_.buffers(), joinables);
   }
 
  protected:

@@ -8,9 +8,12 @@
 
 #include "gradus/autograd/ops/ops.h"
 #include "gradus/distributed/data_parallel/allreduce_callback.h"
+#include "gradus/distributed/data_parallel/distributed_data_parallel.h"
+#include "gradus/distributed/data_parallel/joinable.h"
 #include "gradus/distributed/group/collectives.h"
 #include "gradus/distributed/group/process_group.h"
 #include "gradus/distributed/group/run_ranks.h"
+#include "gradus/nn/layers/linear.h"
 #include "gradus/tensor/ops/creation.h"
 #include "gradus/tests/distributed/threads.h"
 
@@ -257,6 +260,154 @@ TEST(Join, BroadcastsTheBuffersOfARankThatGoesOn) {
       }
     });
     EXPECT_THAT(values(buffer), ElementsAre(11));
+  });
+}
+
+// Sums a number over the ranks in each step; joined ranks add 100.
+struct Counter final : Joinable {
+  explicit Counter(Group group = {}) : group(std::move(group)) {}
+  void step(double value) {
+    notify();
+    sums.push_back(reduce(value));
+  }
+  void shadow_step() override { shadowed.push_back(reduce(100)); }
+  void after_join(bool is_last_joiner) override {
+    last.push_back(is_last_joiner);
+    step(7);  // all ranks take part
+  }
+  Group join_group() override { return group; }
+  double reduce(double value) {
+    const Tensor x = f64({value});
+    all_reduce(x, {.group = group});
+    return values(x)[0];
+  }
+  Group group;
+  V sums, shadowed;
+  std::vector<bool> last;
+};
+
+// Rank r has 1 + r steps.
+TEST(Join, RanksThatHaveEndedShadowTheStepsOfObjects) {
+  on_ranks(3, [] {
+    Counter first, second;
+    first.step(1);  // outside of join() all ranks step alike
+    join({&first, &second}, [&] {
+      for (int i = 0; i < 1 + get_rank(); ++i) {
+        first.step(1);
+        second.step(2);
+      }
+    });
+    first.step(2);
+    const V ones[] = {{3, 3, 21, 6}, {3, 3, 102, 21, 6}, {3, 3, 102, 201, 21, 6}};
+    const V shadowed[] = {{102, 201}, {201}, {}}, shadowed2[] = {{104, 202}, {202}, {}};
+    EXPECT_EQ(first.sums, ones[get_rank()]);
+    EXPECT_EQ(first.shadowed, shadowed[get_rank()]);
+    EXPECT_EQ(second.shadowed, shadowed2[get_rank()]);
+    EXPECT_THAT(first.last, ElementsAre(get_rank() == 2));
+    EXPECT_THAT(second.last, ElementsAre(get_rank() == 2));
+  });
+}
+
+TEST(Join, ServesObjectsOfASubgroupTogetherWithAModel) {
+  on_ranks(3, [] {
+    const Group group = world().split(get_rank() == 0 ? -1 : 0);
+    if (get_rank() == 0) return;
+    nn::Linear net({.in = 1, .out = 1, .bias = false});
+    DistributedDataParallel ddp(net, {.process_group = group});
+    GradManager gm;
+    ddp.attach(gm);
+    Counter counter(group);
+    ddp.join(
+        [&] {
+          for (int i = 0; i < 2 * get_rank(); ++i) {
+            auto recording = gm.record();
+            gm.backward(sum(ddp(ones({1, 1}))) * get_rank());
+            if (i % 2) counter.step(1);
+            EXPECT_FLOAT_EQ(net.weight.grad().item<float>(), i < 2 ? 1.5f : 1);
+            net.weight.set_grad({});
+          }
+        },
+        {}, {&counter});
+    EXPECT_EQ(counter.sums, get_rank() == 1 ? (V{2, 14}) : (V{2, 101, 14}));
+    EXPECT_THAT(counter.last, ElementsAre(get_rank() == 2));
+  });
+}
+
+// The first object of a step ends the join; the ranks that serve the other object must end as well.
+TEST(Join, AnEarlyEndOfOneObjectEndsTheOthers) {
+  for (const bool notifies_first : {false, true})
+    on_ranks(3, [&] {
+      Walk walk;
+      Counter counter;
+      for (int ends = 1; ends < 3; ++ends) {
+        const auto body = [&] {
+          for (int i = 0; i < (get_rank() == ends ? 0 : 3); ++i) {
+            if (notifies_first) counter.step(1);
+            walk.step();
+            if (!notifies_first) counter.step(1);
+          }
+        };
+        try {
+          join({walk.cb}, body, {.throw_on_early_termination = true}, {}, {&counter});
+          ADD_FAILURE() << "no error";
+        } catch (const PeerError& error) {
+          EXPECT_THAT(error.what(), HasSubstr(concat("rank ", ends, " has no more data")));
+        }
+        EXPECT_EQ(counter.reduce(1), 3) << "ranks go on together";
+      }
+      walk.step();
+      EXPECT_EQ(walk.log.back(), 2);
+      EXPECT_THAT(counter.last, testing::IsEmpty());
+    });
+}
+
+TEST(Join, AnErrorInShadowStepFailsTheJob) {
+  struct Failing final : Joinable {
+    void step() { notify(); }
+    void shadow_step() override { throw ValueError("test", "no shadow"); }
+  };
+  const auto errors = errors_of(2, [] {
+    Failing failing;
+    Walk walk;  // rank 0 serves it until the job fails
+    const auto body = [&] {
+      for (int i = 0; i < 3 * get_rank(); ++i) failing.step();
+    };
+    join({walk.cb}, body, {}, {}, {&failing});
+  });
+  EXPECT_THAT(errors[0], HasSubstr("no shadow"));
+  EXPECT_THAT(errors[1], HasSubstr("no shadow"));
+}
+
+TEST(Join, ObjectsAreChecked) {
+  Counter counter;
+  int runs = 0;
+  join({&counter}, [&] {
+    ++runs;
+    counter.step(1);
+    EXPECT_THROW(join({&counter}, [] {}), StateError);
+  });
+  join({&counter}, [&] { ++runs; }, {.enable = false});
+  EXPECT_EQ(runs, 2);
+  EXPECT_THAT(counter.last, ElementsAre(true)) << "in a group of one";
+  EXPECT_THROW(join({&counter}, [] { throw ValueError("test", "no"); }), ValueError);
+  join({&counter}, [] {});
+  EXPECT_THROW(join({static_cast<Counter*>(nullptr)}, [] {}), ValueError);
+  EXPECT_THROW(join({&counter, &counter}, [] {}), ValueError);
+  on_ranks(2, [] {
+    Counter all, own(world().split(get_rank()));
+    EXPECT_THROW(join({&all, &own}, [] {}), ValueError);
+  });
+}
+
+// A body that catches the error and goes on does not wait for ranks that have left the join.
+TEST(Join, AnEarlyEndIsAnErrorOfLaterStepsToo) {
+  on_ranks(2, [] {
+    Counter counter;
+    const auto body = [&] {
+      for (int i = 0; i < 3 * get_rank(); ++i) EXPECT_THROW(counter.step(1), PeerError);
+    };
+    EXPECT_THROW(join({&counter}, body, {.throw_on_early_termination = true}), PeerError);
+    EXPECT_EQ(counter.reduce(1), 2);
   });
 }
 
