@@ -129,7 +129,8 @@ void AveragedModel::load_state_dict(const State& state) {
 
 BatchNormUpdate::BatchNormUpdate(nn::Module& model) {
   for (const auto& [name, module] : model.named_modules()) {
-    if (auto* bn = dynamic_cast<nn::BatchNorm*>(module); bn && bn->running_mean.defined())
+    if (auto* bn = dynamic_cast<nn::BatchNorm*>(module);
+        bn && bn->running_mean.defined() && !bn->options().freeze)
       batch_norms_.push_back(bn);
   }
   for (nn::BatchNorm* bn : batch_norms_) {

@@ -372,9 +372,8 @@ class Verification {
     model->to(DType::kF64);
     take_weights(*model);
     if (first_run) {
-      batch_norms_ = names_of<nn::BatchNorm>(*model, [](nn::BatchNorm& m) {
-        return !m.reduction() && (m.is_training() || !m.running_mean.defined());
-      });
+      batch_norms_ = names_of<nn::BatchNorm>(
+          *model, [](nn::BatchNorm& m) { return !m.reduction() && m.uses_batch_statistics(); });
       dropouts_ =
           names_of<nn::Dropout>(*model, [](nn::Dropout& m) { return m.is_training() && m.options().p > 0; });
     }

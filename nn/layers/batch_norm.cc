@@ -25,6 +25,9 @@ namespace gradus::nn {
 
 // Returns [features] filled with `value`; undefined unless `enabled`.
 Tensor BatchNorm::initial(bool enabled, double value) {
+  if (options().freeze && !options().track_running_stats)
+    throw ValueError("BatchNorm",
+                     "freeze uses running statistics: expected track_running_stats true, got false");
   if (options().features == kLazy) return uninitialized();
   if (options().features < 1)
     throw ValueError("BatchNorm", "expected features >= 1, got ", *options().features);
@@ -81,7 +84,7 @@ void BatchNorm::apply_deferred_statistics() {
 }
 
 bool BatchNorm::reduces_statistics() const {
-  return (is_training() || !running_mean.defined()) && reduction_ && reduction_->size() > 1;
+  return uses_batch_statistics() && reduction_ && reduction_->size() > 1;
 }
 
 // Returns op(x, weight, bias, running_mean, running_var, options), where op is batch_norm or batch norm fused
@@ -89,7 +92,7 @@ bool BatchNorm::reduces_statistics() const {
 template <class Op> Tensor BatchNorm::forward_op(Op op, const Tensor& x) {
   check_input(x);
   const bool tracks = running_mean.defined();
-  const bool by_batch = is_training() || !tracks;
+  const bool by_batch = uses_batch_statistics();
   gradus::BatchNormFuncOptions o;
   o.training = by_batch;
   o.eps = options().eps;

@@ -32,13 +32,14 @@ struct BatchNormOptions {
   std::optional<double> momentum = 0.1;
   bool affine = true;               // learns weight and bias
   bool track_running_stats = true;  // false: no running statistics; evaluation uses the batch's statistics
+  bool freeze = false;  // true: training uses the running statistics too, and does not update them
 };
 extern template class ModuleWith<BatchNormOptions, Layer>;
 
 // Normalizes each channel as batch_norm: by the statistics of the batch in training, by the running
 // statistics in evaluation. The second run of a checkpoint does not update the running statistics. Initial
 // values: weight 1, bias 0, running_mean 0, running_var 1.
-// Errors: ValueError of the constructor for features < 1; ShapeError of a call for another x; ValueError in
+// Errors: ValueError of the constructor for features < 1, and for freeze without running statistics; ShapeError of a call for another x; ValueError in
 // training on one element per channel.
 class BatchNorm : public LayerWith<BatchNormOptions> {
  public:
@@ -49,7 +50,11 @@ class BatchNorm : public LayerWith<BatchNormOptions> {
   Buffer running_var{this, "running_var", initial(options().track_running_stats, 1)};
   Buffer num_batches_tracked{this, "num_batches_tracked", initial_count()};  // i64[]
 
-  // In training, and in evaluation without running statistics, normalizes over the batches of all ranks of
+  // Whether a call normalizes by its batch: in training unless frozen, and without running statistics.
+  bool uses_batch_statistics() const {
+    return (is_training() && !options().freeze) || !running_mean.defined();
+  }
+  // If uses_batch_statistics(), normalizes over the batches of all ranks of
   // `reduction` together (SyncBatchNorm): calls then are collective, and the hosts of the ranks wait for each other. Null: over this
   // rank's batch alone.
   void set_reduction(std::shared_ptr<StatisticsReduction> reduction) { reduction_ = std::move(reduction); }

@@ -69,6 +69,30 @@ TEST(BatchNormLayer, DeferredStatisticsCountAllBatchesAsOne) {
   EXPECT_EQ(deferred.num_batches_tracked.item<int64_t>(), 1);
 }
 
+TEST(BatchNormLayer, FrozenUsesTheRunningStatisticsInTrainingToo) {
+  nn::BatchNorm1d bn({.features = 1, .eps = 0, .freeze = true});
+  bn.running_mean.mutable_data<float>()[0] = 1;
+  bn.running_var.mutable_data<float>()[0] = 4;
+  const Tensor x = matrix({1, 5}, 2);
+  for (const bool training : {true, false, true}) {
+    bn.train(training);
+    EXPECT_THAT(values(bn(x)), ElementsAre(0, 2));
+    EXPECT_THAT(values(bn.relu(x)), ElementsAre(0, 2));
+  }
+  bn.defer_statistics(true);
+  bn(x);
+  bn.apply_deferred_statistics();
+  EXPECT_THAT(values(bn.running_mean), ElementsAre(1));
+  EXPECT_THAT(values(bn.running_var), ElementsAre(4));
+  EXPECT_EQ(bn.num_batches_tracked.item<int64_t>(), 0);
+  GradManager gm;
+  gm.attach(bn.parameters());
+  auto recording = gm.record();
+  gm.backward(sum(bn(x)));
+  EXPECT_THAT(values(bn.weight.grad()), ElementsAre(2)) << "weight and bias are learned";
+  EXPECT_THROW(nn::BatchNorm1d({.features = 1, .track_running_stats = false, .freeze = true}), ValueError);
+}
+
 TEST(BatchNormLayer, WithoutTrackingUsesTheBatchInEvaluationToo) {
   nn::BatchNorm1d bn({.features = 1, .affine = false, .track_running_stats = false});
   bn.eval();

@@ -214,6 +214,11 @@ TEST(UpdateBN, AveragesTheStatisticsOfAllBatchesAlike) {
   none.eval();
   update_bn(batches, none);
   EXPECT_FALSE(none.is_training());
+
+  nn::BatchNorm1d frozen({.features = 1, .freeze = true});
+  raw::fill_(frozen.running_mean, 77);
+  update_bn(batches, frozen);
+  EXPECT_EQ(frozen.running_mean.item<float>(), 77);
 }
 
 }  // namespace

@@ -65,7 +65,8 @@ Tensor drift(const Tensor& real) {
 
 void internal::warn_of_batch_norm(const char* penalty, const nn::Module& m) {
   const auto find = [](const auto& self, const nn::Module& at) -> const nn::Module* {
-    if (dynamic_cast<const nn::BatchNorm*>(&at) && at.is_training()) return &at;
+    if (const auto* bn = dynamic_cast<const nn::BatchNorm*>(&at); bn && bn->uses_batch_statistics())
+      return &at;
     for (const nn::Module* child : at.children())
       if (const nn::Module* found = self(self, *child)) return found;
     return nullptr;

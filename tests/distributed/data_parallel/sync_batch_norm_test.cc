@@ -328,6 +328,16 @@ TEST(ConvertSyncBatchNorm, FindsEveryLayerAndGoesBack) {
   });
 }
 
+TEST(ConvertSyncBatchNorm, FrozenLayersStayFrozen) {
+  run_ranks(2, [] {
+    nn::BatchNorm1d bn({.features = 1, .eps = 0, .freeze = true});
+    convert_sync_batchnorm(bn);
+    if (get_rank() == 1) return;  // a frozen layer exchanges nothing
+    EXPECT_THAT(bn(tensor<float>({1, 3}, {2, 1})).to_vector<float>(), testing::ElementsAre(1, 3));
+    EXPECT_EQ(bn.running_mean.item<float>(), 0);
+  });
+}
+
 TEST(ConvertSyncBatchNorm, AGroupOfItsOwnCounts) {
   run_ranks(4, [] {
     const Group pair = world().split(get_rank() / 2);
