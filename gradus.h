@@ -12,6 +12,7 @@
 #include "gradus/io/save_image.h"
 #include "gradus/io/weights.h"
 #include "gradus/models/models.h"
+#include "gradus/optim/step_in_backward.h"
 #include "gradus/tensor/profile/profiler.h"
 #include "gradus/tensor/runtime/devices.h"
 #include "gradus/tensor/runtime/memory.h"
