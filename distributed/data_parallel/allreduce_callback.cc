@@ -7,6 +7,9 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cmath>
+#include <cstdlib>
+#include <iostream>
 #include <thread>
 
 #include "gradus/autograd/graph/record.h"
@@ -38,12 +41,40 @@ bool is_outer_recording_open() {
                              [](const auto& r) { return !autograd::as_recording(r)->finished(); });
 }
 
+// Returns whether TORCH_DISTRIBUTED_DEBUG, as in PyTorch, asks for reports. INFO and DETAIL are the same, since the
+// checks of DETAIL are always on.
+// Errors: ValueError for another value.
+bool is_reporting(std::string_view op) {
+  const char* value = std::getenv("TORCH_DISTRIBUTED_DEBUG");
+  std::string level = value ? value : "";
+  std::ranges::transform(level, level.begin(), [](unsigned char c) { return char(std::toupper(c)); });
+  if (level == "INFO" || level == "DETAIL") return true;
+  if (level.empty() || level == "OFF") return false;
+  throw ValueError(op, "expected TORCH_DISTRIBUTED_DEBUG of OFF, INFO or DETAIL, got \"", value, '"');
+}
+
+std::string report_of(const std::string& reducer, const BucketPlan& plan, const AttachedParams& params) {
+  std::string text = concat("gradus: ", reducer, ": ", plan.buckets.size(), " buckets of gradients\n");
+  for (size_t b = 0; b < plan.buckets.size(); ++b) {
+    size_t bytes = 0;
+    std::string names;
+    for (size_t i : plan.buckets[b]) {
+      const Tensor x = params.tensor(i);
+      bytes += x.nbytes();
+      names += concat(names.empty() ? " " : ", ", params.name_of(i), ' ', x.dtype(), x.shape());
+    }
+    text += concat("gradus: bucket ", b, ", ", bytes, " bytes:", names, '\n');
+  }
+  return text;
+}
+
 // Returns a duplicate of the group, after checks of the options. Collective. `maker` is the function that the
 // user called, for errors.
 Group duplicate_for(const Group& group, ReduceOp op, const AllReduceCallbackOptions& options, Op maker) {
   if (op != ReduceOp::kSum && op != ReduceOp::kAvg)
     throw ValueError(internal::name_of(maker), "expected sum or mean, got ", name_of(op));
   internal::caps_of(options);
+  is_reporting(internal::name_of(maker));
   group.state().check_member(internal::name_of(maker));
   return group.size() == 1 ? group : internal::duplicate(group, maker, options.group_name);
 }
@@ -207,6 +238,14 @@ class AllReduceCallback::Backward {
       p.locally_unused = reduced && !reached[i];
       if (reached[i]) p.accumulated = Tensor();
     }
+    constexpr int64_t kReportedBackward = 10;
+    if (stats.backwards != kReportedBackward || callback_.group_.rank() != 0 || !is_reporting("backward"))
+      return;
+    const auto ms = [](double seconds) { return std::round(seconds * 1e5) / 100; };
+    std::cerr << concat("gradus: ", callback_.group_.name(), ": backward ", stats.backwards, " took ",
+                        ms(stats.backward_s), " ms; communication ", ms(stats.communication_s),
+                        " ms, after the computation ", ms(stats.exposed_s), " ms; ", stats.bytes,
+                        " bytes in ", stats.buckets, " buckets\n");
   }
 
   // Releases memory that communication may still use. No further bucket is launched or delivered.
@@ -505,7 +544,9 @@ void AllReduceCallback::count_backward() {
 }
 
 void AllReduceCallback::plan() {
-  if (!plan_) plan_ = internal::make_plan(op_, options_, *params_);
+  if (plan_) return;
+  plan_ = internal::make_plan(op_, options_, *params_);
+  if (group_.rank() == 0 && is_reporting("backward")) std::cerr << report_of(group_.name(), *plan_, *params_);
 }
 
 BackwardNote AllReduceCallback::note(int64_t kind, const Backward* backward) const {

@@ -3,7 +3,9 @@
 // Ranks are threads.
 #include "gradus/distributed/data_parallel/allreduce_callback.h"
 
+#include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <limits>
 #include <mutex>
@@ -660,6 +662,38 @@ TEST(Reducer, AnEndThatAllFindOutIsTheSameForSlowAndFastRanks) {
       }
     }
   });
+}
+
+// ---- reports ----
+
+TEST(Reducer, TheDebugLevelReportsBucketsAndTimes) {
+  const auto text_at = [](const char* level) {
+    setenv("TORCH_DISTRIBUTED_DEBUG", level, 1);
+    testing::internal::CaptureStderr();
+    on_ranks(2, [] {
+      const Tensor w = f64({1, 2}), b = f64({3});
+      GradManager gm;
+      gm.attach({w, b}, make_allreduce_cb(
+                            ReduceOp::kSum,
+                            {.bucket_cap_mb = 1e-6, .first_bucket_mb = 1e-6, .name_of = [=](const Tensor& p) {
+                               return std::string(p.is_same(w) ? "w" : "b");
+                             }}));
+      for (int i = 0; i < 12; ++i) backward(gm, [&] { return sum(w) + sum(b); });
+    });
+    return testing::internal::GetCapturedStderr();
+  };
+  for (const char* level : {"INFO", "detail"}) {
+    const std::string text = text_at(level);
+    EXPECT_THAT(text, HasSubstr("2 buckets of gradients\ngradus: bucket 0, 8 bytes: b f64[1]\n"
+                                "gradus: bucket 1, 16 bytes: w f64[2]\n"));
+    EXPECT_THAT(text, AllOf(HasSubstr("backward 10 took "), HasSubstr(" ms; 24 bytes in 2 buckets\n")));
+    EXPECT_EQ(std::ranges::count(text, '\n'), 4) << "once, by rank 0: " << text;
+  }
+  EXPECT_EQ(text_at("OFF"), "");
+  EXPECT_EQ(text_at(""), "");
+  setenv("TORCH_DISTRIBUTED_DEBUG", "ALL", 1);
+  EXPECT_THROW(make_allreduce_cb(), ValueError);
+  unsetenv("TORCH_DISTRIBUTED_DEBUG");
 }
 
 // ---- hooks and buffers ----
