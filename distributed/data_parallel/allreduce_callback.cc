@@ -25,6 +25,7 @@
 #include "gradus/distributed/data_parallel/internal/compare.h"
 #include "gradus/distributed/data_parallel/joinable.h"
 #include "gradus/distributed/group/agreement.h"
+#include "gradus/distributed/group/collectives.h"
 #include "gradus/distributed/group/functional.h"
 #include "gradus/distributed/group/helpers.h"
 #include "gradus/tensor/ops/creation.h"
@@ -168,6 +169,7 @@ class AllReduceCallback::Backward {
   // Sets this rank's gradient of a tensor to accumulated + grad; either may be undefined.
   void set_gradient(size_t param, const Tensor& accumulated, const Tensor& grad) {
     const auto [bucket, g] = gradients_[param];
+    if (plan_->rebuilds) order_.push_back(param);
     g->grad = sum_of(accumulated, grad);
     // The only references are those of the autograd engine and of this Gradient.
     if (g->grad.defined() && g->grad.is_same(grad) && grad.ref()->use_count() == 2 &&
@@ -209,6 +211,7 @@ class AllReduceCallback::Backward {
       check_on_all_ranks([&] { throw NotFiniteError("backward", text); });
     }
     if (broadcast_) broadcast_->finish();
+    if (plan_ && plan_->rebuilds && !recording_capture()) rebuild_buckets();
     ++callback_.synchronized_;
   }
 
@@ -308,6 +311,36 @@ class AllReduceCallback::Backward {
     return callback_.options_.comm_hook(grad_bucket);
   }
 
+  // Replaces the callback's plan by one in the order of set_gradient() on the first rank with data. Tensors
+  // that this rank did not reach follow in the order of the old plan. Collective.
+  void rebuild_buckets() {
+    const Group& group = callback_.group_;
+    Tensor computed = full({int64_t(reached.size())}, -1, {.dtype = DType::kI64, .device = kCPU});
+    std::ranges::copy(order_, computed.mutable_data<int64_t>());
+    broadcast(computed, {.src = group.ranks()[consensus_->root()], .group = group});
+    std::vector<size_t> order;
+    std::vector<bool> is_in_order(reached.size());
+    const auto append = [&](size_t i) {
+      if (i >= is_in_order.size() || is_in_order[i]) return;
+      is_in_order[i] = true;
+      order.push_back(i);
+    };
+    for (int64_t i : computed.to_vector<int64_t>()) append(size_t(i));
+    for (const auto& bucket : plan_->buckets)
+      for (size_t i : bucket) append(i);
+    if (callback_.plan_ != plan_) return;  // tensors have been attached since
+    const auto plan = std::make_shared<BucketPlan>(*plan_);
+    plan->rebuilds = false;
+    plan->assign(order, callback_.options_, *callback_.params_);
+    std::vector<std::string> lines = *plan->lines;
+    lines[0] += ", rebuilt as";
+    for (size_t i : order) lines[0] += concat(' ', i);
+    plan->fingerprint ^= internal::checksum_of(lines[0]);
+    plan->lines = std::make_shared<const std::vector<std::string>>(std::move(lines));
+    callback_.plan_ = plan;
+    callback_.report_plan();
+  }
+
   // Waits for the next launched bucket. Null `to`: discards the results.
   void deliver_next(Deliveries* to) {
     Bucket& bucket = *buckets_[delivered_++];
@@ -343,8 +376,9 @@ class AllReduceCallback::Backward {
   bool has_consensus_ = false;
   std::vector<std::shared_ptr<internal::Bucket>> buckets_;
   std::vector<std::pair<internal::Bucket*, internal::Gradient*>> gradients_;  // by attached tensor
-  size_t launched_ = 0, delivered_ = 0;                 // numbers of launched and of delivered buckets
-  size_t last_ = 0;                                     // index of the last bucket that some rank uses
+  size_t launched_ = 0, delivered_ = 0;  // numbers of launched and of delivered buckets
+  std::vector<size_t> order_;  // rebuild_buckets: the tensors whose gradients are complete, in this order
+  size_t last_ = 0;            // index of the last bucket that some rank uses
   std::optional<internal::PackedBroadcast> broadcast_;  // of broadcast_after
   int64_t tracked_bytes_ = 0;  // size of gradients reduced one by one, outside of buckets
 };
@@ -546,6 +580,10 @@ void AllReduceCallback::count_backward() {
 void AllReduceCallback::plan() {
   if (plan_) return;
   plan_ = internal::make_plan(op_, options_, *params_);
+  report_plan();
+}
+
+void AllReduceCallback::report_plan() const {
   if (group_.rank() == 0 && is_reporting("backward")) std::cerr << report_of(group_.name(), *plan_, *params_);
 }
 

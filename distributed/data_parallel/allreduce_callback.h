@@ -62,6 +62,9 @@ struct AllReduceCallbackOptions {
   // join() and check_divergence_every.
   // Errors: StateError in a backward that reaches other parameters.
   bool static_graph = false;
+  // Assigns gradients to buckets again after the first synchronizing backward, in the order in which that
+  // backward computed them on the first rank with data; again after tensors have been attached.
+  bool rebuild_buckets = false;
   CommHook comm_hook = {};  // replaces the all-reduce
   // Compares the parameters of all ranks before every n-th synchronizing backward (0: never).
   // Errors: MismatchError naming the first tensor that differs, and the rank.
@@ -163,6 +166,7 @@ class AllReduceCallback final : public GradCallback, public std::enable_shared_f
   void check_capture();
   // Makes plan_, the assignment of gradients to buckets, if plan_ is null.
   void plan();
+  void report_plan() const;  // TORCH_DISTRIBUTED_DEBUG
   // Returns this rank's note of a BackwardNote::Kind. `backward` is null if the recording ended without one.
   internal::BackwardNote note(int64_t kind, const Backward* backward) const;
   void send(const internal::BackwardNote& note);

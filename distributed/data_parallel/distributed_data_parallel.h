@@ -54,6 +54,7 @@ struct DistributedDataParallelOptions {
   int check_divergence_every = 0;
   bool check_finite = false;
   bool overlap = true;
+  bool rebuild_buckets = false;
 };
 
 namespace internal {

@@ -53,6 +53,19 @@ std::array<int64_t, 2> caps_of(const AllReduceCallbackOptions& options) {
   return {bytes(options.first_bucket_mb, "first_bucket_mb"), cap};
 }
 
+void BucketPlan::assign(const std::vector<size_t>& order, const AllReduceCallbackOptions& options,
+                        const AttachedParams& params) {
+  std::vector<BucketItem> items;
+  for (size_t i : order) {
+    const Tensor x = params.tensor(i);
+    items.push_back({x.nbytes(), x.dtype(), x.device()});
+  }
+  buckets = assign_buckets(items, caps_of(options));
+  for (auto& indices : buckets)
+    for (size_t& i : indices) i = order[i];
+  memory.assign(buckets.size(), Tensor());
+}
+
 std::shared_ptr<BucketPlan> make_plan(ReduceOp op, const AllReduceCallbackOptions& o,
                                       const AttachedParams& params) {
   const size_t n = params.size();
@@ -67,14 +80,14 @@ std::shared_ptr<BucketPlan> make_plan(ReduceOp op, const AllReduceCallbackOption
       dist::name_of(op), " with bucket_cap_mb = ", o.bucket_cap_mb, ", first_bucket_mb = ", o.first_bucket_mb,
       ", uneven_no_sync = ", o.uneven_no_sync, ", static_graph = ", o.static_graph, ", check_finite = ",
       o.check_finite, ", a comm_hook = ", bool(o.comm_hook), ", broadcast_after = ", bool(o.broadcast_after),
-      ", check_divergence_every = ", o.check_divergence_every)};
+      ", check_divergence_every = ", o.check_divergence_every, ", rebuild_buckets = ", o.rebuild_buckets)};
   const std::array<int64_t, 2> caps = caps_of(o);
   std::string text = concat(lines[0], ' ', caps[0], ' ', caps[1]);
-  std::vector<BucketItem> items;
+  std::vector<size_t> order;
   std::vector<Device> devices;  // numbered by first occurrence, since device names may differ between ranks
   for (size_t i = n; i-- > 0;) {
     const Tensor x = params.tensor(i);
-    items.push_back({x.nbytes(), x.dtype(), x.device()});
+    order.push_back(i);
     const auto device = std::ranges::find(devices, x.device());
     text += concat(' ', x.dtype(), x.shape(), " on ", device - devices.begin());
     if (device == devices.end()) devices.push_back(x.device());
@@ -85,11 +98,8 @@ std::shared_ptr<BucketPlan> make_plan(ReduceOp op, const AllReduceCallbackOption
   }
   plan->fingerprint = checksum_of(text);
   plan->lines = std::make_shared<const std::vector<std::string>>(std::move(lines));
-  plan->buckets = assign_buckets(items, caps);
-  for (auto& indices : plan->buckets)
-    for (size_t& i : indices)
-      i = n - 1 - i;  // from an index in `items`, which are reversed, to one in `params`
-  plan->memory.resize(plan->buckets.size());
+  plan->assign(order, o, params);
+  plan->rebuilds = o.rebuild_buckets;
   return plan;
 }
 

@@ -33,7 +33,8 @@ std::vector<std::vector<size_t>> assign_buckets(std::span<const BucketItem> item
 // Note [Bucket order]
 // The plan depends on the attached tensors and the options only. Tensors are assigned in the reverse order of
 // attaching, which approximates the order in which backward produces gradients. All ranks attach the same
-// tensors, so all ranks have the same plan. The plan changes only when tensors are attached or destroyed.
+// tensors, so all ranks have the same plan. The plan changes only when tensors are attached or destroyed, and
+// with rebuild_buckets at the end of the next backward: one rank then broadcasts its order of gradients.
 //
 // At the start of a backward each rank determines from the graph which tensors it will reach, and sends this
 // set to the other ranks while the backward runs. In each backward a bucket contains exactly the gradients
@@ -49,8 +50,13 @@ struct BucketPlan {
   int64_t fingerprint;         // checksum of everything that the plan depends on
   // What the plan depends on as text, for errors: one line with the options, then one line per tensor.
   std::shared_ptr<const std::vector<std::string>> lines;
+  bool rebuilds = false;  // rebuild_buckets: the order of the next backward replaces this plan
   // static_graph: the first backward's Consensus, which all later backwards reuse. Null before.
   std::shared_ptr<const Consensus> static_consensus = {};
+
+  // Assigns the tensors to buckets in this order, a permutation of all indices. Makes no `memory` yet.
+  void assign(const std::vector<size_t>& order, const AllReduceCallbackOptions& options,
+              const AttachedParams& params);
 };
 
 // Returns the caps in bytes of the first bucket and of the other buckets.

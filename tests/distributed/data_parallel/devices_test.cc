@@ -15,6 +15,7 @@
 #include "gradus/distributed/distributed.h"
 #include "gradus/nn/nn.h"
 #include "gradus/optim/optim.h"
+#include "gradus/optim/step_in_backward.h"
 #include "gradus/tensor/ops/copy.h"
 #include "gradus/tensor/runtime/devices.h"
 #include "gradus/tests/distributed/late.h"
@@ -278,6 +279,40 @@ std::vector<Row> rows_of_messages_and_models() {
            }
          });
          return state_of(net);
+       },
+       1e-4},
+      {"DDP, steps within the backward, rebuilt buckets, uneven inputs with an object",
+       [](Device d) {
+         struct Sum final : Joinable {
+           void step(const Tensor& x) {
+             notify();
+             all_reduce(x);
+             results.push_back(x);
+           }
+           void shadow_step() override { all_reduce(raw::to(zeros({3}), device)); }
+           Tensors results;
+           Device device;
+         } object;
+         object.device = d;
+         manual_seed(1);
+         Net net;
+         net.to(d);
+         DistributedDataParallel ddp(net, {.bucket_cap_mb = 1e-4, .rebuild_buckets = true});
+         GradManager gm;
+         ddp.attach(gm, std::make_shared<optim::StepInBackward>([](const Tensor& p) {
+                      return std::make_unique<optim::SGD>(Tensors{p}, optim::SGDOptions{.lr = 0.01});
+                    }));
+         const auto body = [&] {
+           for (int step = 0; step <= get_rank(); ++step) {
+             auto recording = gm.record();
+             gm.backward(sum(square(ddp(x_of({5, 6}, d, step)))));
+             object.step(x_of({3}, d, step));
+           }
+         };
+         ddp.join(body, {}, {&object});
+         Tensors all = state_of(net);
+         all.insert(all.end(), object.results.begin(), object.results.end());
+         return used(all);
        },
        1e-4},
       {"a gradient of several MiB, reduced where it lies",

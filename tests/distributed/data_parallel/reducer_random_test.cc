@@ -57,6 +57,7 @@ struct Program {
       }
       steps.push_back(std::move(step));
     }
+    options.rebuild_buckets = pick(0, 1);
   }
   int pick(int low, int high) { return low + int(random() % uint64_t(high - low + 1)); }
 
@@ -139,10 +140,11 @@ constexpr uint64_t kSeeds = 60;
 double grad_of(const Tensor& x) { return x.grad().defined() ? x.grad().item<double>() : 0; }
 
 // Steps in which ranks reach different parameters, use no_sync, drop a recording, and end at different times.
-void train() {
+void train(bool rebuild_buckets) {
   std::vector<Tensor> params;
   for (int i = 0; i < 4; ++i) params.push_back(ones({}, {.dtype = DType::kF64}));
-  auto cb = make_allreduce_cb(ReduceOp::kSum, {.bucket_cap_mb = 1e-6, .first_bucket_mb = 1e-6});
+  auto cb = make_allreduce_cb(
+      ReduceOp::kSum, {.bucket_cap_mb = 1e-6, .first_bucket_mb = 1e-6, .rebuild_buckets = rebuild_buckets});
   GradManager gm;
   gm.attach(params, cb);
   const int rank = get_rank();
@@ -176,13 +178,14 @@ void train() {
   if (rank == 2) expect({5 + 3, 20, 26, 0});
 }
 
-// Parameter: messages_only, else shared memory.
+// Parameter: messages_only, with rebuild_buckets; else shared memory, without.
 class Simulated : public testing::TestWithParam<bool> {};
 INSTANTIATE_TEST_SUITE_P(Reducer, Simulated, testing::Bool());
 
 TEST_P(Simulated, GradientsAreThoseOfAllRanksInEveryOrderOfEvents) {
   for (uint64_t seed = 0; seed < kSeeds && !testing::Test::HasFailure(); ++seed) {
-    const SimulationReport report = simulate(kWorld, {.seed = seed, .messages_only = GetParam()}, train);
+    const SimulationReport report =
+        simulate(kWorld, {.seed = seed, .messages_only = GetParam()}, [] { train(GetParam()); });
     EXPECT_FALSE(report.hung) << "seed " << seed;
     for (const auto& error : report.errors)
       if (error) {
@@ -199,7 +202,7 @@ TEST_P(Simulated, ARankThatIsKilledIsAnErrorOnAllOthersAndNoHang) {
   int killed = 0;
   for (uint64_t seed = 0; seed < kSeeds && !testing::Test::HasFailure(); ++seed) {
     const SimulationReport report =
-        simulate(kWorld, {.seed = seed, .kill = 1, .messages_only = GetParam()}, train);
+        simulate(kWorld, {.seed = seed, .kill = 1, .messages_only = GetParam()}, [] { train(GetParam()); });
     EXPECT_FALSE(report.hung) << "seed " << seed;
     if (report.killed < 0) continue;
     ++killed;

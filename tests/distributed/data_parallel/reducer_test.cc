@@ -566,6 +566,90 @@ TEST(Reducer, GradientsMayBeViewsOfTheBucket) {
   });
 }
 
+// ---- the order of buckets ----
+
+// Buckets of one parameter each, and a hook that appends the name of each bucket's parameter to `sent`.
+struct Ordered {
+  explicit Ordered(bool static_graph = false) {
+    const CommHook hook = [this](const GradBucket& bucket) {
+      for (const Tensor& p : bucket.parameters)
+        for (const auto& [name, tensor] : params)
+          if (p.is_same(tensor)) sent += name;
+      all_reduce(bucket.buffer, {.group = bucket.group});
+      return [] {};
+    };
+    cb = make_allreduce_cb(ReduceOp::kSum, {.bucket_cap_mb = 1e-6,
+                                            .first_bucket_mb = 1e-6,
+                                            .static_graph = static_graph,
+                                            .rebuild_buckets = true,
+                                            .comm_hook = hook});
+    for (const char name : std::string("abcd")) attach(name);
+  }
+  void attach(char name) {
+    params.emplace_back(name, f64({1}));
+    gm.attach(params.back().second, cb);
+  }
+  // Uses the parameters in this order, so that backward computes their gradients in the reverse order. Returns the
+  // order of the buckets.
+  std::string step(const std::string& names) {
+    sent.clear();
+    auto recording = gm.record();
+    Tensor loss;
+    for (const char used : names)
+      for (auto& [name, tensor] : params)
+        if (name == used) loss = loss.defined() ? loss + sum(tensor * 2) : sum(tensor * 2);
+    gm.backward(loss);
+    for (const auto& [name, tensor] : params) {
+      if (names.find(name) != std::string::npos) {
+        EXPECT_THAT(values(tensor.grad()), ElementsAre(4)) << name;
+      }
+      tensor.set_grad({});
+    }
+    return sent;
+  }
+  std::vector<std::pair<char, Tensor>> params;
+  std::shared_ptr<AllReduceCallback> cb;
+  GradManager gm;
+  std::string sent;
+};
+
+TEST(Reducer, RebuildsBucketsOnceInTheOrderOfTheFirstRank) {
+  for (bool static_graph : {false, true})
+    on_ranks(2, [&] {
+      Ordered net(static_graph);
+      EXPECT_EQ(net.step(get_rank() == 0 ? "cab" : "abc"), "cba") << "d is unused";
+      EXPECT_EQ(net.step("bca"), "bac");
+      EXPECT_EQ(net.step("abc"), "bac");
+      if (static_graph) return;
+      EXPECT_EQ(net.step("abcd"), "bacd");
+      net.attach('e');
+      EXPECT_EQ(net.step("acdeb"), "edcba") << "a new plan";
+      EXPECT_EQ(net.step("abcde"), "bedca");
+    });
+}
+
+TEST(Reducer, RebuildsBucketsInTheOrderOfARankThatHasData) {
+  on_ranks(2, [] {
+    Ordered net;
+    for (int i = 0; i < 2; ++i) {
+      auto canceled = net.gm.record();
+    }
+    join({net.cb}, [&] {
+      if (get_rank() == 0) return;
+      net.sent.clear();
+      for (int i = 0; i < 2; ++i) {
+        auto recording = net.gm.record();
+        Tensor loss = sum(net.params[1].second);
+        for (int p : {2, 0}) loss = loss + sum(net.params[p].second);
+        net.gm.backward(loss);
+        for (const auto& [name, tensor] : net.params) tensor.set_grad({});
+      }
+      EXPECT_EQ(net.sent, "cbaacb");
+    });
+    EXPECT_EQ(net.step("abc"), "acb") << "on the joined rank too";
+  });
+}
+
 // ---- NaN, infinity, and diverging parameters ----
 
 AllReduceCallbackOptions named(const std::vector<Tensor>& params, AllReduceCallbackOptions options) {
