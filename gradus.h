@@ -19,3 +19,4 @@
 #include "gradus/train/train.h"
 #include "gradus/vision/boxes.h"
 #include "gradus/vision/detection.h"
+#include "gradus/vision/draw.h"

@@ -6,6 +6,7 @@
 case/x0, x1, ...  arguments
 case/y            result
 case/grad0, ...   gradients of sum(y * dy) with respect to the arguments
+draw/...          an image with boxes, u8 as i64
 case/hvp0, ...    gradients of sum(grad0 * v0) + sum(grad1 * v1) + ..., where dy and v are uniform(case/dy), (case/v0), ...
 """
 import os
@@ -89,6 +90,19 @@ def main():
                                    ("mean", hard, {"alpha": -1, "reduction": "mean"}),
                                    ("sum", hard, {"gamma": 0, "reduction": "sum"})):
         case(f"focal_{name}", lambda s, t: ops.sigmoid_focal_loss(s, t, **options), logits, targets)
+
+    # Boxes inside, across borders, outside, low, narrow, of one pixel, over each other.
+    image = ((number("image", 3, 20, 30) + 1) * 127.5).to(torch.uint8)
+    drawn = torch.tensor([[3.9, 2, 12, 9.5], [5, 5, 25, 18], [-4, -3, 6, 5], [20, 10, 40, 30], [50, 2, 60, 4],
+                          [14, 1, 28, 2], [1, 12, 2, 19], [10, 10, 10, 10]], dtype=torch.float64)
+    colors = [(255, 0, 0), (0, 128, 7), (1, 2, 3), (9, 250, 100), (0, 0, 0), (255, 255, 255), (77, 0, 9), (8, 8, 200)]
+    OUT.update({"draw/image": image.long(), "draw/boxes": drawn, "draw/colors": torch.tensor(colors)})
+    for width in (1, 2, 5):
+        for fill in (False, True):
+            draw = torchvision.utils.draw_bounding_boxes
+            OUT[f"draw/{width}_{int(fill)}"] = draw(image, drawn, colors=colors, fill=fill, width=width).long()
+    OUT["draw/palette"] = draw(image, drawn).long()
+    OUT["draw/one"] = draw(image, drawn, colors=(5, 6, 7)).long()
 
     path = os.path.join(HERE, "ops.safetensors")
     print(path, write_safetensors(path, OUT, {"torch": torch.__version__, "torchvision": torchvision.__version__}))

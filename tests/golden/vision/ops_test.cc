@@ -1,6 +1,7 @@
 // The ops of vision/ against torchvision (ops.py): values, gradients and second derivatives in f64; errors.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 #include <functional>
 #include <map>
@@ -14,6 +15,7 @@
 #include "gradus/tests/support/error.h"
 #include "gradus/vision/boxes.h"
 #include "gradus/vision/detection.h"
+#include "gradus/vision/draw.h"
 
 namespace gradus::vision {
 namespace {
@@ -155,6 +157,42 @@ TEST(BoxArea, ComputesSmallTypesInLargerOnes) {
   EXPECT_EQ(box_iou(boxes, boxes).item<double>(), 1);
   const Tensor apart = tensor({{150, 150, 250, 250}});
   EXPECT_EQ(box_iou(to(boxes, DType::kU8), to(apart, DType::kU8)).item<double>(), 0);
+}
+
+TEST(DrawBoundingBoxes, SetsTorchvisionsPixels) {
+  const Tensor image = to(file().at("draw/image"), DType::kU8), boxes = file().at("draw/boxes");
+  const auto expect_same = [&](const std::string& name, const DrawBoundingBoxesOptions& o) {
+    const Tensor y = draw_bounding_boxes(image, boxes, o);
+    EXPECT_EQ(y.dtype(), DType::kU8);
+    EXPECT_EQ(y.to_vector<int64_t>(), file().at("draw/" + name).to_vector<int64_t>()) << name;
+  };
+  const std::vector<int64_t> rgb = file().at("draw/colors").to_vector<int64_t>();
+  std::vector<std::array<uint8_t, 3>> colors;
+  for (size_t i = 0; i < rgb.size(); i += 3)
+    colors.push_back({uint8_t(rgb[i]), uint8_t(rgb[i + 1]), uint8_t(rgb[i + 2])});
+  for (const int64_t width : {1, 2, 5})
+    for (const bool fill : {false, true})
+      expect_same(std::to_string(width) + "_" + std::to_string(fill),
+                  {.colors = colors, .fill = fill, .width = width});
+  expect_same("palette", {});
+  expect_same("one", {.colors = {{5, 6, 7}}});
+  EXPECT_EQ(image.to_vector<int64_t>(), file().at("draw/image").to_vector<int64_t>());  // it is copied
+  EXPECT_EQ(draw_bounding_boxes(image, zeros({0, 4})).to_vector<int64_t>(), image.to_vector<int64_t>());
+}
+
+TEST(DrawBoundingBoxes, ThrowsTypedErrors) {
+  const Tensor image = zeros({3, 4, 5}, {.dtype = DType::kU8}),
+               boxes = tensor({{0.f, 0.f, 2.f, 2.f}, {1.f, 1.f, 3.f, 3.f}});
+  EXPECT_ERROR(ShapeError, draw_bounding_boxes(select(image, 0, 0), boxes), "[draw_bounding_boxes]",
+               "[3,H,W]", "u8[4,5]");
+  EXPECT_THROW(draw_bounding_boxes(image, zeros({2, 5})), ShapeError);
+  EXPECT_THROW(draw_bounding_boxes(zeros({3, 4, 5}), boxes), DTypeError);
+  EXPECT_THROW(draw_bounding_boxes(image, boxes, {.width = 0}), ValueError);
+  EXPECT_THROW(draw_bounding_boxes(image, boxes * NAN), ValueError);
+  EXPECT_ERROR(ValueError, draw_bounding_boxes(image, -boxes), "left, top, right, bottom", "-2");
+  EXPECT_THROW(draw_bounding_boxes(image, cat({boxes, boxes}, 0), {.colors = {{1, 2, 3}, {4, 5, 6}}}),
+               ValueError);
+  draw_bounding_boxes(image, boxes * 1e30, {.width = int64_t{1} << 62});  // outside; nothing overflows
 }
 
 TEST(VisionOps, ThrowTypedErrors) {
