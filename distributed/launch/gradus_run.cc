@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <exception>
 #include <iostream>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -42,6 +43,7 @@ struct Args {
   bool standalone = false, ignored = false;  // `ignored`: of options without effect
   double monitor_interval = 0.1, shutdown_timeout = 3, exit_timeout = 600;
   std::string redirects = "0", tee = "0", filter, start_method = "spawn";
+  std::string numa_binding, event_log_handler = "null";
   std::string signals = "SIGTERM,SIGINT,SIGHUP,SIGQUIT";
 };
 
@@ -118,6 +120,11 @@ void add_rank_options(Options add, Args& a) {
       ->envname("PET_TEE");
   add.option("local-ranks-filter", a.filter, "show only these local ranks here: 0,2");
   add.shown("signals-to-handle", a.signals, "signals that end the job; the ranks get them too");
+  add.option("numa-binding", a.numa_binding,
+             "node: bind each rank to the CPUs and the memory of a NUMA node, its GPU's");
+  add.shown("event-log-handler", a.event_log_handler,
+            "null, or console: at the end a line of JSON per rank on stderr, with its state")
+      ->check(CLI::IsMember({"null", "console"}));
   add.option("start-method", a.start_method, "accepted; every rank is started afresh")
       ->check(CLI::IsMember({"spawn", "fork", "forkserver"}));
   add.flag("no-python", a.ignored, "accepted; the program is always run as it is");
@@ -131,10 +138,6 @@ constexpr std::pair<const char*, const char*> kRefused[] = {
     {"-m,--module", "it starts programs; a Python module is: gradus-run ... python3 -m NAME"},
     {"--run-path,--run_path", "it starts programs; a script is: gradus-run ... python3 SCRIPT"},
     {"--logs-specs,--logs_specs", "it is an entry point of Python; see --log-dir, --redirects and --tee"},
-    {"--event-log-handler,--event_log_handler",
-     "there are no handlers to choose from; failures are shown on stderr"},
-    {"--numa-binding,--numa_binding",
-     "let the program be started by numactl: gradus-run ... numactl --cpunodebind=N PROGRAM"},
     {"--virtual-local-rank,--virtual_local_rank", "LOCAL_RANK is always the rank's number on its machine"},
     {"--duplicate-stdout-filters,--duplicate_stdout_filters", "see --tee and --local-ranks-filter"},
     {"--duplicate-stderr-filters,--duplicate_stderr_filters", "see --tee and --local-ranks-filter"},
@@ -316,6 +319,9 @@ SupervisorOptions job(const Args& a) {
   if (spec.log_dir.empty() && std::ranges::any_of(spec.redirects, [](int s) { return s != 0; }))
     fail("--redirects needs --log-dir, the folder for the files");
   spec.signals = signals(a.signals);
+  spec.numa_binding = a.numa_binding == "node";
+  if (!a.numa_binding.empty() && !spec.numa_binding)
+    fail("--numa-binding ", a.numa_binding, " is not supported: node is, and numactl before the program");
   spec.rendezvous.exit_timeout = Milliseconds(int64_t(a.exit_timeout * 1000));
   spec.shutdown_timeout = Milliseconds(int64_t(a.shutdown_timeout * 1000));
   spec.monitor_interval = Milliseconds(std::max<int64_t>(1, int64_t(a.monitor_interval * 1000)));
@@ -323,12 +329,34 @@ SupervisorOptions job(const Args& a) {
   return spec;
 }
 
+// Returns a line of JSON for each rank, as the events that torchrun's agent records when its ranks have ended.
+std::string events(const SupervisorOptions& spec, const Outcome& outcome) {
+  std::string lines;
+  for (const RankExit& e : outcome.exits) {
+    const std::string state = e.ok() ? "SUCCEEDED" : e.ended_by_launcher ? "TERMINATED" : "FAILED";
+    const nlohmann::ordered_json event = {{"name", "torchelastic.worker.status." + state},
+                                          {"source", "WORKER"},
+                                          {"run_id", spec.run_id},
+                                          {"role", spec.role},
+                                          {"global_rank", e.rank},
+                                          {"local_rank", e.local_rank},
+                                          {"pid", e.pid},
+                                          {"state", state},
+                                          {"exit_code", e.exit_code},
+                                          {"signal", e.signal}};
+    lines += event.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + '\n';
+  }
+  return lines;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   try {
-    const SupervisorOptions spec = job(parse(argc, argv));
+    const Args args = parse(argc, argv);
+    const SupervisorOptions spec = job(args);
     const Outcome outcome = supervise(spec);
+    if (args.event_log_handler == "console") write_console(2, events(spec, outcome), Milliseconds(1'000));
     write_console(2, failure_report(kOp, outcome), Milliseconds(1'000));
     if (outcome.ok) return outcome.lost_output.empty() ? 0 : 1;
     return outcome.signal ? 128 + outcome.signal : 1;

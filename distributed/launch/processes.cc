@@ -52,6 +52,7 @@ void become(const ProcessOptions& options, char* const* argv, char* const* env, 
     std::memcpy(message + 1, &pid, sizeof pid);
     send(options.guard, message, sizeof message, MSG_NOSIGNAL | MSG_DONTWAIT);
   }
+  if (options.numa) bind(*options.numa);
   // exec resets handlers to the default. Ignored signals stay ignored (nohup), except these two.
   signal(SIGPIPE, SIG_DFL);
   signal(SIGCHLD, SIG_DFL);

@@ -6,10 +6,12 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "gradus/distributed/base/deadline.h"
+#include "gradus/distributed/launch/internal/numa_binding.h"
 
 namespace gradus::dist::internal {
 
@@ -25,6 +27,7 @@ struct ProcessOptions {
   // true: the program starts in a new session. false: in a process group of its own, and killed when the
   // calling thread ends for any reason (PR_SET_PDEATHSIG).
   bool start_new_session = false;
+  std::optional<NumaBinding> numa = {};  // of the program
 };
 
 inline constexpr char kStarted = 's';

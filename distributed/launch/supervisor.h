@@ -27,7 +27,8 @@ struct SupervisorOptions {
   RendezvousOptions rendezvous;
   std::string run_id = "none";  // TORCHELASTIC_RUN_ID
   std::string role = "default";
-  int threads = 0;  // OMP_NUM_THREADS; 0: keeps it if set, else usable cores / nproc
+  bool numa_binding = false;  // binds each rank to a NUMA node (internal/numa_binding.h)
+  int threads = 0;            // OMP_NUM_THREADS; 0: keeps it if set, else usable cores / nproc
 
   std::vector<std::string> variables;  // NAME=value: further environment variables of the ranks
   std::vector<int> inherit;            // descriptors that ranks inherit

@@ -4,14 +4,21 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <sched.h>
+
 #include <algorithm>
+#include <filesystem>
+#include <fstream>
 #include <memory>
 #include <set>
 #include <sstream>
+#include <thread>
 #include <utility>
 
+#include "gradus/distributed/launch/internal/numa_binding.h"
 #include "gradus/distributed/launch/processes.h"
 #include "gradus/distributed/launch/supervisor.h"
+#include "gradus/tensor/base/error.h"
 #include "gradus/tensor/runtime/parallel.h"
 #include "gradus/tests/distributed/subprocess.h"
 
@@ -56,6 +63,114 @@ Subprocess::Variables variables_in(const std::string& file) {
     if (const size_t equals = line.find('='); equals != std::string::npos)
       variables[line.substr(0, equals)] = line.substr(equals + 1);
   return variables;
+}
+
+// ---- CPUs and memory ----
+
+// A folder as /sys: NUMA nodes with these lists of CPUs, GPUs on these nodes.
+void make_sys(const TestFolder& folder, const std::vector<std::string>& cpus,
+              const std::vector<int>& gpus = {}) {
+  const auto write = [&](const std::string& file, const std::string& text) {
+    std::filesystem::create_directories(std::filesystem::path(folder / file).parent_path());
+    std::ofstream(folder / file) << text << '\n';
+  };
+  for (size_t node = 0; node < cpus.size(); ++node)
+    write(concat("devices/system/node/node", node, "/cpulist"), cpus[node]);
+  write("devices/system/node/online", "0-1");
+  write("bus/pci/devices/0000:00:1f.0/vendor", "0x8086");
+  for (size_t gpu = 0; gpu < gpus.size(); ++gpu) {
+    const std::string device = concat("bus/pci/devices/0000:", gpu, "0:00.0/");
+    write(device + "vendor", "0x10de");
+    write(device + "class", "0x030200");
+    write(device + "numa_node", concat(gpus[gpu]));
+  }
+}
+
+std::vector<int> cpus_of(const internal::NumaBinding& binding) {
+  std::vector<int> cpus;
+  for (int i = 0; i < CPU_SETSIZE; ++i)
+    if (CPU_ISSET(i, &binding.cpus)) cpus.push_back(i);
+  return cpus;
+}
+
+// Only nodes with CPUs that this process may use count, so tests use its first two CPUs.
+TEST(NumaBinding, DividesRanksAmongNodesOrFollowsGpus) {
+  cpu_set_t allowed;
+  ASSERT_EQ(sched_getaffinity(0, sizeof allowed, &allowed), 0);
+  std::vector<int> own;
+  for (int i = 0; i < CPU_SETSIZE; ++i)
+    if (CPU_ISSET(i, &allowed)) own.push_back(i);
+  if (own.size() < 2) GTEST_SKIP() << "there is one CPU";
+  const std::string a = std::to_string(own[0]), b = std::to_string(own[1]);
+  const auto binding = [](const TestFolder& sys, int rank, int nproc) {
+    return internal::numa_binding(rank, nproc, sys.path());
+  };
+  {
+    TestFolder sys;
+    make_sys(sys, {a, b + "-" + b + ",1022-99999,x", ""});  // the third has memory alone
+    for (int rank = 0; rank < 4; ++rank) {
+      const auto bound = binding(sys, rank, 4);
+      ASSERT_TRUE(bound);
+      EXPECT_EQ(cpus_of(*bound), std::vector<int>{own[size_t(rank / 2)]}) << rank;
+      EXPECT_EQ(bound->node, rank / 2);
+    }
+  }
+  {
+    TestFolder sys;
+    make_sys(sys, {a, b}, {1, 0, -1});
+    EXPECT_EQ(binding(sys, 0, 3)->node, 1);
+    EXPECT_EQ(binding(sys, 1, 3)->node, 0);
+    EXPECT_EQ(binding(sys, 2, 3)->node, 1);  // unknown: the last third of the ranks
+    setenv("CUDA_VISIBLE_DEVICES", "1,0", 1);
+    EXPECT_EQ(binding(sys, 0, 2)->node, 0);
+    setenv("CUDA_VISIBLE_DEVICES", "GPU-1234", 1);
+    EXPECT_EQ(binding(sys, 0, 1)->node, 0);
+    unsetenv("CUDA_VISIBLE_DEVICES");
+  }
+  {
+    TestFolder sys, empty;
+    make_sys(sys, {a + "," + b});
+    EXPECT_FALSE(binding(sys, 0, 2));
+    EXPECT_FALSE(binding(empty, 0, 2));
+  }
+  {
+    TestFolder sys;
+    make_sys(sys, {a, "1023"});  // this process may use one node
+    EXPECT_FALSE(binding(sys, 1, 2));
+  }
+  {
+    TestFolder sys;
+    make_sys(sys, {a, "1023", b}, {1, 1});
+    EXPECT_EQ(binding(sys, 0, 2)->node, 0);
+    EXPECT_EQ(binding(sys, 1, 2)->node, 2);
+  }
+  internal::NumaBinding first = {};
+  CPU_SET(own[1], &first.cpus);
+  std::thread([&] {
+    internal::bind(first);
+    cpu_set_t now;
+    sched_getaffinity(0, sizeof now, &now);
+    EXPECT_TRUE(CPU_EQUAL(&now, &first.cpus));
+  }).join();
+}
+
+TEST(GradusRun, BindsRanksToNumaNodesIfThereAreSeveral) {
+  EXPECT_EQ(run(Arguments{"--nproc-per-node", "2", "--numa-binding", "node"} + shell("true"))->wait(), 0);
+}
+
+// ---- events ----
+
+TEST(GradusRun, WritesTheStatesOfRanksAsJson) {
+  const auto p =
+      run(Arguments{"--nproc-per-node", "2", "--event-log-handler", "console", "--rdzv-id", "a\"b"} +
+          shell("test $RANK = 0 || exit 3"));
+  EXPECT_EQ(p->wait(), 1);
+  EXPECT_THAT(p->err(),
+              AllOf(HasSubstr("{\"name\":\"torchelastic.worker.status.SUCCEEDED\",\"source\":\"WORKER\""),
+                    HasSubstr("\"run_id\":\"a\\\"b\",\"role\":\"default\",\"global_rank\":1,"),
+                    HasSubstr("\"state\":\"FAILED\",\"exit_code\":3,")));
+  EXPECT_THAT(run(Arguments{"--event-log-handler", "null"} + shell("true"))->err(),
+              Not(HasSubstr("torchelastic")));
 }
 
 // ---- environment ----
@@ -776,7 +891,8 @@ TEST(GradusRun, BadValuesAreRefusedByName) {
       {{"--shutdown-timeout", "-1", "true"}, "shutdown-timeout"},
       {{"-m", "module"}, "-m is not supported: it starts programs"},
       {{"--run-path", "x", "true"}, "--run-path is not supported"},
-      {{"--numa-binding", "node", "true"}, "numactl"},
+      {{"--numa-binding", "exclusive", "true"}, "--numa-binding exclusive is not supported: node is"},
+      {{"--event-log-handler", "kafka", "true"}, "event-log-handler"},
       {{"--log-dir", "/proc/nowhere", "true"}, "/proc/nowhere"},
   };
   for (const auto& [arguments, text] : cases) {
