@@ -134,6 +134,7 @@ void show_first_images(training::Training& training, const training::Step& s) {
 }
 
 void print_results(const training::Training& training) {
+  if (training.history().empty()) return training::report(training);  // --no-validate
   training::print(training::format_text(
       "Best test accuracy %.2f %%, after epoch %d; last %.2f %%; trained at %.0f images/s",
       100 * training.best().test.mean("accuracy"), int(training.best().epoch),

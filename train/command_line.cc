@@ -1,5 +1,5 @@
-// CommandLine on top of CLI11: registers the options of RunOptions, checks ranges, and collects the values of all
-// options after parsing. Keeps references to the variables and the RunOptions.
+// CommandLine on top of CLI11: registers the options of RunOptions, reads the file of --config, checks ranges, and
+// collects the values of all options after parsing. Keeps references to the variables and the RunOptions.
 #include "gradus/train/command_line.h"
 
 #include <CLI/CLI.hpp>
@@ -8,7 +8,9 @@
 #include <cmath>
 #include <cstdlib>
 #include <functional>
+#include <istream>
 #include <limits>
+#include <set>
 #include <type_traits>
 
 #include "gradus/tensor/base/error.h"
@@ -48,6 +50,58 @@ CLI::Validator in_digits() {
       },
       "");
 }
+
+// Reads the file of --config. Errors: CLI::ConfigError with file and line.
+class ConfigFile final : public CLI::ConfigTOML {
+ public:
+  explicit ConfigFile(const CLI::App& app) : app_(app) {}
+
+  std::vector<CLI::ConfigItem> from_config(std::istream& in) const override {
+    constexpr size_t kMaxBytes = 1 << 20;
+    const std::string file = app_.get_config_ptr()->as<std::string>();
+    std::string text(kMaxBytes + 1, 0), section, line;
+    in.read(text.data(), std::streamsize(text.size()));
+    text.resize(size_t(in.gcount()));
+    if (in.bad() || text.size() > kMaxBytes)
+      throw CLI::ConfigError(file + ": expected a readable file of at most 1 MiB");
+    std::vector<CLI::ConfigItem> items;
+    std::set<const CLI::Option*> seen;
+    std::istringstream lines(text);
+    for (int number = 1; std::getline(lines, line); ++number) {
+      const auto check = [&](bool ok, const std::string& message) {
+        if (!ok) throw CLI::ConfigError(file + ":" + std::to_string(number) + ": " + message);
+      };
+      CLI::detail::trim(line);
+      if (line.empty() || line[0] == '#' || line[0] == ';') continue;
+      if (line[0] == '[') {
+        check(line.back() == ']', "expected [SECTION], got " + line);
+        section = line.substr(1, line.size() - 2) + ".";
+        continue;
+      }
+      const size_t equals = line.find('=');
+      check(equals != std::string::npos, "expected NAME = VALUE, got " + line);
+      const std::string name = section + CLI::detail::trim_copy(line.substr(0, equals));
+      std::string value = CLI::detail::trim_copy(line.substr(equals + 1));
+      const CLI::Option* option = app_.get_option_no_throw("--" + name);
+      if (!option) option = app_.get_option_no_throw(name);  // positional
+      check(option && option->get_configurable(), "there is no option " + name);
+      check(seen.insert(option).second, name + " is set twice");
+      const bool quoted = value.starts_with('"') || value.starts_with('\'');
+      const size_t end = std::min(value.size(), quoted ? value.find(value[0], 1) : value.find('#'));
+      const std::string rest = CLI::detail::trim_copy(value.substr(std::min(value.size(), end + quoted)));
+      check(end < value.size() || !quoted, "expected a quote at the end, got " + value);
+      check(rest.empty() || rest[0] == '#', "expected one text in quotes, got " + value);
+      value = quoted ? value.substr(1, end - 1) : CLI::detail::trim_copy(value.substr(0, end));
+      check(quoted || !(value.empty() || value[0] == '[' || value[0] == '{'),
+            "expected a number, true, false or text, got " + value);
+      items.push_back({.name = name, .inputs = {value}});
+    }
+    return items;
+  }
+
+ private:
+  const CLI::App& app_;
+};
 
 constexpr ArgumentOptions at_least(double low) { return {.at_least = low}; }
 
@@ -103,6 +157,13 @@ CommandLine::CommandLine(const std::string& program, const std::string& about, R
   add("--iterations", o.iterations, "instead: steps of training", {.at_least = 1, .value = "N"});
   add("--images", o.images, "instead: images to train on, of all ranks", {.at_least = 1, .value = "N"});
   add("--seed", o.seed, "seed of all random numbers");
+  add("--diff-seed", o.diff_seed, "each rank draws other numbers in training: seed + rank");
+  add("--no-validate", o.no_validate, "no tests in training");
+  impl_->app.config_formatter(std::make_shared<ConfigFile>(impl_->app));
+  impl_->app
+      .set_config("--config", "",
+                  "read options from a TOML or INI file; those of the command line have precedence")
+      ->type_name("FILE");
   add("-p,--log-interval,--print-freq", o.log_interval, "batches between two lines of the log", at_least(1));
   add("--dry-run", o.dry_run, "one training step and one test step only");
   add("-j,--workers", o.workers, "threads of each rank that prepare batches ahead",
@@ -130,6 +191,9 @@ CommandLine::CommandLine(const std::string& program, const std::string& about, R
                                   "--device", read, "where to train: cpu, or cuda for a GPU of each rank")
                               ->default_str(to_string(*o.device));
     impl_->add_value(device, [&o] { return to_string(*o.device); });
+    CLI::Option* accel = impl_->app.add_flag_function(
+        "--accel,--cuda", [read](int64_t) { read("cuda"); }, "as --device cuda");
+    accel->excludes(device);
     if (!o.devices.empty()) {
       const auto read_list = [&o](const std::string& text) {
         try {
@@ -144,7 +208,8 @@ CommandLine::CommandLine(const std::string& program, const std::string& about, R
               .add_option_function<std::string>("--devices", read_list,
                                                 "instead: each runs its part of a batch: cuda:0,cuda:1")
               ->type_name("LIST")
-              ->excludes(device);
+              ->excludes(device)
+              ->excludes(accel);
       impl_->add_value(impl_->devices, [&o] { return devices_text(o); });
     }
     add("--deterministic", o.deterministic, "on a GPU: the same bits in every run; slower convolutions");

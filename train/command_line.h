@@ -36,6 +36,8 @@ struct RunOptions {
   int64_t epochs = 1, iterations = 0;  // --epochs; --iterations: steps to train for; 0: by epochs
   int64_t images = 0;                  // --images: images, of all ranks, to train on; 0: by the two above
   uint64_t seed = 1;                   // --seed
+  bool diff_seed = false;              // --diff-seed: in training each rank draws numbers with seed + rank
+  bool no_validate = false;            // --no-validate: no tests in training
   int64_t log_interval = 10;           // --log-interval: batches between two lines of the log
   bool dry_run = false;                // --dry-run: one training step and one test step
   int workers = 0, threads = 0;        // --workers: threads of the loader; --threads: of kernels; 0: default
@@ -88,7 +90,8 @@ class CommandLine {
   void add(const std::string& names, T& variable, const std::string& help, const ArgumentOptions& o = {});
   void add(const std::string& names, bool& variable, const std::string& help);
 
-  // Parses the command line. Exits with status 0 after --help, and with 2 after an error.
+  // Parses the command line, and the file of --config: TOML or INI, lines of NAME = VALUE, options of a section
+  // [NAME] being NAME.OPTION. Exits with status 0 after --help, and with 2 after an error.
   void parse_or_exit(int argc, char** argv);
 
  private:

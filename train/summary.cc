@@ -79,10 +79,12 @@ void describe(const Training& t, const std::string& net, const data::DataLoader&
 }
 
 void report(const Training& t) {
-  std::string text = "Test";
-  for (const auto& [name, sum] : t.last().test.of)
-    text += (text == "Test" ? " " : ", ") + mean_text(name, t.last().test.mean(name));
-  print(concat(text, "; trained at ", format_text("%.0f", t.images_per_second()), " images/s"));
+  std::string text;
+  if (!t.history().empty())
+    for (const auto& [name, sum] : t.last().test.of)
+      text += (text.empty() ? "Test " : ", ") + mean_text(name, t.last().test.mean(name));
+  print(concat(text.empty() ? "No test" : text, "; trained at ", format_text("%.0f", t.images_per_second()),
+               " images/s"));
   write_summary(t);
 }
 

@@ -12,6 +12,7 @@
 
 #include "gradus/distributed/group/process_group.h"
 #include "gradus/tensor/base/error.h"
+#include "gradus/tensor/runtime/context.h"
 #include "gradus/train/internal/training_impl.h"
 #include "gradus/train/program.h"
 #include "gradus/train/ranks.h"
@@ -60,6 +61,8 @@ void Training::resume() {
     load(file);
   impl_->samples.begin(loader_.state());
   impl_->log.open_events();
+  RandomGenerator& generator = *Context::current().generator;
+  if (run_.diff_seed) generator.set_state({run_.seed + uint64_t(dist::get_rank()), generator.state()[1]});
 }
 
 void Training::load(const std::string& file) {
@@ -99,7 +102,7 @@ bool Training::ended() const {
 }
 
 bool Training::begin_epoch() {
-  if (options_.test && test_due()) run_test();
+  if (tests() && test_due()) run_test();
   if (ended()) return false;
   impl_->log.begin_epoch();
   return true;
@@ -186,7 +189,7 @@ void Training::end_step(const Step& step) {
   }
   impl_->log.end_step();
   const bool in_epoch = options_.test_every > 0 || !options_.test_at.empty();
-  if (!options_.test || !in_epoch || !test_due()) return;
+  if (!tests() || !in_epoch || !test_due()) return;
   impl_->log.stop_progress();
   run_test();
   impl_->log.start_progress();

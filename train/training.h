@@ -110,6 +110,7 @@ class Training {
   void end_epoch();
   Step begin_step(const data::Batch& batch);
   void end_step(const Step& step);
+  bool tests() const { return options_.test && !run_.no_validate; }
   bool test_due() const;
   void run_test();
 

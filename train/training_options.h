@@ -68,7 +68,7 @@ struct TrainingOptions {
   // test. For schedules that step by epoch.
   std::function<void()> on_epoch = {};
   // Makes a test, and returns its sums over all ranks. Called on all ranks after each epoch, or after each
-  // multiple of test_every images, and at the end. Null: no tests.
+  // multiple of test_every images, and at the end. Null, or with --no-validate: no tests.
   std::function<Sums()> test = {};
   int64_t test_every = 0;  // images; 0: after each epoch
   // Steps of the training after which to test, and at the end; replaces test_every: {100, 1000, 10'000}.

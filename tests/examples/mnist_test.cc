@@ -59,6 +59,32 @@ const std::vector<std::string> kShort = {
     "--train-samples", "500", "--test-samples", "100", "--epochs",     "3",         "--batch-size", "50",
     "--threads",       "1",   "--log-interval", "1",   "--save-model", "--summary", "s.json"};
 
+// The masks of dropout are those of a rank's own seed, which for rank 0 is --seed; the initial weights are rank 0's.
+TEST(MnistProgram, DrawsOtherNumbersOnEachRankWithDiffSeed) {
+  Scratch s;
+  const auto loss_of = [&](const char* ranks, const std::string& more) {
+    const Result r =
+        run(s.dir(), {"--train-samples", "200", "--test-samples", "100", "--epochs", "1", "--threads", "1",
+                      "--summary", "s.json", "--global-batch-size", "50", "--nproc", ranks, more});
+    EXPECT_EQ(r.status, 0) << r.output;
+    return summary(s.dir() / "s.json").at("test_loss").get<double>();
+  };
+  EXPECT_EQ(loss_of("1", "--diff-seed"), loss_of("1", "--diff-seed=false"));
+  EXPECT_NE(loss_of("2", "--diff-seed"), loss_of("2", "--diff-seed=false"));
+}
+
+TEST(MnistProgram, MakesNoTestWithNoValidate) {
+  Scratch s;
+  std::ofstream(s.dir() / "run.toml") << "# a run\nno-validate = true\nepochs = 2\ntrain-samples = 100\n";
+  const Result r = run(s.dir(), {"--config", "run.toml", "--epochs", "1", "--summary", "s.json"});
+  ASSERT_EQ(r.status, 0) << r.output;
+  EXPECT_THAT(r.output, HasSubstr("No test; trained at "));
+  EXPECT_THAT(r.output, Not(HasSubstr("Test set")));
+  const nlohmann::json j = summary(s.dir() / "s.json");
+  EXPECT_FALSE(j.contains("test_loss"));
+  EXPECT_EQ(j.at("epochs"), 1);
+}
+
 TEST(MnistProgram, ContinuesBitIdenticallyAfterBeingInterruptedOrKilled) {
   Scratch straight;
   ASSERT_EQ(run(straight.dir(), kShort).status, 0);

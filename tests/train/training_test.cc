@@ -152,6 +152,17 @@ TEST(Training, MakesATestAfterEachEpochAndAtTheEnd) {
   }
 }
 
+TEST(Training, MakesNoTestsIfAskedButTestOnlyDoes) {
+  int tests = 0;
+  const auto test = [&] { return ++tests, training::Sums{.seen = 4, .of = {{"accuracy", 1}}}; };
+  Pair p({.epochs = 2, .no_validate = true}, {.test = test});
+  p.train_on();
+  EXPECT_EQ(tests, 0);
+  EXPECT_TRUE(p.training.history().empty());
+  p.training.test_only();
+  EXPECT_EQ(tests, 1);
+}
+
 TEST(Training, EvaluationRestoresTheModeOfEachModuleAlsoWhenItIsInterrupted) {
   struct Partly : Net {
     nn::Dropout frozen{this, "frozen", {}};
@@ -240,6 +251,82 @@ TEST(CommandLine, SetsVariablesAndRemembersAllValues) {
   EXPECT_EQ(args.epochs, 3);
   EXPECT_THAT(args.values, testing::Contains(testing::Pair("epochs", training::OptionValue(int64_t(3)))));
   EXPECT_THAT(args.values, testing::Contains(testing::Pair("workers", training::OptionValue(int64_t(0)))));
+}
+
+struct FileArgs : training::RunOptions {
+  FileArgs() { device = kCPU; }
+  double lr = 1;
+  std::string name;
+  int64_t layers = 1;
+};
+
+// Parses `more` and a file with this text.
+FileArgs parse_file(const std::string& text, std::vector<std::string> more = {}) {
+  const fs::path file = fs::path(testing::TempDir()) / "run.toml";
+  std::ofstream(file, std::ios::binary) << text;
+  FileArgs args;
+  training::CommandLine line("program", "About", args);
+  line.add("--lr", args.lr, "rate", {.above = 0});
+  line.add("--name", args.name, "text");
+  line.add("--layers,--model.layers", args.layers, "count", {.at_least = 1});
+  more.insert(more.begin(), {"program", "--config", file.string()});
+  std::vector<char*> argv;
+  for (std::string& w : more) argv.push_back(w.data());
+  line.parse_or_exit(int(argv.size()), argv.data());
+  return args;
+}
+
+TEST(CommandLine, ReadsAFileOverWhichTheCommandLineHasPrecedence) {
+  const FileArgs a = parse_file(
+      "# comment\n; comment\n\n lr = 0.5  # rate\nname = \"a # b\"\nimages=60k\ndry-run = true\nepochs = "
+      "7\r\n"
+      "device = cuda:1\n[model]\nlayers = 3\n",
+      {"--epochs", "2"});
+  EXPECT_EQ(a.lr, 0.5);
+  EXPECT_EQ(a.name, "a # b");
+  EXPECT_EQ(a.images, 60'000);
+  EXPECT_TRUE(a.dry_run);
+  EXPECT_EQ(a.epochs, 2);
+  EXPECT_EQ(*a.device, Device("cuda:1"));
+  EXPECT_EQ(a.layers, 3);
+  EXPECT_THAT(a.values, testing::Contains(testing::Pair("lr", training::OptionValue(0.5))));
+  EXPECT_EQ(parse_file("name = 'a\\b'").name, "a\\b");
+}
+
+TEST(CommandLine, EndsTheProgramAfterAMistakeInTheFile) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const testing::ExitedWithCode failed(2);
+  for (const auto& [text, error] : std::vector<std::pair<std::string, std::string>>{
+           {"lr = 0.5\nno_such = 1\n", "run.toml:2: there is no option no_such"},
+           {"help = true", "run.toml:1: there is no option help"},
+           {"config = x", "run.toml:1: there is no option config"},
+           {"[other]\nlr = 1", "run.toml:2: there is no option other.lr"},
+           {"\n\nlr\n", "run.toml:3: expected NAME = VALUE, got lr"},
+           {"= 5", "run.toml:1: there is no option"},
+           {"lr = ", "run.toml:1: expected a number, true, false or text"},
+           {"lr = [1, 2]", "run.toml:1: expected a number, true, false or text"},
+           {"[model", "run.toml:1: expected .SECTION., got .model"},
+           {"lr = 1\nlr = 2", "run.toml:2: lr is set twice"},
+           {"name = \"a", "run.toml:1: expected a quote at the end"},
+           {"name = \"", "run.toml:1: expected a quote at the end"},
+           {"name = 'a' b", "run.toml:1: expected one text in quotes"},
+           {"lr = -1", "lr"},
+           {"dry-run = perhaps", "perhaps"},
+           {std::string(2 << 20, '\n'), "run.toml: expected a readable file of at most 1 MiB"}})
+    EXPECT_EXIT(parse_file(text), failed, error) << text.substr(0, 40);
+  const auto parse_missing_file = [] {
+    FileArgs args;
+    training::CommandLine line("program", "About", args);
+    std::string words[] = {"program", "--config=/nowhere.toml"};
+    char* argv[] = {words[0].data(), words[1].data()};
+    line.parse_or_exit(2, argv);
+  };
+  EXPECT_EXIT(parse_missing_file(), failed, "/nowhere.toml");
+}
+
+TEST(CommandLine, TakesAccelAsDeviceCuda) {
+  EXPECT_TRUE(parse_file("", {"--accel"}).device_by_rank);
+  EXPECT_EQ(parse_file("", {"--cuda"}).device->type, DeviceType::kCUDA);
 }
 
 TEST(CommandLine, ReadsThousandsAndMillions) {
