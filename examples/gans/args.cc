@@ -71,16 +71,23 @@ Args parse(int argc, char** argv) {
   a.log_interval = 100;
   training::CommandLine line("gan", "Trains a GAN", a);
   line.add("--model", a.model, "what is trained", {.one_of = recipe_names()});
-  line.add("--data", a.data, "folder with MNIST, CIFAR-10 or images [generated digits]", {.value = "DIR"});
-  line.add("--size", a.size, "height and width of images [32; 64 for a folder of images]",
+  line.add("--data,--dataroot", a.data, "folder with MNIST, CIFAR-10 or images [generated digits]",
+           {.value = "DIR"});
+  line.add("--size,--imageSize", a.size, "height and width of images [32; 64 for a folder of images]",
            {.at_least = 4, .at_most = 1024, .value = "N"});
-  line.add("--width", a.width, "channels where images are largest [the model's]",
+  line.add("--width,--ngf", a.width, "channels where images are largest [the model's]",
            {.at_least = 1, .at_most = 4096, .value = "N"});
-  line.add("--batch", a.batch, "images of a step, of all ranks [the model's]",
+  line.add("--disc-width,--ndf", a.disc_width, "dcgan, lsgan: of the discriminator [--width]",
+           {.at_least = 1, .at_most = 4096, .value = "N"});
+  line.add("--latent,--nz", a.latent, "numbers that an image is generated from [the model's]",
+           {.at_least = 1, .at_most = 1 << 16, .value = "N"});
+  line.add("--batch,--batchSize", a.batch, "images of a step, of all ranks [the model's]",
            {.at_least = 1, .at_most = 1 << 20, .value = "N"});
   line.add("--disc-steps", a.disc_steps, "the discriminator's steps for each of the generator [the model's]",
            {.at_least = 1, .at_most = 1000, .value = "N"});
   line.add("--lr", a.lr, "learning rate of both networks [the model's]", {.above = 0, .value = "RATE"});
+  line.add("--beta1", a.beta1, "Adam's decay of the gradients' mean [the model's]",
+           {.at_least = 0, .at_most = 1});
   line.add("--ema-images", a.ema_images,
            "half-life of the generator's average, at first 5 % of the images so far", {.above = 0});
   line.add("--images-per-scale", a.images_per_scale,
@@ -104,6 +111,8 @@ Args parse(int argc, char** argv) {
   line.add("--samples", a.samples, "folder of the grids [below --checkpoint-dir, or samples]",
            {.value = "DIR"});
   line.add("--init", a.init, "begin with these weights of both networks", {.value = "FILE"});
+  line.add("--netG", a.init_gen, "begin with these weights of the generator", {.value = "FILE"});
+  line.add("--netD", a.init_disc, "begin with these weights of the discriminator", {.value = "FILE"});
   line.add("--export", a.export_file, "write the weights, the generator's averaged", {.value = "FILE"});
   line.add("--metrics", a.metrics, kMetricsHelp, {.value = "LIST"});
   line.add("--metrics-every", a.metrics_every, "images between two looks at the metrics [a tenth of all]",
@@ -112,6 +121,13 @@ Args parse(int argc, char** argv) {
            {.at_least = 10, .at_most = 1 << 16, .value = "N"});
   line.add("--classifier", a.classifier, "weights of the metrics' classifier [the cache folder's]",
            {.value = "FILE"});
+  line.add("--dataset", a.dataset, "the kind of images that --data must have; fake: generated digits",
+           {.one_of = {"mnist", "cifar10", "folder", "imagenet", "lfw", "fake"}});
+  // dcgan's names of options of all programs.
+  line.add("--niter", a.epochs, "as --epochs", {.at_least = 0});
+  line.add("--manualSeed", a.seed, "as --seed");
+  line.add("--outf", a.checkpoint_dir, "as --checkpoint-dir", {.value = "DIR"});
+  line.add("--ngpu", a.nproc, "as --nproc: a rank on each GPU", {.at_least = 1, .at_most = 256});
   line.parse_or_exit(argc, argv);
   if (!a.images && !a.iterations && !a.epochs) a.images = kImages;
   return a;
@@ -122,6 +138,11 @@ NetworkOptions network_options(const Args& a, int64_t size, int64_t channels, in
   NetworkOptions o = r.networks;
   o.size = size, o.channels = channels;
   if (a.width) o.width = a.width;
+  if (a.latent) o.latent = a.latent;
+  o.disc_width = a.disc_width;
+  if (a.disc_width && a.model != "dcgan" && a.model != "lsgan")
+    throw ValueError("gan", "--disc-width: the networks of ", a.model,
+                     " share a width; those of dcgan and lsgan do not");
   if (!a.conditional) return o;
   if (!r.takes_labels) throw ValueError("gan", "--conditional: ", a.model, " takes no labels; dcgan does");
   if (classes == 0)

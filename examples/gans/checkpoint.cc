@@ -19,7 +19,8 @@ void read(const std::string& text, int64_t& value, const char* name) {
 }
 
 void check(const std::string& file, const NetworkOptions& o) {
-  if (o.size < 4 || o.size > 1024 || (o.channels != 1 && o.channels != 3) || o.width > 4096)
+  if (o.size < 4 || o.size > 1024 || (o.channels != 1 && o.channels != 3) || o.width > 4096 ||
+      o.disc_width > 4096)
     throw FileError("gan", file,
                     ": expected a network for images of 4 to 1024 pixels, 1 or 3 channels and a width ",
                     "of at most 4096, found size ", o.size, ", channels ", o.channels, ", width ", o.width);
@@ -61,7 +62,8 @@ LoadedGan load_gan(const std::string& file) {
     throw FileError("gan", file, ": expected a checkpoint of ./run gan");
   LoadedGan gan;
   NetworkOptions::each(gan.options, [&](const char* name, auto& value) {
-    read(c.get<std::string>(std::string("fixed.") + name), value, name);
+    const std::string key = std::string("fixed.") + name;
+    if (c.contains(key) || std::string(name) != "disc_width") read(c.get<std::string>(key), value, name);
   });
   check(file, gan.options);
   const Recipe& r = recipe(gan.options.model);

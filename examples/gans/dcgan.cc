@@ -26,7 +26,11 @@ void step(GanStep& s, Trainer& t) {
 std::unique_ptr<Networks> make(const NetworkOptions& o) {
   return networks_of<models::DCGANGenerator, models::DCGANDiscriminator>(
       {.size = o.size, .channels = o.channels, .width = o.width, .latent = o.latent, .classes = o.classes},
-      {.size = o.size, .channels = o.channels, .width = o.width, .classes = o.classes}, o.size);
+      {.size = o.size,
+       .channels = o.channels,
+       .width = o.disc_width ? o.disc_width : o.width,
+       .classes = o.classes},
+      o.size);
 }
 
 }  // namespace

@@ -23,7 +23,7 @@ void step(GanStep& s, Trainer& t) {
 std::unique_ptr<Networks> make(const NetworkOptions& o) {
   return networks_of<models::LSGANGenerator, models::LSGANDiscriminator>(
       {.size = o.size, .channels = o.channels, .width = 4 * o.width, .latent = o.latent},
-      {.size = o.size, .channels = o.channels, .width = o.width}, o.size);
+      {.size = o.size, .channels = o.channels, .width = o.disc_width ? o.disc_width : o.width}, o.size);
 }
 
 }  // namespace

@@ -14,11 +14,13 @@ struct NetworkOptions {
   int64_t size = 32, channels = 1;  // of the images
   int64_t width = 0;                // channels of the largest images; 0: the recipe's
   int64_t latent = 100;
-  int64_t classes = 0;  // 0: no labels
+  int64_t classes = 0;     // 0: no labels
+  int64_t disc_width = 0;  // of the discriminator; 0: `width`
 
   static void each(auto& o, auto&& f) {
     f("model", o.model), f("size", o.size), f("channels", o.channels), f("width", o.width);
     f("latent", o.latent), f("classes", o.classes);
+    f("disc_width", o.disc_width);
   }
 };
 

@@ -14,6 +14,7 @@ std::vector<std::pair<std::string, std::string>> fixed(const NetworkOptions& o, 
   std::vector<std::pair<std::string, std::string>> values;
   NetworkOptions::each(
       o, [&](const char* name, const auto& value) { values.emplace_back(name, concat(value)); });
+  if (o.disc_width == 0) values.pop_back();  // checkpoints of before the option have none
   values.emplace_back("growth", growth);
   return values;
 }
@@ -30,6 +31,7 @@ TrainerOptions trainer_options(const Args& a, int64_t size) {
                       .capture = a.capture.value_or(false),
                       .growth = growth(a, size)};
   if (a.lr > 0) o.adam.lr = a.lr;
+  if (a.beta1 >= 0) o.adam.betas[0] = a.beta1;
   return o;
 }
 
@@ -53,6 +55,17 @@ void check_batch(const std::string& option, int64_t batch, int64_t group) {
   if (batch > group && batch % group != 0)
     throw ValueError("gan", option, ' ', batch, ": expected a multiple of ", group,
                      ", the images of a group of the minibatch standard deviation");
+}
+
+// Errors: ValueError unless images of this kind are those of --dataset.
+void check_dataset(const std::string& dataset, const std::string& kind) {
+  const std::string expected = dataset == "mnist"     ? "MNIST"
+                               : dataset == "cifar10" ? "CIFAR10"
+                               : dataset == "fake"    ? "GeneratedDigits"
+                                                      : "ImageFolder";
+  if (!dataset.empty() && kind != expected)
+    throw ValueError("gan", "--dataset ", dataset, ": expected --data with images of ", expected, ", got ",
+                     kind);
 }
 
 // Returns DataLoaderOptions::global_batch_sizes.
@@ -121,13 +134,18 @@ void train_gan(const Args& a) {
   check_capture(a);
   manual_seed(a.seed);
   const Recipe& r = recipe(a.model);
-  const Images images = open_images(
-      {.dir = a.data, .size = a.size, .flip = a.augment == "flip", .on_error_skip = a.on_error == "skip"});
+  const Images images = open_images({.dir = a.dataset == "fake" ? "" : a.data,
+                                     .size = a.size,
+                                     .flip = a.augment == "flip",
+                                     .on_error_skip = a.on_error == "skip"});
+  check_dataset(a.dataset, images.kind);
   if (a.data.empty()) training::print("Training on generated digits: --data DIR names a folder of images");
   const NetworkOptions networks = network_options(a, images.size, images.channels, images.classes);
   const std::unique_ptr<Networks> net = r.make(networks);
   net->to(*a.device);
   if (!a.init.empty()) io::load_weights(*net, a.init);
+  if (!a.init_gen.empty()) io::load_weights(*net->gen, a.init_gen);
+  if (!a.init_disc.empty()) io::load_weights(*net->disc, a.init_disc);
   const TrainerOptions trained = trainer_options(a, images.size);
   Trainer trainer(*net, networks, trained);
   gan::Watch watch({.won = r.is_critic ? 0 : 0.99});

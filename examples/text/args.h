@@ -16,6 +16,7 @@ struct TextArgs : training::RunOptions {
   double dropout = 0;
   int64_t batch = 16, warmup = 100, validation_interval = 250;  // batch: sequences; the others: steps
   double lr = 1e-3, weight_decay = 0.1, clip = 1;               // clip: maximum norm of the gradients
+  double beta1 = 0.9, beta2 = 0.99;                             // of AdamW
   training::PipelineRunOptions pipeline;
   int replicas = 1;    // pipelines that share the batch
   int64_t sample = 0;  // characters to generate after the training

@@ -76,13 +76,18 @@ int run_text_sample(int argc, char** argv) {
   uint64_t seed = 1;
   CLI::App line("Prints text that a trained model writes");
   line.add_option("--checkpoint", checkpoint, "of ./run gpt")->type_name("FILE")->required();
-  line.add_option("--length", o.length, "characters")
+  line.add_option("--length,--max_new_tokens", o.length, "characters")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 24))
       ->capture_default_str();
-  line.add_option("--prompt", o.prompt, "what goes before [the first of all characters]")->type_name("TEXT");
-  line.add_option("--temperature", o.temperature, "below 1, likely characters come more often")
-      ->check(CLI::Range(1e-3, 1e3))
+  line.add_option("--prompt,--start", o.prompt, "what goes before [the first of all characters]")
+      ->type_name("TEXT");
+  line.add_option("--temperature", o.temperature,
+                  "below 1, likely characters come more often; 0: the likeliest")
+      ->check(CLI::Range(0., 1e3))
       ->capture_default_str();
+  line.add_option("--top-k,--top_k", o.top_k, "draw among the K likeliest characters alone [all]")
+      ->check(CLI::Range(int64_t{1}, int64_t{256}))
+      ->type_name("K");
   line.add_option("--seed", seed, "of what is drawn")->capture_default_str();
   line.add_option("--device", device, "where to compute: cpu, or cuda for a GPU")->capture_default_str();
   CLI11_PARSE(line, argc, argv);
@@ -95,7 +100,9 @@ int run_text_sample(int argc, char** argv) {
     manual_seed(seed);
     const Tensor prompt = unsqueeze(loaded.characters.encode(prompt_of(o, loaded.characters)), 0);
     const Tensor text =
-        net.generate(to(prompt, where), {.max_new_tokens = o.length, .temperature = o.temperature});
+        net.generate(to(prompt, where), {.max_new_tokens = o.length,
+                                         .temperature = o.temperature,
+                                         .top_k = std::min(o.top_k, loaded.characters.size())});
     std::cout << loaded.characters.decode(select(text, 0, 0)) << std::endl;
     return 0;
   } catch (const std::exception& e) {

@@ -12,6 +12,7 @@ struct WriteOptions {
   int64_t length = 500;     // characters
   std::string prompt = {};  // "": the first of all characters
   double temperature = 1;   // divides the logits: below 1, likely characters are more frequent
+  int64_t top_k = 0;        // only of run_text_sample: draws among the k most likely; 0: among all
 };
 
 // Returns the prompt and generated characters, sampled with the Context's generator. `logits_of` is the model

@@ -70,7 +70,6 @@ void report(const TextArgs& a, const training::Training& training, Pipeline& pip
   const int micro_batches = pipeline_options(a).micro_batches;
   std::vector<std::pair<std::string, training::SummaryValue>> more = {
       {"loss", training.recent().mean("loss")},
-      {"validation_loss", training.last().test.mean("loss")},
       {"parameters", pipe.module().num_parameters()},
       {"characters", corpus.characters.size()},
       {"characters_per_second", speed},
@@ -79,6 +78,7 @@ void report(const TextArgs& a, const training::Training& training, Pipeline& pip
       {"replicas", dist::get_world_size() / a.pipeline.ranks},
       {"micro_batches", micro_batches > 0 ? concat(micro_batches) : "auto"},
       {"schedule", a.pipeline.schedule}};
+  if (!training.history().empty()) more.emplace_back("validation_loss", training.last().test.mean("loss"));
   if (corpus.entropy)
     more.insert(more.end(), {{"entropy", *corpus.entropy}, {"least_loss", *corpus.least_loss}});
   training::write_summary(training, more);
@@ -105,7 +105,7 @@ void train_gpt(const TextArgs& a) {
   pipe.attach(gm);
   std::vector<Tensor> matrices, vectors;  // only matrices have weight decay
   for (const Tensor& p : pipe.parameters()) (p.dim() > 1 ? matrices : vectors).push_back(p);
-  optim::AdamWOptions adam = {.lr = a.lr, .betas = {0.9, 0.99}, .weight_decay = a.weight_decay};
+  optim::AdamWOptions adam = {.lr = a.lr, .betas = {a.beta1, a.beta2}, .weight_decay = a.weight_decay};
   optim::AdamW opt(matrices, adam);
   adam.weight_decay = 0;
   opt.add_param_group(vectors, adam);

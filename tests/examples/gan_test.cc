@@ -64,6 +64,52 @@ Arguments small(const Model& m, const Arguments& more = {}) {
   return args;
 }
 
+TEST(GanOptions, AreThoseOfDcgan) {
+  Scratch s;
+  make_images(s.dir());
+  const Arguments args = {"--dataset",   "folder", "--dataroot",   "images", "--workers",   "1",
+                          "--batchSize", "16",     "--nz",         "10",     "--imageSize", "8",
+                          "--ngf",       "2",      "--ndf",        "3",      "--lr",        "1e-3",
+                          "--beta1",     "0.4",    "--manualSeed", "3",      "--ngpu",      "2",
+                          "--threads",   "1",      "--summary",    "s.json"};
+  const Result r = gan(s.dir(), with(args, {"--niter", "1", "--outf", "c", "--export", "w.safetensors"}));
+  ASSERT_EQ(r.status, 0) << r.output;
+  const nlohmann::json j = summary(s.dir() / "s.json");
+  EXPECT_EQ(j.at("epochs"), 1);
+  EXPECT_EQ(j.at("d_steps"), 2);
+  EXPECT_EQ(j.at("seed"), 3);
+  EXPECT_EQ(j.at("world_size"), 2);
+  EXPECT_EQ(j.at("options").at("beta1"), 0.4);
+  const io::SafetensorsFile weights = io::load_safetensors(s.dir() / "w.safetensors");
+  EXPECT_EQ(weights.at("gen.main.0.weight").shape(), (Shape{10, 2, 4, 4}));
+  EXPECT_EQ(weights.at("disc.main.0.weight").shape(), (Shape{3, 3, 4, 4}));
+  EXPECT_EQ(gan(s.dir(), {"sample", "--checkpoint", "c/gan.ckpt"}).status, 0);
+
+  // A learning rate of almost 0 keeps the weights of --netG and --netD.
+  io::NamedTensors gen, disc;
+  for (const auto& [name, x] : weights.tensors)
+    if (name.starts_with("gen."))
+      gen.emplace_back(name.substr(4), x);
+    else
+      disc.emplace_back(name.substr(5), x);
+  io::save_safetensors(s.dir() / "netG.safetensors", gen);
+  io::save_safetensors(s.dir() / "netD.safetensors", disc);
+  Arguments again = with(args, {"--netG", "netG.safetensors", "--netD", "netD.safetensors", "--iterations",
+                                "1", "--export", "v.safetensors"});
+  std::ranges::replace(again, "1e-3", "1e-30");
+  ASSERT_EQ(gan(s.dir(), again).status, 0);
+  const io::SafetensorsFile same = io::load_safetensors(s.dir() / "v.safetensors");
+  for (const char* name : {"gen.main.0.weight", "disc.main.0.weight"})
+    EXPECT_EQ(same.at(name).to_vector<double>(), weights.at(name).to_vector<double>()) << name;
+
+  const Result other = gan(s.dir(), {"--dataset", "cifar10", "--dataroot", "images"});
+  EXPECT_EQ(other.status, 1);
+  EXPECT_THAT(other.output, HasSubstr("expected --data with images of CIFAR10, got ImageFolder"));
+  const Result shared = gan(s.dir(), {"--model", "pggan", "--ndf", "3", "--iterations", "1"});
+  EXPECT_EQ(shared.status, 1);
+  EXPECT_THAT(shared.output, HasSubstr("--disc-width: the networks of pggan share a width"));
+}
+
 class GanProgram : public testing::TestWithParam<Model> {};
 INSTANTIATE_TEST_SUITE_P(Models, GanProgram, testing::ValuesIn(all_models()),
                          [](const auto& info) { return info.param.name; });

@@ -58,6 +58,32 @@ TEST(GptProgram, LearnsMoreThanASingleCharacterTells) {
   EXPECT_EQ(j.at("characters"), 27);
 }
 
+TEST(GptProgram, TakesTheNamesOfMinGptAndNanoGpt) {
+  Scratch s;
+  ASSERT_EQ(gpt(s.dir(), small("6", {"--layers", "1", "--clip", "0.5", "--seed", "2"})).status, 0);
+  const double loss = summary(s.dir() / "s.json").at("validation_loss");
+  const Arguments names = {"--n_layer=1",       "--model.n_head=2",
+                           "--n_embd=48",       "--data.block_size=16",
+                           "--warmup_iters=20", "--trainer.batch_size=32",
+                           "--threads=1",       "--learning_rate=1e-2",
+                           "--max_iters=6",     "--trainer.grad_norm_clip=0.5",
+                           "--system.seed=2",   "--weight_decay=0.1",
+                           "--beta1=0.9",       "--out_dir=c",
+                           "--summary=s.json",  "--eval_interval=6",
+                           "--log_interval=3"};
+  const Result r = gpt(s.dir(), names);
+  ASSERT_EQ(r.status, 0) << r.output;
+  EXPECT_EQ(summary(s.dir() / "s.json").at("validation_loss"), loss);
+  EXPECT_TRUE(fs::exists(s.dir() / "c/gpt.ckpt"));
+  EXPECT_THAT(r.output, HasSubstr("step 3 "));
+
+  const Result nano =
+      gpt(s.dir(), {"--model_type=gpt-nano", "--block_size=16", "--max_iters=1", "--summary=s.json"});
+  ASSERT_EQ(nano.status, 0) << nano.output;
+  EXPECT_EQ(summary(s.dir() / "s.json").at("parameters"),
+            27 * 48 + 16 * 48 + 3 * (12 * 48 * 48 + 13 * 48) + 2 * 48);
+}
+
 // f32 rounds a loss of 3 by 2e-7, and each of up to 30 steps adds to that.
 constexpr double kSameLoss = 1e-5;
 
@@ -255,6 +281,11 @@ TEST(GptProgram, WritesTextLikeThatOfItsFile) {
   std::string want = "be\n";
   while (want.size() < 50 + 2) want += "to be\n";
   EXPECT_EQ(gpt(s.dir(), with(sample, {"--prompt", "be"})).output, want.substr(0, 52) + "\n");
+  // At this temperature characters are equally likely, so that one alone must be among the K.
+  EXPECT_EQ(gpt(s.dir(), {"sample", "--checkpoint", "c/gpt.ckpt", "--max_new_tokens", "50", "--temperature",
+                          "1000", "--top_k", "1", "--start", "be"})
+                .output,
+            want.substr(0, 52) + "\n");
   const Result unknown = gpt(s.dir(), with(sample, {"--prompt", "x"}));
   EXPECT_EQ(unknown.status, 1);
   EXPECT_THAT(unknown.output, HasSubstr("gpt sample: [Characters] the byte 120 is not among the 6"));
