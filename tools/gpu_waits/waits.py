@@ -65,9 +65,9 @@ WAITS = [
     Wait("memory: record_use", STATE,
          [("      record_use(x, stream);\n", "      (void)x;\n")]),
     Wait("memory: tensors of collectives", "distributed/group/collectives.cc",
-         [("  collective.tensors = args.all();\n", "")]),
+         [("  collective.tensors = args.on_gpu();\n", "")]),
     *[Wait("memory: the input of " + op, "distributed/group/collectives.cc",
-           [(record + "  call.device = args.device();\n  call.tensors = args.all();\n",
+           [(record + "  call.device = args.device();\n  call.tensors = args.on_gpu();\n",
              record + "  call.device = args.device();\n")])
       for op, record in GATHERS.items()],
     Wait("memory: inputs of functional collectives", "distributed/group/agreement.cc",
