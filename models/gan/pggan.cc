@@ -5,21 +5,24 @@
 // with those of half the size.
 #include "gradus/models/gan/pggan.h"
 
-#include <bit>
 #include <cmath>
 
+#include "gradus/models/gan/internal/growing.h"
 #include "gradus/models/gan/internal/options.h"
 
 namespace gradus::models {
 namespace {
 
-const double kNegativeSlope = 0.2;
-
-int log2_of(int64_t size) { return std::countr_zero(static_cast<uint64_t>(size)); }
+using internal::kNegativeSlope;
+using internal::log2_of;
+using internal::same_size;
+using ConvBlock = internal::EqualizedConv;
+using UpBlock = internal::EqualizedUpConv;
+using DownBlock = internal::EqualizedDownConv;
 
 // Returns the channels of the blocks of resolution r + 1: callers pass the resolution minus 1.
 template <class O> int64_t channels_at(const O& o, int r) {
-  return std::min(int64_t(double(o.channel_base) / std::exp2(r * o.channel_decay)), o.channel_max);
+  return internal::channels_at(r, o.channel_base, o.channel_max, o.channel_decay);
 }
 
 template <class O> void check(const char* network, const O& o) {
@@ -32,46 +35,6 @@ template <class O> void check(const char* network, const O& o) {
     throw ValueError(network, "expected channel_decay >= 0, got ", o.channel_decay);
   internal::check_count(network, "channels of the last block", channels_at(o, log2_of(o.size) - 1));
 }
-
-// `largest`: side of the network's largest images, in pixels. Errors: ValueError for an invalid scale.
-void check_scale(const char* network, Scale scale, int64_t largest) {
-  internal::check_image_size(network, scale.size, 4);
-  if (scale.size > largest)
-    throw ValueError(network, "expected a scale of at most ", largest, " pixels, got ", scale.size);
-  if (!(scale.fade >= 0 && scale.fade <= 1))
-    throw ValueError(network, "expected a fade in [0,1], got ", scale.fade);
-}
-
-// Returns the options of a convolution that preserves the image size.
-nn::Conv2dOptions same_size(int64_t in, int64_t out, int64_t kernel) {
-  return {.in = in, .out = out, .kernel = kernel, .padding = kernel / 2};
-}
-
-// A convolution ("conv") with an equalized learning rate, an optional leaky ReLU and an optional pixel norm.
-template <class Conv> struct Block final : nn::Layer {
-  struct Options {
-    typename Conv::Options conv;
-    nn::EqualizedLROptions equalized = {};
-    bool rectifier = true;
-    std::optional<nn::PixelNormOptions> pixel_norm = {};
-  };
-  Block(nn::Module* parent, std::string name, Options options)
-      : Layer(parent, std::move(name)),
-        o(std::move(options)),
-        conv{this, "conv", o.conv},
-        norm{o.pixel_norm.value_or(nn::PixelNormOptions{})} {
-    nn::equalized_lr(conv, o.equalized);
-  }
-  Tensor forward(const Tensor& x) override {
-    Tensor h = conv(x);
-    if (o.rectifier) h = leaky_relu(h, kNegativeSlope);
-    return o.pixel_norm ? norm(h) : h;
-  }
-
-  Options o;
-  Conv conv;
-  nn::PixelNorm norm;  // has no parameters, so it need not be registered as a child
-};
 
 // Maps latent vectors [N, latent] to features [N, channels, 4, 4]:
 // pixel_norm(leaky_relu(linear(pixel_norm(z)) + bias)).
@@ -109,10 +72,6 @@ struct Decision final : nn::Layer {
 
   nn::Linear linear0, linear1;
 };
-
-using ConvBlock = Block<nn::Conv2d>;
-using UpBlock = Block<nn::UpConv2d>;
-using DownBlock = Block<nn::DownConv2d>;
 
 }  // namespace
 
@@ -163,7 +122,7 @@ Tensor PGGANGenerator::operator()(const Tensor& z, const Tensor& labels, Scale s
 
 // vectors [N, latent + classes] -> images [N, channels, size, size].
 Tensor PGGANGenerator::compute(const Tensor& vectors, Scale scale) {
-  check_scale("PGGANGenerator", scale, options().size);
+  internal::check_scale("PGGANGenerator", scale, options().size);
   const int last = log2_of(scale.size);
   Tensor x = (*conv_blocks_)[0]((*noise2feat_)(vectors)), half;
   for (int r = 3; r <= last; ++r) {
@@ -212,7 +171,7 @@ Tensor PGGANDiscriminator::operator()(const Tensor& x, Scale scale) {
 
 // x [N, channels, size, size] -> scores [N, 1 + classes].
 Tensor PGGANDiscriminator::compute(const Tensor& x, Scale scale) {
-  check_scale("PGGANDiscriminator", scale, options().size);
+  internal::check_scale("PGGANDiscriminator", scale, options().size);
   internal::check_images("PGGANDiscriminator", x, options().channels, scale.size);
   const int first = log2_of(scale.size);
   Tensor h = (*fromrgb_layers_)[first - 2](x);
