@@ -152,7 +152,7 @@ def main():
     p.add_argument("--trust", action="store_true", help="load a checkpoint that is more than tensors; it may run any program")
     p.add_argument("--dtype", choices=["f64", "f32", "f16", "bf16"], help="convert floating-point weights")
     p.add_argument("--from", dest="origin", choices=["mmgeneration"], help="whose networks a checkpoint has: a DCGAN gets Gradus' "
-                   "names, and BGR becomes RGB in DCGAN, LSGAN, WGAN-GP and PGGAN")
+                   "names, and BGR becomes RGB in DCGAN, LSGAN, WGAN-GP, PGGAN and StyleGAN")
     p.add_argument("--part", choices=mmgeneration.PARTS, help="with --from: this network alone; default: gen.* and disc.*")
     p.add_argument("--channels", choices=["bgr", "rgb"], help="with --from: the color channels of the images it was trained on "
                    "[bgr]; rgb keeps their order")

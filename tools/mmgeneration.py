@@ -1,8 +1,8 @@
-"""Makes Gradus' weights of mmgeneration's: DCGAN, LSGAN, WGAN-GP and PGGAN.
+"""Makes Gradus' weights of mmgeneration's: DCGAN, LSGAN, WGAN-GP, PGGAN and StyleGAN.
 
-The networks of the last three have the same names in Gradus; DCGAN's have those of PyTorch's example. mmgeneration
-reads images as BGR. Gradus' are RGB, so the order of color channels is reversed in the layers that make images and in
-those that take them.
+The networks of the last four have the same names in Gradus; DCGAN's have those of PyTorch's example. StyleGAN's blurs
+are constants in Gradus. mmgeneration reads images as BGR. Gradus' are RGB, so the order of color channels is reversed in
+the layers that make images and in those that take them.
 
 Tensors are anything with `shape` and `flip(dim)`. What is wrong is a ValueError.
 """
@@ -64,14 +64,15 @@ def shown(names):
 
 
 def network(state, prefix, order):
-    for begins, convert_one in (("noise2feat.conv.", dcgan_generator), ("upsampling.", dcgan_generator),
+    for begins, convert_one in (("convs.0.conv1.input", stylegan_generator), ("from_rgb.0.", stylegan_discriminator),
+                                ("noise2feat.conv.", dcgan_generator), ("upsampling.", dcgan_generator),
                                 ("downsamples.", dcgan_discriminator), ("noise2feat_head.", lsgan_generator),
                                 ("decision.0.", lsgan_discriminator), ("to_rgb.", wgan_gp_generator),
                                 ("from_rgb.", wgan_gp_discriminator), ("torgb_layers.", pggan_generator),
                                 ("fromrgb_layers.", pggan_discriminator)):
         if any(name.startswith(begins) for name in state):
             return convert_one(state, prefix, order)
-    raise ValueError(f"{prefix or 'it'} is no DCGAN, LSGAN, WGAN-GP or PGGAN of mmgeneration: it has {shown(state)}")
+    raise ValueError(f"{prefix or 'it'} is no DCGAN, LSGAN, WGAN-GP, PGGAN or StyleGAN of mmgeneration: it has {shown(state)}")
 
 
 def stages(state, name):
@@ -163,6 +164,23 @@ def pggan_generator(state, prefix, order):
 def pggan_discriminator(state, prefix, order):
     layers = range(max(stages(state, "fromrgb_layers"), 1))
     return reverse(dict(state), [(f"fromrgb_layers.{i}.conv.weight_orig", 1) for i in layers], prefix, order), "PGGANDiscriminator"
+
+
+def without_blurs(state):
+    """Blurs are no part of the state in Gradus."""
+    return {name: t for name, t in state.items() if not re.fullmatch(r"convs\.\d{1,2}\.(conv1\.)?1\.kernel", name)}
+
+
+def stylegan_generator(state, prefix, order):
+    layers = [f"to_rgbs.{i}.conv." for i in range(max(stages(state, "to_rgbs"), 1))]
+    dims = [(layer + name, 0) for layer in layers for name in ("weight_orig", "bias")]
+    return reverse(without_blurs(state), dims, prefix, order), "StyleGANGenerator"
+
+
+def stylegan_discriminator(state, prefix, order):
+    layers = range(max(stages(state, "from_rgb"), 1))
+    dims = [(f"from_rgb.{i}.conv.weight_orig", 1) for i in layers]
+    return reverse(without_blurs(state), dims, prefix, order), "StyleGANDiscriminator"
 
 
 def reverse(state, dims, prefix, order):

@@ -1,5 +1,5 @@
-// Generators and discriminators of GANs: published numbers of parameters, names, initial values, PGGAN's
-// image sizes and fades between them, errors. tests/golden/gan compares results and gradients with PyTorch's.
+// Generators and discriminators of GANs: published numbers of parameters, names, initial values, the image sizes of
+// PGGAN and StyleGAN and fades between them, StyleGAN's noise and truncation, errors. tests/golden/gan compares results and gradients with PyTorch's.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -61,6 +61,15 @@ TEST(GanNetworks, HaveThePublishedNumbersOfParameters) {
   for (const auto& [size, gen, disc] : pggan) {
     EXPECT_EQ(parameters<PGGANGenerator>({.size = size}), gen) << size;
     EXPECT_EQ(parameters<PGGANDiscriminator>({.size = size}), disc) << size;
+  }
+}
+
+TEST(Stylegan, HasThePublishedNumbersOfParameters) {
+  const int64_t stylegan[][3] = {
+      {1024, 26'219'627, 23'087'249}, {256, 26'086'229, 23'052'353}, {32, 22'841'356, 20'726'785}};
+  for (const auto& [size, gen, disc] : stylegan) {
+    EXPECT_EQ(parameters<StyleGANGenerator>({.size = size}), gen) << size;
+    EXPECT_EQ(parameters<StyleGANDiscriminator>({.size = size}), disc) << size;
   }
 }
 
@@ -155,6 +164,163 @@ TEST(Pggan, BlocksOfLargerSizesGetNoGradient) {
                         name.starts_with("conv_blocks.4.");
     EXPECT_EQ(p.grad().defined(), !larger) << name;
   }
+}
+
+const StyleGANGeneratorOptions kStyleGAN = {
+    .size = 8, .latent = 3, .style = 4, .mapping_layers = 1, .channel_base = 8};
+
+TEST(Stylegan, HasTheNamesOfMmgeneration) {
+  std::vector<std::string> expected = {"style_mapping.1.bias",      "style_mapping.1.linear.weight_orig",
+                                       "convs.0.conv1.input",       "convs.1.conv1.0.conv.weight_orig",
+                                       "convs.1.conv1.0.conv.bias", "to_rgbs.0.conv.weight_orig",
+                                       "to_rgbs.0.conv.bias",       "to_rgbs.1.conv.weight_orig",
+                                       "to_rgbs.1.conv.bias",       "injected_noise_0",
+                                       "injected_noise_1",          "injected_noise_2",
+                                       "injected_noise_3"};
+  for (const char* block : {"convs.0.", "convs.1."})
+    for (const char* name : {"noise_injector1.weight", "noise_injector2.weight", "adain1.affine.weight_orig",
+                             "adain1.affine.bias", "adain2.affine.weight_orig", "adain2.affine.bias",
+                             "conv2.conv.weight_orig", "conv2.conv.bias"})
+      expected.push_back(concat(block, name));
+  expected.push_back("w_avg");  // Gradus' own
+  EXPECT_THAT(names_of(StyleGANGenerator(mmgen(kStyleGAN))), testing::UnorderedElementsAreArray(expected));
+  expected.push_back("convs.0.conv1.bias");  // the paper's
+  EXPECT_THAT(names_of(StyleGANGenerator(kStyleGAN)), testing::UnorderedElementsAreArray(expected));
+  EXPECT_THAT(names_of(StyleGANDiscriminator({.size = 8, .channel_base = 8})),
+              testing::UnorderedElementsAre(
+                  "convs.0.0.conv.bias", "convs.0.0.conv.weight_orig", "convs.0.2.conv.bias",
+                  "convs.0.2.conv.weight_orig", "convs.1.0.conv.bias", "convs.1.0.conv.weight_orig",
+                  "convs.1.1.conv.bias", "convs.1.1.conv.weight_orig", "from_rgb.0.conv.bias",
+                  "from_rgb.0.conv.weight_orig", "from_rgb.1.conv.bias", "from_rgb.1.conv.weight_orig",
+                  "final_linear.0.bias", "final_linear.0.linear.weight_orig"));
+}
+
+TEST(Stylegan, StartsAsItsSourcesSay) {
+  manual_seed(5);
+  const StyleGANGeneratorOptions o = {.size = 8, .channel_base = 64};
+  const StyleGANGenerator paper(o), reference(mmgen(o));
+  expect_deviation(paper, "style_mapping.1.linear.weight_orig", 100);
+  expect_deviation(paper, "convs.1.conv1.0.conv.weight_orig", 1);
+  expect_deviation(reference, "convs.0.conv1.input", 1);
+  EXPECT_EQ(moments(paper.parameter("convs.0.conv1.input")), std::pair(1.0, 0.0));
+  for (const auto& [name, p] : paper.named_parameters())
+    if (name.ends_with("bias") || name.find("noise_injector") != name.npos)
+      EXPECT_EQ(max(abs(p)).item<double>(), 0) << name;
+  const Tensor bias = reference.parameter("convs.0.adain1.affine.bias");
+  EXPECT_EQ(moments(narrow(bias, 0, 0, 32)), std::pair(1.0, 0.0));
+  EXPECT_EQ(moments(narrow(bias, 0, 32, 32)), std::pair(0.0, 0.0));
+}
+
+TEST(Stylegan, AFadeBeginsAsTheHalfSizeAndEndsAsTheFullOne) {
+  manual_seed(1);
+  StyleGANGenerator gen({.size = 16, .latent = 4, .style = 4, .channel_base = 32});
+  StyleGANDiscriminator disc({.size = 16, .channel_base = 32});
+  const Tensor z = randn({4, 4});  // the noise has strength 0 at first
+  const Tensor begun = gen(z, {.size = 16, .fade = 0}), half = gen(z, {.size = 8});
+  EXPECT_EQ(largest_difference(begun, interpolate(half, {.scale_factor = {2}})), 0);
+  EXPECT_EQ(largest_difference(gen(z, {.size = 16}), gen(z)), 0);
+  EXPECT_GT(largest_difference(begun, gen(z)), 0.01);
+
+  const Tensor x = randn({4, 3, 16, 16});
+  EXPECT_LT(largest_difference(disc(x, {.size = 16, .fade = 0}), disc(avg_pool2d(x, 2), {.size = 8})), 1e-6);
+  EXPECT_EQ(largest_difference(disc(x, {.size = 16}), disc(x)), 0);
+}
+
+TEST(Stylegan, BlocksOfLargerSizesGetNoGradient) {
+  StyleGANGenerator gen({.size = 16, .latent = 4, .style = 4, .mapping_layers = 2, .channel_base = 32});
+  StyleGANDiscriminator disc({.size = 16, .channel_base = 32});
+  GradManager gm;
+  gm.attach(gen.parameters());
+  gm.attach(disc.parameters());
+  {
+    auto recording = gm.record();
+    const Scale scale = {.size = 8, .fade = 0.5};
+    gm.backward(sum(disc(gen(randn({2, 4}), scale), scale)));
+  }
+  for (const auto& [name, p] : gen.named_parameters())
+    EXPECT_EQ(p.grad().defined(), !name.starts_with("convs.2.") && !name.starts_with("to_rgbs.2.")) << name;
+  for (const auto& [name, p] : disc.named_parameters())
+    EXPECT_EQ(p.grad().defined(), !name.starts_with("convs.0.") && !name.starts_with("from_rgb.0.")) << name;
+}
+
+TEST(Stylegan, NoiseIsRandomFixedAbsentOrTheCallers) {
+  manual_seed(2);
+  StyleGANGenerator gen(kStyleGAN);
+  for (const auto& [name, p] : gen.named_parameters())
+    if (name.find("noise_injector") != name.npos) nn::init::ones_(p);
+  EXPECT_EQ(gen.noise_sizes({.size = 8}), (std::vector<int64_t>{4, 4, 8, 8}));
+  EXPECT_EQ(gen.noise_sizes({.size = 4}), (std::vector<int64_t>{4, 4}));
+  const Tensor ws = gen.mapping(randn({2, 3}));
+  const auto image = [&](nn::NoiseMode mode) { return gen.synthesis(ws, {.size = 8}, mode); };
+  const Tensor random = image(nn::NoiseMode::kRandom), fixed = image(nn::NoiseMode::kFixed);
+  EXPECT_GT(largest_difference(random, image(nn::NoiseMode::kRandom)), 0.01);
+  EXPECT_EQ(largest_difference(fixed, image(nn::NoiseMode::kFixed)), 0);
+  EXPECT_GT(largest_difference(fixed, image(nn::NoiseMode::kNone)), 0.01);
+  std::vector<Tensor> noise;
+  for (const auto& [name, b] : gen.named_buffers())
+    if (name.starts_with("injected_noise_")) noise.push_back(b);
+  EXPECT_EQ(largest_difference(fixed, gen.synthesis(ws, {.size = 8}, noise)), 0);
+  for (Tensor& n : noise) n = zeros_like(n);
+  EXPECT_EQ(largest_difference(image(nn::NoiseMode::kNone), gen.synthesis(ws, {.size = 8}, noise)), 0);
+}
+
+TEST(Stylegan, TheAverageOfStylesMovesInUpdatesAlone) {
+  StyleGANGenerator gen(kStyleGAN);
+  EXPECT_EQ(max(abs(gen.w_avg)).item<double>(), 0);
+  gen(randn({2, 3}));
+  EXPECT_EQ(max(abs(gen.w_avg)).item<double>(), 0);
+  const Tensor before = gen.w_avg;
+  gen.update_w_avg(full({2, 4}, 10.0));
+  EXPECT_NEAR(gen.w_avg[0].item<double>(), 0.05, 1e-7);
+  gen.update_w_avg(cat({zeros({1, 4, 4}), full({1, 4, 4}, 20.0)}));
+  EXPECT_NEAR(gen.w_avg[3].item<double>(), 0.995 * 0.05 + 0.05, 1e-7);
+  EXPECT_EQ(largest_difference(before, gen.w_avg), 0);  // written in place
+  StyleGANGenerator reference(mmgen(kStyleGAN));
+  reference.update_w_avg(full({4}, 3.0));
+  EXPECT_EQ(reference.w_avg[1].item<double>(), 3);
+}
+
+TEST(Stylegan, TruncationMovesTheFirstStyles) {
+  manual_seed(4);
+  const StyleGANGeneratorOptions o = {.size = 64, .latent = 2, .style = 3, .channel_base = 32};
+  StyleGANGenerator gen(o), reference(mmgen(o));
+  EXPECT_EQ(gen.num_ws(), 10);
+  const Tensor z = randn({2, 2});
+  // Returns how many of the styles, which begin with those that truncation moves, are half as large.
+  const auto moved = [&](StyleGANGenerator& net, StyleGANMappingOptions options) {
+    const Tensor all = net.mapping(z), some = net.mapping(z, options);
+    int64_t count = 0;
+    while (count < 10 && largest_difference(select(some, 1, count), select(all, 1, count) * 0.5) == 0)
+      ++count;
+    for (int64_t i = count; i < 10; ++i)
+      EXPECT_EQ(largest_difference(select(some, 1, i), select(all, 1, i)), 0) << i;
+    return count;
+  };
+  EXPECT_EQ(moved(gen, {.truncation = 0.5}), 8);
+  EXPECT_EQ(moved(gen, {.truncation = 0.5, .cutoff = 3}), 3);
+  EXPECT_EQ(moved(gen, {.truncation = 0.5, .cutoff = 100}), 10);
+  EXPECT_EQ(moved(reference, {.truncation = 0.5}), 10);
+  EXPECT_EQ(moved(gen, {}), 0);
+}
+
+TEST(Stylegan, ReportsWhatItCannotTake) {
+  StyleGANGenerator gen(kStyleGAN);
+  StyleGANDiscriminator disc({.size = 8, .channel_base = 8});
+  const Tensor ws = zeros({2, 4, 4});
+  EXPECT_ERROR(Error, gen(zeros({2, 4})), "expected z [N,3] or [N,3,1,1], got f32[2,4]");
+  EXPECT_ERROR(Error, gen(zeros({2, 3}), {.size = 16}), "a scale of at most 8 pixels, got 16");
+  EXPECT_ERROR(Error, gen.mapping(zeros({2, 3}), {.truncation = 0, .cutoff = -1}), "cutoff >= 0, got -1");
+  EXPECT_ERROR(Error, gen.synthesis(zeros({2, 3, 4}), {.size = 4}), "expected ws [N,4,4], got f32[2,3,4]");
+  EXPECT_ERROR(Error, gen.synthesis(ws, {.size = 4}, {zeros({1, 1, 4, 4})}),
+               "expected 2 planes of noise, got 1");
+  EXPECT_ERROR(Error, gen.synthesis(ws, {.size = 4}, {zeros({1, 1, 4, 4}), zeros({3, 1, 4, 4})}),
+               "expected noise 1 [N,1,4,4] with N of 2 or 1, got f32[3,1,4,4]");
+  EXPECT_ERROR(Error, gen.update_w_avg(zeros({3})), "expected w [...,4], got f32[3]");
+  EXPECT_ERROR(Error, disc(zeros({4, 3, 4, 4})), "expected images [N,3,8,8]");
+  EXPECT_ERROR(Error, StyleGANGenerator({.size = 12}), "expected a size of 4, 8, 16");
+  EXPECT_ERROR(Error, StyleGANGenerator({.style = 0}), "expected style in");
+  EXPECT_ERROR(Error, StyleGANGenerator({.size = 8, .w_avg_decay = 2}), "w_avg_decay in [0,1], got 2");
+  EXPECT_ERROR(Error, StyleGANDiscriminator({.size = 8, .rgb_kernel = 2}), "rgb_kernel of 1 or 3, got 2");
 }
 
 TEST(GanNetworks, ReportWhatTheyCannotTake) {

@@ -31,10 +31,13 @@ template class ModuleWith<PixelNormOptions, Layer>;
 
 AdaptiveInstanceNorm::AdaptiveInstanceNorm(Module* parent, std::string name, Options options)
     : ModuleWith(parent, std::move(name), options) {
-  equalized_lr(affine, {.gain = 1});
+  initialize();
 }
-AdaptiveInstanceNorm::AdaptiveInstanceNorm(Options options) : ModuleWith(options) {
-  equalized_lr(affine, {.gain = 1});
+AdaptiveInstanceNorm::AdaptiveInstanceNorm(Options options) : ModuleWith(options) { initialize(); }
+
+void AdaptiveInstanceNorm::initialize() {
+  equalized_lr(affine, {.gain = options().gain});
+  if (!options().add_one) init::constant_(narrow(affine.bias, 0, 0, options().channels), 1);
 }
 
 Tensor AdaptiveInstanceNorm::forward(const Tensor& x, const Tensor& w) {
@@ -43,7 +46,8 @@ Tensor AdaptiveInstanceNorm::forward(const Tensor& x, const Tensor& w) {
     throw ShapeError("AdaptiveInstanceNorm", "expected x [N,", C, ",H,W] and w [N,", *options().style,
                      "], got ", describe(x), " and ", describe(w));
   const Tensor style = reshape(affine(w), {x.size(0), 2, C, 1, 1});
-  return instance_norm(x, {}, {}, {}, {}, {.eps = options().eps}) * (select(style, 1, 0) + 1) +
+  const Tensor s0 = select(style, 1, 0);
+  return instance_norm(x, {}, {}, {}, {}, {.eps = options().eps}) * (options().add_one ? s0 + 1 : s0) +
          select(style, 1, 1);
 }
 

@@ -31,11 +31,13 @@ struct AdaptiveInstanceNormOptions {
   Required<int64_t, "channels"> channels;
   Required<int64_t, "style"> style;  // size of the style vector w
   double eps = 1e-8;
+  double gain = 1;      // of the layer affine: its weight is weight_orig gain / sqrt(style)
+  bool add_one = true;  // false: y = instance_norm(x) s0 + s1, and the bias of s0 starts at 1
 };
 extern template class ModuleWith<AdaptiveInstanceNormOptions>;
 
 // y = instance_norm(x) (s0 + 1) + s1, where [s0, s1] = affine(w). The layer affine has an equalized learning
-// rate with gain 1.
+// rate.
 // Shapes: x [N,channels,H,W], w [N,style] -> [N,channels,H,W].
 // Errors: ShapeError, DTypeError.
 // Source: Karras et al., "A style-based generator architecture for GANs", CVPR 2019.
@@ -48,6 +50,9 @@ class AdaptiveInstanceNorm final : public ModuleWith<AdaptiveInstanceNormOptions
 
   Tensor forward(const Tensor& x, const Tensor& w);
   Tensor operator()(const Tensor& x, const Tensor& w) { return forward(x, w); }
+
+ private:
+  void initialize();
 };
 
 struct MinibatchStdDevOptions {

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Checkpoints as mmgeneration writes them: python3 tests/golden/gan/mmgeneration.py. Restated from its descriptions; all
-but DCGAN are those of networks.py. Weights and inputs come from the formula of steps.py.
+but DCGAN are those of networks.py and stylegan.py. Weights and inputs come from the formula of steps.py.
 
 mmgeneration.safetensors holds, for each case, in f64 and in evaluation mode:
 
@@ -15,6 +15,7 @@ import torch
 from torch import nn
 
 import networks as n
+import stylegan as s
 from steps import rand, value_of
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -61,7 +62,15 @@ CASES = {  # generator, discriminator, latent, images
     "lsgan": (n.LSGANGenerator(32, 3, 4, 3), n.LSGANDiscriminator(32, 3, 2), 3, (3, 32, 32)),
     "wgan_gp": (n.WGANGPGenerator(8, 3, 3, 16, 4), n.WGANGPDiscriminator(8, 3, 16, 4, "GN"), 3, (3, 8, 8)),
     "pggan": (n.PGGANGenerator(8, 3, 3, 0, 16, 1, 4, True), n.PGGANDiscriminator(8, 3, 0, 16, 1, 4, 4, True), 3, (3, 8, 8)),
+    "stylegan": (s.StyleGANGenerator(8, 3, 5, 5, 2, 8, 4, True, True), s.StyleGANDiscriminator(8, 3, 8, 4, 4, True, True),
+                 5, (3, 8, 8)),
 }
+
+
+def images(gen, z):
+    if isinstance(gen, s.StyleGANGenerator):
+        return gen.synthesis(gen.mapping(z), 8, 1, gen.fixed_noise(8))
+    return gen(z)
 
 
 @torch.no_grad()
@@ -71,10 +80,11 @@ def main():
         z, x = rand(case + "/z", 2, latent), rand(case + "/x", 4, *image)
         for name, net in (("generator.", gen), ("discriminator.", disc)):
             state = {key: value_of(key, t).to(t if t.dtype == torch.int64 else torch.float64)
-                     for key, t in net.state_dict().items()}
+                     for key, t in net.state_dict().items() if not key.endswith(".kernel")}
+            state |= {key: t.double() for key, t in net.state_dict().items() if key.endswith(".kernel")}
             net.double().eval().load_state_dict(state)
             out.update({f"{case}/{name}{key}": t for key, t in state.items()})
-        out |= {f"{case}/z": z, f"{case}/images": gen(z), f"{case}/x": x, f"{case}/scores": disc(x)}
+        out |= {f"{case}/z": z, f"{case}/images": images(gen, z), f"{case}/x": x, f"{case}/scores": disc(x)}
     path = os.path.join(HERE, "mmgeneration.safetensors")
     print(path, write_safetensors(path, out, {"torch": torch.__version__.split("+")[0]}), "bytes")
 

@@ -169,6 +169,27 @@ TEST_F(Mmgeneration, TheOthersKeepTheirNamesAndBecomeRgb) {
       mmgen(PGGANDiscriminatorOptions{.size = 8, .channel_base = 16, .channel_max = 4}), true);
 }
 
+// mmgeneration keeps no average of w, and makes blurs of buffers that Gradus does not have.
+TEST_F(Mmgeneration, StyleganLosesItsBlurs) {
+  const Ended end = convert(checkpoint("stylegan"));
+  ASSERT_EQ(end.code, 0) << end.output;
+  EXPECT_THAT(end.output, HasSubstr("gen: StyleGANGenerator\ndisc: StyleGANDiscriminator\n"));
+  struct Gan : nn::Module {
+    StyleGANGenerator gen{
+        this, "gen",
+        mmgen(StyleGANGeneratorOptions{
+            .size = 8, .latent = 5, .style = 5, .mapping_layers = 2, .channel_base = 8, .channel_max = 4})};
+    StyleGANDiscriminator disc{
+        this, "disc", mmgen(StyleGANDiscriminatorOptions{.size = 8, .channel_base = 8, .channel_max = 4})};
+  } net;
+  net.to(DType::kF64);
+  EXPECT_THAT(io::load_weights(net, out(), {.except = {"gen.w_avg"}}).missing, testing::IsEmpty());
+  const Tensor images =
+      net.gen.synthesis(net.gen.mapping(value("stylegan/z")), {.size = 8}, nn::NoiseMode::kFixed);
+  EXPECT_LT(difference(images, flip(value("stylegan/images"), {1})), kTolerance);
+  EXPECT_LT(difference(net.disc(flip(value("stylegan/x"), {1})), value("stylegan/scores")), kTolerance);
+}
+
 TEST_F(Mmgeneration, ChannelsThatAreRgbAlreadyStay) {
   for (const std::string name : {"dcgan", "wgan_gp"}) {
     const Ended end = convert(checkpoint(name), "--channels rgb");
@@ -255,8 +276,9 @@ TEST_F(Mmgeneration, LayersOfImagesThatDoNotFitAreListedAtOnce) {
 TEST_F(Mmgeneration, OtherNetworksAreNoneOfIt) {
   const Ended end = convert({{"fc.weight", zeros({1})}, {"fc.\x1b[31mbias", zeros({1})}});
   EXPECT_EQ(end.code, 1);
-  EXPECT_THAT(end.output, AllOf(HasSubstr("it is no DCGAN, LSGAN, WGAN-GP or PGGAN of mmgeneration"),
-                                HasSubstr("'fc.weight'"), Not(HasSubstr("\x1b"))));
+  EXPECT_THAT(end.output,
+              AllOf(HasSubstr("it is no DCGAN, LSGAN, WGAN-GP, PGGAN or StyleGAN of mmgeneration"),
+                    HasSubstr("'fc.weight'"), Not(HasSubstr("\x1b"))));
 }
 
 TEST_F(Mmgeneration, HostileFilesAreErrorsThatSayWhy) {

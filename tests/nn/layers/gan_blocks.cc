@@ -97,6 +97,10 @@ std::vector<Row> table() {
                                   nn::AdaptiveInstanceNorm({.channels = 3, .style = 4})(ones({2, 3, 2, 2}),
                                                                                         ones({1, 4})),
                                   "[AdaptiveInstanceNorm]", "f32[1,4]")}}),
+      row<nn::AdaptiveInstanceNorm>(
+          "AdaptiveInstanceNorm/mmgen",
+          {.channels = 3, .style = 4, .eps = 1e-5, .gain = std::numbers::sqrt2, .add_one = false},
+          [](nn::AdaptiveInstanceNorm& layer, X x) { return layer(x[0], x[1]); }, {.roundings = 64}),
   };
 }
 

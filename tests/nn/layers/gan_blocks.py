@@ -119,17 +119,18 @@ f.case("BiasLeakyReLU/clamp", lambda: BiasLeakyReLU(4, 0.1, 2, 0.5, 1), f.rand(3
 
 
 class AdaptiveInstanceNorm(nn.Module):
-    def __init__(self, channels, style):
+    def __init__(self, channels, style, eps=1e-8, gain=1, one=1):
         super().__init__()
         self.affine = nn.Module()
         self.affine.bias = nn.Parameter(torch.zeros(2 * channels))
         self.affine.weight_orig = nn.Parameter(torch.zeros(2 * channels, style))
-        self.scale = style**-0.5
+        self.scale, self.eps, self.one = gain * style**-0.5, eps, one
 
     def forward(self, x, w):
         s = F.linear(w, self.affine.weight_orig * self.scale, self.affine.bias).reshape(len(x), 2, -1, 1, 1)
-        return F.instance_norm(x, eps=1e-8) * (s[:, 0] + 1) + s[:, 1]
+        return F.instance_norm(x, eps=self.eps) * (s[:, 0] + self.one) + s[:, 1]
 
 
 f.case("AdaptiveInstanceNorm", lambda: AdaptiveInstanceNorm(3, 4), f.rand(2, 3, 3, 2), f.rand(2, 4))
+f.case("AdaptiveInstanceNorm/mmgen", lambda: AdaptiveInstanceNorm(3, 4, 1e-5, 2**0.5, 0), f.rand(2, 3, 3, 2), f.rand(2, 4))
 f.save()
