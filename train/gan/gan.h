@@ -1,5 +1,7 @@
 // Umbrella header of GAN training: averages of weights, progressive growing, latents, losses, penalties,
 // checks.
+// Umbrella header of GAN training: averages of weights, progressive growing, latents, losses, penalties, style
+// mixing, checks.
 #pragma once
 
 #include "gradus/train/gan/ema.h"
@@ -9,4 +11,5 @@
 #include "gradus/train/gan/losses.h"
 #include "gradus/train/gan/path_length.h"
 #include "gradus/train/gan/penalties.h"
+#include "gradus/train/gan/style_mixing.h"
 #include "gradus/train/gan/watch.h"

@@ -1,4 +1,4 @@
-// FirFilter2d: a transposed convolution inserts the zeros, and a depthwise convolution with stride `down`
+// fir_filter2d: a transposed convolution inserts the zeros, and a depthwise convolution with stride `down`
 // filters and downsamples. UpConv2d and DownConv2d: convolutions with stride 2 and a 4x4 filter, the
 // convolution of the 3x3 weight with a 2x2 box.
 #include "gradus/nn/layers/gan/resampling_conv.h"
@@ -9,6 +9,7 @@
 
 #include "gradus/autograd/graph/autocast.h"
 #include "gradus/autograd/ops/arithmetic.h"
+#include "gradus/autograd/ops/arrange.h"
 #include "gradus/autograd/ops/copy.h"
 #include "gradus/autograd/ops/images/conv.h"
 #include "gradus/autograd/ops/images/pad.h"
@@ -21,41 +22,79 @@
 
 namespace gradus::nn {
 
-// Returns the outer product of the taps, times gain / sum^2, as filters [C,1,K,K] for the C channels, the
-// dtype and the device of `like`.
-Tensor FirFilter2d::filter(const Tensor& like) const {
-  const Options& o = options();
-  const double sum = std::accumulate(o.taps.begin(), o.taps.end(), 0.0);
-  if (o.taps.empty() || sum == 0 || !std::isfinite(sum) || o.up < 1 || o.down < 1 || o.padding.size() != 2)
-    throw ValueError(
-        "FirFilter2d", "expected taps whose sum is not 0, up and down >= 1 and two paddings, got ",
-        o.taps.size(), " taps of sum ", sum, ", up ", o.up, ", down ", o.down, ", padding ", o.padding);
-  const int64_t K = int64_t(o.taps.size());
+Tensor fir_filter(const std::vector<double>& taps) {
+  const double sum = std::accumulate(taps.begin(), taps.end(), 0.0);
+  if (taps.empty() || sum == 0 || !std::isfinite(sum))
+    throw ValueError("fir_filter", "expected taps whose sum is not 0, got ", taps.size(), " taps of sum ",
+                     sum);
   std::vector<double> product;
-  // conv2d cross-correlates, so the filter is rotated by 180 degrees.
-  for (int64_t i = K; i-- > 0;)
-    for (int64_t j = K; j-- > 0;)
-      product.push_back(o.gain * o.taps[size_t(i)] * o.taps[size_t(j)] / (sum * sum));
-  const Tensor kernel = gradus::to(gradus::to(tensor(product, {1, 1, K, K}), like.dtype()), like.device());
-  return contiguous(expand(kernel, {like.size(1), 1, K, K}));
+  for (double a : taps)
+    for (double b : taps) product.push_back(a * b / (sum * sum));
+  const int64_t K = int64_t(taps.size());
+  return tensor(product, {K, K});
 }
 
-Tensor FirFilter2d::forward(const Tensor& x) {
-  if (x.dim() != 4) throw ShapeError("FirFilter2d", "expected x [N,C,H,W], got ", describe(x));
-  const Options& o = options();
-  const Tensor w = filter(x);
-  const int64_t C = x.size(1), before = o.padding[0], after = o.padding[1];
+Tensor fir_filter2d(const Tensor& x, const Tensor& filter, const FirFilter2dFuncOptions& o) {
+  if (x.dim() != 4 || filter.dim() != 2 || filter.size(0) != filter.size(1) || o.padding.size() != 2)
+    throw ShapeError("fir_filter2d", "expected x [N,C,H,W], a filter [K,K] and two paddings, got ",
+                     describe(x), ", ", describe(filter), " and ", o.padding);
+  const int64_t C = x.size(1), K = filter.size(0), before = o.padding[0], after = o.padding[1];
   Tensor y = x;
   if (o.up > 1) {
     // A transposed convolution with a 1x1 filter inserts up - 1 zeros after each pixel, including the last.
     const Tensor tap = ones({C, 1, 1, 1}, {x.dtype(), x.device()});
     y = conv_transpose2d(x, tap, {}, {.stride = o.up, .output_padding = o.up - 1, .groups = C});
   }
-  y = pad(y, {before, after, before, after});
-  return conv2d(y, w, {}, {.stride = o.down, .groups = C});
+  const bool symmetric = before == after && before >= 0;
+  if (!symmetric) y = pad(y, {before, after, before, after});
+  // conv2d cross-correlates, so the filter is rotated by 180 degrees.
+  const Tensor rotated = gradus::to(gradus::to(flip(detach(filter), {0, 1}) * o.gain, x.dtype()), x.device());
+  const Tensor w = contiguous(expand(reshape(rotated, {1, 1, K, K}), {C, 1, K, K}));
+  return conv2d(y, w, {}, {.stride = o.down, .padding = symmetric ? before : 0, .groups = C});
+}
+
+Tensor FirFilter2d::forward(const Tensor& x) {
+  if (x.dim() != 4) throw ShapeError("FirFilter2d", "expected x [N,C,H,W], got ", describe(x));
+  const Options& o = options();
+  if (o.up < 1 || o.down < 1 || o.padding.size() != 2)
+    throw ValueError("FirFilter2d", "expected up and down >= 1 and two paddings, got up ", o.up, ", down ",
+                     o.down, ", padding ", o.padding);
+  return fir_filter2d(x, fir_filter(o.taps),
+                      {.up = o.up, .down = o.down, .padding = o.padding, .gain = o.gain});
 }
 
 template class ModuleWith<FirFilter2dOptions, Layer>;
+
+Tensor resampled_conv2d(const Tensor& x, const Tensor& w, const Tensor& bias, const Tensor& filter,
+                        const ResampledConv2dFuncOptions& o) {
+  if (o.up < 1 || o.down < 1 || (o.up > 1 && o.down > 1))
+    throw ValueError("resampled_conv2d", "expected up or down to be 1, and none below 1, got up ", o.up,
+                     " and down ", o.down);
+  if (w.dim() != 4 || w.size(2) != w.size(3) || w.size(2) % 2 == 0)
+    throw ShapeError("resampled_conv2d", "expected w [O,I,K,K] with an odd K, got ", describe(w));
+  const int64_t K = w.size(2), half = K / 2;
+  if (o.up == 1 && o.down == 1) return conv2d(x, w, bias, {.padding = half, .groups = o.groups});
+  if (filter.dim() != 2)
+    throw ShapeError("resampled_conv2d", "expected a filter [F,F], got ", describe(filter));
+  const int64_t F = filter.size(0);
+  if (o.down > 1) {
+    const Shape padding = {half + (F - o.down + 1) / 2, half + (F - o.down) / 2};
+    // A 1x1 convolution computes the pixels that downsampling keeps, and no others.
+    const int64_t filter_down = K == 1 ? o.down : 1;
+    return conv2d(fir_filter2d(x, filter, {.down = filter_down, .padding = padding}), w, bias,
+                  {.stride = o.down / filter_down, .groups = o.groups});
+  }
+  // The weight of a transposed convolution is [C,O/groups,K,K].
+  const int64_t outputs = w.size(0) / o.groups, inputs = w.size(1);
+  const Tensor split = reshape(w, {o.groups, outputs, inputs, K, K});
+  const Tensor transposed = reshape(transpose(split, 1, 2), {o.groups * inputs, outputs, K, K});
+  const Tensor y = conv_transpose2d(x, transposed, {}, {.stride = o.up, .groups = o.groups});
+  const Tensor z =
+      fir_filter2d(y, filter,
+                   {.padding = {half + (F + o.up - 1) / 2 - (K - 1), half + (F - o.up) / 2 - (K - o.up)},
+                    .gain = double(o.up * o.up)});
+  return bias.defined() ? z + reshape(gradus::to(bias, z.dtype()), {1, -1, 1, 1}) : z;
+}
 
 namespace {
 

@@ -1,6 +1,6 @@
 // Resampling layers of GANs: FirFilter2d, a fixed low-pass filter, such as [1,3,3,1], for upsampling and
 // downsampling without aliasing; UpConv2d and DownConv2d, a 3x3 convolution fused with upsampling or downsampling
-// by 2.
+// by 2. Functions: fir_filter2d, the op of FirFilter2d; resampled_conv2d, a convolution with such a filter.
 #pragma once
 
 #include <vector>
@@ -33,10 +33,39 @@ class FirFilter2d final : public LayerWith<FirFilter2dOptions> {
  public:
   using LayerWith::LayerWith;
   Tensor forward(const Tensor& x) override;
-
- private:
-  Tensor filter(const Tensor& like) const;
 };
+
+// Returns the outer product of the taps with themselves, divided by the square of their sum.
+// Shapes: K taps -> f64[K,K] on the CPU.
+// Errors: ValueError for no taps, or taps of sum 0.
+Tensor fir_filter(const std::vector<double>& taps);
+
+struct FirFilter2dFuncOptions {
+  int64_t up = 1, down = 1;  // as in FirFilter2dOptions
+  Shape padding = {0, 0};
+  double gain = 1;
+};
+
+// FirFilter2d with a filter of any K x K numbers: convolves each channel of x, upsampled and padded, with
+// gain * filter. The filter has no gradient.
+// Shapes: x [N,C,H,W], filter [K,K] -> as FirFilter2d.
+// Errors: ShapeError.
+Tensor fir_filter2d(const Tensor& x, const Tensor& filter, const FirFilter2dFuncOptions& options = {});
+
+struct ResampledConv2dFuncOptions {
+  int64_t up = 1, down = 1;  // factors, at most one of them above 1
+  int64_t groups = 1;        // as in conv2d
+};
+
+// conv2d with padding K/2 for an odd kernel size K, combined with resampling by a FIR filter. For up > 1: a
+// transposed convolution with stride `up`, then the filter with gain up^2. For down > 1: the filter, then a
+// convolution with stride `down`. The filter is undefined if up and down are 1.
+// Shapes: x [N,C,H,W], w [O,C/groups,K,K], bias [O] or undefined, filter [F,F]
+//   -> [N,O,H up/down,W up/down], H and W multiples of down.
+// Errors: ValueError for up and down above 1; those of the convolutions.
+// Source: Karras et al., "Analyzing and improving the image quality of StyleGAN", CVPR 2020.
+Tensor resampled_conv2d(const Tensor& x, const Tensor& w, const Tensor& bias, const Tensor& filter,
+                        const ResampledConv2dFuncOptions& options = {});
 
 struct UpConv2dOptions {
   Required<int64_t, "in"> in;    // channels of x

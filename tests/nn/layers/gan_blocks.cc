@@ -50,7 +50,7 @@ std::vector<Row> table() {
            .errors = {LAYER_ERROR(ShapeError, nn::FirFilter2d()(ones({2, 3, 3})), "[FirFilter2d]",
                                   "f32[2,3,3]"),
                       LAYER_ERROR(ValueError, nn::FirFilter2d({.taps = {1, -1}})(ones({1, 1, 3, 3})),
-                                  "[FirFilter2d]", "2 taps of sum 0"),
+                                  "[fir_filter]", "2 taps of sum 0"),
                       LAYER_ERROR(ValueError, nn::FirFilter2d({.up = 0})(ones({1, 1, 3, 3})), "[FirFilter2d]",
                                   "up 0"),
                       LAYER_ERROR(ValueError, nn::FirFilter2d({.padding = {1}})(ones({1, 1, 3, 3})),
