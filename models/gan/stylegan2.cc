@@ -25,8 +25,8 @@ template <class O> int64_t channels_at(const O& o, int64_t size) {
 }
 std::string block_name(int64_t size) { return concat("b", size); }
 
-template <class O> void check(const char* network, const O& o) {
-  internal::check_image_size(network, o.size, 4);
+template <class O> void check(const char* network, const O& o, int64_t min_size) {
+  internal::check_image_size(network, o.size, min_size);
   internal::check_count(network, "channels", o.channels);
   internal::check_count(network, "classes", o.classes, 0);
   internal::check_count(network, "mapping_layers", o.mapping_layers);
@@ -117,7 +117,6 @@ struct SynthesisLayer {
               .form = o.form}},
         noise_strength{&conv, "noise_strength", initial_zeros({})},
         bias{&conv, "bias", initial_zeros({out})},
-        unused_filter{&conv, "resample_filter", up ? Tensor() : initial_filter()},
         noise_const{&conv, "noise_const", initial({size, size})} {}
 
   // sqrt(2) leaky_relu(conv(x, w) + noise_strength noise + bias); `noise` broadcasts to [N,1,size,size], undefined:
@@ -137,8 +136,7 @@ struct SynthesisLayer {
 
   nn::ModulatedConv2d conv;
   nn::Parameter noise_strength, bias;
-  nn::Buffer unused_filter;  // of ADA's layers without upsampling
-  nn::Buffer noise_const;    // [size,size]
+  nn::Buffer noise_const;  // [size,size]
 };
 
 // Maps features to an image by a 1x1 convolution without demodulation.
@@ -151,6 +149,7 @@ struct ToRGB {
               .kernel = 1,
               .style = o.style,
               .demodulate = false,
+              .taps = {},
               .form = o.form}},
         bias{&conv, "bias", initial_zeros({o.channels})} {}
   Tensor operator()(const Tensor& x, const Tensor& w) {
@@ -287,7 +286,7 @@ struct StyleGAN2Synthesis::Block final : nn::Module {
 StyleGAN2Synthesis::StyleGAN2Synthesis(nn::Module* parent, std::string name,
                                        const StyleGAN2GeneratorOptions& o)
     : Module(parent, std::move(name)), style_(o.style), styles_(2 * log2_of(o.size) - 2) {
-  check("StyleGAN2Generator", o);
+  check("StyleGAN2Generator", o, 4);
   internal::check_count("StyleGAN2Generator", "latent", o.latent);
   internal::check_count("StyleGAN2Generator", "style", o.style);
   for (int64_t size = 4, in = 0; size <= o.size; size *= 2) {
@@ -392,7 +391,7 @@ StyleGAN2Discriminator::~StyleGAN2Discriminator() = default;
 
 void StyleGAN2Discriminator::build() {
   const Options& o = options();
-  check("StyleGAN2Discriminator", o);
+  check("StyleGAN2Discriminator", o, 8);
   internal::check_count("StyleGAN2Discriminator", "group_size", o.group_size);
   internal::check_count("StyleGAN2Discriminator", "label_features", o.label_features, 0);
   for (int64_t size = o.size; size > 4; size /= 2)

@@ -120,7 +120,7 @@ struct StyleGAN2DiscriminatorOptions {
     kResidual,  // each block adds a 1x1 convolution of its input
     kOrig,      // without
   };
-  int64_t size = 1024;           // height and width of the images: 4, 8, 16, ...
+  int64_t size = 1024;           // height and width of the images: 8, 16, 32, ...
   int64_t channels = 3;          // channels of the images
   int64_t classes = 0;           // number of classes of labels; 0: no labels
   int64_t channel_base = 32768;  // as in StyleGAN2GeneratorOptions

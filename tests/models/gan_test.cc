@@ -64,13 +64,31 @@ TEST(GanNetworks, HaveThePublishedNumbersOfParameters) {
   }
 }
 
-TEST(Stylegan, HasThePublishedNumbersOfParameters) {
+TEST(GanNetworks, StyleganHasThePublishedNumbersOfParameters) {
   const int64_t stylegan[][3] = {
       {1024, 26'219'627, 23'087'249}, {256, 26'086'229, 23'052'353}, {32, 22'841'356, 20'726'785}};
   for (const auto& [size, gen, disc] : stylegan) {
     EXPECT_EQ(parameters<StyleGANGenerator>({.size = size}), gen) << size;
     EXPECT_EQ(parameters<StyleGANDiscriminator>({.size = size}), disc) << size;
   }
+}
+
+TEST(GanNetworks, Stylegan2HasThePublishedNumbersOfParameters) {
+  EXPECT_EQ(parameters<StyleGAN2Generator>({}), 30'370'060);
+  EXPECT_EQ(parameters<StyleGAN2Discriminator>({}), 29'012'513);
+  EXPECT_EQ(parameters<StyleGAN2Generator>({.size = 256}), 30'034'338);
+  EXPECT_EQ(parameters<StyleGAN2Discriminator>({.size = 256}), 28'864'129);
+  EXPECT_EQ(parameters<StyleGAN2Generator>({.size = 256, .channel_base = 16384}), 24'767'458);
+  EXPECT_EQ(parameters<StyleGAN2Discriminator>({.size = 256, .channel_base = 16384}), 24'001'089);
+  EXPECT_EQ(parameters<StyleGAN2Generator>({.size = 32,
+                                            .latent = 128,
+                                            .style = 128,
+                                            .mapping_layers = 2,
+                                            .channel_base = 4096,
+                                            .channel_max = 128}),
+            1'251'347);
+  EXPECT_EQ(parameters<StyleGAN2Discriminator>({.size = 32, .channel_base = 4096, .channel_max = 128}),
+            1'346'305);
 }
 
 TEST(GanNetworks, HaveTheReferencesNames) {
@@ -360,6 +378,73 @@ TEST(GanNetworks, TakeLabels) {
   const Tensor z = randn({1, 3}), x = gen(z, tensor({0}));
   EXPECT_GT(largest_difference(x, gen(z, tensor({1}))), 0);
   EXPECT_NE(disc(x, tensor({0})).item<double>(), disc(x, tensor({1})).item<double>());
+}
+
+const StyleGAN2GeneratorOptions kStyleGAN2 = {
+    .size = 8, .latent = 4, .style = 3, .mapping_layers = 2, .channel_base = 32, .channel_max = 4};
+
+TEST(Stylegan2, StartsWithUnitWeightsAndStyles) {
+  manual_seed(2);
+  const StyleGAN2Generator gen(
+      {.size = 8, .latent = 64, .style = 64, .channel_base = 512, .channel_max = 64});
+  expect_deviation(gen, "mapping.fc7.weight", 100);  // 1 / lr_mul
+  expect_deviation(gen, "synthesis.b4.const", 1);
+  expect_deviation(gen, "synthesis.b8.conv0.weight", 1);
+  expect_deviation(gen, "synthesis.b8.conv0.affine.weight", 1);
+  EXPECT_EQ(gen.parameter("synthesis.b8.conv0.affine.bias").to_vector<float>(), std::vector<float>(64, 1));
+  EXPECT_EQ(gen.parameter("synthesis.b8.conv0.noise_strength").item<float>(), 0);
+  EXPECT_EQ(gen.buffer("synthesis.b8.conv1.resample_filter")[0].to_vector<float>(),
+            (std::vector<float>{1 / 64.F, 3 / 64.F, 3 / 64.F, 1 / 64.F}));
+}
+
+TEST(Stylegan2, AveragesWOnlyWhenTold) {
+  StyleGAN2GeneratorOptions o = kStyleGAN2;
+  o.w_avg_decay = 0.75;
+  StyleGAN2Generator gen(o);
+  const Tensor ws = gen.mapping(randn({5, 4}));
+  gen(randn({5, 4}));
+  EXPECT_EQ(max(abs(gen.mapping.w_avg)).item<double>(), 0);
+  gen.mapping.update_w_avg(ws);
+  const Tensor average = mean(select(ws, 1, 0), 0) * 0.25;
+  EXPECT_LT(largest_difference(gen.mapping.w_avg, average), 1e-6);
+  gen.mapping.update_w_avg(tensor({{4.0F, 0.0F, 8.0F}}));
+  EXPECT_LT(largest_difference(gen.mapping.w_avg, average * 0.75 + tensor({1.0F, 0.0F, 2.0F})), 1e-6);
+  EXPECT_EQ(
+      largest_difference(gen.mapping(randn({2, 4}), {.truncation = 0}), expand(gen.mapping.w_avg, {2, 4, 3})),
+      0);
+  EXPECT_ERROR(ShapeError, gen.mapping.update_w_avg(ones({2, 4})), "[update_w_avg]", "[N,3]", "f32[2,4]");
+}
+
+TEST(Stylegan2, TakesNoiseOfItsSizes) {
+  StyleGAN2Generator gen(kStyleGAN2);
+  const Tensor z = randn({2, 4});
+  nn::init::ones_(gen.parameter("synthesis.b8.conv0.noise_strength"));
+  EXPECT_EQ(gen.synthesis.noise_sizes(), (std::vector<int64_t>{4, 8, 8}));
+  std::vector<Tensor> planes;
+  for (int64_t size : gen.synthesis.noise_sizes()) planes.push_back(zeros({1, 1, size, size}));
+  const auto image = [&](const StyleGAN2Noise& noise) { return gen(z, {}, noise); };
+  const Tensor quiet = image({.mode = nn::NoiseMode::kNone});
+  EXPECT_EQ(largest_difference(image({.planes = planes}), quiet), 0);
+  EXPECT_GT(largest_difference(gen(z), gen(z)), 1e-3);
+  EXPECT_EQ(
+      largest_difference(image({.mode = nn::NoiseMode::kFixed}), image({.mode = nn::NoiseMode::kFixed})), 0);
+  EXPECT_GT(largest_difference(image({.mode = nn::NoiseMode::kFixed}), quiet), 1e-3);
+  EXPECT_ERROR(ShapeError, image({.planes = {planes[0], planes[0], planes[2]}}), "plane 1", "[1,1,8,8]");
+  EXPECT_ERROR(ValueError, image({.planes = {planes[0]}}), "3 planes", "got 1");
+}
+
+TEST(Stylegan2, RefusesWhatDoesNotFit) {
+  EXPECT_ERROR(ValueError, StyleGAN2Generator({.size = 24}), "[StyleGAN2Generator]", "24");
+  EXPECT_ERROR(ValueError, StyleGAN2Generator({.size = 1024, .channel_base = 512}), "largest block", "got 0");
+  EXPECT_ERROR(ValueError, StyleGAN2Discriminator({.size = 4}), "[StyleGAN2Discriminator]", "got 4");
+  StyleGAN2GeneratorOptions with_labels = kStyleGAN2;
+  with_labels.classes = 3;
+  StyleGAN2Generator gen(kStyleGAN2), conditional(with_labels);
+  const Tensor z = randn({2, 4}), labels = tensor({0, 2});
+  EXPECT_ERROR(StateError, gen(z, labels), "no classes");
+  EXPECT_ERROR(StateError, conditional(z), "3 classes");
+  EXPECT_ERROR(ShapeError, gen.synthesis(ones({2, 3, 3})), "[N,4,3]", "f32[2,3,3]");
+  EXPECT_ERROR(ValueError, gen(z, {.truncation = 0.5, .cutoff = -1}), "cutoff", "-1");
 }
 
 }  // namespace

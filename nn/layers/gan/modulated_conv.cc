@@ -35,7 +35,7 @@ Tensor ModulatedConv2d::initial_weight() const {
   return init::normal_(empty({o.out, o.in, o.kernel, o.kernel}, {.device = internal::initial_device()}));
 }
 Tensor ModulatedConv2d::initial_filter() const {
-  if (options().up == 1 && options().down == 1) return {};
+  if (options().taps.empty() && options().up == 1 && options().down == 1) return {};
   return gradus::to(gradus::to(fir_filter(options().taps), weight.dtype()), internal::initial_device());
 }
 void ModulatedConv2d::initialize_affine() {

@@ -20,7 +20,7 @@ struct ModulatedConv2dOptions {
   Required<int64_t, "style"> style;         // size of the style vector w
   bool demodulate = true;                   // normalizes the weight of each image and output channel
   int64_t up = 1, down = 1;                 // resampling (resampled_conv2d)
-  std::vector<double> taps = {1, 3, 3, 1};  // FIR filter of resampling
+  std::vector<double> taps = {1, 3, 3, 1};  // FIR filter of resampling; without, may be empty
   double gain = 1;                          // factor of the result
   ModulationForm form = ModulationForm::kScaled;
 };
@@ -32,7 +32,7 @@ extern template class ModuleWith<ModulatedConv2dOptions>;
 // or v = u without demodulation. Both forms compute this function. Initial weights are from N(0, 1), the bias of
 // affine is 1.
 // Shapes: x [N,in,H,W], w [N,style] -> [N,out,H up/down,W up/down]; weight [out,in,kernel,kernel],
-// affine.weight [in,style], affine.bias [in]; buffer resample_filter [K,K] for K taps if up or down is above 1.
+// affine.weight [in,style], affine.bias [in]; buffer resample_filter [K,K] for K taps.
 // Errors: ValueError, from the constructor, for options out of range; ShapeError, DTypeError.
 // Source: Karras et al., "Analyzing and improving the image quality of StyleGAN", CVPR 2020.
 class ModulatedConv2d final : public ModuleWith<ModulatedConv2dOptions> {

@@ -15,6 +15,8 @@ Tensor with_fixed_noise(nn::NoiseInjection& layer, X x) {
   return layer(x[0]);
 }
 
+Tensor modulated(nn::ModulatedConv2d& layer, X x) { return layer(x[0], x[1]); }
+
 // For errors: fixed noise without the `size` option.
 void add_fixed_noise(const Tensor& x) {
   nn::NoiseInjection layer;
@@ -61,6 +63,32 @@ std::vector<Row> table() {
       row<nn::FirFilter2d>("FirFilter2d/uneven",
                            {.taps = {1, 2, 4}, .up = 3, .down = 2, .padding = {0, 3}, .gain = 2},
                            {.second_order = true}),
+      row<nn::ModulatedConv2d>(
+          "ModulatedConv2d", {.in = 2, .out = 3, .kernel = 3, .style = 4}, modulated,
+          {.inputs = {{kRows, 2, 4, 4}, {kRows, 4}},
+           .roundings = 64,
+           .golden = false,
+           .second_order = true,
+           .prints = "ModulatedConv2d(in=2, out=3, kernel=3, style=4)",
+           .errors = {LAYER_ERROR(ValueError,
+                                  nn::ModulatedConv2d({.in = 2, .out = 3, .kernel = 2, .style = 4}),
+                                  "[ModulatedConv2d]", "kernel 2"),
+                      LAYER_ERROR(ValueError,
+                                  nn::ModulatedConv2d(
+                                      {.in = 2, .out = 3, .kernel = 3, .style = 4, .up = 2, .taps = {}}),
+                                  "[fir_filter]", "0 taps"),
+                      LAYER_ERROR(ShapeError,
+                                  nn::ModulatedConv2d({.in = 2, .out = 3, .kernel = 3, .style = 4})(
+                                      ones({1, 2, 4, 4}), ones({2, 4})),
+                                  "[ModulatedConv2d]", "f32[2,4]")}}),
+      row<nn::ModulatedConv2d>("ModulatedConv2d/up", {.in = 2, .out = 3, .kernel = 3, .style = 4, .up = 2},
+                               modulated,
+                               {.inputs = {{kRows, 2, 3, 3}, {kRows, 4}}, .roundings = 64, .golden = false}),
+      row<nn::ModulatedConv2d>(
+          "ModulatedConv2d/grouped",
+          {.in = 2, .out = 3, .kernel = 3, .style = 4, .down = 2, .form = nn::ModulationForm::kGrouped},
+          modulated,
+          {.inputs = {{kRows, 2, 4, 4}, {kRows, 4}}, .roundings = 64, .golden = false, .second_order = true}),
       row<nn::NoiseInjection>(
           "NoiseInjection", {.size = {2, 3}}, with_fixed_noise,
           {.inputs = {{kRows, 4, 2, 3}},
