@@ -206,24 +206,21 @@ void StyleGANGenerator::build() {
 }
 
 Tensor StyleGANGenerator::forward(const Tensor& z) {
+  const Scale largest = {.size = options().size};
   const Tensor ws = map(z, {});
-  return synthesize(ws, {.size = options().size},
-                    planes(ws, {.size = options().size}, nn::NoiseMode::kRandom));
+  return synthesize(ws, largest, planes(ws, largest, {}));
 }
 Tensor StyleGANGenerator::operator()(const Tensor& z, Scale scale) {
   return call([&] {
     const Tensor ws = map(z, {});
-    return synthesize(ws, scale, planes(ws, scale, nn::NoiseMode::kRandom));
+    return synthesize(ws, scale, planes(ws, scale, {}));
   });
 }
-Tensor StyleGANGenerator::mapping(const Tensor& z, StyleGANMappingOptions truncation) {
+Tensor StyleGANGenerator::mapping(const Tensor& z, const Truncation& truncation) {
   return call([&] { return map(z, truncation); });
 }
-Tensor StyleGANGenerator::synthesis(const Tensor& ws, Scale scale, nn::NoiseMode noise) {
+Tensor StyleGANGenerator::synthesis(const Tensor& ws, Scale scale, const SynthesisNoise& noise) {
   return call([&] { return synthesize(ws, scale, planes(ws, scale, noise)); });
-}
-Tensor StyleGANGenerator::synthesis(const Tensor& ws, Scale scale, const std::vector<Tensor>& noise) {
-  return call([&] { return synthesize(ws, scale, noise); });
 }
 
 std::vector<int64_t> StyleGANGenerator::noise_sizes(Scale scale) const {
@@ -235,7 +232,7 @@ std::vector<int64_t> StyleGANGenerator::noise_sizes(Scale scale) const {
 int64_t StyleGANGenerator::num_ws() const { return 2 * log2_of(options().size) - 2; }
 
 // z [N,latent] -> ws [N,num_ws,style].
-Tensor StyleGANGenerator::map(const Tensor& z, StyleGANMappingOptions truncation) {
+Tensor StyleGANGenerator::map(const Tensor& z, const Truncation& truncation) {
   const int64_t count = num_ws();
   const auto wanted = truncation.cutoff ? truncation.cutoff : options().truncation_cutoff;
   if (wanted && *wanted < 0) throw ValueError("StyleGANGenerator", "expected a cutoff >= 0, got ", *wanted);
@@ -250,15 +247,18 @@ Tensor StyleGANGenerator::map(const Tensor& z, StyleGANMappingOptions truncation
 }
 
 // Returns a plane of noise for each layer up to the scale; undefined ones for no noise.
-std::vector<Tensor> StyleGANGenerator::planes(const Tensor& ws, Scale scale, nn::NoiseMode mode) const {
-  std::vector<Tensor> noise;
+std::vector<Tensor> StyleGANGenerator::planes(const Tensor& ws, Scale scale,
+                                              const SynthesisNoise& noise) const {
+  if (!noise.planes.empty()) return noise.planes;
+  std::vector<Tensor> planes;
   for (const int64_t size : noise_sizes(scale)) {
-    if (mode == nn::NoiseMode::kRandom)
-      noise.push_back(randn({ws.size(0), 1, size, size}, {ws.dtype(), ws.device()}));
+    if (noise.mode == nn::NoiseMode::kRandom)
+      planes.push_back(randn({ws.size(0), 1, size, size}, {ws.dtype(), ws.device()}));
     else
-      noise.push_back(mode == nn::NoiseMode::kFixed ? Tensor(*injected_noise_[noise.size()]) : Tensor());
+      planes.push_back(noise.mode == nn::NoiseMode::kFixed ? Tensor(*injected_noise_[planes.size()])
+                                                           : Tensor());
   }
-  return noise;
+  return planes;
 }
 
 // ws [N,num_ws,style] -> images [N,channels,size,size].

@@ -8,7 +8,7 @@
 //   const Tensor ws = gen.mapping(z);           // [N,num_ws,style]: one style for each layer of the synthesis
 //   disc(gen.synthesis(ws, scale), scale);      // gen(z, scale) does both
 //   gen.update_w_avg(ws);                       // in training
-//   gen.synthesis(gen.mapping(z, {.truncation = 0.7}), scale, nn::NoiseMode::kFixed);  // typical images
+//   gen.synthesis(gen.mapping(z, {.truncation = 0.7}), scale, {.mode = nn::NoiseMode::kFixed});  // typical images
 //
 // Parameters have mmgeneration's names ("convs.1.conv2.conv.weight_orig").
 #pragma once
@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "gradus/models/gan/pggan.h"
+#include "gradus/models/gan/styles.h"
 
 namespace gradus::models {
 namespace internal {
@@ -51,13 +52,7 @@ struct StyleGANGeneratorOptions {
   double rgb_gain = 1;  // gain of the equalized learning rates of the layers that make images
   // Weight of the old average in update_w_avg. With 0 the average is that of the last call.
   double w_avg_decay = 0.995;
-  std::optional<int64_t> truncation_cutoff = 8;  // number of styles that truncation moves; nullopt: all
-};
-
-struct StyleGANMappingOptions {
-  double truncation = 1;               // w_avg + truncation (w - w_avg); 1: w
-  std::optional<int64_t> cutoff = {};  // number of styles, from the first, that this moves; by default
-                                       // StyleGANGeneratorOptions::truncation_cutoff
+  std::optional<int64_t> truncation_cutoff = 8;  // Truncation::cutoff by default; nullopt: all styles
 };
 
 // Returns images of unbounded values. Applies a pixel norm to z. All layers have equalized learning rates; the
@@ -79,11 +74,9 @@ class StyleGANGenerator final : public nn::LayerWith<StyleGANGeneratorOptions> {
   // Returns styles, the same for all layers. Style i is that of layer i of the synthesis, which has two layers for
   // each size from 4 on.
   // Shapes: z [N,latent] or [N,latent,1,1] -> ws [N,num_ws(),style].
-  Tensor mapping(const Tensor& z, StyleGANMappingOptions options = {});
+  Tensor mapping(const Tensor& z, const Truncation& truncation = {});
   // Shapes: ws [N,num_ws(),style] -> [N,channels,scale.size,scale.size].
-  Tensor synthesis(const Tensor& ws, Scale scale, nn::NoiseMode noise = nn::NoiseMode::kRandom);
-  // The same with the caller's noise: a plane [N,1,H,W] or [1,1,H,W] for each of noise_sizes(scale), H = W.
-  Tensor synthesis(const Tensor& ws, Scale scale, const std::vector<Tensor>& noise);
+  Tensor synthesis(const Tensor& ws, Scale scale, const SynthesisNoise& noise = {});
 
   // Returns the heights (and widths) of the planes of noise at a scale: 4, 4, 8, 8, ..., scale.size, scale.size.
   std::vector<int64_t> noise_sizes(Scale scale) const;
@@ -99,9 +92,9 @@ class StyleGANGenerator final : public nn::LayerWith<StyleGANGeneratorOptions> {
  private:
   static Tensor initial_w_avg(const Options& options);
   void build();
-  Tensor map(const Tensor& z, StyleGANMappingOptions truncation);
+  Tensor map(const Tensor& z, const Truncation& truncation);
   Tensor synthesize(const Tensor& ws, Scale scale, const std::vector<Tensor>& noise);
-  std::vector<Tensor> planes(const Tensor& ws, Scale scale, nn::NoiseMode mode) const;
+  std::vector<Tensor> planes(const Tensor& ws, Scale scale, const SynthesisNoise& noise) const;
   std::vector<std::unique_ptr<nn::Buffer>> injected_noise_;
   std::unique_ptr<nn::Sequential> style_mapping_;
   std::unique_ptr<nn::ModuleList<internal::StyleBlock>> convs_;

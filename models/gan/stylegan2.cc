@@ -230,21 +230,20 @@ StyleGAN2Mapping::StyleGAN2Mapping(nn::Module* parent, std::string name, const S
       layers_(std::make_unique<Layers>(this, o.latent, o.classes, o.style, o.mapping_layers)) {}
 StyleGAN2Mapping::~StyleGAN2Mapping() = default;
 
-Tensor StyleGAN2Mapping::operator()(const Tensor& z, const StyleGAN2Truncation& truncation) {
+Tensor StyleGAN2Mapping::operator()(const Tensor& z, const Truncation& truncation) {
   return call([&] {
     internal::check_unlabeled("StyleGAN2Generator", classes_);
     return compute(z, {}, truncation);
   });
 }
-Tensor StyleGAN2Mapping::operator()(const Tensor& z, const Tensor& labels,
-                                    const StyleGAN2Truncation& truncation) {
+Tensor StyleGAN2Mapping::operator()(const Tensor& z, const Tensor& labels, const Truncation& truncation) {
   return call([&] {
     return compute(z, internal::one_hot_like("StyleGAN2Generator", z, labels, classes_), truncation);
   });
 }
 
 // `labels`: one-hot, or undefined.
-Tensor StyleGAN2Mapping::compute(const Tensor& z, const Tensor& labels, const StyleGAN2Truncation& t) {
+Tensor StyleGAN2Mapping::compute(const Tensor& z, const Tensor& labels, const Truncation& t) {
   const Tensor w = (*layers_)(internal::latent_vectors("StyleGAN2Generator", z, latent_), labels);
   const int64_t N = w.size(0), style = w.size(1), cutoff = t.cutoff.value_or(styles_);
   if (cutoff < 0) throw ValueError("StyleGAN2Generator", "expected cutoff >= 0, got ", cutoff);
@@ -303,7 +302,7 @@ std::vector<int64_t> StyleGAN2Synthesis::noise_sizes() const {
   return sizes;
 }
 
-Tensor StyleGAN2Synthesis::operator()(const Tensor& ws, const StyleGAN2Noise& noise) {
+Tensor StyleGAN2Synthesis::operator()(const Tensor& ws, const SynthesisNoise& noise) {
   return call([&] {
     if (ws.dim() != 3 || ws.size(1) != styles_ || ws.size(2) != style_)
       throw ShapeError("StyleGAN2Synthesis", "expected ws [N,", styles_, ",", style_, "], got ",
@@ -349,12 +348,12 @@ Tensor StyleGAN2Synthesis::operator()(const Tensor& ws, const StyleGAN2Noise& no
 }
 
 Tensor StyleGAN2Generator::forward(const Tensor& z) { return synthesis(mapping(z)); }
-Tensor StyleGAN2Generator::operator()(const Tensor& z, const StyleGAN2Truncation& truncation,
-                                      const StyleGAN2Noise& noise) {
+Tensor StyleGAN2Generator::operator()(const Tensor& z, const Truncation& truncation,
+                                      const SynthesisNoise& noise) {
   return call([&] { return synthesis(mapping(z, truncation), noise); });
 }
-Tensor StyleGAN2Generator::operator()(const Tensor& z, const Tensor& labels,
-                                      const StyleGAN2Truncation& truncation, const StyleGAN2Noise& noise) {
+Tensor StyleGAN2Generator::operator()(const Tensor& z, const Tensor& labels, const Truncation& truncation,
+                                      const SynthesisNoise& noise) {
   return call([&] { return synthesis(mapping(z, labels, truncation), noise); });
 }
 

@@ -9,9 +9,9 @@
 #pragma once
 
 #include <memory>
-#include <optional>
 #include <vector>
 
+#include "gradus/models/gan/styles.h"
 #include "gradus/nn/nn.h"
 
 namespace gradus::models {
@@ -30,20 +30,6 @@ struct StyleGAN2GeneratorOptions {
   nn::ModulationForm form = nn::ModulationForm::kScaled;
 };
 
-// Moves style vectors towards their average, to more typical images of less variety:
-//   w' = w_avg + truncation (w - w_avg).
-struct StyleGAN2Truncation {
-  double truncation = 1;
-  std::optional<int64_t> cutoff = {};  // number of the first style vectors that are moved; nullopt: all
-};
-
-// The noise that the synthesis adds to features.
-struct StyleGAN2Noise {
-  nn::NoiseMode mode = nn::NoiseMode::kRandom;  // kFixed: the buffers noise_const
-  // The noise itself, instead of `mode`: tensors [N,1,S,S] or [1,1,S,S] for the S of noise_sizes().
-  std::vector<Tensor> planes = {};
-};
-
 // Maps latent vectors to style vectors, by linear layers with leaky ReLU. Computes in the dtype of the parameters
 // also under autocast. All L style vectors of an image are equal.
 // Shapes: z [N,latent] or [N,latent,1,1], integer labels [N] -> [N,L,style], L = 2 log2(size) - 2.
@@ -55,9 +41,9 @@ class StyleGAN2Mapping final : public nn::Module {
 
   nn::Buffer w_avg;  // [style], the running average of w
 
-  Tensor operator()(const Tensor& z, const StyleGAN2Truncation& truncation = {});
+  Tensor operator()(const Tensor& z, const Truncation& truncation = {});
   // Conditional generation: concatenates an embedding of the labels to z.
-  Tensor operator()(const Tensor& z, const Tensor& labels, const StyleGAN2Truncation& truncation = {});
+  Tensor operator()(const Tensor& z, const Tensor& labels, const Truncation& truncation = {});
 
   // w_avg = decay w_avg + (1 - decay) * mean of w over the batch. Calls of the network do not update w_avg. For
   // the same average on all ranks, pass the mean over all ranks' batches.
@@ -67,7 +53,7 @@ class StyleGAN2Mapping final : public nn::Module {
 
  private:
   struct Layers;
-  Tensor compute(const Tensor& z, const Tensor& labels, const StyleGAN2Truncation& truncation);
+  Tensor compute(const Tensor& z, const Tensor& labels, const Truncation& truncation);
 
   const int64_t latent_, classes_, styles_;
   const double decay_;
@@ -83,7 +69,7 @@ class StyleGAN2Synthesis final : public nn::Module {
   StyleGAN2Synthesis(nn::Module* parent, std::string name, const StyleGAN2GeneratorOptions& options);
   ~StyleGAN2Synthesis();
 
-  Tensor operator()(const Tensor& ws, const StyleGAN2Noise& noise = {});
+  Tensor operator()(const Tensor& ws, const SynthesisNoise& noise = {});
   // Returns height and width of each noise plane: {4, 8, 8, 16, 16, ..., size, size}.
   std::vector<int64_t> noise_sizes() const;
 
@@ -110,9 +96,9 @@ class StyleGAN2Generator final : public nn::LayerWith<StyleGAN2GeneratorOptions>
   Tensor forward(const Tensor& z) override;
   using Layer::operator();
   // The same as synthesis(mapping(z, labels, truncation), noise).
-  Tensor operator()(const Tensor& z, const StyleGAN2Truncation& truncation, const StyleGAN2Noise& noise = {});
-  Tensor operator()(const Tensor& z, const Tensor& labels, const StyleGAN2Truncation& truncation = {},
-                    const StyleGAN2Noise& noise = {});
+  Tensor operator()(const Tensor& z, const Truncation& truncation, const SynthesisNoise& noise = {});
+  Tensor operator()(const Tensor& z, const Tensor& labels, const Truncation& truncation = {},
+                    const SynthesisNoise& noise = {});
 };
 
 struct StyleGAN2DiscriminatorOptions {

@@ -269,7 +269,7 @@ TEST(Stylegan, NoiseIsRandomFixedAbsentOrTheCallers) {
   EXPECT_EQ(gen.noise_sizes({.size = 8}), (std::vector<int64_t>{4, 4, 8, 8}));
   EXPECT_EQ(gen.noise_sizes({.size = 4}), (std::vector<int64_t>{4, 4}));
   const Tensor ws = gen.mapping(randn({2, 3}));
-  const auto image = [&](nn::NoiseMode mode) { return gen.synthesis(ws, {.size = 8}, mode); };
+  const auto image = [&](nn::NoiseMode mode) { return gen.synthesis(ws, {.size = 8}, {.mode = mode}); };
   const Tensor random = image(nn::NoiseMode::kRandom), fixed = image(nn::NoiseMode::kFixed);
   EXPECT_GT(largest_difference(random, image(nn::NoiseMode::kRandom)), 0.01);
   EXPECT_EQ(largest_difference(fixed, image(nn::NoiseMode::kFixed)), 0);
@@ -277,9 +277,10 @@ TEST(Stylegan, NoiseIsRandomFixedAbsentOrTheCallers) {
   std::vector<Tensor> noise;
   for (const auto& [name, b] : gen.named_buffers())
     if (name.starts_with("injected_noise_")) noise.push_back(b);
-  EXPECT_EQ(largest_difference(fixed, gen.synthesis(ws, {.size = 8}, noise)), 0);
+  EXPECT_EQ(largest_difference(fixed, gen.synthesis(ws, {.size = 8}, {.planes = noise})), 0);
   for (Tensor& n : noise) n = zeros_like(n);
-  EXPECT_EQ(largest_difference(image(nn::NoiseMode::kNone), gen.synthesis(ws, {.size = 8}, noise)), 0);
+  EXPECT_EQ(
+      largest_difference(image(nn::NoiseMode::kNone), gen.synthesis(ws, {.size = 8}, {.planes = noise})), 0);
 }
 
 TEST(Stylegan, TheAverageOfStylesMovesInUpdatesAlone) {
@@ -305,7 +306,7 @@ TEST(Stylegan, TruncationMovesTheFirstStyles) {
   EXPECT_EQ(gen.num_ws(), 10);
   const Tensor z = randn({2, 2});
   // Returns how many of the styles, which begin with those that truncation moves, are half as large.
-  const auto moved = [&](StyleGANGenerator& net, StyleGANMappingOptions options) {
+  const auto moved = [&](StyleGANGenerator& net, Truncation options) {
     const Tensor all = net.mapping(z), some = net.mapping(z, options);
     int64_t count = 0;
     while (count < 10 && largest_difference(select(some, 1, count), select(all, 1, count) * 0.5) == 0)
@@ -329,9 +330,9 @@ TEST(Stylegan, ReportsWhatItCannotTake) {
   EXPECT_ERROR(Error, gen(zeros({2, 3}), {.size = 16}), "a scale of at most 8 pixels, got 16");
   EXPECT_ERROR(Error, gen.mapping(zeros({2, 3}), {.truncation = 0, .cutoff = -1}), "cutoff >= 0, got -1");
   EXPECT_ERROR(Error, gen.synthesis(zeros({2, 3, 4}), {.size = 4}), "expected ws [N,4,4], got f32[2,3,4]");
-  EXPECT_ERROR(Error, gen.synthesis(ws, {.size = 4}, {zeros({1, 1, 4, 4})}),
+  EXPECT_ERROR(Error, gen.synthesis(ws, {.size = 4}, {.planes = {zeros({1, 1, 4, 4})}}),
                "expected 2 planes of noise, got 1");
-  EXPECT_ERROR(Error, gen.synthesis(ws, {.size = 4}, {zeros({1, 1, 4, 4}), zeros({3, 1, 4, 4})}),
+  EXPECT_ERROR(Error, gen.synthesis(ws, {.size = 4}, {.planes = {zeros({1, 1, 4, 4}), zeros({3, 1, 4, 4})}}),
                "expected noise 1 [N,1,4,4] with N of 2 or 1, got f32[3,1,4,4]");
   EXPECT_ERROR(Error, gen.update_w_avg(zeros({3})), "expected w [...,4], got f32[3]");
   EXPECT_ERROR(Error, disc(zeros({4, 3, 4, 4})), "expected images [N,3,8,8]");
@@ -422,7 +423,7 @@ TEST(Stylegan2, TakesNoiseOfItsSizes) {
   EXPECT_EQ(gen.synthesis.noise_sizes(), (std::vector<int64_t>{4, 8, 8}));
   std::vector<Tensor> planes;
   for (int64_t size : gen.synthesis.noise_sizes()) planes.push_back(zeros({1, 1, size, size}));
-  const auto image = [&](const StyleGAN2Noise& noise) { return gen(z, {}, noise); };
+  const auto image = [&](const SynthesisNoise& noise) { return gen(z, {}, noise); };
   const Tensor quiet = image({.mode = nn::NoiseMode::kNone});
   EXPECT_EQ(largest_difference(image({.planes = planes}), quiet), 0);
   EXPECT_GT(largest_difference(gen(z), gen(z)), 1e-3);

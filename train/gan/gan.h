@@ -1,5 +1,3 @@
-// Umbrella header of GAN training: averages of weights, progressive growing, latents, losses, penalties,
-// checks.
 // Umbrella header of GAN training: averages of weights, progressive growing, latents, losses, penalties, style
 // mixing, checks.
 #pragma once

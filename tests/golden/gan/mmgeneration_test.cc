@@ -185,7 +185,7 @@ TEST_F(Mmgeneration, StyleganLosesItsBlurs) {
   net.to(DType::kF64);
   EXPECT_THAT(io::load_weights(net, out(), {.except = {"gen.w_avg"}}).missing, testing::IsEmpty());
   const Tensor images =
-      net.gen.synthesis(net.gen.mapping(value("stylegan/z")), {.size = 8}, nn::NoiseMode::kFixed);
+      net.gen.synthesis(net.gen.mapping(value("stylegan/z")), {.size = 8}, {.mode = nn::NoiseMode::kFixed});
   EXPECT_LT(difference(images, flip(value("stylegan/images"), {1})), kTolerance);
   EXPECT_LT(difference(net.disc(flip(value("stylegan/x"), {1})), value("stylegan/scores")), kTolerance);
 }

@@ -14,7 +14,7 @@ namespace {
 
 using namespace models;
 
-const StyleGAN2Noise kFixed = {.mode = nn::NoiseMode::kFixed};
+const SynthesisNoise kFixed = {.mode = nn::NoiseMode::kFixed};
 
 void add_convolutions(std::vector<GoldenLayer>& cases, nn::ModulationForm form) {
   const auto add = [&](const char* name, nn::ModulatedConv2dOptions o) {

@@ -28,7 +28,7 @@ using Disc = StyleGANDiscriminator;
 // The inputs are styles and planes of noise.
 GoldenLayer synthesis(const std::string& name, StyleGANGeneratorOptions options, Scale scale) {
   return golden<Gen>(name, options, [scale](Gen& gen, X x) {
-    return gen.synthesis(x[0], scale, std::vector<Tensor>(x.begin() + 1, x.end()));
+    return gen.synthesis(x[0], scale, {.planes = {x.begin() + 1, x.end()}});
   });
 }
 GoldenLayer at_scale(const std::string& name, StyleGANDiscriminatorOptions options, Scale scale) {
@@ -39,7 +39,7 @@ GoldenLayer at_scale(const std::string& name, StyleGANDiscriminatorOptions optio
 Tensor path(Gen& gen, X x) {
   const Tensor ws = gen.mapping(x[0]);
   const std::vector<Tensor> noise(x.begin() + 2, x.end());
-  const Tensor image = gen.synthesis(ws, {.size = 8, .fade = 0.25}, noise);
+  const Tensor image = gen.synthesis(ws, {.size = 8, .fade = 0.25}, {.planes = noise});
   return sum(square(autograd::grad({sum(image * x[1])}, {ws})[0]));
 }
 Tensor r1(Disc& disc, X x) {
@@ -57,8 +57,9 @@ std::vector<GoldenLayer> of_form(const std::string& form, bool of_mmgen) {
                   }),
       golden<Gen>(gen + "/noise", generator(8, of_mmgen),
                   [](Gen& net, X x) {
-                    return std::vector<Tensor>{net.synthesis(x[0], {.size = 8}, nn::NoiseMode::kFixed),
-                                               net.synthesis(x[0], {.size = 4}, nn::NoiseMode::kNone)};
+                    return std::vector<Tensor>{
+                        net.synthesis(x[0], {.size = 8}, {.mode = nn::NoiseMode::kFixed}),
+                        net.synthesis(x[0], {.size = 4}, {.mode = nn::NoiseMode::kNone})};
                   }),
       golden<Gen>(gen + "/path", generator(8, of_mmgen), path),
       synthesis(gen + "/4/1", generator(4, of_mmgen), scales[0]),
