@@ -1,5 +1,5 @@
 // Whole training steps of small networks on the emulated cuda:0, whose losses follow the CPU's: a GPT, an LSTM, a
-// vision transformer, and a PGGAN that grows.
+// vision transformer, a PGGAN that grows, and a StyleGAN2.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -162,6 +162,53 @@ Losses pggan(Precision precision, Device device) {
 TEST(Training, Pggan) { expect_follow(pggan, kF32); }
 TEST(Training, PgganInF64) { expect_follow(pggan, kF64); }
 TEST(Training, PgganInMixedPrecision) { expect_follow(pggan, kMixed); }
+
+// Logistic losses with R1 and style mixing. The losses of both networks, in turn.
+Losses stylegan2(Precision precision, Device device) {
+  constexpr int64_t kBatch = 4, kLatent = 6;
+  manual_seed(9);
+  models::StyleGAN2Generator gen({.size = 8,
+                                  .channels = 1,
+                                  .latent = kLatent,
+                                  .style = 6,
+                                  .mapping_layers = 2,
+                                  .channel_base = 64,
+                                  .channel_max = 8});
+  models::StyleGAN2Discriminator disc({.size = 8, .channels = 1, .channel_base = 64, .channel_max = 8});
+  gen.to(precision.dtype).to(device);
+  disc.to(precision.dtype).to(device);
+  GradManager gm_gen, gm_disc;
+  gm_gen.attach(gen.parameters());
+  gm_disc.attach(disc.parameters());
+  const optim::AdamOptions adam{.lr = 2e-3, .betas = {0, 0.99}};
+  optim::Adam opt_gen(gen.parameters(), adam), opt_disc(disc.parameters(), adam);
+  Updates updates(precision);
+  for (int step = 0; step < kSteps; ++step) {
+    const Samples images({kBatch, 1, 8, 8}, 1, 2 * step, precision.dtype, device),
+        noise({kBatch, kLatent}, 1, 2 * step + 1, precision.dtype, device);
+    const auto generate = [&] {
+      const Tensor ws = gen.mapping(noise.x),
+                   cut = randint(1, 4, {}, {.dtype = DType::kI64, .device = device});
+      return gen.synthesis(gan::mix_styles(ws, flip(ws, {0}), cut), {.mode = nn::NoiseMode::kFixed});
+    };
+    const auto amp = precision.scope();
+    {
+      const Tensor fake = generate();
+      auto recording = gm_disc.record();
+      const Tensor real_scores = disc(images.x), fake_scores = disc(fake);
+      EXPECT_EQ(real_scores.dtype(), precision.computes_in());
+      const Tensor penalty = gan::r1(disc, images.x);
+      updates.update(gm_disc, opt_disc, gan::logistic_d(real_scores, fake_scores) + 0.5 * penalty);
+    }
+    auto recording = gm_gen.record();
+    updates.update(gm_gen, opt_gen, gan::logistic_g(disc(generate())));
+  }
+  return updates.losses;
+}
+
+TEST(Training, Stylegan2) { expect_follow(stylegan2, kF32); }
+TEST(Training, Stylegan2InF64) { expect_follow(stylegan2, kF64); }
+TEST(Training, Stylegan2InMixedPrecision) { expect_follow(stylegan2, kMixed); }
 
 }  // namespace
 }  // namespace gradus
