@@ -6,6 +6,8 @@
 #include "gradus/models/gan/pggan.h"
 #include "gradus/models/gan/stylegan.h"
 #include "gradus/models/gan/stylegan2.h"
+#include "gradus/models/gan/r3gan.h"
+#include "gradus/models/gan/sngan.h"
 #include "gradus/models/gan/wgan_gp.h"
 #include "gradus/models/gpt.h"
 #include "gradus/models/mnist_net.h"

@@ -13,6 +13,7 @@
 #include "gradus/nn/layers/dropout.h"
 #include "gradus/nn/layers/embedding.h"
 #include "gradus/nn/layers/gan/modulated_conv.h"
+#include "gradus/nn/layers/gan/conditional_norm.h"
 #include "gradus/nn/layers/gan/noise.h"
 #include "gradus/nn/layers/gan/norm.h"
 #include "gradus/nn/layers/gan/resampling_conv.h"

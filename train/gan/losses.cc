@@ -18,6 +18,13 @@ Tensor scores(const char* loss, const Tensor& x) {
   return x.dtype() == DType::kF64 ? x : to(x, DType::kF32);
 }
 
+// Returns the mean of softplus(low - high) over the elements, which pair.
+Tensor pair_loss(const char* loss, const Tensor& low, const Tensor& high) {
+  if (low.shape() != high.shape())
+    throw ShapeError(loss, "expected real and fake alike, got ", describe(low), " and ", describe(high));
+  return mean(softplus(scores(loss, low) - scores(loss, high)));
+}
+
 }  // namespace
 
 Tensor vanilla_d(const Tensor& real, const Tensor& fake, LabelOptions labels) {
@@ -50,5 +57,12 @@ Tensor hinge_d(const Tensor& real, const Tensor& fake) {
   return mean(relu(1 - scores("hinge_d", real))) + mean(relu(1 + scores("hinge_d", fake)));
 }
 Tensor hinge_g(const Tensor& fake) { return -mean(scores("hinge_g", fake)); }
+
+Tensor relativistic_d(const Tensor& real, const Tensor& fake) {
+  return pair_loss("relativistic_d", fake, real);
+}
+Tensor relativistic_g(const Tensor& real, const Tensor& fake) {
+  return pair_loss("relativistic_g", real, fake);
+}
 
 }  // namespace gradus::gan

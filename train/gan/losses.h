@@ -8,7 +8,8 @@
 //
 // Compute scores before the call: the order of the arguments in hinge_d(disc(real), disc(fake)), and with it
 // that of updates of a batch norm's running statistics, depends on the compiler.
-// A loss is the mean over the real scores plus the mean over the fake scores, in f32 (f64 for f64 scores).
+// A loss is the mean over the real scores plus the mean over the fake scores, in f32 (f64 for f64 scores), unless
+// documented otherwise.
 // Shapes: real, fake any, they may differ -> [].
 // Errors: DTypeError unless floating point.
 #pragma once
@@ -50,5 +51,14 @@ Tensor wgan_g(const Tensor& fake);
 // Source: Lim and Ye, 2017; Miyato et al., ICLR 2018.
 Tensor hinge_d(const Tensor& real, const Tensor& fake);
 Tensor hinge_g(const Tensor& fake);
+
+// Relativistic losses of pairs of a real and a fake image: softplus(fake - real), and softplus(real - fake). A mean
+// over the pairs. Both take the real scores first; the generator's gradient comes through `fake` alone.
+// Shapes: real, fake alike -> [].
+// Errors: also ShapeError for different shapes.
+// Source: Jolicoeur-Martineau, "The relativistic discriminator", ICLR 2019; as RpGAN in Huang et al., "The GAN is
+// dead; long live the GAN! A modern baseline GAN", NeurIPS 2024.
+Tensor relativistic_d(const Tensor& real, const Tensor& fake);
+Tensor relativistic_g(const Tensor& real, const Tensor& fake);
 
 }  // namespace gradus::gan

@@ -57,6 +57,10 @@ Tensor r1_of(const internal::Discriminator& disc, const Tensor& real);
 template <class D> Tensor r1(D&& disc, const Tensor& real) {
   return r1_of(internal::as_function("r1", disc), real);
 }
+// The same at the fake images.
+template <class D> Tensor r2(D&& disc, const Tensor& fake) {
+  return r1_of(internal::as_function("r2", disc), fake);
+}
 
 // The mean square of the scores of real images, which keeps them near 0: PGGAN adds it times 0.001.
 // Shapes: real any -> []. Errors: DTypeError unless floating point.
