@@ -14,5 +14,6 @@
 #include "gradus/models/mobilenet.h"
 #include "gradus/models/resnet.h"
 #include "gradus/models/unet.h"
+#include "gradus/models/velocity_unet.h"
 #include "gradus/models/vgg.h"
 #include "gradus/models/vision_transformer.h"
