@@ -4,6 +4,7 @@
 
 #include "gradus/train/command_line.h"
 #include "gradus/train/evaluate.h"
+#include "gradus/train/flow/flow_matching.h"
 #include "gradus/train/gan/gan.h"
 #include "gradus/train/metrics/metrics.h"
 #include "gradus/train/pipeline_options.h"
