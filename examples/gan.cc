@@ -1,4 +1,4 @@
-// Trains GANs: DCGAN, LSGAN, WGAN-GP and PGGAN, on digits, CIFAR-10 or a folder of images.
+// Trains GANs: DCGAN, LSGAN, WGAN-GP and PGGAN, and flow matching, on digits, CIFAR-10 or a folder of images.
 //
 //   ./run gan                                        DCGAN on generated digits
 //   ./run gan --model pggan --data DIR --size 32     DIR has MNIST, CIFAR-10 or images of any sizes

@@ -96,7 +96,7 @@ Args parse(int argc, char** argv) {
            {.value = "PLAN"});
   line.add("--fade", a.fade, "pggan: images that fade a size in [half of the shortest share]",
            {.at_least = 1, .value = "N"});
-  line.add("--conditional", a.conditional, "dcgan: generate images of a given class");
+  line.add("--conditional", a.conditional, "dcgan, flow: generate images of a given class");
   line.add("--augment", a.augment, "changes to the images", {.one_of = {"none", "flip"}});
   line.add("--on-error", a.on_error, "when an image file cannot be read", {.one_of = {"fail", "skip"}});
   line.add("--ddp", a.ddp, "data parallelism of the networks",
@@ -139,12 +139,17 @@ NetworkOptions network_options(const Args& a, int64_t size, int64_t channels, in
   o.size = size, o.channels = channels;
   if (a.width) o.width = a.width;
   if (a.latent) o.latent = a.latent;
+  if (r.is_flow) o.latent = channels * size * size;
   o.disc_width = a.disc_width;
   if (a.disc_width && a.model != "dcgan" && a.model != "lsgan")
     throw ValueError("gan", "--disc-width: the networks of ", a.model,
                      " share a width; those of dcgan and lsgan do not");
+  if (r.is_flow && (a.latent || a.disc_steps || a.joined_forward))
+    throw ValueError("gan", "--latent, --disc-steps, --joined-forward: ", a.model,
+                     " has neither latents of another size than the images' nor a discriminator");
   if (!a.conditional) return o;
-  if (!r.takes_labels) throw ValueError("gan", "--conditional: ", a.model, " takes no labels; dcgan does");
+  if (!r.takes_labels)
+    throw ValueError("gan", "--conditional: ", a.model, " takes no labels; dcgan and flow do");
   if (classes == 0)
     throw ValueError("gan", "--conditional: the images have no labels; make a folder per class");
   o.classes = classes;

@@ -14,8 +14,8 @@ namespace {
 void read(const std::string& text, std::string& value, const char*) { value = text; }
 void read(const std::string& text, int64_t& value, const char* name) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || value < 0 || value > 1 << 16)
-    throw FileError("gan", name, ": expected a number from 0 to 65536, got ", text);
+  if (error != std::errc() || end != text.data() + text.size() || value < 0 || value > 1 << 22)
+    throw FileError("gan", name, ": expected a number from 0 to 4194304, got ", text);
 }
 
 void check(const std::string& file, const NetworkOptions& o) {

@@ -25,7 +25,7 @@ struct NetworkOptions {
 };
 
 struct Networks : nn::Module {
-  nn::Module *gen = nullptr, *disc = nullptr;  // the children "gen" and "disc"
+  nn::Module *gen = nullptr, *disc = nullptr;  // the children "gen" and "disc"; disc is null for a flow
   models::Scale scale = {.size = 0};           // of the current images of growing networks
 
   // Shapes: z [N,latent], labels [N] or undefined -> [N,channels,S,S] in [-1,1], S being the size

@@ -5,7 +5,7 @@ namespace gradus::examples {
 namespace {
 
 const std::vector<const Recipe*>& all() {
-  static const std::vector<const Recipe*> recipes = {&kDcgan, &kLsgan, &kWganGp, &kPggan};
+  static const std::vector<const Recipe*> recipes = {&kDcgan, &kLsgan, &kWganGp, &kPggan, &kFlow};
   return recipes;
 }
 

@@ -1,5 +1,5 @@
 // Recipe: default options, factory of the networks, and training step of one kind of GAN. dcgan.cc, lsgan.cc,
-// wgan_gp.cc and pggan.cc define one recipe each.
+// wgan_gp.cc, pggan.cc and flow.cc define one recipe each.
 #pragma once
 
 #include <string>
@@ -19,6 +19,8 @@ struct GanStep {
   Tensor latents, fake_labels;         // of the generated images
   Tensor gen_latents;                  // of the generator's step, unless Recipe::reuses_images
   Tensor alpha;                        // of the gradient penalty; undefined unless Recipe::has_penalty
+  Tensor times;                        // in (0,1); undefined unless Recipe::is_flow
+  Tensor dropped;                      // of a flow with classes: the labels that count as no class
   std::vector<std::pair<std::string, Tensor>> logged = {};  // of a captured step
 
   // As training::Step::log. A captured step stores the value in `logged`.
@@ -37,13 +39,15 @@ struct Recipe {
   bool is_critic = false;
   bool reuses_images = false;  // the generator steps on the images that the discriminator has seen
   bool has_penalty = false;    // on the gradient of scores between real and generated images
-  bool ema_first = false;      // the average takes the generator's weights from before the step
+  // There is no discriminator; the generator is the velocity of flow matching, and a latent has an image's size.
+  bool is_flow = false;
+  bool ema_first = false;  // the average takes the generator's weights from before the step
   std::unique_ptr<Networks> (*make)(const NetworkOptions&);
   // Makes one step of the discriminator, and when it is due one of the generator, on the step's images.
   void (*step)(GanStep&, Trainer&);
 };
 
-extern const Recipe kDcgan, kLsgan, kWganGp, kPggan;
+extern const Recipe kDcgan, kLsgan, kWganGp, kPggan, kFlow;
 
 std::vector<std::string> recipe_names();
 // Errors: ValueError listing the existing names if there is no such recipe.

@@ -104,7 +104,7 @@ void write_summary(const training::Training& t, const Args& a, const Images& ima
       {"images", t.images()},
       {"scale", at.size},
       {"fade", at.fade},
-      {"d_steps", t.steps()},
+      {"d_steps", trainer.disc.exists() ? t.steps() : 0},
       {"g_steps", t.steps() / trainer.disc_steps()},
       {"skipped", t.skipped()},
       {"ddp", a.ddp},
@@ -145,6 +145,8 @@ void train_gan(const Args& a) {
   net->to(*a.device);
   if (!a.init.empty()) io::load_weights(*net, a.init);
   if (!a.init_gen.empty()) io::load_weights(*net->gen, a.init_gen);
+  if (!a.init_disc.empty() && !net->disc)
+    throw ValueError("gan", "--netD: ", a.model, " has no discriminator");
   if (!a.init_disc.empty()) io::load_weights(*net->disc, a.init_disc);
   const TrainerOptions trained = trainer_options(a, images.size);
   Trainer trainer(*net, networks, trained);
@@ -158,14 +160,13 @@ void train_gan(const Args& a) {
       }};
   metrics.add_to(options);
   data::DataLoader loader = image_loader(a, images, trained.growth);
-  training::Training training("gan", a, loader,
-                              {{"model", *net},
-                               {"optimizer_disc", trainer.disc.optimizer()},
-                               {"optimizer_gen", trainer.gen.optimizer()},
-                               {"ema", trainer.ema()},
-                               {"scale_size", net->scale.size},
-                               {"scale_fade", net->scale.fade}},
-                              options);
+  std::vector<TrainingState::Part> parts = {{"model", *net},
+                                            {"optimizer_gen", trainer.gen.optimizer()},
+                                            {"ema", trainer.ema()},
+                                            {"scale_size", net->scale.size},
+                                            {"scale_fade", net->scale.fade}};
+  if (net->disc) parts.insert(parts.begin() + 1, {"optimizer_disc", trainer.disc.optimizer()});
+  training::Training training("gan", a, loader, parts, options);
   describe(training, *net, images, trainer);
   const Grids grids(samples_folder(a), networks, a.seed);
   const int64_t sample_every =

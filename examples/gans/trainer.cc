@@ -45,7 +45,7 @@ void Trainer::attach() {
     whole_->attach(managers_[0]);
   } else if (options_.ddp == "separate") {
     separate_ = std::make_unique<dist::SeparateDistributedDataParallel<Networks>>(net_, wrapper);
-    separate_->attach(managers_[0], *net_.disc);
+    if (net_.disc) separate_->attach(managers_[0], *net_.disc);
     separate_->attach(managers_[1], *net_.gen);
   } else {
     dist::bcast_list_(net_);
@@ -57,7 +57,7 @@ void Trainer::attach() {
     for (auto& callback : callbacks_)
       callback = dist::make_allreduce_cb(dist::ReduceOp::kMean,
                                          {.check_finite = !options_.capture, .name_of = name_of});
-    managers_[0].attach(net_.disc->parameters(), callbacks_[0]);
+    if (net_.disc) managers_[0].attach(net_.disc->parameters(), callbacks_[0]);
     managers_[1].attach(net_.gen->parameters(), callbacks_[1]);
   }
 }
@@ -66,7 +66,7 @@ void Trainer::make_optimizers(int64_t images) {
   optim::AdamOptions adam = options_.adam;
   if (options_.growth)
     if (const double lr = options_.growth->at(images).lr; lr > 0) adam.lr = lr;
-  disc.adam_.emplace(net_.disc->parameters(), adam);
+  if (net_.disc) disc.adam_.emplace(net_.disc->parameters(), adam);
   gen.adam_.emplace(net_.gen->parameters(), adam);
 }
 
@@ -96,9 +96,13 @@ GanStep Trainer::inputs(training::Step& s) const {
   in.real = options_.growth ? gan::scaled_images(x, net_.scale.size, net_.scale.fade) : x;
   if (networks_.classes > 0) {
     in.real_labels = s.batch().target;
-    in.fake_labels = to(floor(s.rand() * double(networks_.classes)), DType::kI64);
+    if (r.is_flow)
+      in.dropped = lt(s.rand(), 0.1);
+    else
+      in.fake_labels = to(floor(s.rand() * double(networks_.classes)), DType::kI64);
   }
   in.latents = s.randn({networks_.latent});
+  if (r.is_flow) in.times = flow::logit_normal_times(s.randn());
   if (r.has_penalty) in.alpha = s.rand();
   if (in.trains_gen && !r.reuses_images) in.gen_latents = s.randn({networks_.latent});
   return in;
@@ -121,7 +125,7 @@ void Trainer::run_captured(const GanStep& in, training::Step& s) {
   std::vector<Member> members;
   CapturedStep::Tensors inputs;
   for (const Member m : {&GanStep::real, &GanStep::real_labels, &GanStep::latents, &GanStep::fake_labels,
-                         &GanStep::gen_latents, &GanStep::alpha})
+                         &GanStep::gen_latents, &GanStep::alpha, &GanStep::times, &GanStep::dropped})
     if ((in.*m).defined()) members.push_back(m), inputs.push_back(in.*m);
   Captured& captured = captured_[in.trains_gen];
   if (!captured.step)

@@ -34,6 +34,7 @@ class Trainer {
     // Computes the gradients of the loss, logs their norm, and makes the optimizer's step. With --on-nan skip
     // it skips the step if gradients are not finite.
     void update(GanStep& s, Recording& recording, const Tensor& loss);
+    bool exists() const { return net_; }  // false: the discriminator of a flow
     optim::Adam& optimizer() { return *adam_; }
 
    private:
@@ -59,6 +60,7 @@ class Trainer {
   // Ends a step: broadcasts the running statistics of the first rank.
   void end();
 
+  Networks& networks() { return net_; }
   Tensor generate(const Tensor& latents, const Tensor& labels = {}) { return net_.generate(latents, labels); }
   Tensor discriminate(const Tensor& x, const Tensor& labels = {}) { return net_.discriminate(x, labels); }
   // Returns the scores of the step's real images and of `fake`, with --joined-forward from one forward. Logs
@@ -75,7 +77,7 @@ class Trainer {
   // 10000"; "none".
   std::string growth_text() const;
   // Return the bytes that the last step sent for the gradients of a network.
-  int64_t bytes_sent_d() const { return bytes_sent(*net_.disc); }
+  int64_t bytes_sent_d() const { return net_.disc ? bytes_sent(*net_.disc) : 0; }
   int64_t bytes_sent_g() const { return bytes_sent(*net_.gen); }
 
  private:

@@ -51,7 +51,8 @@ const std::vector<Model>& all_models() {
       {"dcgan", {"--size", "8", "--width", "2"}},
       {"lsgan", {"--size", "32", "--width", "2"}},
       {"wgan_gp", {"--size", "8", "--width", "4", "--disc-steps", "2"}},
-      {"pggan", {"--size", "8", "--width", "2", "--images-per-scale", "4:64,8:96", "--fade", "32"}}};
+      {"pggan", {"--size", "8", "--width", "2", "--images-per-scale", "4:64,8:96", "--fade", "32"}},
+      {"flow", {"--size", "8", "--width", "8"}}};
   return all;
 }
 
@@ -127,11 +128,14 @@ TEST_P(GanProgram, TrainsUnderEveryKindOfDataParallelism) {
     EXPECT_EQ(j.at("model"), GetParam().name);
     EXPECT_EQ(j.at("ddp"), ddp);
     EXPECT_EQ(j.at("images"), 160);
-    EXPECT_EQ(j.at("d_steps"), 10);
+    const bool has_disc = GetParam().name != "flow";
+    EXPECT_EQ(j.at("d_steps"), has_disc ? 10 : 0);
     EXPECT_EQ(j.at("g_steps"), GetParam().name == "wgan_gp" ? 5 : 10);
-    for (const char* key : {"loss_d", "loss_g", "d_real", "d_fake"})
+    for (const std::string& key :
+         has_disc ? Arguments{"loss_d", "loss_g", "d_real", "d_fake"} : Arguments{"loss"})
       EXPECT_TRUE(std::isfinite(j.at(key).get<double>())) << key;
-    for (const char* key : {"bytes_sent_d", "bytes_sent_g"}) EXPECT_GT(j.at(key), 0) << key;
+    EXPECT_GT(j.at("bytes_sent_g"), 0);
+    EXPECT_EQ(j.at("bytes_sent_d") > 0, has_disc);
   }
 }
 
@@ -158,6 +162,7 @@ TEST_P(GanProgram, GoesOnToTheSameBitsAfterBeingInterruptedOrKilled) {
 }
 
 TEST_P(GanProgram, TakesTheStepsThatItIsAskedFor) {
+  if (GetParam().name == "flow") GTEST_SKIP() << "it has no discriminator";
   Scratch s;
   make_images(s.dir());
   std::string generators[2];
@@ -183,8 +188,10 @@ TEST_P(GanProgram, TakesTheStepsThatItIsAskedFor) {
 // generator's have a recording each. A grid of samples would end the recordings.
 TEST_P(GanProgram, TrainsToTheSameBitsWithCapturedSteps) {
   if (GetParam().name == "pggan") GTEST_SKIP() << "it grows";
-  std::vector<Arguments> variants = {{}, {"--joined-forward", "--ddp", "whole", "--amp", "bf16"}};
-  if (GetParam().name == "dcgan") variants.push_back({"--conditional", "--ddp", "callbacks"});
+  const bool has_disc = GetParam().name != "flow";
+  std::vector<Arguments> variants = {{}, {"--ddp", "whole", "--amp", "bf16"}};
+  if (has_disc) variants[1].emplace_back("--joined-forward");
+  if (GetParam().name == "dcgan" || !has_disc) variants.push_back({"--conditional", "--ddp", "callbacks"});
   for (const Arguments& more : variants) {
     Arguments args = small(GetParam(), {"--export", "w.safetensors", "--sample-every", "1000"});
     std::ranges::replace(args, "160", "256");
@@ -196,8 +203,9 @@ TEST_P(GanProgram, TrainsToTheSameBitsWithCapturedSteps) {
       ASSERT_EQ(r.status, 0) << r.output;
     }
     const nlohmann::json a = summary(captured.dir() / "s.json"), b = summary(plain.dir() / "s.json");
-    for (const char* key :
-         {"loss_d", "loss_g", "d_real", "d_fake", "diversity", "grad_norm_disc", "grad_norm_gen"})
+    for (const std::string& key : has_disc ? Arguments{"loss_d", "loss_g", "d_real", "d_fake", "diversity",
+                                                       "grad_norm_disc", "grad_norm_gen"}
+                                           : Arguments{"loss", "grad_norm_gen"})
       EXPECT_EQ(a.at(key), b.at(key)) << key << testing::PrintToString(more);
     EXPECT_EQ(bytes_of(captured.dir() / "w.safetensors"), bytes_of(plain.dir() / "w.safetensors"))
         << testing::PrintToString(more);
@@ -282,11 +290,14 @@ TEST(GanGrowth, ChangesTheLearningRate) {
   EXPECT_NE(weights("4:64:16:1e-3,8:96:8:2e-3"), both);
 }
 
-TEST(GanPictures, AreMadeOfACheckpointAlone) {
+class GanPictures : public testing::TestWithParam<Model> {};
+INSTANTIATE_TEST_SUITE_P(Models, GanPictures, testing::Values(all_models()[3], all_models()[4]),
+                         [](const auto& info) { return info.param.name; });
+
+TEST_P(GanPictures, AreMadeOfACheckpointAlone) {
   Scratch s;
   make_images(s.dir());
-  const Model& pggan = all_models()[3];
-  ASSERT_EQ(gan(s.dir(), small(pggan, {"--checkpoint-dir", "c"})).status, 0);
+  ASSERT_EQ(gan(s.dir(), small(GetParam(), {"--checkpoint-dir", "c"})).status, 0);
   const Arguments of = {"--checkpoint", "c/gan.ckpt"};
   const auto run = [&](const Arguments& command) {
     const Result r = gan(s.dir(), command);
@@ -310,7 +321,7 @@ TEST(GanPictures, AreMadeOfACheckpointAlone) {
 }
 
 // After a short training, images of averaged weights resemble those of the last weights, not the first.
-TEST(GanPictures, OfAYoungAverageAreNotThoseOfTheFirstWeights) {
+TEST(GanAverage, OfAYoungAverageAreNotThoseOfTheFirstWeights) {
   Scratch s;
   make_images(s.dir());
   for (const std::string images : {"16", "160"}) {  // one step, ten steps
@@ -339,7 +350,7 @@ TEST(GanMistakes, AreToldBeforeTheFirstStep) {
   Scratch s;
   make_images(s.dir());
   fs::create_directories(s.dir() / "empty");
-  const Model &dcgan = all_models()[0], &pggan = all_models()[3];
+  const Model &dcgan = all_models()[0], &pggan = all_models()[3], &flow = all_models()[4];
   const auto expect_error = [&](const Arguments& args, const std::string& text) {
     const Result r = gan(s.dir(), args);
     EXPECT_EQ(r.status, 1) << text;
@@ -351,6 +362,10 @@ TEST(GanMistakes, AreToldBeforeTheFirstStep) {
   expect_error({"--data", "images", "--size", "12"}, "12");
   expect_error(small(dcgan, {"--fade", "10"}), "dcgan does not grow");
   expect_error(small(all_models()[1], {"--conditional"}), "lsgan takes no labels");
+  for (const Arguments& option : {Arguments{"--disc-steps", "2"}, {"--latent", "10"}, {"--joined-forward"}})
+    expect_error(small(flow, option),
+                 "flow has neither latents of another size than the images' nor a discriminator");
+  expect_error(small(flow, {"--netD", "d.safetensors"}), "--netD: flow has no discriminator");
   expect_error(small(pggan, {"--capture"}),
                "--capture: pggan grows; a replay keeps the size and the fade of its recording");
   expect_error(small(dcgan, {"--capture", "--on-nan", "skip"}),
@@ -468,6 +483,7 @@ TEST(GanProgramWarning, OfADiscriminatorThatHasWon) {
 }
 
 TEST_P(GanProgram, JudgesRealAndGeneratedImagesAsOneBatchToo) {
+  if (GetParam().name == "flow") GTEST_SKIP() << "it has no discriminator";
   Scratch s;
   make_images(s.dir());
   const Result r = gan(s.dir(), small(GetParam(), {"--joined-forward", "--nproc", "2", "--syncbn"}));
