@@ -10,6 +10,8 @@
 #include "gradus/models/gan/sngan.h"
 #include "gradus/models/gan/wgan_gp.h"
 #include "gradus/models/gpt.h"
+#include "gradus/models/inception.h"
+#include "gradus/models/lpips.h"
 #include "gradus/models/mnist_net.h"
 #include "gradus/models/mobilenet.h"
 #include "gradus/models/resnet.h"

@@ -60,6 +60,22 @@ void VGG::build() {
 
 Tensor VGG::forward(const Tensor& x) { return classifier(flatten(adaptive_avg_pool2d(features(x), 7), 1)); }
 
+Tensor VGG::hidden(const Tensor& x) {
+  Tensor h = flatten(adaptive_avg_pool2d(features(x), 7), 1);
+  for (size_t i = 0; i < 4; ++i) h = classifier[i](h);
+  return h;
+}
+
+std::vector<Tensor> VGG::stage_maps(const Tensor& x) {
+  std::vector<Tensor> maps;
+  Tensor h = x;
+  for (size_t i = 0; i < features.size(); ++i) {
+    if (dynamic_cast<nn::MaxPool2d*>(&features[i])) maps.push_back(h);
+    if (maps.size() < options().stages.size()) h = features[i](h);
+  }
+  return maps;
+}
+
 }  // namespace gradus::models
 
 template class gradus::nn::ModuleWith<gradus::models::VGGOptions, gradus::nn::Layer>;

@@ -48,6 +48,13 @@ class VGG final : public nn::LayerWith<VGGOptions> {
   nn::Sequential classifier{this, "classifier"};
 
   Tensor forward(const Tensor& x) override;
+  // Returns the result of the second linear layer, before its ReLU: features for precision and recall.
+  // Shapes: x [N,in,H,W] -> [N,hidden].
+  Tensor hidden(const Tensor& x);
+  // Returns the feature map of each stage before its max pooling: of VGG16 relu1_2, relu2_2, relu3_3, relu4_3 and
+  // relu5_3. The last max pooling and the linear layers are not computed.
+  // Shapes: x [N,in,H,W] -> [N,width,H,W], [N,2 width,H/2,W/2], ...
+  std::vector<Tensor> stage_maps(const Tensor& x);
 
  private:
   void build();

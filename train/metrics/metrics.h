@@ -7,5 +7,6 @@
 #include "gradus/train/metrics/kernel_distance.h"
 #include "gradus/train/metrics/metric.h"
 #include "gradus/train/metrics/ms_ssim.h"
+#include "gradus/train/metrics/path_length.h"
 #include "gradus/train/metrics/precision_recall.h"
 #include "gradus/train/metrics/swd.h"
