@@ -16,6 +16,7 @@
 #include "benchmarks/statistics.h"
 #include "gradus/gradus.h"
 #include "gradus/models/gpt.h"
+#include "gradus/models/inception.h"
 #include "gradus/models/mnist_net.h"
 #include "gradus/models/resnet.h"
 
@@ -64,6 +65,19 @@ Model classifier(std::function<std::shared_ptr<nn::Layer>()> make, int64_t batch
                       state->opt.step().clear_grad();
                     }};
   };
+}
+
+// Features of the Inception network of FID, in evaluation without recording.
+Training inception_features(const Options& o) {
+  const Shape shape{o.batch > 0 ? o.batch : 16, 3, 299, 299};
+  const auto net = std::make_shared<models::InceptionV3>(models::fid_inception_v3());
+  net->to(o.device).eval();
+  const Tensor x = rand(shape, {.device = o.device}) * 2 - 1;
+  return {"input " + to_string(shape), [=, bf16 = o.bf16] {
+            const auto off = no_record();
+            auto amp = autocast(DType::kBF16, {.enabled = bf16});
+            net->features(x);
+          }};
 }
 
 // A small GPT on sequences of 256 characters.
@@ -129,6 +143,7 @@ std::map<std::string, Model> models_by_name() {
       {"resnet50", resnet(models::resnet50(), 8, 224)},
       {"resnet20", resnet(models::cifar_resnet(20), 128, 32)},
       {"gpt", gpt_step},
+      {"inception_features", inception_features},
       {"dcgan64", dcgan({})},
       {"dcgan32", dcgan({.size = 32, .channels = 1, .width = 32, .batch = 128})},
       {"wgan_gp64", gan_step<WganGpCriticStep>(64, wgan_gp)},

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Compares training steps with PyTorch's: `tools/pytorch-steps.sh [--model resnet18] [--rounds N] ...`.
+"""Compares training steps, and features of Inception v3, with PyTorch's: `tools/pytorch-steps.sh [--model resnet18] [--rounds N] ...`.
 
 Both sides train the same network on one fixed batch, in alternating order. In a GAN step, the same generated images
 are used for the discriminator's and the generator's loss. PyTorch runs channels-last, eager and compiled, each in a
@@ -138,6 +138,25 @@ def gpt(args, run):
     return step
 
 
+def inception_features(args, run):
+    """2048 features of Inception v3 in evaluation; the compiled side folds the batch norms into the convolutions."""
+    import torch
+    import torch._inductor.config
+    import torchvision
+    net = torchvision.models.inception_v3(weights=None, aux_logits=False, init_weights=False)
+    net.fc = torch.nn.Identity()
+    net = net.eval().to(memory_format=torch.channels_last)
+    x = (torch.rand(args.batch or 16, 3, 299, 299) * 2 - 1).contiguous(memory_format=torch.channels_last)
+    torch._inductor.config.freezing = True
+    forward = run(net)
+
+    def step(amp):
+        with torch.no_grad(), amp:
+            forward(x)
+
+    return step
+
+
 def gan(args, run):
     import torch
     sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / 'tools'))
@@ -179,7 +198,8 @@ def serve(args):
     wait = torch.cuda.synchronize if args.device == 'cuda' else lambda: None
     mode = 'reduce-overhead' if args.capture else 'default'  # with CUDA graphs
     run = (lambda net: torch.compile(net, mode=mode)) if args.compiled else lambda net: net
-    step = (gpt if args.model == 'gpt' else gan if args.model in GANS else classifier)(args, run)
+    of_model = {'gpt': gpt, 'inception_features': inception_features, **dict.fromkeys(GANS, gan)}
+    step = of_model.get(args.model, classifier)(args, run)
     amp = torch.autocast(args.device, torch.bfloat16, enabled=args.bf16)
     for _ in range(WARM_UP):
         step(amp)
@@ -229,7 +249,7 @@ def gradus_time(args):
 
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument('--model', choices=[*CLASSIFIERS, 'gpt', *GANS], default='resnet18')
+    p.add_argument('--model', choices=[*CLASSIFIERS, 'gpt', 'inception_features', *GANS], default='resnet18')
     p.add_argument('--rounds', type=int, default=11)
     p.add_argument('--steps', type=int, default=5, help='of a round, per side')
     p.add_argument('--threads', type=int, default=os.cpu_count())
