@@ -69,7 +69,8 @@ Classifier::Classifier(const std::string& kind, const fs::path& file) {
   if (kind == "ImageFolder")
     throw ValueError(
         "gan", "this metric looks through a classifier, which there is for MNIST, CIFAR-10 and generated ",
-        "digits, not for a folder of images: --metrics swd,ms_ssim needs none");
+        "digits, not for a folder of images: --metrics swd,ms_ssim needs none, and gan evaluate takes ",
+        "--inception FILE");
   if (std::error_code error; !fs::exists(file, error))
     throw FileError("gan", file.string(), ": no such file. Train it once: ./run gan classifier",
                     kind == "GeneratedDigits" ? "" : " --data DIR");

@@ -62,7 +62,12 @@ Tensor first(const Tensor& x, int64_t n) { return slice(x, 0, 0, n); }
 // The values of one metric.
 using Values = std::vector<std::pair<std::string, double>>;
 
-Values scores_of(const ClassifiedImages& a, const ClassifiedImages& reference) {
+// `of_data`: whether the classes are those of the data set's labels; otherwise only the score has a meaning.
+Values scores_of(const ClassifiedImages& a, const ClassifiedImages& reference, bool of_data) {
+  if (!of_data) {
+    const metrics::ClassScores s = metrics::class_scores(a.probabilities);
+    return {{"score", s.score}, {"score_std", s.score_std}};
+  }
   const Tensor counts = bincount(reference.labels, {.minlength = a.probabilities.size(1)});
   const metrics::ClassScores s =
       metrics::class_scores(a.probabilities, {.reference = to(counts, DType::kF64), .labels = a.labels});
@@ -83,18 +88,19 @@ Values swd_of(const Tensor& a, const Tensor& reference) {
   return values;
 }
 
-Values values_of(const Metric& m, const ClassifiedImages& a, const ClassifiedImages& reference) {
+Values values_of(const Metric& m, const ClassifiedImages& a, const ClassifiedImages& reference,
+                 const ImageFeatures* network) {
   const std::string name = m.name;
   const int64_t n = std::min(a.n, m.max_images), others = std::min(reference.n, m.max_images),
                 both = std::min(n, others);
   if (name == "frechet")
     return {{name, metrics::frechet_distance(moments(a.features), moments(reference.features))}};
-  if (name == "scores") return scores_of(a, reference);
+  if (name == "scores") return scores_of(a, reference, network->has_classes_of_data());
   if (name == "swd") return swd_of(first(a.bytes, both), first(reference.bytes, both));
   if (name == "ms_ssim") return {{name, metrics::ms_ssim_diversity(first(a.bytes, n))}};
   if (name == "kid")
     return {{name, metrics::kernel_distance_of_subsets(a.features, reference.features).mean}};
-  const auto p = metrics::precision_recall(first(reference.features, others), first(a.features, n));
+  const auto p = metrics::precision_recall(first(reference.manifold, others), first(a.manifold, n));
   return {{"precision", p.precision}, {"recall", p.recall}};
 }
 
@@ -128,7 +134,7 @@ ImageSource reference_of(ImagesOptions options, bool train, int64_t n) {
 const char* const kMetricsHelp =
     "numbers to show: frechet, scores, swd, ms_ssim, kid, precision_recall. Of images, swd sees the first "
     "2048, "
-    "ms_ssim and precision_recall 10000. Only swd and ms_ssim take a folder of images";
+    "ms_ssim and precision_recall 10000. Without Inception v3, only swd and ms_ssim take a folder of images";
 
 std::vector<std::string> metric_names(const std::string& list) {
   std::vector<std::string> names;
@@ -161,9 +167,11 @@ std::string text_of(const Figure& f, const std::string& mode) {
 ImageMetrics::ImageMetrics(ImageMetricsOptions options) : options_(std::move(options)) {
   kind_ = open_images(options_.images).kind;
   if (std::ranges::any_of(options_.names, [](const std::string& n) { return metric(n).needs_classifier; })) {
-    classifier_ = std::make_unique<Classifier>(
-        kind_, options_.classifier.empty() ? Classifier::default_file(kind_) : options_.classifier);
-    training::check_same_on_all_ranks("classifiers", classifier_->sha256());
+    network_ = options_.features;
+    if (!network_)
+      network_ = std::make_shared<Classifier>(
+          kind_, options_.classifier.empty() ? Classifier::default_file(kind_) : options_.classifier);
+    training::check_same_on_all_ranks("classifiers", network_->sha256() + network_->manifold_sha256());
   }
   reference_ = classify(reference_of(options_.images, false, options_.n));
   const ClassifiedImages others = classify(reference_of(options_.images, true, options_.n));
@@ -175,7 +183,7 @@ ClassifiedImages ImageMetrics::classify(const ImageSource& source) const {
   int64_t kept = 0;
   for (const std::string& name : options_.names)
     if (!metric(name).needs_classifier) kept = std::max(kept, metric(name).max_images);
-  return classify_images(source, classifier_.get(), kept);
+  return classify_images(source, network_.get(), kept);
 }
 
 std::vector<Figure> ImageMetrics::measure(const ClassifiedImages& seen) const {
@@ -184,18 +192,22 @@ std::vector<Figure> ImageMetrics::measure(const ClassifiedImages& seen) const {
     for (const std::string& name : options_.names) {
       const Metric& m = metric(name);
       const int64_t n = std::min({seen.n, m.max_images, name == "swd" ? reference_.n : seen.n});
-      for (const auto& [key, value] : values_of(m, seen, reference_))
-        figures.push_back({key, value, n, m.needs_classifier});
+      for (const auto& [key, value] : values_of(m, seen, reference_, network_.get()))
+        figures.push_back({key, value, n, name});
     }
   if (dist::get_world_size() > 1)
     figures = nlohmann::ordered_json::parse(
         dist::broadcast_object(figures.dump(), {.timeout = std::chrono::hours(1)}));
   std::vector<Figure> result;
-  for (const auto& f : figures)
+  for (const auto& f : figures) {
+    const std::string name = f[3];
     result.push_back({.name = f[0],
                       .value = f[1].is_null() ? std::nan("") : f[1].get<double>(),
                       .n = f[2],
-                      .features_sha256 = f[3].get<bool>() ? classifier_->sha256() : ""});
+                      .features_sha256 = !metric(name).needs_classifier ? ""
+                                         : name == "precision_recall"   ? network_->manifold_sha256()
+                                                                        : network_->sha256()});
+  }
   return result;
 }
 

@@ -30,7 +30,7 @@ struct Figure {
   double value = 0;
   int64_t n = 0;                     // generated images
   double floor = std::nan("");       // the value that real training images have; NaN: undefined
-  std::string features_sha256 = {};  // of the classifier; "": none
+  std::string features_sha256 = {};  // of the network's weights; "": none
 };
 // Returns "frechet 43.532  (n 2000, averaged weights, floor 3.492, features 0c30756689661f8b)".
 std::string text_of(const Figure& figure, const std::string& mode = "");
@@ -40,6 +40,8 @@ struct ImageMetricsOptions {
   ImagesOptions images;                   // the reference: its test images
   int64_t n = 0;                          // images to compare
   std::filesystem::path classifier = {};  // its weights; "": those in the cache folder
+  // Computes features in place of the classifier; null: the classifier.
+  std::shared_ptr<const ImageFeatures> features = {};
 };
 
 class ImageMetrics {
@@ -47,7 +49,7 @@ class ImageMetrics {
   // Computes the features of up to n test images, the reference, and up to n training images, for the floors.
   // Of image files, which have no such split, a random half stands for each. Collective.
   // Errors: as Classifier, if a metric needs it; ShapeError, ValueError for images that a metric does not
-  // take, or too few images; ValueError if ranks have different classifiers.
+  // take, or too few images; ValueError if ranks have different weights.
   explicit ImageMetrics(ImageMetricsOptions options);
 
   // Compares images with the reference. The first rank computes, and broadcasts the values. Collective.
@@ -63,7 +65,7 @@ class ImageMetrics {
 
   ImageMetricsOptions options_;
   std::string kind_;
-  std::unique_ptr<Classifier> classifier_;
+  std::shared_ptr<const ImageFeatures> network_;  // null: no metric needs one
   ClassifiedImages reference_;
   std::vector<Figure> floors_;
 };

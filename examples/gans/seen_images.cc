@@ -60,28 +60,32 @@ ImageSource source_of(const data::DatasetRef& set, std::vector<int64_t> indices)
   return {.n = n, .part = part};
 }
 
-ClassifiedImages classify_images(const ImageSource& source, const Classifier* classifier,
+ClassifiedImages classify_images(const ImageSource& source, const ImageFeatures* network,
                                  int64_t keep_bytes) {
   const auto off = no_record();
   const int64_t kept = std::min(keep_bytes, source.n);
-  Rows bytes(kept), features(source.n), probabilities(source.n), labels(source.n);
+  Rows bytes(kept), features(source.n), probabilities(source.n), manifold(source.n), labels(source.n);
   const auto classify = [&](int64_t first, bool is_local) {
     const ImagePart part = source.part(first, std::min(first + kPart, source.n));
     if (first < kept) bytes.add(first, slice(part.bytes, 0, 0, std::min(kPart, kept - first)), is_local);
     labels.add(first, part.labels, is_local);
-    if (!classifier) return;
-    const Classifier::Output output = (*classifier)(part.bytes);
+    if (!network) return;
+    const ImageFeatures::Output output = (*network)(part.bytes);
     features.add(first, output.features, is_local);
     probabilities.add(first, output.probabilities, is_local);
+    manifold.add(first, output.manifold, is_local);
   };
   const int64_t rank = dist::get_rank(), ranks = dist::get_world_size();
   for (int64_t first = rank * kPart; first < source.n; first += ranks * kPart) classify(first, true);
   if (rank * kPart >= source.n) classify(0, false);  // defines the tensors of a rank without a part
-  return {.n = source.n,
-          .bytes = bytes.join(),
-          .features = features.join(),
-          .probabilities = probabilities.join(),
-          .labels = labels.join()};
+  ClassifiedImages images = {.n = source.n,
+                             .bytes = bytes.join(),
+                             .features = features.join(),
+                             .probabilities = probabilities.join(),
+                             .manifold = manifold.join(),
+                             .labels = labels.join()};
+  if (!images.manifold.defined()) images.manifold = images.features;
+  return images;
 }
 
 }  // namespace gradus::examples

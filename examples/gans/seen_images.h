@@ -31,13 +31,14 @@ ImageSource source_of(const data::DatasetRef& set, std::vector<int64_t> indices)
 // N images with what metrics need.
 struct ClassifiedImages {
   int64_t n = 0;
-  Tensor bytes;                    // u8[K,C,S,S]: the first K images; undefined for K = 0
-  Tensor features, probabilities;  // f32[N,D], f32[N,classes], with a classifier
-  Tensor labels;                   // i64[N]; undefined without labels
+  Tensor bytes;  // u8[K,C,S,S]: the first K images; undefined for K = 0
+  // ImageFeatures::Output of all images, with a network. `manifold` is always defined then.
+  Tensor features, probabilities, manifold;
+  Tensor labels;  // i64[N]; undefined without labels
 };
 
 // Classifies all images, in parts that do not depend on the number of ranks, and returns the bytes of the
-// first `keep_bytes` images. A null classifier computes no features. Collective.
-ClassifiedImages classify_images(const ImageSource& source, const Classifier* classifier, int64_t keep_bytes);
+// first `keep_bytes` images. A null network computes no features. Collective.
+ClassifiedImages classify_images(const ImageSource& source, const ImageFeatures* network, int64_t keep_bytes);
 
 }  // namespace gradus::examples

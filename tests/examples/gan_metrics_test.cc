@@ -15,10 +15,13 @@
 #include <string>
 #include <vector>
 
+#include "gradus/data/files/sha256.h"
 #include "gradus/data/sets/digits.h"
 #include "gradus/io/checkpoint.h"
 #include "gradus/io/safetensors.h"
 #include "gradus/io/save_image.h"
+#include "gradus/io/weights.h"
+#include "gradus/models/inception.h"
 #include "gradus/tensor/ops/creation.h"
 #include "gradus/tensor/ops/random.h"
 #include "gradus/tests/examples/program_run.h"
@@ -255,6 +258,29 @@ TEST_F(GanMetrics, OfAFolderOfImagesNeedNoClassifier) {
   expect_error({"--data", "images", "--metrics", "kid"}, "--metrics swd,ms_ssim needs none");
   expect_error({"--data", "images", "--size", "8", "--width", "2", "--metrics", "swd"}, "at least 16 pixels");
   expect_error({"classifier", "--data", "images"}, "expected a folder with MNIST or CIFAR-10");
+}
+
+TEST_F(GanMetrics, TakeInceptionInTheClassifiersPlace) {
+  Scratch s;
+  manual_seed(1);
+  io::save_weights(models::InceptionV3(models::fid_inception_v3()), s.dir() / "i.safetensors");
+  const std::string weights = (s.dir() / "i.safetensors").string();
+  const Arguments args = {"--checkpoint", "c/gan.ckpt", "--number",
+                          "10",           "--metrics",  "kid,scores,precision_recall",
+                          "--inception",  weights};
+  const json tf = evaluate(args), clean = evaluate(with(args, {"--resize", "clean"}));
+  for (const char* name : {"kid", "score", "score_std", "precision", "recall"}) {
+    EXPECT_TRUE(std::isfinite(tf["metrics"].at(name)["value"].get<double>())) << name;
+    EXPECT_EQ(tf["metrics"][name]["features_sha256"], data::sha256_of_file(weights)) << name;
+  }
+  EXPECT_EQ(tf["metrics"].size(), 5u);  // no comparison of classes
+  EXPECT_NE(tf["metrics"]["kid"]["value"], clean["metrics"]["kid"]["value"]);
+  expect_error(with({"evaluate", "--classifier", classifier().string()}, args),
+               "one of --inception and --classifier");
+  expect_error(with({"evaluate", "--device", "tpu"}, args), "tpu");
+  const Arguments ppl = {"evaluate", "--metrics", "ppl", "--number", "10"};
+  expect_error(with(ppl, {"--checkpoint", "c/gan.ckpt"}), "ppl: expected --vgg and --lpips");
+  expect_error(with({"evaluate", "--metrics", "ppl,kid,kid"}, {"--checkpoint", "c/gan.ckpt"}), "twice");
 }
 
 TEST_F(GanMetrics, OfNamesThatAreNoneAreErrors) {
