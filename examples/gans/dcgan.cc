@@ -9,7 +9,7 @@ namespace {
 void step(GanStep& s, Trainer& t) {
   // Records the generator's forward, and pauses that recording during the discriminator's step.
   Recording gen_recording = s.trains_gen ? t.gen.record() : Recording();
-  const Tensor fake = t.generate(s.latents, s.fake_labels);
+  const Tensor fake = t.generate(s.fake);
   if (s.trains_gen) gen_recording.pause();
   {
     Recording disc_recording = t.disc.record();
@@ -20,7 +20,7 @@ void step(GanStep& s, Trainer& t) {
   }
   if (!s.trains_gen) return;
   gen_recording.resume();
-  t.gen.update(s, gen_recording, s.log("loss/g", gan::vanilla_g(t.discriminate(fake, s.fake_labels))));
+  t.gen.update(s, gen_recording, s.log("loss/g", gan::vanilla_g(t.discriminate(fake, s.fake.labels))));
 }
 
 std::unique_ptr<Networks> make(const NetworkOptions& o) {

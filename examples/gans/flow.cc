@@ -21,10 +21,10 @@ class FlowNetworks final : public Networks {
     scale.size = o.size;
   }
 
-  Tensor generate(const Tensor& z, const Tensor& labels) override {
+  Tensor generate(const Latents& from) override {
     const auto& o = velocity_.options();
-    const auto v = [&](const Tensor& x, const Tensor& t) { return velocity_(x, t, labels); };
-    return flow::sample(v, reshape(z, {z.size(0), o.channels, o.size, o.size}), {.steps = 10});
+    const auto v = [&](const Tensor& x, const Tensor& t) { return velocity_(x, t, from.labels); };
+    return flow::sample(v, reshape(from.z, {from.z.size(0), o.channels, o.size, o.size}), {.steps = 10});
   }
   Tensor discriminate(const Tensor&, const Tensor&) override {
     throw StateError("gan", "a flow has no discriminator");
@@ -33,7 +33,7 @@ class FlowNetworks final : public Networks {
     const Tensor labels =
         s.dropped.defined() ? flow::drop_labels(s.real_labels, s.dropped, classes_) : Tensor();
     const auto v = [&](const Tensor& x, const Tensor& t) { return velocity_(x, t, labels); };
-    return flow::matching_loss(v, s.real, reshape(s.latents, s.real.shape()), s.times);
+    return flow::matching_loss(v, s.real, reshape(s.fake.z, s.real.shape()), s.times);
   }
 
  private:

@@ -24,15 +24,29 @@ struct NetworkOptions {
   }
 };
 
+// What images are generated from.
+struct Latents {
+  Tensor z;            // [N,latent]
+  Tensor labels = {};  // i64[N]; undefined without classes
+  // Style mixing: the styles of layers from `cut` on are those of mixed_z. Undefined: no mixing.
+  Tensor mixed_z = {}, cut = {};   // [N,latent], i64[N]
+  Tensor ws = {};                  // [N,layers,style], in place of all of the above
+  std::vector<Tensor> noise = {};  // of a style-based generator: a plane [N,1,S,S] for each of noise_sizes()
+
+  static void each(auto& o, auto&& f) {
+    f(o.z), f(o.labels), f(o.mixed_z), f(o.cut), f(o.ws);
+    for (auto& plane : o.noise) f(plane);
+  }
+};
+
 struct Networks : nn::Module {
   nn::Module *gen = nullptr, *disc = nullptr;  // the children "gen" and "disc"; disc is null for a flow
   models::Scale scale = {.size = 0};           // of the current images of growing networks
 
-  // Shapes: z [N,latent], labels [N] or undefined -> [N,channels,S,S] in [-1,1], S being the size
-  // or the scale's.
-  virtual Tensor generate(const Tensor& z, const Tensor& labels) = 0;
+  // Returns images [N,channels,S,S], about in [-1,1], S being the size or the scale's.
+  virtual Tensor generate(const Latents& from) = 0;
   // Returns scores; larger ones for images that are classified as real.
-  // Shapes: x [N,channels,S,S], labels as above -> [N,1].
+  // Shapes: x [N,channels,S,S], labels i64[N] or undefined -> [N,1].
   virtual Tensor discriminate(const Tensor& x, const Tensor& labels) = 0;
 };
 
@@ -44,7 +58,7 @@ template <class G, class D> class NetworksOf final : public Networks {
     gen = &g_, disc = &d_;
     scale.size = size;
   }
-  Tensor generate(const Tensor& z, const Tensor& labels) override { return call(g_, z, labels); }
+  Tensor generate(const Latents& from) override { return call(g_, from.z, from.labels); }
   Tensor discriminate(const Tensor& x, const Tensor& labels) override { return call(d_, x, labels); }
 
  private:

@@ -6,7 +6,7 @@ namespace gradus::examples {
 namespace {
 
 void step(GanStep& s, Trainer& t) {
-  const Tensor fake = t.generate(s.latents);
+  const Tensor fake = t.generate(s.fake);
   {
     Recording disc_recording = t.disc.record();
     const auto [real_scores, fake_scores] = t.discriminate(s, fake);
@@ -20,7 +20,7 @@ void step(GanStep& s, Trainer& t) {
   }
   if (!s.trains_gen) return;
   Recording gen_recording = t.gen.record();
-  t.gen.update(s, gen_recording, s.log("loss/g", gan::wgan_g(t.discriminate(t.generate(s.gen_latents)))));
+  t.gen.update(s, gen_recording, s.log("loss/g", gan::wgan_g(t.discriminate(t.generate(s.gen_fake)))));
 }
 
 std::unique_ptr<Networks> make(const NetworkOptions& o) {

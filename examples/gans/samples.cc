@@ -9,6 +9,26 @@ namespace {
 
 constexpr int64_t kBatch = 100;
 
+// Returns f of batches of the latents, in evaluation mode, on the device of the network.
+template <class F>
+Tensor in_batches(Networks& net, const Latents& from, const nn::StateDict& weights, const F& f) {
+  const auto off = no_record();
+  const nn::ModeScope mode(net, false);
+  std::optional<nn::ParameterScope> scope;
+  if (!weights.empty()) scope.emplace(*net.gen, weights);
+  const Device device = net.parameters().front().device();
+  const int64_t count = (from.ws.defined() ? from.ws : from.z).size(0);
+  std::vector<Tensor> parts;
+  for (int64_t i = 0; i < count; i += kBatch) {
+    Latents part = from;
+    Latents::each(part, [&](Tensor& x) {
+      if (x.defined()) x = to(slice(x, 0, i, std::min(i + kBatch, count)), device);
+    });
+    parts.push_back(to(f(part), kCPU));
+  }
+  return cat(parts, 0);
+}
+
 }  // namespace
 
 Latents latents(int64_t count, uint64_t seed, const NetworkOptions& o) {
@@ -22,18 +42,10 @@ Latents latents(int64_t count, uint64_t seed, const NetworkOptions& o) {
 }
 
 Tensor generate(Networks& net, const Latents& from, const nn::StateDict& weights) {
-  const auto off = no_record();
-  const nn::ModeScope mode(net, false);
-  std::optional<nn::ParameterScope> scope;
-  if (!weights.empty()) scope.emplace(*net.gen, weights);
-  const Device device = net.parameters().front().device();
-  std::vector<Tensor> parts;
-  for (int64_t i = 0; i < from.z.size(0); i += kBatch) {
-    const int64_t end = std::min(i + kBatch, from.z.size(0));
-    const auto part = [&](const Tensor& x) { return x.defined() ? to(slice(x, 0, i, end), device) : x; };
-    parts.push_back(to(net.generate(part(from.z), part(from.labels)), kCPU));
-  }
-  return cat(parts, 0);
+  return in_batches(net, from, weights, [&](const Latents& part) { return net.generate(part); });
+}
+Tensor styles(StyleNetworks& net, const Latents& from, const nn::StateDict& weights) {
+  return in_batches(net, from, weights, [&](const Latents& part) { return net.styles(part); });
 }
 
 Tensor to_bytes(const Tensor& images) { return to(round(clamp((images + 1) * 127.5, 0, 255)), DType::kU8); }

@@ -3,22 +3,20 @@
 
 #include <filesystem>
 
-#include "gradus/examples/gans/networks.h"
+#include "gradus/examples/gans/style_networks.h"
 
 namespace gradus::examples {
 
 // Returns `count` latents that depend only on the seed, and the labels 0, 1, ..., 0, 1, ... for
 // networks with classes.
-// Shapes: z [count,latent], labels [count] or undefined.
-struct Latents {
-  Tensor z;
-  Tensor labels = {};
-};
 Latents latents(int64_t count, uint64_t seed, const NetworkOptions& o);
 
 // Generates images in evaluation mode, in batches, on the device of the network; with `weights` unless empty.
 // Shapes: -> [count,C,S,S] in [-1,1], on the CPU.
 Tensor generate(Networks& net, const Latents& from, const nn::StateDict& weights = {});
+// Returns the styles of the latents, likewise.
+// Shapes: -> [count,layers,style], on the CPU.
+Tensor styles(StyleNetworks& net, const Latents& from, const nn::StateDict& weights = {});
 // Returns images with values in [-1,1] as u8 with values 0 ... 255.
 Tensor to_bytes(const Tensor& images);
 

@@ -21,7 +21,9 @@ std::vector<std::pair<std::string, std::string>> fixed(const NetworkOptions& o, 
 
 TrainerOptions trainer_options(const Args& a, int64_t size) {
   const Recipe& r = recipe(a.model);
+  const int64_t batch = a.batch ? a.batch : r.batch;
   TrainerOptions o = {.adam = r.adam,
+                      .gamma = a.gamma >= 0 ? a.gamma : r.gamma ? r.gamma(size, batch) : 0,
                       .disc_steps = a.disc_steps ? a.disc_steps : r.disc_steps,
                       .ema_images = a.ema_images,
                       .ddp = a.ddp,
@@ -165,6 +167,7 @@ void train_gan(const Args& a) {
                                             {"ema", trainer.ema()},
                                             {"scale_size", net->scale.size},
                                             {"scale_fade", net->scale.fade}};
+  if (r.gen_penalty_every) parts.emplace_back("path_length", trainer.path_length());
   if (net->disc) parts.insert(parts.begin() + 1, {"optimizer_disc", trainer.disc.optimizer()});
   training::Training training("gan", a, loader, parts, options);
   describe(training, *net, images, trainer);

@@ -4,6 +4,8 @@
 
 #include <cmath>
 
+#include "gradus/examples/gans/style_networks.h"
+
 namespace gradus::examples {
 
 Recording Trainer::Side::record() {
@@ -66,8 +68,10 @@ void Trainer::make_optimizers(int64_t images) {
   optim::AdamOptions adam = options_.adam;
   if (options_.growth)
     if (const double lr = options_.growth->at(images).lr; lr > 0) adam.lr = lr;
-  if (net_.disc) disc.adam_.emplace(net_.disc->parameters(), adam);
-  gen.adam_.emplace(net_.gen->parameters(), adam);
+  const Recipe& r = recipe(networks_.model);
+  const auto lazy = [&](int64_t every) { return every ? gan::lazy_regularization(adam, every) : adam; };
+  if (net_.disc) disc.adam_.emplace(net_.disc->parameters(), lazy(r.disc_penalty_every));
+  gen.adam_.emplace(net_.gen->parameters(), lazy(r.gen_penalty_every));
 }
 
 models::Scale Trainer::scale(int64_t images) const {
@@ -91,21 +95,48 @@ void Trainer::end() {
 // The order of the random numbers determines their values.
 GanStep Trainer::inputs(training::Step& s) const {
   const Recipe& r = recipe(networks_.model);
-  GanStep in = {.training = options_.capture ? nullptr : &s, .trains_gen = s.every(options_.disc_steps)};
+  const auto is_due = [&](int64_t every) { return every > 0 && (s.number() - 1) % every == 0; };
+  GanStep in = {.training = options_.capture ? nullptr : &s,
+                .trains_gen = s.every(options_.disc_steps),
+                .penalizes_disc = is_due(r.disc_penalty_every),
+                .penalizes_gen = is_due(r.gen_penalty_every)};
   const Tensor& x = s.batch().input;
   in.real = options_.growth ? gan::scaled_images(x, net_.scale.size, net_.scale.fade) : x;
+  Tensor labels;  // of generated images
   if (networks_.classes > 0) {
     in.real_labels = s.batch().target;
     if (r.is_flow)
       in.dropped = lt(s.rand(), 0.1);
     else
-      in.fake_labels = to(floor(s.rand() * double(networks_.classes)), DType::kI64);
+      labels = to(floor(s.rand() * double(networks_.classes)), DType::kI64);
   }
-  in.latents = s.randn({networks_.latent});
+  in.fake = draw(s, labels);
   if (r.is_flow) in.times = flow::logit_normal_times(s.randn());
   if (r.has_penalty) in.alpha = s.rand();
-  if (in.trains_gen && !r.reuses_images) in.gen_latents = s.randn({networks_.latent});
+  if (in.trains_gen && !r.reuses_images) in.gen_fake = draw(s, labels);
+  if (in.penalizes_gen) {
+    in.path = draw(s, labels), in.path_noise = s.randn({x.size(1), x.size(2), x.size(3)});
+    const int64_t half = std::max(x.size(0) / 2, int64_t{1});
+    const auto cut = [&](Tensor& t) {
+      if (t.defined()) t = slice(t, 0, 0, half);
+    };
+    Latents::each(in.path, cut), cut(in.path_noise);
+  }
   return in;
+}
+
+Latents Trainer::draw(training::Step& s, const Tensor& labels) const {
+  Latents drawn = {.z = s.randn({networks_.latent}), .labels = labels};
+  const auto* net = dynamic_cast<const StyleNetworks*>(&net_);
+  if (!net) return drawn;
+  if (const double mixing = recipe(networks_.model).mixing; mixing > 0) {
+    const auto layers = double(net->layers());
+    drawn.mixed_z = s.randn({networks_.latent});
+    const Tensor cut = 1 + floor(s.rand() * (layers - 1));
+    drawn.cut = to(where(lt(s.rand(), mixing), cut, full_like(cut, layers)), DType::kI64);
+  }
+  for (const int64_t size : net->noise_sizes()) drawn.noise.push_back(s.randn({1, size, size}));
+  return drawn;
 }
 
 // The average is updated outside of the captured step: its decay depends on a number of the host.
@@ -121,17 +152,18 @@ void Trainer::step(training::Step& s) {
 }
 
 void Trainer::run_captured(const GanStep& in, training::Step& s) {
-  using Member = Tensor GanStep::*;
-  std::vector<Member> members;
   CapturedStep::Tensors inputs;
-  for (const Member m : {&GanStep::real, &GanStep::real_labels, &GanStep::latents, &GanStep::fake_labels,
-                         &GanStep::gen_latents, &GanStep::alpha, &GanStep::times, &GanStep::dropped})
-    if ((in.*m).defined()) members.push_back(m), inputs.push_back(in.*m);
-  Captured& captured = captured_[in.trains_gen];
+  GanStep::each(in, [&](const Tensor& x) {
+    if (x.defined()) inputs.push_back(x);
+  });
+  Captured& captured = captured_[{in.trains_gen, in.penalizes_disc, in.penalizes_gen}];
   if (!captured.step)
-    captured.step.emplace([this, &captured, members, trains_gen = in.trains_gen](const auto& xs) {
-      GanStep now = {.trains_gen = trains_gen};
-      for (size_t i = 0; i < members.size(); ++i) now.*members[i] = xs[i];
+    captured.step.emplace([this, &captured, in](const auto& xs) {
+      GanStep now = in;
+      size_t i = 0;
+      GanStep::each(now, [&](Tensor& x) {
+        if (x.defined()) x = xs[i++];
+      });
       recipe(networks_.model).step(now, *this);
       captured.names.clear();
       CapturedStep::Tensors values;
@@ -145,8 +177,8 @@ void Trainer::run_captured(const GanStep& in, training::Step& s) {
 Trainer::Scores Trainer::discriminate(GanStep& s, const Tensor& fake) {
   s.log("diversity", gan::diversity(s.real, fake));
   if (!options_.joined_forward)
-    return {discriminate(s.real, s.real_labels), discriminate(fake, s.fake_labels)};
-  const Tensor labels = s.real_labels.defined() ? cat({s.real_labels, s.fake_labels}, 0) : Tensor();
+    return {discriminate(s.real, s.real_labels), discriminate(fake, s.fake.labels)};
+  const Tensor labels = s.real_labels.defined() ? cat({s.real_labels, s.fake.labels}, 0) : Tensor();
   const Tensor both = discriminate(cat({s.real, fake}, 0), labels);
   return {slice(both, 0, 0, s.real.size(0)), slice(both, 0, s.real.size(0), both.size(0))};
 }

@@ -2,6 +2,8 @@
 // recipes use them.
 #pragma once
 
+#include <array>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -12,6 +14,7 @@ namespace gradus::examples {
 
 struct TrainerOptions {
   optim::AdamOptions adam;  // of both networks
+  double gamma = 0;         // weight of R1: gamma / 2
   int64_t disc_steps = 1;
   double ema_images = 10'000;  // half-life of the generator's average
   // "separate": a wrapper per network; "whole": one wrapper for both; "callbacks": only all-reduce callbacks.
@@ -61,7 +64,7 @@ class Trainer {
   void end();
 
   Networks& networks() { return net_; }
-  Tensor generate(const Tensor& latents, const Tensor& labels = {}) { return net_.generate(latents, labels); }
+  Tensor generate(const Latents& from) { return net_.generate(from); }
   Tensor discriminate(const Tensor& x, const Tensor& labels = {}) { return net_.discriminate(x, labels); }
   // Returns the scores of the step's real images and of `fake`, with --joined-forward from one forward. Logs
   // "diversity".
@@ -71,6 +74,8 @@ class Trainer {
   Scores discriminate(GanStep& s, const Tensor& fake);
 
   int64_t disc_steps() const { return options_.disc_steps; }
+  double gamma() const { return options_.gamma; }
+  gan::PathLengthPenalty& path_length() { return path_length_; }
   // Returns the size and the fade after `images` images.
   models::Scale scale(int64_t images) const;
   // Returns sizes, images, batch sizes and learning rates of the phases: "4:20000,8:40000:32,16:0 fade
@@ -81,7 +86,8 @@ class Trainer {
   int64_t bytes_sent_g() const { return bytes_sent(*net_.gen); }
 
  private:
-  // A captured step, with the names of its results. Steps with and without the generator's differ.
+  // A captured step, with the names of its results. Steps that train the generator or compute lazy penalties
+  // are captured of their own.
   struct Captured {
     std::optional<CapturedStep> step;
     std::vector<std::string> names;
@@ -90,6 +96,8 @@ class Trainer {
   void attach();
   // Returns the images of the step, and new random numbers.
   GanStep inputs(training::Step& s) const;
+  // Returns new latents with these labels, and what else the generator takes.
+  Latents draw(training::Step& s, const Tensor& labels) const;
   // Runs the step of these inputs as a CapturedStep, and logs its results.
   void run_captured(const GanStep& in, training::Step& s);
   void make_optimizers(int64_t images);  // with the learning rate after `images` images
@@ -103,7 +111,8 @@ class Trainer {
   std::unique_ptr<dist::SeparateDistributedDataParallel<Networks>> separate_;
   std::shared_ptr<dist::AllReduceCallback> callbacks_[2];
   std::optional<gan::Ema> ema_;
-  Captured captured_[2];  // without and with the generator's step
+  gan::PathLengthPenalty path_length_;
+  std::map<std::array<bool, 3>, Captured> captured_;  // by trains_gen, penalizes_disc, penalizes_gen
 };
 
 }  // namespace gradus::examples
