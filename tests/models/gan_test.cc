@@ -1,5 +1,6 @@
-// Generators and discriminators of GANs: published numbers of parameters, names, initial values, the image sizes of
-// PGGAN and StyleGAN and fades between them, StyleGAN's noise and truncation, errors. tests/golden/gan compares results and gradients with PyTorch's.
+// Generators and discriminators of GANs: published numbers of parameters, names, initial values, the image
+// sizes of PGGAN and StyleGAN and fades between them, StyleGAN's noise and truncation, errors.
+// tests/golden/gan compares results and gradients with PyTorch's.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -77,7 +77,8 @@ class AdaIN(nn.Module):
     def forward(self, x, w):
         scale, shift = self.affine(w)[:, :, None, None].chunk(2, 1)
         centered = x - x.mean((2, 3), keepdim=True)
-        return centered / torch.sqrt(centered.square().mean((2, 3), keepdim=True) + self.eps) * (scale + self.one) + shift
+        deviation = torch.sqrt(centered.square().mean((2, 3), keepdim=True) + self.eps)
+        return centered / deviation * (scale + self.one) + shift
 
 
 class StyleBlock(nn.Module):
