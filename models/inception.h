@@ -17,7 +17,7 @@ namespace gradus::models {
 
 struct InceptionV3Options {
   // The pooling branches of the network that FID is defined by: averages do not count the padding, and the last block
-  // (Mixed_7c) takes the maximum. False: averages that count the padding, as in torchvision.
+  // (Mixed_7c) takes the maximum. False: averages that count the padding, as in torchvision's inception_v3.
   bool fid_pooling = false;
   int64_t classes = 1000;  // number of logits
   double dropout = 0.5;    // probability before the last layer

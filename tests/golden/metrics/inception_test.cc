@@ -185,24 +185,5 @@ TEST(PerceptualPathLength, IsNumPys) {
   expect_golden(path_length({.crop = true}, large, squares, 3), "path_length/crop", 1e-7);
 }
 
-TEST(PerceptualPathLength, DrawsEqualNoiseForBothImagesOfAPair) {
-  manual_seed(1);
-  const auto noise = [](const Tensor& z) { return randn({z.size(0), 1, 8, 8}); };
-  const auto squares = [](const Tensor& a, const Tensor& b) { return mean(square(a - b), {1, 2, 3}); };
-  EXPECT_EQ(path_length({}, noise, squares, 4), 0);
-}
-
-TEST(PerceptualPathLength, ChecksItsArguments) {
-  EXPECT_THROW(Length({.epsilon = 0}), ValueError);
-  Length length;
-  EXPECT_TRUE(std::isnan(length.compute()));
-  const Tensor z = ones({2, 8});
-  const auto distance = [](const Tensor& a, const Tensor&) { return mean(a, {1, 2, 3}); };
-  EXPECT_ERROR(ShapeError, length.update(generate, distance, z, z, zeros({3})), "t [N]", "f32[3]");
-  EXPECT_THROW(length.update(generate, distance, z, ones({2, 4}), zeros({2})), ShapeError);
-  EXPECT_THROW(length.update(generate, distance, ones({2, 3, 8}), ones({2, 3, 8}), zeros({2})), ShapeError);
-  EXPECT_ERROR(ValueError, length.update(generate, distance, z, z, full({2}, 2.0)), "[0,1]", "2");
-}
-
 }  // namespace
 }  // namespace gradus::models
