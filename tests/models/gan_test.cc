@@ -63,6 +63,20 @@ TEST(GanNetworks, HaveThePublishedNumbersOfParameters) {
     EXPECT_EQ(parameters<PGGANGenerator>({.size = size}), gen) << size;
     EXPECT_EQ(parameters<PGGANDiscriminator>({.size = size}), disc) << size;
   }
+
+  // 32x32 pixels, CIFAR-10's classes; R3GAN's default options are the paper's for CIFAR-10.
+  EXPECT_EQ(parameters<SNGANGenerator>({.classes = 10}), 4'304'387);
+  EXPECT_EQ(parameters<SNGANDiscriminator>({.classes = 10}), 1'055'105);
+  EXPECT_EQ(parameters<SNGANGenerator>({}), 4'276'739);
+  EXPECT_EQ(parameters<SNGANDiscriminator>({}), 1'053'825);
+  EXPECT_EQ(parameters<SNGANDiscriminator>({.classes = 10, .init = SNGANInit::kPaper}), 1'055'104);
+  EXPECT_EQ(parameters<R3GANGenerator>({}), 20'732'160);
+  EXPECT_EQ(parameters<R3GANDiscriminator>({}), 20'683'776);
+  EXPECT_EQ(parameters<R3GANGenerator>({.classes = 10}), 20'781'952);
+  EXPECT_EQ(parameters<R3GANDiscriminator>({.classes = 10}), 21'280'512);
+  const std::vector<int64_t> ffhq = {768, 768, 768, 768, 384, 192, 96};  // 256x256 pixels
+  EXPECT_EQ(parameters<R3GANGenerator>({.widths = ffhq}), 23'057'952);
+  EXPECT_EQ(parameters<R3GANDiscriminator>({.widths = ffhq}), 23'009'568);
 }
 
 TEST(GanNetworks, StyleganHasThePublishedNumbersOfParameters) {
@@ -111,6 +125,24 @@ TEST(GanNetworks, HaveTheReferencesNames) {
                                             "conv_blocks.0.conv.bias", "conv_blocks.0.conv.weight_orig",
                                             "conv_blocks.1.conv.bias", "conv_blocks.1.conv.weight_orig",
                                             "conv_blocks.2.conv.bias", "conv_blocks.2.conv.weight_orig"));
+
+  const SNGANDiscriminator sngan({.size = 16, .classes = 2, .width = 2});
+  for (const char* name : {"from_rgb.shortcut.conv.weight_orig", "conv_blocks.1.conv_2.conv.bias",
+                           "decision.weight_orig", "proj_y.weight_orig"})
+    EXPECT_NO_THROW(sngan.parameter(name)) << name;
+  EXPECT_THAT(
+      names_of(R3GANGenerator({.widths = {2, 1}, .latent = 1, .classes = 2, .blocks = 1, .group_width = 1})),
+      ElementsAre("MainLayers.0.Layers.0.Basis", "MainLayers.0.Layers.0.LinearLayer.weight",
+                  "MainLayers.0.Layers.1.LinearLayer1.Layer.weight",
+                  "MainLayers.0.Layers.1.LinearLayer2.Layer.weight",
+                  "MainLayers.0.Layers.1.LinearLayer3.Layer.weight",
+                  "MainLayers.0.Layers.1.NonLinearity1.Bias", "MainLayers.0.Layers.1.NonLinearity2.Bias",
+                  "MainLayers.1.Layers.0.LinearLayer.Layer.weight",
+                  "MainLayers.1.Layers.1.LinearLayer1.Layer.weight",
+                  "MainLayers.1.Layers.1.LinearLayer2.Layer.weight",
+                  "MainLayers.1.Layers.1.LinearLayer3.Layer.weight",
+                  "MainLayers.1.Layers.1.NonLinearity1.Bias", "MainLayers.1.Layers.1.NonLinearity2.Bias",
+                  "AggregationLayer.Layer.weight", "EmbeddingLayer.weight"));
 }
 
 // Mean and standard deviation of a tensor.
@@ -153,6 +185,24 @@ TEST(GanNetworks, StartAsTheirSourcesSay) {
     else
       expect_deviation(pggan, name, 1);
   }
+
+  const SNGANGenerator studio({.size = 8, .latent = 16, .classes = 4, .width = 8});
+  const Tensor scale = studio.parameter("conv_blocks.0.norm_1.weight_embedding.weight");  // orthonormal rows
+  EXPECT_LT(largest_difference(matmul(scale, transpose(scale, 0, 1)), eye(4)), 1e-5);
+  const SNGANGenerator paper({.size = 8, .latent = 16, .classes = 4, .width = 32, .init = SNGANInit::kPaper});
+  expect_deviation(paper, "conv_blocks.0.conv_1.conv.weight", std::sqrt(2.0 * 2 / (2 * 32 * 9)));
+  expect_deviation(paper, "conv_blocks.0.shortcut.conv.weight", std::sqrt(2.0 / (2 * 32)));
+  EXPECT_EQ(min(paper.parameter("conv_blocks.0.norm_1.weight_embedding.weight")).item<double>(), 1);
+
+  // R3GAN's two stages of two blocks: variance 2 / (1 + 0.04) / fan_in / sqrt(4 blocks).
+  const R3GANDiscriminator r3gan({.widths = {32, 32}, .classes = 8, .group_width = 16});
+  expect_deviation(r3gan, "MainLayers.0.Layers.0.LinearLayer1.Layer.weight",
+                   std::sqrt(2 / 1.04 / 32 / std::sqrt(4)));
+  expect_deviation(r3gan, "MainLayers.0.Layers.0.LinearLayer2.Layer.weight",
+                   std::sqrt(2 / 1.04 / (16 * 9) / std::sqrt(4)));
+  EXPECT_EQ(moments(r3gan.parameter("MainLayers.0.Layers.0.LinearLayer3.Layer.weight")).second, 0);
+  expect_deviation(r3gan, "MainLayers.1.Layers.2.Basis.weight", 0.25);
+  expect_deviation(r3gan, "EmbeddingLayer.weight", std::sqrt(1.0 / (32 * 8)));
 }
 
 TEST(Pggan, AFadeBeginsAsTheHalfSizeAndEndsAsTheFullOne) {
@@ -370,6 +420,20 @@ TEST(GanNetworks, ReportWhatTheyCannotTake) {
   EXPECT_ERROR(Error, grows(z, {.size = 2}), "expected a size of 4, 8, 16");
   EXPECT_ERROR(Error, grows(z, {.size = 8, .fade = 1.5}), "a fade in [0,1], got 1.5");
   EXPECT_ERROR(Error, judge(x, {.size = 4}), "expected images [N,3,4,4]");
+
+  SNGANGenerator sngan({.size = 8, .latent = 3, .classes = 2, .width = 2});
+  SNGANDiscriminator unlabeled({.size = 16, .width = 2});
+  EXPECT_ERROR(StateError, sngan(zeros({2, 3})), "call it with labels");
+  EXPECT_ERROR(ShapeError, sngan(zeros({2, 3}), tensor({0})), "one label for each of 2");
+  EXPECT_THROW(sngan(zeros({2, 3}), tensor({0, 2})), IndexError);
+  EXPECT_ERROR(StateError, unlabeled(zeros({2, 3, 16, 16}), tensor({0, 1})), "has no classes");
+  EXPECT_ERROR(ShapeError, unlabeled(zeros({2, 3, 8, 8})), "expected images [N,3,16,16]");
+  EXPECT_ERROR(ValueError, SNGANDiscriminator({.size = 8}), "expected a size of 16, 32, 64, ...");
+  R3GANDiscriminator r3gan({.widths = {2, 2}, .classes = 2, .group_width = 2});
+  EXPECT_ERROR(StateError, r3gan(zeros({2, 3, 8, 8})), "call it with labels");
+  EXPECT_ERROR(ShapeError, r3gan(zeros({2, 3, 16, 16}), tensor({0, 1})), "expected images [N,3,8,8]");
+  EXPECT_ERROR(ValueError, R3GANGenerator({.widths = {12}}), "divisible by group_width 16, got 12");
+  EXPECT_ERROR(ValueError, R3GANGenerator({.widths = {}}), "the number of widths");
 }
 
 // Labels change what a network computes.

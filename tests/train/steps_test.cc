@@ -472,6 +472,36 @@ TEST(Ema, RampsItsHalfLifeUp) {
   EXPECT_EQ(ema.decay(0, 0), 0);
 }
 
+// Gammas of the paper: 6.94 for 0.1, 16.97 for 0.05. The average is that of the definition, sum of (i / n)^gamma w_i:
+// weights after t of T images contribute (t^(gamma + 1) - (t - 1)^(gamma + 1)) / T^(gamma + 1).
+TEST(Ema, OfAPowerFunctionWeightsByIt) {
+  Weight net;
+  for (const auto& [sigma, gamma] : {std::pair{0.05, 16.97}, {0.1, 6.94}}) {
+    gan::Ema ema(net, {.power_sigma = sigma}), often(net, {.power_sigma = sigma});
+    const double power = std::log(ema.decay(1, 2)) / std::log(0.5);  // gamma + 1
+    EXPECT_NEAR(power - 1, gamma, 5e-3);
+    EXPECT_NEAR(std::sqrt(power / ((power + 1) * (power + 1) * (power + 2))), sigma, 1e-12);
+    EXPECT_DOUBLE_EQ(ema.decay(960, 1000), std::pow(0.96, power));
+    EXPECT_EQ(ema.decay(0, 64), 0);
+    EXPECT_EQ(ema.decay(0, 0), 0);
+    double expected = 0;
+    for (int64_t step = 1; step <= 20; ++step) {
+      const double w = std::sin(double(step));
+      copy_(net.w, full({1}, w, {.dtype = DType::kF64}));
+      ema.update(64 * step);
+      often.update(64 * step - 32), often.update(64 * step);
+      expected += w * (std::pow(step / 20.0, power) - std::pow((step - 1) / 20.0, power));
+    }
+    EXPECT_NEAR(averaged(ema), expected, 1e-12);
+    EXPECT_NEAR(averaged(often), expected, 1e-12) << "however often it is updated";
+    gan::Ema resumed(net, {.power_sigma = sigma});
+    resumed.load_state_dict(ema.state_dict());
+    copy_(net.w, full({1}, 3.0));
+    ema.update(1344), resumed.update(1344);
+    EXPECT_EQ(averaged(resumed), averaged(ema));
+  }
+}
+
 TEST(Ema, GoesOnFromItsState) {
   Weight net, other;
   gan::Ema ema(net, {.half_life_images = 100}), copy(other, {.half_life_images = 100});
@@ -501,6 +531,9 @@ TEST(Ema, TakesOneKindOfDecay) {
   EXPECT_THROW(gan::Ema(net, {.decay = 0.9, .half_life_images = 5}), ValueError);
   EXPECT_THROW(gan::Ema(net, {.decay = 1}), ValueError);
   EXPECT_THROW(gan::Ema(net, {.half_life_images = 0}), ValueError);
+  EXPECT_THROW(gan::Ema(net, {.decay = 0.9, .power_sigma = 0.05}), ValueError);
+  EXPECT_THROW(gan::Ema(net, {.power_sigma = 0.3}), ValueError);
+  EXPECT_THROW(gan::Ema(net, {.power_sigma = 0}), ValueError);
   EXPECT_THROW(gan::Ema(net, {.half_life_images = 1, .ramp_up = -1}), ValueError);
 }
 

@@ -328,6 +328,15 @@ TEST(ConvertSyncBatchNorm, FindsEveryLayerAndGoesBack) {
   });
 }
 
+TEST(ConvertSyncBatchNorm, FindsTheNormOfAConditionalBatchNorm) {
+  run_ranks(2, [] {
+    nn::ConditionalBatchNorm2d net({.features = 1, .classes = 2});
+    EXPECT_EQ(convert_sync_batchnorm(net), 1);
+    net(full({1, 1, 2, 2}, get_rank() == 0 ? 1 : 3), tensor({get_rank()}));
+    EXPECT_FLOAT_EQ(net.norm.running_mean.data<float>()[0], 0.1f * 2);
+  });
+}
+
 TEST(ConvertSyncBatchNorm, FrozenLayersStayFrozen) {
   run_ranks(2, [] {
     nn::BatchNorm1d bn({.features = 1, .eps = 0, .freeze = true});

@@ -129,6 +129,24 @@ std::vector<Row> table() {
           "AdaptiveInstanceNorm/mmgen",
           {.channels = 3, .style = 4, .eps = 1e-5, .gain = std::numbers::sqrt2, .add_one = false},
           [](nn::AdaptiveInstanceNorm& layer, X x) { return layer(x[0], x[1]); }, {.roundings = 64}),
+      // tests/golden/gan/newer.py has PyTorch's values.
+      row<nn::ConditionalBatchNorm2d>(
+          "ConditionalBatchNorm2d", {.features = 4, .classes = 3},
+          [](nn::ConditionalBatchNorm2d& layer, X x) {
+            return layer(x[0], full({x[0].size(0)}, 1, {.dtype = DType::kI64, .device = x[0].device()}));
+          },
+          {.inputs = {kImages},
+           .roundings = 64,
+           .golden = false,
+           .second_order = true,
+           .errors = {LAYER_ERROR(ShapeError,
+                                  nn::ConditionalBatchNorm2d({.features = 3, .classes = 2})(
+                                      ones({2, 3, 2, 2}), tensor({0})),
+                                  "[ConditionalBatchNorm2d]", "labels [N]"),
+                      LAYER_ERROR(IndexError,
+                                  nn::ConditionalBatchNorm2d({.features = 1, .classes = 2})(
+                                      ones({1, 1, 2, 2}), tensor({2})),
+                                  "2")}}),
   };
 }
 

@@ -34,12 +34,22 @@ TEST(GanLosses, HaveMmgenerationsValues) {
   EXPECT_NEAR(value(gan::logistic_d(ones, twos)), std::log1p(std::exp(-1)) + std::log1p(std::exp(2)), 1e-12);
 }
 
+TEST(GanLosses, RelativisticOnesComparePairs) {
+  const Tensor real = tensor({1.0, 3.0}, {2, 1}), fake = tensor({2.0, -1.0}, {2, 1});
+  EXPECT_NEAR(value(gan::relativistic_d(real, fake)),
+              (std::log1p(std::exp(1)) + std::log1p(std::exp(-4))) / 2, 1e-6);
+  EXPECT_NEAR(value(gan::relativistic_g(real, fake)),
+              (std::log1p(std::exp(-1)) + std::log1p(std::exp(4))) / 2, 1e-6);
+  EXPECT_ERROR(ShapeError, gan::relativistic_d(real, ones({2})),
+               "[relativistic_d] expected real and fake alike");
+}
+
 // Losses of scores neither overflow nor become constant where the sigmoid rounds to 0 or 1.
 TEST(GanLosses, StayFiniteAtScoresOfAnySize) {
   for (const double s : {1e4, -1e4}) {
     const Tensor x = full({3}, s);
-    for (const Tensor& loss :
-         {gan::vanilla_d(x, x), gan::vanilla_g(x), gan::logistic_d(x, x), gan::logistic_g(x)})
+    for (const Tensor& loss : {gan::vanilla_d(x, x), gan::vanilla_g(x), gan::logistic_d(x, x),
+                               gan::logistic_g(x), gan::relativistic_d(x, -x), gan::relativistic_g(x, -x)})
       EXPECT_TRUE(std::isfinite(value(loss))) << s;
   }
   EXPECT_NEAR(value(gan::vanilla_g(full({3}, -1e4))), 1e4, 1e-3);
@@ -70,6 +80,7 @@ TEST(GradientPenalty, OfAPlaneIsItsSlopes) {
   EXPECT_NEAR(value(gan::gradient_penalty(disc, x, y, rand({4}))), (slope - 1) * (slope - 1), 1e-12);
   EXPECT_NEAR(value(gan::gradient_penalty(disc, x, y, rand({4, 1}), {.target = 0})), slope * slope, 1e-12);
   EXPECT_NEAR(value(gan::r1(disc, x)), slope * slope, 1e-12);
+  EXPECT_NEAR(value(gan::r2(disc, y)), slope * slope, 1e-12);
   // Its gradient: 2 (slope - 1) w / slope.
   GradManager gm;
   gm.attach(disc.parameters());
