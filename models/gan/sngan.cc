@@ -131,7 +131,8 @@ struct HeadBlock final : nn::Layer {
 // relu -> convolution -> relu -> convolution -> average, plus 1x1 convolution -> average. Without downsampling: no
 // averages, and the input instead of its convolution.
 struct DiscriminatorBlock final : nn::Layer {
-  DiscriminatorBlock(nn::Module* parent, std::string name, const SNGANDiscriminatorOptions& o, bool downsample)
+  DiscriminatorBlock(nn::Module* parent, std::string name, const SNGANDiscriminatorOptions& o,
+                     bool downsample)
       : Layer(parent, std::move(name)),
         conv_1{this, "conv_1", conv3x3(o.width, o.width, {o.init, true})},
         conv_2{this, "conv_2", conv3x3(o.width, o.width, {o.init, true})} {
@@ -146,14 +147,6 @@ struct DiscriminatorBlock final : nn::Layer {
   ConvBlock conv_1, conv_2;
   std::unique_ptr<ConvBlock> shortcut;  // null without downsampling
 };
-
-// Errors: StateError for labels without classes; ShapeError unless there is one label for each of x's samples.
-void check_labels(const char* network, const Tensor& x, const Tensor& labels, int64_t classes) {
-  if (classes == 0) throw StateError(network, "the network has no classes, but was given labels");
-  if (labels.dim() != 1 || labels.size(0) != x.size(0))
-    throw ShapeError(network, "expected one label for each of ", x.size(0), " samples, got labels ",
-                     describe(labels));
-}
 
 }  // namespace
 
@@ -182,7 +175,7 @@ Tensor SNGANGenerator::forward(const Tensor& z) {
 }
 Tensor SNGANGenerator::operator()(const Tensor& z, const Tensor& labels) {
   return call([&] {
-    check_labels("SNGANGenerator", z, labels, options().classes);
+    internal::check_labels("SNGANGenerator", z, labels, options().classes);
     return compute(z, labels);
   });
 }
@@ -225,7 +218,7 @@ Tensor SNGANDiscriminator::forward(const Tensor& x) {
 }
 Tensor SNGANDiscriminator::operator()(const Tensor& x, const Tensor& labels) {
   return call([&] {
-    check_labels("SNGANDiscriminator", x, labels, options().classes);
+    internal::check_labels("SNGANDiscriminator", x, labels, options().classes);
     return compute(x, labels);
   });
 }
@@ -236,7 +229,7 @@ Tensor SNGANDiscriminator::compute(const Tensor& x, const Tensor& labels) {
   for (auto& block : *conv_blocks_) h = block(h);
   h = sum(relu(h), {2, 3});
   const Tensor score = (*decision_)(h);
-  return proj_y_ ? score + sum((*proj_y_)(labels) * h, {1}, true) : score;
+  return proj_y_ ? score + sum((*proj_y_)(labels)*h, {1}, true) : score;
 }
 
 }  // namespace gradus::models

@@ -476,7 +476,7 @@ TEST(Ema, RampsItsHalfLifeUp) {
 // weights after t of T images contribute (t^(gamma + 1) - (t - 1)^(gamma + 1)) / T^(gamma + 1).
 TEST(Ema, OfAPowerFunctionWeightsByIt) {
   Weight net;
-  for (const auto& [sigma, gamma] : {std::pair{0.05, 16.97}, {0.1, 6.94}}) {
+  for (const auto& [sigma, gamma] : {std::pair{0.05, 16.97}, std::pair{0.1, 6.94}}) {
     gan::Ema ema(net, {.power_sigma = sigma}), often(net, {.power_sigma = sigma});
     const double power = std::log(ema.decay(1, 2)) / std::log(0.5);  // gamma + 1
     EXPECT_NEAR(power - 1, gamma, 5e-3);

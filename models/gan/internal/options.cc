@@ -4,11 +4,15 @@
 
 namespace gradus::models::internal {
 
-Tensor one_hot_like(const char* network, const Tensor& x, const Tensor& labels, int64_t classes) {
+void check_labels(const char* network, const Tensor& x, const Tensor& labels, int64_t classes) {
   if (classes == 0) throw StateError(network, "the network has no classes, but was given labels");
   if (labels.dim() != 1 || labels.size(0) != x.size(0))
     throw ShapeError(network, "expected one label for each of ", x.size(0), " samples, got labels ",
                      describe(labels));
+}
+
+Tensor one_hot_like(const char* network, const Tensor& x, const Tensor& labels, int64_t classes) {
+  check_labels(network, x, labels, classes);
   return gradus::to(one_hot(labels, classes), x.dtype());
 }
 

@@ -20,6 +20,10 @@ inline void check_count(const char* network, const char* what, int64_t value, in
     throw ValueError(network, "expected ", what, " in [", min, ", ", int64_t{1} << 20, "], got ", value);
 }
 
+// Errors: StateError for a network without classes; ShapeError unless labels is [N] for the network's other input
+// x [N,...].
+void check_labels(const char* network, const Tensor& x, const Tensor& labels, int64_t classes);
+
 // Returns the one-hot encoding of integer labels in x's dtype.
 // Shapes: labels [N] -> [N,classes], where x, the other input of the network, is [N,...].
 // Errors: StateError for a network without classes; ShapeError; IndexError for a label outside of [0, classes).
