@@ -93,12 +93,14 @@ Args parse(int argc, char** argv) {
   line.add("--ema-images", a.ema_images,
            "half-life of the generator's average, at first 5 % of the images so far", {.above = 0});
   line.add("--images-per-scale", a.images_per_scale,
-           "pggan, stylegan1: images to train on at each size, SIZE:IMAGES[:BATCH[:RATE]],... as 4:20k:64,8:40k:32; "
+           "pggan, stylegan1: images to train on at each size, SIZE:IMAGES[:BATCH[:RATE]],... as "
+           "4:20k:64,8:40k:32; "
            "batch and learning rate are by default --batch and --lr [equal shares]",
            {.value = "PLAN"});
   line.add("--fade", a.fade, "pggan, stylegan1: images that fade a size in [half of the shortest share]",
            {.at_least = 1, .value = "N"});
-  line.add("--conditional", a.conditional, "dcgan, stylegan2, sngan, r3gan, flow: generate images of a given class");
+  line.add("--conditional", a.conditional,
+           "dcgan, stylegan2, sngan, r3gan, flow: generate images of a given class");
   line.add("--augment", a.augment, "changes to the images", {.one_of = {"none", "flip"}});
   line.add("--on-error", a.on_error, "when an image file cannot be read", {.one_of = {"fail", "skip"}});
   line.add("--ddp", a.ddp, "data parallelism of the networks",
@@ -153,7 +155,8 @@ NetworkOptions network_options(const Args& a, int64_t size, int64_t channels, in
     throw ValueError("gan", "--gamma: ", a.model, " has no R1 penalty; stylegan1, stylegan2 and r3gan do");
   if (!a.conditional) return o;
   if (!r.takes_labels)
-    throw ValueError("gan", "--conditional: ", a.model, " takes no labels; dcgan, stylegan2, sngan, r3gan and flow do");
+    throw ValueError("gan", "--conditional: ", a.model,
+                     " takes no labels; dcgan, stylegan2, sngan, r3gan and flow do");
   if (classes == 0)
     throw ValueError("gan", "--conditional: the images have no labels; make a folder per class");
   o.classes = classes;
@@ -172,13 +175,15 @@ void check_capture(const Args& a) {
 std::optional<gan::Growth> growth(const Args& a, int64_t size) {
   if (!recipe(a.model).grows) {
     if (!a.images_per_scale.empty() || a.fade)
-      throw ValueError("gan", "--images-per-scale, --fade: ", a.model, " does not grow; pggan and stylegan1 do");
+      throw ValueError("gan", "--images-per-scale, --fade: ", a.model,
+                       " does not grow; pggan and stylegan1 do");
     return {};
   }
   if (a.images_per_scale.empty() && !a.images)
     throw ValueError("gan", "expected --images-per-scale or --images, by which ", a.model, " grows");
-  std::vector<gan::GrowthPhase> phases =
-      a.images_per_scale.empty() ? equal_phases(recipe(a.model).first_size, size, a.images) : phases_of(a.images_per_scale);
+  std::vector<gan::GrowthPhase> phases = a.images_per_scale.empty()
+                                             ? equal_phases(recipe(a.model).first_size, size, a.images)
+                                             : phases_of(a.images_per_scale);
   int64_t shortest = phases.front().images;
   for (const gan::GrowthPhase& phase : phases) shortest = std::min(shortest, phase.images);
   phases.back().images = 0;  // trained to the end

@@ -13,9 +13,9 @@ struct Args : training::RunOptions {
   // 0: those of the data and the recipe; disc_width: `width`
   int64_t size = 0, width = 0, disc_width = 0, latent = 0, batch = 0, disc_steps = 0;
   double lr = 0, beta1 = -1, gamma = -1, ema_images = 10'000;  // beta1, gamma below 0: the recipe's
-  std::string dataset;                             // the kind of images that `data` must have; "": any
-  std::string images_per_scale;                    // "4:20k:64,8:40k,16:60k:32:1e-3"; "": equal shares
-  int64_t fade = 0;                                // images of a fade; 0: half of the shortest phase
+  std::string dataset;           // the kind of images that `data` must have; "": any
+  std::string images_per_scale;  // "4:20k:64,8:40k,16:60k:32:1e-3"; "": equal shares
+  int64_t fade = 0;              // images of a fade; 0: half of the shortest phase
   std::string ddp = "separate", augment = "none", on_error = "fail", on_nan = "stop";
   bool find_unused_parameters = false, syncbn = false, joined_forward = false, conditional = false;
   int64_t sample_every = 0;

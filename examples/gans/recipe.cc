@@ -5,8 +5,8 @@ namespace gradus::examples {
 namespace {
 
 const std::vector<const Recipe*>& all() {
-  static const std::vector<const Recipe*> recipes = {&kDcgan, &kLsgan, &kWganGp, &kPggan, &kStyleGan1,
-                                                   &kStyleGan2, &kSngan, &kR3gan, &kFlow};
+  static const std::vector<const Recipe*> recipes = {&kDcgan,     &kLsgan, &kWganGp, &kPggan, &kStyleGan1,
+                                                     &kStyleGan2, &kSngan, &kR3gan,  &kFlow};
   return recipes;
 }
 

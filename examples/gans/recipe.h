@@ -13,17 +13,17 @@ class Trainer;
 
 // A step as recipes see it. It reads and logs tensors alone, so that a CapturedStep can replay it.
 struct GanStep {
-  training::Step* training = nullptr;  // null in a captured step
-  bool trains_gen = true;              // whether the generator steps, too
+  training::Step* training = nullptr;                  // null in a captured step
+  bool trains_gen = true;                              // whether the generator steps, too
   bool penalizes_disc = false, penalizes_gen = false;  // whether lazy penalties are due
   Tensor real, real_labels;                            // images in the current size; labels or undefined
   Latents fake;                                        // of the images that the discriminator sees
-  Latents gen_fake;    // of the generator's step, unless Recipe::reuses_images
-  Latents path;        // of the path length penalty, if it is due: half a batch
-  Tensor path_noise;   // [N,C,S,S], likewise
-  Tensor alpha;        // of the gradient penalty; undefined unless Recipe::has_penalty
-  Tensor times;        // in (0,1); undefined unless Recipe::is_flow
-  Tensor dropped;      // of a flow with classes: the labels that count as no class
+  Latents gen_fake;   // of the generator's step, unless Recipe::reuses_images
+  Latents path;       // of the path length penalty, if it is due: half a batch
+  Tensor path_noise;  // [N,C,S,S], likewise
+  Tensor alpha;       // of the gradient penalty; undefined unless Recipe::has_penalty
+  Tensor times;       // in (0,1); undefined unless Recipe::is_flow
+  Tensor dropped;     // of a flow with classes: the labels that count as no class
   std::vector<std::pair<std::string, Tensor>> logged = {};  // of a captured step
 
   // Calls f with each input tensor, also undefined ones.

@@ -48,7 +48,8 @@ Shown load(const ShowArgs& a) {
   if (s.styles)
     s.styles->truncation = a.truncation;
   else if (a.truncation != 1)
-    throw ValueError("gan", "--truncation: ", s.gan.options.model, " has no styles; stylegan1 and stylegan2 do");
+    throw ValueError("gan", "--truncation: ", s.gan.options.model,
+                     " has no styles; stylegan1 and stylegan2 do");
   return s;
 }
 

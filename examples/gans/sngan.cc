@@ -23,11 +23,7 @@ void step(GanStep& s, Trainer& t) {
 
 std::unique_ptr<Networks> make(const NetworkOptions& o) {
   return networks_of<models::SNGANGenerator, models::SNGANDiscriminator>(
-      {.size = o.size,
-       .channels = o.channels,
-       .latent = o.latent,
-       .classes = o.classes,
-       .width = o.width},
+      {.size = o.size, .channels = o.channels, .latent = o.latent, .classes = o.classes, .width = o.width},
       {.size = o.size, .channels = o.channels, .classes = o.classes, .width = o.width}, o.size);
 }
 

@@ -66,17 +66,17 @@ std::unique_ptr<Networks> make(const NetworkOptions& o) {
 
 }  // namespace
 
-const Recipe kStyleGan2 = {.name = "stylegan2",
-                           .networks = {.model = "stylegan2", .size = 32, .width = 16, .latent = 128},
-                           .adam = {.lr = 2.5e-3, .betas = {0, 0.99}},
-                           .batch = 64,
-                           .takes_labels = true,
-                           .mixing = 0.9,
-                           .disc_penalty_every = kDiscPenaltyEvery,
-                           .gen_penalty_every = kGenPenaltyEvery,
-                           .gamma = [](int64_t size,
-                                       int64_t batch) { return 0.0002 * double(size * size) / double(batch); },
-                           .make = make,
-                           .step = step};
+const Recipe kStyleGan2 = {
+    .name = "stylegan2",
+    .networks = {.model = "stylegan2", .size = 32, .width = 16, .latent = 128},
+    .adam = {.lr = 2.5e-3, .betas = {0, 0.99}},
+    .batch = 64,
+    .takes_labels = true,
+    .mixing = 0.9,
+    .disc_penalty_every = kDiscPenaltyEvery,
+    .gen_penalty_every = kGenPenaltyEvery,
+    .gamma = [](int64_t size, int64_t batch) { return 0.0002 * double(size * size) / double(batch); },
+    .make = make,
+    .step = step};
 
 }  // namespace gradus::examples

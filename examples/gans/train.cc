@@ -23,7 +23,9 @@ TrainerOptions trainer_options(const Args& a, int64_t size) {
   const Recipe& r = recipe(a.model);
   const int64_t batch = a.batch ? a.batch : r.batch;
   TrainerOptions o = {.adam = r.adam,
-                      .gamma = a.gamma >= 0 ? a.gamma : r.gamma ? r.gamma(size, batch) : 0,
+                      .gamma = a.gamma >= 0 ? a.gamma
+                               : r.gamma    ? r.gamma(size, batch)
+                                            : 0,
                       .disc_steps = a.disc_steps ? a.disc_steps : r.disc_steps,
                       .ema_images = a.ema_images,
                       .ddp = a.ddp,

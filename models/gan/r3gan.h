@@ -20,13 +20,15 @@
 namespace gradus::models {
 
 struct R3GANGeneratorOptions {
-  std::vector<int64_t> widths = {768, 768, 768, 768};  // channels at 4x4, 8x8, ... pixels, up to the images' size
-  int64_t channels = 3;                                // channels of the images
-  int64_t latent = 64;                                 // length of the latent vector z
-  int64_t classes = 0;                                 // number of classes of labels; 0: no labels
-  int64_t blocks = 2;                                  // residual blocks per size
-  int64_t expansion = 2;     // hidden channels of a block, as a multiple of its channels
-  int64_t group_width = 16;  // channels per group of the grouped convolution; a divisor of the hidden channels
+  std::vector<int64_t> widths = {768, 768, 768,
+                                 768};  // channels at 4x4, 8x8, ... pixels, up to the images' size
+  int64_t channels = 3;                 // channels of the images
+  int64_t latent = 64;                  // length of the latent vector z
+  int64_t classes = 0;                  // number of classes of labels; 0: no labels
+  int64_t blocks = 2;                   // residual blocks per size
+  int64_t expansion = 2;                // hidden channels of a block, as a multiple of its channels
+  int64_t group_width =
+      16;  // channels per group of the grouped convolution; a divisor of the hidden channels
 };
 
 // Returns images of unbounded values. Residual block: x + conv1x1(f(conv3x3(f(conv1x1(x))))) with a grouped 3x3

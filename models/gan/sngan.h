@@ -24,7 +24,7 @@ enum class SNGANInit {
 };
 
 struct SNGANGeneratorOptions {
-  int64_t size = 32;     // height and width of the images: 8, 16, 32, ...; the paper's networks are those for 32
+  int64_t size = 32;  // height and width of the images: 8, 16, 32, ...; the paper's networks are those for 32
   int64_t channels = 3;  // channels of the images
   int64_t latent = 128;  // length of the latent vector z
   int64_t classes = 0;   // number of classes of labels; 0: no labels

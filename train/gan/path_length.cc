@@ -12,8 +12,8 @@ namespace gradus::gan {
 
 Tensor path_lengths(const Tensor& images, const Tensor& ws, const Tensor& noise) {
   if (images.dim() != 4 || noise.shape() != images.shape())
-    throw ShapeError("path_lengths", "expected images [N,C,H,W] and noise alike, got ", describe(images), " and ",
-                     describe(noise));
+    throw ShapeError("path_lengths", "expected images [N,C,H,W] and noise alike, got ", describe(images),
+                     " and ", describe(noise));
   if (ws.dim() != 3 || ws.size(0) != images.size(0))
     throw ShapeError("path_lengths", "expected ws [", images.size(0), ",L,D], got ", describe(ws));
   const double pixels = double(images.size(2) * images.size(3));
@@ -32,7 +32,8 @@ PathLengthPenalty::PathLengthPenalty(PathLengthPenaltyOptions options)
 Tensor PathLengthPenalty::operator()(const Tensor& images, const Tensor& ws, const Tensor& noise) {
   const Tensor lengths = path_lengths(images, ws, noise);
   mean_ = to(mean_, lengths.device());
-  const Tensor batch_mean = dist::functional::all_reduce(mean(lengths), dist::ReduceOp::kMean, {options_.group});
+  const Tensor batch_mean =
+      dist::functional::all_reduce(mean(lengths), dist::ReduceOp::kMean, {options_.group});
   const Tensor old_mean = to(mean_, lengths.dtype());
   const Tensor new_mean = old_mean + options_.decay * (batch_mean - old_mean);
   copy_(mean_, detach(new_mean));

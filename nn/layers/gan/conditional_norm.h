@@ -31,13 +31,9 @@ class ConditionalBatchNorm2d final : public ModuleWith<ConditionalBatchNorm2dOpt
 
   BatchNorm2d norm{this, "norm", {.features = options().features, .eps = options().eps, .affine = false}};
   Embedding weight_embedding{
-      this,
-      "weight_embedding",
-      {.num_embeddings = *options().classes, .embedding_dim = *options().features}};
+      this, "weight_embedding", {.num_embeddings = *options().classes, .embedding_dim = *options().features}};
   Embedding bias_embedding{
-      this,
-      "bias_embedding",
-      {.num_embeddings = *options().classes, .embedding_dim = *options().features}};
+      this, "bias_embedding", {.num_embeddings = *options().classes, .embedding_dim = *options().features}};
 
   Tensor forward(const Tensor& x, const Tensor& labels);
   Tensor operator()(const Tensor& x, const Tensor& labels) { return forward(x, labels); }

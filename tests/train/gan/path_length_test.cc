@@ -75,7 +75,8 @@ TEST(PathLengthPenalty, HasTheFormulasValuesAndGradients) {
   Tensor running = zeros({}, kF64);
   const Results want = steps([&](const Linear& net, const Tensor&, const Tensor& noise) {
     // [N,12] times [12,6]: J^T y of each layer, for y = noise / sqrt(2 * 3).
-    const Tensor jy = matmul(reshape(noise, {-1, 12}), transpose(reshape(net.weight, {6, 12}), 0, 1)) / std::sqrt(6.0);
+    const Tensor jy =
+        matmul(reshape(noise, {-1, 12}), transpose(reshape(net.weight, {6, 12}), 0, 1)) / std::sqrt(6.0);
     const Tensor lengths = sqrt(sum(square(jy), {1}) / 2);
     const Tensor updated = 0.75 * running + 0.25 * mean(lengths);
     running = detach(updated);
@@ -117,7 +118,8 @@ TEST(PathLengthPenalty, SavesItsMean) {
 
 TEST(PathLengthPenalty, RefusesWrongShapes) {
   gan::PathLengthPenalty path_length;
-  EXPECT_ERROR(ShapeError, path_length(zeros({2, 3, 4}), zeros({2, 1, 3}), zeros({2, 3, 4})), "[path_lengths]");
+  EXPECT_ERROR(ShapeError, path_length(zeros({2, 3, 4}), zeros({2, 1, 3}), zeros({2, 3, 4})),
+               "[path_lengths]");
   EXPECT_ERROR(ShapeError, path_length(zeros({2, 3, 4, 4}), zeros({2, 3}), zeros({2, 3, 4, 4})),
                "expected ws [2,L,D]");
   EXPECT_ERROR(ValueError, gan::PathLengthPenalty({.decay = 2}), "expected a decay in [0,1]");
