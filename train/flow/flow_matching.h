@@ -20,8 +20,8 @@ namespace gradus::flow {
 // A function of x [N,...] and times t [N] that returns a tensor of x's shape.
 using Velocity = std::function<Tensor(const Tensor& x, const Tensor& t)>;
 
-// |v(x_t, t) - (images - noise)|^2, a mean over all elements, where x_t = (1 - t) noise + t images. Computed in f32 (f64
-// for f64 images).
+// |v(x_t, t) - (images - noise)|^2, a mean over all elements, where x_t = (1 - t) noise + t images. Computed in f32, or
+// in f64 for f64 images.
 // Shapes: images, noise [N,...] alike, times [N] in [0,1] -> [].
 // Errors: ShapeError for other shapes, also of the velocity; DTypeError unless floating point.
 Tensor matching_loss(const Velocity& velocity, const Tensor& images, const Tensor& noise,

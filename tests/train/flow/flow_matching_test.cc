@@ -135,11 +135,11 @@ struct Points final : nn::Module {
   }
 };
 
-// Points around (2, 1) and (-2, 1), as often, with a standard deviation of 0.3. The coordinates have means 0 and 1, and
-// standard deviations sqrt(4.09) and 0.3. Of 4096 samples the standard errors of the first coordinate's mean and standard
-// deviation are 2.02 / 64 = 0.03 and 0.01. The error of the network is larger: Adam's steps average over some 10 batches
-// of 256 points, whose velocities have a standard deviation of about 2, which gives 2 / sqrt(2560) = 0.04. The tolerance
-// of 0.15 is three times the sum of the squares' root, 0.05.
+// Points around (2, 1) and (-2, 1), as often, with a standard deviation of 0.3. The coordinates have means 0 and 1,
+// and standard deviations sqrt(4.09) and 0.3. Of 4096 samples the standard errors of the first coordinate's mean and
+// standard deviation are 2.02 / 64 = 0.03 and 0.01. The error of the network is larger: Adam's steps average over some
+// 10 batches of 256 points, whose velocities have a standard deviation of about 2, which gives 2 / sqrt(2560) = 0.04.
+// The tolerance of 0.15 is three times 0.05, the root of the sum of both squares.
 TEST(FlowMatching, LearnsTheMomentsOfTwoClouds) {
   manual_seed(1);
   Points net;
