@@ -35,12 +35,12 @@ TEST(GanLosses, HaveMmgenerationsValues) {
 }
 
 TEST(GanLosses, RelativisticOnesComparePairs) {
-  const Tensor real = tensor({1.0, 3.0}, {2, 1}), fake = tensor({2.0, -1.0}, {2, 1});
+  const Tensor real = tensor({1.0, 3.0}), fake = tensor({2.0, -1.0});
   EXPECT_NEAR(value(gan::relativistic_d(real, fake)),
               (std::log1p(std::exp(1)) + std::log1p(std::exp(-4))) / 2, 1e-6);
   EXPECT_NEAR(value(gan::relativistic_g(real, fake)),
               (std::log1p(std::exp(-1)) + std::log1p(std::exp(4))) / 2, 1e-6);
-  EXPECT_ERROR(ShapeError, gan::relativistic_d(real, ones({2})),
+  EXPECT_ERROR(ShapeError, gan::relativistic_d(real, ones({2, 1})),
                "[relativistic_d] expected real and fake alike");
 }
 
