@@ -283,38 +283,43 @@ def mixed(gen, z1, z2, cut):
     return gen.synthesis(torch.where(first[:, :, None], a, b))
 
 
-CONV = {"same": dict(), "up": dict(up=2), "down": dict(down=2, gain=2**0.5), "plain": dict(demodulate=False, gain=0.5)}
-for name, o in CONV.items():
-    make = lambda: ModulatedConv2d(3, 2, 3, 4, **o)
-    f.case(f"ModulatedConv2d/{name}", make, f.rand(3, 3, 4, 6), f.rand(3, 4), modes=["train"])
-f.case("ModulatedConv2d/1x1", lambda: ModulatedConv2d(3, 2, 1, 4, demodulate=False, taps=None), f.rand(2, 3, 3, 2), f.rand(2, 4),
-       modes=["train"])
-# Taps that are not symmetric: the filter and the transposed convolution are not rotated by mistake.
-skewed = torch.tensor([1.0, 2, 5, 3], dtype=torch.float64)
-f.case("ModulatedConv2d/skewed", lambda: ModulatedConv2d(2, 3, 3, 2, up=2, taps=skewed), f.rand(2, 2, 3, 3), f.rand(2, 2),
-       modes=["train"])
+def main():
+    CONV = {"same": dict(), "up": dict(up=2), "down": dict(down=2, gain=2**0.5), "plain": dict(demodulate=False, gain=0.5)}
+    for name, o in CONV.items():
+        make = lambda: ModulatedConv2d(3, 2, 3, 4, **o)
+        f.case(f"ModulatedConv2d/{name}", make, f.rand(3, 3, 4, 6), f.rand(3, 4), modes=["train"])
+    f.case("ModulatedConv2d/1x1", lambda: ModulatedConv2d(3, 2, 1, 4, demodulate=False, taps=None), f.rand(2, 3, 3, 2), f.rand(2, 4),
+           modes=["train"])
+    # Taps that are not symmetric: the filter and the transposed convolution are not rotated by mistake.
+    skewed = torch.tensor([1.0, 2, 5, 3], dtype=torch.float64)
+    f.case("ModulatedConv2d/skewed", lambda: ModulatedConv2d(2, 3, 3, 2, up=2, taps=skewed), f.rand(2, 2, 3, 3), f.rand(2, 2),
+           modes=["train"])
 
-G = lambda **o: Generator(8, 32, 6, 5, 4, 2, **o)
-planes = [f.rand(n, 1, s, s) for n, s in ((2, 4), (1, 8), (2, 8))]
-f.case("Generator/16", lambda: Generator(16, 64, 6, 5, 4, 2), f.rand(2, 5), modes=["eval"])
-f.case("Generator/none", G, f.rand(2, 5), modes=["eval"], call=lambda g, z: g(z, noise="none"))
-f.case("Generator/planes", G, f.rand(2, 5), *planes, modes=["train"], call=lambda g, z, *n: g(z, noise=n))
-f.case("Generator/4", lambda: Generator(4, 16, 4, 3, 5, 1, channels=1), f.rand(2, 3), modes=["eval"])
-f.case("Generator/truncated", G, f.rand(2, 5), modes=["eval"], call=lambda g, z: g(z, truncation=0.7))
-f.case("Generator/cutoff", G, f.rand(2, 5), modes=["eval"], call=lambda g, z: g(z, truncation=0.5, cutoff=2))
-f.case("Generator/labels", lambda: G(classes=3), f.rand(3, 5), f.ints(3, below=3), modes=["eval"])
-f.case("Generator/mixed", G, f.rand(3, 5), f.rand(3, 5), torch.tensor([1, 3, 4]), modes=["eval"], call=mixed)
-f.case("Generator/PathLength", G, f.rand(2, 5), f.rand(2, 3, 8, 8), torch.tensor(0.3, dtype=torch.float64),
-       modes=["train"], call=path_length)
+    G = lambda **o: Generator(8, 32, 6, 5, 4, 2, **o)
+    planes = [f.rand(n, 1, s, s) for n, s in ((2, 4), (1, 8), (2, 8))]
+    f.case("Generator/16", lambda: Generator(16, 64, 6, 5, 4, 2), f.rand(2, 5), modes=["eval"])
+    f.case("Generator/none", G, f.rand(2, 5), modes=["eval"], call=lambda g, z: g(z, noise="none"))
+    f.case("Generator/planes", G, f.rand(2, 5), *planes, modes=["train"], call=lambda g, z, *n: g(z, noise=n))
+    f.case("Generator/4", lambda: Generator(4, 16, 4, 3, 5, 1, channels=1), f.rand(2, 3), modes=["eval"])
+    f.case("Generator/truncated", G, f.rand(2, 5), modes=["eval"], call=lambda g, z: g(z, truncation=0.7))
+    f.case("Generator/cutoff", G, f.rand(2, 5), modes=["eval"], call=lambda g, z: g(z, truncation=0.5, cutoff=2))
+    f.case("Generator/labels", lambda: G(classes=3), f.rand(3, 5), f.ints(3, below=3), modes=["eval"])
+    f.case("Generator/mixed", G, f.rand(3, 5), f.rand(3, 5), torch.tensor([1, 3, 4]), modes=["eval"], call=mixed)
+    f.case("Generator/PathLength", G, f.rand(2, 5), f.rand(2, 3, 8, 8), torch.tensor(0.3, dtype=torch.float64),
+           modes=["train"], call=path_length)
 
-D = lambda **o: Discriminator(8, 32, 6, **o)
-f.case("Discriminator/16", lambda: Discriminator(16, 64, 6), f.rand(8, 3, 16, 16), modes=["train"])
-f.case("Discriminator/group", lambda: D(channels=1, group=2), f.rand(4, 1, 8, 8), modes=["train"])
-f.case("Discriminator/orig", lambda: D(residual=False, channels=1), f.rand(3, 1, 8, 8), modes=["train"])
-f.case("Discriminator/labels", lambda: D(classes=3), f.rand(2, 3, 8, 8), f.ints(2, below=3), modes=["train"])
-f.case("Discriminator/cmap", lambda: D(classes=3, cmap=5, layers=2), f.rand(2, 3, 8, 8), f.ints(2, below=3),
-       modes=["train"])
-f.case("Discriminator/R1", D, f.rand(4, 3, 8, 8), modes=["train"], call=r1)
-f.case("Discriminator/R1/labels", lambda: D(classes=3, layers=2), f.rand(4, 3, 8, 8), f.ints(4, below=3), modes=["train"],
-       call=r1)
-f.save()
+    D = lambda **o: Discriminator(8, 32, 6, **o)
+    f.case("Discriminator/16", lambda: Discriminator(16, 64, 6), f.rand(8, 3, 16, 16), modes=["train"])
+    f.case("Discriminator/group", lambda: D(channels=1, group=2), f.rand(4, 1, 8, 8), modes=["train"])
+    f.case("Discriminator/orig", lambda: D(residual=False, channels=1), f.rand(3, 1, 8, 8), modes=["train"])
+    f.case("Discriminator/labels", lambda: D(classes=3), f.rand(2, 3, 8, 8), f.ints(2, below=3), modes=["train"])
+    f.case("Discriminator/cmap", lambda: D(classes=3, cmap=5, layers=2), f.rand(2, 3, 8, 8), f.ints(2, below=3),
+           modes=["train"])
+    f.case("Discriminator/R1", D, f.rand(4, 3, 8, 8), modes=["train"], call=r1)
+    f.case("Discriminator/R1/labels", lambda: D(classes=3, layers=2), f.rand(4, 3, 8, 8), f.ints(4, below=3), modes=["train"],
+           call=r1)
+    f.save()
+
+
+if __name__ == "__main__":
+    main()

@@ -78,7 +78,8 @@ template <class Nets> class Parallel {
       separate_->attach(gm_g_, net.gen);
     } else {
       whole_ = std::make_unique<dist::DistributedDataParallel<Nets>>(
-          net, dist::DistributedDataParallelOptions{.find_unused_parameters = wrapper == Wrapper::kWholeUnused});
+          net,
+          dist::DistributedDataParallelOptions{.find_unused_parameters = wrapper == Wrapper::kWholeUnused});
       whole_->attach(gm_d_);
     }
   }
@@ -105,7 +106,8 @@ Tensor numbers(const std::string& name, const Shape& sample) {
 // those of the first rank.
 template <class Nets> std::pair<Tensor, Tensor> generate(Nets& net, const std::string& name) {
   Tensor ws = net.gen.mapping(numbers(name + "z", {kLatent}));
-  net.update_w_avg(dist::functional::all_reduce(mean(detach(select(ws, 1, 0)), {0}, true), dist::ReduceOp::kMean));
+  net.update_w_avg(
+      dist::functional::all_reduce(mean(detach(select(ws, 1, 0)), {0}, true), dist::ReduceOp::kMean));
   std::vector<int64_t> cuts;
   for (int64_t i = dist::get_rank(); i < kBatch; i += dist::get_world_size())
     cuts.push_back(i % 4 == 0 ? 2 : ws.size(1));
