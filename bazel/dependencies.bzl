@@ -110,6 +110,20 @@ def gradus_dependencies():
     )
 
     system_library(
+        name = "libwebp",
+        build_file = Label("//bazel/third_party:libwebp.BUILD"),
+        headers = ["webp"],
+        package = "libwebp-dev",
+    )
+
+    system_library(
+        name = "lmdb",
+        build_file = Label("//bazel/third_party:lmdb.BUILD"),
+        headers = ["lmdb.h"],
+        package = "liblmdb-dev",
+    )
+
+    system_library(
         name = "xxhash",
         build_file = Label("//bazel/third_party:xxhash.BUILD"),
         headers = ["xxhash.h"],

@@ -19,6 +19,7 @@
 #include "gradus/data/sets/image_dataset.h"
 #include "gradus/data/sets/image_files.h"
 #include "gradus/data/sets/image_folder.h"
+#include "gradus/data/sets/lsun.h"
 #include "gradus/data/sets/mnist.h"
 #include "gradus/data/sets/preload.h"
 #include "gradus/data/sets/segmentation_files.h"

@@ -30,7 +30,7 @@ fuzz_build() {
     helpers=()
   fi
   clang++ -fsanitize=fuzzer,address,undefined "$place/objects/${main//\//.}.o" "${helpers[@]}" "$place/gradus.a" \
-    -ljpeg -lpng -lz -lcrypto -pthread -o "$place/${name}_fuzz"
+    -ljpeg -lpng -lwebp -llmdb -lz -lcrypto -pthread -o "$place/${name}_fuzz"
   mkdir -p "$place/corpus/$name" "$place/seeds/$name"
   ((!${#helpers[@]})) || (cd "$root" && "$place/${name}_fuzz" --seeds="$place/seeds/$name")
 }

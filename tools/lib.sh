@@ -18,6 +18,8 @@ nlohmann-json3-dev    JSON: summaries, headers of weight files
 zlib1g-dev            zlib: compressed data sets
 libjpeg-dev           libjpeg-turbo: JPEG images
 libpng-dev            libpng: PNG images
+libwebp-dev           libwebp: WebP images
+liblmdb-dev           LMDB: the format of LSUN
 libxxhash-dev         xxHash: checksums of tensors
 libcurl4-openssl-dev  curl: downloads
 libssl-dev            OpenSSL: checksums of downloads

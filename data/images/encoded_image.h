@@ -1,5 +1,5 @@
 // EncodedImage: the bytes of an image file and the options to decode it. ImageHeader: size and format of the
-// image. Decoders of JPEG and PNG files.
+// image. Decoders of JPEG, PNG and WebP files.
 #pragma once
 
 #include <cstdint>
@@ -62,5 +62,16 @@ ImageHeader read_png_header(const EncodedImage& file);
 // Decoding of a file that is not interlaced stops after the box's last row.
 // Errors: FileError.
 Image decode_png(const EncodedImage& file, Box box, int64_t channels);
+
+// ---- WebP, with libwebp ----
+
+bool is_webp(const EncodedImage& file);
+
+// Errors: FileError, also for an animation.
+ImageHeader read_webp_header(const EncodedImage& file);
+
+// Decodes the whole image to three channels, without transparency, and returns a box inside it.
+// Errors: FileError.
+Image decode_webp(const EncodedImage& file, Box box);
 
 }  // namespace gradus::data::internal

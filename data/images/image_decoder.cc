@@ -1,4 +1,4 @@
-// decode_image: reads the bytes and the header of a JPEG or PNG file. Pixels are decoded on demand, by box:
+// decode_image: reads the bytes and the header of a JPEG, PNG or WebP file. Pixels are decoded on demand, by box:
 // the box of the upright image is converted to the file's coordinates by the EXIF orientation, decoded at
 // 1/1, 1/2, 1/4 or 1/8 of its size (JPEG only), and converted back.
 #include "gradus/data/images/image_decoder.h"
@@ -25,9 +25,12 @@ class FileSource : public ImageSource {
   explicit FileSource(EncodedImage file)
       : file_(std::move(file)),
         is_jpeg_(internal::is_jpeg(file_)),
-        header_(is_jpeg_ ? internal::read_jpeg_header(file_) : internal::read_png_header(file_)) {
-    if (is_jpeg_ && file_.options.mode == ColorMode::kIndices)
-      file_.fail("is a JPEG, which keeps no exact numbers; expected a PNG");
+        is_webp_(internal::is_webp(file_)),
+        header_(is_jpeg_   ? internal::read_jpeg_header(file_)
+                : is_webp_ ? internal::read_webp_header(file_)
+                           : internal::read_png_header(file_)) {
+    if ((is_jpeg_ || is_webp_) && file_.options.mode == ColorMode::kIndices)
+      file_.fail("is a ", is_jpeg_ ? "JPEG" : "WebP", ", which keeps no exact numbers; expected a PNG");
     if (file_.options.exif_orientation) orientation_ = Orientation::from_exif(header_.orientation);
   }
 
@@ -63,8 +66,9 @@ class FileSource : public ImageSource {
     const int64_t top = box.top / scale, bottom = (box.top + box.height + scale - 1) / scale;
     const Box scaled{left, top, right - left, bottom - top};
     const int64_t decoded = header_.channels == 1 ? channels() : 3;
-    Region region{is_jpeg_ ? internal::decode_jpeg(file_, scaled, scale, decoded)
-                           : internal::decode_png(file_, scaled, decoded)};
+    Region region{is_jpeg_   ? internal::decode_jpeg(file_, scaled, scale, decoded)
+                  : is_webp_ ? internal::decode_webp(file_, scaled)
+                             : internal::decode_png(file_, scaled, decoded)};
     region.left = double(box.left) / scale - double(left);
     region.top = double(box.top) / scale - double(top);
     region.width = double(box.width) / scale;
@@ -73,8 +77,8 @@ class FileSource : public ImageSource {
   }
 
   EncodedImage file_;
-  bool is_jpeg_;        // false: PNG
-  ImageHeader header_;  // sizes as stored, before orientation
+  bool is_jpeg_, is_webp_;  // neither: PNG
+  ImageHeader header_;      // sizes as stored, before orientation
   Orientation orientation_;
 };
 
@@ -86,8 +90,8 @@ Image open(EncodedImage file) {
   if (static_cast<int64_t>(file.bytes.size()) > file.options.max_bytes)
     file.fail("has ", file.bytes.size(), " bytes, more than the limit of ", file.options.max_bytes);
   if (file.bytes.empty()) file.fail("is empty");
-  if (!internal::is_jpeg(file) && !internal::is_png(file))
-    file.fail("is neither JPEG nor PNG: starts with ",
+  if (!internal::is_jpeg(file) && !internal::is_png(file) && !internal::is_webp(file))
+    file.fail("is neither JPEG, PNG nor WebP: starts with ",
               internal::hex(std::span(file.bytes).first(std::min<size_t>(file.bytes.size(), 8))));
   return Image(std::make_shared<FileSource>(std::move(file)));
 }
@@ -97,7 +101,7 @@ Image open(EncodedImage file) {
 Image decode_image(const std::filesystem::path& path, const DecodeOptions& options) {
   InputFile in(path, "decode_image");
   EncodedImage file{path.string(), {}, options};
-  if (in.is_gzip()) file.fail("is neither JPEG nor PNG, but gzip data");
+  if (in.is_gzip()) file.fail("is neither JPEG, PNG nor WebP, but gzip data");
   if (in.file_size() > options.max_bytes)
     file.fail("has ", in.file_size(), " bytes, more than the limit of ", options.max_bytes);
   file.bytes.resize(static_cast<size_t>(in.file_size()));

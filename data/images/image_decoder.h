@@ -1,4 +1,4 @@
-// decode_image: opens JPEG and PNG files as Images. The file is read into memory and its header is checked
+// decode_image: opens JPEG, PNG and WebP files as Images. The file is read into memory and its header is checked
 // immediately; pixels are decoded lazily.
 #pragma once
 
@@ -31,11 +31,11 @@ struct DecodeOptions {
   int64_t max_bytes = int64_t{256} << 20;  // limit of the file's size
 };
 
-// Reads a JPEG (baseline, progressive, arithmetic; gray, YCbCr, RGB, CMYK, YCCK) or a PNG (any); the file's
-// first bytes determine which. Drops transparency, keeps the upper 8 bits of 16-bit values, and does not
-// apply color profiles. Pixels equal Pillow's.
+// Reads a JPEG (baseline, progressive, arithmetic; gray, YCbCr, RGB, CMYK, YCCK) a PNG (any) or a WebP
+// without animation; the file's first bytes determine which. Drops transparency, keeps the upper 8 bits of 16-bit
+// values, and applies neither color profiles nor the orientation of a WebP. Pixels equal Pillow's.
 // Errors: FileError naming the file and its defect, here and when pixels are decoded. With kIndices,
-// FileError also for a JPEG, and for a PNG with colors, transparency or 16 bits. ValueError for a limit below
+// FileError also for a JPEG or WebP, and for a PNG with colors, transparency or 16 bits. ValueError for a limit below
 // 1.
 Image decode_image(const std::filesystem::path& path, const DecodeOptions& options = {});
 

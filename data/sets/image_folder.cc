@@ -56,7 +56,8 @@ bool is_folder(const fs::directory_entry& entry) {
 class FolderWalk {
  public:
   explicit FolderWalk(const std::vector<std::string>& extensions)
-      : extensions_(extensions.empty() ? std::vector<std::string>{".jpg", ".jpeg", ".png"} : extensions),
+      : extensions_(extensions.empty() ? std::vector<std::string>{".jpg", ".jpeg", ".png", ".webp"}
+                                       : extensions),
         refuses_others_(extensions.empty()) {}
 
   // Returns the folders below a class folder that contain images, sorted.
@@ -100,13 +101,13 @@ class FolderWalk {
   }
 
   void add(const fs::path& path, Folder& folder) const {
-    static const std::vector<std::string> kNotRead = {".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp"};
+    static const std::vector<std::string> kNotRead = {".ppm", ".bmp", ".pgm", ".tif", ".tiff"};
     std::string name = path.filename().native();
     if (ends_with_any(name, extensions_)) {
       folder.files.push_back(std::move(name));
     } else if (refuses_others_ && ends_with_any(name, kNotRead)) {
-      throw FileError(kOp, path.string(), ": only JPEG and PNG files are read; name .extensions to leave ",
-                      "out others");
+      throw FileError(kOp, path.string(),
+                      ": only JPEG, PNG and WebP files are read; name .extensions to leave ", "out others");
     }
   }
 

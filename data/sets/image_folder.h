@@ -20,8 +20,8 @@ struct ImageFolderOptions {
   DecodeOptions decode = {};
   OnError on_error = OnError::kThrow;
   Check check = Check::kNothing;
-  // File name extensions of samples, in lower case; compared without regard to case. Default: .jpg, .jpeg and
-  // .png; files of other types that torchvision reads are then an error instead of being ignored.
+  // File name extensions of samples, in lower case; compared without regard to case. Default: .jpg, .jpeg,
+  // .png and .webp; files of other types that torchvision reads are then an error instead of being ignored.
   std::vector<std::string> extensions = {};
   bool allow_empty = false;  // allow classes without images
 };

@@ -154,7 +154,7 @@ TEST(DecodeImage, TheFileIsNamed) {
   EXPECT_THAT(error(s.dir()), HasSubstr("expected a regular file"));
   EXPECT_THAT(error(s.write("a.jpg", "")), HasSubstr("a.jpg: is empty"));
   EXPECT_THAT(error(s.write("a.jpg", "GIF89a")),
-              HasSubstr("a.jpg: is neither JPEG nor PNG: starts with 474946"));
+              HasSubstr("a.jpg: is neither JPEG, PNG nor WebP: starts with 474946"));
   EXPECT_THAT(error(s.write("a.png", "\x1f\x8b and more")), HasSubstr("but gzip data"));
   EXPECT_THAT(error(s.write("a.jpg", std::string(100, 'x')), {.max_bytes = 99}),
               HasSubstr("has 100 bytes, more than the limit of 99"));
