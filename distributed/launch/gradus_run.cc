@@ -8,6 +8,7 @@
 #include <cctype>
 #include <charconv>
 #include <csignal>
+#include <cstdio>
 #include <cstdlib>
 #include <exception>
 #include <iostream>
@@ -121,10 +122,16 @@ void add_rank_options(Options add, Args& a) {
   add.option("local-ranks-filter", a.filter, "show only these local ranks here: 0,2");
   add.shown("signals-to-handle", a.signals, "signals that end the job; the ranks get them too");
   add.option("numa-binding", a.numa_binding,
-             "node: bind each rank to the CPUs and the memory of a NUMA node, its GPU's");
+             "bind each rank to CPUs of a NUMA node, its GPU's: node, socket, exclusive (cores of its own), "
+             "core-complex")
+      ->check(CLI::IsMember({"node", "socket", "exclusive", "core-complex"}));
   add.shown("event-log-handler", a.event_log_handler,
-            "null, or console: at the end a line of JSON per rank on stderr, with its state")
-      ->check(CLI::IsMember({"null", "console"}));
+            "null, or at the end a line of JSON per rank, with its state: console on stderr, exec:COMMAND to "
+            "its stdin")
+      ->check([](const std::string& handler) {
+        const bool is_known = handler == "null" || handler == "console" || handler.starts_with("exec:");
+        return is_known ? "" : "expected null, console or exec:COMMAND, got " + handler;
+      });
   add.option("start-method", a.start_method, "accepted; every rank is started afresh")
       ->check(CLI::IsMember({"spawn", "fork", "forkserver"}));
   add.flag("no-python", a.ignored, "accepted; the program is always run as it is");
@@ -319,9 +326,11 @@ SupervisorOptions job(const Args& a) {
   if (spec.log_dir.empty() && std::ranges::any_of(spec.redirects, [](int s) { return s != 0; }))
     fail("--redirects needs --log-dir, the folder for the files");
   spec.signals = signals(a.signals);
-  spec.numa_binding = a.numa_binding == "node";
-  if (!a.numa_binding.empty() && !spec.numa_binding)
-    fail("--numa-binding ", a.numa_binding, " is not supported: node is, and numactl before the program");
+  if (!a.numa_binding.empty())
+    spec.numa_binding = a.numa_binding == "node"        ? NumaMode::kNode
+                        : a.numa_binding == "socket"    ? NumaMode::kSocket
+                        : a.numa_binding == "exclusive" ? NumaMode::kExclusive
+                                                        : NumaMode::kCoreComplex;
   spec.rendezvous.exit_timeout = Milliseconds(int64_t(a.exit_timeout * 1000));
   spec.shutdown_timeout = Milliseconds(int64_t(a.shutdown_timeout * 1000));
   spec.monitor_interval = Milliseconds(std::max<int64_t>(1, int64_t(a.monitor_interval * 1000)));
@@ -349,6 +358,18 @@ std::string events(const SupervisorOptions& spec, const Outcome& outcome) {
   return lines;
 }
 
+// Runs a command of the shell with the text as its input. Its failure does not change the job's result.
+void pipe_to(const std::string& command, const std::string& text) {
+  signal(SIGPIPE, SIG_IGN);  // a command that does not read
+  FILE* const pipe = popen(command.c_str(), "w");
+  if (pipe) std::fwrite(text.data(), 1, text.size(), pipe);
+  const int status = pipe ? pclose(pipe) : -1;
+  if (status != 0)
+    write_console(2,
+                  concat(kOp, ": the event log handler '", command, "' failed: wait status ", status, "\n"),
+                  Milliseconds(1'000));
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -357,6 +378,8 @@ int main(int argc, char** argv) {
     const SupervisorOptions spec = job(args);
     const Outcome outcome = supervise(spec);
     if (args.event_log_handler == "console") write_console(2, events(spec, outcome), Milliseconds(1'000));
+    if (args.event_log_handler.starts_with("exec:"))
+      pipe_to(args.event_log_handler.substr(5), events(spec, outcome));
     write_console(2, failure_report(kOp, outcome), Milliseconds(1'000));
     if (outcome.ok) return outcome.lost_output.empty() ? 0 : 1;
     return outcome.signal ? 128 + outcome.signal : 1;

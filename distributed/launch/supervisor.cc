@@ -172,7 +172,7 @@ class Attempt {
       if (rank.result) options.inherit.push_back(rank.result.fd());
       if (isatty(0)) options.in = null.fd();  // background processes may not read a terminal
       const FileDescriptor out = stream(rank.end, kStdout, folder), err = stream(rank.end, kStderr, folder);
-      if (spec_.numa_binding) options.numa = numa_binding(i, spec_.nproc);
+      if (spec_.numa_binding) options.numa = numa_binding(*spec_.numa_binding, i, spec_.nproc);
       options.guard = guard_.socket();
       options.out = out.fd();
       options.err = err.fd();

@@ -12,6 +12,7 @@
 #include "gradus/distributed/base/deadline.h"
 #include "gradus/distributed/base/error.h"
 #include "gradus/distributed/launch/internal/node_rendezvous.h"
+#include "gradus/distributed/launch/internal/numa_binding.h"
 
 namespace gradus::dist::internal {
 
@@ -27,7 +28,7 @@ struct SupervisorOptions {
   RendezvousOptions rendezvous;
   std::string run_id = "none";  // TORCHELASTIC_RUN_ID
   std::string role = "default";
-  bool numa_binding = false;  // binds each rank to a NUMA node (internal/numa_binding.h)
+  std::optional<NumaMode> numa_binding = {};  // none: ranks may use all CPUs
   int threads = 0;            // OMP_NUM_THREADS; 0: keeps it if set, else usable cores / nproc
 
   std::vector<std::string> variables;  // NAME=value: further environment variables of the ranks

@@ -1,4 +1,4 @@
-// Reads NUMA nodes and GPUs from sysfs (Documentation/ABI of the Linux kernel). bind() calls sched_setaffinity(2) and
+// Reads NUMA nodes, cores, caches and GPUs from sysfs (Documentation/ABI of the Linux kernel). bind() calls sched_setaffinity(2) and
 // set_mempolicy(2).
 #include "gradus/distributed/launch/internal/numa_binding.h"
 
@@ -15,6 +15,7 @@
 
 #include "gradus/distributed/base/file_descriptor.h"
 #include "gradus/distributed/base/split.h"
+#include "gradus/tensor/base/error.h"
 
 namespace gradus::dist::internal {
 namespace {
@@ -63,11 +64,79 @@ int node_of_gpu(const std::string& sys, int local_rank) {
              : -1;
 }
 
+using CpuSets = std::vector<cpu_set_t>;
+
+std::string cpu_folder(const std::string& sys, int cpu) {
+  return sys + "/devices/system/cpu/cpu" + std::to_string(cpu);
+}
+
+int package_of(const std::string& sys, const cpu_set_t& cpus) {
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu)
+    if (CPU_ISSET(cpu, &cpus))
+      return number_in(read_file(cpu_folder(sys, cpu) + "/topology/physical_package_id", kMaxFile));
+  return -1;
+}
+
+// Returns the file with the list of CPUs that share the CPU's last-level cache; "" if unknown.
+std::string last_cache(const std::string& cpu) {
+  std::string file;
+  int last = 0;
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator(cpu + "/cache", error))
+    if (const int level = number_in(read_file(entry.path() / "level", kMaxFile)); level > last) {
+      last = level;
+      file = entry.path() / "shared_cpu_list";
+    }
+  return file;
+}
+
+// Divides CPUs into sets that share what the list in file_of(CPU's folder) says, in the order of their first CPUs. A CPU
+// that is in no list is a set of its own.
+template <class F> CpuSets divide(const std::string& sys, cpu_set_t cpus, const F& file_of) {
+  CpuSets sets;
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+    if (!CPU_ISSET(cpu, &cpus)) continue;
+    cpu_set_t set = cpus_in(read_file(file_of(cpu_folder(sys, cpu)), kMaxFile));
+    CPU_SET(cpu, &set);
+    CPU_AND(&set, &set, &cpus);
+    sets.push_back(set);
+    CPU_XOR(&cpus, &cpus, &set);
+  }
+  return sets;
+}
+
+// Returns the CPUs of the `index`-th of `ranks` ranks on a node with these CPUs.
+// Errors: ValueError.
+cpu_set_t exclusive_cpus(const std::string& sys, const cpu_set_t& cpus, int index, int ranks) {
+  const CpuSets cores =
+      divide(sys, cpus, [](const std::string& cpu) { return cpu + "/topology/thread_siblings_list"; });
+  const int count = int(cores.size());
+  if (ranks > count)
+    throw ValueError("--numa-binding exclusive", "a NUMA node has ", count,
+                     " cores that may be used, expected at least ", ranks, ", one for each of its ranks");
+  cpu_set_t result;
+  CPU_ZERO(&result);
+  for (int core = count * index / ranks; core < count * (index + 1) / ranks; ++core)
+    CPU_OR(&result, &result, &cores[size_t(core)]);
+  return result;
+}
+
+// Returns the CPUs of the `index`-th rank on a node with these CPUs, of which other programs may use some: caches with
+// fewer CPUs than others are left out.
+cpu_set_t core_complex(const std::string& sys, const cpu_set_t& cpus, int index) {
+  CpuSets caches = divide(sys, cpus, last_cache);
+  int most = 0;
+  for (const cpu_set_t& cache : caches) most = std::max(most, CPU_COUNT(&cache));
+  std::erase_if(caches, [&](const cpu_set_t& cache) { return CPU_COUNT(&cache) < most; });
+  return most > 1 ? caches[size_t(index) % caches.size()] : cpus;  // no cache is shared, or sysfs lists none
+}
+
 }  // namespace
 
-std::optional<NumaBinding> numa_binding(int local_rank, int nproc, const std::string& sys) {
-  cpu_set_t allowed;
-  if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) return {};
+std::optional<NumaBinding> numa_binding(NumaMode mode, int local_rank, int nproc, const std::string& sys,
+                                        std::optional<cpu_set_t> usable) {
+  cpu_set_t allowed = usable.value_or(cpu_set_t{});
+  if (!usable && sched_getaffinity(0, sizeof allowed, &allowed) != 0) return {};
   std::map<int, cpu_set_t> nodes;  // the allowed CPUs of those that have some
   std::error_code error;
   for (const fs::directory_entry& entry : fs::directory_iterator(sys + "/devices/system/node", error)) {
@@ -77,10 +146,29 @@ std::optional<NumaBinding> numa_binding(int local_rank, int nproc, const std::st
     CPU_AND(&cpus, &cpus, &allowed);
     if (node >= 0 && size_t(node) < kMaxNodes && CPU_COUNT(&cpus) > 0) nodes[node] = cpus;
   }
-  if (nodes.size() < 2) return {};
-  auto found = nodes.find(node_of_gpu(sys, local_rank));
-  if (found == nodes.end()) found = std::next(nodes.begin(), local_rank * int(nodes.size()) / nproc);
-  return NumaBinding{.cpus = found->second, .node = found->first};
+  const bool binds_parts = mode == NumaMode::kExclusive || mode == NumaMode::kCoreComplex;
+  if (nodes.size() < (binds_parts ? 1 : 2)) return {};
+  const auto node_of = [&](int rank) {
+    const auto found = nodes.find(node_of_gpu(sys, rank));
+    return found != nodes.end() ? found : std::next(nodes.begin(), rank * int(nodes.size()) / nproc);
+  };
+  const auto own = node_of(local_rank);
+  NumaBinding binding{.cpus = own->second, .node = own->first};
+  if (mode == NumaMode::kSocket) {
+    if (const int package = package_of(sys, own->second); package >= 0)
+      for (const auto& [node, cpus] : nodes)
+        if (package_of(sys, cpus) == package) CPU_OR(&binding.cpus, &binding.cpus, &cpus);
+  } else if (binds_parts) {
+    int index = 0, ranks = 0;  // of this rank among those of its node, and their number
+    for (int rank = 0; rank < nproc; ++rank) {
+      const bool is_neighbor = node_of(rank) == own;
+      ranks += is_neighbor;
+      index += is_neighbor && rank < local_rank;
+    }
+    binding.cpus = mode == NumaMode::kExclusive ? exclusive_cpus(sys, own->second, index, ranks)
+                                                : core_complex(sys, own->second, index);
+  }
+  return binding;
 }
 
 void bind(const NumaBinding& binding) {

@@ -103,7 +103,7 @@ TEST(NumaBinding, DividesRanksAmongNodesOrFollowsGpus) {
   if (own.size() < 2) GTEST_SKIP() << "there is one CPU";
   const std::string a = std::to_string(own[0]), b = std::to_string(own[1]);
   const auto binding = [](const TestFolder& sys, int rank, int nproc) {
-    return internal::numa_binding(rank, nproc, sys.path());
+    return internal::numa_binding(internal::NumaMode::kNode, rank, nproc, sys.path());
   };
   {
     TestFolder sys;
@@ -154,8 +154,86 @@ TEST(NumaBinding, DividesRanksAmongNodesOrFollowsGpus) {
   }).join();
 }
 
-TEST(GradusRun, BindsRanksToNumaNodesIfThereAreSeveral) {
-  EXPECT_EQ(run(Arguments{"--nproc-per-node", "2", "--numa-binding", "node"} + shell("true"))->wait(), 0);
+// A folder as /sys of nodes whose CPUs have cores, caches and packages. CPUs 0 to 7 may be used.
+class NumaParts : public ::testing::Test {
+ protected:
+  static std::string list(const std::vector<int>& cpus) {
+    std::string text = "8";  // a CPU that may not be used
+    for (const int cpu : cpus) text += concat(',', cpu);
+    return text;
+  }
+  void describe(int cpu, int package, const std::vector<int>& siblings, const std::vector<int>& cache) const {
+    const auto write = [&](const std::string& name, const std::string& text) {
+      const std::filesystem::path file = sys_ / concat("devices/system/cpu/cpu", cpu, '/', name);
+      std::filesystem::create_directories(file.parent_path());
+      std::ofstream(file) << text << '\n';
+    };
+    write("topology/physical_package_id", concat(package));
+    write("topology/thread_siblings_list", list(siblings));
+    for (const int level : {3, 1}) {
+      write(concat("cache/index", level, "/level"), concat(level));
+      write(concat("cache/index", level, "/shared_cpu_list"), level == 3 ? list(cache) : list({cpu}));
+    }
+  }
+  std::vector<int> bound(internal::NumaMode mode, int rank, int nproc) const {
+    cpu_set_t usable;
+    CPU_ZERO(&usable);
+    for (int cpu = 0; cpu < 8; ++cpu) CPU_SET(cpu, &usable);
+    const auto binding = internal::numa_binding(mode, rank, nproc, sys_.path(), usable);
+    return binding ? cpus_of(*binding) : std::vector<int>{-1};
+  }
+
+  TestFolder sys_;
+};
+
+using Cpus = std::vector<int>;
+using internal::NumaMode;
+
+TEST_F(NumaParts, OfOneNode) {
+  EXPECT_EQ(bound(NumaMode::kExclusive, 0, 1), Cpus{-1});  // no nodes
+  make_sys(sys_, {list({0, 1})});
+  EXPECT_EQ(bound(NumaMode::kCoreComplex, 0, 1), (Cpus{0, 1}));  // no caches
+  describe(0, 0, {0}, {0, 1});
+  describe(1, 0, {1}, {0, 1});
+  EXPECT_EQ(bound(NumaMode::kExclusive, 0, 2), Cpus{0});
+  EXPECT_EQ(bound(NumaMode::kExclusive, 1, 2), Cpus{1});
+  EXPECT_EQ(bound(NumaMode::kExclusive, 0, 1), (Cpus{0, 1}));
+  EXPECT_THROW(bound(NumaMode::kExclusive, 1, 3), ValueError);
+  EXPECT_EQ(bound(NumaMode::kCoreComplex, 1, 2), (Cpus{0, 1}));
+  EXPECT_EQ(bound(NumaMode::kSocket, 0, 2), Cpus{-1});  // all CPUs
+  describe(0, 0, {0, 1}, {0, 1});
+  describe(1, 0, {0, 1}, {0, 1});
+  EXPECT_EQ(bound(NumaMode::kExclusive, 0, 1), (Cpus{0, 1}));
+  EXPECT_THROW(bound(NumaMode::kExclusive, 0, 2), ValueError);  // one core of two threads
+}
+
+TEST_F(NumaParts, ASocketHasTheNodesOfItsPackage) {
+  make_sys(sys_, {list({0}), list({1})});
+  describe(0, 0, {0}, {0});
+  describe(1, 0, {1}, {1});
+  EXPECT_EQ(bound(NumaMode::kSocket, 1, 2), (Cpus{0, 1}));
+  EXPECT_EQ(bound(NumaMode::kNode, 1, 2), Cpus{1});
+  EXPECT_EQ(bound(NumaMode::kExclusive, 1, 2), Cpus{1});
+  describe(1, 1, {1}, {1});
+  EXPECT_EQ(bound(NumaMode::kSocket, 1, 2), Cpus{1});
+}
+
+// Threads of core i: CPUs i and i + 4. CPUs 0, 1, 4, 5 share a cache, as do 2, 6; CPU 3 and 7 are on another node.
+TEST_F(NumaParts, OfManyCores) {
+  make_sys(sys_, {list({0, 1, 2, 4, 5, 6}), list({3, 7})}, {0, 0, 1});
+  for (int cpu = 0; cpu < 8; ++cpu)
+    describe(cpu, 0, {cpu % 4, cpu % 4 + 4}, cpu % 4 < 2 ? Cpus{0, 1, 4, 5} : Cpus{2, 6});
+  EXPECT_EQ(bound(NumaMode::kExclusive, 0, 3), (Cpus{0, 4}));
+  EXPECT_EQ(bound(NumaMode::kExclusive, 1, 3), (Cpus{1, 2, 5, 6}));
+  EXPECT_EQ(bound(NumaMode::kExclusive, 2, 3), (Cpus{3, 7}));
+  EXPECT_EQ(bound(NumaMode::kCoreComplex, 1, 3), (Cpus{0, 1, 4, 5}));
+}
+
+TEST(GradusRun, BindsRanksToCpusOfNumaNodes) {
+  for (const char* mode : {"node", "socket", "core-complex"})
+    EXPECT_EQ(run(Arguments{"--nproc-per-node", "2", "--numa-binding", mode} + shell("true"))->wait(), 0)
+        << mode;
+  EXPECT_EQ(run(Arguments{"--numa-binding", "exclusive"} + shell("true"))->wait(), 0);
 }
 
 // ---- events ----
@@ -169,6 +247,17 @@ TEST(GradusRun, WritesTheStatesOfRanksAsJson) {
               AllOf(HasSubstr("{\"name\":\"torchelastic.worker.status.SUCCEEDED\",\"source\":\"WORKER\""),
                     HasSubstr("\"run_id\":\"a\\\"b\",\"role\":\"default\",\"global_rank\":1,"),
                     HasSubstr("\"state\":\"FAILED\",\"exit_code\":3,")));
+  const TestFolder folder;
+  const auto piped = run(Arguments{"--nproc-per-node", "2", "--event-log-handler",
+                                   "exec:cat > '" + (folder / "events") + "'; exit 4"} +
+                         shell("true"));
+  EXPECT_EQ(piped->wait(), 0);  // the job's result
+  EXPECT_THAT(piped->err(),
+              AllOf(HasSubstr("the event log handler 'cat > "), Not(HasSubstr("torchelastic"))));
+  const std::string events = read_whole(folder / "events");
+  EXPECT_EQ(std::ranges::count(events, '\n'), 2);
+  EXPECT_THAT(events, HasSubstr("\"local_rank\":1,"));
+  EXPECT_EQ(run(Arguments{"--event-log-handler", "exec:true"} + shell("true"))->wait(), 0);  // reads nothing
   EXPECT_THAT(run(Arguments{"--event-log-handler", "null"} + shell("true"))->err(),
               Not(HasSubstr("torchelastic")));
 }
@@ -891,7 +980,7 @@ TEST(GradusRun, BadValuesAreRefusedByName) {
       {{"--shutdown-timeout", "-1", "true"}, "shutdown-timeout"},
       {{"-m", "module"}, "-m is not supported: it starts programs"},
       {{"--run-path", "x", "true"}, "--run-path is not supported"},
-      {{"--numa-binding", "exclusive", "true"}, "--numa-binding exclusive is not supported: node is"},
+      {{"--numa-binding", "core", "true"}, "numa-binding"},
       {{"--event-log-handler", "kafka", "true"}, "event-log-handler"},
       {{"--log-dir", "/proc/nowhere", "true"}, "/proc/nowhere"},
   };
