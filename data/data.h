@@ -10,6 +10,7 @@
 #include "gradus/data/images/image_ops.h"
 #include "gradus/data/iterable_dataset.h"
 #include "gradus/data/iterable_loader.h"
+#include "gradus/data/parallel_streams.h"
 #include "gradus/data/sampler.h"
 #include "gradus/data/sets/celeba.h"
 #include "gradus/data/sets/cifar.h"

@@ -7,8 +7,11 @@
 #include "gradus/data/dataloader.h"
 
 #include <algorithm>
+#include <atomic>
+#include <cstring>
 #include <exception>
 #include <optional>
+#include <thread>
 
 #include "gradus/data/batch_schedule.h"
 #include "gradus/data/internal/device_copies.h"
@@ -57,6 +60,38 @@ struct LoaderPlan {
 };
 
 namespace {
+
+// Joins one field of parts of a batch with `size` samples. Returns false if the fields differ in more than the number of
+// samples, or are not on the CPU, or have other strides than empty() and empty_channels_last() give.
+bool join(const std::vector<Batch>& parts, Tensor Batch::*field, int64_t size, Tensor& out) {
+  const Tensor& first = parts[0].*field;
+  const auto is_like_first = [&](const Tensor& x) {
+    if (x.defined() != first.defined()) return false;
+    if (!x.defined()) return true;
+    if (x.device() != kCPU || x.dtype() != first.dtype() || x.dim() != first.dim() || x.dim() == 0)
+      return false;
+    for (int d = 1; d < x.dim(); ++d)
+      if (x.shape()[d] != first.shape()[d] || x.strides()[d] != first.strides()[d]) return false;
+    return x.strides()[0] == first.strides()[0];
+  };
+  for (const Batch& part : parts)
+    if (!is_like_first(part.*field) || ((part.*field).defined() && (part.*field).size(0) != part.size()))
+      return false;
+  if (!first.defined()) return true;
+  Shape shape = first.shape();
+  shape[0] = size;
+  out = empty(shape, {.dtype = first.dtype()});
+  if (out.strides() != first.strides() && out.dim() == 4)
+    out = empty_channels_last(shape, {.dtype = first.dtype()});
+  if (out.strides() != first.strides()) return false;
+  char* to = static_cast<char*>(out.raw_ptr());
+  for (const Batch& part : parts) {
+    const Tensor& x = part.*field;
+    if (x.numel() > 0) std::memcpy(to, x.raw_ptr(), size_t(x.nbytes()));
+    to += x.nbytes();
+  }
+  return true;
+}
 
 // Reads this rank's shares of the global batches of an epoch.
 class EpochReader : public BatchReader {
@@ -124,7 +159,10 @@ class EpochReader : public BatchReader {
     const Dataset& dataset = *plan_->dataset;
     try {
       const auto& collate = plan_->options.collate;
-      Batch batch = collate ? read_batch(dataset, indices, collate) : dataset.get_batch(indices);
+      std::optional<Batch> divided = read_divided(context, indices);
+      Batch batch = divided   ? *std::move(divided)
+                    : collate ? read_batch(dataset, indices, collate)
+                              : dataset.get_batch(indices);
       if (batch.skipped == 0) batch.indices = share.indices;
       batch.global_size = share.global_size;
       batch.padding = padding_of(batch, share);
@@ -139,10 +177,71 @@ class EpochReader : public BatchReader {
     }
   }
 
+  // Reads consecutive parts of a batch at once. Returns nullopt after an error, for replacements, and for parts that
+  // cannot be joined: one call for the whole batch then decides the result.
+  std::optional<Batch> read_divided(Context& context, std::span<const int64_t> indices) const {
+    const auto& collate = plan_->options.collate;
+    const int64_t size = int64_t(indices.size());
+    const int64_t count = std::min<int64_t>(plan_->options.num_workers, size);
+    if (!plan_->options.divide || !can_divide_ || count < 2) return std::nullopt;
+    std::vector<Batch> parts(static_cast<size_t>(count));
+    std::vector<Sample> samples(collate ? size_t(size) : 0);
+    std::atomic<bool> is_complete = true;
+    const auto read_part = [&](int64_t k) {
+      const int64_t begin = k * size / count, end = (k + 1) * size / count;
+      const auto part = indices.subspan(size_t(begin), size_t(end - begin));
+      const auto keep = [&](const std::vector<Sample>& read, std::span<const int64_t>) {
+        std::copy(read.begin(), read.end(), samples.begin() + begin);
+        return Batch{};
+      };
+      Batch& batch = parts[size_t(k)];
+      batch = collate ? read_batch(*plan_->dataset, part, keep) : plan_->dataset->get_batch(part);
+      if (batch.skipped > 0) is_complete = false;
+      batch.indices.assign(part.begin(), part.end());
+    };
+    std::vector<Context> contexts;
+    for (int64_t k = 0; k < count; ++k) {
+      contexts.push_back(context.snapshot());
+      contexts.back().generator = epoch_generator(plan_->seed, epoch_);  // equal draws in each part
+      contexts.back().threads = 1;
+    }
+    const auto run = [&](int64_t k) {
+      const ContextScope scope(contexts[size_t(k)]);
+      try {
+        read_part(k);
+      } catch (...) {
+        is_complete = false;
+      }
+    };
+    {
+      std::vector<std::jthread>
+          threads;  // not parallel_for, which takes one thread on busy CPUs: reads may wait for a disk
+      for (int64_t k = 1; k < count; ++k)
+        threads.emplace_back([&run, k] {
+          name_thread("data loader");
+          run(k);
+        });
+      run(0);
+    }
+    if (!is_complete) return std::nullopt;
+    Batch batch;
+    if (collate) {
+      context.generator->next();  // which the parts have drawn
+      batch = collate(samples, indices);
+    } else if (!join(parts, &Batch::input, size, batch.input) ||
+               !join(parts, &Batch::target, size, batch.target)) {
+      can_divide_ = false;
+      return std::nullopt;
+    }
+    batch.indices.assign(indices.begin(), indices.end());
+    return batch;
+  }
+
   const std::shared_ptr<const LoaderPlan> plan_;
   const uint64_t epoch_;
   const std::vector<int64_t> order_;
   const BatchSchedule schedule_;
+  mutable std::atomic<bool> can_divide_ = true;  // false: parts of a batch could not be joined
 };
 
 }  // namespace
@@ -220,6 +319,8 @@ DataLoader::DataLoader(DatasetArg dataset, DataLoaderOptions options) {
   require(options.batch_size >= 1, "batch_size", "at least 1", options.batch_size);
   require(options.num_workers >= 0 && options.num_workers <= 1024, "num_workers", "0 to 1024",
           options.num_workers);
+  require(!options.divide || options.num_workers >= 2, "num_workers", "at least 2 with divide",
+          options.num_workers);
   require(options.prefetch_factor >= 1, "prefetch_factor", "at least 1", options.prefetch_factor);
   require(options.timeout.count() >= 0 && options.timeout <= internal::kMaxTimeout, "timeout",
           "0 ms to a year", options.timeout.count());
@@ -262,7 +363,7 @@ const DataLoaderOptions& DataLoader::options() const { return plan_->options; }
 DataLoader::Iterator DataLoader::begin() {
   const DataLoaderOptions& o = plan_->options;
   auto reader = std::make_shared<internal::EpochReader>(plan_, plan_->position->next);
-  const int64_t threads = std::min<int64_t>(o.num_workers, reader->batches());
+  const int64_t threads = std::min<int64_t>(o.divide ? 1 : o.num_workers, reader->batches());
   plan_->position->begin_pass();
   return Iterator(std::make_unique<internal::ReadAhead>(
       std::move(reader), plan_->position,

@@ -55,6 +55,10 @@ struct DataLoaderOptions {
   bool drop_last = false;  // drop the last global batch of an epoch if it is not full
   Uneven uneven = Uneven::kBalance;
   int prefetch_factor = 2;  // number of batches that are read in advance per worker
+  // The workers read the samples of one batch together, so that it is ready sooner, and then the next one. The batches
+  // and errors are the same. Needs two workers; prefetch_factor batches are read in advance. Dataset::get_batch must
+  // give each sample as it gives the sample alone.
+  bool divide = false;
   // Seed of shuffling and of random ops. Default: the current generator's seed (manual_seed).
   std::optional<uint64_t> seed = {};
   std::shared_ptr<const Sampler> sampler = {};  // replaces `shuffle`

@@ -128,6 +128,107 @@ TEST(DataLoader, RandomNumbersOfSamplesDoNotDependOnWorkersOrBatchSize) {
   EXPECT_EQ(std::set<double>(values.begin(), values.end()).size(), 60u);
 }
 
+// ---- batches divided over the workers ----
+
+DataLoaderOptions divided(DataLoaderOptions options) {
+  options.num_workers = 3;
+  options.divide = true;
+  return options;
+}
+
+TEST(DataLoader, DividedBatchesAreEqual) {
+  Numbers d(61);
+  d.sleep = true;
+  const auto collate = [](const std::vector<Sample>& samples, std::span<const int64_t> indices) {
+    Batch b = data::collate(samples, indices, "collated");
+    b.input.mutable_data<double>()[0] += double(Context::current().generator->next().stream);
+    return b;
+  };
+  for (const bool collates : {false, true}) {
+    DataLoaderOptions options = {.batch_size = 7, .shuffle = true, .seed = 3};
+    if (collates) options.collate = collate;
+    DataLoader whole(d, options), parts(d, divided(options));
+    for (int epoch = 0; epoch < 2; ++epoch) {
+      auto expected = whole.begin();
+      for (const Batch& b : parts) {
+        EXPECT_EQ(b.input.to_vector<double>(), expected->input.to_vector<double>());
+        EXPECT_EQ(b.input.strides(), expected->input.strides());
+        EXPECT_EQ(b.target.to_vector<int64_t>(), b.indices);
+        EXPECT_EQ(b.indices, expected->indices);
+        EXPECT_EQ(b.global_size, expected->global_size);
+        EXPECT_EQ(parts.state(), whole.state());
+        ++expected;
+      }
+      EXPECT_EQ(expected, std::default_sentinel);
+    }
+  }
+}
+
+// Each sample waits for another one, which a batch that one thread reads would never give.
+class Pairs : public Numbers {
+ public:
+  using Numbers::Numbers;
+  Sample get(int64_t i) const override {
+    entered.fetch_add(1);
+    const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+    while (entered.load() % 2 != 0 && std::chrono::steady_clock::now() < limit) std::this_thread::yield();
+    return Numbers::get(i);
+  }
+  mutable std::atomic<int64_t> entered{0};
+};
+
+TEST(DataLoader, SamplesOfADividedBatchAreReadAtOnce) {
+  const Pairs d(4);
+  DataLoader loader(d, {.batch_size = 2, .num_workers = 2, .divide = true});
+  const auto start = std::chrono::steady_clock::now();
+  EXPECT_EQ(batches_of(loader).size(), 2u);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(50));
+}
+
+TEST(DataLoader, ErrorsOfDividedBatchesAreEqual) {
+  Numbers d(20);
+  d.broken = 9;
+  const auto error = [&](const DataLoaderOptions& options) {
+    DataLoader loader(d, options);
+    std::vector<std::vector<int64_t>> all;
+    try {
+      for (const Batch& b : loader) all.push_back(b.indices);
+    } catch (const SampleError& e) {
+      return concat(all.size(), e.index, e.what());
+    }
+    return std::string();
+  };
+  EXPECT_EQ(error(divided({.batch_size = 4})), error({.batch_size = 4}));
+  EXPECT_THAT(error(divided({.batch_size = 4})), HasSubstr("broken.png"));
+}
+
+// Samples with channels-last images; those from 6 on have another shape.
+class Sizes : public Numbers {
+ public:
+  using Numbers::Numbers;
+  Batch get_batch(std::span<const int64_t> indices) const override {
+    const int64_t n = int64_t(indices.size()), size = indices[0] < 6 ? 2 : 3;
+    Batch b{empty_channels_last({n, 3, size, 2}, {DType::kF32})};
+    for (int64_t i = 0; i < b.input.numel(); ++i)
+      b.input.ptr<float>()[i] = float(indices[size_t(i / (6 * size))] * 100 + i % (6 * size));
+    b.indices.assign(indices.begin(), indices.end());
+    return b;
+  }
+};
+
+TEST(DataLoader, DividedBatchesKeepTheirLayoutOrAreReadAsAWhole) {
+  const Sizes d(9);
+  DataLoader whole(d, {.batch_size = 4}), parts(d, divided({.batch_size = 4}));
+  auto expected = whole.begin();
+  for (const Batch& b : parts) {
+    EXPECT_EQ(b.input.shape(), expected->input.shape());
+    EXPECT_EQ(b.input.strides(), expected->input.strides());
+    EXPECT_EQ(b.input.to_vector<float>(), expected->input.to_vector<float>());
+    EXPECT_FALSE(b.target.defined());
+    ++expected;
+  }
+}
+
 TEST(DataLoader, LeavesTheCallersGeneratorAlone) {
   const Numbers d(20);
   for (int workers : {0, 2}) {
@@ -317,6 +418,7 @@ TEST(DataLoader, RejectsOptionsOutOfTheirDomain) {
   EXPECT_THROW(DataLoader(d, {.batch_size = 0}), ValueError);
   EXPECT_THROW(DataLoader(d, {.num_workers = -1}), ValueError);
   EXPECT_THROW(DataLoader(d, {.prefetch_factor = 0}), ValueError);
+  EXPECT_THROW(DataLoader(d, {.num_workers = 1, .divide = true}), ValueError);
   EXPECT_THROW(DataLoader(d, {.rank = 1, .world_size = 1}), ValueError);
   EXPECT_THROW(DataLoader(d, {.num_workers = 1, .timeout = std::chrono::milliseconds(-1)}), ValueError);
   EXPECT_THROW(DataLoader(d, {.timeout = std::chrono::milliseconds(1)}), ValueError) << "without workers";

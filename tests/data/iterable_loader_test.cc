@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "gradus/data/iterable_loader.h"
+#include "gradus/data/parallel_streams.h"
 #include "gradus/tensor/ops/random.h"
 #include "gradus/tests/support/error.h"
 
@@ -409,6 +410,115 @@ TEST(IterableLoader, StopsWithTheLoop) {
     EXPECT_EQ(set.opened, 20);
     EXPECT_LT(set.read, 20 * (4 + 2 * (prefetch + 2) + 1)) << "the thread reads ahead `prefetch` batches";
   }
+}
+
+// ---- parallel streams ----
+
+std::vector<std::shared_ptr<const IterableDataset>> counts(const Indices& sizes) {
+  std::vector<std::shared_ptr<const IterableDataset>> parts;
+  for (const int64_t size : sizes) parts.push_back(std::make_shared<Count>(size));
+  return parts;
+}
+
+TEST(ParallelStreams, TakeTheirPartsInTurnUntilEachEnds) {
+  const ParallelStreams set(counts({3, 0, 1, 4}), {.prefetch = 2});
+  for (const int prefetch : {0, 2}) {
+    IterableLoader loader(set, {.batch_size = 3, .prefetch = prefetch});
+    std::vector<Indices> batches;
+    for (const Batch& b : loader) batches.push_back(b.input.to_vector<int64_t>());
+    EXPECT_THAT(batches, ElementsAre(Indices{0, 0, 0}, Indices{1, 1, 2}, Indices{2, 3}));
+    EXPECT_THAT(loader.begin()->input.to_vector<int64_t>(), ElementsAre(1000, 1000, 1000));
+  }
+  const std::unique_ptr<SampleStream> stream = ParallelStreams(counts({1})).open(0);
+  EXPECT_TRUE(stream->skip());
+  for (int i = 0; i < 3; ++i) EXPECT_FALSE(stream->next());
+}
+
+TEST(ParallelStreams, AreTheSameForAnyPrefetchRanksAndAfterResuming) {
+  const auto samples = [](int64_t prefetch, int world, size_t before) {
+    const ParallelStreams set(counts({9, 4, 13}), {.prefetch = prefetch});
+    std::vector<std::pair<int64_t, float>> all;
+    for (int rank = 0; rank < world; ++rank) {
+      LoaderState state;
+      auto batches = pass_of(set, {.batch_size = 1}, rank, world, &state, before);
+      const auto rest = pass_of(set, {.batch_size = 2}, rank, world, &state);
+      batches.insert(batches.end(), rest.begin(), rest.end());
+      for (const Delivered& d : batches)
+        for (size_t i = 0; i < d.values.size(); ++i) all.emplace_back(d.values[i], d.random[i]);
+    }
+    std::sort(all.begin(), all.end());
+    return all;
+  };
+  const auto expected = samples(1, 1, 3);
+  EXPECT_EQ(expected.size(), 26u);
+  EXPECT_EQ(std::set(expected.begin(), expected.end()).size(), 26u) << "parts draw different random numbers";
+  EXPECT_EQ(samples(100, 1, 7), expected);
+  EXPECT_EQ(samples(3, 2, 2), expected);
+}
+
+// A stream of two samples that waits for another such stream before each.
+struct Meeting : IterableDataset {
+  struct Stream : SampleStream {
+    explicit Stream(std::atomic<int>& entered_) : entered(entered_) {}
+    std::optional<Sample> next() override {
+      if (at == 2) return std::nullopt;
+      ++entered;
+      const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+      while (entered < 2 * (at + 1) && std::chrono::steady_clock::now() < limit) std::this_thread::yield();
+      if (entered < 2 * (at + 1)) throw std::runtime_error("nobody came");
+      return Sample{scalar(double(at++), {.dtype = DType::kI64})};
+    }
+    std::atomic<int>& entered;
+    int at = 0;
+  };
+  std::unique_ptr<SampleStream> open(uint64_t) const override { return std::make_unique<Stream>(*entered); }
+  std::shared_ptr<std::atomic<int>> entered = std::make_shared<std::atomic<int>>(0);
+};
+
+TEST(ParallelStreams, AreReadAtOnce) {
+  const auto part = std::make_shared<Meeting>();
+  const ParallelStreams set({part, part});
+  int64_t count = 0;
+  for (const Batch& b : IterableLoader(set, {.batch_size = 4})) count += b.size();
+  EXPECT_EQ(count, 4);
+}
+
+TEST(ParallelStreams, ErrorsComeInPlaceOfTheirSample) {
+  struct Broken : IterableDataset {
+    struct Stream : SampleStream {
+      std::optional<Sample> next() override {
+        if (at == 2) throw FileError("read", "broken");
+        return Sample{scalar(double(at++), {.dtype = DType::kI64})};
+      }
+      int at = 0;
+    };
+    std::unique_ptr<SampleStream> open(uint64_t) const override { return std::make_unique<Stream>(); }
+  };
+  struct Closed : IterableDataset {
+    std::unique_ptr<SampleStream> open(uint64_t) const override { return nullptr; }
+  };
+  const ParallelStreams set({std::make_shared<Count>(9), std::make_shared<Broken>()});
+  IterableLoader loader(set, {.batch_size = 1, .prefetch = 0});
+  int64_t read = 0;
+  try {
+    for ([[maybe_unused]] const Batch& b : loader) ++read;
+    FAIL();
+  } catch (const SampleError& e) {
+    EXPECT_EQ(e.index, 5);
+    EXPECT_THAT(e.what(), testing::HasSubstr("broken"));
+  }
+  EXPECT_EQ(read, 4);  // of 5 samples: a batch needs the sample after it
+  EXPECT_ERROR(ValueError, ParallelStreams({std::make_shared<Closed>()}).open(0)->next(),
+               "open() returned null");
+  EXPECT_ERROR(ValueError, ParallelStreams({}), "at least one part");
+  EXPECT_ERROR(ValueError, ParallelStreams({nullptr}), "null part");
+  EXPECT_ERROR(ValueError, ParallelStreams(counts({1}), {.prefetch = 0}), "prefetch");
+}
+
+TEST(ParallelStreams, EndWithTheLoop) {
+  const ParallelStreams set(counts({1 << 30, 1 << 30}), {.prefetch = 4});
+  for (const Batch& b : IterableLoader(set, {.batch_size = 2}))
+    if (b.indices[0] >= 20) break;
 }
 
 }  // namespace

@@ -134,6 +134,14 @@ TEST(DataPage, GoesOnWithAnotherNumberOfRanks) {
   EXPECT_EQ(std::set<int64_t>(seen.begin(), seen.end()).size(), 200u);
 }
 
+TEST(DataPage, ABatchSooner) {
+  const data::GeneratedDigits train({.size = 200});
+  data::DataLoader divided(train, {.batch_size = 64, .num_workers = 4, .divide = true});
+  int64_t samples = 0;
+  for (const data::Batch& b : divided) samples += b.size();
+  EXPECT_EQ(samples, 200);
+}
+
 TEST(DataPage, NoiseOfRanksDiffers) {
   const uint64_t seed = 5;
   std::vector<std::vector<float>> drawn(2);
@@ -233,6 +241,17 @@ TEST(DataPage, DataOfUnknownLength) {
   for (const data::Batch& b : loader)
     for (float x : b.input.to_vector<float>()) read.push_back(x);
   EXPECT_THAT(read, ElementsAre(1, 2, 3, 4, 5));
+}
+
+TEST(DataPage, SeveralStreamsAtOnce) {
+  std::ofstream("numbers.txt") << "1 2 3";
+  std::vector<std::vector<float>> batches;
+  const auto step = [&](const Tensor& x) { batches.push_back(x.to_vector<float>()); };
+  std::vector<std::shared_ptr<const data::IterableDataset>> files = {std::make_shared<Lines>(),
+                                                                     std::make_shared<Lines>()};
+  data::IterableLoader merged(data::ParallelStreams(files), {.batch_size = 2});
+  for (const data::Batch& b : merged) step(b.input);
+  EXPECT_THAT(batches, ElementsAre(ElementsAre(1, 1), ElementsAre(2, 2), ElementsAre(3, 3)));
 }
 
 }  // namespace
