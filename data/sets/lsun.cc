@@ -85,8 +85,7 @@ class LSUN::Database {
     check(mdb_env_create(&env_));
     try {
       file_size_ = fs::file_size(folder_ / "data.mdb");
-      check(
-          mdb_env_set_mapsize(env_, file_size_));  // instead of the size in the file, which may be any number
+      check(mdb_env_set_mapsize(env_, file_size_));  // not the file's map_size, which may be any number
       check(mdb_env_open(env_, folder_.c_str(), MDB_RDONLY | MDB_NOLOCK | MDB_NORDAHEAD | MDB_NOTLS, 0));
       read_keys();
     } catch (...) {

@@ -216,6 +216,31 @@ class Sizes : public Numbers {
   }
 };
 
+// Samples 3 and 8 are replacements.
+class Replaced : public Numbers {
+ public:
+  using Numbers::Numbers;
+  Sample get(int64_t i) const override {
+    Sample s = Numbers::get(i);
+    s.is_replacement = i == 3 || i == 8;
+    return s;
+  }
+};
+
+TEST(DataLoader, ReplacementsOfDividedBatchesComeLast) {
+  const Replaced d(12);
+  DataLoader whole(d, {.batch_size = 6}), parts(d, divided({.batch_size = 6}));
+  auto expected = whole.begin();
+  for (const Batch& b : parts) {
+    EXPECT_EQ(b.indices, expected->indices);
+    EXPECT_EQ(b.input.to_vector<double>(), expected->input.to_vector<double>());
+    EXPECT_EQ(b.padding, 1);
+    EXPECT_EQ(b.skipped, 1);
+    ++expected;
+  }
+  EXPECT_EQ(parts.skipped(), 2);
+}
+
 TEST(DataLoader, DividedBatchesKeepTheirLayoutOrAreReadAsAWhole) {
   const Sizes d(9);
   DataLoader whole(d, {.batch_size = 4}), parts(d, divided({.batch_size = 4}));

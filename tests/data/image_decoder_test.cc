@@ -70,8 +70,8 @@ struct Expected {
   uint32_t crc = 0;
 };
 
-std::vector<Expected> golden() {
-  std::ifstream in("tests/data/golden/images.txt");
+std::vector<Expected> golden(const std::string& list = "images.txt") {
+  std::ifstream in("tests/data/golden/" + list);
   std::vector<Expected> all;
   for (Expected e; in >> e.name >> e.mode >> e.scale >> e.height >> e.width >> e.channels >> e.crc;)
     all.push_back(e);
@@ -142,6 +142,39 @@ TEST(DecodeImage, OptionsSayWhetherToScaleAndToTurn) {
   EXPECT_EQ(decode_image(kImages / "exif_6.jpg").height(), 19);
   EXPECT_EQ(decode_image(kImages / "exif_6.jpg", {.exif_orientation = false}).height(), 10);
   EXPECT_EQ(decode_image(kImages / "exif_before.png").height(), 14);
+}
+
+TEST(DecodeImage, WebPHasPillowsPixels) {
+  const fs::path folder = "tests/data/golden/webp";
+  int count = 0;
+  for (const Expected& e : golden("webp.txt")) {
+    const ColorMode mode = e.mode == "rgb"    ? ColorMode::kRGB
+                           : e.mode == "gray" ? ColorMode::kGray
+                                              : ColorMode::kAsIs;
+    const Image image = decode_image(folder / e.name, {.mode = mode});
+    EXPECT_EQ(image.height(), e.height);
+    EXPECT_EQ(image.width(), e.width);
+    EXPECT_EQ(image.channels(), e.channels);
+    EXPECT_EQ(checksum(image), e.crc) << e.name << ' ' << e.mode;
+    const Image part = decode_image(folder / e.name, {.mode = mode}).crop({3, 5, 11, 7});
+    EXPECT_EQ(checksum(part), checksum(image.crop({3, 5, 11, 7}))) << e.name;
+    ++count;
+  }
+  EXPECT_EQ(count, 12);
+  const auto error = [&](const std::string& name, const DecodeOptions& options = {}) {
+    return error_of<FileError>([&] { decode_image(folder / name, options); });
+  };
+  EXPECT_THAT(error("animation.webp"), HasSubstr("animation"));
+  EXPECT_THAT(error("lossy.webp", {.mode = ColorMode::kIndices}), HasSubstr("is a WebP"));
+  EXPECT_THAT(error("lossy.webp", {.max_pixels = 100}), HasSubstr("more than the limit of 100"));
+  for (const char* name : {"lossy.webp", "lossless_alpha.webp"}) {
+    std::ifstream in(folder / name, std::ios::binary);
+    const Bytes whole{std::istreambuf_iterator<char>(in), {}};
+    for (size_t size = 0; size < whole.size(); ++size) {
+      const Bytes cut(whole.begin(), whole.begin() + int64_t(size));
+      EXPECT_NE(decode_error(cut), "") << name << ' ' << size;
+    }
+  }
 }
 
 TEST(DecodeImage, TheFileIsNamed) {
