@@ -29,7 +29,7 @@ struct SupervisorOptions {
   std::string run_id = "none";  // TORCHELASTIC_RUN_ID
   std::string role = "default";
   std::optional<NumaMode> numa_binding = {};  // none: ranks may use all CPUs
-  int threads = 0;            // OMP_NUM_THREADS; 0: keeps it if set, else usable cores / nproc
+  int threads = 0;  // OMP_NUM_THREADS; 0: keeps it if set, else usable cores / nproc
 
   std::vector<std::string> variables;  // NAME=value: further environment variables of the ranks
   std::vector<int> inherit;            // descriptors that ranks inherit

@@ -162,18 +162,17 @@ TEST(StyleSteps, OfStyleGAN2) {
   models::StyleGAN2Discriminator disc({.size = kSize, .channels = 1, .channel_base = 32, .channel_max = 4});
   fill(gen);
   fill(disc);
-  expect_steps("stylegan2",
-               {.gen = gen,
-                .disc = disc,
-                .map = [&](const Tensor& z) { return gen.mapping(z); },
-                .synthesize =
-                    [&](const Tensor& ws, const std::vector<Tensor>& noise) {
-                      return gen.synthesis(ws, {.planes = noise});
-                    },
-                .judge = [&](const Tensor& x) { return disc(x); },
-                .update_w_avg = [&](const Tensor& w) { gen.mapping.update_w_avg(w); },
-                .noise_sizes = gen.synthesis.noise_sizes()},
-               2, gen.mapping.w_avg);
+  expect_steps(
+      "stylegan2",
+      {.gen = gen,
+       .disc = disc,
+       .map = [&](const Tensor& z) { return gen.mapping(z); },
+       .synthesize = [&](const Tensor& ws,
+                         const std::vector<Tensor>& noise) { return gen.synthesis(ws, {.planes = noise}); },
+       .judge = [&](const Tensor& x) { return disc(x); },
+       .update_w_avg = [&](const Tensor& w) { gen.mapping.update_w_avg(w); },
+       .noise_sizes = gen.synthesis.noise_sizes()},
+      2, gen.mapping.w_avg);
 }
 
 }  // namespace
