@@ -12,7 +12,8 @@ struct StyleNetworks : Networks {
   // the average of styles by the mean over all ranks: collective.
   // Shapes: -> [N,layers,style].
   virtual Tensor styles(const Latents& from) = 0;
-  // Returns images of styles. The noise is the latents'; without one, fixed.
+  // Returns images of styles. `noise` has a plane for each of noise_sizes(); if empty, the generator's fixed noise is
+  // used.
   virtual Tensor synthesize(const Tensor& ws, const std::vector<Tensor>& noise) = 0;
   Tensor generate(const Latents& from) override {
     return synthesize(from.ws.defined() ? from.ws : styles(from), from.noise);
@@ -51,6 +52,7 @@ template <class G, class D> class StyleNetworksOf final : public StyleNetworks {
     else
       return g_.synthesis(ws, n);
   }
+  // The last layer of StyleGAN2, which makes colors, has a style and no noise.
   int64_t layers() const override { return int64_t(noise_sizes().size()) + !kGrows; }
   std::vector<int64_t> noise_sizes() const override {
     if constexpr (kGrows)

@@ -92,14 +92,15 @@ void Trainer::end() {
   if (dist::get_world_size() > 1 && !buffers.empty()) dist::bcast_list_(buffers, {.verify = false});
 }
 
-// The order of the random numbers determines their values.
+// Each draw takes the next random numbers of the step: another order of draws would change trainings.
 GanStep Trainer::inputs(training::Step& s) const {
   const Recipe& r = recipe(networks_.model);
-  const auto is_due = [&](int64_t every) { return every > 0 && (s.number() - 1) % every == 0; };
+  // `number`: of the network's steps, from 1.
+  const auto is_due = [](int64_t number, int64_t every) { return every > 0 && (number - 1) % every == 0; };
   GanStep in = {.training = options_.capture ? nullptr : &s,
                 .trains_gen = s.every(options_.disc_steps),
-                .penalizes_disc = is_due(r.disc_penalty_every),
-                .penalizes_gen = is_due(r.gen_penalty_every)};
+                .penalizes_disc = is_due(s.number(), r.disc_penalty_every)};
+  in.penalizes_gen = in.trains_gen && is_due(s.number() / options_.disc_steps, r.gen_penalty_every);
   const Tensor& x = s.batch().input;
   in.real = options_.growth ? gan::scaled_images(x, net_.scale.size, net_.scale.fade) : x;
   Tensor labels;  // of generated images
@@ -115,7 +116,7 @@ GanStep Trainer::inputs(training::Step& s) const {
   if (r.has_penalty) in.alpha = s.rand();
   if (in.trains_gen && !r.reuses_images) in.gen_fake = draw(s, labels);
   if (in.penalizes_gen) {
-    in.path = draw(s, labels), in.path_noise = s.randn({x.size(1), x.size(2), x.size(3)});
+    in.path = draw(s, labels), in.path_noise = s.randn({x.size(1), net_.scale.size, net_.scale.size});
     const int64_t half = std::max(x.size(0) / 2, int64_t{1});
     const auto cut = [&](Tensor& t) {
       if (t.defined()) t = slice(t, 0, 0, half);

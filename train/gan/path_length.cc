@@ -36,7 +36,8 @@ Tensor PathLengthPenalty::operator()(const Tensor& images, const Tensor& ws, con
       dist::functional::all_reduce(mean(lengths), dist::ReduceOp::kMean, {options_.group});
   const Tensor old_mean = to(mean_, lengths.dtype());
   const Tensor new_mean = old_mean + options_.decay * (batch_mean - old_mean);
-  copy_(mean_, detach(new_mean));
+  // The steps of losses that are not finite are skipped, and leave the mean as it is.
+  copy_(mean_, where(isfinite(detach(new_mean)), detach(new_mean), old_mean));
   return mean(square(lengths - new_mean));
 }
 

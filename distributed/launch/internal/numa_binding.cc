@@ -24,7 +24,7 @@ namespace fs = std::filesystem;
 
 constexpr size_t kMaxFile = 1 << 16, kMaxNodes = 1024, kBits = 8 * sizeof(long);
 
-// Returns the number at the begin of the text, or -1.
+// Returns the number at the beginning of the text, or -1.
 int number_in(const std::string& text) {
   int number = -1;
   return std::sscanf(text.c_str(), "%d", &number) == 1 ? number : -1;
@@ -121,14 +121,15 @@ cpu_set_t exclusive_cpus(const std::string& sys, const cpu_set_t& cpus, int inde
   return result;
 }
 
-// Returns the CPUs of the `index`-th rank on a node with these CPUs, of which other programs may use some: caches with
-// fewer CPUs than others are left out.
+// Returns the CPUs of the `index`-th rank on a node with these CPUs: those of one last-level cache. Uses the caches with
+// the most allowed CPUs only, because other programs may use the rest of the others' CPUs.
 cpu_set_t core_complex(const std::string& sys, const cpu_set_t& cpus, int index) {
   CpuSets caches = divide(sys, cpus, last_cache);
-  int most = 0;
-  for (const cpu_set_t& cache : caches) most = std::max(most, CPU_COUNT(&cache));
-  std::erase_if(caches, [&](const cpu_set_t& cache) { return CPU_COUNT(&cache) < most; });
-  return most > 1 ? caches[size_t(index) % caches.size()] : cpus;  // no cache is shared, or sysfs lists none
+  int largest = 0;
+  for (const cpu_set_t& cache : caches) largest = std::max(largest, CPU_COUNT(&cache));
+  std::erase_if(caches, [&](const cpu_set_t& cache) { return CPU_COUNT(&cache) < largest; });
+  return largest > 1 ? caches[size_t(index) % caches.size()]
+                     : cpus;  // no cache is shared, or sysfs lists none
 }
 
 }  // namespace

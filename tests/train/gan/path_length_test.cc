@@ -108,6 +108,16 @@ TEST(PathLengthPenalty, HasNoNaNWhereALengthIsZero) {
   for (const double g : r.gradients) EXPECT_EQ(g, 0);
 }
 
+TEST(PathLengthPenalty, KeepsItsMeanWhereLengthsAreNotFinite) {
+  gan::PathLengthPenalty path_length;
+  copy_(path_length.running_mean(), full({}, 3, kF64));
+  steps([&](const Linear& net, const Tensor& ws, const Tensor& noise) {
+    const Tensor w = ws + 0 * sum(net.weight);
+    return path_length(net(w), w, noise * INFINITY);
+  });
+  EXPECT_EQ(path_length.running_mean().item<double>(), 3);
+}
+
 TEST(PathLengthPenalty, SavesItsMean) {
   gan::PathLengthPenalty a, b;
   copy_(a.running_mean(), full({}, 3, kF64));
