@@ -275,9 +275,11 @@ TEST_F(GanMetrics, TakeInceptionInTheClassifiersPlace) {
   }
   EXPECT_EQ(tf["metrics"].size(), 5u);  // no comparison of classes
   EXPECT_NE(tf["metrics"]["kid"]["value"], clean["metrics"]["kid"]["value"]);
-  expect_error(with({"evaluate", "--classifier", classifier().string()}, args),
+  Arguments evaluating = {"evaluate"};
+  evaluating.insert(evaluating.end(), args.begin(), args.end());
+  expect_error(with(evaluating, {"--classifier", classifier().string()}),
                "one of --inception and --classifier");
-  expect_error(with({"evaluate", "--device", "tpu"}, args), "tpu");
+  expect_error(with(evaluating, {"--device", "tpu"}), "tpu");
   const Arguments ppl = {"evaluate", "--metrics", "ppl", "--number", "10"};
   expect_error(with(ppl, {"--checkpoint", "c/gan.ckpt"}), "ppl: expected --vgg and --lpips");
   expect_error(with({"evaluate", "--metrics", "ppl,kid,kid"}, {"--checkpoint", "c/gan.ckpt"}), "twice");

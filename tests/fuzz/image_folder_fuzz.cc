@@ -62,7 +62,9 @@ struct Tree {
 
 bool is_sample(std::string name) {
   std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::tolower(c); });
-  return name.ends_with(".png") || name.ends_with(".jpg") || name.ends_with(".jpeg");
+  for (const char* end : {".png", ".jpg", ".jpeg", ".webp"})
+    if (name.ends_with(end)) return true;
+  return false;
 }
 
 // Finds the sample files of each folder. `depth` detects cycles of links.
