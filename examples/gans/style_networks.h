@@ -37,7 +37,8 @@ template <class G, class D> class StyleNetworksOf final : public StyleNetworks {
     const Tensor ws = map(from.z, from.labels);
     if (is_training()) {
       const auto off = no_record();
-      const Tensor w = dist::functional::all_reduce(mean(select(ws, 1, 0), {0}, true), dist::ReduceOp::kMean);
+      Tensor w = mean(select(ws, 1, 0), {0}, true);
+      if (dist::get_world_size() > 1) w = dist::functional::all_reduce(w, dist::ReduceOp::kMean);
       if constexpr (kGrows)
         g_.update_w_avg(w);
       else

@@ -18,9 +18,9 @@ Tensor path_lengths(const Tensor& images, const Tensor& ws, const Tensor& noise)
     throw ShapeError("path_lengths", "expected ws [", images.size(0), ",L,D], got ", describe(ws));
   const double pixels = double(images.size(2) * images.size(3));
   const Tensor y = detach(noise) / std::sqrt(pixels);
-  const std::vector<Tensor> jy = autograd::grad({images}, {ws}, {to(y, images.dtype())});
-  if (!jy[0].defined()) throw StateError("path_lengths", "images do not depend on ws");
-  return norm(reshape(jy[0], {ws.size(0), -1}), {1}) / std::sqrt(double(ws.size(1)));
+  const std::vector<Tensor> gradients = autograd::grad({images}, {ws}, {to(y, images.dtype())});
+  if (!gradients[0].defined()) throw StateError("path_lengths", "images do not depend on ws");
+  return norm(reshape(gradients[0], {ws.size(0), -1}), {1}) / std::sqrt(double(ws.size(1)));
 }
 
 PathLengthPenalty::PathLengthPenalty(PathLengthPenaltyOptions options)
@@ -32,13 +32,20 @@ PathLengthPenalty::PathLengthPenalty(PathLengthPenaltyOptions options)
 Tensor PathLengthPenalty::operator()(const Tensor& images, const Tensor& ws, const Tensor& noise) {
   const Tensor lengths = path_lengths(images, ws, noise);
   mean_ = to(mean_, lengths.device());
-  const Tensor batch_mean =
-      dist::functional::all_reduce(mean(lengths), dist::ReduceOp::kMean, {options_.group});
+  Tensor batch_mean = mean(lengths);
+  if (options_.group.size() > 1)
+    batch_mean = dist::functional::all_reduce(batch_mean, dist::ReduceOp::kMean, {options_.group});
   const Tensor old_mean = to(mean_, lengths.dtype());
   const Tensor new_mean = old_mean + options_.decay * (batch_mean - old_mean);
   // The steps of losses that are not finite are skipped, and leave the mean as it is.
   copy_(mean_, where(isfinite(detach(new_mean)), detach(new_mean), old_mean));
   return mean(square(lengths - new_mean));
+}
+
+optim::State PathLengthPenalty::state_dict() const {
+  optim::State state;
+  state.tensors.emplace_back("mean", mean_);
+  return state;
 }
 
 void PathLengthPenalty::load_state_dict(const optim::State& state) {

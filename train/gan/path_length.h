@@ -13,9 +13,9 @@
 
 namespace gradus::gan {
 
-// Returns the norms of J^T y, where J is the derivative of an image with respect to its styles and y = noise /
-// sqrt(H W): sqrt(mean over the layers l of |sum(J_l^T y)|^2). Call it in the recording that followed ws and
-// images. Lengths are differentiable; noise is a constant.
+// Returns sqrt(mean over the layers l of |J_l^T y|^2), where J_l is the derivative of an image with respect to the
+// style ws[:, l], and y = noise / sqrt(H W). Call it in the recording that recorded ws and images. Lengths are
+// differentiable; noise is a constant.
 // Shapes: images [N,C,H,W], ws [N,L,D], noise, normally distributed, like images -> [N].
 // Errors: ShapeError; StateError unless an open recording follows images and ws.
 Tensor path_lengths(const Tensor& images, const Tensor& ws, const Tensor& noise);
@@ -26,8 +26,9 @@ struct PathLengthPenaltyOptions {
 };
 
 // Computes lengths l, updates the running mean, mean += decay (mean of l over all ranks - mean), and returns the
-// mean over this rank's images of (l - mean)^2. The gradient includes that of the new mean. Collective: all ranks
-// of the group call with batches of one size, and their gradients are averaged.
+// mean over this rank's images of (l - mean)^2. The gradient also flows through the new mean, to the lengths of all
+// ranks. Collective: all ranks of the group call with batches of one size, and their gradients are averaged.
+// Lengths that are not finite leave the running mean as it is.
 // Errors: those of path_lengths; ValueError, from the constructor, for a decay outside [0,1].
 // Source: Karras et al., "Analyzing and improving the image quality of StyleGAN", CVPR 2020.
 class PathLengthPenalty {
@@ -37,7 +38,7 @@ class PathLengthPenalty {
 
   // Returns the running mean [], 0 before the first call.
   const Tensor& running_mean() const { return mean_; }
-  optim::State state_dict() const { return {.tensors = {{"mean", mean_}}}; }
+  optim::State state_dict() const;
   // Errors: ValueError for a state of other entries; the penalty is then unchanged.
   void load_state_dict(const optim::State& state);
 
