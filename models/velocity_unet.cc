@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "gradus/models/gan/internal/options.h"
+#include "gradus/autograd/ops/ops.h"
 
 namespace gradus::models {
 namespace {
@@ -15,20 +15,26 @@ nn::Conv2dOptions same_size(int64_t in, int64_t out) {
   return {.in = in, .out = out, .kernel = 3, .padding = 1};
 }
 
+// Errors: ValueError unless the option `what` is in [min, 2^20]: products of three such numbers fit in int64.
+void check_count(const char* what, int64_t value, int64_t min = 1) {
+  if (value < min || value > int64_t{1} << 20)
+    throw ValueError(kName, "expected ", what, " in [", min, ", ", int64_t{1} << 20, "], got ", value);
+}
+
 void check(const VelocityUNetOptions& o) {
-  internal::check_count(kName, "size", o.size);
-  internal::check_count(kName, "channels", o.channels);
-  internal::check_count(kName, "width", o.width, 2);
-  internal::check_count(kName, "levels (multipliers)", int64_t(o.multipliers.size()));
-  internal::check_count(kName, "blocks", o.blocks);
-  internal::check_count(kName, "patch", o.patch);
-  internal::check_count(kName, "heads", o.heads);
-  internal::check_count(kName, "groups", o.groups);
-  internal::check_count(kName, "classes", o.classes, 0);
+  check_count("size", o.size);
+  check_count("channels", o.channels);
+  check_count("width", o.width, 2);
+  check_count("levels (multipliers)", int64_t(o.multipliers.size()));
+  check_count("blocks", o.blocks);
+  check_count("patch", o.patch);
+  check_count("heads", o.heads);
+  check_count("groups", o.groups);
+  check_count("classes", o.classes, 0);
   if (o.width % 2 != 0) throw ValueError(kName, "expected an even width, got ", o.width);
   for (const int64_t m : o.multipliers) {
-    internal::check_count(kName, "multipliers", m);
-    internal::check_count(kName, "channels of a level", o.width * m);
+    check_count("multipliers", m);
+    check_count("channels of a level", o.width * m);
     if (o.width * m % o.groups != 0 || o.width * m % o.heads != 0)
       throw ValueError(kName, "expected channels of all levels that ", o.groups, " groups and ", o.heads,
                        " heads divide, got ", o.width * m);
@@ -175,7 +181,9 @@ Tensor VelocityUNet::embed(const Tensor& x, const Tensor& t, const Tensor& label
 Tensor VelocityUNet::operator()(const Tensor& x, const Tensor& t, const Tensor& labels) {
   return call([&] {
     const Options& o = options();
-    internal::check_images(kName, x, o.channels, o.size);
+    if (x.dim() != 4 || x.size(1) != o.channels || x.size(2) != o.size || x.size(3) != o.size)
+      throw ShapeError(kName, "expected images [N,", o.channels, ",", o.size, ",", o.size, "], got ",
+                       describe(x));
     const Tensor e = embed(x, t, labels);
     const auto blocks = size_t(o.blocks), levels = o.multipliers.size();
     Tensor h = (*conv_in_)(o.patch > 1 ? pixel_unshuffle(x, o.patch) : x);
