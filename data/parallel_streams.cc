@@ -32,17 +32,21 @@ class PartReader {
           run(*part, epoch);
         }) {}
   ~PartReader() {
-    {
-      const std::lock_guard lock(mutex_);
-      stopping_ = true;
-    }
-    changed_.notify_all();
+    stop();
     thread_.join();
   }
   PartReader(const PartReader&) = delete;
   PartReader& operator=(const PartReader&) = delete;
 
-  // Returns the next sample; nullopt at the end. Errors: those of the part.
+  // Lets the thread end after the read in progress.
+  void stop() {
+    {
+      const std::lock_guard lock(mutex_);
+      stopping_ = true;
+    }
+    changed_.notify_all();
+  }
+  // Returns the next sample; nullopt at the end. Errors: those of the part, again in each later call.
   std::optional<Sample> take() {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return !ready_.empty(); });
@@ -96,9 +100,13 @@ class PartReader {
 class MergedStream : public SampleStream {
  public:
   explicit MergedStream(std::vector<std::unique_ptr<PartReader>> parts) : parts_(std::move(parts)) {}
-  // In a fork()ed child the threads do not exist, and conditions have waiters forever: nothing is destroyed.
+  // All threads are stopped before the first is joined: together they take the time of one read. In a fork()ed child
+  // the threads do not exist, and destroying a condition that they waited for could hang: nothing is destroyed.
   ~MergedStream() override {
-    if (is_in_child()) gradus::internal::abandon(std::move(parts_));
+    if (is_in_child())
+      gradus::internal::abandon(std::move(parts_));
+    else
+      for (const auto& part : parts_) part->stop();
   }
   std::optional<Sample> next() override {
     if (is_in_child())

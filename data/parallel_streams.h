@@ -18,8 +18,9 @@ struct ParallelStreamsOptions {
   int64_t prefetch = 64;  // samples that each thread reads in advance
 };
 
-// The samples are one of each part in turn; a part that has ended is left out. Samples and random numbers do not depend on
-// the threads. Samples of other ranks, and those read before a state was saved, are read too, and dropped.
+// Takes one sample from each part in turn; parts that have ended are skipped. Samples and random numbers do not depend on
+// the threads. Each rank reads all samples: the loader drops those of other ranks, and when it resumes those before the
+// saved state. There is a thread for each part, and the parts are read at the same time.
 class ParallelStreams : public IterableDataset {
  public:
   // Errors: ValueError for no parts, a null part, and a prefetch outside of [1, 2^20].

@@ -104,7 +104,7 @@ class StyleGAN2Generator final : public nn::LayerWith<StyleGAN2GeneratorOptions>
 struct StyleGAN2DiscriminatorOptions {
   enum class Form {
     kResidual,  // each block adds a 1x1 convolution of its input
-    kOrig,      // without
+    kOrig,      // no 1x1 convolution
   };
   int64_t size = 1024;           // height and width of the images: 8, 16, 32, ...
   int64_t channels = 3;          // channels of the images

@@ -36,13 +36,15 @@ struct LogitNormalOptions {
 // Source: Esser et al., "Scaling rectified flow transformers for high-resolution image synthesis", ICML 2024.
 Tensor logit_normal_times(const Tensor& normal, LogitNormalOptions options = {});
 
-// Replaces labels by that of no class, `classes`, where `dropped` is true. A network that is trained on them has the
-// velocity of each class and that of all classes, for SampleOptions::guidance.
+// Replaces labels by that of no class, `classes`, where `dropped` is true. A network that is trained on them also
+// predicts the unconditional velocity, for SampleOptions::guidance; it must accept classes + 1 labels.
 // Shapes: integer labels [N], bool dropped [N] -> [N].
+// Errors: ShapeError for shapes that do not broadcast.
 // Source: Ho, Salimans, "Classifier-free diffusion guidance", 2022.
 Tensor drop_labels(const Tensor& labels, const Tensor& dropped, int64_t classes);
 
-// Runge-Kutta methods of order 1, 2, 2 and 4, with as many evaluations of the velocity for each step.
+// Runge-Kutta methods of order 1, 2, 2 and 4. A step evaluates the velocity 1, 2, 2 and 4 times; with guidance, and the
+// unconditional velocity as often.
 enum class Method { kEuler, kMidpoint, kHeun, kRungeKutta4 };
 
 struct SampleOptions {
